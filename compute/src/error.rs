@@ -1,0 +1,41 @@
+//! What can be wrong with an operator's inputs or attributes.
+
+/// The result of this crate's fallible functions.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Errors of operators.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Inputs or attributes do not fit the operator.
+    #[error("{op}: {message}")]
+    Invalid {
+        /// The operator.
+        op: &'static str,
+        /// What was wrong and what was expected.
+        message: String,
+    },
+    /// The operator is right but this build has no kernel for it.
+    #[error("{op} is not supported for {what}")]
+    Unsupported {
+        /// The operator.
+        op: &'static str,
+        /// Dtype, rank or attribute without a kernel.
+        what: String,
+    },
+    /// A shape, dtype or allocation error.
+    #[error(transparent)]
+    Memory(#[from] lgp_memory::Error),
+}
+
+impl Error {
+    /// Shorthand for [`Error::Invalid`].
+    pub fn invalid(op: &'static str, message: impl Into<String>) -> Self {
+        Self::Invalid { op, message: message.into() }
+    }
+
+    /// Shorthand for [`Error::Unsupported`].
+    pub fn unsupported(op: &'static str, what: impl Into<String>) -> Self {
+        Self::Unsupported { op, what: what.into() }
+    }
+}

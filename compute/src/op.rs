@@ -1,0 +1,71 @@
+//! What an operator is: it infers types, validates its inputs and computes its outputs.
+
+use crate::error::Result;
+use lgp_memory::{DType, Dim, Shape, Tensor, TensorType, TensorView};
+
+/// What is known of a value while a graph is compiled.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ValueInfo {
+    /// Dtype and, when its rank is known, the shape.
+    pub ty: TensorType,
+    /// The value itself, where it does not depend on the graph's inputs.
+    pub constant: Option<Tensor>,
+    /// The contents of a small integer tensor that holds dimensions, such as the output of
+    /// `Shape`: entries may be symbolic.
+    pub dims: Option<Vec<Dim>>,
+}
+
+impl ValueInfo {
+    /// A value of which only the type is known.
+    #[must_use]
+    pub fn of(ty: TensorType) -> Self {
+        Self { ty, constant: None, dims: None }
+    }
+}
+
+/// What a running operator is given besides its inputs.
+#[derive(Debug)]
+pub struct Context {
+    threads: usize,
+}
+
+impl Context {
+    /// A context whose kernels may use `threads` threads of the current rayon pool.
+    #[must_use]
+    pub fn new(threads: usize) -> Self {
+        Self { threads: threads.max(1) }
+    }
+
+    /// How many threads a kernel may use.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.threads
+    }
+
+    /// Allocates an output. Its contents are initialised but unspecified: a kernel writes all.
+    ///
+    /// # Errors
+    /// Out of memory, or a shape that cannot be addressed.
+    pub fn alloc(&self, dtype: DType, shape: impl Into<Shape>) -> Result<Tensor> {
+        Ok(Tensor::zeros(dtype, shape)?)
+    }
+}
+
+/// An operator with its attributes: pure, and safe to run from several threads at once.
+pub trait Op: std::fmt::Debug + Send + Sync {
+    /// The operator's name, as ONNX spells it.
+    fn name(&self) -> &'static str;
+
+    /// The outputs' types from the inputs' (`None` = an optional input that is absent).
+    ///
+    /// # Errors
+    /// When the inputs cannot be right whatever the unknown dimensions turn out to be.
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>>;
+
+    /// Computes the outputs on the CPU. Every input is validated: a wrong one is an error, not
+    /// a panic.
+    ///
+    /// # Errors
+    /// Inputs that do not fit, a dtype without a kernel, or out of memory.
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>>;
+}

@@ -1,0 +1,316 @@
+//! Contiguous row-major tensors on the host, owned and borrowed.
+
+use crate::buffer::Buffer;
+use crate::dtype::{DType, Element, cast, cast_mut};
+use crate::error::{Error, Result};
+use crate::shape::Shape;
+use ndarray::{ArrayD, ArrayViewD, IxDyn};
+use std::sync::Arc;
+
+/// An owned, contiguous, row-major tensor on an aligned buffer.
+///
+/// Cloning shares the bytes; writing through [`Tensor::as_mut_slice`] copies them first if they
+/// are shared.
+#[derive(Debug, Clone)]
+pub struct Tensor {
+    dtype: DType,
+    shape: Shape,
+    data: Arc<Buffer>,
+}
+
+impl Tensor {
+    /// A tensor of zeros (`false` for bool).
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] or [`Error::OutOfMemory`].
+    pub fn zeros(dtype: DType, shape: impl Into<Shape>) -> Result<Self> {
+        let shape = shape.into();
+        let data = Arc::new(Buffer::zeroed(shape.byte_len(dtype)?)?);
+        Ok(Self { dtype, shape, data })
+    }
+
+    /// A tensor on a buffer that already holds its elements, row-major, in native byte order.
+    ///
+    /// # Errors
+    /// [`Error::ByteLength`] unless the buffer has exactly the bytes of dtype and shape;
+    /// [`Error::BoolByte`] for a bool that is neither 0 nor 1.
+    pub fn from_buffer(dtype: DType, shape: impl Into<Shape>, data: Buffer) -> Result<Self> {
+        let shape = shape.into();
+        check_len(dtype, &shape, data.len())?;
+        check_bool(dtype, &data)?;
+        Ok(Self { dtype, shape, data: Arc::new(data) })
+    }
+
+    /// Copies raw little-endian element bytes.
+    ///
+    /// # Errors
+    /// As [`Tensor::from_buffer`].
+    pub fn from_bytes(dtype: DType, shape: impl Into<Shape>, bytes: &[u8]) -> Result<Self> {
+        let shape = shape.into();
+        check_len(dtype, &shape, bytes.len())?;
+        let mut data = Buffer::zeroed(bytes.len())?;
+        data.copy_from_slice(bytes);
+        Self::from_buffer(dtype, shape, data)
+    }
+
+    /// Copies elements.
+    ///
+    /// # Errors
+    /// [`Error::ByteLength`] when the slice does not fill the shape.
+    ///
+    /// ```
+    /// let t = lgp_memory::Tensor::from_slice([2, 2], &[1f32, 2., 3., 4.])?;
+    /// assert_eq!(t.shape().dims(), [2, 2]);
+    /// # Ok::<(), lgp_memory::Error>(())
+    /// ```
+    pub fn from_slice<T: Element>(shape: impl Into<Shape>, data: &[T]) -> Result<Self> {
+        Self::from_bytes(T::DTYPE, shape, bytemuck::cast_slice(data))
+    }
+
+    /// A tensor of rank 0.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn scalar<T: Element>(value: T) -> Result<Self> {
+        Self::from_slice(Shape::default(), &[value])
+    }
+
+    /// Copies an array of any memory order into row-major order.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn from_array<T: Element>(array: ArrayViewD<'_, T>) -> Result<Self> {
+        let shape = Shape::from(array.shape());
+        match array.as_slice() {
+            Some(data) => Self::from_slice(shape, data),
+            None => Self::from_slice(shape, &array.iter().copied().collect::<Vec<_>>()),
+        }
+    }
+
+    /// Element type.
+    #[must_use]
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Dimensions.
+    #[must_use]
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// Number of elements.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.data.len() / self.dtype.size()
+    }
+
+    /// Whether there are no elements.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.data.is_empty()
+    }
+
+    /// The raw bytes, row-major, native byte order.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.data
+    }
+
+    /// The elements, row-major.
+    ///
+    /// # Errors
+    /// [`Error::DType`] when `T` is not the tensor's type.
+    pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
+        check_dtype::<T>(self.dtype)?;
+        cast(&self.data)
+    }
+
+    /// The elements for writing; copies them first when another tensor shares them.
+    ///
+    /// # Errors
+    /// [`Error::DType`], or [`Error::OutOfMemory`] for the copy.
+    pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T]> {
+        check_dtype::<T>(self.dtype)?;
+        if Arc::get_mut(&mut self.data).is_none() {
+            let mut copy = Buffer::zeroed(self.data.len())?;
+            copy.copy_from_slice(&self.data);
+            self.data = Arc::new(copy);
+        }
+        let data = Arc::get_mut(&mut self.data).ok_or(Error::OutOfMemory { bytes: 0 })?;
+        cast_mut(data)
+    }
+
+    /// The same bytes under another shape; nothing is copied.
+    ///
+    /// # Errors
+    /// [`Error::Reshape`] when the element counts differ.
+    pub fn reshape(&self, shape: impl Into<Shape>) -> Result<Self> {
+        let shape = shape.into();
+        if shape.elements()? != self.len() {
+            return Err(Error::Reshape { from: self.shape.to_vec(), to: shape.to_vec() });
+        }
+        Ok(Self { dtype: self.dtype, shape, data: Arc::clone(&self.data) })
+    }
+
+    /// A borrowed view of the whole tensor.
+    #[must_use]
+    pub fn view(&self) -> TensorView<'_> {
+        TensorView {
+            dtype: self.dtype,
+            shape: self.shape.clone(),
+            data: &self.data,
+            owner: Some(&self.data),
+        }
+    }
+
+    /// The tensor as an `ndarray` view, without copying.
+    ///
+    /// # Errors
+    /// [`Error::DType`] when `T` is not the tensor's type.
+    pub fn to_array_view<T: Element>(&self) -> Result<ArrayViewD<'_, T>> {
+        ArrayViewD::from_shape(IxDyn(&self.shape), self.as_slice()?)
+            .map_err(|_| Error::TooLarge { shape: self.shape.to_vec() })
+    }
+
+    /// The tensor copied to an owned array.
+    ///
+    /// # Errors
+    /// [`Error::DType`] when `T` is not the tensor's type.
+    pub fn to_array<T: Element>(&self) -> Result<ArrayD<T>> {
+        Ok(self.to_array_view::<T>()?.to_owned())
+    }
+}
+
+/// Two tensors are equal when dtype, shape and bytes are: NaN equals the same NaN.
+impl PartialEq for Tensor {
+    fn eq(&self, other: &Self) -> bool {
+        self.dtype == other.dtype
+            && self.shape == other.shape
+            && self.as_bytes() == other.as_bytes()
+    }
+}
+
+/// A borrowed, contiguous, row-major tensor: what an operator reads.
+#[derive(Debug, Clone)]
+pub struct TensorView<'a> {
+    dtype: DType,
+    shape: Shape,
+    data: &'a [u8],
+    owner: Option<&'a Arc<Buffer>>,
+}
+
+impl<'a> TensorView<'a> {
+    /// A view of elements that fill `shape` in row-major order.
+    ///
+    /// # Errors
+    /// [`Error::ByteLength`] when they do not.
+    pub fn from_slice<T: Element>(shape: impl Into<Shape>, data: &'a [T]) -> Result<Self> {
+        let shape = shape.into();
+        let data: &[u8] = bytemuck::cast_slice(data);
+        check_len(T::DTYPE, &shape, data.len())?;
+        Ok(Self { dtype: T::DTYPE, shape, data, owner: None })
+    }
+
+    /// Element type.
+    #[must_use]
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Dimensions.
+    #[must_use]
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// Number of elements.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.data.len() / self.dtype.size()
+    }
+
+    /// Whether there are no elements.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.data.is_empty()
+    }
+
+    /// The raw bytes, row-major, native byte order.
+    #[must_use]
+    pub fn as_bytes(&self) -> &'a [u8] {
+        self.data
+    }
+
+    /// The elements, row-major.
+    ///
+    /// # Errors
+    /// [`Error::DType`] when `T` is not the view's type.
+    pub fn as_slice<T: Element>(&self) -> Result<&'a [T]> {
+        check_dtype::<T>(self.dtype)?;
+        cast(self.data)
+    }
+
+    /// An owned tensor: shares the bytes when the view is of a [`Tensor`], copies them otherwise.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn to_tensor(&self) -> Result<Tensor> {
+        match self.owner {
+            Some(data) => {
+                Ok(Tensor { dtype: self.dtype, shape: self.shape.clone(), data: Arc::clone(data) })
+            }
+            None => Tensor::from_bytes(self.dtype, self.shape.clone(), self.data),
+        }
+    }
+}
+
+impl<'a> From<&'a Tensor> for TensorView<'a> {
+    fn from(tensor: &'a Tensor) -> Self {
+        tensor.view()
+    }
+}
+
+/// Borrows an array in standard (row-major, contiguous) order.
+impl<'a, T: Element> TryFrom<ArrayViewD<'a, T>> for TensorView<'a> {
+    type Error = Error;
+    fn try_from(array: ArrayViewD<'a, T>) -> Result<Self> {
+        let shape = Shape::from(array.shape());
+        let data = array.to_slice().ok_or(Error::NotContiguous)?;
+        Self::from_slice(shape, data)
+    }
+}
+
+/// A tensor with the name of the model input or output that it stands for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NamedTensor {
+    /// Input or output name.
+    pub name: String,
+    /// The value.
+    pub tensor: Tensor,
+}
+
+impl NamedTensor {
+    /// Pairs a name with a tensor.
+    #[must_use]
+    pub fn new(name: impl Into<String>, tensor: Tensor) -> Self {
+        Self { name: name.into(), tensor }
+    }
+}
+
+fn check_dtype<T: Element>(given: DType) -> Result<()> {
+    if T::DTYPE == given { Ok(()) } else { Err(Error::DType { expected: T::DTYPE, given }) }
+}
+
+fn check_len(dtype: DType, shape: &Shape, given: usize) -> Result<()> {
+    let expected = shape.byte_len(dtype)?;
+    if expected == given {
+        Ok(())
+    } else {
+        Err(Error::ByteLength { dtype, shape: shape.to_vec(), expected, given })
+    }
+}
+
+fn check_bool(dtype: DType, bytes: &[u8]) -> Result<()> {
+    if dtype == DType::Bool && bytes.iter().any(|&b| b > 1) { Err(Error::BoolByte) } else { Ok(()) }
+}
