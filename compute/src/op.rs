@@ -52,7 +52,9 @@ impl Context {
 }
 
 /// An operator with its attributes: pure, and safe to run from several threads at once.
-pub trait Op: std::fmt::Debug + Send + Sync {
+///
+/// `Any` lets a graph pass recognise the ops that it rewrites.
+pub trait Op: std::any::Any + std::fmt::Debug + Send + Sync {
     /// The operator's name, as ONNX spells it.
     fn name(&self) -> &'static str;
 
