@@ -5,6 +5,8 @@
 
 mod error;
 mod op;
+pub mod ops;
+mod window;
 
 pub use error::{Error, Result};
 pub use op::{Context, Op, ValueInfo};

@@ -1,0 +1,104 @@
+//! The table of operators: one folder each, with the op in `mod.rs` and its CPU body in `cpu.rs`.
+
+macro_rules! stub {
+    ($t:ident) => {
+        impl $crate::Op for $t {
+            fn name(&self) -> &'static str {
+                stringify!($t)
+            }
+            fn infer(
+                &self,
+                _: &[Option<&$crate::ValueInfo>],
+            ) -> $crate::Result<Vec<$crate::ValueInfo>> {
+                Err($crate::Error::unsupported(self.name(), "inference yet"))
+            }
+            fn run(
+                &self,
+                _: &$crate::Context,
+                _: &[Option<lgp_memory::TensorView<'_>>],
+            ) -> $crate::Result<Vec<lgp_memory::Tensor>> {
+                Err($crate::Error::unsupported(self.name(), "running yet"))
+            }
+        }
+    };
+}
+use stub;
+
+mod arg_reduce;
+mod batch_norm;
+mod binary;
+mod cast;
+mod clip;
+mod concat;
+mod constant_of_shape;
+mod conv;
+mod conv_transpose;
+mod depth_space;
+mod expand;
+mod flatten;
+mod gather;
+mod gemm;
+mod global_pool;
+mod group_norm;
+mod identity;
+mod instance_norm;
+mod layer_norm;
+mod lrn;
+mod matmul;
+mod pad;
+mod pool;
+mod range;
+mod reduce;
+mod reshape;
+mod resize;
+mod shape;
+mod size;
+mod slice;
+mod softmax;
+mod split;
+mod squeeze;
+mod tile;
+mod transpose;
+mod unary;
+mod unsqueeze;
+mod where_;
+
+pub use crate::window::Pads;
+pub use arg_reduce::{ArgKind, ArgReduce};
+pub use batch_norm::BatchNorm;
+pub use binary::{Binary, BinaryKind};
+pub use cast::Cast;
+pub use clip::Clip;
+pub use concat::Concat;
+pub use constant_of_shape::ConstantOfShape;
+pub use conv::Conv;
+pub use conv_transpose::ConvTranspose;
+pub use depth_space::{DepthMode, DepthToSpace, SpaceToDepth};
+pub use expand::Expand;
+pub use flatten::Flatten;
+pub use gather::Gather;
+pub use gemm::Gemm;
+pub use global_pool::{GlobalPool, GlobalPoolKind};
+pub use group_norm::GroupNorm;
+pub use identity::Identity;
+pub use instance_norm::InstanceNorm;
+pub use layer_norm::LayerNorm;
+pub use lrn::Lrn;
+pub use matmul::MatMul;
+pub use pad::{Pad, PadMode};
+pub use pool::{Pool, PoolKind};
+pub use range::Range;
+pub use reduce::{Reduce, ReduceKind};
+pub use reshape::Reshape;
+pub use resize::{CoordinateMode, NearestRounding, Resize, ResizeMode};
+pub use shape::Shape;
+pub use size::Size;
+pub use slice::Slice;
+pub use softmax::Softmax;
+pub use split::Split;
+pub use squeeze::Squeeze;
+pub use tile::Tile;
+pub use transpose::Transpose;
+pub use unary::{Unary, UnaryKind};
+pub use unsqueeze::Unsqueeze;
+pub use where_::Where;
