@@ -1,0 +1,118 @@
+//! What can go wrong between a caller, the coordinator and its workers.
+
+use crate::task::TaskId;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// The result of this crate's fallible functions.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Errors of the coordinator, of workers and of the wire between them.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The queue is full; nothing was accepted.
+    #[error(
+        "the queue holds {queued} tasks ({queued_bytes} bytes of inputs) and is full; try again in {} ms",
+        retry_after.as_millis()
+    )]
+    Overloaded {
+        /// Tasks waiting.
+        queued: usize,
+        /// Bytes of their inputs.
+        queued_bytes: usize,
+        /// When room is likely, from the present rate.
+        retry_after: Duration,
+    },
+    /// The idempotency key already stands for another request.
+    #[error("idempotency key {key:?} was used with another body by task {existing}")]
+    Conflict {
+        /// The key.
+        key: String,
+        /// The task that holds it.
+        existing: TaskId,
+    },
+    /// Inputs do not fit one frame.
+    #[error("{what} takes {given} bytes, at most {limit} fit a frame")]
+    TooLarge {
+        /// What is too large.
+        what: &'static str,
+        /// Bytes given.
+        given: usize,
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// A task that cannot be accepted as it is.
+    #[error("invalid task: {message}")]
+    InvalidTask {
+        /// What was wrong and what was expected.
+        message: String,
+    },
+    /// No such task: never submitted here, or its record has left the retention window.
+    #[error("task {id} is not known; finished tasks are kept for a limited time")]
+    UnknownTask {
+        /// The id asked for.
+        id: String,
+    },
+    /// No such worker.
+    #[error("worker {id:?} is not known")]
+    UnknownWorker {
+        /// The id asked for.
+        id: String,
+    },
+    /// No such balancing strategy.
+    #[error("balancing {given:?} is not known, expected one of: {}", known.join(", "))]
+    UnknownBalancing {
+        /// The name asked for.
+        given: String,
+        /// The names that exist.
+        known: Vec<&'static str>,
+    },
+    /// A text that does not parse as what it should be.
+    #[error("{given:?} is not a {what}, expected {expected}")]
+    Parse {
+        /// What it should be.
+        what: &'static str,
+        /// The text.
+        given: String,
+        /// The accepted form.
+        expected: &'static str,
+    },
+    /// The coordinator finishes its work and accepts no more.
+    #[error("the coordinator is draining and accepts no new tasks")]
+    Draining,
+    /// The coordinator has stopped.
+    #[error("the coordinator has stopped")]
+    Stopped,
+    /// The UDP socket could not be bound.
+    #[error("cannot listen on {addr}/udp: {source}")]
+    Bind {
+        /// The address.
+        addr: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Certificates could not be made, read or used.
+    #[error("certificates: {message}")]
+    Pki {
+        /// What was wrong.
+        message: String,
+    },
+    /// The peer closed the connection for good, or cannot be trusted.
+    #[error("the peer at {addr} refused the connection: {reason}")]
+    Refused {
+        /// The peer.
+        addr: SocketAddr,
+        /// The reason, as the close code or TLS alert states it.
+        reason: String,
+    },
+    /// The connection broke; a worker tries again by itself.
+    #[error("the connection was lost: {0}")]
+    Connection(String),
+    /// Bytes that are not a frame of this protocol.
+    #[error(transparent)]
+    Frame(#[from] crate::proto::frame::FrameError),
+    /// A shape, dtype or allocation error.
+    #[error(transparent)]
+    Memory(#[from] lgp_memory::Error),
+}

@@ -1,0 +1,92 @@
+//! What a worker runs: the one seam between the cluster and whatever executes models.
+
+use crate::task::ModelRef;
+use lgp_memory::NamedTensor;
+use serde::{Deserialize, Serialize};
+
+/// Runs models for a worker. All methods are called on blocking threads, several at a time.
+pub trait Executor: Send + Sync + 'static {
+    /// Makes a model ready. Loading a model that is loaded already is not an error.
+    ///
+    /// # Errors
+    /// [`ExecErrorKind::ModelNotFound`], or [`ExecErrorKind::Unavailable`] when it does not fit.
+    fn load(&self, model: &ModelRef) -> Result<(), ExecError>;
+
+    /// Lets go of a model; unknown models are ignored.
+    fn unload(&self, model: &ModelRef);
+
+    /// Runs a model once. Its time is what tasks report as `model_ms`.
+    ///
+    /// # Errors
+    /// [`ExecError`]; only [`ExecErrorKind::Unavailable`] is tried again, elsewhere or later.
+    fn execute(
+        &self,
+        model: &ModelRef,
+        inputs: &[NamedTensor],
+    ) -> Result<Vec<NamedTensor>, ExecError>;
+
+    /// The state that travels with each heartbeat; must answer within milliseconds.
+    fn status(&self) -> ExecutorStatus;
+}
+
+/// What an executor says of itself.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ExecutorStatus {
+    /// The device it runs on, for example `cpu:0`.
+    pub device: String,
+    /// The device's backend, for example `cpu`.
+    pub backend: String,
+    /// Models that are loaded.
+    pub models: Vec<ModelRef>,
+    /// Device memory in use, where there is such a thing.
+    pub vram_used_bytes: Option<u64>,
+    /// Device memory in all.
+    pub vram_total_bytes: Option<u64>,
+    /// How busy the device is, 0 to 1, where it can be read.
+    pub utilisation: Option<f32>,
+}
+
+/// Why an executor did not load or run a model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct ExecError {
+    /// The class, which decides whether the task is tried again.
+    pub kind: ExecErrorKind,
+    /// The details, for people.
+    pub message: String,
+}
+
+impl ExecError {
+    /// The inputs do not fit the model.
+    pub fn bad_input(message: impl Into<String>) -> Self {
+        Self { kind: ExecErrorKind::BadInput, message: message.into() }
+    }
+
+    /// The model is not there.
+    pub fn model_not_found(message: impl Into<String>) -> Self {
+        Self { kind: ExecErrorKind::ModelNotFound, message: message.into() }
+    }
+
+    /// The model failed while it ran or loaded.
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self { kind: ExecErrorKind::Failed, message: message.into() }
+    }
+
+    /// The worker cannot do it for now; another one may.
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Self { kind: ExecErrorKind::Unavailable, message: message.into() }
+    }
+}
+
+/// Classes of [`ExecError`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ExecErrorKind {
+    /// Final: the inputs do not fit the model.
+    BadInput,
+    /// Final: the model is not there.
+    ModelNotFound,
+    /// Final: the model failed.
+    Failed,
+    /// Tried again: out of memory, device gone.
+    Unavailable,
+}

@@ -1,0 +1,287 @@
+//! Tasks as callers see them: what is submitted and what becomes of it.
+
+use crate::error::Error;
+use crate::worker_info::WorkerId;
+use lgp_memory::NamedTensor;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Identifies a task; ids of different runs of a coordinator never coincide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct TaskId {
+    /// The coordinator's epoch.
+    pub(crate) epoch: u64,
+    /// Position in the order of submission, from 1.
+    pub(crate) seq: u64,
+}
+
+impl fmt::Display for TaskId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:x}-{:x}", self.epoch, self.seq)
+    }
+}
+
+impl FromStr for TaskId {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let parse = || {
+            let (epoch, seq) = text.split_once('-')?;
+            let hex = |s: &str| u64::from_str_radix(s, 16).ok();
+            Some(Self { epoch: hex(epoch)?, seq: hex(seq)? })
+        };
+        parse().ok_or_else(|| Error::Parse {
+            what: "task id",
+            given: text.chars().take(64).collect(),
+            expected: "EPOCH-NUMBER in hexadecimal",
+        })
+    }
+}
+
+impl From<TaskId> for String {
+    fn from(id: TaskId) -> Self {
+        id.to_string()
+    }
+}
+
+impl TryFrom<String> for TaskId {
+    type Error = Error;
+    fn try_from(text: String) -> Result<Self, Error> {
+        text.parse()
+    }
+}
+
+/// Names one version of one registered model; the digest makes a swapped file visible.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ModelRef {
+    /// Name in the model repository.
+    pub name: String,
+    /// Version, from 1.
+    pub version: u64,
+    /// SHA-256 of the model file in lowercase hexadecimal.
+    pub sha256: String,
+}
+
+impl fmt::Display for ModelRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.name, self.version)
+    }
+}
+
+/// How urgent a task is. Waiting tasks age, so that even background work gets its turn.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs, reason = "the names say it, most urgent first")]
+pub enum Priority {
+    Critical,
+    High,
+    #[default]
+    Normal,
+    Low,
+    Background,
+}
+
+impl Priority {
+    /// Every priority, most urgent first.
+    pub const ALL: [Self; 5] =
+        [Self::Critical, Self::High, Self::Normal, Self::Low, Self::Background];
+
+    /// The name as it is written in requests.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Critical => "critical",
+            Self::High => "high",
+            Self::Normal => "normal",
+            Self::Low => "low",
+            Self::Background => "background",
+        }
+    }
+}
+
+impl fmt::Display for Priority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Priority {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self, Error> {
+        Self::ALL.into_iter().find(|p| p.name() == text).ok_or_else(|| Error::Parse {
+            what: "priority",
+            given: text.chars().take(64).collect(),
+            expected: "critical, high, normal, low or background",
+        })
+    }
+}
+
+/// Where a task stands. The last three are terminal: exactly one of them is ever recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TaskState {
+    /// Waits for a worker, or for its next attempt.
+    Queued,
+    /// An attempt is with a worker.
+    Running,
+    /// Outputs are there.
+    Succeeded,
+    /// The error says why.
+    Failed,
+    /// Cancelled by a caller before it finished.
+    Cancelled,
+}
+
+impl TaskState {
+    /// Whether the state never changes again.
+    #[must_use]
+    pub const fn is_terminal(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
+    }
+
+    /// The name as it is written in answers.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+impl fmt::Display for TaskState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A request to run a model once.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TaskSpec {
+    /// The model.
+    pub model: ModelRef,
+    /// Its inputs by name; cloning a tensor shares its bytes.
+    pub inputs: Vec<NamedTensor>,
+    /// Urgency.
+    pub priority: Priority,
+    /// Time from submission after which the task fails with
+    /// [`TaskErrorKind::DeadlineExceeded`].
+    pub deadline: Option<Duration>,
+    /// The same key with the same body answers the same task for as long as its record is kept.
+    pub idempotency_key: Option<String>,
+    /// Attempts that may end without an answer (worker lost, device unavailable) before the
+    /// task fails; at least 1.
+    pub max_attempts: u32,
+}
+
+impl TaskSpec {
+    /// Attempts unless [`TaskSpec::max_attempts`] says otherwise.
+    pub const DEFAULT_MAX_ATTEMPTS: u32 = 5;
+
+    /// A task of normal priority without a deadline or a key.
+    #[must_use]
+    pub fn new(model: ModelRef, inputs: Vec<NamedTensor>) -> Self {
+        Self {
+            model,
+            inputs,
+            priority: Priority::default(),
+            deadline: None,
+            idempotency_key: None,
+            max_attempts: Self::DEFAULT_MAX_ATTEMPTS,
+        }
+    }
+}
+
+/// What became of a task so far. Times are in milliseconds.
+///
+/// For a finished task `queued_ms + model_ms + overhead_ms` is its latency, from `submit` to the
+/// terminal state. All three are there for a task that succeeded; a task that failed or was
+/// cancelled has those that were measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TaskRecord {
+    /// The task.
+    pub task_id: TaskId,
+    /// Its model.
+    pub model: ModelRef,
+    /// Its urgency.
+    pub priority: Priority,
+    /// Where it stands.
+    pub state: TaskState,
+    /// Attempts handed to workers so far.
+    pub attempts: u32,
+    /// The worker of the last attempt.
+    pub worker: Option<WorkerId>,
+    /// The model's outputs, once succeeded.
+    pub outputs: Option<Vec<NamedTensor>>,
+    /// Why it failed or was cancelled.
+    pub error: Option<TaskError>,
+    /// From submission to the last dispatch, earlier attempts included; so far, while queued.
+    pub queued_ms: f64,
+    /// Time inside [`Executor::execute`](crate::Executor::execute), measured at the worker.
+    pub model_ms: Option<f64>,
+    /// The rest of the latency: wire, framing, scheduling. Never negative.
+    pub overhead_ms: Option<f64>,
+}
+
+/// Why a task did not succeed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct TaskError {
+    /// The class, for programs.
+    pub code: TaskErrorKind,
+    /// The details, for people.
+    pub message: String,
+}
+
+impl TaskError {
+    pub(crate) fn new(code: TaskErrorKind, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+}
+
+/// Classes of failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum TaskErrorKind {
+    /// The inputs do not fit the model; sending them again cannot help.
+    BadInput,
+    /// No worker has the model.
+    ModelNotFound,
+    /// The model ran and failed.
+    ModelFailed,
+    /// Workers could not run it for now (out of memory, device gone), as often as allowed.
+    Unavailable,
+    /// Workers were lost under it as often as allowed.
+    WorkerLost,
+    /// The deadline passed first.
+    DeadlineExceeded,
+    /// A caller cancelled it.
+    Cancelled,
+    /// The coordinator stopped first.
+    Stopped,
+}
+
+impl TaskErrorKind {
+    /// The name as it is written in answers.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::BadInput => "bad_input",
+            Self::ModelNotFound => "model_not_found",
+            Self::ModelFailed => "model_failed",
+            Self::Unavailable => "unavailable",
+            Self::WorkerLost => "worker_lost",
+            Self::DeadlineExceeded => "deadline_exceeded",
+            Self::Cancelled => "cancelled",
+            Self::Stopped => "stopped",
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Workers and totals as callers see them.
+
+use crate::error::Error;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// A worker's name, as its certificate states it: lowercase letters, digits and inner hyphens,
+/// at most 63 characters.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct WorkerId(Arc<str>);
+
+impl WorkerId {
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for WorkerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for WorkerId {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+        let valid = (1..=63).contains(&text.len())
+            && text.bytes().all(inner)
+            && !text.starts_with('-')
+            && !text.ends_with('-');
+        if valid {
+            return Ok(Self(text.into()));
+        }
+        Err(Error::Parse {
+            what: "worker name",
+            given: text.chars().take(64).collect(),
+            expected: "1 to 63 lowercase letters, digits and inner hyphens",
+        })
+    }
+}
+
+impl From<WorkerId> for String {
+    fn from(id: WorkerId) -> Self {
+        id.0.as_ref().to_owned()
+    }
+}
+
+impl TryFrom<String> for WorkerId {
+    type Error = Error;
+    fn try_from(text: String) -> Result<Self, Error> {
+        text.parse()
+    }
+}
+
+/// Whether a worker takes tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WorkerState {
+    /// Takes tasks.
+    Ready,
+    /// Finishes what it has and takes no more.
+    Draining,
+    /// Gone; its tasks were given to others. Listed for a while so that people can see it.
+    Lost,
+}
+
+/// A worker, with the JSON keys that programs rely on.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct WorkerInfo {
+    /// Name.
+    pub id: WorkerId,
+    /// Process id, where the worker runs on the coordinator's machine.
+    pub pid: Option<u32>,
+    /// Whether it takes tasks.
+    pub state: WorkerState,
+    /// The device it runs on, for example `cpu:0`.
+    pub device: String,
+    /// The device's backend.
+    pub backend: String,
+    /// Loaded models as `NAME/VERSION`.
+    pub models: Vec<String>,
+    /// Attempts that it holds.
+    pub running: u32,
+    /// Of those, attempts that wait at the worker for a free thread.
+    pub queued: u32,
+    /// Device memory in use.
+    pub vram_used_bytes: Option<u64>,
+    /// Device memory in all.
+    pub vram_total_bytes: Option<u64>,
+    /// Tasks it may hold at once.
+    pub slots: u32,
+    /// Load from 0 to 1 by the formula of the least-loaded strategy.
+    pub load: f64,
+    /// Tasks it has finished, with success or not.
+    pub completed: u64,
+    /// Milliseconds since it was last heard of.
+    pub last_seen_ms: u64,
+}
+
+/// Totals of a coordinator since it started.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Stats {
+    /// Seconds since the start.
+    pub uptime_s: f64,
+    /// Tasks by state; the terminal ones count every task since the start.
+    pub tasks: TaskCounts,
+    /// Terminal tasks a second over the last ten seconds.
+    pub tasks_per_s: f64,
+    /// Attempts that had to be repeated.
+    pub retries: u64,
+    /// Completions that came from an attempt that was no longer current and were refused.
+    pub stale_completions: u64,
+    /// Submissions refused because the queue was full.
+    pub overloaded: u64,
+    /// Workers by state.
+    pub workers: WorkerCounts,
+    /// From submission to the terminal state, of tasks that succeeded.
+    pub latency_ms: Percentiles,
+    /// Waiting before the last dispatch.
+    pub queued_ms: Percentiles,
+    /// Time inside the executor.
+    pub model_ms: Percentiles,
+    /// The rest.
+    pub overhead_ms: Percentiles,
+    /// The balancing strategy in use.
+    pub balancing: &'static str,
+}
+
+/// Tasks by state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[allow(missing_docs, reason = "the states' names")]
+pub struct TaskCounts {
+    pub submitted: u64,
+    pub queued: u64,
+    pub running: u64,
+    pub succeeded: u64,
+    pub failed: u64,
+    pub cancelled: u64,
+}
+
+/// Workers by state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[allow(missing_docs, reason = "the states' names")]
+pub struct WorkerCounts {
+    pub ready: u64,
+    pub draining: u64,
+    pub lost: u64,
+}
+
+/// Percentiles of a duration in milliseconds, within 4 %; all zero before the first sample.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct Percentiles {
+    pub count: u64,
+    pub mean: f64,
+    pub p50: f64,
+    pub p95: f64,
+    pub p99: f64,
+    pub max: f64,
+}
