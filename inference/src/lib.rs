@@ -1,1 +1,15 @@
-//! Room under construction.
+//! ONNX in and out, graphs and their passes, sessions that run them, a repository of models.
+//!
+//! This layer knows graphs: the maths of a node is `lgp-compute`'s, who asks for a run and from
+//! where is the business of the layers above.
+#![forbid(unsafe_code)]
+
+mod builder;
+mod error;
+mod model;
+mod onnx;
+
+pub use builder::{GraphBuilder, Value};
+pub use error::{Error, Result};
+pub use model::{Attr, Model, ModelNode, ValueSpec};
+pub use onnx::{Unsupported, UnsupportedNode, UnsupportedOperator};

@@ -1,0 +1,214 @@
+//! What can go wrong between an ONNX file and its outputs.
+
+use crate::onnx::Unsupported;
+use lgp_memory::{DType, TensorType};
+use std::path::PathBuf;
+
+/// The result of this crate's fallible functions.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Errors of models, sessions and repositories.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file or folder cannot be read or written.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// What was tried: `read`, `write`, `list` ….
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// The bytes are no ONNX model.
+    #[error("not a readable ONNX model: {message}")]
+    Malformed {
+        /// What the parser stumbled on.
+        message: String,
+    },
+    /// The file's format version is not one that this reader knows.
+    #[error("ONNX IR version {given} is not supported, expected {} to {}", expected.0, expected.1)]
+    IrVersion {
+        /// The file's version.
+        given: i64,
+        /// Oldest and newest version that is read.
+        expected: (i64, i64),
+    },
+    /// The operator set's version is not one that this reader knows.
+    #[error("opset {given} is not supported, expected {} to {}", expected.0, expected.1)]
+    Opset {
+        /// The file's version of the default operator set.
+        given: i64,
+        /// Oldest and newest version that is read.
+        expected: (i64, i64),
+    },
+    /// The graph breaks a rule of ONNX.
+    #[error("invalid graph: {message}")]
+    Graph {
+        /// The rule, and who broke it.
+        message: String,
+    },
+    /// Nodes feed themselves.
+    #[error("the graph has a cycle through {}", list(nodes))]
+    Cycle {
+        /// Nodes that can never run.
+        nodes: Vec<String>,
+    },
+    /// A stored tensor is damaged.
+    #[error("tensor '{tensor}': {message}")]
+    Tensor {
+        /// Its name.
+        tensor: String,
+        /// What was wrong and what was expected.
+        message: String,
+    },
+    /// A tensor's bytes in another file cannot be used.
+    #[error("external data '{location}' of tensor '{tensor}': {message}")]
+    ExternalData {
+        /// The tensor's name.
+        tensor: String,
+        /// The file that the model names.
+        location: String,
+        /// What was wrong and what was expected.
+        message: String,
+    },
+    /// Operators or attributes without an implementation: all of them at once.
+    #[error(transparent)]
+    Unsupported(#[from] Unsupported),
+    /// A node's inputs or attributes do not fit its operator.
+    #[error("node '{node}' ({op}): {source}")]
+    Node {
+        /// The node's name.
+        node: String,
+        /// Its operator.
+        op: String,
+        /// What the operator says.
+        source: lgp_compute::Error,
+    },
+    /// An input was given that the model does not have.
+    #[error("unknown input '{given}', expected {}", list(expected))]
+    UnknownInput {
+        /// The name that was given.
+        given: String,
+        /// The model's inputs.
+        expected: Vec<String>,
+    },
+    /// An input of the model was not given.
+    #[error("missing input '{name}', expected {ty}")]
+    MissingInput {
+        /// The input's name.
+        name: String,
+        /// What the model expects for it.
+        ty: TensorType,
+    },
+    /// An input was given twice.
+    #[error("input '{name}' was given more than once")]
+    DuplicateInput {
+        /// The input's name.
+        name: String,
+    },
+    /// An input has the wrong element type.
+    #[error("input '{name}' has dtype {given}, expected {expected}")]
+    InputDType {
+        /// The input's name.
+        name: String,
+        /// The model's dtype.
+        expected: DType,
+        /// The dtype that was given.
+        given: DType,
+    },
+    /// An input has the wrong rank or dimensions.
+    #[error("input '{name}' has shape {given:?}, expected {expected}{}", because(.reason))]
+    InputShape {
+        /// The input's name.
+        name: String,
+        /// The model's shape.
+        expected: String,
+        /// The shape that was given.
+        given: Vec<usize>,
+        /// Why not, where the shapes alone do not say it.
+        reason: Option<String>,
+    },
+    /// A model was built wrongly.
+    #[error("cannot build the model: {message}")]
+    Build {
+        /// What was wrong and what was expected.
+        message: String,
+    },
+    /// A model cannot be written as ONNX.
+    #[error("cannot write the model: {message}")]
+    Export {
+        /// What has no place in the file.
+        message: String,
+    },
+    /// The session's threads cannot be started.
+    #[error("cannot start {threads} threads: {message}")]
+    Threads {
+        /// How many were wanted.
+        threads: usize,
+        /// The system's answer.
+        message: String,
+    },
+    /// A name that a repository cannot hold.
+    #[error(
+        "model name '{given}' is not valid, expected a letter or digit and then up to 63 of \
+         letters, digits, '.', '_' and '-'"
+    )]
+    ModelName {
+        /// The name that was given.
+        given: String,
+    },
+    /// The repository has no such model.
+    #[error("no model '{name}' in the repository, it has {}", list(.known))]
+    UnknownModel {
+        /// The name that was asked for.
+        name: String,
+        /// The names it has.
+        known: Vec<String>,
+    },
+    /// The repository has the model, but not this version of it.
+    #[error("model '{name}' has no version {version}, it has {}", list(.known))]
+    UnknownVersion {
+        /// The model's name.
+        name: String,
+        /// The version that was asked for.
+        version: u64,
+        /// The versions it has.
+        known: Vec<String>,
+    },
+    /// A shape, dtype or allocation error.
+    #[error(transparent)]
+    Memory(#[from] lgp_memory::Error),
+}
+
+impl Error {
+    pub(crate) fn io(
+        action: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io { action, path, source }
+    }
+
+    pub(crate) fn graph(message: impl Into<String>) -> Self {
+        Self::Graph { message: message.into() }
+    }
+}
+
+/// Names for a message, cut where nobody would read on.
+pub(crate) fn list(names: &[String]) -> String {
+    const MOST: usize = 12;
+    if names.is_empty() {
+        return "none".to_owned();
+    }
+    let mut out = names.iter().take(MOST).map(|n| format!("'{n}'")).collect::<Vec<_>>().join(", ");
+    if names.len() > MOST {
+        out.push_str(&format!(" and {} more", names.len() - MOST));
+    }
+    out
+}
+
+fn because(reason: &Option<String>) -> String {
+    reason.as_ref().map(|r| format!(": {r}")).unwrap_or_default()
+}

@@ -1,0 +1,245 @@
+//! Reads ONNX files.
+
+use super::proto::attribute_proto::AttributeType;
+use super::proto::tensor_shape_proto::dimension;
+use super::proto::{
+    AttributeProto, GraphProto, ModelProto, NodeProto, TensorShapeProto, ValueInfoProto, type_proto,
+};
+use super::{dtype, tensor};
+use crate::error::{Error, Result};
+use crate::model::{Attr, Model, ModelNode, ValueSpec};
+use lgp_memory::{Dim, SymShape, TensorType};
+use prost::Message;
+use prost::bytes::Bytes;
+use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
+
+/// Versions of the file format that this reader knows.
+const IR_VERSIONS: (i64, i64) = (3, 14);
+
+/// Versions of ONNX's operator set that the mappings know. Before 7, arithmetic broadcast by rules
+/// of its own.
+const OPSETS: (i64, i64) = (7, 28);
+
+impl Model {
+    /// Reads an ONNX file and the files beside it that hold its weights.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the file cannot be read, [`Error::Malformed`] when it is no ONNX file,
+    /// and one that names the value, node or tensor for a file that breaks ONNX's rules.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let bytes = std::fs::read(path).map_err(Error::io("read", path))?;
+        // A bare file name has the empty parent, which stands for the current folder.
+        let base = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        Self::read(Bytes::from(bytes), Some(base)).map_err(|error| match error {
+            Error::Malformed { message } => {
+                Error::Malformed { message: format!("{}: {message}", path.display()) }
+            }
+            other => other,
+        })
+    }
+
+    /// Reads the bytes of an ONNX file. `base` is the folder beneath which its external data lies,
+    /// if it may have any.
+    ///
+    /// # Errors
+    /// As [`Model::load`].
+    pub fn from_bytes(bytes: &[u8], base: Option<&Path>) -> Result<Self> {
+        Self::read(Bytes::copy_from_slice(bytes), base)
+    }
+
+    fn read(bytes: Bytes, base: Option<&Path>) -> Result<Self> {
+        if bytes.is_empty() {
+            return Err(Error::Malformed { message: "the file is empty".into() });
+        }
+        let proto = ModelProto::decode(bytes)
+            .map_err(|error| Error::Malformed { message: error.to_string() })?;
+        let ir_version = proto.ir_version.unwrap_or(0);
+        if !(IR_VERSIONS.0..=IR_VERSIONS.1).contains(&ir_version) {
+            return Err(Error::IrVersion { given: ir_version, expected: IR_VERSIONS });
+        }
+        let mut opsets = BTreeMap::new();
+        for import in proto.opset_import {
+            opsets.insert(domain(import.domain()), import.version.unwrap_or(0));
+        }
+        let opset = opsets.get("").copied().unwrap_or(1);
+        if !(OPSETS.0..=OPSETS.1).contains(&opset) {
+            return Err(Error::Opset { given: opset, expected: OPSETS });
+        }
+        let metadata = proto
+            .metadata_props
+            .into_iter()
+            .map(|e| (e.key.unwrap_or_default(), e.value.unwrap_or_default()))
+            .collect();
+        let producer = [proto.producer_name, proto.producer_version];
+        let producer: Vec<String> =
+            producer.into_iter().flatten().filter(|s| !s.is_empty()).collect();
+        let graph = proto.graph.ok_or_else(|| Error::graph("the file has no graph"))?;
+        let model = Self {
+            name: String::new(),
+            producer: producer.join(" "),
+            ir_version,
+            opsets,
+            metadata,
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            initializers: BTreeMap::new(),
+            nodes: Vec::new(),
+        };
+        model.with_graph(graph, base)?.validated()
+    }
+
+    fn with_graph(mut self, graph: GraphProto, base: Option<&Path>) -> Result<Self> {
+        if !graph.sparse_initializer.is_empty() {
+            return Err(Error::graph("sparse initializers are not supported"));
+        }
+        for proto in &graph.initializer {
+            let name = proto.name();
+            let tensor = tensor::read(name, proto, base)?;
+            if self.initializers.insert(name.to_owned(), tensor).is_some() {
+                return Err(Error::graph(format!(
+                    "initializer '{name}' is defined more than once"
+                )));
+            }
+        }
+        let mut seen = HashSet::new();
+        for proto in &graph.input {
+            let name = proto.name();
+            if !seen.insert(name) {
+                return Err(Error::graph(format!("input '{name}' is declared more than once")));
+            }
+            // Old files list the weights among the inputs too.
+            if !self.initializers.contains_key(name) {
+                self.inputs.push(value(proto, "input")?);
+            }
+        }
+        self.outputs = graph.output.iter().map(|v| value(v, "output")).collect::<Result<_>>()?;
+        self.name = graph.name.unwrap_or_default();
+        self.nodes = graph
+            .node
+            .into_iter()
+            .enumerate()
+            .map(|(index, proto)| node(index, proto, base))
+            .collect::<Result<_>>()?;
+        Ok(self)
+    }
+}
+
+/// ONNX's own domain has two spellings.
+fn domain(name: &str) -> String {
+    if name == "ai.onnx" { String::new() } else { name.to_owned() }
+}
+
+fn value(proto: &ValueInfoProto, what: &str) -> Result<ValueSpec> {
+    let name = proto.name();
+    let fail = |message: String| Error::graph(format!("{what} '{name}' {message}"));
+    let tensor = match proto.r#type.as_ref().and_then(|t| t.value.as_ref()) {
+        Some(type_proto::Value::TensorType(tensor)) => tensor,
+        Some(_) => return Err(fail("is not a tensor".into())),
+        None => return Err(fail("has no type".into())),
+    };
+    let dtype = dtype::from_onnx(i64::from(tensor.elem_type.unwrap_or(0)))
+        .map_err(|given| fail(format!("has element type {given}, which is not supported")))?;
+    let shape = tensor.shape.as_ref().map(shape).transpose().map_err(fail)?;
+    Ok(ValueSpec { name: name.to_owned(), ty: TensorType { dtype, shape } })
+}
+
+fn shape(proto: &TensorShapeProto) -> Result<SymShape, String> {
+    let dims = proto.dim.iter().map(|dim| match &dim.value {
+        Some(dimension::Value::DimValue(n)) => match usize::try_from(*n) {
+            Ok(n) => Ok(Dim::Known(n)),
+            // Some writers put -1 where they mean unknown.
+            Err(_) if *n == -1 => Ok(Dim::Unknown),
+            Err(_) => Err(format!("has dimension {n}, expected 0 or more")),
+        },
+        Some(dimension::Value::DimParam(s)) if !s.is_empty() => Ok(Dim::Symbol(s.as_str().into())),
+        _ => Ok(Dim::Unknown),
+    });
+    dims.collect::<Result<_, _>>().map(SymShape)
+}
+
+fn node(index: usize, proto: NodeProto, base: Option<&Path>) -> Result<ModelNode> {
+    let op_type = proto.op_type.unwrap_or_default();
+    let name = match proto.name {
+        Some(name) if !name.is_empty() => name,
+        _ => format!("{op_type}_{index}"),
+    };
+    let mut attributes = BTreeMap::new();
+    for attribute_proto in proto.attribute {
+        let key = attribute_proto.name().to_owned();
+        let value = attribute(&name, attribute_proto, base)?;
+        if attributes.insert(key.clone(), value).is_some() {
+            let message = format!("node '{name}' ({op_type}) has attribute '{key}' more than once");
+            return Err(Error::graph(message));
+        }
+    }
+    Ok(ModelNode {
+        name,
+        op_type,
+        domain: domain(&proto.domain.unwrap_or_default()),
+        inputs: proto.input,
+        outputs: proto.output,
+        attributes,
+    })
+}
+
+fn attribute(node: &str, proto: AttributeProto, base: Option<&Path>) -> Result<Attr> {
+    let key = proto.name.clone().unwrap_or_default();
+    let fail =
+        |message: String| Error::graph(format!("attribute '{key}' of node '{node}' {message}"));
+    let text = |bytes: Vec<u8>| {
+        String::from_utf8(bytes).map_err(|_| fail("is a string that is not UTF-8".into()))
+    };
+    if proto.ref_attr_name.as_ref().is_some_and(|r| !r.is_empty()) {
+        return Err(fail("refers to a function's attribute outside of a function".into()));
+    }
+    Ok(match kind(&proto) {
+        AttributeType::Float => Attr::Float(proto.f.unwrap_or(0.)),
+        AttributeType::Int => Attr::Int(proto.i.unwrap_or(0)),
+        AttributeType::String => Attr::Str(text(proto.s.unwrap_or_default())?),
+        AttributeType::Floats => Attr::Floats(proto.floats),
+        AttributeType::Ints => Attr::Ints(proto.ints),
+        AttributeType::Strings => {
+            Attr::Strs(proto.strings.into_iter().map(text).collect::<Result<_>>()?)
+        }
+        AttributeType::Tensor => {
+            let value = proto.t.ok_or_else(|| fail("has no tensor".into()))?;
+            Attr::Tensor(tensor::read(&format!("{node}.{key}"), &value, base)?)
+        }
+        AttributeType::Graph | AttributeType::Graphs => Attr::Other("subgraph"),
+        AttributeType::SparseTensor | AttributeType::SparseTensors => Attr::Other("sparse tensor"),
+        AttributeType::Tensors => Attr::Other("list of tensors"),
+        AttributeType::TypeProto | AttributeType::TypeProtos => Attr::Other("type"),
+        AttributeType::Undefined => Attr::Other("value of unknown kind"),
+    })
+}
+
+/// The declared kind, or for writers that declare none, the field that is filled.
+fn kind(proto: &AttributeProto) -> AttributeType {
+    let declared = proto.r#type.and_then(|t| AttributeType::try_from(t).ok());
+    match declared {
+        Some(AttributeType::Undefined) | None => {}
+        Some(declared) => return declared,
+    }
+    if proto.f.is_some() {
+        AttributeType::Float
+    } else if proto.i.is_some() {
+        AttributeType::Int
+    } else if proto.s.is_some() {
+        AttributeType::String
+    } else if proto.t.is_some() {
+        AttributeType::Tensor
+    } else if !proto.floats.is_empty() {
+        AttributeType::Floats
+    } else if !proto.ints.is_empty() {
+        AttributeType::Ints
+    } else if !proto.strings.is_empty() {
+        AttributeType::Strings
+    } else {
+        AttributeType::Undefined
+    }
+}
