@@ -61,4 +61,42 @@ pub enum Error {
         /// Bytes asked for.
         bytes: usize,
     },
+    /// Not a permutation of a view's axes.
+    #[error("{perm:?} does not name each of {rank} axes once")]
+    Permutation {
+        /// Axes given.
+        perm: Vec<usize>,
+        /// Axes there are.
+        rank: usize,
+    },
+    /// A shape that cannot be repeated to another.
+    #[error("cannot broadcast {from:?} to {to:?}")]
+    Broadcast {
+        /// Present dimensions.
+        from: Vec<usize>,
+        /// Wanted dimensions.
+        to: Vec<usize>,
+    },
+    /// A slice that leaves its axis.
+    #[error("{len} elements from {start} in steps of {step} leave axis {axis} of size {dim}")]
+    Slice {
+        /// Axis sliced.
+        axis: usize,
+        /// Its size; 0 when there is no such axis.
+        dim: usize,
+        /// First index.
+        start: usize,
+        /// Distance between indices.
+        step: isize,
+        /// Number of indices.
+        len: usize,
+    },
+    /// A strided copy between byte slices that do not match its view.
+    #[error("a copy from {source_bytes} to {target_bytes} bytes does not match its view")]
+    CopyLength {
+        /// Bytes to read from.
+        source_bytes: usize,
+        /// Bytes to write.
+        target_bytes: usize,
+    },
 }

@@ -3,6 +3,7 @@
 use crate::buffer::Buffer;
 use crate::dtype::{DType, Element, cast, cast_mut};
 use crate::error::{Error, Result};
+use crate::pool::Pool;
 use crate::shape::Shape;
 use ndarray::{ArrayD, ArrayViewD, IxDyn};
 use std::sync::Arc;
@@ -27,6 +28,21 @@ impl Tensor {
         let shape = shape.into();
         let data = Arc::new(Buffer::zeroed(shape.byte_len(dtype)?)?);
         Ok(Self { dtype, shape, data })
+    }
+
+    /// A tensor on a buffer of a pool. Its elements are initialised but unspecified, except that
+    /// bools are `false`.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] or [`Error::OutOfMemory`].
+    pub fn pooled(pool: &Pool, dtype: DType, shape: impl Into<Shape>) -> Result<Self> {
+        let shape = shape.into();
+        let mut data = pool.alloc(shape.byte_len(dtype)?)?;
+        if dtype == DType::Bool {
+            // Not every byte is a bool: what the buffer held before must not be read as one.
+            data.fill(0);
+        }
+        Ok(Self { dtype, shape, data: Arc::new(data) })
     }
 
     /// A tensor on a buffer that already holds its elements, row-major, in native byte order.
@@ -132,13 +148,24 @@ impl Tensor {
     /// [`Error::DType`], or [`Error::OutOfMemory`] for the copy.
     pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T]> {
         check_dtype::<T>(self.dtype)?;
+        cast_mut(self.as_bytes_mut()?)
+    }
+
+    /// The raw bytes for writing; copies them first when another tensor shares them. A byte that
+    /// is no bool makes a bool tensor unreadable as such.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] for the copy.
+    pub fn as_bytes_mut(&mut self) -> Result<&mut [u8]> {
         if Arc::get_mut(&mut self.data).is_none() {
             let mut copy = Buffer::zeroed(self.data.len())?;
             copy.copy_from_slice(&self.data);
             self.data = Arc::new(copy);
         }
-        let data = Arc::get_mut(&mut self.data).ok_or(Error::OutOfMemory { bytes: 0 })?;
-        cast_mut(data)
+        match Arc::get_mut(&mut self.data) {
+            Some(data) => Ok(data),
+            None => Err(Error::OutOfMemory { bytes: self.shape.byte_len(self.dtype)? }),
+        }
     }
 
     /// The same bytes under another shape; nothing is copied.
@@ -313,4 +340,89 @@ fn check_len(dtype: DType, shape: &Shape, given: usize) -> Result<()> {
 
 fn check_bool(dtype: DType, bytes: &[u8]) -> Result<()> {
     if dtype == DType::Bool && bytes.iter().any(|&b| b > 1) { Err(Error::BoolByte) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::array;
+
+    #[test]
+    fn elements_fill_the_shape_exactly() {
+        for (dims, n, ok) in [
+            (vec![2, 3], 6, true),
+            (vec![], 1, true),
+            (vec![0, 9], 0, true),
+            (vec![2, 3], 5, false),
+        ] {
+            let made = Tensor::from_slice(dims.clone(), &vec![1i32; n]);
+            assert_eq!(made.is_ok(), ok, "{dims:?} {n}");
+        }
+        let error = Tensor::from_slice([2, 3], &[0f32; 5]).unwrap_err().to_string();
+        assert_eq!(error, "20 bytes given, but f32 of shape [2, 3] takes 24");
+    }
+
+    #[test]
+    fn sizes_that_overflow_are_errors() {
+        for dims in [vec![usize::MAX], vec![1 << 40, 1 << 40], vec![isize::MAX.unsigned_abs()]] {
+            let made = Tensor::zeros(DType::F32, dims.clone());
+            assert!(matches!(made, Err(Error::TooLarge { .. })), "{dims:?}");
+        }
+    }
+
+    #[test]
+    fn reading_as_another_dtype_is_an_error() {
+        let t = Tensor::scalar(1f32).unwrap();
+        let error = t.as_slice::<i32>().unwrap_err().to_string();
+        assert_eq!(error, "dtype is f32, expected i32");
+    }
+
+    #[test]
+    fn bools_are_zero_or_one() {
+        assert_eq!(Tensor::from_bytes(DType::Bool, [2], &[0, 2]), Err(Error::BoolByte));
+        let pool = Pool::new();
+        Tensor::pooled(&pool, DType::U8, [64]).unwrap().as_bytes_mut().unwrap().fill(9);
+        let t = Tensor::pooled(&pool, DType::Bool, [64]).unwrap();
+        assert_eq!(pool.stats().hits, 1);
+        assert_eq!(t.as_slice::<bool>().unwrap(), [false; 64]);
+    }
+
+    #[test]
+    fn writing_to_a_clone_leaves_the_original() {
+        let a = Tensor::from_slice([2], &[1u8, 2]).unwrap();
+        let mut b = a.clone();
+        assert_eq!(a.as_bytes().as_ptr(), b.as_bytes().as_ptr());
+        b.as_mut_slice::<u8>().unwrap()[0] = 9;
+        assert_eq!(a.as_slice::<u8>().unwrap(), [1, 2]);
+        assert_eq!(b.as_slice::<u8>().unwrap(), [9, 2]);
+    }
+
+    #[test]
+    fn reshaping_shares_the_bytes() {
+        let a = Tensor::from_slice([2, 3], &[0i64; 6]).unwrap();
+        let b = a.reshape([3, 2]).unwrap();
+        assert_eq!(a.as_bytes().as_ptr(), b.as_bytes().as_ptr());
+        assert!(matches!(a.reshape([4]), Err(Error::Reshape { .. })));
+    }
+
+    #[test]
+    fn arrays_go_in_and_out() {
+        let a = array![[1f32, 2., 3.], [4., 5., 6.]];
+        let t = Tensor::from_array(a.t().into_dyn()).unwrap();
+        assert_eq!(t.shape().dims(), [3, 2]);
+        assert_eq!(t.as_slice::<f32>().unwrap(), [1., 4., 2., 5., 3., 6.]);
+        assert_eq!(t.to_array::<f32>().unwrap(), a.t().into_dyn());
+        assert!(matches!(TensorView::try_from(a.t().into_dyn()), Err(Error::NotContiguous)));
+        let view = TensorView::try_from(a.view().into_dyn()).unwrap();
+        assert_eq!(view.shape().dims(), [2, 3]);
+    }
+
+    #[test]
+    fn views_of_tensors_share_and_others_copy() {
+        let t = Tensor::from_slice([2], &[1f32, 2.]).unwrap();
+        assert_eq!(t.view().to_tensor().unwrap().as_bytes().as_ptr(), t.as_bytes().as_ptr());
+        let data = [1f32, 2.];
+        let copied = TensorView::from_slice([2], &data).unwrap().to_tensor().unwrap();
+        assert_eq!(copied, t);
+    }
 }
