@@ -201,13 +201,14 @@ fn class_bytes(class: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::buffer::ALIGNMENT;
     use proptest::prelude::*;
 
     #[test]
     fn classes_are_tight_and_monotonic() {
         for len in 1..=SMALL_BYTES_MAX {
             let bytes = class_bytes(class(len));
-            assert!(bytes >= len && bytes % 64 == 0, "{len} -> {bytes}");
+            assert!(bytes >= len && bytes.is_multiple_of(64), "{len} -> {bytes}");
             assert!(len <= 256 || bytes < len + len / 4 + 64, "{len} -> {bytes}");
             assert_eq!(class(bytes), class(len), "{len} -> {bytes}");
             assert!(class(len) == 0 || class_bytes(class(len) - 1) < len);
@@ -288,7 +289,7 @@ mod tests {
                     let mut buffer = pool.alloc(len).unwrap();
                     made += u64::from(len > 0);
                     prop_assert_eq!(buffer.len(), len);
-                    prop_assert!(len == 0 || buffer.as_ptr() as usize % 64 == 0);
+                    prop_assert!(len == 0 || buffer.as_ptr().addr().is_multiple_of(ALIGNMENT));
                     buffer.fill(mark);
                     live.push((buffer, mark));
                 }
