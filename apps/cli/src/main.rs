@@ -1,2 +1,38 @@
-//! Room under construction.
-fn main() {}
+//! The `radeon-cluster` binary: parses the command line, runs one command, reports its result.
+
+#![forbid(unsafe_code)]
+
+mod cli;
+mod commands;
+mod failure;
+mod folder;
+mod npy;
+mod output;
+mod picture;
+mod settings;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+/// Sessions allocate and free tensors from several threads at once; mimalloc does that faster
+/// than the system's allocator and gives memory back sooner.
+#[cfg(not(debug_assertions))]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    // The flag is looked for by hand because a command line that does not parse must be
+    // reported as JSON too.
+    let json = std::env::args_os().any(|arg| arg == "--json");
+    failure::install_panic_hook(json);
+    let result = std::panic::catch_unwind(|| match cli::Cli::try_parse() {
+        Ok(cli) => commands::dispatch(&cli),
+        Err(error) => cli::report_usage(&error),
+    });
+    match result {
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(failure)) => failure.report(json),
+        // The panic hook has already said what happened.
+        Err(_) => ExitCode::FAILURE,
+    }
+}

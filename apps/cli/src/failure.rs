@@ -1,0 +1,178 @@
+//! What a command reports when it does not succeed: a stable code, a message, a hint and the
+//! exit status, as text or as one line of JSON on stderr.
+
+use std::borrow::Cow;
+use std::fmt::Display;
+use std::io::Write;
+use std::process::ExitCode;
+
+/// The result of every command.
+pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
+
+/// A failed command. Codes are part of the command-line contract: add, don't rename.
+#[derive(Debug, Clone)]
+pub(crate) struct Failure {
+    /// A stable identifier in snake case: `device_unknown`.
+    pub(crate) code: Cow<'static, str>,
+    /// What went wrong, with the value that was wrong and what was expected.
+    pub(crate) message: String,
+    /// What the user can do about it.
+    pub(crate) hint: Option<String>,
+    /// The exit status: 1 failed, 2 usage.
+    pub(crate) exit: u8,
+}
+
+/// The code of a reader that closed our stdout; there is nobody left to tell.
+const BROKEN_PIPE: &str = "broken_pipe";
+
+impl Failure {
+    /// A failure with exit status 1.
+    pub(crate) fn new(code: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
+        Self { code: code.into(), message: message.into(), hint: None, exit: 1 }
+    }
+
+    /// A command line that makes no sense: exit status 2.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self { exit: 2, ..Self::new("usage", message) }
+    }
+
+    /// A failure with an error's whole chain of causes as the message.
+    pub(crate) fn from_error(code: &'static str, error: &dyn std::error::Error) -> Self {
+        Self::new(code, chain(error))
+    }
+
+    /// An operation on a file that failed.
+    pub(crate) fn file(what: &str, path: &std::path::Path, error: &std::io::Error) -> Self {
+        let code = match error.kind() {
+            std::io::ErrorKind::NotFound => "file_not_found",
+            std::io::ErrorKind::PermissionDenied => "permission_denied",
+            _ => "io",
+        };
+        Self::new(code, format!("cannot {what} {}: {error}", path.display()))
+    }
+
+    /// A failure that the user cannot have caused.
+    pub(crate) fn internal(message: impl Display) -> Self {
+        Self::new("internal", format!("internal error: {message}"))
+    }
+
+    /// The reader of our stdout has gone.
+    pub(crate) fn broken_pipe() -> Self {
+        Self { exit: 0, ..Self::new(BROKEN_PIPE, "") }
+    }
+
+    /// Adds what the user can do about it.
+    #[must_use]
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Writes the failure to stderr and answers the exit status.
+    pub(crate) fn report(&self, json: bool) -> ExitCode {
+        if self.code != BROKEN_PIPE {
+            let text = if json { self.to_json() } else { self.to_text() };
+            // Nothing can be done about a closed stderr.
+            let _ = writeln!(std::io::stderr(), "{text}");
+        }
+        ExitCode::from(self.exit)
+    }
+
+    fn to_json(&self) -> String {
+        serde_json::json!({
+            "error": { "code": self.code, "message": self.message, "hint": self.hint }
+        })
+        .to_string()
+    }
+
+    fn to_text(&self) -> String {
+        match &self.hint {
+            Some(hint) => format!("error: {}\nhint: {hint}", self.message),
+            None => format!("error: {}", self.message),
+        }
+    }
+}
+
+impl Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// An error and its causes on one line, without repeating a cause that the outer message quotes.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}
+
+/// Replaces Rust's panic message by one that a user can act upon.
+pub(crate) fn install_panic_hook(json: bool) {
+    std::panic::set_hook(Box::new(move |info| {
+        let what = info.payload_as_str().unwrap_or("unknown cause");
+        let place = info.location().map_or_else(String::new, |at| format!(" ({at})"));
+        Failure::internal(format!("{what}{place}"))
+            .hint("this is a defect of radeon-cluster; please report it with this line")
+            .report(json);
+    }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_has_the_promised_keys() {
+        let failure = Failure::new("device_unknown", "no device").hint("try cpu");
+        let value: serde_json::Value =
+            serde_json::from_str(&failure.to_json()).expect("the report is JSON");
+        assert_eq!(
+            value,
+            serde_json::json!({"error":
+                {"code": "device_unknown", "message": "no device", "hint": "try cpu"}})
+        );
+        let without = Failure::usage("x");
+        assert!(without.to_json().contains("\"hint\":null"), "the key is always there");
+        assert_eq!(without.exit, 2);
+    }
+
+    /// An error that quotes its cause, or does not.
+    #[derive(Debug)]
+    struct Outer {
+        quotes: bool,
+        cause: std::io::Error,
+    }
+
+    impl Display for Outer {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            match self.quotes {
+                true => write!(f, "cannot load: {}", self.cause),
+                false => f.write_str("cannot load"),
+            }
+        }
+    }
+
+    impl std::error::Error for Outer {
+        fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+            Some(&self.cause)
+        }
+    }
+
+    #[test]
+    fn a_cause_is_quoted_once() {
+        for quotes in [true, false] {
+            let error = Outer { quotes, cause: std::io::Error::other("disk is full") };
+            assert_eq!(chain(&error), "cannot load: disk is full");
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! The data folder: who owns it, and where its coordinator can be reached.
+//!
+//! A lock that the system drops with its holder's life says who owns the folder; so a folder
+//! whose owner was killed is free at once, whatever files it left behind.
+
+use crate::failure::{Failure, Result};
+use serde::{Deserialize, Serialize};
+use std::fs::{File, TryLockError};
+use std::io::{Read, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Where a running coordinator can be reached: what `start` prints and the runtime file holds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Endpoint {
+    /// The coordinator's process.
+    pub(crate) pid: u32,
+    /// Base URL of the REST interface.
+    pub(crate) http: String,
+    /// Base URL of the gRPC interface, once there is one.
+    pub(crate) grpc: Option<String>,
+    /// The address for workers.
+    pub(crate) quic: String,
+    /// The data folder.
+    pub(crate) data: PathBuf,
+}
+
+/// The name of the runtime file in the data folder.
+const RUNTIME_FILE: &str = "coordinator.json";
+const LOCK_FILE: &str = "coordinator.lock";
+
+/// The coordinator's log in the data folder.
+pub(crate) fn log_file(data: &Path) -> PathBuf {
+    data.join("coordinator.log")
+}
+
+/// The model repository in the data folder.
+pub(crate) fn models(data: &Path) -> PathBuf {
+    data.join("models")
+}
+
+/// The sole ownership of a data folder, for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Ownership {
+    data: PathBuf,
+    _lock: File,
+}
+
+impl Ownership {
+    /// Makes the folder if need be and takes it over.
+    ///
+    /// # Errors
+    /// `already_running`, naming the owner's process, when another coordinator lives.
+    pub(crate) fn take(data: &Path) -> Result<Self> {
+        std::fs::create_dir_all(data)
+            .map_err(|error| Failure::file("make the data folder", data, &error))?;
+        let path = data.join(LOCK_FILE);
+        let mut lock = open_lock(&path)?;
+        if !try_lock(&lock, &path)? {
+            return Err(already_running(data, &mut lock));
+        }
+        let pid = std::process::id().to_string();
+        lock.set_len(0)
+            .and_then(|()| lock.rewind())
+            .and_then(|()| lock.write_all(pid.as_bytes()))
+            .map_err(|error| Failure::file("write", &path, &error))?;
+        let ownership = Self { data: data.to_owned(), _lock: lock };
+        if let Some(stale) = read(data)? {
+            tracing::info!(pid = stale.pid, "taking over from a coordinator that died");
+            ownership.withdraw();
+        }
+        Ok(ownership)
+    }
+
+    /// Publishes where the coordinator can be reached, in one step: readers see the whole file.
+    pub(crate) fn publish(&self, endpoint: &Endpoint) -> Result<()> {
+        let path = self.data.join(RUNTIME_FILE);
+        let text = serde_json::to_vec(endpoint).map_err(Failure::internal)?;
+        let write = || -> std::io::Result<()> {
+            let mut file = tempfile::NamedTempFile::new_in(&self.data)?;
+            file.write_all(&text)?;
+            file.persist(&path)?;
+            Ok(())
+        };
+        write().map_err(|error| Failure::file("write", &path, &error))
+    }
+
+    /// Removes the runtime file.
+    pub(crate) fn withdraw(&self) {
+        // What cannot be removed is recognised as stale by the lock.
+        let _ = std::fs::remove_file(self.data.join(RUNTIME_FILE));
+    }
+}
+
+impl Drop for Ownership {
+    fn drop(&mut self) {
+        self.withdraw();
+    }
+}
+
+fn open_lock(path: &Path) -> Result<File> {
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(false);
+    options.open(path).map_err(|error| Failure::file("open", path, &error))
+}
+
+/// Tries for a moment, because a client may hold the lock for an instant to see who owns it.
+fn try_lock(lock: &File, path: &Path) -> Result<bool> {
+    let deadline = Instant::now() + Duration::from_millis(200);
+    loop {
+        match lock.try_lock() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            Err(TryLockError::WouldBlock) => return Ok(false),
+            Err(TryLockError::Error(error)) => return Err(Failure::file("lock", path, &error)),
+        }
+    }
+}
+
+fn already_running(data: &Path, lock: &mut File) -> Failure {
+    let mut pid = String::new();
+    // Without the number the message still says what is wrong.
+    let _ = lock.read_to_string(&mut pid);
+    let data = data.display();
+    Failure::new(
+        "already_running",
+        format!("a coordinator (pid {}) already runs on data folder {data}", pid.trim()),
+    )
+    .hint(format!(
+        "stop it with: radeon-cluster stop --data {data}; or give this one another --data folder"
+    ))
+}
+
+/// Whether a living coordinator owns the folder.
+pub(crate) fn is_owned(data: &Path) -> bool {
+    let Ok(lock) = File::open(data.join(LOCK_FILE)) else { return false };
+    matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock))
+}
+
+/// The folder's coordinator, if one is ready.
+///
+/// # Errors
+/// `not_running` when no coordinator lives.
+pub(crate) fn running(data: &Path) -> Result<Endpoint> {
+    match read(data)? {
+        Some(endpoint) if is_owned(data) => Ok(endpoint),
+        _ => Err(not_running(data)),
+    }
+}
+
+/// What every command answers that needs a coordinator where there is none.
+pub(crate) fn not_running(data: &Path) -> Failure {
+    let data = data.display();
+    Failure::new("not_running", format!("no coordinator is running for data folder {data}"))
+        .hint(format!("start one with: radeon-cluster start --data {data}"))
+}
+
+fn read(data: &Path) -> Result<Option<Endpoint>> {
+    let path = data.join(RUNTIME_FILE);
+    match std::fs::read(&path) {
+        // A file that does not parse was not written by us, and means nothing.
+        Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Failure::file("read", &path, &error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn endpoint(data: &Path) -> Endpoint {
+        Endpoint {
+            pid: 7,
+            http: "http://127.0.0.1:1".to_owned(),
+            grpc: None,
+            quic: "127.0.0.1:2".to_owned(),
+            data: data.to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_folder_has_one_owner() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let data = folder.path().join("deep/inside");
+        assert!(!is_owned(&data));
+        assert_eq!(running(&data).expect_err("nobody runs").code, "not_running");
+
+        let owner = Ownership::take(&data).expect("the folder is free");
+        owner.publish(&endpoint(&data)).expect("the folder is ours");
+        assert_eq!(running(&data).expect("it was published"), endpoint(&data));
+        let refused = Ownership::take(&data).expect_err("the folder is taken");
+        assert_eq!(refused.code, "already_running");
+        assert!(refused.message.contains(&format!("pid {}", std::process::id())));
+
+        drop(owner);
+        assert_eq!(running(&data).expect_err("it is over").code, "not_running");
+        Ownership::take(&data).expect("the folder is free again");
+    }
+
+    #[test]
+    fn what_a_dead_owner_left_is_stale() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let data = folder.path();
+        let text = serde_json::to_vec(&endpoint(data)).expect("plain data");
+        std::fs::write(data.join(RUNTIME_FILE), text).expect("the folder is ours");
+        std::fs::write(data.join(LOCK_FILE), "7").expect("the folder is ours");
+        assert_eq!(running(data).expect_err("pid 7 holds no lock").code, "not_running");
+        let owner = Ownership::take(data).expect("a dead owner does not count");
+        assert!(!data.join(RUNTIME_FILE).exists(), "the stale file is gone");
+        drop(owner);
+    }
+}

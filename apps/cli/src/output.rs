@@ -1,0 +1,134 @@
+//! Results on stdout, as text or as one JSON value; notes and progress on stderr.
+
+use crate::failure::{Failure, Result};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
+use std::io::{ErrorKind, Write};
+
+/// Where a command's results go.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Output {
+    json: bool,
+}
+
+impl Output {
+    /// Results as JSON or as text.
+    pub(crate) fn new(json: bool) -> Self {
+        Self { json }
+    }
+
+    /// Whether results are JSON.
+    pub(crate) fn json(self) -> bool {
+        self.json
+    }
+
+    /// Prints a command's one result: `value` with `--json`, else the text for people.
+    ///
+    /// # Errors
+    /// When stdout cannot be written; a reader that has gone ends the command quietly.
+    pub(crate) fn emit<T: Serialize>(
+        self,
+        value: &T,
+        text: impl FnOnce(&T) -> String,
+    ) -> Result<()> {
+        let mut line = if self.json {
+            serde_json::to_string(value).map_err(Failure::internal)?
+        } else {
+            text(value)
+        };
+        if !line.is_empty() && !line.ends_with('\n') {
+            line.push('\n');
+        }
+        let mut stdout = std::io::stdout().lock();
+        stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush()).map_err(|error| {
+            match error.kind() {
+                ErrorKind::BrokenPipe => Failure::broken_pipe(),
+                _ => Failure::new("io", format!("cannot write the result to stdout: {error}")),
+            }
+        })
+    }
+
+    /// Tells a person something by the way, on stderr; silent with `--json`.
+    pub(crate) fn note(self, text: impl AsRef<str>) {
+        if !self.json {
+            // A closed stderr is no reason to stop working.
+            let _ = writeln!(std::io::stderr(), "{}", text.as_ref());
+        }
+    }
+
+    /// A progress bar on stderr; it draws nothing where stderr is no terminal or with `--json`.
+    pub(crate) fn progress(self, length: u64, what: &'static str) -> ProgressBar {
+        let target =
+            if self.json { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+        let bar = ProgressBar::with_draw_target(Some(length), target).with_message(what);
+        match ProgressStyle::with_template("{msg} [{bar:40}] {pos}/{len} {per_sec}") {
+            Ok(style) => bar.with_style(style.progress_chars("=> ")),
+            Err(_) => bar,
+        }
+    }
+}
+
+/// Rows under headings, aligned by columns, without lines: easy to read and to cut in a pipe.
+pub(crate) fn table<const N: usize>(
+    headings: [&str; N],
+    rows: impl IntoIterator<Item = [String; N]>,
+) -> String {
+    let mut table = comfy_table::Table::new();
+    table.load_style(comfy_table::presets::NOTHING).set_header(headings);
+    for row in rows {
+        table.add_row(row);
+    }
+    // Every column is padded on both sides; the outer padding is of no use.
+    let text = table.to_string();
+    text.lines().map(str::trim_end).map(|line| line.strip_prefix(' ').unwrap_or(line)).fold(
+        String::new(),
+        |mut all, line| {
+            all.push_str(line);
+            all.push('\n');
+            all
+        },
+    )
+}
+
+/// A byte count as a person reads it: `512 B`, `3.4 MiB`.
+pub(crate) fn bytes(count: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut unit = 0;
+    let mut divisor = 1u64;
+    while count / divisor >= 1024 && unit + 1 < UNITS.len() {
+        divisor *= 1024;
+        unit += 1;
+    }
+    if unit == 0 {
+        return format!("{count} B");
+    }
+    format!("{:.1} {}", count as f64 / divisor as f64, UNITS[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_for_people() {
+        for (count, text) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.0 KiB"),
+            (1536, "1.5 KiB"),
+            (8 << 30, "8.0 GiB"),
+            (u64::MAX, "16777216.0 TiB"),
+        ] {
+            assert_eq!(bytes(count), text);
+        }
+    }
+
+    #[test]
+    fn a_table_is_aligned_and_bare() {
+        let text = table(
+            ["id", "name"],
+            [["cpu".to_owned(), "a".to_owned()], ["opencl:0".to_owned(), "b".to_owned()]],
+        );
+        assert_eq!(text, "id        name\ncpu       a\nopencl:0  b\n");
+    }
+}

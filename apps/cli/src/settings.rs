@@ -1,0 +1,232 @@
+//! Settings of a coordinator: defaults < file < environment `RADEON_…` < flags.
+//!
+//! The file is `--config FILE`, or `radeon-cluster.toml` in the data folder where there is one.
+
+use crate::failure::{Failure, Result};
+use config::builder::DefaultState;
+use config::{Config, ConfigBuilder, File, FileFormat, FileSourceString};
+use etcetera::BaseStrategy;
+use serde::{Deserialize, Serialize};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+/// Everything that can be set. Sizes are in bytes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Settings {
+    /// Where models, logs and the runtime file live.
+    pub(crate) data: PathBuf,
+    /// The device of local workers: `auto`, `cpu`, `opencl:0` ….
+    pub(crate) device: String,
+    /// Local worker processes.
+    pub(crate) workers: usize,
+    /// The REST interface.
+    pub(crate) http: Http,
+    /// The interface for workers.
+    pub(crate) quic: Quic,
+}
+
+/// The REST interface.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Http {
+    /// Where it listens; port 0 picks a free one.
+    pub(crate) addr: SocketAddr,
+    /// The largest request that is accepted.
+    pub(crate) body_bytes_max: usize,
+}
+
+/// The interface for workers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Quic {
+    /// Where it listens, UDP; port 0 picks a free one.
+    pub(crate) addr: SocketAddr,
+}
+
+impl Settings {
+    /// The settings of a machine where nobody set anything.
+    ///
+    /// One local worker: it uses every core for one request at a time, which gives the lowest
+    /// latency and the least memory. A worker that dies is started again either way.
+    fn defaults(data: PathBuf) -> Self {
+        Self {
+            data,
+            device: "auto".to_owned(),
+            workers: 1,
+            http: Http {
+                addr: SocketAddr::from((Ipv4Addr::LOCALHOST, 8000)),
+                body_bytes_max: 64 << 20,
+            },
+            quic: Quic { addr: SocketAddr::from((Ipv4Addr::LOCALHOST, 8443)) },
+        }
+    }
+}
+
+/// What the command line sets.
+#[derive(Debug, Default)]
+pub(crate) struct Flags<'a> {
+    pub(crate) config: Option<&'a Path>,
+    pub(crate) data: Option<&'a Path>,
+    pub(crate) device: Option<&'a str>,
+    pub(crate) workers: Option<usize>,
+    pub(crate) http: Option<SocketAddr>,
+    pub(crate) quic: Option<SocketAddr>,
+}
+
+/// The environment variables that are read, and the settings that they stand for.
+///
+/// Others that start alike belong to graphics drivers, so unknown ones are no error.
+const VARIABLES: [(&str, &str); 6] = [
+    ("RADEON_DATA", "data"),
+    ("RADEON_DEVICE", "device"),
+    ("RADEON_WORKERS", "workers"),
+    ("RADEON_HTTP__ADDR", "http.addr"),
+    ("RADEON_HTTP__BODY_BYTES_MAX", "http.body_bytes_max"),
+    ("RADEON_QUIC__ADDR", "quic.addr"),
+];
+
+/// The name of the settings file in the data folder.
+const FILE_NAME: &str = "radeon-cluster.toml";
+
+/// Reads the process's environment, for [`resolve`].
+pub(crate) fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// Resolves all settings once.
+///
+/// # Errors
+/// `settings_invalid`, naming the key, for an unknown key or a value of the wrong kind;
+/// `file_not_found` for a `--config` file that is not there.
+pub(crate) fn resolve(
+    flags: &Flags<'_>,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<Settings> {
+    let given = flags.data.map(Path::to_owned).or_else(|| variable("RADEON_DATA").map(Into::into));
+    let data = match &given {
+        Some(path) => path.clone(),
+        None => default_data_folder()?,
+    };
+    let file = match flags.config {
+        Some(path) => Some(path.to_owned()),
+        None => Some(data.join(FILE_NAME)).filter(|path| path.exists()),
+    };
+    let defaults = Config::try_from(&Settings::defaults(data)).map_err(Failure::internal)?;
+    let mut builder = Config::builder().add_source(defaults);
+    if let Some(path) = file {
+        builder = builder.add_source(read_file(&path, builder.clone())?);
+    }
+    for (name, key) in VARIABLES {
+        if let Some(value) = variable(name) {
+            builder = builder.set_override(key, value).map_err(|error| {
+                Failure::new("settings_invalid", format!("environment variable {name}: {error}"))
+            })?;
+        }
+    }
+    let overrides = [
+        ("device", flags.device.map(str::to_owned)),
+        ("workers", flags.workers.map(|count| count.to_string())),
+        ("http.addr", flags.http.map(|addr| addr.to_string())),
+        ("quic.addr", flags.quic.map(|addr| addr.to_string())),
+    ];
+    for (key, value) in overrides {
+        builder = builder.set_override_option(key, value).map_err(Failure::internal)?;
+    }
+    let mut settings =
+        builder.build().and_then(Config::try_deserialize::<Settings>).map_err(|error| {
+            Failure::new("settings_invalid", format!("settings: {error}")).hint(known())
+        })?;
+    if let Some(path) = given {
+        // As it was given: a path need not be text.
+        settings.data = path;
+    }
+    settings.data = std::path::absolute(&settings.data)
+        .map_err(|error| Failure::file("resolve", &settings.data, &error))?;
+    Ok(settings)
+}
+
+/// Reads a settings file and checks it before other sources can hide a wrong value in it.
+fn read_file(
+    path: &Path,
+    defaults: ConfigBuilder<DefaultState>,
+) -> Result<File<FileSourceString, FileFormat>> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::file("read the settings file", path, &error))?;
+    let source = File::from_str(&text, FileFormat::Toml);
+    defaults
+        .add_source(source.clone())
+        .build()
+        .and_then(Config::try_deserialize::<Settings>)
+        .map_err(|error| {
+            // The text came from memory, so the message does not name the file.
+            let message = format!("settings file {}: {error}", path.display());
+            Failure::new("settings_invalid", message).hint(known())
+        })?;
+    Ok(source)
+}
+
+fn known() -> String {
+    let keys: Vec<&str> = VARIABLES.iter().map(|(_, key)| *key).collect();
+    format!("the settings are {}", keys.join(", "))
+}
+
+/// The platform's folder for the data of programs.
+fn default_data_folder() -> Result<PathBuf> {
+    match etcetera::choose_base_strategy() {
+        Ok(strategy) => Ok(strategy.data_dir().join("radeon-cluster")),
+        Err(error) => Err(Failure::new("no_data_folder", format!("no data folder: {error}"))
+            .hint("name one with --data DIR")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(file: &str, variables: &[(&str, &str)], flags: Flags<'_>) -> Result<Settings> {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        std::fs::write(folder.path().join(FILE_NAME), file).expect("the folder is ours");
+        let lookup = |name: &str| {
+            variables.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned())
+        };
+        resolve(&Flags { data: Some(folder.path()), ..flags }, lookup)
+    }
+
+    #[test]
+    fn flags_beat_environment_beats_file_beats_defaults() {
+        let port = |settings: Settings| settings.http.addr.port();
+        let file = "workers = 3\n[http]\naddr = '127.0.0.1:1'\n";
+        let variables = [("RADEON_HTTP__ADDR", "127.0.0.1:2"), ("RADEON_DEBUG", "info")];
+        let flags = || Flags { http: "127.0.0.1:3".parse().ok(), ..Flags::default() };
+        assert_eq!(with("", &[], Flags::default()).map(port).ok(), Some(8000));
+        assert_eq!(with(file, &[], Flags::default()).map(port).ok(), Some(1));
+        assert_eq!(with(file, &variables, Flags::default()).map(port).ok(), Some(2));
+        let all = with(file, &variables, flags()).expect("every source is right");
+        assert_eq!((all.http.addr.port(), all.workers), (3, 3));
+        assert_eq!(all.http.body_bytes_max, 64 << 20, "a table of the file keeps its defaults");
+    }
+
+    #[test]
+    fn wrong_settings_name_the_key() {
+        for (file, variables, part) in [
+            ("wrokers = 3", &[][..], "wrokers"),
+            ("[http]\nport = 80", &[], "port"),
+            ("workers = 'many'", &[], "workers"),
+            ("workers = ", &[], "radeon-cluster.toml"),
+            ("", &[("RADEON_WORKERS", "many")], "workers"),
+            ("", &[("RADEON_HTTP__ADDR", "nowhere")], "socket address"),
+        ] {
+            let failure = with(file, variables, Flags::default()).expect_err("it is wrong");
+            assert_eq!(failure.code, "settings_invalid");
+            assert!(failure.message.contains(part), "{:?} lacks {part:?}", failure.message);
+        }
+    }
+
+    #[test]
+    fn a_named_file_has_to_be_there() {
+        let flags = Flags { config: Some(Path::new("/nonexistent.toml")), ..Flags::default() };
+        let failure = resolve(&flags, |_| None).expect_err("there is no such file");
+        assert_eq!(failure.code, "file_not_found");
+    }
+}
