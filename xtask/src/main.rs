@@ -1,2 +1,145 @@
-//! Room under construction.
-fn main() {}
+//! Builds, tests and benches: composes cargo and hides nothing. Every command prints what it runs.
+
+#![forbid(unsafe_code)]
+
+mod apt;
+mod bench;
+mod cmd;
+mod conformance;
+mod digits;
+mod python;
+mod readme;
+mod report;
+mod test;
+mod tidy;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Builds, tests and benches the workspace.
+#[derive(Parser)]
+#[command(name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Everything that must hold before a change is taken.
+    Test {
+        /// What must not be skipped: opencl, cuda or python. May be given several times.
+        #[arg(long, value_name = "NAME")]
+        require: Vec<String>,
+        /// Only the suites whose name contains this.
+        #[arg(long, value_name = "TEXT")]
+        only: Option<String>,
+    },
+    /// The rules of the house that a program can check.
+    Tidy,
+    /// Builds the radeon-cluster binary in release mode.
+    Build {
+        /// Build for one backend alone; all of them without this.
+        #[arg(long, value_enum)]
+        backend: Option<Backend>,
+    },
+    /// Measures, and writes the raw run to docs/bench-runs.
+    Bench {
+        /// What to measure.
+        #[arg(value_enum)]
+        what: bench::What,
+        /// An earlier run; a value that got worse than it fails.
+        #[arg(long, value_name = "FILE")]
+        baseline: Option<PathBuf>,
+        /// Where to write the run, instead of docs/bench-runs.
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
+    /// The laws that every implementation obeys, run against each one found here.
+    Conformance {
+        /// Which laws.
+        #[arg(value_enum)]
+        suite: conformance::Suite,
+        /// A device that must not be skipped, such as opencl. May be given several times.
+        #[arg(long, value_name = "NAME")]
+        require: Vec<String>,
+    },
+    /// Trains the digits model again and compares it with the bundled one.
+    TrainDigits {
+        /// Replace the bundled model.
+        #[arg(long)]
+        write: bool,
+    },
+    /// The cluster's core under simulated time and failures.
+    Sim {
+        /// How many seeds to run.
+        #[arg(long, default_value_t = 1000)]
+        seeds: u64,
+    },
+    /// Sets up the Python environment that the agreement tests use, and prints its interpreter.
+    Python,
+}
+
+/// A backend by the name of its cargo feature's audience.
+#[derive(Clone, Copy, ValueEnum)]
+enum Backend {
+    /// AMD cards, through OpenCL.
+    Rocm,
+    /// NVIDIA cards.
+    Cuda,
+    /// No GPU.
+    Cpu,
+}
+
+impl Backend {
+    fn feature(self) -> &'static str {
+        match self {
+            Self::Rocm => "rocm",
+            Self::Cuda => "cuda",
+            Self::Cpu => "cpu",
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    match dispatch(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(command: Command) -> Result<()> {
+    match command {
+        Command::Test { require, only } => test::run(&require, only.as_deref()),
+        Command::Tidy => tidy::run(),
+        Command::Build { backend } => {
+            let mut cargo = cmd::cargo();
+            cargo.args(["build", "--release", "--bin", "radeon-cluster"]);
+            if let Some(backend) = backend {
+                cargo.args(["--no-default-features", "--features", backend.feature()]);
+            }
+            cmd::run(&mut cargo)
+        }
+        Command::Bench { what, baseline, out } => bench::run(what, baseline.as_deref(), out),
+        Command::Conformance { suite, require } => conformance::run(suite, &require),
+        Command::TrainDigits { write } => digits::train(write),
+        Command::Sim { seeds } => cmd::run(&mut sim(seeds)),
+        Command::Python => {
+            println!("{}", python::interpreter()?.display());
+            Ok(())
+        }
+    }
+}
+
+/// The command that simulates `seeds` clusters.
+fn sim(seeds: u64) -> std::process::Command {
+    let mut cargo = cmd::cargo();
+    cargo.args(["run", "--quiet", "-p", "lgp-distributed", "--example", "sim", "--", "--seeds"]);
+    cargo.arg(seeds.to_string());
+    cargo
+}

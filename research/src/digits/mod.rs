@@ -1,0 +1,10 @@
+//! The digits model: its data, its network, its training and its way to ONNX.
+
+mod augment;
+mod data;
+mod network;
+mod train;
+
+pub use data::{CLASSES, DigitSet, PIXELS, SIDE};
+pub use network::DigitsNetwork;
+pub use train::{DigitsConfig, Report, accuracy, train_digits};

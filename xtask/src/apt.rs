@@ -1,0 +1,38 @@
+//! Installs Debian packages that a suite needs, where that is ours to do: as root, with apt.
+
+use crate::cmd;
+use anyhow::{Result, bail};
+use std::path::Path;
+
+/// Makes sure that some OpenCL implementation is registered; PoCL, which runs on the CPU, is
+/// enough to test against.
+pub(crate) fn opencl() -> Result<()> {
+    let vendors = std::fs::read_dir("/etc/OpenCL/vendors");
+    if vendors.is_ok_and(|mut entries| entries.next().is_some()) {
+        return Ok(());
+    }
+    install(&["ocl-icd-libopencl1", "pocl-opencl-icd"])
+}
+
+fn install(packages: &[&str]) -> Result<()> {
+    let wanted = packages.join(" ");
+    if !Path::new("/etc/debian_version").exists() {
+        bail!("{wanted} not found, and this is no Debian to install it on");
+    }
+    let user = cmd::capture(cmd::command("id").arg("-u"))?;
+    if user.output.trim() != "0" {
+        bail!("{wanted} not found; `apt-get install {wanted}` needs root");
+    }
+    let mut apt = cmd::command("apt-get");
+    apt.env("DEBIAN_FRONTEND", "noninteractive");
+    apt.args(["install", "--yes", "--no-install-recommends"]).args(packages);
+    if cmd::capture(&mut apt)?.ok {
+        return Ok(());
+    }
+    // The lists of a fresh system are empty until they are fetched once.
+    cmd::capture(cmd::command("apt-get").arg("update"))?;
+    if !cmd::capture(&mut apt)?.ok {
+        bail!("apt-get cannot install {wanted}");
+    }
+    Ok(())
+}

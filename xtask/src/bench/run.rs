@@ -1,0 +1,238 @@
+//! One run of a benchmark as it is kept: machine, commit, every raw value.
+
+use crate::cmd;
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Two runs on the same idle machine differ by about a tenth; half as much again is a change.
+const TOLERANCE: f64 = 0.15;
+
+/// Which way a value should go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Better {
+    Lower,
+    Higher,
+}
+
+/// One measured quantity.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Value {
+    unit: String,
+    better: Better,
+    /// The middle of `raw`.
+    median: f64,
+    raw: Vec<f64>,
+}
+
+/// The machine that measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Machine {
+    cpu: String,
+    cores: usize,
+    memory_bytes: u64,
+    system: String,
+    rustc: String,
+    /// Load average of the last minute before the run; 0 is an idle machine.
+    load: String,
+}
+
+/// A run of one benchmark.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Run {
+    bench: String,
+    date: String,
+    commit: String,
+    machine: Machine,
+    values: BTreeMap<String, Value>,
+}
+
+impl Run {
+    /// A run with no values yet, at this time on this machine.
+    pub(super) fn begin(bench: &str) -> Result<Self> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+        let mut commit = line(cmd::command("git").args(["rev-parse", "--short", "HEAD"]))?;
+        if !line(cmd::command("git").args(["status", "--porcelain", "--untracked-files=no"]))?
+            .is_empty()
+        {
+            commit += " with changes";
+        }
+        Ok(Self {
+            bench: bench.to_owned(),
+            date: date(now),
+            commit,
+            machine: Machine::this()?,
+            values: BTreeMap::new(),
+        })
+    }
+
+    /// Adds a quantity with all its measurements.
+    pub(super) fn value(&mut self, name: &str, unit: &str, better: Better, raw: Vec<f64>) {
+        let mut sorted = raw.clone();
+        sorted.sort_by(f64::total_cmp);
+        let median = sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN);
+        let value = Value { unit: unit.to_owned(), better, median, raw };
+        self.values.insert(name.to_owned(), value);
+    }
+
+    /// `DATE-CPU-CORES-BENCH.json`.
+    pub(super) fn file_name(&self) -> String {
+        let cpu = self.machine.cpu.to_lowercase();
+        let words = cpu.split(|c: char| !c.is_ascii_alphanumeric()).filter(|w| !w.is_empty());
+        let cpu = words.take(4).collect::<Vec<_>>().join("-");
+        format!("{}-{cpu}-{}cores-{}.json", self.date, self.machine.cores, self.bench)
+    }
+
+    /// The values, a line each.
+    pub(super) fn summary(&self) -> String {
+        let line = |(name, value): (&String, &Value)| {
+            let Value { unit, median, raw, .. } = value;
+            format!("{name}: {median:.3} {unit} (median of {})\n", raw.len())
+        };
+        self.values.iter().map(line).collect()
+    }
+
+    /// What got worse since `baseline` by more than measuring explains.
+    pub(super) fn regressions(&self, baseline: &Self) -> Result<Vec<String>> {
+        if self.bench != baseline.bench {
+            bail!("the baseline is a run of {:?}, expected {:?}", baseline.bench, self.bench);
+        }
+        let mut worse = Vec::new();
+        for (name, old) in &baseline.values {
+            let Some(new) = self.values.get(name) else {
+                worse.push(format!("{name} is no longer measured"));
+                continue;
+            };
+            let bad = match old.better {
+                Better::Lower => new.median > old.median * (1.0 + TOLERANCE),
+                Better::Higher => new.median < old.median * (1.0 - TOLERANCE),
+            };
+            if bad {
+                worse
+                    .push(format!("{name}: {:.3} {}, was {:.3}", new.median, new.unit, old.median));
+            }
+        }
+        Ok(worse)
+    }
+
+    /// Reads a run from a file.
+    pub(super) fn read(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path);
+        let text = text.with_context(|| format!("cannot read {}", path.display()))?;
+        serde_json::from_str(&text).with_context(|| format!("{} is not a run", path.display()))
+    }
+
+    /// Writes the run as JSON.
+    pub(super) fn write(&self, path: &Path) -> Result<()> {
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder)?;
+        }
+        Ok(std::fs::write(path, serde_json::to_string_pretty(self)? + "\n")?)
+    }
+}
+
+impl Machine {
+    fn this() -> Result<Self> {
+        let field = |file: &str, key: &str| -> Option<String> {
+            let text = std::fs::read_to_string(file).ok()?;
+            let line = text.lines().find(|line| line.starts_with(key))?;
+            Some(line.split_once(':')?.1.trim().to_owned())
+        };
+        let unknown = || "unknown".to_owned();
+        let memory = field("/proc/meminfo", "MemTotal");
+        let kilobytes = memory.and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
+        let load = std::fs::read_to_string("/proc/loadavg").ok();
+        Ok(Self {
+            cpu: field("/proc/cpuinfo", "model name").unwrap_or_else(unknown),
+            cores: std::thread::available_parallelism()?.get(),
+            memory_bytes: kilobytes.unwrap_or(0) * 1024,
+            system: line(cmd::command("uname").args(["-s", "-r", "-m"]))?,
+            rustc: line(cmd::command("rustc").arg("--version"))?,
+            load: load.and_then(|l| l.split(' ').next().map(str::to_owned)).unwrap_or_else(unknown),
+        })
+    }
+}
+
+fn line(command: &mut std::process::Command) -> Result<String> {
+    Ok(cmd::capture(command)?.output.trim().to_owned())
+}
+
+/// The day of a Unix time as `YYYY-MM-DD`, by counting days from 1 March of the year 0, so that
+/// leap days come last.
+fn date(seconds: u64) -> String {
+    let days = seconds / 86_400 + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year + era * 400 + u64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(tasks: f64, latency: f64) -> Run {
+        let mut run = Run {
+            bench: "cluster".into(),
+            date: date(0),
+            commit: "abc".into(),
+            machine: Machine::this().unwrap(),
+            values: BTreeMap::new(),
+        };
+        run.value("tasks", "1/s", Better::Higher, vec![tasks * 2.0, tasks, 0.0]);
+        run.value("latency", "us", Better::Lower, vec![latency]);
+        run
+    }
+
+    #[test]
+    fn only_what_got_worse_is_a_regression() {
+        let old = run(100.0, 50.0);
+        let cases = [
+            (100.0, 50.0, 0),
+            (90.0, 55.0, 0),
+            (300.0, 5.0, 0),
+            (80.0, 50.0, 1),
+            (100.0, 60.0, 1),
+            (10.0, 500.0, 2),
+        ];
+        for (tasks, latency, wanted) in cases {
+            let worse = run(tasks, latency).regressions(&old).unwrap();
+            assert_eq!(worse.len(), wanted, "{tasks} {latency}: {worse:?}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_vanished_is_a_regression() {
+        let mut new = run(100.0, 50.0);
+        new.values.remove("latency");
+        assert_eq!(new.regressions(&run(100.0, 50.0)).unwrap(), ["latency is no longer measured"]);
+        new.bench = "demo".into();
+        assert!(new.regressions(&run(100.0, 50.0)).is_err());
+    }
+
+    #[test]
+    fn a_run_survives_its_file() {
+        let path = cmd::root().join("target/xtask/run-test.json");
+        run(1.0, 2.0).write(&path).unwrap();
+        assert_eq!(Run::read(&path).unwrap(), run(1.0, 2.0));
+    }
+
+    #[test]
+    fn days_are_right() {
+        for (seconds, day) in [
+            (0, "1970-01-01"),
+            (951_782_400, "2000-02-29"),
+            (1_735_689_599, "2024-12-31"),
+            (1_772_323_200, "2026-03-01"),
+        ] {
+            assert_eq!(date(seconds), day);
+        }
+    }
+}

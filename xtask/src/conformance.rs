@@ -1,0 +1,82 @@
+//! The laws that every implementation obeys, run as programs that print a line for each.
+
+use crate::apt;
+use crate::cmd;
+use crate::report::{Outcome, Skip};
+use anyhow::{Result, bail};
+use clap::ValueEnum;
+
+/// A body of laws.
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum Suite {
+    /// Backends: buffers, queues and programs.
+    Hal,
+}
+
+/// Runs `suite` with its output shown; a broken law, or a required device that is absent, fails.
+pub(crate) fn run(suite: Suite, require: &[String]) -> Result<()> {
+    let Suite::Hal = suite;
+    let (output, outcome) = hal()?;
+    print!("{output}");
+    let missing = outcome.skipped.iter().find(|skip| require.contains(&skip.need));
+    if let Some(Skip { need, reason }) = missing {
+        bail!("{need} is required: {reason}");
+    }
+    if let Some(first) = outcome.failed.first() {
+        bail!("{} laws broken, the first: {first}", outcome.failed.len());
+    }
+    Ok(())
+}
+
+/// The backends' laws as a suite of tests.
+pub(crate) fn suite() -> Result<Outcome> {
+    let (output, outcome) = hal()?;
+    if !outcome.failed.is_empty() {
+        eprint!("{output}");
+    }
+    Ok(outcome)
+}
+
+fn hal() -> Result<(String, Outcome)> {
+    if let Err(error) = apt::opencl() {
+        eprintln!("without OpenCL: {error:#}");
+    }
+    let mut cargo = cmd::cargo();
+    cargo.args(["run", "--quiet", "-p", "lgp-hal-conformance"]);
+    let finished = cmd::stdout(&mut cargo)?;
+    let mut outcome = read(&finished.output);
+    if !finished.ok && outcome.failed.is_empty() {
+        outcome.failed.push("the program ended with a failure".to_owned());
+    }
+    Ok((finished.output, outcome))
+}
+
+/// Counts the lines `ok: …`, `failed: …` and `skipped: NEED: REASON`.
+pub(crate) fn read(output: &str) -> Outcome {
+    let mut outcome = Outcome::default();
+    for line in output.lines() {
+        if line.starts_with("ok: ") {
+            outcome.passed += 1;
+        } else if let Some(what) = line.strip_prefix("failed: ") {
+            outcome.failed.push(what.to_owned());
+        } else if let Some(skip) = Skip::parse(line) {
+            outcome.skipped.push(skip);
+        }
+    }
+    outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_counted() {
+        let outcome = read(
+            "ok: cpu: copy\nfailed: opencl:0: fill: 3 is not 4\nskipped: cuda: no driver\nnoise\n",
+        );
+        assert_eq!(outcome.passed, 1);
+        assert_eq!(outcome.failed, ["opencl:0: fill: 3 is not 4"]);
+        assert_eq!(outcome.skipped, [Skip::new("cuda", "no driver")]);
+    }
+}

@@ -1,0 +1,34 @@
+//! The Python environment of the agreement tests, in target/venv. It never holds torch.
+
+use crate::cmd;
+use anyhow::{Result, bail};
+use std::path::PathBuf;
+
+/// What the agreement tests import, pinned so that every machine compares with the same thing.
+const PACKAGES: &[&str] =
+    &["numpy==2.4.6", "onnx==1.23.2", "onnxruntime==1.31.1", "tritonclient[http]==2.73.0"];
+
+/// The environment's interpreter; sets the environment up first where that is needed.
+pub(crate) fn interpreter() -> Result<PathBuf> {
+    let venv = cmd::root().join("target/venv");
+    let python = venv.join("bin/python");
+    let stamp = venv.join("packages.txt");
+    let wanted = PACKAGES.join("\n");
+    if python.exists() && std::fs::read_to_string(&stamp).is_ok_and(|found| found == wanted) {
+        return Ok(python);
+    }
+    let create = cmd::capture(cmd::command("python3").args(["-m", "venv"]).arg(&venv));
+    if !create.is_ok_and(|finished| finished.ok) {
+        bail!("`python3 -m venv` does not work here");
+    }
+    let mut pip = cmd::command(&python);
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(PACKAGES);
+    let installed = cmd::capture(&mut pip)?;
+    if !installed.ok {
+        let why =
+            installed.output.lines().rfind(|line| line.starts_with("ERROR")).map(str::to_owned);
+        bail!("pip cannot install the packages: {}", why.unwrap_or_default());
+    }
+    std::fs::write(stamp, wanted)?;
+    Ok(python)
+}

@@ -1,0 +1,190 @@
+//! Keeps count: what passed, what failed, what was skipped and why, and how long it took.
+
+use std::time::{Duration, Instant};
+
+/// A test that did not run, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Skip {
+    /// What was missing, in one word: opencl, cuda, python …
+    pub(crate) need: String,
+    /// The reason in words.
+    pub(crate) reason: String,
+}
+
+impl Skip {
+    pub(crate) fn new(need: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self { need: need.into(), reason: reason.into() }
+    }
+
+    /// Reads what a test prints when it cannot run: `skipped: NEED: REASON`.
+    pub(crate) fn parse(line: &str) -> Option<Self> {
+        let rest = line.trim().strip_prefix("skipped: ")?;
+        match rest.split_once(": ") {
+            Some((need, reason)) if !need.contains(' ') => Some(Self::new(need, reason)),
+            _ => Some(Self::new("", rest)),
+        }
+    }
+}
+
+/// What one suite came to.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Outcome {
+    /// How many tests passed.
+    pub(crate) passed: usize,
+    /// What failed, in words, one entry a test.
+    pub(crate) failed: Vec<String>,
+    /// What did not run.
+    pub(crate) skipped: Vec<Skip>,
+}
+
+impl Outcome {
+    /// One test that passed.
+    pub(crate) fn pass() -> Self {
+        Self { passed: 1, ..Self::default() }
+    }
+
+    /// One test that failed.
+    pub(crate) fn fail(reason: impl Into<String>) -> Self {
+        Self { failed: vec![reason.into()], ..Self::default() }
+    }
+
+    /// One test that did not run.
+    pub(crate) fn skip(skip: Skip) -> Self {
+        Self { skipped: vec![skip], ..Self::default() }
+    }
+
+    /// Adds the tests of `other`.
+    pub(crate) fn and(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed.extend(other.failed);
+        self.skipped.extend(other.skipped);
+    }
+}
+
+/// The suites of one run.
+pub(crate) struct Report {
+    required: Vec<String>,
+    started: Instant,
+    suites: Vec<(String, Duration, Outcome)>,
+}
+
+impl Report {
+    /// An empty report; skipping one of `required` counts as a failure.
+    pub(crate) fn new(required: &[String]) -> Self {
+        Self { required: required.to_vec(), started: Instant::now(), suites: Vec::new() }
+    }
+
+    /// Runs one suite and keeps its outcome.
+    pub(crate) fn suite(&mut self, name: &str, run: impl FnOnce() -> anyhow::Result<Outcome>) {
+        eprintln!("\n== {name}");
+        let started = Instant::now();
+        let outcome = run().unwrap_or_else(|error| Outcome::fail(format!("{error:#}")));
+        for failure in &outcome.failed {
+            eprintln!("failed: {failure}");
+        }
+        self.add(name, started.elapsed(), outcome);
+    }
+
+    fn add(&mut self, name: &str, took: Duration, mut outcome: Outcome) {
+        let required = |skip: &Skip| self.required.contains(&skip.need);
+        let (missing, skipped) = outcome.skipped.into_iter().partition::<Vec<_>, _>(required);
+        outcome.skipped = skipped;
+        let missing = missing.into_iter();
+        outcome.failed.extend(missing.map(|s| format!("{} is required: {}", s.need, s.reason)));
+        self.suites.push((name.to_owned(), took, outcome));
+    }
+
+    /// Prints all, with the counts alone on the last line. True when nothing failed and the run
+    /// stayed within `limit`.
+    pub(crate) fn close(self, limit: Duration) -> bool {
+        let took = self.started.elapsed();
+        let (text, good) = self.render(took, limit);
+        print!("{text}");
+        good
+    }
+
+    fn render(mut self, took: Duration, limit: Duration) -> (String, bool) {
+        if took > limit {
+            let (took, limit) = (took.as_secs(), limit.as_secs());
+            let late = format!("{took} s in all, at most {limit} s wanted");
+            self.suites.push(("time".to_owned(), Duration::ZERO, Outcome::fail(late)));
+        }
+        let mut text = String::from("\nseconds  passed  failed  skipped  suite\n");
+        let mut total = Outcome::default();
+        for (name, took, outcome) in &self.suites {
+            let Outcome { passed, failed, skipped } = outcome;
+            let (failed, skipped, took) = (failed.len(), skipped.len(), took.as_secs_f64());
+            text += &format!("{took:7.1}  {passed:6}  {failed:6}  {skipped:7}  {name}\n");
+            total.and(outcome.clone());
+        }
+        text += &format!("{:7.1}  in all\n", took.as_secs_f64());
+        let entries = self.suites.iter();
+        let skips =
+            entries.clone().flat_map(|(name, _, o)| o.skipped.iter().map(move |s| (name, s)));
+        for (name, Skip { need, reason }) in skips {
+            let need = if need.is_empty() { String::new() } else { format!("{need}: ") };
+            text += &format!("skipped: {name}: {need}{reason}\n");
+        }
+        for (name, reason) in entries.flat_map(|(n, _, o)| o.failed.iter().map(move |f| (n, f))) {
+            text += &format!("failed: {name}: {}\n", reason.lines().next().unwrap_or_default());
+        }
+        let (passed, failed, skipped) = (total.passed, total.failed.len(), total.skipped.len());
+        text += &format!("{passed} passed, {failed} failed, {skipped} skipped\n");
+        (text, failed == 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn report(required: &[&str], took: Duration) -> (String, bool) {
+        let required: Vec<String> = required.iter().map(|&r| r.to_owned()).collect();
+        let mut report = Report::new(&required);
+        report.suite("fine", || Ok(Outcome { passed: 41, ..Outcome::default() }));
+        report.suite("one more", || Ok(Outcome::pass()));
+        report.suite("gpu", || Ok(Outcome::skip(Skip::new("cuda", "no driver"))));
+        report.render(took, HOUR)
+    }
+
+    #[test]
+    fn the_last_line_is_the_sum() {
+        let (text, good) = report(&["opencl"], Duration::ZERO);
+        assert!(good && text.ends_with("\n42 passed, 0 failed, 1 skipped\n"), "{text}");
+        assert!(text.contains("skipped: gpu: cuda: no driver\n"), "{text}");
+    }
+
+    #[test]
+    fn a_required_thing_that_is_skipped_fails() {
+        let (text, good) = report(&["cuda"], Duration::ZERO);
+        assert!(!good && text.ends_with("\n42 passed, 1 failed, 0 skipped\n"), "{text}");
+    }
+
+    #[test]
+    fn too_long_fails() {
+        let (text, good) = report(&[], 2 * HOUR);
+        assert!(!good && text.contains("7200 s in all, at most 3600 s"), "{text}");
+    }
+
+    #[test]
+    fn an_error_is_a_failure() {
+        let mut report = Report::new(&[]);
+        report.suite("broken", || anyhow::bail!("no compiler"));
+        let (text, good) = report.render(HOUR, HOUR);
+        assert!(!good && text.contains("failed: broken: no compiler\n"), "{text}");
+    }
+
+    #[test]
+    fn skip_lines_are_read() {
+        let cases = [
+            ("skipped: opencl: no platform", Some(Skip::new("opencl", "no platform"))),
+            ("  skipped: no such: thing", Some(Skip::new("", "no such: thing"))),
+            ("test skipped: x", None),
+        ];
+        for (line, wanted) in cases {
+            assert_eq!(Skip::parse(line), wanted, "{line}");
+        }
+    }
+}

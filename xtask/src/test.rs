@@ -1,0 +1,168 @@
+//! Everything that must hold before a change is taken, suite after suite, from a cold clone.
+
+use crate::report::{Outcome, Report, Skip};
+use crate::{cmd, conformance, python, readme, sim, tidy};
+use anyhow::{Result, bail};
+use std::process::Command;
+use std::time::Duration;
+
+/// A change that waits longer than this for its tests is not tried often enough.
+const LIMIT: Duration = Duration::from_secs(40 * 60);
+/// How many seeds of the simulation every run tries; `cargo xtask sim` tries more.
+const SEEDS: u64 = 200;
+/// The crates that stand alone, and the features that each must compile under.
+const LIBRARIES: &[&str] = &[
+    "lgp-hal",
+    "lgp-memory",
+    "lgp-compute",
+    "lgp-inference",
+    "lgp-research",
+    "lgp-distributed",
+    "lgp-sdk",
+    "lgp-server",
+    "lgp-cli",
+];
+const FEATURES: &[&str] = &["cpu", "rocm", "cuda"];
+
+/// One suite: its name and what it does.
+type Suite = (&'static str, fn() -> Result<Outcome>);
+
+const SUITES: &[Suite] = &[
+    ("format", || step(cmd::cargo().args(["fmt", "--all", "--check"]))),
+    ("clippy", || {
+        let mut cargo = cmd::cargo();
+        cargo.args(["clippy", "--quiet", "--workspace", "--all-targets"]);
+        step(cargo.args(["--", "-D", "warnings"]))
+    }),
+    ("tidy", tidy::suite),
+    ("deny", deny),
+    ("each crate alone under each feature", alone),
+    ("unit, integration and doc tests", workspace),
+    ("hal conformance", conformance::suite),
+    ("cluster simulation", || step(&mut sim(SEEDS))),
+    ("agreement with ONNX Runtime", || script("inference/tests/onnxruntime_agreement.py")),
+    ("tritonclient against the server", || script("apps/server/tests/tritonclient_e2e.py")),
+    ("README commands", readme::suite),
+];
+
+/// Runs the suites whose name contains `only`; an error when anything failed.
+pub(crate) fn run(require: &[String], only: Option<&str>) -> Result<()> {
+    let mut report = Report::new(require);
+    for (name, run) in SUITES {
+        if only.is_none_or(|only| name.contains(only)) {
+            report.suite(name, run);
+        }
+    }
+    if !report.close(LIMIT) {
+        bail!("not everything passed");
+    }
+    Ok(())
+}
+
+/// A command that is one test.
+fn step(command: &mut Command) -> Result<Outcome> {
+    let line = cmd::line(command);
+    let finished = cmd::capture(command)?;
+    if finished.ok {
+        return Ok(Outcome::pass());
+    }
+    eprintln!("{}", finished.output);
+    Ok(Outcome::fail(format!("`{line}` ended with a failure")))
+}
+
+fn deny() -> Result<Outcome> {
+    if !cmd::capture(cmd::cargo().args(["deny", "--version"]))?.ok {
+        let reason = "cargo-deny is not installed; `cargo install cargo-deny` brings it";
+        return Ok(Outcome::skip(Skip::new("cargo-deny", reason)));
+    }
+    step(cmd::cargo().args(["deny", "--offline", "check", "licenses", "bans", "sources"]))
+}
+
+fn alone() -> Result<Outcome> {
+    let mut outcome = Outcome::default();
+    for package in LIBRARIES {
+        for feature in FEATURES {
+            let mut cargo = cmd::cargo();
+            cargo.args(["clippy", "--quiet", "-p", package, "--no-default-features"]);
+            outcome.and(step(cargo.args(["--features", feature, "--", "-D", "warnings"]))?);
+        }
+    }
+    Ok(outcome)
+}
+
+fn workspace() -> Result<Outcome> {
+    let mut cargo = cmd::cargo();
+    // Tests that cannot run print why, and passing tests' output is shown only when asked for.
+    cargo.args(["test", "--workspace", "--no-fail-fast", "--", "--show-output"]);
+    let finished = cmd::stdout(&mut cargo)?;
+    let mut outcome = count(&finished.output);
+    if !finished.ok {
+        eprintln!("{}", finished.output);
+        if outcome.failed.is_empty() {
+            outcome.failed.push("the tests do not compile".to_owned());
+        }
+    }
+    Ok(outcome)
+}
+
+/// Runs a Python program in the prepared environment; it prints a line for each of its tests.
+fn script(path: &str) -> Result<Outcome> {
+    let python = match python::interpreter() {
+        Ok(python) => python,
+        Err(error) => return Ok(Outcome::skip(Skip::new("python", format!("{error:#}")))),
+    };
+    let finished = cmd::stdout(cmd::command(python).arg(path))?;
+    let mut outcome = conformance::read(&finished.output);
+    if !finished.ok || outcome.passed == 0 {
+        eprintln!("{}", finished.output);
+        if outcome.failed.is_empty() {
+            outcome.failed.push(format!("{path} ended with a failure"));
+        }
+    }
+    Ok(outcome)
+}
+
+/// Counts what cargo's test programs report. A test that prints `skipped: …` did not pass.
+fn count(output: &str) -> Outcome {
+    let mut outcome = Outcome::default();
+    for line in output.lines() {
+        if let Some(skip) = Skip::parse(line) {
+            outcome.skipped.push(skip);
+        } else if let Some(name) = failed_test(line) {
+            outcome.failed.push(name.to_owned());
+        } else if let Some(counts) = line.strip_prefix("test result: ") {
+            let number = |what: &str| {
+                let part = counts.split([';', '.']).find(|part| part.trim().ends_with(what));
+                part.and_then(|part| part.split_whitespace().next()?.parse::<usize>().ok())
+            };
+            outcome.passed += number(" passed").unwrap_or(0);
+            let ignored = number(" ignored").unwrap_or(0);
+            outcome.skipped.extend((0..ignored).map(|_| Skip::new("", "a test is marked ignored")));
+        }
+    }
+    let reported = outcome.skipped.iter().filter(|skip| skip.reason != "a test is marked ignored");
+    outcome.passed = outcome.passed.saturating_sub(reported.count());
+    outcome
+}
+
+fn failed_test(line: &str) -> Option<&str> {
+    line.strip_prefix("test ")?.strip_suffix(" ... FAILED")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn test_results_are_counted() {
+        let output = "test a ... ok\nskipped: opencl: no platform\n\
+            test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out\n\
+            test b::c ... FAILED\n\
+            test result: FAILED. 5 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out\n";
+        let outcome = count(output);
+        assert_eq!(outcome.passed, 7);
+        assert_eq!(outcome.failed, ["b::c"]);
+        let reasons: Vec<&str> = outcome.skipped.iter().map(|s| s.reason.as_str()).collect();
+        assert_eq!(reasons, ["no platform", "a test is marked ignored"]);
+    }
+}
