@@ -6,10 +6,16 @@
 
 mod builder;
 mod error;
+mod graph;
+mod inputs;
 mod model;
 mod onnx;
+mod passes;
+mod plan;
+mod session;
 
 pub use builder::{GraphBuilder, Value};
 pub use error::{Error, Result};
 pub use model::{Attr, Model, ModelNode, ValueSpec};
-pub use onnx::{Unsupported, UnsupportedNode, UnsupportedOperator};
+pub use onnx::{Unsupported, UnsupportedNode, UnsupportedOperator, supported_operators};
+pub use session::{Session, SessionOptions};

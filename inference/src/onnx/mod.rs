@@ -7,10 +7,16 @@
 mod dtype;
 mod export;
 mod external;
+mod lower;
+mod node;
+mod ops;
 #[rustfmt::skip]
 mod proto;
 mod read;
+mod registry;
 mod tensor;
 mod unsupported;
 
+pub(crate) use lower::lower;
+pub use registry::supported_operators;
 pub use unsupported::{Unsupported, UnsupportedNode, UnsupportedOperator};

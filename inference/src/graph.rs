@@ -1,0 +1,161 @@
+//! The graph that passes rewrite and sessions run: SSA values with types, nodes with operators.
+
+use crate::error::{Error, Result};
+use lgp_compute::{Op, ValueInfo};
+use lgp_memory::{Shape, Tensor, TensorType};
+use std::sync::Arc;
+
+/// A value of a [`Graph`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct ValueId(pub(crate) usize);
+
+/// A value's name, and what is known of it once inference has reached it.
+#[derive(Debug)]
+pub(crate) struct GraphValue {
+    pub(crate) name: String,
+    pub(crate) info: Option<ValueInfo>,
+}
+
+/// One operator application.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) name: String,
+    pub(crate) op: Arc<dyn Op>,
+    /// `None` for an optional input that is absent.
+    pub(crate) inputs: Vec<Option<ValueId>>,
+    /// `None` for an output that nobody wants.
+    pub(crate) outputs: Vec<Option<ValueId>>,
+}
+
+/// Invariants: a value is an input, a constant or the output of one node; each node comes after
+/// the nodes that it reads from.
+#[derive(Debug, Default)]
+pub(crate) struct Graph {
+    pub(crate) values: Vec<GraphValue>,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) inputs: Vec<ValueId>,
+    /// The public names of the outputs, and the values that they are.
+    pub(crate) outputs: Vec<(String, ValueId)>,
+}
+
+impl Graph {
+    /// Adds a value of which nothing is known yet.
+    pub(crate) fn add_value(&mut self, name: impl Into<String>) -> ValueId {
+        self.values.push(GraphValue { name: name.into(), info: None });
+        ValueId(self.values.len() - 1)
+    }
+
+    /// Adds a value that is known.
+    pub(crate) fn add_constant(&mut self, name: impl Into<String>, tensor: Tensor) -> ValueId {
+        let id = self.add_value(name);
+        self.set_constant(id, tensor);
+        id
+    }
+
+    pub(crate) fn set_constant(&mut self, id: ValueId, tensor: Tensor) {
+        let ty = TensorType::concrete(tensor.dtype(), tensor.shape());
+        self.values[id.0].info = Some(ValueInfo { ty, constant: Some(tensor), dims: None });
+    }
+
+    pub(crate) fn info(&self, id: ValueId) -> Option<&ValueInfo> {
+        self.values[id.0].info.as_ref()
+    }
+
+    pub(crate) fn constant(&self, id: ValueId) -> Option<&Tensor> {
+        self.info(id).and_then(|info| info.constant.as_ref())
+    }
+
+    /// The node's operator, if it is a `T`.
+    pub(crate) fn op<T: Op>(&self, node: usize) -> Option<&T> {
+        let op: &dyn std::any::Any = &*self.nodes[node].op;
+        op.downcast_ref()
+    }
+
+    /// How many nodes and outputs read each value.
+    pub(crate) fn uses(&self) -> Vec<usize> {
+        let mut uses = vec![0; self.values.len()];
+        let read = self.nodes.iter().flat_map(|n| n.inputs.iter().flatten());
+        for id in read.chain(self.outputs.iter().map(|(_, id)| id)) {
+            uses[id.0] += 1;
+        }
+        uses
+    }
+
+    /// The node that makes each value.
+    pub(crate) fn producers(&self) -> Vec<Option<usize>> {
+        let mut producers = vec![None; self.values.len()];
+        for (index, node) in self.nodes.iter().enumerate() {
+            for id in node.outputs.iter().flatten() {
+                producers[id.0] = Some(index);
+            }
+        }
+        producers
+    }
+
+    /// Infers the types of a node's outputs from what is known of its inputs.
+    ///
+    /// # Errors
+    /// What the operator has against its inputs, with the node's name.
+    pub(crate) fn infer_node(&mut self, index: usize) -> Result<()> {
+        let node = &self.nodes[index];
+        let mut inputs = Vec::with_capacity(node.inputs.len());
+        for input in &node.inputs {
+            inputs.push(match input {
+                None => None,
+                Some(id) => Some(self.info(*id).ok_or_else(|| {
+                    let name = &self.values[id.0].name;
+                    Error::graph(format!("value '{name}' is read before it exists"))
+                })?),
+            });
+        }
+        let outputs = node.op.infer(&inputs).map_err(|e| node_error(node, e))?;
+        let ids = node.outputs.clone();
+        if outputs.len() < ids.len() {
+            let node = &self.nodes[index];
+            return Err(Error::graph(format!(
+                "node '{}' ({}) has {} outputs, expected at most {}",
+                node.name,
+                node.op.name(),
+                ids.len(),
+                outputs.len()
+            )));
+        }
+        for (id, info) in ids.into_iter().zip(outputs) {
+            if let Some(id) = id {
+                self.values[id.0].info = Some(with_constant(info)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Infers every type.
+    ///
+    /// # Errors
+    /// As [`Graph::infer_node`].
+    #[cfg(test)]
+    pub(crate) fn infer(&mut self) -> Result<()> {
+        (0..self.nodes.len()).try_for_each(|i| self.infer_node(i))
+    }
+}
+
+/// Adds where an operator failed.
+pub(crate) fn node_error(node: &Node, source: lgp_compute::Error) -> Error {
+    Error::Node { node: node.name.clone(), op: node.op.name().to_owned(), source }
+}
+
+/// Dimensions that are all known are a constant.
+fn with_constant(mut info: ValueInfo) -> Result<ValueInfo> {
+    let known = info.dims.as_ref().and_then(|dims| {
+        dims.iter()
+            .map(|d| d.known().and_then(|n| i64::try_from(n).ok()))
+            .collect::<Option<Vec<_>>>()
+    });
+    if let (None, Some(known), lgp_memory::DType::I64) = (&info.constant, known, info.ty.dtype) {
+        let shape = match info.ty.shape.as_ref().map(lgp_memory::SymShape::rank) {
+            Some(0) => Shape::default(),
+            _ => Shape::from([known.len()]),
+        };
+        info.constant = Some(Tensor::from_slice(shape, &known)?);
+    }
+    Ok(info)
+}

@@ -1,0 +1,191 @@
+//! One ONNX node on its way into the graph: what a mapping reads and writes.
+
+use crate::graph::{Graph, Node, ValueId};
+use crate::model::{Attr, ModelNode};
+use lgp_compute::Op;
+use lgp_memory::Tensor;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// Why a node cannot be mapped, in words.
+pub(crate) type Refusal = String;
+
+/// The node, and the graph it goes into. Attributes are noted as they are read: one that no
+/// mapping reads must not be ignored silently.
+#[derive(Debug)]
+pub(crate) struct NodeCx<'a> {
+    pub(crate) graph: &'a mut Graph,
+    pub(crate) node: &'a ModelNode,
+    pub(crate) opset: i64,
+    pub(crate) inputs: Vec<Option<ValueId>>,
+    /// `None` for an output that nobody reads.
+    pub(crate) outputs: Vec<Option<ValueId>>,
+    read: HashSet<&'static str>,
+}
+
+impl<'a> NodeCx<'a> {
+    pub(crate) fn new(
+        graph: &'a mut Graph,
+        node: &'a ModelNode,
+        opset: i64,
+        inputs: Vec<Option<ValueId>>,
+        outputs: Vec<Option<ValueId>>,
+    ) -> Self {
+        Self { graph, node, opset, inputs, outputs, read: HashSet::new() }
+    }
+
+    /// Input `index`, `None` when it is absent.
+    pub(crate) fn input(&self, index: usize) -> Option<ValueId> {
+        self.inputs.get(index).copied().flatten()
+    }
+
+    /// The tensor that input `index` is, if that is known.
+    pub(crate) fn constant(&self, index: usize) -> Option<&Tensor> {
+        self.input(index).and_then(|id| self.graph.constant(id))
+    }
+
+    /// Makes the node one operator on the given inputs.
+    pub(crate) fn map_with(
+        &mut self,
+        op: impl Op,
+        inputs: Vec<Option<ValueId>>,
+    ) -> Result<(), Refusal> {
+        let name = self.node.name.clone();
+        self.graph.nodes.push(Node {
+            name,
+            op: Arc::new(op),
+            inputs,
+            outputs: self.outputs.clone(),
+        });
+        Ok(())
+    }
+
+    /// Makes the node one operator on its own inputs.
+    pub(crate) fn map(&mut self, op: impl Op) -> Result<(), Refusal> {
+        self.map_with(op, self.inputs.clone())
+    }
+
+    /// Adds an operator in front; its one output is for the operators that follow.
+    pub(crate) fn emit(&mut self, op: impl Op, inputs: Vec<Option<ValueId>>) -> ValueId {
+        let name = format!("{}.{}", self.node.name, self.graph.nodes.len());
+        let output = self.graph.add_value(name.clone());
+        let outputs = vec![Some(output)];
+        self.graph.nodes.push(Node { name, op: Arc::new(op), inputs, outputs });
+        output
+    }
+
+    /// Refuses the node when an output from `count` on is read by anyone.
+    pub(crate) fn at_most_outputs(&mut self, count: usize) -> Result<(), Refusal> {
+        match self.outputs.iter().skip(count).position(Option::is_some) {
+            Some(extra) => Err(format!("output {} is not supported", count + extra)),
+            None => {
+                self.outputs.truncate(count);
+                Ok(())
+            }
+        }
+    }
+
+    fn attr(&mut self, key: &'static str) -> Option<&'a Attr> {
+        self.read.insert(key);
+        self.node.attributes.get(key)
+    }
+
+    /// Notes attributes that change nothing here.
+    pub(crate) fn ignore(&mut self, keys: &[&'static str]) {
+        self.read.extend(keys);
+    }
+
+    pub(crate) fn int(&mut self, key: &'static str) -> Result<Option<i64>, Refusal> {
+        match self.attr(key) {
+            None => Ok(None),
+            Some(Attr::Int(i)) => Ok(Some(*i)),
+            Some(other) => Err(wrong_kind(key, other, "an integer")),
+        }
+    }
+
+    pub(crate) fn flag(&mut self, key: &'static str) -> Result<Option<bool>, Refusal> {
+        Ok(self.int(key)?.map(|i| i != 0))
+    }
+
+    pub(crate) fn size(&mut self, key: &'static str) -> Result<Option<usize>, Refusal> {
+        let Some(value) = self.int(key)? else { return Ok(None) };
+        usize::try_from(value)
+            .map(Some)
+            .map_err(|_| format!("attribute '{key}' is {value}, expected 0 or more"))
+    }
+
+    pub(crate) fn float(&mut self, key: &'static str) -> Result<Option<f32>, Refusal> {
+        match self.attr(key) {
+            None => Ok(None),
+            Some(Attr::Float(f)) => Ok(Some(*f)),
+            Some(other) => Err(wrong_kind(key, other, "a float")),
+        }
+    }
+
+    pub(crate) fn ints(&mut self, key: &'static str) -> Result<Option<Vec<i64>>, Refusal> {
+        match self.attr(key) {
+            None => Ok(None),
+            Some(Attr::Ints(v)) => Ok(Some(v.clone())),
+            Some(other) => Err(wrong_kind(key, other, "a list of integers")),
+        }
+    }
+
+    /// Sizes; empty when the attribute is absent.
+    pub(crate) fn sizes(&mut self, key: &'static str) -> Result<Vec<usize>, Refusal> {
+        let values = self.ints(key)?.unwrap_or_default();
+        let sizes = values.iter().map(|&v| {
+            usize::try_from(v)
+                .map_err(|_| format!("attribute '{key}' is {values:?}, expected 0 or more"))
+        });
+        sizes.collect()
+    }
+
+    pub(crate) fn floats(&mut self, key: &'static str) -> Result<Option<Vec<f32>>, Refusal> {
+        match self.attr(key) {
+            None => Ok(None),
+            Some(Attr::Floats(v)) => Ok(Some(v.clone())),
+            Some(other) => Err(wrong_kind(key, other, "a list of floats")),
+        }
+    }
+
+    pub(crate) fn tensor(&mut self, key: &'static str) -> Result<Option<Tensor>, Refusal> {
+        match self.attr(key) {
+            None => Ok(None),
+            Some(Attr::Tensor(t)) => Ok(Some(t.clone())),
+            Some(other) => Err(wrong_kind(key, other, "a tensor")),
+        }
+    }
+
+    pub(crate) fn text(&mut self, key: &'static str) -> Result<Option<&'a str>, Refusal> {
+        match self.attr(key) {
+            None => Ok(None),
+            Some(Attr::Str(s)) => Ok(Some(s)),
+            Some(other) => Err(wrong_kind(key, other, "a string")),
+        }
+    }
+
+    /// The attributes that the mapping did not look at.
+    pub(crate) fn unread(&self) -> Vec<&'a str> {
+        let keys = self.node.attributes.keys().map(String::as_str);
+        keys.filter(|k| !self.read.contains(k)).collect()
+    }
+}
+
+fn wrong_kind(key: &str, given: &Attr, expected: &str) -> Refusal {
+    let given = match given {
+        Attr::Int(_) => "an integer",
+        Attr::Float(_) => "a float",
+        Attr::Str(_) => "a string",
+        Attr::Ints(_) => "a list of integers",
+        Attr::Floats(_) => "a list of floats",
+        Attr::Strs(_) => "a list of strings",
+        Attr::Tensor(_) => "a tensor",
+        Attr::Other(what) => what,
+    };
+    format!("attribute '{key}' is {given}, expected {expected}")
+}
+
+/// An unsupported value of a text attribute.
+pub(crate) fn unsupported(key: &str, given: &str, expected: &[&str]) -> Refusal {
+    format!("attribute '{key}' is '{given}', supported: {}", expected.join(", "))
+}

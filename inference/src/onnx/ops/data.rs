@@ -1,0 +1,72 @@
+//! Operators that make, pick, convert or pass on elements.
+
+use crate::onnx::dtype;
+use crate::onnx::node::{NodeCx, Refusal};
+use lgp_compute::ops::{Cast, ConstantOfShape, Gather, Identity, Range};
+use lgp_memory::Tensor;
+
+pub(crate) fn constant(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
+    let text = |e: lgp_memory::Error| e.to_string();
+    let tensor = if let Some(tensor) = cx.tensor("value")? {
+        tensor
+    } else if let Some(value) = cx.float("value_float")? {
+        Tensor::scalar(value).map_err(text)?
+    } else if let Some(value) = cx.int("value_int")? {
+        Tensor::scalar(value).map_err(text)?
+    } else if let Some(values) = cx.floats("value_floats")? {
+        Tensor::from_slice([values.len()], &values).map_err(text)?
+    } else if let Some(values) = cx.ints("value_ints")? {
+        Tensor::from_slice([values.len()], &values).map_err(text)?
+    } else {
+        return Err("has no value of a supported kind".into());
+    };
+    if let Some(output) = cx.outputs.first().copied().flatten() {
+        cx.graph.set_constant(output, tensor);
+    }
+    Ok(())
+}
+
+pub(crate) fn constant_of_shape(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
+    let value = match cx.tensor("value")? {
+        Some(value) => value,
+        None => Tensor::scalar(0f32).map_err(|e| e.to_string())?,
+    };
+    cx.map(ConstantOfShape { value })
+}
+
+pub(crate) fn identity(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
+    cx.map(Identity)
+}
+
+/// Nothing is dropped at inference.
+pub(crate) fn dropout(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
+    cx.ignore(&["ratio", "seed"]);
+    if let Some(training) = cx.input(2) {
+        let off = cx.graph.constant(training).is_some_and(|t| t.as_bytes().iter().all(|&b| b == 0));
+        if !off {
+            return Err("input 'training_mode' is not the constant false".into());
+        }
+    }
+    cx.at_most_outputs(1)?;
+    cx.map_with(Identity, vec![cx.input(0)])
+}
+
+pub(crate) fn cast(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
+    // How to treat what 8-bit floats cannot hold: there are none here.
+    cx.ignore(&["saturate", "round_mode"]);
+    let Some(to) = cx.int("to")? else {
+        return Err("attribute 'to' is missing".into());
+    };
+    let to = dtype::from_onnx(to)
+        .map_err(|given| format!("attribute 'to' is {given}, which is not supported"))?;
+    cx.map(Cast { to })
+}
+
+pub(crate) fn gather(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
+    let axis = cx.int("axis")?.unwrap_or(0);
+    cx.map(Gather { axis })
+}
+
+pub(crate) fn range(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
+    cx.map(Range)
+}

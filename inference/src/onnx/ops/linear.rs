@@ -1,0 +1,18 @@
+//! Matrix products.
+
+use crate::onnx::node::{NodeCx, Refusal};
+use lgp_compute::ops::{Gemm, MatMul};
+
+pub(crate) fn gemm(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
+    let op = Gemm {
+        alpha: cx.float("alpha")?.unwrap_or(1.),
+        beta: cx.float("beta")?.unwrap_or(1.),
+        trans_a: cx.flag("transA")?.unwrap_or(false),
+        trans_b: cx.flag("transB")?.unwrap_or(false),
+    };
+    cx.map(op)
+}
+
+pub(crate) fn mat_mul(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
+    cx.map(MatMul)
+}

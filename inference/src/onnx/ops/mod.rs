@@ -1,0 +1,11 @@
+//! What each ONNX operator means here, a file a family. A mapping reads the attributes that its
+//! opset knows and adds one of `lgp-compute`'s operators, or a few.
+
+pub(crate) mod conv;
+pub(crate) mod data;
+pub(crate) mod elementwise;
+pub(crate) mod linear;
+pub(crate) mod normalization;
+pub(crate) mod pool;
+pub(crate) mod reduce;
+pub(crate) mod shape;

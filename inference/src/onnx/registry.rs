@@ -1,0 +1,141 @@
+//! The table of operators: ONNX's name, and the mapping that makes it ours.
+
+use super::node::{NodeCx, Refusal};
+use super::ops::{conv, data, elementwise, linear, normalization, pool, reduce, shape};
+
+/// Adds a node's operators to the graph, or says why it cannot.
+pub(crate) type Map = fn(&mut NodeCx<'_>) -> Result<(), Refusal>;
+
+/// Every operator of ONNX's own domain that can be mapped, sorted by name.
+const TABLE: &[(&str, Map)] = &[
+    ("Abs", elementwise::abs),
+    ("Add", elementwise::add),
+    ("And", elementwise::and),
+    ("ArgMax", reduce::arg_max),
+    ("ArgMin", reduce::arg_min),
+    ("AveragePool", pool::average_pool),
+    ("BatchNormalization", normalization::batch_norm),
+    ("Cast", data::cast),
+    ("Ceil", elementwise::ceil),
+    ("Celu", elementwise::celu),
+    ("Clip", elementwise::clip),
+    ("Concat", shape::concat),
+    ("Constant", data::constant),
+    ("ConstantOfShape", data::constant_of_shape),
+    ("Conv", conv::conv),
+    ("ConvTranspose", conv::conv_transpose),
+    ("Cos", elementwise::cos),
+    ("DepthToSpace", shape::depth_to_space),
+    ("Div", elementwise::div),
+    ("Dropout", data::dropout),
+    ("Elu", elementwise::elu),
+    ("Equal", elementwise::equal),
+    ("Erf", elementwise::erf),
+    ("Exp", elementwise::exp),
+    ("Expand", shape::expand),
+    ("Flatten", shape::flatten),
+    ("Floor", elementwise::floor),
+    ("Gather", data::gather),
+    ("Gelu", elementwise::gelu),
+    ("Gemm", linear::gemm),
+    ("GlobalAveragePool", pool::global_average_pool),
+    ("GlobalMaxPool", pool::global_max_pool),
+    ("Greater", elementwise::greater),
+    ("GreaterOrEqual", elementwise::greater_or_equal),
+    ("GroupNormalization", normalization::group_norm),
+    ("HardSigmoid", elementwise::hard_sigmoid),
+    ("HardSwish", elementwise::hard_swish),
+    ("Identity", data::identity),
+    ("InstanceNormalization", normalization::instance_norm),
+    ("IsNaN", elementwise::is_nan),
+    ("LRN", normalization::lrn),
+    ("LayerNormalization", normalization::layer_norm),
+    ("LeakyRelu", elementwise::leaky_relu),
+    ("Less", elementwise::less),
+    ("LessOrEqual", elementwise::less_or_equal),
+    ("Log", elementwise::log),
+    ("LogSoftmax", reduce::log_softmax),
+    ("MatMul", linear::mat_mul),
+    ("Max", elementwise::max),
+    ("MaxPool", pool::max_pool),
+    ("Min", elementwise::min),
+    ("Mish", elementwise::mish),
+    ("Mod", elementwise::modulo),
+    ("Mul", elementwise::mul),
+    ("Neg", elementwise::neg),
+    ("Not", elementwise::not),
+    ("Or", elementwise::or),
+    ("PRelu", elementwise::p_relu),
+    ("Pad", shape::pad),
+    ("Pow", elementwise::pow),
+    ("Range", data::range),
+    ("Reciprocal", elementwise::reciprocal),
+    ("ReduceL1", reduce::l1),
+    ("ReduceL2", reduce::l2),
+    ("ReduceLogSum", reduce::log_sum),
+    ("ReduceLogSumExp", reduce::log_sum_exp),
+    ("ReduceMax", reduce::max),
+    ("ReduceMean", reduce::mean),
+    ("ReduceMin", reduce::min),
+    ("ReduceProd", reduce::prod),
+    ("ReduceSum", reduce::sum),
+    ("ReduceSumSquare", reduce::sum_square),
+    ("Relu", elementwise::relu),
+    ("Reshape", shape::reshape),
+    ("Resize", shape::resize),
+    ("Round", elementwise::round),
+    ("Selu", elementwise::selu),
+    ("Shape", shape::shape),
+    ("Sigmoid", elementwise::sigmoid),
+    ("Sign", elementwise::sign),
+    ("Sin", elementwise::sin),
+    ("Size", shape::size),
+    ("Slice", shape::slice),
+    ("Softmax", reduce::softmax),
+    ("Softplus", elementwise::softplus),
+    ("Softsign", elementwise::softsign),
+    ("SpaceToDepth", shape::space_to_depth),
+    ("Split", shape::split),
+    ("Sqrt", elementwise::sqrt),
+    ("Squeeze", shape::squeeze),
+    ("Sub", elementwise::sub),
+    ("Sum", elementwise::sum),
+    ("Tanh", elementwise::tanh),
+    ("ThresholdedRelu", elementwise::thresholded_relu),
+    ("Tile", shape::tile),
+    ("Transpose", shape::transpose),
+    ("Unsqueeze", shape::unsqueeze),
+    ("Upsample", shape::upsample),
+    ("Where", elementwise::where_),
+    ("Xor", elementwise::xor),
+];
+
+/// The mapping of an operator.
+pub(crate) fn find(domain: &str, op_type: &str) -> Option<Map> {
+    if !domain.is_empty() {
+        return None;
+    }
+    TABLE.binary_search_by_key(&op_type, |(name, _)| name).ok().map(|i| TABLE[i].1)
+}
+
+/// The operators that can be mapped, sorted.
+///
+/// ```
+/// assert!(lgp_inference::supported_operators().any(|op| op == "Conv"));
+/// ```
+pub fn supported_operators() -> impl Iterator<Item = &'static str> {
+    TABLE.iter().map(|(name, _)| *name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_sorted() {
+        assert!(TABLE.is_sorted_by_key(|(name, _)| name));
+        assert!(find("", "Conv").is_some());
+        assert!(find("", "conv").is_none());
+        assert!(find("com.microsoft", "Conv").is_none());
+    }
+}
