@@ -1,0 +1,42 @@
+//! The cluster API: workers, tasks, models and settings.
+//!
+//! ```text
+//! curl localhost:8000/api/v1/cluster/workers
+//! curl localhost:8000/api/v1/cluster/tasks -d '{"model":"digits","inputs":[{"name":"image",
+//!   "shape":[1,1,8,8],"datatype":"FP32","data":[0,0,5,…]}],"priority":"high"}'
+//! curl -X POST localhost:8000/api/v1/cluster/models/mine --data-binary @mine.onnx
+//! ```
+
+mod admin;
+mod models;
+mod tasks;
+mod upload;
+mod workers;
+
+use crate::state::ServerState;
+use axum::Router;
+use axum::routing::{get, post, put};
+
+/// Everything under `/api/v1/cluster`.
+pub(crate) fn routes() -> Router<ServerState> {
+    let api = Router::new()
+        .route("/coordinator/start", post(admin::start))
+        .route("/coordinator/stop", post(admin::stop))
+        .route("/scale", post(admin::scale))
+        .route("/stats", get(admin::stats))
+        .route("/health", get(admin::health))
+        .route("/config", get(admin::config))
+        .route("/config/balancing", put(admin::set_balancing))
+        .route("/workers", get(workers::list))
+        .route("/workers/{id}", get(workers::show))
+        .route("/workers/{id}/metrics", get(workers::metrics))
+        .route("/workers/{id}/shutdown", post(workers::shutdown))
+        .route("/tasks", get(tasks::list).post(tasks::submit))
+        .route("/tasks/batch", post(tasks::submit_batch))
+        .route("/tasks/{id}", get(tasks::show).delete(tasks::cancel))
+        .route("/models", get(models::list))
+        .route("/models/{name}", get(models::show).post(models::add).delete(models::remove))
+        .route("/models/{name}/load", post(models::load))
+        .route("/models/{name}/unload", post(models::unload));
+    Router::new().nest("/api/v1/cluster", api)
+}

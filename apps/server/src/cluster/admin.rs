@@ -1,0 +1,115 @@
+//! The coordinator itself: state, totals, settings, more or fewer workers, the end.
+
+use crate::driver::Driver;
+use crate::extract::Whole;
+use crate::fault::{ClusterError, Fault};
+use crate::faults;
+use crate::state::ServerState;
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use lgp_sdk::{Stats, balancing_strategies};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// `POST coordinator/start`: whoever can ask has a coordinator that runs, so this reports.
+pub(crate) async fn start(State(state): State<ServerState>) -> Json<Value> {
+    let coordinator = state.coordinator();
+    let stats = coordinator.stats();
+    Json(json!({
+        "state": "running",
+        "pid": std::process::id(),
+        "version": env!("CARGO_PKG_VERSION"),
+        "quic": coordinator.quic_addr().to_string(),
+        "uptime_s": stats.uptime_s,
+        "workers": stats.workers,
+    }))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Stop {
+    #[serde(default)]
+    now: bool,
+}
+
+/// `POST coordinator/stop {"now":bool}`: 202, then queued tasks are finished, or dropped with
+/// `now`.
+pub(crate) async fn stop(
+    State(state): State<ServerState>,
+    body: Whole,
+) -> Result<(StatusCode, Json<Value>), ClusterError> {
+    let Stop { now } = body.json()?;
+    driver(&state)?.stop(now);
+    Ok((StatusCode::ACCEPTED, Json(json!({ "state": "stopping", "now": now }))))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Scale {
+    workers: usize,
+}
+
+/// `POST scale {"workers":N}`: 202 once workers were started or asked to leave.
+pub(crate) async fn scale(
+    State(state): State<ServerState>,
+    body: Whole,
+) -> Result<(StatusCode, Json<Value>), ClusterError> {
+    let Scale { workers } = body.json()?;
+    let before = driver(&state)?.scale(workers).await.map_err(|e| faults::driver(&e))?;
+    Ok((StatusCode::ACCEPTED, Json(json!({ "workers": workers, "before": before }))))
+}
+
+/// `GET stats`.
+pub(crate) async fn stats(State(state): State<ServerState>) -> Json<Stats> {
+    Json(state.coordinator().stats())
+}
+
+/// `GET health`: 200 while an inference would find a worker, 503 otherwise.
+pub(crate) async fn health(State(state): State<ServerState>) -> (StatusCode, Json<Value>) {
+    let ready = state.catalog().is_ready();
+    let workers = state.coordinator().stats().workers;
+    let (status, word) = match (ready, workers.lost) {
+        (false, _) => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
+        (true, 0) => (StatusCode::OK, "ok"),
+        (true, _) => (StatusCode::OK, "degraded"),
+    };
+    (status, Json(json!({ "status": word, "workers": workers })))
+}
+
+/// `GET config`: the settings in force.
+pub(crate) async fn config(State(state): State<ServerState>) -> Json<Value> {
+    let coordinator = state.coordinator();
+    Json(json!({
+        "server": state.config(),
+        "coordinator": coordinator.config(),
+        "balancing": balancing(&state),
+    }))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Balancing {
+    strategy: String,
+}
+
+/// `PUT config/balancing {"strategy":NAME}`.
+pub(crate) async fn set_balancing(
+    State(state): State<ServerState>,
+    body: Whole,
+) -> Result<Json<Value>, ClusterError> {
+    let Balancing { strategy } = body.json()?;
+    state.coordinator().set_balancing(&strategy).map_err(faults::cluster)?;
+    Ok(Json(balancing(&state)))
+}
+
+fn balancing(state: &ServerState) -> Value {
+    json!({ "strategy": state.coordinator().balancing(), "known": balancing_strategies() })
+}
+
+fn driver(state: &ServerState) -> Result<&dyn Driver, Fault> {
+    state.driver().ok_or_else(|| {
+        Fault::unsupported("this server does not own its processes")
+            .hint("scale and stop it from where it was started")
+    })
+}

@@ -1,0 +1,103 @@
+//! Registered models: adding, removing, loading and unloading them.
+
+use super::upload;
+use crate::catalog::{LoadOutcome, ModelEntry};
+use crate::extract::Params;
+use crate::fault::ClusterError;
+use crate::oip;
+use crate::state::ServerState;
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use lgp_sdk::ValueSpec;
+use serde_json::{Value, json};
+
+/// `GET models`: a bare array, every registered version.
+pub(crate) async fn list(State(state): State<ServerState>) -> Result<Json<Value>, ClusterError> {
+    let entries = state.catalog().list()?;
+    Ok(Json(entries.iter().map(|entry| describe(&state, entry)).collect()))
+}
+
+/// `GET models/{name}`: the newest version.
+pub(crate) async fn show(
+    State(state): State<ServerState>,
+    params: Params,
+) -> Result<Json<Value>, ClusterError> {
+    let entry = state.catalog().get(params.get("name"), None)?;
+    Ok(Json(describe(&state, &entry)))
+}
+
+/// `POST models/{name}`: 201; the body is an ONNX file, or multipart with the file as `model` and
+/// its external data as `data` parts. The workers load it before the answer.
+pub(crate) async fn add(
+    State(state): State<ServerState>,
+    params: Params,
+    request: Request,
+) -> Result<(StatusCode, Json<Value>), ClusterError> {
+    let name = params.get("name");
+    let received = upload::receive(&state, request).await?;
+    let outcome = state.catalog().add(name, &received.model()).await?;
+    Ok((StatusCode::CREATED, Json(loaded(&state, &outcome))))
+}
+
+/// `DELETE models/{name}`: every version, from the workers and from the disk.
+pub(crate) async fn remove(
+    State(state): State<ServerState>,
+    params: Params,
+) -> Result<Json<Value>, ClusterError> {
+    let name = params.get("name");
+    state.catalog().remove(name)?;
+    state.metrics().remove(name);
+    Ok(Json(json!({ "name": name, "removed": true })))
+}
+
+/// `POST models/{name}/load`: the newest version, on every worker.
+pub(crate) async fn load(
+    State(state): State<ServerState>,
+    params: Params,
+) -> Result<Json<Value>, ClusterError> {
+    let outcome = state.catalog().load(params.get("name")).await?;
+    Ok(Json(loaded(&state, &outcome)))
+}
+
+/// `POST models/{name}/unload`: from every worker; the files stay.
+pub(crate) async fn unload(
+    State(state): State<ServerState>,
+    params: Params,
+) -> Result<Json<Value>, ClusterError> {
+    let name = params.get("name");
+    state.catalog().unload(name)?;
+    Ok(Json(describe(&state, &state.catalog().get(name, None)?)))
+}
+
+fn loaded(state: &ServerState, outcome: &LoadOutcome) -> Value {
+    let mut value = describe(state, &outcome.entry);
+    // The heartbeat that lists the model may still be on its way; the answer of the load is not.
+    if !outcome.workers.is_empty() {
+        value["state"] = json!("ready");
+        value["reason"] = json!("");
+        value["workers"] = json!(outcome.workers);
+    }
+    value
+}
+
+fn describe(state: &ServerState, entry: &ModelEntry) -> Value {
+    let readiness = state.catalog().readiness(entry);
+    let tensor = |spec: &ValueSpec| {
+        json!({
+            "name": spec.name,
+            "datatype": oip::datatype_name(spec.ty.dtype),
+            "shape": oip::wire_dims(spec.ty.shape.as_ref()),
+        })
+    };
+    json!({
+        "name": entry.name(),
+        "version": entry.version(),
+        "sha256": entry.model().sha256,
+        "state": readiness.name().to_ascii_lowercase(),
+        "reason": readiness.reason(),
+        "workers": state.catalog().workers(entry),
+        "inputs": entry.inputs().iter().map(tensor).collect::<Vec<_>>(),
+        "outputs": entry.outputs().iter().map(tensor).collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,184 @@
+//! Uploaded models: written to a folder of their own, piece by piece, within size and time.
+
+use crate::extract::{refuse_encoded, too_large, too_slow};
+use crate::fault::Fault;
+use crate::state::ServerState;
+use axum::body::{Body, Bytes};
+use axum::extract::multipart::{Field, Multipart};
+use axum::extract::{FromRequest, Request};
+use axum::http::header;
+use http_body_util::BodyExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::fs::File;
+use tokio::io::AsyncWriteExt;
+
+const MODEL_FILE: &str = "model.onnx";
+
+/// Most parts of a multipart upload: a model has a handful of data files, if any.
+const PARTS_MAX: usize = 256;
+
+/// An upload on disk; the files go when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Received {
+    folder: TempDir,
+}
+
+impl Received {
+    /// The ONNX file. External data lies beside it.
+    pub(crate) fn model(&self) -> PathBuf {
+        self.folder.path().join(MODEL_FILE)
+    }
+}
+
+/// Takes the body of `request`: a plain ONNX file, or `multipart/form-data`.
+pub(crate) async fn receive(state: &ServerState, request: Request) -> Result<Received, Fault> {
+    refuse_encoded(&request)?;
+    let config = state.config();
+    let mut budget = Budget { left: config.model_bytes_max, limit: config.model_bytes_max };
+    let stall = config.body_timeout();
+    let received = Received { folder: tempfile::tempdir().map_err(Fault::internal)? };
+    let multipart = request
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|v| v.as_bytes().starts_with(b"multipart/form-data"));
+    if multipart {
+        let parts = Multipart::from_request(request, state)
+            .await
+            .map_err(|e| Fault::bad_input(e.body_text()))?;
+        take_parts(parts, &received, &mut budget, stall).await?;
+    } else {
+        take_plain(request.into_body(), &received.model(), &mut budget, stall).await?;
+    }
+    Ok(received)
+}
+
+async fn take_plain(
+    mut body: Body,
+    path: &Path,
+    budget: &mut Budget,
+    stall: Duration,
+) -> Result<(), Fault> {
+    let mut file = File::create(path).await.map_err(Fault::internal)?;
+    let mut empty = true;
+    while let Some(frame) = in_time(stall, body.frame()).await? {
+        let frame = frame.map_err(|e| Fault::bad_input(format!("the upload broke off: {e}")))?;
+        if let Ok(data) = frame.into_data() {
+            empty &= data.is_empty();
+            write(&mut file, &data, budget).await?;
+        }
+    }
+    if empty {
+        return Err(Fault::bad_input("the body is empty, expected an ONNX file"));
+    }
+    file.flush().await.map_err(Fault::internal)
+}
+
+async fn take_parts(
+    mut parts: Multipart,
+    received: &Received,
+    budget: &mut Budget,
+    stall: Duration,
+) -> Result<(), Fault> {
+    let broken = |e: axum::extract::multipart::MultipartError| {
+        Fault::bad_input(format!("the upload is not valid: {}", e.body_text()))
+    };
+    let mut count = 0;
+    while let Some(mut part) = in_time(stall, parts.next_field()).await?.map_err(broken)? {
+        count += 1;
+        if count > PARTS_MAX {
+            return Err(Fault::bad_input(format!("more than {PARTS_MAX} parts in the upload")));
+        }
+        let path = received.folder.path().join(part_path(&part)?);
+        if let Some(parent) = path.parent() {
+            tokio::fs::create_dir_all(parent).await.map_err(Fault::internal)?;
+        }
+        // `create_new`: a second part of the same name would silently replace the first.
+        let file = File::options().write(true).create_new(true).open(&path).await;
+        let mut file = file.map_err(|e| {
+            Fault::bad_input(format!("part '{}' of the upload: {e}", part.name().unwrap_or("")))
+        })?;
+        while let Some(data) = in_time(stall, part.chunk()).await?.map_err(broken)? {
+            write(&mut file, &data, budget).await?;
+        }
+        file.flush().await.map_err(Fault::internal)?;
+    }
+    if !received.model().is_file() {
+        return Err(Fault::bad_input(
+            "the upload has no part 'model', expected an ONNX file there",
+        ));
+    }
+    Ok(())
+}
+
+/// Where a part belongs: the model under a fixed name, data under the relative name by which the
+/// model refers to it, which must not leave the folder.
+fn part_path(part: &Field<'_>) -> Result<PathBuf, Fault> {
+    match (part.name(), part.file_name()) {
+        (Some("model"), _) => Ok(PathBuf::from(MODEL_FILE)),
+        (Some("data"), Some(name)) => safe_relative(name).ok_or_else(|| {
+            Fault::bad_input(format!(
+                "data file name '{name}' is not valid, expected a relative path without '..'"
+            ))
+        }),
+        (name, _) => Err(Fault::bad_input(format!(
+            "part {name:?} is unknown, expected one 'model' and any number of 'data' with a file \
+             name"
+        ))),
+    }
+}
+
+fn safe_relative(name: &str) -> Option<PathBuf> {
+    let plain = |s: &str| {
+        !s.is_empty()
+            && !s.starts_with('.')
+            && s.bytes().all(|b| b.is_ascii_alphanumeric() || b"._- ".contains(&b))
+    };
+    (name.len() <= 255 && name != MODEL_FILE && name.split('/').all(plain))
+        .then(|| PathBuf::from(name))
+}
+
+struct Budget {
+    left: u64,
+    limit: u64,
+}
+
+async fn write(file: &mut File, data: &Bytes, budget: &mut Budget) -> Result<(), Fault> {
+    let size = u64::try_from(data.len()).unwrap_or(u64::MAX);
+    budget.left = budget.left.checked_sub(size).ok_or_else(|| too_large(budget.limit))?;
+    file.write_all(data).await.map_err(Fault::internal)
+}
+
+/// A large upload may take long, but it must not stall.
+async fn in_time<T>(stall: Duration, step: impl Future<Output = T>) -> Result<T, Fault> {
+    tokio::time::timeout(stall, step).await.map_err(|_| too_slow(stall))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_names_stay_in_the_folder() {
+        for good in ["model.onnx.data", "weights/w0.bin", "a b"] {
+            assert_eq!(safe_relative(good), Some(PathBuf::from(good)), "{good}");
+        }
+        let long = "a".repeat(256);
+        for bad in [
+            "",
+            "..",
+            "../x",
+            "/etc/passwd",
+            "a//b",
+            "a/../b",
+            ".hidden",
+            "a\\b",
+            "model.onnx",
+            "a\0",
+            &long,
+        ] {
+            assert_eq!(safe_relative(bad), None, "{bad}");
+        }
+    }
+}

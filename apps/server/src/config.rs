@@ -1,0 +1,53 @@
+//! Limits of the server, with their defaults.
+
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// Limits of the server. Addresses are the caller's business: [`serve`](crate::serve) takes a
+/// bound listener.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ServerConfig {
+    /// Largest request body in bytes; larger ones are refused with 413.
+    pub body_bytes_max: usize,
+    /// Largest model upload in bytes; uploads go to disk, not to memory.
+    pub model_bytes_max: u64,
+    /// Most tasks in one batch.
+    pub batch_tasks_max: usize,
+    /// Longest deadline that a request may ask for, and the one it gets when it asks for none,
+    /// in milliseconds.
+    pub deadline_ms_max: u64,
+    /// Time in which a request's headers must arrive, in milliseconds.
+    pub header_timeout_ms: u64,
+    /// Time in which a request's body must arrive, in milliseconds.
+    pub body_timeout_ms: u64,
+    /// Time that open requests get to finish once the server shuts down, in milliseconds.
+    pub drain_timeout_ms: u64,
+    /// Connections that are open at the same time; more wait to be accepted.
+    pub connections_max: usize,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            body_bytes_max: 64 << 20,
+            model_bytes_max: 4 << 30,
+            batch_tasks_max: 10_000,
+            deadline_ms_max: 3_600_000,
+            header_timeout_ms: 10_000,
+            body_timeout_ms: 60_000,
+            drain_timeout_ms: 30_000,
+            connections_max: 1_024,
+        }
+    }
+}
+
+impl ServerConfig {
+    pub(crate) fn deadline_max(&self) -> Duration {
+        Duration::from_millis(self.deadline_ms_max)
+    }
+
+    pub(crate) fn body_timeout(&self) -> Duration {
+        Duration::from_millis(self.body_timeout_ms)
+    }
+}

@@ -1,0 +1,37 @@
+//! Whoever owns the processes: the server asks it for more or fewer workers, and for the end.
+
+use std::pin::Pin;
+
+/// A future as trait objects can return it.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Starts and ends processes on behalf of the cluster API.
+pub trait Driver: Send + Sync + 'static {
+    /// Brings the number of local workers to `workers`: starts missing ones, drains surplus ones.
+    /// Resolves once that has begun, with the number there was before.
+    fn scale(&self, workers: usize) -> BoxFuture<'_, Result<usize, DriverError>>;
+
+    /// Ends the coordinator: `now` drops what is queued, otherwise it is finished first. Returns
+    /// at once, so that the request that asked for it can be answered.
+    fn stop(&self, now: bool);
+}
+
+/// Why a [`Driver`] did not scale.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DriverError {
+    /// More workers than this machine can take.
+    #[error("{given} workers asked for, expected at most {max}")]
+    TooMany {
+        /// What was asked for.
+        given: usize,
+        /// What there can be.
+        max: usize,
+    },
+    /// The coordinator is on its way out.
+    #[error("the coordinator is stopping")]
+    Stopping,
+    /// A worker process did not start.
+    #[error("a worker did not start: {0}")]
+    Start(String),
+}

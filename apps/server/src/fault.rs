@@ -1,0 +1,143 @@
+//! What a refused request answers: a status, a stable code, a message that names what was wrong
+//! and what was expected, and a hint. Each API family renders it in its own JSON shape.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+use std::time::Duration;
+
+/// Seconds after which an overloaded or unready server asks to be tried again.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// A refusal, before it is written in the shape of an API family.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Fault {
+    pub(crate) status: StatusCode,
+    pub(crate) code: &'static str,
+    pub(crate) message: String,
+    pub(crate) hint: Option<String>,
+    pub(crate) retry_after: Option<Duration>,
+}
+
+impl Fault {
+    pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+        Self { status, code, message: message.into(), hint: None, retry_after: None }
+    }
+
+    /// 400: what was sent cannot be used.
+    pub(crate) fn bad_input(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "bad_input", message)
+    }
+
+    /// 404.
+    pub(crate) fn not_found(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, code, message)
+    }
+
+    /// 409.
+    pub(crate) fn conflict(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, "conflict", message)
+    }
+
+    /// 501: asked for correctly, but not built.
+    pub(crate) fn unsupported(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_IMPLEMENTED, "unsupported", message)
+    }
+
+    /// 503 with `Retry-After`.
+    pub(crate) fn unavailable(code: &'static str, message: impl Into<String>) -> Self {
+        let mut fault = Self::new(StatusCode::SERVICE_UNAVAILABLE, code, message);
+        fault.retry_after = Some(RETRY_AFTER);
+        fault
+    }
+
+    /// 500: the cause goes to the log, never to the client.
+    pub(crate) fn internal(cause: impl std::fmt::Display) -> Self {
+        tracing::error!(%cause, "request failed");
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "internal",
+            "internal error; the server's log has the cause",
+        )
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    pub(crate) fn retry_after(mut self, delay: Duration) -> Self {
+        self.retry_after = Some(delay);
+        self
+    }
+
+    /// The answer in the shape of the API family that `path` belongs to.
+    pub(crate) fn for_path(self, path: &str) -> Response {
+        if path.starts_with("/api/") {
+            ClusterError(self).into_response()
+        } else {
+            OipError(self).into_response()
+        }
+    }
+
+    fn respond(self, body: &serde_json::Value) -> Response {
+        let mut response = (self.status, axum::Json(body)).into_response();
+        if let Some(delay) = self.retry_after {
+            // A fraction of a second rounds up: `Retry-After: 0` would invite a busy loop.
+            let seconds = delay.as_secs() + u64::from(delay.subsec_nanos() > 0);
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+        }
+        response
+    }
+}
+
+/// A refusal in the Open Inference Protocol's shape: `{"error":"message"}`.
+#[derive(Debug)]
+pub(crate) struct OipError(pub(crate) Fault);
+
+/// A refusal in the cluster API's shape: `{"error":{"code","message","hint"}}`.
+#[derive(Debug)]
+pub(crate) struct ClusterError(pub(crate) Fault);
+
+impl From<Fault> for OipError {
+    fn from(fault: Fault) -> Self {
+        Self(fault)
+    }
+}
+
+impl From<Fault> for ClusterError {
+    fn from(fault: Fault) -> Self {
+        Self(fault)
+    }
+}
+
+impl IntoResponse for OipError {
+    fn into_response(self) -> Response {
+        let body = json!({ "error": self.0.message });
+        self.0.respond(&body)
+    }
+}
+
+impl IntoResponse for ClusterError {
+    fn into_response(self) -> Response {
+        let body = json!({
+            "error": { "code": self.0.code, "message": self.0.message, "hint": self.0.hint }
+        });
+        self.0.respond(&body)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_after_rounds_up_to_whole_seconds() {
+        for (delay_ms, expected) in [(0, "1"), (1, "1"), (1000, "1"), (1001, "2"), (5000, "5")] {
+            let fault =
+                Fault::unavailable("overloaded", "x").retry_after(Duration::from_millis(delay_ms));
+            let response = fault.for_path("/v2");
+            assert_eq!(response.headers()["retry-after"], expected, "{delay_ms} ms");
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Errors of the layers below as answers: what the caller did wrong is said, what is wrong inside
+//! goes to the log.
+
+use crate::driver::DriverError;
+use crate::fault::Fault;
+use axum::http::StatusCode;
+use lgp_sdk::{ClusterError, ModelError, TaskError, TaskErrorKind};
+
+/// An error of the coordinator.
+pub(crate) fn cluster(error: ClusterError) -> Fault {
+    let message = error.to_string();
+    match error {
+        ClusterError::Overloaded { retry_after, .. } => {
+            Fault::unavailable("overloaded", message).retry_after(retry_after)
+        }
+        ClusterError::Conflict { .. } => {
+            Fault::conflict(message).hint("use another idempotency key for another request")
+        }
+        ClusterError::TooLarge { .. } => {
+            Fault::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message)
+        }
+        ClusterError::InvalidTask { .. } | ClusterError::Parse { .. } => Fault::bad_input(message),
+        ClusterError::UnknownBalancing { .. } => Fault::bad_input(message),
+        ClusterError::UnknownTask { .. } => Fault::not_found("unknown_task", message),
+        ClusterError::UnknownWorker { .. } => Fault::not_found("unknown_worker", message),
+        ClusterError::Draining | ClusterError::Stopped => Fault::unavailable("stopping", message),
+        _ => Fault::internal(message),
+    }
+}
+
+/// The end of a task that did not succeed.
+pub(crate) fn task(error: &TaskError) -> Fault {
+    let message = error.message.clone();
+    match error.code {
+        TaskErrorKind::BadInput => Fault::bad_input(message),
+        TaskErrorKind::ModelNotFound => Fault::unavailable("model_not_ready", message),
+        TaskErrorKind::ModelFailed => {
+            tracing::error!(%message, "the model failed");
+            let message = "the model failed; the server's log has the cause";
+            Fault::new(StatusCode::INTERNAL_SERVER_ERROR, "model_failed", message)
+        }
+        kind @ (TaskErrorKind::Unavailable
+        | TaskErrorKind::WorkerLost
+        | TaskErrorKind::DeadlineExceeded
+        | TaskErrorKind::Cancelled
+        | TaskErrorKind::Stopped) => Fault::unavailable(kind.name(), message),
+        _ => Fault::internal(message),
+    }
+}
+
+/// An error of the process driver.
+pub(crate) fn driver(error: &DriverError) -> Fault {
+    let message = error.to_string();
+    match error {
+        DriverError::TooMany { .. } => Fault::bad_input(message),
+        DriverError::Stopping => Fault::unavailable("stopping", message),
+        DriverError::Start(_) => Fault::internal(message),
+    }
+}
+
+/// An error of the model repository, or of a file that was to become a model.
+pub(crate) fn inference(error: &ModelError) -> Fault {
+    let message = error.to_string();
+    match error {
+        ModelError::UnknownModel { .. } | ModelError::UnknownVersion { .. } => {
+            Fault::not_found("unknown_model", message).hint("radeon-cluster models ls")
+        }
+        ModelError::Io { .. } => Fault::internal(message),
+        _ => Fault::bad_input(message),
+    }
+}

@@ -1,0 +1,111 @@
+//! Keeps browsers of other sites out of a server that trusts whoever reaches loopback.
+//!
+//! A page can send requests to 127.0.0.1 (then `Origin` is the page's), or make its own name
+//! resolve there (then `Host` is that name). Both are refused before anything is read.
+
+use crate::fault::Fault;
+use axum::extract::Request;
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, HeaderName, StatusCode, Uri, header};
+use axum::middleware::Next;
+use axum::response::Response;
+use std::net::IpAddr;
+
+/// Middleware that refuses foreign hosts and origins with 403.
+pub(crate) async fn local_only(request: Request, next: Next) -> Response {
+    match check(request.uri(), request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(fault) => fault.for_path(request.uri().path()),
+    }
+}
+
+fn check(uri: &Uri, headers: &HeaderMap) -> Result<(), Fault> {
+    let host = single(headers, header::HOST)?;
+    let authority = match (uri.authority(), host) {
+        (Some(authority), _) => Some(authority.clone()),
+        (None, Some(text)) => text.parse::<Authority>().ok(),
+        (None, None) => None,
+    };
+    let local = authority.filter(|a| is_local(a.host())).ok_or_else(|| {
+        forbidden(
+            "foreign_host",
+            format!(
+                "host {host:?} is not this machine's, expected localhost or a loopback address"
+            ),
+        )
+    })?;
+    match single(headers, header::ORIGIN)? {
+        None => Ok(()),
+        Some(origin) if origin.strip_prefix("http://") == Some(local.as_str()) => Ok(()),
+        Some(origin) => Err(forbidden(
+            "foreign_origin",
+            format!("origin '{origin}' may not use this server, expected http://{local}"),
+        )),
+    }
+}
+
+fn single(headers: &HeaderMap, name: HeaderName) -> Result<Option<&str>, Fault> {
+    let mut values = headers.get_all(&name).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    match (value.to_str(), values.next()) {
+        (Ok(text), None) => Ok(Some(text)),
+        _ => Err(forbidden("bad_header", format!("header {name} must be given once, in ASCII"))),
+    }
+}
+
+fn is_local(host: &str) -> bool {
+    let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
+    bare.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok_and(|a| a.is_loopback())
+}
+
+fn forbidden(code: &'static str, message: String) -> Fault {
+    Fault::new(StatusCode::FORBIDDEN, code, message)
+        .hint("reach the server as http://127.0.0.1, not through another name or site")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::http::HeaderValue;
+
+    #[test]
+    fn only_local_hosts_and_their_own_origin_pass() {
+        let cases: &[(Option<&str>, Option<&str>, Result<(), &str>)] = &[
+            (Some("localhost:8000"), None, Ok(())),
+            (Some("LOCALHOST"), None, Ok(())),
+            (Some("127.0.0.1:8000"), None, Ok(())),
+            (Some("127.8.9.1"), None, Ok(())),
+            (Some("[::1]:8000"), None, Ok(())),
+            (Some("127.0.0.1:8000"), Some("http://127.0.0.1:8000"), Ok(())),
+            (None, None, Err("foreign_host")),
+            (Some("evil.example"), None, Err("foreign_host")),
+            (Some("localhost.evil.example"), None, Err("foreign_host")),
+            (Some("127.0.0.1.evil.example:8000"), None, Err("foreign_host")),
+            (Some("10.0.0.1:8000"), None, Err("foreign_host")),
+            (Some("0.0.0.0:8000"), None, Err("foreign_host")),
+            (Some("localhost:8000"), Some("http://evil.example"), Err("foreign_origin")),
+            (Some("localhost:8000"), Some("null"), Err("foreign_origin")),
+            (Some("localhost:8000"), Some("http://localhost:3000"), Err("foreign_origin")),
+            (Some("localhost:8000"), Some("https://localhost:8000"), Err("foreign_origin")),
+        ];
+        for (host, origin, expected) in cases {
+            let mut headers = HeaderMap::new();
+            for (name, value) in [(header::HOST, host), (header::ORIGIN, origin)] {
+                if let Some(text) = value {
+                    headers.insert(name, HeaderValue::from_str(text).unwrap());
+                }
+            }
+            let given = check(&Uri::from_static("/v2"), &headers).map_err(|f| f.code);
+            assert_eq!(given, *expected, "{host:?} {origin:?}");
+        }
+    }
+
+    #[test]
+    fn an_absolute_target_and_a_second_host_are_checked_too() {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::HOST, HeaderValue::from_static("localhost"));
+        assert!(check(&Uri::from_static("http://evil.example/v2"), &headers).is_err());
+        headers.append(header::HOST, HeaderValue::from_static("evil.example"));
+        assert_eq!(check(&Uri::from_static("/v2"), &headers).unwrap_err().code, "bad_header");
+    }
+}

@@ -1,0 +1,283 @@
+//! What the server counts, per model version: read by `/v2/…/stats` and by `/metrics`.
+//!
+//! The registry belongs to one server, not to the process, so that two servers never mix.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Why a request failed, with the names that Triton gives the reasons.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FailureReason {
+    /// Refused before it ran: bad input, model not loaded, queue full, deadline passed.
+    Rejected,
+    /// Cancelled, or its client went away.
+    Canceled,
+    /// The model failed while it ran.
+    Backend,
+    /// Anything else.
+    Other,
+}
+
+impl FailureReason {
+    pub(crate) const ALL: [Self; 4] = [Self::Rejected, Self::Canceled, Self::Backend, Self::Other];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Rejected => "REJECTED",
+            Self::Canceled => "CANCELED",
+            Self::Backend => "BACKEND",
+            Self::Other => "OTHER",
+        }
+    }
+
+    const fn index(self) -> usize {
+        match self {
+            Self::Rejected => 0,
+            Self::Canceled => 1,
+            Self::Backend => 2,
+            Self::Other => 3,
+        }
+    }
+}
+
+/// Where the time of one successful request went.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Spans {
+    pub(crate) request: Duration,
+    pub(crate) queue: Duration,
+    pub(crate) compute_input: Duration,
+    pub(crate) compute_infer: Duration,
+    pub(crate) compute_output: Duration,
+    /// What the cluster added to the model's own time.
+    pub(crate) overhead: Duration,
+}
+
+/// Counters of one model version; they only grow.
+#[derive(Debug, Default)]
+pub(crate) struct ModelCounters {
+    success: AtomicU64,
+    failure: [AtomicU64; 4],
+    executions: AtomicU64,
+    pending: AtomicU64,
+    last_inference_ms: AtomicU64,
+    request_ns: AtomicU64,
+    failure_ns: AtomicU64,
+    queue_ns: AtomicU64,
+    compute_input_ns: AtomicU64,
+    compute_infer_ns: AtomicU64,
+    compute_output_ns: AtomicU64,
+    overhead: Histogram,
+}
+
+/// A moment's reading of [`ModelCounters`].
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ModelReading {
+    pub(crate) success: u64,
+    pub(crate) failure: [u64; 4],
+    pub(crate) executions: u64,
+    pub(crate) pending: u64,
+    pub(crate) last_inference_ms: u64,
+    pub(crate) request_ns: u64,
+    pub(crate) failure_ns: u64,
+    pub(crate) queue_ns: u64,
+    pub(crate) compute_input_ns: u64,
+    pub(crate) compute_infer_ns: u64,
+    pub(crate) compute_output_ns: u64,
+    pub(crate) overhead: HistogramReading,
+}
+
+impl ModelReading {
+    pub(crate) fn failures(&self, reason: FailureReason) -> u64 {
+        self.failure[reason.index()]
+    }
+}
+
+impl ModelCounters {
+    /// Counts a request as pending for as long as the guard lives. A guard that is dropped
+    /// undecided belongs to a client that went away.
+    pub(crate) fn begin(self: &Arc<Self>) -> Pending {
+        self.pending.fetch_add(1, Relaxed);
+        Pending { counters: Arc::clone(self), decided: false }
+    }
+
+    pub(crate) fn read(&self) -> ModelReading {
+        let get = |counter: &AtomicU64| counter.load(Relaxed);
+        ModelReading {
+            success: get(&self.success),
+            failure: self.failure.each_ref().map(get),
+            executions: get(&self.executions),
+            pending: get(&self.pending),
+            last_inference_ms: get(&self.last_inference_ms),
+            request_ns: get(&self.request_ns),
+            failure_ns: get(&self.failure_ns),
+            queue_ns: get(&self.queue_ns),
+            compute_input_ns: get(&self.compute_input_ns),
+            compute_infer_ns: get(&self.compute_infer_ns),
+            compute_output_ns: get(&self.compute_output_ns),
+            overhead: self.overhead.read(),
+        }
+    }
+}
+
+/// A request that is under way.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    counters: Arc<ModelCounters>,
+    decided: bool,
+}
+
+impl Pending {
+    /// The request was answered; `executions` counts repeated attempts too.
+    pub(crate) fn succeeded(mut self, spans: &Spans, executions: u32) {
+        self.decided = true;
+        let c = &self.counters;
+        c.success.fetch_add(1, Relaxed);
+        c.executions.fetch_add(u64::from(executions), Relaxed);
+        c.last_inference_ms.store(now_ms(), Relaxed);
+        for (counter, span) in [
+            (&c.request_ns, spans.request),
+            (&c.queue_ns, spans.queue),
+            (&c.compute_input_ns, spans.compute_input),
+            (&c.compute_infer_ns, spans.compute_infer),
+            (&c.compute_output_ns, spans.compute_output),
+        ] {
+            counter.fetch_add(nanos(span), Relaxed);
+        }
+        c.overhead.observe(spans.overhead);
+    }
+
+    /// The request was refused or failed after `time`.
+    pub(crate) fn failed(mut self, reason: FailureReason, time: Duration) {
+        self.decided = true;
+        self.count_failure(reason, time);
+    }
+
+    fn count_failure(&self, reason: FailureReason, time: Duration) {
+        self.counters.failure[reason.index()].fetch_add(1, Relaxed);
+        self.counters.failure_ns.fetch_add(nanos(time), Relaxed);
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        self.counters.pending.fetch_sub(1, Relaxed);
+        if !self.decided {
+            self.count_failure(FailureReason::Canceled, Duration::ZERO);
+        }
+    }
+}
+
+/// Upper bounds of the overhead histogram in microseconds.
+pub(crate) const BOUNDS_US: [u64; 12] =
+    [50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 50_000, 100_000, 500_000, 1_000_000];
+
+/// Counts durations by bucket; the last bucket has no upper bound.
+#[derive(Debug, Default)]
+pub(crate) struct Histogram {
+    buckets: [AtomicU64; BOUNDS_US.len() + 1],
+    sum_ns: AtomicU64,
+}
+
+/// A moment's reading of a [`Histogram`].
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct HistogramReading {
+    /// Per bucket, not cumulative.
+    pub(crate) buckets: [u64; BOUNDS_US.len() + 1],
+    pub(crate) sum_ns: u64,
+}
+
+impl Histogram {
+    fn observe(&self, value: Duration) {
+        let ns = nanos(value);
+        let bucket = BOUNDS_US.partition_point(|&bound| bound * 1_000 < ns);
+        self.buckets[bucket].fetch_add(1, Relaxed);
+        self.sum_ns.fetch_add(ns, Relaxed);
+    }
+
+    fn read(&self) -> HistogramReading {
+        HistogramReading {
+            buckets: self.buckets.each_ref().map(|b| b.load(Relaxed)),
+            sum_ns: self.sum_ns.load(Relaxed),
+        }
+    }
+}
+
+/// Name and version of a model.
+pub(crate) type ModelKey = (String, u64);
+
+/// The counters of every model that has been asked for. Only registered models get an entry, so
+/// requests cannot make it grow.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    models: RwLock<BTreeMap<ModelKey, Arc<ModelCounters>>>,
+}
+
+impl Metrics {
+    /// The counters of a registered model.
+    pub(crate) fn model(&self, name: &str, version: u64) -> Arc<ModelCounters> {
+        let key = (name.to_owned(), version);
+        if let Some(counters) = self.models.read().unwrap_or_else(PoisonError::into_inner).get(&key)
+        {
+            return Arc::clone(counters);
+        }
+        let mut models = self.models.write().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(models.entry(key).or_default())
+    }
+
+    /// Forgets a model that left the repository.
+    pub(crate) fn remove(&self, name: &str) {
+        let mut models = self.models.write().unwrap_or_else(PoisonError::into_inner);
+        models.retain(|key, _| key.0 != name);
+    }
+
+    /// Every model's counters, by name and version.
+    pub(crate) fn read(&self) -> Vec<(ModelKey, ModelReading)> {
+        let models = self.models.read().unwrap_or_else(PoisonError::into_inner);
+        models.iter().map(|(key, counters)| (key.clone(), counters.read())).collect()
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_pending_until_it_is_decided() {
+        let metrics = Metrics::default();
+        let model = metrics.model("m", 1);
+        let (a, b, c) = (model.begin(), model.begin(), model.begin());
+        assert_eq!(model.read().pending, 3);
+        let spans = Spans { request: Duration::from_millis(2), ..Spans::default() };
+        a.succeeded(&spans, 2);
+        b.failed(FailureReason::Backend, Duration::from_millis(1));
+        drop(c);
+        let reading = model.read();
+        assert_eq!((reading.pending, reading.success, reading.executions), (0, 1, 2));
+        assert_eq!(reading.failures(FailureReason::Backend), 1);
+        assert_eq!(reading.failures(FailureReason::Canceled), 1);
+        assert_eq!((reading.request_ns, reading.failure_ns), (2_000_000, 1_000_000));
+        assert!(reading.last_inference_ms > 0);
+    }
+
+    #[test]
+    fn durations_fall_into_the_bucket_whose_bound_they_do_not_pass() {
+        let histogram = Histogram::default();
+        for us in [50, 51, 2_000_000] {
+            histogram.observe(Duration::from_micros(us));
+        }
+        let reading = histogram.read();
+        assert_eq!((reading.buckets[0], reading.buckets[1], reading.buckets[12]), (1, 1, 1));
+        assert_eq!(reading.sum_ns, 2_000_101_000);
+    }
+}

@@ -1,0 +1,60 @@
+//! The protocol's names of element types.
+
+use crate::fault::Fault;
+use lgp_sdk::DType;
+
+/// The protocol's name of a dtype: `FP32`, `UINT8`, `BOOL`.
+pub(crate) fn name(dtype: DType) -> &'static str {
+    match dtype {
+        DType::Bool => "BOOL",
+        DType::U8 => "UINT8",
+        DType::U16 => "UINT16",
+        DType::U32 => "UINT32",
+        DType::U64 => "UINT64",
+        DType::I8 => "INT8",
+        DType::I16 => "INT16",
+        DType::I32 => "INT32",
+        DType::I64 => "INT64",
+        DType::F16 => "FP16",
+        DType::BF16 => "BF16",
+        DType::F32 => "FP32",
+        DType::F64 => "FP64",
+        // The enum may grow; a dtype without a name here cannot be sent, and says so.
+        _ => "UNSUPPORTED",
+    }
+}
+
+/// The dtype that a protocol name stands for.
+pub(crate) fn parse(input: &str, datatype: &str) -> Result<DType, Fault> {
+    if datatype == "BYTES" {
+        return Err(Fault::unsupported(format!(
+            "input '{input}' has datatype BYTES, but no model here takes strings"
+        )));
+    }
+    DType::ALL.into_iter().find(|&d| name(d) == datatype).ok_or_else(|| {
+        let known: Vec<&str> = DType::ALL.into_iter().map(name).collect();
+        Fault::bad_input(format!(
+            "input '{input}' has unknown datatype '{datatype}', expected one of {}",
+            known.join(", ")
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_dtype_has_a_name_that_reads_back() {
+        for dtype in DType::ALL {
+            assert_eq!(parse("x", name(dtype)), Ok(dtype));
+        }
+    }
+
+    #[test]
+    fn other_names_are_refused() {
+        for (given, status) in [("BYTES", 501), ("float32", 400), ("fp32", 400), ("", 400)] {
+            assert_eq!(parse("x", given).unwrap_err().status, status, "{given}");
+        }
+    }
+}

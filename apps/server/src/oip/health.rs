@@ -1,0 +1,34 @@
+//! Whether the server lives and is ready, and what it is.
+
+use crate::state::ServerState;
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde_json::{Value, json};
+
+/// `GET /v2`.
+pub(crate) async fn server() -> Json<Value> {
+    Json(json!({
+        "name": "legacy-gpu-ai-platform",
+        "version": env!("CARGO_PKG_VERSION"),
+        "extensions": [
+            "binary_tensor_data",
+            "model_configuration",
+            "model_repository",
+            "schedule_policy",
+            "statistics"
+        ]
+    }))
+}
+
+/// `GET /v2/health/live`.
+pub(crate) async fn live() -> Json<Value> {
+    Json(json!({ "live": true }))
+}
+
+/// `GET /v2/health/ready`: whether an inference for a loaded model would find a worker.
+pub(crate) async fn ready(State(state): State<ServerState>) -> (StatusCode, Json<Value>) {
+    let ready = state.catalog().is_ready();
+    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, Json(json!({ "ready": ready })))
+}

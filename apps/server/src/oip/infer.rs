@@ -1,0 +1,172 @@
+//! Inference: a request becomes a task of the cluster, its answer is waited for.
+
+use super::models;
+use super::request::{self, HEADER_LENGTH, InferRequest};
+use super::response::{self, Choice, Encoded};
+use crate::catalog::ModelEntry;
+use crate::extract::{Params, Whole};
+use crate::fault::{Fault, OipError};
+use crate::faults;
+use crate::metrics::{FailureReason, Spans};
+use crate::state::ServerState;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use lgp_sdk::{Coordinator, NamedTensor, TaskId, TaskRecord, TaskSpec};
+use std::time::{Duration, Instant};
+
+/// Bodies from this size on are read and written away from the threads that serve connections.
+const LARGE_BYTES: usize = 256 << 10;
+
+/// `POST /v2/models/{m}[/versions/{v}]/infer`.
+pub(crate) async fn infer(
+    State(state): State<ServerState>,
+    params: Params,
+    headers: HeaderMap,
+    body: Whole,
+) -> Result<Response, OipError> {
+    let entry = models::find(&state, &params)?;
+    let pending = state.metrics().model(entry.name(), entry.version()).begin();
+    let started = Instant::now();
+    match answer(&state, &entry, &headers, body).await {
+        Ok((encoded, mut spans, attempts)) => {
+            spans.request = started.elapsed();
+            pending.succeeded(&spans, attempts);
+            Ok(encoded.into_response())
+        }
+        Err(fault) => {
+            pending.failed(reason(&fault), started.elapsed());
+            Err(fault.into())
+        }
+    }
+}
+
+async fn answer(
+    state: &ServerState,
+    entry: &ModelEntry,
+    headers: &HeaderMap,
+    body: Whole,
+) -> Result<(Encoded, Spans, u32), Fault> {
+    state.catalog().require_ready(entry)?;
+    let mut clock = Instant::now();
+    let mut request = decode(entry, headers, body).await?;
+    let compute_input = lap(&mut clock);
+
+    let choice = Choice::of(&mut request);
+    let id = request.id.take();
+    let record = run(state, entry, request).await?;
+    clock = Instant::now();
+
+    let overhead = millis(record.overhead_ms);
+    let spans = Spans {
+        queue: millis(Some(record.queued_ms)),
+        compute_infer: millis(record.model_ms),
+        overhead,
+        compute_input,
+        ..Spans::default()
+    };
+    let attempts = record.attempts;
+    let encoded = encode(entry, id, choice, record).await?;
+    Ok((encoded, Spans { compute_output: lap(&mut clock), ..spans }, attempts))
+}
+
+async fn decode(
+    entry: &ModelEntry,
+    headers: &HeaderMap,
+    body: Whole,
+) -> Result<InferRequest, Fault> {
+    let header_length = headers
+        .get(HEADER_LENGTH)
+        .map(|v| v.to_str().map(str::to_owned))
+        .transpose()
+        .map_err(|_| Fault::bad_input("header Inference-Header-Content-Length is not ASCII"))?;
+    let entry = entry.clone();
+    off_loop(body.0.len(), move || {
+        request::decode(header_length.as_deref(), &body.0, entry.inputs(), entry.outputs())
+    })
+    .await
+}
+
+/// Runs the task to its end; cancels it when the client goes away first.
+async fn run(
+    state: &ServerState,
+    entry: &ModelEntry,
+    request: InferRequest,
+) -> Result<TaskRecord, Fault> {
+    let mut spec = TaskSpec::new(entry.model().clone(), request.inputs);
+    spec.priority = request.priority;
+    let longest = state.config().deadline_max();
+    spec.deadline = Some(request.timeout.map_or(longest, |timeout| timeout.min(longest)));
+    let coordinator = state.coordinator();
+    let id = coordinator.submit(spec).map_err(faults::cluster)?;
+    let mut guard = CancelOnDrop { coordinator, task: Some(id) };
+    let record = coordinator.wait(id).await.map_err(faults::cluster)?;
+    guard.task = None;
+    match &record.error {
+        Some(error) => Err(faults::task(error)),
+        None => Ok(record),
+    }
+}
+
+struct CancelOnDrop<'a> {
+    coordinator: &'a Coordinator,
+    task: Option<TaskId>,
+}
+
+impl Drop for CancelOnDrop<'_> {
+    fn drop(&mut self) {
+        if let Some(task) = self.task
+            && let Err(error) = self.coordinator.cancel(task)
+        {
+            tracing::debug!(%task, %error, "cannot cancel the task of a client that went away");
+        }
+    }
+}
+
+async fn encode(
+    entry: &ModelEntry,
+    id: Option<String>,
+    choice: Choice,
+    record: TaskRecord,
+) -> Result<Encoded, Fault> {
+    let outputs: Vec<NamedTensor> =
+        record.outputs.ok_or_else(|| Fault::internal("a task succeeded without outputs"))?;
+    // The protocol wants an id in every answer; the task's own tells a log reader most.
+    let id = id.unwrap_or_else(|| record.task_id.to_string());
+    let bytes = outputs.iter().map(|o| o.tensor.as_bytes().len()).sum();
+    let entry = entry.clone();
+    off_loop(bytes, move || {
+        response::encode((entry.name(), entry.version()), &id, &choice, &outputs)
+    })
+    .await
+}
+
+async fn off_loop<T: Send + 'static>(
+    bytes: usize,
+    work: impl FnOnce() -> Result<T, Fault> + Send + 'static,
+) -> Result<T, Fault> {
+    if bytes < LARGE_BYTES {
+        return work();
+    }
+    tokio::task::spawn_blocking(work).await.map_err(Fault::internal)?
+}
+
+fn lap(clock: &mut Instant) -> Duration {
+    let now = Instant::now();
+    let time = now - *clock;
+    *clock = now;
+    time
+}
+
+fn millis(ms: Option<f64>) -> Duration {
+    Duration::try_from_secs_f64(ms.unwrap_or(0.0) / 1e3).unwrap_or_default()
+}
+
+fn reason(fault: &Fault) -> FailureReason {
+    match fault.code {
+        "model_failed" => FailureReason::Backend,
+        "cancelled" => FailureReason::Canceled,
+        "internal" => FailureReason::Other,
+        _ => FailureReason::Rejected,
+    }
+}

@@ -1,0 +1,97 @@
+//! A model's metadata, configuration and readiness.
+
+use super::{datatype, signature};
+use crate::catalog::{ModelEntry, Readiness};
+use crate::extract::Params;
+use crate::fault::{Fault, OipError};
+use crate::state::ServerState;
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use lgp_sdk::ValueSpec;
+use serde_json::{Value, json};
+
+/// What the protocol calls the platform of a model: who runs it, and in which format it is.
+pub(crate) const PLATFORM: &str = "lgp_onnx";
+
+/// The model that a path names.
+pub(crate) fn find(state: &ServerState, params: &Params) -> Result<ModelEntry, Fault> {
+    let version = params.find("version").map(parse_version).transpose()?;
+    state.catalog().get(params.get("model"), version)
+}
+
+fn parse_version(text: &str) -> Result<u64, Fault> {
+    text.parse().ok().filter(|&v| v > 0).ok_or_else(|| {
+        Fault::bad_input(format!("model version '{text}' is not valid, expected an integer from 1"))
+    })
+}
+
+/// `GET /v2/models/{m}[/versions/{v}]`.
+pub(crate) async fn metadata(
+    State(state): State<ServerState>,
+    params: Params,
+) -> Result<Json<Value>, OipError> {
+    let entry = find(&state, &params)?;
+    let versions: Vec<String> = match params.find("version") {
+        Some(_) => vec![entry.version().to_string()],
+        None => state.catalog().versions(entry.name())?.iter().map(u64::to_string).collect(),
+    };
+    Ok(Json(json!({
+        "name": entry.name(),
+        "versions": versions,
+        "platform": PLATFORM,
+        "inputs": tensors(entry.inputs()),
+        "outputs": tensors(entry.outputs()),
+    })))
+}
+
+fn tensors(specs: &[ValueSpec]) -> Vec<Value> {
+    let tensor = |spec: &ValueSpec| {
+        json!({
+            "name": spec.name,
+            "datatype": datatype::name(spec.ty.dtype),
+            "shape": signature::wire_dims(spec.ty.shape.as_ref()),
+        })
+    };
+    specs.iter().map(tensor).collect()
+}
+
+/// `GET /v2/models/{m}[/versions/{v}]/config`: Triton's model configuration. Batches are part of
+/// the shapes, hence `max_batch_size` 0.
+pub(crate) async fn config(
+    State(state): State<ServerState>,
+    params: Params,
+) -> Result<Json<Value>, OipError> {
+    let entry = find(&state, &params)?;
+    let tensor = |spec: &ValueSpec| {
+        json!({
+            "name": spec.name,
+            "data_type": format!("TYPE_{}", datatype::name(spec.ty.dtype)),
+            "dims": signature::wire_dims(spec.ty.shape.as_ref()),
+        })
+    };
+    Ok(Json(json!({
+        "name": entry.name(),
+        "platform": PLATFORM,
+        "backend": "",
+        "version_policy": { "latest": { "num_versions": 1 } },
+        "max_batch_size": 0,
+        "input": entry.inputs().iter().map(tensor).collect::<Vec<_>>(),
+        "output": entry.outputs().iter().map(tensor).collect::<Vec<_>>(),
+    })))
+}
+
+/// `GET /v2/models/{m}[/versions/{v}]/ready`: 503 until a worker has loaded the model.
+pub(crate) async fn ready(
+    State(state): State<ServerState>,
+    params: Params,
+) -> Result<Response, OipError> {
+    let entry = find(&state, &params)?;
+    let ready = state.catalog().readiness(&entry) == Readiness::Ready;
+    let body = Json(json!({ "name": entry.name(), "ready": ready }));
+    Ok(if ready {
+        body.into_response()
+    } else {
+        (axum::http::StatusCode::SERVICE_UNAVAILABLE, body).into_response()
+    })
+}

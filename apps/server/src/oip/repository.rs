@@ -1,0 +1,71 @@
+//! Triton's repository extension: which models there are, and loading and unloading them.
+
+use crate::catalog::Readiness;
+use crate::extract::{Params, Whole};
+use crate::fault::{Fault, OipError};
+use crate::state::ServerState;
+use axum::Json;
+use axum::extract::State;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+#[derive(Deserialize)]
+struct IndexQuery {
+    #[serde(default)]
+    ready: bool,
+}
+
+/// `POST /v2/repository/index`.
+pub(crate) async fn index(
+    State(state): State<ServerState>,
+    body: Whole,
+) -> Result<Json<Value>, OipError> {
+    let query: IndexQuery = body.json()?;
+    let mut models = Vec::new();
+    for entry in state.catalog().list()? {
+        let readiness = state.catalog().readiness(&entry);
+        if query.ready && readiness != Readiness::Ready {
+            continue;
+        }
+        models.push(json!({
+            "name": entry.name(),
+            "version": entry.version().to_string(),
+            "state": readiness.name(),
+            "reason": readiness.reason(),
+        }));
+    }
+    Ok(Json(Value::Array(models)))
+}
+
+#[derive(Deserialize)]
+struct Control {
+    parameters: Option<Map<String, Value>>,
+}
+
+/// `POST /v2/repository/models/{m}/load`.
+pub(crate) async fn load(
+    State(state): State<ServerState>,
+    params: Params,
+    body: Whole,
+) -> Result<Json<Value>, OipError> {
+    let control: Control = body.json()?;
+    let parameters = control.parameters.unwrap_or_default();
+    if let Some(key) = parameters.keys().find(|k| *k == "config" || k.starts_with("file:")) {
+        return Err(
+            Fault::unsupported(format!("parameter {key}: models are added by upload")).into()
+        );
+    }
+    state.catalog().load(params.get("model")).await?;
+    Ok(Json(json!({})))
+}
+
+/// `POST /v2/repository/models/{m}/unload`.
+pub(crate) async fn unload(
+    State(state): State<ServerState>,
+    params: Params,
+    body: Whole,
+) -> Result<Json<Value>, OipError> {
+    let _: Control = body.json()?;
+    state.catalog().unload(params.get("model"))?;
+    Ok(Json(json!({})))
+}

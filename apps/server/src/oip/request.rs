@@ -1,0 +1,296 @@
+//! An inference request as bytes: JSON, optionally followed by raw little-endian tensors
+//! (extension `binary_tensor_data`), or nothing but one raw tensor.
+#![deny(clippy::as_conversions)]
+
+use super::{datatype, json_data, signature};
+use crate::fault::Fault;
+use lgp_sdk::{DType, NamedTensor, Priority, Shape, Tensor, ValueSpec};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+use std::time::Duration;
+
+/// The header that says where JSON ends and raw tensors begin.
+pub(crate) const HEADER_LENGTH: &str = "inference-header-content-length";
+
+/// No model comes near this many dimensions; a request that does is an attack or a mistake.
+const RANK_MAX: usize = 16;
+
+type Parameters = Map<String, Value>;
+
+/// A request that has been read and agrees with the model's inputs.
+#[derive(Debug)]
+pub(crate) struct InferRequest {
+    pub(crate) id: Option<String>,
+    pub(crate) priority: Priority,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) inputs: Vec<NamedTensor>,
+    /// The outputs asked for, in order; empty means all of them.
+    pub(crate) outputs: Vec<OutputChoice>,
+    /// Whether outputs that do not say otherwise are answered as raw bytes.
+    pub(crate) binary_output: bool,
+}
+
+/// One requested output.
+#[derive(Debug, PartialEq)]
+pub(crate) struct OutputChoice {
+    pub(crate) name: String,
+    pub(crate) binary: bool,
+}
+
+#[derive(Deserialize)]
+struct Body<'a> {
+    id: Option<String>,
+    parameters: Option<Parameters>,
+    #[serde(borrow)]
+    inputs: Vec<Input<'a>>,
+    outputs: Option<Vec<Output>>,
+}
+
+/// One input of a request; the cluster API's tasks have the same.
+#[derive(Deserialize)]
+pub(crate) struct Input<'a> {
+    name: String,
+    shape: Vec<usize>,
+    datatype: String,
+    parameters: Option<Parameters>,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Output {
+    name: String,
+    parameters: Option<Parameters>,
+}
+
+/// Reads a request for a model with these inputs and outputs.
+///
+/// `header_length` is the value of [`HEADER_LENGTH`], where the request has it.
+pub(crate) fn decode(
+    header_length: Option<&str>,
+    body: &[u8],
+    inputs: &[ValueSpec],
+    outputs: &[ValueSpec],
+) -> Result<InferRequest, Fault> {
+    let request = match header_length.map(|text| split_at(text, body)).transpose()? {
+        Some((&[], raw)) => raw_request(raw, inputs)?,
+        Some((json, raw)) => json_request(json, Some(raw), outputs)?,
+        None => json_request(body, None, outputs)?,
+    };
+    signature::check(inputs, &request.inputs)?;
+    Ok(request)
+}
+
+fn split_at<'a>(text: &str, body: &'a [u8]) -> Result<(&'a [u8], &'a [u8]), Fault> {
+    text.parse::<usize>().ok().and_then(|n| body.split_at_checked(n)).ok_or_else(|| {
+        Fault::bad_input(format!(
+            "header Inference-Header-Content-Length is '{text}', expected 0 to {}, the length of \
+             the body",
+            body.len()
+        ))
+    })
+}
+
+fn json_request(
+    json: &[u8],
+    raw: Option<&[u8]>,
+    outputs: &[ValueSpec],
+) -> Result<InferRequest, Fault> {
+    let body: Body<'_> = serde_json::from_slice(json)
+        .map_err(|e| Fault::bad_input(format!("the request is not valid: {e}")))?;
+    let parameters = body.parameters.unwrap_or_default();
+    if parameters.get("sequence_id").is_some_and(|v| !is_unset(v)) {
+        return Err(Fault::unsupported("parameter sequence_id: no model here keeps sequences"));
+    }
+    let mut raw = Raw { rest: raw };
+    let inputs = body.inputs.iter().map(|i| i.tensor(&mut raw)).collect::<Result<_, _>>()?;
+    raw.finish()?;
+    let binary_output = flag(&parameters, "binary_data_output")?.unwrap_or(false);
+    let choices = body.outputs.unwrap_or_default();
+    Ok(InferRequest {
+        id: body.id,
+        priority: priority(number(&parameters, "priority")?.unwrap_or(0)),
+        timeout: number(&parameters, "timeout")?.filter(|&us| us > 0).map(Duration::from_micros),
+        inputs,
+        outputs: choices
+            .iter()
+            .map(|o| o.choice(binary_output, outputs))
+            .collect::<Result<_, _>>()?,
+        binary_output,
+    })
+}
+
+/// A body that is nothing but one tensor: the model must have one input, and at most one
+/// dimension of it may be open.
+fn raw_request(raw: &[u8], inputs: &[ValueSpec]) -> Result<InferRequest, Fault> {
+    let [input] = inputs else {
+        return Err(Fault::bad_input(format!(
+            "a raw body carries one input, but the model has {}: send JSON with binary_data_size",
+            inputs.len()
+        )));
+    };
+    let shape = signature::shape_of_raw(input, raw.len())?;
+    let tensor = Tensor::from_bytes(input.ty.dtype, shape, raw)
+        .map_err(|e| Fault::bad_input(format!("input '{}': {e}", input.name)))?;
+    Ok(InferRequest {
+        id: None,
+        priority: Priority::Normal,
+        timeout: None,
+        inputs: vec![NamedTensor::new(input.name.clone(), tensor)],
+        outputs: Vec::new(),
+        binary_output: true,
+    })
+}
+
+/// The raw tensors that follow the JSON, taken in order.
+pub(crate) struct Raw<'a> {
+    /// What is left; `None` when the request did not say where its JSON ends.
+    rest: Option<&'a [u8]>,
+}
+
+impl Raw<'_> {
+    /// A request that has JSON only.
+    pub(crate) fn none() -> Self {
+        Self { rest: None }
+    }
+
+    fn take(&mut self, input: &str, size: u64) -> Result<&[u8], Fault> {
+        let Some(rest) = self.rest else {
+            return Err(Fault::bad_input(format!(
+                "input '{input}' has binary_data_size, but the request lacks the header \
+                 Inference-Header-Content-Length"
+            )));
+        };
+        let (data, rest) =
+            usize::try_from(size).ok().and_then(|n| rest.split_at_checked(n)).ok_or_else(|| {
+                Fault::bad_input(format!(
+                    "input '{input}' has binary_data_size {size}, but {} bytes are left",
+                    rest.len()
+                ))
+            })?;
+        self.rest = Some(rest);
+        Ok(data)
+    }
+
+    fn finish(&self) -> Result<(), Fault> {
+        match self.rest {
+            Some(rest) if !rest.is_empty() => Err(Fault::bad_input(format!(
+                "{} bytes follow the last binary input, expected none",
+                rest.len()
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Input<'_> {
+    /// The tensor, from the JSON data or from the raw bytes.
+    pub(crate) fn tensor(&self, raw: &mut Raw<'_>) -> Result<NamedTensor, Fault> {
+        let name = &self.name;
+        let dtype = datatype::parse(name, &self.datatype)?;
+        if self.shape.len() > RANK_MAX {
+            return Err(Fault::bad_input(format!(
+                "input '{name}' has {} dimensions, expected at most {RANK_MAX}",
+                self.shape.len()
+            )));
+        }
+        let parameters = self.parameters.clone().unwrap_or_default();
+        refuse_shared_memory(name, &parameters)?;
+        let tensor = match (number(&parameters, "binary_data_size")?, self.data) {
+            (None, Some(data)) => json_data::decode(name, dtype, &self.shape, data)?,
+            (Some(size), None) => binary(name, dtype, &self.shape, raw.take(name, size)?)?,
+            (Some(_), Some(_)) => {
+                return Err(Fault::bad_input(format!(
+                    "input '{name}' has both data and binary_data_size, expected one of them"
+                )));
+            }
+            (None, None) => {
+                return Err(Fault::bad_input(format!(
+                    "input '{name}' has neither data nor binary_data_size"
+                )));
+            }
+        };
+        Ok(NamedTensor::new(name.clone(), tensor))
+    }
+}
+
+fn binary(name: &str, dtype: DType, shape: &[usize], bytes: &[u8]) -> Result<Tensor, Fault> {
+    let at_fault = |e| Fault::bad_input(format!("input '{name}': {e}"));
+    let expected = Shape::from(shape).byte_len(dtype).map_err(at_fault)?;
+    if expected != bytes.len() {
+        return Err(Fault::bad_input(format!(
+            "input '{name}' has binary_data_size {}, but {} of shape {shape:?} takes {expected} \
+             bytes",
+            bytes.len(),
+            datatype::name(dtype)
+        )));
+    }
+    Tensor::from_bytes(dtype, shape, bytes).map_err(at_fault)
+}
+
+impl Output {
+    fn choice(&self, default: bool, outputs: &[ValueSpec]) -> Result<OutputChoice, Fault> {
+        if !outputs.iter().any(|o| o.name == self.name) {
+            return Err(Fault::bad_input(format!(
+                "output '{}' is unknown, the model has {}",
+                self.name,
+                signature::names(outputs)
+            )));
+        }
+        let parameters = self.parameters.clone().unwrap_or_default();
+        refuse_shared_memory(&self.name, &parameters)?;
+        if number(&parameters, "classification")?.is_some_and(|n| n > 0) {
+            return Err(Fault::unsupported(format!(
+                "output '{}': parameter classification needs datatype BYTES",
+                self.name
+            )));
+        }
+        let binary = flag(&parameters, "binary_data")?.unwrap_or(default);
+        Ok(OutputChoice { name: self.name.clone(), binary })
+    }
+}
+
+fn refuse_shared_memory(name: &str, parameters: &Parameters) -> Result<(), Fault> {
+    if parameters.contains_key("shared_memory_region") {
+        return Err(Fault::unsupported(format!("tensor '{name}': shared memory is not offered")));
+    }
+    Ok(())
+}
+
+/// Priorities of the protocol count from 1, the highest; 0 is the default.
+fn priority(level: u64) -> Priority {
+    match level {
+        1 => Priority::Critical,
+        2 => Priority::High,
+        0 | 3 => Priority::Normal,
+        4 => Priority::Low,
+        _ => Priority::Background,
+    }
+}
+
+fn is_unset(value: &Value) -> bool {
+    matches!(value, Value::Null) || value.as_u64() == Some(0) || value.as_str() == Some("")
+}
+
+fn number(parameters: &Parameters, key: &str) -> Result<Option<u64>, Fault> {
+    match parameters.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => value.as_u64().map(Some).ok_or_else(|| {
+            Fault::bad_input(format!("parameter {key} is {value}, expected an integer from 0"))
+        }),
+    }
+}
+
+fn flag(parameters: &Parameters, key: &str) -> Result<Option<bool>, Fault> {
+    match parameters.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => value.as_bool().map(Some).ok_or_else(|| {
+            Fault::bad_input(format!("parameter {key} is {value}, expected true or false"))
+        }),
+    }
+}
+
+#[cfg(test)]
+#[path = "request_tests.rs"]
+mod tests;

@@ -1,0 +1,127 @@
+//! An inference answer as bytes: JSON, followed by the raw little-endian outputs that were asked
+//! for as binary data.
+
+use super::request::{HEADER_LENGTH, InferRequest, OutputChoice};
+use super::{datatype, json_data};
+use crate::fault::Fault;
+use axum::body::Body;
+use axum::http::{HeaderName, HeaderValue, header};
+use axum::response::Response;
+use lgp_sdk::NamedTensor;
+use serde::Serialize;
+
+#[derive(Serialize)]
+struct Json<'a> {
+    model_name: &'a str,
+    model_version: String,
+    id: &'a str,
+    outputs: Vec<Output<'a>>,
+}
+
+#[derive(Serialize)]
+struct Output<'a> {
+    name: &'a str,
+    datatype: &'static str,
+    shape: &'a [usize],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parameters: Option<Size>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<json_data::Flat<'a>>,
+}
+
+#[derive(Serialize)]
+struct Size {
+    binary_data_size: usize,
+}
+
+/// An encoded answer.
+#[derive(Debug)]
+pub(crate) struct Encoded {
+    body: Vec<u8>,
+    /// Length of the JSON part, where raw tensors follow it.
+    json_length: Option<usize>,
+}
+
+/// Writes the outputs that `request` chose, in its order.
+pub(crate) fn encode(
+    model: (&str, u64),
+    id: &str,
+    request: &Choice,
+    outputs: &[NamedTensor],
+) -> Result<Encoded, Fault> {
+    let chosen = request.select(outputs)?;
+    let json = Json {
+        model_name: model.0,
+        model_version: model.1.to_string(),
+        id,
+        outputs: chosen.iter().map(|&(output, binary)| describe(output, binary)).collect(),
+    };
+    let mut body = serde_json::to_vec(&json).map_err(Fault::internal)?;
+    let json_length = body.len();
+    let mut any_binary = false;
+    for (output, _) in chosen.iter().filter(|(_, binary)| *binary) {
+        body.extend_from_slice(output.tensor.as_bytes());
+        any_binary = true;
+    }
+    Ok(Encoded { body, json_length: any_binary.then_some(json_length) })
+}
+
+fn describe(output: &NamedTensor, binary: bool) -> Output<'_> {
+    Output {
+        name: &output.name,
+        datatype: datatype::name(output.tensor.dtype()),
+        shape: output.tensor.shape().dims(),
+        parameters: binary.then(|| Size { binary_data_size: output.tensor.as_bytes().len() }),
+        data: (!binary).then_some(json_data::Flat(&output.tensor)),
+    }
+}
+
+/// Which outputs to answer, and how: what is left of a request once its inputs are on their way.
+#[derive(Debug)]
+pub(crate) struct Choice {
+    outputs: Vec<OutputChoice>,
+    binary_output: bool,
+}
+
+impl Choice {
+    /// Takes the choice out of a request.
+    pub(crate) fn of(request: &mut InferRequest) -> Self {
+        Self { outputs: std::mem::take(&mut request.outputs), binary_output: request.binary_output }
+    }
+
+    fn select<'a>(&self, all: &'a [NamedTensor]) -> Result<Vec<(&'a NamedTensor, bool)>, Fault> {
+        if self.outputs.is_empty() {
+            return Ok(all.iter().map(|o| (o, self.binary_output)).collect());
+        }
+        let find = |choice: &OutputChoice| {
+            let output = all.iter().find(|o| o.name == choice.name);
+            output.map(|o| (o, choice.binary)).ok_or_else(|| {
+                Fault::internal(format!("the model did not answer its output '{}'", choice.name))
+            })
+        };
+        self.outputs.iter().map(find).collect()
+    }
+}
+
+impl Encoded {
+    /// Length of the body in bytes.
+    #[cfg(test)]
+    pub(crate) fn parts(&self) -> (&[u8], &[u8]) {
+        self.body.split_at(self.json_length.unwrap_or(self.body.len()))
+    }
+
+    /// The answer with its headers.
+    pub(crate) fn into_response(self) -> Response {
+        let mut response = Response::new(Body::from(self.body));
+        let headers = response.headers_mut();
+        let content_type = match self.json_length {
+            Some(length) => {
+                headers.insert(HeaderName::from_static(HEADER_LENGTH), HeaderValue::from(length));
+                "application/octet-stream"
+            }
+            None => "application/json",
+        };
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+        response
+    }
+}

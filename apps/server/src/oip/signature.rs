@@ -1,0 +1,117 @@
+//! What a model takes, compared with what a request brings: every mismatch names both.
+
+use super::datatype;
+use crate::fault::Fault;
+use lgp_sdk::{Dim, NamedTensor, Shape, SymShape, ValueSpec};
+use std::collections::HashMap;
+
+/// Checks names, dtypes, ranks and dimensions; equal symbols must have equal sizes.
+pub(crate) fn check(specs: &[ValueSpec], inputs: &[NamedTensor]) -> Result<(), Fault> {
+    for (i, input) in inputs.iter().enumerate() {
+        if !specs.iter().any(|s| s.name == input.name) {
+            return Err(Fault::bad_input(format!(
+                "input '{}' is unknown, the model has {}",
+                input.name,
+                names(specs)
+            )));
+        }
+        if inputs[..i].iter().any(|other| other.name == input.name) {
+            return Err(Fault::bad_input(format!("input '{}' is given twice", input.name)));
+        }
+    }
+    let mut symbols = HashMap::new();
+    for spec in specs {
+        let input = inputs.iter().find(|i| i.name == spec.name).ok_or_else(|| {
+            Fault::bad_input(format!(
+                "input '{}' is missing, the model needs {}",
+                spec.name,
+                names(specs)
+            ))
+        })?;
+        check_one(spec, input, &mut symbols)?;
+    }
+    Ok(())
+}
+
+fn check_one<'a>(
+    spec: &'a ValueSpec,
+    input: &NamedTensor,
+    symbols: &mut HashMap<&'a str, usize>,
+) -> Result<(), Fault> {
+    let name = &spec.name;
+    let given = input.tensor.dtype();
+    if given != spec.ty.dtype {
+        return Err(Fault::bad_input(format!(
+            "input '{name}' has datatype {}, expected {}",
+            datatype::name(given),
+            datatype::name(spec.ty.dtype)
+        )));
+    }
+    let Some(expected) = &spec.ty.shape else { return Ok(()) };
+    let shape = input.tensor.shape();
+    if shape.rank() != expected.rank() {
+        return Err(Fault::bad_input(format!(
+            "input '{name}' has rank {} (shape {:?}), expected rank {} (shape {expected})",
+            shape.rank(),
+            shape.dims(),
+            expected.rank()
+        )));
+    }
+    for (axis, (dim, &size)) in expected.0.iter().zip(shape.dims()).enumerate() {
+        let wanted = match dim {
+            Dim::Known(n) => *n,
+            Dim::Symbol(symbol) => *symbols.entry(symbol).or_insert(size),
+            Dim::Unknown => size,
+        };
+        if wanted != size {
+            return Err(Fault::bad_input(format!(
+                "input '{name}' has shape {:?}, expected {expected} with {wanted} at dimension \
+                 {axis}",
+                shape.dims()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The shape of a raw body: the model's own, with its one open dimension found from the length.
+pub(crate) fn shape_of_raw(spec: &ValueSpec, bytes: usize) -> Result<Shape, Fault> {
+    let unclear = || {
+        Fault::bad_input(format!(
+            "input '{}' is {}, so a raw body does not tell its shape: send JSON with \
+             binary_data_size",
+            spec.name, spec.ty
+        ))
+    };
+    let dims = &spec.ty.shape.as_ref().ok_or_else(unclear)?.0;
+    let open: Vec<usize> = (0..dims.len()).filter(|&i| dims[i].known().is_none()).collect();
+    let fixed: Shape = dims.iter().map(|d| d.known().unwrap_or(1)).collect::<Vec<_>>().into();
+    let unit = fixed.byte_len(spec.ty.dtype).map_err(|_| unclear())?;
+    let mut shape = fixed.dims().to_vec();
+    match open.as_slice() {
+        [] if unit == bytes => {}
+        [axis] if unit > 0 && bytes.is_multiple_of(unit) => shape[*axis] = bytes / unit,
+        [_, _, ..] => return Err(unclear()),
+        _ => {
+            return Err(Fault::bad_input(format!(
+                "input '{}' is {}, which takes {}{unit} bytes, but the raw body has {bytes}",
+                spec.name,
+                spec.ty,
+                if open.is_empty() { "" } else { "a multiple of " }
+            )));
+        }
+    }
+    Ok(shape.into())
+}
+
+/// The names of a model's inputs or outputs, for messages.
+pub(crate) fn names(specs: &[ValueSpec]) -> String {
+    let names: Vec<String> = specs.iter().map(|s| format!("'{}'", s.name)).collect();
+    names.join(", ")
+}
+
+/// Dimensions as the protocol writes them: −1 where the size varies.
+pub(crate) fn wire_dims(shape: Option<&SymShape>) -> Vec<i64> {
+    let dims = shape.map(|s| s.0.as_slice()).unwrap_or_default();
+    dims.iter().map(|d| d.known().and_then(|n| i64::try_from(n).ok()).unwrap_or(-1)).collect()
+}

@@ -1,0 +1,66 @@
+//! What every handler shares: the coordinator, the registered models, the counters, the limits.
+
+use crate::catalog::Catalog;
+use crate::config::ServerConfig;
+use crate::driver::Driver;
+use crate::metrics::Metrics;
+use crate::stub::Repository;
+use lgp_sdk::Coordinator;
+use std::sync::Arc;
+
+/// The server's state. Clones share it.
+#[derive(Clone)]
+pub struct ServerState {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    config: ServerConfig,
+    coordinator: Coordinator,
+    catalog: Catalog,
+    metrics: Metrics,
+    driver: Option<Arc<dyn Driver>>,
+}
+
+impl ServerState {
+    /// State over a running coordinator and a model repository.
+    ///
+    /// Without a driver, requests to scale or to stop are answered with 501.
+    #[must_use]
+    pub fn new(
+        config: ServerConfig,
+        coordinator: Coordinator,
+        repository: Repository,
+        driver: Option<Arc<dyn Driver>>,
+    ) -> Self {
+        let catalog = Catalog::new(coordinator.clone(), repository);
+        let metrics = Metrics::default();
+        Self { inner: Arc::new(Inner { config, coordinator, catalog, metrics, driver }) }
+    }
+
+    pub(crate) fn config(&self) -> &ServerConfig {
+        &self.inner.config
+    }
+
+    pub(crate) fn coordinator(&self) -> &Coordinator {
+        &self.inner.coordinator
+    }
+
+    pub(crate) fn catalog(&self) -> &Catalog {
+        &self.inner.catalog
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.inner.metrics
+    }
+
+    pub(crate) fn driver(&self) -> Option<&dyn Driver> {
+        self.inner.driver.as_deref()
+    }
+}
+
+impl std::fmt::Debug for ServerState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ServerState").field("config", &self.inner.config).finish_non_exhaustive()
+    }
+}
