@@ -36,6 +36,12 @@ pub enum Error {
         /// What it may be.
         expected: &'static str,
     },
+    /// The network cannot be written as a model.
+    #[error("cannot export the network")]
+    Export(#[from] lgp_inference::Error),
+    /// A tensor cannot be made.
+    #[error("cannot store the weights")]
+    Memory(#[from] lgp_memory::Error),
     /// The autograd toolkit failed.
     #[error("training failed")]
     Candle(#[from] candle_core::Error),

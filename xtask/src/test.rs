@@ -113,11 +113,13 @@ fn script(path: &str) -> Result<Outcome> {
     };
     let finished = cmd::stdout(cmd::command(python).arg(path))?;
     let mut outcome = conformance::read(&finished.output);
-    if !finished.ok || outcome.passed == 0 {
+    if !finished.ok || !outcome.failed.is_empty() {
         eprintln!("{}", finished.output);
         if outcome.failed.is_empty() {
             outcome.failed.push(format!("{path} ended with a failure"));
         }
+    } else if outcome.passed == 0 && outcome.skipped.is_empty() {
+        outcome.failed.push(format!("{path} reports no test"));
     }
     Ok(outcome)
 }

@@ -2,6 +2,7 @@
 
 mod augment;
 mod data;
+mod export;
 mod network;
 mod train;
 
