@@ -12,10 +12,12 @@ mod model;
 mod onnx;
 mod passes;
 mod plan;
+mod repository;
 mod session;
 
 pub use builder::{GraphBuilder, Value};
 pub use error::{Error, Result};
 pub use model::{Attr, Model, ModelNode, ValueSpec};
 pub use onnx::{Unsupported, UnsupportedNode, UnsupportedOperator, supported_operators};
+pub use repository::{Entry, Repository};
 pub use session::{Session, SessionOptions};

@@ -44,6 +44,11 @@ impl<'a> Location<'a> {
         }
     }
 
+    /// The file as the model names it.
+    pub(crate) fn relative(&self) -> &Path {
+        Path::new(self.path)
+    }
+
     /// The file, provided that it lies beneath `base`.
     pub(crate) fn resolve(&self, base: Option<&Path>) -> Result<PathBuf> {
         let Some(base) = base else {

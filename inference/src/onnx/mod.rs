@@ -18,5 +18,6 @@ mod tensor;
 mod unsupported;
 
 pub(crate) use lower::lower;
+pub(crate) use read::{external_files, folder_of};
 pub use registry::supported_operators;
 pub use unsupported::{Unsupported, UnsupportedNode, UnsupportedOperator};

@@ -1,5 +1,6 @@
 //! Reads ONNX files.
 
+use super::external::Location;
 use super::proto::attribute_proto::AttributeType;
 use super::proto::tensor_shape_proto::dimension;
 use super::proto::{
@@ -12,7 +13,7 @@ use lgp_memory::{Dim, SymShape, TensorType};
 use prost::Message;
 use prost::bytes::Bytes;
 use std::collections::{BTreeMap, HashSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Versions of the file format that this reader knows.
 const IR_VERSIONS: (i64, i64) = (3, 14);
@@ -30,12 +31,7 @@ impl Model {
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let bytes = std::fs::read(path).map_err(Error::io("read", path))?;
-        // A bare file name has the empty parent, which stands for the current folder.
-        let base = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        Self::read(Bytes::from(bytes), Some(base)).map_err(|error| match error {
+        Self::read(Bytes::from(bytes), Some(folder_of(path))).map_err(|error| match error {
             Error::Malformed { message } => {
                 Error::Malformed { message: format!("{}: {message}", path.display()) }
             }
@@ -53,11 +49,7 @@ impl Model {
     }
 
     fn read(bytes: Bytes, base: Option<&Path>) -> Result<Self> {
-        if bytes.is_empty() {
-            return Err(Error::Malformed { message: "the file is empty".into() });
-        }
-        let proto = ModelProto::decode(bytes)
-            .map_err(|error| Error::Malformed { message: error.to_string() })?;
+        let proto = decode(bytes)?;
         let ir_version = proto.ir_version.unwrap_or(0);
         if !(IR_VERSIONS.0..=IR_VERSIONS.1).contains(&ir_version) {
             return Err(Error::IrVersion { given: ir_version, expected: IR_VERSIONS });
@@ -127,6 +119,43 @@ impl Model {
             .collect::<Result<_>>()?;
         Ok(self)
     }
+}
+
+fn decode(bytes: Bytes) -> Result<ModelProto> {
+    if bytes.is_empty() {
+        return Err(Error::Malformed { message: "the file is empty".into() });
+    }
+    ModelProto::decode(bytes).map_err(|error| Error::Malformed { message: error.to_string() })
+}
+
+/// The folder of a model's file, beneath which its weights may lie.
+pub(crate) fn folder_of(file: &Path) -> &Path {
+    match file.parent() {
+        // A bare file name has the empty parent, which stands for the current folder.
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// The files beside a model that hold its weights: as the model names them, and where they are.
+///
+/// # Errors
+/// As [`Model::load`].
+pub(crate) fn external_files(
+    bytes: &[u8],
+    base: Option<&Path>,
+) -> Result<BTreeMap<PathBuf, PathBuf>> {
+    let proto = decode(Bytes::copy_from_slice(bytes))?;
+    let graph = proto.graph.unwrap_or_default();
+    let attributes = graph.node.iter().flat_map(|n| &n.attribute).filter_map(|a| a.t.as_ref());
+    let mut files = BTreeMap::new();
+    for proto in graph.initializer.iter().chain(attributes) {
+        if tensor::is_external(proto) {
+            let location = Location::parse(proto.name(), &proto.external_data)?;
+            files.insert(location.relative().to_owned(), location.resolve(base)?);
+        }
+    }
+    Ok(files)
 }
 
 /// ONNX's own domain has two spellings.

@@ -21,7 +21,7 @@ pub(crate) fn read(name: &str, proto: &TensorProto, base: Option<&Path>) -> Resu
     if proto.segment.is_some() {
         return Err(fail("segmented tensors are not supported".into()));
     }
-    let data = if proto.data_location == Some(DataLocation::External.into()) {
+    let data = if is_external(proto) {
         Location::parse(name, &proto.external_data)?.read(base, expected)?
     } else if let Some(raw) = &proto.raw_data {
         check_len(dtype, &shape, expected, raw.len()).map_err(fail)?;
@@ -32,6 +32,11 @@ pub(crate) fn read(name: &str, proto: &TensorProto, base: Option<&Path>) -> Resu
         typed(proto, dtype, &shape, expected).map_err(fail)?
     };
     Tensor::from_buffer(dtype, shape, data).map_err(|e| fail(e.to_string()))
+}
+
+/// Whether the elements lie in another file.
+pub(crate) fn is_external(proto: &TensorProto) -> bool {
+    proto.data_location == Some(DataLocation::External.into())
 }
 
 fn check_len(dtype: DType, shape: &Shape, expected: usize, given: usize) -> Result<(), String> {

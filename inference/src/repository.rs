@@ -1,0 +1,250 @@
+//! A folder of models by name and version: `NAME/VERSION/model.onnx`, with the files that hold
+//! its weights beside it.
+//!
+//! A version appears whole or not at all, and never changes.
+
+mod entry;
+mod files;
+
+pub use entry::Entry;
+
+use crate::error::{Error, Result};
+use crate::model::Model;
+use crate::session::{Session, SessionOptions};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// The model's file in its version's folder.
+const MODEL_FILE: &str = "model.onnx";
+
+/// Longest name of a model.
+const NAME_MAX: usize = 64;
+
+/// A model repository. Several processes may use one folder at the same time.
+///
+/// ```
+/// use lgp_inference::{GraphBuilder, Repository};
+/// # use lgp_memory::{DType, Dim, SymShape, TensorType};
+/// # let ty = TensorType { dtype: DType::F32, shape: Some(SymShape(vec![Dim::Known(2)])) };
+/// # let mut g = GraphBuilder::new("relu");
+/// # let x = g.input("x", ty.clone());
+/// # let y = g.node("Relu", &[x], []);
+/// # g.output("y", y, ty);
+/// # let bytes = g.finish()?.to_onnx()?;
+/// # let folder = tempfile::tempdir()?;
+/// # let folder = folder.path();
+/// let repository = Repository::open(folder)?;
+/// let entry = repository.add_bytes("relu", &bytes)?;
+/// assert_eq!((entry.name.as_str(), entry.version), ("relu", 1));
+/// assert_eq!(repository.get("relu", None)?.sha256, entry.sha256);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Repository {
+    root: PathBuf,
+}
+
+impl Repository {
+    /// Opens the repository in a folder, which is made if it is not there.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn open(root: impl Into<PathBuf>) -> Result<Self> {
+        let root = root.into();
+        std::fs::create_dir_all(&root).map_err(Error::io("create", &root))?;
+        Ok(Self { root })
+    }
+
+    /// The repository's folder.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Copies a model, with the files that hold its weights, into the next version of `name`.
+    ///
+    /// # Errors
+    /// [`Error::ModelName`], whatever [`Model::load`] and [`Session::new`] have against the model,
+    /// or [`Error::Io`]. Nothing is added then.
+    pub fn add(&self, name: &str, file: impl AsRef<Path>) -> Result<Entry> {
+        let file = file.as_ref();
+        let bytes = std::fs::read(file).map_err(Error::io("read", file))?;
+        self.store(name, &bytes, Some(crate::onnx::folder_of(file)))
+    }
+
+    /// As [`Repository::add`], for a model in memory that needs no other files.
+    ///
+    /// # Errors
+    /// As [`Repository::add`].
+    pub fn add_bytes(&self, name: &str, bytes: &[u8]) -> Result<Entry> {
+        self.store(name, bytes, None)
+    }
+
+    fn store(&self, name: &str, bytes: &[u8], base: Option<&Path>) -> Result<Entry> {
+        check_name(name)?;
+        let model = Model::from_bytes(bytes, base)?;
+        // Compiled once, so that what cannot run is refused now and not by the first request.
+        let session = Session::new(&model, SessionOptions { threads: 1 })?;
+        let external = crate::onnx::external_files(bytes, base)?;
+
+        let staging = tempfile::Builder::new()
+            .prefix(".adding-")
+            .tempdir_in(&self.root)
+            .map_err(Error::io("write", &self.root))?;
+        let sha256 = files::copy(staging.path(), bytes, &external)?;
+        let (inputs, outputs) = (session.inputs().to_vec(), session.outputs().to_vec());
+        let mut entry = Entry {
+            name: name.to_owned(),
+            version: 0,
+            path: PathBuf::new(),
+            sha256,
+            inputs,
+            outputs,
+        };
+        entry::save(staging.path(), &entry)?;
+
+        let folder = self.root.join(name);
+        std::fs::create_dir_all(&folder).map_err(Error::io("create", &folder))?;
+        loop {
+            entry.version = self.versions(name)?.last().map_or(1, |v| v + 1);
+            let target = folder.join(entry.version.to_string());
+            match std::fs::rename(staging.path(), &target) {
+                Ok(()) => {
+                    entry.path = target.join(MODEL_FILE);
+                    // The folder has moved: there is nothing left to clean up.
+                    let _ = staging.keep();
+                    files::sync(&folder);
+                    return Ok(entry);
+                }
+                // Somebody else added a version in between: take the next one.
+                Err(e) if is_taken(&e) => {}
+                Err(e) => return Err(Error::io("write", target)(e)),
+            }
+        }
+    }
+
+    /// Every version of every model, by name and version.
+    ///
+    /// # Errors
+    /// [`Error::Io`], or what is wrong with a model that was put there by hand.
+    pub fn list(&self) -> Result<Vec<Entry>> {
+        let mut entries = Vec::new();
+        for name in self.names()? {
+            for version in self.versions(&name)? {
+                entries.push(entry::load(&self.root, &name, version)?);
+            }
+        }
+        Ok(entries)
+    }
+
+    /// A version of a model; the newest when none is named.
+    ///
+    /// # Errors
+    /// [`Error::UnknownModel`], [`Error::UnknownVersion`], and as [`Repository::list`].
+    pub fn get(&self, name: &str, version: Option<u64>) -> Result<Entry> {
+        let versions = self.known_versions(name)?;
+        let version = match version {
+            None => versions.last().copied().unwrap_or(0),
+            Some(version) => version,
+        };
+        if !versions.contains(&version) {
+            return Err(unknown_version(name, version, &versions));
+        }
+        entry::load(&self.root, name, version)
+    }
+
+    /// Removes a version of a model, or all of them when none is named.
+    ///
+    /// # Errors
+    /// [`Error::UnknownModel`], [`Error::UnknownVersion`] or [`Error::Io`].
+    pub fn remove(&self, name: &str, version: Option<u64>) -> Result<()> {
+        let versions = self.known_versions(name)?;
+        let folder = self.root.join(name);
+        let target = match version {
+            None => folder.clone(),
+            Some(v) if versions.contains(&v) => folder.join(v.to_string()),
+            Some(v) => return Err(unknown_version(name, v, &versions)),
+        };
+        // Moved aside first: nobody sees half a model.
+        let trash = tempfile::Builder::new()
+            .prefix(".removing-")
+            .tempdir_in(&self.root)
+            .map_err(Error::io("write", &self.root))?;
+        std::fs::rename(&target, trash.path().join("model"))
+            .map_err(Error::io("remove", target))?;
+        if version.is_some() && versions.len() == 1 {
+            // Not empty when another version was added meanwhile: then it stays.
+            let _ = std::fs::remove_dir(&folder);
+        }
+        trash.close().map_err(Error::io("remove", folder))
+    }
+
+    fn known_versions(&self, name: &str) -> Result<Vec<u64>> {
+        check_name(name)?;
+        let versions = self.versions(name)?;
+        if versions.is_empty() {
+            return Err(Error::UnknownModel { name: name.to_owned(), known: self.names()? });
+        }
+        Ok(versions)
+    }
+
+    /// The names that have a version, sorted.
+    fn names(&self) -> Result<Vec<String>> {
+        let mut names = folders(&self.root)?;
+        names.retain(|name| check_name(name).is_ok());
+        let mut known = Vec::new();
+        for name in names {
+            if !self.versions(&name)?.is_empty() {
+                known.push(name);
+            }
+        }
+        Ok(known)
+    }
+
+    /// The versions of a model, oldest first.
+    fn versions(&self, name: &str) -> Result<Vec<u64>> {
+        let folder = self.root.join(name);
+        let mut versions: Vec<u64> = folders(&folder)?
+            .iter()
+            // `parse` alone would also read `+1` and `01`.
+            .filter_map(|v| v.parse().ok().filter(|n: &u64| n.to_string() == **v))
+            .filter(|v| folder.join(v.to_string()).join(MODEL_FILE).is_file())
+            .collect();
+        versions.sort_unstable();
+        Ok(versions)
+    }
+}
+
+/// Names of the folders in a folder, sorted; none when it is not there.
+fn folders(path: &Path) -> Result<Vec<String>> {
+    let listing = match std::fs::read_dir(path) {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        listing => listing.map_err(Error::io("list", path))?,
+    };
+    let mut names = Vec::new();
+    for item in listing {
+        let item = item.map_err(Error::io("list", path))?;
+        if let (true, Ok(name)) = (item.path().is_dir(), item.file_name().into_string()) {
+            names.push(name);
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+fn unknown_version(name: &str, version: u64, versions: &[u64]) -> Error {
+    let known = versions.iter().map(ToString::to_string).collect();
+    Error::UnknownVersion { name: name.to_owned(), version, known }
+}
+
+fn is_taken(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::DirectoryNotEmpty)
+}
+
+/// A letter or digit, then letters, digits, `.`, `_` and `-`: such a name is no path.
+fn check_name(name: &str) -> Result<()> {
+    let fits = name.len() <= NAME_MAX
+        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'));
+    if fits { Ok(()) } else { Err(Error::ModelName { given: name.to_owned() }) }
+}
