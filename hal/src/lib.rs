@@ -1,1 +1,97 @@
-//! Room under construction.
+//! Devices, queues, buffers and programs: no shapes, no maths.
+//!
+//! This layer finds the hardware that can run models, says why a card is not used, opens devices
+//! and moves bytes to and from them. Everything above it speaks of a device through four
+//! object-safe traits, so that a new family of hardware is one folder and one line of a table.
+//!
+//! # The contract
+//!
+//! **Finding.** [`probe`] looks at every backend and at what the kernel says of graphics cards,
+//! joins both by PCI address, and answers one [`DeviceInfo`] per device. It needs no library,
+//! driver or device to be present, never panics and never waits for a hanging driver: what is
+//! wrong stands in `reason`, the line that mends it in `hint`. `usable` means that models can run
+//! on the device now. In this version that is the processor; a healthy OpenCL or CUDA device is
+//! found, tested and reported with `usable: false` and a reason that says just that.
+//! [`select_auto`] picks the device that `auto` means; [`diagnose`] tells a person the same at
+//! length.
+//!
+//! **Opening.** [`open`] takes a [`DeviceId`], whose variants exist in every build, and answers
+//! [`Error::BackendNotCompiled`] with the feature's name or [`Error::NoDevice`] with the reason
+//! where it cannot. Every device is tested with known sums before it is handed out; one that
+//! calculates wrongly is refused with the name of the operation ([`Error::SelfTest`]).
+//!
+//! **Bytes.** A [`Buffer`] is a fixed number of bytes with undefined content, zero allowed. It
+//! belongs to the device that was opened; another one, even of the same id, refuses it. Every
+//! transfer is checked against the buffer's end. Running out of memory is a typed error, at the
+//! allocation or at the first use, for drivers promise memory that they do not have.
+//!
+//! **Order.** A [`Queue`] is in order: each command sees what earlier ones of the same queue did.
+//! `write` and `read` are done on return; `copy` and `launch` may still run until `finish`. Two
+//! queues run independently; one sees what the other did after that one's `finish`. Handles may be
+//! dropped in any order, at any time.
+//!
+//! **Programs.** [`Device::compile`] takes OpenCL C 1.2. A source that does not compile is
+//! [`Error::Compile`] with the compiler's messages, a launch that does not fit [`Error::Launch`].
+//! A device without programs (the processor, the recording device, CUDA in this version) answers
+//! [`Error::Unsupported`].
+//!
+//! The crate `lgp-hal-conformance` holds these laws as code and runs them against every backend.
+//!
+//! # Features
+//!
+//! `cpu` is always there. `rocm` brings OpenCL devices, and is called so because that is what
+//! people look for: old AMD cards are driven through OpenCL (Mesa rusticl, ROCm's or AMD's own),
+//! not through HIP. `cuda` brings NVIDIA devices. None needs an SDK to build; libraries are loaded
+//! at run time.
+//!
+//! # Example
+//!
+//! ```
+//! use lgp_hal::{DeviceId, ProbeOptions, open, probe, select_auto};
+//!
+//! let devices = probe(&ProbeOptions::default());
+//! for info in &devices {
+//!     println!("{}: {}, {}", info.id, info.name, info.reason.as_deref().unwrap_or("usable"));
+//! }
+//! let device = open(select_auto(&devices))?;
+//! let buffer = device.allocate(4)?;
+//! let mut queue = device.queue()?;
+//! queue.write(&*buffer, 0, &[1, 2, 3, 4])?;
+//! let mut bytes = [0; 2];
+//! queue.read(&*buffer, 1, &mut bytes)?;
+//! assert_eq!(bytes, [2, 3]);
+//! # Ok::<(), lgp_hal::Error>(())
+//! ```
+
+mod advice;
+mod amd;
+mod backend;
+mod buffer;
+mod caps;
+mod device;
+mod diagnose;
+mod error;
+mod id;
+mod probe;
+mod program;
+mod queue;
+mod registry;
+mod self_test;
+mod telemetry;
+
+pub use amd::ids::AmdChip;
+pub use amd::kfd::KfdNode;
+pub use amd::sysfs::Card;
+pub use backend::null::{Command, NullDevice};
+pub use buffer::Buffer;
+pub use caps::{Caps, DeviceKind};
+pub use device::Device;
+pub use diagnose::{Finding, Status, diagnose};
+pub use error::{Error, Result};
+pub use id::{BackendKind, DeviceId, PciAddress};
+pub use probe::{DeviceInfo, ProbeOptions, SelfTest, probe, select_auto};
+pub use program::{Arg, Launch, Program};
+pub use queue::Queue;
+pub use registry::open;
+pub use self_test::{Operands, Outcomes, TestOp, arithmetic_by_program, self_test};
+pub use telemetry::{PcieLink, Telemetry};

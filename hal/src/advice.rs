@@ -1,0 +1,218 @@
+//! Why a graphics card that the kernel sees is not used, and the exact line that mends it. The
+//! reasoning is pure; what it needs to know of the machine is gathered first.
+
+use crate::amd::ids::AmdChip;
+use crate::amd::sysfs::Card;
+use crate::backend::{Missing, Probe};
+use crate::id::BackendKind;
+use std::io;
+use std::path::Path;
+
+/// A reason and the line to type or to set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Advice {
+    pub(crate) reason: String,
+    pub(crate) hint: Option<String>,
+}
+
+/// Whether this process may talk to a card.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RenderNode {
+    /// It may.
+    Open,
+    /// The node at this path belongs to others.
+    Denied(String),
+    /// There is no node at this path.
+    Absent(String),
+}
+
+/// What the advice depends on besides the card.
+#[derive(Debug, Clone)]
+pub(crate) struct Situation<'a> {
+    /// Whether the card's backend is in this build.
+    pub(crate) compiled: bool,
+    /// The OpenCL platforms seen.
+    pub(crate) platforms: &'a [String],
+    /// Why the card's backend has no devices.
+    pub(crate) missing: Option<&'a Missing>,
+    /// rusticl's own switch, `RUSTICL_ENABLE`.
+    pub(crate) rusticl_enable: Option<&'a str>,
+    /// The card's render node.
+    pub(crate) render_node: RenderNode,
+}
+
+/// What is the same for every card of the machine.
+pub(crate) struct Environment<'a> {
+    opencl: Option<&'a Probe>,
+    cuda: Option<&'a Probe>,
+    rusticl_enable: Option<String>,
+}
+
+impl<'a> Environment<'a> {
+    /// Gathers it.
+    pub(crate) fn read(probes: &'a [(BackendKind, &'static str, Option<Probe>)]) -> Self {
+        let of = |kind| probes.iter().find(|line| line.0 == kind).and_then(|line| line.2.as_ref());
+        Self {
+            opencl: of(BackendKind::OpenCl),
+            cuda: of(BackendKind::Cuda),
+            rusticl_enable: std::env::var("RUSTICL_ENABLE").ok(),
+        }
+    }
+
+    /// The situation of one card.
+    pub(crate) fn of(&self, card: &Card, dev_root: &Path) -> Situation<'_> {
+        let probe = if card.is_amd() { self.opencl } else { self.cuda };
+        Situation {
+            compiled: probe.is_some(),
+            platforms: probe.map_or(&[], |probe| &probe.platforms),
+            missing: probe.and_then(|probe| probe.missing.as_ref()),
+            rusticl_enable: self.rusticl_enable.as_deref(),
+            render_node: render_node(card, dev_root),
+        }
+    }
+}
+
+fn render_node(card: &Card, dev_root: &Path) -> RenderNode {
+    let Some(name) = &card.render_node else {
+        return RenderNode::Absent(dev_root.join("dri").display().to_string());
+    };
+    let path = dev_root.join("dri").join(name);
+    let opened = std::fs::File::options().read(true).write(true).open(&path);
+    access(opened.map(drop), path.display().to_string())
+}
+
+fn access(opened: io::Result<()>, path: String) -> RenderNode {
+    match opened.map_err(|error| error.kind()) {
+        Err(io::ErrorKind::NotFound) => RenderNode::Absent(path),
+        Err(io::ErrorKind::PermissionDenied) => RenderNode::Denied(path),
+        // Busy or asleep is the driver's affair, not a matter of permissions.
+        _ => RenderNode::Open,
+    }
+}
+
+/// Why no backend sees the card.
+pub(crate) fn unbacked(card: &Card, situation: &Situation<'_>) -> Advice {
+    if card.is_amd() { amd(card, situation) } else { nvidia(card, situation) }
+}
+
+fn advice(reason: impl Into<String>, hint: &str) -> Advice {
+    Advice { reason: reason.into(), hint: Some(hint.to_owned()) }
+}
+
+const INSTALL_RUSTICL: &str =
+    "sudo apt install mesa-opencl-icd ocl-icd-libopencl1 && export RUSTICL_ENABLE=radeonsi";
+const SWITCH_ON_RUSTICL: &str = "export RUSTICL_ENABLE=radeonsi";
+
+fn amd(card: &Card, situation: &Situation<'_>) -> Advice {
+    if let Some(advice) = amd_kernel_driver(card) {
+        return advice;
+    }
+    if !situation.compiled {
+        return advice("this build has no opencl backend", "cargo build --release --features rocm");
+    }
+    if let Some(Missing::Library(reason)) = situation.missing {
+        return advice(reason, INSTALL_RUSTICL);
+    }
+    match &situation.render_node {
+        RenderNode::Absent(path) => {
+            return advice(
+                format!("{path} is not there; a container needs the device passed in"),
+                "docker run --device /dev/dri …",
+            );
+        }
+        RenderNode::Denied(path) => {
+            return advice(
+                format!("this user may not open {path}"),
+                "sudo usermod -aG render,video $USER  # then log in again",
+            );
+        }
+        RenderNode::Open => {}
+    }
+    let has = |part: &str| {
+        situation.platforms.iter().any(|name| name.to_ascii_lowercase().contains(part))
+    };
+    if has("rusticl") {
+        return rusticl(situation.rusticl_enable);
+    }
+    if has("amd accelerated") {
+        let chip = card.chip.map_or_else(String::new, |chip| format!(" ({chip})"));
+        return advice(
+            format!(
+                "AMD's own OpenCL driver is installed but shows no such card{chip}; its newer versions have dropped old cards"
+            ),
+            INSTALL_RUSTICL,
+        );
+    }
+    if has("clover") {
+        return advice("Mesa's old Clover driver cannot drive this card", INSTALL_RUSTICL);
+    }
+    advice("no OpenCL driver for AMD cards is installed", INSTALL_RUSTICL)
+}
+
+/// What is wrong with the kernel driver that has an AMD card, if anything is.
+fn amd_kernel_driver(card: &Card) -> Option<Advice> {
+    match card.driver.as_deref() {
+        Some("amdgpu") => None,
+        Some("radeon") if card.chip == Some(AmdChip::Gcn2) => Some(advice(
+            "the old kernel driver radeon has the card, OpenCL needs amdgpu",
+            "add to the kernel command line: radeon.si_support=0 radeon.cik_support=0 amdgpu.si_support=1 amdgpu.cik_support=1",
+        )),
+        Some("vfio-pci") => Some(advice(
+            "the card is reserved for virtual machines (kernel driver vfio-pci)",
+            "remove its id from vfio-pci.ids on the kernel command line",
+        )),
+        Some(other) => Some(advice(
+            format!("the kernel driver {other} has the card, OpenCL needs amdgpu"),
+            "sudo modprobe amdgpu",
+        )),
+        None => Some(advice("no kernel driver has the card", "sudo modprobe amdgpu")),
+    }
+}
+
+/// Why rusticl, which is there, does not show the card.
+fn rusticl(enable: Option<&str>) -> Advice {
+    let on =
+        enable.unwrap_or_default().split(',').any(|driver| driver.trim().starts_with("radeonsi"));
+    match (on, enable) {
+        (true, _) => advice(
+            "Mesa's rusticl is switched on and yet shows no such card; Mesa may be too old or built without radeonsi",
+            "RUSTICL_ENABLE=radeonsi clinfo --list",
+        ),
+        (false, None) => {
+            advice("Mesa's rusticl is installed but switched off for AMD cards", SWITCH_ON_RUSTICL)
+        }
+        (false, Some(value)) => advice(
+            format!("RUSTICL_ENABLE is {value:?}, which leaves AMD cards out"),
+            SWITCH_ON_RUSTICL,
+        ),
+    }
+}
+
+fn nvidia(card: &Card, situation: &Situation<'_>) -> Advice {
+    if !situation.compiled {
+        return advice("this build has no cuda backend", "cargo build --release --features cuda");
+    }
+    match card.driver.as_deref() {
+        Some("nouveau") => {
+            return advice(
+                "the kernel driver nouveau has the card, CUDA needs NVIDIA's own",
+                "sudo apt install nvidia-driver",
+            );
+        }
+        Some("vfio-pci") => {
+            return advice(
+                "the card is reserved for virtual machines (kernel driver vfio-pci)",
+                "remove its id from vfio-pci.ids on the kernel command line",
+            );
+        }
+        _ => {}
+    }
+    match situation.missing {
+        Some(Missing::Library(reason)) => advice(reason, "sudo apt install nvidia-driver"),
+        Some(missing) => advice(missing.reason(), "nvidia-smi"),
+        None => advice("the NVIDIA driver shows other cards, not this one", "nvidia-smi"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

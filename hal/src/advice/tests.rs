@@ -1,0 +1,150 @@
+//! Each reason with the line that mends it.
+
+use super::*;
+use crate::amd::{VENDOR_AMD, VENDOR_NVIDIA};
+
+fn card(vendor: u16, driver: Option<&str>, chip: Option<AmdChip>) -> Card {
+    Card {
+        node: "card0".to_owned(),
+        vendor,
+        device: 0x67df,
+        revision: 0xe7,
+        pci: None,
+        driver: driver.map(str::to_owned),
+        render_node: Some("renderD128".to_owned()),
+        name: "a card".to_owned(),
+        chip,
+        kfd: None,
+    }
+}
+
+const HEALTHY: Situation<'static> = Situation {
+    compiled: true,
+    platforms: &[],
+    missing: None,
+    rusticl_enable: None,
+    render_node: RenderNode::Open,
+};
+
+#[test]
+fn amd_cards() {
+    let polaris = |driver| card(VENDOR_AMD, driver, Some(AmdChip::Polaris10));
+    let amdgpu = || polaris(Some("amdgpu"));
+    let library = Missing::Library("the OpenCL library is not installed".to_owned());
+    let node = "/dev/dri/renderD128".to_owned();
+    let names = |names: &[&str]| -> Vec<String> { names.iter().map(|&it| it.to_owned()).collect() };
+    let pocl = names(&["Portable Computing Language"]);
+    let rusticl = names(&["Portable Computing Language", "rusticl"]);
+    let legacy = names(&["AMD Accelerated Parallel Processing"]);
+    let clover = names(&["Clover"]);
+    let install = INSTALL_RUSTICL;
+    let switch = "export RUSTICL_ENABLE=radeonsi";
+    let cases = [
+        (
+            amdgpu(),
+            Situation { compiled: false, ..HEALTHY },
+            "no opencl backend",
+            "--features rocm",
+        ),
+        (amdgpu(), Situation { missing: Some(&library), ..HEALTHY }, "library is not", install),
+        (amdgpu(), HEALTHY, "no OpenCL driver for AMD", install),
+        (amdgpu(), Situation { platforms: &pocl, ..HEALTHY }, "no OpenCL driver for AMD", install),
+        (amdgpu(), Situation { platforms: &legacy, ..HEALTHY }, "dropped old cards", install),
+        (amdgpu(), Situation { platforms: &clover, ..HEALTHY }, "Clover", install),
+        (amdgpu(), Situation { platforms: &rusticl, ..HEALTHY }, "switched off", switch),
+        (
+            amdgpu(),
+            Situation { platforms: &rusticl, rusticl_enable: Some("iris"), ..HEALTHY },
+            "\"iris\", which leaves AMD cards out",
+            switch,
+        ),
+        (
+            amdgpu(),
+            Situation { platforms: &rusticl, rusticl_enable: Some("iris,radeonsi:0"), ..HEALTHY },
+            "switched on and yet shows no such card",
+            "clinfo",
+        ),
+        (
+            amdgpu(),
+            Situation { render_node: RenderNode::Denied(node.clone()), ..HEALTHY },
+            "may not open /dev/dri/renderD128",
+            "usermod -aG render,video",
+        ),
+        (
+            amdgpu(),
+            Situation { render_node: RenderNode::Absent(node), ..HEALTHY },
+            "/dev/dri/renderD128 is not there",
+            "--device /dev/dri",
+        ),
+        (polaris(None), HEALTHY, "no kernel driver", "modprobe amdgpu"),
+        (polaris(Some("vfio-pci")), HEALTHY, "virtual machines", "vfio-pci.ids"),
+        (polaris(Some("radeon")), HEALTHY, "kernel driver radeon", "modprobe amdgpu"),
+        (
+            card(VENDOR_AMD, Some("radeon"), Some(AmdChip::Gcn2)),
+            HEALTHY,
+            "old kernel driver radeon",
+            "radeon.cik_support=0",
+        ),
+    ];
+    for (card, situation, reason, hint) in cases {
+        let advice = unbacked(&card, &situation);
+        assert!(advice.reason.contains(reason), "{advice:?} lacks {reason:?}");
+        assert!(advice.hint.as_ref().is_some_and(|it| it.contains(hint)), "{advice:?}: {hint:?}");
+    }
+}
+
+#[test]
+fn nvidia_cards() {
+    let library = Missing::Library("the driver library is not installed".to_owned());
+    let none = Missing::Devices("the driver sees no device".to_owned());
+    let cases = [
+        (
+            Some("nvidia"),
+            Situation { compiled: false, ..HEALTHY },
+            "no cuda backend",
+            "features cuda",
+        ),
+        (Some("nouveau"), HEALTHY, "nouveau", "apt install nvidia-driver"),
+        (Some("vfio-pci"), HEALTHY, "virtual machines", "vfio-pci.ids"),
+        (
+            None,
+            Situation { missing: Some(&library), ..HEALTHY },
+            "is not installed",
+            "nvidia-driver",
+        ),
+        (
+            Some("nvidia"),
+            Situation { missing: Some(&none), ..HEALTHY },
+            "sees no device",
+            "nvidia-smi",
+        ),
+        (Some("nvidia"), HEALTHY, "shows other cards", "nvidia-smi"),
+    ];
+    for (driver, situation, reason, hint) in cases {
+        let advice = unbacked(&card(VENDOR_NVIDIA, driver, None), &situation);
+        assert!(advice.reason.contains(reason), "{advice:?} lacks {reason:?}");
+        assert!(advice.hint.as_ref().is_some_and(|it| it.contains(hint)), "{advice:?}: {hint:?}");
+    }
+}
+
+#[test]
+fn render_nodes_by_what_opening_says() {
+    let path = || "/dev/dri/renderD128".to_owned();
+    for (opened, expected) in [
+        (Ok(()), RenderNode::Open),
+        (Err(2), RenderNode::Absent(path())),
+        (Err(13), RenderNode::Denied(path())),
+        (Err(16), RenderNode::Open),
+    ] {
+        let opened = opened.map_err(io::Error::from_raw_os_error);
+        assert_eq!(access(opened, path()), expected);
+    }
+    let mut card = card(VENDOR_AMD, Some("amdgpu"), None);
+    let folder = tempfile::tempdir().expect("a folder");
+    assert!(matches!(render_node(&card, folder.path()), RenderNode::Absent(_)));
+    std::fs::create_dir(folder.path().join("dri")).expect("a folder");
+    std::fs::write(folder.path().join("dri/renderD128"), "").expect("a file");
+    assert_eq!(render_node(&card, folder.path()), RenderNode::Open);
+    card.render_node = None;
+    assert!(matches!(render_node(&card, folder.path()), RenderNode::Absent(_)));
+}

@@ -1,0 +1,3 @@
+//! The processor's memory is the host's.
+
+pub(super) use crate::backend::host::HostBuffer as CpuBuffer;

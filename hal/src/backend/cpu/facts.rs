@@ -1,0 +1,137 @@
+//! What the processor and the kernel say about themselves: name, features, cores, memory.
+
+use super::buffer::CpuBuffer;
+use super::simd::SimdLevel;
+use crate::caps::{Caps, DeviceKind};
+
+/// Facts about the host.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct CpuFacts {
+    /// The brand, as the processor tells it.
+    pub(crate) name: String,
+    /// The maker.
+    pub(crate) vendor: String,
+    /// Threads that this process may use.
+    pub(crate) cores: u32,
+    /// Memory that this process may use, all of it.
+    pub(crate) memory_bytes: Option<u64>,
+    /// SIMD and dot-product features.
+    pub(crate) features: Vec<String>,
+    /// The instructions that the self-test and the kernels choose.
+    pub(crate) level: SimdLevel,
+}
+
+impl CpuFacts {
+    /// Asks the processor and the kernel.
+    pub(crate) fn read() -> Self {
+        let (name, vendor) = brand();
+        Self {
+            name,
+            vendor,
+            cores: std::thread::available_parallelism()
+                .map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX)),
+            memory_bytes: memory_bytes(),
+            features: features(),
+            level: SimdLevel::best(),
+        }
+    }
+
+    /// The same as capabilities.
+    pub(crate) fn caps(&self) -> Caps {
+        Caps {
+            kind: DeviceKind::Cpu,
+            vendor: self.vendor.clone(),
+            driver: format!("native code, {}", self.level),
+            compute_units: self.cores,
+            memory_bytes: self.memory_bytes,
+            allocation_bytes_max: self.memory_bytes,
+            alignment_bytes: CpuBuffer::ALIGNMENT as u32,
+            unified_memory: true,
+            features: self.features.clone(),
+            ..Caps::default()
+        }
+    }
+}
+
+/// Brand and vendor of the processor.
+#[cfg(target_arch = "x86_64")]
+fn brand() -> (String, String) {
+    let cpuid = raw_cpuid::CpuId::new();
+    let vendor =
+        cpuid.get_vendor_info().map_or_else(String::new, |vendor| vendor.as_str().to_owned());
+    let brand = cpuid.get_processor_brand_string();
+    let name = brand.map_or_else(|| "x86-64 processor".to_owned(), |it| it.as_str().trim().into());
+    (name, vendor)
+}
+
+/// Brand and vendor of the processor, which only x86 tells to programs.
+#[cfg(not(target_arch = "x86_64"))]
+fn brand() -> (String, String) {
+    (format!("{} processor", std::env::consts::ARCH), String::new())
+}
+
+/// The features that matter to kernels. The standard library's tests say that the operating
+/// system keeps the registers too; raw-cpuid adds what the library cannot detect.
+#[cfg(target_arch = "x86_64")]
+fn features() -> Vec<String> {
+    let cpuid = raw_cpuid::CpuId::new();
+    let avx_vnni = cpuid.get_extended_feature_info().is_some_and(|info| info.has_avx_vnni());
+    let table = [
+        ("sse4.2", is_x86_feature_detected!("sse4.2")),
+        ("avx", is_x86_feature_detected!("avx")),
+        ("f16c", is_x86_feature_detected!("f16c")),
+        ("fma", is_x86_feature_detected!("fma")),
+        ("avx2", is_x86_feature_detected!("avx2")),
+        ("avx-vnni", avx_vnni && is_x86_feature_detected!("avx2")),
+        ("avx512f", is_x86_feature_detected!("avx512f")),
+        ("avx512bw", is_x86_feature_detected!("avx512bw")),
+        ("avx512vl", is_x86_feature_detected!("avx512vl")),
+        ("avx512-vnni", is_x86_feature_detected!("avx512vnni")),
+        ("avx512-bf16", is_x86_feature_detected!("avx512bf16")),
+    ];
+    table.into_iter().filter(|(_, has)| *has).map(|(name, _)| name.to_owned()).collect()
+}
+
+/// The features that matter to kernels.
+#[cfg(not(target_arch = "x86_64"))]
+fn features() -> Vec<String> {
+    Vec::new()
+}
+
+/// The machine's memory, or the container's share of it.
+fn memory_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let total = meminfo_total_bytes(&text)?;
+    let limit = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
+    Some(limit.and_then(|limit| limit.trim().parse().ok()).map_or(total, |it: u64| it.min(total)))
+}
+
+/// `MemTotal` of `/proc/meminfo` in bytes.
+fn meminfo_total_bytes(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn meminfo_is_read_in_bytes() {
+        let text = "MemTotal:       24684092 kB\nMemFree:        21093340 kB\n";
+        assert_eq!(meminfo_total_bytes(text), Some(24_684_092 * 1024));
+        for text in ["", "MemTotal: x kB", "MemTotal: 1 MB", "MemFree: 1 kB"] {
+            assert_eq!(meminfo_total_bytes(text), None, "{text:?}");
+        }
+        assert_eq!(meminfo_total_bytes(&format!("MemTotal: {} kB", u64::MAX)), None);
+    }
+
+    #[test]
+    fn the_host_has_a_name_and_cores() {
+        let facts = CpuFacts::read();
+        assert!(!facts.name.is_empty());
+        assert!(facts.cores > 0);
+        assert_eq!(facts, CpuFacts::read(), "asking twice gives the same answer");
+    }
+}

@@ -1,0 +1,173 @@
+//! NVIDIA devices through the driver library, which is loaded at run time: a host without one is
+//! a host without these devices.
+
+mod buffer;
+mod device;
+mod program;
+mod queue;
+
+use crate::backend::{Backend, Found, Missing, Probe};
+use crate::caps::{Caps, DeviceKind};
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::id::{BackendKind, DeviceId, PciAddress};
+use cudarc::driver::result::{self, DriverError};
+use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
+use std::sync::Arc;
+
+/// The driver calls this backend makes. The bindings panic over a call that the library lacks, so
+/// a stub or a very old driver is refused before the first one.
+const CALLS: [&str; 22] = [
+    "cuInit",
+    "cuGetErrorName",
+    "cuGetErrorString",
+    "cuDriverGetVersion",
+    "cuDeviceGetCount",
+    "cuDeviceGet",
+    "cuDeviceGetName",
+    "cuDeviceTotalMem_v2",
+    "cuDeviceGetAttribute",
+    "cuDevicePrimaryCtxRetain",
+    "cuDevicePrimaryCtxRelease_v2",
+    "cuCtxGetCurrent",
+    "cuCtxSetCurrent",
+    "cuCtxSynchronize",
+    "cuStreamCreate",
+    "cuStreamDestroy_v2",
+    "cuStreamSynchronize",
+    "cuMemAlloc_v2",
+    "cuMemFree_v2",
+    "cuMemcpyHtoDAsync_v2",
+    "cuMemcpyDtoHAsync_v2",
+    "cuMemcpyDtoDAsync_v2",
+];
+
+/// The table entry of CUDA.
+pub(crate) struct Cuda;
+
+impl Backend for Cuda {
+    fn probe(&self) -> Probe {
+        match enumerate() {
+            Ok(found) => Probe { found, ..Probe::default() },
+            Err(missing) => Probe { missing: Some(missing), ..Probe::default() },
+        }
+    }
+
+    fn open(&self, ordinal: u32) -> Result<Arc<dyn Device>> {
+        let id = DeviceId::new(BackendKind::Cuda, ordinal);
+        let absent = |reason: String| Error::NoDevice { device: id, reason };
+        let mut found = enumerate().map_err(|missing| absent(missing.reason().to_owned()))?;
+        let count = found.len();
+        let at = usize::try_from(ordinal).unwrap_or(usize::MAX);
+        if at >= count {
+            return Err(absent(format!("{count} CUDA devices found")));
+        }
+        Ok(Arc::new(device::CudaDevice::open(id, found.swap_remove(at))?))
+    }
+}
+
+/// All devices.
+fn enumerate() -> Result<Vec<Found>, Missing> {
+    let absent = "the NVIDIA driver library (libcuda.so.1) is not installed";
+    // SAFETY: looking for the library runs its initialisers, as loading it would.
+    if !unsafe { sys::is_culib_present() } {
+        return Err(Missing::Library(absent.to_owned()));
+    }
+    // SAFETY: the library is present, which is all this call asks; the symbols are only looked
+    // up here, not called.
+    let lacking = unsafe {
+        let library = sys::culib();
+        CALLS
+            .into_iter()
+            .find(|name| library.get::<unsafe extern "C" fn()>(name.as_bytes()).is_err())
+    };
+    if let Some(name) = lacking {
+        return Err(Missing::Driver(format!("the NVIDIA driver is too old: it has no {name}")));
+    }
+    let refuse = |call: &str| {
+        let call = call.to_owned();
+        move |error| Missing::Driver(format!("the NVIDIA driver refuses {call}: {}", code(error)))
+    };
+    result::init().map_err(|error| match error.0 {
+        sys::CUresult::CUDA_ERROR_NO_DEVICE => {
+            Missing::Devices("the NVIDIA driver sees no device".to_owned())
+        }
+        _ => refuse("cuInit")(error),
+    })?;
+    let count = result::device::get_count().map_err(refuse("cuDeviceGetCount"))?;
+    let mut found = Vec::new();
+    for ordinal in 0..count {
+        let device = result::device::get(ordinal).map_err(refuse("cuDeviceGet"))?;
+        found.push(describe(device));
+    }
+    if found.is_empty() {
+        return Err(Missing::Devices("the NVIDIA driver sees no device".to_owned()));
+    }
+    Ok(found)
+}
+
+/// Name and capabilities of a device.
+fn describe(device: sys::CUdevice) -> Found {
+    // SAFETY: the device comes from the driver's own list.
+    let attribute = |which: Attribute| unsafe { result::device::get_attribute(device, which) }.ok();
+    let number = |which| attribute(which).and_then(|value| u32::try_from(value).ok());
+    // SAFETY: as above.
+    let memory_bytes = unsafe { result::device::total_mem(device) }.ok().map(|bytes| bytes as u64);
+    let byte = |which| number(which).and_then(|value| u8::try_from(value).ok());
+    let pci = byte(Attribute::CU_DEVICE_ATTRIBUTE_PCI_BUS_ID).and_then(|bus| {
+        Some(PciAddress {
+            domain: number(Attribute::CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID)?,
+            bus,
+            device: byte(Attribute::CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID)?,
+            function: 0,
+        })
+    });
+    let major = number(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR).unwrap_or(0);
+    let minor = number(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR).unwrap_or(0);
+    let caps = Caps {
+        kind: DeviceKind::Gpu,
+        vendor: "NVIDIA".to_owned(),
+        driver: driver_version(),
+        pci,
+        compute_units: number(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT).unwrap_or(0),
+        clock_mhz_max: number(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE).map(|khz| khz / 1000),
+        memory_bytes,
+        allocation_bytes_max: memory_bytes,
+        alignment_bytes: 256,
+        local_memory_bytes: number(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK)
+            .map_or(0, u64::from),
+        work_group_max: number(Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK).unwrap_or(0),
+        wave: number(Attribute::CU_DEVICE_ATTRIBUTE_WARP_SIZE).unwrap_or(0),
+        unified_memory: number(Attribute::CU_DEVICE_ATTRIBUTE_INTEGRATED) == Some(1),
+        fp16: (major, minor) >= (5, 3),
+        fp64: true,
+        // Compiling needs NVRTC, which this backend does not drive.
+        programs: false,
+        features: vec![format!("sm_{major}{minor}")],
+    };
+    let name = result::device::get_name(device).unwrap_or_else(|_| "NVIDIA device".to_owned());
+    Found { name, caps }
+}
+
+fn driver_version() -> String {
+    let mut version = 0;
+    // SAFETY: the call writes one integer into the place given.
+    let answer = unsafe { sys::cuDriverGetVersion(&raw mut version) };
+    match answer.result() {
+        Ok(()) => format!("CUDA {}.{}", version / 1000, version % 1000 / 10),
+        Err(_) => "CUDA".to_owned(),
+    }
+}
+
+/// The driver's name of an error.
+fn code(error: DriverError) -> String {
+    match error.error_name() {
+        Ok(name) => name.to_string_lossy().into_owned(),
+        Err(_) => format!("error {}", error.0 as u32),
+    }
+}
+
+/// An error of a driver call.
+fn driver(device: DeviceId, call: &'static str) -> impl Fn(DriverError) -> Error {
+    move |error| Error::Driver { device, call, code: code(error) }
+}

@@ -1,0 +1,75 @@
+//! A buffer in the memory of an NVIDIA device.
+
+use super::device::Shared;
+use super::{code, driver};
+use crate::buffer::Buffer;
+use crate::error::{Error, Result};
+use cudarc::driver::result;
+use cudarc::driver::sys::{CUdeviceptr, CUresult};
+use std::any::Any;
+use std::sync::Arc;
+
+/// CUDA refuses buffers of no bytes, so those have a few that nobody can reach.
+const BYTES_MIN: usize = 16;
+
+/// A buffer and the context it lives in.
+#[derive(Debug)]
+pub(super) struct CudaBuffer {
+    shared: Arc<Shared>,
+    address: CUdeviceptr,
+    bytes: usize,
+}
+
+impl CudaBuffer {
+    /// Allocates `bytes` bytes.
+    pub(super) fn new(shared: Arc<Shared>, bytes: usize) -> Result<Self> {
+        let device = shared.id;
+        let refuse = |reason: String| Error::OutOfMemory { device, bytes, reason };
+        let limit = shared.caps.allocation_bytes_max;
+        if let Some(limit) = limit.filter(|&limit| bytes as u64 > limit) {
+            return Err(refuse(format!("it has {limit} bytes")));
+        }
+        shared.context.bind_to_thread().map_err(driver(device, "cuCtxSetCurrent"))?;
+        // SAFETY: the context is current; the address is freed once, in `drop`.
+        match unsafe { result::malloc_sync(bytes.max(BYTES_MIN)) } {
+            Ok(address) => Ok(Self { shared, address, bytes }),
+            Err(error) if error.0 == CUresult::CUDA_ERROR_OUT_OF_MEMORY => Err(refuse(code(error))),
+            Err(error) => Err(driver(device, "cuMemAlloc")(error)),
+        }
+    }
+
+    /// The CUDA buffer behind `buffer`, if it was made by this opened device.
+    pub(super) fn of<'a>(buffer: &'a dyn Buffer, shared: &Arc<Shared>) -> Result<&'a Self> {
+        buffer
+            .as_any()
+            .downcast_ref::<Self>()
+            .filter(|own| Arc::ptr_eq(&own.shared, shared))
+            .ok_or(Error::Foreign { what: "buffer", device: shared.id })
+    }
+
+    /// Where the buffer starts.
+    pub(super) fn address(&self) -> CUdeviceptr {
+        self.address
+    }
+}
+
+impl Drop for CudaBuffer {
+    fn drop(&mut self) {
+        // A context that cannot be bound is lost, and its memory with it.
+        if self.shared.context.bind_to_thread().is_ok() {
+            // SAFETY: the address came from `malloc_sync` and is not used again. The call waits
+            // for the commands that still use it.
+            let _ = unsafe { result::free_sync(self.address) };
+        }
+    }
+}
+
+impl Buffer for CudaBuffer {
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

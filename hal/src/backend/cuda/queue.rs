@@ -1,0 +1,101 @@
+//! A CUDA stream.
+
+use super::buffer::CudaBuffer;
+use super::device::Shared;
+use super::driver;
+use super::program::refusal;
+use crate::buffer::{Buffer, range, refuse_overlap};
+use crate::error::Result;
+use crate::program::Launch;
+use crate::queue::Queue;
+use cudarc::driver::CudaStream;
+use cudarc::driver::result;
+use std::sync::Arc;
+
+/// A stream and the context it lives in.
+pub(super) struct CudaQueue {
+    shared: Arc<Shared>,
+    stream: Arc<CudaStream>,
+}
+
+impl CudaQueue {
+    /// Makes a stream.
+    pub(super) fn new(shared: Arc<Shared>) -> Result<Self> {
+        let stream = shared.context.new_stream().map_err(driver(shared.id, "cuStreamCreate"))?;
+        Ok(Self { shared, stream })
+    }
+
+    fn bind(&self) -> Result<()> {
+        self.shared.context.bind_to_thread().map_err(driver(self.shared.id, "cuCtxSetCurrent"))
+    }
+}
+
+impl Queue for CudaQueue {
+    fn write(&mut self, buffer: &dyn Buffer, offset: usize, data: &[u8]) -> Result<()> {
+        let buffer = CudaBuffer::of(buffer, &self.shared)?;
+        range(offset, data.len(), buffer.bytes())?;
+        if data.is_empty() {
+            return Ok(());
+        }
+        self.bind()?;
+        let address = buffer.address() + offset as u64;
+        // SAFETY: the range lies in the buffer; `data` lives until the stream has caught up.
+        unsafe { result::memcpy_htod_async(address, data, self.stream.cu_stream()) }
+            .map_err(driver(self.shared.id, "cuMemcpyHtoDAsync"))?;
+        self.finish()
+    }
+
+    fn read(&mut self, buffer: &dyn Buffer, offset: usize, out: &mut [u8]) -> Result<()> {
+        let buffer = CudaBuffer::of(buffer, &self.shared)?;
+        range(offset, out.len(), buffer.bytes())?;
+        if out.is_empty() {
+            return Ok(());
+        }
+        self.bind()?;
+        let address = buffer.address() + offset as u64;
+        // SAFETY: the range lies in the buffer; `out` lives until the stream has caught up.
+        unsafe { result::memcpy_dtoh_async(out, address, self.stream.cu_stream()) }
+            .map_err(driver(self.shared.id, "cuMemcpyDtoHAsync"))?;
+        self.finish()
+    }
+
+    fn copy(
+        &mut self,
+        from: &dyn Buffer,
+        from_offset: usize,
+        to: &dyn Buffer,
+        to_offset: usize,
+        bytes: usize,
+    ) -> Result<()> {
+        let from = CudaBuffer::of(from, &self.shared)?;
+        let to = CudaBuffer::of(to, &self.shared)?;
+        range(from_offset, bytes, from.bytes())?;
+        range(to_offset, bytes, to.bytes())?;
+        if from.address() == to.address() {
+            refuse_overlap(from_offset, to_offset, bytes)?;
+        }
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.bind()?;
+        let (source, target) =
+            (from.address() + from_offset as u64, to.address() + to_offset as u64);
+        // SAFETY: both ranges lie in their buffers and do not overlap. Freeing a buffer waits for
+        // the device, so it outlives the command.
+        unsafe { result::memcpy_dtod_async(target, source, bytes, self.stream.cu_stream()) }
+            .map_err(driver(self.shared.id, "cuMemcpyDtoDAsync"))
+    }
+
+    unsafe fn launch(&mut self, _launch: &Launch<'_>) -> Result<()> {
+        Err(refusal(self.shared.id))
+    }
+
+    fn submit(&mut self) -> Result<()> {
+        // A stream starts its commands by itself.
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.stream.synchronize().map_err(driver(self.shared.id, "cuStreamSynchronize"))
+    }
+}

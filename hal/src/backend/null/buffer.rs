@@ -1,0 +1,3 @@
+//! The recording device's memory is the host's.
+
+pub(super) use crate::backend::host::HostBuffer as NullBuffer;

@@ -1,0 +1,100 @@
+//! The recording device itself.
+
+use super::buffer::NullBuffer;
+use super::program::refusal;
+use super::queue::{Command, NullQueue, Record, note};
+use crate::buffer::Buffer;
+use crate::caps::Caps;
+use crate::device::Device;
+use crate::error::Result;
+use crate::id::DeviceId;
+use crate::program::Program;
+use crate::queue::Queue;
+use crate::self_test::{Operands, Outcomes};
+use std::sync::{Arc, PoisonError};
+
+/// A device without hardware that keeps bytes and notes every command.
+#[derive(Debug)]
+pub struct NullDevice {
+    caps: Caps,
+    record: Record,
+}
+
+impl NullDevice {
+    /// A recording device whose largest buffer is `allocation_bytes_max`.
+    #[must_use]
+    pub fn new(allocation_bytes_max: Option<u64>) -> Self {
+        let caps = Caps {
+            vendor: "none".to_owned(),
+            driver: "none".to_owned(),
+            memory_bytes: allocation_bytes_max,
+            allocation_bytes_max,
+            alignment_bytes: NullBuffer::ALIGNMENT as u32,
+            unified_memory: true,
+            ..Caps::default()
+        };
+        Self { caps, record: Record::default() }
+    }
+
+    /// The commands carried out so far.
+    #[must_use]
+    pub fn commands(&self) -> Vec<Command> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Device for NullDevice {
+    fn id(&self) -> DeviceId {
+        DeviceId::NULL
+    }
+
+    fn name(&self) -> &str {
+        "recording device"
+    }
+
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<Arc<dyn Buffer>> {
+        let buffer = NullBuffer::new(DeviceId::NULL, bytes, self.caps.allocation_bytes_max)?;
+        note(&self.record, Command::Allocate(bytes));
+        Ok(Arc::new(buffer))
+    }
+
+    fn queue(&self) -> Result<Box<dyn Queue>> {
+        Ok(Box::new(NullQueue { record: Arc::clone(&self.record) }))
+    }
+
+    fn compile(&self, _source: &str, _options: &str) -> Result<Arc<dyn Program>> {
+        Err(refusal())
+    }
+
+    fn arithmetic(&self, _operands: &Operands) -> Result<Outcomes> {
+        Ok(Outcomes::new())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Error;
+
+    #[test]
+    fn commands_are_recorded_in_order_and_refusals_are_not() {
+        let device = NullDevice::new(Some(64));
+        let buffer = device.allocate(16).expect("fits");
+        let mut queue = device.queue().expect("is there");
+        queue.write(&*buffer, 0, &[1; 8]).expect("fits");
+        queue.copy(&*buffer, 0, &*buffer, 8, 8).expect("fits");
+        assert!(matches!(queue.write(&*buffer, 9, &[1; 8]), Err(Error::OutOfBounds { .. })));
+        let mut out = [0; 16];
+        queue.read(&*buffer, 0, &mut out).expect("fits");
+        queue.submit().expect("nothing can fail");
+        queue.finish().expect("nothing can fail");
+        assert_eq!(out, [1; 16]);
+        use Command::{Allocate, Copy, Finish, Read, Submit, Write};
+        assert_eq!(device.commands(), [Allocate(16), Write(8), Copy(8), Read(16), Submit, Finish]);
+        assert!(matches!(device.allocate(65), Err(Error::OutOfMemory { bytes: 65, .. })));
+    }
+}

@@ -1,0 +1,111 @@
+//! OpenCL 1.2 devices through whatever library the host has: it is loaded at run time, and a host
+//! without one is a host without these devices.
+
+mod buffer;
+mod device;
+mod info;
+mod program;
+mod queue;
+
+use crate::backend::{Backend, Found, Missing, Probe};
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::id::{BackendKind, DeviceId};
+use opencl3::error_codes::{ClError, DLOPEN_FUNCTION_NOT_AVAILABLE, DLOPEN_RUNTIME_LOAD_FAILED};
+use opencl3::platform::get_platforms;
+use std::sync::Arc;
+
+/// What the ICD loader answers when no driver is installed (`cl_khr_icd`).
+const PLATFORM_NOT_FOUND: i32 = -1001;
+
+/// The table entry of OpenCL.
+pub(crate) struct OpenCl;
+
+impl Backend for OpenCl {
+    fn probe(&self) -> Probe {
+        match enumerate() {
+            Ok((devices, platforms)) => {
+                let found: Vec<Found> = devices.iter().map(info::describe).collect();
+                let missing = found.is_empty().then(|| {
+                    let names = platforms.join(", ");
+                    match platforms.is_empty() {
+                        true => Missing::Driver("no OpenCL driver is installed".to_owned()),
+                        false => Missing::Devices(format!(
+                            "the OpenCL platforms here ({names}) show no device"
+                        )),
+                    }
+                });
+                Probe { found, platforms, missing }
+            }
+            Err(missing) => Probe { missing: Some(missing), ..Probe::default() },
+        }
+    }
+
+    fn open(&self, ordinal: u32) -> Result<Arc<dyn Device>> {
+        let id = DeviceId::new(BackendKind::OpenCl, ordinal);
+        let absent = |reason: String| Error::NoDevice { device: id, reason };
+        let (devices, platforms) =
+            enumerate().map_err(|missing| absent(missing.reason().to_owned()))?;
+        let device = usize::try_from(ordinal).ok().and_then(|at| devices.get(at));
+        let device = device.ok_or_else(|| {
+            let names = platforms.join(", ");
+            absent(format!("{} OpenCL devices found (platforms: {names})", devices.len()))
+        })?;
+        Ok(Arc::new(device::ClDevice::open(id, device)?))
+    }
+}
+
+/// One device of one platform.
+struct Entry {
+    platform: String,
+    device: opencl3::device::Device,
+}
+
+/// All devices, and the names of all platforms. Processors come last, so that `opencl:0` is a GPU
+/// where there is one; otherwise the order is the loader's.
+fn enumerate() -> Result<(Vec<Entry>, Vec<String>), Missing> {
+    let platforms = match get_platforms() {
+        Ok(platforms) => platforms,
+        Err(ClError(PLATFORM_NOT_FOUND)) => Vec::new(),
+        Err(ClError(DLOPEN_RUNTIME_LOAD_FAILED)) => {
+            return Err(Missing::Library(
+                "the OpenCL library (libOpenCL.so.1) is not installed".to_owned(),
+            ));
+        }
+        Err(ClError(DLOPEN_FUNCTION_NOT_AVAILABLE)) => {
+            return Err(Missing::Library(
+                "the library loaded for OpenCL is no OpenCL library; check OPENCL_DYLIB_PATH"
+                    .to_owned(),
+            ));
+        }
+        Err(error) => return Err(Missing::Driver(format!("OpenCL cannot list drivers: {error}"))),
+    };
+    let mut names = Vec::new();
+    let mut devices = Vec::new();
+    for platform in platforms {
+        let name = platform.name().unwrap_or_else(|_| "unnamed platform".to_owned());
+        // A platform that fails or has no devices must not hide those that work.
+        let ids = platform.get_devices(opencl3::device::CL_DEVICE_TYPE_ALL).unwrap_or_default();
+        devices.extend(ids.into_iter().map(|id| Entry {
+            platform: name.trim().to_owned(),
+            device: opencl3::device::Device::new(id),
+        }));
+        names.push(name.trim().to_owned());
+    }
+    devices.sort_by_key(|entry| info::kind(&entry.device) == crate::caps::DeviceKind::Cpu);
+    Ok((devices, names))
+}
+
+/// An error of a driver call.
+fn driver(device: DeviceId, call: &'static str) -> impl Fn(ClError) -> Error {
+    move |error| Error::Driver { device, call, code: error.to_string() }
+}
+
+/// Whether an error code means that memory ran out; drivers use all three.
+fn is_out_of_memory(error: &ClError) -> bool {
+    use opencl3::error_codes::{
+        CL_MEM_OBJECT_ALLOCATION_FAILURE, CL_OUT_OF_HOST_MEMORY, CL_OUT_OF_RESOURCES,
+    };
+    [CL_MEM_OBJECT_ALLOCATION_FAILURE, CL_OUT_OF_HOST_MEMORY, CL_OUT_OF_RESOURCES]
+        .contains(&error.0)
+}

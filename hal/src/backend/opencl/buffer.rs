@@ -1,0 +1,71 @@
+//! A buffer in the memory of an OpenCL device.
+
+use super::device::Shared;
+use super::{driver, is_out_of_memory};
+use crate::buffer::Buffer;
+use crate::error::{Error, Result};
+use opencl3::memory::{CL_MEM_READ_WRITE, ClMem};
+use opencl3::types::cl_mem;
+use std::any::Any;
+use std::sync::Arc;
+
+/// OpenCL refuses buffers of no bytes, so those have a few that nobody can reach.
+const BYTES_MIN: usize = 16;
+
+/// A buffer and the context it lives in.
+#[derive(Debug)]
+pub(super) struct ClBuffer {
+    pub(super) shared: Arc<Shared>,
+    buffer: opencl3::memory::Buffer<u8>,
+    bytes: usize,
+}
+
+impl ClBuffer {
+    /// Allocates `bytes` bytes.
+    pub(super) fn new(shared: Arc<Shared>, bytes: usize) -> Result<Self> {
+        let device = shared.id;
+        let refuse = |reason: String| Error::OutOfMemory { device, bytes, reason };
+        let limit = shared.caps.allocation_bytes_max;
+        if let Some(limit) = limit.filter(|&limit| bytes as u64 > limit) {
+            return Err(refuse(format!("its largest buffer has {limit} bytes")));
+        }
+        // SAFETY: no host pointer is passed, so nothing of ours is referred to.
+        let buffer = unsafe {
+            opencl3::memory::Buffer::create(
+                &shared.context,
+                CL_MEM_READ_WRITE,
+                bytes.max(BYTES_MIN),
+                std::ptr::null_mut(),
+            )
+        };
+        match buffer {
+            Ok(buffer) => Ok(Self { shared, buffer, bytes }),
+            Err(error) if is_out_of_memory(&error) => Err(refuse(error.to_string())),
+            Err(error) => Err(driver(device, "clCreateBuffer")(error)),
+        }
+    }
+
+    /// The OpenCL buffer behind `buffer`, if it was made by this opened device.
+    pub(super) fn of<'a>(buffer: &'a dyn Buffer, shared: &Arc<Shared>) -> Result<&'a Self> {
+        buffer
+            .as_any()
+            .downcast_ref::<Self>()
+            .filter(|own| Arc::ptr_eq(&own.shared, shared))
+            .ok_or(Error::Foreign { what: "buffer", device: shared.id })
+    }
+
+    /// The driver's handle.
+    pub(super) fn handle(&self) -> cl_mem {
+        self.buffer.get()
+    }
+}
+
+impl Buffer for ClBuffer {
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

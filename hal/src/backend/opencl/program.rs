@@ -1,0 +1,124 @@
+//! A program compiled by an OpenCL driver, and the setting of its kernels' arguments.
+
+use super::buffer::ClBuffer;
+use super::device::Shared;
+use super::driver;
+use crate::error::{Error, Result};
+use crate::program::{Arg, Program};
+use opencl3::error_codes::{CL_BUILD_PROGRAM_FAILURE, ClError};
+use opencl3::kernel::Kernel;
+use std::any::Any;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The language version that Polaris drivers have.
+const STANDARD: &str = "-cl-std=CL1.2";
+
+/// A built program with one kernel object per name. A kernel object holds the arguments of the
+/// next launch, so only one thread at a time may prepare one.
+#[derive(Debug)]
+pub(super) struct ClProgram {
+    shared: Arc<Shared>,
+    names: Vec<String>,
+    kernels: Mutex<HashMap<String, Kernel>>,
+}
+
+impl ClProgram {
+    /// Compiles `source`.
+    pub(super) fn build(shared: Arc<Shared>, source: &str, options: &str) -> Result<Self> {
+        let device = shared.id;
+        if let Some(at) = options.bytes().position(|byte| byte == 0) {
+            let log = format!("the compiler options have a zero byte at {at}");
+            return Err(Error::Compile { device, log });
+        }
+        let options = format!("{STANDARD} {options}");
+        let mut program = opencl3::program::Program::create_from_source(&shared.context, source)
+            .map_err(driver(device, "clCreateProgramWithSource"))?;
+        if let Err(error) = program.build(&[shared.device.id()], options.trim()) {
+            let log = program.get_build_log(shared.device.id()).unwrap_or_default();
+            return Err(refusal(&shared, error, log.trim_matches(['\0', ' ', '\n'])));
+        }
+        let names: Vec<String> =
+            program.kernel_names().split(';').map(|name| name.trim().to_owned()).collect();
+        let mut kernels = HashMap::new();
+        for name in names.iter().filter(|name| !name.is_empty()) {
+            let kernel =
+                Kernel::create(&program, name).map_err(driver(device, "clCreateKernel"))?;
+            kernels.insert(name.clone(), kernel);
+        }
+        // The kernels keep the program alive.
+        let names = names.into_iter().filter(|name| !name.is_empty()).collect();
+        Ok(Self { shared, names, kernels: Mutex::new(kernels) })
+    }
+
+    /// The program behind `program`, if it was compiled by this opened device.
+    pub(super) fn of<'a>(program: &'a dyn Program, shared: &Arc<Shared>) -> Result<&'a Self> {
+        program
+            .as_any()
+            .downcast_ref::<Self>()
+            .filter(|own| Arc::ptr_eq(&own.shared, shared))
+            .ok_or(Error::Foreign { what: "program", device: shared.id })
+    }
+
+    /// The kernels, locked for the setting of arguments and the launch.
+    pub(super) fn kernels(&self) -> MutexGuard<'_, HashMap<String, Kernel>> {
+        // Every argument is set anew for each launch, so a half-set kernel does no harm.
+        self.kernels.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The error of a failed build: the source's fault where the compiler says so.
+fn refusal(shared: &Shared, error: ClError, log: &str) -> Error {
+    let device = shared.id;
+    // Some drivers report a faulty source by another code; they all leave a log then.
+    if error.0 != CL_BUILD_PROGRAM_FAILURE && log.is_empty() {
+        return driver(device, "clBuildProgram")(error);
+    }
+    let log = if log.is_empty() { "the compiler gives no reason" } else { log };
+    Error::Compile { device, log: log.to_owned() }
+}
+
+/// Sets the arguments of `kernel`.
+///
+/// # Safety
+/// The arguments must have the types of the kernel's parameters.
+pub(super) unsafe fn set_args(
+    kernel: &Kernel,
+    args: &[Arg<'_>],
+    shared: &Arc<Shared>,
+) -> Result<()> {
+    let name = || kernel.function_name().unwrap_or_default();
+    let refuse = |reason: String| Error::Launch { kernel: name(), reason };
+    let expected = kernel.num_args().map_err(driver(shared.id, "clGetKernelInfo"))?;
+    if u32::try_from(args.len()) != Ok(expected) {
+        return Err(refuse(format!("{} arguments given, expected {expected}", args.len())));
+    }
+    for (index, arg) in (0u32..).zip(args) {
+        // SAFETY: each value lives through the call, which copies it; that its type is the
+        // parameter's is the caller's promise, and the driver checks the size.
+        let set = unsafe {
+            match arg {
+                Arg::Buffer(buffer) => {
+                    kernel.set_arg(index, &ClBuffer::of(*buffer, shared)?.handle())
+                }
+                Arg::Local(bytes) => kernel.set_arg_local_buffer(index, *bytes),
+                Arg::U32(value) => kernel.set_arg(index, value),
+                Arg::I32(value) => kernel.set_arg(index, value),
+                Arg::U64(value) => kernel.set_arg(index, value),
+                Arg::F32(value) => kernel.set_arg(index, value),
+            }
+        };
+        set.map_err(|error| refuse(format!("argument {index} is not accepted: {error}")))?;
+    }
+    Ok(())
+}
+
+impl Program for ClProgram {
+    fn kernels(&self) -> &[String] {
+        &self.names
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

@@ -1,0 +1,173 @@
+//! An in-order OpenCL command queue.
+
+use super::buffer::ClBuffer;
+use super::device::Shared;
+use super::program::{ClProgram, set_args};
+use super::{driver, is_out_of_memory};
+use crate::buffer::{Buffer, range, refuse_overlap};
+use crate::error::{Error, Result};
+use crate::program::Launch;
+use crate::queue::Queue;
+use opencl3::command_queue::CommandQueue;
+use opencl3::error_codes::ClError;
+use opencl3::types::{CL_BLOCKING, cl_mem};
+use std::mem::ManuallyDrop;
+use std::sync::Arc;
+
+/// A command queue and the context it lives in.
+pub(super) struct ClQueue {
+    shared: Arc<Shared>,
+    queue: CommandQueue,
+}
+
+impl ClQueue {
+    /// Makes a queue.
+    pub(super) fn new(shared: Arc<Shared>) -> Result<Self> {
+        // In-order is the default. The call is the one of OpenCL 1.2, which every later driver
+        // has too.
+        let queue = CommandQueue::create_default(&shared.context, 0)
+            .map_err(driver(shared.id, "clCreateCommandQueue"))?;
+        Ok(Self { shared, queue })
+    }
+
+    /// The error of a command over `bytes` bytes: drivers find out at the first use that memory
+    /// promised by an allocation is not there.
+    fn refusal(&self, call: &'static str, bytes: usize) -> impl Fn(ClError) -> Error {
+        let device = self.shared.id;
+        move |error| match is_out_of_memory(&error) {
+            true => Error::OutOfMemory { device, bytes, reason: error.to_string() },
+            false => driver(device, call)(error),
+        }
+    }
+
+    fn check_grid(&self, launch: &Launch<'_>) -> Result<()> {
+        let refuse =
+            |reason: String| Err(Error::Launch { kernel: launch.kernel.to_owned(), reason });
+        let Launch { global, local, .. } = launch;
+        if global.contains(&0) {
+            return refuse(format!("the grid {global:?} is empty in a dimension"));
+        }
+        let Some(local) = local else { return Ok(()) };
+        let divides = local
+            .iter()
+            .zip(global)
+            .all(|(&local, &global)| local > 0 && global.is_multiple_of(local));
+        if !divides {
+            return refuse(format!("work-groups of {local:?} do not divide the grid {global:?}"));
+        }
+        let items = local.iter().try_fold(1usize, |items, &side| items.checked_mul(side));
+        let most = self.shared.caps.work_group_max as usize;
+        if items.is_none_or(|items| items > most) {
+            return refuse(format!("work-groups of {local:?} exceed the device's {most} items"));
+        }
+        Ok(())
+    }
+}
+
+/// A second handle of a buffer in the shape that the bindings want; it does not own it.
+fn alias(handle: cl_mem) -> ManuallyDrop<opencl3::memory::Buffer<u8>> {
+    ManuallyDrop::new(opencl3::memory::Buffer::new(handle))
+}
+
+impl Queue for ClQueue {
+    fn write(&mut self, buffer: &dyn Buffer, offset: usize, data: &[u8]) -> Result<()> {
+        let buffer = ClBuffer::of(buffer, &self.shared)?;
+        range(offset, data.len(), buffer.bytes())?;
+        if data.is_empty() {
+            return Ok(());
+        }
+        let mut handle = alias(buffer.handle());
+        // SAFETY: the range lies in the buffer, and a blocking call is done with `data` when it
+        // returns.
+        unsafe { self.queue.enqueue_write_buffer(&mut handle, CL_BLOCKING, offset, data, &[]) }
+            .map_err(self.refusal("clEnqueueWriteBuffer", data.len()))?;
+        Ok(())
+    }
+
+    fn read(&mut self, buffer: &dyn Buffer, offset: usize, out: &mut [u8]) -> Result<()> {
+        let buffer = ClBuffer::of(buffer, &self.shared)?;
+        range(offset, out.len(), buffer.bytes())?;
+        if out.is_empty() {
+            return Ok(());
+        }
+        let bytes = out.len();
+        // SAFETY: the range lies in the buffer, and a blocking call has filled `out` when it
+        // returns.
+        unsafe {
+            self.queue.enqueue_read_buffer(&alias(buffer.handle()), CL_BLOCKING, offset, out, &[])
+        }
+        .map_err(self.refusal("clEnqueueReadBuffer", bytes))?;
+        Ok(())
+    }
+
+    fn copy(
+        &mut self,
+        from: &dyn Buffer,
+        from_offset: usize,
+        to: &dyn Buffer,
+        to_offset: usize,
+        bytes: usize,
+    ) -> Result<()> {
+        let from = ClBuffer::of(from, &self.shared)?;
+        let to = ClBuffer::of(to, &self.shared)?;
+        range(from_offset, bytes, from.bytes())?;
+        range(to_offset, bytes, to.bytes())?;
+        if from.handle() == to.handle() {
+            refuse_overlap(from_offset, to_offset, bytes)?;
+        }
+        if bytes == 0 {
+            return Ok(());
+        }
+        let mut target = alias(to.handle());
+        // SAFETY: both ranges lie in their buffers and do not overlap; the driver keeps the
+        // buffers until the command is done.
+        unsafe {
+            self.queue.enqueue_copy_buffer(
+                &alias(from.handle()),
+                &mut target,
+                from_offset,
+                to_offset,
+                bytes,
+                &[],
+            )
+        }
+        .map_err(self.refusal("clEnqueueCopyBuffer", bytes))?;
+        Ok(())
+    }
+
+    unsafe fn launch(&mut self, launch: &Launch<'_>) -> Result<()> {
+        let program = ClProgram::of(launch.program, &self.shared)?;
+        self.check_grid(launch)?;
+        let refuse = |reason: String| Error::Launch { kernel: launch.kernel.to_owned(), reason };
+        let kernels = program.kernels();
+        let kernel = kernels.get(launch.kernel).ok_or_else(|| {
+            let names = crate::program::Program::kernels(program).join(", ");
+            refuse(format!("the program has no such kernel, only {names}"))
+        })?;
+        let local = launch.local.as_ref().map_or(std::ptr::null(), |local| local.as_ptr());
+        // SAFETY: the caller promises that arguments and kernel fit; grid and local size are
+        // arrays of three that live through the call, which copies them; the lock on the kernels
+        // keeps the arguments until the command is queued.
+        unsafe {
+            set_args(kernel, launch.args, &self.shared)?;
+            self.queue.enqueue_nd_range_kernel(
+                kernel.get(),
+                3,
+                std::ptr::null(),
+                launch.global.as_ptr(),
+                local,
+                &[],
+            )
+        }
+        .map_err(|error| refuse(error.to_string()))?;
+        Ok(())
+    }
+
+    fn submit(&mut self) -> Result<()> {
+        self.queue.flush().map_err(driver(self.shared.id, "clFlush"))
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.queue.finish().map_err(driver(self.shared.id, "clFinish"))
+    }
+}

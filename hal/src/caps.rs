@@ -1,0 +1,58 @@
+//! What a device can do, as far as the layers above need to know before they use it.
+
+use crate::id::PciAddress;
+use serde::Serialize;
+
+/// What kind of hardware stands behind a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DeviceKind {
+    /// No hardware at all: the recording device, or not known.
+    #[default]
+    Virtual,
+    /// A processor, be it through OpenCL.
+    Cpu,
+    /// A graphics card, or the graphics part of a processor.
+    Gpu,
+    /// Anything else.
+    Accelerator,
+}
+
+/// The capabilities of one device. A number that the device does not tell is `None` or 0.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Caps {
+    /// The kind of hardware.
+    pub kind: DeviceKind,
+    /// Who made it.
+    pub vendor: String,
+    /// The driver and its version.
+    pub driver: String,
+    /// Where it sits on the PCI bus.
+    pub pci: Option<PciAddress>,
+    /// Cores, compute units or streaming multiprocessors.
+    pub compute_units: u32,
+    /// Highest clock of the cores.
+    pub clock_mhz_max: Option<u32>,
+    /// Memory of the device, all of it.
+    pub memory_bytes: Option<u64>,
+    /// The largest single buffer; on Polaris under rusticl a quarter of the memory.
+    pub allocation_bytes_max: Option<u64>,
+    /// Alignment that every buffer starts with.
+    pub alignment_bytes: u32,
+    /// Local (shared) memory of one work-group.
+    pub local_memory_bytes: u64,
+    /// Most work-items of one work-group; 0 without programs.
+    pub work_group_max: u32,
+    /// Work-items that run in lock-step: the preferred work-group multiple; 0 without programs.
+    pub wave: u32,
+    /// Whether host and device share one memory.
+    pub unified_memory: bool,
+    /// Whether kernels can calculate in f16.
+    pub fp16: bool,
+    /// Whether kernels can calculate in f64.
+    pub fp64: bool,
+    /// Whether the device compiles and runs programs.
+    pub programs: bool,
+    /// Instruction sets of a processor, extensions of an OpenCL device.
+    pub features: Vec<String>,
+}

@@ -1,0 +1,51 @@
+//! The device: the root from which buffers, programs and queues come.
+
+use crate::buffer::Buffer;
+use crate::caps::Caps;
+use crate::error::Result;
+use crate::id::DeviceId;
+use crate::program::Program;
+use crate::queue::Queue;
+use crate::self_test::{Operands, Outcomes};
+use std::fmt::Debug;
+use std::sync::Arc;
+
+/// An opened device. Buffers, programs and queues keep what they need of it alive, so they may
+/// outlive the handle.
+pub trait Device: Debug + Send + Sync {
+    /// The device's name in settings and messages.
+    fn id(&self) -> DeviceId;
+
+    /// The device's name for people.
+    fn name(&self) -> &str;
+
+    /// What the device can do.
+    fn caps(&self) -> &Caps;
+
+    /// Allocates `bytes` bytes of the device's memory; their content is undefined. Zero bytes
+    /// are allowed.
+    ///
+    /// # Errors
+    /// [`crate::Error::OutOfMemory`].
+    fn allocate(&self, bytes: usize) -> Result<Arc<dyn Buffer>>;
+
+    /// Makes a new queue. Queues of one device run independently of each other.
+    ///
+    /// # Errors
+    /// When the driver refuses.
+    fn queue(&self) -> Result<Box<dyn Queue>>;
+
+    /// Compiles `source` with compiler `options` (`-D NAME=VALUE …`).
+    ///
+    /// # Errors
+    /// [`crate::Error::Compile`] with the compiler's messages, [`crate::Error::Unsupported`] on a
+    /// device without programs.
+    fn compile(&self, source: &str, options: &str) -> Result<Arc<dyn Program>>;
+
+    /// Calculates the self-test's operations with the device's own arithmetic. A device that
+    /// cannot calculate answers no outcome at all.
+    ///
+    /// # Errors
+    /// When the device fails at it.
+    fn arithmetic(&self, operands: &Operands) -> Result<Outcomes>;
+}

@@ -1,0 +1,197 @@
+//! The doctor's findings: what was looked at, how it is, and the line that mends it.
+
+use crate::amd::sysfs::Card;
+use crate::backend::{Missing, Probe};
+use crate::caps::DeviceKind;
+use crate::id::BackendKind;
+use crate::probe::{DeviceInfo, ProbeOptions, SelfTest, Survey, select_auto};
+use crate::registry::BACKENDS;
+use crate::telemetry::Telemetry;
+use serde::Serialize;
+use std::fmt;
+
+/// How something is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// As it should be.
+    Ok,
+    /// Worth knowing, nothing to mend.
+    Info,
+    /// It works less well than it could.
+    Warn,
+    /// It does not work.
+    Fail,
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Ok => "ok",
+            Self::Info => "info",
+            Self::Warn => "warn",
+            Self::Fail => "fail",
+        })
+    }
+}
+
+/// One finding.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// What was looked at: `cpu`, `opencl`, `opencl:0`, `pci:0000:01:00.0`, `auto`.
+    pub subject: String,
+    /// How it is.
+    pub status: Status,
+    /// What was found, for people.
+    pub message: String,
+    /// The line to type or to set, where there is something to mend.
+    pub fix: Option<String>,
+}
+
+/// Looks at everything that bears on the use of devices.
+#[must_use]
+pub fn diagnose(options: &ProbeOptions) -> Vec<Finding> {
+    findings(&Survey::new(BACKENDS, options), options)
+}
+
+fn finding(subject: &str, status: Status, message: impl Into<String>) -> Finding {
+    Finding { subject: subject.to_owned(), status, message: message.into(), fix: None }
+}
+
+/// The findings of a survey.
+pub(crate) fn findings(survey: &Survey, options: &ProbeOptions) -> Vec<Finding> {
+    let mut all = Vec::new();
+    for (kind, feature, probe) in &survey.probes {
+        if matches!(kind, BackendKind::OpenCl | BackendKind::Cuda) {
+            all.push(backend(*kind, feature, probe.as_ref()));
+        }
+    }
+    for info in &survey.devices {
+        all.push(device(info));
+        if let (Some(card), Some(telemetry)) = (&info.card, &info.telemetry) {
+            all.extend(sensors(&info.id, card, telemetry));
+        }
+    }
+    if !survey.devices.iter().any(|info| info.card.is_some()) {
+        let folder = options.sysfs_root.join("class/drm");
+        let message = format!("the kernel shows no AMD or NVIDIA card ({})", folder.display());
+        all.push(finding("cards", Status::Info, message));
+    }
+    let auto = select_auto(&survey.devices);
+    all.push(finding("auto", Status::Ok, format!("models run on {auto}")));
+    // The processor first: it is what always works.
+    all.sort_by_key(|finding| finding.subject != "cpu");
+    all
+}
+
+fn backend(kind: BackendKind, feature: &str, probe: Option<&Probe>) -> Finding {
+    let subject = kind.name();
+    let Some(probe) = probe else {
+        let message = format!("the {kind} backend is not compiled in");
+        let fix = Some(format!("cargo build --release --features {feature}"));
+        return Finding { fix, ..finding(subject, Status::Info, message) };
+    };
+    match &probe.missing {
+        None => {
+            let platforms = match probe.platforms.as_slice() {
+                [] => String::new(),
+                names => format!(" (platforms: {})", names.join(", ")),
+            };
+            let count = probe.found.len();
+            let noun = if count == 1 { "device" } else { "devices" };
+            finding(subject, Status::Ok, format!("{count} {noun} found{platforms}"))
+        }
+        // A machine without such cards lacks nothing; the cards say so themselves if there are.
+        Some(Missing::Library(reason) | Missing::Driver(reason) | Missing::Devices(reason)) => {
+            finding(subject, Status::Info, reason.clone())
+        }
+    }
+}
+
+fn device(info: &DeviceInfo) -> Finding {
+    let is_processor = info.device.is_some_and(|id| id.backend == BackendKind::Cpu);
+    let status = match info.self_test {
+        SelfTest::Failed => Status::Fail,
+        SelfTest::NotRun => Status::Warn,
+        SelfTest::Passed if is_processor && lacks_avx2(info) => Status::Warn,
+        SelfTest::Passed if info.usable => Status::Ok,
+        SelfTest::Passed => Status::Info,
+    };
+    let mut message = describe(info);
+    match &info.reason {
+        Some(reason) => message.push_str(&format!(": {reason}")),
+        None => message.push_str(": self-test passed, models run here"),
+    }
+    if status == Status::Warn && is_processor {
+        message.push_str("; without AVX2 they run several times slower");
+    }
+    Finding { fix: info.hint.clone(), ..finding(&info.id, status, message) }
+}
+
+fn lacks_avx2(info: &DeviceInfo) -> bool {
+    cfg!(target_arch = "x86_64") && !info.caps.features.iter().any(|name| name == "avx2")
+}
+
+/// Name, units, memory and instructions in a few words.
+fn describe(info: &DeviceInfo) -> String {
+    let mut parts = vec![info.name.clone()];
+    if info.caps.compute_units > 0 {
+        let unit = match info.caps.kind {
+            DeviceKind::Cpu => "threads",
+            _ => "compute units",
+        };
+        parts.push(format!("{} {unit}", info.caps.compute_units));
+    }
+    parts.extend(info.memory_bytes.map(|bytes| format!("{:.1} GiB", gib(bytes))));
+    if info.device.is_some() && !info.caps.driver.is_empty() {
+        parts.push(info.caps.driver.clone());
+    }
+    parts.extend(info.card.as_ref().and_then(|card| card.chip).map(|chip| chip.to_string()));
+    parts.join(", ")
+}
+
+fn gib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1u32 << 30)
+}
+
+/// What the sensors of an AMD card give cause to say.
+fn sensors(subject: &str, card: &Card, telemetry: &Telemetry) -> Vec<Finding> {
+    let mut all = Vec::new();
+    let mut say = |status, message: String| all.push(finding(subject, status, message));
+    if telemetry.asleep {
+        say(
+            Status::Info,
+            "the card sleeps; its sensors are not read, for that would wake it".into(),
+        );
+    } else if !telemetry.unavailable.is_empty() {
+        let names = telemetry.unavailable.join(", ");
+        say(Status::Info, format!("temporarily unavailable: {names} (reset or suspend)"));
+    }
+    if let Some(link) = telemetry.link.as_ref().filter(|link| link.width <= 1 && link.width_max > 1)
+    {
+        let lanes = link.width_max;
+        say(
+            Status::Warn,
+            format!(
+                "the PCIe link has 1 of {lanes} lanes (a riser?); loading a model takes that much longer"
+            ),
+        );
+    }
+    if let Some(celsius) = telemetry.temperature_celsius.filter(|&celsius| celsius >= 90.0) {
+        say(Status::Warn, format!("the chip is at {celsius:.0} °C and will slow down"));
+    }
+    if let (Some(used), Some(total)) = (telemetry.vram_used_bytes, telemetry.vram_total_bytes)
+        && used > total / 10 * 9
+    {
+        let (used, total) = (gib(used), gib(total));
+        say(Status::Warn, format!("other programs use {used:.1} of {total:.1} GiB of its memory"));
+    }
+    let is_card = card.chip.is_some_and(|chip| chip.is_polaris());
+    if is_card && card.kfd.is_none() && card.driver.as_deref() == Some("amdgpu") {
+        say(Status::Info, "AMD's compute driver (KFD) does not have the card, as on boards without PCIe atomics; OpenCL through Mesa rusticl does not need it".into());
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,55 @@
+//! What the doctor says of the fixture hosts.
+
+use super::*;
+use std::path::Path;
+
+/// The findings on a host whose only backends are those of the table's processor line.
+fn say(host: &str) -> Vec<Finding> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    let options = ProbeOptions {
+        sysfs_root: folder.join(host),
+        dev_root: folder.join("no-dev"),
+        ..ProbeOptions::default()
+    };
+    diagnose(&options)
+}
+
+#[test]
+fn each_host_gets_its_findings() {
+    for (host, subject, status, part) in [
+        ("rx580", "pci:0000:01:00.0", Status::Warn, "AMD Radeon RX 580, 36 compute units, 8.0 GiB"),
+        ("rx570", "pci:0000:04:00.0", Status::Warn, "1 of 16 lanes"),
+        ("rx570", "pci:0000:04:00.0", Status::Info, "PCIe atomics"),
+        ("wx4100", "pci:0000:03:00.0", Status::Warn, "92 °C"),
+        ("wx4100", "pci:0000:03:00.0", Status::Warn, "other programs use 3.9 of 4.0 GiB"),
+        ("suspended", "pci:0000:01:00.0", Status::Info, "sleeps"),
+        ("nvidia", "pci:0000:01:00.0", Status::Warn, "nouveau"),
+        ("no-drm", "cards", Status::Info, "no AMD or NVIDIA card"),
+        ("no-drm", "auto", Status::Ok, "models run on cpu"),
+    ] {
+        let findings = say(host);
+        let found = findings
+            .iter()
+            .any(|it| it.subject == subject && it.status == status && it.message.contains(part));
+        // A build without the cuda backend says that instead of naming the driver.
+        let nouveau_unseen = part == "nouveau" && crate::backend::CUDA.is_none();
+        assert!(found || nouveau_unseen, "{host}: no {status} {part:?} in {findings:#?}");
+    }
+}
+
+#[test]
+fn whatever_needs_mending_comes_with_the_line() {
+    for host in ["rx580", "rx570", "vega", "vegam", "apu", "nvidia", "suspended"] {
+        let findings = say(host);
+        let card = findings.iter().find(|it| it.subject.starts_with("pci:")).expect(host);
+        assert!(card.fix.is_some(), "{host}: {card:?}");
+    }
+}
+
+#[test]
+fn the_processor_comes_first_and_healthy_cards_stay_quiet() {
+    let findings = say("vega");
+    assert_eq!(findings[0].subject, "cpu");
+    let of_card = findings.iter().filter(|it| it.subject.starts_with("pci:")).count();
+    assert_eq!(of_card, 1, "a healthy card has one finding: {findings:#?}");
+}

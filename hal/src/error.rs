@@ -1,0 +1,120 @@
+//! What can go wrong between the host and a device.
+
+use crate::id::{BackendKind, DeviceId};
+
+/// The result of this crate's fallible functions.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Errors of devices, buffers, programs and queues.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The text does not name a device.
+    #[error(
+        "unknown device {given:?}, expected cpu, opencl:N, cuda:N or null with N from 0 (as in opencl:0)"
+    )]
+    ParseDevice {
+        /// The text.
+        given: String,
+    },
+    /// This build lacks the backend.
+    #[error("the {backend} backend is not compiled in; rebuild with the cargo feature {feature:?}")]
+    BackendNotCompiled {
+        /// The backend that was asked for.
+        backend: BackendKind,
+        /// The cargo feature that brings it.
+        feature: &'static str,
+    },
+    /// The backend is there, the device is not.
+    #[error("no device {device}: {reason}")]
+    NoDevice {
+        /// The device that was asked for.
+        device: DeviceId,
+        /// Why it is not there.
+        reason: String,
+    },
+    /// The device computes wrongly and must not be used.
+    #[error("device {device} failed its self-test in {op}: {detail}")]
+    SelfTest {
+        /// The device.
+        device: DeviceId,
+        /// The operation that went wrong.
+        op: &'static str,
+        /// The first wrong value and the expected one.
+        detail: String,
+    },
+    /// The device cannot do this at all.
+    #[error("device {device} has no {what}: {reason}")]
+    Unsupported {
+        /// The device.
+        device: DeviceId,
+        /// What was asked of it.
+        what: &'static str,
+        /// Why not.
+        reason: String,
+    },
+    /// An allocation that the device cannot serve.
+    #[error("device {device} cannot allocate {bytes} bytes: {reason}")]
+    OutOfMemory {
+        /// The device.
+        device: DeviceId,
+        /// Bytes asked for.
+        bytes: usize,
+        /// The limit that was hit, or the driver's word.
+        reason: String,
+    },
+    /// A transfer reaches past the end of a buffer.
+    #[error("{bytes} bytes at offset {offset} do not fit a buffer of {capacity} bytes")]
+    OutOfBounds {
+        /// Where the transfer starts, in bytes.
+        offset: usize,
+        /// How long it is.
+        bytes: usize,
+        /// The size of the buffer.
+        capacity: usize,
+    },
+    /// A copy within one buffer whose source and destination overlap.
+    #[error("copy of {bytes} bytes from offset {from} to {to} overlaps itself")]
+    Overlap {
+        /// Source offset in bytes.
+        from: usize,
+        /// Destination offset in bytes.
+        to: usize,
+        /// Length in bytes.
+        bytes: usize,
+    },
+    /// A buffer or program of another opened device was passed.
+    #[error("the {what} belongs to another opened device than {device}")]
+    Foreign {
+        /// "buffer" or "program".
+        what: &'static str,
+        /// The device that was to use it.
+        device: DeviceId,
+    },
+    /// The source does not compile for the device.
+    #[error("program does not compile on {device}: {log}")]
+    Compile {
+        /// The device.
+        device: DeviceId,
+        /// The compiler's messages.
+        log: String,
+    },
+    /// A kernel cannot be launched as asked.
+    #[error("cannot launch kernel {kernel:?}: {reason}")]
+    Launch {
+        /// The kernel's name.
+        kernel: String,
+        /// What is wrong with the request.
+        reason: String,
+    },
+    /// The driver refused a call.
+    #[error("{call} failed on {device}: {code}")]
+    Driver {
+        /// The device.
+        device: DeviceId,
+        /// The driver call.
+        call: &'static str,
+        /// The driver's error name.
+        code: String,
+    },
+}

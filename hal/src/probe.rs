@@ -1,0 +1,283 @@
+//! What devices this machine has, whether models can run on them now, and why not.
+
+use crate::advice::{Advice, Environment, unbacked};
+use crate::amd::sysfs::{Card, Reader, Sysfs};
+use crate::backend::{Found, Probe};
+use crate::caps::{Caps, DeviceKind};
+use crate::error::{Error, Result};
+use crate::id::{BackendKind, DeviceId};
+use crate::registry::{BACKENDS, Line, open_in};
+use crate::telemetry::Telemetry;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// How long a self-test may take; a hanging driver must not hang the program. Compiling the test
+/// takes a slow driver seconds.
+const SELF_TEST_LIMIT: Duration = Duration::from_secs(30);
+
+/// Where to look.
+#[derive(Debug, Clone)]
+pub struct ProbeOptions {
+    /// The root of sysfs.
+    pub sysfs_root: PathBuf,
+    /// The folder of device nodes.
+    pub dev_root: PathBuf,
+    /// Reads a file of sysfs; another function than the default can play a failing driver.
+    pub read: fn(&Path) -> std::io::Result<String>,
+}
+
+impl Default for ProbeOptions {
+    fn default() -> Self {
+        let read: Reader = |path| std::fs::read_to_string(path);
+        Self { sysfs_root: "/sys".into(), dev_root: "/dev".into(), read }
+    }
+}
+
+/// The outcome of a device's self-test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SelfTest {
+    /// It calculates and moves bytes rightly.
+    Passed,
+    /// It does not, or does not open.
+    Failed,
+    /// There is no driver through which to test it.
+    NotRun,
+}
+
+/// One device of this machine.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DeviceInfo {
+    /// The device id, or `pci:0000:01:00.0` for a card that no backend sees.
+    pub id: String,
+    /// The id to open it by; `None` for a card that no backend sees.
+    #[serde(skip)]
+    pub device: Option<DeviceId>,
+    /// The name for people.
+    pub name: String,
+    /// The backend that drives it, or would.
+    pub backend: String,
+    /// Its memory, all of it.
+    pub memory_bytes: Option<u64>,
+    /// Whether models can run on it now.
+    pub usable: bool,
+    /// Why not; `None` for a usable device.
+    pub reason: Option<String>,
+    /// The line to type or to set so that it gets usable, where there is one.
+    pub hint: Option<String>,
+    /// How its self-test went.
+    pub self_test: SelfTest,
+    /// What it can do.
+    pub caps: Caps,
+    /// What its sensors say.
+    pub telemetry: Option<Telemetry>,
+    /// The card as the kernel sees it.
+    pub card: Option<Card>,
+}
+
+/// Finds every device: those of the backends, each opened and self-tested, and the AMD and NVIDIA
+/// cards that the kernel sees but no backend does. Probing never fails and never panics: what is
+/// wrong is said in the devices' reasons.
+#[must_use]
+pub fn probe(options: &ProbeOptions) -> Vec<DeviceInfo> {
+    Survey::new(BACKENDS, options).devices
+}
+
+/// The device that `auto` means: the usable one that is fastest by kind, and the processor if
+/// there is no better. An OpenCL device of type CPU is the processor in disguise, slower, and
+/// never chosen.
+#[must_use]
+pub fn select_auto(devices: &[DeviceInfo]) -> DeviceId {
+    let rank = |id: DeviceId| match id.backend {
+        BackendKind::Null => 0,
+        BackendKind::Cpu => 1,
+        BackendKind::OpenCl => 2,
+        BackendKind::Cuda => 3,
+    };
+    let candidates = devices.iter().filter(|info| info.usable).filter_map(|info| {
+        let id = info.device?;
+        let disguised = id.backend == BackendKind::OpenCl && info.caps.kind == DeviceKind::Cpu;
+        // Of equals the larger memory, then the lower number.
+        let key = (rank(id), info.memory_bytes, std::cmp::Reverse(id.ordinal));
+        (!disguised && id.backend != BackendKind::Null).then_some((key, id))
+    });
+    candidates.max().map_or(DeviceId::CPU, |(_, id)| id)
+}
+
+/// Everything that was looked at, once.
+pub(crate) struct Survey {
+    /// Each backend's findings, `None` where it is not compiled in.
+    pub(crate) probes: Vec<(BackendKind, &'static str, Option<Probe>)>,
+    /// The devices, those of the backends first.
+    pub(crate) devices: Vec<DeviceInfo>,
+}
+
+impl Survey {
+    /// Looks at everything.
+    pub(crate) fn new(table: &'static [Line], options: &ProbeOptions) -> Self {
+        let sysfs = Sysfs::new(&options.sysfs_root, options.read);
+        let mut cards = sysfs.cards();
+        cards.retain(|card| card.is_amd() || card.is_nvidia());
+        let probes: Vec<_> = table
+            .iter()
+            .map(|line| (line.kind, line.feature, line.backend.map(|backend| backend.probe())))
+            .collect();
+        let found: Vec<(DeviceId, &Found)> = probes
+            .iter()
+            .filter_map(|(kind, _, probe)| Some((*kind, probe.as_ref()?)))
+            .flat_map(|(kind, probe)| {
+                (0u32..).zip(&probe.found).map(move |(at, found)| (DeviceId::new(kind, at), found))
+            })
+            .collect();
+        let owners = join(&cards, &found);
+        let mut devices: Vec<DeviceInfo> = found
+            .iter()
+            .zip(&owners)
+            .map(|((id, found), owner)| {
+                let card = owner.map(|at| &cards[at]);
+                backed(*id, found, card, &sysfs, test_in_time(table, *id))
+            })
+            .collect();
+        let environment = Environment::read(&probes);
+        let orphans = (0..cards.len()).filter(|at| !owners.contains(&Some(*at)));
+        devices.extend(orphans.map(|at| {
+            let card = &cards[at];
+            orphan(card, &sysfs, unbacked(card, &environment.of(card, &options.dev_root)))
+        }));
+        Self { probes, devices }
+    }
+}
+
+/// For each device the card that it is, by PCI address; where the one AMD device tells none, the
+/// one AMD card.
+fn join(cards: &[Card], found: &[(DeviceId, &Found)]) -> Vec<Option<usize>> {
+    let by_address = |found: &Found| {
+        let address = found.caps.pci?;
+        cards.iter().position(|card| card.pci == Some(address))
+    };
+    let mut owners: Vec<Option<usize>> = found.iter().map(|(_, it)| by_address(it)).collect();
+    let free: Vec<usize> =
+        (0..cards.len()).filter(|at| cards[*at].is_amd() && !owners.contains(&Some(*at))).collect();
+    let is_amd = |found: &Found| {
+        let vendor = found.caps.vendor.to_ascii_lowercase();
+        found.caps.kind == DeviceKind::Gpu
+            && (vendor.contains("amd") || vendor.contains("advanced micro"))
+    };
+    let homeless: Vec<usize> = (0..found.len())
+        .filter(|at| owners[*at].is_none() && found[*at].1.caps.pci.is_none())
+        .filter(|at| found[*at].0.backend == BackendKind::OpenCl && is_amd(found[*at].1))
+        .collect();
+    if let (&[card], &[device]) = (free.as_slice(), homeless.as_slice()) {
+        owners[device] = Some(card);
+    }
+    owners
+}
+
+/// Opens a device, which tests it, on a thread that is left behind if it hangs.
+fn test_in_time(table: &'static [Line], id: DeviceId) -> Result<Caps> {
+    let (sender, receiver) = mpsc::channel();
+    let test = move || {
+        let answer = open_in(table, id).map(|device| device.caps().clone());
+        // Nobody listens once the time is over.
+        let _ = sender.send(answer);
+    };
+    let failed = |detail: String| Error::SelfTest { device: id, op: "opening", detail };
+    std::thread::Builder::new()
+        .name(format!("self-test {id}"))
+        .spawn(test)
+        .map_err(|error| failed(format!("no thread for the test: {error}")))?;
+    receiver.recv_timeout(SELF_TEST_LIMIT).unwrap_or_else(|error| match error {
+        mpsc::RecvTimeoutError::Timeout => {
+            Err(failed(format!("no answer within {} s", SELF_TEST_LIMIT.as_secs())))
+        }
+        mpsc::RecvTimeoutError::Disconnected => Err(failed("the driver ended the test".to_owned())),
+    })
+}
+
+/// A device that a backend found.
+fn backed(
+    id: DeviceId,
+    found: &Found,
+    card: Option<&Card>,
+    sysfs: &Sysfs<'_>,
+    tested: Result<Caps>,
+) -> DeviceInfo {
+    let advice = match &tested {
+        Ok(_) if id.backend == BackendKind::Cpu => None,
+        Ok(caps) => Some(Advice { reason: not_yet(id, caps), hint: None }),
+        Err(error) => Some(Advice { reason: error.to_string(), hint: driver_update(id) }),
+    };
+    let self_test = if tested.is_ok() { SelfTest::Passed } else { SelfTest::Failed };
+    // An opened device knows more, such as the wave of an OpenCL 1.2 device.
+    let caps = tested.unwrap_or_else(|_| found.caps.clone());
+    let (reason, hint) = advice.map_or((None, None), |it| (Some(it.reason), it.hint));
+    DeviceInfo {
+        id: id.to_string(),
+        device: Some(id),
+        // The kernel's revision tells products apart that the driver names alike.
+        name: card.filter(|card| card.is_amd()).map_or(&found.name, |card| &card.name).clone(),
+        backend: id.backend.to_string(),
+        memory_bytes: caps.memory_bytes,
+        usable: reason.is_none(),
+        reason,
+        hint,
+        self_test,
+        caps,
+        telemetry: card.filter(|card| card.is_amd()).map(|card| sysfs.telemetry(card)),
+        card: card.cloned(),
+    }
+}
+
+/// Why a healthy device is not used.
+fn not_yet(id: DeviceId, caps: &Caps) -> String {
+    let test = match (id.backend, caps.kind) {
+        (BackendKind::Cuda, _) => "memory test passed",
+        (_, DeviceKind::Cpu) => "self-test passed; this is the processor seen through OpenCL",
+        _ => "self-test passed",
+    };
+    format!("{test}; models do not run on {} devices in this version", id.backend)
+}
+
+fn driver_update(id: DeviceId) -> Option<String> {
+    match id.backend {
+        BackendKind::OpenCl => Some("update the OpenCL driver, then: radeon-cluster doctor".into()),
+        BackendKind::Cuda => Some("update the NVIDIA driver, then: radeon-cluster doctor".into()),
+        BackendKind::Null | BackendKind::Cpu => None,
+    }
+}
+
+/// A card that the kernel sees and no backend does.
+fn orphan(card: &Card, sysfs: &Sysfs<'_>, advice: Advice) -> DeviceInfo {
+    let telemetry = card.is_amd().then(|| sysfs.telemetry(card));
+    let backend = if card.is_amd() { BackendKind::OpenCl } else { BackendKind::Cuda };
+    let memory_bytes = telemetry.as_ref().and_then(|it| it.vram_total_bytes);
+    let vendor = if card.is_amd() { "AMD" } else { "NVIDIA" };
+    let compute_units = card.kfd.as_ref().map_or(0, |node| node.simd_count / 4);
+    DeviceInfo {
+        id: card.pci.map_or_else(|| format!("drm:{}", card.node), |pci| format!("pci:{pci}")),
+        device: None,
+        name: card.name.clone(),
+        backend: backend.to_string(),
+        memory_bytes,
+        usable: false,
+        reason: Some(advice.reason),
+        hint: advice.hint,
+        self_test: SelfTest::NotRun,
+        caps: Caps {
+            kind: DeviceKind::Gpu,
+            vendor: vendor.to_owned(),
+            driver: card.driver.clone().unwrap_or_default(),
+            pci: card.pci,
+            compute_units: u32::try_from(compute_units).unwrap_or(0),
+            memory_bytes,
+            ..Caps::default()
+        },
+        telemetry,
+        card: Some(card.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,157 @@
+//! Joining, choosing and reporting, on fixture hosts and made-up backends.
+
+use super::*;
+use crate::backend::Backend;
+use crate::device::Device;
+use std::sync::Arc;
+
+fn fixture(host: &str) -> ProbeOptions {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    ProbeOptions {
+        sysfs_root: folder.join(host),
+        dev_root: folder.join("no-dev"),
+        ..ProbeOptions::default()
+    }
+}
+
+/// A driver that shows the devices it is made with; opening one opens the recording device.
+struct Fake(&'static [(&'static str, &'static str, Option<&'static str>)]);
+
+impl Backend for Fake {
+    fn probe(&self) -> Probe {
+        let found = |(name, vendor, pci): &(&str, &str, Option<&str>)| Found {
+            name: (*name).to_owned(),
+            caps: Caps {
+                kind: DeviceKind::Gpu,
+                vendor: (*vendor).to_owned(),
+                pci: pci.map(|text| text.parse().expect("an address")),
+                ..Caps::default()
+            },
+        };
+        Probe { found: self.0.iter().map(found).collect(), ..Probe::default() }
+    }
+    fn open(&self, _ordinal: u32) -> Result<Arc<dyn Device>> {
+        Ok(Arc::new(crate::backend::null::NullDevice::new(None)))
+    }
+}
+
+const fn opencl(backend: &'static dyn Backend) -> [Line; 1] {
+    [Line { kind: BackendKind::OpenCl, feature: "rocm", backend: Some(backend) }]
+}
+
+#[test]
+fn the_processor_is_usable_and_comes_from_its_backend() {
+    let devices = probe(&fixture("no-drm"));
+    let cpu = devices.iter().find(|info| info.id == "cpu").expect("there is a processor");
+    assert!(cpu.usable && cpu.reason.is_none() && cpu.self_test == SelfTest::Passed);
+    assert_eq!(cpu.device, Some(DeviceId::CPU));
+    assert!(devices.iter().all(|info| !info.id.starts_with("null")), "null is never listed");
+    for info in devices.iter().filter(|info| !info.usable) {
+        assert!(info.reason.is_some(), "{info:?}");
+    }
+    assert_eq!(select_auto(&devices), DeviceId::CPU);
+}
+
+#[test]
+fn a_card_without_a_driver_is_reported_with_reason_and_line() {
+    for (host, id, name, backend, memory) in [
+        ("rx580", "pci:0000:01:00.0", "AMD Radeon RX 580", "opencl", Some(8 << 30)),
+        ("rx570", "pci:0000:04:00.0", "AMD Radeon RX 570", "opencl", Some(4 << 30)),
+        ("vegam", "pci:0000:01:00.0", "AMD Radeon RX Vega M GH", "opencl", Some(4 << 30)),
+        ("apu", "pci:0000:38:00.0", "AMD Radeon Vega Graphics", "opencl", Some(2 << 30)),
+        ("suspended", "pci:0000:01:00.0", "AMD Radeon RX 580", "opencl", Some(8 << 30)),
+        ("nvidia", "pci:0000:01:00.0", "NVIDIA GPU 10de:1c03", "cuda", None),
+    ] {
+        static NONE: [Line; 2] = [
+            Line { kind: BackendKind::OpenCl, feature: "rocm", backend: Some(&Fake(&[])) },
+            Line { kind: BackendKind::Cuda, feature: "cuda", backend: Some(&Fake(&[])) },
+        ];
+        let devices = Survey::new(&NONE, &fixture(host)).devices;
+        let [info] = devices.as_slice() else { panic!("{host}: {devices:?}") };
+        assert_eq!((info.id.as_str(), info.name.as_str()), (id, name));
+        assert_eq!((info.backend.as_str(), info.memory_bytes), (backend, memory), "{host}");
+        assert!(!info.usable && info.reason.is_some() && info.hint.is_some(), "{host}");
+        assert_eq!((info.device, info.self_test), (None, SelfTest::NotRun), "{host}");
+    }
+}
+
+#[test]
+fn cards_join_their_devices() {
+    static BY_ADDRESS: [Line; 1] =
+        opencl(&Fake(&[("AMD Radeon RX 580 Series (radeonsi)", "AMD", Some("0000:01:00.0"))]));
+    static BY_BEING_ALONE: [Line; 1] = opencl(&Fake(&[("Ellesmere", "AMD", None)]));
+    for table in [&BY_ADDRESS, &BY_BEING_ALONE] {
+        let devices = Survey::new(table, &fixture("rx580")).devices;
+        let [info] = devices.as_slice() else { panic!("{devices:?}") };
+        assert_eq!((info.id.as_str(), info.name.as_str()), ("opencl:0", "AMD Radeon RX 580"));
+        assert_eq!(info.telemetry.as_ref().and_then(|it| it.load_percent), Some(97));
+        let reason = info.reason.as_deref().unwrap_or_default();
+        let expected = "self-test passed; models do not run on opencl devices in this version";
+        assert_eq!((reason, info.usable, info.self_test), (expected, false, SelfTest::Passed));
+    }
+    static OTHER: [Line; 1] = opencl(&Fake(&[("Another", "AMD", Some("0000:99:00.0"))]));
+    static TWO: [Line; 1] = opencl(&Fake(&[("One", "AMD", None), ("Two", "AMD", None)]));
+    for (table, count) in [(&OTHER, 2), (&TWO, 3)] {
+        let devices = Survey::new(table, &fixture("rx580")).devices;
+        assert_eq!(devices.len(), count, "an unclear match is none: {devices:?}");
+        assert!(devices.iter().any(|info| info.id == "pci:0000:01:00.0"));
+    }
+}
+
+#[test]
+fn a_hidden_backend_leaves_the_card_and_its_reason() {
+    static WITHOUT: [Line; 1] =
+        [Line { kind: BackendKind::OpenCl, feature: "rocm", backend: None }];
+    let devices = Survey::new(&WITHOUT, &fixture("rx580")).devices;
+    assert_eq!(devices[0].reason.as_deref(), Some("this build has no opencl backend"));
+    assert_eq!(devices[0].hint.as_deref(), Some("cargo build --release --features rocm"));
+}
+
+fn info(id: &str, kind: DeviceKind, usable: bool, memory_bytes: u64) -> DeviceInfo {
+    let device: DeviceId = id.parse().expect(id);
+    DeviceInfo {
+        id: id.to_owned(),
+        device: Some(device),
+        name: String::new(),
+        backend: device.backend.to_string(),
+        memory_bytes: Some(memory_bytes),
+        usable,
+        reason: None,
+        hint: None,
+        self_test: SelfTest::Passed,
+        caps: Caps { kind, ..Caps::default() },
+        telemetry: None,
+        card: None,
+    }
+}
+
+#[test]
+fn auto_takes_the_best_usable_device_and_never_a_disguised_processor() {
+    use DeviceKind::{Cpu, Gpu};
+    let cpu = || info("cpu", Cpu, true, 64);
+    for (devices, expected) in [
+        (vec![], "cpu"),
+        (vec![cpu()], "cpu"),
+        (vec![cpu(), info("opencl:0", Cpu, true, 64)], "cpu"),
+        (vec![cpu(), info("opencl:0", Gpu, false, 8)], "cpu"),
+        (vec![cpu(), info("opencl:0", Gpu, true, 8)], "opencl:0"),
+        (vec![info("opencl:0", Gpu, true, 4), info("opencl:1", Gpu, true, 8), cpu()], "opencl:1"),
+        (vec![info("opencl:0", Gpu, true, 8), info("opencl:1", Gpu, true, 8)], "opencl:0"),
+        (vec![info("opencl:0", Gpu, true, 8), info("cuda:1", Gpu, true, 6), cpu()], "cuda:1"),
+        (vec![info("null", Gpu, true, 8), cpu()], "cpu"),
+        (vec![info("cpu", Cpu, false, 64)], "cpu"),
+    ] {
+        assert_eq!(select_auto(&devices).to_string(), expected, "{devices:?}");
+    }
+}
+
+#[test]
+fn json_has_the_promised_keys() {
+    let devices = probe(&fixture("rx580"));
+    let json = serde_json::to_value(&devices).expect("serializes");
+    for device in json.as_array().expect("a list") {
+        for key in ["id", "name", "backend", "memory_bytes", "usable", "reason", "hint"] {
+            assert!(device.get(key).is_some(), "{key} is missing in {device}");
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Compiled code and what a launch of it takes.
+
+use crate::buffer::Buffer;
+use std::any::Any;
+use std::fmt::Debug;
+
+/// A compiled program: one or more kernels.
+pub trait Program: Debug + Send + Sync {
+    /// The names of its kernels.
+    fn kernels(&self) -> &[String];
+
+    /// The backend's own type behind the trait.
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// One argument of a kernel, in the order of the kernel's parameters.
+#[derive(Debug, Clone, Copy)]
+pub enum Arg<'a> {
+    /// A pointer to a buffer's first byte.
+    Buffer(&'a dyn Buffer),
+    /// This many bytes of local memory for each work-group.
+    Local(usize),
+    /// A 32-bit unsigned integer.
+    U32(u32),
+    /// A 32-bit signed integer.
+    I32(i32),
+    /// A 64-bit unsigned integer.
+    U64(u64),
+    /// A 32-bit float.
+    F32(f32),
+}
+
+/// What to run: a kernel, its grid and its arguments.
+#[derive(Debug, Clone, Copy)]
+pub struct Launch<'a> {
+    /// The program that holds the kernel.
+    pub program: &'a dyn Program,
+    /// The kernel's name.
+    pub kernel: &'a str,
+    /// Work-items in each of three dimensions; 1 where a dimension is not used.
+    pub global: [usize; 3],
+    /// Work-items of a work-group; each must divide its dimension. `None` lets the driver choose.
+    pub local: Option<[usize; 3]>,
+    /// The arguments.
+    pub args: &'a [Arg<'a>],
+}

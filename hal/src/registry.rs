@@ -1,0 +1,174 @@
+//! The table of backends, and the opening of a device by its id.
+
+use crate::backend::{Backend, CUDA, OPENCL, cpu::Cpu, null::Null};
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::id::{BackendKind, DeviceId};
+use crate::self_test::self_test;
+use std::sync::Arc;
+
+/// One line of the table.
+pub(crate) struct Line {
+    /// The family of devices.
+    pub(crate) kind: BackendKind,
+    /// The cargo feature that brings it.
+    pub(crate) feature: &'static str,
+    /// The backend, if this build has it.
+    pub(crate) backend: Option<&'static dyn Backend>,
+}
+
+/// Every backend there is, compiled in or not.
+pub(crate) const BACKENDS: &[Line] = &[
+    Line { kind: BackendKind::Null, feature: "cpu", backend: Some(&Null) },
+    Line { kind: BackendKind::Cpu, feature: "cpu", backend: Some(&Cpu) },
+    Line { kind: BackendKind::OpenCl, feature: "rocm", backend: OPENCL },
+    Line { kind: BackendKind::Cuda, feature: "cuda", backend: CUDA },
+];
+
+/// The backend of a family.
+///
+/// # Errors
+/// [`Error::BackendNotCompiled`].
+pub(crate) fn backend_of(table: &[Line], kind: BackendKind) -> Result<&'static dyn Backend> {
+    let line = table.iter().find(|line| line.kind == kind);
+    let feature = line.map_or("cpu", |line| line.feature);
+    line.and_then(|line| line.backend).ok_or(Error::BackendNotCompiled { backend: kind, feature })
+}
+
+/// Opens a device and tests that it calculates rightly.
+///
+/// # Errors
+/// [`Error::BackendNotCompiled`], [`Error::NoDevice`] with the reason, [`Error::SelfTest`] for a
+/// device that must not be used, or what its driver refused.
+pub fn open(id: DeviceId) -> Result<Arc<dyn Device>> {
+    open_in(BACKENDS, id)
+}
+
+/// [`open`] with another table.
+pub(crate) fn open_in(table: &[Line], id: DeviceId) -> Result<Arc<dyn Device>> {
+    let device = backend_of(table, id.backend)?.open(id.ordinal)?;
+    self_test(&*device)?;
+    Ok(device)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::Probe;
+    use crate::backend::null::NullDevice;
+    use crate::buffer::Buffer;
+    use crate::caps::Caps;
+    use crate::program::{Launch, Program};
+    use crate::queue::Queue;
+    use crate::self_test::{Operands, Outcomes};
+
+    /// A backend whose memory loses a bit of everything that is copied on the device.
+    struct Leaking;
+
+    #[derive(Debug)]
+    struct LeakingDevice(NullDevice);
+
+    struct LeakingQueue(Box<dyn Queue>);
+
+    impl Backend for Leaking {
+        fn probe(&self) -> Probe {
+            Probe::default()
+        }
+        fn open(&self, _ordinal: u32) -> Result<Arc<dyn Device>> {
+            Ok(Arc::new(LeakingDevice(NullDevice::new(None))))
+        }
+    }
+
+    impl Device for LeakingDevice {
+        fn id(&self) -> DeviceId {
+            DeviceId::new(BackendKind::Cuda, 0)
+        }
+        fn name(&self) -> &str {
+            "leaking device"
+        }
+        fn caps(&self) -> &Caps {
+            self.0.caps()
+        }
+        fn allocate(&self, bytes: usize) -> Result<Arc<dyn Buffer>> {
+            self.0.allocate(bytes)
+        }
+        fn queue(&self) -> Result<Box<dyn Queue>> {
+            Ok(Box::new(LeakingQueue(self.0.queue()?)))
+        }
+        fn compile(&self, source: &str, options: &str) -> Result<Arc<dyn Program>> {
+            self.0.compile(source, options)
+        }
+        fn arithmetic(&self, operands: &Operands) -> Result<Outcomes> {
+            self.0.arithmetic(operands)
+        }
+    }
+
+    impl Queue for LeakingQueue {
+        fn write(&mut self, buffer: &dyn Buffer, offset: usize, data: &[u8]) -> Result<()> {
+            self.0.write(buffer, offset, data)
+        }
+        fn read(&mut self, buffer: &dyn Buffer, offset: usize, out: &mut [u8]) -> Result<()> {
+            self.0.read(buffer, offset, out)
+        }
+        fn copy(
+            &mut self,
+            from: &dyn Buffer,
+            from_offset: usize,
+            to: &dyn Buffer,
+            to_offset: usize,
+            bytes: usize,
+        ) -> Result<()> {
+            self.0.copy(from, from_offset, to, to_offset, bytes)?;
+            let mut byte = [0];
+            self.0.read(to, to_offset + bytes / 2, &mut byte)?;
+            self.0.write(to, to_offset + bytes / 2, &[byte[0] ^ 4])
+        }
+        unsafe fn launch(&mut self, launch: &Launch<'_>) -> Result<()> {
+            // SAFETY: the caller's promise is passed on.
+            unsafe { self.0.launch(launch) }
+        }
+        fn submit(&mut self) -> Result<()> {
+            self.0.submit()
+        }
+        fn finish(&mut self) -> Result<()> {
+            self.0.finish()
+        }
+    }
+
+    #[test]
+    fn a_device_that_corrupts_is_not_opened() {
+        let table = [Line { kind: BackendKind::Cuda, feature: "cuda", backend: Some(&Leaking) }];
+        let error = open_in(&table, DeviceId::new(BackendKind::Cuda, 0)).expect_err("it corrupts");
+        assert!(matches!(error, Error::SelfTest { op: "transfers", .. }), "{error}");
+    }
+
+    #[test]
+    fn a_missing_backend_names_its_feature() {
+        let table = [Line { kind: BackendKind::OpenCl, feature: "rocm", backend: None }];
+        let error = open_in(&table, DeviceId::new(BackendKind::OpenCl, 0)).expect_err("missing");
+        let expected = Error::BackendNotCompiled { backend: BackendKind::OpenCl, feature: "rocm" };
+        assert_eq!(error, expected);
+        assert!(error.to_string().contains("rocm"), "{error}");
+    }
+
+    #[test]
+    fn the_table_has_each_family_once() {
+        let kinds: Vec<BackendKind> = BACKENDS.iter().map(|line| line.kind).collect();
+        assert_eq!(kinds, BackendKind::ALL);
+    }
+
+    #[test]
+    fn absent_devices_have_reasons() {
+        for (id, part) in [("cpu:7", "one device cpu"), ("null:1", "one recording device")] {
+            let error = open(id.parse().expect(id)).expect_err(id);
+            assert!(matches!(&error, Error::NoDevice { .. }), "{error}");
+            assert!(error.to_string().contains(part), "{error}");
+        }
+        for kind in [BackendKind::OpenCl, BackendKind::Cuda] {
+            let error = open(DeviceId::new(kind, 4096)).expect_err("no machine has so many");
+            let typed = matches!(error, Error::NoDevice { .. } | Error::BackendNotCompiled { .. });
+            assert!(typed, "{error}");
+        }
+        assert_eq!(open(DeviceId::CPU).expect("is always there").id(), DeviceId::CPU);
+    }
+}

@@ -1,0 +1,347 @@
+//! The numeric self-test of every opened device: old cards with bad drivers answer NaN or
+//! garbage, so nothing is believed before known sums have come out right.
+
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::program::{Arg, Launch};
+use std::fmt;
+use std::sync::Arc;
+
+/// Elements of the self-test: several work-groups on any device, still a blink.
+const LENGTH: usize = 4096;
+
+/// Elements that one local-memory sum adds; no device has smaller work-groups.
+pub(crate) const GROUP: usize = 64;
+
+/// What the self-test calculates, element by element, with numbers that every device must get
+/// right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TestOp {
+    /// `fma(a, b, c)` in f32, exact.
+    Fma,
+    /// `exp(a)` in f32, within 1e-6 of the value.
+    Exp,
+    /// `sqrt(b) / (1 + c²)` in f32, within 1e-6 of the value.
+    DivideSqrt,
+    /// `x · y + (x >> 7) ^ y` in wrapping u32, exact.
+    Integer,
+    /// The sum of each 64 elements of `n` in f32, exact: they are small whole numbers.
+    GroupSum,
+}
+
+impl TestOp {
+    /// Every operation, in the order of testing.
+    pub const ALL: [Self; 5] =
+        [Self::Fma, Self::Exp, Self::DivideSqrt, Self::Integer, Self::GroupSum];
+
+    /// The name in messages.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fma => "fma",
+            Self::Exp => "exp",
+            Self::DivideSqrt => "divide and square root",
+            Self::Integer => "integer arithmetic",
+            Self::GroupSum => "group sum",
+        }
+    }
+}
+
+impl fmt::Display for TestOp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The operands of the self-test; all vectors have the same length, a multiple of 64.
+#[derive(Debug, Clone)]
+pub struct Operands {
+    /// f32 in −10..10.
+    pub a: Vec<f32>,
+    /// f32 in 0.5..10.5.
+    pub b: Vec<f32>,
+    /// f32 in −10..10.
+    pub c: Vec<f32>,
+    /// Small whole numbers as f32, so that sums are exact in any order.
+    pub n: Vec<f32>,
+    /// Any u32.
+    pub x: Vec<u32>,
+    /// Any u32.
+    pub y: Vec<u32>,
+}
+
+/// One result of each calculated operation: f32 results as their bits.
+pub type Outcomes = Vec<(TestOp, Vec<u32>)>;
+
+impl Operands {
+    /// The same operands on every machine.
+    pub(crate) fn new() -> Self {
+        // xorshift32; its quality is enough to touch every bit of the operands.
+        let mut state = 0x9e37_79b9_u32;
+        let mut word = || {
+            state ^= state << 13;
+            state ^= state >> 17;
+            state ^= state << 5;
+            state
+        };
+        let mut words = || -> Vec<u32> { (0..LENGTH).map(|_| word()).collect() };
+        // 24 bits fill the mantissa of an f32 exactly.
+        let unit = |word: &u32| (word >> 8) as f32 / 16_777_216.0;
+        let mut floats = |low: f32| -> Vec<f32> {
+            words().iter().map(|word| low + 20.0 * unit(word).clamp(0.0, 1.0)).collect()
+        };
+        let (a, c) = (floats(-10.0), floats(-10.0));
+        let b = floats(0.0).iter().map(|value| 0.5 + value / 2.0).collect();
+        let n = words().iter().map(|word| (word >> 24) as f32 - 128.0).collect();
+        Self { a, b, c, n, x: words(), y: words() }
+    }
+
+    /// The right results: exact ones by their bits, the others as f64.
+    fn expected(&self, op: TestOp) -> Expected {
+        let wide = |value: f32| f64::from(value);
+        match op {
+            TestOp::Fma => {
+                let triples = self.a.iter().zip(&self.b).zip(&self.c);
+                Expected::Float(triples.map(|((&a, &b), &c)| a.mul_add(b, c)).collect())
+            }
+            TestOp::Exp => Expected::Near(self.a.iter().map(|&a| wide(a).exp()).collect()),
+            TestOp::DivideSqrt => {
+                let pairs = self.b.iter().zip(&self.c);
+                let value = |(&b, &c): (&f32, &f32)| wide(b).sqrt() / (1.0 + wide(c) * wide(c));
+                Expected::Near(pairs.map(value).collect())
+            }
+            TestOp::Integer => {
+                let pairs = self.x.iter().zip(&self.y);
+                let value = |(&x, &y): (&u32, &u32)| x.wrapping_mul(y).wrapping_add((x >> 7) ^ y);
+                Expected::Integer(pairs.map(value).collect())
+            }
+            TestOp::GroupSum => {
+                Expected::Float(self.n.chunks(GROUP).map(|group| group.iter().sum()).collect())
+            }
+        }
+    }
+}
+
+/// Right results and how near a device must come.
+enum Expected {
+    Integer(Vec<u32>),
+    Float(Vec<f32>),
+    Near(Vec<f64>),
+}
+
+impl Expected {
+    fn len(&self) -> usize {
+        match self {
+            Self::Integer(values) => values.len(),
+            Self::Float(values) => values.len(),
+            Self::Near(values) => values.len(),
+        }
+    }
+
+    /// Says what is wrong with element `index`, if anything is.
+    fn complaint(&self, index: usize, bits: u32) -> Option<String> {
+        let float = f32::from_bits(bits);
+        let (wrong, given, expected) = match self {
+            Self::Integer(values) => {
+                (bits != values[index], bits.to_string(), values[index].to_string())
+            }
+            // Comparing values and not bits lets a device answer −0 for 0.
+            Self::Float(values) => {
+                (float != values[index], float.to_string(), values[index].to_string())
+            }
+            Self::Near(values) => {
+                let error = (f64::from(float) - values[index]).abs();
+                let near = error <= 1e-6 * values[index].abs();
+                (!near, float.to_string(), values[index].to_string())
+            }
+        };
+        wrong.then(|| format!("element {index} is {given}, expected {expected}"))
+    }
+}
+
+/// Tests transfers and whatever arithmetic the device has.
+///
+/// # Errors
+/// [`Error::SelfTest`] with the name of the operation that failed.
+pub fn self_test(device: &dyn Device) -> Result<()> {
+    transfers(device)?;
+    let operands = Operands::new();
+    let fail =
+        |op: &'static str, detail: String| Err(Error::SelfTest { device: device.id(), op, detail });
+    let outcomes = match device.arithmetic(&operands) {
+        Ok(outcomes) => outcomes,
+        Err(error @ Error::SelfTest { .. }) => return Err(error),
+        Err(error) => return fail("arithmetic", error.to_string()),
+    };
+    for (op, results) in outcomes {
+        let expected = operands.expected(op);
+        if results.len() != expected.len() {
+            let detail = format!("{} results, expected {}", results.len(), expected.len());
+            return fail(op.name(), detail);
+        }
+        let mut all = results.iter().enumerate();
+        if let Some(detail) = all.find_map(|(index, &bits)| expected.complaint(index, bits)) {
+            return fail(op.name(), detail);
+        }
+    }
+    Ok(())
+}
+
+/// Writes a pattern, copies it on the device and reads both places back.
+fn transfers(device: &dyn Device) -> Result<()> {
+    let fail = |detail: String| Error::SelfTest { device: device.id(), op: "transfers", detail };
+    let words = Operands::new().x;
+    let pattern: &[u8] = bytemuck::cast_slice(&words);
+    let mut back = vec![0u8; 2 * pattern.len()];
+    let mut run = || -> Result<()> {
+        let buffer = device.allocate(2 * pattern.len())?;
+        let mut queue = device.queue()?;
+        queue.write(&*buffer, 0, pattern)?;
+        queue.copy(&*buffer, 0, &*buffer, pattern.len(), pattern.len())?;
+        queue.read(&*buffer, 0, &mut back)
+    };
+    run().map_err(|error| fail(error.to_string()))?;
+    let expected = pattern.iter().chain(pattern);
+    match back.iter().zip(expected).position(|(given, expected)| given != expected) {
+        None => Ok(()),
+        Some(at) => Err(fail(format!(
+            "byte {at} is {}, expected {}",
+            back[at],
+            pattern[at % pattern.len()]
+        ))),
+    }
+}
+
+/// The self-test as a program, for devices that compile OpenCL C 1.2.
+const SOURCE: &str = include_str!("self_test.cl");
+
+/// Calculates every operation with the device's own compiler and cores: the body of
+/// [`Device::arithmetic`] for devices that compile OpenCL C 1.2.
+///
+/// # Errors
+/// When the device refuses a step.
+pub fn arithmetic_by_program(device: &dyn Device, operands: &Operands) -> Result<Outcomes> {
+    let program = device.compile(SOURCE, "")?;
+    let mut queue = device.queue()?;
+    let length = operands.a.len();
+    let upload = |queue: &mut dyn crate::queue::Queue, bytes: &[u8]| -> Result<_> {
+        let buffer = device.allocate(bytes.len())?;
+        queue.write(&*buffer, 0, bytes)?;
+        Ok(buffer)
+    };
+    let floats = [&operands.a, &operands.b, &operands.c, &operands.n];
+    let mut inputs = Vec::new();
+    for bytes in floats.map(|values| bytemuck::cast_slice::<f32, u8>(values)) {
+        inputs.push(upload(&mut *queue, bytes)?);
+    }
+    for bytes in [&operands.x, &operands.y].map(|values| bytemuck::cast_slice::<u32, u8>(values)) {
+        inputs.push(upload(&mut *queue, bytes)?);
+    }
+    let mut outcomes = Vec::new();
+    for op in TestOp::ALL {
+        // Indices into a, b, c, n, x, y.
+        let (kernel, used, results): (_, &[usize], _) = match op {
+            TestOp::Fma => ("test_fma", &[0, 1, 2], length),
+            TestOp::Exp => ("test_exp", &[0], length),
+            TestOp::DivideSqrt => ("test_divide_sqrt", &[1, 2], length),
+            TestOp::Integer => ("test_integer", &[4, 5], length),
+            TestOp::GroupSum => ("test_group_sum", &[3], length / GROUP),
+        };
+        let out: Arc<dyn crate::buffer::Buffer> = device.allocate(4 * results)?;
+        let mut args: Vec<Arg<'_>> = used.iter().map(|&at| Arg::Buffer(&*inputs[at])).collect();
+        args.push(Arg::Buffer(&*out));
+        let launch = Launch {
+            program: &*program,
+            kernel,
+            global: [length, 1, 1],
+            local: Some([GROUP, 1, 1]),
+            args: &args,
+        };
+        // SAFETY: each kernel of SOURCE reads and writes one element of each buffer per
+        // work-item, the buffers have as many as there are work-items (the group sum writes one
+        // per group, and `out` has that many), and the arguments are in the kernels' order.
+        unsafe { queue.launch(&launch)? };
+        let mut bits = vec![0u32; results];
+        queue.read(&*out, 0, bytemuck::cast_slice_mut(&mut bits))?;
+        outcomes.push((op, bits));
+    }
+    Ok(outcomes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::cpu::CpuDevice;
+    use crate::buffer::Buffer;
+    use crate::caps::Caps;
+    use crate::id::DeviceId;
+    use crate::program::Program;
+    use crate::queue::Queue;
+
+    /// A processor that gets one operation wrong, as a bad driver would.
+    #[derive(Debug)]
+    struct Corrupting {
+        inner: CpuDevice,
+        op: TestOp,
+        corrupt: fn(&mut Vec<u32>),
+    }
+
+    impl Device for Corrupting {
+        fn id(&self) -> DeviceId {
+            self.inner.id()
+        }
+        fn name(&self) -> &str {
+            self.inner.name()
+        }
+        fn caps(&self) -> &Caps {
+            self.inner.caps()
+        }
+        fn allocate(&self, bytes: usize) -> Result<Arc<dyn Buffer>> {
+            self.inner.allocate(bytes)
+        }
+        fn queue(&self) -> Result<Box<dyn Queue>> {
+            self.inner.queue()
+        }
+        fn compile(&self, source: &str, options: &str) -> Result<Arc<dyn Program>> {
+            self.inner.compile(source, options)
+        }
+        fn arithmetic(&self, operands: &Operands) -> Result<Outcomes> {
+            let mut outcomes = self.inner.arithmetic(operands)?;
+            for (_, results) in outcomes.iter_mut().filter(|(op, _)| *op == self.op) {
+                (self.corrupt)(results);
+            }
+            Ok(outcomes)
+        }
+    }
+
+    #[test]
+    fn a_healthy_processor_passes() {
+        let device = CpuDevice::new();
+        self_test(&device).expect("the processor calculates");
+        let outcomes = device.arithmetic(&Operands::new()).expect("the processor calculates");
+        let tested: Vec<TestOp> = outcomes.iter().map(|(op, _)| *op).collect();
+        assert_eq!(tested, TestOp::ALL, "every operation is tested");
+    }
+
+    #[test]
+    fn each_kind_of_corruption_is_refused_by_name() {
+        let cases: [fn(&mut Vec<u32>); 4] = [
+            |results| results[0] ^= 1 << 20,
+            |results| *results.last_mut().expect("has results") = f32::NAN.to_bits(),
+            |results| results.iter_mut().for_each(|bits| *bits = 0),
+            |results| results.truncate(results.len() - 1),
+        ];
+        for op in TestOp::ALL {
+            for corrupt in cases {
+                let device = Corrupting { inner: CpuDevice::new(), op, corrupt };
+                match self_test(&device) {
+                    Err(Error::SelfTest { op: named, detail, .. }) => {
+                        assert_eq!(named, op.name(), "{detail}");
+                        assert!(detail.contains("expected"), "{detail}");
+                    }
+                    other => panic!("{op}: {other:?}"),
+                }
+            }
+        }
+    }
+}
