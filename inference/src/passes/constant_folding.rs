@@ -4,7 +4,7 @@ use super::Pass;
 use crate::error::Result;
 use crate::graph::{Graph, Node};
 use lgp_compute::Context;
-use lgp_memory::{Shape, Tensor, TensorView};
+use lgp_memory::{Shape, TensorView};
 
 /// Folded tensors may take this much and a few times the weights: a graph can ask for any size
 /// with a handful of nodes, and such a one is computed when it is run, not here.
@@ -85,7 +85,7 @@ fn output_bytes(graph: &Graph, node: &Node) -> Option<usize> {
 
 /// For tests: the constant behind output 0.
 #[cfg(test)]
-pub(super) fn first_output(graph: &Graph) -> Option<&Tensor> {
+fn first_output(graph: &Graph) -> Option<&lgp_memory::Tensor> {
     graph.constant(graph.outputs[0].1)
 }
 
@@ -94,6 +94,7 @@ mod tests {
     use super::*;
     use crate::passes::tests::{f32_type, graph_of};
     use crate::{GraphBuilder, Result};
+    use lgp_memory::Tensor;
 
     #[test]
     fn chains_of_constants_become_one() -> Result<()> {
