@@ -4,11 +4,12 @@
 
 use crate::fault::Fault;
 use crate::faults;
-use crate::stub::{Repository, RepositoryEntry};
-use lgp_sdk::{Coordinator, ExecError, ModelRef, ValueSpec, WorkerState};
-use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use lgp_sdk::{
+    Coordinator, Entry, ExecError, ModelError, ModelRef, Repository, ValueSpec, WorkerState,
+};
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The model name that paths of the protocol take for themselves.
 const RESERVED: &str = "stats";
@@ -86,34 +87,70 @@ pub(crate) struct LoadOutcome {
     pub(crate) workers: Vec<String>,
 }
 
+/// Entries by name and asked-for version, so that an inference reads no files. A stored version
+/// never changes; which one is the newest does, with the catalog's own calls.
+#[derive(Default)]
+struct Known {
+    entries: HashMap<(String, Option<u64>), ModelEntry>,
+    /// Grows when something is forgotten: what was read from disk before that may be stale.
+    generation: u64,
+}
+
 /// The repository and the coordinator, seen together.
 pub(crate) struct Catalog {
     coordinator: Coordinator,
     repository: Repository,
+    known: Mutex<Known>,
     /// Why the last load of a model failed everywhere.
     failures: Mutex<BTreeMap<ModelRef, String>>,
 }
 
 impl Catalog {
     pub(crate) fn new(coordinator: Coordinator, repository: Repository) -> Self {
-        Self { coordinator, repository, failures: Mutex::default() }
+        Self { coordinator, repository, known: Mutex::default(), failures: Mutex::default() }
     }
 
     /// A registered model; without a version the newest.
-    pub(crate) fn get(&self, name: &str, version: Option<u64>) -> Result<ModelEntry, Fault> {
-        self.repository.get(name, version).map(entry).map_err(|e| faults::inference(&e))
+    pub(crate) async fn get(&self, name: &str, version: Option<u64>) -> Result<ModelEntry, Fault> {
+        let key = (name.to_owned(), version);
+        let generation = {
+            let known = lock(&self.known);
+            if let Some(entry) = known.entries.get(&key) {
+                return Ok(entry.clone());
+            }
+            known.generation
+        };
+        let (name, version) = key.clone();
+        let entry = ModelEntry::from(self.files(move |r| r.get(&name, version)).await?);
+        let mut known = lock(&self.known);
+        // Only models that exist are remembered: made-up names do not make this grow.
+        if known.generation == generation {
+            known.entries.insert(key, entry.clone());
+        }
+        Ok(entry)
     }
 
-    /// Every registered version.
-    pub(crate) fn list(&self) -> Result<Vec<ModelEntry>, Fault> {
-        let entries = self.repository.list().map_err(|e| faults::inference(&e))?;
-        Ok(entries.into_iter().map(entry).collect())
+    /// Every registered version, by name and version.
+    pub(crate) async fn list(&self) -> Result<Vec<ModelEntry>, Fault> {
+        Ok(self.files(|r| r.list()).await?.into_iter().map(ModelEntry::from).collect())
     }
 
     /// The versions of a model, oldest first.
-    pub(crate) fn versions(&self, name: &str) -> Result<Vec<u64>, Fault> {
+    pub(crate) async fn versions(&self, name: &str) -> Result<Vec<u64>, Fault> {
         let named = |e: &&ModelEntry| e.name() == name;
-        Ok(self.list()?.iter().filter(named).map(ModelEntry::version).collect())
+        Ok(self.list().await?.iter().filter(named).map(ModelEntry::version).collect())
+    }
+
+    /// Work on files, away from the threads that serve connections.
+    async fn files<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Repository) -> Result<T, ModelError> + Send + 'static,
+    ) -> Result<T, Fault> {
+        let repository = self.repository.clone();
+        tokio::task::spawn_blocking(move || work(&repository))
+            .await
+            .map_err(Fault::internal)?
+            .map_err(|e| faults::model(&e))
     }
 
     /// Whether any model can be used.
@@ -139,8 +176,7 @@ impl Catalog {
         if !self.workers(entry).is_empty() {
             return Readiness::Ready;
         }
-        let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        match failures.get(entry.model()) {
+        match lock(&self.failures).get(entry.model()) {
             Some(message) => Readiness::Failed(message.clone()),
             None if self.coordinator.models().contains(entry.model()) => Readiness::Loading,
             None => Readiness::Unloaded,
@@ -167,9 +203,11 @@ impl Catalog {
         self.require_ready(entry)
     }
 
-    /// Has every worker load the newest version, also workers that join later.
+    /// Has every worker load the newest version, also workers that join later, and let go of
+    /// older ones.
     pub(crate) async fn load(&self, name: &str) -> Result<LoadOutcome, Fault> {
-        let entry = self.get(name, None)?;
+        self.forget(name);
+        let entry = self.get(name, None).await?;
         let model = entry.model();
         let results = self.coordinator.load(model.clone()).await.map_err(faults::cluster)?;
         let mut workers = Vec::new();
@@ -180,59 +218,74 @@ impl Catalog {
                 Err(error) => failure = Some(error),
             }
         }
-        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        match failure {
-            Some(error) if workers.is_empty() => {
-                failures.insert(model.clone(), error.message.clone());
-                drop(failures);
-                self.coordinator.unload(model);
-                Err(Fault::bad_input(format!("no worker can load '{name}': {}", error.message)))
-            }
-            _ => {
-                failures.remove(model);
-                drop(failures);
-                Ok(LoadOutcome { entry, workers })
-            }
+        if let (Some(error), true) = (failure, workers.is_empty()) {
+            lock(&self.failures).insert(model.clone(), error.message.clone());
+            self.coordinator.unload(model);
+            return Err(Fault::bad_input(format!("no worker can load '{name}': {error}")));
         }
+        lock(&self.failures).remove(model);
+        self.unload_where(|m| m.name == name && m.version != model.version);
+        Ok(LoadOutcome { entry, workers })
     }
 
     /// Takes every version of a model from the workers; its files stay.
-    pub(crate) fn unload(&self, name: &str) -> Result<(), Fault> {
-        // Names the model when there is none of that name.
-        self.get(name, None)?;
-        for model in self.coordinator.models().iter().filter(|m| m.name == name) {
-            self.coordinator.unload(model);
-        }
-        Ok(())
+    pub(crate) async fn unload(&self, name: &str) -> Result<ModelEntry, Fault> {
+        self.forget(name);
+        let entry = self.get(name, None).await?;
+        self.unload_where(|m| m.name == name);
+        Ok(entry)
     }
 
-    /// Registers a file as the newest version of a model and has the workers load it. A model
+    /// Registers a file as the newest version of a model and has the workers load it. A version
     /// that no worker can load is not kept.
-    pub(crate) async fn add(&self, name: &str, file: &Path) -> Result<LoadOutcome, Fault> {
+    pub(crate) async fn add(&self, name: &str, file: PathBuf) -> Result<LoadOutcome, Fault> {
         if name == RESERVED {
             return Err(Fault::bad_input(format!("model name '{RESERVED}' is reserved")));
         }
-        let added = self.repository.add(name, file).map_err(|e| faults::inference(&e))?;
+        let owned = name.to_owned();
+        let added = self.files(move |r| r.add(&owned, file)).await?;
         let outcome = self.load(name).await;
-        if outcome.is_err()
-            && let Err(error) = self.repository.remove_version(name, added.version)
-        {
-            tracing::warn!(%error, name, "cannot remove a model that does not load");
+        if outcome.is_err() {
+            let owned = name.to_owned();
+            self.files(move |r| r.remove(&owned, Some(added.version))).await?;
+            self.forget(name);
         }
         outcome
     }
 
     /// Takes a model from the workers and deletes its files.
-    pub(crate) fn remove(&self, name: &str) -> Result<(), Fault> {
-        self.unload(name)?;
-        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        failures.retain(|model, _| model.name != name);
-        drop(failures);
-        self.repository.remove(name).map_err(|e| faults::inference(&e))
+    pub(crate) async fn remove(&self, name: &str) -> Result<(), Fault> {
+        self.unload(name).await?;
+        let owned = name.to_owned();
+        self.files(move |r| r.remove(&owned, None)).await?;
+        self.forget(name);
+        Ok(())
+    }
+
+    fn unload_where(&self, matches: impl Fn(&ModelRef) -> bool) {
+        for model in self.coordinator.models().iter().filter(|m| matches(m)) {
+            self.coordinator.unload(model);
+        }
+    }
+
+    /// Drops what is remembered of a model.
+    fn forget(&self, name: &str) {
+        let mut known = lock(&self.known);
+        known.generation += 1;
+        known.entries.retain(|key, _| key.0 != name);
+        drop(known);
+        lock(&self.failures).retain(|model, _| model.name != name);
     }
 }
 
-fn entry(entry: RepositoryEntry) -> ModelEntry {
-    let RepositoryEntry { name, version, sha256, inputs, outputs, .. } = entry;
-    ModelEntry(Arc::new(Inner { model: ModelRef { name, version, sha256 }, inputs, outputs }))
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is behind these locks is whole after every statement, also after a panic.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl From<Entry> for ModelEntry {
+    fn from(entry: Entry) -> Self {
+        let Entry { name, version, sha256, inputs, outputs, .. } = entry;
+        Self(Arc::new(Inner { model: ModelRef { name, version, sha256 }, inputs, outputs }))
+    }
 }

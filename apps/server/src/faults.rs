@@ -59,7 +59,7 @@ pub(crate) fn driver(error: &DriverError) -> Fault {
 }
 
 /// An error of the model repository, or of a file that was to become a model.
-pub(crate) fn inference(error: &ModelError) -> Fault {
+pub(crate) fn model(error: &ModelError) -> Fault {
     let message = error.to_string();
     match error {
         ModelError::UnknownModel { .. } | ModelError::UnknownVersion { .. } => {

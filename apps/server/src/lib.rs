@@ -19,7 +19,6 @@ mod oip;
 mod router;
 mod serve;
 mod state;
-mod stub;
 
 pub use config::ServerConfig;
 pub use driver::{BoxFuture, Driver, DriverError};

@@ -4,8 +4,7 @@ use crate::catalog::Catalog;
 use crate::config::ServerConfig;
 use crate::driver::Driver;
 use crate::metrics::Metrics;
-use crate::stub::Repository;
-use lgp_sdk::Coordinator;
+use lgp_sdk::{Coordinator, Repository};
 use std::sync::Arc;
 
 /// The server's state. Clones share it.

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 /// `GET models`: a bare array, every registered version.
 pub(crate) async fn list(State(state): State<ServerState>) -> Result<Json<Value>, ClusterError> {
-    let entries = state.catalog().list()?;
+    let entries = state.catalog().list().await?;
     Ok(Json(entries.iter().map(|entry| describe(&state, entry)).collect()))
 }
 
@@ -23,7 +23,7 @@ pub(crate) async fn show(
     State(state): State<ServerState>,
     params: Params,
 ) -> Result<Json<Value>, ClusterError> {
-    let entry = state.catalog().get(params.get("name"), None)?;
+    let entry = state.catalog().get(params.get("name"), None).await?;
     Ok(Json(describe(&state, &entry)))
 }
 
@@ -36,7 +36,7 @@ pub(crate) async fn add(
 ) -> Result<(StatusCode, Json<Value>), ClusterError> {
     let name = params.get("name");
     let received = upload::receive(&state, request).await?;
-    let outcome = state.catalog().add(name, &received.model()).await?;
+    let outcome = state.catalog().add(name, received.model()).await?;
     Ok((StatusCode::CREATED, Json(loaded(&state, &outcome))))
 }
 
@@ -46,7 +46,7 @@ pub(crate) async fn remove(
     params: Params,
 ) -> Result<Json<Value>, ClusterError> {
     let name = params.get("name");
-    state.catalog().remove(name)?;
+    state.catalog().remove(name).await?;
     state.metrics().remove(name);
     Ok(Json(json!({ "name": name, "removed": true })))
 }
@@ -66,8 +66,8 @@ pub(crate) async fn unload(
     params: Params,
 ) -> Result<Json<Value>, ClusterError> {
     let name = params.get("name");
-    state.catalog().unload(name)?;
-    Ok(Json(describe(&state, &state.catalog().get(name, None)?)))
+    let entry = state.catalog().unload(name).await?;
+    Ok(Json(describe(&state, &entry)))
 }
 
 fn loaded(state: &ServerState, outcome: &LoadOutcome) -> Value {

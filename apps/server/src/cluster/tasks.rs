@@ -45,7 +45,7 @@ pub(crate) async fn submit(
     body: Whole,
 ) -> Result<(StatusCode, Json<Value>), ClusterError> {
     let task: Task<'_> = parse(&body)?;
-    let spec = task.spec(&state)?;
+    let spec = task.spec(&state).await?;
     let id = state.coordinator().submit(spec).map_err(faults::cluster)?;
     Ok((StatusCode::ACCEPTED, Json(accepted(&state, id))))
 }
@@ -71,7 +71,7 @@ pub(crate) async fn submit_batch(
     };
     let mut specs = Vec::with_capacity(batch.tasks.len());
     for (i, task) in batch.tasks.iter().enumerate() {
-        specs.push(task.spec(&state).map_err(|fault| at(i, fault))?);
+        specs.push(task.spec(&state).await.map_err(|fault| at(i, fault))?);
     }
     let ids = submit_all(&state, specs).map_err(|(i, fault)| at(i, fault))?;
     let tasks: Vec<Value> = ids.into_iter().map(|id| accepted(&state, id)).collect();
@@ -131,10 +131,10 @@ pub(crate) async fn cancel(
 
 impl Task<'_> {
     /// The task, checked against its model.
-    fn spec(&self, state: &ServerState) -> Result<TaskSpec, Fault> {
+    async fn spec(&self, state: &ServerState) -> Result<TaskSpec, Fault> {
         self.refuse_unbuilt()?;
         let (name, version) = model_name(&self.model)?;
-        let entry = state.catalog().get(name, version)?;
+        let entry = state.catalog().get(name, version).await?;
         let mut raw = Raw::none();
         let inputs: Vec<NamedTensor> =
             self.inputs.iter().map(|i| i.tensor(&mut raw)).collect::<Result<_, _>>()?;

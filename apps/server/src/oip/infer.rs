@@ -25,7 +25,7 @@ pub(crate) async fn infer(
     headers: HeaderMap,
     body: Whole,
 ) -> Result<Response, OipError> {
-    let entry = models::find(&state, &params)?;
+    let entry = models::find(&state, &params).await?;
     let pending = state.metrics().model(entry.name(), entry.version()).begin();
     let started = Instant::now();
     match answer(&state, &entry, &headers, body).await {

@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 pub(crate) const PLATFORM: &str = "lgp_onnx";
 
 /// The model that a path names.
-pub(crate) fn find(state: &ServerState, params: &Params) -> Result<ModelEntry, Fault> {
+pub(crate) async fn find(state: &ServerState, params: &Params) -> Result<ModelEntry, Fault> {
     let version = params.find("version").map(parse_version).transpose()?;
-    state.catalog().get(params.get("model"), version)
+    state.catalog().get(params.get("model"), version).await
 }
 
 fn parse_version(text: &str) -> Result<u64, Fault> {
@@ -31,10 +31,10 @@ pub(crate) async fn metadata(
     State(state): State<ServerState>,
     params: Params,
 ) -> Result<Json<Value>, OipError> {
-    let entry = find(&state, &params)?;
+    let entry = find(&state, &params).await?;
     let versions: Vec<String> = match params.find("version") {
         Some(_) => vec![entry.version().to_string()],
-        None => state.catalog().versions(entry.name())?.iter().map(u64::to_string).collect(),
+        None => state.catalog().versions(entry.name()).await?.iter().map(u64::to_string).collect(),
     };
     Ok(Json(json!({
         "name": entry.name(),
@@ -62,7 +62,7 @@ pub(crate) async fn config(
     State(state): State<ServerState>,
     params: Params,
 ) -> Result<Json<Value>, OipError> {
-    let entry = find(&state, &params)?;
+    let entry = find(&state, &params).await?;
     let tensor = |spec: &ValueSpec| {
         json!({
             "name": spec.name,
@@ -86,7 +86,7 @@ pub(crate) async fn ready(
     State(state): State<ServerState>,
     params: Params,
 ) -> Result<Response, OipError> {
-    let entry = find(&state, &params)?;
+    let entry = find(&state, &params).await?;
     let ready = state.catalog().readiness(&entry) == Readiness::Ready;
     let body = Json(json!({ "name": entry.name(), "ready": ready }));
     Ok(if ready {

@@ -22,7 +22,7 @@ pub(crate) async fn index(
 ) -> Result<Json<Value>, OipError> {
     let query: IndexQuery = body.json()?;
     let mut models = Vec::new();
-    for entry in state.catalog().list()? {
+    for entry in state.catalog().list().await? {
         let readiness = state.catalog().readiness(&entry);
         if query.ready && readiness != Readiness::Ready {
             continue;
@@ -66,6 +66,6 @@ pub(crate) async fn unload(
     body: Whole,
 ) -> Result<Json<Value>, OipError> {
     let _: Control = body.json()?;
-    state.catalog().unload(params.get("model"))?;
+    state.catalog().unload(params.get("model")).await?;
     Ok(Json(json!({})))
 }

@@ -104,12 +104,6 @@ impl Choice {
 }
 
 impl Encoded {
-    /// Length of the body in bytes.
-    #[cfg(test)]
-    pub(crate) fn parts(&self) -> (&[u8], &[u8]) {
-        self.body.split_at(self.json_length.unwrap_or(self.body.len()))
-    }
-
     /// The answer with its headers.
     pub(crate) fn into_response(self) -> Response {
         let mut response = Response::new(Body::from(self.body));

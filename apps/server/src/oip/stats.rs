@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 /// `GET /v2/models/stats`.
 pub(crate) async fn all(State(state): State<ServerState>) -> Result<Json<Value>, OipError> {
     let mut stats = Vec::new();
-    for entry in state.catalog().list()? {
+    for entry in state.catalog().list().await? {
         let reading = state.metrics().model(entry.name(), entry.version()).read();
         stats.push(describe(entry.name(), entry.version(), &reading));
     }
@@ -25,7 +25,7 @@ pub(crate) async fn model(
     State(state): State<ServerState>,
     params: Params,
 ) -> Result<Json<Value>, OipError> {
-    let entry = models::find(&state, &params)?;
+    let entry = models::find(&state, &params).await?;
     let reading = state.metrics().model(entry.name(), entry.version()).read();
     Ok(Json(json!({ "model_stats": [describe(entry.name(), entry.version(), &reading)] })))
 }

@@ -1,0 +1,242 @@
+"""Speaks to a running server as Triton's and KServe's own clients do.
+
+    python tritonclient_e2e.py http://127.0.0.1:8000 [--require-kserve]
+
+Needs `tritonclient[http]` 2.x; KServe's client is used where `kserve` is installed. The server must
+have the bundled model `digits` loaded. Prints a line a check and exits 1 at the first that fails.
+"""
+
+import asyncio
+import json
+import sys
+import urllib.error
+import urllib.request
+from urllib.parse import urlsplit
+
+import numpy as np
+import tritonclient.http as triton
+from tritonclient.utils import InferenceServerException
+
+MODEL = "digits"
+RNG = np.random.default_rng(7)
+IMAGES = RNG.integers(0, 17, size=(3, 1, 8, 8)).astype(np.float32)
+
+
+def image(data=IMAGES, binary=True, datatype="FP32", name="image"):
+    tensor = triton.InferInput(name, list(data.shape), datatype)
+    tensor.set_data_from_numpy(data, binary_data=binary)
+    return tensor
+
+
+def logits(binary=True):
+    return triton.InferRequestedOutput("logits", binary_data=binary)
+
+
+def refused(status, text, call):
+    """`call` must fail with this status and a message that contains `text`."""
+    try:
+        call()
+    except InferenceServerException as error:
+        message = error.message() or ""
+        given = error.status()
+        assert given is None or given == str(status), f"status {given}, expected {status}: {message}"
+        assert text in message, f"message {message!r} lacks {text!r}"
+        return
+    raise AssertionError(f"was answered, expected {status}")
+
+
+def http(url, data=None, headers=None, method=None):
+    """Status, headers and body, whatever the status."""
+    request = urllib.request.Request(url, data=data, headers=headers or {}, method=method)
+    try:
+        with urllib.request.urlopen(request) as answer:
+            return answer.status, answer.headers, answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.headers, error.read()
+
+
+def check_health(client, url):
+    assert client.is_server_live() and client.is_server_ready()
+    assert client.is_model_ready(MODEL) and client.is_model_ready(MODEL, "1")
+    assert not client.is_model_ready("nope")
+    assert http(f"{url}/v2/health/live")[2] == b'{"live":true}'
+    assert http(f"{url}/v2/health/ready")[2] == b'{"ready":true}'
+
+
+def check_metadata(client, url):
+    server = client.get_server_metadata()
+    assert {"name", "version", "extensions"} <= server.keys()
+    assert "binary_tensor_data" in server["extensions"]
+    model = client.get_model_metadata(MODEL)
+    assert model["inputs"] == [{"name": "image", "datatype": "FP32", "shape": [-1, 1, 8, 8]}], model
+    assert model["outputs"] == [{"name": "logits", "datatype": "FP32", "shape": [-1, 10]}], model
+    config = client.get_model_config(MODEL)
+    assert config["input"][0]["data_type"] == "TYPE_FP32" and config["max_batch_size"] == 0
+
+
+def check_infer(client, url):
+    expected = client.infer(MODEL, [image()], outputs=[logits()]).as_numpy("logits")
+    assert expected.shape == (3, 10) and np.isfinite(expected).all()
+    for binary_in in (True, False):
+        for binary_out in (True, False):
+            answer = client.infer(MODEL, [image(binary=binary_in)], outputs=[logits(binary_out)])
+            np.testing.assert_array_equal(answer.as_numpy("logits"), expected)
+    answer = client.infer(MODEL, [image()], request_id="id-7", model_version="1")
+    np.testing.assert_array_equal(answer.as_numpy("logits"), expected)
+    assert answer.get_response()["id"] == "id-7"
+    assert answer.get_response()["model_name"] == MODEL
+    assert answer.get_response()["model_version"] == "1"
+    answer = client.infer(MODEL, [image()], priority=1, timeout=10_000_000)
+    np.testing.assert_array_equal(answer.as_numpy("logits"), expected)
+    waiting = [client.async_infer(MODEL, [image()]) for _ in range(20)]
+    for answer in waiting:
+        np.testing.assert_array_equal(answer.get_result().as_numpy("logits"), expected)
+
+
+def check_raw(client, url):
+    expected = client.infer(MODEL, [image()]).as_numpy("logits")
+    status, headers, body = http(
+        f"{url}/v2/models/{MODEL}/infer",
+        data=IMAGES.tobytes(),
+        headers={"Inference-Header-Content-Length": "0", "Content-Type": "application/octet-stream"},
+    )
+    assert status == 200, body
+    length = int(headers["Inference-Header-Content-Length"])
+    output = json.loads(body[:length])["outputs"][0]
+    assert output["parameters"]["binary_data_size"] == len(body) - length
+    given = np.frombuffer(body[length:], np.float32).reshape(output["shape"])
+    np.testing.assert_array_equal(given, expected)
+
+
+def check_errors(client, url):
+    infer = client.infer
+    refused(404, "nope", lambda: infer("nope", [image()]))
+    refused(404, "", lambda: infer("nope/..", [image()]))
+    refused(404, "version", lambda: infer(MODEL, [image()], model_version="99"))
+    refused(400, "FP64", lambda: infer(MODEL, [image(IMAGES.astype(np.float64), datatype="FP64")]))
+    refused(400, "rank", lambda: infer(MODEL, [image(IMAGES[0])]))
+    refused(400, "[3, 1, 4, 8]", lambda: infer(MODEL, [image(IMAGES[:, :, :4])]))
+    refused(400, "'img'", lambda: infer(MODEL, [image(name="img")]))
+    refused(400, "twice", lambda: infer(MODEL, [image(), image()]))
+    unknown = triton.InferRequestedOutput("probs")
+    refused(400, "'logits'", lambda: infer(MODEL, [image()], outputs=[unknown]))
+    refused(501, "sequence", lambda: infer(MODEL, [image()], sequence_id=3))
+    top = triton.InferRequestedOutput("logits", class_count=3)
+    refused(501, "classification", lambda: infer(MODEL, [image()], outputs=[top]))
+    text = triton.InferInput("image", [1], "BYTES")
+    text.set_data_from_numpy(np.array([b"x"], dtype=np.object_))
+    refused(501, "BYTES", lambda: infer(MODEL, [text]))
+    path = f"{url}/v2/models/{MODEL}/infer"
+    for length in ("-1", "9999", "x"):
+        status, _, body = http(path, b"{}", {"Inference-Header-Content-Length": length})
+        assert status == 400 and "Inference-Header-Content-Length" in json.loads(body)["error"]
+    assert http(path, b"{")[0] == 400
+    assert http(path)[0] == 405
+    assert http(path, b"{}", {"Origin": "http://evil.example"})[0] == 403
+    assert http(path, b"{}", {"Host": "evil.example"})[0] == 403
+    assert http(f"{url}/v2/nowhere")[0] == 404
+
+
+def check_repository(client, url):
+    index = client.get_model_repository_index()
+    assert {"name": MODEL, "version": "1", "state": "READY", "reason": ""} in index, index
+    client.unload_model(MODEL)
+    wait_until(lambda: not client.is_model_ready(MODEL), "the model to be unloaded")
+    refused(503, "not ready", lambda: client.infer(MODEL, [image()]))
+    client.load_model(MODEL)
+    wait_until(lambda: client.is_model_ready(MODEL), "the model to be loaded")
+    client.infer(MODEL, [image()])
+    refused(404, "nope", lambda: client.load_model("nope"))
+
+
+def wait_until(condition, what):
+    import time
+
+    for _ in range(100):
+        if condition():
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"waited 5 s for {what}")
+
+
+def check_statistics(client, url):
+    def read():
+        return client.get_inference_statistics(MODEL)["model_stats"][0]
+
+    before = read()
+    client.infer(MODEL, [image()])
+    after = read()
+    assert after["inference_count"] == before["inference_count"] + 1
+    assert after["inference_stats"]["compute_infer"]["ns"] > before["inference_stats"]["compute_infer"]["ns"]
+    every = client.get_inference_statistics()["model_stats"]
+    assert MODEL in [model["name"] for model in every]
+
+
+def check_metrics(client, url):
+    status, headers, body = http(f"{url}/metrics")
+    assert status == 200 and headers["Content-Type"].startswith("text/plain")
+    text = body.decode()
+    assert f'nv_inference_request_success{{model="{MODEL}",version="1"}}' in text
+    assert 'lgp_workers{state="ready"}' in text
+    try:
+        from prometheus_client.parser import text_string_to_metric_families
+    except ImportError:
+        return
+    names = {family.name for family in text_string_to_metric_families(text)}
+    assert "lgp_inference_overhead_seconds" in names, names
+
+
+def check_kserve(client, url):
+    from kserve import InferenceRESTClient, InferInput, InferRequest
+    from kserve.inference_client import RESTConfig
+
+    expected = client.infer(MODEL, [image()]).as_numpy("logits")
+
+    async def run():
+        rest = InferenceRESTClient(RESTConfig(protocol="v2"))
+        assert await rest.is_server_live(url)
+        assert await rest.is_server_ready(url)
+        assert await rest.is_model_ready(url, MODEL)
+        for binary in (False, True):
+            tensor = InferInput("image", list(IMAGES.shape), "FP32")
+            tensor.set_data_from_numpy(IMAGES, binary_data=binary)
+            request = InferRequest(model_name=MODEL, infer_inputs=[tensor])
+            answer = await rest.infer(url, request, model_name=MODEL)
+            output = answer.outputs[0]
+            np.testing.assert_array_equal(output.as_numpy(), expected)
+        await rest.close()
+
+    asyncio.run(run())
+
+
+CHECKS = [
+    check_health,
+    check_metadata,
+    check_infer,
+    check_raw,
+    check_errors,
+    check_repository,
+    check_statistics,
+    check_metrics,
+]
+
+
+def main(url, require_kserve):
+    client = triton.InferenceServerClient(urlsplit(url).netloc, concurrency=8)
+    for check in CHECKS:
+        check(client, url)
+        print("ok", check.__name__.removeprefix("check_"))
+    try:
+        import kserve  # noqa: F401
+    except ImportError as error:
+        assert not require_kserve, f"kserve is required: {error}"
+        print("skipped kserve: not installed")
+        return
+    check_kserve(client, url)
+    print("ok kserve")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    main(sys.argv[1].rstrip("/"), "--require-kserve" in sys.argv[2:])
