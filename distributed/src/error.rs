@@ -33,7 +33,7 @@ pub enum Error {
         existing: TaskId,
     },
     /// Inputs do not fit one frame.
-    #[error("{what} takes {given} bytes, at most {limit} fit a frame")]
+    #[error("{given} bytes of {what}, at most {limit} fit a frame")]
     TooLarge {
         /// What is too large.
         what: &'static str,

@@ -78,6 +78,15 @@ impl ExecError {
     }
 }
 
+impl ExecError {
+    /// The error with a message that fits a frame's header.
+    pub(crate) fn shortened(mut self) -> Self {
+        const MESSAGE_BYTES_MAX: usize = 8 << 10;
+        self.message.truncate(self.message.floor_char_boundary(MESSAGE_BYTES_MAX));
+        self
+    }
+}
+
 /// Classes of [`ExecError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ExecErrorKind {

@@ -1,4 +1,82 @@
 //! Coordinator, workers, scheduling and the wire between them.
+//!
+//! A [`Coordinator`] accepts tasks, keeps them in a bounded queue and hands them over QUIC with
+//! mutual TLS to workers; each worker ([`run_worker`]) runs them on an [`Executor`]. This crate
+//! knows nodes, not models: what a task means is the executor's business.
+//!
+//! ```
+//! use lgp_distributed::{
+//!     Coordinator, CoordinatorConfig, ExecError, Executor, ExecutorStatus, ModelRef, Pki,
+//!     TaskSpec, TaskState, WorkerConfig, run_worker,
+//! };
+//! use lgp_memory::{NamedTensor, Tensor};
+//! use std::sync::Arc;
+//!
+//! /// Answers each task with its own inputs.
+//! struct Echo;
+//!
+//! impl Executor for Echo {
+//!     fn load(&self, _: &ModelRef) -> Result<(), ExecError> {
+//!         Ok(())
+//!     }
+//!     fn unload(&self, _: &ModelRef) {}
+//!     fn execute(
+//!         &self,
+//!         _: &ModelRef,
+//!         inputs: &[NamedTensor],
+//!     ) -> Result<Vec<NamedTensor>, ExecError> {
+//!         Ok(inputs.to_vec())
+//!     }
+//!     fn status(&self) -> ExecutorStatus {
+//!         ExecutorStatus { device: "cpu:0".into(), backend: "cpu".into(), ..Default::default() }
+//!     }
+//! }
+//!
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let pki = Pki::generate()?;
+//! let config = CoordinatorConfig { quic_addr: "127.0.0.1:0".parse()?, ..Default::default() };
+//! let coordinator = Coordinator::start(config, &pki).await?;
+//!
+//! // A worker is usually another process, to which its identity goes by a private channel.
+//! let worker = WorkerConfig::new(coordinator.quic_addr(), pki.issue_worker("worker-1")?, 2);
+//! tokio::spawn(run_worker(worker, Arc::new(Echo), std::future::pending()));
+//! coordinator.wait_for_workers(1).await?;
+//!
+//! let model = ModelRef { name: "echo".into(), version: 1, sha256: String::new() };
+//! let input = NamedTensor::new("x", Tensor::from_slice([2], &[1f32, 2.])?);
+//! let record = coordinator.run(TaskSpec::new(model, vec![input.clone()])).await?;
+//! assert_eq!(record.state, TaskState::Succeeded);
+//! assert_eq!(record.outputs, Some(vec![input]));
+//!
+//! coordinator.drain().await;
+//! coordinator.stop().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Guarantees
+//! - An accepted task reaches exactly one terminal state. It may execute more than once: the
+//!   tasks of a lost worker are redone, at once when its connection ends and within two seconds
+//!   when it falls silent.
+//! - An answer counts only if it comes from the task's current attempt; late ones are dropped
+//!   and counted.
+//! - What an executor calls final (bad input, a model's own failure) is not tried again. What
+//!   ends without an answer is, up to [`TaskSpec::max_attempts`], with jittered waits from the
+//!   second loss on.
+//! - An idempotency key stands for one task as long as that task's record is kept.
+//! - The queue is bounded by count and bytes ([`Error::Overloaded`] says when to come back), as
+//!   are the records of finished tasks. Everything is in memory: a coordinator that ends takes
+//!   its tasks with it.
+//!
+//! # Times
+//! For a finished task, latency (from `submit` to the terminal state) is
+//! `queued_ms + model_ms + overhead_ms`: waiting before the last dispatch, time inside
+//! [`Executor::execute`] measured at the worker, and the rest.
+//!
+//! # Inside
+//! `proto` is the pure core, in which time and randomness are arguments; `net` is the only
+//! asynchronous code; `sim` runs the core on a seeded bad network.
 #![forbid(unsafe_code)]
 
 mod config;

@@ -1,5 +1,14 @@
 //! The only asynchronous code of the crate: QUIC connections around the pure core.
 
+mod close;
 pub(crate) mod coordinator;
+mod exchange;
 pub(crate) mod pki;
+mod session;
+mod shared;
+mod tls;
+mod transport;
+mod wire;
+mod work;
 pub(crate) mod worker;
+mod worker_session;

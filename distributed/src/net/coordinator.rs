@@ -1,84 +1,267 @@
-//! The coordinator's handle.
+//! The coordinator: a handle on the core and on the endpoint that workers connect to.
 
 use crate::config::CoordinatorConfig;
 use crate::error::{Error, Result};
 use crate::executor::ExecError;
+use crate::net::close::Close;
 use crate::net::pki::Pki;
+use crate::net::shared::Shared;
+use crate::net::{session, tls, transport};
+use crate::proto::balance;
+use crate::proto::core::{Core, CoreConfig, Timing};
+use crate::proto::request;
 use crate::task::{ModelRef, TaskId, TaskRecord, TaskSpec};
-use crate::worker_info::{Stats, WorkerId, WorkerInfo};
+use crate::worker_info::{Stats, WorkerId, WorkerInfo, WorkerState};
+use quinn::{Endpoint, ServerConfig};
 use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A running coordinator. Clones share it; it runs until [`Coordinator::stop`].
 #[derive(Clone)]
-pub struct Coordinator {}
+pub struct Coordinator {
+    shared: Arc<Shared>,
+    config: Arc<CoordinatorConfig>,
+    addr: SocketAddr,
+    /// Taken by `stop`, so that the port becomes free.
+    endpoint: Arc<Mutex<Option<Endpoint>>>,
+}
 
-#[allow(clippy::unused_async, missing_docs, reason = "bodies follow")]
+impl std::fmt::Debug for Coordinator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Coordinator").field("addr", &self.addr).finish_non_exhaustive()
+    }
+}
+
 impl Coordinator {
-    pub async fn start(_config: CoordinatorConfig, _pki: &Pki) -> Result<Self> {
-        Err(Error::Stopped)
+    /// Listens for workers whose certificates `pki` issued. Must run within a Tokio runtime.
+    ///
+    /// # Errors
+    /// [`Error::Bind`], [`Error::Pki`], [`Error::UnknownBalancing`].
+    #[allow(clippy::unused_async, reason = "states that a runtime is needed, and may come to wait")]
+    pub async fn start(config: CoordinatorConfig, pki: &Pki) -> Result<Self> {
+        let timing = Timing::default();
+        // A coordinator that starts later must never reuse an epoch: answers to attempts of
+        // its predecessor would be taken for its own.
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let epoch = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+        let core = Core::new(
+            CoreConfig {
+                epoch,
+                balancing: balance::by_name(&config.balancing)?,
+                queue_tasks_max: config.queue_tasks_max,
+                queue_bytes_max: config.queue_bytes_max,
+                retained_tasks_max: config.retained_tasks_max,
+                retained_bytes_max: config.retained_bytes_max,
+                timing,
+            },
+            rand::random(),
+        );
+        let mut server = ServerConfig::with_crypto(Arc::new(tls::server(pki)?));
+        // Workers open one stream for their reports and nothing else.
+        server.transport_config(transport::config(0, 1)).migration(false);
+        let endpoint = transport::bind(config.quic_addr, Some(server))?;
+        let addr = endpoint
+            .local_addr()
+            .map_err(|source| Error::Bind { addr: config.quic_addr, source })?;
+        let shared = Arc::new(Shared::new(core, tokio::runtime::Handle::current()));
+        tokio::spawn(Arc::clone(&shared).run_timer());
+        tokio::spawn(accept(Arc::clone(&shared), endpoint.clone(), epoch, timing.heartbeat));
+        let endpoint = Arc::new(Mutex::new(Some(endpoint)));
+        Ok(Self { shared, config: Arc::new(config), addr, endpoint })
     }
+
+    /// The settings it was started with.
+    #[must_use]
     pub fn config(&self) -> &CoordinatorConfig {
-        loop {}
+        &self.config
     }
+
+    /// The UDP address that workers connect to.
+    #[must_use]
     pub fn quic_addr(&self) -> SocketAddr {
-        SocketAddr::from(([127, 0, 0, 1], 0))
+        self.addr
     }
-    pub fn submit(&self, _spec: TaskSpec) -> Result<TaskId> {
-        Err(Error::Stopped)
+
+    /// Accepts a task.
+    ///
+    /// # Errors
+    /// [`Error::InvalidTask`], [`Error::TooLarge`], [`Error::Conflict`] for an idempotency key
+    /// that stands for another body, [`Error::Overloaded`], [`Error::Draining`],
+    /// [`Error::Stopped`].
+    pub fn submit(&self, spec: TaskSpec) -> Result<TaskId> {
+        let (bytes, digest) = request::check(&spec)?;
+        self.shared.with(|core, now| core.submit(now, Arc::new(spec), bytes, digest))
     }
-    pub async fn wait(&self, _id: TaskId) -> Result<TaskRecord> {
-        Err(Error::Stopped)
+
+    /// Resolves once the task is terminal, whatever its state then is.
+    ///
+    /// # Errors
+    /// [`Error::UnknownTask`]; [`Error::Stopped`].
+    pub async fn wait(&self, id: TaskId) -> Result<TaskRecord> {
+        self.shared.wait(id)?.record().await
     }
-    pub async fn run(&self, _spec: TaskSpec) -> Result<TaskRecord> {
-        Err(Error::Stopped)
+
+    /// Submits and waits. Dropping the future does not cancel the task.
+    ///
+    /// # Errors
+    /// As [`Coordinator::submit`]; what becomes of an accepted task is in its record.
+    pub async fn run(&self, spec: TaskSpec) -> Result<TaskRecord> {
+        let (bytes, digest) = request::check(&spec)?;
+        let waiting = self
+            .shared
+            .submit_and_wait(|core, now| core.submit(now, Arc::new(spec), bytes, digest))?;
+        waiting.record().await
     }
-    pub fn task(&self, _id: TaskId) -> Result<TaskRecord> {
-        Err(Error::Stopped)
+
+    /// What became of a task so far.
+    ///
+    /// # Errors
+    /// [`Error::UnknownTask`], also for finished tasks beyond the retention bounds.
+    pub fn task(&self, id: TaskId) -> Result<TaskRecord> {
+        self.shared.read(|core, now| core.record(now, id))
     }
-    /// Newest first.
+
+    /// Every known task without its outputs, newest first.
+    #[must_use]
     pub fn tasks(&self) -> Vec<TaskRecord> {
-        Vec::new()
+        self.shared.read(Core::records)
     }
-    pub fn cancel(&self, _id: TaskId) -> Result<TaskRecord> {
-        Err(Error::Stopped)
+
+    /// Cancels a task: at once if it waits; if it runs, its answer will be dropped. A terminal
+    /// task stays as it is.
+    ///
+    /// # Errors
+    /// [`Error::UnknownTask`].
+    pub fn cancel(&self, id: TaskId) -> Result<TaskRecord> {
+        self.shared.with(|core, now| core.cancel(now, id))
     }
+
+    /// Every worker, by name; lost ones stay listed for ten minutes.
+    #[must_use]
     pub fn workers(&self) -> Vec<WorkerInfo> {
-        Vec::new()
+        self.shared.read(Core::workers)
     }
-    pub fn worker(&self, _id: &str) -> Result<WorkerInfo> {
-        Err(Error::Stopped)
+
+    /// One worker.
+    ///
+    /// # Errors
+    /// [`Error::UnknownWorker`].
+    pub fn worker(&self, id: &str) -> Result<WorkerInfo> {
+        self.workers().into_iter().find(|w| w.id.as_str() == id).ok_or_else(|| unknown(id))
     }
-    /// Asks a worker to finish its work and leave.
-    pub fn shutdown_worker(&self, _id: &str) -> Result<()> {
-        Err(Error::Stopped)
+
+    /// Asks a worker to finish what it holds and leave.
+    ///
+    /// # Errors
+    /// [`Error::UnknownWorker`], also for a lost one.
+    pub fn shutdown_worker(&self, id: &str) -> Result<()> {
+        let found = self.shared.with(|core, _| core.drain_worker(id));
+        if found { Ok(()) } else { Err(unknown(id)) }
     }
-    /// For a supervisor that saw the worker's process end: its tasks are redone at once.
-    pub fn worker_exited(&self, _id: &str) {}
+
+    /// For a supervisor that saw a worker's process end: its tasks are redone at once instead
+    /// of after the two seconds that silence takes to be noticed.
+    pub fn worker_exited(&self, id: &str) {
+        self.shared.with(|core, now| core.worker_exited(now, id));
+    }
+
     /// Resolves once at least `count` workers are ready.
-    pub async fn wait_for_workers(&self, _count: usize) -> Result<()> {
-        Err(Error::Stopped)
+    ///
+    /// # Errors
+    /// [`Error::Stopped`].
+    pub async fn wait_for_workers(&self, count: usize) -> Result<()> {
+        let ready = |core: &Core, now| {
+            let workers = core.workers(now);
+            let ready = workers.iter().filter(|w| w.state == WorkerState::Ready).count();
+            (ready >= count).then_some(())
+        };
+        self.until(ready).await
     }
+
     /// Has every worker load the model, also those that join later. Answers what became of it
-    /// at each present worker.
-    pub async fn load(&self, _model: ModelRef) -> Result<Vec<(WorkerId, Result<(), ExecError>)>> {
-        Err(Error::Stopped)
+    /// at each worker that is ready now; a worker that failed gets no tasks of the model.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`].
+    pub async fn load(&self, model: ModelRef) -> Result<Vec<(WorkerId, Result<(), ExecError>)>> {
+        self.shared.with(|core, _| core.load(&model));
+        self.until(|core, _| core.load_report(&model)).await
     }
-    pub fn unload(&self, _model: &ModelRef) {}
+
+    /// Has every worker let go of the model.
+    pub fn unload(&self, model: &ModelRef) {
+        self.shared.with(|core, _| core.unload(model));
+    }
+
     /// Models that every worker is to have.
+    #[must_use]
     pub fn models(&self) -> Vec<ModelRef> {
-        Vec::new()
+        self.shared.read(|core, _| core.models())
     }
+
+    /// Totals.
+    #[must_use]
     pub fn stats(&self) -> Stats {
-        loop {}
+        self.shared.read(Core::stats)
     }
+
+    /// The balancing strategy in use.
+    #[must_use]
     pub fn balancing(&self) -> &'static str {
-        "least_loaded"
+        self.shared.read(|core, _| core.balancing())
     }
-    pub fn set_balancing(&self, _name: &str) -> Result<()> {
-        Err(Error::Stopped)
+
+    /// Switches the balancing strategy, for tasks that are not yet dispatched.
+    ///
+    /// # Errors
+    /// [`Error::UnknownBalancing`], with the names that exist.
+    pub fn set_balancing(&self, name: &str) -> Result<()> {
+        let strategy = balance::by_name(name)?;
+        self.shared.with(|core, _| core.set_balancing(strategy));
+        Ok(())
     }
-    /// Accepts no more tasks and resolves when all are terminal.
-    pub async fn drain(&self) {}
-    /// Fails what is not terminal with `stopped`, closes all connections and frees the port.
-    pub async fn stop(&self) {}
+
+    /// Accepts no more tasks and resolves when every accepted one is terminal.
+    pub async fn drain(&self) {
+        self.shared.with(|core, _| core.drain());
+        // Stopped meanwhile: then every task is terminal too.
+        let _ = self.until(|core, _| core.is_idle().then_some(())).await;
+    }
+
+    /// Fails what is not terminal, closes every connection and frees the port.
+    pub async fn stop(&self) {
+        self.shared.stop();
+        let endpoint = self.endpoint.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(endpoint) = endpoint {
+            endpoint.close(Close::Stopping.code(), Close::Stopping.reason().as_bytes());
+            // Workers that are gone cannot confirm.
+            let _ = tokio::time::timeout(Duration::from_millis(500), endpoint.wait_idle()).await;
+        }
+    }
+
+    /// Waits until `look` finds what it looks for.
+    async fn until<R>(&self, look: impl Fn(&Core, Duration) -> Option<R>) -> Result<R> {
+        loop {
+            // Created before looking: it counts every change from here on.
+            let changed = self.shared.changed.notified();
+            if let Some(found) = self.shared.read(&look) {
+                return Ok(found);
+            }
+            if self.shared.is_stopped() {
+                return Err(Error::Stopped);
+            }
+            changed.await;
+        }
+    }
+}
+
+fn unknown(id: &str) -> Error {
+    Error::UnknownWorker { id: id.chars().take(64).collect() }
+}
+
+async fn accept(shared: Arc<Shared>, endpoint: Endpoint, epoch: u64, heartbeat: Duration) {
+    while let Some(incoming) = endpoint.accept().await {
+        tokio::spawn(session::serve(Arc::clone(&shared), incoming, epoch, heartbeat));
+    }
 }

@@ -1,22 +1,105 @@
-//! The worker's side.
+//! A worker: connects, serves, and comes back after a lost connection.
 
 use crate::config::WorkerConfig;
 use crate::error::{Error, Result};
 use crate::executor::Executor;
+use crate::net::close::{Close, is_untrusted};
+use crate::net::worker_session::{Ended, serve};
+use crate::net::{tls, transport};
+use crate::proto::backoff::full_jitter;
+use quinn::{ClientConfig, Connection, ConnectionError, Endpoint};
+use rand::SeedableRng;
+use rand::rngs::Xoshiro256PlusPlus;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
 
-/// Serves a coordinator until `shutdown` resolves (then it finishes what it holds), or until
-/// the coordinator asks it to leave. A lost connection is made anew with jittered backoff.
+/// Serves a coordinator until `shutdown` resolves or the coordinator asks it to leave; either
+/// way it finishes what it holds first. A lost connection is made anew, with jittered waits.
 ///
 /// # Errors
-/// [`Error::Refused`] when the coordinator refuses this worker for good or cannot be trusted,
-/// [`Error::Pki`] for an unusable identity.
+/// [`Error::Refused`] when the coordinator refuses this worker for good or either side does
+/// not trust the other; [`Error::Pki`] for an unusable identity; [`Error::Bind`].
 pub async fn run_worker(
     config: WorkerConfig,
     executor: Arc<dyn Executor>,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<()> {
-    let _ = (config, executor);
-    shutdown.await;
-    Err(Error::Stopped)
+    let endpoint = endpoint(&config)?;
+    // Shared by all sessions: work of a lost one may still be running when the next begins.
+    let permits = usize::try_from(config.slots).unwrap_or(usize::MAX);
+    let slots = Arc::new(Semaphore::new(permits.clamp(1, Semaphore::MAX_PERMITS)));
+    let mut shutdown = pin!(shutdown);
+    let mut rng = Xoshiro256PlusPlus::from_rng(&mut rand::rng());
+    let mut failures = 0;
+    loop {
+        let connected = tokio::select! {
+            connected = connect(&endpoint, config.coordinator) => connected,
+            () = &mut shutdown => return Ok(()),
+        };
+        let error = match connected {
+            Ok(connection) => {
+                match serve(&connection, &config, &executor, &slots, shutdown.as_mut()).await {
+                    Ended::Left => return farewell(&endpoint, &connection).await,
+                    Ended::Lost { error, greeted } => {
+                        failures = if greeted { 0 } else { failures };
+                        error
+                    }
+                }
+            }
+            Err(error) => error,
+        };
+        check_final(config.coordinator, &error)?;
+        failures += 1;
+        let wait = full_jitter(failures, config.reconnect_min, config.reconnect_max, &mut rng);
+        tracing::warn!(%error, ?wait, "no connection to the coordinator; trying again");
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            () = &mut shutdown => return Ok(()),
+        }
+    }
+}
+
+fn endpoint(config: &WorkerConfig) -> Result<Endpoint> {
+    let any = match config.coordinator {
+        SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+        SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
+    };
+    let mut endpoint = transport::bind(any, None)?;
+    let mut client = ClientConfig::new(Arc::new(tls::client(&config.identity)?));
+    client.transport_config(transport::config(transport::streams_for(config.slots), 1));
+    endpoint.set_default_client_config(client);
+    Ok(endpoint)
+}
+
+async fn connect(endpoint: &Endpoint, addr: SocketAddr) -> Result<Connection, ConnectionError> {
+    match endpoint.connect(addr, tls::COORDINATOR_ROLE) {
+        Ok(connecting) => connecting.await,
+        // The address is unusable for now or the endpoint is out of numbers.
+        Err(error) => {
+            tracing::warn!(%addr, %error, "cannot connect");
+            Err(ConnectionError::LocallyClosed)
+        }
+    }
+}
+
+/// An error where trying again is no use.
+fn check_final(addr: SocketAddr, error: &ConnectionError) -> Result<()> {
+    let refused = |reason: String| Err(Error::Refused { addr, reason });
+    if is_untrusted(error) {
+        return refused(error.to_string());
+    }
+    match Close::given_by_peer(error).filter(|close| close.is_final()) {
+        Some(close) => refused(close.reason().to_owned()),
+        None => Ok(()),
+    }
+}
+
+async fn farewell(endpoint: &Endpoint, connection: &Connection) -> Result<()> {
+    connection.close(Close::Farewell.code(), Close::Farewell.reason().as_bytes());
+    // The other end may be gone and never confirm.
+    let _ = tokio::time::timeout(Duration::from_millis(500), endpoint.wait_idle()).await;
+    Ok(())
 }

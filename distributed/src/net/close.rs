@@ -1,0 +1,75 @@
+//! Why a connection is closed: codes that both ends understand.
+
+use quinn::{ConnectionError, VarInt};
+
+/// Code of a stream whose answer nobody waits for any more.
+pub(super) const CANCELLED: VarInt = VarInt::from_u32(1);
+
+/// Reasons for closing a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Close {
+    /// The coordinator stops.
+    Stopping,
+    /// The worker has finished what it held and leaves.
+    Farewell,
+    /// The same worker connected anew.
+    Superseded,
+    /// No protocol version in common.
+    Version,
+    /// The certificate is not that of the worker it claims to be.
+    Identity,
+    /// A frame that this protocol does not have.
+    Malformed,
+    /// No hello, or no welcome, in time.
+    Late,
+    /// The worker was silent for too long.
+    Abandoned,
+}
+
+impl Close {
+    const TABLE: [(u32, Self, &'static str); 8] = [
+        (1, Self::Stopping, "the coordinator stops"),
+        (2, Self::Farewell, "the worker leaves"),
+        (3, Self::Superseded, "another worker connected under the same name"),
+        (4, Self::Version, "no protocol version in common"),
+        (5, Self::Identity, "the certificate does not state the worker's name"),
+        (6, Self::Malformed, "malformed frame"),
+        (7, Self::Late, "the greeting took too long"),
+        (8, Self::Abandoned, "no heartbeat came in time"),
+    ];
+
+    /// The code on the wire.
+    pub(super) fn code(self) -> VarInt {
+        // Each variant is in the table.
+        let code = Self::TABLE.iter().find(|(_, c, _)| *c == self).map_or(0, |(code, ..)| *code);
+        VarInt::from_u32(code)
+    }
+
+    /// What it means, for people.
+    pub(super) fn reason(self) -> &'static str {
+        Self::TABLE.iter().find(|(_, c, _)| *c == self).map_or("", |(_, _, reason)| reason)
+    }
+
+    /// The reason that the peer gave, if it closed the connection itself.
+    pub(super) fn given_by_peer(error: &ConnectionError) -> Option<Self> {
+        let ConnectionError::ApplicationClosed(close) = error else { return None };
+        let code = close.error_code.into_inner();
+        Self::TABLE.iter().find(|(c, ..)| u64::from(*c) == code).map(|(_, close, _)| *close)
+    }
+
+    /// Whether a worker that is told so has no reason to come back.
+    pub(super) fn is_final(self) -> bool {
+        matches!(self, Self::Superseded | Self::Version | Self::Identity | Self::Malformed)
+    }
+}
+
+/// Whether the TLS handshake failed: trust does not come by trying again.
+pub(super) fn is_untrusted(error: &ConnectionError) -> bool {
+    // RFC 9001, section 4.8: 0x100 plus the TLS alert.
+    let crypto = |code: u64| (0x100..0x200).contains(&code);
+    match error {
+        ConnectionError::TransportError(e) => crypto(e.code.into()),
+        ConnectionError::ConnectionClosed(e) => crypto(e.error_code.into()),
+        _ => false,
+    }
+}

@@ -1,0 +1,99 @@
+//! One attempt on its stream: the request goes out, the answer comes back.
+
+use crate::error::Result;
+use crate::net::close::CANCELLED;
+use crate::net::shared::Shared;
+use crate::net::wire::{self, Start};
+use crate::proto::core::{Completion, SessionId};
+use crate::proto::message::{AttemptId, Kind, OutcomeHeader, TaskHeader, Verdict};
+use crate::proto::tensors::describe;
+use crate::task::TaskSpec;
+use quinn::{Connection, RecvStream, SendStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Carries an attempt to its worker and the answer back to the core.
+///
+/// Dropped early (the attempt was cancelled), it resets the request and stops the answer.
+pub(super) async fn run(
+    shared: Arc<Shared>,
+    connection: Connection,
+    session: SessionId,
+    id: AttemptId,
+    spec: Arc<TaskSpec>,
+    time_left: Option<Duration>,
+) {
+    let mut exchange = match Exchange::open(&connection).await {
+        Ok(exchange) => exchange,
+        Err(error) => return shared.broken(&connection, session, id, &error),
+    };
+    match exchange.perform(id, &spec, time_left).await {
+        Ok(completion) => {
+            shared.complete(session, id, completion);
+            wire::read_end(&mut exchange.recv).await;
+            exchange.answered = true;
+        }
+        Err(error) => shared.broken(&connection, session, id, &error),
+    }
+}
+
+struct Exchange {
+    send: SendStream,
+    recv: RecvStream,
+    sent: bool,
+    answered: bool,
+}
+
+impl Exchange {
+    async fn open(connection: &Connection) -> Result<Self> {
+        let (send, recv) = connection.open_bi().await.map_err(wire::lost)?;
+        Ok(Self { send, recv, sent: false, answered: false })
+    }
+
+    async fn perform(
+        &mut self,
+        id: AttemptId,
+        spec: &TaskSpec,
+        time_left: Option<Duration>,
+    ) -> Result<Completion> {
+        let (tensors, body_bytes) = describe(&spec.inputs)?;
+        let header = TaskHeader {
+            id,
+            model: spec.model.clone(),
+            deadline_us: time_left.map(|d| u64::try_from(d.as_micros()).unwrap_or(u64::MAX)),
+            traceparent: None,
+            tensors,
+        };
+        let mut chunks = wire::chunks(Kind::Task, &header, &spec.inputs, body_bytes)?;
+        self.send.write_all_chunks(&mut chunks).await.map_err(wire::lost)?;
+        self.send.finish().map_err(wire::lost)?;
+        self.sent = true;
+        let start = Start::read(&mut self.recv).await?;
+        let header: OutcomeHeader = start.header(Kind::Outcome, "outcome")?;
+        if header.id != id {
+            let reason = format!("the answer is for {:?}, not for {id:?}", header.id);
+            return Err(crate::error::Error::Connection(reason));
+        }
+        let model = Duration::from_micros(header.model_us);
+        Ok(match header.verdict {
+            Verdict::Done(metas) => {
+                let outputs = start.tensors(&mut self.recv, metas).await?;
+                Completion::Done { outputs, model }
+            }
+            Verdict::Error(error) => Completion::Error { error, model },
+            Verdict::Refused => Completion::Refused,
+        })
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        // Both fail only where there is nothing left to stop.
+        if !self.sent {
+            let _ = self.send.reset(CANCELLED);
+        }
+        if !self.answered {
+            let _ = self.recv.stop(CANCELLED);
+        }
+    }
+}

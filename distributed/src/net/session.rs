@@ -1,0 +1,152 @@
+//! The coordinator's end of a worker's connection: greeting, reports, farewell.
+
+use crate::error::{Error, Result};
+use crate::net::close::Close;
+use crate::net::shared::{Session, Shared};
+use crate::net::{tls, wire};
+use crate::proto::core::SessionId;
+use crate::proto::frame;
+use crate::proto::membership::Join;
+use crate::proto::message::{
+    AttemptId, Heartbeat, Hello, Kind, Loaded, VERSION, VERSION_MIN, Welcome,
+};
+use quinn::{Connection, Incoming, RecvStream, SendStream};
+use rustls::pki_types::CertificateDer;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// Time for the handshake, and again for the greeting.
+const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
+/// Slots that are believed of a worker.
+const SLOTS_MAX: u32 = 4096;
+
+/// Serves one connection until it ends.
+pub(super) async fn serve(
+    shared: Arc<Shared>,
+    incoming: Incoming,
+    epoch: u64,
+    heartbeat: Duration,
+) {
+    let addr = incoming.remote_address();
+    let connection = match tokio::time::timeout(GREETING_TIMEOUT, incoming).await {
+        Ok(Ok(connection)) => connection,
+        Ok(Err(error)) => return tracing::warn!(%addr, %error, "handshake failed"),
+        Err(_) => return tracing::warn!(%addr, "handshake took too long"),
+    };
+    let greeting = greet(&connection, epoch, heartbeat);
+    let greeted = match tokio::time::timeout(GREETING_TIMEOUT, greeting).await {
+        Ok(Ok(greeted)) => greeted,
+        Ok(Err((close, error))) => {
+            tracing::warn!(%addr, %error, "worker refused");
+            return connection.close(close.code(), close.reason().as_bytes());
+        }
+        Err(_) => return connection.close(Close::Late.code(), Close::Late.reason().as_bytes()),
+    };
+    let name = greeted.join.id.clone();
+    let (control, frames) = mpsc::unbounded_channel();
+    let session = Session::new(connection.clone(), control);
+    let Ok(number) = shared.join(greeted.join, session) else {
+        return connection.close(Close::Stopping.code(), Close::Stopping.reason().as_bytes());
+    };
+    tracing::info!(worker = %name, %addr, "worker joined");
+    let writer = tokio::spawn(write_control(greeted.control, frames));
+    let error = listen(&shared, number, greeted.reports).await;
+    writer.abort();
+    if matches!(error, Error::Frame(_)) {
+        connection.close(Close::Malformed.code(), Close::Malformed.reason().as_bytes());
+    }
+    let reason = connection.close_reason();
+    let farewell = reason.as_ref().and_then(Close::given_by_peer) == Some(Close::Farewell);
+    shared.leave(number, farewell);
+    tracing::info!(worker = %name, %addr, farewell, %error, "worker gone");
+}
+
+struct Greeted {
+    join: Join,
+    reports: RecvStream,
+    control: SendStream,
+}
+
+async fn greet(
+    connection: &Connection,
+    epoch: u64,
+    heartbeat: Duration,
+) -> Result<Greeted, (Close, Error)> {
+    let late = |e: quinn::ConnectionError| (Close::Late, wire::lost(e));
+    let malformed = |e| (Close::Malformed, e);
+    let mut reports = connection.accept_uni().await.map_err(late)?;
+    let hello: Hello =
+        wire::expect_report(&mut reports, Kind::Hello, "hello").await.map_err(malformed)?;
+    if hello.version_max < VERSION_MIN || hello.version_min > VERSION {
+        let (min, max) = (hello.version_min, hello.version_max);
+        let what = format!("it speaks versions {min} to {max}, not {VERSION_MIN} to {VERSION}");
+        return Err((Close::Version, Error::Connection(what)));
+    }
+    let certificates = connection.peer_identity();
+    let named = certificates
+        .and_then(|certs| certs.downcast::<Vec<CertificateDer<'static>>>().ok())
+        .and_then(|certs| certs.first().map(|cert| tls::names_worker(cert, &hello.name)));
+    if named != Some(true) {
+        let what = format!("its certificate is not that of worker {}", hello.name);
+        return Err((Close::Identity, Error::Connection(what)));
+    }
+    let heartbeat_ms = u32::try_from(heartbeat.as_millis()).unwrap_or(u32::MAX);
+    let welcome = Welcome { version: hello.version_max.min(VERSION), epoch, heartbeat_ms };
+    let mut control = connection.open_uni().await.map_err(late)?;
+    wire::write_report(&mut control, Kind::Welcome, &welcome)
+        .await
+        .map_err(|e| (Close::Late, e))?;
+    let join = Join {
+        id: hello.name,
+        // A process id means something only on the machine it belongs to.
+        pid: connection.remote_address().ip().to_canonical().is_loopback().then_some(hello.pid),
+        slots: hello.slots.clamp(1, SLOTS_MAX),
+        status: hello.status,
+    };
+    Ok(Greeted { join, reports, control })
+}
+
+async fn write_control(mut control: SendStream, mut frames: mpsc::UnboundedReceiver<Vec<u8>>) {
+    while let Some(frame) = frames.recv().await {
+        if control.write_all(&frame).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Passes on what the worker reports until its stream ends; answers why it ended.
+async fn listen(shared: &Arc<Shared>, session: SessionId, mut reports: RecvStream) -> Error {
+    loop {
+        let (kind, header) = match wire::read_report(&mut reports).await {
+            Ok(report) => report,
+            Err(error) => return error,
+        };
+        if let Err(error) = pass_on(shared, session, kind, &header) {
+            return error;
+        }
+    }
+}
+
+fn pass_on(shared: &Arc<Shared>, session: SessionId, kind: Kind, header: &[u8]) -> Result<()> {
+    match kind {
+        Kind::Heartbeat => {
+            let heartbeat: Heartbeat = frame::decode(kind, header)?;
+            shared.with(|core, now| core.heartbeat(now, session, heartbeat));
+        }
+        Kind::Released => {
+            let id: AttemptId = frame::decode(kind, header)?;
+            shared.with(|core, now| core.released(now, session, id));
+        }
+        Kind::Loaded => {
+            let Loaded { model, result } = frame::decode(kind, header)?;
+            shared.with(|core, now| core.loaded(now, session, &model, result));
+        }
+        Kind::Draining => shared.with(|core, _| core.worker_leaves(session)),
+        other => {
+            let given = format!("{other:?}").to_lowercase();
+            return Err(frame::FrameError::Unexpected { expected: "report", given }.into());
+        }
+    }
+    Ok(())
+}

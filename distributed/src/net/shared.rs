@@ -1,0 +1,296 @@
+//! The core behind its lock, and the carrying out of what it wants done.
+
+use crate::error::{Error, Result};
+use crate::net::close::Close;
+use crate::net::exchange;
+use crate::proto::core::{Action, Completion, Core, SessionId};
+use crate::proto::frame;
+use crate::proto::message::{AttemptId, Kind};
+use crate::task::{TaskId, TaskRecord};
+use quinn::Connection;
+use serde::Serialize;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::task::AbortHandle;
+
+/// What the tasks of a coordinator share.
+pub(super) struct Shared {
+    state: Mutex<State>,
+    started: Instant,
+    runtime: tokio::runtime::Handle,
+    /// Workers or models changed, or the last open task finished.
+    pub(super) changed: Notify,
+    /// The core's next timeout came closer.
+    sooner: Notify,
+}
+
+struct State {
+    core: Core,
+    sessions: HashMap<SessionId, Session>,
+    waiters: HashMap<u64, Vec<oneshot::Sender<TaskRecord>>>,
+    /// When the timer wakes next; `None` while it decides.
+    wakes_at: Option<Duration>,
+    stopped: bool,
+}
+
+/// A connection as the core's actions need it.
+pub(super) struct Session {
+    pub(super) connection: Connection,
+    /// Frames for the control stream.
+    pub(super) control: mpsc::UnboundedSender<Vec<u8>>,
+    attempts: HashMap<AttemptId, AbortHandle>,
+}
+
+impl Session {
+    pub(super) fn new(connection: Connection, control: mpsc::UnboundedSender<Vec<u8>>) -> Self {
+        Self { connection, control, attempts: HashMap::new() }
+    }
+
+    fn tell(&self, kind: Kind, header: &impl Serialize) {
+        match frame::encode(kind, header, 0, 0) {
+            // A closed channel belongs to a connection that is about to be reported as lost.
+            Ok(bytes) => drop(self.control.send(bytes)),
+            Err(error) => tracing::error!(%error, "control message not sent"),
+        }
+    }
+}
+
+impl Shared {
+    pub(super) fn new(core: Core, runtime: tokio::runtime::Handle) -> Self {
+        let state = State {
+            core,
+            sessions: HashMap::new(),
+            waiters: HashMap::new(),
+            wakes_at: None,
+            stopped: false,
+        };
+        Self {
+            state: Mutex::new(state),
+            started: Instant::now(),
+            runtime,
+            changed: Notify::new(),
+            sooner: Notify::new(),
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// The state stays usable after a panic elsewhere: each step leaves it consistent.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks at the core.
+    pub(super) fn read<R>(&self, look: impl FnOnce(&Core, Duration) -> R) -> R {
+        look(&self.lock().core, self.now())
+    }
+
+    /// Gives the core an event and carries out what it then wants done.
+    pub(super) fn with<R>(self: &Arc<Self>, event: impl FnOnce(&mut Core, Duration) -> R) -> R {
+        let mut state = self.lock();
+        let result = event(&mut state.core, self.now());
+        self.carry_out(&mut state);
+        result
+    }
+
+    /// Submits by `event` and leaves a waiter with the new task in the same step.
+    pub(super) fn submit_and_wait(
+        self: &Arc<Self>,
+        event: impl FnOnce(&mut Core, Duration) -> Result<TaskId>,
+    ) -> Result<Waiting> {
+        let mut state = self.lock();
+        let now = self.now();
+        let id = event(&mut state.core, now)?;
+        let waiting = state.wait(now, id)?;
+        self.carry_out(&mut state);
+        Ok(waiting)
+    }
+
+    /// The record of a terminal task, or the promise of it.
+    pub(super) fn wait(&self, id: TaskId) -> Result<Waiting> {
+        let now = self.now();
+        self.lock().wait(now, id)
+    }
+
+    /// Registers a connection; its tasks begin at once.
+    pub(super) fn join(
+        self: &Arc<Self>,
+        join: crate::proto::membership::Join,
+        session: Session,
+    ) -> Result<SessionId> {
+        let mut state = self.lock();
+        if state.stopped {
+            return Err(Error::Stopped);
+        }
+        let id = state.core.join(self.now(), join);
+        state.sessions.insert(id, session);
+        self.carry_out(&mut state);
+        Ok(id)
+    }
+
+    /// A connection ended.
+    pub(super) fn leave(self: &Arc<Self>, session: SessionId, farewell: bool) {
+        self.with(|core, now| core.disconnected(now, session, farewell));
+        self.lock().sessions.remove(&session);
+    }
+
+    /// An attempt ended with an answer.
+    pub(super) fn complete(
+        self: &Arc<Self>,
+        session: SessionId,
+        id: AttemptId,
+        completion: Completion,
+    ) {
+        let mut state = self.lock();
+        if let Some(session) = state.sessions.get_mut(&session) {
+            session.attempts.remove(&id);
+        }
+        let now = self.now();
+        state.core.complete(now, session, id, completion);
+        self.carry_out(&mut state);
+    }
+
+    /// An attempt's stream broke. If the whole connection did, its session says so by itself.
+    pub(super) fn broken(
+        self: &Arc<Self>,
+        connection: &Connection,
+        session: SessionId,
+        id: AttemptId,
+        error: &Error,
+    ) {
+        if connection.close_reason().is_none() {
+            let reason = format!("the exchange with its worker broke: {error}");
+            self.complete(session, id, Completion::Broken { reason });
+        }
+    }
+
+    fn carry_out(self: &Arc<Self>, state: &mut State) {
+        while let Some(action) = state.core.next_action() {
+            self.perform(state, action);
+        }
+        let next = state.core.next_timeout();
+        if let (Some(next), Some(wakes_at)) = (next, state.wakes_at)
+            && next < wakes_at
+        {
+            state.wakes_at = None;
+            self.sooner.notify_one();
+        }
+    }
+
+    fn perform(self: &Arc<Self>, state: &mut State, action: Action) {
+        match action {
+            Action::Dispatch { session: number, id, spec, time_left } => {
+                let Some(session) = state.sessions.get_mut(&number) else { return };
+                let connection = session.connection.clone();
+                let run = exchange::run(Arc::clone(self), connection, number, id, spec, time_left);
+                let task = self.runtime.spawn(run);
+                session.attempts.insert(id, task.abort_handle());
+            }
+            Action::Cancel { session, id } => {
+                let session = state.sessions.get_mut(&session);
+                if let Some(attempt) = session.and_then(|s| s.attempts.remove(&id)) {
+                    attempt.abort();
+                }
+            }
+            Action::Finished { seq } => {
+                let Some(waiters) = state.waiters.remove(&seq) else { return };
+                let id = state.core.id(seq);
+                let Ok(record) = state.core.record(self.now(), id) else { return };
+                for waiter in waiters {
+                    // A caller that no longer waits is no error.
+                    let _ = waiter.send(record.clone());
+                }
+            }
+            Action::Load { session, model } => {
+                state.sessions.get(&session).inspect(|s| s.tell(Kind::Load, &model));
+            }
+            Action::Unload { session, model } => {
+                state.sessions.get(&session).inspect(|s| s.tell(Kind::Unload, &model));
+            }
+            Action::Drain { session } => {
+                state.sessions.get(&session).inspect(|s| s.tell(Kind::Drain, &()));
+            }
+            Action::Dismiss { session } => close(state, session, Close::Farewell),
+            Action::Supersede { session } => close(state, session, Close::Superseded),
+            Action::Abandon { session } => close(state, session, Close::Abandoned),
+            Action::Changed => self.changed.notify_waiters(),
+        }
+    }
+
+    /// Calls the core when its next timeout is due, until the coordinator stops.
+    pub(super) async fn run_timer(self: Arc<Self>) {
+        /// How long to sleep when nothing is due; anything sooner wakes the timer.
+        const NOTHING_DUE: Duration = Duration::from_secs(3600);
+        loop {
+            let wait = {
+                let mut state = self.lock();
+                if state.stopped {
+                    return;
+                }
+                let now = self.now();
+                let next = state.core.next_timeout().unwrap_or(now + NOTHING_DUE);
+                state.wakes_at = Some(next);
+                next.saturating_sub(now)
+            };
+            tokio::select! {
+                () = tokio::time::sleep(wait) => self.with(|core, now| core.tick(now)),
+                () = self.sooner.notified() => {}
+            }
+        }
+    }
+
+    /// Fails what is not terminal and closes every connection.
+    pub(super) fn stop(self: &Arc<Self>) {
+        self.with(|core, now| core.stop(now));
+        let mut state = self.lock();
+        state.stopped = true;
+        for (_, session) in state.sessions.drain() {
+            let reason = Close::Stopping;
+            session.connection.close(reason.code(), reason.reason().as_bytes());
+        }
+        state.waiters.clear();
+        self.sooner.notify_one();
+        self.changed.notify_waiters();
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.lock().stopped
+    }
+}
+
+fn close(state: &State, session: SessionId, why: Close) {
+    if let Some(session) = state.sessions.get(&session) {
+        session.connection.close(why.code(), why.reason().as_bytes());
+    }
+}
+
+/// A task's final record, there already or to come.
+pub(super) enum Waiting {
+    Done(Box<TaskRecord>),
+    Promise(oneshot::Receiver<TaskRecord>),
+}
+
+impl Waiting {
+    pub(super) async fn record(self) -> Result<TaskRecord> {
+        match self {
+            Self::Done(record) => Ok(*record),
+            Self::Promise(promise) => promise.await.map_err(|_| Error::Stopped),
+        }
+    }
+}
+
+impl State {
+    fn wait(&mut self, now: Duration, id: TaskId) -> Result<Waiting> {
+        let record = self.core.record(now, id)?;
+        if record.state.is_terminal() {
+            return Ok(Waiting::Done(Box::new(record)));
+        }
+        let (sender, receiver) = oneshot::channel();
+        self.waiters.entry(id.seq).or_default().push(sender);
+        Ok(Waiting::Promise(receiver))
+    }
+}

@@ -1,0 +1,205 @@
+//! One task at the worker: read, wait for a slot, execute on a blocking thread, answer.
+
+use crate::error::Result;
+use crate::executor::{ExecError, Executor};
+use crate::net::wire::{self, Start};
+use crate::proto::frame;
+use crate::proto::message::{AttemptId, Kind, OutcomeHeader, TaskHeader, Verdict};
+use crate::proto::tensors::describe;
+use crate::task::ModelRef;
+use lgp_memory::NamedTensor;
+use quinn::{RecvStream, SendStream};
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
+
+/// What the tasks of one connection share.
+pub(super) struct Desk {
+    pub(super) executor: Arc<dyn Executor>,
+    slots: Arc<Semaphore>,
+    reports: mpsc::UnboundedSender<Vec<u8>>,
+    held: Mutex<BTreeSet<AttemptId>>,
+    queued: AtomicU32,
+    leaving: AtomicBool,
+    emptied: Notify,
+}
+
+impl Desk {
+    pub(super) fn new(
+        executor: Arc<dyn Executor>,
+        slots: Arc<Semaphore>,
+        reports: mpsc::UnboundedSender<Vec<u8>>,
+    ) -> Self {
+        Self {
+            executor,
+            slots,
+            reports,
+            held: Mutex::default(),
+            queued: AtomicU32::new(0),
+            leaving: AtomicBool::new(false),
+            emptied: Notify::new(),
+        }
+    }
+
+    fn held(&self) -> MutexGuard<'_, BTreeSet<AttemptId>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Attempts held, and how many of them wait for a slot.
+    pub(super) fn holdings(&self) -> (Vec<AttemptId>, u32) {
+        (self.held().iter().copied().collect(), self.queued.load(Ordering::Relaxed))
+    }
+
+    /// From now on tasks are refused.
+    pub(super) fn leave(&self) {
+        self.leaving.store(true, Ordering::SeqCst);
+    }
+
+    /// Resolves once nothing is held.
+    pub(super) async fn until_empty(&self) {
+        loop {
+            let emptied = self.emptied.notified();
+            if self.held().is_empty() {
+                return;
+            }
+            emptied.await;
+        }
+    }
+
+    /// Sends a frame on the report stream.
+    pub(super) fn report(&self, kind: Kind, header: &impl Serialize) {
+        match frame::encode(kind, header, 0, 0) {
+            // A closed channel belongs to a connection that has ended.
+            Ok(bytes) => drop(self.reports.send(bytes)),
+            Err(error) => tracing::error!(%error, "report not sent"),
+        }
+    }
+}
+
+/// Marks an attempt as held for as long as it lives.
+struct Hold {
+    desk: Arc<Desk>,
+    id: AttemptId,
+}
+
+impl Hold {
+    fn new(desk: &Arc<Desk>, id: AttemptId) -> Self {
+        desk.held().insert(id);
+        Self { desk: Arc::clone(desk), id }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let mut held = self.desk.held();
+        held.remove(&self.id);
+        if held.is_empty() {
+            self.desk.emptied.notify_waiters();
+        }
+    }
+}
+
+/// Serves the task of one stream.
+pub(super) async fn work(desk: Arc<Desk>, mut send: SendStream, mut recv: RecvStream) {
+    let (start, mut header) = match read_header(&mut recv).await {
+        Ok(read) => read,
+        Err(error) => return tracing::debug!(%error, "no task on the stream"),
+    };
+    let hold = Hold::new(&desk, header.id);
+    let metas = std::mem::take(&mut header.tensors);
+    match perform(&desk, start, header, metas, &mut send, &mut recv).await {
+        Ok(()) => wire::read_end(&mut recv).await,
+        Err(error) => {
+            // Cancelled, or broken: either way the coordinator learns that the slot is free.
+            tracing::debug!(%error, "task given up");
+            desk.report(Kind::Released, &hold.id);
+        }
+    }
+}
+
+async fn read_header(recv: &mut RecvStream) -> Result<(Start, TaskHeader)> {
+    let start = Start::read(recv).await?;
+    let header = start.header(Kind::Task, "task")?;
+    Ok((start, header))
+}
+
+async fn perform(
+    desk: &Arc<Desk>,
+    start: Start,
+    header: TaskHeader,
+    metas: Vec<crate::proto::message::TensorMeta>,
+    send: &mut SendStream,
+    recv: &mut RecvStream,
+) -> Result<()> {
+    let TaskHeader { id, model, .. } = header;
+    if desk.leaving.load(Ordering::SeqCst) {
+        return answer(send, id, 0, Verdict::Refused, &[], 0).await;
+    }
+    let inputs = start.tensors(recv, metas).await?;
+    let permit = slot(desk, send).await?;
+    let (result, model_us) = execute(desk, permit, model, inputs).await;
+    let described = result.and_then(|outputs| {
+        let described = describe(&outputs);
+        let (metas, bytes) =
+            described.map_err(|e| ExecError::failed(format!("outputs do not fit a frame: {e}")))?;
+        Ok((outputs, metas, bytes))
+    });
+    match described {
+        Ok((outputs, metas, bytes)) => {
+            answer(send, id, model_us, Verdict::Done(metas), &outputs, bytes).await
+        }
+        Err(error) => answer(send, id, model_us, Verdict::Error(error.shortened()), &[], 0).await,
+    }
+}
+
+/// Waits for a free slot, or for the news that nobody wants the answer any more.
+async fn slot(desk: &Desk, send: &SendStream) -> Result<OwnedSemaphorePermit> {
+    if let Ok(permit) = Arc::clone(&desk.slots).try_acquire_owned() {
+        return Ok(permit);
+    }
+    desk.queued.fetch_add(1, Ordering::Relaxed);
+    let permit = tokio::select! {
+        permit = Arc::clone(&desk.slots).acquire_owned() => permit.map_err(wire::lost),
+        _ = send.stopped() => Err(wire::lost("cancelled")),
+    };
+    desk.queued.fetch_sub(1, Ordering::Relaxed);
+    permit
+}
+
+async fn execute(
+    desk: &Desk,
+    permit: OwnedSemaphorePermit,
+    model: ModelRef,
+    inputs: Vec<NamedTensor>,
+) -> (Result<Vec<NamedTensor>, ExecError>, u64) {
+    let executor = Arc::clone(&desk.executor);
+    let run = tokio::task::spawn_blocking(move || {
+        let began = Instant::now();
+        let result = executor.execute(&model, &inputs);
+        let took = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        // Held until here even if the session ends before: the thread is busy either way.
+        drop(permit);
+        (result, took)
+    });
+    let panicked = |e: tokio::task::JoinError| {
+        (Err(ExecError::failed(format!("the executor did not finish: {e}"))), 0)
+    };
+    run.await.unwrap_or_else(panicked)
+}
+
+async fn answer(
+    send: &mut SendStream,
+    id: AttemptId,
+    model_us: u64,
+    verdict: Verdict,
+    outputs: &[NamedTensor],
+    body_bytes: usize,
+) -> Result<()> {
+    let header = OutcomeHeader { id, model_us, verdict };
+    let mut chunks = wire::chunks(Kind::Outcome, &header, outputs, body_bytes)?;
+    send.write_all_chunks(&mut chunks).await.map_err(wire::lost)?;
+    send.finish().map_err(wire::lost)
+}

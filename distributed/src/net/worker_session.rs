@@ -1,0 +1,213 @@
+//! A worker's end of one connection: greeting, heartbeats, orders, farewell.
+
+use crate::config::WorkerConfig;
+use crate::error::{Error, Result};
+use crate::executor::{Executor, ExecutorStatus};
+use crate::net::close::Close;
+use crate::net::wire;
+use crate::net::work::{Desk, work};
+use crate::proto::frame;
+use crate::proto::message::{Heartbeat, Hello, Kind, Loaded, VERSION, VERSION_MIN, Welcome};
+use crate::task::ModelRef;
+use quinn::{Connection, ConnectionError, RecvStream, SendStream};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::task::JoinSet;
+
+/// Time for the coordinator's welcome.
+const WELCOME_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time for the coordinator to let a worker go that holds nothing any more.
+const DISMISSAL_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How a session ended.
+pub(super) enum Ended {
+    /// As wanted: by `shutdown`, or because the coordinator asked for it.
+    Left,
+    Lost {
+        error: ConnectionError,
+        greeted: bool,
+    },
+}
+
+/// Serves one connection until it ends.
+pub(super) async fn serve(
+    connection: &Connection,
+    config: &WorkerConfig,
+    executor: &Arc<dyn Executor>,
+    slots: &Arc<Semaphore>,
+    mut shutdown: Pin<&mut (impl Future<Output = ()> + Send)>,
+) -> Ended {
+    let greeting = tokio::time::timeout(WELCOME_TIMEOUT, greet(connection, config, executor));
+    let greeted = tokio::select! {
+        greeted = greeting => greeted,
+        () = shutdown.as_mut() => return Ended::Left,
+    };
+    let (reports, control, welcome) = match greeted {
+        Ok(Ok(streams)) => streams,
+        Ok(Err(error)) => return lost(connection, &error, Close::Malformed, false),
+        Err(_) => {
+            let error = Error::Connection("no welcome".into());
+            return lost(connection, &error, Close::Late, false);
+        }
+    };
+    tracing::info!(name = %config.identity.name, "joined the coordinator");
+    let (sender, frames) = mpsc::unbounded_channel();
+    let desk = Arc::new(Desk::new(Arc::clone(executor), Arc::clone(slots), sender));
+    let drain = Arc::new(Notify::new());
+    // Dropping the set ends what belongs to this connection only.
+    let mut tasks = JoinSet::new();
+    tasks.spawn(write_reports(reports, frames));
+    let interval = Duration::from_millis(u64::from(welcome.heartbeat_ms.max(1)));
+    tasks.spawn(beat(Arc::clone(&desk), interval));
+    tasks.spawn(obey(Arc::clone(&desk), control, Arc::clone(&drain), connection.clone()));
+    let error = loop {
+        tokio::select! {
+            stream = connection.accept_bi() => match stream {
+                Ok((send, recv)) => {
+                    tokio::spawn(work(Arc::clone(&desk), send, recv));
+                }
+                Err(error) => break error,
+            },
+            () = shutdown.as_mut() => return finish(connection, &desk).await,
+            () = drain.notified() => return finish(connection, &desk).await,
+        }
+    };
+    if Close::given_by_peer(&error) == Some(Close::Farewell) {
+        return Ended::Left;
+    }
+    Ended::Lost { error, greeted: true }
+}
+
+fn lost(connection: &Connection, error: &Error, close: Close, greeted: bool) -> Ended {
+    tracing::warn!(%error, "the coordinator's greeting failed");
+    // The peer's own reason, if it gave one, comes first.
+    connection.close(close.code(), close.reason().as_bytes());
+    let error = connection.close_reason().unwrap_or(ConnectionError::LocallyClosed);
+    Ended::Lost { error, greeted }
+}
+
+async fn greet(
+    connection: &Connection,
+    config: &WorkerConfig,
+    executor: &Arc<dyn Executor>,
+) -> Result<(SendStream, RecvStream, Welcome)> {
+    let hello = Hello {
+        version_min: VERSION_MIN,
+        version_max: VERSION,
+        build: env!("CARGO_PKG_VERSION").into(),
+        name: config.identity.name.clone(),
+        pid: std::process::id(),
+        slots: config.slots.max(1),
+        status: status(executor).await,
+    };
+    let mut reports = connection.open_uni().await.map_err(wire::lost)?;
+    wire::write_report(&mut reports, Kind::Hello, &hello).await?;
+    let mut control = connection.accept_uni().await.map_err(wire::lost)?;
+    let welcome = wire::expect_report(&mut control, Kind::Welcome, "welcome").await?;
+    Ok((reports, control, welcome))
+}
+
+/// Asks the executor on a blocking thread: reading sensors may take a while.
+async fn status(executor: &Arc<dyn Executor>) -> ExecutorStatus {
+    let executor = Arc::clone(executor);
+    tokio::task::spawn_blocking(move || executor.status()).await.unwrap_or_default()
+}
+
+async fn write_reports(mut reports: SendStream, mut frames: mpsc::UnboundedReceiver<Vec<u8>>) {
+    while let Some(frame) = frames.recv().await {
+        if reports.write_all(&frame).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn beat(desk: Arc<Desk>, interval: Duration) {
+    let mut ticks = tokio::time::interval(interval);
+    // After a pause (a suspended laptop) one heartbeat says as much as many.
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let status = status(&desk.executor).await;
+        let (held, queued) = desk.holdings();
+        desk.report(Kind::Heartbeat, &Heartbeat { held, queued, status });
+    }
+}
+
+/// Carries out the coordinator's orders. Models are loaded one after another, in order.
+async fn obey(
+    desk: Arc<Desk>,
+    mut control: RecvStream,
+    drain: Arc<Notify>,
+    connection: Connection,
+) {
+    let (loads, queue) = mpsc::unbounded_channel();
+    let mut loader = JoinSet::new();
+    loader.spawn(load_models(Arc::clone(&desk), queue));
+    loop {
+        let order = match wire::read_report(&mut control).await {
+            Ok(order) => order,
+            Err(error @ Error::Frame(_)) => {
+                tracing::warn!(%error, "malformed order");
+                let close = Close::Malformed;
+                return connection.close(close.code(), close.reason().as_bytes());
+            }
+            // The session sees the end of the connection by itself.
+            Err(_) => return,
+        };
+        match order {
+            (kind @ (Kind::Load | Kind::Unload), header) => {
+                match frame::decode::<ModelRef>(kind, &header) {
+                    Ok(model) => drop(loads.send((kind, model))),
+                    Err(error) => tracing::warn!(%error, "order ignored"),
+                }
+            }
+            (Kind::Drain, _) => drain.notify_one(),
+            (kind, _) => tracing::warn!(?kind, "order ignored"),
+        }
+    }
+}
+
+async fn load_models(desk: Arc<Desk>, mut queue: mpsc::UnboundedReceiver<(Kind, ModelRef)>) {
+    while let Some((kind, model)) = queue.recv().await {
+        let executor = Arc::clone(&desk.executor);
+        let name = model.clone();
+        let done = tokio::task::spawn_blocking(move || match kind {
+            Kind::Load => Some(executor.load(&name)),
+            _ => {
+                executor.unload(&name);
+                None
+            }
+        });
+        let result = match done.await {
+            Ok(Some(result)) => result,
+            Ok(None) => continue,
+            Err(error) => Err(crate::executor::ExecError::failed(error.to_string())),
+        };
+        let result = result.map_err(crate::executor::ExecError::shortened);
+        desk.report(Kind::Loaded, &Loaded { model, result });
+    }
+}
+
+/// Finishes what is held. The coordinator closes once it has every answer: closing from here
+/// could overtake the last ones.
+async fn finish(connection: &Connection, desk: &Arc<Desk>) -> Ended {
+    desk.leave();
+    desk.report(Kind::Draining, &());
+    let refuse = async {
+        // Tasks that were under way when the coordinator heard of it are refused.
+        while let Ok((send, recv)) = connection.accept_bi().await {
+            tokio::spawn(work(Arc::clone(desk), send, recv));
+        }
+    };
+    let done = async {
+        desk.until_empty().await;
+        tokio::time::sleep(DISMISSAL_TIMEOUT).await;
+    };
+    tokio::select! {
+        () = refuse => {}
+        () = done => {}
+    }
+    Ended::Left
+}

@@ -1,0 +1,152 @@
+//! What travels between coordinator and workers: the headers of the frames.
+//!
+//! New optional fields go to the end of a header: older readers leave what follows the fields
+//! that they know.
+
+use crate::executor::{ExecError, ExecutorStatus};
+use crate::task::ModelRef;
+use crate::worker_info::WorkerId;
+use serde::{Deserialize, Serialize};
+
+/// The protocol version of this build, and the oldest one it still speaks.
+pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION_MIN: u32 = 1;
+
+/// What a frame is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Worker to coordinator, first on its report stream.
+    Hello,
+    /// Coordinator to worker, first on its control stream.
+    Welcome,
+    /// Worker to coordinator, at the interval of the welcome.
+    Heartbeat,
+    /// Worker to coordinator: no more tasks, please.
+    Draining,
+    /// Worker to coordinator: what became of a `Load`.
+    Loaded,
+    /// Worker to coordinator: a cancelled attempt has let go of its slot.
+    Released,
+    /// Coordinator to worker.
+    Load,
+    /// Coordinator to worker.
+    Unload,
+    /// Coordinator to worker: finish what you hold, then leave.
+    Drain,
+    /// Coordinator to worker, alone on a bidirectional stream.
+    Task,
+    /// The worker's answer on the same stream.
+    Outcome,
+}
+
+impl Kind {
+    const TABLE: [(u8, Self); 11] = [
+        (1, Self::Hello),
+        (2, Self::Welcome),
+        (3, Self::Heartbeat),
+        (4, Self::Draining),
+        (5, Self::Loaded),
+        (6, Self::Released),
+        (7, Self::Load),
+        (8, Self::Unload),
+        (9, Self::Drain),
+        (10, Self::Task),
+        (11, Self::Outcome),
+    ];
+
+    /// The type byte on the wire.
+    pub(crate) fn code(self) -> u8 {
+        // Each variant is in the table; 0 is no frame type, so a gap would be refused.
+        Self::TABLE.iter().find(|(_, kind)| *kind == self).map_or(0, |(code, _)| *code)
+    }
+
+    /// The kind of a type byte.
+    pub(crate) fn from_code(code: u8) -> Option<Self> {
+        Self::TABLE.iter().find(|(c, _)| *c == code).map(|(_, kind)| *kind)
+    }
+}
+
+/// Identifies one attempt at a task. A completion counts only with all three up to date.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(crate) struct AttemptId {
+    /// The coordinator's epoch.
+    pub(crate) epoch: u64,
+    /// The task's number within the epoch.
+    pub(crate) seq: u64,
+    /// The attempt's number within the task, from 1.
+    pub(crate) attempt: u32,
+}
+
+/// Header of [`Kind::Hello`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Hello {
+    pub(crate) version_min: u32,
+    pub(crate) version_max: u32,
+    pub(crate) build: String,
+    pub(crate) name: WorkerId,
+    pub(crate) pid: u32,
+    pub(crate) slots: u32,
+    pub(crate) status: ExecutorStatus,
+}
+
+/// Header of [`Kind::Welcome`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Welcome {
+    pub(crate) version: u32,
+    pub(crate) epoch: u64,
+    pub(crate) heartbeat_ms: u32,
+}
+
+/// Header of [`Kind::Heartbeat`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Heartbeat {
+    /// Attempts that the worker holds: from the request's header to the answer's last byte.
+    pub(crate) held: Vec<AttemptId>,
+    /// Of those, attempts that wait for a free thread.
+    pub(crate) queued: u32,
+    pub(crate) status: ExecutorStatus,
+}
+
+/// Header of [`Kind::Loaded`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Loaded {
+    pub(crate) model: ModelRef,
+    pub(crate) result: Result<(), ExecError>,
+}
+
+/// Header of [`Kind::Task`]; the tensors follow as raw bytes in this order.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct TaskHeader {
+    pub(crate) id: AttemptId,
+    pub(crate) model: ModelRef,
+    /// Microseconds left until the task's deadline.
+    pub(crate) deadline_us: Option<u64>,
+    pub(crate) traceparent: Option<String>,
+    pub(crate) tensors: Vec<TensorMeta>,
+}
+
+/// Header of [`Kind::Outcome`]; the tensors follow as raw bytes in this order.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct OutcomeHeader {
+    pub(crate) id: AttemptId,
+    /// Microseconds inside the executor.
+    pub(crate) model_us: u64,
+    pub(crate) verdict: Verdict,
+}
+
+/// How an attempt ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Verdict {
+    Done(Vec<TensorMeta>),
+    Error(ExecError),
+    /// The worker is leaving and has not begun.
+    Refused,
+}
+
+/// Name, element type and shape of a tensor whose bytes follow the header.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct TensorMeta {
+    pub(crate) name: String,
+    pub(crate) dtype: u8,
+    pub(crate) shape: Vec<u64>,
+}

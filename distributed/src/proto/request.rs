@@ -1,0 +1,124 @@
+//! What a submission must satisfy before it reaches the queue.
+
+use crate::error::{Error, Result};
+use crate::proto::core::Digest;
+use crate::proto::frame::{BODY_BYTES_MAX, FrameError, HEADER_BYTES_MAX};
+use crate::proto::tensors::describe;
+use crate::task::TaskSpec;
+use sha2::{Digest as _, Sha256};
+
+/// Bytes of an idempotency key.
+const KEY_BYTES_MAX: usize = 256;
+/// Header bytes that are not names or dimensions, generously.
+const HEADER_BYTES_FIXED: usize = 256;
+
+/// Checks that a task fits a frame. Answers the bytes of its inputs, and what tells its body
+/// from another one if it has an idempotency key.
+pub(crate) fn check(spec: &TaskSpec) -> Result<(usize, Digest)> {
+    let (metas, body_bytes) = describe(&spec.inputs).map_err(|error| match error {
+        FrameError::TooLong { given, .. } => {
+            Error::TooLarge { what: "inputs", given, limit: BODY_BYTES_MAX }
+        }
+        other => Error::InvalidTask { message: other.to_string() },
+    })?;
+    // A variable-length u64 takes up to ten bytes.
+    let described: usize = metas.iter().map(|m| m.name.len() + 12 + 10 * m.shape.len()).sum();
+    let names = spec.model.name.len() + spec.model.sha256.len();
+    let header = HEADER_BYTES_FIXED + described + names;
+    if header > HEADER_BYTES_MAX {
+        let what = "names and shapes of the inputs";
+        return Err(Error::TooLarge { what, given: header, limit: HEADER_BYTES_MAX });
+    }
+    let Some(key) = &spec.idempotency_key else { return Ok((body_bytes, Digest::default())) };
+    if key.is_empty() || key.len() > KEY_BYTES_MAX {
+        let given = key.len();
+        let message = format!("an idempotency key of {given} bytes, expected 1 to {KEY_BYTES_MAX}");
+        return Err(Error::InvalidTask { message });
+    }
+    Ok((body_bytes, digest(spec)))
+}
+
+/// Hashes what makes two requests the same: everything but the key. Each part is preceded by
+/// its length, so that no two requests run together.
+fn digest(spec: &TaskSpec) -> Digest {
+    let mut hash = Sha256::new();
+    let mut part = |bytes: &[u8]| {
+        hash.update(u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_le_bytes());
+        hash.update(bytes);
+    };
+    part(spec.model.name.as_bytes());
+    part(&spec.model.version.to_le_bytes());
+    part(spec.model.sha256.as_bytes());
+    part(spec.priority.name().as_bytes());
+    part(&spec.deadline.map_or(u128::MAX, |d| d.as_nanos()).to_le_bytes());
+    part(&spec.max_attempts.to_le_bytes());
+    for input in &spec.inputs {
+        part(input.name.as_bytes());
+        part(input.tensor.dtype().name().as_bytes());
+        let dims = input.tensor.shape().iter();
+        part(&dims.flat_map(|d| d.to_le_bytes()).collect::<Vec<u8>>());
+        part(input.tensor.as_bytes());
+    }
+    hash.finalize().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::{ModelRef, Priority};
+    use lgp_memory::{NamedTensor, Tensor};
+    use std::time::Duration;
+
+    fn spec(name: &str, values: &[f32]) -> TaskSpec {
+        let model = ModelRef { name: "m".into(), version: 1, sha256: "ab".into() };
+        let tensor = Tensor::from_slice([values.len()], values).expect("small");
+        let mut spec = TaskSpec::new(model, vec![NamedTensor::new(name, tensor)]);
+        spec.idempotency_key = Some("k".into());
+        spec
+    }
+
+    #[test]
+    fn the_digest_sees_every_part_of_the_body() {
+        let base = spec("x", &[1.0, 2.0]);
+        let (bytes, digest) = check(&base).expect("valid");
+        assert_eq!((bytes, digest), check(&base.clone()).expect("valid"));
+        assert_eq!(bytes, 8);
+        let changes: [fn(&mut TaskSpec); 8] = [
+            |s| s.model.name = "n".into(),
+            |s| s.model.version = 2,
+            |s| s.priority = Priority::High,
+            |s| s.deadline = Some(Duration::from_secs(1)),
+            |s| s.max_attempts = 1,
+            |s| s.inputs[0].name = "y".into(),
+            |s| s.inputs[0].tensor = Tensor::from_slice([2], &[1f32, 3.]).expect("small"),
+            |s| s.inputs[0].tensor = s.inputs[0].tensor.reshape([1, 2]).expect("same size"),
+        ];
+        for (number, change) in changes.into_iter().enumerate() {
+            let mut other = base.clone();
+            change(&mut other);
+            assert_ne!(check(&other).expect("valid").1, digest, "change {number}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_a_frame_is_refused_with_the_limit() {
+        let long_name = spec(&"x".repeat(70_000), &[1.0]);
+        let mut long_key = spec("x", &[1.0]);
+        long_key.idempotency_key = Some("k".repeat(257));
+        let mut many = spec("x", &[1.0]);
+        many.inputs = vec![many.inputs[0].clone(); 1025];
+        let big = Tensor::zeros(lgp_memory::DType::U8, [(64 << 20) + 1]).expect("lazily backed");
+        let mut body = spec("x", &[1.0]);
+        body.inputs[0].tensor = big;
+        let cases = [
+            (long_name, "70281 bytes of names and shapes of the inputs, at most 65536 fit a frame"),
+            (long_key, "invalid task: an idempotency key of 257 bytes, expected 1 to 256"),
+            (many, "invalid task: tensors: 1025 tensors, at most 1024 are accepted"),
+            (body, "67108865 bytes of inputs, at most 67108864 fit a frame"),
+        ];
+        for (spec, expected) in cases {
+            let message = check(&spec).expect_err(expected).to_string();
+            assert!(message.starts_with(expected), "{message}");
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Coordinators and workers in one process, for tests.
+
+use lgp_distributed::{
+    Coordinator, CoordinatorConfig, ExecError, Executor, ExecutorStatus, ModelRef, Pki, Result,
+    TaskSpec, WorkerConfig, run_worker,
+};
+use lgp_memory::{NamedTensor, Tensor};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// Answers with its inputs, once it is let.
+#[derive(Default)]
+pub(crate) struct Echo {
+    /// Executions begun.
+    pub(crate) begun: AtomicUsize,
+    gate: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Echo {
+    /// An executor that answers at once.
+    pub(crate) fn open() -> Arc<Self> {
+        let echo = Self::default();
+        echo.let_go();
+        Arc::new(echo)
+    }
+
+    /// An executor that answers nothing before [`Echo::let_go`].
+    pub(crate) fn shut() -> Arc<Self> {
+        Arc::new(Self::default())
+    }
+
+    pub(crate) fn let_go(&self) {
+        *self.gate.lock().unwrap() = true;
+        self.opened.notify_all();
+    }
+}
+
+impl Executor for Echo {
+    fn load(&self, model: &ModelRef) -> Result<(), ExecError> {
+        match model.name.as_str() {
+            "missing" => Err(ExecError::model_not_found("no such model")),
+            _ => Ok(()),
+        }
+    }
+
+    fn unload(&self, _: &ModelRef) {}
+
+    fn execute(
+        &self,
+        model: &ModelRef,
+        inputs: &[NamedTensor],
+    ) -> Result<Vec<NamedTensor>, ExecError> {
+        self.begun.fetch_add(1, Ordering::SeqCst);
+        match model.name.as_str() {
+            "bad-input" => return Err(ExecError::bad_input("input \"x\" has rank 1, expected 4")),
+            "panics" => panic!("on purpose"),
+            "exhausted" => return Err(ExecError::unavailable("out of memory")),
+            "huge" => {
+                let huge = Tensor::zeros(lgp_memory::DType::U8, [(64 << 20) + 1]).unwrap();
+                return Ok(vec![NamedTensor::new("y", huge)]);
+            }
+            _ => {}
+        }
+        let gate = self.gate.lock().unwrap();
+        drop(self.opened.wait_while(gate, |open| !*open).unwrap());
+        Ok(inputs.to_vec())
+    }
+
+    fn status(&self) -> ExecutorStatus {
+        ExecutorStatus { device: "cpu:0".into(), backend: "cpu".into(), ..Default::default() }
+    }
+}
+
+/// A worker on a runtime of its own.
+pub(crate) struct Worker {
+    runtime: Option<tokio::runtime::Runtime>,
+    stop: Option<oneshot::Sender<()>>,
+    done: JoinHandle<Result<()>>,
+}
+
+impl Worker {
+    pub(crate) fn start(
+        coordinator: &Coordinator,
+        pki: &Pki,
+        name: &str,
+        slots: u32,
+        executor: &Arc<Echo>,
+    ) -> Self {
+        let identity = pki.issue_worker(name).unwrap();
+        Self::with(WorkerConfig::new(coordinator.quic_addr(), identity, slots), executor)
+    }
+
+    pub(crate) fn with(config: WorkerConfig, executor: &Arc<Echo>) -> Self {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let shutdown = async {
+            // A handle that is dropped unused is no order to stop.
+            if stopped.await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
+        let executor: Arc<dyn Executor> = Arc::clone(executor) as _;
+        let done = runtime.spawn(run_worker(config, executor, shutdown));
+        Self { runtime: Some(runtime), stop: Some(stop), done }
+    }
+
+    /// Asks for an orderly end and waits for it.
+    pub(crate) async fn stop(mut self) -> Result<()> {
+        self.stop.take().unwrap().send(()).unwrap();
+        self.ended().await
+    }
+
+    /// How it ended by itself.
+    pub(crate) async fn ended(mut self) -> Result<()> {
+        let ended = tokio::time::timeout(Duration::from_secs(20), &mut self.done);
+        ended.await.expect("the worker ends").expect("no panic")
+    }
+
+    /// Stops everything at once: no farewell, no more packets, as if the process was killed.
+    pub(crate) fn kill(mut self) {
+        self.halt();
+    }
+
+    fn halt(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.halt();
+    }
+}
+
+pub(crate) fn config() -> CoordinatorConfig {
+    CoordinatorConfig { quic_addr: "127.0.0.1:0".parse().unwrap(), ..Default::default() }
+}
+
+pub(crate) async fn coordinator() -> (Coordinator, Pki) {
+    let pki = Pki::generate().unwrap();
+    (Coordinator::start(config(), &pki).await.unwrap(), pki)
+}
+
+pub(crate) fn model(name: &str) -> ModelRef {
+    ModelRef { name: name.into(), version: 1, sha256: "00".repeat(32) }
+}
+
+pub(crate) fn task(name: &str) -> TaskSpec {
+    let x = Tensor::from_slice([3], &[1f32, 2., 3.]).unwrap();
+    TaskSpec::new(model(name), vec![NamedTensor::new("x", x)])
+}
+
+/// Polls until `look` finds something.
+pub(crate) async fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..2_000 {
+        if let Some(found) = look() {
+            return found;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("{what} did not happen within 10 s");
+}
