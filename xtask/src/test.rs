@@ -87,13 +87,24 @@ fn alone() -> Result<Outcome> {
             outcome.and(step(cargo.args(["--features", feature, "--", "-D", "warnings"]))?);
         }
     }
+    // Code that depends on the feature is in hal alone, so its tests are the ones to repeat.
+    for feature in FEATURES {
+        let features = ["-p", "lgp-hal", "--no-default-features", "--features", feature];
+        outcome.and(tests(&features)?);
+    }
     Ok(outcome)
 }
 
 fn workspace() -> Result<Outcome> {
+    tests(&["--workspace"])
+}
+
+/// Runs and counts the tests of what `selection` selects.
+fn tests(selection: &[&str]) -> Result<Outcome> {
     let mut cargo = cmd::cargo();
+    cargo.args(["test", "--no-fail-fast"]).args(selection);
     // Tests that cannot run print why, and passing tests' output is shown only when asked for.
-    cargo.args(["test", "--workspace", "--no-fail-fast", "--", "--show-output"]);
+    cargo.args(["--", "--show-output"]);
     let finished = cmd::stdout(&mut cargo)?;
     let mut outcome = count(&finished.output);
     if !finished.ok {
