@@ -26,10 +26,42 @@ pub(crate) struct Cli {
 /// The commands, in the order in which `--help` lists them.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// See the whole idea work: a cluster that loses a worker and no image
+    Demo(commands::demo::Args),
     /// List the devices found, and why one is not used
     Devices(commands::devices::Args),
     /// Check this machine and name the line to set where something does not work
     Doctor(commands::doctor::Args),
+    /// Run a model file once, from .npy files and images to .npy files
+    Run(commands::run::Args),
+    /// Measure a model file's load time, latency and memory
+    Bench(commands::bench::Args),
+    /// Show what a model file takes, gives and is made of
+    Inspect(commands::inspect::Args),
+    /// Start a coordinator with local workers
+    Start(commands::start::Args),
+    /// Stop a coordinator and its workers
+    Stop(commands::stop::Args),
+    /// Show how a coordinator is doing
+    Status(commands::status::Args),
+    /// List the workers
+    Workers(commands::workers::Args),
+    /// Give the cluster one task
+    Submit(commands::submit::Args),
+    /// Get the outputs of a task
+    Result(commands::result::Args),
+    /// List the tasks, or show one
+    Tasks(commands::tasks::Args),
+    /// Stop a task that is not finished
+    Cancel(commands::cancel::Args),
+    /// List, add, remove, load and unload models
+    Models(commands::models::Args),
+    /// The process that start leaves running
+    #[command(hide = true)]
+    Coordinator,
+    /// A worker process of a local cluster
+    #[command(hide = true)]
+    Worker,
 }
 
 /// Prints help and version on stdout as asked for; turns everything else into a usage failure.

@@ -1,7 +1,22 @@
 //! One file per command: its flags as `Args`, and `run`.
 
+pub(crate) mod bench;
+pub(crate) mod cancel;
+pub(crate) mod coordinator;
+pub(crate) mod demo;
 pub(crate) mod devices;
 pub(crate) mod doctor;
+pub(crate) mod inspect;
+pub(crate) mod models;
+pub(crate) mod result;
+pub(crate) mod run;
+pub(crate) mod start;
+pub(crate) mod status;
+pub(crate) mod stop;
+pub(crate) mod submit;
+pub(crate) mod tasks;
+pub(crate) mod worker;
+pub(crate) mod workers;
 
 use crate::cli::{Cli, Command};
 use crate::failure::Result;
@@ -11,7 +26,22 @@ use crate::output::Output;
 pub(crate) fn dispatch(cli: &Cli) -> Result<()> {
     let out = Output::new(cli.json);
     match &cli.command {
+        Command::Demo(args) => demo::run(args, out),
         Command::Devices(args) => devices::run(args, out),
         Command::Doctor(args) => doctor::run(args, out),
+        Command::Run(args) => run::run(args, out),
+        Command::Bench(args) => bench::run(args, out),
+        Command::Inspect(args) => inspect::run(args, out),
+        Command::Start(args) => start::run(args, out),
+        Command::Stop(args) => stop::run(args, out),
+        Command::Status(args) => status::run(args, out),
+        Command::Workers(args) => workers::run(args, out),
+        Command::Submit(args) => submit::run(args, out),
+        Command::Result(args) => result::run(args, out),
+        Command::Tasks(args) => tasks::run(args, out),
+        Command::Cancel(args) => cancel::run(args, out),
+        Command::Models(args) => models::run(args, out),
+        Command::Coordinator => coordinator::run(),
+        Command::Worker => worker::run(),
     }
 }

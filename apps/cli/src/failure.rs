@@ -1,16 +1,19 @@
 //! What a command reports when it does not succeed: a stable code, a message, a hint and the
 //! exit status, as text or as one line of JSON on stderr.
 
+use lgp_sdk::{ClusterError, ModelError};
+use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt::Display;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
+use std::net::SocketAddr;
 use std::process::ExitCode;
 
 /// The result of every command.
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
 /// A failed command. Codes are part of the command-line contract: add, don't rename.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Failure {
     /// A stable identifier in snake case: `device_unknown`.
     pub(crate) code: Cow<'static, str>,
@@ -54,6 +57,18 @@ impl Failure {
     /// A failure that the user cannot have caused.
     pub(crate) fn internal(message: impl Display) -> Self {
         Self::new("internal", format!("internal error: {message}"))
+    }
+
+    /// A port that somebody else listens on. `flag` is the setting that moves us.
+    pub(crate) fn address_in_use(flag: &str, addr: SocketAddr, protocol: &str) -> Self {
+        Self::new("address_in_use", format!("{addr}/{protocol} is in use by another process")).hint(
+            format!("choose another one with --{flag} {}:0, which picks a free port", addr.ip()),
+        )
+    }
+
+    /// Ctrl-C or SIGTERM before the command was done.
+    pub(crate) fn interrupted() -> Self {
+        Self::new("interrupted", "interrupted")
     }
 
     /// The reader of our stdout has gone.
@@ -100,6 +115,54 @@ impl Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+
+impl From<ModelError> for Failure {
+    fn from(error: ModelError) -> Self {
+        let code = match &error {
+            ModelError::Io { source, .. } if source.kind() == ErrorKind::NotFound => {
+                "file_not_found"
+            }
+            ModelError::Io { .. } => "io",
+            ModelError::Malformed { .. }
+            | ModelError::Graph { .. }
+            | ModelError::Cycle { .. }
+            | ModelError::Tensor { .. }
+            | ModelError::Node { .. } => "model_invalid",
+            ModelError::ExternalData { .. } => "model_external_data",
+            ModelError::IrVersion { .. }
+            | ModelError::Opset { .. }
+            | ModelError::Unsupported(_) => "model_unsupported",
+            ModelError::UnknownInput { .. }
+            | ModelError::MissingInput { .. }
+            | ModelError::DuplicateInput { .. } => "input_name",
+            ModelError::InputDType { .. } => "input_dtype",
+            ModelError::InputShape { .. } => "input_shape",
+            ModelError::ModelName { .. } => "model_name",
+            ModelError::UnknownModel { .. } | ModelError::UnknownVersion { .. } => "model_unknown",
+            _ => "model_failed",
+        };
+        Self::from_error(code, &error)
+    }
+}
+
+impl From<ClusterError> for Failure {
+    fn from(error: ClusterError) -> Self {
+        let code = match &error {
+            ClusterError::Bind { addr, source } if source.kind() == ErrorKind::AddrInUse => {
+                return Self::address_in_use("quic", *addr, "udp");
+            }
+            ClusterError::Bind { .. } => "address_unusable",
+            ClusterError::Overloaded { .. } => "overloaded",
+            ClusterError::InvalidTask { .. } | ClusterError::TooLarge { .. } => "bad_input",
+            ClusterError::UnknownTask { .. } => "task_unknown",
+            ClusterError::UnknownWorker { .. } => "worker_unknown",
+            ClusterError::Draining | ClusterError::Stopped => "stopping",
+            ClusterError::Refused { .. } => "refused",
+            _ => "cluster_failed",
+        };
+        Self::from_error(code, &error)
+    }
+}
 
 /// An error and its causes on one line, without repeating a cause that the outer message quotes.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {

@@ -34,9 +34,19 @@ pub(crate) fn log_file(data: &Path) -> PathBuf {
     data.join("coordinator.log")
 }
 
+/// The log of local workers in the data folder.
+pub(crate) fn worker_log(data: &Path) -> PathBuf {
+    data.join("workers.log")
+}
+
 /// The model repository in the data folder.
 pub(crate) fn models(data: &Path) -> PathBuf {
     data.join("models")
+}
+
+/// The file of a registered model.
+pub(crate) fn model_file(data: &Path, name: &str, version: u64) -> PathBuf {
+    models(data).join(name).join(version.to_string()).join("model.onnx")
 }
 
 /// The sole ownership of a data folder, for as long as this lives.

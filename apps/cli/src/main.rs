@@ -3,13 +3,21 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+mod cluster;
 mod commands;
+mod device;
 mod failure;
 mod folder;
+mod inputs;
+mod logging;
+mod measure;
 mod npy;
 mod output;
 mod picture;
+mod rest;
 mod settings;
+mod task;
+mod wire;
 
 use clap::Parser;
 use std::process::ExitCode;

@@ -17,11 +17,6 @@ impl Output {
         Self { json }
     }
 
-    /// Whether results are JSON.
-    pub(crate) fn json(self) -> bool {
-        self.json
-    }
-
     /// Prints a command's one result: `value` with `--json`, else the text for people.
     ///
     /// # Errors
@@ -40,11 +35,11 @@ impl Output {
             line.push('\n');
         }
         let mut stdout = std::io::stdout().lock();
-        stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush()).map_err(|error| {
-            match error.kind() {
-                ErrorKind::BrokenPipe => Failure::broken_pipe(),
-                _ => Failure::new("io", format!("cannot write the result to stdout: {error}")),
-            }
+        stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush()).map_err(|error| match error
+            .kind()
+        {
+            ErrorKind::BrokenPipe => Failure::broken_pipe(),
+            _ => Failure::new("io", format!("cannot write the result to stdout: {error}")),
         })
     }
 
@@ -88,6 +83,15 @@ pub(crate) fn table<const N: usize>(
             all
         },
     )
+}
+
+/// A JSON value as a table shows it: a string bare, nothing as a dash.
+pub(crate) fn cell(value: &serde_json::Value) -> String {
+    match value {
+        serde_json::Value::Null => "-".to_owned(),
+        serde_json::Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
 }
 
 /// A byte count as a person reads it: `512 B`, `3.4 MiB`.

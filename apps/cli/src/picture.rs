@@ -34,7 +34,9 @@ impl Scaling {
         let path = model.with_extension("toml");
         let text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(Self::default());
+            }
             Err(error) => return Err(Failure::file("read", &path, &error)),
         };
         Self::parse(&text).map_err(|what| {

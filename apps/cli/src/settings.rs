@@ -115,7 +115,8 @@ pub(crate) fn resolve(
     let defaults = Config::try_from(&Settings::defaults(data)).map_err(Failure::internal)?;
     let mut builder = Config::builder().add_source(defaults);
     if let Some(path) = file {
-        builder = builder.add_source(read_file(&path, builder.clone())?);
+        let source = read_file(&path, builder.clone())?;
+        builder = builder.add_source(source);
     }
     for (name, key) in VARIABLES {
         if let Some(value) = variable(name) {

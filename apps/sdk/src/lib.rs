@@ -1,15 +1,28 @@
 //! The curated Rust API of the platform: what applications need, and nothing else.
+//!
+//! Tensors come from `lgp-memory`, devices from `lgp-hal`, models and sessions from
+//! `lgp-inference`, the cluster from `lgp-distributed`; each crate also works alone.
+//! [`ModelExecutor`] joins the last two.
 
 #![forbid(unsafe_code)]
 
-pub use lgp_memory::{
-    DType, Dim, Element, Error as TensorError, NamedTensor, Shape, SymShape, Tensor, TensorType,
-    TensorView,
-};
+mod executor;
 
+pub use executor::ModelExecutor;
 pub use lgp_distributed::{
     Coordinator, CoordinatorConfig, Error as ClusterError, ExecError, ExecErrorKind, Executor,
     ExecutorStatus, Identity, ModelRef, Percentiles, Pki, Priority, Stats, TaskCounts, TaskError,
     TaskErrorKind, TaskId, TaskRecord, TaskSpec, TaskState, WorkerConfig, WorkerCounts, WorkerId,
     WorkerInfo, WorkerState, balancing_strategies, run_worker,
+};
+pub use lgp_hal::{
+    BackendKind, Caps, DeviceId, DeviceInfo, Error as DeviceError, Finding, ProbeOptions, SelfTest,
+    Status as FindingStatus, Telemetry, diagnose, open, probe, select_auto,
+};
+pub use lgp_inference::{
+    Entry, Error as ModelError, Model, Repository, Session, SessionOptions, ValueSpec,
+};
+pub use lgp_memory::{
+    DType, Dim, Element, Error as TensorError, NamedTensor, Shape, SymShape, Tensor, TensorType,
+    TensorView,
 };

@@ -1,0 +1,14 @@
+//! A coordinator with its local workers: what `start` and `demo` run.
+
+pub(crate) mod bootstrap;
+pub(crate) mod digits;
+mod driver;
+mod host;
+mod launch;
+mod serve;
+mod signals;
+
+pub(crate) use host::{host, runtime};
+pub(crate) use launch::{Cluster, Plan};
+pub(crate) use serve::{bind, serve};
+pub(crate) use signals::Signals;

@@ -1,0 +1,55 @@
+//! What a worker process is told: one line of JSON on its stdin, which then stays open for as
+//! long as the coordinator lives. When it closes, for whatever reason, the worker ends.
+
+use crate::failure::{Failure, Result};
+use lgp_sdk::{DeviceId, Identity};
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use tokio::io::AsyncWriteExt;
+use tokio::process::{Child, Command};
+
+/// The first line of a worker's stdin.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Bootstrap {
+    /// The coordinator's address for workers.
+    pub(crate) coordinator: SocketAddr,
+    /// The worker's certificate, and the authority that it trusts.
+    pub(crate) identity: Identity,
+    /// The device that it computes on.
+    pub(crate) device: DeviceId,
+    /// Threads that it computes with.
+    pub(crate) threads: usize,
+    /// The coordinator's model repository.
+    pub(crate) models: PathBuf,
+}
+
+/// Starts this same program as a worker. The child dies with the handle.
+///
+/// # Errors
+/// `worker_start_failed`.
+pub(crate) async fn spawn(bootstrap: &Bootstrap, log: &Path) -> Result<Child> {
+    let failed = |error: std::io::Error| {
+        Failure::new("worker_start_failed", format!("a worker process did not start: {error}"))
+    };
+    let program = std::env::current_exe().map_err(failed)?;
+    let log = std::fs::File::options().create(true).append(true).open(log).map_err(failed)?;
+    let mut child = Command::new(program)
+        .arg("worker")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(log)
+        // A ctrl-C at the terminal is the coordinator's to handle.
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(failed)?;
+    let mut line = serde_json::to_vec(bootstrap).map_err(Failure::internal)?;
+    line.push(b'\n');
+    if let Some(stdin) = child.stdin.as_mut() {
+        stdin.write_all(&line).await.map_err(failed)?;
+        stdin.flush().await.map_err(failed)?;
+    }
+    Ok(child)
+}

@@ -1,0 +1,287 @@
+//! Local worker processes: started, watched, started again when they die, ended.
+//!
+//! One task watches one place for a worker. Whoever dies there is replaced, ever more slowly if
+//! it keeps dying; the coordinator is told at once, so that tasks need not wait for a timeout.
+
+use crate::cluster::bootstrap::{self, Bootstrap};
+use crate::failure::{Failure, Result};
+use lgp_sdk::{Coordinator, DeviceId, Pki};
+use lgp_server::{BoxFuture, Driver, DriverError};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::process::Child;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+
+/// The first and the longest wait before a dead worker is replaced.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
+/// A worker that lived this long was sound: the next wait is the first one again.
+const SOUND: Duration = Duration::from_secs(10);
+/// Workers that die before they are sound, in a row, after which starting has failed.
+const DEATHS_MAX: u32 = 3;
+/// How long a worker may take to finish what it holds.
+const LEAVE: Duration = Duration::from_secs(60);
+/// How long a worker may take to end once nobody wants anything from it.
+const END: Duration = Duration::from_secs(3);
+/// The most workers that one machine is asked to run.
+const WORKERS_MAX: usize = 256;
+
+/// What every worker gets.
+pub(crate) struct Fleet {
+    pub(crate) coordinator: Coordinator,
+    pub(crate) pki: Pki,
+    pub(crate) device: DeviceId,
+    pub(crate) models: PathBuf,
+    pub(crate) log: PathBuf,
+    /// The cores that the workers share.
+    pub(crate) cores: usize,
+}
+
+/// Whether the coordinator is to end, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stop {
+    /// It is not.
+    Run,
+    /// When everything that was accepted is done.
+    Drain,
+    /// At once.
+    Now,
+}
+
+/// An order to the task that watches a place.
+enum Order {
+    /// SIGKILL.
+    Kill,
+    /// Finish and go; nobody follows.
+    Leave,
+}
+
+struct Place {
+    /// The name of the worker that is there now.
+    worker: Arc<Mutex<Option<String>>>,
+    orders: mpsc::UnboundedSender<Order>,
+    task: JoinHandle<()>,
+}
+
+struct Inner {
+    fleet: Fleet,
+    places: Mutex<Vec<Place>>,
+    /// Counts the workers ever started; names must not come back.
+    started: Mutex<u64>,
+    stop: watch::Sender<Stop>,
+    /// Why workers keep dying.
+    broken: watch::Sender<Option<String>>,
+}
+
+/// The local workers. Clones share them.
+#[derive(Clone)]
+pub(crate) struct LocalDriver(Arc<Inner>);
+
+impl LocalDriver {
+    pub(crate) fn new(fleet: Fleet) -> Self {
+        Self(Arc::new(Inner {
+            fleet,
+            places: Mutex::default(),
+            started: Mutex::default(),
+            stop: watch::Sender::new(Stop::Run),
+            broken: watch::Sender::new(None),
+        }))
+    }
+
+    /// What has been asked of the coordinator.
+    pub(crate) fn stop_requests(&self) -> watch::Receiver<Stop> {
+        self.0.stop.subscribe()
+    }
+
+    /// Asks the coordinator to end; a stronger wish overrules a weaker one.
+    pub(crate) fn request_stop(&self, stop: Stop) {
+        self.0.stop.send_if_modified(|present| {
+            let stronger = stop > *present;
+            *present = stop.max(*present);
+            stronger
+        });
+    }
+
+    /// Resolves with the reason once workers die again and again without getting to work.
+    pub(crate) async fn broken(&self) -> Failure {
+        let mut broken = self.0.broken.subscribe();
+        // The sender lives in self.
+        let reason = broken.wait_for(Option::is_some).await.ok().and_then(|reason| reason.clone());
+        Failure::new(
+            "worker_start_failed",
+            format!("workers do not start: {}", reason.unwrap_or_default()),
+        )
+    }
+
+    /// Kills a worker by name with SIGKILL. Answers whether there was one.
+    pub(crate) fn kill(&self, worker: &str) -> bool {
+        let places = lock(&self.0.places);
+        let place = places.iter().find(|place| lock(&place.worker).as_deref() == Some(worker));
+        place.is_some_and(|place| place.orders.send(Order::Kill).is_ok())
+    }
+
+    /// Brings the number of places to `workers`.
+    pub(crate) fn resize(&self, workers: usize) -> usize {
+        let mut places = lock(&self.0.places);
+        let before = places.len();
+        while places.len() > workers {
+            if let Some(place) = places.pop() {
+                // A task that has ended has no worker to send away.
+                let _ = place.orders.send(Order::Leave);
+            }
+        }
+        let threads = (self.0.fleet.cores / workers.max(1)).max(1);
+        while places.len() < workers {
+            let (orders, inbox) = mpsc::unbounded_channel();
+            let worker = Arc::default();
+            let watcher =
+                Watcher { driver: self.clone(), worker: Arc::clone(&worker), inbox, threads };
+            places.push(Place { worker, orders, task: tokio::spawn(watcher.run()) });
+        }
+        before
+    }
+
+    /// Ends every worker. Nothing is waited for but their end, and that not for long.
+    pub(crate) async fn end(&self) {
+        let places = std::mem::take(&mut *lock(&self.0.places));
+        for place in &places {
+            // A task that has ended has no worker to send away.
+            let _ = place.orders.send(Order::Leave);
+        }
+        self.request_stop(Stop::Now);
+        for place in places {
+            // A task that panicked has dropped its worker, which kills it.
+            let _ = place.task.await;
+        }
+    }
+
+    fn next_name(&self) -> String {
+        let mut started = lock(&self.0.started);
+        *started += 1;
+        format!("local-{started}")
+    }
+}
+
+impl Driver for LocalDriver {
+    fn scale(&self, workers: usize) -> BoxFuture<'_, Result<usize, DriverError>> {
+        Box::pin(async move {
+            if workers > WORKERS_MAX {
+                return Err(DriverError::TooMany { given: workers, max: WORKERS_MAX });
+            }
+            if *self.0.stop.borrow() != Stop::Run {
+                return Err(DriverError::Stopping);
+            }
+            Ok(self.resize(workers))
+        })
+    }
+
+    fn stop(&self, now: bool) {
+        self.request_stop(if now { Stop::Now } else { Stop::Drain });
+    }
+}
+
+/// Keeps one place filled.
+struct Watcher {
+    driver: LocalDriver,
+    worker: Arc<Mutex<Option<String>>>,
+    inbox: mpsc::UnboundedReceiver<Order>,
+    threads: usize,
+}
+
+impl Watcher {
+    async fn run(mut self) {
+        let (mut backoff, mut deaths) = (BACKOFF.0, 0);
+        loop {
+            let start = Instant::now();
+            let name = self.driver.next_name();
+            let (leave, how) = match self.start(&name).await {
+                Ok(child) => self.watch(&name, child).await,
+                Err(failure) => (false, failure.message),
+            };
+            *lock(&self.worker) = None;
+            // The coordinator would find out by itself, but only after a timeout.
+            self.driver.0.fleet.coordinator.worker_exited(&name);
+            if leave {
+                return;
+            }
+            tracing::warn!(worker = name, "worker ended ({how}) and is replaced");
+            (backoff, deaths) = match start.elapsed() > SOUND {
+                true => (BACKOFF.0, 0),
+                false => ((backoff * 2).min(BACKOFF.1), deaths + 1),
+            };
+            if deaths >= DEATHS_MAX {
+                self.driver.0.broken.send_replace(Some(how));
+            }
+            tokio::select! {
+                () = tokio::time::sleep(backoff) => {}
+                order = self.inbox.recv() => if !matches!(order, Some(Order::Kill)) { return; }
+            }
+        }
+    }
+
+    async fn start(&self, name: &str) -> Result<Child> {
+        let fleet = &self.driver.0.fleet;
+        let identity = fleet
+            .pki
+            .issue_worker(name)
+            .map_err(|error| Failure::from_error("worker_start_failed", &error))?;
+        let bootstrap = Bootstrap {
+            coordinator: fleet.coordinator.quic_addr(),
+            identity,
+            device: fleet.device,
+            threads: self.threads,
+            models: fleet.models.clone(),
+        };
+        let child = bootstrap::spawn(&bootstrap, &fleet.log).await?;
+        tracing::info!(worker = name, pid = child.id(), "worker started");
+        *lock(&self.worker) = Some(name.to_owned());
+        Ok(child)
+    }
+
+    /// Waits for a worker's end. Answers whether it was asked for, and how it ended.
+    async fn watch(&mut self, name: &str, mut child: Child) -> (bool, String) {
+        loop {
+            tokio::select! {
+                status = child.wait() => {
+                    let how = status.map_or_else(|e| e.to_string(), |status| status.to_string());
+                    return (false, how);
+                }
+                order = self.inbox.recv() => match order {
+                    Some(Order::Kill) => {
+                        // One that has ended already needs no killing.
+                        let _ = child.start_kill();
+                    }
+                    Some(Order::Leave) | None => {
+                        self.send_away(name, child).await;
+                        return (true, String::new());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Lets a worker finish what it holds, unless everything is to end; then ends it.
+    async fn send_away(&self, name: &str, mut child: Child) {
+        let mut stop = self.driver.stop_requests();
+        if *stop.borrow() == Stop::Run
+            && self.driver.0.fleet.coordinator.shutdown_worker(name).is_ok()
+        {
+            tokio::select! {
+                _ = child.wait() => return,
+                () = tokio::time::sleep(LEAVE) => {}
+                _ = stop.wait_for(|stop| *stop == Stop::Now) => {}
+            }
+        }
+        // A closed stdin is the worker's sign to end.
+        drop(child.stdin.take());
+        if tokio::time::timeout(END, child.wait()).await.is_err() {
+            // It had its time. An error means that it has just ended.
+            let _ = child.kill().await;
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

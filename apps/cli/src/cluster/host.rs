@@ -1,0 +1,92 @@
+//! A coordinator's whole life: takes the data folder, serves, and leaves nothing behind.
+
+use crate::cluster::driver::Stop;
+use crate::cluster::launch::{Cluster, Plan};
+use crate::cluster::serve::{self, bind};
+use crate::cluster::signals::Signals;
+use crate::device;
+use crate::failure::{Failure, Result};
+use crate::folder::{Endpoint, Ownership};
+use crate::settings::Settings;
+use lgp_server::ServerConfig;
+use tokio::runtime::Runtime;
+
+/// The runtime of a coordinator, which waits more than it computes.
+///
+/// # Errors
+/// When the system refuses threads.
+pub(crate) fn runtime() -> Result<Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(crate::commands::run::cores().min(4))
+        .enable_all()
+        .build()
+        .map_err(Failure::internal)
+}
+
+/// Runs a coordinator until it is asked to stop. `announce` is called once it is ready.
+///
+/// # Errors
+/// `already_running`, `address_in_use`, `worker_start_failed`, or what `announce` answers.
+pub(crate) fn host(
+    settings: &Settings,
+    announce: impl FnOnce(&Endpoint) -> Result<()>,
+) -> Result<()> {
+    let device = device::resolve(&settings.device)?;
+    let ownership = Ownership::take(&settings.data)?;
+    let plan = Plan {
+        data: settings.data.clone(),
+        quic: settings.quic.addr,
+        device,
+        workers: settings.workers,
+    };
+    // Dropping the runtime kills what is left of the workers, on every way out.
+    runtime()?.block_on(async {
+        let mut signals = Signals::listen()?;
+        // Before the workers: a port in use must not cost their start.
+        let listener = bind(settings.http.addr).await?;
+        let cluster = tokio::select! {
+            cluster = Cluster::launch(&plan) => cluster?,
+            () = signals.next() => return Err(Failure::interrupted()),
+        };
+        let config = ServerConfig {
+            body_bytes_max: settings.http.body_bytes_max,
+            ..ServerConfig::default()
+        };
+        let service = serve::serve(&cluster, listener, config)?;
+        let endpoint = Endpoint {
+            pid: std::process::id(),
+            http: service.url().to_owned(),
+            grpc: None,
+            quic: cluster.coordinator.quic_addr().to_string(),
+            data: settings.data.clone(),
+        };
+        let announced = ownership.publish(&endpoint).and_then(|()| announce(&endpoint));
+        if announced.is_ok() {
+            tracing::info!(http = endpoint.http, quic = endpoint.quic, "ready");
+            until_stopped(&cluster, &mut signals).await;
+            tracing::info!("stopping");
+        }
+        cluster.coordinator.stop().await;
+        service.finish().await;
+        cluster.driver.end().await;
+        announced
+    })
+}
+
+/// Resolves when the coordinator is to end and, unless that is at once, has nothing left to do.
+async fn until_stopped(cluster: &Cluster, signals: &mut Signals) {
+    let mut requests = cluster.driver.stop_requests();
+    // The driver that sends them lives in `cluster`.
+    tokio::select! {
+        () = signals.next() => {}
+        _ = requests.wait_for(|stop| *stop != Stop::Run) => {}
+    }
+    cluster.driver.request_stop(Stop::Drain);
+    tracing::info!("draining");
+    tokio::select! {
+        () = cluster.coordinator.drain() => {}
+        // Asked twice means now.
+        () = signals.next() => {}
+        _ = requests.wait_for(|stop| *stop == Stop::Now) => {}
+    }
+}

@@ -1,0 +1,46 @@
+//! `coordinator`, hidden: what `start` leaves running. Its settings come by stdin; whether it is
+//! ready goes to stdout, once.
+
+use crate::cluster::host;
+use crate::failure::{Failure, Result};
+use crate::folder::Endpoint;
+use crate::settings::Settings;
+use serde::{Deserialize, Serialize};
+use std::io::Write;
+
+/// The one line that a coordinator writes to its stdout.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Announcement {
+    /// It serves.
+    Ready(Endpoint),
+    /// It does not.
+    Failed(Failure),
+}
+
+/// Runs the command.
+pub(crate) fn run() -> Result<()> {
+    crate::logging::init("info");
+    let settings: Settings = serde_json::from_reader(std::io::stdin().lock())
+        .map_err(|_| Failure::usage("a coordinator process is started by radeon-cluster start"))?;
+    // Away from the terminal: its end must not be ours. Fails only for the leader of a group,
+    // which a child is not.
+    let _ = rustix::process::setsid();
+    let mut ready = false;
+    let result = host(&settings, |endpoint| {
+        ready = true;
+        announce(&Announcement::Ready(endpoint.clone()))
+    });
+    match result {
+        Err(failure) if !ready => announce(&Announcement::Failed(failure)),
+        other => other,
+    }
+}
+
+/// Fails when whoever started us has gone, and with it the wish to have a coordinator.
+fn announce(announcement: &Announcement) -> Result<()> {
+    let mut line = serde_json::to_vec(announcement).map_err(Failure::internal)?;
+    line.push(b'\n');
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(&line).and_then(|()| stdout.flush()).map_err(|_| Failure::interrupted())
+}

@@ -1,0 +1,222 @@
+//! `demo`: a coordinator and two worker processes classify images; one worker is killed halfway,
+//! and no image is lost.
+
+use crate::cluster::digits::{self, Example};
+use crate::cluster::{self, Cluster, Plan, Signals};
+use crate::device::{self, NotUsed};
+use crate::failure::{Failure, Result};
+use crate::measure::Percentiles;
+use crate::output::{self, Output};
+use indicatif::ProgressBar;
+use lgp_sdk::{NamedTensor, TaskRecord, TaskSpec, TaskState, WorkerState};
+use lgp_server::ServerConfig;
+use serde::Serialize;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+
+/// Worker processes: one to lose and one to carry on.
+const WORKERS: usize = 2;
+/// Tasks in flight: enough to keep both workers busy, so that the lost one loses work.
+const IN_FLIGHT: usize = 16;
+/// A free port of the loopback interface.
+const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// Flags of `demo`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  radeon-cluster demo --json")]
+pub(crate) struct Args {
+    /// Go on serving until ctrl-C
+    #[arg(long)]
+    keep: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    images: usize,
+    correct: usize,
+    accuracy: f64,
+    workers: usize,
+    workers_killed: usize,
+    lost: usize,
+    redone: usize,
+    tasks_per_s: f64,
+    latency_ms: Percentiles,
+    queued_ms: Percentiles,
+    model_ms: Percentiles,
+    overhead_ms: Percentiles,
+    device: String,
+    devices_not_used: Vec<NotUsed>,
+    #[serde(flatten)]
+    serves: Option<Serves>,
+}
+
+/// Where a demo that goes on can be reached.
+#[derive(Debug, Serialize)]
+struct Serves {
+    http: String,
+    grpc: Option<String>,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
+    crate::logging::init("error");
+    let device = device::resolve("auto")?;
+    let not_used = device::not_used(device);
+    out.note(format!("device    {device}"));
+    for NotUsed { id, reason } in &not_used {
+        out.note(format!("not used  {id}: {reason}"));
+    }
+    let folder = tempfile::Builder::new()
+        .prefix("radeon-cluster-demo-")
+        .tempdir()
+        .map_err(|error| Failure::new("io", format!("cannot make a temporary folder: {error}")))?;
+    let plan = Plan { data: folder.path().to_owned(), quic: ANY_PORT, device, workers: WORKERS };
+    cluster::runtime()?.block_on(async {
+        let mut signals = Signals::listen()?;
+        let cluster = tokio::select! {
+            cluster = Cluster::launch(&plan) => cluster?,
+            () = signals.next() => return Err(Failure::interrupted()),
+        };
+        out.note(format!("started   {WORKERS} worker processes over QUIC with mutual TLS"));
+        let result = show(&cluster, args.keep, not_used, &mut signals, out).await;
+        cluster.shut_down().await;
+        result
+    })
+}
+
+/// Everything between start and end of the cluster.
+async fn show(
+    cluster: &Cluster,
+    keep: bool,
+    not_used: Vec<NotUsed>,
+    signals: &mut Signals,
+    out: Output,
+) -> Result<()> {
+    let images = digits::test_images()?;
+    let bar = out.progress(images.len() as u64, "images");
+    let measured = tokio::select! {
+        measured = classify(cluster, &images, &bar) => measured,
+        () = signals.next() => Err(Failure::interrupted()),
+    };
+    bar.finish_and_clear();
+    let mut report = measured?.report(&images, cluster, not_used);
+    let lost = report.lost;
+    if keep {
+        let service =
+            cluster::serve(cluster, cluster::bind(ANY_PORT).await?, ServerConfig::default())?;
+        report.serves = Some(Serves { http: service.url().to_owned(), grpc: None });
+        out.emit(&report, text)?;
+        out.note("serving until ctrl-C");
+        signals.next().await;
+        service.finish().await;
+    } else {
+        out.emit(&report, text)?;
+    }
+    match lost {
+        0 => Ok(()),
+        lost => Err(Failure::new("tasks_lost", format!("{lost} tasks were lost, expected none"))),
+    }
+}
+
+/// What came back.
+struct Measured {
+    /// In the order in which tasks finished, with the index of each one's image.
+    records: Vec<(usize, TaskRecord)>,
+    elapsed: Duration,
+    killed: usize,
+}
+
+/// Sends every image as a task and kills a worker when half of them are back.
+async fn classify(cluster: &Cluster, images: &[Example], bar: &ProgressBar) -> Result<Measured> {
+    let start = Instant::now();
+    let mut in_flight = JoinSet::new();
+    let mut records = Vec::with_capacity(images.len());
+    let mut killed = 0;
+    let mut rest = images.iter().enumerate();
+    loop {
+        while in_flight.len() < IN_FLIGHT
+            && let Some((index, example)) = rest.next()
+        {
+            let input = NamedTensor::new(digits::INPUT, example.image.clone());
+            let task = TaskSpec::new(cluster.digits.clone(), vec![input]);
+            let coordinator = cluster.coordinator.clone();
+            in_flight.spawn(async move { (index, coordinator.run(task).await) });
+        }
+        let Some(finished) = in_flight.join_next().await else { break };
+        let (index, record) = finished.map_err(Failure::internal)?;
+        records.push((index, record?));
+        bar.inc(1);
+        // With half of the images still to come, both workers have plenty in flight.
+        if killed == 0 && records.len() * 2 >= images.len() && kill_a_worker(cluster) {
+            killed += 1;
+        }
+    }
+    Ok(Measured { records, elapsed: start.elapsed(), killed })
+}
+
+/// Kills the busiest worker, provided that it has work in flight.
+fn kill_a_worker(cluster: &Cluster) -> bool {
+    let workers = cluster.coordinator.workers();
+    let busy = workers.iter().filter(|w| w.state == WorkerState::Ready && w.running > 0);
+    busy.max_by_key(|w| w.running).is_some_and(|w| cluster.driver.kill(w.id.as_str()))
+}
+
+impl Measured {
+    fn report(&self, images: &[Example], cluster: &Cluster, not_used: Vec<NotUsed>) -> Report {
+        let done = || self.records.iter().filter(|(_, r)| r.state == TaskState::Succeeded);
+        let right = |(index, record): &&(usize, TaskRecord)| {
+            let logits = record.outputs.as_ref().and_then(|outputs| outputs.first());
+            logits.and_then(|logits| digits::answer(&logits.tensor)) == Some(images[*index].digit)
+        };
+        let of = |time: fn(&TaskRecord) -> f64| {
+            Percentiles::of(done().map(|(_, record)| time(record)).collect())
+        };
+        let correct = done().filter(right).count();
+        let device = cluster.coordinator.workers().into_iter().map(|worker| worker.device).next();
+        Report {
+            images: images.len(),
+            correct,
+            accuracy: correct as f64 / images.len().max(1) as f64,
+            workers: WORKERS,
+            workers_killed: self.killed,
+            lost: images.len() - done().count(),
+            redone: self.records.iter().filter(|(_, record)| record.attempts > 1).count(),
+            tasks_per_s: self.records.len() as f64 / self.elapsed.as_secs_f64(),
+            latency_ms: of(|r| {
+                r.queued_ms + r.model_ms.unwrap_or(0.0) + r.overhead_ms.unwrap_or(0.0)
+            }),
+            queued_ms: of(|r| r.queued_ms),
+            model_ms: of(|r| r.model_ms.unwrap_or(0.0)),
+            overhead_ms: of(|r| r.overhead_ms.unwrap_or(0.0)),
+            device: device.unwrap_or_default(),
+            devices_not_used: not_used,
+            serves: None,
+        }
+    }
+}
+
+fn text(report: &Report) -> String {
+    let Report { images, correct, workers, workers_killed, lost, redone, tasks_per_s, .. } = report;
+    let rows = [
+        ("latency", report.latency_ms),
+        (" queued", report.queued_ms),
+        (" model", report.model_ms),
+        (" overhead", report.overhead_ms),
+    ]
+    .map(|(name, Percentiles { p50, p95, p99 })| {
+        [name.to_owned(), format!("{p50:.2}"), format!("{p95:.2}"), format!("{p99:.2}")]
+    });
+    let serves = match &report.serves {
+        Some(Serves { http, .. }) => format!("http      {http}\n"),
+        None => String::new(),
+    };
+    format!(
+        "accuracy  {:.1} % ({correct} of {images} images)\n\
+         lost      {lost} of {images} tasks; {workers_killed} of {workers} workers killed, \
+         {redone} tasks redone\n\
+         speed     {tasks_per_s:.0} tasks/s\n\n{}{serves}",
+        report.accuracy * 100.0,
+        output::table(["ms", "p50", "p95", "p99"], rows),
+    )
+}

@@ -1,0 +1,86 @@
+//! `inspect`: what a model takes and gives, and what it is made of.
+
+use crate::failure::{Failure, Result};
+use crate::output::{self, Output};
+use lgp_sdk::{Dim, Model, ValueSpec};
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// Flags of `inspect`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  radeon-cluster inspect resnet50.onnx")]
+pub(crate) struct Args {
+    /// The ONNX file
+    model: PathBuf,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    model: String,
+    name: String,
+    producer: String,
+    ir_version: i64,
+    opset: i64,
+    inputs: Vec<Value>,
+    outputs: Vec<Value>,
+    nodes: usize,
+    ops: BTreeMap<String, usize>,
+    parameters: usize,
+    bytes: u64,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
+    let model = Model::load(&args.model)?;
+    let bytes = std::fs::metadata(&args.model)
+        .map_err(|error| Failure::file("read", &args.model, &error))?
+        .len();
+    let ops = model.operator_counts();
+    let report = Report {
+        model: args.model.display().to_string(),
+        name: model.name().to_owned(),
+        producer: model.producer().to_owned(),
+        ir_version: model.ir_version(),
+        opset: model.opset(),
+        inputs: model.inputs().iter().map(value).collect(),
+        outputs: model.outputs().iter().map(value).collect(),
+        nodes: model.nodes().len(),
+        ops: ops.into_iter().map(|(op, count)| (op.to_owned(), count)).collect(),
+        parameters: model.parameters(),
+        bytes,
+    };
+    out.emit(&report, |report| text(report, &model))
+}
+
+/// Name, dtype and shape; a symbolic dimension is its name, an unknown one null.
+fn value(spec: &ValueSpec) -> Value {
+    let dim = |dim: &Dim| match dim {
+        Dim::Known(size) => json!(size),
+        Dim::Symbol(name) => json!(name.as_ref()),
+        Dim::Unknown => Value::Null,
+    };
+    let shape = spec.ty.shape.as_ref().map(|shape| shape.0.iter().map(dim).collect::<Vec<_>>());
+    json!({ "name": spec.name, "dtype": spec.ty.dtype.name(), "shape": shape })
+}
+
+fn text(report: &Report, model: &Model) -> String {
+    let values = |specs: &[ValueSpec]| {
+        specs
+            .iter()
+            .fold(String::new(), |all, spec| all + &format!("  {}  {}\n", spec.name, spec.ty))
+    };
+    let mut by_count: Vec<(&String, &usize)> = report.ops.iter().collect();
+    by_count.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    let ops = by_count.into_iter().map(|(op, count)| ["  ".to_owned() + op, count.to_string()]);
+    let Report { name, producer, ir_version, opset, nodes, parameters, bytes, .. } = report;
+    let (inputs, outputs) = (values(model.inputs()), values(model.outputs()));
+    let size = output::bytes(*bytes);
+    let ops = output::table(["  operator", "nodes"], ops);
+    format!(
+        "{name} by {producer}, IR version {ir_version}, opset {opset}\n\
+         {parameters} parameters, {nodes} nodes, {size}\n\n\
+         inputs\n{inputs}\noutputs\n{outputs}\n{ops}"
+    )
+}

@@ -1,0 +1,94 @@
+//! `models`: which models the cluster has, and which of them its workers have loaded.
+
+use crate::failure::{Failure, Result};
+use crate::output::{self, Output};
+use crate::rest::{Target, segment};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+/// Flags of `models`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  radeon-cluster models add resnet50 resnet50.onnx")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// List the registered models
+    Ls {
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Register an ONNX file as the newest version of a model, and load it
+    Add {
+        /// The model's name
+        name: String,
+        /// The ONNX file
+        file: PathBuf,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Delete a model with all its versions
+    Rm {
+        /// The model's name
+        name: String,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Have every worker load a model
+    Load {
+        /// The model's name
+        name: String,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Have every worker let go of a model; its files stay
+    Unload {
+        /// The model's name
+        name: String,
+        #[command(flatten)]
+        target: Target,
+    },
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
+    let path = |name: &str, action: &str| format!("models/{}{action}", segment(name));
+    let empty = json!({});
+    let answer: Value = match &args.action {
+        Action::Ls { target } => {
+            let models: Vec<Value> = target.connect()?.get("models")?;
+            return out.emit(&models, |models| table(models));
+        }
+        Action::Add { name, file, target } => {
+            let client = target.connect()?;
+            let opened =
+                std::fs::File::open(file).map_err(|error| Failure::file("read", file, &error))?;
+            client.upload(&path(name, ""), opened)?
+        }
+        Action::Rm { name, target } => target.connect()?.delete(&path(name, ""))?,
+        Action::Load { name, target } => target.connect()?.post(&path(name, "/load"), &empty)?,
+        Action::Unload { name, target } => {
+            target.connect()?.post(&path(name, "/unload"), &empty)?
+        }
+    };
+    out.emit(&answer, |answer| match answer["removed"].as_bool() {
+        Some(true) => format!("model {} is gone\n", output::cell(&answer["name"])),
+        _ => table(std::slice::from_ref(answer)),
+    })
+}
+
+fn table(models: &[Value]) -> String {
+    if models.is_empty() {
+        return "no models\n".to_owned();
+    }
+    let rows = models.iter().map(|model| {
+        let workers = model["workers"].as_array().map_or(0, Vec::len).to_string();
+        let [name, version, state] =
+            ["name", "version", "state"].map(|key| output::cell(&model[key]));
+        [name, version, state, workers]
+    });
+    output::table(["name", "version", "state", "workers"], rows)
+}

@@ -1,0 +1,33 @@
+//! `result`: what became of a task.
+
+use crate::failure::Result;
+use crate::output::Output;
+use crate::rest::{Target, segment};
+use crate::task;
+use std::path::PathBuf;
+
+/// Flags of `result`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  radeon-cluster result --wait 18f3c2a1-7 --output-dir out")]
+pub(crate) struct Args {
+    /// The task, as submit named it
+    id: String,
+    /// Wait until it is finished
+    #[arg(long)]
+    wait: bool,
+    /// Write one .npy file per output
+    #[arg(long, value_name = "DIR")]
+    output_dir: Option<PathBuf>,
+    #[command(flatten)]
+    target: Target,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
+    let client = args.target.connect()?;
+    let task = match args.wait {
+        true => task::wait(&client, &args.id)?,
+        false => client.get(&format!("tasks/{}", segment(&args.id)))?,
+    };
+    task::report(&task, args.output_dir.as_deref(), out)
+}

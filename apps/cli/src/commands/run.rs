@@ -1,0 +1,240 @@
+//! `run`: one inference of a model file, from `.npy` files and images to `.npy` files.
+
+use crate::failure::{Failure, Result};
+use crate::output::Output;
+use crate::picture::Scaling;
+use crate::{device, inputs, measure, npy};
+use clap::ValueEnum;
+use lgp_sdk::{DType, Model, NamedTensor, Session, SessionOptions, Tensor, TensorView};
+use serde::Serialize;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// Flags of `run`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  \
+    radeon-cluster run resnet50.onnx --input cat.jpg --output-dir out\n\n\
+    FILE is a .npy file or a PNG or JPEG image. An image is decoded to the input's channels,\n\
+    resized bilinearly and divided by 255, unless MODEL.toml beside MODEL.onnx names scale,\n\
+    mean or std.")]
+pub(crate) struct Args {
+    /// The ONNX file
+    model: PathBuf,
+    /// A file for an input; NAME= may be left out where the model has one input
+    #[arg(long = "input", value_name = "NAME=FILE")]
+    inputs: Vec<String>,
+    /// Where to write one .npy file per output
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    output_dir: PathBuf,
+    #[command(flatten)]
+    machine: Machine,
+}
+
+/// Where and how a model runs.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Machine {
+    /// The device: auto, cpu, opencl:0, cuda:0 …
+    #[arg(long, default_value = "auto")]
+    pub(crate) device: String,
+    /// Threads to compute with [default: all cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
+    /// How precisely to compute
+    #[arg(long, value_enum, default_value_t = Precision::F32)]
+    pub(crate) precision: Precision,
+}
+
+/// How precisely a model computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Precision {
+    /// As the model is written
+    F32,
+    /// bf16 where the machine has it (not in this version)
+    Fast,
+    /// Quantised to 8 bits when it is loaded (not in this version)
+    Int8,
+}
+
+impl Precision {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::Fast => "fast",
+            Self::Int8 => "int8",
+        }
+    }
+}
+
+/// A model that is ready to run.
+pub(crate) struct Loaded {
+    pub(crate) model: Model,
+    pub(crate) session: Session,
+    pub(crate) device: String,
+    pub(crate) threads: usize,
+    pub(crate) load_ms: f64,
+}
+
+/// Checks device and precision, then loads a model.
+pub(crate) fn load(path: &Path, machine: &Machine) -> Result<Loaded> {
+    if machine.precision != Precision::F32 {
+        let name = machine.precision.name();
+        let message = format!("precision {name} is not in this version, expected f32");
+        return Err(Failure::new("precision_unsupported", message));
+    }
+    let device = device::resolve(&machine.device)?.to_string();
+    let threads = machine.threads.map_or_else(cores, usize::from);
+    let start = Instant::now();
+    let model = Model::load(path)?;
+    let session = Session::new(&model, SessionOptions { threads })?;
+    let load_ms = measure::ms(start.elapsed());
+    Ok(Loaded { model, session, device, threads, load_ms })
+}
+
+/// The cores that this process may use.
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// Runs a session on owned tensors.
+pub(crate) fn infer(session: &Session, inputs: &[NamedTensor]) -> Result<Vec<NamedTensor>> {
+    let views: Vec<(&str, TensorView<'_>)> =
+        inputs.iter().map(|input| (input.name.as_str(), input.tensor.view())).collect();
+    Ok(session.run(&views)?)
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    model: String,
+    device: String,
+    threads: usize,
+    precision: &'static str,
+    load_ms: f64,
+    run_ms: f64,
+    outputs: Vec<Written>,
+}
+
+/// An output and the file that it was written to.
+#[derive(Debug, Serialize)]
+pub(crate) struct Written {
+    name: String,
+    dtype: &'static str,
+    shape: Vec<usize>,
+    file: String,
+    #[serde(skip)]
+    preview: String,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
+    let scaling = Scaling::of_model(&args.model)?;
+    let loaded = load(&args.model, &args.machine)?;
+    let inputs = inputs::read(&args.inputs, loaded.model.inputs(), &scaling)?;
+    let start = Instant::now();
+    let outputs = infer(&loaded.session, &inputs)?;
+    let run_ms = measure::ms(start.elapsed());
+    let report = Report {
+        model: args.model.display().to_string(),
+        device: loaded.device,
+        threads: loaded.threads,
+        precision: args.machine.precision.name(),
+        load_ms: loaded.load_ms,
+        run_ms,
+        outputs: write(&args.output_dir, &outputs)?,
+    };
+    out.emit(&report, |report| {
+        let Report { device, threads, load_ms, run_ms, .. } = report;
+        let head = format!(
+            "loaded in {load_ms:.1} ms, ran in {run_ms:.2} ms on {device}, {threads} threads\n"
+        );
+        head + &lines(&report.outputs)
+    })
+}
+
+/// One line per written output.
+pub(crate) fn lines(outputs: &[Written]) -> String {
+    outputs.iter().fold(String::new(), |all, output| {
+        let Written { name, dtype, shape, file, preview } = output;
+        all + &format!("{name}  {dtype} {shape:?}  {preview}\n  -> {file}\n")
+    })
+}
+
+/// One line per output that is only shown.
+pub(crate) fn previews(outputs: &[NamedTensor]) -> String {
+    outputs.iter().fold(String::new(), |all, NamedTensor { name, tensor }| {
+        let (dtype, shape) = (tensor.dtype(), tensor.shape().dims());
+        all + &format!("{name}  {dtype} {shape:?}  {}\n", preview(tensor))
+    })
+}
+
+/// Writes each output as `NAME.npy`, every character outside `[A-Za-z0-9._-]` as `_`.
+pub(crate) fn write(folder: &Path, outputs: &[NamedTensor]) -> Result<Vec<Written>> {
+    std::fs::create_dir_all(folder)
+        .map_err(|error| Failure::file("make the output folder", folder, &error))?;
+    let mut taken = HashSet::new();
+    outputs
+        .iter()
+        .map(|output| {
+            let mut stem = file_stem(&output.name);
+            // Two names that differ only in such characters must not overwrite each other.
+            while !taken.insert(stem.clone()) {
+                stem.push('_');
+            }
+            let path = folder.join(format!("{stem}.npy"));
+            npy::write(&path, &output.tensor)?;
+            Ok(Written {
+                name: output.name.clone(),
+                dtype: output.tensor.dtype().name(),
+                shape: output.tensor.shape().to_vec(),
+                file: path.display().to_string(),
+                preview: preview(&output.tensor),
+            })
+        })
+        .collect()
+}
+
+fn file_stem(name: &str) -> String {
+    let keep = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    name.chars().map(|c| if keep(c) { c } else { '_' }).collect()
+}
+
+/// The first few values of a tensor of the usual dtypes.
+fn preview(tensor: &Tensor) -> String {
+    const MOST: usize = 10;
+    let texts: Vec<String> = match tensor.dtype() {
+        DType::F32 => tensor
+            .as_slice::<f32>()
+            .map(|values| values.iter().take(MOST).map(|v| format!("{v:.4}")).collect()),
+        DType::I64 => tensor
+            .as_slice::<i64>()
+            .map(|values| values.iter().take(MOST).map(ToString::to_string).collect()),
+        _ => return String::new(),
+    }
+    .unwrap_or_default();
+    let more = if tensor.len() > MOST { " …" } else { "" };
+    texts.join(" ") + more
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outputs_never_leave_their_folder_nor_overwrite_each_other() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let names = ["logits", "a/b", "a:b", "../../x", "..", "größe"];
+        let outputs: Vec<NamedTensor> = names
+            .iter()
+            .map(|name| NamedTensor::new(*name, Tensor::scalar(1f32).expect("one element")))
+            .collect();
+        let written = write(&folder.path().join("new"), &outputs).expect("the folder is ours");
+        let files: Vec<String> = written
+            .iter()
+            .map(|w| w.file.rsplit('/').next().unwrap_or_default().to_owned())
+            .collect();
+        assert_eq!(
+            files,
+            ["logits.npy", "a_b.npy", "a_b_.npy", ".._.._x.npy", "...npy", "gr__e.npy"]
+        );
+    }
+}

@@ -1,0 +1,123 @@
+//! `start`: a coordinator with local workers, in the background unless told otherwise.
+
+use crate::cluster::host;
+use crate::commands::coordinator::Announcement;
+use crate::device;
+use crate::failure::{Failure, Result};
+use crate::folder::{self, Endpoint};
+use crate::output::Output;
+use crate::settings::{self, Flags, Settings};
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// Flags of `start`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  radeon-cluster start --workers 2 --http 127.0.0.1:8000\n\n\
+    Returns when the cluster is ready. Every flag is also a setting: of the file\n\
+    radeon-cluster.toml in the data folder (workers = 2, or addr under [http]), and of the\n\
+    environment (RADEON_WORKERS=2, RADEON_HTTP__ADDR=127.0.0.1:8000). Flags win over the\n\
+    environment, and the environment over the file.")]
+pub(crate) struct Args {
+    /// Local worker processes; they share the cores [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=256))]
+    workers: Option<u16>,
+    /// Address of the REST interface; port 0 picks a free one [default: 127.0.0.1:8000]
+    #[arg(long, value_name = "ADDR")]
+    http: Option<SocketAddr>,
+    /// Address of the gRPC interface, which this version does not have yet
+    #[arg(long, value_name = "ADDR")]
+    grpc: Option<SocketAddr>,
+    /// Address for workers, UDP; port 0 picks a free one [default: 127.0.0.1:8443]
+    #[arg(long, value_name = "ADDR")]
+    quic: Option<SocketAddr>,
+    /// Where models, logs and the runtime file live [default: the platform's folder for data]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// The device of the workers: auto, cpu, opencl:0, cuda:0 … [default: auto]
+    #[arg(long)]
+    device: Option<String>,
+    /// The settings file [default: radeon-cluster.toml in the data folder]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Stay in the foreground and log to stderr
+    #[arg(long)]
+    foreground: bool,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
+    let flags = Flags {
+        config: args.config.as_deref(),
+        data: args.data.as_deref(),
+        device: args.device.as_deref(),
+        workers: args.workers.map(usize::from),
+        http: args.http,
+        quic: args.quic,
+    };
+    let settings = settings::resolve(&flags, settings::environment)?;
+    // Before anything starts: a wrong name is found by the process that can show it best.
+    device::resolve(&settings.device)?;
+    if args.grpc.is_some() {
+        out.note("note: this version has no gRPC interface; --grpc is ignored");
+    }
+    if args.foreground {
+        crate::logging::init("info");
+        return host(&settings, |endpoint| out.emit(endpoint, text));
+    }
+    let endpoint = start_in_background(&settings)?;
+    out.emit(&endpoint, text)
+}
+
+fn text(endpoint: &Endpoint) -> String {
+    let Endpoint { pid, http, quic, data, .. } = endpoint;
+    let data = data.display();
+    format!(
+        "coordinator {pid} is ready\n\
+         http  {http}\n\
+         quic  {quic}\n\
+         data  {data}\n\
+         stop it with: radeon-cluster stop --data {data}\n"
+    )
+}
+
+/// Starts a coordinator process and waits for its word.
+fn start_in_background(settings: &Settings) -> Result<Endpoint> {
+    let failed =
+        |error: std::io::Error| Failure::new("start_failed", format!("cannot start: {error}"));
+    let data = &settings.data;
+    std::fs::create_dir_all(data)
+        .map_err(|error| Failure::file("make the data folder", data, &error))?;
+    let log_file = folder::log_file(data);
+    let log = std::fs::File::options()
+        .create(true)
+        .append(true)
+        .open(&log_file)
+        .map_err(|error| Failure::file("write", &log_file, &error))?;
+    let mut child = Command::new(std::env::current_exe().map_err(failed)?)
+        .arg("coordinator")
+        .current_dir(data)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(log)
+        .spawn()
+        .map_err(failed)?;
+    if let Some(stdin) = child.stdin.take() {
+        serde_json::to_writer(stdin, settings).map_err(Failure::internal)?;
+    }
+    let mut line = String::new();
+    if let Some(stdout) = child.stdout.take() {
+        BufReader::new(stdout).read_line(&mut line).map_err(failed)?;
+    }
+    match serde_json::from_str(&line) {
+        Ok(Announcement::Ready(endpoint)) => Ok(endpoint),
+        Ok(Announcement::Failed(failure)) => {
+            // It has said its last word; reaping it cannot fail in a way that matters.
+            let _ = child.wait();
+            Err(failure)
+        }
+        Err(_) => Err(Failure::new("start_failed", "the coordinator ended before it was ready")
+            .hint(format!("its log is {}", log_file.display()))),
+    }
+}

@@ -1,0 +1,101 @@
+//! `status`: whether a coordinator runs, and how it is doing.
+
+use crate::commands::workers;
+use crate::failure::Result;
+use crate::output::{self, Output};
+use crate::rest::{Client, Target};
+use serde_json::{Value, json};
+
+/// Flags of `status`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  radeon-cluster status --detailed")]
+pub(crate) struct Args {
+    /// Also show workers, latencies and settings
+    #[arg(long)]
+    detailed: bool,
+    #[command(flatten)]
+    target: Target,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
+    let client = args.target.connect()?;
+    let mut report = summary(&client)?;
+    if args.detailed {
+        report["worker_list"] = client.get("workers")?;
+        report["config"] = client.get("config")?;
+    } else if let Some(stats) = report["stats"].as_object_mut() {
+        stats.retain(|key, _| ["tasks", "tasks_per_s", "retries"].contains(&key.as_str()));
+    }
+    out.emit(&report, |report| text(report, args.detailed))
+}
+
+fn summary(client: &Client) -> Result<Value> {
+    let coordinator: Value = client.post("coordinator/start", &json!({}))?;
+    let stats: Value = client.get("stats")?;
+    let health = client.get_any("health")?;
+    let models: Vec<Value> = client.get("models")?;
+    let models: Vec<Value> = models
+        .iter()
+        .map(|m| json!({ "name": m["name"], "version": m["version"], "state": m["state"] }))
+        .collect();
+    Ok(json!({
+        "status": health["status"],
+        "pid": coordinator["pid"],
+        "http": client.base(),
+        "grpc": null,
+        "quic": coordinator["quic"],
+        "data": client.data(),
+        "version": coordinator["version"],
+        "uptime_s": coordinator["uptime_s"],
+        "workers": coordinator["workers"],
+        "models": models,
+        "stats": stats,
+    }))
+}
+
+fn text(report: &Value, detailed: bool) -> String {
+    let cell = |value: &Value| output::cell(value);
+    let counts = |value: &Value| {
+        let counts = value.as_object().into_iter().flatten();
+        counts.map(|(key, count)| format!("{} {key}", cell(count))).collect::<Vec<_>>().join(", ")
+    };
+    let models = report["models"].as_array().map_or(&[][..], Vec::as_slice);
+    let models: Vec<String> = models
+        .iter()
+        .map(|m| format!("{}/{} ({})", cell(&m["name"]), cell(&m["version"]), cell(&m["state"])))
+        .collect();
+    let stats = &report["stats"];
+    let mut text = format!(
+        "coordinator {} at {}: {}, up {:.0} s\n\
+         workers  {}\n\
+         tasks    {}; {:.1} a second, {} retries\n\
+         models   {}\n",
+        cell(&report["pid"]),
+        cell(&report["http"]),
+        cell(&report["status"]),
+        report["uptime_s"].as_f64().unwrap_or(0.0),
+        counts(&report["workers"]),
+        counts(&stats["tasks"]),
+        stats["tasks_per_s"].as_f64().unwrap_or(0.0),
+        cell(&stats["retries"]),
+        models.join(", "),
+    );
+    if detailed {
+        let list = report["worker_list"].as_array().map_or(&[][..], Vec::as_slice);
+        let rows = ["latency_ms", "queued_ms", "model_ms", "overhead_ms"].map(|kind| {
+            let [p50, p95, p99] = ["p50", "p95", "p99"]
+                .map(|key| format!("{:.2}", stats[kind][key].as_f64().unwrap_or(0.0)));
+            [kind.trim_end_matches("_ms").to_owned(), p50, p95, p99]
+        });
+        text += &format!(
+            "quic     {}\ndata     {}\nbalance  {}\n\n{}\n{}",
+            cell(&report["quic"]),
+            cell(&report["data"]),
+            cell(&stats["balancing"]),
+            output::table(["ms", "p50", "p95", "p99"], rows),
+            workers::text(list),
+        );
+    }
+    text
+}

@@ -1,0 +1,89 @@
+//! `submit`: gives the cluster one task.
+
+use crate::failure::Result;
+use crate::output::{self, Output};
+use crate::picture::Scaling;
+use crate::rest::{Target, segment};
+use crate::wire::{WireSpec, WireTensor};
+use crate::{folder, inputs, task};
+use lgp_sdk::ValueSpec;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+/// Flags of `submit`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  \
+    radeon-cluster submit --model digits --input image.npy --wait --output-dir out")]
+pub(crate) struct Args {
+    /// The model's name, or NAME/VERSION
+    #[arg(long)]
+    model: String,
+    /// A .npy file or an image for an input; NAME= may be left out where the model has one input
+    #[arg(long = "input", value_name = "NAME=FILE", required = true)]
+    inputs: Vec<String>,
+    /// Keep the task through a crash of the coordinator
+    #[arg(long)]
+    durable: bool,
+    /// The same key with the same inputs stands for the same task
+    #[arg(long)]
+    key: Option<String>,
+    /// How urgent it is
+    #[arg(long, value_parser = ["critical", "high", "normal", "low", "background"])]
+    priority: Option<String>,
+    /// Fail the task if it is not done in time
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
+    deadline_ms: Option<u64>,
+    /// Wait for the result
+    #[arg(long)]
+    wait: bool,
+    /// Write one .npy file per output
+    #[arg(long, value_name = "DIR", requires = "wait")]
+    output_dir: Option<PathBuf>,
+    #[command(flatten)]
+    target: Target,
+}
+
+/// A registered model, as the cluster API describes it.
+#[derive(Debug, Deserialize)]
+struct Registered {
+    version: u64,
+    inputs: Vec<WireSpec>,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
+    let client = args.target.connect()?;
+    let name = args.model.split('/').next().unwrap_or_default();
+    let model: Registered = client.get(&format!("models/{}", segment(name)))?;
+    let specs: Vec<ValueSpec> = model.inputs.iter().map(WireSpec::spec).collect::<Result<_>>()?;
+    let scaling = match client.data() {
+        Some(data) => Scaling::of_model(&folder::model_file(data, name, model.version))?,
+        None => Scaling::default(),
+    };
+    let inputs = inputs::read(&args.inputs, &specs, &scaling)?;
+    let inputs: Vec<WireTensor> = inputs.iter().map(WireTensor::new).collect::<Result<_>>()?;
+    let mut body = json!({ "model": args.model, "inputs": inputs });
+    let optional = [
+        ("durable", args.durable.then(|| json!(true))),
+        ("idempotency_key", args.key.as_ref().map(|key| json!(key))),
+        ("priority", args.priority.as_ref().map(|priority| json!(priority))),
+        ("deadline_ms", args.deadline_ms.map(|ms| json!(ms))),
+    ];
+    for (key, value) in optional {
+        if let Some(value) = value {
+            body[key] = value;
+        }
+    }
+    let accepted: Value = client.post("tasks", &body)?;
+    let id = output::cell(&accepted["task_id"]);
+    if !args.wait {
+        return out.emit(&accepted, |accepted| {
+            let state = output::cell(&accepted["state"]);
+            format!(
+                "task {id} is {state}\nget its result with: radeon-cluster result --wait {id}\n"
+            )
+        });
+    }
+    task::report(&task::wait(&client, &id)?, args.output_dir.as_deref(), out)
+}

@@ -1,0 +1,58 @@
+//! `tasks`: the tasks that the coordinator knows, or one of them.
+
+use crate::failure::Result;
+use crate::output::{self, Output};
+use crate::rest::{Target, segment};
+use serde_json::Value;
+
+/// Flags of `tasks`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  radeon-cluster tasks show 18f3c2a1-7")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Option<Action>,
+    #[command(flatten)]
+    target: Target,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Show one task
+    Show {
+        /// The task, as submit named it
+        id: String,
+        #[command(flatten)]
+        target: Target,
+    },
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
+    match &args.action {
+        Some(Action::Show { id, target }) => {
+            let task: Value = target.connect()?.get(&format!("tasks/{}", segment(id)))?;
+            out.emit(&task, |task| {
+                let lines = task.as_object().into_iter().flatten();
+                lines
+                    .filter(|(key, _)| *key != "outputs")
+                    .fold(String::new(), |all, (key, value)| {
+                        all + &format!("{key:<12} {}\n", output::cell(value))
+                    })
+            })
+        }
+        None => {
+            let tasks: Vec<Value> = args.target.connect()?.get("tasks")?;
+            out.emit(&tasks, |tasks| table(tasks))
+        }
+    }
+}
+
+fn table(tasks: &[Value]) -> String {
+    if tasks.is_empty() {
+        return "no tasks\n".to_owned();
+    }
+    let rows = tasks.iter().map(|task| {
+        ["task_id", "model", "state", "attempts", "worker"].map(|key| output::cell(&task[key]))
+    });
+    output::table(["id", "model", "state", "attempts", "worker"], rows)
+}

@@ -1,0 +1,60 @@
+//! `worker`, hidden: a local worker process, started by a coordinator.
+
+use crate::cluster::bootstrap::Bootstrap;
+use crate::cluster::runtime;
+use crate::failure::{Failure, Result};
+use lgp_sdk::{ModelExecutor, Repository, SessionOptions, WorkerConfig};
+use std::io::{BufRead, Read};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// How long a worker may finish what it holds once its coordinator has gone.
+const FINISH: Duration = Duration::from_secs(2);
+
+/// Runs the command.
+pub(crate) fn run() -> Result<()> {
+    crate::logging::init("info");
+    let mut line = String::new();
+    std::io::stdin()
+        .lock()
+        .read_line(&mut line)
+        .map_err(|error| Failure::new("io", format!("cannot read stdin: {error}")))?;
+    let bootstrap: Bootstrap = serde_json::from_str(&line).map_err(|_| {
+        Failure::usage("a worker process is started by its coordinator")
+            .hint("start a cluster with: radeon-cluster start")
+    })?;
+    // A device that computes wrongly must not join.
+    lgp_sdk::open(bootstrap.device)
+        .map_err(|error| Failure::from_error("device_broken", &error))?;
+    let repository = Repository::open(&bootstrap.models)?;
+    let options = SessionOptions { threads: bootstrap.threads };
+    let executor = ModelExecutor::new(repository, bootstrap.device, options);
+    // As many tasks at once as there are threads: small models do not fill them otherwise.
+    let slots = u32::try_from(bootstrap.threads).map_err(Failure::internal)?;
+    let config = WorkerConfig::new(bootstrap.coordinator, bootstrap.identity, slots);
+    let orphaned = watch_stdin();
+    runtime()?.block_on(async {
+        let shutdown = async {
+            // A dropped sender means the same.
+            let _ = orphaned.await;
+        };
+        lgp_sdk::run_worker(config, Arc::new(executor), shutdown).await
+    })?;
+    Ok(())
+}
+
+/// Resolves when stdin closes, which it does when the coordinator ends, however it ends.
+fn watch_stdin() -> oneshot::Receiver<()> {
+    let (closed, watched) = oneshot::channel();
+    std::thread::spawn(move || {
+        let mut rest = Vec::new();
+        // An error means the same as the end.
+        let _ = std::io::stdin().lock().read_to_end(&mut rest);
+        // Nobody listens when the worker is ending by itself.
+        let _ = closed.send(());
+        std::thread::sleep(FINISH);
+        std::process::exit(0);
+    });
+    watched
+}

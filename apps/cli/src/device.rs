@@ -1,0 +1,68 @@
+//! `--device`: which device runs models, and why the others do not.
+
+use crate::failure::{Failure, Result};
+use lgp_sdk::{BackendKind, DeviceError, DeviceId, DeviceInfo, ProbeOptions};
+use serde::Serialize;
+
+/// A device that was found and is not used.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct NotUsed {
+    pub(crate) id: String,
+    pub(crate) reason: String,
+}
+
+/// Whether models can run on a backend. GPUs are found and tested, but have no kernels yet.
+fn runs_models(backend: BackendKind) -> bool {
+    backend == BackendKind::Cpu
+}
+
+/// Resolves `auto`, `cpu`, `opencl:0` … to a device that opens, passes its self-test and runs
+/// models.
+///
+/// # Errors
+/// `device_unknown` for a text that names no device, `device_not_compiled`, `device_missing`,
+/// `device_broken`, and `device_without_models`.
+pub(crate) fn resolve(text: &str) -> Result<DeviceId> {
+    if text == "auto" {
+        // Only the CPU runs models for now, so there is nothing to choose from.
+        return Ok(DeviceId::CPU);
+    }
+    let id: DeviceId = text.parse().map_err(|error: DeviceError| {
+        Failure { exit: 2, ..Failure::from_error("device_unknown", &error) }
+            .hint("radeon-cluster devices lists the devices of this machine")
+    })?;
+    lgp_sdk::open(id).map_err(|error| cannot_open(id, &error))?;
+    if !runs_models(id.backend) {
+        let message = format!("device {id} works, but models do not run on {} yet", id.backend);
+        return Err(Failure::new("device_without_models", message)
+            .hint("use --device cpu, or auto to take the best device that runs models"));
+    }
+    Ok(id)
+}
+
+fn cannot_open(id: DeviceId, error: &DeviceError) -> Failure {
+    match error {
+        DeviceError::BackendNotCompiled { feature, .. } => {
+            Failure::from_error("device_not_compiled", error)
+                .hint(format!("build with --features {feature}, or use --device auto"))
+        }
+        DeviceError::NoDevice { .. } => Failure::from_error("device_missing", error)
+            .hint("radeon-cluster doctor says what is missing; --device auto always works"),
+        _ => Failure::from_error("device_broken", error)
+            .hint(format!("radeon-cluster doctor checks {id}; --device auto always works")),
+    }
+}
+
+/// Every device of this machine other than `used`, with the reason.
+pub(crate) fn not_used(used: DeviceId) -> Vec<NotUsed> {
+    let reason = |device: &DeviceInfo| match (&device.reason, device.usable) {
+        (Some(reason), _) => reason.clone(),
+        (None, true) => "works, but models do not run on it yet".to_owned(),
+        (None, false) => "not usable".to_owned(),
+    };
+    lgp_sdk::probe(&ProbeOptions::default())
+        .iter()
+        .filter(|device| device.device != Some(used))
+        .map(|device| NotUsed { id: device.id.clone(), reason: reason(device) })
+        .collect()
+}

@@ -1,0 +1,211 @@
+//! The cluster API's client: finds the coordinator and turns its refusals into failures.
+
+use crate::failure::{Failure, Result};
+use crate::folder;
+use crate::settings::{self, Flags};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Which coordinator a command talks to.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Target {
+    /// The data folder of the coordinator [default: the platform's folder for data]
+    #[arg(long, value_name = "DIR", conflicts_with = "server")]
+    pub(crate) data: Option<PathBuf>,
+    /// The settings file [default: radeon-cluster.toml in the data folder]
+    #[arg(long, value_name = "FILE", conflicts_with = "server")]
+    pub(crate) config: Option<PathBuf>,
+    /// The coordinator's address, as in http://127.0.0.1:8000
+    #[arg(long, value_name = "URL")]
+    pub(crate) server: Option<String>,
+}
+
+impl Target {
+    /// The data folder that is meant.
+    pub(crate) fn data_folder(&self) -> Result<PathBuf> {
+        let flags = Flags {
+            config: self.config.as_deref(),
+            data: self.data.as_deref(),
+            ..Flags::default()
+        };
+        Ok(settings::resolve(&flags, settings::environment)?.data)
+    }
+
+    /// A client of the coordinator that is meant.
+    ///
+    /// # Errors
+    /// `not_running` when no coordinator owns the data folder.
+    pub(crate) fn connect(&self) -> Result<Client> {
+        if let Some(url) = &self.server {
+            return Client::new(url, None);
+        }
+        let data = self.data_folder()?;
+        let endpoint = folder::running(&data)?;
+        Client::new(&endpoint.http, Some(data))
+    }
+}
+
+/// A client of one coordinator.
+pub(crate) struct Client {
+    base: String,
+    /// The folder in which the address was found.
+    data: Option<PathBuf>,
+    agent: ureq::Agent,
+}
+
+impl Client {
+    fn new(url: &str, data: Option<PathBuf>) -> Result<Self> {
+        let base = url.trim_end_matches('/').to_owned();
+        if !base.starts_with("http://") {
+            return Err(Failure::usage(format!(
+                "{url:?} is not an address, expected http://HOST:PORT"
+            )));
+        }
+        let agent = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_connect(Some(Duration::from_secs(5)))
+            .user_agent(concat!("radeon-cluster/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .new_agent();
+        Ok(Self { base, data, agent })
+    }
+
+    /// The address that the client talks to.
+    pub(crate) fn base(&self) -> &str {
+        &self.base
+    }
+
+    /// The data folder, where the coordinator was found by it.
+    pub(crate) fn data(&self) -> Option<&std::path::Path> {
+        self.data.as_deref()
+    }
+
+    /// `GET /api/v1/cluster/…`
+    pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
+        self.answer(self.agent.get(self.url(path)).call())
+    }
+
+    /// `GET` whose body says more than its status: health answers 503 with a body worth showing.
+    pub(crate) fn get_any(&self, path: &str) -> Result<Value> {
+        let mut response =
+            self.agent.get(self.url(path)).call().map_err(|error| self.unreachable(&error))?;
+        response.body_mut().read_json().map_err(|error| self.unreachable(&error))
+    }
+
+    /// `POST /api/v1/cluster/…` with a JSON body.
+    pub(crate) fn post<T: DeserializeOwned>(&self, path: &str, body: &Value) -> Result<T> {
+        self.answer(self.agent.post(self.url(path)).send_json(body))
+    }
+
+    /// `POST /api/v1/cluster/…` with a file as the body.
+    pub(crate) fn upload<T: DeserializeOwned>(&self, path: &str, file: std::fs::File) -> Result<T> {
+        let request = self.agent.post(self.url(path)).content_type("application/octet-stream");
+        self.answer(request.send(file))
+    }
+
+    /// `DELETE /api/v1/cluster/…`
+    pub(crate) fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
+        self.answer(self.agent.delete(self.url(path)).call())
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("{}/api/v1/cluster/{path}", self.base)
+    }
+
+    fn answer<T: DeserializeOwned>(
+        &self,
+        result: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
+    ) -> Result<T> {
+        let mut response = result.map_err(|error| self.unreachable(&error))?;
+        let status = response.status();
+        let body = response.body_mut().with_config().limit(BODY_BYTES_MAX);
+        if status.is_success() {
+            return body.read_json().map_err(|error| {
+                Failure::new("bad_answer", format!("{} answered oddly: {error}", self.base))
+            });
+        }
+        let text = body.read_to_string().unwrap_or_default();
+        Err(refusal(status.as_u16(), &text))
+    }
+
+    fn unreachable(&self, error: &ureq::Error) -> Failure {
+        match (&self.data, error) {
+            (Some(data), ureq::Error::Io(io))
+                if io.kind() == std::io::ErrorKind::ConnectionRefused =>
+            {
+                folder::not_running(data)
+            }
+            _ => Failure::new("unreachable", format!("cannot reach {}: {error}", self.base))
+                .hint("start a coordinator with: radeon-cluster start"),
+        }
+    }
+}
+
+/// Outputs of a task can be large; they are the user's own.
+const BODY_BYTES_MAX: u64 = 4 << 30;
+
+/// A refusal in the cluster API's shape: `{"error":{"code","message","hint"}}`.
+fn refusal(status: u16, body: &str) -> Failure {
+    let error = serde_json::from_str::<Value>(body).map(|mut body| body["error"].take());
+    let text =
+        |key: &str| error.as_ref().ok().and_then(|error| error[key].as_str()).map(str::to_owned);
+    let code = text("code").unwrap_or_else(|| "refused".to_owned());
+    let message = text("message")
+        .unwrap_or_else(|| format!("the coordinator answered {status} without a reason"));
+    Failure { hint: text("hint"), ..Failure::new(code, message) }
+}
+
+/// A name in a path: what is not a plain character is percent-encoded, so that it stays a name.
+pub(crate) fn segment(name: &str) -> String {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
+    name.bytes().fold(String::new(), |text, byte| match plain(byte) {
+        true => text + &char::from(byte).to_string(),
+        false => text + &format!("%{byte:02X}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_keep_what_the_coordinator_said() {
+        let body = r#"{"error":{"code":"model_unknown","message":"no model","hint":"ls"}}"#;
+        let failure = refusal(404, body);
+        assert_eq!(
+            (failure.code.as_ref(), failure.message.as_str()),
+            ("model_unknown", "no model")
+        );
+        assert_eq!((failure.hint.as_deref(), failure.exit), (Some("ls"), 1));
+        for body in ["", "<html>", r#"{"error":"text"}"#, "[]"] {
+            assert!(refusal(502, body).message.contains("502"), "{body}");
+        }
+    }
+
+    #[test]
+    fn names_stay_names() {
+        for (name, text) in
+            [("a-1_b.c", "a-1_b.c"), ("a/../b?c", "a%2F..%2Fb%3Fc"), ("ü", "%C3%BC")]
+        {
+            assert_eq!(segment(name), text);
+        }
+    }
+
+    #[test]
+    fn nobody_at_the_address_is_said_plainly() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let target = |server: Option<&str>| Target {
+            data: Some(folder.path().to_owned()).filter(|_| server.is_none()),
+            config: None,
+            server: server.map(str::to_owned),
+        };
+        let refused = target(None).connect().err().expect("nobody runs");
+        assert_eq!(refused.code, "not_running");
+        // Port 1 of the loopback interface is reserved and nobody listens there.
+        let client = target(Some("http://127.0.0.1:1")).connect().expect("an address");
+        assert_eq!(client.get::<Value>("stats").expect_err("nobody").code, "unreachable");
+        assert_eq!(target(Some("ftp://x")).connect().err().expect("no address").exit, 2);
+    }
+}

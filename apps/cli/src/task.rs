@@ -1,0 +1,74 @@
+//! Tasks as the cluster API describes them.
+
+use crate::commands::run;
+use crate::failure::{Failure, Result};
+use crate::output::{self, Output};
+use crate::rest::{Client, segment};
+use crate::wire::WireTensor;
+use lgp_sdk::NamedTensor;
+use serde_json::Value;
+use std::path::Path;
+use std::time::Duration;
+
+/// Asks for a task until its state does not change any more.
+pub(crate) fn wait(client: &Client, id: &str) -> Result<Value> {
+    let mut pause = Duration::from_millis(2);
+    loop {
+        let task: Value = client.get(&format!("tasks/{}", segment(id)))?;
+        if !matches!(task["state"].as_str(), Some("queued" | "running")) {
+            return Ok(task);
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(200));
+    }
+}
+
+/// Reports a finished task: its outputs, or why it has none.
+///
+/// # Errors
+/// `task_not_finished`, or the code of the task's own error.
+pub(crate) fn report(task: &Value, folder: Option<&Path>, out: Output) -> Result<()> {
+    let id = output::cell(&task["task_id"]);
+    match task["state"].as_str() {
+        Some("succeeded") => {}
+        Some(state @ ("queued" | "running")) => {
+            return Err(Failure::new("task_not_finished", format!("task {id} is {state}"))
+                .hint("wait for it with: radeon-cluster result --wait ID"));
+        }
+        state => {
+            let error = &task["error"];
+            let code = error["code"].as_str().unwrap_or("task_failed").to_owned();
+            let state = state.unwrap_or("in an unknown state");
+            let reason = error["message"].as_str().unwrap_or("without a reason");
+            return Err(Failure::new(code, format!("task {id} {state}: {reason}")));
+        }
+    }
+    let outputs = outputs(task)?;
+    let written = match folder {
+        Some(folder) => run::write(folder, &outputs)?,
+        None => Vec::new(),
+    };
+    out.emit(task, |task| {
+        let number = |key: &str| task[key].as_f64().unwrap_or(0.0);
+        let head = format!(
+            "task {id} succeeded on {}: queued {:.2} ms, model {:.2} ms, overhead {:.2} ms\n",
+            output::cell(&task["worker"]),
+            number("queued_ms"),
+            number("model_ms"),
+            number("overhead_ms"),
+        );
+        let tail = match folder {
+            Some(_) => run::lines(&written),
+            None => run::previews(&outputs),
+        };
+        head + &tail
+    })
+}
+
+fn outputs(task: &Value) -> Result<Vec<NamedTensor>> {
+    let odd = |error: serde_json::Error| {
+        Failure::new("bad_answer", format!("the task's outputs are damaged: {error}"))
+    };
+    let wire: Vec<WireTensor> = serde_json::from_value(task["outputs"].clone()).map_err(odd)?;
+    wire.iter().map(WireTensor::tensor).collect()
+}

@@ -1,0 +1,200 @@
+//! Tensors as the cluster API writes them in JSON: name, shape, datatype, data.
+
+use crate::failure::{Failure, Result};
+use half::{bf16, f16};
+use lgp_sdk::{
+    DType, Dim, Element, NamedTensor, SymShape, Tensor, TensorError, TensorType, ValueSpec,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A tensor on its way.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct WireTensor {
+    pub(crate) name: String,
+    pub(crate) shape: Vec<usize>,
+    pub(crate) datatype: String,
+    pub(crate) data: Vec<Value>,
+}
+
+/// What a model takes: −1 is a dimension that it leaves open.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(crate) struct WireSpec {
+    name: String,
+    datatype: String,
+    shape: Vec<i64>,
+}
+
+const NAMES: [(DType, &str); 13] = [
+    (DType::Bool, "BOOL"),
+    (DType::U8, "UINT8"),
+    (DType::U16, "UINT16"),
+    (DType::U32, "UINT32"),
+    (DType::U64, "UINT64"),
+    (DType::I8, "INT8"),
+    (DType::I16, "INT16"),
+    (DType::I32, "INT32"),
+    (DType::I64, "INT64"),
+    (DType::F16, "FP16"),
+    (DType::BF16, "BF16"),
+    (DType::F32, "FP32"),
+    (DType::F64, "FP64"),
+];
+
+fn dtype(name: &str) -> Result<DType> {
+    NAMES.iter().find(|(_, known)| *known == name).map(|(dtype, _)| *dtype).ok_or_else(|| {
+        Failure::new("bad_answer", format!("the coordinator speaks of datatype '{name}'"))
+    })
+}
+
+impl WireSpec {
+    /// As a session would describe the input.
+    pub(crate) fn spec(&self) -> Result<ValueSpec> {
+        let dims =
+            self.shape.iter().map(|&dim| usize::try_from(dim).map_or(Dim::Unknown, Dim::Known));
+        let shape = Some(SymShape(dims.collect()));
+        let ty = TensorType { dtype: dtype(&self.datatype)?, shape };
+        Ok(ValueSpec { name: self.name.clone(), ty })
+    }
+}
+
+impl WireTensor {
+    /// # Errors
+    /// `input_value` for a number that JSON cannot write.
+    pub(crate) fn new(input: &NamedTensor) -> Result<Self> {
+        let tensor = &input.tensor;
+        let name = NAMES.iter().find(|(known, _)| *known == tensor.dtype()).map(|(_, name)| *name);
+        let data = to_values(tensor).map_err(Failure::internal)?;
+        if let Some(at) = data.iter().position(Value::is_null) {
+            let message = format!("element {at} of input '{}' is no finite number", input.name);
+            return Err(Failure::new("input_value", message));
+        }
+        Ok(Self {
+            name: input.name.clone(),
+            shape: tensor.shape().to_vec(),
+            datatype: name.unwrap_or_default().to_owned(),
+            data,
+        })
+    }
+
+    /// # Errors
+    /// `bad_answer` when data and shape do not match.
+    pub(crate) fn tensor(&self) -> Result<NamedTensor> {
+        let odd = |what: String| {
+            Failure::new("bad_answer", format!("output '{}' is damaged: {what}", self.name))
+        };
+        let tensor = from_values(dtype(&self.datatype)?, &self.shape, &self.data).map_err(odd)?;
+        Ok(NamedTensor::new(self.name.clone(), tensor))
+    }
+}
+
+/// One JSON value per element; null where JSON has no number for it.
+fn to_values(tensor: &Tensor) -> Result<Vec<Value>, TensorError> {
+    fn all<T: Element>(t: &Tensor, f: impl Fn(T) -> Value) -> Result<Vec<Value>, TensorError> {
+        Ok(t.as_slice::<T>()?.iter().map(|&value| f(value)).collect())
+    }
+    match tensor.dtype() {
+        DType::Bool => all::<bool>(tensor, Value::from),
+        DType::U8 => all::<u8>(tensor, Value::from),
+        DType::U16 => all::<u16>(tensor, Value::from),
+        DType::U32 => all::<u32>(tensor, Value::from),
+        DType::U64 => all::<u64>(tensor, Value::from),
+        DType::I8 => all::<i8>(tensor, Value::from),
+        DType::I16 => all::<i16>(tensor, Value::from),
+        DType::I32 => all::<i32>(tensor, Value::from),
+        DType::I64 => all::<i64>(tensor, Value::from),
+        DType::F16 => all::<f16>(tensor, |v| Value::from(v.to_f32())),
+        DType::BF16 => all::<bf16>(tensor, |v| Value::from(v.to_f32())),
+        DType::F32 => all::<f32>(tensor, Value::from),
+        DType::F64 => all::<f64>(tensor, Value::from),
+        other => Err(TensorError::DType { expected: DType::F32, given: other }),
+    }
+}
+
+fn from_values(dtype: DType, shape: &[usize], data: &[Value]) -> Result<Tensor, String> {
+    fn all<T: Element>(
+        shape: &[usize],
+        data: &[Value],
+        f: impl Fn(&Value) -> Option<T>,
+    ) -> Result<Tensor, String> {
+        let elements: Option<Vec<T>> = data.iter().map(f).collect();
+        let elements = elements.ok_or("an element is not of its datatype")?;
+        Tensor::from_slice(shape, &elements).map_err(|error| error.to_string())
+    }
+    fn int<T: TryFrom<i64>>(value: &Value) -> Option<T> {
+        value.as_i64().and_then(|v| T::try_from(v).ok())
+    }
+    // JSON has no number for NaN and the infinities; the API writes null for them.
+    fn float(value: &Value) -> Option<f64> {
+        if value.is_null() { Some(f64::NAN) } else { value.as_f64() }
+    }
+    match dtype {
+        DType::Bool => all(shape, data, Value::as_bool),
+        DType::U8 => all(shape, data, int::<u8>),
+        DType::U16 => all(shape, data, int::<u16>),
+        DType::U32 => all(shape, data, int::<u32>),
+        DType::U64 => all(shape, data, Value::as_u64),
+        DType::I8 => all(shape, data, int::<i8>),
+        DType::I16 => all(shape, data, int::<i16>),
+        DType::I32 => all(shape, data, int::<i32>),
+        DType::I64 => all(shape, data, Value::as_i64),
+        DType::F16 => all(shape, data, |v| float(v).map(f16::from_f64)),
+        DType::BF16 => all(shape, data, |v| float(v).map(bf16::from_f64)),
+        DType::F32 => all(shape, data, |v| float(v).map(|v| v as f32)),
+        DType::F64 => all(shape, data, float),
+        other => Err(format!("datatype {other} is not known")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tensors_survive_the_wire() {
+        let tensors = [
+            Tensor::from_slice([2], &[true, false]),
+            Tensor::from_slice([2], &[0u8, 255]),
+            Tensor::from_slice([1], &[u64::MAX]),
+            Tensor::from_slice([2, 1], &[i64::MIN, 7]),
+            Tensor::from_slice([2], &[0.1f32, -3.5e-20]),
+            Tensor::from_slice([1], &[0.1f64]),
+            Tensor::from_slice([1], &[f16::from_f32(0.1)]),
+            Tensor::from_slice([1], &[bf16::from_f32(0.1)]),
+            Tensor::from_slice([0], &[0f32; 0]),
+        ];
+        for tensor in tensors {
+            let named = NamedTensor::new("x", tensor.expect("fits"));
+            let wire = WireTensor::new(&named).expect("finite");
+            let text = serde_json::to_string(&wire).expect("plain data");
+            let back: WireTensor = serde_json::from_str(&text).expect("as written");
+            assert_eq!(back.tensor().expect("as written"), named, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_json_cannot_say_is_refused() {
+        let named =
+            NamedTensor::new("x", Tensor::from_slice([2], &[1f32, f32::NAN]).expect("fits"));
+        let failure = WireTensor::new(&named).expect_err("NaN");
+        assert_eq!(failure.code, "input_value");
+        assert!(failure.message.contains("element 1"));
+        for (datatype, shape, data) in [
+            ("FP32", vec![2], vec![Value::from(1)]),
+            ("UINT8", vec![1], vec![Value::from(256)]),
+            ("BYTES", vec![1], vec![Value::from("x")]),
+        ] {
+            let wire =
+                WireTensor { name: "x".to_owned(), shape, datatype: datatype.to_owned(), data };
+            assert_eq!(wire.tensor().expect_err("damaged").code, "bad_answer");
+        }
+    }
+
+    #[test]
+    fn open_dimensions_stay_open() {
+        let wire =
+            WireSpec { name: "x".to_owned(), datatype: "FP32".to_owned(), shape: vec![-1, 3] };
+        let dims = wire.spec().expect("a known datatype").ty.shape.expect("a known rank").0;
+        assert_eq!(dims, [Dim::Unknown, Dim::Known(3)]);
+    }
+}

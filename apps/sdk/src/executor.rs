@@ -1,0 +1,197 @@
+//! What a worker of the cluster runs: inference sessions of the models in a repository.
+
+use lgp_distributed::{ExecError, Executor, ExecutorStatus, ModelRef};
+use lgp_hal::DeviceId;
+use lgp_inference::{Error as ModelError, Model, Repository, Session, SessionOptions};
+use lgp_memory::{Error as TensorError, NamedTensor, TensorView};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+/// Runs the models of a [`Repository`] for [`run_worker`](crate::run_worker).
+///
+/// Each loaded model has one session, shared by all tasks. A model that a task names and that is
+/// not loaded is loaded first. Models stay loaded until they are unloaded.
+///
+/// ```
+/// use lgp_sdk::{DeviceId, Executor, ModelExecutor, Repository, SessionOptions};
+///
+/// let folder = std::env::temp_dir().join("lgp-sdk-executor-example");
+/// let repository = Repository::open(&folder)?;
+/// let executor = ModelExecutor::new(repository, DeviceId::CPU, SessionOptions { threads: 1 });
+/// assert_eq!(executor.status().device, "cpu:0");
+/// assert!(executor.status().models.is_empty());
+/// # Ok::<(), lgp_sdk::ModelError>(())
+/// ```
+pub struct ModelExecutor {
+    repository: Repository,
+    device: DeviceId,
+    options: SessionOptions,
+    sessions: RwLock<BTreeMap<ModelRef, Arc<Session>>>,
+    /// Held while a model loads, so that two tasks do not load the same one.
+    loading: Mutex<()>,
+}
+
+impl ModelExecutor {
+    /// An executor with nothing loaded yet; every session gets `options`.
+    #[must_use]
+    pub fn new(repository: Repository, device: DeviceId, options: SessionOptions) -> Self {
+        Self { repository, device, options, sessions: RwLock::default(), loading: Mutex::default() }
+    }
+
+    fn loaded(&self, model: &ModelRef) -> Option<Arc<Session>> {
+        self.sessions.read().unwrap_or_else(PoisonError::into_inner).get(model).map(Arc::clone)
+    }
+
+    fn session(&self, model: &ModelRef) -> Result<Arc<Session>, ExecError> {
+        if let Some(session) = self.loaded(model) {
+            return Ok(session);
+        }
+        let _turn: MutexGuard<'_, ()> = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        // Another task may have loaded it while this one waited for its turn.
+        if let Some(session) = self.loaded(model) {
+            return Ok(session);
+        }
+        let session = Arc::new(self.open(model)?);
+        self.sessions
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(model.clone(), Arc::clone(&session));
+        Ok(session)
+    }
+
+    fn open(&self, model: &ModelRef) -> Result<Session, ExecError> {
+        let entry =
+            self.repository.get(&model.name, Some(model.version)).map_err(|e| failure(&e))?;
+        if entry.sha256 != model.sha256 {
+            return Err(ExecError::model_not_found(format!(
+                "model {model} has digest {}, expected {}",
+                entry.sha256, model.sha256
+            )));
+        }
+        let parsed = Model::load(&entry.path).map_err(|e| failure(&e))?;
+        tracing::info!(%model, "loading");
+        Session::new(&parsed, self.options.clone()).map_err(|e| failure(&e))
+    }
+}
+
+impl std::fmt::Debug for ModelExecutor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ModelExecutor").field("device", &self.device).finish_non_exhaustive()
+    }
+}
+
+impl Executor for ModelExecutor {
+    fn load(&self, model: &ModelRef) -> Result<(), ExecError> {
+        self.session(model).map(|_| ())
+    }
+
+    fn unload(&self, model: &ModelRef) {
+        self.sessions.write().unwrap_or_else(PoisonError::into_inner).remove(model);
+    }
+
+    fn execute(
+        &self,
+        model: &ModelRef,
+        inputs: &[NamedTensor],
+    ) -> Result<Vec<NamedTensor>, ExecError> {
+        let session = self.session(model)?;
+        let views: Vec<(&str, TensorView<'_>)> =
+            inputs.iter().map(|input| (input.name.as_str(), input.tensor.view())).collect();
+        session.run(&views).map_err(|e| failure(&e))
+    }
+
+    fn status(&self) -> ExecutorStatus {
+        let sessions = self.sessions.read().unwrap_or_else(PoisonError::into_inner);
+        ExecutorStatus {
+            device: self.device.to_string(),
+            backend: self.device.backend.to_string(),
+            models: sessions.keys().cloned().collect(),
+            ..ExecutorStatus::default()
+        }
+    }
+}
+
+/// Whether it is the caller's fault, the model's, or a matter of the moment.
+fn failure(error: &ModelError) -> ExecError {
+    let message = error.to_string();
+    match error {
+        ModelError::UnknownInput { .. }
+        | ModelError::MissingInput { .. }
+        | ModelError::DuplicateInput { .. }
+        | ModelError::InputDType { .. }
+        | ModelError::InputShape { .. } => ExecError::bad_input(message),
+        ModelError::UnknownModel { .. } | ModelError::UnknownVersion { .. } => {
+            ExecError::model_not_found(message)
+        }
+        ModelError::Memory(TensorError::OutOfMemory { .. }) | ModelError::Threads { .. } => {
+            ExecError::unavailable(message)
+        }
+        _ => ExecError::failed(message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lgp_distributed::ExecErrorKind;
+    use lgp_inference::GraphBuilder;
+    use lgp_memory::{DType, Dim, SymShape, Tensor, TensorType};
+
+    /// A model `y = relu(x)` of f32 `[n]` in a repository of its own.
+    fn repository() -> (tempfile::TempDir, Repository, ModelRef) {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let ty =
+            TensorType { dtype: DType::F32, shape: Some(SymShape(vec![Dim::Symbol("n".into())])) };
+        let mut builder = GraphBuilder::new("relu");
+        let x = builder.input("x", ty.clone());
+        let y = builder.node("Relu", &[x], []);
+        builder.output("y", y, ty);
+        let bytes = builder.finish().and_then(|model| model.to_onnx()).expect("a sound graph");
+        let file = folder.path().join("relu.onnx");
+        std::fs::write(&file, bytes).expect("ours");
+        let repository = Repository::open(folder.path().join("models")).expect("ours");
+        let entry = repository.add("relu", &file).expect("a good model");
+        let model = ModelRef {
+            name: entry.name.clone(),
+            version: entry.version,
+            sha256: entry.sha256.clone(),
+        };
+        (folder, repository, model)
+    }
+
+    fn input(name: &str, values: &[f32]) -> Vec<NamedTensor> {
+        vec![NamedTensor::new(name, Tensor::from_slice([values.len()], values).expect("fits"))]
+    }
+
+    #[test]
+    fn models_load_run_and_unload() {
+        let (_folder, repository, model) = repository();
+        let executor = ModelExecutor::new(repository, DeviceId::CPU, SessionOptions { threads: 1 });
+        let outputs = executor.execute(&model, &input("x", &[-1., 2.])).expect("a good task");
+        assert_eq!(outputs[0].tensor.as_slice::<f32>().expect("f32"), [0., 2.]);
+        assert_eq!(executor.status().models, [model.clone()]);
+        executor.unload(&model);
+        assert!(executor.status().models.is_empty());
+    }
+
+    #[test]
+    fn failures_have_the_right_kind() {
+        let (_folder, repository, model) = repository();
+        let executor = ModelExecutor::new(repository, DeviceId::CPU, SessionOptions { threads: 1 });
+        let other = |name: &str, version, sha256: &str| ModelRef {
+            name: name.to_owned(),
+            version,
+            sha256: sha256.to_owned(),
+        };
+        for (model, input, kind) in [
+            (model.clone(), input("z", &[1.]), ExecErrorKind::BadInput),
+            (model.clone(), Vec::new(), ExecErrorKind::BadInput),
+            (other("nope", 1, &model.sha256), input("x", &[1.]), ExecErrorKind::ModelNotFound),
+            (other("relu", 9, &model.sha256), input("x", &[1.]), ExecErrorKind::ModelNotFound),
+            (other("relu", 1, "00"), input("x", &[1.]), ExecErrorKind::ModelNotFound),
+        ] {
+            let error = executor.execute(&model, &input).expect_err("a bad task");
+            assert_eq!(error.kind, kind, "{error}");
+        }
+    }
+}
