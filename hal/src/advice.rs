@@ -60,14 +60,14 @@ impl<'a> Environment<'a> {
     }
 
     /// The situation of one card.
-    pub(crate) fn of(&self, card: &Card, dev_root: &Path) -> Situation<'_> {
+    pub(crate) fn of(&self, card: &Card, dev_root: Option<&Path>) -> Situation<'_> {
         let probe = if card.is_amd() { self.opencl } else { self.cuda };
         Situation {
             compiled: probe.is_some(),
             platforms: probe.map_or(&[], |probe| &probe.platforms),
             missing: probe.and_then(|probe| probe.missing.as_ref()),
             rusticl_enable: self.rusticl_enable.as_deref(),
-            render_node: render_node(card, dev_root),
+            render_node: dev_root.map_or(RenderNode::Open, |root| render_node(card, root)),
         }
     }
 }

@@ -21,8 +21,8 @@
 //! calculates wrongly is refused with the name of the operation ([`Error::SelfTest`]).
 //!
 //! **Bytes.** A [`Buffer`] is a fixed number of bytes with undefined content, zero allowed. It
-//! belongs to the device that was opened; another one, even of the same id, refuses it. Every
-//! transfer is checked against the buffer's end. Running out of memory is a typed error, at the
+//! belongs to the opened device that made it; a device of another backend refuses it, and so do
+//! GPUs that were opened a second time. Every transfer is checked against the buffer's end. Running out of memory is a typed error, at the
 //! allocation or at the first use, for drivers promise memory that they do not have.
 //!
 //! **Order.** A [`Queue`] is in order: each command sees what earlier ones of the same queue did.

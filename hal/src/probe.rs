@@ -22,8 +22,9 @@ const SELF_TEST_LIMIT: Duration = Duration::from_secs(30);
 pub struct ProbeOptions {
     /// The root of sysfs.
     pub sysfs_root: PathBuf,
-    /// The folder of device nodes.
-    pub dev_root: PathBuf,
+    /// The folder of device nodes, where permissions are looked up; `None` for a sysfs tree of
+    /// another machine, about whose nodes nothing can be said.
+    pub dev_root: Option<PathBuf>,
     /// Reads a file of sysfs; another function than the default can play a failing driver.
     pub read: fn(&Path) -> std::io::Result<String>,
 }
@@ -31,7 +32,15 @@ pub struct ProbeOptions {
 impl Default for ProbeOptions {
     fn default() -> Self {
         let read: Reader = |path| std::fs::read_to_string(path);
-        Self { sysfs_root: "/sys".into(), dev_root: "/dev".into(), read }
+        Self { sysfs_root: "/sys".into(), dev_root: Some("/dev".into()), read }
+    }
+}
+
+impl ProbeOptions {
+    /// Looks at a sysfs tree that was taken from another machine or made for a test.
+    #[must_use]
+    pub fn of_tree(sysfs_root: impl Into<PathBuf>) -> Self {
+        Self { sysfs_root: sysfs_root.into(), dev_root: None, ..Self::default() }
     }
 }
 
@@ -144,7 +153,7 @@ impl Survey {
         let orphans = (0..cards.len()).filter(|at| !owners.contains(&Some(*at)));
         devices.extend(orphans.map(|at| {
             let card = &cards[at];
-            orphan(card, &sysfs, unbacked(card, &environment.of(card, &options.dev_root)))
+            orphan(card, &sysfs, unbacked(card, &environment.of(card, options.dev_root.as_deref())))
         }));
         Self { probes, devices }
     }

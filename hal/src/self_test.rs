@@ -1,11 +1,13 @@
 //! The numeric self-test of every opened device: old cards with bad drivers answer NaN or
 //! garbage, so nothing is believed before known sums have come out right.
 
+mod program;
+
+pub use program::arithmetic_by_program;
+
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::program::{Arg, Launch};
 use std::fmt;
-use std::sync::Arc;
 
 /// Elements of the self-test: several work-groups on any device, still a blink.
 const LENGTH: usize = 4096;
@@ -212,136 +214,5 @@ fn transfers(device: &dyn Device) -> Result<()> {
     }
 }
 
-/// The self-test as a program, for devices that compile OpenCL C 1.2.
-const SOURCE: &str = include_str!("self_test.cl");
-
-/// Calculates every operation with the device's own compiler and cores: the body of
-/// [`Device::arithmetic`] for devices that compile OpenCL C 1.2.
-///
-/// # Errors
-/// When the device refuses a step.
-pub fn arithmetic_by_program(device: &dyn Device, operands: &Operands) -> Result<Outcomes> {
-    let program = device.compile(SOURCE, "")?;
-    let mut queue = device.queue()?;
-    let length = operands.a.len();
-    let upload = |queue: &mut dyn crate::queue::Queue, bytes: &[u8]| -> Result<_> {
-        let buffer = device.allocate(bytes.len())?;
-        queue.write(&*buffer, 0, bytes)?;
-        Ok(buffer)
-    };
-    let floats = [&operands.a, &operands.b, &operands.c, &operands.n];
-    let mut inputs = Vec::new();
-    for bytes in floats.map(|values| bytemuck::cast_slice::<f32, u8>(values)) {
-        inputs.push(upload(&mut *queue, bytes)?);
-    }
-    for bytes in [&operands.x, &operands.y].map(|values| bytemuck::cast_slice::<u32, u8>(values)) {
-        inputs.push(upload(&mut *queue, bytes)?);
-    }
-    let mut outcomes = Vec::new();
-    for op in TestOp::ALL {
-        // Indices into a, b, c, n, x, y.
-        let (kernel, used, results): (_, &[usize], _) = match op {
-            TestOp::Fma => ("test_fma", &[0, 1, 2], length),
-            TestOp::Exp => ("test_exp", &[0], length),
-            TestOp::DivideSqrt => ("test_divide_sqrt", &[1, 2], length),
-            TestOp::Integer => ("test_integer", &[4, 5], length),
-            TestOp::GroupSum => ("test_group_sum", &[3], length / GROUP),
-        };
-        let out: Arc<dyn crate::buffer::Buffer> = device.allocate(4 * results)?;
-        let mut args: Vec<Arg<'_>> = used.iter().map(|&at| Arg::Buffer(&*inputs[at])).collect();
-        args.push(Arg::Buffer(&*out));
-        let launch = Launch {
-            program: &*program,
-            kernel,
-            global: [length, 1, 1],
-            local: Some([GROUP, 1, 1]),
-            args: &args,
-        };
-        // SAFETY: each kernel of SOURCE reads and writes one element of each buffer per
-        // work-item, the buffers have as many as there are work-items (the group sum writes one
-        // per group, and `out` has that many), and the arguments are in the kernels' order.
-        unsafe { queue.launch(&launch)? };
-        let mut bits = vec![0u32; results];
-        queue.read(&*out, 0, bytemuck::cast_slice_mut(&mut bits))?;
-        outcomes.push((op, bits));
-    }
-    Ok(outcomes)
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::backend::cpu::CpuDevice;
-    use crate::buffer::Buffer;
-    use crate::caps::Caps;
-    use crate::id::DeviceId;
-    use crate::program::Program;
-    use crate::queue::Queue;
-
-    /// A processor that gets one operation wrong, as a bad driver would.
-    #[derive(Debug)]
-    struct Corrupting {
-        inner: CpuDevice,
-        op: TestOp,
-        corrupt: fn(&mut Vec<u32>),
-    }
-
-    impl Device for Corrupting {
-        fn id(&self) -> DeviceId {
-            self.inner.id()
-        }
-        fn name(&self) -> &str {
-            self.inner.name()
-        }
-        fn caps(&self) -> &Caps {
-            self.inner.caps()
-        }
-        fn allocate(&self, bytes: usize) -> Result<Arc<dyn Buffer>> {
-            self.inner.allocate(bytes)
-        }
-        fn queue(&self) -> Result<Box<dyn Queue>> {
-            self.inner.queue()
-        }
-        fn compile(&self, source: &str, options: &str) -> Result<Arc<dyn Program>> {
-            self.inner.compile(source, options)
-        }
-        fn arithmetic(&self, operands: &Operands) -> Result<Outcomes> {
-            let mut outcomes = self.inner.arithmetic(operands)?;
-            for (_, results) in outcomes.iter_mut().filter(|(op, _)| *op == self.op) {
-                (self.corrupt)(results);
-            }
-            Ok(outcomes)
-        }
-    }
-
-    #[test]
-    fn a_healthy_processor_passes() {
-        let device = CpuDevice::new();
-        self_test(&device).expect("the processor calculates");
-        let outcomes = device.arithmetic(&Operands::new()).expect("the processor calculates");
-        let tested: Vec<TestOp> = outcomes.iter().map(|(op, _)| *op).collect();
-        assert_eq!(tested, TestOp::ALL, "every operation is tested");
-    }
-
-    #[test]
-    fn each_kind_of_corruption_is_refused_by_name() {
-        let cases: [fn(&mut Vec<u32>); 4] = [
-            |results| results[0] ^= 1 << 20,
-            |results| *results.last_mut().expect("has results") = f32::NAN.to_bits(),
-            |results| results.iter_mut().for_each(|bits| *bits = 0),
-            |results| results.truncate(results.len() - 1),
-        ];
-        for op in TestOp::ALL {
-            for corrupt in cases {
-                let device = Corrupting { inner: CpuDevice::new(), op, corrupt };
-                match self_test(&device) {
-                    Err(Error::SelfTest { op: named, detail, .. }) => {
-                        assert_eq!(named, op.name(), "{detail}");
-                        assert!(detail.contains("expected"), "{detail}");
-                    }
-                    other => panic!("{op}: {other:?}"),
-                }
-            }
-        }
-    }
-}
+mod tests;

@@ -60,7 +60,7 @@ impl Backend for Cuda {
         let count = found.len();
         let at = usize::try_from(ordinal).unwrap_or(usize::MAX);
         if at >= count {
-            return Err(absent(format!("{count} CUDA devices found")));
+            return Err(absent(format!("there are {count} CUDA devices, counted from cuda:0")));
         }
         Ok(Arc::new(device::CudaDevice::open(id, found.swap_remove(at))?))
     }

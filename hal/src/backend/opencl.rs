@@ -26,15 +26,7 @@ impl Backend for OpenCl {
         match enumerate() {
             Ok((devices, platforms)) => {
                 let found: Vec<Found> = devices.iter().map(info::describe).collect();
-                let missing = found.is_empty().then(|| {
-                    let names = platforms.join(", ");
-                    match platforms.is_empty() {
-                        true => Missing::Driver("no OpenCL driver is installed".to_owned()),
-                        false => Missing::Devices(format!(
-                            "the OpenCL platforms here ({names}) show no device"
-                        )),
-                    }
-                });
+                let missing = found.is_empty().then(|| no_devices(&platforms));
                 Probe { found, platforms, missing }
             }
             Err(missing) => Probe { missing: Some(missing), ..Probe::default() },
@@ -47,12 +39,22 @@ impl Backend for OpenCl {
         let (devices, platforms) =
             enumerate().map_err(|missing| absent(missing.reason().to_owned()))?;
         let device = usize::try_from(ordinal).ok().and_then(|at| devices.get(at));
-        let device = device.ok_or_else(|| {
-            let names = platforms.join(", ");
-            absent(format!("{} OpenCL devices found (platforms: {names})", devices.len()))
+        let device = device.ok_or_else(|| match devices.len() {
+            0 => absent(no_devices(&platforms).reason().to_owned()),
+            1 => absent("there is one OpenCL device, opencl:0".to_owned()),
+            count => absent(format!("there are {count} OpenCL devices, counted from opencl:0")),
         })?;
         Ok(Arc::new(device::ClDevice::open(id, device)?))
     }
+}
+
+/// Why there is no device although the library is there.
+fn no_devices(platforms: &[String]) -> Missing {
+    if platforms.is_empty() {
+        return Missing::Driver("no OpenCL driver is installed".to_owned());
+    }
+    let names = platforms.join(", ");
+    Missing::Devices(format!("the OpenCL platforms here ({names}) show no device"))
 }
 
 /// One device of one platform.

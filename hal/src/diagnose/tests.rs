@@ -6,12 +6,7 @@ use std::path::Path;
 /// The findings on a host whose only backends are those of the table's processor line.
 fn say(host: &str) -> Vec<Finding> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
-    let options = ProbeOptions {
-        sysfs_root: folder.join(host),
-        dev_root: folder.join("no-dev"),
-        ..ProbeOptions::default()
-    };
-    diagnose(&options)
+    diagnose(&ProbeOptions::of_tree(folder.join(host)))
 }
 
 #[test]

@@ -7,11 +7,7 @@ use std::sync::Arc;
 
 fn fixture(host: &str) -> ProbeOptions {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
-    ProbeOptions {
-        sysfs_root: folder.join(host),
-        dev_root: folder.join("no-dev"),
-        ..ProbeOptions::default()
-    }
+    ProbeOptions::of_tree(folder.join(host))
 }
 
 /// A driver that shows the devices it is made with; opening one opens the recording device.

@@ -1,0 +1,217 @@
+//! Laws of programs: they compile or say why not, and calculate what they say.
+
+use super::{Broken, Lawful, Verdict, ensure, refused, same, told};
+use lgp_hal::{Arg, Buffer, Device, Error, Launch, Queue};
+use std::sync::Arc;
+
+const SOURCE: &str = include_str!("programs.cl");
+const LENGTH: usize = 1024;
+
+/// The verdict of a law about programs: skipped on a device that has none.
+fn with_programs(device: &dyn Device, law: fn(&dyn Device) -> Lawful) -> Verdict {
+    match device.caps().programs {
+        true => told(law(device)),
+        false => Verdict::Skipped("the device has no programs".to_owned()),
+    }
+}
+
+pub(super) fn absence(device: &dyn Device) -> Verdict {
+    if device.caps().programs {
+        return Verdict::Skipped("the device has programs".to_owned());
+    }
+    let wanted = |error: &Error| matches!(error, Error::Unsupported { .. });
+    told(refused("a program", device.compile(SOURCE, ""), wanted))
+}
+
+fn bytes_of(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+fn upload(
+    device: &dyn Device,
+    queue: &mut dyn Queue,
+    words: &[u32],
+) -> Result<Arc<dyn Buffer>, Broken> {
+    let buffer = device.allocate(4 * words.len())?;
+    queue.write(&*buffer, 0, &bytes_of(words))?;
+    Ok(buffer)
+}
+
+fn download(queue: &mut dyn Queue, buffer: &dyn Buffer) -> Result<Vec<u32>, Broken> {
+    let mut bytes = vec![0; buffer.bytes()];
+    queue.read(buffer, 0, &mut bytes)?;
+    let words =
+        bytes.chunks_exact(4).map(|word| u32::from_ne_bytes([word[0], word[1], word[2], word[3]]));
+    Ok(words.collect())
+}
+
+pub(super) fn add_vectors(device: &dyn Device) -> Verdict {
+    with_programs(device, |device| {
+        let program = device.compile(SOURCE, "")?;
+        ensure(program.kernels().iter().any(|name| name == "add"), || {
+            format!("kernels {:?} lack add", program.kernels())
+        })?;
+        let mut queue = device.queue()?;
+        let floats = |scale: f32| -> Vec<f32> { (0..LENGTH).map(|it| it as f32 * scale).collect() };
+        let (a, b) = (floats(0.5), floats(-3.0));
+        let bits = |values: &[f32]| -> Vec<u32> { values.iter().map(|it| it.to_bits()).collect() };
+        let (left, right) =
+            (upload(device, &mut *queue, &bits(&a))?, upload(device, &mut *queue, &bits(&b))?);
+        let out = device.allocate(4 * LENGTH)?;
+        let expected: Vec<f32> = a.iter().zip(&b).map(|(a, b)| a + b).collect();
+        for local in [None, Some([64, 1, 1]), Some([1, 1, 1])] {
+            queue.write(&*out, 0, &vec![0; 4 * LENGTH])?;
+            let args = [Arg::Buffer(&*left), Arg::Buffer(&*right), Arg::Buffer(&*out)];
+            let launch = Launch {
+                program: &*program,
+                kernel: "add",
+                global: [LENGTH, 1, 1],
+                local,
+                args: &args,
+            };
+            // SAFETY: one element of each buffer per work-item, and each has LENGTH of them.
+            unsafe { queue.launch(&launch)? };
+            let given: Vec<f32> =
+                download(&mut *queue, &*out)?.into_iter().map(f32::from_bits).collect();
+            same(&format!("sums with work-groups of {local:?}"), &given, &expected)?;
+        }
+        Ok(())
+    })
+}
+
+pub(super) fn options(device: &dyn Device) -> Verdict {
+    with_programs(device, |device| {
+        let mut queue = device.queue()?;
+        let out = upload(device, &mut *queue, &[0; 4])?;
+        for value in [7u32, 4_000_000_000] {
+            let program = device.compile(SOURCE, &format!("-D CONSTANT={value}u"))?;
+            let args = [Arg::Buffer(&*out)];
+            let launch = Launch {
+                program: &*program,
+                kernel: "constant_of_options",
+                global: [4, 1, 1],
+                local: None,
+                args: &args,
+            };
+            // SAFETY: one element per work-item, and the buffer has four.
+            unsafe { queue.launch(&launch)? };
+            same("the constant", &download(&mut *queue, &*out)?, &[value; 4])?;
+        }
+        Ok(())
+    })
+}
+
+pub(super) fn arguments(device: &dyn Device) -> Verdict {
+    with_programs(device, |device| {
+        let program = device.compile(SOURCE, "")?;
+        let mut queue = device.queue()?;
+        let out = upload(device, &mut *queue, &[0; 6])?;
+        let args = [
+            Arg::Buffer(&*out),
+            Arg::U32(0xdead_beef),
+            Arg::I32(-5),
+            Arg::U64(0x0123_4567_89ab_cdef),
+            Arg::F32(1.5),
+            Arg::Local(64 * 4),
+        ];
+        let launch = Launch {
+            program: &*program,
+            kernel: "all_arguments",
+            global: [64, 1, 1],
+            local: Some([64, 1, 1]),
+            args: &args,
+        };
+        // SAFETY: the kernel writes six words from its first work-item and uses one word of
+        // local memory per work-item; the types are those of its parameters.
+        unsafe { queue.launch(&launch)? };
+        let expected = [0xdead_beef, 0xffff_fffb, 0x89ab_cdef, 0x0123_4567, 1.5f32.to_bits(), 2016];
+        same("the arguments", &download(&mut *queue, &*out)?, &expected)
+    })
+}
+
+pub(super) fn order(device: &dyn Device) -> Verdict {
+    with_programs(device, |device| {
+        let program = device.compile(SOURCE, "")?;
+        let mut queue = device.queue()?;
+        let start: Vec<u32> = (0..LENGTH as u32).collect();
+        let (values, copy) = (upload(device, &mut *queue, &start)?, device.allocate(4 * LENGTH)?);
+        let args = [Arg::Buffer(&*values)];
+        let launch = Launch {
+            program: &*program,
+            kernel: "twice_and_one",
+            global: [LENGTH, 1, 1],
+            local: None,
+            args: &args,
+        };
+        for _ in 0..5 {
+            // SAFETY: one element per work-item, and the buffer has LENGTH of them.
+            unsafe { queue.launch(&launch)? };
+        }
+        queue.copy(&*values, 0, &*copy, 0, 4 * LENGTH)?;
+        queue.write(&*values, 0, &bytes_of(&vec![0; LENGTH]))?;
+        // SAFETY: as above.
+        unsafe { queue.launch(&launch)? };
+        let five = |value: u32| (0..5).fold(value, |value, _| 2 * value + 1);
+        let expected: Vec<u32> = start.iter().map(|&value| five(value)).collect();
+        same("the copy between launches", &download(&mut *queue, &*copy)?, &expected)?;
+        same("the launch after the write", &download(&mut *queue, &*values)?, &[1; LENGTH])
+    })
+}
+
+pub(super) fn faulty_source(device: &dyn Device) -> Verdict {
+    with_programs(device, |device| {
+        for source in ["__kernel void broken(__global float *out) { out[0] = nowhere; }", "not C"] {
+            match device.compile(source, "") {
+                Err(Error::Compile { log, .. }) => {
+                    ensure(!log.is_empty(), || "the compiler's messages are missing".to_owned())?;
+                }
+                Err(error) => ensure(false, || format!("refused with another error: {error}"))?,
+                Ok(_) => ensure(false, || format!("compiled: {source}"))?,
+            }
+        }
+        let wanted = |error: &Error| matches!(error, Error::Compile { .. });
+        refused("a zero byte in options", device.compile(SOURCE, "-D A=\0"), wanted)
+    })
+}
+
+pub(super) fn faulty_launch(device: &dyn Device) -> Verdict {
+    with_programs(device, |device| {
+        let program = device.compile(SOURCE, "")?;
+        let mut queue = device.queue()?;
+        let buffer = upload(device, &mut *queue, &[5; 64])?;
+        let args = [Arg::Buffer(&*buffer)];
+        let right = Launch {
+            program: &*program,
+            kernel: "twice_and_one",
+            global: [64, 1, 1],
+            local: None,
+            args: &args,
+        };
+        let most = device.caps().work_group_max as usize;
+        let too_many = [2 * most, 1, 1];
+        let double = [args[0], args[0]];
+        for (what, launch) in [
+            ("an unknown kernel", Launch { kernel: "nothing", ..right }),
+            ("an unknown kernel with a zero byte", Launch { kernel: "twice\0", ..right }),
+            ("too few arguments", Launch { args: &[], ..right }),
+            ("too many arguments", Launch { args: &double, ..right }),
+            ("an argument of the wrong size", Launch { args: &[Arg::U32(1)], ..right }),
+            ("an empty grid", Launch { global: [0, 1, 1], ..right }),
+            ("work-groups that do not divide", Launch { local: Some([48, 1, 1]), ..right }),
+            ("empty work-groups", Launch { local: Some([0, 1, 1]), ..right }),
+            ("too large work-groups", Launch { global: too_many, local: Some(too_many), ..right }),
+            (
+                "work-groups beyond counting",
+                Launch { global: [usize::MAX; 3], local: Some([usize::MAX; 3]), ..right },
+            ),
+        ] {
+            // SAFETY: the launch must be refused; a device that runs it all the same would write
+            // within the buffer, except for the too large grids, which no device can run.
+            let launched = unsafe { queue.launch(&launch) };
+            refused(what, launched, |error| matches!(error, Error::Launch { .. }))?;
+        }
+        // SAFETY: one element per work-item, and the buffer has 64 of them.
+        unsafe { queue.launch(&right)? };
+        same("after the refusals", &download(&mut *queue, &*buffer)?, &[11; 64])
+    })
+}

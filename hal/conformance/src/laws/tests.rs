@@ -1,0 +1,154 @@
+//! Each law can fail: devices that break one promise are caught by the law about it.
+
+use super::*;
+use crate::backends::{Report, run_device};
+use lgp_hal::{
+    Buffer, Caps, DeviceId, Launch, NullDevice, Operands, Outcomes, Program, Queue, Result,
+};
+use std::sync::Arc;
+
+/// The promises that the faulty device can break.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    None,
+    /// A written byte flips.
+    Write,
+    /// A write reaches one byte too far.
+    Spill,
+    /// Transfers past the end are ignored.
+    Bounds,
+    /// Copies are forgotten.
+    Copy,
+    /// Programs are refused with another error.
+    Programs,
+    /// The capabilities contradict each other.
+    Caps,
+}
+
+#[derive(Debug)]
+struct Faulty {
+    inner: NullDevice,
+    caps: Caps,
+    fault: Fault,
+}
+
+struct FaultyQueue(Box<dyn Queue>, Fault);
+
+impl Faulty {
+    fn new(fault: Fault) -> Self {
+        let inner = NullDevice::new(Some(1 << 30));
+        let mut caps = inner.caps().clone();
+        if fault == Fault::Caps {
+            caps.memory_bytes = Some(1);
+        }
+        Self { inner, caps, fault }
+    }
+}
+
+impl Device for Faulty {
+    fn id(&self) -> DeviceId {
+        self.inner.id()
+    }
+    fn name(&self) -> &str {
+        "faulty device"
+    }
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+    fn allocate(&self, bytes: usize) -> Result<Arc<dyn Buffer>> {
+        self.inner.allocate(bytes)
+    }
+    fn queue(&self) -> Result<Box<dyn Queue>> {
+        Ok(Box::new(FaultyQueue(self.inner.queue()?, self.fault)))
+    }
+    fn compile(&self, source: &str, options: &str) -> Result<Arc<dyn Program>> {
+        match self.fault {
+            Fault::Programs => Err(Error::Compile { device: self.id(), log: String::new() }),
+            _ => self.inner.compile(source, options),
+        }
+    }
+    fn arithmetic(&self, operands: &Operands) -> Result<Outcomes> {
+        self.inner.arithmetic(operands)
+    }
+}
+
+impl FaultyQueue {
+    fn forgive(&self, result: Result<()>) -> Result<()> {
+        match result {
+            Err(Error::OutOfBounds { .. }) if self.1 == Fault::Bounds => Ok(()),
+            other => other,
+        }
+    }
+}
+
+impl Queue for FaultyQueue {
+    fn write(&mut self, buffer: &dyn Buffer, offset: usize, data: &[u8]) -> Result<()> {
+        let mut data = data.to_vec();
+        match self.1 {
+            Fault::Write if !data.is_empty() => data[0] ^= 1,
+            Fault::Spill if offset + data.len() < buffer.bytes() => data.push(0x55),
+            _ => {}
+        }
+        let result = self.0.write(buffer, offset, &data);
+        self.forgive(result)
+    }
+    fn read(&mut self, buffer: &dyn Buffer, offset: usize, out: &mut [u8]) -> Result<()> {
+        let result = self.0.read(buffer, offset, out);
+        self.forgive(result)
+    }
+    fn copy(
+        &mut self,
+        from: &dyn Buffer,
+        from_offset: usize,
+        to: &dyn Buffer,
+        to_offset: usize,
+        bytes: usize,
+    ) -> Result<()> {
+        if self.1 == Fault::Copy {
+            return Ok(());
+        }
+        let result = self.0.copy(from, from_offset, to, to_offset, bytes);
+        self.forgive(result)
+    }
+    unsafe fn launch(&mut self, launch: &Launch<'_>) -> Result<()> {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.0.launch(launch) }
+    }
+    fn submit(&mut self) -> Result<()> {
+        self.0.submit()
+    }
+    fn finish(&mut self) -> Result<()> {
+        self.0.finish()
+    }
+}
+
+#[test]
+fn each_fault_is_caught_by_the_law_about_it() {
+    for (fault, law) in [
+        (Fault::Write, "what is written is read"),
+        (Fault::Spill, "a write leaves the rest alone"),
+        (Fault::Bounds, "every bound is checked"),
+        (Fault::Copy, "copies copy"),
+        (Fault::Copy, "a queue is in order"),
+        (Fault::Copy, "two queues do not disturb each other"),
+        (Fault::Copy, "the self-test passes"),
+        (Fault::Programs, "no programs is a typed answer"),
+        (Fault::Caps, "capabilities are plausible"),
+    ] {
+        let device = Faulty::new(fault);
+        let law = LAWS.iter().find(|it| it.name == law).expect("the law is in the table");
+        let verdict = (law.check)(&device);
+        assert!(verdict.is_failure(), "{fault:?} passes {:?}: {verdict}", law.name);
+    }
+}
+
+#[test]
+fn a_faultless_device_passes_and_skips_are_counted() {
+    let mut report = Report::default();
+    run_device(&mut report, &Faulty::new(Fault::None));
+    assert_eq!(report.failed, 0, "{:#?}", report.lines);
+    assert_eq!(report.passed + report.skipped, LAWS.len());
+    let skips =
+        report.lines.iter().filter(|line| line.contains("skipped: the device has no programs"));
+    assert_eq!(skips.count(), report.skipped, "{:#?}", report.lines);
+}

@@ -1,0 +1,53 @@
+//! Hosts with missing, broken or misnamed driver libraries: reasons, never a panic. Each case is a
+//! process of its own, because a library stays loaded.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn laws(args: &[&str], environment: &[(&str, &Path)]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lgp-hal-conformance"));
+    command.args(args).envs(environment.iter().copied());
+    command.output().expect("the program starts")
+}
+
+#[test]
+fn broken_driver_libraries_have_reasons() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for name in ["libOpenCL.so.1", "libcuda.so.1", "libcuda.so"] {
+        std::fs::write(folder.path().join(name), "no library").expect("a file");
+    }
+    let nowhere = Path::new("/nonexistent/lib.so");
+    let (no_library, text) = (folder.path(), folder.path().join("libcuda.so"));
+    for environment in [
+        // The bindings fall back to the system's library.
+        ("OPENCL_DYLIB_PATH", nowhere),
+        ("OPENCL_DYLIB_PATH", text.as_path()),
+        // A library, but not this one.
+        ("OPENCL_DYLIB_PATH", Path::new("libc.so.6")),
+        ("OCL_ICD_VENDORS", nowhere),
+        ("LD_LIBRARY_PATH", no_library),
+    ] {
+        let output = laws(&[], &[environment]);
+        let (out, err) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{environment:?}: {out}{err}");
+        assert!(out.trim_end().ends_with(" skipped"), "{environment:?}: {out}");
+        assert!(!err.contains("panicked"), "{environment:?}: {err}");
+    }
+}
+
+#[test]
+fn absence_of_a_required_backend_fails() {
+    let nowhere = Path::new("/nonexistent");
+    let output = laws(&["--require", "opencl"], &[("OCL_ICD_VENDORS", nowhere)]);
+    let out = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{out}");
+    assert!(out.contains("opencl:0: all laws … FAILED: required, but"), "{out}");
+}
+
+#[test]
+fn a_faulty_command_line_is_a_usage_error() {
+    for args in [&["--nope"] as &[&str], &["--require"], &["--require", "vulkan"]] {
+        assert_eq!(laws(args, &[]).status.code(), Some(2), "{args:?}");
+    }
+}
