@@ -3,9 +3,21 @@
 //! An op's semantics are written once; a backend only launches them. The layer knows maths, not
 //! graphs: which op follows which is `lgp-inference`'s business.
 
+mod args;
+mod dims;
 mod error;
+
+mod matrix;
+mod movement;
+mod norm;
+mod number;
 mod op;
 pub mod ops;
+mod par;
+mod reduction;
+mod simd;
+mod walk;
+mod widen;
 mod window;
 
 pub use error::{Error, Result};

@@ -1,7 +1,7 @@
 //! What an operator is: it infers types, validates its inputs and computes its outputs.
 
 use crate::error::Result;
-use lgp_memory::{DType, Dim, Shape, Tensor, TensorType, TensorView};
+use lgp_memory::{DType, Dim, Pool, Shape, Tensor, TensorType, TensorView};
 
 /// What is known of a value while a graph is compiled.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,13 +27,21 @@ impl ValueInfo {
 #[derive(Debug)]
 pub struct Context {
     threads: usize,
+    pool: Pool,
 }
 
 impl Context {
-    /// A context whose kernels may use `threads` threads of the current rayon pool.
+    /// A context with a pool of its own whose kernels may use `threads` threads of the current
+    /// rayon pool; with one thread they stay on the calling one.
     #[must_use]
     pub fn new(threads: usize) -> Self {
-        Self { threads: threads.max(1) }
+        Self::with_pool(threads, Pool::new())
+    }
+
+    /// A context that takes its memory from a pool that others may share.
+    #[must_use]
+    pub fn with_pool(threads: usize, pool: Pool) -> Self {
+        Self { threads: threads.max(1), pool }
     }
 
     /// How many threads a kernel may use.
@@ -42,12 +50,19 @@ impl Context {
         self.threads
     }
 
+    /// Where outputs and scratch memory come from.
+    #[must_use]
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
     /// Allocates an output. Its contents are initialised but unspecified: a kernel writes all.
+    /// Dropping the tensor gives the memory back to the pool.
     ///
     /// # Errors
     /// Out of memory, or a shape that cannot be addressed.
     pub fn alloc(&self, dtype: DType, shape: impl Into<Shape>) -> Result<Tensor> {
-        Ok(Tensor::zeros(dtype, shape)?)
+        Ok(Tensor::pooled(&self.pool, dtype, shape)?)
     }
 }
 
@@ -59,6 +74,10 @@ pub trait Op: std::any::Any + std::fmt::Debug + Send + Sync {
     fn name(&self) -> &'static str;
 
     /// The outputs' types from the inputs' (`None` = an optional input that is absent).
+    ///
+    /// Where small integer inputs carry [`ValueInfo::dims`], operators that move or combine
+    /// dimensions pass them on. Constants are not folded: running an op on them is for the
+    /// caller to decide.
     ///
     /// # Errors
     /// When the inputs cannot be right whatever the unknown dimensions turn out to be.

@@ -1,5 +1,13 @@
 //! Element-wise operators of two inputs, with numpy broadcasting.
 
+mod cpu;
+
+use crate::args::{arity, output, required, same_dtype};
+use crate::dims;
+use crate::error::{Error, Result};
+use crate::op::{Context, Op, ValueInfo};
+use lgp_memory::{DType, Dim, SymShape, Tensor, TensorView};
+
 /// Which function of two elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BinaryKind {
@@ -56,4 +64,115 @@ impl Binary {
         Self { kind }
     }
 }
-crate::ops::stub!(Binary);
+
+impl Op for Binary {
+    fn name(&self) -> &'static str {
+        match self.kind {
+            BinaryKind::Add => "Add",
+            BinaryKind::Sub => "Sub",
+            BinaryKind::Mul => "Mul",
+            BinaryKind::Div => "Div",
+            BinaryKind::Pow => "Pow",
+            BinaryKind::Min => "Min",
+            BinaryKind::Max => "Max",
+            BinaryKind::Mod { .. } => "Mod",
+            BinaryKind::PRelu => "PRelu",
+            BinaryKind::Equal => "Equal",
+            BinaryKind::Less => "Less",
+            BinaryKind::LessOrEqual => "LessOrEqual",
+            BinaryKind::Greater => "Greater",
+            BinaryKind::GreaterOrEqual => "GreaterOrEqual",
+            BinaryKind::And => "And",
+            BinaryKind::Or => "Or",
+            BinaryKind::Xor => "Xor",
+        }
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let op = self.name();
+        arity(op, inputs, 2, 2)?;
+        let (a, b) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
+        if self.kind != BinaryKind::Pow {
+            same_dtype(op, "input 1", a.ty.dtype, b.ty.dtype)?;
+        }
+        let bools = a.ty.dtype == DType::Bool || b.ty.dtype == DType::Bool;
+        let fits = match self.kind {
+            BinaryKind::And | BinaryKind::Or | BinaryKind::Xor => bools,
+            BinaryKind::Equal => true,
+            _ => !bools,
+        };
+        if !fits {
+            return Err(Error::invalid(op, format!("it has no meaning for {}", a.ty.dtype)));
+        }
+        let shape = match (a.sym_shape(), b.sym_shape()) {
+            (Some(a), Some(b)) => Some(dims::broadcast(op, a, b)?),
+            _ => None,
+        };
+        if let (BinaryKind::PRelu, Some(x), Some(out)) = (self.kind, a.sym_shape(), &shape) {
+            let grows = x.len() != out.len()
+                || x.iter()
+                    .zip(out)
+                    .any(|(x, out)| matches!((x, out), (Dim::Known(1), Dim::Known(n)) if *n != 1));
+            if grows {
+                let (x, slope) = (SymShape(x.to_vec()), &b.ty);
+                let message = format!("slope of type {slope} does not broadcast to {x}");
+                return Err(Error::invalid(op, message));
+            }
+        }
+        let dtype = if self.compares() { DType::Bool } else { a.ty.dtype };
+        let contents = self.contents(a, b);
+        Ok(output(dtype, shape).into_iter().map(|o| o.with_contents(contents.clone())).collect())
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        if crate::widen::is_half(inputs) {
+            return crate::widen::widened(self, ctx, inputs);
+        }
+        cpu::run(self, ctx, inputs)
+    }
+}
+
+impl Binary {
+    /// Whether the result is a truth value.
+    fn compares(&self) -> bool {
+        use BinaryKind as K;
+        matches!(
+            self.kind,
+            K::Equal
+                | K::Less
+                | K::LessOrEqual
+                | K::Greater
+                | K::GreaterOrEqual
+                | K::And
+                | K::Or
+                | K::Xor
+        )
+    }
+
+    /// Dimensions combined: `N · 4`, `H + 1` and so on, where the result is known or a symbol.
+    fn contents(&self, a: &ValueInfo, b: &ValueInfo) -> Option<Vec<Dim>> {
+        if a.dims.is_none() && b.dims.is_none() {
+            return None;
+        }
+        let (a, b) = (a.contents()?, b.contents()?);
+        let n = a.len().max(b.len());
+        let at = |d: &[Dim], i: usize| if d.len() == 1 { d.first() } else { d.get(i) }.cloned();
+        (0..n)
+            .map(|i| {
+                let (a, b) = (at(&a, i)?, at(&b, i)?);
+                Some(match (self.kind, &a, &b) {
+                    (BinaryKind::Add, ..) => dims::add(self.name(), &a, &b).ok()?,
+                    (BinaryKind::Mul, ..) => dims::mul(self.name(), &a, &b).ok()?,
+                    (BinaryKind::Sub, _, Dim::Known(0)) | (BinaryKind::Div, _, Dim::Known(1)) => a,
+                    (BinaryKind::Sub, Dim::Known(a), Dim::Known(b)) => {
+                        a.checked_sub(*b).map_or(Dim::Unknown, Dim::Known)
+                    }
+                    (BinaryKind::Div, Dim::Known(a), Dim::Known(b)) => {
+                        a.checked_div(*b).map_or(Dim::Unknown, Dim::Known)
+                    }
+                    _ => Dim::Unknown,
+                })
+            })
+            .collect()
+    }
+}

@@ -1,5 +1,12 @@
 //! A tensor of one repeated value.
+
+mod cpu;
+
+use crate::args::{arity, output, rank, required};
+use crate::error::{Error, Result};
+use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::Tensor;
+use lgp_memory::TensorView;
 
 /// `ConstantOfShape`: input is the shape (i64, rank 1).
 #[derive(Debug, Clone, PartialEq)]
@@ -7,4 +14,24 @@ pub struct ConstantOfShape {
     /// The value: exactly one element, whose dtype is the output's. ONNX's default is f32 0.
     pub value: Tensor,
 }
-crate::ops::stub!(ConstantOfShape);
+
+impl Op for ConstantOfShape {
+    fn name(&self) -> &'static str {
+        "ConstantOfShape"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        arity("ConstantOfShape", inputs, 1, 1)?;
+        let target = required("ConstantOfShape", inputs, 0)?;
+        rank("ConstantOfShape", "the shape", target, 1)?;
+        if self.value.len() != 1 {
+            let message = format!("the value has {} elements, expected 1", self.value.len());
+            return Err(Error::invalid("ConstantOfShape", message));
+        }
+        Ok(output(self.value.dtype(), target.target_shape("ConstantOfShape")?))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        cpu::run(self, ctx, inputs)
+    }
+}

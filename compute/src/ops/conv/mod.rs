@@ -1,5 +1,16 @@
 //! Convolution.
+
+mod cpu;
+mod depthwise;
+mod im2col;
+
+use crate::args::{arity, float, optional, output, rank, required, same_dtype};
+use crate::dims;
+use crate::error::{Error, Result};
+use crate::op::{Context, Op, ValueInfo};
 use crate::window::Pads;
+use crate::window::{Axis, specs};
+use lgp_memory::{Dim, SymShape, Tensor, TensorView};
 
 /// `Conv`: inputs x `[n, c, spatial…]`, weight `[m, c / group, kernel…]`, bias `[m]` (optional).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,4 +30,80 @@ impl Default for Conv {
         Self { strides: Vec::new(), pads: Pads::default(), dilations: Vec::new(), group: 1 }
     }
 }
-crate::ops::stub!(Conv);
+
+impl Conv {
+    /// The window of each spatial axis for actual shapes.
+    fn axes(&self, x: &[usize], weight: &[usize]) -> Result<Vec<Axis>> {
+        let specs = specs("Conv", &weight[2..], &self.strides, &self.dilations, &self.pads, false)?;
+        specs.iter().zip(&x[2..]).map(|(spec, &n)| spec.axis("Conv", n)).collect()
+    }
+
+    fn shape(&self, x: &[Dim], weight: &[Dim]) -> Result<Vec<Dim>> {
+        let ([n, c, spatial @ ..], [m, per_group, kernel @ ..]) = (x, weight) else {
+            let (x, weight) = (SymShape(x.to_vec()), SymShape(weight.to_vec()));
+            let message = format!("input {x} and weight {weight}, expected rank 3 or more");
+            return Err(Error::invalid("Conv", message));
+        };
+        if spatial.is_empty() || spatial.len() != kernel.len() {
+            let (x, weight) = (SymShape(x.to_vec()), SymShape(weight.to_vec()));
+            let message = format!("input {x} and weight {weight}, expected equal ranks from 3 on");
+            return Err(Error::invalid("Conv", message));
+        }
+        if self.group == 0 || m.known().is_some_and(|m| m % self.group != 0) {
+            let message = format!("group {} does not divide {m} output channels", self.group);
+            return Err(Error::invalid("Conv", message));
+        }
+        let channels = dims::mul("Conv", per_group, &Dim::Known(self.group))?;
+        if dims::expect("Conv", "", &channels, c).is_err() {
+            let group = self.group;
+            let message = format!(
+                "the input has {c} channels, expected {channels}: {group} groups of {per_group}"
+            );
+            return Err(Error::invalid("Conv", message));
+        }
+        let mut out = vec![n.clone(), m.clone()];
+        match kernel.iter().map(Dim::known).collect::<Option<Vec<_>>>() {
+            None => out.extend(kernel.iter().map(|_| Dim::Unknown)),
+            Some(kernel) => {
+                let specs =
+                    specs("Conv", &kernel, &self.strides, &self.dilations, &self.pads, false)?;
+                for (spec, dim) in specs.iter().zip(spatial) {
+                    out.push(spec.output("Conv", dim)?);
+                }
+            }
+        }
+        Ok(out)
+    }
+}
+
+impl Op for Conv {
+    fn name(&self) -> &'static str {
+        "Conv"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        arity("Conv", inputs, 2, 3)?;
+        let (x, weight) = (required("Conv", inputs, 0)?, required("Conv", inputs, 1)?);
+        float("Conv", x.ty.dtype)?;
+        same_dtype("Conv", "weight", x.ty.dtype, weight.ty.dtype)?;
+        if let Some(bias) = optional(inputs, 2) {
+            same_dtype("Conv", "bias", x.ty.dtype, bias.ty.dtype)?;
+            rank("Conv", "bias", bias, 1)?;
+            if let (Some([length]), Some([m, ..])) = (bias.sym_shape(), weight.sym_shape()) {
+                dims::expect("Conv", "the length of bias", m, length)?;
+            }
+        }
+        let shape = match (x.sym_shape(), weight.sym_shape()) {
+            (Some(x), Some(weight)) => Some(self.shape(x, weight)?),
+            _ => None,
+        };
+        Ok(output(x.ty.dtype, shape))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        if crate::widen::is_half(inputs) {
+            return crate::widen::widened(self, ctx, inputs);
+        }
+        cpu::run(self, ctx, inputs)
+    }
+}

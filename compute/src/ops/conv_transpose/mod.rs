@@ -1,5 +1,14 @@
 //! Transposed convolution: the gradient of a convolution, used to upsample.
+
+mod cpu;
+
+use crate::args::{arity, float, optional, output, rank, required, same_dtype};
+use crate::dims;
+use crate::error::{Error, Result};
+use crate::op::{Context, Op, ValueInfo};
 use crate::window::Pads;
+use crate::window::{Axis, per_axis};
+use lgp_memory::{Dim, SymShape, Tensor, TensorView};
 
 /// `ConvTranspose`: inputs x `[n, c, spatial…]`, weight `[c, m / group, kernel…]`,
 /// bias `[m]` (optional).
@@ -31,4 +40,130 @@ impl Default for ConvTranspose {
         }
     }
 }
-crate::ops::stub!(ConvTranspose);
+
+impl ConvTranspose {
+    /// The window of each axis, seen from the output: its `input` is this operator's output.
+    fn axes(&self, x: &[usize], kernel: &[usize]) -> Result<Vec<Axis>> {
+        let op = "ConvTranspose";
+        let rank = kernel.len();
+        let strides = per_axis(op, "strides", &self.strides, rank, 1)?;
+        let dilations = per_axis(op, "dilations", &self.dilations, rank, 1)?;
+        let extra = per_axis(op, "output_padding", &self.output_padding, rank, 0)?;
+        let explicit = match &self.pads {
+            Pads::Explicit(p) => per_axis(op, "pads", p, 2 * rank, 0)?,
+            _ => vec![0; 2 * rank],
+        };
+        let wanted = match &self.output_shape {
+            Some(shape) if shape.len() != rank => {
+                let message = format!("output_shape has {} entries, expected {rank}", shape.len());
+                return Err(Error::invalid(op, message));
+            }
+            shape => shape.as_ref(),
+        };
+        let one = |axis: usize| {
+            let (stride, dilation, kernel) = (strides[axis], dilations[axis], kernel[axis]);
+            let wrong = || {
+                let message = format!(
+                    "axis {axis} with kernel {kernel}, stride {stride}, dilation {dilation} and \
+                     these pads has no valid output size"
+                );
+                Error::invalid(op, message)
+            };
+            if stride == 0 || dilation == 0 || kernel == 0 || x[axis] == 0 {
+                return Err(wrong());
+            }
+            let reach = (kernel - 1).checked_mul(dilation).and_then(|n| n.checked_add(1));
+            let span = (x[axis] - 1).checked_mul(stride);
+            let full = span
+                .zip(reach)
+                .and_then(|(span, reach)| span.checked_add(reach)?.checked_add(extra[axis]));
+            let full = full.ok_or_else(wrong)?;
+            let same = !matches!(self.pads, Pads::Explicit(_));
+            let size = match wanted {
+                Some(wanted) => Some(wanted[axis]),
+                None if same => Some(x[axis].checked_mul(stride).ok_or_else(wrong)?),
+                None => None,
+            };
+            let (begin, output) = match size {
+                Some(size) => {
+                    // A size beyond the full one only adds zeros at the end.
+                    let total = full.saturating_sub(size);
+                    let small = total / 2;
+                    let upper = self.pads == Pads::SameUpper;
+                    (if upper { small } else { total - small }, size)
+                }
+                None => {
+                    let (begin, end) = (explicit[axis], explicit[rank + axis]);
+                    let rest = full.checked_sub(begin).and_then(|n| n.checked_sub(end));
+                    (begin, rest.ok_or_else(wrong)?)
+                }
+            };
+            Ok(Axis { input: output, output: x[axis], kernel, stride, dilation, begin, end: 0 })
+        };
+        (0..rank).map(one).collect()
+    }
+
+    fn shape(&self, x: &[Dim], weight: &[Dim]) -> Result<Vec<Dim>> {
+        let op = "ConvTranspose";
+        let (SymShape(x), SymShape(weight)) = (SymShape(x.to_vec()), SymShape(weight.to_vec()));
+        let ([n, c, spatial @ ..], [inputs, per_group, kernel @ ..]) = (&x[..], &weight[..]) else {
+            return Err(Error::invalid(op, "the inputs have rank 1 or less, expected 3 or more"));
+        };
+        if spatial.is_empty() || spatial.len() != kernel.len() {
+            let message = format!(
+                "input of rank {} and weight of rank {}, expected equal ranks from 3 on",
+                x.len(),
+                weight.len()
+            );
+            return Err(Error::invalid(op, message));
+        }
+        dims::expect(op, "the first dimension of weight", c, inputs)?;
+        if self.group == 0 || c.known().is_some_and(|c| c % self.group != 0) {
+            let message = format!("group {} does not divide {c} channels", self.group);
+            return Err(Error::invalid(op, message));
+        }
+        let mut out = vec![n.clone(), dims::mul(op, per_group, &Dim::Known(self.group))?];
+        let known = |dims: &[Dim]| dims.iter().map(Dim::known).collect::<Option<Vec<_>>>();
+        match (known(spatial), known(kernel)) {
+            (Some(spatial), Some(kernel)) => {
+                let axes = self.axes(&spatial, &kernel)?;
+                out.extend(axes.iter().map(|a| Dim::Known(a.input)));
+            }
+            _ => out.extend(spatial.iter().map(|_| Dim::Unknown)),
+        }
+        Ok(out)
+    }
+}
+
+impl Op for ConvTranspose {
+    fn name(&self) -> &'static str {
+        "ConvTranspose"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let op = self.name();
+        arity(op, inputs, 2, 3)?;
+        let (x, weight) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
+        float(op, x.ty.dtype)?;
+        same_dtype(op, "weight", x.ty.dtype, weight.ty.dtype)?;
+        let shape = match (x.sym_shape(), weight.sym_shape()) {
+            (Some(x), Some(weight)) => Some(self.shape(x, weight)?),
+            _ => None,
+        };
+        if let Some(bias) = optional(inputs, 2) {
+            same_dtype(op, "bias", x.ty.dtype, bias.ty.dtype)?;
+            rank(op, "bias", bias, 1)?;
+            if let (Some([length]), Some([_, m, ..])) = (bias.sym_shape(), shape.as_deref()) {
+                dims::expect(op, "the length of bias", m, length)?;
+            }
+        }
+        Ok(output(x.ty.dtype, shape))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        if crate::widen::is_half(inputs) {
+            return crate::widen::widened(self, ctx, inputs);
+        }
+        cpu::run(self, ctx, inputs)
+    }
+}

@@ -1,5 +1,13 @@
 //! DepthToSpace and SpaceToDepth: channels become pixels and back.
 
+mod cpu;
+
+use crate::args::{arity, output, rank, required};
+use crate::dims;
+use crate::error::{Error, Result};
+use crate::op::{Context, Op, ValueInfo};
+use lgp_memory::{Dim, Tensor, TensorView};
+
 /// How `DepthToSpace` reads the channel axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DepthMode {
@@ -24,5 +32,71 @@ pub struct SpaceToDepth {
     /// Side of a block in pixels.
     pub block: usize,
 }
-crate::ops::stub!(DepthToSpace);
-crate::ops::stub!(SpaceToDepth);
+
+/// Four dimensions of the only input, and the square of a checked block.
+type Planes<'a> = (Option<[&'a Dim; 4]>, usize);
+
+fn planes<'a>(
+    op: &'static str,
+    inputs: &[Option<&'a ValueInfo>],
+    block: usize,
+) -> Result<Planes<'a>> {
+    arity(op, inputs, 1, 1)?;
+    let x = *required(op, inputs, 0)?;
+    rank(op, "the input", x, 4)?;
+    let square = block.checked_mul(block).filter(|&n| n > 0);
+    let square = square.ok_or_else(|| Error::invalid(op, format!("the block size is {block}")))?;
+    let dims = x.sym_shape().and_then(|d| match d {
+        [n, c, h, w] => Some([n, c, h, w]),
+        _ => None,
+    });
+    Ok((dims, square))
+}
+
+impl Op for DepthToSpace {
+    fn name(&self) -> &'static str {
+        "DepthToSpace"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let op = self.name();
+        let (dims, square) = planes(op, inputs, self.block)?;
+        let shape = match dims {
+            Some([n, c, h, w]) => {
+                let block = Dim::Known(self.block);
+                let c = dims::quotient(op, &[c.clone()], &[Dim::Known(square)])?;
+                Some(vec![n.clone(), c, dims::mul(op, h, &block)?, dims::mul(op, w, &block)?])
+            }
+            None => None,
+        };
+        Ok(output(required(op, inputs, 0)?.ty.dtype, shape))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        cpu::depth_to_space(self, ctx, inputs)
+    }
+}
+
+impl Op for SpaceToDepth {
+    fn name(&self) -> &'static str {
+        "SpaceToDepth"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let op = self.name();
+        let (dims, square) = planes(op, inputs, self.block)?;
+        let shape = match dims {
+            Some([n, c, h, w]) => {
+                let part = |d: &Dim| dims::quotient(op, &[d.clone()], &[Dim::Known(self.block)]);
+                let c = dims::mul(op, c, &Dim::Known(square))?;
+                Some(vec![n.clone(), c, part(h)?, part(w)?])
+            }
+            None => None,
+        };
+        Ok(output(required(op, inputs, 0)?.ty.dtype, shape))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        cpu::space_to_depth(self, ctx, inputs)
+    }
+}

@@ -1,5 +1,11 @@
 //! Any tensor as a matrix.
 
+use crate::args::{arity, concrete_one, output, required};
+use crate::dims;
+use crate::error::{Error, Result};
+use crate::op::{Context, Op, ValueInfo};
+use lgp_memory::{Dim, Tensor, TensorView};
+
 /// `Flatten`: the axes before `axis` become the rows, the others the columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flatten {
@@ -12,4 +18,31 @@ impl Default for Flatten {
         Self { axis: 1 }
     }
 }
-crate::ops::stub!(Flatten);
+
+impl Op for Flatten {
+    fn name(&self) -> &'static str {
+        "Flatten"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        arity("Flatten", inputs, 1, 1)?;
+        let x = required("Flatten", inputs, 0)?;
+        let Some(dims) = x.sym_shape() else {
+            return Ok(output(x.ty.dtype, Some(vec![Dim::Unknown, Dim::Unknown])));
+        };
+        let rank = i64::try_from(dims.len()).unwrap_or(i64::MAX);
+        let axis = if self.axis < 0 { self.axis.saturating_add(rank) } else { self.axis };
+        let axis = usize::try_from(axis).ok().filter(|&a| a <= dims.len()).ok_or_else(|| {
+            let message = format!("axis {} is outside a tensor of rank {rank}", self.axis);
+            Error::invalid("Flatten", message)
+        })?;
+        let (rows, columns) = dims.split_at(axis);
+        let shape = vec![dims::product("Flatten", rows)?, dims::product("Flatten", columns)?];
+        Ok(output(x.ty.dtype, Some(shape)))
+    }
+
+    fn run(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        let (_, shape) = concrete_one(self, inputs)?;
+        Ok(vec![required("Flatten", inputs, 0)?.to_tensor()?.reshape(shape)?])
+    }
+}

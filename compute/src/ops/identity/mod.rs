@@ -1,7 +1,28 @@
 //! Passes its input on.
 
+use crate::args::{arity, required};
+use crate::error::Result;
+use crate::op::{Context, Op, ValueInfo};
+use lgp_memory::{Tensor, TensorView};
+
 /// `Identity`, and `Dropout` at inference without its mask. Nothing is copied for a tensor that
 /// the caller owns.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Identity;
-crate::ops::stub!(Identity);
+
+impl Op for Identity {
+    fn name(&self) -> &'static str {
+        "Identity"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        // Dropout's ratio and training mode, when it is run as this, are further inputs.
+        arity("Identity", inputs, 1, 3)?;
+        Ok(vec![ValueInfo::clone(required("Identity", inputs, 0)?)])
+    }
+
+    fn run(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        arity("Identity", inputs, 1, 3)?;
+        Ok(vec![required("Identity", inputs, 0)?.to_tensor()?])
+    }
+}

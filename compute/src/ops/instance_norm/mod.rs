@@ -1,5 +1,13 @@
 //! Normalisation of each channel of each sample.
 
+mod cpu;
+
+use super::batch_norm::channels;
+use crate::args::{arity, float, output, required};
+use crate::error::Result;
+use crate::op::{Context, Op, ValueInfo};
+use lgp_memory::{Tensor, TensorView};
+
 /// `InstanceNormalization`: inputs x `[n, c, …]`, scale `[c]`, bias `[c]`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct InstanceNorm {
@@ -12,4 +20,25 @@ impl Default for InstanceNorm {
         Self { epsilon: 1e-5 }
     }
 }
-crate::ops::stub!(InstanceNorm);
+
+impl Op for InstanceNorm {
+    fn name(&self) -> &'static str {
+        "InstanceNormalization"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let op = self.name();
+        arity(op, inputs, 3, 3)?;
+        let x = required(op, inputs, 0)?;
+        float(op, x.ty.dtype)?;
+        channels(op, x, inputs, &[(1, "scale"), (2, "bias")])?;
+        Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        if crate::widen::is_half(inputs) {
+            return crate::widen::widened(self, ctx, inputs);
+        }
+        cpu::run(self, ctx, inputs)
+    }
+}

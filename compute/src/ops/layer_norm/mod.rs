@@ -1,5 +1,13 @@
 //! Normalisation over the last axes.
 
+mod cpu;
+
+use crate::args::{arity, axis, float, optional, output, required, same_dtype};
+use crate::dims;
+use crate::error::{Error, Result};
+use crate::op::{Context, Op, ValueInfo};
+use lgp_memory::{SymShape, Tensor, TensorView};
+
 /// `LayerNormalization`: inputs x, scale, bias (optional); scale and bias broadcast to the
 /// normalised axes. Only the first of ONNX's three outputs.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,4 +23,43 @@ impl Default for LayerNorm {
         Self { axis: -1, epsilon: 1e-5 }
     }
 }
-crate::ops::stub!(LayerNorm);
+
+impl Op for LayerNorm {
+    fn name(&self) -> &'static str {
+        "LayerNormalization"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let op = self.name();
+        arity(op, inputs, 2, 3)?;
+        let x = required(op, inputs, 0)?;
+        float(op, x.ty.dtype)?;
+        let last = match x.sym_shape() {
+            Some(dims) => Some(&dims[axis(op, self.axis, dims.len())?..]),
+            None => None,
+        };
+        required(op, inputs, 1)?;
+        for (i, what) in [(1, "scale"), (2, "bias")] {
+            let Some(parameter) = optional(inputs, i) else { continue };
+            same_dtype(op, what, x.ty.dtype, parameter.ty.dtype)?;
+            if let (Some(last), Some(dims)) = (last, parameter.sym_shape()) {
+                let whole = dims::broadcast(op, dims, last)?;
+                let grows = whole.len() > last.len()
+                    || whole.iter().zip(last).any(|(w, d)| dims::expect(op, "", d, w).is_err());
+                if grows {
+                    let (dims, last) = (SymShape(dims.to_vec()), SymShape(last.to_vec()));
+                    let message = format!("{what} of shape {dims} does not broadcast to {last}");
+                    return Err(Error::invalid(op, message));
+                }
+            }
+        }
+        Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        if crate::widen::is_half(inputs) {
+            return crate::widen::widened(self, ctx, inputs);
+        }
+        cpu::run(self, ctx, inputs)
+    }
+}

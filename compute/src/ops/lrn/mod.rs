@@ -1,5 +1,13 @@
 //! Local response normalisation across channels.
 
+mod cpu;
+
+use super::batch_norm::channels;
+use crate::args::{arity, float, output, required};
+use crate::error::{Error, Result};
+use crate::op::{Context, Op, ValueInfo};
+use lgp_memory::{Tensor, TensorView};
+
 /// `LRN`: `x / (bias + alpha / size · Σ x²)^beta`, the sum over `size` neighbouring channels.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Lrn {
@@ -12,4 +20,27 @@ pub struct Lrn {
     /// Channels in the sum.
     pub size: usize,
 }
-crate::ops::stub!(Lrn);
+
+impl Op for Lrn {
+    fn name(&self) -> &'static str {
+        "LRN"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        arity("LRN", inputs, 1, 1)?;
+        let x = required("LRN", inputs, 0)?;
+        float("LRN", x.ty.dtype)?;
+        channels("LRN", x, inputs, &[])?;
+        if self.size == 0 {
+            return Err(Error::invalid("LRN", "size is 0, expected 1 or more"));
+        }
+        Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        if crate::widen::is_half(inputs) {
+            return crate::widen::widened(self, ctx, inputs);
+        }
+        cpu::run(self, ctx, inputs)
+    }
+}

@@ -1,5 +1,13 @@
 //! Max and average pooling over windows.
+
+mod cpu;
+
+use crate::args::{arity, float, output, required};
+use crate::error::{Error, Result};
+use crate::op::{Context, Op, ValueInfo};
 use crate::window::Pads;
+use crate::window::{Axis, Spec, specs};
+use lgp_memory::{DType, Tensor, TensorView};
 
 /// What becomes of a window's elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,4 +37,62 @@ pub struct Pool {
     /// Rounds the output size up instead of down.
     pub ceil_mode: bool,
 }
-crate::ops::stub!(Pool);
+
+impl Pool {
+    fn specs(&self) -> Result<Vec<Spec>> {
+        let op = self.name();
+        specs(op, &self.kernel, &self.strides, &self.dilations, &self.pads, self.ceil_mode)
+    }
+
+    /// The window of each spatial axis for an actual shape.
+    fn axes(&self, x: &[usize]) -> Result<Vec<Axis>> {
+        let op = self.name();
+        self.specs()?.iter().zip(&x[2..]).map(|(spec, &n)| spec.axis(op, n)).collect()
+    }
+}
+
+impl Op for Pool {
+    fn name(&self) -> &'static str {
+        match self.kind {
+            PoolKind::Max => "MaxPool",
+            PoolKind::Average { .. } => "AveragePool",
+        }
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let op = self.name();
+        arity(op, inputs, 1, 1)?;
+        let x = required(op, inputs, 0)?;
+        if self.kind == PoolKind::Max {
+            if x.ty.dtype == DType::Bool {
+                return Err(Error::invalid(op, "it has no meaning for bool"));
+            }
+        } else {
+            float(op, x.ty.dtype)?;
+        }
+        let specs = self.specs()?;
+        let shape = match x.sym_shape() {
+            None => None,
+            Some(dims) if dims.len() != specs.len() + 2 || specs.is_empty() => {
+                let (rank, kernel) = (dims.len(), &self.kernel);
+                let message = format!("kernel {kernel:?} does not fit an input of rank {rank}");
+                return Err(Error::invalid(op, message));
+            }
+            Some(dims) => {
+                let mut out = dims[..2].to_vec();
+                for (spec, dim) in specs.iter().zip(&dims[2..]) {
+                    out.push(spec.output(op, dim)?);
+                }
+                Some(out)
+            }
+        };
+        Ok(output(x.ty.dtype, shape))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        if crate::widen::is_half(inputs) {
+            return crate::widen::widened(self, ctx, inputs);
+        }
+        cpu::run(self, ctx, inputs)
+    }
+}

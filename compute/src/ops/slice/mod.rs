@@ -1,5 +1,12 @@
 //! Cuts ranges out of axes.
 
+mod cpu;
+
+use crate::args::{self, arity, ints_or, optional, output_moved, required};
+use crate::error::{Error, Result};
+use crate::op::{Context, Op, ValueInfo};
+use lgp_memory::{Dim, Tensor, TensorView};
+
 /// `Slice`: inputs data, starts, ends, axes (optional), steps (optional), each i32 or i64 rank 1.
 /// Each field stands in for its input where that is absent (opset < 10).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -13,4 +20,117 @@ pub struct Slice {
     /// Step of each axis, not 0; all 1 when absent.
     pub steps: Option<Vec<i64>>,
 }
-crate::ops::stub!(Slice);
+
+/// A range on one axis as written: ends may be negative or beyond the axis.
+#[derive(Debug, Clone, Copy)]
+struct Cut {
+    axis: usize,
+    start: i64,
+    end: i64,
+    step: i64,
+}
+
+impl Cut {
+    /// First index and number of indices on an axis of size `n`.
+    fn on(&self, n: usize) -> (usize, usize) {
+        let n = i64::try_from(n).unwrap_or(i64::MAX);
+        let from_back = |i: i64| if i < 0 { i.saturating_add(n) } else { i };
+        let (start, end) = (from_back(self.start), from_back(self.end));
+        let distance = if self.step > 0 {
+            let (start, end) = (start.clamp(0, n), end.clamp(0, n));
+            return (to_usize(start), to_usize(end - start).div_ceil(to_usize(self.step)));
+        } else if n == 0 {
+            return (0, 0);
+        } else {
+            start.clamp(0, n - 1) - end.clamp(-1, n - 1)
+        };
+        let step = usize::try_from(self.step.unsigned_abs()).unwrap_or(usize::MAX);
+        (to_usize(start.clamp(0, n - 1)), to_usize(distance).div_ceil(step))
+    }
+
+    /// The size of what is cut out.
+    fn output(&self, dim: &Dim) -> Dim {
+        match dim {
+            Dim::Known(n) => Dim::Known(self.on(*n).1),
+            // No axis is longer than this: the whole of it stays.
+            dim if self.start == 0 && self.end >= i64::from(i32::MAX) && self.step == 1 => {
+                dim.clone()
+            }
+            _ => Dim::Unknown,
+        }
+    }
+}
+
+/// A non-negative number; 0 where it is not.
+fn to_usize(n: i64) -> usize {
+    usize::try_from(n).unwrap_or(0)
+}
+
+impl Slice {
+    /// The ranges; `None` while an input is unknown.
+    fn cuts(&self, inputs: &[Option<&ValueInfo>], rank: usize) -> Result<Option<Vec<Cut>>> {
+        let op = "Slice";
+        let read = |i, what, attribute: &Option<Vec<i64>>| {
+            ints_or(op, what, optional(inputs, i), attribute.as_deref())
+        };
+        let missing = |what: &str| Error::invalid(op, format!("{what} are missing"));
+        let starts = read(1, "starts", &self.starts)?.ok_or_else(|| missing("starts"))?;
+        let ends = read(2, "ends", &self.ends)?.ok_or_else(|| missing("ends"))?;
+        let (axes, steps) = (read(3, "axes", &self.axes)?, read(4, "steps", &self.steps)?);
+        let (Some(starts), Some(ends)) = (starts, ends) else { return Ok(None) };
+        let n = starts.len();
+        let axes = match axes {
+            Some(None) => return Ok(None),
+            Some(Some(axes)) => args::axes(op, &axes, rank)?,
+            None => (0..n).collect(),
+        };
+        let steps = match steps {
+            Some(None) => return Ok(None),
+            Some(Some(steps)) => steps,
+            None => vec![1; n],
+        };
+        if [ends.len(), axes.len(), steps.len()] != [n; 3] || n > rank {
+            let message = format!(
+                "{n} starts, {} ends, {} axes and {} steps for rank {rank}, expected equal numbers",
+                ends.len(),
+                axes.len(),
+                steps.len()
+            );
+            return Err(Error::invalid(op, message));
+        }
+        if steps.contains(&0) {
+            return Err(Error::invalid(op, format!("steps are {steps:?}, expected no 0")));
+        }
+        let cut = |i| Cut { axis: axes[i], start: starts[i], end: ends[i], step: steps[i] };
+        Ok(Some((0..n).map(cut).collect()))
+    }
+}
+
+impl Op for Slice {
+    fn name(&self) -> &'static str {
+        "Slice"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        arity("Slice", inputs, 1, 5)?;
+        let x = required("Slice", inputs, 0)?;
+        let shape = match x.sym_shape() {
+            None => None,
+            Some(dims) => Some(match self.cuts(inputs, dims.len())? {
+                None => vec![Dim::Unknown; dims.len()],
+                Some(cuts) => {
+                    let mut out = dims.to_vec();
+                    for cut in cuts {
+                        out[cut.axis] = cut.output(&dims[cut.axis]);
+                    }
+                    out
+                }
+            }),
+        };
+        output_moved(self, inputs, 0..1, shape)
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        cpu::run(self, ctx, inputs)
+    }
+}

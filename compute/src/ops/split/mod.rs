@@ -1,5 +1,12 @@
 //! Cuts a tensor into pieces along an axis.
 
+mod cpu;
+
+use crate::args::{arity, axis, ints_or, moved, optional, output, required};
+use crate::error::{Error, Result};
+use crate::op::{Context, Op, ValueInfo};
+use lgp_memory::{Dim, Tensor, TensorView};
+
 /// `Split`: inputs data and the sizes of the pieces (i64, optional).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Split {
@@ -10,4 +17,79 @@ pub struct Split {
     /// Stands in for an absent sizes input (opset < 13).
     pub sizes: Option<Vec<i64>>,
 }
-crate::ops::stub!(Split);
+
+impl Split {
+    /// The pieces of an axis of a given size.
+    fn pieces(&self, dim: &Dim, sizes: Option<&[i64]>) -> Result<Vec<Dim>> {
+        let Some(sizes) = sizes else {
+            let Dim::Known(n) = *dim else {
+                let whole = if self.outputs == 1 { dim.clone() } else { Dim::Unknown };
+                return Ok(vec![whole; self.outputs]);
+            };
+            let piece = n.div_ceil(self.outputs);
+            let last = (self.outputs - 1).checked_mul(piece).and_then(|used| n.checked_sub(used));
+            let last = last.ok_or_else(|| {
+                Error::invalid("Split", format!("cannot cut {n} into {} pieces", self.outputs))
+            })?;
+            let mut pieces = vec![Dim::Known(piece); self.outputs];
+            pieces[self.outputs - 1] = Dim::Known(last);
+            return Ok(pieces);
+        };
+        let wrong = || {
+            let message =
+                format!("the sizes are {sizes:?}, expected {} that sum to {dim}", self.outputs);
+            Error::invalid("Split", message)
+        };
+        if sizes.len() != self.outputs {
+            return Err(wrong());
+        }
+        let sizes: Vec<usize> = sizes
+            .iter()
+            .map(|&n| usize::try_from(n).map_err(|_| wrong()))
+            .collect::<Result<_>>()?;
+        let sum = sizes.iter().try_fold(0usize, |sum, &n| sum.checked_add(n)).ok_or_else(wrong)?;
+        if dim.known().is_some_and(|n| n != sum) {
+            return Err(wrong());
+        }
+        Ok(sizes.into_iter().map(Dim::Known).collect())
+    }
+}
+
+impl Op for Split {
+    fn name(&self) -> &'static str {
+        "Split"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        arity("Split", inputs, 1, 2)?;
+        let x = required("Split", inputs, 0)?;
+        // Every output has a name in the graph, so that a large number here is no small input.
+        if self.outputs == 0 {
+            return Err(Error::invalid("Split", "there are 0 outputs, expected at least one"));
+        }
+        let sizes = ints_or("Split", "the sizes", optional(inputs, 1), self.sizes.as_deref())?;
+        let Some(dims) = x.sym_shape() else {
+            return Ok((0..self.outputs).flat_map(|_| output(x.ty.dtype, None)).collect());
+        };
+        let axis = axis("Split", self.axis, dims.len())?;
+        let pieces = match sizes {
+            None => self.pieces(&dims[axis], None)?,
+            Some(Some(sizes)) => self.pieces(&dims[axis], Some(&sizes))?,
+            Some(None) => vec![Dim::Unknown; self.outputs],
+        };
+        let contents = moved(self, inputs, 0..1);
+        let piece = |(i, piece)| {
+            let mut shape = dims.to_vec();
+            shape[axis] = piece;
+            let contents = contents.as_ref().and_then(|c| c.get(i).cloned());
+            output(x.ty.dtype, Some(shape))
+                .into_iter()
+                .map(move |o| o.with_contents(contents.clone()))
+        };
+        Ok(pieces.into_iter().enumerate().flat_map(piece).collect())
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        cpu::run(self, ctx, inputs)
+    }
+}

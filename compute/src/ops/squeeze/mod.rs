@@ -1,9 +1,57 @@
 //! Drops axes of size 1.
 
+use crate::args::{arity, axes, concrete_one, ints_or, optional, output_moved, required};
+use crate::error::{Error, Result};
+use crate::op::{Context, Op, ValueInfo};
+use lgp_memory::{Dim, Tensor, TensorView};
+
 /// `Squeeze`: inputs data and the axes (i64, optional); without axes, all of size 1.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Squeeze {
     /// Stands in for an absent axes input (opset < 13).
     pub axes: Option<Vec<i64>>,
 }
-crate::ops::stub!(Squeeze);
+
+impl Squeeze {
+    fn shape(&self, dims: &[Dim], named: Option<&[i64]>) -> Result<Option<Vec<Dim>>> {
+        let Some(named) = named else {
+            // A dimension that may turn out to be 1 leaves even the rank open.
+            if dims.iter().any(|d| d.known().is_none()) {
+                return Ok(None);
+            }
+            return Ok(Some(dims.iter().filter(|d| **d != Dim::Known(1)).cloned().collect()));
+        };
+        let named = axes("Squeeze", named, dims.len())?;
+        for &axis in &named {
+            if let Some(n) = dims[axis].known().filter(|&n| n != 1) {
+                let message = format!("axis {axis} has size {n}, expected 1");
+                return Err(Error::invalid("Squeeze", message));
+            }
+        }
+        let kept = dims.iter().enumerate().filter(|(axis, _)| !named.contains(axis));
+        Ok(Some(kept.map(|(_, d)| d.clone()).collect()))
+    }
+}
+
+impl Op for Squeeze {
+    fn name(&self) -> &'static str {
+        "Squeeze"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        arity("Squeeze", inputs, 1, 2)?;
+        let x = required("Squeeze", inputs, 0)?;
+        let named = ints_or("Squeeze", "axes", optional(inputs, 1), self.axes.as_deref())?;
+        let shape = match (x.sym_shape(), named) {
+            (None, _) | (_, Some(None)) => None,
+            (Some(dims), None) => self.shape(dims, None)?,
+            (Some(dims), Some(Some(named))) => self.shape(dims, Some(&named))?,
+        };
+        output_moved(self, inputs, 0..1, shape)
+    }
+
+    fn run(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        let (_, shape) = concrete_one(self, inputs)?;
+        Ok(vec![required("Squeeze", inputs, 0)?.to_tensor()?.reshape(shape)?])
+    }
+}

@@ -1,6 +1,43 @@
 //! Repeats a tensor along its axes.
 
+mod cpu;
+
+use crate::args::{arity, output_moved, rank, required};
+use crate::dims;
+use crate::error::{Error, Result};
+use crate::op::{Context, Op, ValueInfo};
+use lgp_memory::{Dim, Tensor, TensorView};
+
 /// `Tile`: inputs data and the repeats (i64, one an axis).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Tile;
-crate::ops::stub!(Tile);
+
+impl Op for Tile {
+    fn name(&self) -> &'static str {
+        "Tile"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        arity("Tile", inputs, 2, 2)?;
+        let (x, repeats) = (required("Tile", inputs, 0)?, required("Tile", inputs, 1)?);
+        rank("Tile", "repeats", repeats, 1)?;
+        let repeats = repeats.target_shape("Tile")?;
+        let shape = match (x.sym_shape(), repeats) {
+            (Some(x), Some(repeats)) => {
+                if x.len() != repeats.len() {
+                    let message = format!("{} repeats for rank {}", repeats.len(), x.len());
+                    return Err(Error::invalid("Tile", message));
+                }
+                let product = |(x, n): (&Dim, &Dim)| dims::mul("Tile", x, n);
+                Some(x.iter().zip(&repeats).map(product).collect::<Result<_>>()?)
+            }
+            (Some(x), None) => Some(vec![Dim::Unknown; x.len()]),
+            _ => None,
+        };
+        output_moved(self, inputs, 0..1, shape)
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        cpu::run(self, ctx, inputs)
+    }
+}

@@ -1,9 +1,49 @@
 //! Reorders axes.
 
+mod cpu;
+
+use crate::args::{arity, output, required};
+use crate::error::{Error, Result};
+use crate::op::{Context, Op, ValueInfo};
+use lgp_memory::{Tensor, TensorView};
+
 /// `Transpose`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Transpose {
     /// Input axis of each output axis; reversed when absent.
     pub perm: Option<Vec<usize>>,
 }
-crate::ops::stub!(Transpose);
+
+impl Transpose {
+    /// The permutation for a tensor of a given rank.
+    fn perm(&self, rank: usize) -> Result<Vec<usize>> {
+        let Some(perm) = &self.perm else { return Ok((0..rank).rev().collect()) };
+        let mut sorted = perm.clone();
+        sorted.sort_unstable();
+        if sorted.into_iter().eq(0..rank) {
+            return Ok(perm.clone());
+        }
+        let message = format!("perm is {perm:?}, expected each of {rank} axes once");
+        Err(Error::invalid("Transpose", message))
+    }
+}
+
+impl Op for Transpose {
+    fn name(&self) -> &'static str {
+        "Transpose"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        arity("Transpose", inputs, 1, 1)?;
+        let x = required("Transpose", inputs, 0)?;
+        let shape = match x.sym_shape() {
+            Some(dims) => Some(self.perm(dims.len())?.iter().map(|&i| dims[i].clone()).collect()),
+            None => None,
+        };
+        Ok(output(x.ty.dtype, shape))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        cpu::run(self, ctx, inputs)
+    }
+}

@@ -1,5 +1,15 @@
 //! Element-wise operators of one input.
 
+mod cpu;
+mod math;
+
+use crate::args::{arity, output, required};
+use crate::error::{Error, Result};
+use crate::op::{Context, Op, ValueInfo};
+use lgp_memory::{DType, Tensor, TensorView};
+
+pub(crate) use math::Exp;
+
 /// Which function of an element.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[allow(missing_docs, reason = "ONNX's own names; the parameters are its attributes")]
@@ -68,4 +78,64 @@ impl Unary {
         Self { kind }
     }
 }
-crate::ops::stub!(Unary);
+
+impl Op for Unary {
+    fn name(&self) -> &'static str {
+        match self.kind {
+            UnaryKind::Relu => "Relu",
+            UnaryKind::LeakyRelu { .. } => "LeakyRelu",
+            UnaryKind::Elu { .. } => "Elu",
+            UnaryKind::Celu { .. } => "Celu",
+            UnaryKind::Selu { .. } => "Selu",
+            UnaryKind::ThresholdedRelu { .. } => "ThresholdedRelu",
+            UnaryKind::Sigmoid => "Sigmoid",
+            UnaryKind::HardSigmoid { .. } => "HardSigmoid",
+            UnaryKind::HardSwish => "HardSwish",
+            UnaryKind::Mish => "Mish",
+            UnaryKind::Gelu { .. } => "Gelu",
+            UnaryKind::Softplus => "Softplus",
+            UnaryKind::Softsign => "Softsign",
+            UnaryKind::Tanh => "Tanh",
+            UnaryKind::Erf => "Erf",
+            UnaryKind::Exp => "Exp",
+            UnaryKind::Log => "Log",
+            UnaryKind::Sqrt => "Sqrt",
+            UnaryKind::Reciprocal => "Reciprocal",
+            UnaryKind::Sin => "Sin",
+            UnaryKind::Cos => "Cos",
+            UnaryKind::Floor => "Floor",
+            UnaryKind::Ceil => "Ceil",
+            UnaryKind::Round => "Round",
+            UnaryKind::Neg => "Neg",
+            UnaryKind::Abs => "Abs",
+            UnaryKind::Sign => "Sign",
+            UnaryKind::Not => "Not",
+            UnaryKind::IsNaN => "IsNaN",
+        }
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        arity(self.name(), inputs, 1, 1)?;
+        let x = required(self.name(), inputs, 0)?;
+        let given = x.ty.dtype;
+        let fits = match self.kind {
+            UnaryKind::Not => given == DType::Bool,
+            UnaryKind::Relu | UnaryKind::Neg | UnaryKind::Abs | UnaryKind::Sign => {
+                given != DType::Bool
+            }
+            _ => given.is_float(),
+        };
+        if !fits {
+            return Err(Error::invalid(self.name(), format!("it has no meaning for {given}")));
+        }
+        let dtype = if self.kind == UnaryKind::IsNaN { DType::Bool } else { given };
+        Ok(output(dtype, x.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        if crate::widen::is_half(inputs) {
+            return crate::widen::widened(self, ctx, inputs);
+        }
+        cpu::run(self, ctx, inputs)
+    }
+}

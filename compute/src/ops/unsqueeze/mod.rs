@@ -1,9 +1,43 @@
 //! Inserts axes of size 1.
 
+use crate::args::{arity, axes, concrete_one, ints_or, optional, output_moved, required};
+use crate::error::{Error, Result};
+use crate::op::{Context, Op, ValueInfo};
+use lgp_memory::{Dim, Tensor, TensorView};
+
 /// `Unsqueeze`: inputs data and the axes (i64) as positions in the output.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Unsqueeze {
     /// Stands in for an absent axes input (opset < 13).
     pub axes: Option<Vec<i64>>,
 }
-crate::ops::stub!(Unsqueeze);
+
+impl Op for Unsqueeze {
+    fn name(&self) -> &'static str {
+        "Unsqueeze"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        arity("Unsqueeze", inputs, 1, 2)?;
+        let x = required("Unsqueeze", inputs, 0)?;
+        let named = ints_or("Unsqueeze", "axes", optional(inputs, 1), self.axes.as_deref())?
+            .ok_or_else(|| Error::invalid("Unsqueeze", "axes are missing"))?;
+        let shape = match (x.sym_shape(), named) {
+            (Some(dims), Some(named)) => {
+                let new = axes("Unsqueeze", &named, dims.len() + named.len())?;
+                let mut old = dims.iter().cloned();
+                let dim = |axis| {
+                    if new.contains(&axis) { Some(Dim::Known(1)) } else { old.next() }
+                };
+                (0..dims.len() + new.len()).map(dim).collect()
+            }
+            _ => None,
+        };
+        output_moved(self, inputs, 0..1, shape)
+    }
+
+    fn run(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        let (_, shape) = concrete_one(self, inputs)?;
+        Ok(vec![required("Unsqueeze", inputs, 0)?.to_tensor()?.reshape(shape)?])
+    }
+}

@@ -1,0 +1,141 @@
+//! Arithmetic on dimensions that may be symbolic.
+
+use crate::error::{Error, Result};
+use lgp_memory::{Dim, SymShape};
+
+/// The size that two dimensions share; an error when they are fixed and differ.
+pub(crate) fn unify(op: &'static str, what: &str, a: &Dim, b: &Dim) -> Result<Dim> {
+    match (a, b) {
+        (Dim::Known(x), Dim::Known(y)) if x != y => {
+            Err(Error::invalid(op, format!("{what} is {y}, expected {x}")))
+        }
+        (Dim::Known(_), _) | (Dim::Symbol(_), Dim::Symbol(_) | Dim::Unknown) => Ok(a.clone()),
+        _ => Ok(b.clone()),
+    }
+}
+
+/// Fails when a dimension is fixed and not the expected one.
+pub(crate) fn expect(op: &'static str, what: &str, expected: &Dim, given: &Dim) -> Result<()> {
+    unify(op, what, expected, given).map(drop)
+}
+
+/// Numpy's broadcasting of two shapes.
+pub(crate) fn broadcast(op: &'static str, a: &[Dim], b: &[Dim]) -> Result<Vec<Dim>> {
+    let rank = a.len().max(b.len());
+    let at = |dims: &[Dim], axis: usize| match (axis + dims.len()).checked_sub(rank) {
+        Some(i) => dims[i].clone(),
+        None => Dim::Known(1),
+    };
+    (0..rank)
+        .map(|axis| match (at(a, axis), at(b, axis)) {
+            (Dim::Known(1), d) | (d, Dim::Known(1)) => Ok(d),
+            (Dim::Known(x), Dim::Known(y)) if x != y => {
+                let (a, b) = (SymShape(a.to_vec()), SymShape(b.to_vec()));
+                Err(Error::invalid(op, format!("cannot broadcast {a} and {b} to each other")))
+            }
+            // A symbol beside a size other than 1 is either that size or 1.
+            (Dim::Known(x), _) | (_, Dim::Known(x)) => Ok(Dim::Known(x)),
+            (x, y) if x == y => Ok(x),
+            _ => Ok(Dim::Unknown),
+        })
+        .collect()
+}
+
+/// The sum.
+pub(crate) fn add(op: &'static str, a: &Dim, b: &Dim) -> Result<Dim> {
+    match (a, b) {
+        (Dim::Known(0), d) | (d, Dim::Known(0)) => Ok(d.clone()),
+        (Dim::Known(x), Dim::Known(y)) => known(op, x.checked_add(*y)),
+        _ => Ok(Dim::Unknown),
+    }
+}
+
+/// The product.
+pub(crate) fn mul(op: &'static str, a: &Dim, b: &Dim) -> Result<Dim> {
+    match (a, b) {
+        (Dim::Known(1), d) | (d, Dim::Known(1)) => Ok(d.clone()),
+        (Dim::Known(0), _) | (_, Dim::Known(0)) => Ok(Dim::Known(0)),
+        (Dim::Known(x), Dim::Known(y)) => known(op, x.checked_mul(*y)),
+        _ => Ok(Dim::Unknown),
+    }
+}
+
+/// The product of all.
+pub(crate) fn product(op: &'static str, dims: &[Dim]) -> Result<Dim> {
+    dims.iter().try_fold(Dim::Known(1), |n, d| mul(op, &n, d))
+}
+
+/// The product of `whole` divided by the product of `parts`: symbols cancel, and what is left
+/// unknown makes the quotient unknown.
+pub(crate) fn quotient(op: &'static str, whole: &[Dim], parts: &[Dim]) -> Result<Dim> {
+    let mut whole = whole.to_vec();
+    let mut rest = Vec::new();
+    for part in parts {
+        match whole.iter().position(|d| d == part && *d != Dim::Unknown) {
+            Some(i) => drop(whole.swap_remove(i)),
+            None => rest.push(part.clone()),
+        }
+    }
+    match (product(op, &whole)?, product(op, &rest)?) {
+        (n, Dim::Known(1)) => Ok(n),
+        (Dim::Known(n), Dim::Known(d)) if d > 0 => {
+            if n % d == 0 {
+                Ok(Dim::Known(n / d))
+            } else {
+                Err(Error::invalid(op, format!("{n} elements do not divide by {d}")))
+            }
+        }
+        _ => Ok(Dim::Unknown),
+    }
+}
+
+fn known(op: &'static str, size: Option<usize>) -> Result<Dim> {
+    size.map(Dim::Known).ok_or_else(|| Error::invalid(op, "a dimension overflows"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dims(text: &str) -> Vec<Dim> {
+        text.split_whitespace()
+            .map(|word| match word.parse() {
+                Ok(n) => Dim::Known(n),
+                Err(_) if word == "?" => Dim::Unknown,
+                Err(_) => Dim::Symbol(word.into()),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn shapes_broadcast_by_numpys_rules() {
+        for (a, b, out) in [
+            ("2 3", "3", Some("2 3")),
+            ("n 1", "n 4", Some("n 4")),
+            ("n", "1", Some("n")),
+            ("n", "m", Some("?")),
+            ("n", "7", Some("7")),
+            ("", "2", Some("2")),
+            ("0", "1", Some("0")),
+            ("2", "3", None),
+        ] {
+            assert_eq!(broadcast("op", &dims(a), &dims(b)).ok(), out.map(dims), "{a} and {b}");
+        }
+    }
+
+    #[test]
+    fn quotients_cancel_symbols() {
+        for (whole, parts, out) in [
+            ("n 4 6", "n 3", Some("8")),
+            ("n 4 6", "8", Some("?")),
+            ("n 4", "4", Some("n")),
+            ("2 6", "5", None),
+            ("0 6", "0", Some("6")),
+            ("6", "0", Some("?")),
+            ("? 6", "?", Some("?")),
+        ] {
+            let got = quotient("op", &dims(whole), &dims(parts)).ok();
+            assert_eq!(got.map(|d| vec![d]), out.map(dims), "{whole} / {parts}");
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Clip on the CPU.
+
+use super::Clip;
+use crate::args::{concrete_one, optional, required};
+use crate::error::{Error, Result};
+use crate::number::{Number, with_type};
+use crate::op::Context;
+use crate::simd::dispatch;
+use lgp_memory::{Tensor, TensorView};
+use num_traits::NumCast;
+
+pub(super) fn run(
+    op: &Clip,
+    ctx: &Context,
+    inputs: &[Option<TensorView<'_>>],
+) -> Result<Vec<Tensor>> {
+    let (dtype, shape) = concrete_one(op, inputs)?;
+    let x = required("Clip", inputs, 0)?;
+    let mut out = ctx.alloc(dtype, shape)?;
+    with_type!("Clip", dtype, number T => {
+        let min = bound::<T>(optional(inputs, 1), op.min)?;
+        let max = bound::<T>(optional(inputs, 2), op.max)?;
+        clip(ctx, x.as_slice::<T>()?, out.as_mut_slice()?, min, max);
+        Ok(())
+    })?;
+    Ok(vec![out])
+}
+
+fn bound<T: Number + NumCast>(
+    input: Option<&TensorView<'_>>,
+    attribute: Option<f32>,
+) -> Result<Option<T>> {
+    if let Some(input) = input {
+        return Ok(input.as_slice::<T>()?.first().copied());
+    }
+    let Some(value) = attribute else { return Ok(None) };
+    match NumCast::from(value) {
+        Some(bound) => Ok(Some(bound)),
+        None => Err(Error::invalid("Clip", format!("bound {value} does not fit {}", T::DTYPE))),
+    }
+}
+
+/// A minimum above the maximum gives the maximum everywhere; NaN stays.
+fn clip<T: Number>(ctx: &Context, x: &[T], out: &mut [T], min: Option<T>, max: Option<T>) {
+    ctx.split(out, 1, 1, |start, out| {
+        let x = &x[start..start + out.len()];
+        let pairs = out.iter_mut().zip(x);
+        dispatch(
+            #[inline(always)]
+            || match (min, max) {
+                (Some(min), Some(max)) => {
+                    pairs.for_each(|(o, x)| *o = x.most(min).least(max));
+                }
+                (Some(min), None) => pairs.for_each(|(o, x)| *o = x.most(min)),
+                (None, Some(max)) => pairs.for_each(|(o, x)| *o = x.least(max)),
+                (None, None) => pairs.for_each(|(o, x)| *o = *x),
+            },
+        );
+    });
+}

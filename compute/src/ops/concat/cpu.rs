@@ -1,0 +1,36 @@
+//! Concat on the CPU.
+
+use super::Concat;
+use crate::args::{axis, concrete_one};
+use crate::error::Result;
+use crate::movement::around;
+use crate::op::Context;
+use lgp_memory::{Tensor, TensorView};
+
+pub(super) fn run(
+    op: &Concat,
+    ctx: &Context,
+    inputs: &[Option<TensorView<'_>>],
+) -> Result<Vec<Tensor>> {
+    let (dtype, shape) = concrete_one(op, inputs)?;
+    let along = axis("Concat", op.axis, shape.rank())?;
+    let mut out = ctx.alloc(dtype, shape.clone())?;
+    if out.is_empty() {
+        return Ok(vec![out]);
+    }
+    let (_, size, inner) = around(&shape, along);
+    let bytes = inner * dtype.size();
+    let mut at = 0;
+    for x in inputs.iter().flatten() {
+        let run = x.shape()[along] * bytes;
+        if run == 0 {
+            continue;
+        }
+        let rows = out.as_bytes_mut()?.chunks_exact_mut(size * bytes);
+        for (to, from) in rows.zip(x.as_bytes().chunks_exact(run)) {
+            to[at..at + run].copy_from_slice(from);
+        }
+        at += run;
+    }
+    Ok(vec![out])
+}

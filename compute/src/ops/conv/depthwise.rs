@@ -1,0 +1,170 @@
+//! Depthwise convolution: each channel by itself, without unfolding.
+//!
+//! A plane is padded once and, for a stride, sorted into phases: positions that are a stride
+//! apart become neighbours. Then every tap is one offset for the whole plane, and the plane is
+//! one long line that runs in vector registers. The few columns in which lines overlap are
+//! computed and thrown away.
+
+use super::cpu::Convolution;
+use crate::error::Result;
+use crate::matrix::Real;
+use crate::simd::dispatch;
+use crate::window::Axis;
+
+/// Accumulators that stay in registers while the taps pass: four AVX-512 registers of f32.
+const TILE: usize = 64;
+
+/// Computes every plane; `false` where this form does not pay and nothing was done.
+pub(super) fn run<T: Real>(conv: &Convolution<'_, T>, out: &mut [T]) -> Result<bool> {
+    let [d, h, w] = conv.axes;
+    let plane = d.input * h.input * w.input;
+    let outputs = d.output * h.output * w.output;
+    // Windows that mostly see padding, or leap over most of the input, make a padded plane that
+    // is much larger than what is read.
+    let worth = plane.saturating_add(outputs).saturating_mul(8).saturating_add(4096);
+    let Some(grid) = Grid::new(conv.axes).filter(|grid| grid.size <= worth) else {
+        return Ok(false);
+    };
+    let taps = grid.offsets.len();
+    let threads = conv.ctx.threads();
+    let planes = out.len() / outputs;
+    let per_part = planes.div_ceil(threads);
+    // One padded plane and one line a thread.
+    let parts = planes.div_ceil(per_part);
+    let size = grid.size + grid.line;
+    let mut scratch = conv.ctx.alloc(T::DTYPE, [parts, size])?;
+    let scratch = scratch.as_mut_slice::<T>()?;
+    let body = |first: usize, scratch: &mut [T], part: &mut [T]| {
+        let (padded, line) = scratch.split_at_mut(grid.size);
+        padded.fill(T::zero());
+        for (i, out) in part.chunks_exact_mut(outputs).enumerate() {
+            let c = (first + i) % conv.channels;
+            grid.sort(&conv.x[(first + i) * plane..][..plane], padded);
+            let bias = conv.bias.map_or(T::zero(), |b| b[c]);
+            let weight = &conv.weight[c * taps..][..taps];
+            grid.accumulate(padded, weight, bias, line);
+            grid.pick(line, out);
+        }
+    };
+    if parts <= 1 || out.len().saturating_mul(taps) < 1 << 16 {
+        body(0, &mut scratch[..size], out);
+    } else {
+        use rayon::prelude::*;
+        let parts = out.par_chunks_mut(per_part * outputs).zip(scratch.par_chunks_mut(size));
+        parts.enumerate().for_each(|(i, (part, scratch))| body(i * per_part, scratch, part));
+    }
+    Ok(true)
+}
+
+/// The padded and sorted plane.
+struct Grid<'a> {
+    axes: &'a [Axis; 3],
+    /// Positions of one phase along each axis.
+    extent: [usize; 3],
+    /// Elements of one phase.
+    phase: usize,
+    /// Elements of all phases, and room for the last tile to read beyond.
+    size: usize,
+    /// Elements of the long line of outputs, a whole number of tiles.
+    line: usize,
+    /// Where each tap begins.
+    offsets: Vec<usize>,
+}
+
+impl<'a> Grid<'a> {
+    fn new(axes: &'a [Axis; 3]) -> Option<Self> {
+        let mut extent = [0; 3];
+        for (extent, axis) in extent.iter_mut().zip(axes) {
+            // The padded size that the outputs reach, in strides.
+            let reach = (axis.kernel - 1) * axis.dilation / axis.stride;
+            *extent = axis.output.checked_add(reach)?;
+        }
+        let [d, h, w] = axes;
+        let product =
+            |n: &[usize]| n.iter().try_fold(1usize, |n, &m| n.checked_mul(m)).ok_or_else(too_large);
+        let phase = product(&extent)?;
+        let used = (d.output - 1) * extent[1] + h.output - 1;
+        let line = (used * extent[2] + w.output).next_multiple_of(TILE);
+        let all = product(&[phase, d.stride, h.stride, w.stride])?;
+        let mut offsets = Vec::with_capacity(d.kernel * h.kernel * w.kernel);
+        for kd in 0..d.kernel {
+            for kh in 0..h.kernel {
+                for kw in 0..w.kernel {
+                    let at = [kd * d.dilation, kh * h.dilation, kw * w.dilation];
+                    offsets.push(Self::position(axes, extent, phase, at));
+                }
+            }
+        }
+        let size = all.checked_add(line)?;
+        Some(Self { axes, extent, phase, size, line, offsets })
+    }
+
+    /// Where a position of the padded plane lies among the sorted ones.
+    fn position(axes: &[Axis; 3], extent: [usize; 3], phase: usize, at: [usize; 3]) -> usize {
+        let [d, h, w] = axes;
+        let which = (at[0] % d.stride * h.stride + at[1] % h.stride) * w.stride + at[2] % w.stride;
+        let inside =
+            (at[0] / d.stride * extent[1] + at[1] / h.stride) * extent[2] + at[2] / w.stride;
+        which * phase + inside
+    }
+
+    /// Copies a plane to its place; the padding around it is and stays zero.
+    fn sort<T: Real>(&self, x: &[T], padded: &mut [T]) {
+        let [d, h, w] = self.axes;
+        for (line, x) in x.chunks_exact(w.input).enumerate() {
+            let at_d = line / h.input + d.begin;
+            let at_h = line % h.input + h.begin;
+            // Input beyond the last window is never read, and has no place.
+            if at_d / d.stride >= self.extent[0] || at_h / h.stride >= self.extent[1] {
+                continue;
+            }
+            for phase in 0..w.stride {
+                // The first input whose padded position is in this phase.
+                let skip = (phase + w.stride - w.begin % w.stride) % w.stride;
+                let at_w = skip + w.begin;
+                let Some(room) = self.extent[2].checked_sub(at_w / w.stride) else { continue };
+                if skip >= x.len() || room == 0 {
+                    continue;
+                }
+                let to = Self::position(self.axes, self.extent, self.phase, [at_d, at_h, at_w]);
+                let to = &mut padded[to..to + room];
+                if w.stride == 1 {
+                    let n = x.len().min(room);
+                    to[..n].copy_from_slice(&x[..n]);
+                } else {
+                    let from = x[skip..].iter().step_by(w.stride);
+                    to.iter_mut().zip(from).for_each(|(o, x)| *o = *x);
+                }
+            }
+        }
+    }
+
+    /// The long line: for every position the weighted sum over the taps.
+    fn accumulate<T: Real>(&self, padded: &[T], weight: &[T], bias: T, line: &mut [T]) {
+        dispatch(
+            #[inline(always)]
+            || {
+                for (tile, out) in line.as_chunks_mut::<TILE>().0.iter_mut().enumerate() {
+                    let mut sums = [bias; TILE];
+                    for (&offset, &weight) in self.offsets.iter().zip(weight) {
+                        let from = &padded[offset + tile * TILE..][..TILE];
+                        for (sum, x) in sums.iter_mut().zip(from) {
+                            *sum = *sum + *x * weight;
+                        }
+                    }
+                    *out = sums;
+                }
+            },
+        );
+    }
+
+    /// Copies the outputs out of the long line.
+    fn pick<T: Real>(&self, line: &[T], out: &mut [T]) {
+        let [_, h, w] = self.axes;
+        for (i, out) in out.chunks_exact_mut(w.output).enumerate() {
+            let (od, oh) = (i / h.output, i % h.output);
+            let from = (od * self.extent[1] + oh) * self.extent[2];
+            out.copy_from_slice(&line[from..from + w.output]);
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Pad on the CPU: each axis has a table of where its elements come from.
+
+use super::{Pad, PadMode};
+use crate::args::{concrete_one, infos, optional, required};
+use crate::error::{Error, Result};
+use crate::op::{Context, Op};
+use lgp_memory::{Tensor, TensorView};
+
+pub(super) fn run(
+    op: &Pad,
+    ctx: &Context,
+    inputs: &[Option<TensorView<'_>>],
+) -> Result<Vec<Tensor>> {
+    let (dtype, shape) = concrete_one(op, inputs)?;
+    let x = required("Pad", inputs, 0)?;
+    let known = infos(inputs)?;
+    let known: Vec<_> = known.iter().map(Option::as_ref).collect();
+    let amounts = op.amounts(&known, shape.rank())?;
+    let amounts = amounts.ok_or_else(|| Error::unsupported("Pad", "so many axes"))?;
+    let fill = fill(op, ctx, x, optional(inputs, 2))?;
+    let mut out = ctx.alloc(dtype, shape.clone())?;
+    if out.is_empty() {
+        return Ok(vec![out]);
+    }
+    let tables: Vec<Vec<Option<usize>>> = amounts
+        .iter()
+        .zip(x.shape().iter().zip(shape.iter()))
+        .map(|(&(begin, _), (&from, &to))| {
+            (0..to).map(|i| source(op.mode, i, begin, from)).collect()
+        })
+        .collect();
+    let (from, to) = (x.as_bytes(), out.as_bytes_mut()?);
+    match dtype.size() {
+        1 => pad::<1>(&tables, x.shape(), from, &fill, to),
+        2 => pad::<2>(&tables, x.shape(), from, &fill, to),
+        4 => pad::<4>(&tables, x.shape(), from, &fill, to),
+        _ => pad::<8>(&tables, x.shape(), from, &fill, to),
+    }
+    Ok(vec![out])
+}
+
+/// The bytes of the value that fills the border.
+fn fill(
+    op: &Pad,
+    ctx: &Context,
+    x: &TensorView<'_>,
+    value: Option<&TensorView<'_>>,
+) -> Result<Vec<u8>> {
+    if let Some(value) = value {
+        return Ok(value.as_bytes().to_vec());
+    }
+    let value = Tensor::scalar(op.value.unwrap_or(0.))?;
+    let cast = crate::ops::Cast { to: x.dtype() }.run(ctx, &[Some(value.view())])?;
+    Ok(cast.first().map(|t| t.as_bytes().to_vec()).unwrap_or_default())
+}
+
+/// Where element `i` of a padded axis comes from; `None` is the border's value.
+fn source(mode: PadMode, i: usize, begin: i64, size: usize) -> Option<usize> {
+    let at = i64::try_from(i).ok()?.checked_sub(begin)?;
+    let last = i64::try_from(size).ok()?.checked_sub(1)?;
+    let at = match mode {
+        PadMode::Constant => at,
+        PadMode::Edge => at.clamp(0, last.max(0)),
+        PadMode::Reflect if at < 0 => -at,
+        PadMode::Reflect if at > last => 2 * last - at,
+        PadMode::Reflect => at,
+    };
+    usize::try_from(at).ok().filter(|&at| at < size)
+}
+
+fn pad<const N: usize>(
+    tables: &[Vec<Option<usize>>],
+    dims: &[usize],
+    from: &[u8],
+    fill: &[u8],
+    to: &mut [u8],
+) {
+    let (from, to) = (from.as_chunks::<N>().0, to.as_chunks_mut::<N>().0);
+    let Some(&fill) = fill.as_chunks::<N>().0.first() else { return };
+    let Some((inner, outer)) = tables.split_last() else {
+        // A scalar has no border.
+        to.copy_from_slice(from);
+        return;
+    };
+    for (row, to) in to.chunks_exact_mut(inner.len()).enumerate() {
+        // The row's start in the input, unless an outer axis is in the border.
+        let (mut rest, mut stride, mut start) = (row, dims[outer.len()], Some(0));
+        for (table, dim) in outer.iter().zip(dims).rev() {
+            start = start.and_then(|s: usize| Some(s + table[rest % table.len()]? * stride));
+            rest /= table.len();
+            stride *= dim;
+        }
+        match start {
+            None => to.fill(fill),
+            Some(start) => {
+                for (to, source) in to.iter_mut().zip(inner) {
+                    *to = source.map_or(fill, |i| from[start + i]);
+                }
+            }
+        }
+    }
+}

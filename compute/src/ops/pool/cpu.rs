@@ -1,0 +1,144 @@
+//! Pooling on the CPU: line by line, one tap at a time, so that the inner loop vectorises.
+
+use super::{Pool, PoolKind};
+use crate::args::{concrete_one, required};
+use crate::error::{Error, Result};
+use crate::number::{Number, with_type};
+use crate::op::{Context, Op};
+use crate::simd::dispatch;
+use crate::window::{Axis, three};
+use lgp_memory::{Tensor, TensorView};
+use num_traits::Bounded;
+
+pub(super) fn run(
+    op: &Pool,
+    ctx: &Context,
+    inputs: &[Option<TensorView<'_>>],
+) -> Result<Vec<Tensor>> {
+    let (dtype, shape) = concrete_one(op, inputs)?;
+    let x = required(op.name(), inputs, 0)?;
+    let axes = three(op.name(), &op.axes(x.shape())?)?;
+    let mut out = ctx.alloc(dtype, shape)?;
+    match op.kind {
+        PoolKind::Max => {
+            for axis in &axes {
+                // Such a window would have no largest element at all.
+                if (0..axis.output).any(|o| axis.taps(o).is_empty()) {
+                    let message = "the padding is so large that a window lies inside it";
+                    return Err(Error::invalid(op.name(), message));
+                }
+            }
+            with_type!(op.name(), dtype, number T => {
+                let least = lowest::<T>();
+                windows(ctx, &axes, x.as_slice::<T>()?, out.as_mut_slice()?, least, T::most, |_| {});
+                Ok(())
+            })?;
+        }
+        PoolKind::Average { count_include_pad } => {
+            with_type!(op.name(), dtype, real T => {
+                let counts = counts::<T>(&axes, count_include_pad);
+                let mean = |line: Line<'_, T>| {
+                    let [n, _, _] = counts.each_ref().map(Vec::as_slice);
+                    let outer = n[line.od].mul(counts[1][line.oh]);
+                    for (o, n) in line.out.iter_mut().zip(&counts[2]) {
+                        *o = o.div(outer.mul(*n));
+                    }
+                };
+                windows(ctx, &axes, x.as_slice::<T>()?, out.as_mut_slice()?, T::ZERO, T::add, mean);
+                Ok(())
+            })?;
+        }
+    }
+    Ok(vec![out])
+}
+
+/// What any element exceeds or equals.
+fn lowest<T: Number + Bounded>() -> T {
+    let infinite = T::ZERO.sub(T::ONE).div(T::ZERO);
+    // An integer divided by zero gives 0 here, which shows that it has no infinity.
+    if infinite < T::ZERO { infinite } else { T::min_value() }
+}
+
+/// How many elements a window covers along each axis.
+fn counts<T: Number>(axes: &[Axis; 3], padded: bool) -> [Vec<T>; 3] {
+    axes.map(|axis| {
+        let count = |o| {
+            if !padded {
+                return axis.taps(o).len();
+            }
+            // What of the window hangs over the padding does not count either.
+            let room = axis.begin + axis.input + axis.end - o * axis.stride;
+            axis.kernel.min(room.div_ceil(axis.dilation))
+        };
+        (0..axis.output).map(|o| T::count(count(o).max(1))).collect()
+    })
+}
+
+/// One line of outputs and where it is.
+struct Line<'a, T> {
+    od: usize,
+    oh: usize,
+    out: &'a mut [T],
+}
+
+/// Folds every window with `combine`; `finish` sees each line when it is done.
+fn windows<T: Number>(
+    ctx: &Context,
+    axes: &[Axis; 3],
+    x: &[T],
+    out: &mut [T],
+    start: T,
+    combine: impl Fn(T, T) -> T + Sync,
+    finish: impl Fn(Line<'_, T>) + Sync,
+) {
+    let [d, h, w] = axes;
+    let plane = d.input * h.input * w.input;
+    let outputs = d.output * h.output * w.output;
+    let taps = d.kernel.saturating_mul(h.kernel).saturating_mul(w.kernel);
+    ctx.split(out, outputs, outputs.saturating_mul(taps), |first, part| {
+        for (i, part) in part.chunks_exact_mut(outputs).enumerate() {
+            let x = &x[(first + i) * plane..][..plane];
+            for (line, out) in part.chunks_exact_mut(w.output).enumerate() {
+                let (od, oh) = (line / h.output, line % h.output);
+                out.fill(start);
+                for kd in d.taps(od) {
+                    for kh in h.taps(oh) {
+                        let from = (d.at(od, kd) * h.input + h.at(oh, kh)) * w.input;
+                        fold_line(w, &x[from..from + w.input], out, &combine);
+                    }
+                }
+                finish(Line { od, oh, out });
+            }
+        }
+    });
+}
+
+/// Folds one line of input into one of outputs.
+#[inline(always)]
+fn fold_line<T: Number>(w: &Axis, x: &[T], out: &mut [T], combine: &impl Fn(T, T) -> T) {
+    dispatch(
+        #[inline(always)]
+        || {
+            for kw in 0..w.kernel {
+                let valid = w.valid(kw);
+                if valid.is_empty() {
+                    continue;
+                }
+                let x = &x[w.at(valid.start, kw)..];
+                let out = &mut out[valid];
+                match w.stride {
+                    1 => out.iter_mut().zip(x).for_each(|(o, x)| *o = combine(*o, *x)),
+                    // A constant step lets the loads be shuffled instead of gathered.
+                    2 => {
+                        let x = x.iter().step_by(2);
+                        out.iter_mut().zip(x).for_each(|(o, x)| *o = combine(*o, *x));
+                    }
+                    stride => {
+                        let x = x.iter().step_by(stride);
+                        out.iter_mut().zip(x).for_each(|(o, x)| *o = combine(*o, *x));
+                    }
+                }
+            }
+        },
+    );
+}

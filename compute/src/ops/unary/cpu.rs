@@ -1,0 +1,160 @@
+//! Element-wise functions on the CPU.
+
+use super::math::Exp;
+use super::{Unary, UnaryKind};
+use crate::args::{concrete_one, required};
+use crate::error::{Error, Result};
+use crate::number::{Number, with_type};
+use crate::op::{Context, Op};
+use crate::simd::dispatch;
+use lgp_memory::{DType, Element, Tensor, TensorView};
+
+pub(super) fn run(
+    op: &Unary,
+    ctx: &Context,
+    inputs: &[Option<TensorView<'_>>],
+) -> Result<Vec<Tensor>> {
+    let (dtype, shape) = concrete_one(op, inputs)?;
+    let x = required(op.name(), inputs, 0)?;
+    let mut out = ctx.alloc(dtype, shape)?;
+    match (op.kind, x.dtype()) {
+        (UnaryKind::Not, _) => map(ctx, x, &mut out, 1, |x: bool| !x)?,
+        (UnaryKind::IsNaN, DType::F32) => map(ctx, x, &mut out, 1, |x: f32| x.is_nan())?,
+        (UnaryKind::IsNaN, _) => map(ctx, x, &mut out, 1, |x: f64| x.is_nan())?,
+        (_, DType::F32) => floats::<f32>(op.kind, ctx, x, &mut out)?,
+        (_, DType::F64) => floats::<f64>(op.kind, ctx, x, &mut out)?,
+        (kind, dtype) => with_type!(op.name(), dtype, number T => {
+            let f: fn(T) -> T = match kind {
+                UnaryKind::Relu => |x| x.most(T::ZERO),
+                UnaryKind::Neg => Number::neg,
+                UnaryKind::Abs => Number::abs,
+                UnaryKind::Sign => Number::sign,
+                _ => return Err(Error::unsupported(op.name(), format!("dtype {dtype}"))),
+            };
+            map(ctx, x, &mut out, 1, f)
+        })?,
+    }
+    Ok(vec![out])
+}
+
+/// Applies `f` to every element. `cost` is its operations, roughly.
+#[inline(always)]
+fn map<T: Element, U: Element>(
+    ctx: &Context,
+    x: &TensorView<'_>,
+    out: &mut Tensor,
+    cost: usize,
+    f: impl Fn(T) -> U + Sync,
+) -> Result<()> {
+    let x = x.as_slice::<T>()?;
+    ctx.split(out.as_mut_slice::<U>()?, 1, cost, |start, out| {
+        let x = &x[start..start + out.len()];
+        dispatch(
+            #[inline(always)]
+            || out.iter_mut().zip(x).for_each(|(y, x)| *y = f(*x)),
+        );
+    });
+    Ok(())
+}
+
+/// Selects the loop of a kind. Every arm is a loop of its own, so that it vectorises.
+fn floats<T: Exp + Number>(
+    kind: UnaryKind,
+    ctx: &Context,
+    x: &TensorView<'_>,
+    out: &mut Tensor,
+) -> Result<()> {
+    macro_rules! each {
+        ($cost:literal, |$x:ident| $body:expr) => {
+            map(
+                ctx,
+                x,
+                out,
+                $cost,
+                #[inline(always)]
+                |$x: T| $body,
+            )
+        };
+    }
+    let (zero, one) = (T::ZERO, T::ONE);
+    let l = T::lit;
+    let p = |parameter: f32| T::lit(parameter.into());
+    match kind {
+        UnaryKind::Relu => each!(1, |x| x.most(zero)),
+        UnaryKind::LeakyRelu { alpha } => {
+            let alpha = p(alpha);
+            each!(2, |x| if x < zero { alpha * x } else { x })
+        }
+        UnaryKind::Elu { alpha } => {
+            let alpha = p(alpha);
+            each!(16, |x| if x < zero { alpha * (x.exp_() - one) } else { x })
+        }
+        UnaryKind::Celu { alpha } => {
+            let alpha = p(alpha);
+            each!(16, |x| if x < zero { alpha * ((x / alpha).exp_() - one) } else { x })
+        }
+        UnaryKind::Selu { alpha, gamma } => {
+            let (alpha, gamma) = (p(alpha), p(gamma));
+            each!(16, |x| gamma * if x < zero { alpha * (x.exp_() - one) } else { x })
+        }
+        UnaryKind::ThresholdedRelu { alpha } => {
+            let alpha = p(alpha);
+            each!(1, |x| if x > alpha { x } else { zero })
+        }
+        UnaryKind::Sigmoid => each!(16, |x| one / (one + Number::neg(x).exp_())),
+        UnaryKind::HardSigmoid { alpha, beta } => {
+            let (alpha, beta) = (p(alpha), p(beta));
+            each!(4, |x| (alpha * x + beta).most(zero).least(one))
+        }
+        UnaryKind::HardSwish => {
+            let (sixth, half) = (one / l(6.), l(0.5));
+            each!(5, |x| x * (sixth * x + half).most(zero).least(one))
+        }
+        UnaryKind::Mish => each!(20, |x| {
+            // tanh(ln(1 + e)) without the logarithm; from 20 on it is 1 in either precision.
+            let e = if x > l(20.) { one } else { x.exp_() };
+            let n = e * (e + l(2.));
+            if x > l(20.) { x } else { x * n / (n + l(2.)) }
+        }),
+        UnaryKind::Gelu { tanh: false } => {
+            let (half, root) = (l(0.5), l(std::f64::consts::FRAC_1_SQRT_2));
+            each!(24, |x| half * x * (one + (x * root).erf_()))
+        }
+        UnaryKind::Gelu { tanh: true } => {
+            let (half, cubic, root) = (l(0.5), l(0.044_715), l(0.797_884_560_802_865_4));
+            each!(24, |x| half * x * (one + (root * (x + cubic * x * x * x)).tanh_()))
+        }
+        UnaryKind::Softplus => {
+            each!(40, |x| x.most(zero) + Number::neg(Number::abs(x)).exp_().ln_1p())
+        }
+        UnaryKind::Softsign => each!(4, |x| x / (one + Number::abs(x))),
+        UnaryKind::Tanh => each!(24, |x| x.tanh_()),
+        UnaryKind::Erf => each!(24, |x| x.erf_()),
+        UnaryKind::Exp => each!(16, |x| x.exp_()),
+        UnaryKind::Log => each!(30, |x| x.ln()),
+        UnaryKind::Sqrt => each!(4, |x| x.sqrt()),
+        UnaryKind::Reciprocal => each!(4, |x| one / x),
+        UnaryKind::Sin => each!(40, |x| x.sin()),
+        UnaryKind::Cos => each!(40, |x| x.cos()),
+        UnaryKind::Floor => each!(2, |x| x.floor()),
+        UnaryKind::Ceil => each!(2, |x| x.ceil()),
+        UnaryKind::Round => each!(4, |x| round_half_even(x)),
+        UnaryKind::Neg => each!(1, |x| Number::neg(x)),
+        UnaryKind::Abs => each!(1, |x| Number::abs(x)),
+        UnaryKind::Sign => each!(2, |x| Number::sign(x)),
+        UnaryKind::Not | UnaryKind::IsNaN => Ok(()),
+    }
+}
+
+/// Rounds to the nearest integer, halves to the even one.
+#[inline(always)]
+fn round_half_even<T: Exp>(x: T) -> T {
+    let down = x.floor();
+    let rest = x - down;
+    let half = T::lit(0.5);
+    let odd = down - (down * half).floor() * T::lit(2.) != T::zero();
+    let up = rest > half || (rest == half && odd);
+    let rounded = if up { down + T::one() } else { down };
+    // Zero keeps the sign of what it was rounded from; NaN and infinities pass through.
+    if rounded == T::zero() { rounded.copysign(x) } else { rounded }
+}
