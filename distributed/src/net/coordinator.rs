@@ -6,6 +6,7 @@ use crate::executor::ExecError;
 use crate::net::close::Close;
 use crate::net::pki::Pki;
 use crate::net::shared::Shared;
+use crate::net::transport::SocketWatch;
 use crate::net::{session, tls, transport};
 use crate::proto::balance;
 use crate::proto::core::{Core, CoreConfig, Timing};
@@ -24,7 +25,7 @@ pub struct Coordinator {
     config: Arc<CoordinatorConfig>,
     addr: SocketAddr,
     /// Taken by `stop`, so that the port becomes free.
-    endpoint: Arc<Mutex<Option<Endpoint>>>,
+    endpoint: Arc<Mutex<Option<(Endpoint, SocketWatch)>>>,
 }
 
 impl std::fmt::Debug for Coordinator {
@@ -60,14 +61,14 @@ impl Coordinator {
         let mut server = ServerConfig::with_crypto(Arc::new(tls::server(pki)?));
         // Workers open one stream for their reports and nothing else.
         server.transport_config(transport::config(0, 1)).migration(false);
-        let endpoint = transport::bind(config.quic_addr, Some(server))?;
+        let (endpoint, watch) = transport::bind(config.quic_addr, Some(server))?;
         let addr = endpoint
             .local_addr()
             .map_err(|source| Error::Bind { addr: config.quic_addr, source })?;
         let shared = Arc::new(Shared::new(core, tokio::runtime::Handle::current()));
         tokio::spawn(Arc::clone(&shared).run_timer());
         tokio::spawn(accept(Arc::clone(&shared), endpoint.clone(), epoch, timing.heartbeat));
-        let endpoint = Arc::new(Mutex::new(Some(endpoint)));
+        let endpoint = Arc::new(Mutex::new(Some((endpoint, watch))));
         Ok(Self { shared, config: Arc::new(config), addr, endpoint })
     }
 
@@ -233,11 +234,15 @@ impl Coordinator {
     pub async fn stop(&self) {
         self.shared.stop();
         let endpoint = self.endpoint.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(endpoint) = endpoint {
-            endpoint.close(Close::Stopping.code(), Close::Stopping.reason().as_bytes());
-            // Workers that are gone cannot confirm.
-            let _ = tokio::time::timeout(Duration::from_millis(500), endpoint.wait_idle()).await;
-        }
+        let Some((endpoint, watch)) = endpoint else { return };
+        endpoint.close(Close::Stopping.code(), Close::Stopping.reason().as_bytes());
+        let closed = async {
+            endpoint.wait_idle().await;
+            drop(endpoint);
+            watch.closed().await;
+        };
+        // Workers that are gone cannot confirm.
+        let _ = tokio::time::timeout(Duration::from_secs(2), closed).await;
     }
 
     /// Waits until `look` finds what it looks for.

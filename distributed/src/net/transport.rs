@@ -1,10 +1,13 @@
 //! QUIC settings that differ from quinn's defaults, and the sockets below.
 
 use crate::error::{Error, Result};
-use quinn::{Endpoint, EndpointConfig, IdleTimeout, ServerConfig, TransportConfig, VarInt};
+use quinn::{
+    AsyncUdpSocket, Endpoint, EndpointConfig, IdleTimeout, Runtime, ServerConfig, TokioRuntime,
+    TransportConfig, VarInt,
+};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 const KEEPALIVE: Duration = Duration::from_millis(500);
@@ -42,9 +45,25 @@ pub(super) fn streams_for(slots: u32) -> u32 {
     slots.saturating_mul(2).saturating_add(64)
 }
 
+/// Tells whether an endpoint's socket is still open, which it is for a while after `close`.
+pub(super) struct SocketWatch(Weak<dyn AsyncUdpSocket>);
+
+impl SocketWatch {
+    /// Resolves once the socket is closed and its port free.
+    pub(super) async fn closed(&self) {
+        // The last holder is a task of quinn's, which says nothing when it ends.
+        while self.0.strong_count() > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
 /// An endpoint on a UDP socket of its own.
-pub(super) fn bind(addr: SocketAddr, server: Option<ServerConfig>) -> Result<Endpoint> {
-    let bind = || -> std::io::Result<Endpoint> {
+pub(super) fn bind(
+    addr: SocketAddr,
+    server: Option<ServerConfig>,
+) -> Result<(Endpoint, SocketWatch)> {
+    let bind = || -> std::io::Result<(Endpoint, SocketWatch)> {
         let socket = Socket::new(Domain::for_address(addr), Type::DGRAM, Some(Protocol::UDP))?;
         let _ = socket.set_recv_buffer_size(SOCKET_BUFFER);
         let _ = socket.set_send_buffer_size(SOCKET_BUFFER);
@@ -58,8 +77,11 @@ pub(super) fn bind(addr: SocketAddr, server: Option<ServerConfig>) -> Result<End
             );
         }
         socket.bind(&addr.into())?;
-        let runtime = Arc::new(quinn::TokioRuntime);
-        Endpoint::new(EndpointConfig::default(), server, socket.into(), runtime)
+        let runtime = Arc::new(TokioRuntime);
+        let socket = runtime.wrap_udp_socket(socket.into())?;
+        let watch = SocketWatch(Arc::downgrade(&socket));
+        let config = EndpointConfig::default();
+        Ok((Endpoint::new_with_abstract_socket(config, server, socket, runtime)?, watch))
     };
     bind().map_err(|source| Error::Bind { addr, source })
 }

@@ -67,7 +67,7 @@ fn endpoint(config: &WorkerConfig) -> Result<Endpoint> {
         SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
         SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
     };
-    let mut endpoint = transport::bind(any, None)?;
+    let (mut endpoint, _) = transport::bind(any, None)?;
     let mut client = ClientConfig::new(Arc::new(tls::client(&config.identity)?));
     client.transport_config(transport::config(transport::streams_for(config.slots), 1));
     endpoint.set_default_client_config(client);

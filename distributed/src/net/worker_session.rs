@@ -82,9 +82,10 @@ pub(super) async fn serve(
 
 fn lost(connection: &Connection, error: &Error, close: Close, greeted: bool) -> Ended {
     tracing::warn!(%error, "the coordinator's greeting failed");
-    // The peer's own reason, if it gave one, comes first.
+    // Closing here hides the reason that the peer may have given.
+    let given = connection.close_reason();
     connection.close(close.code(), close.reason().as_bytes());
-    let error = connection.close_reason().unwrap_or(ConnectionError::LocallyClosed);
+    let error = given.unwrap_or(ConnectionError::LocallyClosed);
     Ended::Lost { error, greeted }
 }
 

@@ -112,23 +112,28 @@ impl Core {
 
     /// A worker is alive and says what it holds.
     pub(crate) fn heartbeat(&mut self, now: Duration, session: SessionId, heartbeat: Heartbeat) {
-        let lease = self.config.timing.lease;
         let Some(worker) = self.live(session) else { return };
         worker.last_seen = now;
         worker.queued = heartbeat.queued;
         worker.status = heartbeat.status;
-        // Either way got lost, the request's or the answer's: nobody is working on these.
-        let expired: Vec<AttemptId> = worker
+        let missing: Vec<(AttemptId, Duration)> = worker
             .held
             .iter()
-            .filter(|(id, at)| now.saturating_sub(**at) > lease && !heartbeat.held.contains(id))
-            .map(|(id, _)| *id)
+            .filter(|(id, _)| !heartbeat.held.contains(id))
+            .map(|(id, at)| (*id, now.saturating_sub(*at)))
             .collect();
-        for id in &expired {
-            worker.held.remove(id);
-        }
-        for id in expired {
-            if self.is_current(session, id) {
+        let timing = self.config.timing;
+        for (id, age) in missing {
+            let current = self.is_current(session, id);
+            // The request or the answer may still be under way, and the answer may be long. Of
+            // an attempt that nobody waits for, only the request matters.
+            if age <= if current { timing.lease } else { timing.heartbeat } {
+                continue;
+            }
+            if let Some(worker) = self.live(session) {
+                worker.held.remove(&id);
+            }
+            if current {
                 let reason = "the worker no longer holds the task and sent no answer";
                 let error = TaskError::new(TaskErrorKind::WorkerLost, reason);
                 self.fail_attempt(now, id.seq, error);

@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 pub(crate) struct Echo {
     /// Executions begun.
     pub(crate) begun: AtomicUsize,
+    loaded: Mutex<Vec<ModelRef>>,
     gate: Mutex<bool>,
     opened: Condvar,
 }
@@ -43,11 +44,16 @@ impl Executor for Echo {
     fn load(&self, model: &ModelRef) -> Result<(), ExecError> {
         match model.name.as_str() {
             "missing" => Err(ExecError::model_not_found("no such model")),
-            _ => Ok(()),
+            _ => {
+                self.loaded.lock().unwrap().push(model.clone());
+                Ok(())
+            }
         }
     }
 
-    fn unload(&self, _: &ModelRef) {}
+    fn unload(&self, model: &ModelRef) {
+        self.loaded.lock().unwrap().retain(|m| m != model);
+    }
 
     fn execute(
         &self,
@@ -71,7 +77,12 @@ impl Executor for Echo {
     }
 
     fn status(&self) -> ExecutorStatus {
-        ExecutorStatus { device: "cpu:0".into(), backend: "cpu".into(), ..Default::default() }
+        ExecutorStatus {
+            device: "cpu:0".into(),
+            backend: "cpu".into(),
+            models: self.loaded.lock().unwrap().clone(),
+            ..Default::default()
+        }
     }
 }
 
