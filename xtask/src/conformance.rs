@@ -44,39 +44,9 @@ fn hal() -> Result<(String, Outcome)> {
     let mut cargo = cmd::cargo();
     cargo.args(["run", "--quiet", "-p", "lgp-hal-conformance"]);
     let finished = cmd::stdout(&mut cargo)?;
-    let mut outcome = read(&finished.output);
+    let mut outcome = Outcome::read(&finished.output);
     if !finished.ok && outcome.failed.is_empty() {
         outcome.failed.push("the program ended with a failure".to_owned());
     }
     Ok((finished.output, outcome))
-}
-
-/// Counts the lines `ok: …`, `failed: …` and `skipped: NEED: REASON`.
-pub(crate) fn read(output: &str) -> Outcome {
-    let mut outcome = Outcome::default();
-    for line in output.lines() {
-        if line.starts_with("ok: ") {
-            outcome.passed += 1;
-        } else if let Some(what) = line.strip_prefix("failed: ") {
-            outcome.failed.push(what.to_owned());
-        } else if let Some(skip) = Skip::parse(line) {
-            outcome.skipped.push(skip);
-        }
-    }
-    outcome
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_are_counted() {
-        let outcome = read(
-            "ok: cpu: copy\nfailed: opencl:0: fill: 3 is not 4\nskipped: cuda: no driver\nnoise\n",
-        );
-        assert_eq!(outcome.passed, 1);
-        assert_eq!(outcome.failed, ["opencl:0: fill: 3 is not 4"]);
-        assert_eq!(outcome.skipped, [Skip::new("cuda", "no driver")]);
-    }
 }

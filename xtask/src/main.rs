@@ -4,6 +4,7 @@
 
 mod apt;
 mod bench;
+mod cluster;
 mod cmd;
 mod conformance;
 mod digits;

@@ -16,9 +16,27 @@ impl Skip {
         Self { need: need.into(), reason: reason.into() }
     }
 
-    /// Reads what a test prints when it cannot run: `skipped: NEED: REASON`.
+    /// The skip of a test called `SUBJECT: WHAT`, where only `all laws` of a subject being skipped
+    /// means that the subject itself is missing.
+    fn of(self, name: &str) -> Self {
+        let Some((subject, what)) = name.split_once(": ") else { return self };
+        let backend = subject.split(':').next().unwrap_or(subject);
+        match what {
+            "all laws" => Self::new(backend, self.reason),
+            _ => Self::new("", format!("{subject}: {}", self.text())),
+        }
+    }
+
+    fn text(&self) -> String {
+        let Self { need, reason } = self;
+        if need.is_empty() { reason.clone() } else { format!("{need}: {reason}") }
+    }
+
+    /// Reads what a test prints when it cannot run: `skipped: NEED: REASON`, where a first colon
+    /// may be missing.
     pub(crate) fn parse(line: &str) -> Option<Self> {
-        let rest = line.trim().strip_prefix("skipped: ")?;
+        let rest = line.trim().strip_prefix("skipped")?;
+        let rest = rest.strip_prefix(": ").or_else(|| rest.strip_prefix(' '))?;
         match rest.split_once(": ") {
             Some((need, reason)) if !need.contains(' ') => Some(Self::new(need, reason)),
             _ => Some(Self::new("", rest)),
@@ -51,6 +69,24 @@ impl Outcome {
     /// One test that did not run.
     pub(crate) fn skip(skip: Skip) -> Self {
         Self { skipped: vec![skip], ..Self::default() }
+    }
+
+    /// Counts what programs of ours print of their tests, one a line: `ok NAME`,
+    /// `failed: WHAT`, `skipped: NEED: REASON`, or `NAME … ` followed by one of them.
+    pub(crate) fn read(output: &str) -> Self {
+        let mut outcome = Self::default();
+        for line in output.lines() {
+            let (name, verdict) = line.rsplit_once(" … ").unwrap_or(("", line));
+            let lower = verdict.to_lowercase();
+            if lower == "ok" || lower.starts_with("ok ") || lower.starts_with("ok: ") {
+                outcome.passed += 1;
+            } else if lower.starts_with("failed: ") || lower.starts_with("failed ") {
+                outcome.failed.push(line.to_owned());
+            } else if let Some(skip) = Skip::parse(verdict) {
+                outcome.skipped.push(skip.of(name));
+            }
+        }
+        outcome
     }
 
     /// Adds the tests of `other`.
@@ -119,11 +155,19 @@ impl Report {
         }
         text += &format!("{:7.1}  in all\n", took.as_secs_f64());
         let entries = self.suites.iter();
-        let skips =
-            entries.clone().flat_map(|(name, _, o)| o.skipped.iter().map(move |s| (name, s)));
-        for (name, Skip { need, reason }) in skips {
-            let need = if need.is_empty() { String::new() } else { format!("{need}: ") };
-            text += &format!("skipped: {name}: {need}{reason}\n");
+        let mut skips: Vec<(String, usize)> = Vec::new();
+        for (name, _, outcome) in entries.clone() {
+            for skip in &outcome.skipped {
+                let line = format!("skipped: {name}: {}", skip.text());
+                match skips.iter_mut().find(|(other, _)| *other == line) {
+                    Some((_, count)) => *count += 1,
+                    None => skips.push((line, 1)),
+                }
+            }
+        }
+        for (line, count) in skips {
+            text += &line;
+            text += &if count > 1 { format!(" ({count} times)\n") } else { "\n".to_owned() };
         }
         for (name, reason) in entries.flat_map(|(n, _, o)| o.failed.iter().map(move |f| (n, f))) {
             text += &format!("failed: {name}: {}\n", reason.lines().next().unwrap_or_default());
@@ -177,10 +221,27 @@ mod tests {
     }
 
     #[test]
+    fn printed_tests_are_counted() {
+        let outcome = Outcome::read(
+            "ok: copy\nok infer\ncpu: fill … ok\nall done\nfailed: 3 is not 4\n\
+             opencl:0: fill … FAILED: 3 is not 4\ncpu: add … skipped: it has no programs\n\
+             cuda:0: all laws … skipped: no device cuda:0: no driver\n1 passed, 0 failed\n",
+        );
+        assert_eq!(outcome.passed, 3);
+        assert_eq!(outcome.failed.len(), 2, "{outcome:?}");
+        let skips = [
+            Skip::new("", "cpu: it has no programs"),
+            Skip::new("cuda", "no device cuda:0: no driver"),
+        ];
+        assert_eq!(outcome.skipped, skips);
+    }
+
+    #[test]
     fn skip_lines_are_read() {
         let cases = [
             ("skipped: opencl: no platform", Some(Skip::new("opencl", "no platform"))),
             ("  skipped: no such: thing", Some(Skip::new("", "no such: thing"))),
+            ("skipped kserve: not installed", Some(Skip::new("kserve", "not installed"))),
             ("test skipped: x", None),
         ];
         for (line, wanted) in cases {

@@ -1,8 +1,9 @@
 //! Everything that must hold before a change is taken, suite after suite, from a cold clone.
 
+use crate::cluster::{Cluster, Profile};
 use crate::report::{Outcome, Report, Skip};
 use crate::{cmd, conformance, python, readme, sim, tidy};
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use std::process::Command;
 use std::time::Duration;
 
@@ -40,8 +41,8 @@ const SUITES: &[Suite] = &[
     ("unit, integration and doc tests", workspace),
     ("hal conformance", conformance::suite),
     ("cluster simulation", || step(&mut sim(SEEDS))),
-    ("agreement with ONNX Runtime", || script("inference/tests/onnxruntime_agreement.py")),
-    ("tritonclient against the server", || script("apps/server/tests/tritonclient_e2e.py")),
+    ("agreement with ONNX Runtime", agreement),
+    ("tritonclient against the server", tritonclient),
     ("README commands", readme::suite),
 ];
 
@@ -116,23 +117,57 @@ fn tests(selection: &[&str]) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Runs a Python program in the prepared environment; it prints a line for each of its tests.
-fn script(path: &str) -> Result<Outcome> {
+/// Runs `path` with the prepared Python and `arguments`; it prints a line for each of its tests.
+fn script(path: &str, arguments: &[&str]) -> Result<Outcome> {
     let python = match python::interpreter() {
         Ok(python) => python,
         Err(error) => return Ok(Outcome::skip(Skip::new("python", format!("{error:#}")))),
     };
-    let finished = cmd::stdout(cmd::command(python).arg(path))?;
-    let mut outcome = conformance::read(&finished.output);
-    if !finished.ok || !outcome.failed.is_empty() {
-        eprintln!("{}", finished.output);
-        if outcome.failed.is_empty() {
-            outcome.failed.push(format!("{path} ended with a failure"));
-        }
+    let finished = cmd::stdout(cmd::command(python).arg(path).args(arguments))?;
+    let mut outcome = Outcome::read(&finished.output);
+    if !finished.ok && outcome.failed.is_empty() {
+        outcome.failed.push(format!("{path} ended with a failure"));
     } else if outcome.passed == 0 && outcome.skipped.is_empty() {
         outcome.failed.push(format!("{path} reports no test"));
     }
+    if !outcome.failed.is_empty() {
+        eprintln!("{}", finished.output);
+    }
     Ok(outcome)
+}
+
+/// Generated reference networks, and the bundled model, in our engine and in ONNX Runtime.
+fn agreement() -> Result<Outcome> {
+    let python = match python::interpreter() {
+        Ok(python) => python,
+        Err(error) => return Ok(Outcome::skip(Skip::new("python", format!("{error:#}")))),
+    };
+    cmd::run(cmd::cargo().args(["build", "--quiet", "-p", "lgp-inference", "--examples"]))?;
+    let examples = cmd::root().join("target/debug/examples");
+    let mut zoo = cmd::command(examples.join("zoo"));
+    let written = cmd::stdout(zoo.arg(cmd::root().join("target/xtask/zoo")))?;
+    ensure!(written.ok, "the reference networks cannot be written");
+    let mut models: Vec<&str> = written.output.lines().collect();
+    models.push("apps/cli/assets/digits/digits.onnx");
+    let mut compare = cmd::command(python);
+    compare.arg("inference/tests/ort_agreement.py").arg(examples.join("run_onnx"));
+    let finished = cmd::capture(compare.args(&models))?;
+    eprint!("{}", finished.output);
+    if finished.ok {
+        return Ok(Outcome { passed: models.len(), ..Outcome::default() });
+    }
+    // The table has the models that ran; what else is printed says which did not agree.
+    let failed = finished.output.lines().filter(|line| !line.starts_with('|'));
+    let failed: Vec<String> = failed.map(str::to_owned).collect();
+    let passed = models.len().saturating_sub(failed.len());
+    Ok(Outcome { passed, failed, ..Outcome::default() })
+}
+
+fn tritonclient() -> Result<Outcome> {
+    let cluster = Cluster::start(Profile::Dev, "tritonclient")?;
+    let outcome = script("apps/server/tests/tritonclient_e2e.py", &[&cluster.http()?]);
+    cluster.stop()?;
+    outcome
 }
 
 /// Counts what cargo's test programs report. A test that prints `skipped: …` did not pass.

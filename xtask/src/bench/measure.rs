@@ -1,10 +1,11 @@
 //! What each benchmark does.
 
 use super::run::{Better, Run};
+use crate::cluster::{Cluster, Profile, binary};
 use crate::cmd;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
 /// How often a benchmark is repeated after a first time that only warms up.
@@ -27,7 +28,7 @@ pub(super) fn cluster(run: &mut Run) -> Result<()> {
 
 /// The demo with its killed worker, from start to exit.
 pub(super) fn demo(run: &mut Run) -> Result<()> {
-    let binary = binary()?;
+    let binary = binary(Profile::Release)?;
     let mut seconds = Vec::new();
     let runs = repeat(|| {
         let started = Instant::now();
@@ -51,21 +52,11 @@ pub(super) fn demo(run: &mut Run) -> Result<()> {
 
 /// Resident memory of the coordinator process, ready with two workers.
 pub(super) fn rss(run: &mut Run) -> Result<()> {
-    let binary = binary()?;
-    let data = cmd::root().join("target/xtask/rss");
     let (mut now, mut most) = (Vec::new(), Vec::new());
     for _ in 0..REPEATS {
-        let mut start = cmd::command(&binary);
-        start.args(["start", "--json", "--workers", "2", "--http", "127.0.0.1:0"]);
-        let answer = json(start.args(["--quic", "127.0.0.1:0", "--data"]).arg(&data));
-        let result = answer.and_then(|answer| {
-            let pid = answer["pid"].as_u64().context("`start` names no pid")?;
-            resident(pid)
-        });
-        let mut stop = cmd::command(&binary);
-        let stopped = cmd::stdout(stop.args(["stop", "--json", "--data"]).arg(&data))?;
-        let (current, peak) = result?;
-        ensure!(stopped.ok, "`stop` failed: {}", stopped.output);
+        let cluster = Cluster::start(Profile::Release, "rss")?;
+        let (current, peak) = resident(cluster.pid()?)?;
+        cluster.stop()?;
         now.push(current);
         most.push(peak);
     }
@@ -88,7 +79,7 @@ fn resident(pid: u64) -> Result<(f64, f64)> {
 
 /// Bytes of the binary as it is shipped.
 pub(super) fn size(run: &mut Run) -> Result<()> {
-    let bytes = std::fs::metadata(binary()?)?.len();
+    let bytes = std::fs::metadata(binary(Profile::Release)?)?.len();
     run.value("binary", "MB", Better::Lower, vec![bytes as f64 / 1e6]);
     Ok(())
 }
@@ -138,12 +129,6 @@ fn estimates(folder: &Path, name: &str, found: &mut Vec<(String, f64)>) -> Resul
         estimates(&entry.path(), &name, found)?;
     }
     Ok(())
-}
-
-/// The release binary, built now.
-fn binary() -> Result<PathBuf> {
-    cmd::run(cmd::cargo().args(["build", "--release", "--bin", "radeon-cluster"]))?;
-    Ok(cmd::root().join("target/release/radeon-cluster"))
 }
 
 /// Runs `once` to warm up and then `REPEATS` times.

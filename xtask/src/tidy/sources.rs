@@ -8,7 +8,7 @@ const LINES_MAX: usize = 800;
 /// The one file that may ask which backends are compiled in.
 const BACKENDS: &str = "hal/src/backend.rs";
 /// The layers that touch memory and devices, and may be unsafe for it.
-const UNSAFE: &[&str] = &["hal/src/", "memory/src/", "compute/src/"];
+const UNSAFE: &[&str] = &["hal/", "memory/", "compute/"];
 const FEATURES: &[&str] = &["cpu", "rocm", "cuda"];
 
 /// Complaints about all Rust files.

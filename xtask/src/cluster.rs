@@ -1,0 +1,91 @@
+//! A cluster of our own binary, started for a test or a measurement and stopped after it.
+
+use crate::cmd;
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use std::path::PathBuf;
+
+/// How the binary is built.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Profile {
+    /// As tests are.
+    Dev,
+    /// As it is shipped.
+    Release,
+}
+
+/// The `radeon-cluster` binary, built now.
+pub(crate) fn binary(profile: Profile) -> Result<PathBuf> {
+    let mut cargo = cmd::cargo();
+    cargo.args(["build", "--quiet", "--bin", "radeon-cluster"]);
+    let folder = match profile {
+        Profile::Dev => "debug",
+        Profile::Release => {
+            cargo.arg("--release");
+            "release"
+        }
+    };
+    cmd::run(&mut cargo)?;
+    Ok(cmd::root().join("target").join(folder).join("radeon-cluster"))
+}
+
+/// A running cluster. It is stopped when dropped, if not before.
+pub(crate) struct Cluster {
+    binary: PathBuf,
+    data: PathBuf,
+    /// What `start` printed.
+    answer: Value,
+    running: bool,
+}
+
+impl Cluster {
+    /// Starts a coordinator with two workers on free ports; `name` names its data folder.
+    pub(crate) fn start(profile: Profile, name: &str) -> Result<Self> {
+        let binary = binary(profile)?;
+        let data = cmd::root().join("target/xtask").join(name);
+        if data.exists() {
+            std::fs::remove_dir_all(&data)?;
+        }
+        let mut start = cmd::command(&binary);
+        start.args(["start", "--json", "--workers", "2", "--http", "127.0.0.1:0"]);
+        start.args(["--quic", "127.0.0.1:0", "--data"]).arg(&data);
+        let finished = cmd::stdout(&mut start)?;
+        ensure!(finished.ok, "`start` failed");
+        let answer = serde_json::from_str(&finished.output).context("`start` printed no JSON")?;
+        Ok(Self { binary, data, answer, running: true })
+    }
+
+    /// Where it answers HTTP, as a URL.
+    pub(crate) fn http(&self) -> Result<String> {
+        let address = self.answer["http"].as_str().context("`start` names no http address")?;
+        let url =
+            if address.contains("://") { address.to_owned() } else { format!("http://{address}") };
+        Ok(url)
+    }
+
+    /// The coordinator's process.
+    pub(crate) fn pid(&self) -> Result<u64> {
+        self.answer["pid"].as_u64().context("`start` names no pid")
+    }
+
+    /// Stops it and waits for that.
+    pub(crate) fn stop(mut self) -> Result<()> {
+        ensure!(self.ask_to_stop()?, "`stop` failed");
+        Ok(())
+    }
+
+    fn ask_to_stop(&mut self) -> Result<bool> {
+        self.running = false;
+        let mut stop = cmd::command(&self.binary);
+        Ok(cmd::stdout(stop.args(["stop", "--json", "--data"]).arg(&self.data))?.ok)
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if self.running {
+            // A test has failed already; nothing more can be told here.
+            let _ = self.ask_to_stop();
+        }
+    }
+}
