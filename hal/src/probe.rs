@@ -13,8 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// How long a self-test may take; a hanging driver must not hang the program. Compiling the test
-/// takes a slow driver seconds.
+/// How long a self-test may take, with slow compilers, before the driver counts as hanging.
 const SELF_TEST_LIMIT: Duration = Duration::from_secs(30);
 
 /// Where to look.
@@ -146,7 +145,7 @@ impl Survey {
             .zip(&owners)
             .map(|((id, found), owner)| {
                 let card = owner.map(|at| &cards[at]);
-                backed(*id, found, card, &sysfs, test_in_time(table, *id))
+                backed(*id, found, card, &sysfs, test_in_time(table, *id, SELF_TEST_LIMIT))
             })
             .collect();
         let environment = Environment::read(&probes);
@@ -185,7 +184,7 @@ fn join(cards: &[Card], found: &[(DeviceId, &Found)]) -> Vec<Option<usize>> {
 }
 
 /// Opens a device, which tests it, on a thread that is left behind if it hangs.
-fn test_in_time(table: &'static [Line], id: DeviceId) -> Result<Caps> {
+fn test_in_time(table: &'static [Line], id: DeviceId, limit: Duration) -> Result<Caps> {
     let (sender, receiver) = mpsc::channel();
     let test = move || {
         let answer = open_in(table, id).map(|device| device.caps().clone());
@@ -197,9 +196,9 @@ fn test_in_time(table: &'static [Line], id: DeviceId) -> Result<Caps> {
         .name(format!("self-test {id}"))
         .spawn(test)
         .map_err(|error| failed(format!("no thread for the test: {error}")))?;
-    receiver.recv_timeout(SELF_TEST_LIMIT).unwrap_or_else(|error| match error {
+    receiver.recv_timeout(limit).unwrap_or_else(|error| match error {
         mpsc::RecvTimeoutError::Timeout => {
-            Err(failed(format!("no answer within {} s", SELF_TEST_LIMIT.as_secs())))
+            Err(failed(format!("no answer within {} s", limit.as_secs())))
         }
         mpsc::RecvTimeoutError::Disconnected => Err(failed("the driver ended the test".to_owned())),
     })
@@ -257,6 +256,15 @@ fn driver_update(id: DeviceId) -> Option<String> {
     }
 }
 
+/// A card's id where no backend gives it one.
+fn place(card: &Card) -> String {
+    match (card.pci, &card.node) {
+        (Some(pci), _) => format!("pci:{pci}"),
+        (None, Some(node)) => format!("drm:{node}"),
+        (None, None) => format!("sysfs:{}", card.folder),
+    }
+}
+
 /// A card that the kernel sees and no backend does.
 fn orphan(card: &Card, sysfs: &Sysfs<'_>, advice: Advice) -> DeviceInfo {
     let telemetry = card.is_amd().then(|| sysfs.telemetry(card));
@@ -265,7 +273,7 @@ fn orphan(card: &Card, sysfs: &Sysfs<'_>, advice: Advice) -> DeviceInfo {
     let vendor = if card.is_amd() { "AMD" } else { "NVIDIA" };
     let compute_units = card.kfd.as_ref().map_or(0, |node| node.simd_count / 4);
     DeviceInfo {
-        id: card.pci.map_or_else(|| format!("drm:{}", card.node), |pci| format!("pci:{pci}")),
+        id: place(card),
         device: None,
         name: card.name.clone(),
         backend: backend.to_string(),

@@ -5,7 +5,7 @@ use crate::amd::{VENDOR_AMD, VENDOR_NVIDIA};
 
 fn card(vendor: u16, driver: Option<&str>, chip: Option<AmdChip>) -> Card {
     Card {
-        node: "card0".to_owned(),
+        node: Some("card0".to_owned()),
         vendor,
         device: 0x67df,
         revision: 0xe7,
@@ -15,6 +15,7 @@ fn card(vendor: u16, driver: Option<&str>, chip: Option<AmdChip>) -> Card {
         name: "a card".to_owned(),
         chip,
         kfd: None,
+        folder: String::new(),
     }
 }
 

@@ -22,8 +22,8 @@ pub(crate) struct Sysfs<'a> {
 /// A graphics card that the kernel sees.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Card {
-    /// The kernel's name: `card0`.
-    pub node: String,
+    /// The kernel's name: `card0`; `None` without a graphics driver.
+    pub node: Option<String>,
     /// PCI vendor: 0x1002 is AMD, 0x10de NVIDIA.
     pub vendor: u16,
     /// PCI device id.
@@ -42,6 +42,9 @@ pub struct Card {
     pub chip: Option<AmdChip>,
     /// What AMD's compute driver knows of it.
     pub kfd: Option<KfdNode>,
+    /// Where its files are, below the root of sysfs.
+    #[serde(skip)]
+    pub(crate) folder: String,
 }
 
 impl Card {
@@ -75,18 +78,34 @@ impl<'a> Sysfs<'a> {
         (self.read)(&self.root.join(path)).ok().map(|text| text.trim_end().to_owned())
     }
 
-    /// The cards, by number. Connectors (`card0-DP-1`) are no cards.
+    /// The graphics cards: by number those that a graphics driver has, then by address the AMD
+    /// and NVIDIA ones that none has. Connectors (`card0-DP-1`) are no cards.
     pub(crate) fn cards(&self) -> Vec<Card> {
         let number = |name: &String| -> Option<u32> { name.strip_prefix("card")?.parse().ok() };
         let mut names: Vec<String> = self.list("class/drm");
         names.retain(|name| number(name).is_some());
         names.sort_by_key(number);
         let kfd = nodes(self);
-        names.into_iter().filter_map(|name| self.card(name, &kfd)).collect()
+        let driven = names
+            .into_iter()
+            .filter_map(|name| self.card(format!("class/drm/{name}/device"), Some(name), &kfd));
+        let mut cards: Vec<Card> = driven.collect();
+        let mut addresses = self.list("bus/pci/devices");
+        addresses.sort();
+        for address in addresses {
+            let folder = format!("bus/pci/devices/{address}");
+            // Base class 3 is a display controller.
+            let class = self.text(&format!("{folder}/class")).unwrap_or_default();
+            let known = |pci| cards.iter().any(|card| card.pci == Some(pci));
+            if !class.starts_with("0x03") || address.parse().is_ok_and(known) {
+                continue;
+            }
+            cards.extend(self.card(folder, None, &kfd).filter(|it| it.is_amd() || it.is_nvidia()));
+        }
+        cards
     }
 
-    fn card(&self, node: String, kfd: &[KfdNode]) -> Option<Card> {
-        let folder = format!("class/drm/{node}/device");
+    fn card(&self, folder: String, node: Option<String>, kfd: &[KfdNode]) -> Option<Card> {
         let hex = |file: &str| {
             let text = self.text(&format!("{folder}/{file}"))?;
             u16::from_str_radix(text.trim().trim_start_matches("0x"), 16).ok()
@@ -124,12 +143,13 @@ impl<'a> Sysfs<'a> {
             name,
             chip,
             kfd,
+            folder,
         })
     }
 
     /// What the sensors of an AMD card say now. A sleeping card is left asleep.
     pub(crate) fn telemetry(&self, card: &Card) -> Telemetry {
-        let folder = format!("class/drm/{}/device", card.node);
+        let folder = card.folder.clone();
         let asleep =
             self.text(&format!("{folder}/power/runtime_status")).as_deref() == Some("suspended");
         let sensors = Sensors { sysfs: self, folder, asleep, unavailable: RefCell::default() };

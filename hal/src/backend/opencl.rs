@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::id::{BackendKind, DeviceId};
 use opencl3::error_codes::{ClError, DLOPEN_FUNCTION_NOT_AVAILABLE, DLOPEN_RUNTIME_LOAD_FAILED};
 use opencl3::platform::get_platforms;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// What the ICD loader answers when no driver is installed (`cl_khr_icd`).
 const PLATFORM_NOT_FOUND: i32 = -1001;
@@ -63,9 +63,15 @@ struct Entry {
     device: opencl3::device::Device,
 }
 
+/// Drivers set themselves up when they are first asked for devices, and PoCL for one crashes if a
+/// second thread asks meanwhile. The drivers are one per process, so the lock is too.
+static DRIVER_SETUP: Mutex<()> = Mutex::new(());
+
 /// All devices, and the names of all platforms. Processors come last, so that `opencl:0` is a GPU
 /// where there is one; otherwise the order is the loader's.
 fn enumerate() -> Result<(Vec<Entry>, Vec<String>), Missing> {
+    // The lock guards no data, so a panic that poisoned it left nothing half done.
+    let _setup = DRIVER_SETUP.lock().unwrap_or_else(PoisonError::into_inner);
     let platforms = match get_platforms() {
         Ok(platforms) => platforms,
         Err(ClError(PLATFORM_NOT_FOUND)) => Vec::new(),

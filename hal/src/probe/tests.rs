@@ -94,6 +94,36 @@ fn cards_join_their_devices() {
     }
 }
 
+/// A driver that hangs, or ends in a panic.
+struct Stuck(bool);
+
+impl Backend for Stuck {
+    fn probe(&self) -> Probe {
+        Probe::default()
+    }
+    fn open(&self, _ordinal: u32) -> Result<Arc<dyn Device>> {
+        assert!(self.0, "a driver's panic");
+        loop {
+            std::thread::park();
+        }
+    }
+}
+
+#[test]
+fn a_driver_that_hangs_or_panics_does_not_take_the_program_along() {
+    static HANGING: [Line; 1] = opencl(&Stuck(true));
+    static PANICKING: [Line; 1] = opencl(&Stuck(false));
+    let id = DeviceId::new(BackendKind::OpenCl, 0);
+    for (table, limit, part) in [
+        (&HANGING, Duration::from_millis(20), "no answer within"),
+        (&PANICKING, Duration::from_secs(60), "ended the test"),
+    ] {
+        let error = test_in_time(table, id, limit).expect_err("it cannot pass");
+        assert!(matches!(error, Error::SelfTest { op: "opening", .. }), "{error}");
+        assert!(error.to_string().contains(part), "{error}");
+    }
+}
+
 #[test]
 fn a_hidden_backend_leaves_the_card_and_its_reason() {
     static WITHOUT: [Line; 1] =

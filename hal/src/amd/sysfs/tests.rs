@@ -184,6 +184,39 @@ fn garbage_in_sensors_is_no_measurement() {
 }
 
 #[test]
+fn cards_without_a_graphics_driver_are_found_on_the_bus() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let put = |path: &str, text: &str| {
+        let path = folder.path().join(path);
+        std::fs::create_dir_all(path.parent().expect("has a parent")).expect("a tree");
+        std::fs::write(path, text).expect("a file");
+    };
+    let device = |folder: &str, class: &str, vendor: &str, id: &str, uevent: &str| {
+        for (file, text) in
+            [("class", class), ("vendor", vendor), ("device", id), ("uevent", uevent)]
+        {
+            put(&format!("{folder}/{file}"), &format!("{text}\n"));
+        }
+    };
+    let vfio = "DRIVER=vfio-pci\nPCI_SLOT_NAME=0000:04:00.0";
+    for (folder, class, vendor, id, uevent) in [
+        ("class/drm/card0/device", "0x030000", "0x1002", "0x67df", "PCI_SLOT_NAME=0000:03:00.0"),
+        // The same card on the bus, its sound, a reserved card, a server's own graphics.
+        ("bus/pci/devices/0000:03:00.0", "0x030000", "0x1002", "0x67df", ""),
+        ("bus/pci/devices/0000:03:00.1", "0x040300", "0x1002", "0xaaf0", ""),
+        ("bus/pci/devices/0000:04:00.0", "0x038000", "0x1002", "0x687f", vfio),
+        ("bus/pci/devices/0000:05:00.0", "0x030000", "0x1a03", "0x2000", ""),
+    ] {
+        device(folder, class, vendor, id, uevent);
+    }
+    let cards = Sysfs::new(folder.path(), read).cards();
+    let found: Vec<_> = cards.iter().map(|it| (it.node.as_deref(), it.driver.as_deref())).collect();
+    assert_eq!(found, [(Some("card0"), None), (None, Some("vfio-pci"))]);
+    assert_eq!(cards[1].name, "AMD Radeon RX Vega");
+    assert_eq!(cards[1].pci.expect("has an address").to_string(), "0000:04:00.0");
+}
+
+#[test]
 fn clock_tables() {
     for (text, expected) in [
         ("0: 300Mhz \n1: 600Mhz *\n2: 900Mhz \n", (Some(600), Some(900))),
