@@ -15,6 +15,8 @@ mod proto;
 mod read;
 mod registry;
 mod tensor;
+#[cfg(test)]
+mod tests;
 mod unsupported;
 
 pub(crate) use lower::lower;

@@ -1,0 +1,181 @@
+//! Sessions: what they return, whoever calls them, with however many threads.
+
+#[path = "../examples/zoo/nets.rs"]
+mod nets;
+
+use lgp_inference::{Error, GraphBuilder, Result, Session, SessionOptions};
+use lgp_memory::{DType, Dim, NamedTensor, SymShape, Tensor, TensorType, TensorView};
+
+fn ty(dims: &[Option<usize>]) -> TensorType {
+    let dims = dims.iter().map(|d| d.map_or(Dim::Symbol("n".into()), Dim::Known));
+    TensorType { dtype: DType::F32, shape: Some(SymShape(dims.collect())) }
+}
+
+/// Numbers that look random and are the same everywhere.
+fn image(batch: usize) -> Result<Tensor> {
+    let shape = [batch, 3, 64, 64];
+    let data: Vec<f32> = (0..shape.iter().product::<usize>())
+        .map(|k| ((k * 7919 % 10007) as f32 / 5003.) - 1.)
+        .collect();
+    Ok(Tensor::from_slice(shape, &data)?)
+}
+
+fn run(session: &Session, x: &Tensor) -> Result<Vec<NamedTensor>> {
+    session.run(&[("input", x.view())])
+}
+
+#[test]
+fn threads_change_nothing() -> Result<()> {
+    for (name, net) in nets::ALL {
+        let model = net(nets::Size::Tiny)?;
+        let one = Session::new(&model, SessionOptions { threads: 1 })?;
+        let three = Session::new(&model, SessionOptions { threads: 3 })?;
+        let x = image(2)?;
+        let expected = run(&one, &x)?;
+        let y = &expected[0].tensor;
+        assert_eq!(y.shape().dims(), [2, 125]);
+        let finite = y.as_slice::<f32>()?.iter().all(|v| v.is_finite());
+        assert!(finite && y.as_slice::<f32>()?.iter().any(|&v| v != 0.), "{name}");
+        assert_eq!(run(&three, &x)?, expected, "{name}");
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| assert_eq!(run(&three, &x).unwrap(), expected));
+            }
+        });
+    }
+    Ok(())
+}
+
+#[test]
+fn samples_of_a_batch_do_not_touch_each_other() -> Result<()> {
+    let session = Session::new(&nets::ALL[2].1(nets::Size::Tiny)?, SessionOptions { threads: 1 })?;
+    let two = image(2)?;
+    let one = image(1)?;
+    let (two, one) = (run(&session, &two)?, run(&session, &one)?);
+    let (two, one) = (two[0].tensor.as_slice::<f32>()?, one[0].tensor.as_slice::<f32>()?);
+    for (a, b) in one.iter().zip(two) {
+        assert!((a - b).abs() < 1e-4, "{a} {b}");
+    }
+    Ok(())
+}
+
+#[test]
+fn folding_the_normalisation_changes_the_numbers_little() -> Result<()> {
+    // The same network with an Identity that keeps each convolution's result in use, so that
+    // nothing is folded, would be another graph: compare with the closed form instead.
+    let mut g = GraphBuilder::new("g");
+    let x = g.input("x", ty(&[None, Some(1), Some(1), Some(1)]));
+    let w = g.initializer("w", Tensor::from_slice([1, 1, 1, 1], &[3f32])?);
+    let y = g.node("Conv", &[x, w], []);
+    let one = |g: &mut GraphBuilder, name: &str, v: f32| {
+        Ok::<_, Error>(g.initializer(name, Tensor::from_slice([1], &[v])?))
+    };
+    let inputs = [
+        y,
+        one(&mut g, "scale", 0.7)?,
+        one(&mut g, "shift", 0.1)?,
+        one(&mut g, "mean", -0.4)?,
+        one(&mut g, "variance", 2.3)?,
+    ];
+    let y = g.node("BatchNormalization", &inputs, []);
+    g.output("y", y, ty(&[None, Some(1), Some(1), Some(1)]));
+    let session = Session::new(&g.finish()?, SessionOptions { threads: 1 })?;
+    let y = session.run(&[("x", TensorView::from_slice([1, 1, 1, 1], &[1.3f32])?)])?;
+    let expected = (3. * 1.3 + 0.4) / (2.3f64 + 1e-5).sqrt() * 0.7 + 0.1;
+    assert!((f64::from(y[0].tensor.as_slice::<f32>()?[0]) - expected).abs() < 1e-6);
+    Ok(())
+}
+
+#[test]
+fn outputs_may_be_inputs_or_constants() -> Result<()> {
+    let mut g = GraphBuilder::new("g");
+    let x = g.input("x", ty(&[None]));
+    let w = g.initializer("w", Tensor::from_slice([1], &[5f32])?);
+    g.output("same", x, ty(&[None]));
+    g.output("stored", w, ty(&[Some(1)]));
+    let session = Session::new(&g.finish()?, SessionOptions { threads: 1 })?;
+    let y = session.run(&[("x", TensorView::from_slice([2], &[1f32, 2.])?)])?;
+    assert_eq!(y[0], NamedTensor::new("same", Tensor::from_slice([2], &[1f32, 2.])?));
+    assert_eq!(y[1], NamedTensor::new("stored", Tensor::from_slice([1], &[5f32])?));
+    Ok(())
+}
+
+#[test]
+fn what_is_not_a_number_flows_through() -> Result<()> {
+    let mut g = GraphBuilder::new("g");
+    let x = g.input("x", ty(&[None]));
+    let y = g.node("Add", &[x, x], []);
+    g.output("y", y, ty(&[None]));
+    let session = Session::new(&g.finish()?, SessionOptions { threads: 1 })?;
+    let x = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX];
+    let y = session.run(&[("x", TensorView::from_slice([4], &x)?)])?;
+    let y = y[0].tensor.as_slice::<f32>()?;
+    assert!(y[0].is_nan());
+    assert_eq!(y[1..], [f32::INFINITY, f32::NEG_INFINITY, f32::INFINITY]);
+    Ok(())
+}
+
+#[test]
+fn an_empty_batch_is_a_batch() -> Result<()> {
+    let session = Session::new(&nets::ALL[2].1(nets::Size::Tiny)?, SessionOptions { threads: 1 })?;
+    let y = run(&session, &Tensor::zeros(DType::F32, [0, 3, 64, 64])?)?;
+    assert_eq!(y[0].tensor.shape().dims(), [0, 125]);
+    Ok(())
+}
+
+#[test]
+fn types_of_outputs_are_inferred() -> Result<()> {
+    let mut g = GraphBuilder::new("g");
+    let x = g.input("x", ty(&[None, Some(3), Some(8), Some(8)]));
+    let w = g.initializer("w", Tensor::zeros(DType::F32, [5, 3, 3, 3])?);
+    let y = g.node("Conv", &[x, w], [("strides", [2, 2].into())]);
+    let shape = g.node("Shape", &[y], []);
+    let n = g.initializer("0", Tensor::from_slice([1], &[0i64])?);
+    let n = g.node("Gather", &[shape, n], []);
+    let rest = g.initializer("rest", Tensor::from_slice([1], &[-1i64])?);
+    let shape = g.node("Concat", &[n, rest], [("axis", 0.into())]);
+    let flat = g.node("Reshape", &[y, shape], []);
+    let unknown = TensorType { dtype: DType::F32, shape: None };
+    g.output("y", y, unknown.clone());
+    g.output("flat", flat, unknown);
+    let session = Session::new(&g.finish()?, SessionOptions { threads: 1 })?;
+    let types: Vec<String> = session.outputs().iter().map(|o| o.ty.to_string()).collect();
+    assert_eq!(types, ["f32 [n,5,3,3]", "f32 [n,45]"]);
+    let y = session.run(&[("x", Tensor::zeros(DType::F32, [2, 3, 8, 8])?.view())])?;
+    assert_eq!(y[1].tensor.shape().dims(), [2, 45]);
+    Ok(())
+}
+
+#[test]
+fn a_node_that_cannot_fit_is_named() -> Result<()> {
+    let mut g = GraphBuilder::new("g");
+    let x = g.input("x", ty(&[None, Some(4)]));
+    let w = g.initializer("w", Tensor::zeros(DType::F32, [5, 2])?);
+    let y = g.node("MatMul", &[x, w], []);
+    g.output("y", y, ty(&[None, Some(2)]));
+    let error = Session::new(&g.finish()?, SessionOptions { threads: 1 }).unwrap_err();
+    assert!(error.to_string().starts_with("node 'MatMul_0' (MatMul): "), "{error}");
+
+    let mut g = GraphBuilder::new("g");
+    let x = g.input("x", ty(&[None, Some(4)]));
+    g.output("y", x, TensorType { dtype: DType::I64, shape: None });
+    let error = Session::new(&g.finish()?, SessionOptions { threads: 1 }).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "invalid graph: output 'y' is declared i64, but its value is f32"
+    );
+    Ok(())
+}
+
+#[test]
+fn wrong_inputs_are_refused_before_anything_runs() -> Result<()> {
+    let session = Session::new(&nets::ALL[0].1(nets::Size::Tiny)?, SessionOptions { threads: 1 })?;
+    let x = Tensor::zeros(DType::F32, [1, 3, 64, 63])?;
+    assert_eq!(
+        run(&session, &x).unwrap_err().to_string(),
+        "input 'input' has shape [1, 3, 64, 63], expected [batch,3,64,64]: dimension 3 is 63, \
+         expected 64"
+    );
+    assert!(matches!(session.run(&[]), Err(Error::MissingInput { .. })));
+    Ok(())
+}
