@@ -1,29 +1,5 @@
 //! The table of operators: one folder each, with the op in `mod.rs` and its CPU body in `cpu.rs`.
 
-macro_rules! stub {
-    ($t:ident) => {
-        impl $crate::Op for $t {
-            fn name(&self) -> &'static str {
-                stringify!($t)
-            }
-            fn infer(
-                &self,
-                _: &[Option<&$crate::ValueInfo>],
-            ) -> $crate::Result<Vec<$crate::ValueInfo>> {
-                Err($crate::Error::unsupported(self.name(), "inference yet"))
-            }
-            fn run(
-                &self,
-                _: &$crate::Context,
-                _: &[Option<lgp_memory::TensorView<'_>>],
-            ) -> $crate::Result<Vec<lgp_memory::Tensor>> {
-                Err($crate::Error::unsupported(self.name(), "running yet"))
-            }
-        }
-    };
-}
-use stub;
-
 mod arg_reduce;
 mod batch_norm;
 mod binary;

@@ -1,5 +1,13 @@
 //! ArgMax and ArgMin: the position of the extreme value along one axis.
 
+mod cpu;
+
+use super::reduce::without;
+use crate::args::{arity, axis, output, required};
+use crate::error::{Error, Result};
+use crate::op::{Context, Op, ValueInfo};
+use lgp_memory::{DType, Dim, Tensor, TensorView};
+
 /// Which extreme is looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ArgKind {
@@ -21,4 +29,39 @@ pub struct ArgReduce {
     /// Of equal extremes, takes the last instead of the first.
     pub select_last_index: bool,
 }
-crate::ops::stub!(ArgReduce);
+
+impl Op for ArgReduce {
+    fn name(&self) -> &'static str {
+        match self.kind {
+            ArgKind::Max => "ArgMax",
+            ArgKind::Min => "ArgMin",
+        }
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let op = self.name();
+        arity(op, inputs, 1, 1)?;
+        let x = required(op, inputs, 0)?;
+        if x.ty.dtype == DType::Bool {
+            return Err(Error::invalid(op, "it has no meaning for bool"));
+        }
+        let shape = match x.sym_shape() {
+            None => None,
+            Some(dims) => {
+                let axis = axis(op, self.axis, dims.len())?;
+                if dims[axis] == Dim::Known(0) {
+                    return Err(Error::invalid(op, format!("axis {axis} has no elements")));
+                }
+                Some(without(dims, &[axis], self.keep_dims))
+            }
+        };
+        Ok(output(DType::I64, shape))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        if crate::widen::is_half(inputs) {
+            return crate::widen::widened(self, ctx, inputs);
+        }
+        cpu::run(self, ctx, inputs)
+    }
+}

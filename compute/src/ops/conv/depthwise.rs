@@ -80,8 +80,7 @@ impl<'a> Grid<'a> {
             *extent = axis.output.checked_add(reach)?;
         }
         let [d, h, w] = axes;
-        let product =
-            |n: &[usize]| n.iter().try_fold(1usize, |n, &m| n.checked_mul(m)).ok_or_else(too_large);
+        let product = |n: &[usize]| n.iter().try_fold(1usize, |n, &m| n.checked_mul(m));
         let phase = product(&extent)?;
         let used = (d.output - 1) * extent[1] + h.output - 1;
         let line = (used * extent[2] + w.output).next_multiple_of(TILE);

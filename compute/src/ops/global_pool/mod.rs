@@ -1,5 +1,11 @@
 //! Pooling over all spatial axes.
 
+use crate::args::{arity, concrete_one, float, output, required};
+use crate::error::{Error, Result};
+use crate::op::{Context, Op, ValueInfo};
+use crate::ops::reduce::{ReduceKind, reduce_rows};
+use lgp_memory::{Dim, Tensor, TensorView};
+
 /// How a whole plane becomes one number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GlobalPoolKind {
@@ -15,4 +21,47 @@ pub struct GlobalPool {
     /// Mean or maximum.
     pub kind: GlobalPoolKind,
 }
-crate::ops::stub!(GlobalPool);
+
+impl Op for GlobalPool {
+    fn name(&self) -> &'static str {
+        match self.kind {
+            GlobalPoolKind::Average => "GlobalAveragePool",
+            GlobalPoolKind::Max => "GlobalMaxPool",
+        }
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let op = self.name();
+        arity(op, inputs, 1, 1)?;
+        let x = required(op, inputs, 0)?;
+        float(op, x.ty.dtype)?;
+        let shape = match x.sym_shape() {
+            None => None,
+            Some([n, c, spatial @ ..]) if !spatial.is_empty() => {
+                let ones = spatial.iter().map(|_| Dim::Known(1));
+                Some([n.clone(), c.clone()].into_iter().chain(ones).collect())
+            }
+            Some(dims) => {
+                let message = format!("the input has rank {}, expected 3 or more", dims.len());
+                return Err(Error::invalid(op, message));
+            }
+        };
+        Ok(output(x.ty.dtype, shape))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        if crate::widen::is_half(inputs) {
+            return crate::widen::widened(self, ctx, inputs);
+        }
+        let (dtype, shape) = concrete_one(self, inputs)?;
+        let x = required(self.name(), inputs, 0)?;
+        let mut out = ctx.alloc(dtype, shape)?;
+        let plane = x.shape()[2..].iter().fold(1usize, |n, &d| n.saturating_mul(d));
+        let kind = match self.kind {
+            GlobalPoolKind::Average => ReduceKind::Mean,
+            GlobalPoolKind::Max => ReduceKind::Max,
+        };
+        reduce_rows(kind, self.name(), ctx, x, plane, &mut out)?;
+        Ok(vec![out])
+    }
+}

@@ -1,5 +1,14 @@
 //! Reductions over axes.
 
+mod cpu;
+
+use crate::args::{arity, axes, ints_or, optional, output, required};
+use crate::error::{Error, Result};
+use crate::op::{Context, Op, ValueInfo};
+use lgp_memory::{DType, Dim, Tensor, TensorView};
+
+pub(crate) use cpu::{gathered_last, reduce_rows};
+
 /// What becomes of the reduced elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReduceKind {
@@ -43,4 +52,83 @@ impl Reduce {
         Self { kind, axes, keep_dims: true, noop_with_empty_axes: false }
     }
 }
-crate::ops::stub!(Reduce);
+
+impl Reduce {
+    /// The axes that are reduced, in order; `None` while unknown.
+    fn reduced(&self, inputs: &[Option<&ValueInfo>], rank: usize) -> Result<Option<Vec<usize>>> {
+        let op = self.name();
+        let named = ints_or(op, "axes", optional(inputs, 1), self.axes.as_deref())?;
+        let named = match named {
+            Some(None) => return Ok(None),
+            Some(Some(named)) => named,
+            None => Vec::new(),
+        };
+        if named.is_empty() {
+            let all = if self.noop_with_empty_axes { 0 } else { rank };
+            return Ok(Some((0..all).collect()));
+        }
+        let mut out = axes(op, &named, rank)?;
+        out.sort_unstable();
+        Ok(Some(out))
+    }
+}
+
+impl Op for Reduce {
+    fn name(&self) -> &'static str {
+        match self.kind {
+            ReduceKind::Mean => "ReduceMean",
+            ReduceKind::Sum => "ReduceSum",
+            ReduceKind::Max => "ReduceMax",
+            ReduceKind::Min => "ReduceMin",
+            ReduceKind::Prod => "ReduceProd",
+            ReduceKind::L1 => "ReduceL1",
+            ReduceKind::L2 => "ReduceL2",
+            ReduceKind::SumSquare => "ReduceSumSquare",
+            ReduceKind::LogSumExp => "ReduceLogSumExp",
+        }
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let op = self.name();
+        arity(op, inputs, 1, 2)?;
+        let x = required(op, inputs, 0)?;
+        if x.ty.dtype == DType::Bool {
+            return Err(Error::invalid(op, "it has no meaning for bool"));
+        }
+        let Some(dims) = x.sym_shape() else { return Ok(output(x.ty.dtype, None)) };
+        let shape = match self.reduced(inputs, dims.len())? {
+            None if self.keep_dims => Some(vec![Dim::Unknown; dims.len()]),
+            None => None,
+            Some(reduced) => Some(without(dims, &reduced, self.keep_dims)),
+        };
+        // The product of dimensions is an element count, and worth tracking.
+        let contents = match self.kind {
+            ReduceKind::Prod if x.dims.is_some() => {
+                x.contents().and_then(|c| Some(vec![crate::dims::product(op, &c).ok()?]))
+            }
+            _ => None,
+        };
+        let out = output(x.ty.dtype, shape);
+        Ok(out.into_iter().map(|o| o.with_contents(contents.clone())).collect())
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        if crate::widen::is_half(inputs) {
+            return crate::widen::widened(self, ctx, inputs);
+        }
+        cpu::run(self, ctx, inputs)
+    }
+}
+
+/// The dimensions after a reduction.
+pub(crate) fn without(dims: &[Dim], reduced: &[usize], keep: bool) -> Vec<Dim> {
+    let mut out = Vec::with_capacity(dims.len());
+    for (axis, dim) in dims.iter().enumerate() {
+        if !reduced.contains(&axis) {
+            out.push(dim.clone());
+        } else if keep {
+            out.push(Dim::Known(1));
+        }
+    }
+    out
+}

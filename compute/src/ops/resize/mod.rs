@@ -1,5 +1,12 @@
 //! Resampling to another size.
 
+mod cpu;
+
+use crate::args::{arity, axes, ints_or, optional, output, required};
+use crate::error::{Error, Result};
+use crate::op::{Context, Op, ValueInfo};
+use lgp_memory::{DType, Dim, Tensor, TensorView};
+
 /// How a new element comes from its neighbours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResizeMode {
@@ -43,4 +50,120 @@ pub struct Resize {
     /// Stands in for an absent scales input (`Upsample` before opset 9).
     pub scales: Option<Vec<f32>>,
 }
-crate::ops::stub!(Resize);
+
+/// What an axis is resized to.
+#[derive(Debug, Clone, PartialEq)]
+enum Target {
+    /// A factor; the size is rounded down.
+    Scale(f64),
+    /// A size.
+    Size(Dim),
+}
+
+impl Resize {
+    /// The axes that are resized, with their targets; `None` while unknown.
+    fn targets(
+        &self,
+        inputs: &[Option<&ValueInfo>],
+        rank: usize,
+    ) -> Result<Option<Vec<(usize, Target)>>> {
+        let named = match &self.axes {
+            Some(named) => axes("Resize", named, rank)?,
+            None => (0..rank).collect(),
+        };
+        let targets: Vec<Target> = if let Some(sizes) = nonempty(optional(inputs, 3)) {
+            match ints_or("Resize", "sizes", Some(&sizes), None)? {
+                Some(Some(ints)) if ints.iter().any(|&n| n < 0) => {
+                    let message = format!("the sizes are {ints:?}, expected no negative one");
+                    return Err(Error::invalid("Resize", message));
+                }
+                _ => {}
+            }
+            let Some(contents) = sizes.contents() else { return Ok(None) };
+            contents.into_iter().map(Target::Size).collect()
+        } else if let Some(scales) = nonempty(optional(inputs, 2)) {
+            let Some(constant) = &scales.constant else { return Ok(None) };
+            scaled(constant.as_slice::<f32>()?)?
+        } else if let Some(scales) = &self.scales {
+            scaled(scales)?
+        } else {
+            return Err(Error::invalid("Resize", "scales and sizes are both missing"));
+        };
+        if targets.len() != named.len() {
+            let message = format!("{} scales or sizes, expected {}", targets.len(), named.len());
+            return Err(Error::invalid("Resize", message));
+        }
+        Ok(Some(named.into_iter().zip(targets).collect()))
+    }
+}
+
+/// Older exporters write an empty tensor for an absent input.
+fn nonempty<'a>(input: Option<&&'a ValueInfo>) -> Option<&'a ValueInfo> {
+    input.copied().filter(|info| info.sym_shape() != Some(&[Dim::Known(0)]))
+}
+
+fn scaled(scales: &[f32]) -> Result<Vec<Target>> {
+    let scale = |&s: &f32| {
+        if s > 0. && s.is_finite() {
+            return Ok(Target::Scale(s.into()));
+        }
+        let message = format!("the scales are {scales:?}, expected positive numbers");
+        Err(Error::invalid("Resize", message))
+    };
+    scales.iter().map(scale).collect()
+}
+
+impl Target {
+    fn output(&self, dim: &Dim) -> Result<Dim> {
+        match (self, dim) {
+            (Self::Size(size), _) => Ok(size.clone()),
+            (Self::Scale(scale), dim) if *scale == 1. => Ok(dim.clone()),
+            (Self::Scale(scale), Dim::Known(n)) => {
+                let size = num_traits::cast::<_, f64>(*n).map(|n| (n * scale).floor());
+                size.and_then(num_traits::cast)
+                    .map(Dim::Known)
+                    .ok_or_else(|| Error::invalid("Resize", format!("{n} times {scale} overflows")))
+            }
+            _ => Ok(Dim::Unknown),
+        }
+    }
+}
+
+impl Op for Resize {
+    fn name(&self) -> &'static str {
+        "Resize"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        arity("Resize", inputs, 1, 4)?;
+        let x = required("Resize", inputs, 0)?;
+        if x.ty.dtype == DType::Bool && self.mode == ResizeMode::Linear {
+            return Err(Error::invalid("Resize", "bools cannot be interpolated"));
+        }
+        let shape = match x.sym_shape() {
+            None => None,
+            Some(dims) => Some(match self.targets(inputs, dims.len())? {
+                None => vec![Dim::Unknown; dims.len()],
+                Some(targets) => {
+                    let mut out = dims.to_vec();
+                    for (axis, target) in targets {
+                        out[axis] = target.output(&dims[axis])?;
+                        if dims[axis] == Dim::Known(0) && out[axis] != dims[axis] {
+                            let message = format!("axis {axis} has no elements to resize");
+                            return Err(Error::invalid("Resize", message));
+                        }
+                    }
+                    out
+                }
+            }),
+        };
+        Ok(output(x.ty.dtype, shape))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        if self.mode == ResizeMode::Linear && crate::widen::is_half(inputs) {
+            return crate::widen::widened(self, ctx, inputs);
+        }
+        cpu::run(self, ctx, inputs)
+    }
+}

@@ -1,5 +1,12 @@
 //! Softmax and its logarithm.
 
+mod cpu;
+
+use crate::args::{arity, axis, float, output, required};
+use crate::error::Result;
+use crate::op::{Context, Op, ValueInfo};
+use lgp_memory::{Tensor, TensorView};
+
 /// `Softmax`, `LogSoftmax`: one float input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Softmax {
@@ -10,4 +17,27 @@ pub struct Softmax {
     /// Normalises over all axes from `axis` on, as opsets before 13 do.
     pub flatten: bool,
 }
-crate::ops::stub!(Softmax);
+
+impl Op for Softmax {
+    fn name(&self) -> &'static str {
+        if self.log { "LogSoftmax" } else { "Softmax" }
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let op = self.name();
+        arity(op, inputs, 1, 1)?;
+        let x = required(op, inputs, 0)?;
+        float(op, x.ty.dtype)?;
+        if let Some(dims) = x.sym_shape() {
+            axis(op, self.axis, dims.len())?;
+        }
+        Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        if crate::widen::is_half(inputs) {
+            return crate::widen::widened(self, ctx, inputs);
+        }
+        cpu::run(self, ctx, inputs)
+    }
+}

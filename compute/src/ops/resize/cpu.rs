@@ -1,0 +1,202 @@
+//! Resize on the CPU, one axis after the other.
+
+use super::{CoordinateMode, NearestRounding, Resize, ResizeMode, Target};
+use crate::args::{concrete_one, infos, required};
+use crate::error::{Error, Result};
+use crate::matrix::Real;
+use crate::movement::around;
+use crate::number::with_type;
+use crate::op::Context;
+use crate::simd::dispatch;
+use lgp_memory::{Tensor, TensorView};
+use num_traits::cast;
+
+pub(super) fn run(
+    op: &Resize,
+    ctx: &Context,
+    inputs: &[Option<TensorView<'_>>],
+) -> Result<Vec<Tensor>> {
+    let (_, shape) = concrete_one(op, inputs)?;
+    let x = required("Resize", inputs, 0)?;
+    let known = infos(inputs)?;
+    let known: Vec<_> = known.iter().map(Option::as_ref).collect();
+    let targets = op.targets(&known, shape.rank())?;
+    let targets = targets.ok_or_else(|| Error::unsupported("Resize", "so many axes"))?;
+    let mut current = x.to_tensor()?;
+    for (axis, target) in targets {
+        let (from, to) = (x.shape()[axis], shape[axis]);
+        if from == to && !matches!(target, Target::Scale(s) if s != 1.) {
+            continue;
+        }
+        let line = Line { from, to, scale: scale(&target, from, to) };
+        let mut dims = current.shape().to_vec();
+        dims[axis] = to;
+        let mut out = ctx.alloc(current.dtype(), dims)?;
+        if !out.is_empty() {
+            match op.mode {
+                ResizeMode::Nearest(rounding) => {
+                    let sources = line.nearest(op.coordinates, rounding);
+                    pick(ctx, &current, axis, &sources, &mut out)?;
+                }
+                ResizeMode::Linear => {
+                    let sources = line.linear(op.coordinates);
+                    with_type!("Resize", current.dtype(), real T => {
+                        let sources: Vec<_> =
+                            sources.iter().map(|s| s.rounded::<T>()).collect();
+                        blend::<T>(ctx, &current, axis, &sources, &mut out)
+                    })?;
+                }
+            }
+        }
+        current = out;
+    }
+    Ok(vec![current])
+}
+
+/// The factor that maps positions: the given one, or what the sizes amount to.
+fn scale(target: &Target, from: usize, to: usize) -> f64 {
+    match target {
+        Target::Scale(scale) => *scale,
+        Target::Size(_) => number(to) / number(from),
+    }
+}
+
+fn number(n: usize) -> f64 {
+    cast(n).unwrap_or(f64::INFINITY)
+}
+
+/// One axis that is resized; not empty on either side.
+struct Line {
+    from: usize,
+    to: usize,
+    scale: f64,
+}
+
+/// Two neighbours and the weight of the second.
+struct Blend<T> {
+    left: usize,
+    right: usize,
+    weight: T,
+}
+
+impl Blend<f64> {
+    fn rounded<T: Real>(&self) -> Blend<T> {
+        let weight = cast(self.weight).unwrap_or_else(T::zero);
+        Blend { left: self.left, right: self.right, weight }
+    }
+}
+
+impl Line {
+    /// Where output `i` lies in the input.
+    fn position(&self, mode: CoordinateMode, i: usize) -> f64 {
+        let (i, from, to) = (number(i), number(self.from), number(self.to));
+        match mode {
+            CoordinateMode::HalfPixel => (i + 0.5) / self.scale - 0.5,
+            CoordinateMode::PytorchHalfPixel if self.to == 1 => 0.,
+            CoordinateMode::PytorchHalfPixel => (i + 0.5) / self.scale - 0.5,
+            CoordinateMode::HalfPixelSymmetric => {
+                // The output's size is what the scale gives before it was rounded.
+                let adjustment = to / (self.scale * from);
+                let offset = from / 2. * (1. - adjustment);
+                offset + (i + 0.5) / self.scale - 0.5
+            }
+            CoordinateMode::AlignCorners if self.to == 1 => 0.,
+            CoordinateMode::AlignCorners => i * (from - 1.) / (to - 1.),
+            CoordinateMode::Asymmetric => i / self.scale,
+        }
+    }
+
+    /// A whole position inside the input.
+    fn clamped(&self, position: f64) -> usize {
+        cast(position.max(0.)).unwrap_or(self.from).min(self.from - 1)
+    }
+
+    fn nearest(&self, mode: CoordinateMode, rounding: NearestRounding) -> Vec<usize> {
+        let source = |i| {
+            let x = self.position(mode, i);
+            self.clamped(match rounding {
+                NearestRounding::RoundPreferFloor => (x - 0.5).ceil(),
+                NearestRounding::RoundPreferCeil => (x + 0.5).floor(),
+                NearestRounding::Floor => x.floor(),
+                NearestRounding::Ceil => x.ceil(),
+            })
+        };
+        (0..self.to).map(source).collect()
+    }
+
+    fn linear(&self, mode: CoordinateMode) -> Vec<Blend<f64>> {
+        let source = |i| {
+            let x = self.position(mode, i).clamp(0., number(self.from - 1));
+            let left = self.clamped(x.floor());
+            Blend { left, right: (left + 1).min(self.from - 1), weight: x - x.floor() }
+        };
+        (0..self.to).map(source).collect()
+    }
+}
+
+/// Copies whole slices along an axis.
+fn pick(ctx: &Context, x: &Tensor, axis: usize, sources: &[usize], out: &mut Tensor) -> Result<()> {
+    let (_, size, inner) = around(x.shape(), axis);
+    let width = x.dtype().size();
+    let x = x.as_bytes();
+    let out = out.as_bytes_mut()?;
+    match (inner, width) {
+        (1, 1) => each::<1>(ctx, x, size, sources, out),
+        (1, 2) => each::<2>(ctx, x, size, sources, out),
+        (1, 4) => each::<4>(ctx, x, size, sources, out),
+        (1, 8) => each::<8>(ctx, x, size, sources, out),
+        _ => {
+            let run = inner * width;
+            ctx.split(out, run, run / width, |first, part| {
+                for (i, to) in part.chunks_exact_mut(run).enumerate() {
+                    let (block, at) = ((first + i) / sources.len(), (first + i) % sources.len());
+                    to.copy_from_slice(&x[(block * size + sources[at]) * run..][..run]);
+                }
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Copies single elements along the last axis.
+fn each<const N: usize>(ctx: &Context, x: &[u8], size: usize, sources: &[usize], out: &mut [u8]) {
+    let (x, out) = (x.as_chunks::<N>().0, out.as_chunks_mut::<N>().0);
+    let n = sources.len();
+    ctx.split(out, n, n, |first, part| {
+        for (i, to) in part.chunks_exact_mut(n).enumerate() {
+            let x = &x[(first + i) * size..][..size];
+            to.iter_mut().zip(sources).for_each(|(to, &at)| *to = x[at]);
+        }
+    });
+}
+
+/// Mixes neighbouring slices along an axis.
+fn blend<T: Real>(
+    ctx: &Context,
+    x: &Tensor,
+    axis: usize,
+    sources: &[Blend<T>],
+    out: &mut Tensor,
+) -> Result<()> {
+    let (_, size, inner) = around(x.shape(), axis);
+    let x = x.as_slice::<T>()?;
+    let n = sources.len();
+    ctx.split(out.as_mut_slice::<T>()?, inner * n, inner * n * 3, |first, part| {
+        for (i, part) in part.chunks_exact_mut(inner * n).enumerate() {
+            let x = &x[(first + i) * size * inner..][..size * inner];
+            dispatch(
+                #[inline(always)]
+                || {
+                    for (to, source) in part.chunks_exact_mut(inner).zip(sources) {
+                        let left = &x[source.left * inner..][..inner];
+                        let right = &x[source.right * inner..][..inner];
+                        for (to, (a, b)) in to.iter_mut().zip(left.iter().zip(right)) {
+                            *to = *a + (*b - *a) * source.weight;
+                        }
+                    }
+                },
+            );
+        }
+    });
+    Ok(())
+}
