@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use tokio::io::AsyncWriteExt;
-use tokio::process::{Child, Command};
+use tokio::process::{Child, ChildStdin, Command};
 
 /// The first line of a worker's stdin.
 #[derive(Debug, Serialize, Deserialize)]
@@ -25,11 +25,19 @@ pub(crate) struct Bootstrap {
     pub(crate) models: PathBuf,
 }
 
-/// Starts this same program as a worker. The child dies with the handle.
+/// A worker process, killed when this is dropped.
+pub(crate) struct Worker {
+    pub(crate) process: Child,
+    /// Kept open for as long as the worker is wanted. Apart from the process, because waiting
+    /// for a process closes the stdin that it still holds.
+    pub(crate) lifeline: ChildStdin,
+}
+
+/// Starts this same program as a worker.
 ///
 /// # Errors
 /// `worker_start_failed`.
-pub(crate) async fn spawn(bootstrap: &Bootstrap, log: &Path) -> Result<Child> {
+pub(crate) async fn spawn(bootstrap: &Bootstrap, log: &Path) -> Result<Worker> {
     let failed = |error: std::io::Error| {
         Failure::new("worker_start_failed", format!("a worker process did not start: {error}"))
     };
@@ -47,9 +55,9 @@ pub(crate) async fn spawn(bootstrap: &Bootstrap, log: &Path) -> Result<Child> {
         .map_err(failed)?;
     let mut line = serde_json::to_vec(bootstrap).map_err(Failure::internal)?;
     line.push(b'\n');
-    if let Some(stdin) = child.stdin.as_mut() {
-        stdin.write_all(&line).await.map_err(failed)?;
-        stdin.flush().await.map_err(failed)?;
-    }
-    Ok(child)
+    let mut lifeline =
+        child.stdin.take().ok_or_else(|| Failure::internal("a worker without a stdin"))?;
+    lifeline.write_all(&line).await.map_err(failed)?;
+    lifeline.flush().await.map_err(failed)?;
+    Ok(Worker { process: child, lifeline })
 }

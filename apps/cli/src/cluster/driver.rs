@@ -3,14 +3,13 @@
 //! One task watches one place for a worker. Whoever dies there is replaced, ever more slowly if
 //! it keeps dying; the coordinator is told at once, so that tasks need not wait for a timeout.
 
-use crate::cluster::bootstrap::{self, Bootstrap};
+use crate::cluster::bootstrap::{self, Bootstrap, Worker};
 use crate::failure::{Failure, Result};
 use lgp_sdk::{Coordinator, DeviceId, Pki};
 use lgp_server::{BoxFuture, Driver, DriverError};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::process::Child;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
@@ -196,7 +195,7 @@ impl Watcher {
             let start = Instant::now();
             let name = self.driver.next_name();
             let (leave, how) = match self.start(&name).await {
-                Ok(child) => self.watch(&name, child).await,
+                Ok(worker) => self.watch(&name, worker).await,
                 Err(failure) => (false, failure.message),
             };
             *lock(&self.worker) = None;
@@ -220,7 +219,7 @@ impl Watcher {
         }
     }
 
-    async fn start(&self, name: &str) -> Result<Child> {
+    async fn start(&self, name: &str) -> Result<Worker> {
         let fleet = &self.driver.0.fleet;
         let identity = fleet
             .pki
@@ -233,27 +232,27 @@ impl Watcher {
             threads: self.threads,
             models: fleet.models.clone(),
         };
-        let child = bootstrap::spawn(&bootstrap, &fleet.log).await?;
-        tracing::info!(worker = name, pid = child.id(), "worker started");
+        let worker = bootstrap::spawn(&bootstrap, &fleet.log).await?;
+        tracing::info!(worker = name, pid = worker.process.id(), "worker started");
         *lock(&self.worker) = Some(name.to_owned());
-        Ok(child)
+        Ok(worker)
     }
 
     /// Waits for a worker's end. Answers whether it was asked for, and how it ended.
-    async fn watch(&mut self, name: &str, mut child: Child) -> (bool, String) {
+    async fn watch(&mut self, name: &str, mut worker: Worker) -> (bool, String) {
         loop {
             tokio::select! {
-                status = child.wait() => {
+                status = worker.process.wait() => {
                     let how = status.map_or_else(|e| e.to_string(), |status| status.to_string());
                     return (false, how);
                 }
                 order = self.inbox.recv() => match order {
                     Some(Order::Kill) => {
                         // One that has ended already needs no killing.
-                        let _ = child.start_kill();
+                        let _ = worker.process.start_kill();
                     }
                     Some(Order::Leave) | None => {
-                        self.send_away(name, child).await;
+                        self.send_away(name, worker).await;
                         return (true, String::new());
                     }
                 }
@@ -262,22 +261,23 @@ impl Watcher {
     }
 
     /// Lets a worker finish what it holds, unless everything is to end; then ends it.
-    async fn send_away(&self, name: &str, mut child: Child) {
+    async fn send_away(&self, name: &str, worker: Worker) {
+        let Worker { mut process, lifeline } = worker;
         let mut stop = self.driver.stop_requests();
         if *stop.borrow() == Stop::Run
             && self.driver.0.fleet.coordinator.shutdown_worker(name).is_ok()
         {
             tokio::select! {
-                _ = child.wait() => return,
+                _ = process.wait() => return,
                 () = tokio::time::sleep(LEAVE) => {}
                 _ = stop.wait_for(|stop| *stop == Stop::Now) => {}
             }
         }
         // A closed stdin is the worker's sign to end.
-        drop(child.stdin.take());
-        if tokio::time::timeout(END, child.wait()).await.is_err() {
+        drop(lifeline);
+        if tokio::time::timeout(END, process.wait()).await.is_err() {
             // It had its time. An error means that it has just ended.
-            let _ = child.kill().await;
+            let _ = process.kill().await;
         }
     }
 }

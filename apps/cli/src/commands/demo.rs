@@ -75,7 +75,10 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     cluster::runtime()?.block_on(async {
         let mut signals = Signals::listen()?;
         let cluster = tokio::select! {
-            cluster = Cluster::launch(&plan) => cluster?,
+            // The log that a failure names goes with the temporary folder.
+            cluster = Cluster::launch(&plan) => cluster.map_err(|failure| {
+                failure.hint("radeon-cluster doctor checks this machine")
+            })?,
             () = signals.next() => return Err(Failure::interrupted()),
         };
         out.note(format!("started   {WORKERS} worker processes over QUIC with mutual TLS"));

@@ -1,0 +1,187 @@
+//! The life of a cluster: start, use, stop.
+
+use crate::harness::{Cluster, World, ZERO, best, digits, npy, read_npy, start};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader};
+
+#[test]
+fn a_cluster_starts_serves_and_stops() {
+    let cluster = Cluster::start(World::new(), "2");
+    let endpoint = cluster.endpoint.as_object().expect("an object");
+    assert_eq!(endpoint.keys().collect::<Vec<_>>(), ["data", "grpc", "http", "pid", "quic"]);
+    assert_eq!(endpoint["grpc"], Value::Null);
+    assert_eq!(cluster.workers("ready").len(), 2);
+    let status = cluster.run(&["status"]).json();
+    assert_eq!((&status["status"], &status["pid"]), (&json!("ok"), &endpoint["pid"]));
+    let models = cluster.run(&["models", "ls"]).json();
+    assert_eq!((&models[0]["name"], &models[0]["state"]), (&json!("digits"), &json!("ready")));
+
+    submit_and_fetch(&cluster);
+    refusals(&cluster);
+
+    // Found by its address as well as by its folder.
+    let http = endpoint["http"].as_str().expect("a URL");
+    let detailed = cluster.world.run(&["status", "--detailed", "--json", "--server", http]).json();
+    assert_eq!(detailed["worker_list"].as_array().map(Vec::len), Some(2));
+    let people = cluster.world.run(&["status", "--detailed", "--server", http]);
+    assert!(people.stdout.contains("digits/1 (ready)"), "{people:?}");
+
+    let stopped = cluster.run(&["stop"]).json();
+    assert_eq!(stopped["stopped"], endpoint["http"]);
+    let (code, message) = cluster.run(&["stop"]).error(1);
+    assert_eq!(code, "not_running");
+    assert!(message.contains(endpoint["data"].as_str().expect("a path")));
+    for command in [&["status"][..], &["workers"], &["tasks"], &["models", "ls"]] {
+        assert_eq!(cluster.run(command).error(1).0, "not_running", "{command:?}");
+    }
+    cluster.world.expect_no_processes();
+}
+
+fn submit_and_fetch(cluster: &Cluster) {
+    let world = &cluster.world;
+    let image = world.write("zero.npy", npy(&[1, 1, 8, 8], &ZERO)).display().to_string();
+    let out = world.path("out").display().to_string();
+    let submit = ["submit", "--model", "digits", "--input", &image];
+    let done = cluster.run(&[&submit[..], &["--wait", "--output-dir", &out]].concat()).json();
+    assert_eq!(done["state"], json!("succeeded"));
+    assert_eq!(best(&read_npy(&world.path("out/logits.npy")).1), 0);
+
+    let keyed = [&submit[..], &["--key", "k1", "--priority", "high"]].concat();
+    let first = cluster.run(&keyed).json();
+    let id = first["task_id"].as_str().expect("an id");
+    assert_eq!(cluster.run(&keyed).json()["task_id"], first["task_id"], "the same task");
+    let result = cluster.run(&["result", id, "--wait"]).json();
+    assert_eq!(result["outputs"][0]["shape"], json!([1, 10]));
+    let shown = cluster.run(&["tasks", "show", id]).json();
+    assert_eq!((&shown["state"], &shown["priority"]), (&json!("succeeded"), &json!("high")));
+    assert_eq!(cluster.run(&["tasks"]).json().as_array().map(Vec::len), Some(2));
+    // Too late, but no error: the task is what it is.
+    assert_eq!(cluster.run(&["cancel", id]).json()["state"], json!("succeeded"));
+
+    let other = world.write("one.npy", npy(&[1, 1, 8, 8], &[1.; 64])).display().to_string();
+    let conflict = ["submit", "--model", "digits", "--input", &other, "--key", "k1"];
+    assert_eq!(cluster.run(&conflict).error(1).0, "conflict");
+}
+
+fn refusals(cluster: &Cluster) {
+    let world = &cluster.world;
+    let image = world.write("zero.npy", npy(&[1, 1, 8, 8], &ZERO)).display().to_string();
+    let flat = world.write("flat.npy", npy(&[64], &ZERO)).display().to_string();
+    let text = world.write("text.onnx", "this is no model").display().to_string();
+    let submit = |model: &str, input: &str, flags: &[&str]| {
+        let args = ["submit", "--model", model, "--input", input];
+        cluster.run(&[&args[..], flags].concat()).error(1)
+    };
+    let (_, message) = submit("nope", &image, &[]);
+    assert!(message.contains("nope"), "{message}");
+    let (_, message) = submit("digits", &flat, &[]);
+    assert!(message.contains("64") && message.contains('8'), "{message}");
+    let (_, message) = submit("digits", &format!("x={image}"), &[]);
+    assert!(message.contains("'x'") && message.contains("image"), "{message}");
+    let (code, message) = submit("digits", &image, &["--durable"]);
+    assert_eq!(code, "unsupported", "{message}");
+    for id in ["0-99", "../workers", "x y"] {
+        let (_, message) = cluster.run(&["result", id]).error(1);
+        assert!(message.contains("task"), "{id}: {message}");
+    }
+    let (_, message) = cluster.run(&["models", "add", "text", &text]).error(1);
+    assert!(message.contains("ONNX"), "{message}");
+    assert_eq!(cluster.run(&["models", "add", "x", "/nonexistent"]).error(1).0, "file_not_found");
+    let (_, message) = cluster.run(&["models", "rm", "nope"]).error(1);
+    assert!(message.contains("nope"), "{message}");
+}
+
+#[test]
+fn models_come_go_and_outlive_their_coordinator() {
+    let cluster = Cluster::start(World::new(), "1");
+    let added = cluster.run(&["models", "add", "mine", digits()]).json();
+    assert_eq!((&added["version"], &added["state"]), (&json!(1), &json!("ready")));
+    assert_eq!(cluster.run(&["models", "unload", "mine"]).json()["name"], json!("mine"));
+    assert_eq!(cluster.run(&["models", "load", "mine"]).json()["state"], json!("ready"));
+    cluster.run(&["stop"]).json();
+
+    let cluster = Cluster::start(cluster.world, "1");
+    let models = cluster.run(&["models", "ls"]).json();
+    let ready = models.as_array().expect("an array").iter().filter(|m| m["state"] == "ready");
+    assert_eq!(ready.count(), 2, "{models}");
+    cluster.run(&["models", "rm", "mine"]).json();
+    assert_eq!(cluster.run(&["models", "ls"]).json().as_array().map(Vec::len), Some(1));
+    cluster.run(&["stop", "--now"]).json();
+    cluster.world.expect_no_processes();
+}
+
+#[test]
+fn a_folder_has_one_coordinator() {
+    let cluster = Cluster::start(World::new(), "1");
+    let (code, message) = start(&cluster.world, "1").error(1);
+    assert_eq!(code, "already_running");
+    assert!(message.contains(&format!("pid {}", cluster.pid())), "{message}");
+    assert_eq!(cluster.run(&["status"]).json()["status"], json!("ok"), "the first one is well");
+    cluster.run(&["stop"]).json();
+    cluster.world.expect_no_processes();
+}
+
+#[test]
+fn a_port_in_use_is_said_and_leaves_nothing() {
+    let tcp = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let udp = std::net::UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let tcp = tcp.local_addr().expect("bound").to_string();
+    let udp = udp.local_addr().expect("bound").to_string();
+    let any = "127.0.0.1:0";
+    for (http, quic, taken) in [(tcp.as_str(), any, &tcp), (any, udp.as_str(), &udp)] {
+        // The sockets must outlive the attempts.
+        let world = World::new();
+        let data = world.path("data").display().to_string();
+        let listeners = (std::net::TcpListener::bind(&tcp), std::net::UdpSocket::bind(&udp));
+        for flags in [&[][..], &["--foreground"]] {
+            let args = ["start", "--json", "--data", &data, "--http", http, "--quic", quic];
+            let outcome = world.run(&[&args[..], flags].concat());
+            let (code, message) = outcome.error(1);
+            assert_eq!(code, "address_in_use", "{message}");
+            assert!(message.contains(taken.as_str()), "{message}");
+            world.expect_no_processes();
+        }
+        drop(listeners);
+    }
+}
+
+#[test]
+fn an_address_for_everyone_is_refused() {
+    let world = World::new();
+    let data = world.path("data").display().to_string();
+    let args = ["start", "--json", "--data", &data, "--http", "0.0.0.0:0", "--quic", "127.0.0.1:0"];
+    assert_eq!(world.run(&args).error(1).0, "address_not_loopback");
+    world.expect_no_processes();
+}
+
+#[test]
+fn signals_end_a_coordinator_in_the_foreground() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let world = World::new();
+        let data = world.path("data").display().to_string();
+        let any = "127.0.0.1:0";
+        let args =
+            ["start", "--foreground", "--json", "--data", &data, "--http", any, "--quic", any];
+        let mut child = world.spawn(&args);
+        let mut line = String::new();
+        let stdout = child.stdout.take().expect("a pipe");
+        BufReader::new(stdout).read_line(&mut line).expect("a line");
+        let endpoint: Value = serde_json::from_str(&line).expect("JSON");
+        assert_eq!(endpoint["pid"], json!(child.id()));
+        crate::harness::signal(child.id(), signal);
+        let output = child.wait_with_output().expect("it ends");
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        world.expect_no_processes();
+    }
+}
+
+#[test]
+fn an_address_where_nobody_listens() {
+    let world = World::new();
+    let (code, message) =
+        world.run(&["status", "--json", "--server", "http://127.0.0.1:1"]).error(1);
+    assert_eq!(code, "unreachable");
+    assert!(message.contains("127.0.0.1:1"), "{message}");
+    assert_eq!(world.run(&["status", "--json"]).error(1).0, "not_running");
+}

@@ -1,0 +1,90 @@
+//! The demo: a worker is killed and nothing is lost; ctrl-C at any moment leaves nothing behind.
+
+use crate::harness::{World, signal};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader};
+use std::time::Duration;
+
+const KEYS: [&str; 10] = [
+    "images",
+    "correct",
+    "accuracy",
+    "workers",
+    "workers_killed",
+    "lost",
+    "tasks_per_s",
+    "latency_ms",
+    "overhead_ms",
+    "device",
+];
+
+#[track_caller]
+fn check(report: &Value) {
+    for key in KEYS {
+        assert!(!report[key].is_null(), "{key} is missing: {report}");
+    }
+    assert_eq!((&report["images"], &report["workers"]), (&json!(360), &json!(2)));
+    assert_eq!((&report["workers_killed"], &report["lost"]), (&json!(1), &json!(0)));
+    assert!(report["accuracy"].as_f64() >= Some(0.975), "{report}");
+    for kind in ["latency_ms", "overhead_ms"] {
+        let at = |key: &str| report[kind][key].as_f64().expect("a number");
+        assert!(at("p50") <= at("p95") && at("p95") <= at("p99"), "{report}");
+    }
+    for device in report["devices_not_used"].as_array().expect("an array") {
+        assert!(device["id"].is_string() && device["reason"].is_string(), "{device}");
+    }
+}
+
+#[test]
+fn nothing_is_lost() {
+    let world = World::new();
+    let outcome = world.run(&["demo", "--json"]);
+    check(&outcome.json());
+    world.expect_no_processes();
+    let people = world.run(&["demo"]);
+    assert_eq!(people.code, Some(0), "{people:?}");
+    assert!(
+        people.stdout.contains("lost      0 of 360 tasks; 1 of 2 workers killed"),
+        "{people:?}"
+    );
+}
+
+#[test]
+fn keep_goes_on_serving_until_ctrl_c() {
+    let world = World::new();
+    let mut child = world.spawn(&["demo", "--json", "--keep"]);
+    let mut line = String::new();
+    let stdout = child.stdout.take().expect("a pipe");
+    BufReader::new(stdout).read_line(&mut line).expect("a line");
+    let report: Value = serde_json::from_str(&line).expect("JSON");
+    check(&report);
+    assert!(report.as_object().is_some_and(|report| report["grpc"].is_null()));
+    let http = report["http"].as_str().expect("a URL");
+    let status = world.run(&["status", "--json", "--server", http]).json();
+    assert_eq!(status["models"][0]["name"], json!("digits"));
+    signal(child.id(), Signal::INT);
+    assert_eq!(child.wait().expect("it ends").code(), Some(0));
+    world.expect_no_processes();
+}
+
+#[test]
+fn ctrl_c_leaves_nothing_behind() {
+    let world = World::new();
+    for delay_ms in [0, 30, 100, 200, 300, 400, 600] {
+        let child = world.spawn(&["demo", "--json"]);
+        std::thread::sleep(Duration::from_millis(delay_ms));
+        signal(child.id(), Signal::INT);
+        let output = child.wait_with_output().expect("it ends");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        match output.status.code() {
+            // It was done before the signal came.
+            Some(0) => {}
+            Some(1) => assert!(stderr.contains("\"code\":\"interrupted\""), "{stderr}"),
+            // The signal came before it listened.
+            None => assert!(stderr.is_empty(), "{stderr}"),
+            other => panic!("exit code {other:?}: {stderr}"),
+        }
+        world.expect_no_processes();
+    }
+}

@@ -1,0 +1,72 @@
+//! Processes that are killed: nothing is lost, nothing is left behind.
+
+use crate::harness::{Cluster, World, ZERO, eventually, npy, signal, start};
+use rustix::process::Signal;
+use serde_json::json;
+
+#[test]
+fn a_killed_worker_is_replaced_and_its_tasks_are_redone() {
+    let cluster = Cluster::start(World::new(), "2");
+    let first = cluster.workers("ready");
+    assert_eq!(first.len(), 2);
+    let image = cluster.world.write("zero.npy", npy(&[1, 1, 8, 8], &ZERO)).display().to_string();
+    let mut tasks = Vec::new();
+    for round in 0..12 {
+        let submitted = cluster.run(&["submit", "--model", "digits", "--input", &image]).json();
+        tasks.push(submitted["task_id"].as_str().expect("an id").to_owned());
+        if round == 5 {
+            signal(first[0], Signal::KILL);
+        }
+    }
+    for task in tasks {
+        assert_eq!(cluster.run(&["result", &task, "--wait"]).json()["state"], json!("succeeded"));
+    }
+    eventually("the cluster heals", || {
+        let ready = cluster.workers("ready");
+        ready.len() == 2 && !ready.contains(&first[0])
+    });
+    // Both at once: tasks wait until somebody is there again.
+    cluster.workers("ready").into_iter().for_each(|pid| signal(pid, Signal::KILL));
+    let submit = ["submit", "--model", "digits", "--input", &image, "--wait"];
+    assert_eq!(cluster.run(&submit).json()["state"], json!("succeeded"));
+    cluster.run(&["stop"]).json();
+    cluster.world.expect_no_processes();
+}
+
+#[test]
+fn a_killed_coordinator_takes_its_workers_along_and_can_be_followed() {
+    let cluster = Cluster::start(World::new(), "2");
+    signal(cluster.pid(), Signal::KILL);
+    cluster.world.expect_no_processes();
+    // The runtime file is still there and means nothing.
+    assert!(cluster.world.path("data/coordinator.json").exists());
+    assert_eq!(cluster.run(&["status"]).error(1).0, "not_running");
+    assert_eq!(cluster.run(&["stop"]).error(1).0, "not_running");
+
+    let follower = Cluster::start(cluster.world, "1");
+    assert_eq!(follower.run(&["status"]).json()["status"], json!("ok"));
+    follower.run(&["stop"]).json();
+    follower.world.expect_no_processes();
+}
+
+#[test]
+fn a_start_that_is_interrupted_leaves_nothing() {
+    let world = World::new();
+    let data = world.path("data").display().to_string();
+    let any = "127.0.0.1:0";
+    for delay_ms in [0, 20, 80, 200] {
+        let args = ["start", "--json", "--data", &data, "--http", any, "--quic", any];
+        let mut child = world.spawn(&args);
+        std::thread::sleep(std::time::Duration::from_millis(delay_ms));
+        signal(child.id(), Signal::INT);
+        let ended = child.wait().expect("it ends");
+        if ended.success() {
+            // It was quicker than the signal.
+            world.run(&["stop", "--data", &data, "--json"]).json();
+        }
+        world.expect_no_processes();
+    }
+    // The folder is free again.
+    start(&world, "1").json();
+    world.run(&["stop", "--data", &data, "--json"]).json();
+}

@@ -1,0 +1,232 @@
+//! Runs the binary in a world of its own, and finds what it leaves behind.
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// Long enough for a busy machine; nothing waits that long unless it is broken.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a run of the binary came to.
+#[derive(Debug)]
+pub struct Outcome {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Outcome {
+    /// The one JSON value of a success.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        assert_eq!(self.code, Some(0), "{self:?}");
+        serde_json::from_str(&self.stdout).unwrap_or_else(|e| panic!("{e}: {self:?}"))
+    }
+
+    /// Code and message of a failure, whose shape is checked too.
+    #[track_caller]
+    pub fn error(&self, exit: i32) -> (String, String) {
+        assert_eq!(self.code, Some(exit), "{self:?}");
+        assert_eq!(self.stdout, "", "a failure has no result");
+        let line = self.stderr.lines().last().unwrap_or_default();
+        let value: Value = serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {self:?}"));
+        let keys: Vec<&String> = value["error"].as_object().expect("an object").keys().collect();
+        assert_eq!(keys, ["code", "hint", "message"]);
+        assert!(!self.stderr.contains("panicked"), "{self:?}");
+        let text = |key: &str| value["error"][key].as_str().expect("a string").to_owned();
+        (text("code"), text("message"))
+    }
+}
+
+/// A home for everything that a test starts: its processes are recognised by the environment.
+pub struct World {
+    pub folder: TempDir,
+}
+
+impl World {
+    pub fn new() -> Self {
+        Self { folder: tempfile::tempdir().expect("a temporary folder") }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        std::fs::write(&path, bytes).expect("the folder is ours");
+        path
+    }
+
+    /// The binary, in an environment of its own.
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_radeon-cluster"));
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("RADEON_") {
+                command.env_remove(name);
+            }
+        }
+        command
+            .args(args)
+            .current_dir(self.folder.path())
+            .env("XDG_DATA_HOME", self.folder.path())
+            .env("LGP_TEST_WORLD", self.folder.path())
+            .env_remove("RUST_LOG")
+            .stdin(Stdio::null());
+        command
+    }
+
+    pub fn run(&self, args: &[&str]) -> Outcome {
+        let output = self.command(args).output().expect("the binary starts");
+        Outcome {
+            code: output.status.code(),
+            stdout: String::from_utf8(output.stdout).expect("text"),
+            stderr: String::from_utf8(output.stderr).expect("text"),
+        }
+    }
+
+    /// Starts the binary with its output kept for later.
+    pub fn spawn(&self, args: &[&str]) -> Child {
+        let mut command = self.command(args);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts")
+    }
+
+    /// Living processes that were started, directly or not, in this world.
+    pub fn processes(&self) -> Vec<u32> {
+        let mark = format!("LGP_TEST_WORLD={}", self.folder.path().display());
+        let folders = std::fs::read_dir("/proc").expect("the tests need /proc").flatten();
+        folders
+            .filter_map(|folder| {
+                let pid: u32 = folder.file_name().to_str()?.parse().ok()?;
+                // A process that has ended has no environment any more, even before it is reaped.
+                let environment = std::fs::read(folder.path().join("environ")).ok()?;
+                environment.split(|&b| b == 0).any(|entry| entry == mark.as_bytes()).then_some(pid)
+            })
+            .collect()
+    }
+
+    #[track_caller]
+    pub fn expect_no_processes(&self) {
+        eventually("every process ends", || self.processes().is_empty());
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        for pid in self.processes() {
+            signal(pid, Signal::KILL);
+        }
+    }
+}
+
+/// A running cluster on free ports.
+pub struct Cluster {
+    pub world: World,
+    pub endpoint: Value,
+}
+
+impl Cluster {
+    #[track_caller]
+    pub fn start(world: World, workers: &str) -> Self {
+        let endpoint = start(&world, workers).json();
+        Self { world, endpoint }
+    }
+
+    pub fn pid(&self) -> u32 {
+        let pid = self.endpoint["pid"].as_u64().expect("a number");
+        u32::try_from(pid).expect("a process id")
+    }
+
+    /// A command about this cluster, with `--json`.
+    pub fn run(&self, args: &[&str]) -> Outcome {
+        let data = self.endpoint["data"].as_str().expect("a path");
+        self.world.run(&[args, &["--json", "--data", data]].concat())
+    }
+
+    /// Process ids of the workers in a state.
+    pub fn workers(&self, state: &str) -> Vec<u32> {
+        let workers = self.run(&["workers"]).json();
+        let workers = workers.as_array().expect("an array").iter();
+        workers
+            .filter(|worker| worker["state"] == state)
+            .filter_map(|worker| u32::try_from(worker["pid"].as_u64()?).ok())
+            .collect()
+    }
+}
+
+/// `start` on free ports and the world's own data folder.
+pub fn start(world: &World, workers: &str) -> Outcome {
+    let data = world.path("data").display().to_string();
+    let any = "127.0.0.1:0";
+    world.run(&[
+        "start",
+        "--json",
+        "--data",
+        &data,
+        "--http",
+        any,
+        "--quic",
+        any,
+        "--workers",
+        workers,
+    ])
+}
+
+#[track_caller]
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+pub fn signal(pid: u32, signal: Signal) {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a process id");
+    // It may have ended in the meantime.
+    let _ = kill_process(pid, signal);
+}
+
+/// The bundled model.
+pub fn digits() -> &'static str {
+    concat!(env!("CARGO_MANIFEST_DIR"), "/assets/digits/digits.onnx")
+}
+
+/// A `.npy` file of f32.
+pub fn npy(shape: &[usize], values: &[f32]) -> Vec<u8> {
+    npy_of("<f4", shape, values.iter().flat_map(|value| value.to_le_bytes()).collect())
+}
+
+pub fn npy_of(descr: &str, shape: &[usize], body: Vec<u8>) -> Vec<u8> {
+    let dims: String = shape.iter().map(|dim| format!("{dim},")).collect();
+    let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({dims})}}\n");
+    let len = u16::try_from(header.len()).expect("a short header");
+    [b"\x93NUMPY\x01\x00", &len.to_le_bytes()[..], header.as_bytes(), &body].concat()
+}
+
+/// The f32 elements of a `.npy` file, and the text of its shape.
+pub fn read_npy(path: &Path) -> (String, Vec<f32>) {
+    let bytes = std::fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let body_at = 10 + usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
+    let header = String::from_utf8_lossy(&bytes[10..body_at]).into_owned();
+    assert!(header.contains("'<f4'"), "{header}");
+    let shape = header.split(['(', ')']).nth(1).expect("a tuple").to_owned();
+    let values = bytes[body_at..].as_chunks::<4>().0.iter().map(|&b| f32::from_le_bytes(b));
+    (shape, values.collect())
+}
+
+/// A zero of the bundled images, as the bundled model takes it.
+pub const ZERO: [f32; 64] = [
+    0., 0., 5., 13., 9., 1., 0., 0., 0., 0., 13., 15., 10., 15., 5., 0., 0., 3., 15., 2., 0., 11.,
+    8., 0., 0., 4., 12., 0., 0., 8., 8., 0., 0., 5., 8., 0., 0., 9., 8., 0., 0., 4., 11., 0., 1.,
+    12., 7., 0., 0., 2., 14., 5., 10., 12., 0., 0., 0., 0., 6., 13., 10., 0., 0., 0.,
+];
+
+/// The digit that logits stand for.
+pub fn best(logits: &[f32]) -> usize {
+    let best = logits.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
+    best.expect("logits").0
+}

@@ -1,0 +1,135 @@
+//! `run`, `bench` and `inspect` on model files, without a cluster.
+
+use crate::harness::{World, ZERO, best, digits, npy, npy_of, read_npy};
+use lgp_inference::GraphBuilder;
+use lgp_memory::{DType, Dim, SymShape, TensorType};
+use serde_json::json;
+use std::process::Stdio;
+
+fn text(path: &std::path::Path) -> String {
+    path.display().to_string()
+}
+
+/// `a/b = relu(x)` and `a:b = relu(y)`: output names that cannot be file names.
+fn two_inputs(world: &World) -> String {
+    let ty = TensorType { dtype: DType::F32, shape: Some(SymShape(vec![Dim::Symbol("n".into())])) };
+    let mut graph = GraphBuilder::new("two");
+    for (input, output) in [("x", "a/b"), ("y", "a:b")] {
+        let value = graph.input(input, ty.clone());
+        let value = graph.node("Relu", &[value], []);
+        graph.output(output, value, ty.clone());
+    }
+    let model = graph.finish().expect("a sound graph");
+    text(&world.write("two.onnx", model.to_onnx().expect("a sound model")))
+}
+
+#[test]
+fn run_writes_what_the_model_says() {
+    let world = World::new();
+    let image = text(&world.write("zero.npy", npy(&[1, 1, 8, 8], &ZERO)));
+    let out = text(&world.path("out"));
+    for input in [image.clone(), format!("image={image}")] {
+        let report =
+            world.run(&["run", digits(), "--input", &input, "--output-dir", &out, "--json"]).json();
+        assert_eq!(report["outputs"][0]["shape"], json!([1, 10]));
+        assert_eq!(report["outputs"][0]["file"], json!(format!("{out}/logits.npy")));
+        assert_eq!((&report["device"], &report["precision"]), (&json!("cpu"), &json!("f32")));
+    }
+    let (shape, logits) = read_npy(&world.path("out/logits.npy"));
+    assert_eq!((shape.as_str(), best(&logits)), ("1, 10", 0));
+}
+
+#[test]
+fn run_takes_several_inputs_and_odd_names() {
+    let world = World::new();
+    let model = two_inputs(&world);
+    let x = format!("x={}", text(&world.write("x.npy", npy(&[2], &[-1., 2.]))));
+    // Big-endian, as some other machine would write it.
+    let body = [3f32, -4.].iter().flat_map(|value| value.to_be_bytes()).collect();
+    let y = format!("y={}", text(&world.write("y.npy", npy_of(">f4", &[2], body))));
+    world.run(&["run", &model, "--input", &x, "--input", &y, "--threads", "1", "--json"]).json();
+    assert_eq!(read_npy(&world.path("a_b.npy")), ("2,".to_owned(), vec![0., 2.]));
+    assert_eq!(read_npy(&world.path("a_b_.npy")), ("2,".to_owned(), vec![3., 0.]));
+}
+
+#[test]
+fn run_takes_images() {
+    let world = World::new();
+    let mut picture = image::GrayImage::new(16, 16);
+    for (x, y, pixel) in picture.enumerate_pixels_mut() {
+        let at = (y / 2 * 8 + x / 2) as usize;
+        pixel.0 = [(ZERO[at] * 15.9375) as u8];
+    }
+    picture.save(world.path("zero.png")).expect("the folder is ours");
+    // Beside a copy of the model, the config that brings pixels to its range.
+    let model = text(&world.write("digits.onnx", std::fs::read(digits()).expect("bundled")));
+    world.write("digits.toml", "scale = 0.0627451\n");
+    let zero = text(&world.path("zero.png"));
+    world.run(&["run", &model, "--input", &zero, "--json"]).json();
+    assert_eq!(best(&read_npy(&world.path("logits.npy")).1), 0);
+}
+
+#[test]
+fn bench_reports_the_promised_keys() {
+    let world = World::new();
+    let report =
+        world.run(&["bench", digits(), "--batch", "3", "--runs", "5", "--threads", "1", "--json"]);
+    let report = report.json();
+    let keys: Vec<&String> = report.as_object().expect("an object").keys().collect();
+    assert_eq!(
+        keys,
+        [
+            "batch",
+            "device",
+            "latency_ms",
+            "load_ms",
+            "model",
+            "peak_rss_bytes",
+            "precision",
+            "runs",
+            "threads"
+        ]
+    );
+    assert_eq!(
+        (&report["batch"], &report["runs"], &report["threads"]),
+        (&json!(3), &json!(5), &json!(1))
+    );
+    let latency = |key: &str| report["latency_ms"][key].as_f64().expect("a number");
+    assert!(0.0 < latency("min") && latency("min") <= latency("p50"));
+    assert!(latency("p50") <= latency("p95") && latency("p95") <= latency("p99"));
+    assert!(report["peak_rss_bytes"].as_u64() > Some(1 << 20));
+}
+
+#[test]
+fn inspect_describes_the_model() {
+    let world = World::new();
+    let report = world.run(&["inspect", digits(), "--json"]).json();
+    assert_eq!(report["inputs"][0]["name"], json!("image"));
+    assert_eq!(report["inputs"][0]["dtype"], json!("f32"));
+    assert_eq!(
+        report["inputs"][0]["shape"].as_array().expect("a rank")[1..],
+        json!([1, 8, 8]).as_array().expect("three")[..]
+    );
+    assert_eq!(report["outputs"][0]["name"], json!("logits"));
+    let ops = report["ops"].as_object().expect("an object").values();
+    assert_eq!(json!(ops.filter_map(serde_json::Value::as_u64).sum::<u64>()), report["nodes"]);
+    assert!(report["parameters"].as_u64() > Some(1000));
+    let people = world.run(&["inspect", digits()]);
+    assert!(people.stdout.contains("image") && people.stdout.contains("Conv"), "{people:?}");
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_error() {
+    let world = World::new();
+    for args in [&["inspect", digits()][..], &["inspect", digits(), "--json"], &["--help"]] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let output = world
+            .command(args)
+            .stdout(writer)
+            .stderr(Stdio::piped())
+            .output()
+            .expect("the binary starts");
+        assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0), "{args:?}");
+    }
+}

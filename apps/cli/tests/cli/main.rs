@@ -1,0 +1,9 @@
+//! The real binary, run as a user would: results, failures, processes.
+
+mod bad_input;
+mod cluster;
+mod demo;
+mod faults;
+mod harness;
+mod help;
+mod local;
