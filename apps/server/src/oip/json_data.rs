@@ -343,7 +343,7 @@ mod tests {
             (DType::I64, &[1], "[1.5]", "1.5 is not a value of INT64"),
             (DType::Bool, &[1], "[1]", "1 is not a value of BOOL"),
             (DType::F32, &[1], "[true]", "true is not a value of FP32"),
-            (DType::F32, &[usize::MAX, 2], "[1]", "too large"),
+            (DType::F32, &[usize::MAX, 2], "[1]", "more elements than can be addressed"),
             (DType::F32, &[1 << 40], "[1]", "needs 1099511627776 elements, data has 1"),
         ];
         for (dtype, shape, text, expected) in cases {

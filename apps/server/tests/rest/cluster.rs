@@ -1,0 +1,290 @@
+//! Tasks, workers and settings, as clients see them.
+
+use crate::rig::{Options, Rig, request};
+use axum::body::Body;
+use lgp_server::{BoxFuture, Driver, DriverError};
+use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
+
+const TASKS: &str = "/api/v1/cluster/tasks";
+
+fn task(model: &str, rest: &str) -> String {
+    format!(
+        r#"{{"model":"{model}","inputs":[
+            {{"name":"x","shape":[1,2],"datatype":"FP32","data":[-1,0.1]}}]{rest}}}"#
+    )
+}
+
+async fn submit(rig: &Rig, body: String) -> String {
+    let answer = rig.post(TASKS, body).await;
+    assert_eq!(answer.status, 202, "{}", answer.text());
+    let state = answer.json()["state"].as_str().unwrap().to_owned();
+    assert!(["queued", "running", "succeeded", "failed"].contains(&state.as_str()), "{state}");
+    answer.json()["task_id"].as_str().unwrap().to_owned()
+}
+
+async fn finished(rig: &Rig, id: &str) -> Value {
+    let terminal = ["succeeded", "failed", "cancelled"];
+    let path = format!("{TASKS}/{id}");
+    rig.until(&path, |a| terminal.iter().any(|t| a.json()["state"] == *t)).await.json()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_is_accepted_run_and_shown() {
+    let rig = Rig::start().await;
+    let rest = r#","priority":"high","deadline_ms":60000,"durable":false,"depends_on":[]"#;
+    let id = submit(&rig, task("relu", rest)).await;
+    let shown = finished(&rig, &id).await;
+    assert_eq!(shown["state"], "succeeded");
+    assert_eq!((&shown["attempts"], &shown["worker"]), (&json!(1), &json!("w1")));
+    assert_eq!(shown["error"], Value::Null);
+    assert_eq!(
+        shown["outputs"][0],
+        json!({"name": "y", "shape": [1, 2], "datatype": "FP32", "data": [0.0, 0.1]})
+    );
+    for key in ["queued_ms", "model_ms", "overhead_ms"] {
+        assert!(shown[key].as_f64().is_some_and(|ms| ms >= 0.0), "{key}: {shown}");
+    }
+    let list = rig.get(TASKS).await.json();
+    assert_eq!(list.as_array().unwrap().len(), 1, "a bare array");
+    assert_eq!(list[0]["task_id"], json!(id));
+    assert_eq!(list[0].get("outputs"), None);
+    assert_eq!(rig.delete(&format!("{TASKS}/{id}")).await.json()["state"], "succeeded");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_task_says_why() {
+    let rig = Rig::start().await;
+    let shown = finished(&rig, &submit(&rig, task("fails", "")).await).await;
+    assert_eq!((&shown["state"], &shown["outputs"]), (&json!("failed"), &Value::Null));
+    assert_eq!(shown["error"]["code"], "model_failed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_stands_for_one_body() {
+    let rig = Rig::start().await;
+    let key = r#","idempotency_key":"k1""#;
+    let first = submit(&rig, task("relu", key)).await;
+    assert_eq!(submit(&rig, task("relu", key)).await, first);
+    let answer = rig.post(TASKS, task("gated", key)).await;
+    assert_eq!(
+        (answer.status.as_u16(), &answer.json()["error"]["code"]),
+        (409, &json!("conflict"))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiting_task_is_cancelled() {
+    let rig = Rig::start().await;
+    let running = submit(&rig, task("gated", "")).await;
+    let waiting = submit(&rig, task("relu", "")).await;
+    let answer = rig.delete(&format!("{TASKS}/{waiting}")).await;
+    assert_eq!((answer.status.as_u16(), &answer.json()["state"]), (200, &json!("cancelled")));
+    rig.gate.open();
+    assert_eq!(finished(&rig, &running).await["state"], "succeeded");
+    assert_eq!(finished(&rig, &waiting).await["state"], "cancelled");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_keeps_its_order_and_is_checked_whole() {
+    let rig = Rig::start().await;
+    let path = format!("{TASKS}/batch");
+    let good = task("relu", "");
+    let answer = rig.post(&path, format!(r#"{{"tasks":[{good},{good},{good}]}}"#)).await;
+    assert_eq!(answer.status, 202, "{}", answer.text());
+    let ids: Vec<String> = answer.json()["tasks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|t| t["task_id"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(ids.len(), 3);
+    let submitted =
+        async || rig.get("/api/v1/cluster/stats").await.json()["tasks"]["submitted"].clone();
+    assert_eq!(submitted().await, 3);
+    let mut newest_first: Vec<Value> = rig.get(TASKS).await.json().as_array().unwrap().clone();
+    newest_first.reverse();
+    let listed: Vec<&str> = newest_first.iter().map(|t| t["task_id"].as_str().unwrap()).collect();
+    assert_eq!(listed, ids);
+
+    let bad = task("nope", "");
+    for (body, status, expected) in [
+        (format!(r#"{{"tasks":[{good},{bad}]}}"#), 404, "task 1 of the batch: no model 'nope'"),
+        (r#"{"tasks":[]}"#.to_owned(), 400, "the batch has 0 tasks, expected 1 to"),
+        ("[]".to_owned(), 400, "not valid"),
+    ] {
+        let answer = rig.post(&path, body).await;
+        assert_eq!(answer.status.as_u16(), status, "{}", answer.text());
+        assert!(answer.text().contains(expected), "{}", answer.text());
+    }
+    assert_eq!(submitted().await, 3, "nothing of a bad batch is submitted");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refusals_have_code_message_and_hint() {
+    let rig = Rig::start().await;
+    let key = "k".repeat(257);
+    let cases: Vec<(&str, &str, String, u16, &str, &str)> = vec![
+        ("POST", "/tasks", String::new(), 400, "bad_input", "EOF"),
+        ("POST", "/tasks", task("nope", ""), 404, "unknown_model", "no model 'nope'"),
+        ("POST", "/tasks", task("../relu", ""), 400, "bad_input", "not valid"),
+        ("POST", "/tasks", task("relu/7", ""), 404, "unknown_model", "no version 7"),
+        ("POST", "/tasks", task("relu", r#","durable":true"#), 501, "unsupported", "durable"),
+        ("POST", "/tasks", task("relu", r#","depends_on":["1-1"]"#), 501, "unsupported", "depend"),
+        (
+            "POST",
+            "/tasks",
+            task("relu", r#","priority":"urgent""#),
+            400,
+            "bad_input",
+            "expected critical, high, normal, low or background",
+        ),
+        (
+            "POST",
+            "/tasks",
+            task("relu", r#","deadline_ms":0"#),
+            400,
+            "bad_input",
+            "deadline_ms is 0",
+        ),
+        (
+            "POST",
+            "/tasks",
+            task("relu", r#","prioriti":"low""#),
+            400,
+            "bad_input",
+            "unknown field `prioriti`",
+        ),
+        (
+            "POST",
+            "/tasks",
+            task("relu", &format!(r#","idempotency_key":"{key}""#)),
+            400,
+            "bad_input",
+            "257 bytes",
+        ),
+        (
+            "POST",
+            "/tasks",
+            task("relu", "").replace("FP32", "INT8").replace("0.1", "1"),
+            400,
+            "bad_input",
+            "input 'x' has datatype INT8, expected FP32",
+        ),
+        ("GET", "/tasks/zzz", String::new(), 404, "unknown_task", "no task 'zzz'"),
+        ("DELETE", "/tasks/1-ffff", String::new(), 404, "unknown_task", "1-ffff"),
+        ("GET", "/workers/nobody", String::new(), 404, "unknown_worker", "nobody"),
+        ("GET", "/workers/nobody/metrics", String::new(), 404, "unknown_worker", "nobody"),
+        ("POST", "/workers/nobody/shutdown", String::new(), 404, "unknown_worker", "nobody"),
+        (
+            "PUT",
+            "/config/balancing",
+            r#"{"strategy":"best"}"#.into(),
+            400,
+            "bad_input",
+            "least_loaded",
+        ),
+        ("PUT", "/config/balancing", "{}".into(), 400, "bad_input", "strategy"),
+        ("POST", "/scale", r#"{"workers":2}"#.into(), 501, "unsupported", "does not own"),
+        ("POST", "/coordinator/stop", String::new(), 501, "unsupported", "does not own"),
+        ("PATCH", "/tasks", String::new(), 405, "wrong_verb", "PATCH"),
+        ("GET", "/nowhere", String::new(), 404, "unknown_path", "/api/v1/cluster/nowhere"),
+    ];
+    for (method, path, body, status, code, expected) in cases {
+        let path = format!("/api/v1/cluster{path}");
+        let answer = rig.call(request(method, &path).body(Body::from(body)).unwrap()).await;
+        assert_eq!(answer.status.as_u16(), status, "{method} {path}: {}", answer.text());
+        let error = answer.json()["error"].clone();
+        assert_eq!(error["code"], code, "{method} {path}: {error}");
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains(expected), "{method} {path}: {message}");
+        assert!(error.get("hint").is_some(), "{method} {path}: {error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn workers_are_listed_measured_and_sent_away() {
+    let rig = Rig::start().await;
+    let list = rig.get("/api/v1/cluster/workers").await.json();
+    assert_eq!(list.as_array().unwrap().len(), 1, "a bare array");
+    let worker = &list[0];
+    for key in [
+        "id",
+        "pid",
+        "state",
+        "device",
+        "backend",
+        "models",
+        "running",
+        "queued",
+        "vram_used_bytes",
+        "vram_total_bytes",
+    ] {
+        assert!(worker.get(key).is_some(), "{key} is missing in {worker}");
+    }
+    assert_eq!((&worker["id"], &worker["state"]), (&json!("w1"), &json!("ready")));
+    assert!(worker["models"].as_array().unwrap().contains(&json!("relu/1")));
+    assert_eq!(rig.get("/api/v1/cluster/workers/w1").await.json()["device"], "cpu:0");
+    assert_eq!(rig.get("/api/v1/cluster/workers/w1/metrics").await.json()["slots"], 1);
+    assert_eq!(rig.get("/api/v1/cluster/health").await.json()["status"], "ok");
+
+    let answer = rig.post("/api/v1/cluster/workers/w1/shutdown", "").await;
+    assert_eq!((answer.status.as_u16(), &answer.json()["state"]), (202, &json!("draining")));
+    let health = rig.until("/api/v1/cluster/health", |a| a.status == 503).await;
+    assert_eq!(health.json()["status"], "unavailable");
+    rig.until("/v2/health/ready", |a| a.status == 503 && a.json() == json!({"ready": false})).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_coordinator_reports_and_takes_a_strategy() {
+    let rig = Rig::start().await;
+    for _ in 0..2 {
+        let answer = rig.post("/api/v1/cluster/coordinator/start", "").await;
+        assert_eq!((answer.status.as_u16(), &answer.json()["state"]), (200, &json!("running")));
+    }
+    let config = rig.get("/api/v1/cluster/config").await.json();
+    assert_eq!(config["server"]["body_bytes_max"], 64 << 20);
+    assert!(config["coordinator"].is_object());
+    let body = Body::from(r#"{"strategy":"round_robin"}"#);
+    let put = request("PUT", "/api/v1/cluster/config/balancing").body(body).unwrap();
+    assert_eq!(rig.call(put).await.status, 200);
+    let config = rig.get("/api/v1/cluster/config").await.json();
+    assert_eq!(config["balancing"]["strategy"], "round_robin");
+    assert_eq!(rig.get("/api/v1/cluster/stats").await.json()["balancing"], "round_robin");
+}
+
+#[derive(Default)]
+struct Recorder(Mutex<Vec<String>>);
+
+impl Driver for Recorder {
+    fn scale(&self, workers: usize) -> BoxFuture<'_, Result<usize, DriverError>> {
+        Box::pin(async move {
+            if workers > 8 {
+                return Err(DriverError::TooMany { given: workers, max: 8 });
+            }
+            self.0.lock().unwrap().push(format!("scale {workers}"));
+            Ok(2)
+        })
+    }
+
+    fn stop(&self, now: bool) {
+        self.0.lock().unwrap().push(format!("stop now={now}"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn processes_are_the_drivers_business() {
+    let driver = Arc::new(Recorder::default());
+    let rig = Rig::with(Options { driver: Some(driver.clone()), ..Default::default() }).await;
+    let post = async |path: &str, body: &'static str| {
+        rig.post(&format!("/api/v1/cluster/{path}"), body).await
+    };
+    let answer = post("scale", r#"{"workers":5}"#).await;
+    assert_eq!((answer.status.as_u16(), answer.json()), (202, json!({"workers": 5, "before": 2})));
+    assert_eq!(post("scale", r#"{"workers":9}"#).await.status, 400);
+    assert_eq!(post("scale", r#"{"workers":-1}"#).await.status, 400);
+    assert_eq!(post("coordinator/stop", r#"{"now":true}"#).await.status, 202);
+    assert_eq!(post("coordinator/stop", "").await.status, 202);
+    let calls = driver.0.lock().unwrap().clone();
+    assert_eq!(calls, ["scale 5", "stop now=true", "stop now=false"]);
+}

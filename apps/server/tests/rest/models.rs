@@ -1,0 +1,104 @@
+//! Adding, removing, loading and unloading models.
+
+use crate::rig::{Options, Rig, onnx, request};
+use axum::body::Body;
+use lgp_server::ServerConfig;
+use serde_json::{Value, json};
+
+const MODELS: &str = "/api/v1/cluster/models";
+
+async fn names(rig: &Rig) -> Vec<String> {
+    let list = rig.get(MODELS).await.json();
+    let name = |m: &Value| format!("{}/{}", m["name"].as_str().unwrap(), m["version"]);
+    list.as_array().unwrap().iter().map(name).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_is_added_served_replaced_and_removed() {
+    let rig = Rig::start().await;
+    let path = format!("{MODELS}/mine");
+    let answer = rig.post(&path, onnx()).await;
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    let added = answer.json();
+    assert_eq!(
+        (&added["name"], &added["version"], &added["state"]),
+        (&json!("mine"), &json!(1), &json!("ready"))
+    );
+    assert_eq!(added["workers"], json!(["w1"]));
+    assert_eq!(added["inputs"], json!([{"name": "x", "datatype": "FP32", "shape": [-1, 2]}]));
+    rig.until("/v2/models/mine/ready", |a| a.status == 200).await;
+    let body = r#"{"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}]}"#;
+    assert_eq!(rig.post("/v2/models/mine/infer", body).await.json()["model_version"], "1");
+
+    assert_eq!(rig.post(&path, onnx()).await.json()["version"], 2);
+    rig.until("/v2/models/mine/versions/2/ready", |a| a.status == 200).await;
+    assert_eq!(rig.post("/v2/models/mine/infer", body).await.json()["model_version"], "2");
+    rig.until("/v2/models/mine/versions/1/ready", |a| a.status == 503).await;
+    assert_eq!(rig.get("/v2/models/mine").await.json()["versions"], json!(["1", "2"]));
+
+    assert_eq!(rig.post(&format!("{path}/unload"), "").await.status, 200);
+    rig.until(&path, |a| a.json()["state"] == "unavailable").await;
+    assert_eq!(rig.post(&format!("{path}/load"), "").await.json()["state"], "ready");
+
+    assert_eq!(rig.delete(&path).await.status, 200);
+    assert_eq!(rig.get(&path).await.status, 404);
+    assert_eq!(rig.post("/v2/models/mine/infer", body).await.status, 404);
+    assert!(!names(&rig).await.iter().any(|n| n.starts_with("mine")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_may_come_in_parts() {
+    let rig = Rig::start().await;
+    let part = |head: &str, data: &[u8]| {
+        [format!("--B\r\nContent-Disposition: form-data; {head}\r\n\r\n").as_bytes(), data, b"\r\n"]
+            .concat()
+    };
+    let send = async |parts: Vec<Vec<u8>>| {
+        let body = [parts.concat(), b"--B--\r\n".to_vec()].concat();
+        let request = request("POST", &format!("{MODELS}/parts"))
+            .header("content-type", "multipart/form-data; boundary=B")
+            .body(Body::from(body))
+            .unwrap();
+        rig.call(request).await
+    };
+    let model = part(r#"name="model"; filename="m.onnx""#, &onnx());
+    let data = |name: &str| part(&format!(r#"name="data"; filename="{name}""#), b"0123");
+    let answer = send(vec![model.clone(), data("m.onnx.data")]).await;
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    for (parts, expected) in [
+        (vec![data("m.data")], "no part 'model'"),
+        (vec![model.clone(), data("../evil")], "data file name '../evil' is not valid"),
+        (vec![model.clone(), model.clone()], "exists"),
+        (vec![model.clone(), part(r#"name="other""#, b"")], "is unknown"),
+    ] {
+        let answer = send(parts).await;
+        assert_eq!(answer.status, 400, "{}", answer.text());
+        assert!(answer.text().contains(expected), "{}", answer.text());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_that_cannot_be_used_is_not_kept() {
+    let server = ServerConfig { model_bytes_max: 100_000, ..Default::default() };
+    let rig = Rig::with(Options { server, ..Default::default() }).await;
+    let before = names(&rig).await;
+    let truncated = onnx()[..onnx().len() / 2].to_vec();
+    for (name, body, status, expected) in [
+        ("empty", Vec::new(), 400, "the body is empty"),
+        ("noise", vec![0xff; 64], 400, ""),
+        ("cut", truncated, 400, ""),
+        ("big", vec![0; 100_001], 413, "larger than 100000 bytes"),
+        (".dot", onnx(), 400, "model name '.dot' is not valid"),
+        ("stats", onnx(), 400, "reserved"),
+        ("unloadable", onnx(), 400, "no worker can load 'unloadable': does not fit"),
+    ] {
+        let answer = rig.post(&format!("{MODELS}/{name}"), body).await;
+        assert_eq!(answer.status.as_u16(), status, "{name}: {}", answer.text());
+        let message = answer.json()["error"]["message"].as_str().unwrap().to_owned();
+        assert!(!message.is_empty() && message.contains(expected), "{name}: {message}");
+        // Where the upload was kept meanwhile is nobody's business.
+        assert!(!message.contains("/tmp"), "{name}: {message}");
+    }
+    assert_eq!(names(&rig).await, before);
+    assert_eq!(rig.delete(&format!("{MODELS}/nope")).await.status, 404);
+}

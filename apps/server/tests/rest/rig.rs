@@ -1,0 +1,225 @@
+//! A whole cluster in one process: a real coordinator, a real worker over QUIC, a repository of
+//! small models, and an executor that does what a model's name says.
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderMap, Request, StatusCode};
+use http_body_util::BodyExt;
+use lgp_inference::GraphBuilder;
+use lgp_sdk::{
+    Coordinator, CoordinatorConfig, DType, Dim, ExecError, Executor, ExecutorStatus, ModelRef,
+    NamedTensor, Pki, Repository, SymShape, Tensor, TensorType, WorkerConfig, run_worker,
+};
+use lgp_server::{Driver, ServerConfig, ServerState, router};
+use serde_json::Value;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::sync::oneshot;
+use tower::ServiceExt;
+
+pub(crate) const MODELS: [&str; 3] = ["relu", "gated", "fails"];
+
+/// How long a test waits for something that must happen.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Holds back the model `gated` until it is opened.
+#[derive(Default)]
+pub(crate) struct Gate {
+    open: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Gate {
+    pub(crate) fn open(&self) {
+        *self.open.lock().unwrap() = true;
+        self.opened.notify_all();
+    }
+
+    fn pass(&self) {
+        let open = self.open.lock().unwrap();
+        drop(self.opened.wait_timeout_while(open, PATIENCE, |open| !*open).unwrap());
+    }
+}
+
+#[derive(Default)]
+struct TestExecutor {
+    gate: Arc<Gate>,
+    loaded: Mutex<Vec<ModelRef>>,
+}
+
+impl Executor for TestExecutor {
+    fn load(&self, model: &ModelRef) -> Result<(), ExecError> {
+        if model.name == "unloadable" {
+            return Err(ExecError::failed("does not fit"));
+        }
+        let mut loaded = self.loaded.lock().unwrap();
+        if !loaded.contains(model) {
+            loaded.push(model.clone());
+        }
+        Ok(())
+    }
+
+    fn unload(&self, model: &ModelRef) {
+        self.loaded.lock().unwrap().retain(|m| m != model);
+    }
+
+    fn execute(
+        &self,
+        model: &ModelRef,
+        inputs: &[NamedTensor],
+    ) -> Result<Vec<NamedTensor>, ExecError> {
+        match model.name.as_str() {
+            "gated" => self.gate.pass(),
+            "fails" => return Err(ExecError::failed("secret detail in /home/somebody")),
+            _ => {}
+        }
+        let x = &inputs[0].tensor;
+        let map = |f: fn(f32) -> f32| {
+            let data: Vec<f32> = x.as_slice::<f32>().unwrap().iter().map(|&v| f(v)).collect();
+            Tensor::from_slice(x.shape().clone(), &data).unwrap()
+        };
+        Ok(vec![
+            NamedTensor::new("y", map(|v| v.max(0.0))),
+            NamedTensor::new("double", map(|v| v + v)),
+        ])
+    }
+
+    fn status(&self) -> ExecutorStatus {
+        ExecutorStatus {
+            device: "cpu:0".into(),
+            backend: "cpu".into(),
+            models: self.loaded.lock().unwrap().clone(),
+            ..ExecutorStatus::default()
+        }
+    }
+}
+
+/// An ONNX file with input `x` f32 [n,2] and outputs `y` = relu(x) and `double` = x + x.
+pub(crate) fn onnx() -> Vec<u8> {
+    let shape = SymShape(vec![Dim::Symbol("n".into()), Dim::Known(2)]);
+    let ty = TensorType { dtype: DType::F32, shape: Some(shape) };
+    let mut graph = GraphBuilder::new("small");
+    let x = graph.input("x", ty.clone());
+    let y = graph.node("Relu", &[x], []);
+    let double = graph.node("Add", &[x, x], []);
+    graph.output("y", y, ty.clone());
+    graph.output("double", double, ty);
+    graph.finish().unwrap().to_onnx().unwrap()
+}
+
+pub(crate) struct Rig {
+    pub(crate) app: Router,
+    pub(crate) state: ServerState,
+    pub(crate) gate: Arc<Gate>,
+    _folder: TempDir,
+    _worker: oneshot::Sender<()>,
+}
+
+#[derive(Default)]
+pub(crate) struct Options {
+    pub(crate) server: ServerConfig,
+    pub(crate) queue_tasks_max: Option<usize>,
+    pub(crate) driver: Option<Arc<dyn Driver>>,
+}
+
+impl Rig {
+    pub(crate) async fn start() -> Self {
+        Self::with(Options::default()).await
+    }
+
+    /// A cluster with one worker of one slot, and every model of [`MODELS`] loaded.
+    pub(crate) async fn with(options: Options) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let repository = Repository::open(folder.path()).unwrap();
+        for name in MODELS {
+            repository.add_bytes(name, &onnx()).unwrap();
+        }
+        let mut config =
+            CoordinatorConfig { quic_addr: ([127, 0, 0, 1], 0).into(), ..Default::default() };
+        config.queue_tasks_max = options.queue_tasks_max.unwrap_or(config.queue_tasks_max);
+        let pki = Pki::generate().unwrap();
+        let coordinator = Coordinator::start(config, &pki).await.unwrap();
+
+        let executor = TestExecutor::default();
+        let gate = Arc::clone(&executor.gate);
+        let identity = pki.issue_worker("w1").unwrap();
+        let worker = WorkerConfig::new(coordinator.quic_addr(), identity, 1);
+        let (keep, gone) = oneshot::channel::<()>();
+        tokio::spawn(run_worker(worker, Arc::new(executor), async {
+            let _ = gone.await;
+        }));
+        let ready = coordinator.wait_for_workers(1);
+        tokio::time::timeout(PATIENCE, ready).await.unwrap().unwrap();
+
+        let state = ServerState::new(options.server, coordinator, repository, options.driver);
+        let app = router(state.clone());
+        let rig = Self { app, state, gate, _folder: folder, _worker: keep };
+        for name in MODELS {
+            let path = format!("/v2/repository/models/{name}/load");
+            assert_eq!(rig.post(&path, "").await.status, 200);
+            rig.until(&format!("/v2/models/{name}/ready"), |a| a.status == 200).await;
+        }
+        rig
+    }
+
+    pub(crate) async fn call(&self, request: Request<Body>) -> Answer {
+        Answer::of(self.app.clone().oneshot(request).await.unwrap()).await
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.call(request("GET", path).body(Body::empty()).unwrap()).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: impl Into<Body>) -> Answer {
+        self.call(request("POST", path).body(body.into()).unwrap()).await
+    }
+
+    pub(crate) async fn delete(&self, path: &str) -> Answer {
+        self.call(request("DELETE", path).body(Body::empty()).unwrap()).await
+    }
+
+    /// Asks again until the answer is as wanted.
+    pub(crate) async fn until(&self, path: &str, wanted: impl Fn(&Answer) -> bool) -> Answer {
+        let started = std::time::Instant::now();
+        loop {
+            let answer = self.get(path).await;
+            if wanted(&answer) {
+                return answer;
+            }
+            assert!(
+                started.elapsed() < PATIENCE,
+                "{path} stays {}: {}",
+                answer.status,
+                answer.text()
+            );
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+pub(crate) fn request(method: &str, path: &str) -> axum::http::request::Builder {
+    Request::builder().method(method).uri(path).header("host", "127.0.0.1:8000")
+}
+
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Answer {
+    async fn of(response: axum::response::Response) -> Self {
+        let (parts, body) = response.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        Self { status: parts.status, headers: parts.headers, body }
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|e| panic!("{e}: {}", self.text()))
+    }
+}
