@@ -148,9 +148,8 @@ const BODY_BYTES_MAX: u64 = 4 << 30;
 
 /// A refusal in the cluster API's shape: `{"error":{"code","message","hint"}}`.
 fn refusal(status: u16, body: &str) -> Failure {
-    let error = serde_json::from_str::<Value>(body).map(|mut body| body["error"].take());
-    let text =
-        |key: &str| error.as_ref().ok().and_then(|error| error[key].as_str()).map(str::to_owned);
+    let body: Value = serde_json::from_str(body).unwrap_or_default();
+    let text = |key: &str| body["error"][key].as_str().map(str::to_owned);
     let code = text("code").unwrap_or_else(|| "refused".to_owned());
     let message = text("message")
         .unwrap_or_else(|| format!("the coordinator answered {status} without a reason"));

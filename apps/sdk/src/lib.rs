@@ -26,3 +26,8 @@ pub use lgp_memory::{
     DType, Dim, Element, Error as TensorError, NamedTensor, Shape, SymShape, Tensor, TensorType,
     TensorView,
 };
+
+/// The README's examples, so that they compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

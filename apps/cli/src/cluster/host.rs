@@ -31,17 +31,18 @@ pub(crate) fn host(
     settings: &Settings,
     announce: impl FnOnce(&Endpoint) -> Result<()>,
 ) -> Result<()> {
-    let device = device::resolve(&settings.device)?;
     let ownership = Ownership::take(&settings.data)?;
-    let plan = Plan {
-        data: settings.data.clone(),
-        quic: settings.quic.addr,
-        device,
-        workers: settings.workers,
-    };
     // Dropping the runtime kills what is left of the workers, on every way out.
     runtime()?.block_on(async {
+        // Before a driver is loaded: some handle signals too, and then end the process.
         let mut signals = Signals::listen()?;
+        let device = device::resolve(&settings.device)?;
+        let plan = Plan {
+            data: settings.data.clone(),
+            quic: settings.quic.addr,
+            device,
+            workers: settings.workers,
+        };
         // Before the workers: a port in use must not cost their start.
         let listener = bind(settings.http.addr).await?;
         let cluster = tokio::select! {

@@ -1,12 +1,13 @@
 //! `coordinator`, hidden: what `start` leaves running. Its settings come by stdin; whether it is
-//! ready goes to stdout, once.
+//! ready goes to stdout, once; then a line on stdin says that the news arrived. Without it,
+//! `start` was interrupted and nothing must stay.
 
 use crate::cluster::host;
 use crate::failure::{Failure, Result};
 use crate::folder::Endpoint;
 use crate::settings::Settings;
 use serde::{Deserialize, Serialize};
-use std::io::Write;
+use std::io::{BufRead, Write};
 
 /// The one line that a coordinator writes to its stdout.
 #[derive(Debug, Serialize, Deserialize)]
@@ -21,7 +22,7 @@ pub(crate) enum Announcement {
 /// Runs the command.
 pub(crate) fn run() -> Result<()> {
     crate::logging::init("info");
-    let settings: Settings = serde_json::from_reader(std::io::stdin().lock())
+    let settings: Settings = serde_json::from_str(&read_line())
         .map_err(|_| Failure::usage("a coordinator process is started by radeon-cluster start"))?;
     // Away from the terminal: its end must not be ours. Fails only for the leader of a group,
     // which a child is not.
@@ -29,11 +30,21 @@ pub(crate) fn run() -> Result<()> {
     let mut ready = false;
     let result = host(&settings, |endpoint| {
         ready = true;
-        announce(&Announcement::Ready(endpoint.clone()))
+        announce(&Announcement::Ready(endpoint.clone()))?;
+        if read_line().is_empty() { Err(Failure::interrupted()) } else { Ok(()) }
     });
     match result {
         Err(failure) if !ready => announce(&Announcement::Failed(failure)),
         other => other,
+    }
+}
+
+/// A line of stdin; empty when it is closed or broken.
+fn read_line() -> String {
+    let mut line = String::new();
+    match std::io::stdin().lock().read_line(&mut line) {
+        Ok(_) => line,
+        Err(_) => String::new(),
     }
 }
 

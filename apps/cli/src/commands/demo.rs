@@ -8,7 +8,7 @@ use crate::failure::{Failure, Result};
 use crate::measure::Percentiles;
 use crate::output::{self, Output};
 use indicatif::ProgressBar;
-use lgp_sdk::{NamedTensor, TaskRecord, TaskSpec, TaskState, WorkerState};
+use lgp_sdk::{DeviceId, NamedTensor, TaskRecord, TaskSpec, TaskState, WorkerState};
 use lgp_server::ServerConfig;
 use serde::Serialize;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -61,19 +61,24 @@ struct Serves {
 /// Runs the command.
 pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     crate::logging::init("error");
-    let device = device::resolve("auto")?;
-    let not_used = device::not_used(device);
-    out.note(format!("device    {device}"));
-    for NotUsed { id, reason } in &not_used {
-        out.note(format!("not used  {id}: {reason}"));
-    }
     let folder = tempfile::Builder::new()
         .prefix("radeon-cluster-demo-")
         .tempdir()
         .map_err(|error| Failure::new("io", format!("cannot make a temporary folder: {error}")))?;
-    let plan = Plan { data: folder.path().to_owned(), quic: ANY_PORT, device, workers: WORKERS };
     cluster::runtime()?.block_on(async {
+        // Before any driver is loaded: some handle signals too, and then end the process.
         let mut signals = Signals::listen()?;
+        let found = tokio::task::spawn_blocking(find_devices);
+        let (device, not_used) = tokio::select! {
+            found = found => found.map_err(Failure::internal)??,
+            () = signals.next() => return Err(Failure::interrupted()),
+        };
+        out.note(format!("device    {device}"));
+        for NotUsed { id, reason } in &not_used {
+            out.note(format!("not used  {id}: {reason}"));
+        }
+        let plan =
+            Plan { data: folder.path().to_owned(), quic: ANY_PORT, device, workers: WORKERS };
         let cluster = tokio::select! {
             // The log that a failure names goes with the temporary folder.
             cluster = Cluster::launch(&plan) => cluster.map_err(|failure| {
@@ -86,6 +91,12 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         cluster.shut_down().await;
         result
     })
+}
+
+/// The best device that runs models, and the others with the reason why not.
+fn find_devices() -> Result<(DeviceId, Vec<NotUsed>)> {
+    let device = device::resolve("auto")?;
+    Ok((device, device::not_used(device)))
 }
 
 /// Everything between start and end of the cluster.

@@ -7,7 +7,7 @@ use crate::failure::{Failure, Result};
 use crate::folder::{self, Endpoint};
 use crate::output::Output;
 use crate::settings::{self, Flags, Settings};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -103,15 +103,19 @@ fn start_in_background(settings: &Settings) -> Result<Endpoint> {
         .stderr(log)
         .spawn()
         .map_err(failed)?;
-    if let Some(stdin) = child.stdin.take() {
-        serde_json::to_writer(stdin, settings).map_err(Failure::internal)?;
-    }
+    let (Some(mut stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+        return Err(Failure::internal("a coordinator without stdin and stdout"));
+    };
+    let text = serde_json::to_string(settings).map_err(Failure::internal)?;
+    writeln!(stdin, "{text}").map_err(failed)?;
     let mut line = String::new();
-    if let Some(stdout) = child.stdout.take() {
-        BufReader::new(stdout).read_line(&mut line).map_err(failed)?;
-    }
+    BufReader::new(stdout).read_line(&mut line).map_err(failed)?;
     match serde_json::from_str(&line) {
-        Ok(Announcement::Ready(endpoint)) => Ok(endpoint),
+        Ok(Announcement::Ready(endpoint)) => {
+            // From here on it lives by itself.
+            writeln!(stdin, "stay").map_err(failed)?;
+            Ok(endpoint)
+        }
         Ok(Announcement::Failed(failure)) => {
             // It has said its last word; reaping it cannot fail in a way that matters.
             let _ = child.wait();

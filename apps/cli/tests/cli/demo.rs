@@ -64,7 +64,22 @@ fn keep_goes_on_serving_until_ctrl_c() {
     let status = world.run(&["status", "--json", "--server", http]).json();
     assert_eq!(status["models"][0]["name"], json!("digits"));
     signal(child.id(), Signal::INT);
-    assert_eq!(child.wait().expect("it ends").code(), Some(0));
+    let output = child.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{output:?}");
+    world.expect_no_processes();
+}
+
+#[test]
+fn ctrl_c_with_tasks_in_flight_is_an_orderly_end() {
+    let world = World::new();
+    let mut child = world.spawn(&["demo"]);
+    let mut stderr = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+    let started = stderr.find(|line| line.as_ref().is_ok_and(|line| line.starts_with("started")));
+    assert!(started.is_some(), "the demo says when its workers are there");
+    signal(child.id(), Signal::INT);
+    let code = child.wait().expect("it ends").code();
+    // 0 where it was done already.
+    assert!(matches!(code, Some(0 | 1)), "{code:?}");
     world.expect_no_processes();
 }
 

@@ -8,27 +8,27 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// Long enough for a busy machine; nothing waits that long unless it is broken.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a run of the binary came to.
 #[derive(Debug)]
-pub struct Outcome {
-    pub code: Option<i32>,
-    pub stdout: String,
-    pub stderr: String,
+pub(crate) struct Outcome {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 impl Outcome {
     /// The one JSON value of a success.
     #[track_caller]
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         assert_eq!(self.code, Some(0), "{self:?}");
         serde_json::from_str(&self.stdout).unwrap_or_else(|e| panic!("{e}: {self:?}"))
     }
 
     /// Code and message of a failure, whose shape is checked too.
     #[track_caller]
-    pub fn error(&self, exit: i32) -> (String, String) {
+    pub(crate) fn error(&self, exit: i32) -> (String, String) {
         assert_eq!(self.code, Some(exit), "{self:?}");
         assert_eq!(self.stdout, "", "a failure has no result");
         let line = self.stderr.lines().last().unwrap_or_default();
@@ -42,27 +42,27 @@ impl Outcome {
 }
 
 /// A home for everything that a test starts: its processes are recognised by the environment.
-pub struct World {
-    pub folder: TempDir,
+pub(crate) struct World {
+    pub(crate) folder: TempDir,
 }
 
 impl World {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { folder: tempfile::tempdir().expect("a temporary folder") }
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    pub fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+    pub(crate) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
         let path = self.path(name);
         std::fs::write(&path, bytes).expect("the folder is ours");
         path
     }
 
     /// The binary, in an environment of its own.
-    pub fn command(&self, args: &[&str]) -> Command {
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_radeon-cluster"));
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("RADEON_") {
@@ -79,7 +79,7 @@ impl World {
         command
     }
 
-    pub fn run(&self, args: &[&str]) -> Outcome {
+    pub(crate) fn run(&self, args: &[&str]) -> Outcome {
         let output = self.command(args).output().expect("the binary starts");
         Outcome {
             code: output.status.code(),
@@ -89,13 +89,13 @@ impl World {
     }
 
     /// Starts the binary with its output kept for later.
-    pub fn spawn(&self, args: &[&str]) -> Child {
+    pub(crate) fn spawn(&self, args: &[&str]) -> Child {
         let mut command = self.command(args);
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts")
     }
 
     /// Living processes that were started, directly or not, in this world.
-    pub fn processes(&self) -> Vec<u32> {
+    pub(crate) fn processes(&self) -> Vec<u32> {
         let mark = format!("LGP_TEST_WORLD={}", self.folder.path().display());
         let folders = std::fs::read_dir("/proc").expect("the tests need /proc").flatten();
         folders
@@ -109,7 +109,7 @@ impl World {
     }
 
     #[track_caller]
-    pub fn expect_no_processes(&self) {
+    pub(crate) fn expect_no_processes(&self) {
         eventually("every process ends", || self.processes().is_empty());
     }
 }
@@ -123,31 +123,31 @@ impl Drop for World {
 }
 
 /// A running cluster on free ports.
-pub struct Cluster {
-    pub world: World,
-    pub endpoint: Value,
+pub(crate) struct Cluster {
+    pub(crate) world: World,
+    pub(crate) endpoint: Value,
 }
 
 impl Cluster {
     #[track_caller]
-    pub fn start(world: World, workers: &str) -> Self {
+    pub(crate) fn start(world: World, workers: &str) -> Self {
         let endpoint = start(&world, workers).json();
         Self { world, endpoint }
     }
 
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         let pid = self.endpoint["pid"].as_u64().expect("a number");
         u32::try_from(pid).expect("a process id")
     }
 
     /// A command about this cluster, with `--json`.
-    pub fn run(&self, args: &[&str]) -> Outcome {
+    pub(crate) fn run(&self, args: &[&str]) -> Outcome {
         let data = self.endpoint["data"].as_str().expect("a path");
         self.world.run(&[args, &["--json", "--data", data]].concat())
     }
 
     /// Process ids of the workers in a state.
-    pub fn workers(&self, state: &str) -> Vec<u32> {
+    pub(crate) fn workers(&self, state: &str) -> Vec<u32> {
         let workers = self.run(&["workers"]).json();
         let workers = workers.as_array().expect("an array").iter();
         workers
@@ -158,7 +158,7 @@ impl Cluster {
 }
 
 /// `start` on free ports and the world's own data folder.
-pub fn start(world: &World, workers: &str) -> Outcome {
+pub(crate) fn start(world: &World, workers: &str) -> Outcome {
     let data = world.path("data").display().to_string();
     let any = "127.0.0.1:0";
     world.run(&[
@@ -176,7 +176,7 @@ pub fn start(world: &World, workers: &str) -> Outcome {
 }
 
 #[track_caller]
-pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
         assert!(start.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
@@ -184,23 +184,23 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-pub fn signal(pid: u32, signal: Signal) {
+pub(crate) fn signal(pid: u32, signal: Signal) {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a process id");
     // It may have ended in the meantime.
     let _ = kill_process(pid, signal);
 }
 
 /// The bundled model.
-pub fn digits() -> &'static str {
+pub(crate) fn digits() -> &'static str {
     concat!(env!("CARGO_MANIFEST_DIR"), "/assets/digits/digits.onnx")
 }
 
 /// A `.npy` file of f32.
-pub fn npy(shape: &[usize], values: &[f32]) -> Vec<u8> {
+pub(crate) fn npy(shape: &[usize], values: &[f32]) -> Vec<u8> {
     npy_of("<f4", shape, values.iter().flat_map(|value| value.to_le_bytes()).collect())
 }
 
-pub fn npy_of(descr: &str, shape: &[usize], body: Vec<u8>) -> Vec<u8> {
+pub(crate) fn npy_of(descr: &str, shape: &[usize], body: Vec<u8>) -> Vec<u8> {
     let dims: String = shape.iter().map(|dim| format!("{dim},")).collect();
     let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({dims})}}\n");
     let len = u16::try_from(header.len()).expect("a short header");
@@ -208,7 +208,7 @@ pub fn npy_of(descr: &str, shape: &[usize], body: Vec<u8>) -> Vec<u8> {
 }
 
 /// The f32 elements of a `.npy` file, and the text of its shape.
-pub fn read_npy(path: &Path) -> (String, Vec<f32>) {
+pub(crate) fn read_npy(path: &Path) -> (String, Vec<f32>) {
     let bytes = std::fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let body_at = 10 + usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
     let header = String::from_utf8_lossy(&bytes[10..body_at]).into_owned();
@@ -219,14 +219,14 @@ pub fn read_npy(path: &Path) -> (String, Vec<f32>) {
 }
 
 /// A zero of the bundled images, as the bundled model takes it.
-pub const ZERO: [f32; 64] = [
+pub(crate) const ZERO: [f32; 64] = [
     0., 0., 5., 13., 9., 1., 0., 0., 0., 0., 13., 15., 10., 15., 5., 0., 0., 3., 15., 2., 0., 11.,
     8., 0., 0., 4., 12., 0., 0., 8., 8., 0., 0., 5., 8., 0., 0., 9., 8., 0., 0., 4., 11., 0., 1.,
     12., 7., 0., 0., 2., 14., 5., 10., 12., 0., 0., 0., 0., 6., 13., 10., 0., 0., 0.,
 ];
 
 /// The digit that logits stand for.
-pub fn best(logits: &[f32]) -> usize {
+pub(crate) fn best(logits: &[f32]) -> usize {
     let best = logits.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
     best.expect("logits").0
 }
