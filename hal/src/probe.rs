@@ -6,9 +6,8 @@ use crate::backend::{Found, Probe};
 use crate::caps::{Caps, DeviceKind};
 use crate::error::{Error, Result};
 use crate::id::{BackendKind, DeviceId};
+use crate::info::{DeviceInfo, SelfTest};
 use crate::registry::{BACKENDS, Line, open_in};
-use crate::telemetry::Telemetry;
-use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -41,48 +40,6 @@ impl ProbeOptions {
     pub fn of_tree(sysfs_root: impl Into<PathBuf>) -> Self {
         Self { sysfs_root: sysfs_root.into(), dev_root: None, ..Self::default() }
     }
-}
-
-/// The outcome of a device's self-test.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum SelfTest {
-    /// It calculates and moves bytes rightly.
-    Passed,
-    /// It does not, or does not open.
-    Failed,
-    /// There is no driver through which to test it.
-    NotRun,
-}
-
-/// One device of this machine.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct DeviceInfo {
-    /// The device id, or `pci:0000:01:00.0` for a card that no backend sees.
-    pub id: String,
-    /// The id to open it by; `None` for a card that no backend sees.
-    #[serde(skip)]
-    pub device: Option<DeviceId>,
-    /// The name for people.
-    pub name: String,
-    /// The backend that drives it, or would.
-    pub backend: String,
-    /// Its memory, all of it.
-    pub memory_bytes: Option<u64>,
-    /// Whether models can run on it now.
-    pub usable: bool,
-    /// Why not; `None` for a usable device.
-    pub reason: Option<String>,
-    /// The line to type or to set so that it gets usable, where there is one.
-    pub hint: Option<String>,
-    /// How its self-test went.
-    pub self_test: SelfTest,
-    /// What it can do.
-    pub caps: Caps,
-    /// What its sensors say.
-    pub telemetry: Option<Telemetry>,
-    /// The card as the kernel sees it.
-    pub card: Option<Card>,
 }
 
 /// Finds every device: those of the backends, each opened and self-tested, and the AMD and NVIDIA
@@ -265,6 +222,10 @@ fn place(card: &Card) -> String {
     }
 }
 
+/// What following the advice brings, so that nobody expects more of it.
+const MENDED: &str =
+    "once mended it is tested and listed, models run on the processor in this version";
+
 /// A card that the kernel sees and no backend does.
 fn orphan(card: &Card, sysfs: &Sysfs<'_>, advice: Advice) -> DeviceInfo {
     let telemetry = card.is_amd().then(|| sysfs.telemetry(card));
@@ -279,7 +240,7 @@ fn orphan(card: &Card, sysfs: &Sysfs<'_>, advice: Advice) -> DeviceInfo {
         backend: backend.to_string(),
         memory_bytes,
         usable: false,
-        reason: Some(advice.reason),
+        reason: Some(format!("{}; {MENDED}", advice.reason)),
         hint: advice.hint,
         self_test: SelfTest::NotRun,
         caps: Caps {
