@@ -95,7 +95,7 @@ impl Core {
     }
 
     /// Whether the attempt is the one whose answer the task waits for.
-    pub(super) fn is_current(&self, session: SessionId, id: AttemptId) -> bool {
+    pub(crate) fn is_current(&self, session: SessionId, id: AttemptId) -> bool {
         id.epoch == self.config.epoch
             && self.tasks.get(&id.seq).is_some_and(|t| {
                 t.state == TaskState::Running

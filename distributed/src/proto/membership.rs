@@ -110,6 +110,11 @@ impl Core {
         self.workers.iter_mut().find(|w| w.session == session && w.state != WorkerState::Lost)
     }
 
+    /// Whether a session has not ended.
+    pub(crate) fn is_live(&self, session: SessionId) -> bool {
+        self.workers.iter().any(|w| w.session == session && w.state != WorkerState::Lost)
+    }
+
     /// A worker is alive and says what it holds.
     pub(crate) fn heartbeat(&mut self, now: Duration, session: SessionId, heartbeat: Heartbeat) {
         let Some(worker) = self.live(session) else { return };

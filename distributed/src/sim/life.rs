@@ -1,0 +1,208 @@
+//! The workers' side of a run, and the faults that befall them.
+
+use super::worker::{IDLE_TIMEOUT, Report};
+use super::workload::millis;
+use super::world::{CHAOS, Event, Order, World};
+use crate::proto::balance::{balancing_strategies, by_name};
+use crate::proto::message::AttemptId;
+use rand::RngExt;
+use std::time::Duration;
+
+const HEARTBEAT: Duration = Duration::from_millis(500);
+/// From a worker's last sign of life to the end of its session; messages under way prolong it.
+const DETECTION: Duration = Duration::from_secs(2);
+
+impl World {
+    pub(super) fn connect(&mut self, worker: usize) {
+        self.connections += 1;
+        let connection = self.connections;
+        let w = &mut self.workers[worker];
+        w.connection = connection;
+        w.last_heard = self.now;
+        self.say(worker, connection, &Report::Hello);
+        self.after(HEARTBEAT, Event::Beat { worker, connection });
+    }
+
+    fn reconnect(&mut self, worker: usize) {
+        let life = self.workers[worker].life;
+        let wait = millis(&mut self.rng, 200);
+        self.after(wait, Event::Connect { worker, life });
+    }
+
+    /// A worker hears from the coordinator.
+    pub(super) fn obey(&mut self, worker: usize, connection: u64, order: Order) {
+        let w = &mut self.workers[worker];
+        if !w.alive || w.connection != connection {
+            return;
+        }
+        w.last_heard = self.now;
+        match order {
+            Order::Welcome | Order::Acknowledge => {}
+            Order::Task(id, model) => {
+                if let Some(refusal) = w.receive(id, &model) {
+                    self.say(worker, connection, &refusal);
+                }
+                self.begin(worker);
+            }
+            Order::Cancel(id) => {
+                if let Some(released) = w.cancel(id) {
+                    self.say(worker, connection, &released);
+                }
+            }
+            Order::Load(model) => {
+                let fails = !self.healed && self.rng.random_bool(0.1);
+                let result = self.workers[worker].load(&model, fails);
+                self.say(worker, connection, &Report::Loaded(model, result));
+            }
+            Order::Drain => {
+                w.leaving = true;
+                self.say(worker, connection, &Report::Draining);
+            }
+            Order::Close { farewell: true } => self.depart(worker),
+            Order::Close { farewell: false } => self.reconnect(worker),
+        }
+    }
+
+    fn depart(&mut self, worker: usize) {
+        self.workers[worker].crash();
+        let wait = millis(&mut self.rng, 5_000);
+        self.after(wait, Event::Start { worker });
+    }
+
+    fn begin(&mut self, worker: usize) {
+        let w = &mut self.workers[worker];
+        let (life, begun) = (w.life, w.begin(&mut self.rng));
+        for (id, service) in begun {
+            self.after(service, Event::Executed { worker, life, id });
+        }
+    }
+
+    pub(super) fn executed(&mut self, worker: usize, life: u64, id: AttemptId) {
+        let w = &mut self.workers[worker];
+        if w.life != life {
+            return;
+        }
+        if w.stalled_until > self.now {
+            let at = w.stalled_until;
+            return self.at(at, Event::Executed { worker, life, id });
+        }
+        let device_error = !self.healed && self.rng.random_bool(0.05);
+        let ended = self.workers[worker].end(id, device_error);
+        if let Some((connection, report)) = ended {
+            self.report.device_errors += u64::from(device_error);
+            self.say(worker, connection, &report);
+        }
+        self.begin(worker);
+    }
+
+    pub(super) fn beat(&mut self, worker: usize, connection: u64) {
+        let w = &self.workers[worker];
+        if !w.alive || w.connection != connection {
+            return;
+        }
+        if w.stalled_until > self.now {
+            let at = w.stalled_until;
+            return self.at(at, Event::Beat { worker, connection });
+        }
+        if self.now.saturating_sub(w.last_heard) > IDLE_TIMEOUT {
+            return self.reconnect(worker);
+        }
+        let heartbeat = Report::Heartbeat(w.heartbeat());
+        self.say(worker, connection, &heartbeat);
+        if self.workers[worker].leaving {
+            // As long as nothing answers, it repeats that it wants to go.
+            self.say(worker, connection, &Report::Draining);
+        }
+        self.after(HEARTBEAT, Event::Beat { worker, connection });
+    }
+
+    /// One fault, and the appointment for the next.
+    pub(super) fn chaos(&mut self) {
+        if self.healed {
+            return;
+        }
+        let worker = self.rng.random_range(0..self.workers.len());
+        match self.rng.random_range(0..12) {
+            0 | 1 => self.crash(worker),
+            2 => {
+                let long = millis(&mut self.rng, 6_000);
+                self.network.partition(worker, self.now + long);
+                self.report.partitions += 1;
+            }
+            3 => self.disconnect(worker),
+            4 => {
+                let long = millis(&mut self.rng, 5_000);
+                self.workers[worker].stalled_until = self.now + long;
+                self.report.stalls += 1;
+            }
+            5 => self.leave(worker),
+            6 => {
+                let names = balancing_strategies();
+                let name = names[self.rng.random_range(0..names.len())];
+                if let Ok(strategy) = by_name(name) {
+                    self.core.set_balancing(strategy);
+                }
+            }
+            _ => {}
+        }
+        let wait = millis(&mut self.rng, 1_000);
+        self.after(wait, Event::Chaos);
+    }
+
+    fn crash(&mut self, worker: usize) {
+        if !self.workers[worker].alive {
+            return;
+        }
+        self.report.crashes += 1;
+        let connection = self.workers[worker].connection;
+        self.workers[worker].crash();
+        if let Some(&session) = self.sessions.get(&connection) {
+            self.after(DETECTION + super::network::DELAY_MAX, Event::Detected { session });
+            if self.rng.random_bool(0.3) {
+                // A supervisor saw it.
+                self.core.worker_exited(self.now, &format!("w{worker}"));
+            }
+        }
+        let wait = millis(&mut self.rng, 6_000);
+        self.after(wait, Event::Start { worker });
+    }
+
+    /// The connection breaks; the worker works on and comes back.
+    fn disconnect(&mut self, worker: usize) {
+        let connection = self.workers[worker].connection;
+        let Some(&session) = self.sessions.get(&connection) else { return };
+        if !self.workers[worker].alive {
+            return;
+        }
+        self.report.disconnections += 1;
+        self.core.disconnected(self.now, session, false);
+        self.ledger.session_ended(session);
+        self.ends.remove(&session);
+        self.reconnect(worker);
+    }
+
+    fn leave(&mut self, worker: usize) {
+        if !self.workers[worker].alive || self.workers[worker].leaving {
+            return;
+        }
+        self.report.departures += 1;
+        if self.rng.random_bool(0.5) {
+            self.core.drain_worker(&format!("w{worker}"));
+        } else {
+            let connection = self.workers[worker].connection;
+            self.workers[worker].leaving = true;
+            self.say(worker, connection, &Report::Draining);
+        }
+    }
+
+    /// The end of all faults: every process runs and every message arrives.
+    pub(super) fn heal(&mut self) {
+        debug_assert!(self.now >= CHAOS);
+        self.healed = true;
+        self.network.heal();
+        for worker in 0..self.workers.len() {
+            self.workers[worker].stalled_until = self.now;
+            self.after(HEARTBEAT, Event::Start { worker });
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! A simulated worker: slots, jobs, a connection, and a heartbeat.
+
+use super::workload::{BAD_MODEL, MODELS};
+use crate::executor::{ExecError, ExecutorStatus};
+use crate::proto::core::Completion;
+use crate::proto::message::{AttemptId, Heartbeat};
+use crate::proto::tensors::TENSORS_MAX;
+use crate::task::ModelRef;
+use lgp_memory::{NamedTensor, Tensor};
+use rand::RngExt;
+use rand::rngs::Xoshiro256PlusPlus;
+use std::time::Duration;
+
+/// Silence after which a worker makes its connection anew, as the transport would.
+pub(super) const IDLE_TIMEOUT: Duration = Duration::from_millis(2_500);
+
+/// Messages from a worker.
+#[derive(Debug, Clone)]
+pub(super) enum Report {
+    Hello,
+    Heartbeat(Heartbeat),
+    Completion(AttemptId, Completion),
+    Released(AttemptId),
+    Loaded(ModelRef, Result<(), ExecError>),
+    Draining,
+}
+
+/// One task at a worker.
+#[derive(Debug, Clone)]
+struct Job {
+    connection: u64,
+    id: AttemptId,
+    model: ModelRef,
+    running: bool,
+    cancelled: bool,
+}
+
+/// A worker process, or the place where one was.
+pub(super) struct Worker {
+    pub(super) slots: u32,
+    /// Counts the processes of this name; what an earlier one started means nothing.
+    pub(super) life: u64,
+    pub(super) alive: bool,
+    /// The connection in use; numbers are never used twice.
+    pub(super) connection: u64,
+    pub(super) last_heard: Duration,
+    pub(super) leaving: bool,
+    /// Stands still until then, as if suspended.
+    pub(super) stalled_until: Duration,
+    service: Duration,
+    jobs: Vec<Job>,
+    models: Vec<ModelRef>,
+}
+
+impl Worker {
+    pub(super) fn new(rng: &mut Xoshiro256PlusPlus) -> Self {
+        // Some machines are a hundred times slower than others.
+        let service = Duration::from_millis(if rng.random_bool(0.2) { 800 } else { 8 });
+        Self {
+            slots: rng.random_range(1..=4),
+            life: 0,
+            alive: false,
+            connection: 0,
+            last_heard: Duration::ZERO,
+            leaving: false,
+            stalled_until: Duration::ZERO,
+            service,
+            jobs: Vec::new(),
+            models: Vec::new(),
+        }
+    }
+
+    /// The process starts.
+    pub(super) fn start(&mut self) {
+        self.life += 1;
+        self.alive = true;
+        self.leaving = false;
+    }
+
+    /// The process is gone, and with it all it had.
+    pub(super) fn crash(&mut self) {
+        self.alive = false;
+        self.life += 1;
+        self.jobs.clear();
+        self.models.clear();
+    }
+
+    pub(super) fn status(&self) -> ExecutorStatus {
+        ExecutorStatus { models: self.models.clone(), ..Default::default() }
+    }
+
+    pub(super) fn heartbeat(&self) -> Heartbeat {
+        let mine = || self.jobs.iter().filter(|j| j.connection == self.connection);
+        Heartbeat {
+            held: mine().map(|j| j.id).collect(),
+            queued: u32::try_from(mine().filter(|j| !j.running).count()).unwrap_or(u32::MAX),
+            status: self.status(),
+        }
+    }
+
+    /// Loading takes place at once; whether it works is up to chance.
+    pub(super) fn load(&mut self, model: &ModelRef, fails: bool) -> Result<(), ExecError> {
+        if fails && model.name == MODELS[1] {
+            return Err(ExecError::unavailable("does not fit"));
+        }
+        if !self.models.contains(model) {
+            self.models.push(model.clone());
+        }
+        Ok(())
+    }
+
+    /// A request arrives. A copy of one that is here already is the transport's affair.
+    pub(super) fn receive(&mut self, id: AttemptId, model: &ModelRef) -> Option<Report> {
+        if self.leaving {
+            return Some(Report::Completion(id, Completion::Refused));
+        }
+        if !self.jobs.iter().any(|j| j.id == id) {
+            let (connection, model) = (self.connection, model.clone());
+            self.jobs.push(Job { connection, id, model, running: false, cancelled: false });
+        }
+        None
+    }
+
+    /// Begins jobs while there are free slots; answers each with its service time.
+    pub(super) fn begin(&mut self, rng: &mut Xoshiro256PlusPlus) -> Vec<(AttemptId, Duration)> {
+        let slots = usize::try_from(self.slots).unwrap_or(TENSORS_MAX);
+        let mut running = self.jobs.iter().filter(|j| j.running).count();
+        let mut begun = Vec::new();
+        for job in self.jobs.iter_mut().filter(|j| !j.running) {
+            if running >= slots {
+                break;
+            }
+            job.running = true;
+            running += 1;
+            begun.push((job.id, self.service.mul_f64(rng.random_range(0.2..2.0))));
+        }
+        begun
+    }
+
+    /// A job is done: the connection that it came by, and what goes back on it.
+    pub(super) fn end(&mut self, id: AttemptId, device_error: bool) -> Option<(u64, Report)> {
+        let index = self.jobs.iter().position(|j| j.id == id && j.running)?;
+        let job = self.jobs.remove(index);
+        if job.cancelled {
+            return Some((job.connection, Report::Released(id)));
+        }
+        let model = self.service;
+        let completion = if device_error {
+            Completion::Error { error: ExecError::unavailable("out of memory"), model }
+        } else if job.model.name == BAD_MODEL {
+            Completion::Error { error: ExecError::bad_input("expected rank 4"), model }
+        } else {
+            Completion::Done { outputs: answer(id), model }
+        };
+        Some((job.connection, Report::Completion(id, completion)))
+    }
+
+    /// Nobody waits for the attempt any more.
+    pub(super) fn cancel(&mut self, id: AttemptId) -> Option<Report> {
+        let index = self.jobs.iter().position(|j| j.id == id)?;
+        if self.jobs[index].running {
+            self.jobs[index].cancelled = true;
+            return None;
+        }
+        self.jobs.remove(index);
+        Some(Report::Released(id))
+    }
+}
+
+/// An output that tells which attempt made it.
+pub(super) fn answer(id: AttemptId) -> Vec<NamedTensor> {
+    // Two numbers always fit in memory; an empty answer would be noticed.
+    let made_by = [id.seq, u64::from(id.attempt)];
+    Tensor::from_slice([2], &made_by).map(|t| NamedTensor::new("made_by", t)).into_iter().collect()
+}
