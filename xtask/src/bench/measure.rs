@@ -18,10 +18,15 @@ pub(super) fn cluster(run: &mut Run) -> Result<()> {
         cargo.args(["run", "--release", "--quiet", "-p", "lgp-distributed", "--example", "noop"]);
         json(cargo.args(["--", "--json"]))
     })?;
-    run.value("tasks_per_s", "1/s", Better::Higher, numbers(&runs, "/tasks_per_s")?);
-    for percentile in ["p50", "p95", "p99"] {
-        let raw = numbers(&runs, &format!("/overhead_us/{percentile}"))?;
-        run.value(&format!("overhead_{percentile}"), "us", Better::Lower, raw);
+    for (at, load) in [(0, "64_in_flight"), (1, "1_in_flight")] {
+        let tasks = numbers(&runs, &format!("/runs/{at}/tasks_per_s"))?;
+        run.value(&format!("{load}_tasks_per_s"), "1/s", Better::Higher, tasks);
+        for kind in ["queued", "overhead"] {
+            for percentile in ["p50", "p95", "p99"] {
+                let raw = numbers(&runs, &format!("/runs/{at}/{kind}_us/{percentile}"))?;
+                run.value(&format!("{load}_{kind}_{percentile}"), "us", Better::Lower, raw);
+            }
+        }
     }
     Ok(())
 }
