@@ -46,7 +46,7 @@ pub(super) fn demo(run: &mut Run) -> Result<()> {
     run.value("whole", "s", Better::Lower, seconds.split_off(1));
     run.value("tasks_per_s", "1/s", Better::Higher, numbers(&runs, "/tasks_per_s")?);
     run.value("accuracy", "of 1", Better::Higher, numbers(&runs, "/accuracy")?);
-    for kind in ["latency_ms", "overhead_ms"] {
+    for kind in ["latency_ms", "queued_ms", "model_ms", "overhead_ms"] {
         for percentile in ["p50", "p95", "p99"] {
             let raw = numbers(&runs, &format!("/{kind}/{percentile}"))?;
             run.value(&format!("{kind}_{percentile}"), "ms", Better::Lower, raw);
