@@ -66,3 +66,37 @@ pub(crate) fn not_used(used: DeviceId) -> Vec<NotUsed> {
         .map(|device| NotUsed { id: device.id.clone(), reason: reason(device) })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_has_its_code() {
+        let id = DeviceId { backend: BackendKind::Cuda, ordinal: 0 };
+        let not_compiled =
+            DeviceError::BackendNotCompiled { backend: BackendKind::Cuda, feature: "cuda" };
+        let missing = DeviceError::NoDevice { device: id, reason: "no driver".to_owned() };
+        let broken =
+            DeviceError::SelfTest { device: id, op: "add", detail: "1 + 1 = 3".to_owned() };
+        for (error, code, part) in [
+            (not_compiled, "device_not_compiled", "cuda"),
+            (missing, "device_missing", "no driver"),
+            (broken, "device_broken", "1 + 1 = 3"),
+        ] {
+            let failure = cannot_open(id, &error);
+            assert_eq!((failure.code.as_ref(), failure.exit), (code, 1));
+            assert!(failure.message.contains(part), "{:?}", failure.message);
+            assert!(failure.hint.is_some());
+        }
+    }
+
+    #[test]
+    fn auto_and_cpu_are_the_processor() {
+        for text in ["auto", "cpu", "cpu:0"] {
+            assert_eq!(resolve(text).expect("every machine has one"), DeviceId::CPU);
+        }
+        let failure = resolve("gpu").expect_err("no such backend");
+        assert_eq!((failure.code.as_ref(), failure.exit), ("device_unknown", 2));
+    }
+}

@@ -49,7 +49,7 @@ impl Scaling {
     fn parse(text: &str) -> Result<Self, String> {
         let scaling: Self =
             toml::from_str(text).map_err(|error| error.message().trim().to_owned())?;
-        match scaling.std.iter().any(|&std| std == 0.0) {
+        match scaling.std.contains(&0.0) {
             true => Err("std has a 0, expected numbers to divide by".to_owned()),
             false => Ok(scaling),
         }

@@ -15,12 +15,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 /// ```
 /// use lgp_sdk::{DeviceId, Executor, ModelExecutor, Repository, SessionOptions};
 ///
-/// let folder = std::env::temp_dir().join("lgp-sdk-executor-example");
-/// let repository = Repository::open(&folder)?;
+/// let folder = tempfile::tempdir()?;
+/// let repository = Repository::open(folder.path())?;
 /// let executor = ModelExecutor::new(repository, DeviceId::CPU, SessionOptions { threads: 1 });
-/// assert_eq!(executor.status().device, "cpu:0");
+/// assert_eq!(executor.status().device, "cpu");
 /// assert!(executor.status().models.is_empty());
-/// # Ok::<(), lgp_sdk::ModelError>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct ModelExecutor {
     repository: Repository,
@@ -70,7 +70,7 @@ impl ModelExecutor {
         }
         let parsed = Model::load(&entry.path).map_err(|e| failure(&e))?;
         tracing::info!(%model, "loading");
-        Session::new(&parsed, self.options.clone()).map_err(|e| failure(&e))
+        Session::new(&parsed, self.options).map_err(|e| failure(&e))
     }
 }
 
@@ -169,7 +169,7 @@ mod tests {
         let executor = ModelExecutor::new(repository, DeviceId::CPU, SessionOptions { threads: 1 });
         let outputs = executor.execute(&model, &input("x", &[-1., 2.])).expect("a good task");
         assert_eq!(outputs[0].tensor.as_slice::<f32>().expect("f32"), [0., 2.]);
-        assert_eq!(executor.status().models, [model.clone()]);
+        assert_eq!(executor.status().models, std::slice::from_ref(&model));
         executor.unload(&model);
         assert!(executor.status().models.is_empty());
     }

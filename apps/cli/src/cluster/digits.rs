@@ -17,6 +17,8 @@ const SIDE: usize = 8;
 const TEST_EVERY: usize = 5;
 
 const MODEL: &[u8] = include_bytes!("../../assets/digits/digits.onnx");
+/// How images become the model's input.
+const CONFIG: &str = include_str!("../../assets/digits/digits.toml");
 const IMAGES: &[u8] = include_bytes!("../../assets/digits/digits.csv.gz");
 
 /// Registers the bundled model unless the repository has it already.
@@ -30,6 +32,10 @@ pub(crate) fn register(repository: &Repository) -> Result<ModelRef> {
         Some(entry) => entry,
         None => repository.add_bytes(NAME, MODEL)?,
     };
+    let config = entry.path.with_extension("toml");
+    if !config.exists() {
+        std::fs::write(&config, CONFIG).map_err(|error| Failure::file("write", &config, &error))?;
+    }
     Ok(ModelRef { name: entry.name, version: entry.version, sha256: entry.sha256 })
 }
 

@@ -1,8 +1,8 @@
 //! `inspect`: what a model takes and gives, and what it is made of.
 
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, chain};
 use crate::output::{self, Output};
-use lgp_sdk::{Dim, Model, ValueSpec};
+use lgp_sdk::{Dim, Model, Session, SessionOptions, ValueSpec};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -29,6 +29,10 @@ struct Report {
     ops: BTreeMap<String, usize>,
     parameters: usize,
     bytes: u64,
+    /// Whether this version can run it.
+    runs: bool,
+    /// Why not.
+    reason: Option<String>,
 }
 
 /// Runs the command.
@@ -37,6 +41,8 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let bytes = std::fs::metadata(&args.model)
         .map_err(|error| Failure::file("read", &args.model, &error))?
         .len();
+    // Every missing operator is named at once.
+    let reason = Session::new(&model, SessionOptions { threads: 1 }).err().map(|e| chain(&e));
     let ops = model.operator_counts();
     let report = Report {
         model: args.model.display().to_string(),
@@ -50,6 +56,8 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         ops: ops.into_iter().map(|(op, count)| (op.to_owned(), count)).collect(),
         parameters: model.parameters(),
         bytes,
+        runs: reason.is_none(),
+        reason,
     };
     out.emit(&report, |report| text(report, &model))
 }
@@ -77,10 +85,14 @@ fn text(report: &Report, model: &Model) -> String {
     let Report { name, producer, ir_version, opset, nodes, parameters, bytes, .. } = report;
     let (inputs, outputs) = (values(model.inputs()), values(model.outputs()));
     let size = output::bytes(*bytes);
+    let runs = match &report.reason {
+        None => "runs here".to_owned(),
+        Some(reason) => format!("does not run here: {reason}"),
+    };
     let ops = output::table(["  operator", "nodes"], ops);
     format!(
         "{name} by {producer}, IR version {ir_version}, opset {opset}\n\
-         {parameters} parameters, {nodes} nodes, {size}\n\n\
+         {parameters} parameters, {nodes} nodes, {size}\n{runs}\n\n\
          inputs\n{inputs}\noutputs\n{outputs}\n{ops}"
     )
 }

@@ -65,7 +65,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let inputs: Vec<WireTensor> = inputs.iter().map(WireTensor::new).collect::<Result<_>>()?;
     let mut body = json!({ "model": args.model, "inputs": inputs });
     let optional = [
-        ("durable", args.durable.then(|| json!(true))),
+        ("durable", args.durable.then_some(json!(true))),
         ("idempotency_key", args.key.as_ref().map(|key| json!(key))),
         ("priority", args.priority.as_ref().map(|priority| json!(priority))),
         ("deadline_ms", args.deadline_ms.map(|ms| json!(ms))),

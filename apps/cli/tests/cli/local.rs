@@ -114,8 +114,30 @@ fn inspect_describes_the_model() {
     let ops = report["ops"].as_object().expect("an object").values();
     assert_eq!(json!(ops.filter_map(serde_json::Value::as_u64).sum::<u64>()), report["nodes"]);
     assert!(report["parameters"].as_u64() > Some(1000));
+    assert_eq!((&report["runs"], &report["reason"]), (&json!(true), &json!(null)));
     let people = world.run(&["inspect", digits()]);
     assert!(people.stdout.contains("image") && people.stdout.contains("Conv"), "{people:?}");
+}
+
+#[test]
+fn missing_operators_are_named_all_at_once() {
+    let world = World::new();
+    let ty = TensorType { dtype: DType::F32, shape: Some(SymShape(vec![Dim::Known(2)])) };
+    let mut graph = GraphBuilder::new("strange");
+    let x = graph.input("x", ty.clone());
+    let y = graph.node("Frobnicate", &[x], []);
+    let z = graph.node("Defenestrate", &[y], []);
+    graph.output("z", z, ty);
+    let model = graph.finish().expect("a sound graph").to_onnx().expect("a sound model");
+    let model = text(&world.write("strange.onnx", model));
+    let report = world.run(&["inspect", &model, "--json"]).json();
+    assert_eq!(report["runs"], json!(false));
+    let (code, message) = world.run(&["run", &model, "--json"]).error(1);
+    assert_eq!(code, "model_unsupported");
+    for name in ["Frobnicate", "Defenestrate"] {
+        assert!(message.contains(name), "{message}");
+        assert!(report["reason"].as_str().is_some_and(|reason| reason.contains(name)));
+    }
 }
 
 #[test]
