@@ -16,6 +16,8 @@ pub mod ops;
 mod par;
 mod reduction;
 mod simd;
+#[cfg(test)]
+mod testing;
 mod walk;
 mod widen;
 mod window;

@@ -1,6 +1,8 @@
 //! Element-wise operators of two inputs, with numpy broadcasting.
 
 mod cpu;
+#[cfg(test)]
+mod tests;
 
 use crate::args::{arity, output, required, same_dtype};
 use crate::dims;

@@ -3,6 +3,8 @@
 mod cpu;
 mod depthwise;
 mod im2col;
+#[cfg(test)]
+mod tests;
 
 use crate::args::{arity, float, optional, output, rank, required, same_dtype};
 use crate::dims;
@@ -39,15 +41,16 @@ impl Conv {
     }
 
     fn shape(&self, x: &[Dim], weight: &[Dim]) -> Result<Vec<Dim>> {
-        let ([n, c, spatial @ ..], [m, per_group, kernel @ ..]) = (x, weight) else {
-            let (x, weight) = (SymShape(x.to_vec()), SymShape(weight.to_vec()));
-            let message = format!("input {x} and weight {weight}, expected rank 3 or more");
-            return Err(Error::invalid("Conv", message));
-        };
-        if spatial.is_empty() || spatial.len() != kernel.len() {
+        let wrong_rank = || {
             let (x, weight) = (SymShape(x.to_vec()), SymShape(weight.to_vec()));
             let message = format!("input {x} and weight {weight}, expected equal ranks from 3 on");
-            return Err(Error::invalid("Conv", message));
+            Error::invalid("Conv", message)
+        };
+        let ([n, c, spatial @ ..], [m, per_group, kernel @ ..]) = (x, weight) else {
+            return Err(wrong_rank());
+        };
+        if spatial.is_empty() || spatial.len() != kernel.len() {
+            return Err(wrong_rank());
         }
         if self.group == 0 || m.known().is_some_and(|m| m % self.group != 0) {
             let message = format!("group {} does not divide {m} output channels", self.group);

@@ -1,6 +1,8 @@
 //! Matrix product with a scaled addend.
 
 mod cpu;
+#[cfg(test)]
+mod tests;
 
 use crate::args::{arity, float, optional, output, rank, required, same_dtype};
 use crate::dims;

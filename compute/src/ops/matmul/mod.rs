@@ -1,6 +1,8 @@
 //! Matrix product, batched.
 
 mod cpu;
+#[cfg(test)]
+mod tests;
 
 use crate::args::{arity, float, output, required, same_dtype};
 use crate::dims;

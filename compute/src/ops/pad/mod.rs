@@ -1,6 +1,8 @@
 //! Adds elements around a tensor, or cuts them off.
 
 mod cpu;
+#[cfg(test)]
+mod tests;
 
 use crate::args::{arity, axes, ints_or, optional, output, required, same_dtype, single};
 use crate::dims;

@@ -1,6 +1,8 @@
 //! Max and average pooling over windows.
 
 mod cpu;
+#[cfg(test)]
+mod tests;
 
 use crate::args::{arity, float, output, required};
 use crate::error::{Error, Result};
@@ -47,7 +49,20 @@ impl Pool {
     /// The window of each spatial axis for an actual shape.
     fn axes(&self, x: &[usize]) -> Result<Vec<Axis>> {
         let op = self.name();
-        self.specs()?.iter().zip(&x[2..]).map(|(spec, &n)| spec.axis(op, n)).collect()
+        let one = |(spec, &n): (&Spec, &usize)| {
+            let axis = spec.axis(op, n)?;
+            let reach = (axis.kernel - 1) * axis.dilation + 1;
+            if axis.begin >= reach || axis.end >= reach {
+                // Some window would see nothing but padding.
+                let message = format!(
+                    "padding {} and {} is not smaller than the window of {reach}",
+                    axis.begin, axis.end
+                );
+                return Err(Error::invalid(op, message));
+            }
+            Ok(axis)
+        };
+        self.specs()?.iter().zip(&x[2..]).map(one).collect()
     }
 }
 

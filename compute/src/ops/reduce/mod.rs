@@ -1,6 +1,8 @@
 //! Reductions over axes.
 
 mod cpu;
+#[cfg(test)]
+mod tests;
 
 use crate::args::{arity, axes, ints_or, optional, output, required};
 use crate::error::{Error, Result};

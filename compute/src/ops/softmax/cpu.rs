@@ -60,8 +60,9 @@ fn row<T: Exp + Number>(x: &[T], out: &mut [T], log: bool) {
                 Number::add,
             );
             if log {
-                let shift = top + sum.ln();
-                out.iter_mut().zip(x).for_each(|(o, x)| *o = *x - shift);
+                // In two steps: the sum of a large maximum and a small logarithm would be rounded.
+                let shift = sum.ln();
+                out.iter_mut().zip(x).for_each(|(o, x)| *o = *x - top - shift);
             } else {
                 let scale = T::ONE / sum;
                 out.iter_mut().for_each(|o| *o = *o * scale);
@@ -87,9 +88,10 @@ fn columns<T: Exp + Number>(x: &[T], out: &mut [T], inner: usize, log: bool) {
                 sum.iter_mut().zip(&*out).for_each(|(sum, o)| *sum = *sum + *o);
             }
             if log {
-                top.iter_mut().zip(&sum).for_each(|(top, sum)| *top = *top + sum.ln());
+                sum.iter_mut().for_each(|sum| *sum = sum.ln());
                 for (out, x) in out.chunks_exact_mut(inner).zip(x.chunks_exact(inner)) {
-                    out.iter_mut().zip(x.iter().zip(&top)).for_each(|(o, (x, t))| *o = *x - *t);
+                    let parameters = x.iter().zip(top.iter().zip(&sum));
+                    out.iter_mut().zip(parameters).for_each(|(o, (x, (t, s)))| *o = *x - *t - *s);
                 }
             } else {
                 for out in out.chunks_exact_mut(inner) {

@@ -1,6 +1,8 @@
 //! Softmax and its logarithm.
 
 mod cpu;
+#[cfg(test)]
+mod tests;
 
 use crate::args::{arity, axis, float, output, required};
 use crate::error::Result;

@@ -2,6 +2,8 @@
 
 mod cpu;
 mod math;
+#[cfg(test)]
+mod tests;
 
 use crate::args::{arity, output, required};
 use crate::error::{Error, Result};

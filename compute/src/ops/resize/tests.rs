@@ -1,0 +1,93 @@
+//! Resizing: values of the ONNX specification's examples.
+
+use crate::ops::{CoordinateMode as C, NearestRounding as N, Resize, ResizeMode as M};
+use crate::testing::{assert_close, constant, fails, info, ints, run, run_all, t};
+use crate::{Op, ValueInfo};
+use lgp_memory::Tensor;
+
+fn resize(mode: M, coordinates: C) -> Resize {
+    Resize { mode, coordinates, axes: None, scales: None }
+}
+
+fn scaled(op: &Resize, x: &Tensor, scales: &[f32]) -> Tensor {
+    let scales = t(&[scales.len()], scales);
+    run_all(op, &[Some(x), None, Some(&scales)]).unwrap().remove(0)
+}
+
+#[test]
+fn linear() {
+    let x = t(&[1, 1, 2, 2], &[1f32, 2., 3., 4.]);
+    let up = [1., 1., 2., 2.];
+    let half =
+        [1f32, 1.25, 1.75, 2., 1.5, 1.75, 2.25, 2.5, 2.5, 2.75, 3.25, 3.5, 3., 3.25, 3.75, 4.];
+    assert_close(
+        &scaled(&resize(M::Linear, C::HalfPixel), &x, &up),
+        &t(&[1, 1, 4, 4], &half),
+        1e-6,
+    );
+    let third = 1. / 3.;
+    let aligned: Vec<f32> =
+        (0..16).map(|i| 1. + (i % 4) as f32 * third + (i / 4) as f32 * 2. * third).collect();
+    let out = scaled(&resize(M::Linear, C::AlignCorners), &x, &up);
+    assert_close(&out, &t(&[1, 1, 4, 4], &aligned), 1e-6);
+    let line = t(&[1, 4], &[1f32, 2., 3., 4.]);
+    let out = scaled(&resize(M::Linear, C::HalfPixel), &line, &[1., 0.6]);
+    assert_close(&out, &t(&[1, 2], &[1.333_333_4f32, 3.]), 1e-5);
+    let out = scaled(&resize(M::Linear, C::PytorchHalfPixel), &line, &[1., 0.25]);
+    assert_close(&out, &t(&[1, 1], &[1f32]), 0.);
+    let out = scaled(&resize(M::Linear, C::HalfPixelSymmetric), &line, &[1., 0.6]);
+    assert_close(&out, &t(&[1, 2], &[1.666_666_7f32, 3.333_333_3]), 1e-5);
+}
+
+#[test]
+fn nearest() {
+    let x = t(&[1, 3], &[1i32, 2, 3]);
+    for (rounding, coordinates, want) in [
+        (N::Floor, C::Asymmetric, [1i32, 1, 2, 2, 3, 3]),
+        (N::RoundPreferFloor, C::HalfPixel, [1, 1, 2, 2, 3, 3]),
+        (N::Ceil, C::Asymmetric, [1, 2, 2, 3, 3, 3]),
+        (N::RoundPreferCeil, C::Asymmetric, [1, 2, 2, 3, 3, 3]),
+        (N::RoundPreferFloor, C::Asymmetric, [1, 1, 2, 2, 3, 3]),
+    ] {
+        let op = resize(M::Nearest(rounding), coordinates);
+        assert_eq!(scaled(&op, &x, &[1., 2.]), t(&[1, 6], &want), "{op:?}");
+    }
+    let op = resize(M::Nearest(N::Floor), C::Asymmetric);
+    let rows = t(&[2, 1], &[1u8, 2]);
+    assert_eq!(scaled(&op, &rows, &[2., 1.]), t(&[4, 1], &[1u8, 1, 2, 2]));
+}
+
+#[test]
+fn sizes_axes_and_attributes() {
+    let x = t(&[1, 1, 2], &[1f32, 3.]);
+    let op = resize(M::Linear, C::HalfPixel);
+    let sizes = ints(&[1, 1, 4]);
+    let empty = t(&[0], &[0f32; 0]);
+    let out = run_all(&op, &[Some(&x), None, Some(&empty), Some(&sizes)]).unwrap();
+    assert_close(&out[0], &t(&[1, 1, 4], &[1f32, 1.5, 2.5, 3.]), 1e-6);
+    let one = Resize { axes: Some(vec![-1]), ..op.clone() };
+    let out = run_all(&one, &[Some(&x), None, None, Some(&ints(&[4]))]).unwrap();
+    assert_close(&out[0], &t(&[1, 1, 4], &[1f32, 1.5, 2.5, 3.]), 1e-6);
+    let fixed = Resize { scales: Some(vec![1., 1., 2.]), ..op };
+    assert_close(&run(&fixed, &[&x]), &t(&[1, 1, 4], &[1f32, 1.5, 2.5, 3.]), 1e-6);
+}
+
+#[test]
+fn bad_targets_are_errors() {
+    let x = t(&[1, 2], &[1f32, 3.]);
+    let op = resize(M::Linear, C::HalfPixel);
+    assert!(fails(&op, &[&x]).contains("scales and sizes are both missing"));
+    for (scales, message) in [
+        (vec![1f32], "Resize: 1 scales or sizes, expected 2"),
+        (vec![1., 0.], "Resize: the scales are [1.0, 0.0], expected positive numbers"),
+        (vec![1., f32::NAN], "Resize: the scales are [1.0, NaN], expected positive numbers"),
+    ] {
+        let op = Resize { scales: Some(scales), ..op.clone() };
+        assert_eq!(fails(&op, &[&x]), message);
+    }
+    let huge = Resize { scales: Some(vec![1., f32::MAX]), ..op.clone() };
+    assert!(fails(&huge, &[&x]).contains("overflows"));
+    let info = [info("f32 n 8"), constant(t(&[2], &[1f32, 2.]))];
+    let inputs: [Option<&ValueInfo>; 3] = [Some(&info[0]), None, Some(&info[1])];
+    assert_eq!(op.infer(&inputs).unwrap()[0].ty.to_string(), "f32 [n,16]");
+}
