@@ -126,10 +126,11 @@ async fn coordinate(options: &Options) -> Result<(), Box<dyn Error>> {
     let loaded = measure(&coordinator, options.tasks, options.in_flight).await?;
     let single = measure(&coordinator, options.tasks / 10, 1).await?;
     let report = Report {
+        loaded,
+        single,
         slots: options.slots,
         rss_bytes_before: rss_before,
-        rss_bytes_after: rss_bytes()?,
-        runs: vec![loaded, single],
+        rss_bytes: rss_bytes()?,
     };
     if options.json {
         println!("{}", serde_json::to_string(&report)?);
@@ -143,10 +144,15 @@ async fn coordinate(options: &Options) -> Result<(), Box<dyn Error>> {
 
 #[derive(Serialize)]
 struct Report {
+    /// With many tasks in flight.
+    #[serde(flatten)]
+    loaded: Run,
+    /// With one at a time.
+    single: Run,
     slots: u32,
+    /// Of the coordinator's process, which is also the load generator.
     rss_bytes_before: u64,
-    rss_bytes_after: u64,
-    runs: Vec<Run>,
+    rss_bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -183,7 +189,7 @@ impl Percentiles {
 impl Report {
     fn print(&self) {
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-        for run in &self.runs {
+        for run in [&self.loaded, &self.single] {
             println!(
                 "{} tasks, {} in flight: {:.0} tasks/s",
                 run.tasks, run.in_flight, run.tasks_per_s
@@ -200,7 +206,7 @@ impl Report {
                 );
             }
         }
-        let (before, after) = (mib(self.rss_bytes_before), mib(self.rss_bytes_after));
+        let (before, after) = (mib(self.rss_bytes_before), mib(self.rss_bytes));
         println!("coordinator RSS: {before:.1} MiB idle, {after:.1} MiB after the runs");
     }
 }

@@ -96,7 +96,7 @@ pub use net::pki::{Identity, Pki};
 pub use net::worker::run_worker;
 pub use proto::balance::balancing_strategies;
 pub use proto::frame::FrameError;
-pub use sim::{SimFailure, SimReport, simulate};
+pub use sim::{Carousel, SimFailure, SimReport, simulate};
 pub use task::{
     ModelRef, Priority, TaskError, TaskErrorKind, TaskId, TaskRecord, TaskSpec, TaskState,
 };

@@ -18,3 +18,5 @@ mod queue;
 pub(crate) mod request;
 mod schedule;
 pub(crate) mod tensors;
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,7 @@
 //! another, and healing, in which every task must come to its end. A ledger that knows nothing
 //! of the core's insides checks each step.
 
+mod carousel;
 mod ledger;
 mod life;
 mod network;
@@ -12,6 +13,7 @@ mod worker;
 mod workload;
 mod world;
 
+pub use carousel::Carousel;
 use std::time::Duration;
 
 /// What one simulated run went through.

@@ -1,0 +1,291 @@
+//! The core, step by step: what the simulation leaves to chance.
+
+use crate::error::Error;
+use crate::executor::{ExecError, ExecutorStatus};
+use crate::proto::balance::by_name;
+use crate::proto::core::{Action, Completion, Core, CoreConfig, Digest, SessionId, Timing};
+use crate::proto::membership::Join;
+use crate::proto::message::{AttemptId, Heartbeat};
+use crate::task::{ModelRef, TaskErrorKind, TaskId, TaskSpec, TaskState};
+use crate::worker_info::WorkerState;
+use lgp_memory::{DType, NamedTensor, Tensor};
+use std::sync::Arc;
+use std::time::Duration;
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn core() -> Core {
+    let config = CoreConfig {
+        epoch: 9,
+        balancing: by_name("least_loaded").expect("in the table"),
+        queue_tasks_max: 3,
+        queue_bytes_max: 1_000,
+        retained_tasks_max: 10,
+        retained_bytes_max: 1_000,
+        timing: Timing::default(),
+    };
+    Core::new(config, 1)
+}
+
+fn spec() -> TaskSpec {
+    let model = ModelRef { name: "m".into(), version: 1, sha256: String::new() };
+    TaskSpec::new(model, Vec::new())
+}
+
+fn submit(core: &mut Core, now: Duration, spec: TaskSpec) -> TaskId {
+    core.submit(now, Arc::new(spec), 10, Digest::default()).expect("there is room")
+}
+
+fn join(core: &mut Core, now: Duration, name: &str, slots: u32) -> SessionId {
+    let id = name.parse().expect("a name");
+    core.join(now, Join { id, pid: None, slots, status: ExecutorStatus::default() })
+}
+
+/// Empties the actions; answers the dispatches among them.
+fn dispatched(core: &mut Core) -> Vec<(SessionId, AttemptId)> {
+    std::iter::from_fn(|| core.next_action())
+        .filter_map(|action| match action {
+            Action::Dispatch { session, id, .. } => Some((session, id)),
+            _ => None,
+        })
+        .collect()
+}
+
+fn done() -> Completion {
+    Completion::Done { outputs: Vec::new(), model: ms(2) }
+}
+
+fn beat(held: &[AttemptId]) -> Heartbeat {
+    Heartbeat { held: held.to_vec(), queued: 0, status: ExecutorStatus::default() }
+}
+
+#[test]
+fn only_the_current_attempt_of_the_current_session_completes() {
+    let mut core = core();
+    let first = join(&mut core, ms(0), "w", 1);
+    let task = submit(&mut core, ms(0), spec());
+    let (session, old) = dispatched(&mut core)[0];
+    assert_eq!((session, old.attempt, old.epoch), (first, 1, 9));
+    // The worker comes back under the same name: a new session and a new attempt.
+    let second = join(&mut core, ms(10), "w", 1);
+    let redone = dispatched(&mut core);
+    let new = AttemptId { attempt: 2, ..old };
+    assert_eq!(redone, [(second, new)]);
+    for (session, id) in [
+        (first, old),
+        (first, new),
+        (second, old),
+        (second, AttemptId { epoch: 8, ..new }),
+        (second, AttemptId { seq: 99, ..new }),
+        (77, new),
+    ] {
+        assert!(!core.complete(ms(20), session, id, done()), "{session} {id:?}");
+        assert_eq!(core.record(ms(20), task).expect("known").state, TaskState::Running);
+    }
+    assert!(core.complete(ms(30), second, new, done()));
+    assert!(!core.complete(ms(31), second, new, done()), "the same answer again");
+    let record = core.record(ms(40), task).expect("known");
+    assert_eq!((record.state, record.attempts), (TaskState::Succeeded, 2));
+    // 10 ms until the last dispatch, 2 in the model, 18 of the 30 left over.
+    let times = (record.queued_ms, record.model_ms, record.overhead_ms);
+    assert_eq!(times, (10.0, Some(2.0), Some(18.0)));
+    assert_eq!(core.stats(ms(40)).stale_completions, 7);
+}
+
+#[test]
+fn silence_is_suspicious_then_fatal_within_two_seconds() {
+    let mut core = core();
+    let session = join(&mut core, ms(0), "w", 2);
+    let task = submit(&mut core, ms(0), spec());
+    let held = dispatched(&mut core)[0].1;
+    core.heartbeat(ms(500), session, beat(&[held]));
+    // Silent for 1.2 s: nothing new goes there, nothing is taken away.
+    core.tick(ms(1_700));
+    let second = submit(&mut core, ms(1_700), spec());
+    assert_eq!(dispatched(&mut core), []);
+    assert_eq!(core.record(ms(1_700), task).expect("known").state, TaskState::Running);
+    // A sign of life clears the suspicion.
+    core.heartbeat(ms(1_800), session, beat(&[held]));
+    assert_eq!(dispatched(&mut core)[0].1.seq, second.seq);
+    // Then nothing more.
+    let mut lost_at = None;
+    while let Some(at) = core.next_timeout().filter(|at| *at < ms(10_000)) {
+        core.tick(at);
+        if core.workers(at)[0].state == WorkerState::Lost {
+            lost_at.get_or_insert(at);
+        }
+    }
+    let lost_at = lost_at.expect("noticed") - ms(1_800);
+    assert!(lost_at > ms(1_700) && lost_at <= ms(2_000), "{lost_at:?}");
+    for task in [task, second] {
+        assert_eq!(core.record(ms(9_000), task).expect("known").state, TaskState::Queued);
+    }
+}
+
+#[test]
+fn attempts_without_an_answer_are_repeated_until_enough_is_enough() {
+    // (how each attempt ends, the error of the task)
+    let unavailable =
+        || Completion::Error { error: ExecError::unavailable("out of memory"), model: ms(1) };
+    let broken = || Completion::Broken { reason: "reset".into() };
+    for (end, at_once, code) in [
+        (unavailable as fn() -> Completion, false, TaskErrorKind::Unavailable),
+        (broken as fn() -> Completion, true, TaskErrorKind::WorkerLost),
+    ] {
+        let mut core = core();
+        join(&mut core, ms(0), "w", 1);
+        let task = submit(&mut core, ms(0), TaskSpec { max_attempts: 3, ..spec() });
+        let mut now = ms(0);
+        for attempt in 1..=3 {
+            let (session, id) = dispatched(&mut core)[0];
+            assert_eq!(id.attempt, attempt);
+            assert!(core.complete(now, session, id, end()));
+            let waits = core.record(now, task).expect("known").state == TaskState::Queued;
+            assert_eq!(waits, attempt < 3 && !(attempt == 1 && at_once), "{code:?} {attempt}");
+            now += ms(300);
+            core.heartbeat(now, session, beat(&[]));
+            core.tick(now);
+        }
+        let record = core.record(now, task).expect("known");
+        let error = record.error.expect("failed");
+        assert_eq!((record.state, error.code), (TaskState::Failed, code));
+        assert!(error.message.starts_with("gave up after 3 attempts: "), "{error}");
+    }
+}
+
+#[test]
+fn a_refusal_costs_the_task_nothing() {
+    let mut core = core();
+    join(&mut core, ms(0), "a", 1);
+    let task = submit(&mut core, ms(0), TaskSpec { max_attempts: 1, ..spec() });
+    let (session, id) = dispatched(&mut core)[0];
+    assert!(core.complete(ms(1), session, id, Completion::Refused));
+    // It held nothing else: it may go, and is no longer listed.
+    assert!(core.workers(ms(1)).is_empty());
+    join(&mut core, ms(2), "b", 1);
+    let (session, id) = dispatched(&mut core)[0];
+    assert!(core.complete(ms(3), session, id, done()));
+    assert_eq!(core.record(ms(3), task).expect("known").state, TaskState::Succeeded);
+    assert_eq!(core.stats(ms(3)).retries, 0);
+}
+
+#[test]
+fn an_attempt_that_its_worker_does_not_hold_expires() {
+    let mut core = core();
+    let session = join(&mut core, ms(0), "w", 1);
+    submit(&mut core, ms(0), spec());
+    let (_, id) = dispatched(&mut core)[0];
+    for at in (500..=10_000).step_by(500) {
+        core.heartbeat(ms(at), session, beat(&[]));
+        assert_eq!(dispatched(&mut core), [], "the lease runs");
+    }
+    core.heartbeat(ms(10_500), session, beat(&[]));
+    assert_eq!(dispatched(&mut core), [(session, AttemptId { attempt: 2, ..id })]);
+    // An attempt that is held is left alone, however long it takes.
+    let second = AttemptId { attempt: 2, ..id };
+    for at in (11_000..60_000).step_by(500) {
+        core.heartbeat(ms(at), session, beat(&[second]));
+    }
+    assert!(core.complete(ms(60_000), session, second, done()));
+}
+
+#[test]
+fn a_cancelled_attempt_keeps_its_slot_until_it_is_released() {
+    let mut core = core();
+    let session = join(&mut core, ms(0), "w", 1);
+    let first = submit(&mut core, ms(0), spec());
+    let (_, id) = dispatched(&mut core)[0];
+    let second = submit(&mut core, ms(0), spec());
+    // A release of what is still wanted is an answer that never comes: it is ignored.
+    core.released(ms(1), session, id);
+    assert_eq!(core.record(ms(1), first).expect("known").state, TaskState::Running);
+    core.cancel(ms(2), first).expect("known");
+    assert_eq!(dispatched(&mut core), []);
+    core.released(ms(3), session, id);
+    assert_eq!(dispatched(&mut core)[0].1.seq, second.seq);
+    // Released by a late answer, or by a heartbeat that no longer names it.
+    core.cancel(ms(4), second).expect("known");
+    let third = submit(&mut core, ms(4), spec());
+    core.heartbeat(ms(400), session, beat(&[]));
+    assert_eq!(dispatched(&mut core), [], "the request may be under way");
+    core.heartbeat(ms(600), session, beat(&[]));
+    assert_eq!(dispatched(&mut core)[0].1.seq, third.seq);
+}
+
+#[test]
+fn the_queue_refuses_by_count_and_bytes_but_never_when_empty() {
+    let mut core = core();
+    let put = |core: &mut Core, bytes| core.submit(ms(0), Arc::new(spec()), bytes, [0; 32]);
+    put(&mut core, 5_000).expect("an empty queue takes anything");
+    assert!(matches!(put(&mut core, 1), Err(Error::Overloaded { queued: 1, .. })));
+    let first = core.open().next().expect("one");
+    core.cancel(ms(0), core.id(first)).expect("known");
+    for _ in 0..3 {
+        put(&mut core, 100).expect("room");
+    }
+    let full = put(&mut core, 1).expect_err("three wait");
+    assert!(matches!(full, Error::Overloaded { queued: 3, queued_bytes: 300, .. }), "{full}");
+    assert_eq!(core.stats(ms(0)).overloaded, 2);
+}
+
+#[test]
+fn records_are_kept_up_to_a_count_and_a_size_and_take_their_keys_along() {
+    let mut core = core();
+    let session = join(&mut core, ms(0), "w", 1);
+    let keyed = TaskSpec { idempotency_key: Some("k".into()), ..spec() };
+    let first = submit(&mut core, ms(0), keyed.clone());
+    let finish = |core: &mut Core, bytes: usize| {
+        let (_, id) = dispatched(core)[0];
+        let tensor = Tensor::zeros(DType::U8, [bytes]).expect("small");
+        let outputs = vec![NamedTensor::new("y", tensor)];
+        core.complete(ms(1), session, id, Completion::Done { outputs, model: ms(0) });
+        dispatched(core);
+    };
+    finish(&mut core, 600);
+    assert_eq!(submit(&mut core, ms(1), keyed.clone()), first, "the key stands for it");
+    let second = submit(&mut core, ms(2), spec());
+    finish(&mut core, 600);
+    assert!(matches!(core.record(ms(2), first), Err(Error::UnknownTask { .. })));
+    assert_eq!(core.records(ms(2)).len(), 1);
+    assert_eq!(core.record(ms(2), second).expect("kept").outputs.expect("kept").len(), 1);
+    assert_ne!(submit(&mut core, ms(3), keyed), first, "the key is free again");
+    finish(&mut core, 0);
+    for _ in 0..20 {
+        submit(&mut core, ms(4), spec());
+        finish(&mut core, 0);
+    }
+    assert_eq!(core.records(ms(5)).len(), 10);
+    assert_eq!(core.stats(ms(5)).tasks.succeeded, 23);
+}
+
+#[test]
+fn deadlines_end_tasks_wherever_they_are() {
+    let mut core = core();
+    let hurried = TaskSpec { deadline: Some(ms(100)), ..spec() };
+    let queued = submit(&mut core, ms(0), hurried.clone());
+    core.tick(ms(99));
+    assert_eq!(core.record(ms(99), queued).expect("known").state, TaskState::Queued);
+    assert_eq!(core.next_timeout(), Some(ms(100)));
+    core.tick(ms(100));
+    assert_eq!(core.record(ms(100), queued).expect("known").state, TaskState::Failed);
+    // While it waits for its next attempt.
+    let session = join(&mut core, ms(200), "w", 1);
+    let retried = submit(&mut core, ms(200), hurried);
+    for _ in 0..3 {
+        if let Some((_, id)) = dispatched(&mut core).first() {
+            let error = ExecError::unavailable("busy");
+            core.complete(ms(200), session, *id, Completion::Error { error, model: ms(0) });
+        }
+    }
+    core.tick(ms(300));
+    let record = core.record(ms(300), retried).expect("known");
+    assert_eq!(record.error.expect("failed").code, TaskErrorKind::DeadlineExceeded);
+    assert!(core.is_idle());
+    // Nothing is left that would wake the timer but the watch over the worker.
+    core.tick(ms(400));
+    core.disconnected(ms(400), session, true);
+    core.tick(ms(1_000));
+    assert_eq!(core.next_timeout(), None);
+}
