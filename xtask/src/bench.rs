@@ -22,7 +22,7 @@ pub(crate) enum What {
     Size,
     /// Building the demo with nothing built before.
     Build,
-    /// The kernels, by criterion.
+    /// The kernels, and a scheduling decision, by criterion.
     Micro,
 }
 

@@ -104,9 +104,9 @@ pub(super) fn build(run: &mut Run) -> Result<()> {
     Ok(std::fs::remove_dir_all(target)?)
 }
 
-/// Criterion's estimate of each kernel's time.
+/// Criterion's estimate of the time of each kernel, and of a scheduling decision.
 pub(super) fn micro(run: &mut Run) -> Result<()> {
-    cmd::run(cmd::cargo().args(["bench", "-p", "lgp-compute"]))?;
+    cmd::run(cmd::cargo().args(["bench", "-p", "lgp-compute", "-p", "lgp-distributed"]))?;
     let mut found = Vec::new();
     estimates(&cmd::root().join("target/criterion"), "", &mut found)?;
     if found.is_empty() {
