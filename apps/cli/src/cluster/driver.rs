@@ -93,6 +93,12 @@ impl LocalDriver {
         self.0.stop.subscribe()
     }
 
+    /// Resolves once the coordinator is to end, in whichever way.
+    pub(crate) async fn stop_requested(&self) {
+        // The sender lives in self.
+        let _ = self.stop_requests().wait_for(|stop| *stop != Stop::Run).await;
+    }
+
     /// Asks the coordinator to end; a stronger wish overrules a weaker one.
     pub(crate) fn request_stop(&self, stop: Stop) {
         self.0.stop.send_if_modified(|present| {

@@ -77,10 +77,9 @@ pub(crate) fn host(
 /// Resolves when the coordinator is to end and, unless that is at once, has nothing left to do.
 async fn until_stopped(cluster: &Cluster, signals: &mut Signals) {
     let mut requests = cluster.driver.stop_requests();
-    // The driver that sends them lives in `cluster`.
     tokio::select! {
         () = signals.next() => {}
-        _ = requests.wait_for(|stop| *stop != Stop::Run) => {}
+        () = cluster.driver.stop_requested() => {}
     }
     cluster.driver.request_stop(Stop::Drain);
     tracing::info!("draining");
@@ -88,6 +87,7 @@ async fn until_stopped(cluster: &Cluster, signals: &mut Signals) {
         () = cluster.coordinator.drain() => {}
         // Asked twice means now.
         () = signals.next() => {}
+        // The driver that sends it lives in `cluster`.
         _ = requests.wait_for(|stop| *stop == Stop::Now) => {}
     }
 }

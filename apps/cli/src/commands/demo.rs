@@ -122,7 +122,10 @@ async fn show(
         report.serves = Some(Serves { http: service.url().to_owned(), grpc: None });
         out.emit(&report, text)?;
         out.note("serving until ctrl-C");
-        signals.next().await;
+        tokio::select! {
+            () = signals.next() => {}
+            () = cluster.driver.stop_requested() => {}
+        }
         service.finish().await;
     } else {
         out.emit(&report, text)?;

@@ -56,9 +56,9 @@ fn summary(client: &Client) -> Result<Value> {
 
 fn text(report: &Value, detailed: bool) -> String {
     let cell = |value: &Value| output::cell(value);
-    let counts = |value: &Value| {
-        let counts = value.as_object().into_iter().flatten();
-        counts.map(|(key, count)| format!("{} {key}", cell(count))).collect::<Vec<_>>().join(", ")
+    let counts = |value: &Value, states: &[&str]| {
+        let count = |state: &&str| format!("{} {state}", cell(&value[*state]));
+        states.iter().map(count).collect::<Vec<_>>().join(", ")
     };
     let models = report["models"].as_array().map_or(&[][..], Vec::as_slice);
     let models: Vec<String> = models
@@ -75,9 +75,10 @@ fn text(report: &Value, detailed: bool) -> String {
         cell(&report["http"]),
         cell(&report["status"]),
         report["uptime_s"].as_f64().unwrap_or(0.0),
-        counts(&report["workers"]),
-        counts(&stats["tasks"]),
-        stats["tasks_per_s"].as_f64().unwrap_or(0.0),
+        counts(&report["workers"], &["ready", "draining", "lost"]),
+        counts(&stats["tasks"], &["queued", "running", "succeeded", "failed", "cancelled"]),
+        // An empty sum is −0.
+        stats["tasks_per_s"].as_f64().unwrap_or(0.0).abs(),
         cell(&stats["retries"]),
         models.join(", "),
     );

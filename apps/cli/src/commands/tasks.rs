@@ -5,6 +5,9 @@ use crate::output::{self, Output};
 use crate::rest::{Target, segment};
 use serde_json::Value;
 
+/// Tasks that a person is shown, newest first.
+const SHOWN_MAX: usize = 30;
+
 /// Flags of `tasks`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  radeon-cluster tasks show 18f3c2a1-7")]
@@ -51,8 +54,12 @@ fn table(tasks: &[Value]) -> String {
     if tasks.is_empty() {
         return "no tasks\n".to_owned();
     }
-    let rows = tasks.iter().map(|task| {
+    let rows = tasks.iter().take(SHOWN_MAX).map(|task| {
         ["task_id", "model", "state", "attempts", "worker"].map(|key| output::cell(&task[key]))
     });
-    output::table(["id", "model", "state", "attempts", "worker"], rows)
+    let shown = output::table(["id", "model", "state", "attempts", "worker"], rows);
+    match tasks.len().saturating_sub(SHOWN_MAX) {
+        0 => shown,
+        more => shown + &format!("and {more} older ones; --json has them all\n"),
+    }
 }

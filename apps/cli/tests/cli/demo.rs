@@ -4,6 +4,7 @@ use crate::harness::{World, signal};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
+use std::process::Child;
 use std::time::Duration;
 
 const KEYS: [&str; 10] = [
@@ -51,8 +52,20 @@ fn nothing_is_lost() {
 }
 
 #[test]
-fn keep_goes_on_serving_until_ctrl_c() {
+fn keep_goes_on_serving_until_ctrl_c_or_stop() {
     let world = World::new();
+    let mut child = kept(&world, |child, _| signal(child.id(), Signal::INT));
+    assert!(child.wait().expect("it ends").success());
+    world.expect_no_processes();
+    let mut child = kept(&world, |_, http| {
+        world.run(&["stop", "--json", "--server", http]).json();
+    });
+    assert!(child.wait().expect("it ends").success());
+    world.expect_no_processes();
+}
+
+/// A demo that goes on, up to the moment when `end` is to end it.
+fn kept(world: &World, end: impl FnOnce(&Child, &str)) -> Child {
     let mut child = world.spawn(&["demo", "--json", "--keep"]);
     let mut line = String::new();
     let stdout = child.stdout.take().expect("a pipe");
@@ -63,10 +76,8 @@ fn keep_goes_on_serving_until_ctrl_c() {
     let http = report["http"].as_str().expect("a URL");
     let status = world.run(&["status", "--json", "--server", http]).json();
     assert_eq!(status["models"][0]["name"], json!("digits"));
-    signal(child.id(), Signal::INT);
-    let output = child.wait_with_output().expect("it ends");
-    assert!(output.status.success(), "{output:?}");
-    world.expect_no_processes();
+    end(&child, http);
+    child
 }
 
 #[test]
