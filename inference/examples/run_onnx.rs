@@ -7,11 +7,22 @@ use npyz::WriterBuilder;
 use std::fs::File;
 use std::io::{BufReader, BufWriter};
 use std::path::Path;
+use std::process::ExitCode;
 use std::time::Instant;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [model, folder, threads, runs, inputs @ ..] = args.as_slice() else {
         return Err("usage: run_onnx MODEL OUTPUT_FOLDER THREADS RUNS NAME=FILE.npy …".into());

@@ -207,6 +207,34 @@ fn nothing_is_dropped_or_trained_at_inference() -> Result<()> {
 }
 
 #[test]
+fn what_the_oldest_opsets_wrote_in_attributes() -> Result<()> {
+    let x = f(&[1, 2], &[1., 5.]);
+    let w = || Some(f(&[2], &[10., 20.]));
+    let sum = || f(&[1, 2], &[11., 25.]);
+    check(
+        &x,
+        vec![
+            (6, "Add", vec![w()], vec![("broadcast", 1.into())], sum()),
+            (6, "Dropout", vec![], vec![("is_test", 1.into())], x.clone()),
+        ],
+    )?;
+    let refused: [(&str, Vec<Option<Tensor>>, Attributes<'_>, &str); 2] = [
+        (
+            "Add",
+            vec![w()],
+            vec![("broadcast", 1.into()), ("axis", 1.into())],
+            "attribute 'axis' is not supported in opset 6",
+        ),
+        ("Dropout", vec![], vec![("is_test", 0.into())], "attribute 'is_test' is 0, supported: 1"),
+    ];
+    for (op, rest, attributes, reason) in refused {
+        let error = run(6, op, &x, &rest, attributes).unwrap_err().to_string();
+        assert!(error.ends_with(reason), "{error}");
+    }
+    Ok(())
+}
+
+#[test]
 fn any_number_of_inputs() -> Result<()> {
     let x = f(&[2], &[1., 5.]);
     let w = |a, b| Some(f(&[2], &[a, b]));

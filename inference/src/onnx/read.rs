@@ -18,9 +18,9 @@ use std::path::{Path, PathBuf};
 /// Versions of the file format that this reader knows.
 const IR_VERSIONS: (i64, i64) = (3, 14);
 
-/// Versions of ONNX's operator set that the mappings know. Before 7, arithmetic broadcast by rules
-/// of its own.
-const OPSETS: (i64, i64) = (7, 28);
+/// Versions of ONNX's operator set that are read. What the oldest ones wrote differently was in
+/// attributes, and an attribute that its mapping does not know is refused.
+const OPSETS: (i64, i64) = (1, 28);
 
 impl Model {
     /// Reads an ONNX file and the files beside it that hold its weights.
@@ -57,6 +57,9 @@ impl Model {
         let mut opsets = BTreeMap::new();
         for import in proto.opset_import {
             opsets.insert(domain(import.domain()), import.version.unwrap_or(0));
+        }
+        if opsets.is_empty() {
+            return Err(Error::graph("the file names no operator set"));
         }
         let opset = opsets.get("").copied().unwrap_or(1);
         if !(OPSETS.0..=OPSETS.1).contains(&opset) {

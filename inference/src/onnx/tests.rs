@@ -92,15 +92,19 @@ fn weights_among_the_inputs_are_no_inputs() -> Result<()> {
 #[test]
 fn damaged_files_say_what_is_wrong() {
     type Damage = fn(&mut ModelProto, &mut GraphProto);
-    let cases: [(Damage, &str); 15] = [
+    let cases: [(Damage, &str); 16] = [
         (|m, _| m.ir_version = Some(99), "ONNX IR version 99 is not supported, expected 3 to 14"),
         (|m, _| m.ir_version = None, "ONNX IR version 0 is not supported, expected 3 to 14"),
-        (|m, _| m.opset_import[0].version = Some(6), "opset 6 is not supported, expected 7 to 28"),
+        (
+            |m, _| m.opset_import[0].version = Some(29),
+            "opset 29 is not supported, expected 1 to 28",
+        ),
         (
             |m, _| m.opset_import[0].version = Some(i64::MAX),
-            "opset 9223372036854775807 is not supported, expected 7 to 28",
+            "opset 9223372036854775807 is not supported, expected 1 to 28",
         ),
-        (|m, _| m.opset_import.clear(), "opset 1 is not supported, expected 7 to 28"),
+        (|m, _| m.opset_import.clear(), "invalid graph: the file names no operator set"),
+        (|m, _| m.opset_import[0].version = None, "opset 0 is not supported, expected 1 to 28"),
         (
             |_, g| g.initializer.push(g.initializer[0].clone()),
             "invalid graph: initializer 'w' is defined more than once",

@@ -34,7 +34,7 @@ with_alpha!(
 macro_rules! binary {
     ($($name:ident => $kind:ident),* $(,)?) => { $(
         pub(crate) fn $name(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
-            cx.map(Binary::new(BinaryKind::$kind))
+            binary_op(cx, BinaryKind::$kind)
         }
     )* };
 }
@@ -43,6 +43,13 @@ binary!(
     greater_or_equal => GreaterOrEqual, less => Less, less_or_equal => LessOrEqual, mul => Mul,
     or => Or, p_relu => PRelu, pow => Pow, sub => Sub, xor => Xor,
 );
+
+/// Before opset 7 a flag allowed broadcasting. Without the attribute `axis`, which shifts the
+/// smaller shape and is refused, it means what all later opsets do anyway.
+fn binary_op(cx: &mut NodeCx<'_>, kind: BinaryKind) -> Result<(), Refusal> {
+    cx.ignore(&["broadcast"]);
+    cx.map(Binary::new(kind))
+}
 
 pub(crate) fn selu(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     let alpha = cx.float("alpha")?.unwrap_or(1.673_263_2);

@@ -4,6 +4,8 @@ use crate::onnx::node::{NodeCx, Refusal};
 use lgp_compute::ops::{Gemm, MatMul};
 
 pub(crate) fn gemm(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
+    // Told before opset 7 that the addend may be smaller, which it always may.
+    cx.ignore(&["broadcast"]);
     let op = Gemm {
         alpha: cx.float("alpha")?.unwrap_or(1.),
         beta: cx.float("beta")?.unwrap_or(1.),

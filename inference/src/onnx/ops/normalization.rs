@@ -1,5 +1,6 @@
 //! Normalisation at inference.
 
+use super::data::evaluates;
 use crate::onnx::node::{NodeCx, Refusal};
 use lgp_compute::ops::{BatchNorm, GroupNorm, InstanceNorm, LayerNorm, Lrn};
 
@@ -13,7 +14,9 @@ pub(crate) fn batch_norm(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     if !cx.flag("spatial")?.unwrap_or(true) {
         return Err("attribute 'spatial' is 0, supported: 1".into());
     }
-    cx.ignore(&["momentum"]);
+    evaluates(cx)?;
+    // `consumed_inputs` told opset 1 what may be overwritten.
+    cx.ignore(&["momentum", "consumed_inputs"]);
     cx.at_most_outputs(1)?;
     let epsilon = cx.float("epsilon")?.unwrap_or(EPSILON);
     cx.map(BatchNorm { epsilon })
