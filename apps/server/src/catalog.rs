@@ -153,12 +153,12 @@ impl Catalog {
             .map_err(|e| faults::model(&e))
     }
 
-    /// Whether any model can be used.
+    /// Whether there is a ready worker, and it has one of the models it is to have. A model that
+    /// is still loading does not make the others unready.
     pub(crate) fn is_ready(&self) -> bool {
-        self.coordinator
-            .workers()
-            .iter()
-            .any(|w| w.state == WorkerState::Ready && !w.models.is_empty())
+        let idle = self.coordinator.models().is_empty();
+        let workers = self.coordinator.workers();
+        workers.iter().any(|w| w.state == WorkerState::Ready && (idle || !w.models.is_empty()))
     }
 
     /// Names of the ready workers that have a model.

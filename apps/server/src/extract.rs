@@ -97,11 +97,23 @@ pub(crate) fn too_slow(limit: Duration) -> Fault {
     )
 }
 
-async fn read(body: Body, limit: usize, time: Duration) -> Result<Bytes, Fault> {
-    match tokio::time::timeout(time, Limited::new(body, limit).collect()).await {
-        Ok(Ok(collected)) => Ok(collected.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large(limit)),
-        Ok(Err(error)) => Err(Fault::bad_input(format!("the request body broke off: {error}"))),
-        Err(_) => Err(too_slow(time)),
-    }
+async fn read(mut body: Body, limit: usize, time: Duration) -> Result<Bytes, Fault> {
+    let whole = async {
+        match Limited::new(&mut body, limit).collect().await {
+            Ok(collected) => Ok(collected.to_bytes()),
+            Err(error) if error.is::<LengthLimitError>() => {
+                discard(&mut body, limit).await;
+                Err(too_large(limit))
+            }
+            Err(error) => Err(Fault::bad_input(format!("the request body broke off: {error}"))),
+        }
+    };
+    tokio::time::timeout(time, whole).await.unwrap_or_else(|_| Err(too_slow(time)))
+}
+
+/// Takes in up to `limit` bytes that nobody wants: most clients read the answer only after they
+/// have sent everything, and see a broken pipe instead when the connection closes before that.
+async fn discard(body: &mut Body, limit: usize) {
+    let mut rest = Limited::new(body, limit);
+    while let Some(Ok(_)) = rest.frame().await {}
 }

@@ -65,6 +65,10 @@ pub(crate) fn model(error: &ModelError) -> Fault {
         ModelError::UnknownModel { .. } | ModelError::UnknownVersion { .. } => {
             Fault::not_found("unknown_model", message).hint("radeon-cluster models ls")
         }
+        ModelError::ExternalData { .. } => Fault::bad_input(message).hint(
+            "send the data files along, by the names that the model uses: \
+             curl -F model=@m.onnx -F data=@m.onnx.data …/api/v1/cluster/models/NAME",
+        ),
         ModelError::Io { .. } => Fault::internal(message),
         _ => Fault::bad_input(message),
     }

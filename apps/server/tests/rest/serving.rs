@@ -118,3 +118,18 @@ async fn open_requests_finish_before_the_end() {
     tokio::time::timeout(PATIENCE, server.done).await.unwrap().unwrap().unwrap();
     assert!(TcpStream::connect(addr).await.is_err(), "nobody listens any more");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_sends_everything_first_still_reads_the_refusal() {
+    let limits = ServerConfig { body_bytes_max: 4 << 20, ..Default::default() };
+    let rig = Rig::with(Options { server: limits, ..Default::default() }).await;
+    let server = run(&rig).await;
+    let length = (8 << 20) - 1;
+    let mut text = format!(
+        "POST /v2/models/relu/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\
+         Connection: close\r\n\r\n"
+    );
+    text.push_str(&" ".repeat(length));
+    let answer = send(server.addr, &text).await;
+    assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
+}
