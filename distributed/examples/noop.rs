@@ -126,8 +126,7 @@ async fn coordinate(options: &Options) -> Result<(), Box<dyn Error>> {
     let loaded = measure(&coordinator, options.tasks, options.in_flight).await?;
     let single = measure(&coordinator, options.tasks / 10, 1).await?;
     let report = Report {
-        loaded,
-        single,
+        runs: vec![loaded, single],
         slots: options.slots,
         rss_bytes_before: rss_before,
         rss_bytes: rss_bytes()?,
@@ -144,11 +143,8 @@ async fn coordinate(options: &Options) -> Result<(), Box<dyn Error>> {
 
 #[derive(Serialize)]
 struct Report {
-    /// With many tasks in flight.
-    #[serde(flatten)]
-    loaded: Run,
-    /// With one at a time.
-    single: Run,
+    /// With many tasks in flight, then with one at a time.
+    runs: Vec<Run>,
     slots: u32,
     /// Of the coordinator's process, which is also the load generator.
     rss_bytes_before: u64,
@@ -178,8 +174,9 @@ struct Percentiles {
 impl Percentiles {
     fn of_ms(mut samples: Vec<f64>) -> Self {
         samples.sort_unstable_by(f64::total_cmp);
+        // Nearest rank, as the coordinator's own statistics have it.
         let at = |per_mille: usize| {
-            samples.get((samples.len() * per_mille / 1000).min(samples.len() - 1)).copied()
+            samples.get((samples.len() * per_mille).div_ceil(1000).saturating_sub(1)).copied()
         };
         let us = |per_mille| at(per_mille).unwrap_or_default() * 1e3;
         Self { p50: us(500), p95: us(950), p99: us(990), max: us(1000) }
@@ -189,7 +186,7 @@ impl Percentiles {
 impl Report {
     fn print(&self) {
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-        for run in [&self.loaded, &self.single] {
+        for run in &self.runs {
             println!(
                 "{} tasks, {} in flight: {:.0} tasks/s",
                 run.tasks, run.in_flight, run.tasks_per_s

@@ -6,6 +6,8 @@ mod exchange;
 pub(crate) mod pki;
 mod session;
 mod shared;
+#[cfg(test)]
+mod tests;
 mod tls;
 mod transport;
 mod wire;

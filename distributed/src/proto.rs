@@ -1,7 +1,7 @@
 //! The pure core of the cluster: no I/O, and time and randomness are arguments.
 //!
 //! [`core::Core`] takes events (a submission, a heartbeat, a completion, the passing of time)
-//! and answers with [`core::Action`]s. `net` carries the actions out over QUIC, `sim` over a
+//! and answers with [`state::Action`]s. `net` carries the actions out over QUIC, `sim` over a
 //! seeded imitation of a bad network.
 
 mod attempt;
@@ -17,6 +17,7 @@ mod models;
 mod queue;
 pub(crate) mod request;
 mod schedule;
+pub(crate) mod state;
 pub(crate) mod tensors;
 #[cfg(test)]
 mod tests;

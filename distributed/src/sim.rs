@@ -6,6 +6,7 @@
 //! of the core's insides checks each step.
 
 mod carousel;
+mod coordinator;
 mod ledger;
 mod life;
 mod network;
@@ -98,7 +99,7 @@ pub fn simulate(seed: u64) -> Result<SimReport, SimFailure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::core::Planted;
+    use crate::proto::state::Planted;
 
     #[test]
     fn invariants_hold_for_many_seeds_and_every_fault_occurs() {

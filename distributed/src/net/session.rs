@@ -4,12 +4,12 @@ use crate::error::{Error, Result};
 use crate::net::close::Close;
 use crate::net::shared::{Session, Shared};
 use crate::net::{tls, wire};
-use crate::proto::core::SessionId;
 use crate::proto::frame;
 use crate::proto::membership::Join;
 use crate::proto::message::{
     AttemptId, Heartbeat, Hello, Kind, Loaded, VERSION, VERSION_MIN, Welcome,
 };
+use crate::proto::state::SessionId;
 use quinn::{Connection, Incoming, RecvStream, SendStream};
 use rustls::pki_types::CertificateDer;
 use std::sync::Arc;
@@ -18,6 +18,8 @@ use tokio::sync::mpsc;
 
 /// Time for the handshake, and again for the greeting.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time from the end of the reports to the end of the connection.
+const FAREWELL_TIMEOUT: Duration = Duration::from_millis(200);
 /// Slots that are believed of a worker.
 const SLOTS_MAX: u32 = 4096;
 
@@ -56,9 +58,11 @@ pub(super) async fn serve(
     if matches!(error, Error::Frame(_)) {
         connection.close(Close::Malformed.code(), Close::Malformed.reason().as_bytes());
     }
-    let reason = connection.close_reason();
-    let farewell = reason.as_ref().and_then(Close::given_by_peer) == Some(Close::Farewell);
+    // Of a connection that ends in order, the stream may end a moment earlier.
+    let reason = tokio::time::timeout(FAREWELL_TIMEOUT, connection.closed()).await;
+    let farewell = reason.is_ok_and(|r| Close::given_by_peer(&r) == Some(Close::Farewell));
     shared.leave(number, farewell);
+    connection.close(Close::Late.code(), Close::Late.reason().as_bytes());
     tracing::info!(worker = %name, %addr, farewell, %error, "worker gone");
 }
 

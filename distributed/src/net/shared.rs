@@ -3,9 +3,10 @@
 use crate::error::{Error, Result};
 use crate::net::close::Close;
 use crate::net::exchange;
-use crate::proto::core::{Action, Completion, Core, SessionId};
+use crate::proto::core::Core;
 use crate::proto::frame;
 use crate::proto::message::{AttemptId, Kind};
+use crate::proto::state::{Action, Completion, SessionId};
 use crate::task::{TaskId, TaskRecord};
 use quinn::Connection;
 use serde::Serialize;

@@ -33,7 +33,13 @@ async fn fill(recv: &mut RecvStream, buffer: &mut [u8]) -> Result<()> {
 /// The next frame of a long-lived stream. Such frames have no body.
 pub(super) async fn read_report(recv: &mut RecvStream) -> Result<(Kind, Vec<u8>)> {
     let mut start = [0; PREFIX_BYTES];
-    fill(recv, &mut start).await?;
+    match fill(recv, &mut start).await {
+        // Between two frames an end is an end.
+        Err(Error::Frame(FrameError::Truncated { given: 0, .. })) => {
+            return Err(lost("the peer ended its stream"));
+        }
+        filled => filled?,
+    }
     let prefix = Prefix::decode(&start)?;
     if prefix.body_bytes > 0 {
         let given = prefix.body_bytes;

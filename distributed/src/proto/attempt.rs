@@ -2,8 +2,9 @@
 
 use crate::executor::{ExecError, ExecErrorKind};
 use crate::proto::backoff::full_jitter;
-use crate::proto::core::{Action, Completion, Core, Planted, SessionId, Timer};
+use crate::proto::core::Core;
 use crate::proto::message::AttemptId;
+use crate::proto::state::{Action, Completion, Planted, SessionId, Timer};
 use crate::task::{TaskError, TaskErrorKind, TaskState};
 use std::time::Duration;
 

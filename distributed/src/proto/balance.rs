@@ -44,7 +44,7 @@ pub(crate) trait Balance: Sync {
 }
 
 /// Every strategy, the default first.
-static STRATEGIES: [&dyn Balance; 2] = [&least_loaded::LeastLoaded, &round_robin::RoundRobin];
+static STRATEGIES: &[&dyn Balance] = &[&least_loaded::LeastLoaded, &round_robin::RoundRobin];
 
 /// Names of the balancing strategies, the default first.
 #[must_use]

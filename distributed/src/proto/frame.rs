@@ -206,19 +206,16 @@ mod tests {
         let _ = decode::<Heartbeat>(Kind::Heartbeat, bytes);
         let _ = decode::<Loaded>(Kind::Loaded, bytes);
         let _ = decode::<AttemptId>(Kind::Released, bytes);
-        for header in [
-            decode::<TaskHeader>(Kind::Task, bytes).map(|h| h.tensors),
-            decode::<OutcomeHeader>(Kind::Outcome, bytes).map(|h| match h.verdict {
-                Verdict::Done(tensors) => tensors,
-                _ => Vec::new(),
-            }),
-        ] {
-            if let Ok(tensors) = header {
-                // Nothing that is accepted may ask for more than the body holds.
-                if let Ok(planned) = plan(tensors, bytes.len()) {
-                    let total: usize = planned.iter().map(|t| t.bytes).sum();
-                    assert_eq!(total, bytes.len());
-                }
+        let of_task = decode::<TaskHeader>(Kind::Task, bytes).map(|h| h.tensors);
+        let of_outcome = decode::<OutcomeHeader>(Kind::Outcome, bytes).map(|h| match h.verdict {
+            Verdict::Done(tensors) => tensors,
+            _ => Vec::new(),
+        });
+        for tensors in [of_task, of_outcome].into_iter().flatten() {
+            // Nothing that is accepted may ask for more than the body holds.
+            if let Ok(planned) = plan(tensors, bytes.len()) {
+                let total: usize = planned.iter().map(|t| t.bytes).sum();
+                assert_eq!(total, bytes.len());
             }
         }
     }

@@ -1,7 +1,8 @@
 //! Terminal states, the bounded memory of them, and the totals.
 
-use crate::proto::core::{Action, Core, Task, Timer};
+use crate::proto::core::Core;
 use crate::proto::histogram::Histogram;
+use crate::proto::state::{Action, Task, Timer};
 use crate::task::{TaskError, TaskState};
 use crate::worker_info::{Stats, TaskCounts, WorkerCounts, WorkerState};
 use lgp_memory::NamedTensor;

@@ -2,9 +2,10 @@
 
 use crate::executor::ExecutorStatus;
 use crate::proto::balance::load;
-use crate::proto::core::{Action, Core, Planted, SessionId, Timer};
+use crate::proto::core::Core;
 use crate::proto::message::{AttemptId, Heartbeat};
 use crate::proto::models::ModelState;
+use crate::proto::state::{Action, Planted, SessionId, Timer};
 use crate::task::{ModelRef, TaskError, TaskErrorKind};
 use crate::worker_info::{WorkerId, WorkerInfo, WorkerState};
 use std::collections::BTreeMap;

@@ -1,8 +1,9 @@
 //! Which models workers are to have, and what became of loading them.
 
 use crate::executor::ExecError;
-use crate::proto::core::{Action, Core, SessionId};
+use crate::proto::core::Core;
 use crate::proto::membership::Worker;
+use crate::proto::state::{Action, SessionId};
 use crate::task::ModelRef;
 use crate::worker_info::WorkerId;
 use std::time::Duration;

@@ -110,9 +110,10 @@ mod tests {
 
     #[test]
     fn urgent_first_then_first_come_and_old_tasks_overtake() {
+        /// (submitted, priority), numbered in order; the expected order of service.
+        type Case<'a> = (&'a [(u64, Priority)], &'a [u64]);
         let s = Duration::from_secs;
-        // (submitted, priority), numbered in order; the expected order of service.
-        let cases: [(&[(u64, Priority)], &[u64]); 4] = [
+        let cases: [Case<'_>; 4] = [
             (&[(0, Priority::Normal), (0, Priority::Normal), (1, Priority::Normal)], &[0, 1, 2]),
             (
                 &[

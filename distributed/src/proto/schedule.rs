@@ -2,8 +2,9 @@
 
 use crate::proto::attempt::task_error;
 use crate::proto::balance::{Candidate, Request, View};
-use crate::proto::core::{Core, Planted};
+use crate::proto::core::Core;
 use crate::proto::models::Outlook;
+use crate::proto::state::Planted;
 use crate::task::{TaskError, TaskState};
 use std::time::Duration;
 

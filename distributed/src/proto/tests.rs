@@ -3,9 +3,10 @@
 use crate::error::Error;
 use crate::executor::{ExecError, ExecutorStatus};
 use crate::proto::balance::by_name;
-use crate::proto::core::{Action, Completion, Core, CoreConfig, Digest, SessionId, Timing};
+use crate::proto::core::Core;
 use crate::proto::membership::Join;
 use crate::proto::message::{AttemptId, Heartbeat};
+use crate::proto::state::{Action, Completion, CoreConfig, Digest, SessionId, Timing};
 use crate::task::{ModelRef, TaskErrorKind, TaskId, TaskSpec, TaskState};
 use crate::worker_info::WorkerState;
 use lgp_memory::{DType, NamedTensor, Tensor};

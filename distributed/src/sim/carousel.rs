@@ -1,8 +1,9 @@
 //! Scheduling without a network: what the core itself costs.
 
 use crate::proto::balance::by_name;
-use crate::proto::core::{Action, Completion, Core, CoreConfig, Digest, Timing};
+use crate::proto::core::Core;
 use crate::proto::membership::Join;
+use crate::proto::state::{Action, Completion, CoreConfig, Digest, Timing};
 use crate::task::{ModelRef, TaskSpec};
 use crate::{Result, WorkerId};
 use std::sync::Arc;

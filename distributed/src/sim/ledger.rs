@@ -2,8 +2,9 @@
 
 use super::worker::answer;
 use super::workload::{BAD_MODEL, MODELS};
-use crate::proto::core::{Core, SessionId};
+use crate::proto::core::Core;
 use crate::proto::message::AttemptId;
+use crate::proto::state::SessionId;
 use crate::task::{TaskErrorKind, TaskId, TaskRecord, TaskSpec, TaskState};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,7 +25,7 @@ pub(super) struct Ledger {
     tasks: BTreeMap<u64, Entry>,
     /// Slots of the sessions that have not ended.
     sessions: BTreeMap<SessionId, u32>,
-    keys: BTreeMap<String, (u64, crate::proto::core::Digest)>,
+    keys: BTreeMap<String, (u64, crate::proto::state::Digest)>,
 }
 
 impl Ledger {
@@ -42,7 +43,7 @@ impl Ledger {
         now: Duration,
         id: TaskId,
         spec: &TaskSpec,
-        digest: crate::proto::core::Digest,
+        digest: crate::proto::state::Digest,
     ) -> Result<bool, String> {
         if let Some(key) = &spec.idempotency_key {
             if let Some((known, body)) = self.keys.get(key) {

@@ -2,9 +2,8 @@
 
 use super::workload::{BAD_MODEL, MODELS};
 use crate::executor::{ExecError, ExecutorStatus};
-use crate::proto::core::Completion;
 use crate::proto::message::{AttemptId, Heartbeat};
-use crate::proto::tensors::TENSORS_MAX;
+use crate::proto::state::Completion;
 use crate::task::ModelRef;
 use lgp_memory::{NamedTensor, Tensor};
 use rand::RngExt;
@@ -123,15 +122,11 @@ impl Worker {
 
     /// Begins jobs while there are free slots; answers each with its service time.
     pub(super) fn begin(&mut self, rng: &mut Xoshiro256PlusPlus) -> Vec<(AttemptId, Duration)> {
-        let slots = usize::try_from(self.slots).unwrap_or(TENSORS_MAX);
-        let mut running = self.jobs.iter().filter(|j| j.running).count();
+        let slots = usize::try_from(self.slots).unwrap_or(usize::MAX);
+        let running = self.jobs.iter().filter(|j| j.running).count();
         let mut begun = Vec::new();
-        for job in self.jobs.iter_mut().filter(|j| !j.running) {
-            if running >= slots {
-                break;
-            }
+        for job in self.jobs.iter_mut().filter(|j| !j.running).take(slots.saturating_sub(running)) {
             job.running = true;
-            running += 1;
             begun.push((job.id, self.service.mul_f64(rng.random_range(0.2..2.0))));
         }
         begun

@@ -1,6 +1,6 @@
 //! What callers do during a run: submissions of every kind, cancellations, repetitions.
 
-use crate::proto::core::Digest;
+use crate::proto::state::Digest;
 use crate::task::{ModelRef, Priority, TaskSpec};
 use rand::RngExt;
 use rand::rngs::Xoshiro256PlusPlus;
