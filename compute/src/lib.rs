@@ -2,6 +2,29 @@
 //!
 //! An op's semantics are written once; a backend only launches them. The layer knows maths, not
 //! graphs: which op follows which is `lgp-inference`'s business.
+//!
+//! An operator is a plain struct of its attributes. It is useful alone:
+//!
+//! ```
+//! use lgp_compute::ops::{Conv, Pads};
+//! use lgp_compute::{Context, Op};
+//! use lgp_memory::Tensor;
+//!
+//! // A 3×3 box filter over a 4×4 image, keeping its size.
+//! let image = Tensor::from_slice([1, 1, 4, 4], &[1f32; 16])?;
+//! let filter = Tensor::from_slice([1, 1, 3, 3], &[1f32; 9])?;
+//! let conv = Conv { pads: Pads::Explicit(vec![1, 1, 1, 1]), ..Conv::default() };
+//!
+//! let context = Context::new(1); // one thread: the calling one
+//! let out = conv.run(&context, &[Some(image.view()), Some(filter.view())])?;
+//! assert_eq!(out[0].shape().dims(), [1, 1, 4, 4]);
+//! assert_eq!(out[0].as_slice::<f32>()?[..4], [4., 6., 6., 4.]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! [`Op::infer`] gives the outputs' types while some dimensions are still symbols, and is also
+//! what validates the actual inputs; [`Context`] says how many threads a kernel may use and
+//! where memory comes from.
 
 mod args;
 mod dims;

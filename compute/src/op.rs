@@ -90,3 +90,20 @@ pub trait Op: std::any::Any + std::fmt::Debug + Send + Sync {
     /// Inputs that do not fit, a dtype without a kernel, or out of memory.
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>>;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outputs_reuse_what_was_dropped() {
+        let context = Context::new(1);
+        drop(context.alloc(DType::F32, [100]));
+        let shared = Context::with_pool(0, context.pool().clone());
+        let bools = shared.alloc(DType::Bool, [400]).unwrap();
+        assert_eq!(shared.threads(), 1);
+        assert_eq!(context.pool().stats().hits, 1);
+        assert_eq!(bools.as_slice::<bool>().unwrap(), [false; 400]);
+        assert!(context.alloc(DType::F32, [usize::MAX, 2]).is_err());
+    }
+}

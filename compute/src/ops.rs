@@ -1,4 +1,16 @@
 //! The table of operators: one folder each, with the op in `mod.rs` and its CPU body in `cpu.rs`.
+//!
+//! | operators | dtypes |
+//! |---|---|
+//! | convolution, products, average and global pooling, norms, softmax, most unary functions, linear resizing | f32, f64; f16 and bf16 through f32 |
+//! | binary arithmetic and comparison, `Clip`, max pooling, reductions, `ArgMax`, `Relu`, `Neg`, `Abs`, `Sign` | the same and all integers |
+//! | `Range` | f32, f64, i16, i32, i64 |
+//! | `And`, `Or`, `Xor`, `Not` | bool |
+//! | `Equal`, `Where`, `Cast`, nearest resizing, and all that moves elements or shapes | every dtype |
+//!
+//! Integer arithmetic wraps; dividing an integer by zero is an error. Constants that an operator
+//! takes as an input in newer opsets and as an attribute in older ones are an `Option` field
+//! that stands in for the absent input.
 
 mod arg_reduce;
 mod batch_norm;
@@ -38,6 +50,9 @@ mod transpose;
 mod unary;
 mod unsqueeze;
 mod where_;
+
+#[cfg(test)]
+mod tests;
 
 pub use crate::window::Pads;
 pub use arg_reduce::{ArgKind, ArgReduce};

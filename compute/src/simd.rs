@@ -1,7 +1,12 @@
 //! Compiling a loop for the widest vectors of the machine that it runs on.
 
 /// Calls `body`, compiled for AVX-512, AVX2 or the baseline, whichever is the widest that this
-/// machine has. `body` must be a closure marked `#[inline(always)]`, and so must be what it calls.
+/// machine has. `body` must be a closure marked `#[inline(always)]`, and so must be what it calls:
+/// a function that is left out of line is compiled for the baseline.
+///
+/// A hot loop stands in a function of its own, marked the same: its parameters tell the compiler
+/// that what is written overlaps nothing that is read. What a closure captured by reference does
+/// not, and then the loop does not vectorise.
 #[inline]
 pub(crate) fn dispatch<R>(body: impl FnOnce() -> R) -> R {
     #[cfg(target_arch = "x86_64")]
@@ -33,4 +38,35 @@ fn avx512<R>(body: impl FnOnce() -> R) -> R {
 #[target_feature(enable = "avx2,fma")]
 fn avx2<R>(body: impl FnOnce() -> R) -> R {
     body()
+}
+
+/// `out[i] = f(x[i])`, to be called inside [`dispatch`].
+#[inline(always)]
+pub(crate) fn map<T: Copy, U>(out: &mut [U], x: &[T], f: impl Fn(T) -> U) {
+    for (out, x) in out.iter_mut().zip(x) {
+        *out = f(*x);
+    }
+}
+
+/// `out[i] = f(a[i], b[i])`, to be called inside [`dispatch`].
+#[inline(always)]
+pub(crate) fn zip<T: Copy, U>(out: &mut [U], a: &[T], b: &[T], f: impl Fn(T, T) -> U) {
+    for (out, (a, b)) in out.iter_mut().zip(a.iter().zip(b)) {
+        *out = f(*a, *b);
+    }
+}
+
+/// `f(&mut out[i], x[2 · i])`, to be called inside [`dispatch`]; `x` reaches at least the last.
+///
+/// Pairs are loaded whole and shuffled, where a step of two would load element by element.
+#[inline(always)]
+pub(crate) fn every_second<T: Copy>(out: &mut [T], x: &[T], f: impl Fn(&mut T, T)) {
+    let (pairs, rest) = x.as_chunks::<2>();
+    let n = out.len().min(pairs.len());
+    for (out, [x, _]) in out[..n].iter_mut().zip(&pairs[..n]) {
+        f(out, *x);
+    }
+    if let (Some(out), Some(x)) = (out.get_mut(n), rest.first()) {
+        f(out, *x);
+    }
 }

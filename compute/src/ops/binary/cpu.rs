@@ -5,7 +5,7 @@ use crate::args::{concrete_one, required};
 use crate::error::{Error, Result};
 use crate::number::{Number, with_type};
 use crate::op::{Context, Op};
-use crate::simd::dispatch;
+use crate::simd::{self, dispatch};
 use crate::walk::Walk;
 use lgp_memory::{DType, Element, Shape, Tensor, TensorView};
 use std::borrow::Cow;
@@ -50,7 +50,7 @@ fn zip<T: Element, U: Element>(
     o: &Operands<'_>,
     out: &mut Tensor,
     cost: usize,
-    f: impl Fn(T, T) -> U + Sync,
+    f: impl Fn(T, T) -> U + Copy + Sync,
 ) -> Result<()> {
     let (a, b) = (o.a.as_slice::<T>()?, o.b.as_slice::<T>()?);
     if o.shape.elements()? == 0 {
@@ -62,13 +62,13 @@ fn zip<T: Element, U: Element>(
         // One row: split inside it.
         let [sa, sb] = o.walk.steps;
         o.ctx.split(out, 1, cost, |start, part| {
-            line(part, &a[start * sa..], &b[start * sb..], [sa, sb], &f);
+            line(part, &a[start * sa..], &b[start * sb..], [sa, sb], f);
         });
     } else {
         o.ctx.split(out, row, row * cost, |first, part| {
             for (i, part) in part.chunks_exact_mut(row).enumerate() {
                 let [at_a, at_b] = o.walk.starts(first + i);
-                line(part, &a[at_a..], &b[at_b..], o.walk.steps, &f);
+                line(part, &a[at_a..], &b[at_b..], o.walk.steps, f);
             }
         });
     }
@@ -77,18 +77,40 @@ fn zip<T: Element, U: Element>(
 
 /// One row, whose operands run along or stand still.
 #[inline(always)]
-fn line<T: Copy, U>(out: &mut [U], a: &[T], b: &[T], steps: [usize; 2], f: &impl Fn(T, T) -> U) {
+fn line<T: Copy, U>(
+    out: &mut [U],
+    a: &[T],
+    b: &[T],
+    steps: [usize; 2],
+    f: impl Fn(T, T) -> U + Copy,
+) {
     let n = out.len();
     dispatch(
         #[inline(always)]
         || match steps {
-            [0, 0] => out.iter_mut().for_each(|o| *o = f(a[0], b[0])),
-            [0, _] => out.iter_mut().zip(&b[..n]).for_each(|(o, b)| *o = f(a[0], *b)),
-            [_, 0] => out.iter_mut().zip(&a[..n]).for_each(|(o, a)| *o = f(*a, b[0])),
-            _ => {
-                let pairs = a[..n].iter().zip(&b[..n]);
-                out.iter_mut().zip(pairs).for_each(|(o, (a, b))| *o = f(*a, *b));
+            [0, 0] => {
+                let (a, b) = (a[0], b[0]);
+                out.iter_mut().for_each(|o| *o = f(a, b));
             }
+            [0, _] => {
+                let a = a[0];
+                simd::map(
+                    out,
+                    &b[..n],
+                    #[inline(always)]
+                    move |b| f(a, b),
+                );
+            }
+            [_, 0] => {
+                let b = b[0];
+                simd::map(
+                    out,
+                    &a[..n],
+                    #[inline(always)]
+                    move |a| f(a, b),
+                );
+            }
+            _ => simd::zip(out, &a[..n], &b[..n], f),
         },
     );
 }

@@ -2,17 +2,17 @@
 //!
 //! A plane is padded once and, for a stride, sorted into phases: positions that are a stride
 //! apart become neighbours. Then every tap is one offset for the whole plane, and the plane is
-//! one long line that runs in vector registers. The few columns in which lines overlap are
+//! one long line, which vectorises. The few columns in which lines overlap are
 //! computed and thrown away.
 
 use super::cpu::Convolution;
 use crate::error::Result;
 use crate::matrix::Real;
-use crate::simd::dispatch;
+use crate::simd::{self, dispatch};
 use crate::window::Axis;
 
-/// Accumulators that stay in registers while the taps pass: four AVX-512 registers of f32.
-const TILE: usize = 64;
+/// Sums that stay in the first-level cache while the taps pass, three at a time.
+const BLOCK: usize = 2048;
 
 /// Computes every plane; `false` where this form does not pay and nothing was done.
 pub(super) fn run<T: Real>(conv: &Convolution<'_, T>, out: &mut [T]) -> Result<bool> {
@@ -63,9 +63,9 @@ struct Grid<'a> {
     extent: [usize; 3],
     /// Elements of one phase.
     phase: usize,
-    /// Elements of all phases, and room for the last tile to read beyond.
+    /// Elements of all phases, and room for a line to read beyond the last.
     size: usize,
-    /// Elements of the long line of outputs, a whole number of tiles.
+    /// Elements of the long line of outputs.
     line: usize,
     /// Where each tap begins.
     offsets: Vec<usize>,
@@ -83,7 +83,7 @@ impl<'a> Grid<'a> {
         let product = |n: &[usize]| n.iter().try_fold(1usize, |n, &m| n.checked_mul(m));
         let phase = product(&extent)?;
         let used = (d.output - 1) * extent[1] + h.output - 1;
-        let line = (used * extent[2] + w.output).next_multiple_of(TILE);
+        let line = used * extent[2] + w.output;
         let all = product(&[phase, d.stride, h.stride, w.stride])?;
         let mut offsets = Vec::with_capacity(d.kernel * h.kernel * w.kernel);
         for kd in 0..d.kernel {
@@ -127,12 +127,29 @@ impl<'a> Grid<'a> {
                 }
                 let to = Self::position(self.axes, self.extent, self.phase, [at_d, at_h, at_w]);
                 let to = &mut padded[to..to + room];
-                if w.stride == 1 {
-                    let n = x.len().min(room);
-                    to[..n].copy_from_slice(&x[..n]);
-                } else {
-                    let from = x[skip..].iter().step_by(w.stride);
-                    to.iter_mut().zip(from).for_each(|(o, x)| *o = *x);
+                match w.stride {
+                    1 => {
+                        let n = x.len().min(room);
+                        to[..n].copy_from_slice(&x[..n]);
+                    }
+                    2 => {
+                        let to = &mut to[..room.min((x.len() - skip).div_ceil(2))];
+                        dispatch(
+                            #[inline(always)]
+                            || {
+                                simd::every_second(
+                                    to,
+                                    &x[skip..],
+                                    #[inline(always)]
+                                    |o, x| *o = x,
+                                )
+                            },
+                        );
+                    }
+                    stride => {
+                        let from = x[skip..].iter().step_by(stride);
+                        to.iter_mut().zip(from).for_each(|(o, x)| *o = *x);
+                    }
                 }
             }
         }
@@ -140,21 +157,24 @@ impl<'a> Grid<'a> {
 
     /// The long line: for every position the weighted sum over the taps.
     fn accumulate<T: Real>(&self, padded: &[T], weight: &[T], bias: T, line: &mut [T]) {
-        dispatch(
-            #[inline(always)]
-            || {
-                for (tile, out) in line.as_chunks_mut::<TILE>().0.iter_mut().enumerate() {
-                    let mut sums = [bias; TILE];
-                    for (&offset, &weight) in self.offsets.iter().zip(weight) {
-                        let from = &padded[offset + tile * TILE..][..TILE];
-                        for (sum, x) in sums.iter_mut().zip(from) {
-                            *sum = *sum + *x * weight;
-                        }
+        for (block, sums) in line.chunks_mut(BLOCK).enumerate() {
+            sums.fill(bias);
+            let n = sums.len();
+            let at = |offset: usize| &padded[offset + block * BLOCK..][..n];
+            dispatch(
+                #[inline(always)]
+                || {
+                    let (offsets, last_offsets) = self.offsets.as_chunks::<3>();
+                    let (weights, last_weights) = weight.as_chunks::<3>();
+                    for (offsets, weights) in offsets.iter().zip(weights) {
+                        add_three(sums, offsets.map(at), *weights);
                     }
-                    *out = sums;
-                }
-            },
-        );
+                    for (offset, weight) in last_offsets.iter().zip(last_weights) {
+                        add_one(sums, at(*offset), *weight);
+                    }
+                },
+            );
+        }
     }
 
     /// Copies the outputs out of the long line.
@@ -165,5 +185,21 @@ impl<'a> Grid<'a> {
             let from = (od * self.extent[1] + oh) * self.extent[2];
             out.copy_from_slice(&line[from..from + w.output]);
         }
+    }
+}
+
+/// `sums += a · u + b · v + c · w`: three taps for one pass over the sums.
+#[inline(always)]
+fn add_three<T: Real>(sums: &mut [T], [a, b, c]: [&[T]; 3], [u, v, w]: [T; 3]) {
+    for (((sum, a), b), c) in sums.iter_mut().zip(a).zip(b).zip(c) {
+        *sum = *sum + *a * u + *b * v + *c * w;
+    }
+}
+
+/// `sums += a · u`.
+#[inline(always)]
+fn add_one<T: Real>(sums: &mut [T], a: &[T], u: T) {
+    for (sum, a) in sums.iter_mut().zip(a) {
+        *sum = *sum + *a * u;
     }
 }

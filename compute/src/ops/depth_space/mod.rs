@@ -64,7 +64,7 @@ impl Op for DepthToSpace {
         let shape = match dims {
             Some([n, c, h, w]) => {
                 let block = Dim::Known(self.block);
-                let c = dims::quotient(op, &[c.clone()], &[Dim::Known(square)])?;
+                let c = dims::quotient(op, std::slice::from_ref(c), &[Dim::Known(square)])?;
                 Some(vec![n.clone(), c, dims::mul(op, h, &block)?, dims::mul(op, w, &block)?])
             }
             None => None,
@@ -87,7 +87,9 @@ impl Op for SpaceToDepth {
         let (dims, square) = planes(op, inputs, self.block)?;
         let shape = match dims {
             Some([n, c, h, w]) => {
-                let part = |d: &Dim| dims::quotient(op, &[d.clone()], &[Dim::Known(self.block)]);
+                let part = |d: &Dim| {
+                    dims::quotient(op, std::slice::from_ref(d), &[Dim::Known(self.block)])
+                };
                 let c = dims::mul(op, c, &Dim::Known(square))?;
                 Some(vec![n.clone(), c, part(h)?, part(w)?])
             }

@@ -5,7 +5,7 @@ use crate::args::{concrete_one, required};
 use crate::error::Result;
 use crate::number::{Number, with_type};
 use crate::op::{Context, Op};
-use crate::simd::dispatch;
+use crate::simd::{self, dispatch};
 use crate::window::{Axis, three};
 use lgp_memory::{Tensor, TensorView};
 use num_traits::Bounded;
@@ -121,10 +121,13 @@ fn fold_line<T: Number>(w: &Axis, x: &[T], out: &mut [T], combine: &impl Fn(T, T
                 let out = &mut out[valid];
                 match w.stride {
                     1 => out.iter_mut().zip(x).for_each(|(o, x)| *o = combine(*o, *x)),
-                    // A constant step lets the loads be shuffled instead of gathered.
                     2 => {
-                        let x = x.iter().step_by(2);
-                        out.iter_mut().zip(x).for_each(|(o, x)| *o = combine(*o, *x));
+                        simd::every_second(
+                            out,
+                            x,
+                            #[inline(always)]
+                            |o, x| *o = combine(*o, x),
+                        );
                     }
                     stride => {
                         let x = x.iter().step_by(stride);

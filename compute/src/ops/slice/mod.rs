@@ -1,8 +1,6 @@
 //! Cuts ranges out of axes.
 
 mod cpu;
-#[cfg(test)]
-mod tests;
 
 use crate::args::{self, arity, ints_or, optional, output_moved, required};
 use crate::error::{Error, Result};

@@ -8,7 +8,7 @@ use crate::number::{Number, with_type};
 use crate::op::{Context, Op};
 use crate::ops::unary::Exp;
 use crate::reduction::fold;
-use crate::simd::dispatch;
+use crate::simd::{self, dispatch};
 use lgp_memory::{Tensor, TensorView};
 
 pub(super) fn run(
@@ -51,7 +51,12 @@ fn row<T: Exp + Number>(x: &[T], out: &mut [T], log: bool) {
                 |x| x,
                 Number::most,
             );
-            out.iter_mut().zip(x).for_each(|(o, x)| *o = (*x - top).exp_());
+            simd::map(
+                out,
+                x,
+                #[inline(always)]
+                move |x: T| (x - top).exp_(),
+            );
             let sum = fold(
                 out,
                 T::ZERO,
@@ -82,9 +87,13 @@ fn columns<T: Exp + Number>(x: &[T], out: &mut [T], inner: usize, log: bool) {
                 top.iter_mut().zip(x).for_each(|(top, x)| *top = top.most(*x));
             }
             for (out, x) in out.chunks_exact_mut(inner).zip(x.chunks_exact(inner)) {
-                out.iter_mut()
-                    .zip(x.iter().zip(&top))
-                    .for_each(|(o, (x, t))| *o = (*x - *t).exp_());
+                simd::zip(
+                    out,
+                    x,
+                    &top,
+                    #[inline(always)]
+                    |x: T, t: T| (x - t).exp_(),
+                );
                 sum.iter_mut().zip(&*out).for_each(|(sum, o)| *sum = *sum + *o);
             }
             if log {

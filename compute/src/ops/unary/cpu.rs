@@ -6,7 +6,7 @@ use crate::args::{concrete_one, required};
 use crate::error::{Error, Result};
 use crate::number::{Number, with_type};
 use crate::op::{Context, Op};
-use crate::simd::dispatch;
+use crate::simd::{self, dispatch};
 use lgp_memory::{DType, Element, Tensor, TensorView};
 
 pub(super) fn run(
@@ -44,14 +44,14 @@ fn map<T: Element, U: Element>(
     x: &TensorView<'_>,
     out: &mut Tensor,
     cost: usize,
-    f: impl Fn(T) -> U + Sync,
+    f: impl Fn(T) -> U + Copy + Sync,
 ) -> Result<()> {
     let x = x.as_slice::<T>()?;
     ctx.split(out.as_mut_slice::<U>()?, 1, cost, |start, out| {
         let x = &x[start..start + out.len()];
         dispatch(
             #[inline(always)]
-            || out.iter_mut().zip(x).for_each(|(y, x)| *y = f(*x)),
+            || simd::map(out, x, f),
         );
     });
     Ok(())
@@ -72,7 +72,7 @@ fn floats<T: Exp + Number>(
                 out,
                 $cost,
                 #[inline(always)]
-                |$x: T| $body,
+                move |$x: T| $body,
             )
         };
     }

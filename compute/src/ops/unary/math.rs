@@ -64,7 +64,7 @@ impl Exp for f32 {
         let p = p * z - 2.685_381_19e-2;
         let p = p * z + 1.128_358_51e-1;
         let p = p * z - 3.761_262_58e-1;
-        let small = (p * z + 1.128_379_17) * self;
+        let small = (p * z + std::f32::consts::FRAC_2_SQRT_PI) * self;
         // Abramowitz and Stegun 7.1.26: absolute error 1.5e-7, here beside values over 0.84.
         let t = 1. / (1. + 0.327_591_1 * self.abs());
         let p = 1.061_405_429 * t - 1.453_152_027;

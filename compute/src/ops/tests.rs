@@ -1,4 +1,5 @@
-//! Data movement: slices, and with them everything else that only moves elements.
+//! Operators that only move elements or shapes, dimensions tracked through chains of them, and
+//! what every operator must refuse.
 
 use crate::ops::*;
 use crate::testing::{assert_close, constant, fails, infers, info, ints, noise, run, run_all, t};
@@ -354,7 +355,7 @@ fn every_op_refuses_no_input_and_no_rank() {
     for op in ops {
         let none: [Option<&ValueInfo>; 0] = [];
         assert!(op.infer(&none).is_err(), "{op:?}");
-        assert!(op.infer(&vec![None; 9]).is_err(), "{op:?}");
+        assert!(op.infer(&[None; 9]).is_err(), "{op:?}");
         let context = crate::Context::new(1);
         assert!(op.run(&context, &[]).is_err(), "{op:?}");
         assert!(op.run(&context, &[None, None, None, None, None]).is_err(), "{op:?}");
