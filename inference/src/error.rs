@@ -177,6 +177,20 @@ pub enum Error {
         /// The versions it has.
         known: Vec<String>,
     },
+    /// A stored model is not the one that was stored.
+    #[error(
+        "{} has changed: with its weights it has digest {given}, expected {expected}; register \
+         it as a new version",
+        path.display()
+    )]
+    Digest {
+        /// The ONNX file.
+        path: PathBuf,
+        /// The digest of the files as they are.
+        given: String,
+        /// The digest when they were stored.
+        expected: String,
+    },
     /// A shape, dtype or allocation error.
     #[error(transparent)]
     Memory(#[from] lgp_memory::Error),

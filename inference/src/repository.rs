@@ -1,7 +1,8 @@
 //! A folder of models by name and version: `NAME/VERSION/model.onnx`, with the files that hold
 //! its weights beside it.
 //!
-//! A version appears whole or not at all, and never changes.
+//! A version appears whole or not at all, and does not change while it is there. A number is
+//! given again only when its version, and all later ones, were removed.
 
 mod entry;
 mod files;
@@ -11,11 +12,15 @@ pub use entry::Entry;
 use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::session::{Session, SessionOptions};
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// The model's file in its version's folder.
 const MODEL_FILE: &str = "model.onnx";
+
+/// What the names of folders start with in which versions are put together and taken apart.
+const STAGING: [&str; 2] = [".adding-", ".removing-"];
 
 /// Longest name of a model.
 const NAME_MAX: usize = 64;
@@ -55,6 +60,21 @@ impl Repository {
         Ok(Self { root })
     }
 
+    /// Removes what additions and removals left that were interrupted. Only for the repository's
+    /// owner, at a time when nobody else changes it.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn sweep(&self) -> Result<()> {
+        for name in folders(&self.root)? {
+            if STAGING.iter().any(|prefix| name.starts_with(prefix)) {
+                let path = self.root.join(name);
+                std::fs::remove_dir_all(&path).map_err(Error::io("remove", path))?;
+            }
+        }
+        Ok(())
+    }
+
     /// The repository's folder.
     #[must_use]
     pub fn root(&self) -> &Path {
@@ -80,6 +100,49 @@ impl Repository {
         self.store(name, bytes, None)
     }
 
+    /// The newest version of `name` with exactly these bytes, which is added if there is none.
+    ///
+    /// # Errors
+    /// As [`Repository::add`].
+    pub fn find_or_add_bytes(&self, name: &str, bytes: &[u8]) -> Result<Entry> {
+        check_name(name)?;
+        let sha256 = files::digest(bytes, &BTreeMap::new())?;
+        let entries = self.versions(name)?.into_iter().rev().filter_map(|v| self.readable(name, v));
+        match entries.into_iter().find(|entry| entry.sha256 == sha256) {
+            Some(entry) => Ok(entry),
+            None => self.add_bytes(name, bytes),
+        }
+    }
+
+    /// The files that [`Repository::add`] copies along with a model: as the model names them, and
+    /// where they are.
+    ///
+    /// # Errors
+    /// What [`Model::load`] has against the file or the places of its weights.
+    pub fn external_files(file: impl AsRef<Path>) -> Result<BTreeMap<PathBuf, PathBuf>> {
+        let file = file.as_ref();
+        let bytes = std::fs::read(file).map_err(Error::io("read", file))?;
+        crate::onnx::external_files(&bytes, Some(crate::onnx::folder_of(file)))
+    }
+
+    /// Reads a stored model, and makes sure that it is still the one that was stored. Weights in
+    /// other files are hashed once the model is read: a file that is changed and changed back in
+    /// between goes unnoticed.
+    ///
+    /// # Errors
+    /// [`Error::Digest`] when a file has changed, and as [`Model::load`].
+    pub fn load(&self, entry: &Entry) -> Result<Model> {
+        let bytes = std::fs::read(&entry.path).map_err(Error::io("read", &entry.path))?;
+        let folder = crate::onnx::folder_of(&entry.path);
+        let model = Model::from_bytes(&bytes, Some(folder))?;
+        let given = files::digest(&bytes, &crate::onnx::external_files(&bytes, Some(folder))?)?;
+        if given != entry.sha256 {
+            let (path, expected) = (entry.path.clone(), entry.sha256.clone());
+            return Err(Error::Digest { path, given, expected });
+        }
+        Ok(model)
+    }
+
     fn store(&self, name: &str, bytes: &[u8], base: Option<&Path>) -> Result<Entry> {
         check_name(name)?;
         let model = Model::from_bytes(bytes, base)?;
@@ -88,7 +151,7 @@ impl Repository {
         let external = crate::onnx::external_files(bytes, base)?;
 
         let staging = tempfile::Builder::new()
-            .prefix(".adding-")
+            .prefix(STAGING[0])
             .tempdir_in(&self.root)
             .map_err(Error::io("write", &self.root))?;
         let sha256 = files::copy(staging.path(), bytes, &external)?;
@@ -123,24 +186,32 @@ impl Repository {
         }
     }
 
-    /// Every version of every model, by name and version.
+    /// Every version of every model, by name and version. A model that was put there by hand and
+    /// that does not run is left out, with a warning in the log; [`Repository::get`] says why.
     ///
     /// # Errors
-    /// [`Error::Io`], or what is wrong with a model that was put there by hand.
+    /// [`Error::Io`].
     pub fn list(&self) -> Result<Vec<Entry>> {
         let mut entries = Vec::new();
         for name in self.names()? {
-            for version in self.versions(&name)? {
-                entries.push(entry::load(&self.root, &name, version)?);
-            }
+            let versions = self.versions(&name)?.into_iter();
+            entries.extend(versions.filter_map(|version| self.readable(&name, version)));
         }
         Ok(entries)
+    }
+
+    /// One bad model must not hide the others.
+    fn readable(&self, name: &str, version: u64) -> Option<Entry> {
+        entry::load(&self.root, name, version)
+            .inspect_err(|error| tracing::warn!(name, version, %error, "a model is left out"))
+            .ok()
     }
 
     /// A version of a model; the newest when none is named.
     ///
     /// # Errors
-    /// [`Error::UnknownModel`], [`Error::UnknownVersion`], and as [`Repository::list`].
+    /// [`Error::UnknownModel`], [`Error::UnknownVersion`], [`Error::Io`], or what is wrong with
+    /// a model that was put there by hand.
     pub fn get(&self, name: &str, version: Option<u64>) -> Result<Entry> {
         let versions = self.known_versions(name)?;
         let version = match version {
@@ -167,7 +238,7 @@ impl Repository {
         };
         // Moved aside first: nobody sees half a model.
         let trash = tempfile::Builder::new()
-            .prefix(".removing-")
+            .prefix(STAGING[1])
             .tempdir_in(&self.root)
             .map_err(Error::io("write", &self.root))?;
         std::fs::rename(&target, trash.path().join("model"))

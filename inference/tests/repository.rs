@@ -47,7 +47,7 @@ fn versions_are_counted_found_and_removed() -> Test {
 
     repository.remove("b", Some(2))?;
     assert_eq!(repository.get("b", None)?.version, 1);
-    // Numbers are not used again while a later version exists, and 2 is free now.
+    // A number is given again once its version is gone, unless a later one is there.
     assert_eq!(repository.add_bytes("b", &bytes("Tanh")?)?.version, 2);
     repository.remove("b", None)?;
     repository.remove("a", Some(1))?;
@@ -201,6 +201,65 @@ fn a_model_put_there_by_hand_is_read_itself() -> Test {
     assert_eq!((entry.version, &entry.sha256), (3, &added.sha256));
     assert_eq!(entry.inputs, added.inputs);
     assert_eq!(entry.path, Path::new(&by_hand).join("model.onnx"));
+    // Read once: the model itself is not needed for the next look.
+    assert!(by_hand.join("entry.json").is_file());
+
+    // A bad one hides nobody, and says what is wrong when it is asked for.
+    let bad = folder.path().join("bad/1");
+    std::fs::create_dir_all(&bad)?;
+    std::fs::write(bad.join("model.onnx"), "no model")?;
+    assert_eq!(names(&repository)?, [("added".into(), 1), ("hand".into(), 3)]);
+    assert!(matches!(repository.get("bad", None), Err(Error::Malformed { .. })));
+    Ok(())
+}
+
+#[test]
+fn a_changed_file_is_refused() -> Test {
+    let folder = tempfile::tempdir()?;
+    let repository = Repository::open(folder.path().join("models"))?;
+    let file = folder.path().join("net.onnx");
+    std::fs::write(&file, with_external("w.bin")?)?;
+    std::fs::write(folder.path().join("w.bin"), [0; 8])?;
+    let entry = repository.add("net", &file)?;
+    repository.load(&entry)?;
+    let weights = entry.path.with_file_name("w.bin");
+    for (path, bytes) in [(&weights, vec![1; 8]), (&entry.path, bytes("Tanh")?)] {
+        let before = std::fs::read(path)?;
+        std::fs::write(path, bytes)?;
+        assert!(matches!(repository.load(&entry), Err(Error::Digest { .. })), "{path:?}");
+        std::fs::write(path, before)?;
+        repository.load(&entry)?;
+    }
+    let external = Repository::external_files(&file)?;
+    assert_eq!(external.keys().collect::<Vec<_>>(), [Path::new("w.bin")]);
+    Ok(())
+}
+
+#[test]
+fn the_same_bytes_are_added_once() -> Test {
+    let folder = tempfile::tempdir()?;
+    let repository = Repository::open(folder.path())?;
+    let (relu, tanh) = (bytes("Relu")?, bytes("Tanh")?);
+    for (bytes, version) in [(&relu, 1), (&tanh, 2), (&relu, 1), (&tanh, 2)] {
+        assert_eq!(repository.find_or_add_bytes("m", bytes)?.version, version);
+    }
+    Ok(())
+}
+
+#[test]
+fn what_was_interrupted_is_swept_away() -> Test {
+    let folder = tempfile::tempdir()?;
+    let repository = Repository::open(folder.path())?;
+    repository.add_bytes("m", &bytes("Relu")?)?;
+    for name in [".adding-1/weights", ".removing-2/model", ".other"] {
+        std::fs::create_dir_all(folder.path().join(name))?;
+    }
+    repository.sweep()?;
+    let mut left: Vec<_> = std::fs::read_dir(folder.path())?
+        .map(|item| Ok(item?.file_name().into_string().unwrap_or_default()))
+        .collect::<std::io::Result<_>>()?;
+    left.sort();
+    assert_eq!(left, [".other", "m"]);
     Ok(())
 }
 

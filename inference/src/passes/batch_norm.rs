@@ -19,7 +19,7 @@ impl Pass for BatchNormFolding {
         let uses = graph.uses();
         let producers = graph.producers();
         let mut removed = vec![false; graph.nodes.len()];
-        for index in 0..graph.nodes.len() {
+        for (index, removed) in removed.iter_mut().enumerate() {
             let Some(epsilon) = graph.op::<BatchNorm>(index).map(|bn| bn.epsilon) else { continue };
             let conv = graph.nodes[index]
                 .inputs
@@ -37,7 +37,7 @@ impl Pass for BatchNormFolding {
             let x = graph.nodes[conv].inputs[0];
             graph.nodes[conv].inputs = vec![x, Some(weight), Some(bias)];
             graph.nodes[conv].outputs = graph.nodes[index].outputs.clone();
-            removed[index] = true;
+            *removed = true;
         }
         let mut removed = removed.into_iter();
         graph.nodes.retain(|_| !removed.next().unwrap_or(false));

@@ -18,13 +18,13 @@ impl Pass for IdentityElimination {
         // What each value is another name for; nodes are in order, so sources are resolved first.
         let mut same: Vec<ValueId> = (0..graph.values.len()).map(ValueId).collect();
         let mut removed = vec![false; graph.nodes.len()];
-        for index in 0..graph.nodes.len() {
+        for (index, removed) in removed.iter_mut().enumerate() {
             for input in graph.nodes[index].inputs.iter_mut().flatten() {
                 *input = same[input.0];
             }
             if let Some((from, to)) = passes_on(graph, index) {
                 same[to.0] = from;
-                removed[index] = true;
+                *removed = true;
             }
         }
         for (_, output) in &mut graph.outputs {

@@ -88,30 +88,30 @@ pub(super) fn save(folder: &Path, entry: &Entry) -> Result<()> {
     files::write(&path, &text)
 }
 
-/// Reads what is known of a model; one that was put there by hand is read itself.
+/// Reads what is known of a model. One that was put there by hand is read itself, once where its
+/// folder can be written: from then on it must not change.
 pub(super) fn load(root: &Path, name: &str, version: u64) -> Result<Entry> {
     let folder = root.join(name).join(version.to_string());
     let path = folder.join(MODEL_FILE);
     let stored = std::fs::read(folder.join(ENTRY_FILE))
         .ok()
         .and_then(|text| serde_json::from_slice::<Stored>(&text).ok());
-    let (sha256, inputs, outputs) = match stored {
-        Some(stored) => (
-            stored.sha256,
-            stored.inputs.into_iter().map(Into::into).collect(),
-            stored.outputs.into_iter().map(Into::into).collect(),
-        ),
-        None => {
-            let bytes = std::fs::read(&path).map_err(Error::io("read", &path))?;
-            let model = Model::from_bytes(&bytes, Some(&folder))?;
-            let session = Session::new(&model, SessionOptions { threads: 1 })?;
-            let external = crate::onnx::external_files(&bytes, Some(&folder))?;
-            (
-                files::digest(&bytes, &external)?,
-                session.inputs().to_vec(),
-                session.outputs().to_vec(),
-            )
-        }
-    };
-    Ok(Entry { name: name.to_owned(), version, path, sha256, inputs, outputs })
+    let name = name.to_owned();
+    if let Some(Stored { sha256, inputs, outputs }) = stored {
+        let inputs = inputs.into_iter().map(Into::into).collect();
+        let outputs = outputs.into_iter().map(Into::into).collect();
+        return Ok(Entry { name, version, path, sha256, inputs, outputs });
+    }
+    let bytes = std::fs::read(&path).map_err(Error::io("read", &path))?;
+    let model = Model::from_bytes(&bytes, Some(&folder))?;
+    let session = Session::new(&model, SessionOptions { threads: 1 })?;
+    let external = crate::onnx::external_files(&bytes, Some(&folder))?;
+    let sha256 = files::digest(&bytes, &external)?;
+    let (inputs, outputs) = (session.inputs().to_vec(), session.outputs().to_vec());
+    let entry = Entry { name, version, path, sha256, inputs, outputs };
+    if let Err(error) = save(&folder, &entry) {
+        // A folder that only others may write is read again the next time.
+        tracing::debug!(%error, "what is known of a model is not kept");
+    }
+    Ok(entry)
 }

@@ -97,11 +97,12 @@ pub(crate) fn max(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
 
 /// Any number of inputs, from the left.
 fn variadic(cx: &mut NodeCx<'_>, kind: BinaryKind) -> Result<(), Refusal> {
-    match *cx.inputs.as_slice() {
+    let inputs = cx.inputs.clone();
+    match *inputs.as_slice() {
         [] => Err("has no inputs, expected at least 1".into()),
         [_] => cx.map(Identity),
         [mut left, ref middle @ .., last] => {
-            for right in middle.to_vec() {
+            for &right in middle {
                 left = Some(cx.emit(Binary::new(kind), vec![left, right]));
             }
             cx.map_with(Binary::new(kind), vec![left, last])
