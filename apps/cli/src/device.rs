@@ -1,7 +1,7 @@
 //! `--device`: which device runs models, and why the others do not.
 
 use crate::failure::{Failure, Result};
-use lgp_sdk::{BackendKind, DeviceError, DeviceId, DeviceInfo, ProbeOptions};
+use lgp_sdk::{DeviceError, DeviceId, DeviceInfo, ModelExecutor, ProbeOptions};
 use serde::Serialize;
 
 /// A device that was found and is not used.
@@ -9,11 +9,6 @@ use serde::Serialize;
 pub(crate) struct NotUsed {
     pub(crate) id: String,
     pub(crate) reason: String,
-}
-
-/// Whether models can run on a backend. GPUs are found and tested, but have no kernels yet.
-fn runs_models(backend: BackendKind) -> bool {
-    backend == BackendKind::Cpu
 }
 
 /// Resolves `auto`, `cpu`, `opencl:0` … to a device that opens, passes its self-test and runs
@@ -32,7 +27,7 @@ pub(crate) fn resolve(text: &str) -> Result<DeviceId> {
             .hint("radeon-cluster devices lists the devices of this machine")
     })?;
     lgp_sdk::open(id).map_err(|error| cannot_open(id, &error))?;
-    if !runs_models(id.backend) {
+    if !ModelExecutor::runs_on(id.backend) {
         let message = format!("device {id} works, but models do not run on {} yet", id.backend);
         return Err(Failure::new("device_without_models", message)
             .hint("use --device cpu, or auto to take the best device that runs models"));
@@ -70,6 +65,7 @@ pub(crate) fn not_used(used: DeviceId) -> Vec<NotUsed> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lgp_sdk::BackendKind;
 
     #[test]
     fn each_reason_has_its_code() {

@@ -1,8 +1,8 @@
 //! What a worker of the cluster runs: inference sessions of the models in a repository.
 
 use lgp_distributed::{ExecError, Executor, ExecutorStatus, ModelRef};
-use lgp_hal::DeviceId;
-use lgp_inference::{Error as ModelError, Model, Repository, Session, SessionOptions};
+use lgp_hal::{BackendKind, DeviceId, Error as DeviceError};
+use lgp_inference::{Error as ModelError, Repository, Session, SessionOptions};
 use lgp_memory::{Error as TensorError, NamedTensor, TensorView};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 ///
 /// let folder = tempfile::tempdir()?;
 /// let repository = Repository::open(folder.path())?;
-/// let executor = ModelExecutor::new(repository, DeviceId::CPU, SessionOptions { threads: 1 });
+/// let executor = ModelExecutor::new(repository, DeviceId::CPU, SessionOptions { threads: 1 })?;
 /// assert_eq!(executor.status().device, "cpu");
 /// assert!(executor.status().models.is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -32,10 +32,31 @@ pub struct ModelExecutor {
 }
 
 impl ModelExecutor {
-    /// An executor with nothing loaded yet; every session gets `options`.
+    /// Whether models run on a device of this kind. GPUs are found and tested, but have no kernels
+    /// yet.
     #[must_use]
-    pub fn new(repository: Repository, device: DeviceId, options: SessionOptions) -> Self {
-        Self { repository, device, options, sessions: RwLock::default(), loading: Mutex::default() }
+    pub fn runs_on(backend: BackendKind) -> bool {
+        backend == BackendKind::Cpu
+    }
+
+    /// An executor with nothing loaded yet; every session gets `options`.
+    ///
+    /// # Errors
+    /// [`DeviceError::Unsupported`] for a device that models do not run on.
+    pub fn new(
+        repository: Repository,
+        device: DeviceId,
+        options: SessionOptions,
+    ) -> Result<Self, DeviceError> {
+        if !Self::runs_on(device.backend) {
+            return Err(DeviceError::Unsupported {
+                device,
+                what: "kernels for models",
+                reason: format!("models run on {} only", DeviceId::CPU),
+            });
+        }
+        let (sessions, loading) = (RwLock::default(), Mutex::default());
+        Ok(Self { repository, device, options, sessions, loading })
     }
 
     fn loaded(&self, model: &ModelRef) -> Option<Arc<Session>> {
@@ -68,8 +89,8 @@ impl ModelExecutor {
                 entry.sha256, model.sha256
             )));
         }
-        let parsed = Model::load(&entry.path).map_err(|e| failure(&e))?;
         tracing::info!(%model, "loading");
+        let parsed = self.repository.load(&entry).map_err(|e| failure(&e))?;
         Session::new(&parsed, self.options).map_err(|e| failure(&e))
     }
 }
@@ -120,9 +141,9 @@ fn failure(error: &ModelError) -> ExecError {
         | ModelError::DuplicateInput { .. }
         | ModelError::InputDType { .. }
         | ModelError::InputShape { .. } => ExecError::bad_input(message),
-        ModelError::UnknownModel { .. } | ModelError::UnknownVersion { .. } => {
-            ExecError::model_not_found(message)
-        }
+        ModelError::UnknownModel { .. }
+        | ModelError::UnknownVersion { .. }
+        | ModelError::Digest { .. } => ExecError::model_not_found(message),
         ModelError::Memory(TensorError::OutOfMemory { .. }) | ModelError::Threads { .. } => {
             ExecError::unavailable(message)
         }
@@ -163,10 +184,15 @@ mod tests {
         vec![NamedTensor::new(name, Tensor::from_slice([values.len()], values).expect("fits"))]
     }
 
+    fn executor(repository: Repository) -> ModelExecutor {
+        let options = SessionOptions { threads: 1 };
+        ModelExecutor::new(repository, DeviceId::CPU, options).expect("models run there")
+    }
+
     #[test]
     fn models_load_run_and_unload() {
         let (_folder, repository, model) = repository();
-        let executor = ModelExecutor::new(repository, DeviceId::CPU, SessionOptions { threads: 1 });
+        let executor = executor(repository);
         let outputs = executor.execute(&model, &input("x", &[-1., 2.])).expect("a good task");
         assert_eq!(outputs[0].tensor.as_slice::<f32>().expect("f32"), [0., 2.]);
         assert_eq!(executor.status().models, std::slice::from_ref(&model));
@@ -177,7 +203,7 @@ mod tests {
     #[test]
     fn failures_have_the_right_kind() {
         let (_folder, repository, model) = repository();
-        let executor = ModelExecutor::new(repository, DeviceId::CPU, SessionOptions { threads: 1 });
+        let executor = executor(repository);
         let other = |name: &str, version, sha256: &str| ModelRef {
             name: name.to_owned(),
             version,
@@ -193,5 +219,29 @@ mod tests {
             let error = executor.execute(&model, &input).expect_err("a bad task");
             assert_eq!(error.kind, kind, "{error}");
         }
+    }
+
+    #[test]
+    fn devices_without_kernels_are_refused() {
+        for backend in [BackendKind::Null, BackendKind::OpenCl, BackendKind::Cuda] {
+            let (_folder, repository, _) = repository();
+            let device = DeviceId { backend, ordinal: 0 };
+            let error = ModelExecutor::new(repository, device, SessionOptions::default());
+            let error = error.map(|_| ()).expect_err("no kernels");
+            assert!(matches!(error, DeviceError::Unsupported { device: d, .. } if d == device));
+        }
+    }
+
+    #[test]
+    fn a_swapped_file_is_not_loaded() {
+        let (_folder, repository, model) = repository();
+        let path = repository.get(&model.name, None).expect("added").path;
+        let mut bytes = std::fs::read(&path).expect("ours");
+        // An empty field that readers skip: the model means the same, but is another file.
+        bytes.extend([0x32, 0]);
+        std::fs::write(&path, bytes).expect("ours");
+        let error = executor(repository).load(&model).expect_err("not what was registered");
+        assert_eq!(error.kind, ExecErrorKind::ModelNotFound, "{error}");
+        assert!(error.message.contains(&model.sha256), "{error}");
     }
 }

@@ -29,7 +29,8 @@ pub(crate) fn run() -> Result<()> {
         .map_err(|error| Failure::from_error("device_broken", &error))?;
     let repository = Repository::open(&bootstrap.models)?;
     let options = SessionOptions { threads: bootstrap.threads };
-    let executor = ModelExecutor::new(repository, bootstrap.device, options);
+    let executor = ModelExecutor::new(repository, bootstrap.device, options)
+        .map_err(|error| Failure::from_error("device_without_models", &error))?;
     // As many tasks at once as there are threads: small models do not fill them otherwise.
     let slots = u32::try_from(bootstrap.threads).map_err(Failure::internal)?;
     let config = WorkerConfig::new(bootstrap.coordinator, bootstrap.identity, slots);
