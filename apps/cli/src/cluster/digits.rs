@@ -5,7 +5,6 @@
 
 use crate::failure::{Failure, Result};
 use lgp_sdk::{ModelRef, Repository, Tensor};
-use sha2::{Digest, Sha256};
 
 /// The model's name in the repository.
 pub(crate) const NAME: &str = "digits";
@@ -26,12 +25,7 @@ const IMAGES: &[u8] = include_bytes!("../../assets/digits/digits.csv.gz");
 /// # Errors
 /// When the repository cannot be written.
 pub(crate) fn register(repository: &Repository) -> Result<ModelRef> {
-    let digest: String = Sha256::digest(MODEL).iter().map(|byte| format!("{byte:02x}")).collect();
-    let known = repository.list()?.into_iter().find(|e| e.name == NAME && e.sha256 == digest);
-    let entry = match known {
-        Some(entry) => entry,
-        None => repository.add_bytes(NAME, MODEL)?,
-    };
+    let entry = repository.find_or_add_bytes(NAME, MODEL)?;
     let config = entry.path.with_extension("toml");
     if !config.exists() {
         std::fs::write(&config, CONFIG).map_err(|error| Failure::file("write", &config, &error))?;

@@ -126,7 +126,8 @@ impl LocalDriver {
         place.is_some_and(|place| place.orders.send(Order::Kill).is_ok())
     }
 
-    /// Brings the number of places to `workers`.
+    /// Brings the number of places to `workers`. Workers that run keep the threads that they have;
+    /// each that starts, for the first time or again, gets its share of the cores as it is then.
     pub(crate) fn resize(&self, workers: usize) -> usize {
         let mut places = lock(&self.0.places);
         let before = places.len();
@@ -136,12 +137,10 @@ impl LocalDriver {
                 let _ = place.orders.send(Order::Leave);
             }
         }
-        let threads = (self.0.fleet.cores / workers.max(1)).max(1);
         while places.len() < workers {
             let (orders, inbox) = mpsc::unbounded_channel();
             let worker = Arc::default();
-            let watcher =
-                Watcher { driver: self.clone(), worker: Arc::clone(&worker), inbox, threads };
+            let watcher = Watcher { driver: self.clone(), worker: Arc::clone(&worker), inbox };
             places.push(Place { worker, orders, task: tokio::spawn(watcher.run()) });
         }
         before
@@ -159,6 +158,12 @@ impl LocalDriver {
             // A task that panicked has dropped its worker, which kills it.
             let _ = place.task.await;
         }
+    }
+
+    /// The cores, shared evenly among the places that there are now.
+    fn threads_each(&self) -> usize {
+        let places = lock(&self.0.places).len();
+        (self.0.fleet.cores / places.max(1)).max(1)
     }
 
     fn next_name(&self) -> String {
@@ -191,7 +196,6 @@ struct Watcher {
     driver: LocalDriver,
     worker: Arc<Mutex<Option<String>>>,
     inbox: mpsc::UnboundedReceiver<Order>,
-    threads: usize,
 }
 
 impl Watcher {
@@ -235,7 +239,7 @@ impl Watcher {
             coordinator: fleet.coordinator.quic_addr(),
             identity,
             device: fleet.device,
-            threads: self.threads,
+            threads: self.driver.threads_each(),
             models: fleet.models.clone(),
         };
         let worker = bootstrap::spawn(&bootstrap, &fleet.log).await?;

@@ -8,6 +8,7 @@ use crate::device;
 use crate::failure::{Failure, Result};
 use crate::folder::{Endpoint, Ownership};
 use crate::settings::Settings;
+use lgp_sdk::SessionOptions;
 use lgp_server::ServerConfig;
 use tokio::runtime::Runtime;
 
@@ -17,7 +18,7 @@ use tokio::runtime::Runtime;
 /// When the system refuses threads.
 pub(crate) fn runtime() -> Result<Runtime> {
     tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(crate::commands::run::cores().min(4))
+        .worker_threads(SessionOptions::default().threads.min(4))
         .enable_all()
         .build()
         .map_err(Failure::internal)

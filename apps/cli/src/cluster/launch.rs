@@ -2,13 +2,16 @@
 
 use crate::cluster::digits;
 use crate::cluster::driver::{Fleet, LocalDriver};
-use crate::commands::run::cores;
 use crate::failure::{Failure, Result};
 use crate::folder;
-use lgp_sdk::{Coordinator, CoordinatorConfig, DeviceId, ModelRef, Pki, Repository};
+use lgp_sdk::{
+    Coordinator, CoordinatorConfig, DeviceId, ModelRef, Pki, Repository, SessionOptions,
+};
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long the first workers may take to join.
@@ -44,6 +47,8 @@ impl Cluster {
     pub(crate) async fn launch(plan: &Plan) -> Result<Self> {
         let models = folder::models(&plan.data);
         let repository = Repository::open(&models)?;
+        // The data folder has one coordinator, and its workers only read.
+        repository.sweep()?;
         let digits = digits::register(&repository)?;
         let pki = Pki::generate()?;
         let config = CoordinatorConfig { quic_addr: plan.quic, ..CoordinatorConfig::default() };
@@ -54,7 +59,7 @@ impl Cluster {
             device: plan.device,
             models,
             log: folder::worker_log(&plan.data),
-            cores: cores(),
+            cores: SessionOptions::default().threads,
         });
         let cluster = Self { coordinator, driver, repository, digits };
         match cluster.bring_up(plan).await {
@@ -67,12 +72,14 @@ impl Cluster {
     }
 
     async fn bring_up(&self, plan: &Plan) -> Result<()> {
-        self.driver.resize(plan.workers);
         let log = folder::worker_log(&plan.data);
+        // What earlier runs wrote does not explain why this one fails.
+        let before = log.metadata().map_or(0, |file| file.len());
+        self.driver.resize(plan.workers);
         tokio::select! {
             ready = self.coordinator.wait_for_workers(plan.workers) => ready?,
             failure = self.driver.broken() => {
-                let said = last_line(&log).map_or(String::new(), |line| format!(": {line}"));
+                let said = last_line(&log, before).map_or(String::new(), |line| format!(": {line}"));
                 return Err(Failure { message: failure.message + &said, ..failure }
                     .hint(format!("their log is {}", log.display())));
             }
@@ -91,26 +98,33 @@ impl Cluster {
         self.load_registered().await
     }
 
-    /// Loads the newest version of every other model that an earlier run registered.
+    /// Loads the newest version of every model that an earlier run registered. Where that is a
+    /// user's own version of the bundled model, the bundled one makes room for it.
     async fn load_registered(&self) -> Result<()> {
         let newest: BTreeMap<String, ModelRef> = self
             .repository
             .list()?
             .into_iter()
             .map(|e| ModelRef { name: e.name, version: e.version, sha256: e.sha256 })
-            .filter(|model| model.name != self.digits.name)
             .fold(BTreeMap::new(), |mut newest: BTreeMap<String, ModelRef>, model| {
                 if newest.get(&model.name).is_none_or(|known| known.version < model.version) {
                     newest.insert(model.name.clone(), model);
                 }
                 newest
             });
-        for model in newest.into_values() {
+        for model in newest.into_values().filter(|model| *model != self.digits) {
+            let mut loaded = false;
             for (worker, result) in self.coordinator.load(model.clone()).await? {
-                // One bad model must not keep the others from being served.
-                if let Err(error) = result {
-                    tracing::warn!(%worker, %model, %error, "a registered model does not load");
+                match result {
+                    Ok(()) => loaded = true,
+                    // One bad model must not keep the others from being served.
+                    Err(error) => {
+                        tracing::warn!(%worker, %model, %error, "a registered model does not load");
+                    }
                 }
+            }
+            if loaded && model.name == self.digits.name {
+                self.coordinator.unload(&self.digits);
             }
         }
         Ok(())
@@ -123,7 +137,29 @@ impl Cluster {
     }
 }
 
-fn last_line(log: &std::path::Path) -> Option<String> {
-    let text = std::fs::read_to_string(log).ok()?;
-    text.lines().rev().find(|line| !line.trim().is_empty()).map(str::to_owned)
+/// The last line of a log after its first `skip` bytes.
+fn last_line(log: &Path, skip: u64) -> Option<String> {
+    let mut file = File::open(log).ok()?;
+    file.seek(SeekFrom::Start(skip)).ok()?;
+    let mut text = Vec::new();
+    file.read_to_end(&mut text).ok()?;
+    String::from_utf8_lossy(&text)
+        .lines()
+        .rev()
+        .find(|line| !line.trim().is_empty())
+        .map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_this_run_is_quoted() {
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        std::fs::write(file.path(), "old\n").expect("ours");
+        assert_eq!(last_line(file.path(), 4), None);
+        std::fs::write(file.path(), "old\nnew\n\n").expect("ours");
+        assert_eq!(last_line(file.path(), 4).as_deref(), Some("new"));
+    }
 }

@@ -83,17 +83,15 @@ pub(crate) fn load(path: &Path, machine: &Machine) -> Result<Loaded> {
         return Err(Failure::new("precision_unsupported", message));
     }
     let device = device::resolve(&machine.device)?.to_string();
-    let threads = machine.threads.map_or_else(cores, usize::from);
+    let options = match machine.threads {
+        Some(threads) => SessionOptions { threads: usize::from(threads) },
+        None => SessionOptions::default(),
+    };
     let start = Instant::now();
     let model = Model::load(path)?;
-    let session = Session::new(&model, SessionOptions { threads })?;
+    let session = Session::new(&model, options)?;
     let load_ms = measure::ms(start.elapsed());
-    Ok(Loaded { model, session, device, threads, load_ms })
-}
-
-/// The cores that this process may use.
-pub(crate) fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+    Ok(Loaded { model, session, device, threads: options.threads, load_ms })
 }
 
 /// Runs a session on owned tensors.
