@@ -5,8 +5,10 @@ use crate::folder;
 use crate::settings::{self, Flags};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
+use ureq::unversioned::multipart::{Form, Part};
 
 /// Which coordinator a command talks to.
 #[derive(Debug, Clone, clap::Args)]
@@ -99,10 +101,28 @@ impl Client {
         self.answer(self.agent.post(self.url(path)).send_json(body))
     }
 
-    /// `POST /api/v1/cluster/…` with a file as the body.
-    pub(crate) fn upload<T: DeserializeOwned>(&self, path: &str, file: std::fs::File) -> Result<T> {
-        let request = self.agent.post(self.url(path)).content_type("application/octet-stream");
-        self.answer(request.send(file))
+    /// `POST /api/v1/cluster/…` with a model, and the files that hold its weights under the names
+    /// that it gives them.
+    pub(crate) fn upload<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        model: &Path,
+        weights: &BTreeMap<PathBuf, PathBuf>,
+    ) -> Result<T> {
+        let request = self.agent.post(self.url(path));
+        if weights.is_empty() {
+            let file = std::fs::File::open(model).map_err(unreadable(model))?;
+            return self.answer(request.content_type("application/octet-stream").send(file));
+        }
+        let mut form = Form::new().part("model", Part::file(model).map_err(unreadable(model))?);
+        for (name, file) in weights {
+            // `./weights.bin` is the same file as `weights.bin`.
+            let name: PathBuf =
+                name.components().filter(|part| *part != Component::CurDir).collect();
+            let part = Part::file(file).map_err(unreadable(file))?;
+            form = form.part("data", part.file_name(&name.display().to_string()));
+        }
+        self.answer(request.send(form))
     }
 
     /// `DELETE /api/v1/cluster/…`
@@ -141,6 +161,10 @@ impl Client {
                 .hint("start a coordinator with: radeon-cluster start"),
         }
     }
+}
+
+fn unreadable(path: &Path) -> impl FnOnce(std::io::Error) -> Failure {
+    move |error| Failure::file("read", path, &error)
 }
 
 /// Outputs of a task can be large; they are the user's own.

@@ -67,7 +67,8 @@ impl WireTensor {
         let data = to_values(tensor).map_err(Failure::internal)?;
         if let Some(at) = data.iter().position(Value::is_null) {
             let message = format!("element {at} of input '{}' is no finite number", input.name);
-            return Err(Failure::new("input_value", message));
+            return Err(Failure::new("input_value", message)
+                .hint("POST /v2/models/NAME/infer takes exact values as binary data"));
         }
         Ok(Self {
             name: input.name.clone(),
@@ -78,8 +79,19 @@ impl WireTensor {
     }
 
     /// # Errors
-    /// `bad_answer` when data and shape do not match.
+    /// `output_value` for a number that JSON could not write, `bad_answer` when data and shape do
+    /// not match.
     pub(crate) fn tensor(&self) -> Result<NamedTensor> {
+        // The API writes null for NaN and the infinities alike: which one it was is lost.
+        if let Some(at) = self.data.iter().position(Value::is_null) {
+            let name = &self.name;
+            let message = format!(
+                "element {at} of output '{name}' is NaN or infinite, which JSON cannot carry"
+            );
+            return Err(Failure::new("output_value", message).hint(
+                "POST /v2/models/NAME/infer with \"binary_data_output\" answers with exact values",
+            ));
+        }
         let odd = |what: String| {
             Failure::new("bad_answer", format!("output '{}' is damaged: {what}", self.name))
         };
@@ -124,10 +136,6 @@ fn from_values(dtype: DType, shape: &[usize], data: &[Value]) -> Result<Tensor, 
     fn int<T: TryFrom<i64>>(value: &Value) -> Option<T> {
         value.as_i64().and_then(|v| T::try_from(v).ok())
     }
-    // JSON has no number for NaN and the infinities; the API writes null for them.
-    fn float(value: &Value) -> Option<f64> {
-        if value.is_null() { Some(f64::NAN) } else { value.as_f64() }
-    }
     match dtype {
         DType::Bool => all(shape, data, Value::as_bool),
         DType::U8 => all(shape, data, int::<u8>),
@@ -138,10 +146,10 @@ fn from_values(dtype: DType, shape: &[usize], data: &[Value]) -> Result<Tensor, 
         DType::I16 => all(shape, data, int::<i16>),
         DType::I32 => all(shape, data, int::<i32>),
         DType::I64 => all(shape, data, Value::as_i64),
-        DType::F16 => all(shape, data, |v| float(v).map(f16::from_f64)),
-        DType::BF16 => all(shape, data, |v| float(v).map(bf16::from_f64)),
-        DType::F32 => all(shape, data, |v| float(v).map(|v| v as f32)),
-        DType::F64 => all(shape, data, float),
+        DType::F16 => all(shape, data, |v| v.as_f64().map(f16::from_f64)),
+        DType::BF16 => all(shape, data, |v| v.as_f64().map(bf16::from_f64)),
+        DType::F32 => all(shape, data, |v| v.as_f64().map(|v| v as f32)),
+        DType::F64 => all(shape, data, Value::as_f64),
         other => Err(format!("datatype {other} is not known")),
     }
 }
@@ -179,6 +187,15 @@ mod tests {
         let failure = WireTensor::new(&named).expect_err("NaN");
         assert_eq!(failure.code, "input_value");
         assert!(failure.message.contains("element 1"));
+        let wire = WireTensor {
+            name: "y".to_owned(),
+            shape: vec![2],
+            datatype: "FP32".to_owned(),
+            data: vec![Value::from(1), Value::Null],
+        };
+        let failure = wire.tensor().expect_err("NaN or infinite");
+        assert_eq!(failure.code, "output_value");
+        assert!(failure.message.contains("element 1 of output 'y'"));
         for (datatype, shape, data) in [
             ("FP32", vec![2], vec![Value::from(1)]),
             ("UINT8", vec![1], vec![Value::from(256)]),

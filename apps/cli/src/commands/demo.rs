@@ -228,10 +228,11 @@ fn text(report: &Report) -> String {
         Some(Serves { http, .. }) => format!("http      {http}\n"),
         None => String::new(),
     };
+    let tasks = if *redone == 1 { "task" } else { "tasks" };
     format!(
         "accuracy  {:.1} % ({correct} of {images} images)\n\
          lost      {lost} of {images} tasks; {workers_killed} of {workers} workers killed, \
-         {redone} tasks redone\n\
+         {redone} {tasks} redone\n\
          speed     {tasks_per_s:.0} tasks/s\n\n{}{serves}",
         report.accuracy * 100.0,
         output::table(["ms", "p50", "p95", "p99"], rows),

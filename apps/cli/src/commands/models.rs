@@ -1,8 +1,9 @@
 //! `models`: which models the cluster has, and which of them its workers have loaded.
 
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::output::{self, Output};
 use crate::rest::{Target, segment};
+use lgp_sdk::Repository;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -21,7 +22,7 @@ enum Action {
         #[command(flatten)]
         target: Target,
     },
-    /// Register an ONNX file as the newest version of a model, and load it
+    /// Register an ONNX file with its weights as the newest version of a model, and load it
     Add {
         /// The model's name
         name: String,
@@ -64,9 +65,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         }
         Action::Add { name, file, target } => {
             let client = target.connect()?;
-            let opened =
-                std::fs::File::open(file).map_err(|error| Failure::file("read", file, &error))?;
-            client.upload(&path(name, ""), opened)?
+            client.upload(&path(name, ""), file, &Repository::external_files(file)?)?
         }
         Action::Rm { name, target } => target.connect()?.delete(&path(name, ""))?,
         Action::Load { name, target } => target.connect()?.post(&path(name, "/load"), &empty)?,

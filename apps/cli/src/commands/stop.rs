@@ -5,7 +5,10 @@ use crate::folder;
 use crate::output::Output;
 use crate::rest::{Client, Target};
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// How long a stop may take before it says what it waits for.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Flags of `stop`.
 #[derive(Debug, clap::Args)]
@@ -24,12 +27,31 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let client = args.target.connect()?;
     let _: Value = client.post("coordinator/stop", &json!({ "now": args.now }))?;
+    let mut asked = Some(Instant::now());
     while lives(&client) {
         std::thread::sleep(Duration::from_millis(20));
+        if asked.is_some_and(|at| at.elapsed() > PATIENCE) {
+            asked = None;
+            out.note(waits_for(&client));
+        }
     }
     out.emit(&json!({ "stopped": client.base() }), |_| {
         format!("the coordinator at {} has stopped\n", client.base())
     })
+}
+
+/// What keeps the coordinator, for people who wonder.
+fn waits_for(client: &Client) -> String {
+    let stats: Value = client.get("stats").unwrap_or_default();
+    let tasks = &stats["tasks"];
+    let count = |state: &str| tasks[state].as_u64().unwrap_or(0);
+    format!(
+        "waiting for tasks to finish: {} queued, {} running, ready workers: {}; \
+         radeon-cluster stop --now does not wait",
+        count("queued"),
+        count("running"),
+        stats["workers"]["ready"].as_u64().unwrap_or(0),
+    )
 }
 
 /// By its lock where the data folder is known, else by whether it answers.

@@ -1,9 +1,9 @@
 //! `submit`: gives the cluster one task.
 
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::output::{self, Output};
 use crate::picture::Scaling;
-use crate::rest::{Target, segment};
+use crate::rest::{Client, Target, segment};
 use crate::wire::{WireSpec, WireTensor};
 use crate::{folder, inputs, task};
 use lgp_sdk::ValueSpec;
@@ -47,18 +47,33 @@ pub(crate) struct Args {
 /// A registered model, as the cluster API describes it.
 #[derive(Debug, Deserialize)]
 struct Registered {
+    name: String,
     version: u64,
     inputs: Vec<WireSpec>,
+}
+
+/// The version that NAME/VERSION means; the newest for a bare NAME.
+fn registered(client: &Client, text: &str) -> Result<Registered> {
+    let Some((name, version)) = text.split_once('/') else {
+        return client.get(&format!("models/{}", segment(text)));
+    };
+    let version: u64 = version.parse().map_err(|_| {
+        Failure::usage(format!("model {text:?} is not valid, expected NAME or NAME/VERSION"))
+    })?;
+    let all: Vec<Registered> = client.get("models")?;
+    all.into_iter().find(|m| m.name == name && m.version == version).ok_or_else(|| {
+        Failure::new("model_unknown", format!("no version {version} of a model '{name}'"))
+            .hint("radeon-cluster models ls lists the models and their versions")
+    })
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let client = args.target.connect()?;
-    let name = args.model.split('/').next().unwrap_or_default();
-    let model: Registered = client.get(&format!("models/{}", segment(name)))?;
+    let model = registered(&client, &args.model)?;
     let specs: Vec<ValueSpec> = model.inputs.iter().map(WireSpec::spec).collect::<Result<_>>()?;
     let scaling = match client.data() {
-        Some(data) => Scaling::of_model(&folder::model_file(data, name, model.version))?,
+        Some(data) => Scaling::of_model(&folder::model_file(data, &model.name, model.version))?,
         None => Scaling::default(),
     };
     let inputs = inputs::read(&args.inputs, &specs, &scaling)?;

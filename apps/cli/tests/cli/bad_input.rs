@@ -14,7 +14,7 @@ fn number(number: u8, value: u8) -> Vec<u8> {
 }
 
 /// `y = identity(w)` with w's bytes in another file.
-fn external(location: &str) -> Vec<u8> {
+pub(crate) fn external(location: &str) -> Vec<u8> {
     let entry = |key: &str, value: &str| {
         field(13, &[field(1, key.as_bytes()), field(2, value.as_bytes())].concat())
     };

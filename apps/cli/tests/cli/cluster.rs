@@ -1,6 +1,9 @@
 //! The life of a cluster: start, use, stop.
 
-use crate::harness::{Cluster, World, ZERO, best, digits, npy, read_npy, start};
+use crate::bad_input::external;
+use crate::harness::{
+    Cluster, Outcome, World, ZERO, best, digits, eventually, npy, read_npy, start,
+};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
@@ -108,6 +111,63 @@ fn models_come_go_and_outlive_their_coordinator() {
     cluster.run(&["models", "rm", "mine"]).json();
     assert_eq!(cluster.run(&["models", "ls"]).json().as_array().map(Vec::len), Some(1));
     cluster.run(&["stop", "--now"]).json();
+    cluster.world.expect_no_processes();
+}
+
+#[test]
+fn weights_travel_with_a_model_and_the_newest_version_serves() {
+    let cluster = Cluster::start(World::new(), "1");
+    let world = &cluster.world;
+    std::fs::create_dir(world.path("weights")).expect("the folder is ours");
+    world.write("weights/w.bin", [0; 8]);
+    let net = world.write("net.onnx", external("./weights/w.bin")).display().to_string();
+    let gone = world.write("gone.onnx", external("gone.bin")).display().to_string();
+    let (code, message) = cluster.run(&["models", "add", "gone", &gone]).error(1);
+    assert_eq!(code, "model_external_data", "{message}");
+    // A version of one's own takes the place of the bundled model, also after a restart.
+    let added = cluster.run(&["models", "add", "digits", &net]).json();
+    assert_eq!((&added["version"], &added["state"]), (&json!(2), &json!("ready")));
+
+    // A version is described by itself, not by the newest one.
+    assert_eq!(submit_zero(&cluster, "digits").error(1).0, "input_name");
+    let (_, message) = submit_zero(&cluster, "digits/1").error(1);
+    assert!(message.contains("not ready"), "{message}");
+    assert_eq!(submit_zero(&cluster, "digits/3").error(1).0, "model_unknown");
+    assert_eq!(submit_zero(&cluster, "digits/x").error(2).0, "usage");
+
+    // A model that somebody put there and that is none keeps nobody from starting.
+    let bad = world.path("data/models/bad/1");
+    std::fs::create_dir_all(&bad).expect("the folder is ours");
+    std::fs::write(bad.join("model.onnx"), "no model").expect("the folder is ours");
+    cluster.run(&["stop"]).json();
+    let cluster = Cluster::start(cluster.world, "1");
+    eventually("the newest version serves, and only it", || {
+        let models = cluster.run(&["models", "ls"]).json();
+        let models = models.as_array().expect("an array").iter();
+        let states: Vec<_> = models.map(|m| (m["version"].as_u64(), m["state"].as_str())).collect();
+        states == [(Some(1), Some("unavailable")), (Some(2), Some("ready"))]
+    });
+    cluster.run(&["stop"]).json();
+    cluster.world.expect_no_processes();
+}
+
+fn submit_zero(cluster: &Cluster, model: &str) -> Outcome {
+    let image = cluster.world.write("zero.npy", npy(&[1, 1, 8, 8], &ZERO)).display().to_string();
+    cluster.run(&["submit", "--model", model, "--input", &image])
+}
+
+#[test]
+fn a_stop_that_waits_says_for_what() {
+    let cluster = Cluster::start(World::new(), "0");
+    let data = cluster.endpoint["data"].as_str().expect("a path");
+    submit_zero(&cluster, "digits").json();
+    let mut stop = cluster.world.spawn(&["stop", "--data", data]);
+    let mut line = String::new();
+    let stderr = stop.stderr.take().expect("a pipe");
+    BufReader::new(stderr).read_line(&mut line).expect("a line");
+    assert!(line.contains("1 queued") && line.contains("--now"), "{line}");
+    cluster.run(&["stop", "--now"]).json();
+    assert!(stop.wait().expect("it ends").success());
     cluster.world.expect_no_processes();
 }
 
