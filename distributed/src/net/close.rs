@@ -24,10 +24,12 @@ pub(super) enum Close {
     Late,
     /// The worker was silent for too long.
     Abandoned,
+    /// The worker's reports ended, so that nothing more is known of it.
+    Silent,
 }
 
 impl Close {
-    const TABLE: [(u32, Self, &'static str); 8] = [
+    const TABLE: [(u32, Self, &'static str); 9] = [
         (1, Self::Stopping, "the coordinator stops"),
         (2, Self::Farewell, "the worker leaves"),
         (3, Self::Superseded, "another worker connected under the same name"),
@@ -36,6 +38,7 @@ impl Close {
         (6, Self::Malformed, "malformed frame"),
         (7, Self::Late, "the greeting took too long"),
         (8, Self::Abandoned, "no heartbeat came in time"),
+        (9, Self::Silent, "the reports ended"),
     ];
 
     /// The code on the wire.

@@ -187,7 +187,7 @@ impl Coordinator {
     /// # Errors
     /// [`Error::Stopped`].
     pub async fn load(&self, model: ModelRef) -> Result<Vec<(WorkerId, Result<(), ExecError>)>> {
-        self.shared.with(|core, _| core.load(&model));
+        self.shared.with(|core, now| core.load(now, &model));
         self.until(|core, _| core.load_report(&model)).await
     }
 

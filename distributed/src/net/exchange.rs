@@ -21,13 +21,12 @@ pub(super) async fn run(
     session: SessionId,
     id: AttemptId,
     spec: Arc<TaskSpec>,
-    time_left: Option<Duration>,
 ) {
     let mut exchange = match Exchange::open(&connection).await {
         Ok(exchange) => exchange,
         Err(error) => return shared.broken(&connection, session, id, &error),
     };
-    match exchange.perform(id, &spec, time_left).await {
+    match exchange.perform(id, &spec).await {
         Ok(completion) => {
             shared.complete(session, id, completion);
             wire::read_end(&mut exchange.recv).await;
@@ -50,20 +49,9 @@ impl Exchange {
         Ok(Self { send, recv, sent: false, answered: false })
     }
 
-    async fn perform(
-        &mut self,
-        id: AttemptId,
-        spec: &TaskSpec,
-        time_left: Option<Duration>,
-    ) -> Result<Completion> {
+    async fn perform(&mut self, id: AttemptId, spec: &TaskSpec) -> Result<Completion> {
         let (tensors, body_bytes) = describe(&spec.inputs)?;
-        let header = TaskHeader {
-            id,
-            model: spec.model.clone(),
-            deadline_us: time_left.map(|d| u64::try_from(d.as_micros()).unwrap_or(u64::MAX)),
-            traceparent: None,
-            tensors,
-        };
+        let header = TaskHeader { id, model: spec.model.clone(), tensors };
         let mut chunks = wire::chunks(Kind::Task, &header, &spec.inputs, body_bytes)?;
         self.send.write_all_chunks(&mut chunks).await.map_err(wire::lost)?;
         self.send.finish().map_err(wire::lost)?;

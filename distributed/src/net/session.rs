@@ -62,7 +62,7 @@ pub(super) async fn serve(
     let reason = tokio::time::timeout(FAREWELL_TIMEOUT, connection.closed()).await;
     let farewell = reason.is_ok_and(|r| Close::given_by_peer(&r) == Some(Close::Farewell));
     shared.leave(number, farewell);
-    connection.close(Close::Late.code(), Close::Late.reason().as_bytes());
+    connection.close(Close::Silent.code(), Close::Silent.reason().as_bytes());
     tracing::info!(worker = %name, %addr, farewell, %error, "worker gone");
 }
 
@@ -98,6 +98,7 @@ async fn greet(
     let heartbeat_ms = u32::try_from(heartbeat.as_millis()).unwrap_or(u32::MAX);
     let welcome = Welcome { version: hello.version_max.min(VERSION), epoch, heartbeat_ms };
     let mut control = connection.open_uni().await.map_err(late)?;
+    wire::put_first(&control);
     wire::write_report(&mut control, Kind::Welcome, &welcome)
         .await
         .map_err(|e| (Close::Late, e))?;

@@ -184,10 +184,10 @@ impl Shared {
 
     fn perform(self: &Arc<Self>, state: &mut State, action: Action) {
         match action {
-            Action::Dispatch { session: number, id, spec, time_left } => {
+            Action::Dispatch { session: number, id, spec } => {
                 let Some(session) = state.sessions.get_mut(&number) else { return };
                 let connection = session.connection.clone();
-                let run = exchange::run(Arc::clone(self), connection, number, id, spec, time_left);
+                let run = exchange::run(Arc::clone(self), connection, number, id, spec);
                 let task = self.runtime.spawn(run);
                 session.attempts.insert(id, task.abort_handle());
             }

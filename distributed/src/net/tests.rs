@@ -185,7 +185,7 @@ async fn a_worker_survives_unmannerly_requests() {
     let model = ModelRef { name: "m".into(), version: 1, sha256: String::new() };
     let meta = TensorMeta { name: "x".into(), dtype: 3, shape: vec![1 << 50] };
     let tensors = vec![meta];
-    let task = TaskHeader { id, model, deadline_us: None, traceparent: None, tensors };
+    let task = TaskHeader { id, model, tensors };
     for bytes in [
         Vec::new(),
         b"noise".to_vec(),

@@ -141,6 +141,12 @@ pub(super) async fn read_end(recv: &mut RecvStream) {
     let _ = recv.read_chunk(1, true).await;
 }
 
+/// Lets a stream go before the tasks': a heartbeat must not wait behind a long answer.
+pub(super) fn put_first(stream: &SendStream) {
+    // Only a stream that has ended refuses.
+    let _ = stream.set_priority(1);
+}
+
 /// Chunks of a frame: prefix and header, then the tensors' bytes.
 pub(super) fn chunks(
     kind: Kind,

@@ -111,7 +111,15 @@ pub(super) async fn work(desk: Arc<Desk>, mut send: SendStream, mut recv: RecvSt
     let hold = Hold::new(&desk, header.id);
     let metas = std::mem::take(&mut header.tensors);
     match perform(&desk, start, header, metas, &mut send, &mut recv).await {
-        Ok(()) => wire::read_end(&mut recv).await,
+        Ok(()) => {
+            wire::read_end(&mut recv).await;
+            // The attempt is held until its whole answer has arrived, however long that takes:
+            // what no heartbeat names is given to others.
+            if let Ok(Some(_)) = send.stopped().await {
+                // A cancellation that crossed the answer.
+                desk.report(Kind::Released, &hold.id);
+            }
+        }
         Err(error) => {
             // Cancelled, or broken: either way the coordinator learns that the slot is free.
             tracing::debug!(%error, "task given up");

@@ -104,6 +104,7 @@ async fn greet(
         status: status(executor).await,
     };
     let mut reports = connection.open_uni().await.map_err(wire::lost)?;
+    wire::put_first(&reports);
     wire::write_report(&mut reports, Kind::Hello, &hello).await?;
     let mut control = connection.accept_uni().await.map_err(wire::lost)?;
     let welcome = wire::expect_report(&mut control, Kind::Welcome, "welcome").await?;

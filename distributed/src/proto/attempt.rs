@@ -28,8 +28,7 @@ impl Core {
         self.dispatches += 1;
         worker.last_dispatch = self.dispatches;
         worker.held.insert(id, now);
-        let time_left = task.deadline.map(|d| d.saturating_sub(now));
-        self.actions.push_back(Action::Dispatch { session: worker.session, id, spec, time_left });
+        self.actions.push_back(Action::Dispatch { session: worker.session, id, spec });
     }
 
     /// Takes an attempt's end. False when it is not the task's current attempt: such an answer
@@ -41,11 +40,12 @@ impl Core {
         id: AttemptId,
         completion: Completion,
     ) -> bool {
+        let finished = matches!(completion, Completion::Done { .. } | Completion::Error { .. });
         let mut held = false;
         if let Some(worker) = self.live(session) {
             worker.last_seen = now;
             held = worker.held.remove(&id).is_some();
-            worker.completed += u64::from(held);
+            worker.completed += u64::from(held && finished);
         }
         let accepted = (held && self.is_current(session, id))
             || (self.planted == Planted::AcceptStale && self.is_running(id.seq));

@@ -244,8 +244,6 @@ mod tests {
             let header = TaskHeader {
                 id: AttemptId { epoch: 1, seq: 2, attempt: 3 },
                 model: crate::ModelRef { name: "digits".into(), version: 1, sha256: "ab".repeat(32) },
-                deadline_us: Some(5),
-                traceparent: None,
                 tensors: vec![
                     TensorMeta { name: "image".into(), dtype: 3, shape: vec![1, 1, 8, 8] },
                     TensorMeta { name: "mask".into(), dtype: 13, shape: vec![3] },

@@ -55,14 +55,14 @@ impl History {
         let second = now.as_secs();
         let span = second.min(RATE_SECONDS);
         let recent = self.per_second.iter().filter(|(s, _)| *s < second && s + span >= second);
-        let count: f64 = recent.map(|(_, n)| f64::from(*n)).sum();
+        let count: u32 = recent.map(|(_, n)| *n).sum();
         if span == 0 {
             // Less than a second old: the running second is all there is.
-            let count: f64 = self.per_second.iter().map(|(_, n)| f64::from(*n)).sum();
-            return count / now.as_secs_f64().max(1e-3);
+            let count: u32 = self.per_second.iter().map(|(_, n)| *n).sum();
+            return f64::from(count) / now.as_secs_f64().max(1e-3);
         }
         // Whole numbers up to ten are exact.
-        count / Duration::from_secs(span).as_secs_f64()
+        f64::from(count) / Duration::from_secs(span).as_secs_f64()
     }
 
     /// About how long `tasks` take at the present rate, between 50 ms and 30 s.

@@ -25,7 +25,8 @@ pub(super) struct Worker {
     pub(super) slots: u32,
     pub(super) status: ExecutorStatus,
     pub(super) last_seen: Duration,
-    /// Attempts that take a slot, with the time of their dispatch.
+    /// Attempts that take a slot, with the time of their dispatch or, later, of the last
+    /// heartbeat that named them.
     pub(super) held: BTreeMap<AttemptId, Duration>,
     pub(super) queued: u32,
     pub(super) last_dispatch: u64,
@@ -98,7 +99,7 @@ impl Core {
             models: BTreeMap::new(),
         };
         self.workers.insert(at, worker);
-        self.load_all_on(at);
+        self.load_all_on(now, at);
         self.forget_lost(now);
         self.watch(now);
         self.actions.push_back(Action::Changed);
@@ -122,11 +123,16 @@ impl Core {
         worker.last_seen = now;
         worker.queued = heartbeat.queued;
         worker.status = heartbeat.status;
+        for id in &heartbeat.held {
+            if let Some(confirmed) = worker.held.get_mut(id) {
+                *confirmed = now;
+            }
+        }
         let missing: Vec<(AttemptId, Duration)> = worker
             .held
             .iter()
             .filter(|(id, _)| !heartbeat.held.contains(id))
-            .map(|(id, at)| (*id, now.saturating_sub(*at)))
+            .map(|(id, confirmed)| (*id, now.saturating_sub(*confirmed)))
             .collect();
         let timing = self.config.timing;
         for (id, age) in missing {
@@ -145,6 +151,7 @@ impl Core {
                 self.fail_attempt(now, id.seq, error);
             }
         }
+        self.check_loads(now, session);
         self.dismiss_if_done(session);
         self.schedule(now);
     }
@@ -217,7 +224,6 @@ impl Core {
     fn lose(&mut self, now: Duration, session: SessionId, reason: &str) {
         let Some(worker) = self.live(session) else { return };
         worker.state = WorkerState::Lost;
-        worker.last_seen = worker.last_seen.min(now);
         worker.queued = 0;
         let id = worker.id.clone();
         let held = std::mem::take(&mut worker.held);

@@ -119,9 +119,6 @@ pub(crate) struct Loaded {
 pub(crate) struct TaskHeader {
     pub(crate) id: AttemptId,
     pub(crate) model: ModelRef,
-    /// Microseconds left until the task's deadline.
-    pub(crate) deadline_us: Option<u64>,
-    pub(crate) traceparent: Option<String>,
     pub(crate) tensors: Vec<TensorMeta>,
 }
 

@@ -11,7 +11,8 @@ use std::time::Duration;
 /// A model at one worker. Of models without a state the worker decides itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ModelState {
-    Loading,
+    /// Ordered at that time.
+    Loading(Duration),
     Ready,
     Failed(ExecError),
 }
@@ -37,11 +38,11 @@ impl Worker {
 
 impl Core {
     /// Has all workers load the model, those that failed before included.
-    pub(crate) fn load(&mut self, model: &ModelRef) {
+    pub(crate) fn load(&mut self, now: Duration, model: &ModelRef) {
         self.models.insert(model.clone());
         for worker in self.workers.iter_mut().filter(|w| w.is_ready()) {
             if matches!(worker.models.get(model), None | Some(ModelState::Failed(_))) {
-                worker.models.insert(model.clone(), ModelState::Loading);
+                worker.models.insert(model.clone(), ModelState::Loading(now));
                 let (session, model) = (worker.session, model.clone());
                 self.actions.push_back(Action::Load { session, model });
             }
@@ -49,17 +50,36 @@ impl Core {
     }
 
     /// Has a worker that just joined load what it lacks.
-    pub(super) fn load_all_on(&mut self, index: usize) {
+    pub(super) fn load_all_on(&mut self, now: Duration, index: usize) {
         let Some(worker) = self.workers.get_mut(index) else { return };
         for model in &self.models {
             let loaded = worker.status.models.contains(model);
-            let state = if loaded { ModelState::Ready } else { ModelState::Loading };
+            let state = if loaded { ModelState::Ready } else { ModelState::Loading(now) };
             worker.models.insert(model.clone(), state);
             if !loaded {
                 let (session, model) = (worker.session, model.clone());
                 self.actions.push_back(Action::Load { session, model });
             }
         }
+    }
+
+    /// Compares what a worker has with what it was told to load: the order or its answer may
+    /// have gone missing.
+    pub(super) fn check_loads(&mut self, now: Duration, session: SessionId) {
+        let lease = self.config.timing.lease;
+        let Some(worker) = self.live(session) else { return };
+        let mut orders = Vec::new();
+        for (model, state) in &mut worker.models {
+            let ModelState::Loading(since) = state else { continue };
+            if worker.status.models.contains(model) {
+                *state = ModelState::Ready;
+            } else if now.saturating_sub(*since) > lease {
+                // To load what is being loaded is no error, so asking twice does no harm.
+                *since = now;
+                orders.push(Action::Load { session, model: model.clone() });
+            }
+        }
+        self.actions.extend(orders);
     }
 
     /// A worker says what became of a load.
@@ -105,7 +125,7 @@ impl Core {
         let mut report = Vec::new();
         for worker in self.workers.iter().filter(|w| w.is_ready()) {
             let result = match worker.models.get(model) {
-                Some(ModelState::Loading) => return None,
+                Some(ModelState::Loading(_)) => return None,
                 Some(ModelState::Failed(error)) => Err(error.clone()),
                 Some(ModelState::Ready) | None => Ok(()),
             };

@@ -38,7 +38,8 @@ pub(crate) struct Timing {
     /// Silence after which its tasks are given to others. With the interval at which silence
     /// is checked (half a heartbeat) this stays within 2 s.
     pub(crate) lost_after: Duration,
-    /// Age from which an attempt that its worker does not report to hold counts as lost.
+    /// Time since its dispatch, or since the last heartbeat that named it, after which an attempt
+    /// that its worker does not report to hold counts as lost.
     pub(crate) lease: Duration,
     /// First ceiling of the wait before another attempt, doubling up to `retry_max`.
     pub(crate) retry_base: Duration,
@@ -66,7 +67,6 @@ pub(crate) enum Action {
         session: SessionId,
         id: AttemptId,
         spec: Arc<TaskSpec>,
-        time_left: Option<Duration>,
     },
     /// Nobody wants the attempt's answer any more.
     Cancel {

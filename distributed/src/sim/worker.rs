@@ -54,7 +54,13 @@ pub(super) struct Worker {
 impl Worker {
     pub(super) fn new(rng: &mut Xoshiro256PlusPlus) -> Self {
         // Some machines are a hundred times slower than others.
-        let service = Duration::from_millis(if rng.random_bool(0.2) { 800 } else { 8 });
+        // Some take longer than the lease, so that it has to be renewed.
+        let ms = match rng.random_range(0..20) {
+            0 => 2_500,
+            1..=4 => 800,
+            _ => 8,
+        };
+        let service = Duration::from_millis(ms);
         Self {
             slots: rng.random_range(1..=4),
             life: 0,

@@ -19,9 +19,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Length of the chaos, and of the time in which everything must then come to its end.
+/// Length of the chaos, and of the time in which everything must then come to its end: enough
+/// for the slowest worker alone with every task.
 pub(super) const CHAOS: Duration = Duration::from_secs(20);
-const HEALING: Duration = Duration::from_secs(120);
+const HEALING: Duration = Duration::from_secs(900);
 /// Events that a failure shows.
 const TRACE: usize = 40;
 
@@ -116,7 +117,7 @@ impl World {
         };
         let mut core = Core::new(config, rng.random());
         for name in MODELS {
-            core.load(&model(name));
+            core.load(Duration::ZERO, &model(name));
         }
         let network = Network::new(&mut rng);
         let workers: Vec<Worker> =
