@@ -83,7 +83,8 @@ impl<'a> Grid<'a> {
         let product = |n: &[usize]| n.iter().try_fold(1usize, |n, &m| n.checked_mul(m));
         let phase = product(&extent)?;
         let used = (d.output - 1) * extent[1] + h.output - 1;
-        let line = used * extent[2] + w.output;
+        // Whole groups of registers, so that small planes leave no scalar remainder.
+        let line = (used * extent[2] + w.output).next_multiple_of(64);
         let all = product(&[phase, d.stride, h.stride, w.stride])?;
         let mut offsets = Vec::with_capacity(d.kernel * h.kernel * w.kernel);
         for kd in 0..d.kernel {
