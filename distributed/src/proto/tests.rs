@@ -292,3 +292,29 @@ fn deadlines_end_tasks_wherever_they_are() {
     core.tick(ms(1_000));
     assert_eq!(core.next_timeout(), None);
 }
+
+#[test]
+fn a_load_whose_order_or_answer_went_missing_is_noticed() {
+    let mut core = core();
+    let model = spec().model;
+    core.load(ms(0), &model);
+    let session = join(&mut core, ms(0), "w", 1);
+    let ordered = |core: &mut Core| {
+        std::iter::from_fn(|| core.next_action())
+            .filter(|a| matches!(a, Action::Load { .. }))
+            .count()
+    };
+    assert_eq!(ordered(&mut core), 1);
+    submit(&mut core, ms(0), spec());
+    for at in (500..=10_000).step_by(500) {
+        core.heartbeat(ms(at), session, beat(&[]));
+    }
+    assert_eq!((ordered(&mut core), core.load_report(&model)), (0, None));
+    core.heartbeat(ms(10_500), session, beat(&[]));
+    assert_eq!(ordered(&mut core), 1, "ordered anew");
+    let mut loaded = beat(&[]);
+    loaded.status.models.push(model.clone());
+    core.heartbeat(ms(11_000), session, loaded);
+    assert_eq!(dispatched(&mut core).len(), 1, "the heartbeat says that it is there");
+    assert_eq!(core.load_report(&model).expect("settled").len(), 1);
+}
