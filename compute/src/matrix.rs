@@ -29,6 +29,11 @@ impl<'a, T> Mat<'a, T> {
     }
 }
 
+/// Up to so many rows, a transposed `b`, which a layer's weight mostly is, is read as it lies, once
+/// for each row. The kernel for more rows would rearrange all of it first, which took several times
+/// as long as the products themselves.
+const FEW_ROWS: usize = 6;
+
 /// `c = a · b + keep · c` with c of `m` rows, `row` elements apart, and `n` columns.
 pub(crate) fn product<T: Real>(
     ctx: &Context,
@@ -48,6 +53,13 @@ pub(crate) fn product<T: Real>(
         && (row >= n || m == 1);
     if !fits {
         return Err(Error::invalid("MatMul", format!("{m}x{k} by {k}x{n} leaves its operands")));
+    }
+    if (2..=FEW_ROWS).contains(&m) && b.row == 1 && k > 1 {
+        for i in 0..m {
+            let a = Mat { data: &a.data[i * a.row..], ..a };
+            product(ctx, (1, n, k), a, b, &mut c[i * row..], row, keep)?;
+        }
+        return Ok(());
     }
     let operations = m.saturating_mul(n).saturating_mul(k);
     // Strides of slices in memory, which never pass isize::MAX: `reach` was checked.
