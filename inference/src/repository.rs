@@ -88,7 +88,7 @@ impl Repository {
     /// or [`Error::Io`]. Nothing is added then.
     pub fn add(&self, name: &str, file: impl AsRef<Path>) -> Result<Entry> {
         let file = file.as_ref();
-        let bytes = std::fs::read(file).map_err(Error::io("read", file))?;
+        let bytes = crate::onnx::read_file(file)?;
         self.store(name, &bytes, Some(crate::onnx::folder_of(file)))
     }
 
@@ -121,7 +121,7 @@ impl Repository {
     /// What [`Model::load`] has against the file or the places of its weights.
     pub fn external_files(file: impl AsRef<Path>) -> Result<BTreeMap<PathBuf, PathBuf>> {
         let file = file.as_ref();
-        let bytes = std::fs::read(file).map_err(Error::io("read", file))?;
+        let bytes = crate::onnx::read_file(file)?;
         crate::onnx::external_files(&bytes, Some(crate::onnx::folder_of(file)))
     }
 

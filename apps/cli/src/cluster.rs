@@ -2,7 +2,7 @@
 
 pub(crate) mod bootstrap;
 pub(crate) mod digits;
-mod driver;
+pub(crate) mod driver;
 mod host;
 mod launch;
 mod serve;

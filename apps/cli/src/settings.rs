@@ -2,6 +2,7 @@
 //!
 //! The file is `--config FILE`, or `radeon-cluster.toml` in the data folder where there is one.
 
+use crate::cluster::driver::WORKERS_MAX;
 use crate::failure::{Failure, Result};
 use config::builder::DefaultState;
 use config::{Config, ConfigBuilder, File, FileFormat, FileSourceString};
@@ -138,6 +139,11 @@ pub(crate) fn resolve(
         builder.build().and_then(Config::try_deserialize::<Settings>).map_err(|error| {
             Failure::new("settings_invalid", format!("settings: {error}")).hint(known())
         })?;
+    if settings.workers > WORKERS_MAX {
+        let message =
+            format!("settings: workers is {}, expected 0 to {WORKERS_MAX}", settings.workers);
+        return Err(Failure::new("settings_invalid", message));
+    }
     if let Some(path) = given {
         // As it was given: a path need not be text.
         settings.data = path;

@@ -8,6 +8,7 @@ use lgp_sdk::{
     Coordinator, Entry, ExecError, ModelError, ModelRef, Repository, ValueSpec, WorkerState,
 };
 use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -151,6 +152,11 @@ impl Catalog {
             .await
             .map_err(Fault::internal)?
             .map_err(|e| faults::model(&e))
+    }
+
+    /// The folder that holds the models.
+    pub(crate) fn root(&self) -> &Path {
+        self.repository.root()
     }
 
     /// Whether there is a ready worker, and it has one of the models it is to have. A model that

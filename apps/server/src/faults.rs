@@ -5,6 +5,7 @@ use crate::driver::DriverError;
 use crate::fault::Fault;
 use axum::http::StatusCode;
 use lgp_sdk::{ClusterError, ModelError, TaskError, TaskErrorKind};
+use std::io::ErrorKind;
 
 /// An error of the coordinator.
 pub(crate) fn cluster(error: ClusterError) -> Fault {
@@ -58,6 +59,19 @@ pub(crate) fn driver(error: &DriverError) -> Fault {
     }
 }
 
+/// An error of the disk that uploads and models go to. That it is full is no secret.
+pub(crate) fn disk(error: &std::io::Error) -> Fault {
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Fault::new(
+            StatusCode::INSUFFICIENT_STORAGE,
+            "disk_full",
+            "the disk of the server's data folder is full; nothing was added",
+        )
+        .hint("free space there, then try again"),
+        _ => Fault::internal(error),
+    }
+}
+
 /// An error of the model repository, or of a file that was to become a model.
 pub(crate) fn model(error: &ModelError) -> Fault {
     let message = error.to_string();
@@ -69,7 +83,7 @@ pub(crate) fn model(error: &ModelError) -> Fault {
             "send the data files along, by the names that the model uses: \
              curl -F model=@m.onnx -F data=@m.onnx.data …/api/v1/cluster/models/NAME",
         ),
-        ModelError::Io { .. } => Fault::internal(message),
+        ModelError::Io { source, .. } => disk(source),
         _ => Fault::bad_input(message),
     }
 }

@@ -30,7 +30,8 @@ fn check(uri: &Uri, headers: &HeaderMap) -> Result<(), Fault> {
         forbidden(
             "foreign_host",
             format!(
-                "host {host:?} is not this machine's, expected localhost or a loopback address"
+                "host '{}' is not this machine's, expected localhost or a loopback address",
+                uri.authority().map(Authority::as_str).or(host).unwrap_or_default()
             ),
         )
     })?;

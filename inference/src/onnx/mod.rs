@@ -20,6 +20,6 @@ mod tests;
 mod unsupported;
 
 pub(crate) use lower::lower;
-pub(crate) use read::{external_files, folder_of};
+pub(crate) use read::{external_files, folder_of, read_file};
 pub use registry::supported_operators;
 pub use unsupported::{Unsupported, UnsupportedNode, UnsupportedOperator};

@@ -22,6 +22,16 @@ const IR_VERSIONS: (i64, i64) = (3, 14);
 /// attributes, and an attribute that its mapping does not know is refused.
 const OPSETS: (i64, i64) = (1, 28);
 
+/// The bytes of a model's file, which must be a regular one: devices and pipes have no end.
+pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>> {
+    let about = std::fs::metadata(path).map_err(Error::io("read", path))?;
+    if !about.is_file() {
+        let reason = std::io::Error::other("not a regular file, expected an ONNX file");
+        return Err(Error::io("read", path)(reason));
+    }
+    std::fs::read(path).map_err(Error::io("read", path))
+}
+
 impl Model {
     /// Reads an ONNX file and the files beside it that hold its weights.
     ///
@@ -30,7 +40,7 @@ impl Model {
     /// and one that names the value, node or tensor for a file that breaks ONNX's rules.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let bytes = std::fs::read(path).map_err(Error::io("read", path))?;
+        let bytes = read_file(path)?;
         Self::read(Bytes::from(bytes), Some(folder_of(path))).map_err(|error| match error {
             Error::Malformed { message } => {
                 Error::Malformed { message: format!("{}: {message}", path.display()) }

@@ -7,6 +7,7 @@ use crate::cluster::bootstrap::{self, Bootstrap, Worker};
 use crate::failure::{Failure, Result};
 use lgp_sdk::{Coordinator, DeviceId, Pki};
 use lgp_server::{BoxFuture, Driver, DriverError};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -24,7 +25,7 @@ const LEAVE: Duration = Duration::from_secs(60);
 /// How long a worker may take to end once nobody wants anything from it.
 const END: Duration = Duration::from_secs(3);
 /// The most workers that one machine is asked to run.
-const WORKERS_MAX: usize = 256;
+pub(crate) const WORKERS_MAX: usize = 256;
 
 /// What every worker gets.
 pub(crate) struct Fleet {
@@ -160,10 +161,14 @@ impl LocalDriver {
         }
     }
 
+    /// How many workers there are to be.
+    pub(crate) fn places(&self) -> usize {
+        lock(&self.0.places).len()
+    }
+
     /// The cores, shared evenly among the places that there are now.
     fn threads_each(&self) -> usize {
-        let places = lock(&self.0.places).len();
-        (self.0.fleet.cores / places.max(1)).max(1)
+        (self.0.fleet.cores / self.places().max(1)).max(1)
     }
 
     fn next_name(&self) -> String {
@@ -189,6 +194,17 @@ impl Driver for LocalDriver {
     fn stop(&self, now: bool) {
         self.request_stop(if now { Stop::Now } else { Stop::Drain });
     }
+}
+
+/// Where a local worker reaches a coordinator that listens at `bound`: one that listens everywhere
+/// listens on the loopback too, and "everywhere" cannot be dialled.
+fn dialled(bound: SocketAddr) -> SocketAddr {
+    let ip = match bound.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, bound.port())
 }
 
 /// Keeps one place filled.
@@ -236,7 +252,7 @@ impl Watcher {
             .issue_worker(name)
             .map_err(|error| Failure::from_error("worker_start_failed", &error))?;
         let bootstrap = Bootstrap {
-            coordinator: fleet.coordinator.quic_addr(),
+            coordinator: dialled(fleet.coordinator.quic_addr()),
             identity,
             device: fleet.device,
             threads: self.driver.threads_each(),

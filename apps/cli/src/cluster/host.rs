@@ -9,8 +9,11 @@ use crate::failure::{Failure, Result};
 use crate::folder::{Endpoint, Ownership};
 use crate::settings::Settings;
 use lgp_sdk::SessionOptions;
+use lgp_sdk::WorkerState;
 use lgp_server::ServerConfig;
+use std::time::Duration;
 use tokio::runtime::Runtime;
+use tokio::time::Instant;
 
 /// The runtime of a coordinator, which waits more than it computes.
 ///
@@ -24,12 +27,17 @@ pub(crate) fn runtime() -> Result<Runtime> {
         .map_err(Failure::internal)
 }
 
-/// Runs a coordinator until it is asked to stop. `announce` is called once it is ready.
+/// Time without any ready worker after which a drain gives up: one that died is back by then.
+const NOBODY_LEFT: Duration = Duration::from_secs(30);
+
+/// Runs a coordinator until it is asked to stop. `announce` is called once it is ready, unless
+/// `abandoned` resolves before.
 ///
 /// # Errors
 /// `already_running`, `address_in_use`, `worker_start_failed`, or what `announce` answers.
 pub(crate) fn host(
     settings: &Settings,
+    abandoned: impl Future<Output = ()>,
     announce: impl FnOnce(&Endpoint) -> Result<()>,
 ) -> Result<()> {
     let ownership = Ownership::take(&settings.data)?;
@@ -49,6 +57,7 @@ pub(crate) fn host(
         let cluster = tokio::select! {
             cluster = Cluster::launch(&plan) => cluster?,
             () = signals.next() => return Err(Failure::interrupted()),
+            () = abandoned => return Err(Failure::interrupted()),
         };
         let config = ServerConfig {
             body_bytes_max: settings.http.body_bytes_max,
@@ -86,9 +95,27 @@ async fn until_stopped(cluster: &Cluster, signals: &mut Signals) {
     tracing::info!("draining");
     tokio::select! {
         () = cluster.coordinator.drain() => {}
+        () = nobody_left(cluster) => {
+            tracing::warn!("tasks are queued and no worker is left to run them: giving up");
+        }
         // Asked twice means now.
         () = signals.next() => {}
         // The driver that sends it lives in `cluster`.
         _ = requests.wait_for(|stop| *stop == Stop::Now) => {}
+    }
+}
+
+/// Resolves when there is nobody to run what is queued: at once without local workers, else when
+/// none was ready for a while.
+async fn nobody_left(cluster: &Cluster) {
+    let mut since = Instant::now();
+    loop {
+        let ready = cluster.coordinator.workers().iter().any(|w| w.state == WorkerState::Ready);
+        if ready {
+            since = Instant::now();
+        } else if cluster.driver.places() == 0 || since.elapsed() > NOBODY_LEFT {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Requests to stop: ctrl-C, SIGTERM, and the cluster API.
+//! Requests to stop that come as signals: ctrl-C, SIGTERM, and the end of the terminal.
 
 use crate::failure::{Failure, Result};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -7,6 +7,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
+    /// `None` where whoever started us said that it must not matter, as `nohup` does.
+    hangup: Option<Signal>,
 }
 
 impl Signals {
@@ -16,14 +18,30 @@ impl Signals {
         Ok(Self {
             interrupt: listen(SignalKind::interrupt())?,
             terminate: listen(SignalKind::terminate())?,
+            hangup: if ignores_hangup() { None } else { Some(listen(SignalKind::hangup())?) },
         })
     }
 
     /// Resolves at the next one.
     pub(crate) async fn next(&mut self) {
+        let hangup = async {
+            match &mut self.hangup {
+                Some(hangup) => drop(hangup.recv().await),
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
+            () = hangup => {}
         }
     }
+}
+
+/// Whether SIGHUP was ignored when the process began, as the kernel's mask has it (proc(5)).
+fn ignores_hangup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    // Signal 1 is the lowest bit.
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|m| m & 1 == 1)
 }

@@ -8,6 +8,8 @@ use crate::folder::Endpoint;
 use crate::settings::Settings;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, Write};
+use std::sync::mpsc;
+use tokio::sync::oneshot;
 
 /// The one line that a coordinator writes to its stdout.
 #[derive(Debug, Serialize, Deserialize)]
@@ -27,11 +29,24 @@ pub(crate) fn run() -> Result<()> {
     // Away from the terminal: its end must not be ours. Fails only for the leader of a group,
     // which a child is not.
     let _ = rustix::process::setsid();
+    // Read by a thread of its own, so that the end of stdin is noticed while workers still start.
+    let (stays, word) = mpsc::channel();
+    let (gone, abandoned) = oneshot::channel();
+    std::thread::spawn(move || {
+        // Whoever no longer listens has ended the process, or is about to.
+        let _ = if read_line().is_empty() { gone.send(()).is_ok() } else { stays.send(()).is_ok() };
+    });
+    let abandoned = async {
+        if abandoned.await.is_err() {
+            // The word came.
+            std::future::pending().await
+        }
+    };
     let mut ready = false;
-    let result = host(&settings, |endpoint| {
+    let result = host(&settings, abandoned, |endpoint| {
         ready = true;
         announce(&Announcement::Ready(endpoint.clone()))?;
-        if read_line().is_empty() { Err(Failure::interrupted()) } else { Ok(()) }
+        word.recv().map_err(|_| Failure::interrupted())
     });
     match result {
         Err(failure) if !ready => announce(&Announcement::Failed(failure)),

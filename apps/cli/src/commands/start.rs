@@ -64,7 +64,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     }
     if args.foreground {
         crate::logging::init("info");
-        return host(&settings, |endpoint| out.emit(endpoint, text));
+        return host(&settings, std::future::pending(), |endpoint| out.emit(endpoint, text));
     }
     let endpoint = start_in_background(&settings)?;
     out.emit(&endpoint, text)

@@ -2,7 +2,7 @@
 
 use crate::bad_input::external;
 use crate::harness::{
-    Cluster, Outcome, World, ZERO, best, digits, eventually, npy, read_npy, start,
+    Cluster, Outcome, World, ZERO, best, digits, eventually, npy, read_npy, signal, start,
 };
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -158,17 +158,37 @@ fn submit_zero(cluster: &Cluster, model: &str) -> Outcome {
 
 #[test]
 fn a_stop_that_waits_says_for_what() {
-    let cluster = Cluster::start(World::new(), "0");
+    let cluster = Cluster::start(World::new(), "1");
+    // A worker that hangs: nobody can run what is queued, and nobody knows yet for how long.
+    cluster.workers("ready").into_iter().for_each(|pid| signal(pid, Signal::STOP));
     let data = cluster.endpoint["data"].as_str().expect("a path");
     submit_zero(&cluster, "digits").json();
     let mut stop = cluster.world.spawn(&["stop", "--data", data]);
     let mut line = String::new();
     let stderr = stop.stderr.take().expect("a pipe");
     BufReader::new(stderr).read_line(&mut line).expect("a line");
-    assert!(line.contains("1 queued") && line.contains("--now"), "{line}");
+    assert!(line.contains("waiting for tasks") && line.contains("--now"), "{line}");
     cluster.run(&["stop", "--now"]).json();
     assert!(stop.wait().expect("it ends").success());
     cluster.world.expect_no_processes();
+}
+
+#[test]
+fn a_stop_does_not_wait_for_workers_that_are_not_to_come() {
+    let cluster = Cluster::start(World::new(), "0");
+    submit_zero(&cluster, "digits").json();
+    cluster.run(&["stop"]).json();
+    cluster.world.expect_no_processes();
+}
+
+#[test]
+fn a_coordinator_for_every_address_has_local_workers_too() {
+    let world = World::new();
+    let data = world.path("data").display().to_string();
+    let quic = ["--http", "127.0.0.1:0", "--quic", "0.0.0.0:0"];
+    world.run(&[&["start", "--json", "--data", &data][..], &quic].concat()).json();
+    world.run(&["stop", "--data", &data, "--json"]).json();
+    world.expect_no_processes();
 }
 
 #[test]
@@ -217,7 +237,7 @@ fn an_address_for_everyone_is_refused() {
 
 #[test]
 fn signals_end_a_coordinator_in_the_foreground() {
-    for signal in [Signal::INT, Signal::TERM] {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         let world = World::new();
         let data = world.path("data").display().to_string();
         let any = "127.0.0.1:0";

@@ -2,6 +2,7 @@
 
 use crate::extract::{refuse_encoded, too_large, too_slow};
 use crate::fault::Fault;
+use crate::faults::disk;
 use crate::state::ServerState;
 use axum::body::{Body, Bytes};
 use axum::extract::multipart::{Field, Multipart};
@@ -38,7 +39,10 @@ pub(crate) async fn receive(state: &ServerState, request: Request) -> Result<Rec
     let config = state.config();
     let mut budget = Budget { left: config.model_bytes_max, limit: config.model_bytes_max };
     let stall = config.body_timeout();
-    let received = Received { folder: tempfile::tempdir().map_err(Fault::internal)? };
+    // Beside the models: the system's folder for temporary files is often memory. The name is one
+    // that the repository sweeps after a crash.
+    let folder = tempfile::Builder::new().prefix(".adding-").tempdir_in(state.catalog().root());
+    let received = Received { folder: folder.map_err(|e| disk(&e))? };
     let multipart = request
         .headers()
         .get(header::CONTENT_TYPE)
@@ -60,7 +64,7 @@ async fn take_plain(
     budget: &mut Budget,
     stall: Duration,
 ) -> Result<(), Fault> {
-    let mut file = File::create(path).await.map_err(Fault::internal)?;
+    let mut file = File::create(path).await.map_err(|e| disk(&e))?;
     let mut empty = true;
     while let Some(frame) = in_time(stall, body.frame()).await? {
         let frame = frame.map_err(|e| Fault::bad_input(format!("the upload broke off: {e}")))?;
@@ -72,7 +76,7 @@ async fn take_plain(
     if empty {
         return Err(Fault::bad_input("the body is empty, expected an ONNX file"));
     }
-    file.flush().await.map_err(Fault::internal)
+    file.flush().await.map_err(|e| disk(&e))
 }
 
 async fn take_parts(
@@ -92,7 +96,7 @@ async fn take_parts(
         }
         let path = received.folder.path().join(part_path(&part)?);
         if let Some(parent) = path.parent() {
-            tokio::fs::create_dir_all(parent).await.map_err(Fault::internal)?;
+            tokio::fs::create_dir_all(parent).await.map_err(|e| disk(&e))?;
         }
         // `create_new`: a second part of the same name would silently replace the first.
         let file = File::options().write(true).create_new(true).open(&path).await;
@@ -102,7 +106,7 @@ async fn take_parts(
         while let Some(data) = in_time(stall, part.chunk()).await?.map_err(broken)? {
             write(&mut file, &data, budget).await?;
         }
-        file.flush().await.map_err(Fault::internal)?;
+        file.flush().await.map_err(|e| disk(&e))?;
     }
     if !received.model().is_file() {
         return Err(Fault::bad_input(
@@ -147,7 +151,7 @@ struct Budget {
 async fn write(file: &mut File, data: &Bytes, budget: &mut Budget) -> Result<(), Fault> {
     let size = u64::try_from(data.len()).unwrap_or(u64::MAX);
     budget.left = budget.left.checked_sub(size).ok_or_else(|| too_large(budget.limit))?;
-    file.write_all(data).await.map_err(Fault::internal)
+    file.write_all(data).await.map_err(|e| disk(&e))
 }
 
 /// A large upload may take long, but it must not stall.
