@@ -293,7 +293,14 @@ pub(crate) fn output_moved(
     shape: Option<Vec<Dim>>,
 ) -> Result<Vec<ValueInfo>> {
     let dtype = required(op.name(), inputs, 0)?.ty.dtype;
+    // Only shapes are followed: what is larger is not worth the memory before the model even runs.
+    let elements = shape
+        .as_ref()
+        .and_then(|shape| shape.iter().try_fold(1usize, |n, dim| n.checked_mul(dim.known()?)));
     let mut out = output(dtype, shape);
+    if elements.is_none_or(|n| n > CONTENTS_MAX) {
+        return Ok(out);
+    }
     if let Some(contents) = moved(op, inputs, data).and_then(|mut c| c.pop()) {
         out = out.into_iter().map(|o| o.with_contents(Some(contents.clone()))).collect();
     }

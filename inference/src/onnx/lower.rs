@@ -31,6 +31,8 @@ pub(crate) fn lower(model: &Model) -> Result<Graph> {
         .flat_map(|n| n.inputs.iter())
         .chain(model.outputs().iter().map(|o| &o.name))
         .map(String::as_str)
+        // No value has the empty name: it says that an input or output is absent.
+        .filter(|name| !name.is_empty())
         .collect();
 
     let mut unsupported = Unsupported::default();

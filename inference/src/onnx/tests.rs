@@ -90,6 +90,23 @@ fn weights_among_the_inputs_are_no_inputs() -> Result<()> {
 }
 
 #[test]
+fn absent_outputs_are_not_wired_to_absent_inputs() -> Result<()> {
+    let mut model = good();
+    if let Some(graph) = &mut model.graph {
+        let mut dropout = node("Dropout", "x", "kept");
+        dropout.output.push(String::new());
+        let mut clip = node("Clip", "kept", "y");
+        clip.input.extend([String::new(), String::new()]);
+        graph.node = vec![dropout, clip];
+    }
+    let session = Session::new(&read(&model, None)?, SessionOptions { threads: 1 })?;
+    let x = Tensor::scalar(-3f32)?;
+    let y = session.run(&[("x", x.view())])?;
+    assert_eq!(y[0].tensor.as_slice::<f32>()?, [-3.]);
+    Ok(())
+}
+
+#[test]
 fn damaged_files_say_what_is_wrong() {
     type Damage = fn(&mut ModelProto, &mut GraphProto);
     let cases: [(Damage, &str); 16] = [

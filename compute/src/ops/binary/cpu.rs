@@ -19,6 +19,10 @@ pub(super) fn run(
     let (a, b) = (required(op.name(), inputs, 0)?, required(op.name(), inputs, 1)?);
     let mut b = Cow::Borrowed(b);
     let converted;
+    if b.dtype().is_float() && !a.dtype().is_float() && a.dtype() != DType::Bool {
+        // A whole base with a fractional exponent: 4 ^ 0.5 is 2, whatever the result's dtype.
+        return by_f64(op, ctx, a, &b);
+    }
     if a.dtype() != b.dtype() {
         // Only Pow lets the exponent have another dtype.
         converted = crate::ops::Cast { to: a.dtype() }.run(ctx, &[Some(b.into_owned())])?;
@@ -34,6 +38,23 @@ pub(super) fn run(
         dtype => with_type!(op.name(), dtype, number T => numbers::<T>(op, &o, &mut out))?,
     }
     Ok(vec![out])
+}
+
+/// Computes in f64 and gives the result the first operand's dtype.
+fn by_f64(
+    op: &Binary,
+    ctx: &Context,
+    a: &TensorView<'_>,
+    b: &TensorView<'_>,
+) -> Result<Vec<Tensor>> {
+    let cast = |x: TensorView<'_>, to: DType| crate::ops::Cast { to }.run(ctx, &[Some(x)]);
+    let (wide_a, wide_b) = (cast(a.clone(), DType::F64)?, cast(b.clone(), DType::F64)?);
+    let inputs: Vec<_> = wide_a.iter().chain(&wide_b).map(|x| Some(x.view())).collect();
+    let wide = run(op, ctx, &inputs)?;
+    wide.iter().try_fold(Vec::new(), |mut all, x| {
+        all.extend(cast(x.view(), a.dtype())?);
+        Ok(all)
+    })
 }
 
 struct Operands<'a> {

@@ -104,6 +104,8 @@ fn integers() {
     }
     let out = run(&Binary::new(K::Pow), &[&ints(&[2, 3, -1]), &t(&[3], &[10f32, 0., 3.])]);
     assert_close(&out, &ints(&[1024, 1, -1]), 0.);
+    let out = run(&Binary::new(K::Pow), &[&ints(&[4, 27, 2]), &t(&[3], &[0.5f32, 1. / 3., -1.])]);
+    assert_close(&out, &ints(&[2, 3, 0]), 0.);
 }
 
 #[test]

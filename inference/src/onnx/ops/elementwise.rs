@@ -41,7 +41,7 @@ macro_rules! binary {
 binary!(
     add => Add, and => And, div => Div, equal => Equal, greater => Greater,
     greater_or_equal => GreaterOrEqual, less => Less, less_or_equal => LessOrEqual, mul => Mul,
-    or => Or, p_relu => PRelu, pow => Pow, sub => Sub, xor => Xor,
+    or => Or, pow => Pow, sub => Sub, xor => Xor,
 );
 
 /// Before opset 7 a flag allowed broadcasting. Without the attribute `axis`, which shifts the
@@ -51,9 +51,19 @@ fn binary_op(cx: &mut NodeCx<'_>, kind: BinaryKind) -> Result<(), Refusal> {
     cx.map(Binary::new(kind))
 }
 
+/// Before opset 7 the slope belonged to the channels, which is another axis than broadcasting takes.
+pub(crate) fn p_relu(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
+    if cx.opset < 7 {
+        return Err(format!("slopes by channel of opset {}, expected opset 7 or later", cx.opset));
+    }
+    cx.map(Binary::new(BinaryKind::PRelu))
+}
+
+/// Opset 1 rounded the defaults.
 pub(crate) fn selu(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
-    let alpha = cx.float("alpha")?.unwrap_or(1.673_263_2);
-    let gamma = cx.float("gamma")?.unwrap_or(1.050_701);
+    let defaults = if cx.opset < 6 { (1.6732, 1.0507) } else { (1.673_263_2, 1.050_701) };
+    let alpha = cx.float("alpha")?.unwrap_or(defaults.0);
+    let gamma = cx.float("gamma")?.unwrap_or(defaults.1);
     cx.map(Unary::new(UnaryKind::Selu { alpha, gamma }))
 }
 
@@ -64,7 +74,11 @@ pub(crate) fn hard_sigmoid(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
 }
 
 pub(crate) fn gelu(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
-    let tanh = cx.text("approximate")?.unwrap_or("none") == "tanh";
+    let tanh = match cx.text("approximate")?.unwrap_or("none") {
+        "tanh" => true,
+        "none" => false,
+        other => return Err(format!("approximate '{other}', expected 'none' or 'tanh'")),
+    };
     cx.map(Unary::new(UnaryKind::Gelu { tanh }))
 }
 
