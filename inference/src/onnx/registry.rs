@@ -6,8 +6,18 @@ use super::ops::{conv, data, elementwise, linear, normalization, pool, reduce, s
 /// Adds a node's operators to the graph, or says why it cannot.
 pub(crate) type Map = fn(&mut NodeCx<'_>) -> Result<(), Refusal>;
 
-/// Every operator of ONNX's own domain that can be mapped, sorted by name.
-const TABLE: &[(&str, Map)] = &[
+/// The tables by operator domain; ONNX's own is the empty string.
+const DOMAINS: &[(&str, &[(&str, Map)])] =
+    &[("", ONNX), ("ai.onnx.ml", ML), ("com.microsoft", MICROSOFT)];
+
+/// Operators of classical machine learning, sorted by name.
+const ML: &[(&str, Map)] = &[];
+
+/// Operators that ONNX Runtime's quantiser and transformer optimiser emit, sorted by name.
+const MICROSOFT: &[(&str, Map)] = &[];
+
+/// Operators of ONNX's own domain, sorted by name.
+const ONNX: &[(&str, Map)] = &[
     ("Abs", elementwise::abs),
     ("Add", elementwise::add),
     ("And", elementwise::and),
@@ -112,19 +122,18 @@ const TABLE: &[(&str, Map)] = &[
 
 /// The mapping of an operator.
 pub(crate) fn find(domain: &str, op_type: &str) -> Option<Map> {
-    if !domain.is_empty() {
-        return None;
-    }
-    TABLE.binary_search_by_key(&op_type, |(name, _)| name).ok().map(|i| TABLE[i].1)
+    let (_, table) = DOMAINS.iter().find(|(name, _)| *name == domain)?;
+    table.binary_search_by_key(&op_type, |(name, _)| name).ok().map(|i| table[i].1)
 }
 
-/// The operators that can be mapped, sorted.
+/// The operators that can be mapped, with their domain, sorted; ONNX's own domain is the empty
+/// string.
 ///
 /// ```
-/// assert!(lgp_inference::supported_operators().any(|op| op == "Conv"));
+/// assert!(lgp_inference::supported_operators().any(|op| op == ("", "Conv")));
 /// ```
-pub fn supported_operators() -> impl Iterator<Item = &'static str> {
-    TABLE.iter().map(|(name, _)| *name)
+pub fn supported_operators() -> impl Iterator<Item = (&'static str, &'static str)> {
+    DOMAINS.iter().flat_map(|(domain, table)| table.iter().map(|(name, _)| (*domain, *name)))
 }
 
 #[cfg(test)]
@@ -132,10 +141,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_sorted() {
-        assert!(TABLE.is_sorted_by_key(|(name, _)| name));
+    fn the_tables_are_sorted() {
+        assert!(DOMAINS.is_sorted_by_key(|(domain, _)| domain));
+        assert!(DOMAINS.iter().all(|(_, table)| table.is_sorted_by_key(|(name, _)| name)));
         assert!(find("", "Conv").is_some());
         assert!(find("", "conv").is_none());
-        assert!(find("com.microsoft", "Conv").is_none());
+        assert!(find("com.unknown", "Conv").is_none());
     }
 }
