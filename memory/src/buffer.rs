@@ -1,5 +1,6 @@
 //! Host memory aligned for the widest vector loads and for device transfers.
 
+use crate::arena::Region;
 use crate::error::{Error, Result};
 use crate::pool::Shared;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
@@ -11,13 +12,20 @@ pub const ALIGNMENT: usize = 64;
 
 /// An owned, initialised, 64-byte-aligned block of host memory.
 ///
-/// A buffer that came from a [`crate::Pool`] goes back there when it is dropped.
+/// A buffer that came from a [`crate::Pool`] or a [`crate::Arena`] goes back there when it is
+/// dropped.
 #[derive(Debug)]
 pub struct Buffer {
-    /// `None` only for an empty buffer.
-    block: Option<Block>,
+    store: Store,
     len: usize,
-    home: Weak<Shared>,
+}
+
+/// Whose bytes a buffer has.
+#[derive(Debug)]
+enum Store {
+    Empty,
+    Block(Block, Weak<Shared>),
+    Region(Region),
 }
 
 impl Buffer {
@@ -26,21 +34,62 @@ impl Buffer {
     /// # Errors
     /// [`Error::OutOfMemory`] when the host refuses.
     pub fn zeroed(len: usize) -> Result<Self> {
-        let block = if len == 0 { None } else { Some(Block::zeroed(len)?) };
-        Ok(Self { block, len, home: Weak::new() })
+        if len == 0 {
+            return Ok(Self { store: Store::Empty, len });
+        }
+        Ok(Self { store: Store::Block(Block::zeroed(len)?, Weak::new()), len })
     }
 
     /// The first `len` bytes of a block that returns to `home`; `len` is at most its capacity.
     pub(crate) fn pooled(block: Block, len: usize, home: Weak<Shared>) -> Self {
         debug_assert!(len <= block.capacity);
-        Self { len: len.min(block.capacity), block: Some(block), home }
+        Self { len: len.min(block.capacity), store: Store::Block(block, home) }
+    }
+
+    /// The `len` bytes of a range of an arena.
+    pub(crate) fn in_arena(region: Region, len: usize) -> Self {
+        Self { store: Store::Region(region), len }
+    }
+
+    /// The first byte; `None` when there is none.
+    fn start(&self) -> Option<NonNull<u8>> {
+        match &self.store {
+            Store::Empty => None,
+            Store::Block(block, _) => Some(block.ptr),
+            Store::Region(region) => Some(region.start()),
+        }
+    }
+}
+
+/// A buffer that is only read and written in parts, each by its owner.
+#[derive(Debug)]
+pub(crate) struct Memory(Buffer);
+
+impl Memory {
+    pub(crate) fn new(buffer: Buffer) -> Self {
+        Self(buffer)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len
+    }
+
+    /// A pointer to the byte at `offset`, which is less than the length: dangling for an empty
+    /// buffer.
+    pub(crate) fn at(&self, offset: usize) -> NonNull<u8> {
+        debug_assert!(offset < self.0.len);
+        match self.0.start() {
+            // SAFETY: the buffer has `len` bytes from its start on, and the offset is within.
+            Some(start) => unsafe { start.add(offset.min(self.0.len)) },
+            None => NonNull::dangling(),
+        }
     }
 }
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        if let Some(block) = self.block.take()
-            && let Some(home) = self.home.upgrade()
+        if let Store::Block(block, home) = std::mem::replace(&mut self.store, Store::Empty)
+            && let Some(home) = home.upgrade()
         {
             home.put(block);
         }
@@ -50,9 +99,10 @@ impl Drop for Buffer {
 impl std::ops::Deref for Buffer {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        match &self.block {
-            // SAFETY: a block has `capacity >= len` initialised bytes for as long as it lives.
-            Some(block) => unsafe { std::slice::from_raw_parts(block.ptr.as_ptr(), self.len) },
+        match self.start() {
+            // SAFETY: a block has `capacity >= len` initialised bytes for as long as it lives; a
+            // region has `len` of a block that lives as long, and they are in no other region.
+            Some(start) => unsafe { std::slice::from_raw_parts(start.as_ptr(), self.len) },
             None => &[],
         }
     }
@@ -60,9 +110,9 @@ impl std::ops::Deref for Buffer {
 
 impl std::ops::DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
-        match &self.block {
+        match self.start() {
             // SAFETY: as for `deref`, and `&mut self` makes the access exclusive.
-            Some(block) => unsafe { std::slice::from_raw_parts_mut(block.ptr.as_ptr(), self.len) },
+            Some(start) => unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), self.len) },
             None => &mut [],
         }
     }

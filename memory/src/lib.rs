@@ -1,4 +1,4 @@
-//! Dtypes, shapes, layouts, host tensors on aligned buffers, and pools.
+//! Dtypes, shapes, layouts, host tensors on aligned buffers, pools, and arenas that are planned.
 //!
 //! This layer knows shapes and bytes, not maths: what to do with a tensor is `lgp-compute`'s
 //! business, where the bytes live on a device is `lgp-hal`'s.
@@ -12,6 +12,7 @@
 //! # Ok::<(), lgp_memory::Error>(())
 //! ```
 
+mod arena;
 mod buffer;
 mod dtype;
 mod error;
@@ -20,6 +21,7 @@ mod pool;
 mod shape;
 mod tensor;
 
+pub use arena::{Arena, ArenaPlan, Lifetime, Order};
 pub use buffer::{ALIGNMENT, Buffer};
 pub use dtype::{DType, Element};
 pub use error::{Error, Result};
