@@ -18,6 +18,8 @@ mod session;
 pub use builder::{GraphBuilder, Value};
 pub use error::{Error, Result};
 pub use model::{Attr, Model, ModelNode, ValueSpec};
-pub use onnx::{Unsupported, UnsupportedNode, UnsupportedOperator, supported_operators};
+pub use onnx::{
+    Unsupported, UnsupportedNode, UnsupportedOperator, read_tensor, supported_operators,
+};
 pub use repository::{Entry, Repository};
 pub use session::{Session, SessionOptions};

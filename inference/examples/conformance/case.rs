@@ -1,0 +1,105 @@
+//! One test: its model, its sets of inputs and expected outputs, its tolerance.
+
+use crate::Test;
+use crate::compare::{Tolerance, compare};
+use lgp_inference::{Model, Session, SessionOptions, ValueSpec, read_tensor};
+use lgp_memory::{DType, Dim, Tensor, TensorView};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// Runs a test; `operators` receives the names of those in its model, as far as it can be read.
+pub(crate) fn run(test: &Test, operators: &mut String) -> Result<(), String> {
+    let model = Model::load(&test.model).map_err(|e| format!("load: {e}"))?;
+    let names: BTreeSet<String> = model
+        .nodes()
+        .iter()
+        .map(|node| format!("{}::{}", node.domain, node.op_type))
+        // Constants are how tests write their inputs, so that they say nothing of the test.
+        .filter(|name| name != "::Constant" || model.nodes().len() == 1)
+        .collect();
+    *operators = names.into_iter().collect::<Vec<_>>().join(" ");
+    let session =
+        Session::new(&model, SessionOptions { threads: 1 }).map_err(|e| format!("compile: {e}"))?;
+    if test.suite == "light" {
+        let prefix = test.model.with_extension("");
+        let outputs = numbered(|i| PathBuf::from(format!("{}_output_{i}.pb", prefix.display())));
+        let inputs = model.inputs().iter().map(ramp).collect::<Result<Vec<_>, _>>()?;
+        return check(&model, &session, &inputs, &outputs, Tolerance::DEFAULT);
+    }
+    let folder = test.model.parent().unwrap_or(Path::new("."));
+    let tolerance = Tolerance::read(&folder.join("data.json"));
+    let sets: Vec<PathBuf> = (0..)
+        .map(|i| folder.join(format!("test_data_set_{i}")))
+        .take_while(|set| set.is_dir())
+        .collect();
+    if sets.is_empty() {
+        return Err("the test has no data".into());
+    }
+    for set in sets {
+        let inputs = numbered(|i| set.join(format!("input_{i}.pb")));
+        let inputs = inputs.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
+        let outputs = numbered(|i| set.join(format!("output_{i}.pb")));
+        check(&model, &session, &inputs, &outputs, tolerance)?;
+    }
+    Ok(())
+}
+
+/// The files that a numbered name stands for, up to the first that is not there.
+fn numbered(name: impl Fn(usize) -> PathBuf) -> Vec<PathBuf> {
+    (0..).map(name).take_while(|path| path.is_file()).collect()
+}
+
+fn read(path: &Path) -> Result<Tensor, String> {
+    let bytes = std::fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    Ok(read_tensor(&bytes).map_err(|e| format!("{name}: {e}"))?.tensor)
+}
+
+fn check(
+    model: &Model,
+    session: &Session,
+    inputs: &[Tensor],
+    outputs: &[PathBuf],
+    tolerance: Tolerance,
+) -> Result<(), String> {
+    if outputs.is_empty() {
+        return Err("the test expects no output".into());
+    }
+    // Inputs with a default come last where the data leaves them out.
+    let named: Vec<(&str, TensorView<'_>)> = model
+        .inputs()
+        .iter()
+        .map(|spec| spec.name.as_str())
+        .zip(inputs.iter().map(Tensor::view))
+        .collect();
+    if named.len() < inputs.len() {
+        return Err(format!("{} inputs, but the model takes {}", inputs.len(), named.len()));
+    }
+    let got = session.run(&named).map_err(|e| format!("run: {e}"))?;
+    if got.len() < outputs.len() {
+        return Err(format!("{} outputs, expected {}", got.len(), outputs.len()));
+    }
+    for (got, path) in got.iter().zip(outputs) {
+        let expected = read(path)?;
+        compare(&got.tensor, &expected, tolerance)
+            .map_err(|e| format!("output '{}': {e}", got.name))?;
+    }
+    Ok(())
+}
+
+/// What the models of the suite `light` are given: the suite's own runner fills every input with
+/// 0, 1/n, 2/n and so on; dimensions that are not fixed are 1.
+fn ramp(spec: &ValueSpec) -> Result<Tensor, String> {
+    let (DType::F32, Some(shape)) = (spec.ty.dtype, &spec.ty.shape) else {
+        return Err(format!("input '{}' is {}, expected f32 of known rank", spec.name, spec.ty));
+    };
+    let dims: Vec<usize> = shape.0.iter().map(|d| Dim::known(d).unwrap_or(1)).collect();
+    let n: usize = dims.iter().product();
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_precision_loss,
+        reason = "as f32 has it"
+    )]
+    let data: Vec<f32> = (0..n).map(|i| (i as f64 / n as f64) as f32).collect();
+    Tensor::from_slice(dims, &data).map_err(|e| e.to_string())
+}
