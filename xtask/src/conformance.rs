@@ -1,5 +1,8 @@
 //! The laws that every implementation obeys, run as programs that print a line for each.
 
+mod onnx;
+mod table;
+
 use crate::apt;
 use crate::cmd;
 use crate::report::{Outcome, Skip};
@@ -11,21 +14,39 @@ use clap::ValueEnum;
 pub(crate) enum Suite {
     /// Backends: buffers, queues and programs.
     Hal,
+    /// The engine: the tests that come with ONNX.
+    Onnx,
 }
 
 /// Runs `suite` with its output shown; a broken law, or a required device that is absent, fails.
-pub(crate) fn run(suite: Suite, require: &[String]) -> Result<()> {
-    let Suite::Hal = suite;
-    let (output, outcome) = hal()?;
-    print!("{output}");
+/// `write` makes documents from the results.
+pub(crate) fn run(suite: Suite, require: &[String], write: bool) -> Result<()> {
+    let outcome = match suite {
+        Suite::Hal => {
+            let (output, outcome) = hal()?;
+            print!("{output}");
+            outcome
+        }
+        Suite::Onnx => {
+            let outcome = onnx::run(write)?;
+            outcome.failed.iter().for_each(|line| println!("{line}"));
+            println!("{} tests are as expected", outcome.passed);
+            outcome
+        }
+    };
     let missing = outcome.skipped.iter().find(|skip| require.contains(&skip.need));
     if let Some(Skip { need, reason }) = missing {
         bail!("{need} is required: {reason}");
     }
     if let Some(first) = outcome.failed.first() {
-        bail!("{} laws broken, the first: {first}", outcome.failed.len());
+        bail!("{} failures, the first: {first}", outcome.failed.len());
     }
     Ok(())
+}
+
+/// ONNX's tests as a suite of tests.
+pub(crate) fn onnx_suite() -> Result<Outcome> {
+    onnx::run(false)
 }
 
 /// The backends' laws as a suite of tests.

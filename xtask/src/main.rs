@@ -66,6 +66,9 @@ enum Command {
         /// A device that must not be skipped, such as opencl. May be given several times.
         #[arg(long, value_name = "NAME")]
         require: Vec<String>,
+        /// Make the documents anew that tell the results: docs/onnx-operators.md.
+        #[arg(long)]
+        write: bool,
     },
     /// Trains the digits model again and compares it with the bundled one.
     TrainDigits {
@@ -127,7 +130,7 @@ fn dispatch(command: Command) -> Result<()> {
             cmd::run(&mut cargo)
         }
         Command::Bench { what, baseline, out } => bench::run(what, baseline.as_deref(), out),
-        Command::Conformance { suite, require } => conformance::run(suite, &require),
+        Command::Conformance { suite, require, write } => conformance::run(suite, &require, write),
         Command::TrainDigits { write } => digits::train(write),
         Command::Sim { seeds } => cmd::run(&mut sim(seeds)),
         Command::Python => {

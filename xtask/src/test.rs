@@ -40,6 +40,7 @@ const SUITES: &[Suite] = &[
     ("each crate alone under each feature", alone),
     ("unit, integration and doc tests", workspace),
     ("hal conformance", conformance::suite),
+    ("ONNX conformance", conformance::onnx_suite),
     ("cluster simulation", || step(&mut sim(SEEDS))),
     ("agreement with ONNX Runtime", agreement),
     ("tritonclient against the server", tritonclient),

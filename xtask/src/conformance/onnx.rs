@@ -1,0 +1,189 @@
+//! ONNX's own tests: the runner's results held against what is expected to fail.
+
+use super::table;
+use crate::report::{Outcome, Skip};
+use crate::{cmd, python};
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// The last release that carries its tests as files.
+const PACKAGE: &str = "onnx==1.22.0";
+/// The tests that are expected to fail, each with a reason.
+const EXPECTATIONS: &str = "inference/tests/onnx/expectations.toml";
+/// What the results come to, by operator.
+const TABLE: &str = "docs/onnx-operators.md";
+
+/// One line of the runner.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Line {
+    pub(super) suite: String,
+    pub(super) name: String,
+    /// As `DOMAIN::NAME`.
+    pub(super) operators: Vec<String>,
+    /// Why it failed, if it did.
+    pub(super) failure: Option<String>,
+}
+
+impl Line {
+    fn parse(line: &str) -> Option<Self> {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let [suite, name, operators, verdict, reason] = fields[..] else { return None };
+        Some(Self {
+            suite: suite.to_owned(),
+            name: name.to_owned(),
+            operators: operators.split_whitespace().map(str::to_owned).collect(),
+            failure: (verdict != "ok").then(|| reason.to_owned()),
+        })
+    }
+}
+
+/// What is expected to fail: patterns `SUITE/TEST`, in which `*` stands for anything.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Expectations {
+    failures: BTreeMap<String, String>,
+}
+
+impl Expectations {
+    /// Why a test is expected to fail, if it is.
+    pub(super) fn reason(&self, line: &Line) -> Option<&str> {
+        let name = format!("{}/{}", line.suite, line.name);
+        let found = self.failures.iter().find(|(pattern, _)| matches(pattern, &name));
+        found.map(|(_, reason)| reason.as_str())
+    }
+
+    /// The patterns that no test matches.
+    fn unused(&self, lines: &[Line]) -> Vec<&str> {
+        let names: Vec<String> = lines.iter().map(|l| format!("{}/{}", l.suite, l.name)).collect();
+        let used = |pattern: &str| names.iter().any(|name| matches(pattern, name));
+        self.failures.keys().map(String::as_str).filter(|p| !used(p)).collect()
+    }
+}
+
+/// Whether `*` in the pattern can stand for something that makes it the name.
+fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == name,
+        Some((start, rest)) => name.strip_prefix(start).is_some_and(|tail| {
+            tail.char_indices().any(|(i, _)| matches(rest, &tail[i..])) || matches(rest, "")
+        }),
+    }
+}
+
+/// Runs every test; with `write` the table in the documentation is made anew.
+pub(super) fn run(write: bool) -> Result<Outcome> {
+    let data = match data() {
+        Ok(data) => data,
+        Err(error) => return Ok(Outcome::skip(Skip::new("python", format!("{error:#}")))),
+    };
+    let (results, operators) = results(&data)?;
+    let path = cmd::root().join(EXPECTATIONS);
+    let text =
+        std::fs::read_to_string(&path).with_context(|| format!("cannot read {EXPECTATIONS}"))?;
+    let expectations: Expectations =
+        toml::from_str(&text).with_context(|| format!("{EXPECTATIONS} is not as expected"))?;
+    let table = table::render(&results, &operators, &expectations);
+    let path = cmd::root().join(TABLE);
+    if write {
+        std::fs::write(&path, &table).with_context(|| format!("cannot write {TABLE}"))?;
+    }
+    let mut outcome = judge(&results, &expectations);
+    if std::fs::read_to_string(path).ok().as_deref() != Some(table.as_str()) {
+        let fix = "`cargo xtask conformance onnx --write` makes it anew";
+        outcome.failed.push(format!("{TABLE} is not what the tests say; {fix}"));
+    }
+    Ok(outcome)
+}
+
+/// Counts what is as expected, and names what is not, whichever way.
+fn judge(results: &[Line], expectations: &Expectations) -> Outcome {
+    let mut outcome = Outcome::default();
+    for line in results {
+        let name = format!("{}/{}", line.suite, line.name);
+        match (&line.failure, expectations.reason(line)) {
+            (None, None) | (Some(_), Some(_)) => outcome.passed += 1,
+            (Some(why), None) => outcome.failed.push(format!("{name}: {why}")),
+            (None, Some(reason)) => outcome
+                .failed
+                .push(format!("{name} passes, but {EXPECTATIONS} expects it to fail: {reason}")),
+        }
+    }
+    for pattern in expectations.unused(results) {
+        outcome.failed.push(format!("{EXPECTATIONS} names '{pattern}', which is no test"));
+    }
+    outcome
+}
+
+/// The runner's lines: tests, and the operators that exist.
+fn results(data: &std::path::Path) -> Result<(Vec<Line>, Vec<Line>)> {
+    cmd::run(cmd::cargo().args(["build", "--quiet", "-p", "lgp-inference", "--examples"]))?;
+    let runner = cmd::root().join("target/debug/examples/conformance");
+    let finished = cmd::stdout(cmd::command(runner).arg(data))?;
+    if !finished.ok {
+        bail!("the runner of ONNX's tests ended with a failure");
+    }
+    let lines = finished.output.lines().filter_map(Line::parse);
+    let (operators, mut results): (Vec<Line>, Vec<Line>) =
+        lines.partition(|line| line.suite == "operator");
+    // Tests finish in no particular order.
+    results.sort_by(|a, b| (&a.suite, &a.name).cmp(&(&b.suite, &b.name)));
+    Ok((results, operators))
+}
+
+/// The folder with the tests, installed where it is not there yet.
+fn data() -> Result<PathBuf> {
+    let folder = cmd::root().join("target").join(PACKAGE.replace("==", "-"));
+    let data = folder.join("onnx/backend/test/data");
+    if data.join("node").is_dir() && folder.join("complete").exists() {
+        return Ok(data);
+    }
+    let mut pip = cmd::command(python::interpreter()?);
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]);
+    let installed = cmd::capture(pip.arg("--upgrade").arg("--target").arg(&folder).arg(PACKAGE))?;
+    if !installed.ok {
+        let why = installed.output.lines().rfind(|line| line.starts_with("ERROR"));
+        bail!("pip cannot install {PACKAGE}: {}", why.unwrap_or_default());
+    }
+    std::fs::write(folder.join("complete"), "")?;
+    Ok(data)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stars_stand_for_anything() {
+        for (pattern, name, fits) in [
+            ("node/test_a", "node/test_a", true),
+            ("node/test_a", "node/test_ab", false),
+            ("node/test_*", "node/test_", true),
+            ("node/*_b*", "node/test_b", true),
+            ("*c", "node/abc", true),
+            ("node/*_b", "node/test_bc", false),
+        ] {
+            assert_eq!(matches(pattern, name), fits, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn surprises_of_either_kind_fail() {
+        let text = "node\ttest_a\t::Add\tok\t\nnode\ttest_b\t::Add\tfailed\twhy\n\
+            node\ttest_c\t\tok\t\nnode\ttest_d\t\tfailed\tso";
+        let lines: Vec<Line> = text.lines().filter_map(Line::parse).collect();
+        assert_eq!(lines[0].operators, ["::Add"]);
+        let text = "[failures]\n\"node/test_[bc]\" = \"x\"\n\"node/test_c\" = \"odd\"\n\"node/test_d*\" = \"known\"";
+        let expectations: Expectations = toml::from_str(text).unwrap();
+        let outcome = judge(&lines, &expectations);
+        assert_eq!(outcome.passed, 2);
+        let path = EXPECTATIONS;
+        let expected = [
+            "node/test_b: why".to_owned(),
+            format!("node/test_c passes, but {path} expects it to fail: odd"),
+            format!("{path} names 'node/test_[bc]', which is no test"),
+        ];
+        assert_eq!(outcome.failed, expected);
+    }
+}
