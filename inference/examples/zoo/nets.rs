@@ -109,7 +109,7 @@ struct Writer {
 impl Writer {
     fn new(name: &str, size: Size, norm: Norm) -> Self {
         let g = GraphBuilder::new(name);
-        Self { g, norm, size, random: Random(0x5eed) }
+        Self { g, norm, size, random: Random::new(0x5eed) }
     }
 
     fn channels(&self, n: usize) -> usize {
@@ -237,7 +237,8 @@ impl Writer {
     }
 }
 
-fn f32_type(dims: impl Into<Vec<Dim>>) -> TensorType {
+/// A tensor type of f32.
+pub(crate) fn f32_type(dims: impl Into<Vec<Dim>>) -> TensorType {
     TensorType { dtype: DType::F32, shape: Some(SymShape(dims.into())) }
 }
 
@@ -262,11 +263,16 @@ fn he(fan_in: usize) -> f32 {
 }
 
 /// SplitMix64: the same weights on every machine.
-struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
+    /// The numbers that follow from a seed.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
     /// Values spread uniformly by `spread` to either side of `centre`.
-    fn tensor(&mut self, dims: &[usize], spread: f32, centre: f32) -> Result<Tensor> {
+    pub(crate) fn tensor(&mut self, dims: &[usize], spread: f32, centre: f32) -> Result<Tensor> {
         let count = dims.iter().product();
         let values: Vec<f32> = (0..count).map(|_| centre + spread * self.next()).collect();
         Ok(Tensor::from_slice(dims, &values)?)
