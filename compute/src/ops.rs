@@ -6,7 +6,9 @@
 //! | binary arithmetic and comparison, `Clip`, max pooling, reductions, `ArgMax`, `Relu`, `Neg`, `Abs`, `Sign` | the same and all integers |
 //! | `Range` | f32, f64, i16, i32, i64 |
 //! | `And`, `Or`, `Xor`, `Not` | bool |
-//! | `Equal`, `Where`, `Cast`, nearest resizing, and all that moves elements or shapes | every dtype |
+//! | `Equal` | the same and bool |
+//! | `Cast` | every dtype but complex numbers |
+//! | `Where`, nearest resizing, and all that moves elements or shapes | every dtype |
 //!
 //! Integer arithmetic wraps; dividing an integer by zero is an error. Constants that an operator
 //! takes as an input in newer opsets and as an attribute in older ones are an `Option` field
@@ -58,7 +60,7 @@ pub use crate::window::Pads;
 pub use arg_reduce::{ArgKind, ArgReduce};
 pub use batch_norm::BatchNorm;
 pub use binary::{Binary, BinaryKind};
-pub use cast::Cast;
+pub use cast::{Cast, CastAs};
 pub use clip::Clip;
 pub use concat::Concat;
 pub use constant_of_shape::ConstantOfShape;

@@ -1,11 +1,16 @@
 //! Element types and their Rust counterparts.
 
 use crate::error::{Error, Result};
+use crate::small_float::{
+    Complex64, Complex128, F4E2M1, F8E4M3FN, F8E4M3FNUZ, F8E5M2, F8E5M2FNUZ, F8E8M0,
+};
+use crate::small_int::{I2, I4, U2, U4};
 use bytemuck::{CheckedBitPattern, NoUninit};
 use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
 
-/// The type of a tensor's elements.
+/// The type of a tensor's elements. Those of fewer than eight bits take a byte each in memory;
+/// only files pack them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the names are the field's own")]
@@ -23,11 +28,23 @@ pub enum DType {
     U32,
     U64,
     Bool,
+    F8E4M3FN,
+    F8E4M3FNUZ,
+    F8E5M2,
+    F8E5M2FNUZ,
+    F8E8M0,
+    F4E2M1,
+    I4,
+    U4,
+    I2,
+    U2,
+    Complex64,
+    Complex128,
 }
 
 impl DType {
     /// Every dtype.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 25] = [
         Self::F16,
         Self::BF16,
         Self::F32,
@@ -41,6 +58,18 @@ impl DType {
         Self::U32,
         Self::U64,
         Self::Bool,
+        Self::F8E4M3FN,
+        Self::F8E4M3FNUZ,
+        Self::F8E5M2,
+        Self::F8E5M2FNUZ,
+        Self::F8E8M0,
+        Self::F4E2M1,
+        Self::I4,
+        Self::U4,
+        Self::I2,
+        Self::U2,
+        Self::Complex64,
+        Self::Complex128,
     ];
 
     /// Bytes of one element.
@@ -48,10 +77,33 @@ impl DType {
     pub const fn size(self) -> usize {
         match self {
             Self::I8 | Self::U8 | Self::Bool => 1,
+            Self::F8E4M3FN | Self::F8E4M3FNUZ | Self::F8E5M2 | Self::F8E5M2FNUZ | Self::F8E8M0 => 1,
+            Self::F4E2M1 | Self::I4 | Self::U4 | Self::I2 | Self::U2 => 1,
             Self::F16 | Self::BF16 | Self::I16 | Self::U16 => 2,
             Self::F32 | Self::I32 | Self::U32 => 4,
-            Self::F64 | Self::I64 | Self::U64 => 8,
+            Self::F64 | Self::I64 | Self::U64 | Self::Complex64 => 8,
+            Self::Complex128 => 16,
         }
+    }
+
+    /// Bits of one element where it is packed, as in files: fewer than eight for some.
+    #[must_use]
+    pub const fn bits(self) -> u32 {
+        match self {
+            Self::F4E2M1 | Self::I4 | Self::U4 => 4,
+            Self::I2 | Self::U2 => 2,
+            Self::Complex128 => 128,
+            Self::F64 | Self::I64 | Self::U64 | Self::Complex64 => 64,
+            Self::F32 | Self::I32 | Self::U32 => 32,
+            Self::F16 | Self::BF16 | Self::I16 | Self::U16 => 16,
+            _ => 8,
+        }
+    }
+
+    /// Whether some bytes are no element: those of bools, and of elements of fewer than eight bits.
+    #[must_use]
+    pub(crate) const fn is_checked(self) -> bool {
+        matches!(self, Self::Bool) || self.bits() < 8
     }
 
     /// The short name, as Rust writes it: `f32`, `bf16`, `bool`.
@@ -71,10 +123,23 @@ impl DType {
             Self::U32 => "u32",
             Self::U64 => "u64",
             Self::Bool => "bool",
+            Self::F8E4M3FN => "f8e4m3fn",
+            Self::F8E4M3FNUZ => "f8e4m3fnuz",
+            Self::F8E5M2 => "f8e5m2",
+            Self::F8E5M2FNUZ => "f8e5m2fnuz",
+            Self::F8E8M0 => "f8e8m0",
+            Self::F4E2M1 => "f4e2m1",
+            Self::I4 => "i4",
+            Self::U4 => "u4",
+            Self::I2 => "i2",
+            Self::U2 => "u2",
+            Self::Complex64 => "complex64",
+            Self::Complex128 => "complex128",
         }
     }
 
-    /// Whether elements are floating-point numbers.
+    /// Whether elements are floating-point numbers that operators compute with; the smaller ones
+    /// are only stored and converted.
     #[must_use]
     pub const fn is_float(self) -> bool {
         matches!(self, Self::F16 | Self::BF16 | Self::F32 | Self::F64)
@@ -99,6 +164,9 @@ macro_rules! element {
 element!(
     f16 => F16, bf16 => BF16, f32 => F32, f64 => F64, i8 => I8, i16 => I16, i32 => I32, i64 => I64,
     u8 => U8, u16 => U16, u32 => U32, u64 => U64, bool => Bool,
+    F8E4M3FN => F8E4M3FN, F8E4M3FNUZ => F8E4M3FNUZ, F8E5M2 => F8E5M2, F8E5M2FNUZ => F8E5M2FNUZ,
+    F8E8M0 => F8E8M0, F4E2M1 => F4E2M1, I4 => I4, U4 => U4, I2 => I2, U2 => U2,
+    Complex64 => Complex64, Complex128 => Complex128,
 );
 
 /// Views bytes as elements of `T`.
@@ -117,9 +185,26 @@ pub(crate) fn cast_mut<T: Element>(bytes: &mut [u8]) -> Result<&mut [T]> {
     bytemuck::checked::try_cast_slice_mut(bytes).map_err(cast_error::<T>)
 }
 
+/// Fails unless every byte is an element.
+pub(crate) fn check_bytes(dtype: DType, bytes: &[u8]) -> Result<()> {
+    let good = match dtype {
+        DType::Bool => bytes.iter().all(|&b| b < 2),
+        DType::U2 => bytes.iter().all(|&b| b < 4),
+        DType::U4 | DType::F4E2M1 => bytes.iter().all(|&b| b < 16),
+        DType::I2 => bytes.iter().all(|b| (-2..2).contains(&b.cast_signed())),
+        DType::I4 => bytes.iter().all(|b| (-8..8).contains(&b.cast_signed())),
+        _ => true,
+    };
+    if good { Ok(()) } else { Err(bad_byte(dtype)) }
+}
+
+fn bad_byte(dtype: DType) -> Error {
+    if dtype == DType::Bool { Error::BoolByte } else { Error::ElementByte { dtype } }
+}
+
 fn cast_error<T: Element>(error: bytemuck::checked::CheckedCastError) -> Error {
     match error {
-        bytemuck::checked::CheckedCastError::InvalidBitPattern => Error::BoolByte,
+        bytemuck::checked::CheckedCastError::InvalidBitPattern => bad_byte(T::DTYPE),
         bytemuck::checked::CheckedCastError::PodCastError(_) => {
             Error::Unaligned { dtype: T::DTYPE }
         }

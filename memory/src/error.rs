@@ -46,6 +46,12 @@ pub enum Error {
     /// A byte of a bool tensor is neither 0 nor 1.
     #[error("bool data has bytes other than 0 and 1")]
     BoolByte,
+    /// A byte is no element of a dtype that has fewer than eight bits.
+    #[error("a byte is no {dtype}, which has {} bits", dtype.bits())]
+    ElementByte {
+        /// Element type.
+        dtype: DType,
+    },
     /// Unaligned bytes were viewed as elements.
     #[error("data is not aligned for {dtype}")]
     Unaligned {

@@ -159,6 +159,7 @@ impl Layout {
             2 => copy::<2>(&axes, self.offset, src, dst),
             4 => copy::<4>(&axes, self.offset, src, dst),
             8 => copy::<8>(&axes, self.offset, src, dst),
+            16 => copy::<16>(&axes, self.offset, src, dst),
             _ => return Err(wrong()),
         }
         Ok(())

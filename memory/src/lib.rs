@@ -19,6 +19,8 @@ mod error;
 mod layout;
 mod pool;
 mod shape;
+mod small_float;
+mod small_int;
 mod tensor;
 
 pub use arena::{Arena, ArenaPlan, Lifetime, Order};
@@ -28,4 +30,9 @@ pub use error::{Error, Result};
 pub use layout::Layout;
 pub use pool::{Pool, PoolStats};
 pub use shape::{Dim, Shape, SymShape, TensorType};
+pub use small_float::{
+    Complex, Complex64, Complex128, F4E2M1, F8E4M3FN, F8E4M3FNUZ, F8E5M2, F8E5M2FNUZ, F8E8M0,
+    PowerRounding,
+};
+pub use small_int::{I2, I4, U2, U4, pack, unpack};
 pub use tensor::{NamedTensor, Tensor, TensorView};

@@ -1,7 +1,7 @@
 //! Contiguous row-major tensors on the host, owned and borrowed.
 
 use crate::buffer::Buffer;
-use crate::dtype::{DType, Element, cast, cast_mut};
+use crate::dtype::{DType, Element, cast, cast_mut, check_bytes};
 use crate::error::{Error, Result};
 use crate::pool::Pool;
 use crate::shape::Shape;
@@ -31,15 +31,15 @@ impl Tensor {
     }
 
     /// A tensor on a buffer of a pool. Its elements are initialised but unspecified, except that
-    /// bools are `false`.
+    /// bools are `false` and elements of fewer than eight bits 0.
     ///
     /// # Errors
     /// [`Error::TooLarge`] or [`Error::OutOfMemory`].
     pub fn pooled(pool: &Pool, dtype: DType, shape: impl Into<Shape>) -> Result<Self> {
         let shape = shape.into();
         let mut data = pool.alloc(shape.byte_len(dtype)?)?;
-        if dtype == DType::Bool {
-            // Not every byte is a bool: what the buffer held before must not be read as one.
+        if dtype.is_checked() {
+            // Not every byte is an element: what the buffer held before must not be read as one.
             data.fill(0);
         }
         Ok(Self { dtype, shape, data: Arc::new(data) })
@@ -49,11 +49,12 @@ impl Tensor {
     ///
     /// # Errors
     /// [`Error::ByteLength`] unless the buffer has exactly the bytes of dtype and shape;
-    /// [`Error::BoolByte`] for a bool that is neither 0 nor 1.
+    /// [`Error::BoolByte`] for a bool that is neither 0 nor 1, [`Error::ElementByte`] for what does
+    /// not fit an element of fewer than eight bits.
     pub fn from_buffer(dtype: DType, shape: impl Into<Shape>, data: Buffer) -> Result<Self> {
         let shape = shape.into();
         check_len(dtype, &shape, data.len())?;
-        check_bool(dtype, &data)?;
+        check_bytes(dtype, &data)?;
         Ok(Self { dtype, shape, data: Arc::new(data) })
     }
 
@@ -152,7 +153,8 @@ impl Tensor {
     }
 
     /// The raw bytes for writing; copies them first when another tensor shares them. A byte that
-    /// is no bool makes a bool tensor unreadable as such.
+    /// is no bool makes a bool tensor unreadable as such, and the same is true of elements of fewer
+    /// than eight bits.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] for the copy.
@@ -336,10 +338,6 @@ fn check_len(dtype: DType, shape: &Shape, given: usize) -> Result<()> {
     } else {
         Err(Error::ByteLength { dtype, shape: shape.to_vec(), expected, given })
     }
-}
-
-fn check_bool(dtype: DType, bytes: &[u8]) -> Result<()> {
-    if dtype == DType::Bool && bytes.iter().any(|&b| b > 1) { Err(Error::BoolByte) } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use crate::ops::*;
 use crate::testing::{assert_close, constant, fails, infers, info, ints, noise, run, run_all, t};
 use crate::{Op, ValueInfo};
-use lgp_memory::{DType, Tensor};
+use lgp_memory::{DType, PowerRounding, Tensor};
 use proptest::prelude::*;
 
 fn iota(dims: &[usize]) -> Tensor {
@@ -214,8 +214,9 @@ fn casts() {
     assert_eq!(run(&cast(DType::Bool), &[&x]), t(&[5], &[true, false, true, true, true]));
     assert_eq!(run(&cast(DType::U8), &[&ints(&[-1, 256])]), t(&[2], &[255u8, 0]));
     assert_eq!(run(&cast(DType::F32), &[&t(&[2], &[true, false])]), t(&[2], &[1f32, 0.]));
-    for from in DType::ALL {
-        for to in DType::ALL {
+    let complex = [DType::Complex64, DType::Complex128];
+    for from in DType::ALL.into_iter().filter(|d| !complex.contains(d)) {
+        for to in DType::ALL.into_iter().filter(|d| !complex.contains(d)) {
             let one = run(&cast(from), &[&t(&[1], &[1u8])]);
             let there = run(&cast(to), &[&one]);
             assert_eq!(run(&cast(DType::U8), &[&there]), t(&[1], &[1u8]), "{from} {to}");
@@ -315,6 +316,7 @@ fn every_op_refuses_no_input_and_no_rank() {
         Box::new(BatchNorm::default()),
         Box::new(Binary::new(BinaryKind::Add)),
         Box::new(Cast { to: DType::F32 }),
+        Box::new(CastAs { to: None, saturate: true, rounding: PowerRounding::Up }),
         Box::new(Clip::default()),
         Box::new(Concat { axis: 0 }),
         Box::new(ConstantOfShape { value }),

@@ -11,7 +11,7 @@ pub(crate) const TENSORS_MAX: usize = 1024;
 pub(crate) const RANK_MAX: usize = 32;
 
 /// Element types on the wire. A code is never given to another type.
-const CODES: [(u8, DType); 13] = [
+const CODES: [(u8, DType); 25] = [
     (1, DType::F16),
     (2, DType::BF16),
     (3, DType::F32),
@@ -25,6 +25,18 @@ const CODES: [(u8, DType); 13] = [
     (11, DType::U32),
     (12, DType::U64),
     (13, DType::Bool),
+    (14, DType::F8E4M3FN),
+    (15, DType::F8E4M3FNUZ),
+    (16, DType::F8E5M2),
+    (17, DType::F8E5M2FNUZ),
+    (18, DType::F8E8M0),
+    (19, DType::F4E2M1),
+    (20, DType::I4),
+    (21, DType::U4),
+    (22, DType::I2),
+    (23, DType::U2),
+    (24, DType::Complex64),
+    (25, DType::Complex128),
 ];
 
 fn tensors_error(reason: impl Into<String>) -> FrameError {

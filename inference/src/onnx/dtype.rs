@@ -4,7 +4,7 @@ use super::proto::tensor_proto::DataType;
 use lgp_memory::DType;
 
 /// Each dtype beside its ONNX number.
-const TABLE: [(DType, DataType); 13] = [
+const TABLE: [(DType, DataType); 25] = [
     (DType::F16, DataType::Float16),
     (DType::BF16, DataType::Bfloat16),
     (DType::F32, DataType::Float),
@@ -18,6 +18,18 @@ const TABLE: [(DType, DataType); 13] = [
     (DType::U32, DataType::Uint32),
     (DType::U64, DataType::Uint64),
     (DType::Bool, DataType::Bool),
+    (DType::F8E4M3FN, DataType::Float8e4m3fn),
+    (DType::F8E4M3FNUZ, DataType::Float8e4m3fnuz),
+    (DType::F8E5M2, DataType::Float8e5m2),
+    (DType::F8E5M2FNUZ, DataType::Float8e5m2fnuz),
+    (DType::F8E8M0, DataType::Float8e8m0),
+    (DType::F4E2M1, DataType::Float4e2m1),
+    (DType::I4, DataType::Int4),
+    (DType::U4, DataType::Uint4),
+    (DType::I2, DataType::Int2),
+    (DType::U2, DataType::Uint2),
+    (DType::Complex64, DataType::Complex64),
+    (DType::Complex128, DataType::Complex128),
 ];
 
 /// The dtype of an ONNX number, or the name of what has no dtype here.
@@ -31,6 +43,11 @@ pub(crate) fn from_onnx(code: i64) -> Result<DType, String> {
         .find(|(_, t)| *t == data_type)
         .map(|(d, _)| *d)
         .ok_or_else(|| data_type.as_str_name().to_lowercase())
+}
+
+/// The number of a type that is named, as the first opsets did.
+pub(crate) fn number(name: &str) -> Option<i64> {
+    DataType::from_str_name(name).map(|t| i64::from(i32::from(t)))
 }
 
 /// The ONNX number of a dtype.

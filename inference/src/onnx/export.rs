@@ -138,11 +138,16 @@ impl AsRef<[u8]> for Shared {
 }
 
 fn tensor(name: &str, tensor: &Tensor) -> Result<TensorProto> {
+    let raw = if tensor.dtype().bits() < 8 {
+        Bytes::from(lgp_memory::pack(tensor.dtype(), tensor.as_bytes()))
+    } else {
+        Bytes::from_owner(Shared(tensor.clone()))
+    };
     Ok(TensorProto {
         name: Some(name.to_owned()),
         dims: tensor.shape().dims().iter().map(|&d| size(d)).collect::<Result<_>>()?,
         data_type: Some(element_type(tensor.dtype())?),
-        raw_data: Some(Bytes::from_owner(Shared(tensor.clone()))),
+        raw_data: Some(raw),
         ..TensorProto::default()
     })
 }

@@ -14,6 +14,7 @@ mod ops;
 mod proto;
 mod read;
 mod registry;
+mod sparse;
 mod tensor;
 #[cfg(test)]
 mod tests;

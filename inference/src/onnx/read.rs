@@ -6,7 +6,7 @@ use super::proto::tensor_shape_proto::dimension;
 use super::proto::{
     AttributeProto, GraphProto, ModelProto, NodeProto, TensorShapeProto, ValueInfoProto, type_proto,
 };
-use super::{dtype, tensor};
+use super::{dtype, sparse, tensor};
 use crate::error::{Error, Result};
 use crate::model::{Attr, Model, ModelNode, ValueSpec};
 use lgp_memory::{Dim, SymShape, TensorType};
@@ -99,12 +99,16 @@ impl Model {
     }
 
     fn with_graph(mut self, graph: GraphProto, base: Option<&Path>) -> Result<Self> {
-        if !graph.sparse_initializer.is_empty() {
-            return Err(Error::graph("sparse initializers are not supported"));
-        }
-        for proto in &graph.initializer {
+        let dense = graph.initializer.iter().map(|proto| {
             let name = proto.name();
-            let tensor = tensor::read(name, proto, base)?;
+            tensor::read(name, proto, base).map(|tensor| (name, tensor))
+        });
+        let sparse = graph.sparse_initializer.iter().map(|proto| {
+            let name = proto.values.as_ref().map_or("", |values| values.name());
+            sparse::read(name, proto, base).map(|tensor| (name, tensor))
+        });
+        for read in dense.chain(sparse) {
+            let (name, tensor) = read?;
             if self.initializers.insert(name.to_owned(), tensor).is_some() {
                 return Err(Error::graph(format!(
                     "initializer '{name}' is defined more than once"
@@ -160,9 +164,13 @@ pub(crate) fn external_files(
 ) -> Result<BTreeMap<PathBuf, PathBuf>> {
     let proto = decode(Bytes::copy_from_slice(bytes))?;
     let graph = proto.graph.unwrap_or_default();
-    let attributes = graph.node.iter().flat_map(|n| &n.attribute).filter_map(|a| a.t.as_ref());
+    let attributes = || graph.node.iter().flat_map(|n| &n.attribute);
+    let sparse = attributes().filter_map(|a| a.sparse_tensor.as_ref());
+    let sparse = sparse.chain(&graph.sparse_initializer);
+    let parts = sparse.flat_map(|s| s.values.iter().chain(&s.indices));
+    let attributes = attributes().filter_map(|a| a.t.as_ref());
     let mut files = BTreeMap::new();
-    for proto in graph.initializer.iter().chain(attributes) {
+    for proto in graph.initializer.iter().chain(attributes).chain(parts) {
         if tensor::is_external(proto) {
             let location = Location::parse(proto.name(), &proto.external_data)?;
             files.insert(location.relative().to_owned(), location.resolve(base)?);
@@ -212,7 +220,11 @@ fn node(index: usize, proto: NodeProto, base: Option<&Path>) -> Result<ModelNode
     };
     let mut attributes = BTreeMap::new();
     for attribute_proto in proto.attribute {
-        let key = attribute_proto.name().to_owned();
+        let mut key = attribute_proto.name().to_owned();
+        if key == "sparse_value" && attribute_proto.sparse_tensor.is_some() {
+            // Made dense as it is read, it is a constant like any other.
+            key = "value".to_owned();
+        }
         let value = attribute(&name, attribute_proto, base)?;
         if attributes.insert(key.clone(), value).is_some() {
             let message = format!("node '{name}' ({op_type}) has attribute '{key}' more than once");
@@ -253,7 +265,11 @@ fn attribute(node: &str, proto: AttributeProto, base: Option<&Path>) -> Result<A
             Attr::Tensor(tensor::read(&format!("{node}.{key}"), &value, base)?)
         }
         AttributeType::Graph | AttributeType::Graphs => Attr::Other("subgraph"),
-        AttributeType::SparseTensor | AttributeType::SparseTensors => Attr::Other("sparse tensor"),
+        AttributeType::SparseTensor => {
+            let value = proto.sparse_tensor.ok_or_else(|| fail("has no sparse tensor".into()))?;
+            Attr::Tensor(sparse::read(&format!("{node}.{key}"), &value, base)?)
+        }
+        AttributeType::SparseTensors => Attr::Other("list of sparse tensors"),
         AttributeType::Tensors => Attr::Other("list of tensors"),
         AttributeType::TypeProto | AttributeType::TypeProtos => Attr::Other("type"),
         AttributeType::Undefined => Attr::Other("value of unknown kind"),

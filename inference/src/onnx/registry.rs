@@ -26,6 +26,7 @@ const ONNX: &[(&str, Map)] = &[
     ("AveragePool", pool::average_pool),
     ("BatchNormalization", normalization::batch_norm),
     ("Cast", data::cast),
+    ("CastLike", data::cast_like),
     ("Ceil", elementwise::ceil),
     ("Celu", elementwise::celu),
     ("Clip", elementwise::clip),

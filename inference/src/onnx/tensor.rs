@@ -17,7 +17,7 @@ pub(crate) fn read(name: &str, proto: &TensorProto, base: Option<&Path>) -> Resu
         usize::try_from(d).map_err(|_| fail(format!("dimension {d}, expected 0 or more")))
     });
     let shape = Shape::new(dims.collect::<Result<Vec<usize>>>()?);
-    let expected = shape.byte_len(dtype).map_err(|e| fail(e.to_string()))?;
+    let expected = packed_len(dtype, &shape).map_err(|e| fail(e.to_string()))?;
     if proto.segment.is_some() {
         return Err(fail("segmented tensors are not supported".into()));
     }
@@ -31,7 +31,27 @@ pub(crate) fn read(name: &str, proto: &TensorProto, base: Option<&Path>) -> Resu
     } else {
         typed(proto, dtype, &shape, expected).map_err(fail)?
     };
-    Tensor::from_buffer(dtype, shape, data).map_err(|e| fail(e.to_string()))
+    unpacked(dtype, shape, data).map_err(|e| fail(e.to_string()))
+}
+
+/// Bytes of a tensor in a file, where elements of fewer than eight bits share them.
+fn packed_len(dtype: DType, shape: &Shape) -> lgp_memory::Result<usize> {
+    // As many bytes as it takes in memory are at least as many as it takes packed.
+    let len = shape.byte_len(dtype)?;
+    Ok(match dtype.bits() {
+        2 => len.div_ceil(4),
+        4 => len.div_ceil(2),
+        _ => len,
+    })
+}
+
+fn unpacked(dtype: DType, shape: Shape, data: Buffer) -> lgp_memory::Result<Tensor> {
+    if dtype.bits() >= 8 {
+        return Tensor::from_buffer(dtype, shape, data);
+    }
+    let mut out = Buffer::zeroed(shape.byte_len(dtype)?)?;
+    lgp_memory::unpack(dtype, &data, &mut out);
+    Tensor::from_buffer(dtype, shape, out)
 }
 
 /// Whether the elements lie in another file.
@@ -46,26 +66,36 @@ fn check_len(dtype: DType, shape: &Shape, expected: usize, given: usize) -> Resu
     Err(format!("{given} bytes of data, but {dtype} of shape {:?} takes {expected}", shape.dims()))
 }
 
-/// Elements from the fields that hold one number each.
+/// Elements from the fields that hold one number each, or one byte of packed ones.
 fn typed(
     proto: &TensorProto,
     dtype: DType,
     shape: &Shape,
     expected: usize,
 ) -> Result<Buffer, String> {
+    // The fields' numbers are the parts of a complex one, and bytes of what is packed.
+    let part = match dtype {
+        DType::Complex64 => 4,
+        DType::Complex128 => 8,
+        other => other.size(),
+    };
     let count = match dtype {
-        DType::F32 => proto.float_data.len(),
-        DType::F64 => proto.double_data.len(),
+        DType::F32 | DType::Complex64 => proto.float_data.len(),
+        DType::F64 | DType::Complex128 => proto.double_data.len(),
         DType::I64 => proto.int64_data.len(),
         DType::U32 | DType::U64 => proto.uint64_data.len(),
         _ => proto.int32_data.len(),
     };
     // The message holds `count` numbers of at least this size: no overflow.
-    check_len(dtype, shape, expected, count.saturating_mul(dtype.size()))?;
+    check_len(dtype, shape, expected, count.saturating_mul(part))?;
     let mut out = Buffer::zeroed(expected).map_err(|e| e.to_string())?;
     match dtype {
-        DType::F32 => fill(&mut out, &proto.float_data, |v| Some(v.to_ne_bytes())),
-        DType::F64 => fill(&mut out, &proto.double_data, |v| Some(v.to_ne_bytes())),
+        DType::F32 | DType::Complex64 => {
+            fill(&mut out, &proto.float_data, |v| Some(v.to_ne_bytes()))
+        }
+        DType::F64 | DType::Complex128 => {
+            fill(&mut out, &proto.double_data, |v| Some(v.to_ne_bytes()))
+        }
         DType::I64 => fill(&mut out, &proto.int64_data, |v| Some(v.to_ne_bytes())),
         DType::U64 => fill(&mut out, &proto.uint64_data, |v| Some(v.to_ne_bytes())),
         DType::U32 => {
@@ -82,7 +112,19 @@ fn typed(
         DType::I8 => {
             fill(&mut out, &proto.int32_data, |v| i8::try_from(v).ok().map(i8::to_ne_bytes))
         }
-        DType::U8 | DType::Bool => {
+        // And so do smaller ones, and as packed bytes the smallest.
+        DType::U8
+        | DType::Bool
+        | DType::F8E4M3FN
+        | DType::F8E4M3FNUZ
+        | DType::F8E5M2
+        | DType::F8E5M2FNUZ
+        | DType::F8E8M0
+        | DType::F4E2M1
+        | DType::U4
+        | DType::I4
+        | DType::U2
+        | DType::I2 => {
             fill(&mut out, &proto.int32_data, |v| u8::try_from(v).ok().map(u8::to_ne_bytes))
         }
         other => return Err(format!("{other} has no field for its elements")),
@@ -107,6 +149,7 @@ fn fill<T: Copy + ToString, const N: usize>(
 mod tests {
     use super::*;
     use crate::onnx::proto::tensor_proto::DataType;
+    use lgp_memory::{Complex, Complex64, F8E4M3FN};
 
     fn proto(data_type: DataType, dims: &[i64]) -> TensorProto {
         TensorProto {
@@ -130,6 +173,31 @@ mod tests {
         assert_eq!(read("t", &t, None)?.as_slice::<i64>()?, [-7]);
         let t = TensorProto { double_data: vec![0.5], ..proto(DataType::Double, &[1]) };
         assert_eq!(read("t", &t, None)?.as_slice::<f64>()?, [0.5]);
+        let t = TensorProto { float_data: vec![1., 2.], ..proto(DataType::Complex64, &[1]) };
+        assert_eq!(read("t", &t, None)?.as_slice::<Complex64>()?, [Complex { re: 1f32, im: 2. }]);
+        let t = TensorProto { int32_data: vec![0x7e], ..proto(DataType::Float8e4m3fn, &[1]) };
+        assert_eq!(read("t", &t, None)?.as_slice::<F8E4M3FN>()?[0].to_f32(), 448.);
+        Ok(())
+    }
+
+    /// Both fields hold the same bytes, the first element in the lowest bits.
+    #[test]
+    fn elements_of_few_bits_are_unpacked() -> Result<()> {
+        let cases: [(DataType, &[i64], &'static [u8], &[u8]); 5] = [
+            (DataType::Int4, &[3], &[0x87, 0x0f], &[7, 0xf8, 0xff]),
+            (DataType::Uint4, &[3, 1], &[0xf1, 0x02], &[1, 15, 2]),
+            (DataType::Int2, &[5], &[0x39, 0x01], &[1, 0xfe, 0xff, 0, 1]),
+            (DataType::Uint2, &[2, 2], &[0x39], &[1, 2, 3, 0]),
+            (DataType::Float4e2m1, &[2], &[0xe2], &[2, 14]),
+        ];
+        for (data_type, dims, packed, want) in cases {
+            let raw_data = Some(prost::bytes::Bytes::from_static(packed));
+            let raw = read("t", &TensorProto { raw_data, ..proto(data_type, dims) }, None)?;
+            assert_eq!(raw.as_bytes(), want, "{data_type:?}");
+            let int32_data = packed.iter().map(|&b| b.into()).collect();
+            let typed = read("t", &TensorProto { int32_data, ..proto(data_type, dims) }, None)?;
+            assert_eq!(typed, raw, "{data_type:?}");
+        }
         Ok(())
     }
 

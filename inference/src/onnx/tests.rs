@@ -146,7 +146,7 @@ fn damaged_files_say_what_is_wrong() {
         (|_, g| g.output[0].r#type = None, "invalid graph: output 'y' has no type"),
         (
             |_, g| g.sparse_initializer.push(SparseTensorProto::default()),
-            "invalid graph: sparse initializers are not supported",
+            "tensor '': a sparse tensor lacks values or indices",
         ),
         (
             |_, g| g.initializer[0].dims = vec![i64::MAX, i64::MAX],

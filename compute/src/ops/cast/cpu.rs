@@ -11,6 +11,7 @@
 )]
 
 use super::Cast;
+use super::small::{Manner, narrow, widen};
 use crate::args::{concrete_one, required};
 use crate::error::Result;
 use crate::op::Context;
@@ -21,11 +22,20 @@ pub(super) fn run(
     op: &Cast,
     ctx: &Context,
     inputs: &[Option<TensorView<'_>>],
+    manner: Manner,
 ) -> Result<Vec<Tensor>> {
     let (to, shape) = concrete_one(op, inputs)?;
     let x = required("Cast", inputs, 0)?;
+    if x.dtype() == to {
+        return Ok(vec![x.to_tensor()?]);
+    }
+    if let Some(wide) = widen(ctx, x)? {
+        return run(op, ctx, &[Some(wide.view())], manner);
+    }
+    if let Some(narrow) = narrow(ctx, x, to, &shape, manner)? {
+        return Ok(vec![narrow]);
+    }
     match (x.dtype(), to) {
-        (from, to) if from == to => return Ok(vec![x.to_tensor()?]),
         (DType::F16 | DType::BF16, DType::F32) | (DType::F32, DType::F16 | DType::BF16) => {
             return Ok(vec![crate::widen::convert(ctx, x, to)?]);
         }

@@ -1,19 +1,37 @@
 //! Conversion between dtypes.
 
 mod cpu;
+mod small;
+#[cfg(test)]
+mod tests;
 
 use crate::args::{arity, output, required};
 use crate::error::Result;
 use crate::op::{Context, Op, ValueInfo};
-use lgp_memory::DType;
-use lgp_memory::{Tensor, TensorView};
+use lgp_memory::{DType, PowerRounding, Tensor, TensorView};
+use small::Manner;
 
 /// `Cast`: converts every element. Floats to integers truncate and saturate, NaN becomes 0;
-/// integers wrap; anything but zero is `true`.
+/// integers wrap; anything but zero is `true`. Integers of fewer than eight bits keep the low
+/// ones of what an i8 would be. Floats of eight bits and fewer round half to even and saturate;
+/// powers of two round up. Complex numbers become nothing else.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cast {
     /// The output's dtype.
     pub to: DType,
+}
+
+/// `Cast` and `CastLike` with all that a model may choose: the dtype is an attribute or that of a
+/// second input, and floats of eight bits need not saturate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CastAs {
+    /// The output's dtype; `None` takes it from input 1.
+    pub to: Option<DType>,
+    /// Whether what a float of eight bits cannot hold becomes its largest number, rather than
+    /// infinity or NaN.
+    pub saturate: bool,
+    /// How a number becomes a power of two, for [`DType::F8E8M0`] alone.
+    pub rounding: PowerRounding,
 }
 
 impl Op for Cast {
@@ -23,13 +41,45 @@ impl Op for Cast {
 
     fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
         arity("Cast", inputs, 1, 1)?;
-        let x = required("Cast", inputs, 0)?;
-        let dims = x.dims.clone().filter(|_| matches!(self.to, DType::I32 | DType::I64));
-        let out = output(self.to, x.sym_shape().map(<[_]>::to_vec));
-        Ok(out.into_iter().map(|o| o.with_contents(dims.clone())).collect())
+        infer(self.to, required("Cast", inputs, 0)?)
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        cpu::run(self, ctx, inputs)
+        cpu::run(self, ctx, inputs, Manner { saturate: true, rounding: PowerRounding::Up })
     }
+}
+
+impl Op for CastAs {
+    fn name(&self) -> &'static str {
+        if self.to.is_some() { "Cast" } else { "CastLike" }
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let to = match self.to {
+            Some(to) => {
+                arity("Cast", inputs, 1, 1)?;
+                to
+            }
+            None => {
+                arity("CastLike", inputs, 2, 2)?;
+                required("CastLike", inputs, 1)?.ty.dtype
+            }
+        };
+        infer(to, required(self.name(), inputs, 0)?)
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        let to = match self.to {
+            Some(to) => to,
+            None => required("CastLike", inputs, 1)?.dtype(),
+        };
+        let manner = Manner { saturate: self.saturate, rounding: self.rounding };
+        cpu::run(&Cast { to }, ctx, inputs.get(..1).unwrap_or_default(), manner)
+    }
+}
+
+fn infer(to: DType, x: &ValueInfo) -> Result<Vec<ValueInfo>> {
+    let dims = x.dims.clone().filter(|_| matches!(to, DType::I32 | DType::I64));
+    let out = output(to, x.sym_shape().map(<[_]>::to_vec));
+    Ok(out.into_iter().map(|o| o.with_contents(dims.clone())).collect())
 }

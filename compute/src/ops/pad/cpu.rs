@@ -34,7 +34,8 @@ pub(super) fn run(
         1 => pad::<1>(&tables, x.shape(), from, &fill, to),
         2 => pad::<2>(&tables, x.shape(), from, &fill, to),
         4 => pad::<4>(&tables, x.shape(), from, &fill, to),
-        _ => pad::<8>(&tables, x.shape(), from, &fill, to),
+        8 => pad::<8>(&tables, x.shape(), from, &fill, to),
+        _ => pad::<16>(&tables, x.shape(), from, &fill, to),
     }
     Ok(vec![out])
 }
@@ -49,7 +50,10 @@ fn fill(
     if let Some(value) = value {
         return Ok(value.as_bytes().to_vec());
     }
-    let value = Tensor::scalar(op.value.unwrap_or(0.))?;
+    let Some(value) = op.value else {
+        return Ok(vec![0; x.dtype().size()]);
+    };
+    let value = Tensor::scalar(value)?;
     let cast = crate::ops::Cast { to: x.dtype() }.run(ctx, &[Some(value.view())])?;
     Ok(cast.first().map(|t| t.as_bytes().to_vec()).unwrap_or_default())
 }

@@ -27,7 +27,8 @@ pub(super) fn run(
         1 => choose::<1>(ctx, &walk, condition, a, b, to),
         2 => choose::<2>(ctx, &walk, condition, a, b, to),
         4 => choose::<4>(ctx, &walk, condition, a, b, to),
-        _ => choose::<8>(ctx, &walk, condition, a, b, to),
+        8 => choose::<8>(ctx, &walk, condition, a, b, to),
+        _ => choose::<16>(ctx, &walk, condition, a, b, to),
     }
     Ok(vec![out])
 }

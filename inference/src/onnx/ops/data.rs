@@ -1,9 +1,9 @@
 //! Operators that make, pick, convert or pass on elements.
 
 use crate::onnx::dtype;
-use crate::onnx::node::{NodeCx, Refusal};
-use lgp_compute::ops::{Cast, ConstantOfShape, Gather, Identity, Range};
-use lgp_memory::Tensor;
+use crate::onnx::node::{NodeCx, Refusal, unsupported};
+use lgp_compute::ops::{Cast, CastAs, ConstantOfShape, Gather, Identity, Range};
+use lgp_memory::{PowerRounding, Tensor};
 
 pub(crate) fn constant(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     let text = |e: lgp_memory::Error| e.to_string();
@@ -61,14 +61,39 @@ pub(crate) fn evaluates(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
 }
 
 pub(crate) fn cast(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
-    // How to treat what 8-bit floats cannot hold: there are none here.
-    cx.ignore(&["saturate", "round_mode"]);
-    let Some(to) = cx.int("to")? else {
-        return Err("attribute 'to' is missing".into());
+    let (saturate, rounding) = manner(cx)?;
+    // Opset 5 and older name the type.
+    let code = match cx.int("to") {
+        Ok(code) => code.ok_or("attribute 'to' is missing")?,
+        Err(refusal) => match cx.text("to") {
+            Ok(Some(name)) => dtype::number(name).ok_or_else(|| {
+                format!("attribute 'to' is '{name}', expected the name of an element type")
+            })?,
+            _ => return Err(refusal),
+        },
     };
-    let to = dtype::from_onnx(to)
+    let to = dtype::from_onnx(code)
         .map_err(|given| format!("attribute 'to' is {given}, which is not supported"))?;
-    cx.map(Cast { to })
+    if saturate && rounding == PowerRounding::Up {
+        return cx.map(Cast { to });
+    }
+    cx.map(CastAs { to: Some(to), saturate, rounding })
+}
+
+pub(crate) fn cast_like(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
+    let (saturate, rounding) = manner(cx)?;
+    cx.map(CastAs { to: None, saturate, rounding })
+}
+
+/// What a model chooses for floats of eight bits.
+fn manner(cx: &mut NodeCx<'_>) -> Result<(bool, PowerRounding), Refusal> {
+    let rounding = match cx.text("round_mode")?.unwrap_or("up") {
+        "up" => PowerRounding::Up,
+        "down" => PowerRounding::Down,
+        "nearest" => PowerRounding::Nearest,
+        other => return Err(unsupported("round_mode", other, &["up", "down", "nearest"])),
+    };
+    Ok((cx.flag("saturate")?.unwrap_or(true), rounding))
 }
 
 pub(crate) fn gather(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
