@@ -28,6 +28,7 @@
 
 mod args;
 mod dims;
+mod epilogue;
 mod error;
 
 mod matrix;
@@ -45,5 +46,6 @@ mod walk;
 mod widen;
 mod window;
 
+pub use epilogue::Activation;
 pub use error::{Error, Result};
 pub use op::{Context, Op, ValueInfo};

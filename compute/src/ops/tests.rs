@@ -306,6 +306,25 @@ fn every_op_refuses_no_input_and_no_rank() {
         axes: None,
         scales: Some(vec![2.]),
     };
+    let geometry = ConvGeometry {
+        kernel: [1; 2],
+        strides: [1; 2],
+        dilations: [1; 2],
+        pads: Pads::default(),
+        group: 1,
+        channels: 1,
+        maps: 1,
+    };
+    let weight = noise(&[1, 1, 1, 1], 0);
+    let (conv_nhwc, _) = ConvNhwc::pack(geometry, &weight.view(), ConvHints::default()).unwrap();
+    let pool_nhwc = PoolNhwc {
+        kind: PoolKind::Max,
+        kernel: [1; 2],
+        strides: [1; 2],
+        pads: Pads::default(),
+        dilations: [1; 2],
+        ceil_mode: false,
+    };
     let ops: Vec<Box<dyn Op>> = vec![
         Box::new(ArgReduce {
             kind: ArgKind::Max,
@@ -321,6 +340,7 @@ fn every_op_refuses_no_input_and_no_rank() {
         Box::new(Concat { axis: 0 }),
         Box::new(ConstantOfShape { value }),
         Box::new(Conv::default()),
+        Box::new(conv_nhwc),
         Box::new(ConvTranspose::default()),
         Box::new(DepthToSpace { block: 2, mode: DepthMode::Dcr }),
         Box::new(SpaceToDepth { block: 2 }),
@@ -329,6 +349,7 @@ fn every_op_refuses_no_input_and_no_rank() {
         Box::new(Gather::default()),
         Box::new(Gemm::default()),
         Box::new(GlobalPool { kind: GlobalPoolKind::Max }),
+        Box::new(GlobalPoolNhwc { kind: GlobalPoolKind::Max }),
         Box::new(GroupNorm { groups: 1, epsilon: 0. }),
         Box::new(Identity),
         Box::new(InstanceNorm::default()),
@@ -337,6 +358,7 @@ fn every_op_refuses_no_input_and_no_rank() {
         Box::new(MatMul),
         Box::new(Pad { mode: PadMode::Constant, pads: None, value: None }),
         Box::new(pool),
+        Box::new(pool_nhwc),
         Box::new(Range),
         Box::new(Reduce::new(ReduceKind::Sum, None)),
         Box::new(Reshape::default()),

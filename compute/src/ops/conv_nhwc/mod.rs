@@ -1,0 +1,184 @@
+//! Two-dimensional convolution of channels-last f32 images with weights packed beforehand, and
+//! with what follows it (bias, a residual, an activation) applied before the result is stored.
+
+mod cpu;
+mod pack;
+#[cfg(test)]
+mod tests;
+
+use crate::args::{arity, optional, output, rank, required};
+use crate::dims;
+use crate::epilogue::Activation;
+use crate::error::{Error, Result};
+use crate::op::{Context, Op, ValueInfo};
+use crate::window::{Axis, Pads, specs};
+use lgp_memory::{DType, Dim, Tensor, TensorView};
+
+const NAME: &str = "ConvNhwc";
+
+/// Attributes of a convolution over two spatial axes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConvGeometry {
+    /// Height and width of the window.
+    pub kernel: [usize; 2],
+    /// Steps of the window.
+    pub strides: [usize; 2],
+    /// Distances between taps.
+    pub dilations: [usize; 2],
+    /// Zeros around the input.
+    pub pads: Pads,
+    /// Groups of channels that do not mix.
+    pub group: usize,
+    /// Input channels `c`.
+    pub channels: usize,
+    /// Output channels `m`.
+    pub maps: usize,
+}
+
+/// What helps to choose an algorithm; a default means that nothing is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ConvHints {
+    /// Images in a batch.
+    pub batch: Option<usize>,
+    /// Height and width of the input.
+    pub input: Option<[usize; 2]>,
+    /// Refuses algorithms that round differently from the plain sum of products.
+    pub strict: bool,
+}
+
+/// A convolution on channels-last images: inputs x `[n, h, w, c]`, the packed weights that
+/// [`ConvNhwc::pack`] made, bias `[m]` (optional) and a residual of the output's shape (optional)
+/// that is added before the activation; output `[n, oh, ow, m]`. All are f32.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ConvNhwc {
+    geometry: ConvGeometry,
+    algorithm: Algorithm,
+    /// What is done to the sum of products, bias and residual.
+    pub activation: Activation,
+}
+
+/// How the packed weights lie, and thus what reads them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Algorithm {
+    Direct,
+}
+
+impl ConvNhwc {
+    /// Packs weights `[m, c / group, kh, kw]` of f32 for the algorithm that suits the geometry and
+    /// gives the operator that reads them. The packed tensor replaces the original.
+    ///
+    /// # Errors
+    /// A weight that does not fit the geometry, or out of memory.
+    pub fn pack(
+        geometry: ConvGeometry,
+        weight: &TensorView<'_>,
+        hints: ConvHints,
+    ) -> Result<(Self, Tensor)> {
+        geometry.check(weight)?;
+        let _ = hints;
+        let conv = Self { geometry, algorithm: Algorithm::Direct, activation: Activation::None };
+        let packed = pack::pack(&conv, weight.as_slice()?)?;
+        Ok((conv, packed))
+    }
+
+    /// The same convolution followed by an activation.
+    #[must_use]
+    pub fn with_activation(self, activation: Activation) -> Self {
+        Self { activation, ..self }
+    }
+
+    /// The attributes.
+    #[must_use]
+    pub fn geometry(&self) -> &ConvGeometry {
+        &self.geometry
+    }
+
+    fn shape(&self, x: &[Dim]) -> Result<Vec<Dim>> {
+        let [n, h, w, c] = x else { return Err(Error::invalid(NAME, "the input has no rank 4")) };
+        let g = &self.geometry;
+        dims::expect(NAME, "the number of channels", &Dim::Known(g.channels), c)?;
+        let mut out = vec![n.clone()];
+        for (spec, dim) in g.specs()?.iter().zip([h, w]) {
+            out.push(spec.output(NAME, dim)?);
+        }
+        out.push(Dim::Known(g.maps));
+        Ok(out)
+    }
+}
+
+impl ConvGeometry {
+    /// Elements of the weight of one group's output channel: taps times channels.
+    fn depth(&self) -> usize {
+        self.kernel[0] * self.kernel[1] * (self.channels / self.group.max(1))
+    }
+
+    fn specs(&self) -> Result<Vec<crate::window::Spec>> {
+        specs(NAME, &self.kernel, &self.strides, &self.dilations, &self.pads, false)
+    }
+
+    /// The window of each axis for an actual height and width.
+    fn axes(&self, h: usize, w: usize) -> Result<[Axis; 2]> {
+        let specs = self.specs()?;
+        Ok([specs[0].axis(NAME, h)?, specs[1].axis(NAME, w)?])
+    }
+
+    fn check(&self, weight: &TensorView<'_>) -> Result<()> {
+        let (group, channels, maps) = (self.group, self.channels, self.maps);
+        if group == 0 || !channels.is_multiple_of(group) || !maps.is_multiple_of(group) {
+            let message = format!("group {group} does not divide {channels} and {maps} channels");
+            return Err(Error::invalid(NAME, message));
+        }
+        self.specs()?;
+        let expected = [maps, channels / group, self.kernel[0], self.kernel[1]];
+        if weight.dtype() != DType::F32 || weight.shape().dims() != expected {
+            let (dtype, shape) = (weight.dtype(), weight.shape());
+            let message = format!("the weight is {dtype} {shape:?}, expected f32 {expected:?}");
+            return Err(Error::invalid(NAME, message));
+        }
+        Ok(())
+    }
+}
+
+impl Op for ConvNhwc {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        arity(NAME, inputs, 2, 4)?;
+        let (x, weight) = (required(NAME, inputs, 0)?, required(NAME, inputs, 1)?);
+        for input in inputs.iter().flatten() {
+            if input.ty.dtype != DType::F32 {
+                let message = format!("an input has dtype {}, expected f32", input.ty.dtype);
+                return Err(Error::invalid(NAME, message));
+            }
+        }
+        rank(NAME, "the input", x, 4)?;
+        rank(NAME, "the packed weight", weight, 1)?;
+        if let Some([length]) = weight.sym_shape() {
+            let expected = Dim::Known(pack::len(self)?);
+            dims::expect(NAME, "the length of the packed weight", &expected, length)?;
+        }
+        if let Some(bias) = optional(inputs, 2) {
+            rank(NAME, "bias", bias, 1)?;
+            if let Some([length]) = bias.sym_shape() {
+                let maps = Dim::Known(self.geometry.maps);
+                dims::expect(NAME, "the length of bias", &maps, length)?;
+            }
+        }
+        let shape = x.sym_shape().map(|x| self.shape(x)).transpose()?;
+        if let Some(residual) = optional(inputs, 3) {
+            rank(NAME, "the residual", residual, 4)?;
+            if let (Some(shape), Some(given)) = (&shape, residual.sym_shape()) {
+                for (want, given) in shape.iter().zip(given) {
+                    dims::expect(NAME, "a dimension of the residual", want, given)?;
+                }
+            }
+        }
+        Ok(output(DType::F32, shape))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        cpu::run(self, ctx, inputs)
+    }
+}

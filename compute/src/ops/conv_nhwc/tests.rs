@@ -1,0 +1,124 @@
+//! Channels-last convolution against the plain operator.
+
+use super::*;
+use crate::ops::{Conv, Transpose};
+use crate::testing::{assert_close, fails, infers, info, noise, run, run_all, t};
+
+/// `(n, c, m, h, w, kernel, stride, dilation, pads, group)`.
+type Case = (usize, usize, usize, usize, usize, [usize; 2], usize, usize, [usize; 4], usize);
+
+const CASES: &[Case] = &[
+    (1, 3, 32, 17, 19, [3, 3], 2, 1, [1, 1, 1, 1], 1),
+    (2, 3, 64, 23, 21, [7, 7], 2, 1, [3, 3, 3, 3], 1),
+    (1, 64, 64, 9, 9, [3, 3], 1, 1, [1, 1, 1, 1], 1),
+    (2, 37, 50, 10, 11, [3, 3], 1, 1, [1, 1, 1, 1], 1),
+    (1, 16, 24, 13, 12, [1, 1], 1, 1, [0, 0, 0, 0], 1),
+    (2, 40, 33, 9, 8, [1, 1], 2, 1, [0, 0, 0, 0], 1),
+    (1, 700, 100, 3, 5, [1, 1], 1, 1, [0, 0, 0, 0], 1),
+    (1, 130, 48, 5, 5, [3, 3], 2, 1, [1, 0, 1, 2], 1),
+    (1, 8, 20, 12, 10, [5, 3], 1, 2, [4, 2, 4, 2], 1),
+    (1, 32, 32, 9, 10, [3, 3], 1, 1, [1, 1, 1, 1], 32),
+    (2, 50, 50, 11, 9, [3, 3], 2, 1, [1, 1, 1, 1], 50),
+    (1, 24, 24, 14, 14, [5, 5], 1, 1, [2, 2, 2, 2], 24),
+    (1, 17, 17, 14, 13, [5, 5], 2, 1, [2, 2, 2, 2], 17),
+    (1, 20, 20, 9, 9, [7, 7], 1, 1, [3, 3, 3, 3], 20),
+    (1, 20, 20, 9, 9, [3, 3], 1, 2, [2, 2, 2, 2], 20),
+    (1, 6, 12, 9, 9, [3, 3], 1, 1, [1, 1, 1, 1], 6),
+    (1, 32, 64, 7, 9, [3, 3], 1, 1, [1, 1, 1, 1], 4),
+    (1, 4, 4, 1, 30, [1, 5], 1, 1, [0, 2, 0, 2], 1),
+    (1, 4, 4, 2, 2, [1, 1], 3, 1, [1, 1, 1, 1], 1),
+];
+
+fn last(x: &Tensor) -> Tensor {
+    run(&Transpose { perm: Some(vec![0, 2, 3, 1]) }, &[x])
+}
+
+fn geometry(case: &Case) -> ConvGeometry {
+    let &(_, channels, maps, _, _, kernel, stride, dilation, pads, group) = case;
+    ConvGeometry {
+        kernel,
+        strides: [stride; 2],
+        dilations: [dilation; 2],
+        pads: Pads::Explicit(pads.to_vec()),
+        group,
+        channels,
+        maps,
+    }
+}
+
+#[test]
+fn agrees_with_the_plain_operator() {
+    for (i, case) in CASES.iter().enumerate() {
+        let &(n, c, m, h, w, kernel, stride, dilation, pads, group) = case;
+        let x = noise(&[n, c, h, w], i as u64);
+        let weight = noise(&[m, c / group, kernel[0], kernel[1]], 100 + i as u64);
+        let bias = noise(&[m], 200 + i as u64);
+        let conv = Conv {
+            strides: vec![stride; 2],
+            pads: Pads::Explicit(pads.to_vec()),
+            dilations: vec![dilation; 2],
+            group,
+        };
+        let want = last(&run(&conv, &[&x, &weight, &bias]));
+        let residual = noise(want.shape(), 300 + i as u64);
+        let x = last(&x);
+        let hints = [
+            ConvHints::default(),
+            ConvHints { strict: true, ..ConvHints::default() },
+            ConvHints { batch: Some(n), input: Some([h, w]), strict: false },
+        ];
+        for hints in hints {
+            let (op, packed) = ConvNhwc::pack(geometry(case), &weight.view(), hints).unwrap();
+            let got = run(&op, &[&x, &packed, &bias]);
+            assert_close(&got, &want, 2e-4);
+            for activation in [Activation::Relu, Activation::Silu] {
+                let op = op.clone().with_activation(activation);
+                let mut sum: Vec<f32> = want.as_slice::<f32>().unwrap().to_vec();
+                for (sum, r) in sum.iter_mut().zip(residual.as_slice::<f32>().unwrap()) {
+                    *sum += r;
+                }
+                activation.apply(&mut sum);
+                let got = run(&op, &[&x, &packed, &bias, &residual]);
+                assert_close(&got, &t(want.shape(), &sum), 2e-4);
+            }
+            let no_bias = run_all(&op, &[Some(&x), Some(&packed)]).unwrap().remove(0);
+            let bare = last(&run(
+                &conv,
+                &[&run(&Transpose { perm: Some(vec![0, 3, 1, 2]) }, &[&x]), &weight],
+            ));
+            assert_close(&no_bias, &bare, 2e-4);
+        }
+    }
+}
+
+#[test]
+fn empty_images_give_empty_results() {
+    let case = (0, 3, 8, 5, 5, [3, 3], 1, 1, [1, 1, 1, 1], 1);
+    let weight = noise(&[8, 3, 3, 3], 1);
+    let (op, packed) =
+        ConvNhwc::pack(geometry(&case), &weight.view(), ConvHints::default()).unwrap();
+    let x = noise(&[0, 5, 5, 3], 1);
+    assert_eq!(run(&op, &[&x, &packed]).shape().dims(), [0, 5, 5, 8]);
+}
+
+#[test]
+fn wrong_inputs_are_errors() {
+    let case = (1, 3, 8, 5, 5, [3, 3], 1, 1, [1, 1, 1, 1], 1);
+    let weight = noise(&[8, 3, 3, 3], 1);
+    let pack = |g, w: &Tensor| ConvNhwc::pack(g, &w.view(), ConvHints::default());
+    let error = |g, w: &Tensor| pack(g, w).unwrap_err().to_string();
+    let wrong = ConvGeometry { maps: 9, ..geometry(&case) };
+    assert!(error(wrong, &weight).contains("expected f32 [9, 3, 3, 3]"));
+    let wrong = ConvGeometry { group: 2, ..geometry(&case) };
+    assert!(error(wrong, &weight).contains("group 2 does not divide"));
+    let wrong = ConvGeometry { strides: [0, 1], ..geometry(&case) };
+    assert!(error(wrong, &weight).contains("expected no 0"));
+    let (op, packed) = pack(geometry(&case), &weight).unwrap();
+    let x = noise(&[1, 5, 5, 3], 1);
+    assert!(fails(&op, &[&noise(&[1, 5, 5, 4], 1), &packed]).contains("number of channels"));
+    assert!(fails(&op, &[&x, &noise(&[7], 1)]).contains("length of the packed weight"));
+    assert!(fails(&op, &[&x, &packed, &noise(&[7], 1)]).contains("length of bias"));
+    let residual = noise(&[1, 5, 4, 8], 1);
+    assert!(fails(&op, &[&x, &packed, &noise(&[8], 1), &residual]).contains("residual"));
+    assert_eq!(infers(&op, &[info("f32 n h w 3"), info("f32 ?")]), "f32 [n,h,w,8]");
+}

@@ -1,0 +1,120 @@
+//! Pooling of channels-last f32 images: over windows, and over whole planes.
+
+mod cpu;
+#[cfg(test)]
+mod tests;
+
+use crate::args::{arity, output, rank, required};
+use crate::error::{Error, Result};
+use crate::op::{Context, Op, ValueInfo};
+use crate::ops::{GlobalPoolKind, PoolKind};
+use crate::window::{Axis, Pads, Spec, specs};
+use lgp_memory::{DType, Dim, Tensor, TensorView};
+
+/// Max or average pooling `[n, h, w, c]` to `[n, oh, ow, c]`, f32.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolNhwc {
+    /// Maximum or mean.
+    pub kind: PoolKind,
+    /// Window size.
+    pub kernel: [usize; 2],
+    /// Steps of the window.
+    pub strides: [usize; 2],
+    /// Padding around the input.
+    pub pads: Pads,
+    /// Distances between taps.
+    pub dilations: [usize; 2],
+    /// Rounds the output size up instead of down.
+    pub ceil_mode: bool,
+}
+
+impl PoolNhwc {
+    fn specs(&self) -> Result<Vec<Spec>> {
+        let op = self.name();
+        specs(op, &self.kernel, &self.strides, &self.dilations, &self.pads, self.ceil_mode)
+    }
+
+    fn axes(&self, h: usize, w: usize) -> Result<[Axis; 2]> {
+        let specs = self.specs()?;
+        let one = |spec: &Spec, n| {
+            let axis = spec.axis(self.name(), n)?;
+            let reach = (axis.kernel - 1) * axis.dilation + 1;
+            if axis.begin >= reach || axis.end >= reach {
+                // Some window would see nothing but padding.
+                let (begin, end) = (axis.begin, axis.end);
+                let message =
+                    format!("padding {begin} and {end} is not smaller than the window of {reach}");
+                return Err(Error::invalid(self.name(), message));
+            }
+            Ok(axis)
+        };
+        Ok([one(&specs[0], h)?, one(&specs[1], w)?])
+    }
+}
+
+impl Op for PoolNhwc {
+    fn name(&self) -> &'static str {
+        match self.kind {
+            PoolKind::Max => "MaxPoolNhwc",
+            PoolKind::Average { .. } => "AveragePoolNhwc",
+        }
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = image(self.name(), inputs)?;
+        let specs = self.specs()?;
+        let shape = match x.sym_shape() {
+            Some([n, h, w, c]) => Some(vec![
+                n.clone(),
+                specs[0].output(self.name(), h)?,
+                specs[1].output(self.name(), w)?,
+                c.clone(),
+            ]),
+            _ => None,
+        };
+        Ok(output(DType::F32, shape))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        cpu::pool(self, ctx, inputs)
+    }
+}
+
+/// Pooling over whole planes, `[n, h, w, c]` to `[n, 1, 1, c]`, f32.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GlobalPoolNhwc {
+    /// Mean or maximum.
+    pub kind: GlobalPoolKind,
+}
+
+impl Op for GlobalPoolNhwc {
+    fn name(&self) -> &'static str {
+        match self.kind {
+            GlobalPoolKind::Average => "GlobalAveragePoolNhwc",
+            GlobalPoolKind::Max => "GlobalMaxPoolNhwc",
+        }
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let shape = match image(self.name(), inputs)?.sym_shape() {
+            Some([n, _, _, c]) => Some(vec![n.clone(), Dim::Known(1), Dim::Known(1), c.clone()]),
+            _ => None,
+        };
+        Ok(output(DType::F32, shape))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        cpu::global(self, ctx, inputs)
+    }
+}
+
+/// The only input, an f32 tensor of rank 4.
+fn image<'a>(op: &'static str, inputs: &'a [Option<&'a ValueInfo>]) -> Result<&'a ValueInfo> {
+    arity(op, inputs, 1, 1)?;
+    let x = required(op, inputs, 0)?;
+    if x.ty.dtype != DType::F32 {
+        return Err(Error::invalid(op, format!("the dtype is {}, expected f32", x.ty.dtype)));
+    }
+    rank(op, "the input", x, 4)?;
+    Ok(x)
+}
