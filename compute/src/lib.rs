@@ -30,7 +30,7 @@ mod args;
 mod dims;
 mod epilogue;
 mod error;
-
+mod isa;
 mod matrix;
 mod movement;
 mod norm;
@@ -42,10 +42,12 @@ mod reduction;
 mod simd;
 #[cfg(test)]
 mod testing;
+mod threads;
 mod walk;
 mod widen;
 mod window;
 
 pub use epilogue::Activation;
 pub use error::{Error, Result};
+pub use isa::{Isa, Simd};
 pub use op::{Context, Op, ValueInfo};

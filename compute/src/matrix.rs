@@ -1,7 +1,9 @@
 //! Bounds-checked matrix products on the `gemm` crate.
 
 use crate::error::{Error, Result};
+use crate::isa::Isa;
 use crate::op::Context;
+use crate::par::Shared;
 use lgp_memory::Element;
 
 /// A type with a matrix kernel.
@@ -61,17 +63,67 @@ pub(crate) fn product<T: Real>(
         }
         return Ok(());
     }
-    let operations = m.saturating_mul(n).saturating_mul(k);
+    let scalar = ctx.simd().isa() == Isa::Scalar;
+    // A product is split less evenly than element-wise work: it must be larger to gain.
+    let operations = m.saturating_mul(n).saturating_mul(k) / 8;
+    let shared = Shared::new(c);
+    if n >= m {
+        let parts = ctx.parts(n.div_ceil(COLUMNS), operations);
+        let width = n.div_ceil(parts).next_multiple_of(COLUMNS);
+        ctx.parallel(n.div_ceil(width), |i| {
+            let (at, n) = (i * width, width.min(n - i * width));
+            let b = Mat { data: &b.data[(at * b.column).min(b.data.len())..], ..b };
+            // SAFETY: the parts write different columns of the rows that were checked.
+            unsafe { serial(scalar, (m, n, k), a, b, shared.at(at), row, keep) };
+        });
+    } else {
+        let parts = ctx.parts(m.div_ceil(ROWS), operations);
+        let height = m.div_ceil(parts).next_multiple_of(ROWS);
+        ctx.parallel(m.div_ceil(height), |i| {
+            let (at, m) = (i * height, height.min(m - i * height));
+            let a = Mat { data: &a.data[(at * a.row).min(a.data.len())..], ..a };
+            // SAFETY: the parts write different rows of those that were checked.
+            unsafe { serial(scalar, (m, n, k), a, b, shared.at(at * row), row, keep) };
+        });
+    }
+    Ok(())
+}
+
+/// Columns and rows of which a thread's part is a multiple: what the kernels compute at once.
+const COLUMNS: usize = 32;
+const ROWS: usize = 16;
+
+/// The product on this thread.
+///
+/// # Safety
+/// The operands reach as far as their sizes and strides say, `c` points to `m` rows of `n`
+/// elements that are `row` apart, and nobody else uses these elements.
+unsafe fn serial<T: Real>(
+    scalar: bool,
+    (m, n, k): (usize, usize, usize),
+    a: Mat<'_, T>,
+    b: Mat<'_, T>,
+    c: *mut T,
+    row: usize,
+    keep: bool,
+) {
+    if scalar {
+        for i in 0..m {
+            // SAFETY: row `i` is one of the `m`.
+            let c = unsafe { std::slice::from_raw_parts_mut(c.add(i * row), n) };
+            scalar_row((i, k), a, b, c, keep);
+        }
+        return;
+    }
     // Strides of slices in memory, which never pass isize::MAX: `reach` was checked.
     let s = |n: usize| isize::try_from(n).unwrap_or(0);
-    // SAFETY: all elements that the kernel reads or writes lie inside the slices, as just
-    // checked, and `c`'s rows do not overlap and are borrowed exclusively.
+    // SAFETY: as the caller promises.
     unsafe {
         gemm::gemm(
             m,
             n,
             k,
-            c.as_mut_ptr(),
+            c,
             1,
             s(row),
             keep,
@@ -86,10 +138,31 @@ pub(crate) fn product<T: Real>(
             false,
             false,
             false,
-            ctx.gemm_parallelism(operations),
+            gemm::Parallelism::None,
         );
     }
-    Ok(())
+}
+
+/// One row of the product without any special instruction.
+fn scalar_row<T: Real>(
+    (i, k): (usize, usize),
+    a: Mat<'_, T>,
+    b: Mat<'_, T>,
+    c: &mut [T],
+    keep: bool,
+) {
+    if !keep {
+        c.fill(T::zero());
+    }
+    for p in 0..k {
+        let a = a.data[i * a.row + p * a.column];
+        let row = &b.data[p * b.row..];
+        if b.column == 1 {
+            c.iter_mut().zip(row).for_each(|(c, b)| *c = *c + a * *b);
+        } else {
+            c.iter_mut().zip(row.iter().step_by(b.column)).for_each(|(c, b)| *c = *c + a * *b);
+        }
+    }
 }
 
 /// Elements that an `m × n` matrix spans; `None` when that overflows.

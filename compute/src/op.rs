@@ -1,6 +1,8 @@
 //! What an operator is: it infers types, validates its inputs and computes its outputs.
 
 use crate::error::Result;
+use crate::isa::{Isa, Simd};
+use crate::threads::Threads;
 use lgp_memory::{DType, Dim, Pool, Shape, Tensor, TensorType, TensorView};
 
 /// What is known of a value while a graph is compiled.
@@ -26,13 +28,15 @@ impl ValueInfo {
 /// What a running operator is given besides its inputs.
 #[derive(Debug)]
 pub struct Context {
-    threads: usize,
+    threads: Threads,
+    simd: Simd,
     pool: Pool,
 }
 
 impl Context {
-    /// A context with a pool of its own whose kernels may use `threads` threads of the current
-    /// rayon pool; with one thread they stay on the calling one.
+    /// A context with memory of its own and `threads` threads, the calling one included; with one
+    /// thread, kernels stay on the calling one. Where the system refuses to start a thread, the
+    /// context has fewer: [`Context::threads`] tells.
     #[must_use]
     pub fn new(threads: usize) -> Self {
         Self::with_pool(threads, Pool::new())
@@ -41,13 +45,30 @@ impl Context {
     /// A context that takes its memory from a pool that others may share.
     #[must_use]
     pub fn with_pool(threads: usize, pool: Pool) -> Self {
-        Self { threads: threads.max(1), pool }
+        Self { threads: Threads::new(threads), simd: Simd::detect(None), pool }
+    }
+
+    /// The same context whose kernels use no more than this level of vector instructions.
+    #[must_use]
+    pub fn with_isa(mut self, limit: Option<Isa>) -> Self {
+        self.simd = Simd::detect(limit);
+        self
+    }
+
+    /// The vector instructions that kernels use.
+    #[must_use]
+    pub fn simd(&self) -> Simd {
+        self.simd
     }
 
     /// How many threads a kernel may use.
     #[must_use]
     pub fn threads(&self) -> usize {
-        self.threads
+        self.threads.count()
+    }
+
+    pub(crate) fn workers(&self) -> &Threads {
+        &self.threads
     }
 
     /// Where outputs and scratch memory come from.

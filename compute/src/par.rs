@@ -1,7 +1,7 @@
 //! Sharing a kernel's work between threads.
 
 use crate::op::Context;
-use rayon::prelude::*;
+use std::marker::PhantomData;
 
 /// Work below this many elementary operations is not worth waking a thread for.
 const WORTH_A_THREAD: usize = 1 << 15;
@@ -23,25 +23,69 @@ impl Context {
             return;
         }
         let units = out.len().div_ceil(unit);
-        let worth = units.saturating_mul(cost.max(1)) / WORTH_A_THREAD;
-        let parts = self.threads().min(worth).min(units);
+        let parts = self.parts(units, units.saturating_mul(cost.max(1)));
         if parts <= 1 {
             return work(0, out);
         }
-        let units_per_part = units.div_ceil(parts);
-        out.par_chunks_mut(units_per_part * unit)
-            .enumerate()
-            .for_each(|(i, part)| work(i * units_per_part, part));
+        let per_part = units.div_ceil(parts);
+        let parts = units.div_ceil(per_part);
+        let len = out.len();
+        let shared = Shared::new(out);
+        self.parallel(parts, |i| {
+            let range = i * per_part * unit..len.min((i + 1) * per_part * unit);
+            // SAFETY: the ranges of two parts are disjoint, and each part runs once.
+            work(i * per_part, unsafe { shared.slice(range) });
+        });
     }
 
-    /// The parallelism for a matrix product of `operations` multiply-adds.
-    pub(crate) fn gemm_parallelism(&self, operations: usize) -> gemm::Parallelism {
-        // A product is split less evenly than element-wise work and starts threads at each of
-        // its blocks: it must be larger to gain.
-        if self.threads() > 1 && operations > 8 * WORTH_A_THREAD {
-            gemm::Parallelism::Rayon(self.threads())
-        } else {
-            gemm::Parallelism::None
-        }
+    /// Calls `work` once with each number below `parts`, on as many threads as there are, and
+    /// returns when all are over.
+    ///
+    /// What the parts are must not depend on anything but the input and the number of threads:
+    /// which thread takes which part is a matter of chance. A call from inside a part runs on the
+    /// part's own thread.
+    pub fn parallel(&self, parts: usize, work: impl Fn(usize) + Sync) {
+        self.workers().run(parts, &work);
+    }
+
+    /// Into how many parts to cut so many units that cost so many elementary operations together:
+    /// at most one for each thread, and one where threads would not gain.
+    pub(crate) fn parts(&self, units: usize, operations: usize) -> usize {
+        self.threads().min(operations / WORTH_A_THREAD).min(units).max(1)
+    }
+}
+
+/// A slice of which several threads write different elements.
+pub(crate) struct Shared<'a, T> {
+    data: *mut T,
+    len: usize,
+    lifetime: PhantomData<&'a mut [T]>,
+}
+
+// SAFETY: the slice was borrowed exclusively, and `slice` has its callers keep threads apart.
+unsafe impl<T: Send> Sync for Shared<'_, T> {}
+
+impl<'a, T> Shared<'a, T> {
+    pub(crate) fn new(data: &'a mut [T]) -> Self {
+        Self { data: data.as_mut_ptr(), len: data.len(), lifetime: PhantomData }
+    }
+
+    /// A pointer to an element of the slice, or just past its end. The position is checked.
+    pub(crate) fn at(&self, position: usize) -> *mut T {
+        assert!(position <= self.len, "a position in the slice");
+        // SAFETY: the position lies in the slice or at its end.
+        unsafe { self.data.add(position) }
+    }
+
+    /// A part of the slice. The range is checked.
+    ///
+    /// # Safety
+    /// No two slices that overlap are alive at the same time.
+    #[allow(clippy::mut_from_ref)]
+    pub(crate) unsafe fn slice(&self, range: std::ops::Range<usize>) -> &mut [T] {
+        assert!(range.start <= range.end && range.end <= self.len, "a part of the slice");
+        // SAFETY: the range lies in the slice, which is borrowed exclusively for 'a; that nobody
+        // else has these elements is the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(self.data.add(range.start), range.len()) }
     }
 }

@@ -1,31 +1,25 @@
 //! Compiling a loop for the widest vectors of the machine that it runs on.
 
-/// Calls `body`, compiled for AVX-512, AVX2 or the baseline, whichever is the widest that this
-/// machine has. `body` must be a closure marked `#[inline(always)]`, and so must be what it calls:
+use crate::isa::{Isa, Simd};
+
+/// Calls `body`, compiled for AVX-512, AVX2 or the baseline, as the context allows
+/// ([`Context::simd`](crate::Context::simd)). `body` must be a closure marked `#[inline(always)]`, and so must be what it calls:
 /// a function that is left out of line is compiled for the baseline.
 ///
 /// A hot loop stands in a function of its own, marked the same: its parameters tell the compiler
 /// that what is written overlaps nothing that is read. What a closure captured by reference does
 /// not, and then the loop does not vectorise.
 #[inline]
-pub(crate) fn dispatch<R>(body: impl FnOnce() -> R) -> R {
-    #[cfg(target_arch = "x86_64")]
-    {
-        if is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512vl")
-            && is_x86_feature_detected!("avx512bw")
-            && is_x86_feature_detected!("avx512dq")
-            && is_x86_feature_detected!("fma")
-        {
-            // SAFETY: the features were just detected.
-            return unsafe { avx512(body) };
-        }
-        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-            // SAFETY: the features were just detected.
-            return unsafe { avx2(body) };
-        }
+pub(crate) fn dispatch<R>(simd: Simd, body: impl FnOnce() -> R) -> R {
+    match simd.isa() {
+        // SAFETY: a `Simd` of this level proves that the machine has the features.
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => unsafe { avx512(body) },
+        // SAFETY: as above.
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => unsafe { avx2(body) },
+        _ => body(),
     }
-    body()
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -34,7 +34,8 @@ fn run() -> Result<()> {
             Ok(NamedTensor::new(name, read(Path::new(file))?))
         })
         .collect::<Result<Vec<_>>>()?;
-    let session = Session::new(&Model::load(model)?, SessionOptions { threads: threads.parse()? })?;
+    let session =
+        Session::new(&Model::load(model)?, SessionOptions::with_threads(threads.parse()?))?;
     let views: Vec<(&str, TensorView<'_>)> =
         inputs.iter().map(|i| (i.name.as_str(), i.tensor.view())).collect();
 

@@ -1,6 +1,7 @@
 //! The graph that passes rewrite and sessions run: SSA values with types, nodes with operators.
 
 use crate::error::{Error, Result};
+use crate::session::SessionOptions;
 use lgp_compute::{Op, ValueInfo};
 use lgp_memory::{Shape, Tensor, TensorType};
 use std::sync::Arc;
@@ -36,6 +37,8 @@ pub(crate) struct Graph {
     pub(crate) inputs: Vec<ValueId>,
     /// The public names of the outputs, and the values that they are.
     pub(crate) outputs: Vec<(String, ValueId)>,
+    /// How it will run: passes may choose kernels by it.
+    pub(crate) options: SessionOptions,
 }
 
 impl Graph {

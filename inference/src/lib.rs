@@ -22,4 +22,4 @@ pub use onnx::{
     Unsupported, UnsupportedNode, UnsupportedOperator, read_tensor, supported_operators,
 };
 pub use repository::{Entry, Repository};
-pub use session::{Session, SessionOptions};
+pub use session::{Precision, Session, SessionOptions};

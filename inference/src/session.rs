@@ -5,7 +5,7 @@ use crate::graph::{Graph, Node, ValueId, node_error};
 use crate::model::{Model, ValueSpec};
 use crate::plan::Plan;
 use crate::{inputs, onnx, passes};
-use lgp_compute::Context;
+use lgp_compute::{Context, Isa};
 use lgp_memory::{Dim, NamedTensor, SymShape, Tensor, TensorType, TensorView};
 
 /// How a session runs.
@@ -13,13 +13,37 @@ use lgp_memory::{Dim, NamedTensor, SymShape, Tensor, TensorType, TensorView};
 pub struct SessionOptions {
     /// Threads that one run may use; 1 runs on the caller's thread alone.
     pub threads: usize,
+    /// The widest vector instructions that kernels may use; `None` is what the machine has.
+    pub isa: Option<Isa>,
+    /// How precisely to compute.
+    pub precision: Precision,
 }
 
 impl Default for SessionOptions {
-    /// A thread for each core.
+    /// A thread for each core, all instructions, exact.
     fn default() -> Self {
-        Self { threads: std::thread::available_parallelism().map_or(1, std::num::NonZero::get) }
+        Self::with_threads(std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
     }
+}
+
+impl SessionOptions {
+    /// The default with a number of threads.
+    #[must_use]
+    pub fn with_threads(threads: usize) -> Self {
+        Self { threads, isa: None, precision: Precision::Exact }
+    }
+}
+
+/// How precisely a session computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Precision {
+    /// As the model is written.
+    #[default]
+    Exact,
+    /// Products of matrices in bf16 with sums in f32, where the machine has instructions for it.
+    Fast,
+    /// Weights and activations of 8 bits, quantised when the model is loaded.
+    Int8,
 }
 
 /// A model that is ready to run. It can be shared: any number of threads may call
@@ -37,7 +61,7 @@ impl Default for SessionOptions {
 /// let y = g.node("Relu", &[x], []);
 /// g.output("y", y, ty);
 ///
-/// let session = Session::new(&g.finish()?, SessionOptions { threads: 1 })?;
+/// let session = Session::new(&g.finish()?, SessionOptions::with_threads(1))?;
 /// let x = array![[-1f32, 2.]].into_dyn();
 /// let outputs = session.run(&[("x", TensorView::try_from(x.view())?)])?;
 /// assert_eq!(outputs[0].name, "y");
@@ -51,7 +75,6 @@ pub struct Session {
     graph: Graph,
     plan: Plan,
     ctx: Context,
-    pool: Option<rayon::ThreadPool>,
 }
 
 impl Session {
@@ -63,6 +86,12 @@ impl Session {
     pub fn new(model: &Model, options: SessionOptions) -> Result<Self> {
         let threads = options.threads.max(1);
         let mut graph = onnx::lower(model)?;
+        let ctx = Context::new(threads).with_isa(options.isa);
+        if ctx.threads() < threads {
+            let message = format!("the system started {}", ctx.threads());
+            return Err(Error::Threads { threads, message });
+        }
+        graph.options = options;
         passes::optimize(&mut graph)?;
         let outputs = model
             .outputs()
@@ -70,19 +99,8 @@ impl Session {
             .zip(&graph.outputs)
             .map(|(spec, (_, id))| refined(spec, graph.info(*id).map(|info| &info.ty)))
             .collect::<Result<_>>()?;
-        let pool = if threads == 1 {
-            None
-        } else {
-            let pool = rayon::ThreadPoolBuilder::new()
-                .num_threads(threads)
-                .thread_name(|i| format!("session-{i}"))
-                .build()
-                .map_err(|e| Error::Threads { threads, message: e.to_string() })?;
-            Some(pool)
-        };
         let plan = Plan::new(&graph);
-        let ctx = Context::new(threads);
-        Ok(Self { inputs: model.inputs().to_vec(), outputs, graph, plan, ctx, pool })
+        Ok(Self { inputs: model.inputs().to_vec(), outputs, graph, plan, ctx })
     }
 
     /// What a run must be given, in any order.
@@ -105,10 +123,7 @@ impl Session {
     /// included.
     pub fn run(&self, inputs: &[(&str, TensorView<'_>)]) -> Result<Vec<NamedTensor>> {
         let bound = inputs::bind(&self.inputs, inputs)?;
-        match &self.pool {
-            Some(pool) => pool.install(|| self.execute(&bound)),
-            None => self.execute(&bound),
-        }
+        self.execute(&bound)
     }
 
     fn execute(&self, inputs: &[TensorView<'_>]) -> Result<Vec<NamedTensor>> {

@@ -43,7 +43,7 @@ fn exercise(bytes: &[u8]) -> bool {
     let data = [1f32; 36];
     let run = || -> Result<()> {
         let session =
-            Session::new(&Model::from_bytes(bytes, None)?, SessionOptions { threads: 1 })?;
+            Session::new(&Model::from_bytes(bytes, None)?, SessionOptions::with_threads(1))?;
         session.run(&[("x", TensorView::from_slice([1, 1, 6, 6], &data)?)])?;
         Ok(())
     };

@@ -28,8 +28,8 @@ fn run(session: &Session, x: &Tensor) -> Result<Vec<NamedTensor>> {
 fn threads_change_nothing() -> Result<()> {
     for (name, net) in nets::ALL {
         let model = net(nets::Size::Tiny)?;
-        let one = Session::new(&model, SessionOptions { threads: 1 })?;
-        let three = Session::new(&model, SessionOptions { threads: 3 })?;
+        let one = Session::new(&model, SessionOptions::with_threads(1))?;
+        let three = Session::new(&model, SessionOptions::with_threads(3))?;
         let x = image(2)?;
         let expected = run(&one, &x)?;
         let y = &expected[0].tensor;
@@ -48,7 +48,8 @@ fn threads_change_nothing() -> Result<()> {
 
 #[test]
 fn samples_of_a_batch_do_not_touch_each_other() -> Result<()> {
-    let session = Session::new(&nets::ALL[2].1(nets::Size::Tiny)?, SessionOptions { threads: 1 })?;
+    let session =
+        Session::new(&nets::ALL[2].1(nets::Size::Tiny)?, SessionOptions::with_threads(1))?;
     let two = image(2)?;
     let one = image(1)?;
     let (two, one) = (run(&session, &two)?, run(&session, &one)?);
@@ -79,7 +80,7 @@ fn folding_the_normalisation_changes_the_numbers_little() -> Result<()> {
     ];
     let y = g.node("BatchNormalization", &inputs, []);
     g.output("y", y, ty(&[None, Some(1), Some(1), Some(1)]));
-    let session = Session::new(&g.finish()?, SessionOptions { threads: 1 })?;
+    let session = Session::new(&g.finish()?, SessionOptions::with_threads(1))?;
     let y = session.run(&[("x", TensorView::from_slice([1, 1, 1, 1], &[1.3f32])?)])?;
     let expected = (3. * 1.3 + 0.4) / (2.3f64 + 1e-5).sqrt() * 0.7 + 0.1;
     assert!((f64::from(y[0].tensor.as_slice::<f32>()?[0]) - expected).abs() < 1e-6);
@@ -93,7 +94,7 @@ fn outputs_may_be_inputs_or_constants() -> Result<()> {
     let w = g.initializer("w", Tensor::from_slice([1], &[5f32])?);
     g.output("same", x, ty(&[None]));
     g.output("stored", w, ty(&[Some(1)]));
-    let session = Session::new(&g.finish()?, SessionOptions { threads: 1 })?;
+    let session = Session::new(&g.finish()?, SessionOptions::with_threads(1))?;
     let y = session.run(&[("x", TensorView::from_slice([2], &[1f32, 2.])?)])?;
     assert_eq!(y[0], NamedTensor::new("same", Tensor::from_slice([2], &[1f32, 2.])?));
     assert_eq!(y[1], NamedTensor::new("stored", Tensor::from_slice([1], &[5f32])?));
@@ -106,7 +107,7 @@ fn what_is_not_a_number_flows_through() -> Result<()> {
     let x = g.input("x", ty(&[None]));
     let y = g.node("Add", &[x, x], []);
     g.output("y", y, ty(&[None]));
-    let session = Session::new(&g.finish()?, SessionOptions { threads: 1 })?;
+    let session = Session::new(&g.finish()?, SessionOptions::with_threads(1))?;
     let x = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX];
     let y = session.run(&[("x", TensorView::from_slice([4], &x)?)])?;
     let y = y[0].tensor.as_slice::<f32>()?;
@@ -117,7 +118,8 @@ fn what_is_not_a_number_flows_through() -> Result<()> {
 
 #[test]
 fn an_empty_batch_is_a_batch() -> Result<()> {
-    let session = Session::new(&nets::ALL[2].1(nets::Size::Tiny)?, SessionOptions { threads: 1 })?;
+    let session =
+        Session::new(&nets::ALL[2].1(nets::Size::Tiny)?, SessionOptions::with_threads(1))?;
     let y = run(&session, &Tensor::zeros(DType::F32, [0, 3, 64, 64])?)?;
     assert_eq!(y[0].tensor.shape().dims(), [0, 125]);
     Ok(())
@@ -138,7 +140,7 @@ fn types_of_outputs_are_inferred() -> Result<()> {
     let unknown = TensorType { dtype: DType::F32, shape: None };
     g.output("y", y, unknown.clone());
     g.output("flat", flat, unknown);
-    let session = Session::new(&g.finish()?, SessionOptions { threads: 1 })?;
+    let session = Session::new(&g.finish()?, SessionOptions::with_threads(1))?;
     let types: Vec<String> = session.outputs().iter().map(|o| o.ty.to_string()).collect();
     assert_eq!(types, ["f32 [n,5,3,3]", "f32 [n,45]"]);
     let y = session.run(&[("x", Tensor::zeros(DType::F32, [2, 3, 8, 8])?.view())])?;
@@ -153,13 +155,13 @@ fn a_node_that_cannot_fit_is_named() -> Result<()> {
     let w = g.initializer("w", Tensor::zeros(DType::F32, [5, 2])?);
     let y = g.node("MatMul", &[x, w], []);
     g.output("y", y, ty(&[None, Some(2)]));
-    let error = Session::new(&g.finish()?, SessionOptions { threads: 1 }).unwrap_err();
+    let error = Session::new(&g.finish()?, SessionOptions::with_threads(1)).unwrap_err();
     assert!(error.to_string().starts_with("node 'MatMul_0' (MatMul): "), "{error}");
 
     let mut g = GraphBuilder::new("g");
     let x = g.input("x", ty(&[None, Some(4)]));
     g.output("y", x, TensorType { dtype: DType::I64, shape: None });
-    let error = Session::new(&g.finish()?, SessionOptions { threads: 1 }).unwrap_err();
+    let error = Session::new(&g.finish()?, SessionOptions::with_threads(1)).unwrap_err();
     assert_eq!(
         error.to_string(),
         "invalid graph: output 'y' is declared i64, but its value is f32"
@@ -169,7 +171,8 @@ fn a_node_that_cannot_fit_is_named() -> Result<()> {
 
 #[test]
 fn wrong_inputs_are_refused_before_anything_runs() -> Result<()> {
-    let session = Session::new(&nets::ALL[0].1(nets::Size::Tiny)?, SessionOptions { threads: 1 })?;
+    let session =
+        Session::new(&nets::ALL[0].1(nets::Size::Tiny)?, SessionOptions::with_threads(1))?;
     let x = Tensor::zeros(DType::F32, [1, 3, 64, 63])?;
     assert_eq!(
         run(&session, &x).unwrap_err().to_string(),

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 ///
 /// let folder = tempfile::tempdir()?;
 /// let repository = Repository::open(folder.path())?;
-/// let executor = ModelExecutor::new(repository, DeviceId::CPU, SessionOptions { threads: 1 })?;
+/// let executor = ModelExecutor::new(repository, DeviceId::CPU, SessionOptions::with_threads(1))?;
 /// assert_eq!(executor.status().device, "cpu");
 /// assert!(executor.status().models.is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -185,7 +185,7 @@ mod tests {
     }
 
     fn executor(repository: Repository) -> ModelExecutor {
-        let options = SessionOptions { threads: 1 };
+        let options = SessionOptions::with_threads(1);
         ModelExecutor::new(repository, DeviceId::CPU, options).expect("models run there")
     }
 

@@ -99,7 +99,7 @@ fn absent_outputs_are_not_wired_to_absent_inputs() -> Result<()> {
         clip.input.extend([String::new(), String::new()]);
         graph.node = vec![dropout, clip];
     }
-    let session = Session::new(&read(&model, None)?, SessionOptions { threads: 1 })?;
+    let session = Session::new(&read(&model, None)?, SessionOptions::with_threads(1))?;
     let x = Tensor::scalar(-3f32)?;
     let y = session.run(&[("x", x.view())])?;
     assert_eq!(y[0].tensor.as_slice::<f32>()?, [-3.]);
@@ -369,7 +369,7 @@ fn all_that_is_missing_is_listed_in_one_error() -> Result<()> {
     let [f, mask] = g.node_with_outputs("Dropout", &[e], []);
     g.output("y", f, ty.clone());
     g.output("mask", mask, ty);
-    let error = Session::new(&g.finish()?, SessionOptions { threads: 1 }).unwrap_err();
+    let error = Session::new(&g.finish()?, SessionOptions::with_threads(1)).unwrap_err();
     assert_eq!(
         error.to_string(),
         "2 operators are not supported: Whirl (nodes 'Whirl_0', 'Whirl_2'), Twist (node \

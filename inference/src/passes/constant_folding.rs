@@ -27,7 +27,7 @@ impl Pass for ConstantFolding {
             .map(|t| t.as_bytes().len())
             .sum();
         let mut budget = weights.saturating_mul(TIMES_THE_WEIGHTS).saturating_add(FREE_BYTES);
-        let ctx = Context::new(1);
+        let ctx = Context::new(1).with_isa(graph.options.isa);
         let mut folded = vec![false; graph.nodes.len()];
         for (index, folded) in folded.iter_mut().enumerate() {
             graph.infer_node(index)?;

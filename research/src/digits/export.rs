@@ -66,7 +66,7 @@ mod tests {
 
         let bytes = network.to_model().unwrap().to_onnx().unwrap();
         let model = Model::from_bytes(&bytes, None).unwrap();
-        let session = Session::new(&model, SessionOptions { threads: 1 }).unwrap();
+        let session = Session::new(&model, SessionOptions::with_threads(1)).unwrap();
         let images = TensorView::from_slice([3, 1, SIDE, SIDE], &pixels).unwrap();
         let outputs = session.run(&[("image", images)]).unwrap();
         assert_eq!(outputs[0].name, "logits");
@@ -83,7 +83,7 @@ mod tests {
         let model = include_bytes!("../../../apps/cli/assets/digits/digits.onnx");
         let (_, test) = crate::DigitSet::read_split(data.as_slice()).unwrap();
         let model = Model::from_bytes(model, None).unwrap();
-        let session = Session::new(&model, SessionOptions { threads: 1 }).unwrap();
+        let session = Session::new(&model, SessionOptions::with_threads(1)).unwrap();
         let images = TensorView::from_slice([test.len(), 1, SIDE, SIDE], &test.pixels).unwrap();
         let outputs = session.run(&[("image", images)]).unwrap();
         let logits = outputs[0].tensor.as_slice::<f32>().unwrap();

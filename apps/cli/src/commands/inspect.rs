@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         .map_err(|error| Failure::file("read", &args.model, &error))?
         .len();
     // Every missing operator is named at once.
-    let reason = Session::new(&model, SessionOptions { threads: 1 }).err().map(|e| chain(&e));
+    let reason = Session::new(&model, SessionOptions::with_threads(1)).err().map(|e| chain(&e));
     let ops = model.operator_counts();
     let report = Report {
         model: args.model.display().to_string(),

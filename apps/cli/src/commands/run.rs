@@ -84,7 +84,7 @@ pub(crate) fn load(path: &Path, machine: &Machine) -> Result<Loaded> {
     }
     let device = device::resolve(&machine.device)?.to_string();
     let options = match machine.threads {
-        Some(threads) => SessionOptions { threads: usize::from(threads) },
+        Some(threads) => SessionOptions::with_threads(usize::from(threads)),
         None => SessionOptions::default(),
     };
     let start = Instant::now();

@@ -42,6 +42,7 @@ fn normalise<T: Real>(
             let shift = bias[c] - mean[c] * factor;
             let x = &x[(first + i) * plane..][..plane];
             dispatch(
+                ctx.simd(),
                 #[inline(always)]
                 || part.iter_mut().zip(x).for_each(|(o, x)| *o = *x * factor + shift),
             );

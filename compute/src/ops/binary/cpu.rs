@@ -3,6 +3,7 @@
 use super::{Binary, BinaryKind};
 use crate::args::{concrete_one, required};
 use crate::error::{Error, Result};
+use crate::isa::Simd;
 use crate::number::{Number, with_type};
 use crate::op::{Context, Op};
 use crate::simd::{self, dispatch};
@@ -83,13 +84,13 @@ fn zip<T: Element, U: Element>(
         // One row: split inside it.
         let [sa, sb] = o.walk.steps;
         o.ctx.split(out, 1, cost, |start, part| {
-            line(part, &a[start * sa..], &b[start * sb..], [sa, sb], f);
+            line(o.ctx.simd(), part, &a[start * sa..], &b[start * sb..], [sa, sb], f);
         });
     } else {
         o.ctx.split(out, row, row * cost, |first, part| {
             for (i, part) in part.chunks_exact_mut(row).enumerate() {
                 let [at_a, at_b] = o.walk.starts(first + i);
-                line(part, &a[at_a..], &b[at_b..], o.walk.steps, f);
+                line(o.ctx.simd(), part, &a[at_a..], &b[at_b..], o.walk.steps, f);
             }
         });
     }
@@ -99,6 +100,7 @@ fn zip<T: Element, U: Element>(
 /// One row, whose operands run along or stand still.
 #[inline(always)]
 fn line<T: Copy, U>(
+    simd: Simd,
     out: &mut [U],
     a: &[T],
     b: &[T],
@@ -107,6 +109,7 @@ fn line<T: Copy, U>(
 ) {
     let n = out.len();
     dispatch(
+        simd,
         #[inline(always)]
         || match steps {
             [0, 0] => {

@@ -46,6 +46,7 @@ fn clip<T: Number>(ctx: &Context, x: &[T], out: &mut [T], min: Option<T>, max: O
         let x = &x[start..start + out.len()];
         let pairs = out.iter_mut().zip(x);
         dispatch(
+            ctx.simd(),
             #[inline(always)]
             || match (min, max) {
                 (Some(min), Some(max)) => {

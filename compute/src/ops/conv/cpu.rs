@@ -119,7 +119,7 @@ impl<T: Real> Convolution<'_, T> {
             let n = width.min(columns - start);
             let block = &mut scratch[..k * n];
             self.ctx.split(block, n, n, |first, part| {
-                im2col::unfold(self.axes, x, start, n, first, part);
+                im2col::unfold(self.ctx.simd(), self.axes, x, start, n, first, part);
             });
             let right = Mat::rows(block, n);
             product(
@@ -157,6 +157,7 @@ fn add_bias<T: Real>(
         for (row, &bias) in part.chunks_exact_mut(columns).zip(&bias[first..]) {
             let row = &mut row[range.clone()];
             dispatch(
+                ctx.simd(),
                 #[inline(always)]
                 || row.iter_mut().for_each(|o| *o = *o + bias),
             );

@@ -7,7 +7,9 @@
 
 use super::cpu::Convolution;
 use crate::error::Result;
+use crate::isa::Simd;
 use crate::matrix::Real;
+use crate::par::Shared;
 use crate::simd::{self, dispatch};
 use crate::window::Axis;
 
@@ -26,7 +28,7 @@ pub(super) fn run<T: Real>(conv: &Convolution<'_, T>, out: &mut [T]) -> Result<b
         return Ok(false);
     };
     let taps = grid.offsets.len();
-    let threads = conv.ctx.threads();
+    let (threads, simd) = (conv.ctx.threads(), conv.ctx.simd());
     let planes = out.len() / outputs;
     let per_part = planes.div_ceil(threads);
     // One padded plane and one line a thread.
@@ -39,19 +41,25 @@ pub(super) fn run<T: Real>(conv: &Convolution<'_, T>, out: &mut [T]) -> Result<b
         padded.fill(T::zero());
         for (i, out) in part.chunks_exact_mut(outputs).enumerate() {
             let c = (first + i) % conv.channels;
-            grid.sort(&conv.x[(first + i) * plane..][..plane], padded);
+            grid.sort(simd, &conv.x[(first + i) * plane..][..plane], padded);
             let bias = conv.bias.map_or(T::zero(), |b| b[c]);
             let weight = &conv.weight[c * taps..][..taps];
-            grid.accumulate(padded, weight, bias, line);
+            grid.accumulate(simd, padded, weight, bias, line);
             grid.pick(line, out);
         }
     };
     if parts <= 1 || out.len().saturating_mul(taps) < 1 << 16 {
         body(0, &mut scratch[..size], out);
     } else {
-        use rayon::prelude::*;
-        let parts = out.par_chunks_mut(per_part * outputs).zip(scratch.par_chunks_mut(size));
-        parts.enumerate().for_each(|(i, (part, scratch))| body(i * per_part, scratch, part));
+        let len = out.len();
+        let (out, scratch) = (Shared::new(out), Shared::new(scratch));
+        conv.ctx.parallel(parts, |i| {
+            let range = i * per_part * outputs..len.min((i + 1) * per_part * outputs);
+            // SAFETY: the ranges of two parts are disjoint, and each part runs once.
+            let (part, scratch) =
+                unsafe { (out.slice(range), scratch.slice(i * size..(i + 1) * size)) };
+            body(i * per_part, scratch, part);
+        });
     }
     Ok(true)
 }
@@ -109,7 +117,7 @@ impl<'a> Grid<'a> {
     }
 
     /// Copies a plane to its place; the padding around it is and stays zero.
-    fn sort<T: Real>(&self, x: &[T], padded: &mut [T]) {
+    fn sort<T: Real>(&self, simd: Simd, x: &[T], padded: &mut [T]) {
         let [d, h, w] = self.axes;
         for (line, x) in x.chunks_exact(w.input).enumerate() {
             let at_d = line / h.input + d.begin;
@@ -136,6 +144,7 @@ impl<'a> Grid<'a> {
                     2 => {
                         let to = &mut to[..room.min((x.len() - skip).div_ceil(2))];
                         dispatch(
+                            simd,
                             #[inline(always)]
                             || {
                                 simd::every_second(
@@ -157,12 +166,13 @@ impl<'a> Grid<'a> {
     }
 
     /// The long line: for every position the weighted sum over the taps.
-    fn accumulate<T: Real>(&self, padded: &[T], weight: &[T], bias: T, line: &mut [T]) {
+    fn accumulate<T: Real>(&self, simd: Simd, padded: &[T], weight: &[T], bias: T, line: &mut [T]) {
         for (block, sums) in line.chunks_mut(BLOCK).enumerate() {
             sums.fill(bias);
             let n = sums.len();
             let at = |offset: usize| &padded[offset + block * BLOCK..][..n];
             dispatch(
+                simd,
                 #[inline(always)]
                 || {
                     let (offsets, last_offsets) = self.offsets.as_chunks::<3>();

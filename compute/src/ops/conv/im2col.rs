@@ -1,5 +1,6 @@
 //! Unfolding an image: one row a channel and tap, one column an output position.
 
+use crate::isa::Simd;
 use crate::matrix::Real;
 use crate::simd::{self, dispatch};
 use crate::window::Axis;
@@ -7,6 +8,7 @@ use crate::window::Axis;
 /// Writes whole rows of the unfolded matrix, from row `first` on, for `n` output positions from
 /// `start` on.
 pub(super) fn unfold<T: Real>(
+    simd: Simd,
     axes: &[Axis; 3],
     x: &[T],
     start: usize,
@@ -29,7 +31,7 @@ pub(super) fn unfold<T: Real>(
         if shifts {
             shifted(h, w, x, [kh, kw], start, row);
         } else {
-            line_by_line(axes, x, [kd, kh, kw], start, row);
+            line_by_line(simd, axes, x, [kd, kh, kw], start, row);
         }
     }
 }
@@ -77,6 +79,7 @@ fn shifted<T: Real>(
 
 /// One row, one output line after the other.
 fn line_by_line<T: Real>(
+    simd: Simd,
     [d, h, w]: &[Axis; 3],
     x: &[T],
     [kd, kh, kw]: [usize; 3],
@@ -100,12 +103,13 @@ fn line_by_line<T: Real>(
         }
         let source = (d.at(od, kd) * h.input + h.at(oh, kh)) * w.input;
         let source = &x[source..source + w.input];
-        line_segment(w, kw, source, from..to, valid.clone(), segment);
+        line_segment(simd, w, kw, source, from..to, valid.clone(), segment);
     }
 }
 
 /// The outputs `range` of one line: zeros where the tap is in the padding.
 fn line_segment<T: Real>(
+    simd: Simd,
     w: &Axis,
     kw: usize,
     source: &[T],
@@ -125,6 +129,7 @@ fn line_segment<T: Real>(
     match w.stride {
         1 => out.copy_from_slice(&source[..out.len()]),
         2 => dispatch(
+            simd,
             #[inline(always)]
             || {
                 simd::every_second(

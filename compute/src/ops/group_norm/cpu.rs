@@ -39,11 +39,11 @@ fn normalise<T: Real>(
     ctx.split(out.as_mut_slice::<T>()?, group, group * 3, |first, part| {
         for (i, part) in part.chunks_exact_mut(group).enumerate() {
             let x = &x[(first + i) * group..][..group];
-            let (mean, deviation) = moments(x, op.epsilon);
+            let (mean, deviation) = moments(ctx.simd(), x, op.epsilon);
             let rows = part.chunks_exact_mut(plane).zip(x.chunks_exact(plane));
             for (j, (part, x)) in rows.enumerate() {
                 let c = (first + i) % op.groups * per_group + j;
-                affine(x, part, mean, deviation * entry(scale, c), entry(bias, c));
+                affine(ctx.simd(), x, part, mean, deviation * entry(scale, c), entry(bias, c));
             }
         }
     });

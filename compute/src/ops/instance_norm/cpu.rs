@@ -36,8 +36,8 @@ fn normalise<T: Real>(
         for (i, part) in part.chunks_exact_mut(plane).enumerate() {
             let c = (first + i) % channels;
             let x = &x[(first + i) * plane..][..plane];
-            let (mean, deviation) = moments(x, op.epsilon);
-            affine(x, part, mean, deviation * scale[c], bias[c]);
+            let (mean, deviation) = moments(ctx.simd(), x, op.epsilon);
+            affine(ctx.simd(), x, part, mean, deviation * scale[c], bias[c]);
         }
     });
     Ok(())

@@ -44,9 +44,10 @@ fn normalise<T: Real>(
     ctx.split(out.as_mut_slice::<T>()?, n, n * 4, |first, part| {
         for (i, part) in part.chunks_exact_mut(n).enumerate() {
             let x = &x[(first + i) * n..][..n];
-            let (mean, deviation) = moments(x, op.epsilon);
-            affine(x, part, mean, deviation, T::zero());
+            let (mean, deviation) = moments(ctx.simd(), x, op.epsilon);
+            affine(ctx.simd(), x, part, mean, deviation, T::zero());
             dispatch(
+                ctx.simd(),
                 #[inline(always)]
                 || match bias {
                     Some(bias) => {

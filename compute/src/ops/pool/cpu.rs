@@ -3,6 +3,7 @@
 use super::{Pool, PoolKind};
 use crate::args::{concrete_one, required};
 use crate::error::Result;
+use crate::isa::Simd;
 use crate::number::{Number, with_type};
 use crate::op::{Context, Op};
 use crate::simd::{self, dispatch};
@@ -97,7 +98,7 @@ fn windows<T: Number>(
                 for kd in d.taps(od) {
                     for kh in h.taps(oh) {
                         let from = (d.at(od, kd) * h.input + h.at(oh, kh)) * w.input;
-                        fold_line(w, &x[from..from + w.input], out, &combine);
+                        fold_line(ctx.simd(), w, &x[from..from + w.input], out, &combine);
                     }
                 }
                 finish(Line { od, oh, out });
@@ -108,8 +109,15 @@ fn windows<T: Number>(
 
 /// Folds one line of input into one of outputs.
 #[inline(always)]
-fn fold_line<T: Number>(w: &Axis, x: &[T], out: &mut [T], combine: &impl Fn(T, T) -> T) {
+fn fold_line<T: Number>(
+    simd: Simd,
+    w: &Axis,
+    x: &[T],
+    out: &mut [T],
+    combine: &impl Fn(T, T) -> T,
+) {
     dispatch(
+        simd,
         #[inline(always)]
         || {
             for kw in 0..w.kernel {

@@ -75,6 +75,7 @@ fn rows<T: Number>(
     let x = x.as_slice::<T>()?;
     ctx.split(out.as_mut_slice::<T>()?, 1, n, |first, part| {
         dispatch(
+            ctx.simd(),
             #[inline(always)]
             || {
                 for (i, out) in part.iter_mut().enumerate() {

@@ -185,6 +185,7 @@ fn blend<T: Real>(
         for (i, part) in part.chunks_exact_mut(inner * n).enumerate() {
             let x = &x[(first + i) * size * inner..][..size * inner];
             dispatch(
+                ctx.simd(),
                 #[inline(always)]
                 || {
                     for (to, source) in part.chunks_exact_mut(inner).zip(sources) {

@@ -3,6 +3,7 @@
 use super::Softmax;
 use crate::args::{axis, concrete_one, required};
 use crate::error::Result;
+use crate::isa::Simd;
 use crate::movement::around;
 use crate::number::{Number, with_type};
 use crate::op::{Context, Op};
@@ -31,7 +32,7 @@ pub(super) fn run(
         ctx.split(out.as_mut_slice::<T>()?, block, block * 20, |first, part| {
             for (i, out) in part.chunks_exact_mut(block).enumerate() {
                 let x = &x[(first + i) * block..][..block];
-                if inner == 1 { row(x, out, op.log) } else { columns(x, out, inner, op.log) }
+                if inner == 1 { row(ctx.simd(), x, out, op.log) } else { columns(ctx.simd(), x, out, inner, op.log) }
             }
         });
         Ok(())
@@ -40,8 +41,9 @@ pub(super) fn run(
 }
 
 /// The softmax of one row.
-fn row<T: Exp + Number>(x: &[T], out: &mut [T], log: bool) {
+fn row<T: Exp + Number>(simd: Simd, x: &[T], out: &mut [T], log: bool) {
     dispatch(
+        simd,
         #[inline(always)]
         || {
             let top = fold(
@@ -77,10 +79,11 @@ fn row<T: Exp + Number>(x: &[T], out: &mut [T], log: bool) {
 }
 
 /// The softmax over the rows of a matrix of `inner` columns, column by column.
-fn columns<T: Exp + Number>(x: &[T], out: &mut [T], inner: usize, log: bool) {
+fn columns<T: Exp + Number>(simd: Simd, x: &[T], out: &mut [T], inner: usize, log: bool) {
     let mut top = vec![T::neg_infinity(); inner];
     let mut sum = vec![T::ZERO; inner];
     dispatch(
+        simd,
         #[inline(always)]
         || {
             for x in x.chunks_exact(inner) {

@@ -50,6 +50,7 @@ fn map<T: Element, U: Element>(
     ctx.split(out.as_mut_slice::<U>()?, 1, cost, |start, out| {
         let x = &x[start..start + out.len()];
         dispatch(
+            ctx.simd(),
             #[inline(always)]
             || simd::map(out, x, f),
         );

@@ -1,0 +1,317 @@
+//! The fork-join pool of a context: threads that spin briefly between two pieces of work, for
+//! most operators take less time than it takes to wake a thread.
+//!
+//! Work is cut into parts before it starts, so results depend on the number of threads only and
+//! never on which thread computed what. A call that finds the pool busy, because another thread
+//! runs the same session or because the call came from inside a part, computes on its own
+//! thread.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long a thread looks for work, or for the end of work, before it sleeps.
+const SPIN: Duration = Duration::from_micros(40);
+
+/// What one part runs; the lifetime is erased while the parts run.
+type Body = *const (dyn Fn(usize) + Sync);
+
+/// A pool of `threads - 1` threads beside the caller's.
+pub(crate) struct Threads {
+    shared: Arc<Shared>,
+    workers: Vec<JoinHandle<()>>,
+}
+
+/// The body of the current work. It is written by the thread that holds `busy`, before `ticket`
+/// is, and read by those that took a part of that ticket.
+struct Job(std::cell::UnsafeCell<Option<Body>>);
+
+// SAFETY: reads and writes are ordered by `ticket` and `done`, see `Shared::part` and
+// `Threads::run`; the body itself is `Sync`.
+unsafe impl Sync for Job {}
+// SAFETY: as above.
+unsafe impl Send for Job {}
+
+struct Shared {
+    /// Whether a call owns the pool.
+    busy: AtomicBool,
+    job: Job,
+    /// The number of the work, how many parts it has, and the first that nobody took: 32, 16 and
+    /// 16 bits. In one word, so that nobody takes a part by an old number or beyond the last.
+    ticket: AtomicU64,
+    /// Parts that are over.
+    done: AtomicU32,
+    /// Workers that sleep, or are about to.
+    asleep: AtomicUsize,
+    /// Whether the caller sleeps, or is about to.
+    waiting: AtomicBool,
+    closing: AtomicBool,
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+    lock: Mutex<()>,
+    work: Condvar,
+    end: Condvar,
+}
+
+impl std::fmt::Debug for Threads {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Threads").field("threads", &self.count()).finish()
+    }
+}
+
+impl Threads {
+    /// Starts the threads. Where the system refuses one, the pool has those that it got.
+    pub(crate) fn new(threads: usize) -> Self {
+        let shared = Arc::new(Shared {
+            busy: AtomicBool::new(false),
+            job: Job(std::cell::UnsafeCell::new(None)),
+            ticket: AtomicU64::new(0),
+            done: AtomicU32::new(0),
+            asleep: AtomicUsize::new(0),
+            waiting: AtomicBool::new(false),
+            closing: AtomicBool::new(false),
+            panic: Mutex::new(None),
+            lock: Mutex::new(()),
+            work: Condvar::new(),
+            end: Condvar::new(),
+        });
+        let start = |i| {
+            let shared = Arc::clone(&shared);
+            let builder = std::thread::Builder::new().name(format!("compute-{i}"));
+            builder.spawn(move || shared.serve()).ok()
+        };
+        let workers = (1..threads).map_while(start).collect();
+        Self { shared, workers }
+    }
+
+    /// Threads that work, the caller's included.
+    pub(crate) fn count(&self) -> usize {
+        self.workers.len() + 1
+    }
+
+    /// Calls `body` once with each number below `parts`, on this thread and on those of the pool,
+    /// and returns when all are over. A panic of a part goes on here after that.
+    pub(crate) fn run(&self, parts: usize, body: &(dyn Fn(usize) + Sync)) {
+        let shared = &*self.shared;
+        if parts <= 1 || self.workers.is_empty() {
+            return (0..parts).for_each(body);
+        }
+        let Ok(count) = u16::try_from(parts) else {
+            let group = parts.div_ceil(usize::from(u16::MAX));
+            return self.run(parts.div_ceil(group), &|i| {
+                (i * group..parts.min((i + 1) * group)).for_each(body);
+            });
+        };
+        if shared.busy.swap(true, Ordering::Acquire) {
+            return (0..parts).for_each(body);
+        }
+        // SAFETY: only the lifetime is changed. The pointer is used by threads that took a part
+        // of this ticket, and this function does not return before every part is over.
+        let erased: Body = unsafe { std::mem::transmute(std::ptr::from_ref(body)) };
+        // SAFETY: `busy` makes this thread the only writer, and no part of the last ticket runs
+        // any more, so there is no reader.
+        unsafe { *shared.job.0.get() = Some(erased) };
+        shared.done.store(0, Ordering::Relaxed);
+        let number = ((shared.ticket.load(Ordering::Relaxed) >> 32) + 1) & 0xffff_ffff;
+        shared.ticket.store(number << 32 | u64::from(count) << 16, Ordering::SeqCst);
+        if shared.asleep.load(Ordering::SeqCst) > 0 {
+            let _guard = shared.locked();
+            shared.work.notify_all();
+        }
+        while shared.part(number) {}
+        shared.wait_for(u32::from(count));
+        let panic = shared.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
+        shared.busy.store(false, Ordering::Release);
+        if let Some(panic) = panic {
+            resume_unwind(panic);
+        }
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.shared.closing.store(true, Ordering::SeqCst);
+        {
+            let _guard = self.shared.locked();
+            self.shared.work.notify_all();
+        }
+        for worker in self.workers.drain(..) {
+            // A worker catches what its parts throw.
+            let _ = worker.join();
+        }
+    }
+}
+
+impl Shared {
+    fn locked(&self) -> MutexGuard<'_, ()> {
+        self.lock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes and runs one part of a ticket; `false` when none is left.
+    fn part(&self, number: u64) -> bool {
+        let mut ticket = self.ticket.load(Ordering::Acquire);
+        let part = loop {
+            let (parts, part) = (ticket >> 16 & 0xffff, ticket & 0xffff);
+            if ticket >> 32 != number || part >= parts {
+                return false;
+            }
+            let (taken, seen) = (Ordering::AcqRel, Ordering::Acquire);
+            match self.ticket.compare_exchange_weak(ticket, ticket + 1, taken, seen) {
+                Ok(_) => break part,
+                Err(now) => ticket = now,
+            }
+        };
+        // SAFETY: this thread holds a part of the current ticket, which is not over before `done`
+        // counts it: until then the body lives and nobody writes the job.
+        let body = unsafe { *self.job.0.get() };
+        if let Some(body) = body {
+            // SAFETY: as above.
+            let body = unsafe { &*body };
+            let part = usize::try_from(part).unwrap_or(0);
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| body(part))) {
+                *self.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic);
+            }
+        }
+        let parts = ticket >> 16 & 0xffff;
+        let last = u64::from(self.done.fetch_add(1, Ordering::SeqCst)) + 1 == parts;
+        if last && self.waiting.load(Ordering::SeqCst) {
+            let _guard = self.locked();
+            self.end.notify_all();
+        }
+        true
+    }
+
+    /// Waits until so many parts are over.
+    fn wait_for(&self, parts: u32) {
+        let over = || self.done.load(Ordering::SeqCst) == parts;
+        if spin_until(over) {
+            return;
+        }
+        self.waiting.store(true, Ordering::SeqCst);
+        let mut guard = self.locked();
+        while !over() {
+            guard = self.end.wait(guard).unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(guard);
+        self.waiting.store(false, Ordering::SeqCst);
+    }
+
+    /// A worker's life.
+    fn serve(&self) {
+        let mut seen = 0;
+        loop {
+            let news = || {
+                self.ticket.load(Ordering::SeqCst) >> 32 != seen
+                    || self.closing.load(Ordering::SeqCst)
+            };
+            if !spin_until(news) {
+                self.asleep.fetch_add(1, Ordering::SeqCst);
+                let mut guard = self.locked();
+                while !news() {
+                    guard = self.work.wait(guard).unwrap_or_else(PoisonError::into_inner);
+                }
+                drop(guard);
+                self.asleep.fetch_sub(1, Ordering::SeqCst);
+            }
+            if self.closing.load(Ordering::SeqCst) {
+                return;
+            }
+            seen = self.ticket.load(Ordering::SeqCst) >> 32;
+            while self.part(seen) {}
+        }
+    }
+}
+
+/// Looks again and again for a while; whether it became true.
+fn spin_until(done: impl Fn() -> bool) -> bool {
+    let mut start = None;
+    loop {
+        for _ in 0..32 {
+            if done() {
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        let start = *start.get_or_insert_with(Instant::now);
+        if start.elapsed() > SPIN {
+            return false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every part once, whatever the number of threads and parts.
+    #[test]
+    fn every_part_runs_once() {
+        for threads in [1, 2, 3, 7] {
+            let pool = Threads::new(threads);
+            for parts in [0, 1, 2, 3, 64] {
+                for _ in 0..200 {
+                    let counts: Vec<AtomicU32> = (0..parts).map(|_| AtomicU32::new(0)).collect();
+                    pool.run(parts, &|i| {
+                        counts[i].fetch_add(1, Ordering::Relaxed);
+                    });
+                    assert!(counts.iter().all(|n| n.load(Ordering::Relaxed) == 1));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn sleeping_threads_wake_up() {
+        let pool = Threads::new(3);
+        for _ in 0..20 {
+            std::thread::sleep(SPIN * 3);
+            let sum = AtomicUsize::new(0);
+            pool.run(9, &|i| {
+                std::thread::sleep(SPIN / 4);
+                sum.fetch_add(i, Ordering::Relaxed);
+            });
+            assert_eq!(sum.into_inner(), 36);
+        }
+    }
+
+    /// Calls from several threads and from inside a part all do their work.
+    #[test]
+    fn a_busy_pool_is_no_obstacle() {
+        let pool = Threads::new(3);
+        let sum = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..100 {
+                        pool.run(4, &|_| {
+                            pool.run(5, &|i| {
+                                sum.fetch_add(i, Ordering::Relaxed);
+                            });
+                        });
+                    }
+                });
+            }
+        });
+        assert_eq!(sum.into_inner(), 4 * 100 * 4 * 10);
+    }
+
+    #[test]
+    fn a_panic_reaches_the_caller_after_all_parts() {
+        let pool = Threads::new(2);
+        for at in 0..4 {
+            let over = AtomicUsize::new(0);
+            let caught = catch_unwind(AssertUnwindSafe(|| {
+                pool.run(4, &|i| {
+                    over.fetch_add(1, Ordering::Relaxed);
+                    assert!(i != at, "part {at}");
+                });
+            }));
+            let message = caught.expect_err("a part failed");
+            assert_eq!(message.downcast_ref::<String>(), Some(&format!("part {at}")));
+            assert_eq!(over.into_inner(), 4);
+        }
+        pool.run(2, &|_| {});
+    }
+}
