@@ -18,8 +18,8 @@ pub(crate) fn run(test: &Test, operators: &mut String) -> Result<(), String> {
         .filter(|name| name != "::Constant" || model.nodes().len() == 1)
         .collect();
     *operators = names.into_iter().collect::<Vec<_>>().join(" ");
-    let session =
-        Session::new(&model, SessionOptions { threads: 1 }).map_err(|e| format!("compile: {e}"))?;
+    let session = Session::new(&model, SessionOptions::with_threads(1))
+        .map_err(|e| format!("compile: {e}"))?;
     if test.suite == "light" {
         let prefix = test.model.with_extension("");
         let outputs = numbered(|i| PathBuf::from(format!("{}_output_{i}.pb", prefix.display())));
