@@ -74,6 +74,45 @@ impl<'a> NodeCx<'a> {
         output
     }
 
+    /// Adds an operator that writes some of the node's own outputs, in place of [`NodeCx::map`].
+    pub(crate) fn emit_into(
+        &mut self,
+        op: impl Op,
+        inputs: Vec<Option<ValueId>>,
+        outputs: Vec<Option<ValueId>>,
+    ) {
+        let name = format!("{}.{}", self.node.name, self.graph.nodes.len());
+        self.graph.nodes.push(Node { name, op: Arc::new(op), inputs, outputs });
+    }
+
+    /// Adds a constant of i64 and rank 1.
+    pub(crate) fn emit_ints(&mut self, values: &[i64]) -> Result<ValueId, Refusal> {
+        let tensor = Tensor::from_slice([values.len()], values).map_err(|e| e.to_string())?;
+        Ok(self.emit_constant(tensor))
+    }
+
+    /// Adds a constant of f32 and rank 0.
+    pub(crate) fn emit_float(&mut self, value: f32) -> Result<ValueId, Refusal> {
+        let tensor = Tensor::scalar(value).map_err(|e| e.to_string())?;
+        Ok(self.emit_constant(tensor))
+    }
+
+    /// Adds a constant.
+    pub(crate) fn emit_constant(&mut self, tensor: Tensor) -> ValueId {
+        let name = format!("{}.constant.{}", self.node.name, self.graph.values.len());
+        self.graph.add_constant(name, tensor)
+    }
+
+    /// Output `index`, `None` when nobody reads it.
+    pub(crate) fn output(&self, index: usize) -> Option<ValueId> {
+        self.outputs.get(index).copied().flatten()
+    }
+
+    /// Whether the node names an output from `first` on, read or not.
+    pub(crate) fn declares_outputs_from(&self, first: usize) -> bool {
+        self.node.outputs.iter().skip(first).any(|name| !name.is_empty())
+    }
+
     /// Refuses the node when an output from `count` on is read by anyone.
     pub(crate) fn at_most_outputs(&mut self, count: usize) -> Result<(), Refusal> {
         match self.outputs.iter().skip(count).position(Option::is_some) {
@@ -145,6 +184,15 @@ impl<'a> NodeCx<'a> {
             None => Ok(None),
             Some(Attr::Floats(v)) => Ok(Some(v.clone())),
             Some(other) => Err(wrong_kind(key, other, "a list of floats")),
+        }
+    }
+
+    /// Texts; empty when the attribute is absent.
+    pub(crate) fn texts(&mut self, key: &'static str) -> Result<&'a [String], Refusal> {
+        match self.attr(key) {
+            None => Ok(&[]),
+            Some(Attr::Strs(v)) => Ok(v),
+            Some(other) => Err(wrong_kind(key, other, "a list of strings")),
         }
     }
 

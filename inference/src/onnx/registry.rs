@@ -1,7 +1,7 @@
 //! The table of operators: ONNX's name, and the mapping that makes it ours.
 
 use super::node::{NodeCx, Refusal};
-use super::ops::{conv, data, elementwise, linear, normalization, pool, reduce, shape};
+use super::ops::{conv, data, elementwise, linear, loss, normalization, pool, reduce, shape};
 
 /// Adds a node's operators to the graph, or says why it cannot.
 pub(crate) type Map = fn(&mut NodeCx<'_>) -> Result<(), Refusal>;
@@ -38,7 +38,7 @@ const ONNX: &[(&str, Map)] = &[
     ("Cos", elementwise::cos),
     ("DepthToSpace", shape::depth_to_space),
     ("Div", elementwise::div),
-    ("Dropout", data::dropout),
+    ("Dropout", loss::dropout),
     ("Elu", elementwise::elu),
     ("Equal", elementwise::equal),
     ("Erf", elementwise::erf),
@@ -50,6 +50,7 @@ const ONNX: &[(&str, Map)] = &[
     ("Gelu", elementwise::gelu),
     ("Gemm", linear::gemm),
     ("GlobalAveragePool", pool::global_average_pool),
+    ("GlobalLpPool", pool::global_lp_pool),
     ("GlobalMaxPool", pool::global_max_pool),
     ("Greater", elementwise::greater),
     ("GreaterOrEqual", elementwise::greater_or_equal),
@@ -66,19 +67,25 @@ const ONNX: &[(&str, Map)] = &[
     ("LessOrEqual", elementwise::less_or_equal),
     ("Log", elementwise::log),
     ("LogSoftmax", reduce::log_softmax),
+    ("LpNormalization", normalization::lp_norm),
+    ("LpPool", pool::lp_pool),
     ("MatMul", linear::mat_mul),
     ("Max", elementwise::max),
     ("MaxPool", pool::max_pool),
+    ("MaxUnpool", pool::max_unpool),
+    ("MeanVarianceNormalization", normalization::mean_variance_norm),
     ("Min", elementwise::min),
     ("Mish", elementwise::mish),
     ("Mod", elementwise::modulo),
     ("Mul", elementwise::mul),
     ("Neg", elementwise::neg),
+    ("NegativeLogLikelihoodLoss", loss::negative_log_likelihood),
     ("Not", elementwise::not),
     ("Or", elementwise::or),
     ("PRelu", elementwise::p_relu),
     ("Pad", shape::pad),
     ("Pow", elementwise::pow),
+    ("RMSNormalization", normalization::rms_norm),
     ("Range", data::range),
     ("Reciprocal", elementwise::reciprocal),
     ("ReduceL1", reduce::l1),
@@ -103,6 +110,7 @@ const ONNX: &[(&str, Map)] = &[
     ("Size", shape::size),
     ("Slice", shape::slice),
     ("Softmax", reduce::softmax),
+    ("SoftmaxCrossEntropyLoss", loss::softmax_cross_entropy),
     ("Softplus", elementwise::softplus),
     ("Softsign", elementwise::softsign),
     ("SpaceToDepth", shape::space_to_depth),
@@ -111,6 +119,7 @@ const ONNX: &[(&str, Map)] = &[
     ("Squeeze", shape::squeeze),
     ("Sub", elementwise::sub),
     ("Sum", elementwise::sum),
+    ("Swish", elementwise::swish),
     ("Tanh", elementwise::tanh),
     ("ThresholdedRelu", elementwise::thresholded_relu),
     ("Tile", shape::tile),

@@ -13,6 +13,8 @@ pub enum GlobalPoolKind {
     Average,
     /// The largest.
     Max,
+    /// The sum: what Lp pooling takes a root of.
+    Sum,
 }
 
 /// `GlobalAveragePool`, `GlobalMaxPool`: `[n, c, spatial…]` to `[n, c, 1…]`.
@@ -27,6 +29,7 @@ impl Op for GlobalPool {
         match self.kind {
             GlobalPoolKind::Average => "GlobalAveragePool",
             GlobalPoolKind::Max => "GlobalMaxPool",
+            GlobalPoolKind::Sum => "GlobalLpPool",
         }
     }
 
@@ -60,6 +63,7 @@ impl Op for GlobalPool {
         let kind = match self.kind {
             GlobalPoolKind::Average => ReduceKind::Mean,
             GlobalPoolKind::Max => ReduceKind::Max,
+            GlobalPoolKind::Sum => ReduceKind::Sum,
         };
         reduce_rows(kind, self.name(), ctx, x, plane, &mut out)?;
         Ok(vec![out])

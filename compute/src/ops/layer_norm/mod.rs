@@ -32,27 +32,8 @@ impl Op for LayerNorm {
     fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
         let op = self.name();
         arity(op, inputs, 2, 3)?;
+        check(op, self.axis, inputs, &[(1, "scale"), (2, "bias")])?;
         let x = required(op, inputs, 0)?;
-        float(op, x.ty.dtype)?;
-        let last = match x.sym_shape() {
-            Some(dims) => Some(&dims[axis(op, self.axis, dims.len())?..]),
-            None => None,
-        };
-        required(op, inputs, 1)?;
-        for (i, what) in [(1, "scale"), (2, "bias")] {
-            let Some(parameter) = optional(inputs, i) else { continue };
-            same_dtype(op, what, x.ty.dtype, parameter.ty.dtype)?;
-            if let (Some(last), Some(dims)) = (last, parameter.sym_shape()) {
-                let whole = dims::broadcast(op, dims, last)?;
-                let grows = whole.len() > last.len()
-                    || whole.iter().zip(last).any(|(w, d)| dims::expect(op, "", d, w).is_err());
-                if grows {
-                    let (dims, last) = (SymShape(dims.to_vec()), SymShape(last.to_vec()));
-                    let message = format!("{what} of shape {dims} does not broadcast to {last}");
-                    return Err(Error::invalid(op, message));
-                }
-            }
-        }
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
     }
 
@@ -62,4 +43,36 @@ impl Op for LayerNorm {
         }
         cpu::run(self, ctx, inputs)
     }
+}
+
+/// Checks x and the parameters of a norm over the axes from `first` on: dtypes, and that each
+/// parameter broadcasts to those axes.
+pub(crate) fn check(
+    op: &'static str,
+    first: i64,
+    inputs: &[Option<&ValueInfo>],
+    parameters: &[(usize, &str)],
+) -> Result<()> {
+    let x = required(op, inputs, 0)?;
+    float(op, x.ty.dtype)?;
+    let last = match x.sym_shape() {
+        Some(dims) => Some(&dims[axis(op, first, dims.len())?..]),
+        None => None,
+    };
+    required(op, inputs, 1)?;
+    for &(i, what) in parameters {
+        let Some(parameter) = optional(inputs, i) else { continue };
+        same_dtype(op, what, x.ty.dtype, parameter.ty.dtype)?;
+        if let (Some(last), Some(dims)) = (last, parameter.sym_shape()) {
+            let whole = dims::broadcast(op, dims, last)?;
+            let grows = whole.len() > last.len()
+                || whole.iter().zip(last).any(|(w, d)| dims::expect(op, "", d, w).is_err());
+            if grows {
+                let (dims, last) = (SymShape(dims.to_vec()), SymShape(last.to_vec()));
+                let message = format!("{what} of shape {dims} does not broadcast to {last}");
+                return Err(Error::invalid(op, message));
+            }
+        }
+    }
+    Ok(())
 }

@@ -28,6 +28,12 @@ pub(super) fn run(
                 Ok(())
             })?;
         }
+        PoolKind::Sum => {
+            with_type!(op.name(), dtype, real T => {
+                windows(ctx, &axes, x.as_slice::<T>()?, out.as_mut_slice()?, T::ZERO, T::add, |_| {});
+                Ok(())
+            })?;
+        }
         PoolKind::Average { count_include_pad } => {
             with_type!(op.name(), dtype, real T => {
                 let counts = counts::<T>(&axes, count_include_pad);

@@ -1,4 +1,4 @@
-//! Max and average pooling over windows.
+//! Max, average and sum pooling over windows.
 
 mod cpu;
 #[cfg(test)]
@@ -21,6 +21,8 @@ pub enum PoolKind {
         /// Divides by the window's size even where it hangs over into the padding.
         count_include_pad: bool,
     },
+    /// The sum: what Lp pooling takes roots of.
+    Sum,
 }
 
 /// `MaxPool` (first output), `AveragePool`: `[n, c, spatial…]`.
@@ -47,7 +49,7 @@ impl Pool {
     }
 
     /// The window of each spatial axis for an actual shape.
-    fn axes(&self, x: &[usize]) -> Result<Vec<Axis>> {
+    pub(crate) fn axes(&self, x: &[usize]) -> Result<Vec<Axis>> {
         let op = self.name();
         let one = |(spec, &n): (&Spec, &usize)| {
             let axis = spec.axis(op, n)?;
@@ -71,6 +73,7 @@ impl Op for Pool {
         match self.kind {
             PoolKind::Max => "MaxPool",
             PoolKind::Average { .. } => "AveragePool",
+            PoolKind::Sum => "LpPool",
         }
     }
 

@@ -22,11 +22,12 @@ proptest! {
     fn agrees_with_loops(
         size in (1usize..10, 1usize..24), kernel in (1usize..4, 1usize..4),
         stride in (1usize..4, 1usize..4), dilation in (1usize..3, 1usize..3),
-        ceil_mode: bool, kind in 0usize..3, padded: bool, seed: u64,
+        ceil_mode: bool, kind in 0usize..4, padded: bool, seed: u64,
     ) {
         let pad = |k: usize| if padded { k / 2 } else { 0 };
         let p = [pad(kernel.0), pad(kernel.1)];
-        let kind = [PoolKind::Max, MEAN, PoolKind::Average { count_include_pad: true }][kind];
+        let whole = PoolKind::Average { count_include_pad: true };
+        let kind = [PoolKind::Max, MEAN, whole, PoolKind::Sum][kind];
         let op = Pool {
             strides: vec![stride.0, stride.1],
             dilations: vec![dilation.0, dilation.1],
@@ -64,6 +65,7 @@ proptest! {
                     want.push(match kind {
                         PoolKind::Max => inside.into_iter().fold(f32::NEG_INFINITY, f32::max),
                         PoolKind::Average { count_include_pad: true } => sum / counted as f32,
+                        PoolKind::Sum => sum,
                         PoolKind::Average { .. } => sum / inside.len().max(1) as f32,
                     });
                 }

@@ -125,6 +125,14 @@ fn floats<T: Exp + Number>(
             let (half, cubic, root) = (l(0.5), l(0.044_715), l(0.797_884_560_802_865_4));
             each!(24, |x| half * x * (one + (root * (x + cubic * x * x * x)).tanh_()))
         }
+        UnaryKind::Swish { alpha } => {
+            let alpha = p(alpha);
+            each!(16, |x| x / (one + Number::neg(alpha * x).exp_()))
+        }
+        UnaryKind::Linear { scale, shift } => {
+            let (scale, shift) = (p(scale), p(shift));
+            each!(1, |x| scale * x + shift)
+        }
         UnaryKind::Softplus => {
             each!(40, |x| x.most(zero) + Number::neg(Number::abs(x)).exp_().ln_1p())
         }

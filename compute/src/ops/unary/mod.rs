@@ -44,6 +44,15 @@ pub enum UnaryKind {
     Gelu {
         tanh: bool,
     },
+    /// `x · sigmoid(alpha · x)`; SiLU when alpha is 1.
+    Swish {
+        alpha: f32,
+    },
+    /// `scale · x + shift`: what mappings write arithmetic with constants in.
+    Linear {
+        scale: f32,
+        shift: f32,
+    },
     Softplus,
     Softsign,
     Tanh,
@@ -95,6 +104,8 @@ impl Op for Unary {
             UnaryKind::HardSwish => "HardSwish",
             UnaryKind::Mish => "Mish",
             UnaryKind::Gelu { .. } => "Gelu",
+            UnaryKind::Swish { .. } => "Swish",
+            UnaryKind::Linear { .. } => "Linear",
             UnaryKind::Softplus => "Softplus",
             UnaryKind::Softsign => "Softsign",
             UnaryKind::Tanh => "Tanh",

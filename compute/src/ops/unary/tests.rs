@@ -8,7 +8,7 @@ fn values() {
     let x = [-2f32, -0.5, 0., 0.5, 3.];
     type F = fn(f64) -> f64;
     let sigmoid: F = |x| 1. / (1. + (-x).exp());
-    let cases: [(K, F); 24] = [
+    let cases: [(K, F); 26] = [
         (K::Relu, |x| x.max(0.)),
         (K::LeakyRelu { alpha: 0.25 }, |x| if x < 0. { 0.25 * x } else { x }),
         (K::Elu { alpha: 2. }, |x| if x < 0. { 2. * x.exp_m1() } else { x }),
@@ -22,6 +22,8 @@ fn values() {
         (K::Gelu { tanh: true }, |x| {
             0.5 * x * (1. + (0.797_884_560_802_865_4 * (x + 0.044_715 * x.powi(3))).tanh())
         }),
+        (K::Swish { alpha: 2. }, |x| x / (1. + (-2. * x).exp())),
+        (K::Linear { scale: 2., shift: -3. }, |x| 2. * x - 3.),
         (K::Softplus, |x| x.exp().ln_1p()),
         (K::Softsign, |x| x / (1. + x.abs())),
         (K::Tanh, f64::tanh),

@@ -38,28 +38,6 @@ pub(crate) fn identity(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     cx.map(Identity)
 }
 
-/// Nothing is dropped at inference.
-pub(crate) fn dropout(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
-    cx.ignore(&["ratio", "seed"]);
-    evaluates(cx)?;
-    if let Some(training) = cx.input(2) {
-        let off = cx.graph.constant(training).is_some_and(|t| t.as_bytes().iter().all(|&b| b == 0));
-        if !off {
-            return Err("input 'training_mode' is not the constant false".into());
-        }
-    }
-    cx.at_most_outputs(1)?;
-    cx.map_with(Identity, vec![cx.input(0)])
-}
-
-/// Before opset 7 a flag told training from inference.
-pub(crate) fn evaluates(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
-    match cx.flag("is_test")? {
-        Some(false) => Err("attribute 'is_test' is 0, supported: 1".into()),
-        _ => Ok(()),
-    }
-}
-
 pub(crate) fn cast(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     let (saturate, rounding) = manner(cx)?;
     // Opset 5 and older name the type.

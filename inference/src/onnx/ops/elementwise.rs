@@ -1,7 +1,9 @@
 //! Element-wise operators.
 
 use crate::onnx::node::{NodeCx, Refusal};
-use lgp_compute::ops::{Binary, BinaryKind, Clip, Identity, Unary, UnaryKind, Where};
+use lgp_compute::ops::{
+    Binary, BinaryKind, Clip, Identity, Reshape, Shape, Unary, UnaryKind, Where,
+};
 
 macro_rules! unary {
     ($($name:ident => $kind:ident),* $(,)?) => { $(
@@ -28,7 +30,7 @@ macro_rules! with_alpha {
 }
 with_alpha!(
     celu => Celu(1.), elu => Elu(1.), leaky_relu => LeakyRelu(0.01),
-    thresholded_relu => ThresholdedRelu(1.),
+    swish => Swish(1.), thresholded_relu => ThresholdedRelu(1.),
 );
 
 macro_rules! binary {
@@ -51,12 +53,21 @@ fn binary_op(cx: &mut NodeCx<'_>, kind: BinaryKind) -> Result<(), Refusal> {
     cx.map(Binary::new(kind))
 }
 
-/// Before opset 7 the slope belonged to the channels, which is another axis than broadcasting takes.
 pub(crate) fn p_relu(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
-    if cx.opset < 7 {
-        return Err(format!("slopes by channel of opset {}, expected opset 7 or later", cx.opset));
+    cx.ignore(&["consumed_inputs"]);
+    if cx.opset >= 7 {
+        return cx.map(Binary::new(BinaryKind::PRelu));
     }
-    cx.map(Binary::new(BinaryKind::PRelu))
+    // The slope belonged to the channels, the second axis, which is another one than broadcasting
+    // takes.
+    let (x, slope) = (cx.input(0), cx.input(1));
+    let shape = cx.emit(Shape::default(), vec![x]);
+    let planes = cx.emit_ints(&[0, 0, -1])?;
+    let planes = cx.emit(Reshape::default(), vec![x, Some(planes)]);
+    let column = cx.emit_ints(&[-1, 1])?;
+    let column = cx.emit(Reshape::default(), vec![slope, Some(column)]);
+    let out = cx.emit(Binary::new(BinaryKind::PRelu), vec![Some(planes), Some(column)]);
+    cx.map_with(Reshape { allow_zero: true }, vec![Some(out), Some(shape)])
 }
 
 /// Opset 1 rounded the defaults.

@@ -5,6 +5,7 @@ pub(crate) mod conv;
 pub(crate) mod data;
 pub(crate) mod elementwise;
 pub(crate) mod linear;
+pub(crate) mod loss;
 pub(crate) mod normalization;
 pub(crate) mod pool;
 pub(crate) mod reduce;

@@ -1,0 +1,43 @@
+//! Max pooling that also says where each maximum was.
+
+mod cpu;
+#[cfg(test)]
+mod tests;
+
+use crate::error::{Error, Result};
+use crate::op::{Context, Op, ValueInfo};
+use crate::ops::{Pool, PoolKind};
+use lgp_memory::{DType, Tensor, TensorType, TensorView};
+
+/// `MaxPool` with both outputs: the maxima, and their i64 indices in the flattened input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MaxPoolIndices {
+    /// The windows; its kind is [`PoolKind::Max`].
+    pub pool: Pool,
+    /// Counts a plane's elements with the first spatial axis fastest, not the last.
+    pub column_major: bool,
+}
+
+impl Op for MaxPoolIndices {
+    fn name(&self) -> &'static str {
+        "MaxPool"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        if self.pool.kind != PoolKind::Max {
+            return Err(Error::invalid("MaxPool", "only a maximum has an index"));
+        }
+        let mut out = self.pool.infer(inputs)?;
+        let indices =
+            out.first().map(|values| TensorType { dtype: DType::I64, ..values.ty.clone() });
+        out.extend(indices.map(ValueInfo::of));
+        Ok(out)
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        if crate::widen::is_half(inputs) {
+            return crate::widen::widened(self, ctx, inputs);
+        }
+        cpu::run(self, ctx, inputs)
+    }
+}

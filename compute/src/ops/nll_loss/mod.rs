@@ -1,0 +1,78 @@
+//! Negative log likelihood loss.
+
+mod cpu;
+#[cfg(test)]
+mod tests;
+
+use crate::args::{arity, float, optional, output, rank, required, same_dtype};
+use crate::dims;
+use crate::error::{Error, Result};
+use crate::op::{Context, Op, ValueInfo};
+use lgp_memory::{DType, Tensor, TensorView};
+
+/// How the losses of the samples become the output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reduction {
+    /// One loss a sample.
+    None,
+    /// Their sum.
+    Sum,
+    /// Their sum divided by the sum of the samples' weights.
+    Mean,
+}
+
+/// `NegativeLogLikelihoodLoss`: inputs x `[n, c, d…]` of log probabilities, target `[n, d…]` of
+/// i32 or i64, weight `[c]` (optional).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NllLoss {
+    /// None, sum or mean.
+    pub reduction: Reduction,
+    /// A target that costs and weighs nothing.
+    pub ignore_index: Option<i64>,
+}
+
+impl Op for NllLoss {
+    fn name(&self) -> &'static str {
+        "NegativeLogLikelihoodLoss"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let op = self.name();
+        arity(op, inputs, 2, 3)?;
+        let (x, target) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
+        float(op, x.ty.dtype)?;
+        if !matches!(target.ty.dtype, DType::I32 | DType::I64) {
+            let dtype = target.ty.dtype;
+            return Err(Error::invalid(op, format!("target has dtype {dtype}, expected i64")));
+        }
+        let mut samples = target.sym_shape().map(<[_]>::to_vec);
+        if let Some(x) = x.sym_shape() {
+            let [n, _, rest @ ..] = x else {
+                let message = format!("the input has rank {}, expected 2 or more", x.len());
+                return Err(Error::invalid(op, message));
+            };
+            rank(op, "target", target, rest.len() + 1)?;
+            if let Some(samples) = &mut samples {
+                for (i, (t, d)) in samples.iter_mut().zip([n].into_iter().chain(rest)).enumerate() {
+                    *t = dims::unify(op, &format!("dimension {i} of target"), d, t)?;
+                }
+            }
+        }
+        if let Some(weight) = optional(inputs, 2) {
+            same_dtype(op, "weight", x.ty.dtype, weight.ty.dtype)?;
+            rank(op, "weight", weight, 1)?;
+            if let (Some([length]), Some([_, c, ..])) = (weight.sym_shape(), x.sym_shape()) {
+                dims::expect(op, "the length of weight", c, length)?;
+            }
+        }
+        let shape = if self.reduction == Reduction::None { samples } else { Some(Vec::new()) };
+        Ok(output(x.ty.dtype, shape))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        if crate::widen::is_half(inputs) {
+            return crate::widen::widened(self, ctx, inputs);
+        }
+        cpu::run(self, ctx, inputs)
+    }
+}

@@ -1,0 +1,46 @@
+//! Root mean square normalisation over the last axes.
+
+mod cpu;
+
+use crate::args::{arity, output, required};
+use crate::error::Result;
+use crate::op::{Context, Op, ValueInfo};
+use crate::ops::layer_norm;
+use lgp_memory::{Tensor, TensorView};
+
+/// `RMSNormalization`: inputs x and scale, which broadcasts to the normalised axes:
+/// `x / sqrt(mean(x²) + epsilon) · scale`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RmsNorm {
+    /// First axis that is normalised, negative from the back.
+    pub axis: i64,
+    /// Added to the mean square before the square root.
+    pub epsilon: f32,
+}
+
+impl Default for RmsNorm {
+    fn default() -> Self {
+        Self { axis: -1, epsilon: 1e-5 }
+    }
+}
+
+impl Op for RmsNorm {
+    fn name(&self) -> &'static str {
+        "RMSNormalization"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let op = self.name();
+        arity(op, inputs, 2, 2)?;
+        layer_norm::check(op, self.axis, inputs, &[(1, "scale")])?;
+        let x = required(op, inputs, 0)?;
+        Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        if crate::widen::is_half(inputs) {
+            return crate::widen::widened(self, ctx, inputs);
+        }
+        cpu::run(self, ctx, inputs)
+    }
+}
