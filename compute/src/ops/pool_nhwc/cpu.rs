@@ -23,6 +23,7 @@ pub(super) fn pool(
     let row = ax.output * c;
     ctx.split(out.as_mut_slice::<f32>()?, row, row.saturating_mul(taps), |first, out| {
         dispatch(
+            ctx.simd(),
             #[inline(always)]
             || {
                 for (i, out) in out.chunks_exact_mut(row).enumerate() {
@@ -94,6 +95,7 @@ pub(super) fn global(
     const BLOCK: usize = 64;
     ctx.split(out.as_mut_slice::<f32>()?, 1, pixels, |first, out| {
         dispatch(
+            ctx.simd(),
             #[inline(always)]
             || {
                 let mut done = 0;
