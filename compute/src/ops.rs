@@ -5,6 +5,8 @@
 //! | convolution, products, average and global pooling, norms, softmax, most unary functions, linear resizing | f32, f64; f16 and bf16 through f32 |
 //! | binary arithmetic and comparison, `Clip`, max pooling, reductions, `ArgMax`, `Relu`, `Neg`, `Abs`, `Sign` | the same and all integers |
 //! | `Range` | f32, f64, i16, i32, i64 |
+//! | `QuantizeLinear`, `DequantizeLinear` | i8, u8, i16, u16 (i32 back only) from and to f32, f16, bf16 |
+//! | `MatMulInteger`, `ConvInteger`, `DynamicQuantizeLinear` | i8, u8 |
 //! | `And`, `Or`, `Xor`, `Not` | bool |
 //! | `Equal` | the same and bool |
 //! | `Cast` | every dtype but complex numbers |
@@ -22,10 +24,13 @@ mod clip;
 mod concat;
 mod constant_of_shape;
 mod conv;
+mod conv_integer;
 mod conv_nhwc;
 mod conv_transpose;
 mod depth_space;
+mod dequantize_linear;
 mod dropout;
+mod dynamic_quantize_linear;
 mod expand;
 mod flatten;
 mod gather;
@@ -38,12 +43,14 @@ mod layer_norm;
 mod layer_norm_stats;
 mod lrn;
 mod matmul;
+mod matmul_integer;
 mod max_pool_indices;
 mod max_unpool;
 mod nll_loss;
 mod pad;
 mod pool;
 mod pool_nhwc;
+mod quantize_linear;
 mod range;
 mod reduce;
 mod reshape;
@@ -58,6 +65,7 @@ mod squeeze;
 mod tile;
 mod transpose;
 mod unary;
+mod unpack_bits;
 mod unsqueeze;
 mod where_;
 
@@ -73,10 +81,13 @@ pub use clip::Clip;
 pub use concat::Concat;
 pub use constant_of_shape::ConstantOfShape;
 pub use conv::Conv;
+pub use conv_integer::ConvInteger;
 pub use conv_nhwc::{ConvGeometry, ConvHints, ConvNhwc};
 pub use conv_transpose::ConvTranspose;
 pub use depth_space::{DepthMode, DepthToSpace, SpaceToDepth};
+pub use dequantize_linear::DequantizeLinear;
 pub use dropout::Dropout;
+pub use dynamic_quantize_linear::DynamicQuantizeLinear;
 pub use expand::Expand;
 pub use flatten::Flatten;
 pub use gather::Gather;
@@ -89,12 +100,14 @@ pub use layer_norm::LayerNorm;
 pub use layer_norm_stats::LayerNormStats;
 pub use lrn::Lrn;
 pub use matmul::MatMul;
+pub use matmul_integer::MatMulInteger;
 pub use max_pool_indices::MaxPoolIndices;
 pub use max_unpool::MaxUnpool;
 pub use nll_loss::{NllLoss, Reduction};
 pub use pad::{Pad, PadMode};
 pub use pool::{Pool, PoolKind};
 pub use pool_nhwc::{GlobalPoolNhwc, PoolNhwc};
+pub use quantize_linear::QuantizeLinear;
 pub use range::Range;
 pub use reduce::{Reduce, ReduceKind};
 pub use reshape::Reshape;
@@ -110,5 +123,6 @@ pub use tile::Tile;
 pub use transpose::Transpose;
 pub(crate) use unary::Exp;
 pub use unary::{Unary, UnaryKind};
+pub use unpack_bits::UnpackBits;
 pub use unsqueeze::Unsqueeze;
 pub use where_::Where;

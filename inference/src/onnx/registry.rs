@@ -2,6 +2,7 @@
 
 use super::node::{NodeCx, Refusal};
 use super::ops::{conv, data, elementwise, linear, loss, normalization, pool, reduce, shape};
+use super::ops::{quantized, quantized_microsoft};
 
 /// Adds a node's operators to the graph, or says why it cannot.
 pub(crate) type Map = fn(&mut NodeCx<'_>) -> Result<(), Refusal>;
@@ -14,7 +15,22 @@ const DOMAINS: &[(&str, &[(&str, Map)])] =
 const ML: &[(&str, Map)] = &[];
 
 /// Operators that ONNX Runtime's quantiser and transformer optimiser emit, sorted by name.
-const MICROSOFT: &[(&str, Map)] = &[];
+const MICROSOFT: &[(&str, Map)] = &[
+    ("DequantizeLinear", quantized::dequantize_linear),
+    ("DynamicQuantizeMatMul", quantized_microsoft::dynamic_quantize_mat_mul),
+    ("MatMulIntegerToFloat", quantized_microsoft::mat_mul_integer_to_float),
+    ("MatMulNBits", quantized_microsoft::mat_mul_n_bits),
+    ("QGemm", quantized_microsoft::q_gemm),
+    ("QLinearAdd", quantized_microsoft::q_linear_add),
+    ("QLinearAveragePool", quantized_microsoft::q_linear_average_pool),
+    ("QLinearConcat", quantized_microsoft::q_linear_concat),
+    ("QLinearGlobalAveragePool", quantized_microsoft::q_linear_global_average_pool),
+    ("QLinearLeakyRelu", quantized_microsoft::q_linear_leaky_relu),
+    ("QLinearMul", quantized_microsoft::q_linear_mul),
+    ("QLinearSigmoid", quantized_microsoft::q_linear_sigmoid),
+    ("QLinearSoftmax", quantized_microsoft::q_linear_softmax),
+    ("QuantizeLinear", quantized::quantize_linear),
+];
 
 /// Operators of ONNX's own domain, sorted by name.
 const ONNX: &[(&str, Map)] = &[
@@ -34,11 +50,14 @@ const ONNX: &[(&str, Map)] = &[
     ("Constant", data::constant),
     ("ConstantOfShape", data::constant_of_shape),
     ("Conv", conv::conv),
+    ("ConvInteger", quantized::conv_integer),
     ("ConvTranspose", conv::conv_transpose),
     ("Cos", elementwise::cos),
     ("DepthToSpace", shape::depth_to_space),
+    ("DequantizeLinear", quantized::dequantize_linear),
     ("Div", elementwise::div),
     ("Dropout", loss::dropout),
+    ("DynamicQuantizeLinear", quantized::dynamic_quantize_linear),
     ("Elu", elementwise::elu),
     ("Equal", elementwise::equal),
     ("Erf", elementwise::erf),
@@ -70,6 +89,7 @@ const ONNX: &[(&str, Map)] = &[
     ("LpNormalization", normalization::lp_norm),
     ("LpPool", pool::lp_pool),
     ("MatMul", linear::mat_mul),
+    ("MatMulInteger", quantized::mat_mul_integer),
     ("Max", elementwise::max),
     ("MaxPool", pool::max_pool),
     ("MaxUnpool", pool::max_unpool),
@@ -85,6 +105,9 @@ const ONNX: &[(&str, Map)] = &[
     ("PRelu", elementwise::p_relu),
     ("Pad", shape::pad),
     ("Pow", elementwise::pow),
+    ("QLinearConv", quantized::q_linear_conv),
+    ("QLinearMatMul", quantized::q_linear_mat_mul),
+    ("QuantizeLinear", quantized::quantize_linear),
     ("RMSNormalization", normalization::rms_norm),
     ("Range", data::range),
     ("Reciprocal", elementwise::reciprocal),

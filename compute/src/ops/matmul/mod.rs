@@ -40,7 +40,8 @@ impl Op for MatMul {
     }
 }
 
-fn shape(a: &[Dim], b: &[Dim]) -> Result<Vec<Dim>> {
+/// The product's shape.
+pub(crate) fn shape(a: &[Dim], b: &[Dim]) -> Result<Vec<Dim>> {
     let one = Dim::Known(1);
     let (batch_a, m, k) = match a {
         [] => return Err(Error::invalid("MatMul", "input 0 is a scalar, expected rank 1 or more")),

@@ -4,7 +4,7 @@ use crate::onnx::node::{NodeCx, Refusal, unsupported};
 use lgp_compute::ops::{Conv, ConvTranspose, Pads};
 
 pub(crate) fn conv(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
-    check_kernel(cx)?;
+    check_kernel(cx, 1)?;
     let op = Conv {
         strides: cx.sizes("strides")?,
         pads: pads(cx)?,
@@ -15,7 +15,7 @@ pub(crate) fn conv(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
 }
 
 pub(crate) fn conv_transpose(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
-    check_kernel(cx)?;
+    check_kernel(cx, 1)?;
     let output_shape = cx.sizes("output_shape")?;
     let op = ConvTranspose {
         strides: cx.sizes("strides")?,
@@ -43,9 +43,9 @@ pub(crate) fn pads(cx: &mut NodeCx<'_>) -> Result<Pads, Refusal> {
 }
 
 /// The attribute repeats what the weight's shape says.
-fn check_kernel(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
+pub(crate) fn check_kernel(cx: &mut NodeCx<'_>, weight: usize) -> Result<(), Refusal> {
     let kernel = cx.sizes("kernel_shape")?;
-    let weight = cx.constant(1).map(|w| w.shape().dims().to_vec());
+    let weight = cx.constant(weight).map(|w| w.shape().dims().to_vec());
     match weight {
         Some(dims) if !kernel.is_empty() && dims.get(2..) != Some(&kernel) => Err(format!(
             "attribute 'kernel_shape' is {kernel:?}, but the weight's shape is {dims:?}"

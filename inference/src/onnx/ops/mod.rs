@@ -8,5 +8,7 @@ pub(crate) mod linear;
 pub(crate) mod loss;
 pub(crate) mod normalization;
 pub(crate) mod pool;
+pub(crate) mod quantized;
+pub(crate) mod quantized_microsoft;
 pub(crate) mod reduce;
 pub(crate) mod shape;

@@ -1,0 +1,87 @@
+//! Convolution of 8-bit tensors, summed in 32 bits.
+
+#[cfg(test)]
+mod tests;
+
+use crate::args::{arity, optional, required, same_dtype};
+use crate::error::Result;
+use crate::op::{Context, Op, ValueInfo};
+use crate::ops::matmul_integer::byte;
+use crate::ops::{Cast, Conv};
+use crate::quantized::widened;
+use lgp_memory::{DType, Tensor, TensorView};
+
+/// `ConvInteger`: inputs x and weight, each i8 or u8, their zero points (optional): one, or one
+/// for each output channel of the weight. The output is i32.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ConvInteger {
+    /// Window and groups.
+    pub conv: Conv,
+}
+
+impl Op for ConvInteger {
+    fn name(&self) -> &'static str {
+        "ConvInteger"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let op = self.name();
+        arity(op, inputs, 2, 4)?;
+        let mut wide = Vec::with_capacity(2);
+        for i in 0..2 {
+            let x = required(op, inputs, i)?;
+            byte(op, x.ty.dtype)?;
+            if let Some(zero) = optional(inputs, 2 + i) {
+                same_dtype(op, &format!("zero point {i}"), x.ty.dtype, zero.ty.dtype)?;
+            }
+            let mut x = (*x).clone();
+            (x.ty.dtype, x.constant) = (DType::F64, None);
+            wide.push(x);
+        }
+        let mut out = self.conv.infer(&[Some(&wide[0]), Some(&wide[1])])?;
+        out.iter_mut().for_each(|o| o.ty.dtype = DType::I32);
+        Ok(out)
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        crate::args::concrete(self, inputs)?;
+        // Sums of products of bytes are exact in f64.
+        let mut wide = Vec::with_capacity(2);
+        for i in 0..2 {
+            let x = required(self.name(), inputs, i)?;
+            let zero = optional(inputs, 2 + i);
+            wide.push(centred(ctx, x, zero, i == 1)?);
+        }
+        let out = self.conv.run(ctx, &[Some(wide[0].view()), Some(wide[1].view())])?;
+        let Some(out) = out.first() else { return Ok(Vec::new()) };
+        Cast { to: DType::I32 }.run(ctx, &[Some(out.view())])
+    }
+}
+
+/// The elements minus their zero point, of which there may be one for each index of the first
+/// axis.
+fn centred(
+    ctx: &Context,
+    x: &TensorView<'_>,
+    zero: Option<&TensorView<'_>>,
+    per_row: bool,
+) -> Result<Tensor> {
+    let zero = zero.map_or(Ok(vec![0]), |z| widened("ConvInteger", z))?;
+    let rows = x.shape().first().copied().unwrap_or(0);
+    if zero.len() != 1 && !(per_row && zero.len() == rows) {
+        let message = format!("{} zero points given, expected 1 or {rows}", zero.len());
+        return Err(crate::Error::invalid("ConvInteger", message));
+    }
+    let mut out = ctx.alloc(DType::F64, x.shape().clone())?;
+    if out.is_empty() {
+        return Ok(out);
+    }
+    let row = x.len() / rows;
+    let x = widened("ConvInteger", x)?;
+    let values = out.as_mut_slice::<f64>()?.chunks_exact_mut(row).zip(x.chunks_exact(row));
+    for (i, (out, x)) in values.enumerate() {
+        let zero = zero[i % zero.len()];
+        out.iter_mut().zip(x).for_each(|(o, x)| *o = f64::from(x - zero));
+    }
+    Ok(out)
+}

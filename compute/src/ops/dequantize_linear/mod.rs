@@ -1,0 +1,62 @@
+//! Back from quantised values.
+
+mod cpu;
+#[cfg(test)]
+mod tests;
+
+use crate::args::{arity, optional, output, required, same_dtype};
+use crate::error::{Error, Result};
+use crate::op::{Context, Op, ValueInfo};
+use crate::quantized::{range, same_shape};
+use lgp_memory::{DType, Tensor, TensorView};
+
+/// `DequantizeLinear`: inputs x, scale, zero point (optional). An element becomes
+/// `(x − zero point) · scale`.
+///
+/// The scale has one element, one for each index along `axis`, or x's shape with blocks along it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DequantizeLinear {
+    /// Axis of the scales, negative from the back.
+    pub axis: i64,
+    /// Elements along the axis that share a scale, where scales have x's rank; 0 for what the
+    /// shapes say.
+    pub block: usize,
+    /// The output's dtype; the scale's when absent.
+    pub to: Option<DType>,
+}
+
+impl Default for DequantizeLinear {
+    fn default() -> Self {
+        Self { axis: 1, block: 0, to: None }
+    }
+}
+
+impl Op for DequantizeLinear {
+    fn name(&self) -> &'static str {
+        "DequantizeLinear"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let op = self.name();
+        arity(op, inputs, 2, 3)?;
+        let (x, scale) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
+        if range(x.ty.dtype).is_none() && x.ty.dtype != DType::I32 {
+            return Err(Error::unsupported(op, format!("dtype {}", x.ty.dtype)));
+        }
+        if let Some(zero) = optional(inputs, 2) {
+            same_dtype(op, "the zero point", x.ty.dtype, zero.ty.dtype)?;
+            same_shape(op, scale, zero)?;
+        }
+        let to = self.to.unwrap_or(scale.ty.dtype);
+        for dtype in [to, scale.ty.dtype] {
+            if !matches!(dtype, DType::F32 | DType::F16 | DType::BF16) {
+                return Err(Error::unsupported(op, format!("a scale or output of dtype {dtype}")));
+            }
+        }
+        Ok(output(to, x.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        cpu::run(self, ctx, inputs)
+    }
+}

@@ -1,0 +1,68 @@
+//! Quantisation with a scale that follows from the values.
+
+#[cfg(test)]
+mod tests;
+
+use crate::args::{arity, concrete, output, required, same_dtype};
+use crate::error::Result;
+use crate::isa::Simd;
+use crate::number::Number;
+use crate::op::{Context, Op, ValueInfo};
+use crate::ops::quantize_linear::{Params, bytes_f32};
+use crate::reduction::fold;
+use crate::simd::dispatch;
+use lgp_memory::{DType, Tensor, TensorView};
+
+/// `DynamicQuantizeLinear`: input x in f32; outputs y in u8, its scale (f32) and its zero point
+/// (u8), chosen so that 0 and all of x are in range.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DynamicQuantizeLinear;
+
+impl Op for DynamicQuantizeLinear {
+    fn name(&self) -> &'static str {
+        "DynamicQuantizeLinear"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        arity(self.name(), inputs, 1, 1)?;
+        let x = required(self.name(), inputs, 0)?;
+        same_dtype(self.name(), "the input", DType::F32, x.ty.dtype)?;
+        let mut out = output(DType::U8, x.sym_shape().map(<[_]>::to_vec));
+        out.extend(output(DType::F32, Some(vec![])));
+        out.extend(output(DType::U8, Some(vec![])));
+        Ok(out)
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        concrete(self, inputs)?;
+        let x = required(self.name(), inputs, 0)?;
+        let mut out = ctx.alloc(DType::U8, x.shape().clone())?;
+        let x = x.as_slice::<f32>()?;
+        let (scale, zero) = dynamic_params(ctx.simd(), x);
+        let params = Params::new(scale, zero.into(), (0, 255));
+        ctx.split(out.as_mut_slice::<u8>()?, 1, 4, |start, part| {
+            bytes_f32(ctx.simd(), &x[start..start + part.len()], part, params);
+        });
+        Ok(vec![out, Tensor::scalar(scale)?, Tensor::scalar(zero)?])
+    }
+}
+
+#[inline(always)]
+fn same(x: f32) -> f32 {
+    x
+}
+
+/// Scale and zero point of values that are quantised to u8.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to a byte")]
+pub(crate) fn dynamic_params(simd: Simd, x: &[f32]) -> (f32, u8) {
+    let (low, high) = dispatch(
+        simd,
+        #[inline(always)]
+        || (fold(x, 0., same, Number::least), fold(x, 0., same, Number::most)),
+    );
+    let scale = (high - low) / 255.;
+    // Where all is 0, any scale will do.
+    let scale = if scale > 0. { scale } else { 1. };
+    let zero = (-low / scale).round_ties_even().clamp(0., 255.);
+    (scale, zero as u8)
+}

@@ -1,0 +1,89 @@
+//! Products of 8-bit matrices, summed in 32 bits.
+
+mod cpu;
+#[cfg(test)]
+mod tests;
+
+use crate::args::{arity, optional, output, required, same_dtype};
+use crate::dims;
+use crate::error::{Error, Result};
+use crate::op::{Context, Op, ValueInfo};
+use lgp_memory::{DType, Dim, Tensor, TensorView};
+
+/// `MatMulInteger`: inputs a and b, each i8 or u8, and their zero points (optional): one, or one
+/// for each row of a and each column of b. The output is i32 and shaped by numpy's rules.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct MatMulInteger;
+
+impl Op for MatMulInteger {
+    fn name(&self) -> &'static str {
+        "MatMulInteger"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let op = self.name();
+        arity(op, inputs, 2, 4)?;
+        let (a, b) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
+        for (i, x) in [a, b].into_iter().enumerate() {
+            byte(op, x.ty.dtype)?;
+            if let Some(zero) = optional(inputs, 2 + i) {
+                same_dtype(op, &format!("zero point {i}"), x.ty.dtype, zero.ty.dtype)?;
+            }
+        }
+        let shape = match (a.sym_shape(), b.sym_shape()) {
+            (Some(a), Some(b)) => Some(crate::ops::matmul::shape(a, b)?),
+            _ => None,
+        };
+        if let (Some(b), Some(zero)) = (b.sym_shape(), optional(inputs, 3))
+            && let Some(zero) = zero.sym_shape()
+        {
+            per(op, "column of b", zero, b.last().filter(|_| b.len() > 1), b.len())?;
+        }
+        if let (Some(a), Some(zero)) = (a.sym_shape(), optional(inputs, 2))
+            && let Some(zero) = zero.sym_shape()
+        {
+            // A column of zero points, or the same laid out flat.
+            let zero = match zero {
+                [rows @ .., last]
+                    if zero.len() > 1
+                        && zero.len() == a.len()
+                        && last.known().is_none_or(|n| n == 1) =>
+                {
+                    rows
+                }
+                all => all,
+            };
+            per(op, "row of a", zero, a.iter().rev().nth(1), a.len().saturating_sub(1))?;
+        }
+        Ok(output(DType::I32, shape))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        cpu::run(self, ctx, inputs)
+    }
+}
+
+/// Fails unless the dtype has 8 bits.
+pub(crate) fn byte(op: &'static str, dtype: DType) -> Result<()> {
+    if matches!(dtype, DType::I8 | DType::U8) {
+        Ok(())
+    } else {
+        Err(Error::invalid(op, format!("an operand has dtype {dtype}, expected i8 or u8")))
+    }
+}
+
+/// Fails unless zero points are one, or one for each row or column.
+fn per(op: &'static str, what: &str, zero: &[Dim], size: Option<&Dim>, rank: usize) -> Result<()> {
+    if zero.iter().all(|d| *d == Dim::Known(1)) {
+        return Ok(());
+    }
+    let fits = match (zero.last(), size) {
+        (Some(last), Some(size)) => dims::expect(op, "", size, last).is_ok(),
+        _ => false,
+    };
+    if fits && (zero.len() == 1 || zero.len() == rank) {
+        return Ok(());
+    }
+    let zero = lgp_memory::SymShape(zero.to_vec());
+    Err(Error::invalid(op, format!("zero points have shape {zero}, expected one for each {what}")))
+}

@@ -1,0 +1,72 @@
+//! Quantisation with given scales.
+
+mod cpu;
+#[cfg(test)]
+mod tests;
+
+use crate::args::{arity, optional, output, required, same_dtype};
+use crate::error::{Error, Result};
+use crate::op::{Context, Op, ValueInfo};
+use crate::quantized::{range, same_shape};
+use lgp_memory::{DType, Tensor, TensorView};
+
+pub(crate) use cpu::{Params, bytes_f32};
+
+/// `QuantizeLinear`: inputs x, scale, zero point (optional). An element becomes
+/// `round(x / scale) + zero point`, half to even, saturated.
+///
+/// The scale has one element, one for each index along `axis`, or x's shape with blocks along it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QuantizeLinear {
+    /// Axis of the scales, negative from the back.
+    pub axis: i64,
+    /// Elements along the axis that share a scale, where scales have x's rank; 0 for what the
+    /// shapes say.
+    pub block: usize,
+    /// The output's dtype where there is no zero point; u8 when absent.
+    pub to: Option<DType>,
+}
+
+impl Default for QuantizeLinear {
+    fn default() -> Self {
+        Self { axis: 1, block: 0, to: None }
+    }
+}
+
+impl Op for QuantizeLinear {
+    fn name(&self) -> &'static str {
+        "QuantizeLinear"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let op = self.name();
+        arity(op, inputs, 2, 3)?;
+        let (x, scale) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
+        for (what, info) in [("input", x), ("scale", scale)] {
+            if !matches!(info.ty.dtype, DType::F32 | DType::F16 | DType::BF16)
+                && !(what == "input" && info.ty.dtype == DType::I32)
+            {
+                let message = format!("{what} has dtype {}, expected a float", info.ty.dtype);
+                return Err(Error::invalid(op, message));
+            }
+        }
+        let to = match optional(inputs, 2) {
+            None => self.to.unwrap_or(DType::U8),
+            Some(zero) => {
+                same_shape(op, scale, zero)?;
+                if let Some(to) = self.to {
+                    same_dtype(op, "the zero point", to, zero.ty.dtype)?;
+                }
+                zero.ty.dtype
+            }
+        };
+        if range(to).is_none() {
+            return Err(Error::unsupported(op, format!("output dtype {to}")));
+        }
+        Ok(output(to, x.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        cpu::run(self, ctx, inputs)
+    }
+}

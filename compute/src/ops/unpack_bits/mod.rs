@@ -1,0 +1,120 @@
+//! Weights that are stored in blocks of a few bits.
+
+#[cfg(test)]
+mod tests;
+
+use crate::args::{arity, optional, output, rank, required};
+use crate::error::{Error, Result};
+use crate::op::{Context, Op, ValueInfo};
+use lgp_memory::{DType, Dim, Tensor, TensorView};
+
+/// The weight of ONNX Runtime's `MatMulNBits`, as f32 of shape `[k, n]`.
+///
+/// Inputs: the packed rows (u8, `[n, blocks, bytes of a block]`, the first element in the lowest
+/// bits), scales (f32, `n · blocks`), zero points (optional; packed like a row, u8, or f32).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnpackBits {
+    /// Rows of the product's inner dimension.
+    pub k: usize,
+    /// Columns.
+    pub n: usize,
+    /// Bits of an element: 2, 4 or 8.
+    pub bits: usize,
+    /// Elements along k that share a scale.
+    pub block: usize,
+}
+
+impl UnpackBits {
+    fn blocks(&self) -> usize {
+        self.k.div_ceil(self.block)
+    }
+
+    /// Fails unless the attributes and the numbers of elements make sense together.
+    fn check(&self, inputs: &[Option<TensorView<'_>>]) -> Result<()> {
+        let op = "MatMulNBits";
+        let elements = |given: usize, per: usize, what: &str| {
+            let expected = self.n.checked_mul(per);
+            if expected == Some(given) {
+                return Ok(());
+            }
+            Err(Error::invalid(op, format!("{what} have {given} elements, expected {expected:?}")))
+        };
+        let bytes = self.block.saturating_mul(self.bits).div_ceil(8);
+        let packed = required(op, inputs, 0)?;
+        elements(packed.len(), self.blocks().saturating_mul(bytes), "packed weights")?;
+        elements(required(op, inputs, 1)?.len(), self.blocks(), "scales")?;
+        match optional(inputs, 2) {
+            Some(zero) if zero.dtype() == DType::U8 => {
+                let row = self.blocks().saturating_mul(self.bits).div_ceil(8);
+                elements(zero.len(), row, "packed zero points")
+            }
+            Some(zero) => elements(zero.len(), self.blocks(), "zero points"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Op for UnpackBits {
+    fn name(&self) -> &'static str {
+        "MatMulNBits"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let op = self.name();
+        arity(op, inputs, 2, 3)?;
+        if !matches!(self.bits, 2 | 4 | 8) || self.block == 0 || self.block % 8 != 0 {
+            let (bits, block) = (self.bits, self.block);
+            return Err(Error::unsupported(op, format!("{bits} bits in blocks of {block}")));
+        }
+        let (packed, scales) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
+        rank(op, "the packed weight", packed, 3)?;
+        let zero = optional(inputs, 2).map_or(DType::U8, |z| z.ty.dtype);
+        if packed.ty.dtype != DType::U8
+            || scales.ty.dtype != DType::F32
+            || !matches!(zero, DType::U8 | DType::F32)
+        {
+            let (packed, scales) = (packed.ty.dtype, scales.ty.dtype);
+            let message = format!("weights {packed}, scales {scales}, zero points {zero}");
+            return Err(Error::unsupported(op, message));
+        }
+        Ok(output(DType::F32, Some(vec![Dim::Known(self.k), Dim::Known(self.n)])))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        let (dtype, shape) = crate::args::concrete_one(self, inputs)?;
+        self.check(inputs)?;
+        let packed = required(self.name(), inputs, 0)?.as_slice::<u8>()?;
+        let scales = required(self.name(), inputs, 1)?.as_slice::<f32>()?;
+        let mut out = ctx.alloc(dtype, shape)?;
+        if out.is_empty() {
+            return Ok(vec![out]);
+        }
+        let (bits, blocks) = (self.bits, self.blocks());
+        let mask = u8::try_from((1u32 << bits) - 1).unwrap_or(u8::MAX);
+        let element = |bytes: &[u8], i: usize| {
+            let bit = i * bits;
+            (bytes[bit / 8] >> (bit % 8)) & mask
+        };
+        let middle = f32::from(1u8 << (bits - 1));
+        let zeros = match optional(inputs, 2) {
+            None => vec![middle; self.n * blocks],
+            Some(zero) if zero.dtype() == DType::F32 => zero.as_slice::<f32>()?.to_vec(),
+            Some(zero) => {
+                let rows = zero.as_slice::<u8>()?.chunks_exact((blocks * bits).div_ceil(8));
+                rows.flat_map(|row| (0..blocks).map(move |b| f32::from(element(row, b)))).collect()
+            }
+        };
+        let bytes = self.block * bits / 8;
+        ctx.split(out.as_mut_slice::<f32>()?, self.n, self.n * 8, |first, part| {
+            for (i, row) in part.chunks_exact_mut(self.n).enumerate() {
+                let (block, at) = ((first + i) / self.block, (first + i) % self.block);
+                for (column, out) in row.iter_mut().enumerate() {
+                    let group = column * blocks + block;
+                    let q = element(&packed[group * bytes..][..bytes], at);
+                    *out = (f32::from(q) - zeros[group]) * scales[group];
+                }
+            }
+        });
+        Ok(vec![out])
+    }
+}

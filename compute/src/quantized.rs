@@ -1,0 +1,138 @@
+//! What the quantised dtypes share: their ranges, and which scale belongs to which element.
+
+use crate::args::axis;
+use crate::error::{Error, Result};
+use crate::op::ValueInfo;
+use lgp_memory::{DType, TensorView};
+
+/// The least and the largest value of a dtype that values can be quantised to.
+pub(crate) fn range(dtype: DType) -> Option<(i32, i32)> {
+    Some(match dtype {
+        DType::I8 => (-128, 127),
+        DType::U8 => (0, 255),
+        DType::I16 => (-32768, 32767),
+        DType::U16 => (0, 65535),
+        _ => return None,
+    })
+}
+
+/// The elements of an integer tensor, widened. A zero point or a weight, never an activation.
+pub(crate) fn widened(op: &'static str, x: &TensorView<'_>) -> Result<Vec<i32>> {
+    Ok(match x.dtype() {
+        DType::I8 => x.as_slice::<i8>()?.iter().map(|&q| q.into()).collect(),
+        DType::U8 => x.as_slice::<u8>()?.iter().map(|&q| q.into()).collect(),
+        DType::I16 => x.as_slice::<i16>()?.iter().map(|&q| q.into()).collect(),
+        DType::U16 => x.as_slice::<u16>()?.iter().map(|&q| q.into()).collect(),
+        DType::I32 => x.as_slice::<i32>()?.to_vec(),
+        other => return Err(Error::unsupported(op, format!("dtype {other}"))),
+    })
+}
+
+/// Which scale belongs to which element: the tensor is `outer` times `along` lines of `inner`
+/// elements, and so many neighbouring lines share their scales.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Granularity {
+    pub(crate) outer: usize,
+    pub(crate) along: usize,
+    pub(crate) inner: usize,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Tensor,
+    Axis,
+    Blocks(usize),
+}
+
+impl Granularity {
+    /// From the shapes of a tensor and its scales. `block` of 0 means as large as the shapes say.
+    pub(crate) fn new(
+        op: &'static str,
+        x: &[usize],
+        scale: &[usize],
+        at: i64,
+        block: usize,
+    ) -> Result<Self> {
+        let elements = x.iter().fold(1usize, |n, &d| n.saturating_mul(d));
+        let single = scale.iter().all(|&d| d == 1);
+        if scale.is_empty() || single && (scale.len() == 1 || scale.len() != x.len()) {
+            return Ok(Self { outer: 1, along: 1, inner: elements, kind: Kind::Tensor });
+        }
+        let at = axis(op, at, x.len())?;
+        let (outer, along, inner) = crate::movement::around(x, at);
+        let wrong = |expected: String| {
+            let message = format!(
+                "the scale has shape {scale:?}, expected {expected} for an input of shape {x:?}"
+            );
+            Error::invalid(op, message)
+        };
+        if scale.len() == 1 && (x.len() != 1 || block == 0) {
+            if scale[0] != along {
+                return Err(wrong(format!("[{along}]")));
+            }
+            return Ok(Self { outer, along, inner, kind: Kind::Axis });
+        }
+        let others = scale.len() == x.len()
+            && scale.iter().zip(x).enumerate().all(|(i, (s, x))| i == at || s == x);
+        let blocks = scale.get(at).copied().unwrap_or(0);
+        let size = if block == 0 { along.div_ceil(blocks.max(1)) } else { block };
+        if !others || size == 0 || along.div_ceil(size) != blocks {
+            return Err(wrong(format!("one scale for {block} elements along axis {at}")));
+        }
+        Ok(Self { outer, along, inner, kind: Kind::Blocks(size) })
+    }
+
+    /// The scales of a line: one for all its elements, or one each.
+    pub(crate) fn scales(&self, line: usize) -> std::ops::Range<usize> {
+        match self.kind {
+            Kind::Tensor => 0..1,
+            Kind::Axis => {
+                let at = line % self.along;
+                at..at + 1
+            }
+            Kind::Blocks(size) => {
+                let (outer, at) = (line / self.along, line % self.along);
+                let start = (outer * self.along.div_ceil(size) + at / size) * self.inner;
+                start..start + self.inner
+            }
+        }
+    }
+}
+
+/// Fails unless a zero point has its scale's shape, as far as both are known.
+pub(crate) fn same_shape(op: &'static str, scale: &ValueInfo, zero: &ValueInfo) -> Result<()> {
+    let (Some(scale), Some(zero)) = (scale.ty.concrete_shape(), zero.ty.concrete_shape()) else {
+        return Ok(());
+    };
+    // One element is one element, whatever its rank.
+    if scale == zero || scale.iter().chain(zero.iter()).all(|&d| d == 1) {
+        return Ok(());
+    }
+    let message =
+        format!("the zero point has shape {:?}, expected {:?}", zero.dims(), scale.dims());
+    Err(Error::invalid(op, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scales_of_lines() {
+        let of = |x: &[usize], scale: &[usize], axis, block| {
+            let g = Granularity::new("op", x, scale, axis, block).unwrap();
+            (0..g.outer * g.along).map(|line| g.scales(line)).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&[2, 3], &[], 1, 0), [0..1]);
+        assert_eq!(of(&[2, 3], &[1], 1, 0), [0..1]);
+        assert_eq!(of(&[2, 2], &[2], -1, 0), [0..1, 1..2, 0..1, 1..2]);
+        assert_eq!(of(&[2, 2], &[2], 0, 0), [0..1, 1..2]);
+        assert_eq!(of(&[3, 2], &[2, 2], 0, 2), [0..2, 0..2, 2..4]);
+        for (x, scale, axis, block) in
+            [(&[2, 3][..], &[2][..], 1, 0), (&[3, 2], &[2, 2], 0, 1), (&[3], &[3], 1, 0)]
+        {
+            assert!(Granularity::new("op", x, scale, axis, block).is_err(), "{x:?} {scale:?}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! ONNX's quantised operators. Those with scales on both sides become what they are defined by:
+//! back to floats, the float operator, and quantised again. A pass makes integer kernels of it,
+//! whichever way the model spelt it.
+
+use super::conv::check_kernel;
+use super::conv::pads;
+use crate::graph::{Node, ValueId};
+use crate::onnx::dtype;
+use crate::onnx::node::{NodeCx, Refusal};
+use lgp_compute::Op;
+use lgp_compute::ops::{
+    Binary, BinaryKind, Cast, Conv, ConvInteger, DequantizeLinear, DynamicQuantizeLinear, MatMul,
+    MatMulInteger, QuantizeLinear,
+};
+use lgp_memory::DType;
+use std::sync::Arc;
+
+pub(crate) fn quantize_linear(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
+    // Only float8 has a choice whether to saturate.
+    cx.ignore(&["saturate"]);
+    if let Some(precision) = cx.int("precision")?.filter(|&p| p != 0) {
+        let precision = dtype_of(precision)?;
+        let scale = cx.emit(Cast { to: precision }, vec![cx.input(1)]);
+        cx.inputs[1] = Some(scale);
+    }
+    let op = QuantizeLinear {
+        axis: cx.int("axis")?.unwrap_or(1),
+        block: cx.size("block_size")?.unwrap_or(0),
+        to: output_dtype(cx)?,
+    };
+    cx.map(op)
+}
+
+pub(crate) fn dequantize_linear(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
+    let op = DequantizeLinear {
+        axis: cx.int("axis")?.unwrap_or(1),
+        block: cx.size("block_size")?.unwrap_or(0),
+        to: output_dtype(cx)?,
+    };
+    cx.map(op)
+}
+
+fn output_dtype(cx: &mut NodeCx<'_>) -> Result<Option<DType>, Refusal> {
+    cx.int("output_dtype")?.filter(|&d| d != 0).map(dtype_of).transpose()
+}
+
+fn dtype_of(code: i64) -> Result<DType, Refusal> {
+    dtype::from_onnx(code).map_err(|given| format!("dtype {given} is not supported"))
+}
+
+pub(crate) fn dynamic_quantize_linear(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
+    cx.map(DynamicQuantizeLinear)
+}
+
+pub(crate) fn mat_mul_integer(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
+    cx.map(MatMulInteger)
+}
+
+pub(crate) fn conv_integer(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
+    let conv = conv(cx)?;
+    cx.map(ConvInteger { conv })
+}
+
+fn conv(cx: &mut NodeCx<'_>) -> Result<Conv, Refusal> {
+    Ok(Conv {
+        strides: cx.sizes("strides")?,
+        pads: pads(cx)?,
+        dilations: cx.sizes("dilations")?,
+        group: cx.size("group")?.unwrap_or(1),
+    })
+}
+
+/// Three inputs in a row: values, their scale, their zero point.
+pub(crate) fn dequantized(cx: &mut NodeCx<'_>, first: usize, axis: i64) -> ValueId {
+    let (x, scale, zero) = (cx.input(first), cx.input(first + 1), cx.input(first + 2));
+    let scale = single_precision(cx, scale);
+    let op = DequantizeLinear { axis, ..DequantizeLinear::default() };
+    cx.emit(op, vec![x, scale, zero])
+}
+
+/// Quantises the node's result with a scale and the zero point after it.
+pub(crate) fn quantized(cx: &mut NodeCx<'_>, x: ValueId, scale: usize) -> Result<(), Refusal> {
+    let zero = cx.input(scale + 1);
+    let scale = cx.input(scale);
+    let scale = single_precision(cx, scale);
+    cx.map_with(QuantizeLinear::default(), vec![Some(x), scale, zero])
+}
+
+/// Scales may have half precision, which the operators between them need not share.
+fn single_precision(cx: &mut NodeCx<'_>, scale: Option<ValueId>) -> Option<ValueId> {
+    scale.map(|s| cx.emit(Cast { to: DType::F32 }, vec![Some(s)]))
+}
+
+pub(crate) fn q_linear_mat_mul(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
+    let a = dequantized(cx, 0, -2);
+    let b = dequantized(cx, 3, -1);
+    let y = cx.emit(MatMul, vec![Some(a), Some(b)]);
+    quantized(cx, y, 6)
+}
+
+pub(crate) fn q_linear_conv(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
+    check_kernel(cx, 3)?;
+    let conv = conv(cx)?;
+    let x = dequantized(cx, 0, 1);
+    let w = dequantized(cx, 3, 0);
+    let mut inputs = vec![Some(x), Some(w)];
+    if let Some(bias) = cx.input(8) {
+        let scales = vec![cx.input(1), cx.input(4)];
+        let scale = cx.emit(Binary::new(BinaryKind::Mul), scales);
+        let op = DequantizeLinear { axis: 0, ..DequantizeLinear::default() };
+        inputs.push(Some(cx.emit(op, vec![Some(bias), Some(scale)])));
+    }
+    let y = cx.emit(conv, inputs);
+    quantized(cx, y, 6)
+}
+
+/// Adds an operator with several outputs in front.
+pub(crate) fn emit_all(
+    cx: &mut NodeCx<'_>,
+    op: impl Op,
+    inputs: Vec<Option<ValueId>>,
+    count: usize,
+) -> Vec<ValueId> {
+    let name = format!("{}.{}", cx.node.name, cx.graph.nodes.len());
+    let outputs: Vec<ValueId> =
+        (0..count).map(|i| cx.graph.add_value(format!("{name}.{i}"))).collect();
+    let ids = outputs.iter().copied().map(Some).collect();
+    cx.graph.nodes.push(Node { name, op: Arc::new(op), inputs, outputs: ids });
+    outputs
+}
