@@ -17,6 +17,7 @@
 //! that stands in for the absent input.
 
 mod arg_reduce;
+mod attention;
 mod batch_norm;
 mod binary;
 mod cast;
@@ -52,6 +53,7 @@ mod pool;
 mod pool_nhwc;
 mod quantize_linear;
 mod range;
+mod recurrent;
 mod reduce;
 mod reshape;
 mod resize;
@@ -74,6 +76,7 @@ mod tests;
 
 pub use crate::window::Pads;
 pub use arg_reduce::{ArgKind, ArgReduce};
+pub use attention::{Attention, Scores};
 pub use batch_norm::BatchNorm;
 pub use binary::{Binary, BinaryKind};
 pub use cast::{Cast, CastAs};
@@ -109,6 +112,7 @@ pub use pool::{Pool, PoolKind};
 pub use pool_nhwc::{GlobalPoolNhwc, PoolNhwc};
 pub use quantize_linear::QuantizeLinear;
 pub use range::Range;
+pub use recurrent::{Activation, Cell, Direction, Recurrent};
 pub use reduce::{Reduce, ReduceKind};
 pub use reshape::Reshape;
 pub use resize::{CoordinateMode, NearestRounding, Resize, ResizeMode};

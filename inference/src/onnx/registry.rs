@@ -1,8 +1,10 @@
 //! The table of operators: ONNX's name, and the mapping that makes it ours.
 
 use super::node::{NodeCx, Refusal};
-use super::ops::{conv, data, elementwise, linear, loss, normalization, pool, reduce, shape};
-use super::ops::{quantized, quantized_microsoft};
+use super::ops::{
+    attention, conv, data, elementwise, linear, loss, normalization, pool, quantized,
+    quantized_microsoft, recurrent, reduce, shape,
+};
 
 /// Adds a node's operators to the graph, or says why it cannot.
 pub(crate) type Map = fn(&mut NodeCx<'_>) -> Result<(), Refusal>;
@@ -39,6 +41,7 @@ const ONNX: &[(&str, Map)] = &[
     ("And", elementwise::and),
     ("ArgMax", reduce::arg_max),
     ("ArgMin", reduce::arg_min),
+    ("Attention", attention::attention),
     ("AveragePool", pool::average_pool),
     ("BatchNormalization", normalization::batch_norm),
     ("Cast", data::cast),
@@ -65,6 +68,7 @@ const ONNX: &[(&str, Map)] = &[
     ("Expand", shape::expand),
     ("Flatten", shape::flatten),
     ("Floor", elementwise::floor),
+    ("GRU", recurrent::gru),
     ("Gather", data::gather),
     ("Gelu", elementwise::gelu),
     ("Gemm", linear::gemm),
@@ -80,6 +84,7 @@ const ONNX: &[(&str, Map)] = &[
     ("InstanceNormalization", normalization::instance_norm),
     ("IsNaN", elementwise::is_nan),
     ("LRN", normalization::lrn),
+    ("LSTM", recurrent::lstm),
     ("LayerNormalization", normalization::layer_norm),
     ("LeakyRelu", elementwise::leaky_relu),
     ("Less", elementwise::less),
@@ -109,6 +114,7 @@ const ONNX: &[(&str, Map)] = &[
     ("QLinearMatMul", quantized::q_linear_mat_mul),
     ("QuantizeLinear", quantized::quantize_linear),
     ("RMSNormalization", normalization::rms_norm),
+    ("RNN", recurrent::rnn),
     ("Range", data::range),
     ("Reciprocal", elementwise::reciprocal),
     ("ReduceL1", reduce::l1),

@@ -57,7 +57,7 @@ impl Op for LayerNormStats {
             let rows = mean.as_mut_slice::<T>()?.iter_mut().zip(deviation.as_mut_slice::<T>()?);
             let n = x.len().checked_div(shape.elements()?).unwrap_or(0);
             for (i, (mean, deviation)) in rows.enumerate() {
-                (*mean, *deviation) = moments(&x[i * n..][..n], self.epsilon);
+                (*mean, *deviation) = moments(ctx.simd(), &x[i * n..][..n], self.epsilon);
             }
             Ok(())
         })?;

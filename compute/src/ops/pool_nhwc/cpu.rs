@@ -72,6 +72,7 @@ fn divisor(
     };
     match kind {
         PoolKind::Average { count_include_pad: true } => (within(ay, oy) * within(ax, ox)) as f32,
+        PoolKind::Sum => 1.,
         _ => seen as f32,
     }
 }
@@ -107,7 +108,9 @@ pub(super) fn global(
                     out.copy_from_slice(&plane[from..from + width]);
                     for pixel in plane.chunks_exact(c).skip(1) {
                         match op.kind {
-                            GlobalPoolKind::Average => add(out, &pixel[from..from + width]),
+                            GlobalPoolKind::Average | GlobalPoolKind::Sum => {
+                                add(out, &pixel[from..from + width]);
+                            }
                             GlobalPoolKind::Max => most(out, &pixel[from..from + width]),
                         }
                     }

@@ -57,6 +57,7 @@ impl Op for PoolNhwc {
         match self.kind {
             PoolKind::Max => "MaxPoolNhwc",
             PoolKind::Average { .. } => "AveragePoolNhwc",
+            PoolKind::Sum => "LpPoolNhwc",
         }
     }
 
@@ -92,6 +93,7 @@ impl Op for GlobalPoolNhwc {
         match self.kind {
             GlobalPoolKind::Average => "GlobalAveragePoolNhwc",
             GlobalPoolKind::Max => "GlobalMaxPoolNhwc",
+            GlobalPoolKind::Sum => "GlobalLpPoolNhwc",
         }
     }
 

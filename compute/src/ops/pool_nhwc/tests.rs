@@ -44,7 +44,7 @@ fn agrees_with_the_plain_operators() {
             };
             assert_close(&run(&op, &[&last(&x)]), &last(&run(&plain, &[&x])), 1e-6);
         }
-        for kind in [GlobalPoolKind::Average, GlobalPoolKind::Max] {
+        for kind in [GlobalPoolKind::Average, GlobalPoolKind::Max, GlobalPoolKind::Sum] {
             let want = last(&run(&GlobalPool { kind }, &[&x]));
             assert_close(&run(&GlobalPoolNhwc { kind }, &[&last(&x)]), &want, 1e-5);
         }

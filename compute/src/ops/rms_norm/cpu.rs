@@ -44,6 +44,7 @@ fn normalise<T: Real>(
         for (i, part) in part.chunks_exact_mut(n).enumerate() {
             let x = &x[(first + i) * n..][..n];
             dispatch(
+                ctx.simd(),
                 #[inline(always)]
                 || row(x, scale, part, count, epsilon),
             );

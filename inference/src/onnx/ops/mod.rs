@@ -1,6 +1,7 @@
 //! What each ONNX operator means here, a file a family. A mapping reads the attributes that its
 //! opset knows and adds one of `lgp-compute`'s operators, or a few.
 
+pub(crate) mod attention;
 pub(crate) mod conv;
 pub(crate) mod data;
 pub(crate) mod elementwise;
@@ -10,5 +11,6 @@ pub(crate) mod normalization;
 pub(crate) mod pool;
 pub(crate) mod quantized;
 pub(crate) mod quantized_microsoft;
+pub(crate) mod recurrent;
 pub(crate) mod reduce;
 pub(crate) mod shape;

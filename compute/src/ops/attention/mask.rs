@@ -1,0 +1,92 @@
+//! What keeps a query from seeing a key.
+
+use super::OP;
+use super::cpu::Sizes;
+use crate::args::{optional, required};
+use crate::error::Result;
+use crate::number::Number;
+use crate::op::{Context, Op};
+use crate::ops::Cast;
+use crate::ops::unary::Exp;
+use lgp_memory::{DType, Layout, Shape, Tensor, TensorView};
+
+/// The mask, with strides that broadcast it, the numbers of keys, and the causal rule.
+pub(super) struct Masks<'a> {
+    causal: bool,
+    past: usize,
+    /// The mask: bool, or of the query's type.
+    mask: Option<Tensor>,
+    /// From one batch, head and query of the mask to the next.
+    strides: [usize; 3],
+    /// Elements of the mask's last axis.
+    width: usize,
+    counts: Option<&'a [i64]>,
+}
+
+impl<'a> Masks<'a> {
+    pub(super) fn new(
+        ctx: &Context,
+        causal: bool,
+        inputs: &[Option<TensorView<'a>>],
+        sizes: &Sizes,
+    ) -> Result<Self> {
+        let counts = optional(inputs, 6).map(TensorView::as_slice::<i64>).transpose()?;
+        let mut masks =
+            Self { causal, past: sizes.past, mask: None, strides: [0; 3], width: 0, counts };
+        let Some(mask) = optional(inputs, 3) else { return Ok(masks) };
+        let (last, lead) = match mask.shape().dims() {
+            [lead @ .., last] => (*last, Shape::from(lead)),
+            [] => (0, Shape::default()),
+        };
+        let rows = [sizes.batch, sizes.heads, sizes.queries].into();
+        let layout = Layout::contiguous(&lead)?.broadcast(&rows)?;
+        for (out, stride) in masks.strides.iter_mut().zip(layout.strides()) {
+            *out = stride.unsigned_abs() * last;
+        }
+        masks.width = last;
+        let to = required(OP, inputs, 0)?.dtype();
+        masks.mask = Some(match mask.dtype() {
+            DType::Bool => mask.to_tensor()?,
+            dtype if dtype == to => mask.to_tensor()?,
+            _ => {
+                let cast = Cast { to };
+                cast.run(ctx, &[Some(mask.clone())])?.pop().map_or_else(|| mask.to_tensor(), Ok)?
+            }
+        });
+        Ok(masks)
+    }
+
+    /// Adds to the scores of one query what its mask says.
+    pub(super) fn apply<T: Exp + Number>(
+        &self,
+        batch: usize,
+        head: usize,
+        query: usize,
+        row: &mut [T],
+    ) {
+        let hidden = T::neg_infinity();
+        if let Some(mask) = &self.mask {
+            let [b, h, q] = self.strides;
+            let at = batch * b + head * h + query * q;
+            let (seen, rest) = row.split_at_mut(self.width.min(row.len()));
+            rest.fill(hidden);
+            if let Ok(mask) = mask.as_slice::<bool>() {
+                for (x, m) in seen.iter_mut().zip(&mask[at..]) {
+                    *x = if *m { *x } else { hidden };
+                }
+            } else if let Ok(mask) = mask.as_slice::<T>() {
+                for (x, m) in seen.iter_mut().zip(&mask[at..]) {
+                    *x = *x + *m;
+                }
+            }
+        }
+        if self.causal {
+            let first = (self.past + query + 1).min(row.len());
+            row[first..].fill(hidden);
+        }
+        if let Some(count) = self.counts.and_then(|c| c.get(batch)) {
+            let first = usize::try_from(*count).unwrap_or(0).min(row.len());
+            row[first..].fill(hidden);
+        }
+    }
+}

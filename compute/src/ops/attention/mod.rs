@@ -1,0 +1,219 @@
+//! Scaled dot-product attention with heads, masks and a cache.
+
+mod cpu;
+mod mask;
+#[cfg(test)]
+mod tests;
+
+use crate::args::{arity, float, optional, rank, required, same_dtype};
+use crate::dims;
+use crate::error::{Error, Result};
+use crate::op::{Context, Op, ValueInfo};
+use lgp_memory::{DType, Dim, SymShape, Tensor, TensorType, TensorView};
+
+/// What the optional fourth output shows of the scores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scores {
+    /// The scaled products.
+    Raw,
+    /// After the soft cap.
+    Capped,
+    /// With the mask added.
+    Masked,
+    /// After the softmax.
+    Softmax,
+}
+
+/// `Attention`: inputs query, key, value, and optionally a mask, the past key and value, and the
+/// number of keys that are no padding (i64 `[batch]`).
+///
+/// Query, key and value are `[batch, heads, length, size]`, or `[batch, length, heads · size]` with
+/// the numbers of heads as attributes. The mask, bool or a number that is added, broadcasts to
+/// `[batch, heads, queries, keys]`; where its last axis is shorter, the rest is masked.
+///
+/// Outputs: the attention in the query's form; where [`Attention::present`], key and value with the
+/// past in front, `[batch, heads, keys, size]`; where [`Attention::scores`] is set, those too.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Attention {
+    /// Query `i` sees keys up to `past + i` only.
+    pub causal: bool,
+    /// Factor of the products; `1 / sqrt(size)` when absent.
+    pub scale: Option<f32>,
+    /// Where it is not 0, scores become `cap · tanh(score / cap)`.
+    pub softcap: f32,
+    /// Heads of a query of rank 3.
+    pub query_heads: Option<usize>,
+    /// Heads of key and value of rank 3; each serves equally many heads of the query.
+    pub key_heads: Option<usize>,
+    /// Whether the second and third output exist.
+    pub present: bool,
+    /// Which scores the fourth output shows; it brings the second and third along.
+    pub scores: Option<Scores>,
+}
+
+/// The dimensions of one of query, key and value.
+#[derive(Debug, Clone)]
+struct Form {
+    batch: Dim,
+    heads: Dim,
+    length: Dim,
+    size: Dim,
+}
+
+const OP: &str = "Attention";
+
+impl Attention {
+    fn form(&self, info: &ValueInfo, what: &str, heads: Option<usize>) -> Result<Option<Form>> {
+        match info.sym_shape() {
+            None => Ok(None),
+            Some([batch, heads, length, size]) => {
+                let (batch, heads) = (batch.clone(), heads.clone());
+                Ok(Some(Form { batch, heads, length: length.clone(), size: size.clone() }))
+            }
+            Some([batch, length, hidden]) => {
+                let Some(heads) = heads.filter(|&n| n > 0) else {
+                    let message = format!("{what} has rank 3, but its number of heads is missing");
+                    return Err(Error::invalid(OP, message));
+                };
+                let heads = Dim::Known(heads);
+                let size =
+                    dims::quotient(OP, std::slice::from_ref(hidden), std::slice::from_ref(&heads))?;
+                Ok(Some(Form { batch: batch.clone(), heads, length: length.clone(), size }))
+            }
+            Some(dims) => {
+                let message = format!("{what} has rank {}, expected 3 or 4", dims.len());
+                Err(Error::invalid(OP, message))
+            }
+        }
+    }
+
+    /// Query, key and value, checked against each other.
+    fn forms(&self, inputs: &[Option<&ValueInfo>]) -> Result<Option<[Form; 3]>> {
+        let [q, k, v] =
+            [required(OP, inputs, 0)?, required(OP, inputs, 1)?, required(OP, inputs, 2)?];
+        float(OP, q.ty.dtype)?;
+        same_dtype(OP, "the key", q.ty.dtype, k.ty.dtype)?;
+        same_dtype(OP, "the value", q.ty.dtype, v.ty.dtype)?;
+        let forms = (
+            self.form(q, "the query", self.query_heads)?,
+            self.form(k, "the key", self.key_heads)?,
+            self.form(v, "the value", self.key_heads)?,
+        );
+        let (Some(qf), Some(kf), Some(vf)) = forms else { return Ok(None) };
+        dims::expect(OP, "the key's batch", &qf.batch, &kf.batch)?;
+        dims::expect(OP, "the value's batch", &qf.batch, &vf.batch)?;
+        dims::expect(OP, "the key's size", &qf.size, &kf.size)?;
+        dims::expect(OP, "the value's heads", &kf.heads, &vf.heads)?;
+        dims::expect(OP, "the value's length", &kf.length, &vf.length)?;
+        if let (Some(q), Some(k)) = (qf.heads.known(), kf.heads.known())
+            && (k == 0 || q % k != 0)
+        {
+            let message = format!("{k} heads of the key do not divide {q} heads of the query");
+            return Err(Error::invalid(OP, message));
+        }
+        Ok(Some([qf, kf, vf]))
+    }
+
+    /// The number of all keys: the past's and the new ones.
+    fn keys(&self, inputs: &[Option<&ValueInfo>], forms: &[Form; 3]) -> Result<Dim> {
+        let [_, k, v] = forms;
+        let mut keys = k.length.clone();
+        if optional(inputs, 4).is_some() != optional(inputs, 5).is_some() {
+            return Err(Error::invalid(OP, "past key and value must be given together"));
+        }
+        for (i, what, form) in [(4, "the past key", k), (5, "the past value", v)] {
+            let Some(past) = optional(inputs, i) else { continue };
+            same_dtype(OP, what, required(OP, inputs, 0)?.ty.dtype, past.ty.dtype)?;
+            rank(OP, what, past, 4)?;
+            let Some([batch, heads, length, size]) = past.sym_shape() else {
+                keys = Dim::Unknown;
+                continue;
+            };
+            dims::expect(OP, &format!("the batch of {what}"), &form.batch, batch)?;
+            dims::expect(OP, &format!("the heads of {what}"), &form.heads, heads)?;
+            dims::expect(OP, &format!("the size of {what}"), &form.size, size)?;
+            let all = dims::add(OP, length, &form.length)?;
+            if i == 4 {
+                keys = all;
+            } else {
+                dims::expect(OP, "the length of the past value", &keys, &all)?;
+            }
+        }
+        Ok(keys)
+    }
+
+    /// Checks the mask and the numbers of keys that are no padding.
+    fn check_masks(
+        &self,
+        inputs: &[Option<&ValueInfo>],
+        scores: &[Dim],
+        batch: &Dim,
+    ) -> Result<()> {
+        if let Some(mask) = optional(inputs, 3)
+            && let Some(dims) = mask.sym_shape()
+        {
+            let [lead @ .., last] = dims else {
+                return Err(Error::invalid(OP, "the mask has rank 0, expected 1 to 4"));
+            };
+            let whole = dims::broadcast(OP, lead, &scores[..3])?;
+            let grows = whole.len() > 3
+                || whole.iter().zip(scores).any(|(w, s)| dims::expect(OP, "", s, w).is_err())
+                || matches!((last, &scores[3]), (Dim::Known(m), Dim::Known(k)) if m > k);
+            if grows {
+                let (mask, scores) = (SymShape(dims.to_vec()), SymShape(scores.to_vec()));
+                let message = format!("a mask of shape {mask} does not broadcast to {scores}");
+                return Err(Error::invalid(OP, message));
+            }
+        }
+        if let Some(counts) = optional(inputs, 6) {
+            same_dtype(OP, "nonpad_kv_seqlen", DType::I64, counts.ty.dtype)?;
+            rank(OP, "nonpad_kv_seqlen", counts, 1)?;
+            if let Some([n]) = counts.sym_shape() {
+                dims::expect(OP, "the length of nonpad_kv_seqlen", batch, n)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Op for Attention {
+    fn name(&self) -> &'static str {
+        OP
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        arity(OP, inputs, 3, 7)?;
+        let dtype = required(OP, inputs, 0)?.ty.dtype;
+        let count = if self.scores.is_some() { 4 } else { 1 + 2 * usize::from(self.present) };
+        let info = |shape: Option<Vec<Dim>>| {
+            ValueInfo::of(TensorType { dtype, shape: shape.map(SymShape) })
+        };
+        let Some(forms) = self.forms(inputs)? else { return Ok(vec![info(None); count]) };
+        let keys = self.keys(inputs, &forms)?;
+        let [q, k, v] = forms;
+        let scores = vec![q.batch.clone(), q.heads.clone(), q.length.clone(), keys.clone()];
+        self.check_masks(inputs, &scores, &q.batch)?;
+        let of_rank_3 = required(OP, inputs, 0)?.sym_shape().is_some_and(|s| s.len() == 3);
+        let y = if of_rank_3 {
+            vec![q.batch.clone(), q.length, dims::mul(OP, &q.heads, &v.size)?]
+        } else {
+            vec![q.batch.clone(), q.heads, q.length, v.size.clone()]
+        };
+        let present = |size: Dim| vec![q.batch.clone(), k.heads.clone(), keys.clone(), size];
+        let mut out = vec![
+            info(Some(y)),
+            info(Some(present(k.size))),
+            info(Some(present(v.size))),
+            info(Some(scores)),
+        ];
+        out.truncate(count);
+        Ok(out)
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        if crate::widen::is_half(inputs) {
+            return crate::widen::widened(self, ctx, inputs);
+        }
+        cpu::run(self, ctx, inputs)
+    }
+}

@@ -1,0 +1,80 @@
+//! Recurrent layers.
+
+use crate::onnx::node::{NodeCx, Refusal, unsupported};
+use lgp_compute::ops::{Activation, Cell, Direction, Recurrent};
+
+pub(crate) fn rnn(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
+    layer(cx, Cell::Rnn)
+}
+
+pub(crate) fn gru(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
+    let linear_before_reset = cx.flag("linear_before_reset")?.unwrap_or(false);
+    layer(cx, Cell::Gru { linear_before_reset })
+}
+
+pub(crate) fn lstm(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
+    let input_forget = cx.flag("input_forget")?.unwrap_or(false);
+    layer(cx, Cell::Lstm { input_forget })
+}
+
+fn layer(cx: &mut NodeCx<'_>, cell: Cell) -> Result<(), Refusal> {
+    // The weights tell the size; opset 1 asked whether the first output is wanted.
+    cx.ignore(&["hidden_size", "output_sequence"]);
+    let mut op = Recurrent::new(cell);
+    op.direction = match cx.text("direction")?.unwrap_or("forward") {
+        "forward" => Direction::Forward,
+        "reverse" => Direction::Reverse,
+        "bidirectional" => {
+            op.activations = [op.activations.clone(), op.activations].concat();
+            Direction::Bidirectional
+        }
+        other => {
+            return Err(unsupported("direction", other, &["forward", "reverse", "bidirectional"]));
+        }
+    };
+    op.clip = cx.float("clip")?;
+    op.batch_first = cx.flag("layout")?.unwrap_or(false);
+    let names = cx.texts("activations")?;
+    // Each function takes the next of the parameters that it has.
+    let mut alpha = cx.floats("activation_alpha")?.unwrap_or_default().into_iter();
+    let mut beta = cx.floats("activation_beta")?.unwrap_or_default().into_iter();
+    if !names.is_empty() {
+        if names.len() < op.activations.len() {
+            let (given, expected) = (names.len(), op.activations.len());
+            return Err(format!(
+                "attribute 'activations' has {given} entries, expected {expected}"
+            ));
+        }
+        let names = names.iter().take(op.activations.len());
+        op.activations =
+            names.map(|name| activation(name, &mut alpha, &mut beta)).collect::<Result<_, _>>()?;
+    }
+    cx.map(op)
+}
+
+fn activation(
+    name: &str,
+    alpha: &mut impl Iterator<Item = f32>,
+    beta: &mut impl Iterator<Item = f32>,
+) -> Result<Activation, Refusal> {
+    let mut a = |default| alpha.next().unwrap_or(default);
+    let mut b = |default| beta.next().unwrap_or(default);
+    Ok(match name.to_ascii_lowercase().as_str() {
+        "relu" => Activation::Relu,
+        "tanh" => Activation::Tanh,
+        "sigmoid" => Activation::Sigmoid,
+        "affine" => Activation::Affine { alpha: a(1.), beta: b(0.) },
+        "leakyrelu" => Activation::LeakyRelu { alpha: a(0.01) },
+        "thresholdedrelu" => Activation::ThresholdedRelu { alpha: a(1.) },
+        "scaledtanh" => Activation::ScaledTanh { alpha: a(1.), beta: b(1.) },
+        "hardsigmoid" => Activation::HardSigmoid { alpha: a(0.2), beta: b(0.5) },
+        "elu" => Activation::Elu { alpha: a(1.) },
+        "softsign" => Activation::Softsign,
+        "softplus" => Activation::Softplus,
+        other => {
+            let known = ["Relu", "Tanh", "Sigmoid", "Affine", "LeakyRelu", "ThresholdedRelu"];
+            let more = ["ScaledTanh", "HardSigmoid", "Elu", "Softsign", "Softplus"];
+            return Err(unsupported("activations", other, &[&known[..], &more[..]].concat()));
+        }
+    })
+}
