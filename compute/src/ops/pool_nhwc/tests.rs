@@ -24,6 +24,7 @@ fn agrees_with_the_plain_operators() {
             PoolKind::Max,
             PoolKind::Average { count_include_pad: false },
             PoolKind::Average { count_include_pad: true },
+            PoolKind::Sum,
         ] {
             let pads = Pads::Explicit(pads.to_vec());
             let plain = Pool {
