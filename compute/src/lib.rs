@@ -51,4 +51,4 @@ mod window;
 pub use epilogue::Activation;
 pub use error::{Error, Result};
 pub use isa::{Isa, Simd};
-pub use op::{Context, Op, ValueInfo};
+pub use op::{Context, Op, ValueInfo, launch};

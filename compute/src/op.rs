@@ -1,9 +1,11 @@
 //! What an operator is: it infers types, validates its inputs and computes its outputs.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::isa::{Isa, Simd};
 use crate::threads::Threads;
-use lgp_memory::{DType, Dim, Pool, Shape, Tensor, TensorType, TensorView};
+use lgp_memory::{
+    DType, Datum, Dim, Pool, Shape, StringTable, Tensor, TensorType, TensorView, ValueKind,
+};
 
 /// What is known of a value while a graph is compiled.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,13 +17,21 @@ pub struct ValueInfo {
     /// The contents of a small integer tensor that holds dimensions, such as the output of
     /// `Shape`: entries may be symbolic.
     pub dims: Option<Vec<Dim>>,
+    /// What the type is the type of: the value itself, or the tensors inside.
+    pub kind: ValueKind,
 }
 
 impl ValueInfo {
     /// A value of which only the type is known.
     #[must_use]
     pub fn of(ty: TensorType) -> Self {
-        Self { ty, constant: None, dims: None }
+        Self { ty, constant: None, dims: None, kind: ValueKind::Tensor }
+    }
+
+    /// A value that holds tensors of a type.
+    #[must_use]
+    pub fn holding(kind: ValueKind, ty: TensorType) -> Self {
+        Self { kind, ..Self::of(ty) }
     }
 }
 
@@ -105,16 +115,103 @@ pub trait Op: std::any::Any + std::fmt::Debug + Send + Sync {
     fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>>;
 
     /// Computes the outputs on the CPU. Every input is validated: a wrong one is an error, not
-    /// a panic.
+    /// a panic. String tensors must have one common table, as [`launch`] gives them.
     ///
     /// # Errors
     /// Inputs that do not fit, a dtype without a kernel, or out of memory.
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>>;
+
+    /// Whether inputs or outputs may be other than tensors. Such an operator computes in
+    /// [`Op::run_data`], and its `run` is never called by a graph.
+    fn takes_data(&self) -> bool {
+        false
+    }
+
+    /// Computes the outputs from values of any kind.
+    ///
+    /// # Errors
+    /// As [`Op::run`], and a value of the wrong kind.
+    fn run_data(&self, ctx: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
+        let mut views = Vec::with_capacity(inputs.len());
+        for (i, input) in inputs.iter().enumerate() {
+            views.push(match input {
+                None => None,
+                Some(Datum::Tensor(tensor)) => Some(tensor.view()),
+                Some(other) => return Err(wrong_kind(self.name(), i, other.kind(), "a tensor")),
+            });
+        }
+        Ok(launch_any(self, ctx, &views)?.into_iter().map(Datum::Tensor).collect())
+    }
+}
+
+/// An input of another kind than the operator takes.
+pub(crate) fn wrong_kind(op: &'static str, input: usize, given: &str, expected: &str) -> Error {
+    Error::invalid(op, format!("input {input} is {given}, expected {expected}"))
+}
+
+/// Runs an operator on tensors that may hold strings.
+///
+/// A kernel sees the elements of a string tensor as numbers. Here the inputs get one table, in
+/// which numbers order as texts do, and outputs that only moved those numbers get it too.
+///
+/// # Errors
+/// As [`Op::run`].
+pub fn launch(
+    op: &dyn Op,
+    ctx: &Context,
+    inputs: &[Option<TensorView<'_>>],
+) -> Result<Vec<Tensor>> {
+    launch_any(op, ctx, inputs)
+}
+
+fn launch_any<O: Op + ?Sized>(
+    op: &O,
+    ctx: &Context,
+    inputs: &[Option<TensorView<'_>>],
+) -> Result<Vec<Tensor>> {
+    let is_text = |x: &TensorView<'_>| x.dtype() == DType::Str;
+    if !inputs.iter().flatten().any(is_text) {
+        return op.run(ctx, inputs);
+    }
+    let tables = || inputs.iter().flatten().filter_map(TensorView::string_table);
+    let table = StringTable::merged(tables());
+    let outputs = if tables().all(|t| t.is(&table)) {
+        op.run(ctx, inputs)?
+    } else {
+        let own = |x: &TensorView<'_>| x.to_tensor()?.with_table(&table);
+        let mut renumbered: Vec<Option<Tensor>> = Vec::with_capacity(inputs.len());
+        for input in inputs {
+            renumbered.push(input.as_ref().filter(|x| is_text(x)).map(own).transpose()?);
+        }
+        let views: Vec<Option<TensorView<'_>>> = inputs
+            .iter()
+            .zip(&renumbered)
+            .map(|(given, own)| own.as_ref().map(Tensor::view).or_else(|| given.clone()))
+            .collect();
+        op.run(ctx, &views)?
+    };
+    Ok(outputs.into_iter().map(|out| out.or_table(&table)).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn strings_move_and_compare_like_numbers() {
+        let ctx = Context::new(1);
+        let a = Tensor::from_strings([2], &["b", "a"]).unwrap();
+        let b = Tensor::from_strings([1], &["a"]).unwrap();
+        let inputs = [Some(a.view()), Some(b.view())];
+        let out = launch(&crate::ops::Concat { axis: 0 }, &ctx, &inputs).unwrap();
+        assert_eq!(out[0].strings().unwrap(), ["b", "a", "a"]);
+        let equal = crate::ops::Binary::new(crate::ops::BinaryKind::Equal);
+        let out = launch(&equal, &ctx, &inputs).unwrap();
+        assert_eq!(out[0].as_slice::<bool>().unwrap(), [false, true]);
+        let data = vec![Some(Datum::Sequence(vec![])), None];
+        let error = equal.run_data(&ctx, data).unwrap_err().to_string();
+        assert_eq!(error, "Equal: input 0 is a sequence, expected a tensor");
+    }
 
     #[test]
     fn outputs_reuse_what_was_dropped() {

@@ -48,6 +48,7 @@ mod matmul_integer;
 mod max_pool_indices;
 mod max_unpool;
 mod nll_loss;
+mod optional;
 mod pad;
 mod pool;
 mod pool_nhwc;
@@ -58,6 +59,7 @@ mod reduce;
 mod reshape;
 mod resize;
 mod rms_norm;
+mod sequence;
 mod shape;
 mod size;
 mod slice;
@@ -107,6 +109,7 @@ pub use matmul_integer::MatMulInteger;
 pub use max_pool_indices::MaxPoolIndices;
 pub use max_unpool::MaxUnpool;
 pub use nll_loss::{NllLoss, Reduction};
+pub use optional::{Optional, OptionalGetElement, OptionalHasElement};
 pub use pad::{Pad, PadMode};
 pub use pool::{Pool, PoolKind};
 pub use pool_nhwc::{GlobalPoolNhwc, PoolNhwc};
@@ -117,6 +120,10 @@ pub use reduce::{Reduce, ReduceKind};
 pub use reshape::Reshape;
 pub use resize::{CoordinateMode, NearestRounding, Resize, ResizeMode};
 pub use rms_norm::RmsNorm;
+pub use sequence::{
+    ConcatFromSequence, SequenceAt, SequenceConstruct, SequenceEmpty, SequenceErase,
+    SequenceInsert, SequenceLength, SplitToSequence,
+};
 pub use shape::Shape;
 pub use size::Size;
 pub use slice::Slice;

@@ -96,7 +96,7 @@ impl GraphBuilder {
     /// Declares an input.
     pub fn input(&mut self, name: impl Into<String>, ty: TensorType) -> Value {
         let name = name.into();
-        self.inputs.push(ValueSpec { name: name.clone(), ty });
+        self.inputs.push(ValueSpec::tensor(name.clone(), ty));
         Value(Some(self.named(name)))
     }
 
@@ -139,7 +139,7 @@ impl GraphBuilder {
 
     /// Declares `value` to be the model's output `name`.
     pub fn output(&mut self, name: impl Into<String>, value: Value, ty: TensorType) {
-        self.outputs.push((ValueSpec { name: name.into(), ty }, value));
+        self.outputs.push((ValueSpec::tensor(name, ty), value));
     }
 
     /// The finished, checked model.

@@ -130,6 +130,26 @@ pub enum Error {
         /// Why not, where the shapes alone do not say it.
         reason: Option<String>,
     },
+    /// A value that is no tensor where only tensors can be.
+    #[error("{what} '{name}' is {kind}, expected a tensor; run the session on values of any kind")]
+    NotATensor {
+        /// `input` or `output`.
+        what: &'static str,
+        /// Its name.
+        name: String,
+        /// What it is.
+        kind: &'static str,
+    },
+    /// An input is of another kind than the model declares.
+    #[error("input '{name}' is {given}, expected {expected}")]
+    InputKind {
+        /// The input's name.
+        name: String,
+        /// What was given.
+        given: &'static str,
+        /// What the model declares.
+        expected: String,
+    },
     /// A model was built wrongly.
     #[error("cannot build the model: {message}")]
     Build {

@@ -11,14 +11,14 @@ use std::sync::Arc;
 pub(crate) struct ValueId(pub(crate) usize);
 
 /// A value's name, and what is known of it once inference has reached it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct GraphValue {
     pub(crate) name: String,
     pub(crate) info: Option<ValueInfo>,
 }
 
 /// One operator application.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Node {
     pub(crate) name: String,
     pub(crate) op: Arc<dyn Op>,
@@ -30,7 +30,7 @@ pub(crate) struct Node {
 
 /// Invariants: a value is an input, a constant or the output of one node; each node comes after
 /// the nodes that it reads from.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Graph {
     pub(crate) values: Vec<GraphValue>,
     pub(crate) nodes: Vec<Node>,
@@ -57,7 +57,7 @@ impl Graph {
 
     pub(crate) fn set_constant(&mut self, id: ValueId, tensor: Tensor) {
         let ty = TensorType::concrete(tensor.dtype(), tensor.shape());
-        self.values[id.0].info = Some(ValueInfo { ty, constant: Some(tensor), dims: None });
+        self.values[id.0].info = Some(ValueInfo { constant: Some(tensor), ..ValueInfo::of(ty) });
     }
 
     pub(crate) fn info(&self, id: ValueId) -> Option<&ValueInfo> {
@@ -110,6 +110,20 @@ impl Graph {
                     Error::graph(format!("value '{name}' is read before it exists"))
                 })?),
             });
+        }
+        if !node.op.takes_data() {
+            // Values that are sequences or maps have a dtype too; it is not the operator's.
+            let mut given = inputs.iter().enumerate();
+            let other =
+                given.find_map(|(i, x)| x.filter(|x| !x.kind.holds_tensors()).map(|x| (i, x)));
+            if let Some((i, info)) = other {
+                return Err(Error::graph(format!(
+                    "input {i} of node '{}' ({}) is {}, expected a tensor",
+                    node.name,
+                    node.op.name(),
+                    info.kind.name()
+                )));
+            }
         }
         let outputs = node.op.infer(&inputs).map_err(|e| node_error(node, e))?;
         let ids = node.outputs.clone();

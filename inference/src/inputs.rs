@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::model::{ValueSpec, names};
-use lgp_memory::{Dim, SymShape, TensorView};
+use lgp_memory::{Datum, Dim, SymShape, TensorView, ValueKind};
 use std::collections::HashMap;
 
 /// The given tensors in the order of `specs`.
@@ -28,6 +28,13 @@ pub(crate) fn bind<'a>(
         let Some(view) = slot else {
             return Err(Error::MissingInput { name: spec.name.clone(), ty: spec.ty.clone() });
         };
+        if !spec.kind.holds_tensors() {
+            return Err(Error::NotATensor {
+                what: "input",
+                name: spec.name.clone(),
+                kind: spec.kind.name(),
+            });
+        }
         if view.dtype() != spec.ty.dtype {
             return Err(Error::InputDType {
                 name: spec.name.clone(),
@@ -41,6 +48,59 @@ pub(crate) fn bind<'a>(
         bound.push(view.clone());
     }
     Ok(bound)
+}
+
+/// The given values of any kind in the order of `specs`.
+///
+/// # Errors
+/// As [`bind`], and values of another kind than the model declares.
+pub(crate) fn bind_data(specs: &[ValueSpec], given: Vec<(&str, Datum)>) -> Result<Vec<Datum>> {
+    let mut slots: Vec<Option<Datum>> = vec![None; specs.len()];
+    let mut sizes = HashMap::new();
+    for (name, value) in given {
+        let Some(position) = specs.iter().position(|s| s.name == name) else {
+            return Err(Error::UnknownInput { given: name.to_owned(), expected: names(specs) });
+        };
+        let spec = &specs[position];
+        if !spec.kind.holds(&value) {
+            let (given, expected) = (value.kind(), spec.kind.describe(&spec.ty));
+            return Err(Error::InputKind { name: name.to_owned(), given, expected });
+        }
+        check_elements(spec, &value, &mut sizes)?;
+        if slots[position].replace(value).is_some() {
+            return Err(Error::DuplicateInput { name: name.to_owned() });
+        }
+    }
+    let missing =
+        |spec: &ValueSpec| Error::MissingInput { name: spec.name.clone(), ty: spec.ty.clone() };
+    specs.iter().zip(slots).map(|(spec, slot)| slot.ok_or_else(|| missing(spec))).collect()
+}
+
+/// Tensors of a value have the declared dtype and, where the value is one itself, shape.
+fn check_elements<'s>(
+    spec: &'s ValueSpec,
+    value: &Datum,
+    sizes: &mut HashMap<&'s str, (usize, &'s str)>,
+) -> Result<()> {
+    match value {
+        Datum::Tensor(t) | Datum::Map { values: t, .. } if t.dtype() != spec.ty.dtype => {
+            Err(Error::InputDType {
+                name: spec.name.clone(),
+                expected: spec.ty.dtype,
+                given: t.dtype(),
+            })
+        }
+        Datum::Tensor(t) => match &spec.ty.shape {
+            Some(shape) if spec.kind != ValueKind::Sequence => {
+                check_shape(&spec.name, shape, t.shape(), sizes)
+            }
+            _ => Ok(()),
+        },
+        Datum::Sequence(items) => {
+            items.iter().try_for_each(|item| check_elements(spec, item, &mut HashMap::new()))
+        }
+        Datum::Map { .. } | Datum::Absent => Ok(()),
+    }
 }
 
 /// Ranks and fixed dimensions agree, and a symbol has one size in all inputs.
@@ -86,9 +146,8 @@ mod tests {
     use lgp_memory::{DType, TensorType};
 
     fn specs() -> Vec<ValueSpec> {
-        let spec = |name: &str, dtype, dims| ValueSpec {
-            name: name.to_owned(),
-            ty: TensorType { dtype, shape: Some(SymShape(dims)) },
+        let spec = |name: &str, dtype, dims| {
+            ValueSpec::tensor(name, TensorType { dtype, shape: Some(SymShape(dims)) })
         };
         let n = || Dim::Symbol("n".into());
         vec![

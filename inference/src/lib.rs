@@ -5,7 +5,9 @@
 #![forbid(unsafe_code)]
 
 mod builder;
+mod control;
 mod error;
+mod exec;
 mod graph;
 mod inputs;
 mod model;
@@ -17,9 +19,9 @@ mod session;
 
 pub use builder::{GraphBuilder, Value};
 pub use error::{Error, Result};
-pub use model::{Attr, Model, ModelNode, ValueSpec};
+pub use model::{Attr, Model, ModelNode, Subgraph, ValueSpec};
 pub use onnx::{
-    Unsupported, UnsupportedNode, UnsupportedOperator, read_tensor, supported_operators,
+    Unsupported, UnsupportedNode, UnsupportedOperator, read_tensor, read_value, supported_operators,
 };
 pub use repository::{Entry, Repository};
 pub use session::{Precision, Session, SessionOptions};

@@ -4,9 +4,10 @@
 //! in which they can run. Whether its operators exist here is asked when a session is made of it.
 
 use crate::error::{Error, Result};
-use lgp_memory::{Tensor, TensorType};
+use lgp_memory::{Tensor, TensorType, ValueKind};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet};
+use std::sync::Arc;
 
 /// Name and type of a model's input or output.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,6 +16,16 @@ pub struct ValueSpec {
     pub name: String,
     /// Element type and shape; dimensions may be symbolic.
     pub ty: TensorType,
+    /// What has that type: the value, or the tensors that it holds.
+    pub kind: ValueKind,
+}
+
+impl ValueSpec {
+    /// A tensor.
+    #[must_use]
+    pub fn tensor(name: impl Into<String>, ty: TensorType) -> Self {
+        Self { name: name.into(), ty, kind: ValueKind::Tensor }
+    }
 }
 
 /// An attribute's value.
@@ -35,7 +46,11 @@ pub enum Attr {
     Strs(Vec<String>),
     /// A tensor.
     Tensor(Tensor),
-    /// A kind that is carried by name only, such as `graph`: no operator here reads it.
+    /// A graph that the operator runs, such as the branch of an `If`.
+    Graph(Arc<Subgraph>),
+    /// The type of a value.
+    Type(ValueKind, TensorType),
+    /// A kind that is carried by name only, such as a list of graphs: no operator here reads it.
     Other(&'static str),
 }
 
@@ -96,6 +111,81 @@ pub struct ModelNode {
     pub outputs: Vec<String>,
     /// Attributes by name.
     pub attributes: BTreeMap<String, Attr>,
+}
+
+impl ModelNode {
+    /// Names that the node reads: its inputs, and what its graphs take from around them.
+    pub(crate) fn reads(&self) -> impl Iterator<Item = &str> {
+        let captured = self.attributes.values().flat_map(|attribute| match attribute {
+            Attr::Graph(graph) => graph.captures.as_slice(),
+            _ => &[],
+        });
+        self.inputs.iter().chain(captured).map(String::as_str).filter(|name| !name.is_empty())
+    }
+}
+
+/// A graph inside a node. It may read the values of the graphs around it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Subgraph {
+    pub(crate) name: String,
+    pub(crate) inputs: Vec<String>,
+    pub(crate) outputs: Vec<String>,
+    pub(crate) initializers: BTreeMap<String, Tensor>,
+    pub(crate) nodes: Vec<ModelNode>,
+    /// What it reads from around it, sorted.
+    pub(crate) captures: Vec<String>,
+}
+
+impl Subgraph {
+    /// Checks the names and puts the nodes in running order.
+    pub(crate) fn validated(mut self) -> Result<Self> {
+        let given = self.inputs.iter().chain(self.initializers.keys());
+        let defined = Defined::new(given.map(|name| ("input", name.as_str())), &self.nodes)?;
+        let read = self.nodes.iter().flat_map(ModelNode::reads);
+        let read = read.chain(self.outputs.iter().map(String::as_str));
+        let free: BTreeSet<&str> = read.filter(|name| !defined.names.contains(name)).collect();
+        self.captures = free.into_iter().map(str::to_owned).collect();
+        let producers = defined.producers;
+        self.nodes = in_running_order(self.nodes, &producers)?;
+        Ok(self)
+    }
+}
+
+/// The names that a graph defines.
+struct Defined<'a> {
+    names: HashSet<&'a str>,
+    /// Which node makes each value.
+    producers: HashMap<String, usize>,
+}
+
+impl<'a> Defined<'a> {
+    fn new(
+        given: impl Iterator<Item = (&'static str, &'a str)>,
+        nodes: &'a [ModelNode],
+    ) -> Result<Self> {
+        let mut names: HashSet<&str> = HashSet::new();
+        for (what, name) in given {
+            if name.is_empty() {
+                return Err(Error::graph(format!("an {what} has no name")));
+            }
+            if !names.insert(name) {
+                return Err(Error::graph(format!("value '{name}' is defined more than once")));
+            }
+        }
+        let mut producers = HashMap::new();
+        for (index, node) in nodes.iter().enumerate() {
+            for output in node.outputs.iter().filter(|o| !o.is_empty()) {
+                if !names.insert(output) {
+                    return Err(Error::graph(format!(
+                        "value '{output}', an output of node '{}', is defined more than once",
+                        node.name
+                    )));
+                }
+                producers.insert(output.clone(), index);
+            }
+        }
+        Ok(Self { names, producers })
+    }
 }
 
 /// A checked ONNX model.
@@ -198,43 +288,18 @@ impl Model {
 
     /// Every name is defined once and every used name is defined. Returns who makes what.
     fn check_names(&self) -> Result<HashMap<String, usize>> {
-        let mut defined: HashSet<&str> = HashSet::new();
-        for (what, name) in self
-            .inputs
-            .iter()
-            .map(|v| ("input", v.name.as_str()))
-            .chain(self.initializers.keys().map(|n| ("initializer", n.as_str())))
-        {
-            if name.is_empty() {
-                return Err(Error::graph(format!("an {what} has no name")));
-            }
-            if !defined.insert(name) {
-                return Err(Error::graph(format!("value '{name}' is defined more than once")));
-            }
-        }
-        let mut producers = HashMap::new();
-        for (index, node) in self.nodes.iter().enumerate() {
-            for output in node.outputs.iter().filter(|o| !o.is_empty()) {
-                if !defined.insert(output) {
-                    return Err(Error::graph(format!(
-                        "value '{output}', an output of node '{}', is defined more than once",
-                        node.name
-                    )));
-                }
-                producers.insert(output.clone(), index);
-            }
-        }
+        let inputs = self.inputs.iter().map(|v| ("input", v.name.as_str()));
+        let stored = self.initializers.keys().map(|name| ("initializer", name.as_str()));
+        let Defined { names, producers } = Defined::new(inputs.chain(stored), &self.nodes)?;
         for node in &self.nodes {
-            for input in node.inputs.iter().filter(|i| !i.is_empty()) {
-                if !defined.contains(input.as_str()) {
-                    return Err(Error::graph(format!(
-                        "node '{}' ({}) reads '{input}', which nothing defines",
-                        node.name, node.op_type
-                    )));
-                }
+            if let Some(unknown) = node.reads().find(|name| !names.contains(name)) {
+                return Err(Error::graph(format!(
+                    "node '{}' ({}) reads '{unknown}', which nothing defines",
+                    node.name, node.op_type
+                )));
             }
         }
-        self.check_outputs(&defined)?;
+        self.check_outputs(&names)?;
         Ok(producers)
     }
 
@@ -269,7 +334,7 @@ fn in_running_order(
     let mut waiting = vec![0usize; nodes.len()];
     let mut readers: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
     for (index, node) in nodes.iter().enumerate() {
-        for &producer in node.inputs.iter().filter_map(|i| producers.get(i)) {
+        for &producer in node.reads().filter_map(|name| producers.get(name)) {
             waiting[index] += 1;
             readers[producer].push(index);
         }
@@ -307,7 +372,7 @@ mod tests {
 
     fn spec(name: &str) -> ValueSpec {
         let shape = Some(SymShape(vec![Dim::Known(1)]));
-        ValueSpec { name: name.into(), ty: TensorType { dtype: DType::F32, shape } }
+        ValueSpec::tensor(name, TensorType { dtype: DType::F32, shape })
     }
 
     fn node(name: &str, inputs: &[&str], outputs: &[&str]) -> ModelNode {

@@ -1,12 +1,11 @@
 //! Runs a model: validates what it is given, then one node after the other.
 
 use crate::error::{Error, Result};
-use crate::graph::{Graph, Node, ValueId, node_error};
+use crate::exec::{Program, Slot};
 use crate::model::{Model, ValueSpec};
-use crate::plan::Plan;
 use crate::{inputs, onnx, passes};
-use lgp_compute::{Context, Isa};
-use lgp_memory::{Dim, NamedTensor, SymShape, Tensor, TensorType, TensorView};
+use lgp_compute::{Context, Isa, ValueInfo};
+use lgp_memory::{Datum, Dim, NamedTensor, SymShape, TensorType, TensorView, ValueKind};
 
 /// How a session runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,8 +71,7 @@ pub enum Precision {
 pub struct Session {
     inputs: Vec<ValueSpec>,
     outputs: Vec<ValueSpec>,
-    graph: Graph,
-    plan: Plan,
+    program: Program,
     ctx: Context,
 }
 
@@ -97,10 +95,9 @@ impl Session {
             .outputs()
             .iter()
             .zip(&graph.outputs)
-            .map(|(spec, (_, id))| refined(spec, graph.info(*id).map(|info| &info.ty)))
+            .map(|(spec, (_, id))| refined(spec, graph.info(*id)))
             .collect::<Result<_>>()?;
-        let plan = Plan::new(&graph);
-        Ok(Self { inputs: model.inputs().to_vec(), outputs, graph, plan, ctx })
+        Ok(Self { inputs: model.inputs().to_vec(), outputs, program: Program::new(graph), ctx })
     }
 
     /// What a run must be given, in any order.
@@ -123,81 +120,48 @@ impl Session {
     /// included.
     pub fn run(&self, inputs: &[(&str, TensorView<'_>)]) -> Result<Vec<NamedTensor>> {
         let bound = inputs::bind(&self.inputs, inputs)?;
-        self.execute(&bound)
-    }
-
-    fn execute(&self, inputs: &[TensorView<'_>]) -> Result<Vec<NamedTensor>> {
-        let mut values: Vec<Option<Tensor>> = vec![None; self.graph.values.len()];
-        for (node, frees) in self.graph.nodes.iter().zip(&self.plan.frees) {
-            let results = self.launch(node, inputs, &values)?;
-            for (id, tensor) in node.outputs.iter().zip(results) {
-                if let Some(id) = id {
-                    values[id.0] = Some(tensor);
-                }
-            }
-            for id in frees {
-                values[id.0] = None;
-            }
-        }
-        let outputs = self.graph.outputs.iter().map(|(name, id)| {
-            let tensor = self.value(*id, inputs, &values)?.to_tensor()?;
-            Ok(NamedTensor::new(name.clone(), tensor))
+        let values = self.program.run(&self.ctx, bound.into_iter().map(Slot::View).collect())?;
+        let outputs = self.outputs.iter().zip(values).map(|(spec, value)| match value {
+            Datum::Tensor(tensor) => Ok(NamedTensor::new(spec.name.clone(), tensor)),
+            other => Err(Error::NotATensor {
+                what: "output",
+                name: spec.name.clone(),
+                kind: other.kind(),
+            }),
         });
         outputs.collect()
     }
 
-    fn launch(
-        &self,
-        node: &Node,
-        inputs: &[TensorView<'_>],
-        values: &[Option<Tensor>],
-    ) -> Result<Vec<Tensor>> {
-        let mut views = Vec::with_capacity(node.inputs.len());
-        for input in &node.inputs {
-            views.push(match input {
-                Some(id) => Some(self.value(*id, inputs, values)?),
-                None => None,
-            });
-        }
-        let results = node.op.run(&self.ctx, &views).map_err(|e| node_error(node, e))?;
-        if results.len() < node.outputs.len() {
-            return Err(Error::graph(format!(
-                "node '{}' ({}) made {} outputs, expected {}",
-                node.name,
-                node.op.name(),
-                results.len(),
-                node.outputs.len()
-            )));
-        }
-        Ok(results)
-    }
-
-    /// A value that is there: computed, stored or given.
-    fn value<'a>(
-        &'a self,
-        id: ValueId,
-        inputs: &[TensorView<'a>],
-        values: &'a [Option<Tensor>],
-    ) -> Result<TensorView<'a>> {
-        if let Some(tensor) = &values[id.0] {
-            return Ok(tensor.view());
-        }
-        if let Some(tensor) = self.graph.constant(id) {
-            return Ok(tensor.view());
-        }
-        if let Some(position) = self.graph.inputs.iter().position(|&i| i == id) {
-            return Ok(inputs[position].clone());
-        }
-        let name = &self.graph.values[id.0].name;
-        Err(Error::graph(format!("value '{name}' is read before it exists")))
+    /// Runs the model once on values of any kind: models of classical machine learning return
+    /// maps, and some graphs take or return sequences.
+    ///
+    /// # Errors
+    /// As [`Session::run`], and for a value of another kind than the model declares.
+    pub fn run_data(&self, inputs: Vec<(&str, Datum)>) -> Result<Vec<(String, Datum)>> {
+        let bound = inputs::bind_data(&self.inputs, inputs)?;
+        let values = self.program.run(&self.ctx, bound.into_iter().map(Slot::Own).collect())?;
+        Ok(self.outputs.iter().map(|spec| spec.name.clone()).zip(values).collect())
     }
 }
 
 /// The declared type of an output, made more exact by what was inferred.
-fn refined(declared: &ValueSpec, inferred: Option<&TensorType>) -> Result<ValueSpec> {
-    let Some(inferred) = inferred else {
+fn refined(declared: &ValueSpec, inferred: Option<&ValueInfo>) -> Result<ValueSpec> {
+    let Some(ValueInfo { ty: inferred, kind, .. }) = inferred else {
         return Ok(declared.clone());
     };
+    let optional = |k| match k {
+        ValueKind::Tensor => ValueKind::Optional,
+        ValueKind::Sequence => ValueKind::OptionalSequence,
+        other => other,
+    };
+    if declared.kind != *kind && declared.kind != optional(*kind) {
+        return Err(Error::graph(format!(
+            "output '{}' is declared {}, but its value is {}",
+            declared.name,
+            declared.kind.describe(&declared.ty),
+            kind.describe(inferred)
+        )));
+    }
     if inferred.dtype != declared.ty.dtype {
         return Err(Error::graph(format!(
             "output '{}' is declared {}, but its value is {}",
@@ -216,5 +180,6 @@ fn refined(declared: &ValueSpec, inferred: Option<&TensorType>) -> Result<ValueS
         (declared, None) => declared.clone(),
         (_, inferred) => inferred.clone(),
     };
-    Ok(ValueSpec { name: declared.name.clone(), ty: TensorType { dtype: inferred.dtype, shape } })
+    let ty = TensorType { dtype: inferred.dtype, shape };
+    Ok(ValueSpec { name: declared.name.clone(), ty, kind: declared.kind })
 }

@@ -40,10 +40,11 @@ pub enum DType {
     U2,
     Complex64,
     Complex128,
+    Str,
 }
 
 impl DType {
-    /// Every dtype.
+    /// Every dtype whose elements are bytes: all but strings.
     pub const ALL: [Self; 25] = [
         Self::F16,
         Self::BF16,
@@ -80,7 +81,8 @@ impl DType {
             Self::F8E4M3FN | Self::F8E4M3FNUZ | Self::F8E5M2 | Self::F8E5M2FNUZ | Self::F8E8M0 => 1,
             Self::F4E2M1 | Self::I4 | Self::U4 | Self::I2 | Self::U2 => 1,
             Self::F16 | Self::BF16 | Self::I16 | Self::U16 => 2,
-            Self::F32 | Self::I32 | Self::U32 => 4,
+            // A string's element is the number of its text in the tensor's table.
+            Self::F32 | Self::I32 | Self::U32 | Self::Str => 4,
             Self::F64 | Self::I64 | Self::U64 | Self::Complex64 => 8,
             Self::Complex128 => 16,
         }
@@ -94,7 +96,7 @@ impl DType {
             Self::I2 | Self::U2 => 2,
             Self::Complex128 => 128,
             Self::F64 | Self::I64 | Self::U64 | Self::Complex64 => 64,
-            Self::F32 | Self::I32 | Self::U32 => 32,
+            Self::F32 | Self::I32 | Self::U32 | Self::Str => 32,
             Self::F16 | Self::BF16 | Self::I16 | Self::U16 => 16,
             _ => 8,
         }
@@ -135,6 +137,7 @@ impl DType {
             Self::U2 => "u2",
             Self::Complex64 => "complex64",
             Self::Complex128 => "complex128",
+            Self::Str => "string",
         }
     }
 

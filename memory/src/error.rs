@@ -52,6 +52,9 @@ pub enum Error {
         /// Element type.
         dtype: DType,
     },
+    /// Bytes were given as the elements of a string tensor, or strings asked of another.
+    #[error("a tensor of strings is made of strings, not of bytes")]
+    Strings,
     /// Unaligned bytes were viewed as elements.
     #[error("data is not aligned for {dtype}")]
     Unaligned {

@@ -14,6 +14,7 @@
 
 mod arena;
 mod buffer;
+mod datum;
 mod dtype;
 mod error;
 mod layout;
@@ -21,10 +22,12 @@ mod pool;
 mod shape;
 mod small_float;
 mod small_int;
+mod strings;
 mod tensor;
 
 pub use arena::{Arena, ArenaPlan, Lifetime, Order};
 pub use buffer::{ALIGNMENT, Buffer};
+pub use datum::{Datum, ValueKind};
 pub use dtype::{DType, Element};
 pub use error::{Error, Result};
 pub use layout::Layout;
@@ -35,4 +38,5 @@ pub use small_float::{
     PowerRounding,
 };
 pub use small_int::{I2, I4, U2, U4, pack, unpack};
+pub use strings::StringTable;
 pub use tensor::{NamedTensor, Tensor, TensorView};

@@ -5,6 +5,7 @@ use crate::dtype::{DType, Element, cast, cast_mut, check_bytes};
 use crate::error::{Error, Result};
 use crate::pool::Pool;
 use crate::shape::Shape;
+use crate::strings::StringTable;
 use ndarray::{ArrayD, ArrayViewD, IxDyn};
 use std::sync::Arc;
 
@@ -17,6 +18,8 @@ pub struct Tensor {
     dtype: DType,
     shape: Shape,
     data: Arc<Buffer>,
+    /// The texts of a string tensor; without them all are empty.
+    table: Option<StringTable>,
 }
 
 impl Tensor {
@@ -27,7 +30,7 @@ impl Tensor {
     pub fn zeros(dtype: DType, shape: impl Into<Shape>) -> Result<Self> {
         let shape = shape.into();
         let data = Arc::new(Buffer::zeroed(shape.byte_len(dtype)?)?);
-        Ok(Self { dtype, shape, data })
+        Ok(Self { dtype, shape, data, table: None })
     }
 
     /// A tensor on a buffer of a pool. Its elements are initialised but unspecified, except that
@@ -42,7 +45,7 @@ impl Tensor {
             // Not every byte is an element: what the buffer held before must not be read as one.
             data.fill(0);
         }
-        Ok(Self { dtype, shape, data: Arc::new(data) })
+        Ok(Self { dtype, shape, data: Arc::new(data), table: None })
     }
 
     /// A tensor on a buffer that already holds its elements, row-major, in native byte order.
@@ -50,12 +53,15 @@ impl Tensor {
     /// # Errors
     /// [`Error::ByteLength`] unless the buffer has exactly the bytes of dtype and shape;
     /// [`Error::BoolByte`] for a bool that is neither 0 nor 1, [`Error::ElementByte`] for what does
-    /// not fit an element of fewer than eight bits.
+    /// not fit an element of fewer than eight bits, [`Error::Strings`] for strings.
     pub fn from_buffer(dtype: DType, shape: impl Into<Shape>, data: Buffer) -> Result<Self> {
         let shape = shape.into();
         check_len(dtype, &shape, data.len())?;
+        if dtype == DType::Str {
+            return Err(Error::Strings);
+        }
         check_bytes(dtype, &data)?;
-        Ok(Self { dtype, shape, data: Arc::new(data) })
+        Ok(Self { dtype, shape, data: Arc::new(data), table: None })
     }
 
     /// Copies raw little-endian element bytes.
@@ -82,6 +88,58 @@ impl Tensor {
     /// ```
     pub fn from_slice<T: Element>(shape: impl Into<Shape>, data: &[T]) -> Result<Self> {
         Self::from_bytes(T::DTYPE, shape, bytemuck::cast_slice(data))
+    }
+
+    /// A tensor of strings.
+    ///
+    /// # Errors
+    /// [`Error::ByteLength`] when the texts do not fill the shape.
+    ///
+    /// ```
+    /// let t = lgp_memory::Tensor::from_strings([2], &["cat", "dog"])?;
+    /// assert_eq!(t.strings()?, ["cat", "dog"]);
+    /// # Ok::<(), lgp_memory::Error>(())
+    /// ```
+    pub fn from_strings<S: AsRef<str>>(shape: impl Into<Shape>, texts: &[S]) -> Result<Self> {
+        let (table, numbers) = StringTable::of(texts);
+        let numbers = Self::from_slice(shape, &numbers)?;
+        Ok(Self { dtype: DType::Str, table: Some(table), ..numbers })
+    }
+
+    /// The texts of a string tensor, row-major.
+    ///
+    /// # Errors
+    /// [`Error::Strings`] for a tensor of another dtype.
+    pub fn strings(&self) -> Result<Vec<&str>> {
+        texts(self.dtype, &self.data, self.table.as_ref())
+    }
+
+    /// The texts that a string tensor's elements are numbers of.
+    #[must_use]
+    pub fn string_table(&self) -> Option<&StringTable> {
+        self.table.as_ref()
+    }
+
+    /// A string tensor with the same texts, as numbers of a table that has them all; a text that
+    /// the table lacks becomes empty.
+    ///
+    /// # Errors
+    /// [`Error::Strings`] for a tensor of another dtype.
+    pub fn with_table(&self, table: &StringTable) -> Result<Self> {
+        let numbers: Vec<u32> =
+            self.strings()?.iter().map(|text| table.find(text).unwrap_or(u32::MAX)).collect();
+        let numbers = Self::from_slice(self.shape.clone(), &numbers)?;
+        Ok(Self { dtype: DType::Str, table: Some(table.clone()), ..numbers })
+    }
+
+    /// Says which table the numbers of a string tensor belong to, if it does not know yet: an
+    /// operator that moves elements knows nothing of tables.
+    #[must_use]
+    pub fn or_table(mut self, table: &StringTable) -> Self {
+        if self.dtype == DType::Str && self.table.is_none() {
+            self.table = Some(table.clone());
+        }
+        self
     }
 
     /// A tensor of rank 0.
@@ -179,7 +237,7 @@ impl Tensor {
         if shape.elements()? != self.len() {
             return Err(Error::Reshape { from: self.shape.to_vec(), to: shape.to_vec() });
         }
-        Ok(Self { dtype: self.dtype, shape, data: Arc::clone(&self.data) })
+        Ok(Self { shape, ..self.clone() })
     }
 
     /// A borrowed view of the whole tensor.
@@ -190,6 +248,7 @@ impl Tensor {
             shape: self.shape.clone(),
             data: &self.data,
             owner: Some(&self.data),
+            table: self.table.as_ref(),
         }
     }
 
@@ -211,12 +270,16 @@ impl Tensor {
     }
 }
 
-/// Two tensors are equal when dtype, shape and bytes are: NaN equals the same NaN.
+/// Two tensors are equal when dtype, shape and bytes, or texts, are: NaN equals the same NaN.
 impl PartialEq for Tensor {
     fn eq(&self, other: &Self) -> bool {
-        self.dtype == other.dtype
-            && self.shape == other.shape
-            && self.as_bytes() == other.as_bytes()
+        if self.dtype != other.dtype || self.shape != other.shape {
+            return false;
+        }
+        match (self.strings(), other.strings()) {
+            (Ok(a), Ok(b)) => a == b,
+            _ => self.as_bytes() == other.as_bytes(),
+        }
     }
 }
 
@@ -227,6 +290,7 @@ pub struct TensorView<'a> {
     shape: Shape,
     data: &'a [u8],
     owner: Option<&'a Arc<Buffer>>,
+    table: Option<&'a StringTable>,
 }
 
 impl<'a> TensorView<'a> {
@@ -238,7 +302,7 @@ impl<'a> TensorView<'a> {
         let shape = shape.into();
         let data: &[u8] = bytemuck::cast_slice(data);
         check_len(T::DTYPE, &shape, data.len())?;
-        Ok(Self { dtype: T::DTYPE, shape, data, owner: None })
+        Ok(Self { dtype: T::DTYPE, shape, data, owner: None, table: None })
     }
 
     /// Element type.
@@ -286,11 +350,36 @@ impl<'a> TensorView<'a> {
     /// [`Error::OutOfMemory`].
     pub fn to_tensor(&self) -> Result<Tensor> {
         match self.owner {
-            Some(data) => {
-                Ok(Tensor { dtype: self.dtype, shape: self.shape.clone(), data: Arc::clone(data) })
-            }
+            Some(data) => Ok(Tensor {
+                dtype: self.dtype,
+                shape: self.shape.clone(),
+                data: Arc::clone(data),
+                table: self.table.cloned(),
+            }),
             None => Tensor::from_bytes(self.dtype, self.shape.clone(), self.data),
         }
+    }
+
+    /// The texts of a string tensor, row-major.
+    ///
+    /// # Errors
+    /// [`Error::Strings`] for a view of another dtype.
+    pub fn strings(&self) -> Result<Vec<&'a str>> {
+        texts(self.dtype, self.data, self.table)
+    }
+
+    /// The texts that a string tensor's elements are numbers of.
+    #[must_use]
+    pub fn string_table(&self) -> Option<&'a StringTable> {
+        self.table
+    }
+
+    /// The elements of a string tensor as the numbers that they are stored as; any other view as
+    /// it is.
+    #[must_use]
+    pub fn as_numbers(&self) -> Self {
+        let dtype = if self.dtype == DType::Str { DType::U32 } else { self.dtype };
+        Self { dtype, table: None, owner: None, ..self.clone() }
     }
 }
 
@@ -325,6 +414,14 @@ impl NamedTensor {
     pub fn new(name: impl Into<String>, tensor: Tensor) -> Self {
         Self { name: name.into(), tensor }
     }
+}
+
+fn texts<'a>(dtype: DType, data: &'a [u8], table: Option<&'a StringTable>) -> Result<Vec<&'a str>> {
+    if dtype != DType::Str {
+        return Err(Error::Strings);
+    }
+    let numbers: &[u32] = cast(data)?;
+    Ok(numbers.iter().map(|&n| table.map_or("", |table| table.text(n))).collect())
 }
 
 fn check_dtype<T: Element>(given: DType) -> Result<()> {

@@ -71,7 +71,7 @@ mod tests {
 
     fn specs(names: &[&str]) -> Vec<ValueSpec> {
         let ty = TensorType { dtype: DType::F32, shape: None };
-        names.iter().map(|name| ValueSpec { name: (*name).to_owned(), ty: ty.clone() }).collect()
+        names.iter().map(|name| ValueSpec::tensor(*name, ty.clone())).collect()
     }
 
     #[test]

@@ -54,7 +54,7 @@ impl WireSpec {
             self.shape.iter().map(|&dim| usize::try_from(dim).map_or(Dim::Unknown, Dim::Known));
         let shape = Some(SymShape(dims.collect()));
         let ty = TensorType { dtype: dtype(&self.datatype)?, shape };
-        Ok(ValueSpec { name: self.name.clone(), ty })
+        Ok(ValueSpec::tensor(self.name.clone(), ty))
     }
 }
 

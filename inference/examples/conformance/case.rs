@@ -2,8 +2,8 @@
 
 use crate::Test;
 use crate::compare::{Tolerance, compare};
-use lgp_inference::{Model, Session, SessionOptions, ValueSpec, read_tensor};
-use lgp_memory::{DType, Dim, Tensor, TensorView};
+use lgp_inference::{Model, Session, SessionOptions, ValueSpec, read_value};
+use lgp_memory::{DType, Datum, Dim, Tensor, ValueKind};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -23,8 +23,9 @@ pub(crate) fn run(test: &Test, operators: &mut String) -> Result<(), String> {
     if test.suite == "light" {
         let prefix = test.model.with_extension("");
         let outputs = numbered(|i| PathBuf::from(format!("{}_output_{i}.pb", prefix.display())));
-        let inputs = model.inputs().iter().map(ramp).collect::<Result<Vec<_>, _>>()?;
-        return check(&model, &session, &inputs, &outputs, Tolerance::DEFAULT);
+        let inputs =
+            model.inputs().iter().map(|s| ramp(s).map(Into::into)).collect::<Result<_, _>>()?;
+        return check(&model, &session, inputs, &outputs, Tolerance::DEFAULT);
     }
     let folder = test.model.parent().unwrap_or(Path::new("."));
     let tolerance = Tolerance::read(&folder.join("data.json"));
@@ -37,9 +38,13 @@ pub(crate) fn run(test: &Test, operators: &mut String) -> Result<(), String> {
     }
     for set in sets {
         let inputs = numbered(|i| set.join(format!("input_{i}.pb")));
-        let inputs = inputs.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
+        // A file more than the model has inputs is an error that `check` words.
+        let kinds = model.inputs().iter().map(|spec| spec.kind);
+        let kinds = kinds.chain(std::iter::repeat(ValueKind::Tensor));
+        let inputs = inputs.iter().zip(kinds).map(|(path, kind)| read(path, kind));
+        let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
         let outputs = numbered(|i| set.join(format!("output_{i}.pb")));
-        check(&model, &session, &inputs, &outputs, tolerance)?;
+        check(&model, &session, inputs, &outputs, tolerance)?;
     }
     Ok(())
 }
@@ -49,16 +54,16 @@ fn numbered(name: impl Fn(usize) -> PathBuf) -> Vec<PathBuf> {
     (0..).map(name).take_while(|path| path.is_file()).collect()
 }
 
-fn read(path: &Path) -> Result<Tensor, String> {
+fn read(path: &Path, kind: ValueKind) -> Result<Datum, String> {
     let bytes = std::fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    Ok(read_tensor(&bytes).map_err(|e| format!("{name}: {e}"))?.tensor)
+    read_value(&bytes, kind).map_err(|e| format!("{name}: {e}"))
 }
 
 fn check(
     model: &Model,
     session: &Session,
-    inputs: &[Tensor],
+    inputs: Vec<Datum>,
     outputs: &[PathBuf],
     tolerance: Tolerance,
 ) -> Result<(), String> {
@@ -66,25 +71,38 @@ fn check(
         return Err("the test expects no output".into());
     }
     // Inputs with a default come last where the data leaves them out.
-    let named: Vec<(&str, TensorView<'_>)> = model
-        .inputs()
-        .iter()
-        .map(|spec| spec.name.as_str())
-        .zip(inputs.iter().map(Tensor::view))
-        .collect();
-    if named.len() < inputs.len() {
-        return Err(format!("{} inputs, but the model takes {}", inputs.len(), named.len()));
+    let (given, takes) = (inputs.len(), model.inputs().len());
+    if takes < given {
+        return Err(format!("{given} inputs, but the model takes {takes}"));
     }
-    let got = session.run(&named).map_err(|e| format!("run: {e}"))?;
+    let named = model.inputs().iter().map(|spec| spec.name.as_str()).zip(inputs).collect();
+    let got = session.run_data(named).map_err(|e| format!("run: {e}"))?;
     if got.len() < outputs.len() {
         return Err(format!("{} outputs, expected {}", got.len(), outputs.len()));
     }
-    for (got, path) in got.iter().zip(outputs) {
-        let expected = read(path)?;
-        compare(&got.tensor, &expected, tolerance)
-            .map_err(|e| format!("output '{}': {e}", got.name))?;
+    for ((spec, (name, got)), path) in session.outputs().iter().zip(&got).zip(outputs) {
+        let expected = read(path, spec.kind)?;
+        compare_data(got, &expected, tolerance).map_err(|e| format!("output '{name}': {e}"))?;
     }
     Ok(())
+}
+
+/// Compares values of any kind.
+fn compare_data(got: &Datum, want: &Datum, tolerance: Tolerance) -> Result<(), String> {
+    match (got, want) {
+        (Datum::Tensor(got), Datum::Tensor(want)) => compare(got, want, tolerance),
+        (Datum::Sequence(got), Datum::Sequence(want)) if got.len() == want.len() => {
+            let mut pairs = got.iter().zip(want).enumerate();
+            pairs.try_for_each(|(i, (got, want))| {
+                compare_data(got, want, tolerance).map_err(|e| format!("element {i}: {e}"))
+            })
+        }
+        (Datum::Sequence(got), Datum::Sequence(want)) => {
+            Err(format!("{} elements, expected {}", got.len(), want.len()))
+        }
+        (got, want) if got == want => Ok(()),
+        (got, want) => Err(format!("{}, expected {}", got.kind(), want.kind())),
+    }
 }
 
 /// What the models of the suite `light` are given: the suite's own runner fills every input with

@@ -37,8 +37,12 @@ pub(crate) fn compare(got: &Tensor, want: &Tensor, tolerance: Tolerance) -> Resu
     if got.shape() != want.shape() {
         return Err(format!("shape {:?}, expected {:?}", got.shape().dims(), want.shape().dims()));
     }
-    if got.as_bytes() == want.as_bytes() {
+    if got == want {
         return Ok(());
+    }
+    if let (Ok(got), Ok(want)) = (got.strings(), want.strings()) {
+        let differ = got.iter().zip(&want).find(|(a, b)| a != b);
+        return Err(differ.map_or_else(String::new, |(a, b)| format!("'{a}', expected '{b}'")));
     }
     let (a, b) = (wide(got)?, wide(want)?);
     let off = |a: f64, b: f64| {

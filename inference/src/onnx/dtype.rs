@@ -4,7 +4,7 @@ use super::proto::tensor_proto::DataType;
 use lgp_memory::DType;
 
 /// Each dtype beside its ONNX number.
-const TABLE: [(DType, DataType); 25] = [
+const TABLE: [(DType, DataType); 26] = [
     (DType::F16, DataType::Float16),
     (DType::BF16, DataType::Bfloat16),
     (DType::F32, DataType::Float),
@@ -30,6 +30,7 @@ const TABLE: [(DType, DataType); 25] = [
     (DType::U2, DataType::Uint2),
     (DType::Complex64, DataType::Complex64),
     (DType::Complex128, DataType::Complex128),
+    (DType::Str, DataType::String),
 ];
 
 /// The dtype of an ONNX number, or the name of what has no dtype here.
@@ -64,7 +65,8 @@ mod tests {
         for dtype in DType::ALL {
             assert_eq!(from_onnx(to_onnx(dtype).unwrap().into()), Ok(dtype));
         }
-        assert_eq!(from_onnx(8), Err("string".into()));
+        assert_eq!(from_onnx(8), Ok(DType::Str));
+        assert_eq!(from_onnx(14), Err("complex64".into()));
         assert_eq!(from_onnx(1 << 40), Err("number 1099511627776".into()));
     }
 }

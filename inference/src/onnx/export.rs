@@ -3,15 +3,17 @@
 use super::dtype;
 use super::proto::attribute_proto::AttributeType;
 use super::proto::tensor_shape_proto::{Dimension, dimension};
+use super::proto::type_proto::{Optional, Sequence, Value};
 use super::proto::{
     AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, StringStringEntryProto,
     TensorProto, TensorShapeProto, TypeProto, ValueInfoProto, type_proto,
 };
 use crate::error::{Error, Result};
-use crate::model::{Attr, Model, ModelNode, ValueSpec};
-use lgp_memory::{Dim, SymShape, Tensor, TensorType};
+use crate::model::{Attr, Model, ModelNode, Subgraph, ValueSpec};
+use lgp_memory::{Dim, SymShape, Tensor, TensorType, ValueKind};
 use prost::Message;
 use prost::bytes::Bytes;
+use std::collections::BTreeMap;
 
 /// Protocol buffers cannot carry more.
 const MAX_BYTES: usize = 0x7fff_ffff;
@@ -36,11 +38,7 @@ impl Model {
         let graph = GraphProto {
             name: Some(self.name.clone()),
             node: self.nodes.iter().map(node).collect::<Result<_>>()?,
-            initializer: self
-                .initializers
-                .iter()
-                .map(|(name, t)| tensor(name, t))
-                .collect::<Result<_>>()?,
+            initializer: initializers(&self.initializers)?,
             input: self.inputs.iter().map(value).collect::<Result<_>>()?,
             output: self.outputs.iter().map(value).collect::<Result<_>>()?,
             ..GraphProto::default()
@@ -113,6 +111,14 @@ fn attribute(name: &str, value: &Attr) -> Result<AttributeProto, String> {
             out.t = Some(tensor("", t).map_err(|e| e.to_string())?);
             AttributeType::Tensor
         }
+        Attr::Graph(graph) => {
+            out.g = Some(subgraph(graph).map_err(|e| e.to_string())?);
+            AttributeType::Graph
+        }
+        Attr::Type(kind, ty) => {
+            out.tp = Some(type_proto(*kind, ty).map_err(|e| e.to_string())?);
+            AttributeType::TypeProto
+        }
         Attr::Other(what) => return Err((*what).to_owned()),
     };
     out.r#type = Some(kind.into());
@@ -138,33 +144,71 @@ impl AsRef<[u8]> for Shared {
 }
 
 fn tensor(name: &str, tensor: &Tensor) -> Result<TensorProto> {
-    let raw = if tensor.dtype().bits() < 8 {
-        Bytes::from(lgp_memory::pack(tensor.dtype(), tensor.as_bytes()))
-    } else {
-        Bytes::from_owner(Shared(tensor.clone()))
-    };
-    Ok(TensorProto {
+    let mut out = TensorProto {
         name: Some(name.to_owned()),
         dims: tensor.shape().dims().iter().map(|&d| size(d)).collect::<Result<_>>()?,
         data_type: Some(element_type(tensor.dtype())?),
-        raw_data: Some(raw),
         ..TensorProto::default()
+    };
+    match tensor.strings() {
+        Ok(texts) => out.string_data = texts.iter().map(|t| t.as_bytes().to_vec()).collect(),
+        Err(_) if tensor.dtype().bits() < 8 => {
+            let packed = lgp_memory::pack(tensor.dtype(), tensor.as_bytes());
+            out.raw_data = Some(Bytes::from(packed));
+        }
+        Err(_) => out.raw_data = Some(Bytes::from_owner(Shared(tensor.clone()))),
+    }
+    Ok(out)
+}
+
+/// A graph inside a node; its values need no types.
+fn subgraph(graph: &Subgraph) -> Result<GraphProto> {
+    let values = |names: &[String]| -> Vec<ValueInfoProto> {
+        let value =
+            |name: &String| ValueInfoProto { name: Some(name.clone()), ..Default::default() };
+        names.iter().map(value).collect()
+    };
+    Ok(GraphProto {
+        name: Some(graph.name.clone()),
+        node: graph.nodes.iter().map(node).collect::<Result<_>>()?,
+        initializer: initializers(&graph.initializers)?,
+        input: values(&graph.inputs),
+        output: values(&graph.outputs),
+        ..GraphProto::default()
     })
 }
 
+fn initializers(stored: &BTreeMap<String, Tensor>) -> Result<Vec<TensorProto>> {
+    stored.iter().map(|(name, t)| tensor(name, t)).collect()
+}
+
 fn value(spec: &ValueSpec) -> Result<ValueInfoProto> {
-    let tensor_type = type_proto::Tensor {
-        elem_type: Some(element_type(spec.ty.dtype)?),
-        shape: shape(&spec.ty)?,
-    };
     Ok(ValueInfoProto {
         name: Some(spec.name.clone()),
-        r#type: Some(TypeProto {
-            value: Some(type_proto::Value::TensorType(tensor_type)),
-            ..TypeProto::default()
-        }),
+        r#type: Some(type_proto(spec.kind, &spec.ty)?),
         ..ValueInfoProto::default()
     })
+}
+
+fn type_proto(kind: ValueKind, ty: &TensorType) -> Result<TypeProto> {
+    let inner = |kind| type_proto(kind, ty).map(|ty| Some(Box::new(ty)));
+    let sequence = |elem_type| Value::SequenceType(Box::new(Sequence { elem_type }));
+    let optional = |elem_type| Value::OptionalType(Box::new(Optional { elem_type }));
+    let value = match kind {
+        ValueKind::Tensor => Value::TensorType(type_proto::Tensor {
+            elem_type: Some(element_type(ty.dtype)?),
+            shape: shape(ty)?,
+        }),
+        ValueKind::Sequence => sequence(inner(ValueKind::Tensor)?),
+        ValueKind::SequenceOfMaps => sequence(inner(ValueKind::Map)?),
+        ValueKind::Optional => optional(inner(ValueKind::Tensor)?),
+        ValueKind::OptionalSequence => optional(inner(ValueKind::Sequence)?),
+        other => {
+            let message = format!("the key type of {} is not known", other.describe(ty));
+            return Err(Error::Export { message });
+        }
+    };
+    Ok(TypeProto { value: Some(value), ..TypeProto::default() })
 }
 
 fn shape(ty: &TensorType) -> Result<Option<TensorShapeProto>> {

@@ -3,11 +3,16 @@
 use super::node::NodeCx;
 use super::registry;
 use super::unsupported::{Unsupported, UnsupportedNode};
+use crate::control::Body;
 use crate::error::Result;
 use crate::graph::{Graph, ValueId};
-use crate::model::Model;
+use crate::model::{Model, ModelNode, Subgraph};
 use lgp_compute::ValueInfo;
-use std::collections::{HashMap, HashSet};
+use lgp_memory::Tensor;
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// The values that a node can name.
+pub(crate) type Names = HashMap<String, ValueId>;
 
 /// The model's graph, its types not yet inferred.
 ///
@@ -15,66 +20,137 @@ use std::collections::{HashMap, HashSet};
 /// [`Unsupported`](crate::Error::Unsupported) with everything in the model that cannot be mapped.
 pub(crate) fn lower(model: &Model) -> Result<Graph> {
     let mut graph = Graph::default();
-    let mut ids: HashMap<&str, ValueId> = HashMap::new();
-    for (name, tensor) in model.initializers() {
-        ids.insert(name, graph.add_constant(name, tensor.clone()));
-    }
+    let mut names = store(&mut graph, model.initializers());
     for spec in model.inputs() {
         let id = graph.add_value(&spec.name);
-        graph.values[id.0].info = Some(ValueInfo::of(spec.ty.clone()));
+        graph.values[id.0].info = Some(ValueInfo::holding(spec.kind, spec.ty.clone()));
         graph.inputs.push(id);
-        ids.insert(&spec.name, id);
+        names.insert(spec.name.clone(), id);
     }
-    let read: HashSet<&str> = model
-        .nodes()
-        .iter()
-        .flat_map(|n| n.inputs.iter())
-        .chain(model.outputs().iter().map(|o| &o.name))
-        .map(String::as_str)
-        // No value has the empty name: it says that an input or output is absent.
-        .filter(|name| !name.is_empty())
-        .collect();
-
-    let mut unsupported = Unsupported::default();
-    for node in model.nodes() {
-        // Names were checked when the model was made: what is not here is an absent input.
-        let inputs = node.inputs.iter().map(|name| ids.get(name.as_str()).copied()).collect();
-        let mut outputs = Vec::with_capacity(node.outputs.len());
-        for name in &node.outputs {
-            outputs.push(read.contains(name.as_str()).then(|| {
-                let id = graph.add_value(name);
-                ids.insert(name, id);
-                id
-            }));
-        }
-        let Some(map) = registry::find(&node.domain, &node.op_type) else {
-            unsupported.operator(&node.domain, &node.op_type, &node.name);
-            continue;
-        };
-        let mut cx = NodeCx::new(&mut graph, node, model.opset(), inputs, outputs);
-        let mut refuse = |reason: String| {
-            unsupported.nodes.push(UnsupportedNode {
-                node: node.name.clone(),
-                op_type: node.op_type.clone(),
-                reason,
-            });
-        };
-        match map(&mut cx) {
-            Err(reason) => refuse(reason),
-            Ok(()) => {
-                for key in cx.unread() {
-                    refuse(format!("attribute '{key}' is not supported in opset {}", cx.opset));
-                }
-            }
-        }
+    let outputs: Vec<&str> = model.outputs().iter().map(|o| o.name.as_str()).collect();
+    let mut lowering =
+        Lowering { opsets: model.opsets().clone(), unsupported: Unsupported::default() };
+    lowering.nodes(&mut graph, model.nodes(), &outputs, &mut names);
+    if !lowering.unsupported.is_empty() {
+        return Err(lowering.unsupported.into());
     }
-    if !unsupported.is_empty() {
-        return Err(unsupported.into());
-    }
-    for spec in model.outputs() {
-        if let Some(&id) = ids.get(spec.name.as_str()) {
-            graph.outputs.push((spec.name.clone(), id));
-        }
-    }
+    finish(&mut graph, &outputs, &names);
     Ok(graph)
+}
+
+/// Adds stored tensors.
+fn store(graph: &mut Graph, stored: &BTreeMap<String, Tensor>) -> Names {
+    let stored = stored.iter();
+    stored.map(|(name, t)| (name.clone(), graph.add_constant(name, t.clone()))).collect()
+}
+
+fn finish(graph: &mut Graph, outputs: &[&str], names: &Names) {
+    for &name in outputs {
+        if let Some(&id) = names.get(name) {
+            graph.outputs.push((name.to_owned(), id));
+        }
+    }
+}
+
+/// What all graphs of a model share while they are lowered.
+#[derive(Debug)]
+pub(crate) struct Lowering {
+    opsets: BTreeMap<String, i64>,
+    unsupported: Unsupported,
+}
+
+impl Lowering {
+    fn nodes(
+        &mut self,
+        graph: &mut Graph,
+        nodes: &[ModelNode],
+        outputs: &[&str],
+        names: &mut Names,
+    ) {
+        let read = nodes.iter().flat_map(ModelNode::reads).chain(outputs.iter().copied());
+        let read: HashSet<&str> = read.collect();
+        for node in nodes {
+            // Names were checked when the model was made: what is not here is an absent input.
+            let inputs = node.inputs.iter().map(|name| names.get(name).copied()).collect();
+            let mut outputs = Vec::with_capacity(node.outputs.len());
+            for name in &node.outputs {
+                outputs.push(read.contains(name.as_str()).then(|| {
+                    let id = graph.add_value(name);
+                    names.insert(name.clone(), id);
+                    id
+                }));
+            }
+            self.node(graph, node, inputs, outputs, names);
+        }
+    }
+
+    fn node(
+        &mut self,
+        graph: &mut Graph,
+        node: &ModelNode,
+        inputs: Vec<Option<ValueId>>,
+        outputs: Vec<Option<ValueId>>,
+        names: &Names,
+    ) {
+        let Some(map) = registry::find(&node.domain, &node.op_type) else {
+            self.unsupported.operator(&node.domain, &node.op_type, &node.name);
+            return;
+        };
+        let opset = self.opsets.get(&node.domain).copied().unwrap_or(1);
+        let mut cx = NodeCx::new(graph, node, opset, inputs, outputs, names, self);
+        let reasons = match map(&mut cx) {
+            Err(reason) => vec![reason],
+            Ok(()) => {
+                let unread = cx.unread().into_iter();
+                unread
+                    .map(|key| format!("attribute '{key}' is not supported in opset {opset}"))
+                    .collect()
+            }
+        };
+        self.unsupported.nodes.extend(reasons.into_iter().map(|reason| UnsupportedNode {
+            node: node.name.clone(),
+            op_type: node.op_type.clone(),
+            reason,
+        }));
+    }
+
+    /// A graph inside a node, and the values of the graph around it that it takes, which become
+    /// inputs after its own. What it takes that is stored, it stores itself.
+    pub(crate) fn body(
+        &mut self,
+        outer: &Graph,
+        around: &Names,
+        inner: &Subgraph,
+    ) -> Result<(Body, Vec<ValueId>), String> {
+        let mut graph = Graph::default();
+        let mut names = store(&mut graph, &inner.initializers);
+        for name in &inner.inputs {
+            let id = graph.add_value(name);
+            graph.inputs.push(id);
+            names.insert(name.clone(), id);
+        }
+        let mut captured = Vec::new();
+        for name in &inner.captures {
+            let Some(&id) = around.get(name) else {
+                return Err(format!("its graph reads '{name}', which nothing defines"));
+            };
+            let own = match outer.constant(id) {
+                Some(tensor) => graph.add_constant(name, tensor.clone()),
+                None => {
+                    let own = graph.add_value(name);
+                    graph.inputs.push(own);
+                    captured.push(id);
+                    own
+                }
+            };
+            names.insert(name.clone(), own);
+        }
+        let outputs: Vec<&str> = inner.outputs.iter().map(String::as_str).collect();
+        self.nodes(&mut graph, &inner.nodes, &outputs, &mut names);
+        finish(&mut graph, &outputs, &names);
+        if graph.outputs.len() != outputs.len() && self.unsupported.is_empty() {
+            return Err(format!("its graph '{}' has outputs that nothing defines", inner.name));
+        }
+        Ok((Body::new(graph, inner.inputs.len()), captured))
+    }
 }

@@ -7,6 +7,7 @@
 mod dtype;
 mod export;
 mod external;
+mod functions;
 mod lower;
 mod node;
 mod ops;
@@ -25,4 +26,4 @@ pub(crate) use lower::lower;
 pub(crate) use read::{external_files, folder_of, read_file};
 pub use registry::supported_operators;
 pub use unsupported::{Unsupported, UnsupportedNode, UnsupportedOperator};
-pub use values::read_tensor;
+pub use values::{read_tensor, read_value};

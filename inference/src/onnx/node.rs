@@ -1,9 +1,11 @@
 //! One ONNX node on its way into the graph: what a mapping reads and writes.
 
+use super::lower::{Lowering, Names};
+use crate::control::Body;
 use crate::graph::{Graph, Node, ValueId};
 use crate::model::{Attr, ModelNode};
 use lgp_compute::Op;
-use lgp_memory::Tensor;
+use lgp_memory::{Tensor, TensorType, ValueKind};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -20,6 +22,9 @@ pub(crate) struct NodeCx<'a> {
     pub(crate) inputs: Vec<Option<ValueId>>,
     /// `None` for an output that nobody reads.
     pub(crate) outputs: Vec<Option<ValueId>>,
+    /// What a graph inside the node may name.
+    names: &'a Names,
+    lowering: &'a mut Lowering,
     read: HashSet<&'static str>,
 }
 
@@ -30,8 +35,41 @@ impl<'a> NodeCx<'a> {
         opset: i64,
         inputs: Vec<Option<ValueId>>,
         outputs: Vec<Option<ValueId>>,
+        names: &'a Names,
+        lowering: &'a mut Lowering,
     ) -> Self {
-        Self { graph, node, opset, inputs, outputs, read: HashSet::new() }
+        Self { graph, node, opset, inputs, outputs, names, lowering, read: HashSet::new() }
+    }
+
+    /// The graph that an attribute holds, and the values around it that it takes: they are inputs
+    /// of the operator that runs it.
+    pub(crate) fn body(&mut self, key: &'static str) -> Result<(Body, Vec<ValueId>), Refusal> {
+        match self.attr(key) {
+            None => Err(format!("attribute '{key}' is missing")),
+            Some(Attr::Graph(inner)) => self.lowering.body(self.graph, self.names, inner),
+            Some(other) => Err(wrong_kind(key, other, "a graph")),
+        }
+    }
+
+    /// The type that an attribute holds.
+    pub(crate) fn type_attr(
+        &mut self,
+        key: &'static str,
+    ) -> Result<Option<(ValueKind, TensorType)>, Refusal> {
+        match self.attr(key) {
+            None => Ok(None),
+            Some(Attr::Type(kind, ty)) => Ok(Some((*kind, ty.clone()))),
+            Some(other) => Err(wrong_kind(key, other, "a type")),
+        }
+    }
+
+    /// A list of strings.
+    pub(crate) fn texts(&mut self, key: &'static str) -> Result<Option<&'a [String]>, Refusal> {
+        match self.attr(key) {
+            None => Ok(None),
+            Some(Attr::Strs(v)) => Ok(Some(v)),
+            Some(other) => Err(wrong_kind(key, other, "a list of strings")),
+        }
     }
 
     /// Input `index`, `None` when it is absent.
@@ -228,6 +266,8 @@ fn wrong_kind(key: &str, given: &Attr, expected: &str) -> Refusal {
         Attr::Floats(_) => "a list of floats",
         Attr::Strs(_) => "a list of strings",
         Attr::Tensor(_) => "a tensor",
+        Attr::Graph(_) => "a graph",
+        Attr::Type(..) => "a type",
         Attr::Other(what) => what,
     };
     format!("attribute '{key}' is {given}, expected {expected}")

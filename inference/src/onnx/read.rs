@@ -4,16 +4,18 @@ use super::external::Location;
 use super::proto::attribute_proto::AttributeType;
 use super::proto::tensor_shape_proto::dimension;
 use super::proto::{
-    AttributeProto, GraphProto, ModelProto, NodeProto, TensorShapeProto, ValueInfoProto, type_proto,
+    AttributeProto, GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto,
+    TensorShapeProto, TypeProto, ValueInfoProto, type_proto,
 };
-use super::{dtype, sparse, tensor};
+use super::{dtype, functions, sparse, tensor};
 use crate::error::{Error, Result};
-use crate::model::{Attr, Model, ModelNode, ValueSpec};
-use lgp_memory::{Dim, SymShape, TensorType};
+use crate::model::{Attr, Model, ModelNode, Subgraph, ValueSpec};
+use lgp_memory::{DType, Dim, SymShape, Tensor, TensorType, ValueKind};
 use prost::Message;
 use prost::bytes::Bytes;
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Versions of the file format that this reader knows.
 const IR_VERSIONS: (i64, i64) = (3, 14);
@@ -59,7 +61,8 @@ impl Model {
     }
 
     fn read(bytes: Bytes, base: Option<&Path>) -> Result<Self> {
-        let proto = decode(bytes)?;
+        let mut proto = decode(bytes)?;
+        functions::inline(&mut proto)?;
         let ir_version = proto.ir_version.unwrap_or(0);
         if !(IR_VERSIONS.0..=IR_VERSIONS.1).contains(&ir_version) {
             return Err(Error::IrVersion { given: ir_version, expected: IR_VERSIONS });
@@ -99,22 +102,7 @@ impl Model {
     }
 
     fn with_graph(mut self, graph: GraphProto, base: Option<&Path>) -> Result<Self> {
-        let dense = graph.initializer.iter().map(|proto| {
-            let name = proto.name();
-            tensor::read(name, proto, base).map(|tensor| (name, tensor))
-        });
-        let sparse = graph.sparse_initializer.iter().map(|proto| {
-            let name = proto.values.as_ref().map_or("", |values| values.name());
-            sparse::read(name, proto, base).map(|tensor| (name, tensor))
-        });
-        for read in dense.chain(sparse) {
-            let (name, tensor) = read?;
-            if self.initializers.insert(name.to_owned(), tensor).is_some() {
-                return Err(Error::graph(format!(
-                    "initializer '{name}' is defined more than once"
-                )));
-            }
-        }
+        self.initializers = initializers(&graph, base)?;
         let mut seen = HashSet::new();
         for proto in &graph.input {
             let name = proto.name();
@@ -128,12 +116,7 @@ impl Model {
         }
         self.outputs = graph.output.iter().map(|v| value(v, "output")).collect::<Result<_>>()?;
         self.name = graph.name.unwrap_or_default();
-        self.nodes = graph
-            .node
-            .into_iter()
-            .enumerate()
-            .map(|(index, proto)| node(index, proto, base))
-            .collect::<Result<_>>()?;
+        self.nodes = nodes(graph.node, base)?;
         Ok(self)
     }
 }
@@ -164,13 +147,24 @@ pub(crate) fn external_files(
 ) -> Result<BTreeMap<PathBuf, PathBuf>> {
     let proto = decode(Bytes::copy_from_slice(bytes))?;
     let graph = proto.graph.unwrap_or_default();
-    let attributes = || graph.node.iter().flat_map(|n| &n.attribute);
-    let sparse = attributes().filter_map(|a| a.sparse_tensor.as_ref());
-    let sparse = sparse.chain(&graph.sparse_initializer);
-    let parts = sparse.flat_map(|s| s.values.iter().chain(&s.indices));
-    let attributes = attributes().filter_map(|a| a.t.as_ref());
     let mut files = BTreeMap::new();
-    for proto in graph.initializer.iter().chain(attributes).chain(parts) {
+    let mut nodes: Vec<&NodeProto> = graph.node.iter().collect();
+    nodes.extend(proto.functions.iter().flat_map(|f| &f.node));
+    let mut tensors: Vec<&TensorProto> = graph.initializer.iter().collect();
+    let mut sparse: Vec<&SparseTensorProto> = graph.sparse_initializer.iter().collect();
+    while let Some(node) = nodes.pop() {
+        for attribute in &node.attribute {
+            tensors.extend(attribute.t.as_ref());
+            sparse.extend(attribute.sparse_tensor.as_ref());
+            if let Some(graph) = &attribute.g {
+                nodes.extend(&graph.node);
+                tensors.extend(&graph.initializer);
+                sparse.extend(&graph.sparse_initializer);
+            }
+        }
+    }
+    tensors.extend(sparse.iter().flat_map(|s| s.values.iter().chain(&s.indices)));
+    for proto in tensors {
         if tensor::is_external(proto) {
             let location = Location::parse(proto.name(), &proto.external_data)?;
             files.insert(location.relative().to_owned(), location.resolve(base)?);
@@ -187,15 +181,47 @@ fn domain(name: &str) -> String {
 fn value(proto: &ValueInfoProto, what: &str) -> Result<ValueSpec> {
     let name = proto.name();
     let fail = |message: String| Error::graph(format!("{what} '{name}' {message}"));
-    let tensor = match proto.r#type.as_ref().and_then(|t| t.value.as_ref()) {
-        Some(type_proto::Value::TensorType(tensor)) => tensor,
-        Some(_) => return Err(fail("is not a tensor".into())),
-        None => return Err(fail("has no type".into())),
+    let ty = proto.r#type.as_ref().ok_or_else(|| fail("has no type".into()))?;
+    let (kind, ty) = value_type(ty).map_err(fail)?;
+    Ok(ValueSpec { name: name.to_owned(), ty, kind })
+}
+
+/// A declared type, or what about it is not supported.
+fn value_type(proto: &TypeProto) -> Result<(ValueKind, TensorType), String> {
+    use type_proto::Value;
+    let inner = |ty: &Option<Box<TypeProto>>| match ty {
+        Some(ty) => value_type(ty),
+        None => Err("has no element type".to_owned()),
     };
-    let dtype = dtype::from_onnx(i64::from(tensor.elem_type.unwrap_or(0)))
-        .map_err(|given| fail(format!("has element type {given}, which is not supported")))?;
-    let shape = tensor.shape.as_ref().map(shape).transpose().map_err(fail)?;
-    Ok(ValueSpec { name: name.to_owned(), ty: TensorType { dtype, shape } })
+    match proto.value.as_ref() {
+        Some(Value::TensorType(tensor)) => {
+            let dtype = element_type(tensor.elem_type)?;
+            let shape = tensor.shape.as_ref().map(shape).transpose()?;
+            Ok((ValueKind::Tensor, TensorType { dtype, shape }))
+        }
+        Some(Value::SequenceType(sequence)) => match inner(&sequence.elem_type)? {
+            (ValueKind::Tensor, ty) => Ok((ValueKind::Sequence, ty)),
+            (ValueKind::Map, ty) => Ok((ValueKind::SequenceOfMaps, ty)),
+            _ => Err("is a sequence of what is neither a tensor nor a map".to_owned()),
+        },
+        Some(Value::OptionalType(optional)) => match inner(&optional.elem_type)? {
+            (ValueKind::Tensor, ty) => Ok((ValueKind::Optional, ty)),
+            (ValueKind::Sequence, ty) => Ok((ValueKind::OptionalSequence, ty)),
+            _ => Err("is optional, but neither a tensor nor a sequence of tensors".to_owned()),
+        },
+        Some(Value::MapType(map)) => match inner(&map.value_type)? {
+            (ValueKind::Tensor, ty) => Ok((ValueKind::Map, ty)),
+            _ => Err("is a map to what is no tensor".to_owned()),
+        },
+        Some(Value::SparseTensorType(_)) => Err("is a sparse tensor".to_owned()),
+        Some(Value::OpaqueType(_)) => Err("has an opaque type".to_owned()),
+        None => Err("has no type".to_owned()),
+    }
+}
+
+fn element_type(code: Option<i32>) -> Result<DType, String> {
+    dtype::from_onnx(i64::from(code.unwrap_or(0)))
+        .map_err(|given| format!("has element type {given}, which is not supported"))
 }
 
 fn shape(proto: &TensorShapeProto) -> Result<SymShape, String> {
@@ -264,16 +290,67 @@ fn attribute(node: &str, proto: AttributeProto, base: Option<&Path>) -> Result<A
             let value = proto.t.ok_or_else(|| fail("has no tensor".into()))?;
             Attr::Tensor(tensor::read(&format!("{node}.{key}"), &value, base)?)
         }
-        AttributeType::Graph | AttributeType::Graphs => Attr::Other("subgraph"),
+        AttributeType::Graph => {
+            let graph = proto.g.ok_or_else(|| fail("has no graph".into()))?;
+            Attr::Graph(Arc::new(subgraph(graph, base)?))
+        }
+        AttributeType::TypeProto => {
+            let ty = proto.tp.ok_or_else(|| fail("has no type".into()))?;
+            let (kind, ty) = value_type(&ty).map_err(fail)?;
+            Attr::Type(kind, ty)
+        }
         AttributeType::SparseTensor => {
             let value = proto.sparse_tensor.ok_or_else(|| fail("has no sparse tensor".into()))?;
             Attr::Tensor(sparse::read(&format!("{node}.{key}"), &value, base)?)
         }
         AttributeType::SparseTensors => Attr::Other("list of sparse tensors"),
+        AttributeType::Graphs => Attr::Other("list of graphs"),
         AttributeType::Tensors => Attr::Other("list of tensors"),
-        AttributeType::TypeProto | AttributeType::TypeProtos => Attr::Other("type"),
+        AttributeType::TypeProtos => Attr::Other("list of types"),
         AttributeType::Undefined => Attr::Other("value of unknown kind"),
     })
+}
+
+/// A graph inside a node. Its values need not declare their types.
+fn subgraph(graph: GraphProto, base: Option<&Path>) -> Result<Subgraph> {
+    let initializers = initializers(&graph, base)?;
+    let names = |values: &[ValueInfoProto]| -> Vec<String> {
+        values.iter().map(|v| v.name().to_owned()).collect()
+    };
+    let mut inputs = names(&graph.input);
+    inputs.retain(|name| !initializers.contains_key(name));
+    Subgraph {
+        inputs,
+        outputs: names(&graph.output),
+        initializers,
+        name: graph.name.unwrap_or_default(),
+        nodes: nodes(graph.node, base)?,
+        captures: Vec::new(),
+    }
+    .validated()
+}
+
+fn nodes(protos: Vec<NodeProto>, base: Option<&Path>) -> Result<Vec<ModelNode>> {
+    protos.into_iter().enumerate().map(|(index, proto)| node(index, proto, base)).collect()
+}
+
+fn initializers(graph: &GraphProto, base: Option<&Path>) -> Result<BTreeMap<String, Tensor>> {
+    let dense = graph.initializer.iter().map(|proto| {
+        let name = proto.name();
+        tensor::read(name, proto, base).map(|tensor| (name, tensor))
+    });
+    let sparse = graph.sparse_initializer.iter().map(|proto| {
+        let name = proto.values.as_ref().map_or("", |values| values.name());
+        sparse::read(name, proto, base).map(|tensor| (name, tensor))
+    });
+    let mut stored = BTreeMap::new();
+    for read in dense.chain(sparse) {
+        let (name, tensor) = read?;
+        if stored.insert(name.to_owned(), tensor).is_some() {
+            return Err(Error::graph(format!("initializer '{name}' is defined more than once")));
+        }
+    }
+    Ok(stored)
 }
 
 /// The declared kind, or for writers that declare none, the field that is filled.
@@ -291,6 +368,8 @@ fn kind(proto: &AttributeProto) -> AttributeType {
         AttributeType::String
     } else if proto.t.is_some() {
         AttributeType::Tensor
+    } else if proto.g.is_some() {
+        AttributeType::Graph
     } else if !proto.floats.is_empty() {
         AttributeType::Floats
     } else if !proto.ints.is_empty() {

@@ -2,8 +2,8 @@
 
 use super::node::{NodeCx, Refusal};
 use super::ops::{
-    attention, conv, data, elementwise, linear, loss, normalization, pool, quantized,
-    quantized_microsoft, recurrent, reduce, shape,
+    attention, control, conv, data, elementwise, linear, loss, normalization, pool, quantized,
+    quantized_microsoft, recurrent, reduce, sequence, shape,
 };
 
 /// Adds a node's operators to the graph, or says why it cannot.
@@ -50,6 +50,7 @@ const ONNX: &[(&str, Map)] = &[
     ("Celu", elementwise::celu),
     ("Clip", elementwise::clip),
     ("Concat", shape::concat),
+    ("ConcatFromSequence", sequence::concat),
     ("Constant", data::constant),
     ("ConstantOfShape", data::constant_of_shape),
     ("Conv", conv::conv),
@@ -81,6 +82,7 @@ const ONNX: &[(&str, Map)] = &[
     ("HardSigmoid", elementwise::hard_sigmoid),
     ("HardSwish", elementwise::hard_swish),
     ("Identity", data::identity),
+    ("If", control::if_),
     ("InstanceNormalization", normalization::instance_norm),
     ("IsNaN", elementwise::is_nan),
     ("LRN", normalization::lrn),
@@ -91,6 +93,7 @@ const ONNX: &[(&str, Map)] = &[
     ("LessOrEqual", elementwise::less_or_equal),
     ("Log", elementwise::log),
     ("LogSoftmax", reduce::log_softmax),
+    ("Loop", control::loop_),
     ("LpNormalization", normalization::lp_norm),
     ("LpPool", pool::lp_pool),
     ("MatMul", linear::mat_mul),
@@ -106,6 +109,9 @@ const ONNX: &[(&str, Map)] = &[
     ("Neg", elementwise::neg),
     ("NegativeLogLikelihoodLoss", loss::negative_log_likelihood),
     ("Not", elementwise::not),
+    ("Optional", sequence::optional),
+    ("OptionalGetElement", sequence::optional_get),
+    ("OptionalHasElement", sequence::optional_has),
     ("Or", elementwise::or),
     ("PRelu", elementwise::p_relu),
     ("Pad", shape::pad),
@@ -131,7 +137,15 @@ const ONNX: &[(&str, Map)] = &[
     ("Reshape", shape::reshape),
     ("Resize", shape::resize),
     ("Round", elementwise::round),
+    ("Scan", control::scan),
     ("Selu", elementwise::selu),
+    ("SequenceAt", sequence::at),
+    ("SequenceConstruct", sequence::construct),
+    ("SequenceEmpty", sequence::empty),
+    ("SequenceErase", sequence::erase),
+    ("SequenceInsert", sequence::insert),
+    ("SequenceLength", sequence::length),
+    ("SequenceMap", control::sequence_map),
     ("Shape", shape::shape),
     ("Sigmoid", elementwise::sigmoid),
     ("Sign", elementwise::sign),
@@ -144,6 +158,7 @@ const ONNX: &[(&str, Map)] = &[
     ("Softsign", elementwise::softsign),
     ("SpaceToDepth", shape::space_to_depth),
     ("Split", shape::split),
+    ("SplitToSequence", sequence::split),
     ("Sqrt", elementwise::sqrt),
     ("Squeeze", shape::squeeze),
     ("Sub", elementwise::sub),

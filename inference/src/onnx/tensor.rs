@@ -21,6 +21,9 @@ pub(crate) fn read(name: &str, proto: &TensorProto, base: Option<&Path>) -> Resu
     if proto.segment.is_some() {
         return Err(fail("segmented tensors are not supported".into()));
     }
+    if dtype == DType::Str {
+        return strings(proto, shape).map_err(fail);
+    }
     let data = if is_external(proto) {
         Location::parse(name, &proto.external_data)?.read(base, expected)?
     } else if let Some(raw) = &proto.raw_data {
@@ -52,6 +55,17 @@ fn unpacked(dtype: DType, shape: Shape, data: Buffer) -> lgp_memory::Result<Tens
     let mut out = Buffer::zeroed(shape.byte_len(dtype)?)?;
     lgp_memory::unpack(dtype, &data, &mut out);
     Tensor::from_buffer(dtype, shape, out)
+}
+
+/// A tensor of texts, which have a field of their own.
+fn strings(proto: &TensorProto, shape: Shape) -> Result<Tensor, String> {
+    let texts = proto.string_data.iter().map(|bytes| std::str::from_utf8(bytes));
+    let texts: Vec<&str> =
+        texts.collect::<Result<_, _>>().map_err(|_| "a string is not UTF-8".to_owned())?;
+    if shape.elements() != Ok(texts.len()) {
+        return Err(format!("{} strings do not fill shape {:?}", texts.len(), shape.dims()));
+    }
+    Tensor::from_strings(shape, &texts).map_err(|e| e.to_string())
 }
 
 /// Whether the elements lie in another file.
@@ -215,7 +229,7 @@ mod tests {
                 proto(DataType::Float, &[1 << 40]),
                 "0 bytes of data, but f32 of shape [1099511627776] takes 4398046511104",
             ),
-            (proto(DataType::String, &[1]), "element type string is not supported"),
+            (proto(DataType::String, &[1]), "0 strings do not fill shape [1]"),
             (
                 TensorProto { raw_data: raw(&[0, 2]), ..proto(DataType::Bool, &[2]) },
                 "bool data has bytes other than 0 and 1",

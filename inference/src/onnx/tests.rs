@@ -140,8 +140,8 @@ fn damaged_files_say_what_is_wrong() {
         ),
         (|_, g| g.output.clear(), "invalid graph: the model has no outputs"),
         (
-            |_, g| g.input[0] = value("x", DataType::String),
-            "invalid graph: input 'x' has element type string, which is not supported",
+            |_, g| g.input[0] = value("x", DataType::Undefined),
+            "invalid graph: input 'x' has element type undefined, which is not supported",
         ),
         (|_, g| g.output[0].r#type = None, "invalid graph: output 'y' has no type"),
         (

@@ -3,7 +3,7 @@
 use super::Pass;
 use crate::error::Result;
 use crate::graph::{Graph, Node};
-use lgp_compute::Context;
+use lgp_compute::{Context, launch};
 use lgp_memory::{Shape, TensorView};
 
 /// Folded tensors may take this much and a few times the weights: a graph can ask for any size
@@ -46,6 +46,9 @@ fn fold(graph: &mut Graph, index: usize, ctx: &Context, budget: &mut usize) -> R
     if node.outputs.iter().flatten().all(|&id| graph.constant(id).is_some()) {
         return Ok(true);
     }
+    if node.op.takes_data() {
+        return Ok(false);
+    }
     let Some(bytes) = output_bytes(graph, node).filter(|b| b <= budget) else {
         return Ok(false);
     };
@@ -58,7 +61,7 @@ fn fold(graph: &mut Graph, index: usize, ctx: &Context, budget: &mut usize) -> R
         }
     }
     // A node that fails is kept: a run that reaches it says so.
-    let Ok(outputs) = node.op.run(ctx, &inputs) else {
+    let Ok(outputs) = launch(&*node.op, ctx, &inputs) else {
         return Ok(false);
     };
     let ids = node.outputs.clone();

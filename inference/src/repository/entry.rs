@@ -4,7 +4,7 @@ use super::{MODEL_FILE, files};
 use crate::error::{Error, Result};
 use crate::model::{Model, ValueSpec};
 use crate::session::{Session, SessionOptions};
-use lgp_memory::{DType, Dim, SymShape, TensorType};
+use lgp_memory::{DType, Dim, SymShape, TensorType, ValueKind};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -41,6 +41,8 @@ struct StoredValue {
     name: String,
     dtype: DType,
     shape: Option<Vec<StoredDim>>,
+    #[serde(default)]
+    kind: ValueKind,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -59,7 +61,7 @@ impl From<&ValueSpec> for StoredValue {
             Dim::Unknown => StoredDim::Unknown,
         };
         let shape = spec.ty.shape.as_ref().map(|s| s.0.iter().map(dim).collect());
-        Self { name: spec.name.clone(), dtype: spec.ty.dtype, shape }
+        Self { name: spec.name.clone(), dtype: spec.ty.dtype, shape, kind: spec.kind }
     }
 }
 
@@ -71,7 +73,8 @@ impl From<StoredValue> for ValueSpec {
             StoredDim::Unknown => Dim::Unknown,
         };
         let shape = stored.shape.map(|dims| SymShape(dims.into_iter().map(dim).collect()));
-        Self { name: stored.name, ty: TensorType { dtype: stored.dtype, shape } }
+        let ty = TensorType { dtype: stored.dtype, shape };
+        Self { name: stored.name, ty, kind: stored.kind }
     }
 }
 

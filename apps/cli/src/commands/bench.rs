@@ -174,7 +174,7 @@ mod tests {
     use lgp_sdk::{Dim, SymShape, TensorType};
 
     fn spec(dtype: DType, dims: Option<Vec<Dim>>) -> ValueSpec {
-        ValueSpec { name: "x".to_owned(), ty: TensorType { dtype, shape: dims.map(SymShape) } }
+        ValueSpec::tensor("x", TensorType { dtype, shape: dims.map(SymShape) })
     }
 
     #[test]

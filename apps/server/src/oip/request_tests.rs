@@ -5,7 +5,7 @@ use lgp_sdk::{Dim, SymShape, TensorType};
 
 fn spec(name: &str, dtype: DType, dims: &[Dim]) -> ValueSpec {
     let shape = Some(SymShape(dims.to_vec()));
-    ValueSpec { name: name.into(), ty: TensorType { dtype, shape } }
+    ValueSpec::tensor(name, TensorType { dtype, shape })
 }
 
 fn digits() -> Vec<ValueSpec> {

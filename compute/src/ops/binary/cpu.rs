@@ -32,7 +32,9 @@ pub(super) fn run(
     }
     let mut out = ctx.alloc(dtype, shape.clone())?;
     let walk = Walk::new(&shape, [a.shape(), b.shape()])?;
-    let o = Operands { ctx, walk: &walk, shape: &shape, a, b: &b };
+    // Of strings only equality is inferred, and equal texts have equal numbers.
+    let (a, b) = (&a.as_numbers(), &b.as_numbers());
+    let o = Operands { ctx, walk: &walk, shape: &shape, a, b };
     match a.dtype() {
         DType::F32 => floats(op.kind, &o, &mut out)?,
         DType::Bool => bools(op.kind, &o, &mut out)?,

@@ -101,7 +101,7 @@ impl Op for Binary {
         let fits = match self.kind {
             BinaryKind::And | BinaryKind::Or | BinaryKind::Xor => bools,
             BinaryKind::Equal => true,
-            _ => !bools,
+            _ => !bools && a.ty.dtype != DType::Str,
         };
         if !fits {
             return Err(Error::invalid(op, format!("it has no meaning for {}", a.ty.dtype)));

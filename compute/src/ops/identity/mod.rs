@@ -1,9 +1,9 @@
 //! Passes its input on.
 
 use crate::args::{arity, required};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
-use lgp_memory::{Tensor, TensorView};
+use lgp_memory::{Datum, Tensor, TensorView};
 
 /// `Identity`, and `Dropout` at inference without its mask. Nothing is copied for a tensor that
 /// the caller owns.
@@ -24,5 +24,15 @@ impl Op for Identity {
     fn run(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         arity("Identity", inputs, 1, 3)?;
         Ok(vec![required("Identity", inputs, 0)?.to_tensor()?])
+    }
+
+    fn takes_data(&self) -> bool {
+        true
+    }
+
+    fn run_data(&self, _: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
+        arity("Identity", &inputs, 1, 3)?;
+        let first = inputs.into_iter().next().flatten();
+        Ok(vec![first.ok_or_else(|| Error::invalid("Identity", "input 0 is missing"))?])
     }
 }

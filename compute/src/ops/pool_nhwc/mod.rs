@@ -57,6 +57,7 @@ impl Op for PoolNhwc {
         match self.kind {
             PoolKind::Max => "MaxPoolNhwc",
             PoolKind::Average { .. } => "AveragePoolNhwc",
+            PoolKind::Sum => "SumPoolNhwc",
             PoolKind::Sum => "LpPoolNhwc",
         }
     }
@@ -93,6 +94,7 @@ impl Op for GlobalPoolNhwc {
         match self.kind {
             GlobalPoolKind::Average => "GlobalAveragePoolNhwc",
             GlobalPoolKind::Max => "GlobalMaxPoolNhwc",
+            GlobalPoolKind::Sum => "GlobalSumPoolNhwc",
             GlobalPoolKind::Sum => "GlobalLpPoolNhwc",
         }
     }

@@ -2,6 +2,7 @@
 //! opset knows and adds one of `lgp-compute`'s operators, or a few.
 
 pub(crate) mod attention;
+pub(crate) mod control;
 pub(crate) mod conv;
 pub(crate) mod data;
 pub(crate) mod elementwise;
@@ -13,4 +14,5 @@ pub(crate) mod quantized;
 pub(crate) mod quantized_microsoft;
 pub(crate) mod recurrent;
 pub(crate) mod reduce;
+pub(crate) mod sequence;
 pub(crate) mod shape;

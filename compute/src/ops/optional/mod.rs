@@ -1,0 +1,105 @@
+//! Values that may be absent.
+
+use crate::args::{arity, optional, required};
+use crate::error::{Error, Result};
+use crate::op::{Context, Op, ValueInfo};
+use crate::ops::sequence::data_only;
+use lgp_memory::{DType, Datum, Shape, Tensor, TensorType, TensorView, ValueKind};
+
+/// `Optional`: its input, or nothing where there is none.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Optional {
+    /// What it is when nothing is given.
+    pub kind: ValueKind,
+    /// The type of the tensors that it may hold.
+    pub ty: TensorType,
+}
+
+impl Op for Optional {
+    data_only!("Optional");
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        arity("Optional", inputs, 0, 1)?;
+        let (kind, ty) = match optional(inputs, 0) {
+            Some(given) if given.kind == ValueKind::Sequence => {
+                (ValueKind::OptionalSequence, given.ty.clone())
+            }
+            Some(given) => (ValueKind::Optional, given.ty.clone()),
+            None => (self.kind, self.ty.clone()),
+        };
+        Ok(vec![ValueInfo::holding(kind, ty)])
+    }
+
+    fn run_data(&self, _: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
+        Ok(vec![inputs.into_iter().next().flatten().unwrap_or(Datum::Absent)])
+    }
+}
+
+/// `OptionalHasElement`: whether a value is there.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OptionalHasElement;
+
+impl Op for OptionalHasElement {
+    data_only!("OptionalHasElement");
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        arity("OptionalHasElement", inputs, 0, 1)?;
+        Ok(vec![ValueInfo::of(TensorType::concrete(DType::Bool, &Shape::default()))])
+    }
+
+    fn run_data(&self, _: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
+        let value = inputs.into_iter().next().flatten();
+        let there = value.is_some_and(|value| value != Datum::Absent);
+        Ok(vec![Tensor::scalar(there)?.into()])
+    }
+}
+
+/// `OptionalGetElement`: the value that is there.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OptionalGetElement;
+
+impl Op for OptionalGetElement {
+    data_only!("OptionalGetElement");
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        arity("OptionalGetElement", inputs, 1, 1)?;
+        let given = required("OptionalGetElement", inputs, 0)?;
+        let kind = match given.kind {
+            ValueKind::Optional => ValueKind::Tensor,
+            ValueKind::OptionalSequence => ValueKind::Sequence,
+            other => other,
+        };
+        Ok(vec![ValueInfo::holding(kind, given.ty.clone())])
+    }
+
+    fn run_data(&self, _: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
+        match inputs.into_iter().next().flatten() {
+            None | Some(Datum::Absent) => {
+                Err(Error::invalid("OptionalGetElement", "the optional is absent"))
+            }
+            Some(value) => Ok(vec![value]),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_absent_has_no_element() {
+        let ctx = Context::new(1);
+        let absent = Optional {
+            kind: ValueKind::Optional,
+            ty: TensorType { dtype: DType::F32, shape: None },
+        };
+        let nothing = absent.run_data(&ctx, vec![]).unwrap().remove(0);
+        let five = Datum::Tensor(Tensor::scalar(5i32).unwrap());
+        for (value, there) in [(nothing, false), (five, true)] {
+            let has = OptionalHasElement.run_data(&ctx, vec![Some(value.clone())]).unwrap();
+            assert_eq!(has[0], Tensor::scalar(there).unwrap().into());
+            let got = OptionalGetElement.run_data(&ctx, vec![Some(value.clone())]);
+            assert_eq!(got.is_ok_and(|got| got[0] == value), there);
+        }
+    }
+}

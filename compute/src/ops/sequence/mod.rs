@@ -1,0 +1,222 @@
+//! Sequences of tensors.
+
+mod convert;
+#[cfg(test)]
+mod tests;
+
+pub use convert::{ConcatFromSequence, SplitToSequence};
+
+use crate::args::{arity, required};
+use crate::error::{Error, Result};
+use crate::op::{Context, Op, ValueInfo, wrong_kind};
+use lgp_memory::{DType, Datum, Shape, Tensor, TensorType, TensorView, ValueKind};
+
+/// What is known of a sequence of tensors of one dtype.
+fn sequence_of(dtype: DType) -> Vec<ValueInfo> {
+    vec![ValueInfo::holding(ValueKind::Sequence, TensorType { dtype, shape: None })]
+}
+
+/// Fails unless an input is a sequence.
+fn expect_sequence(op: &'static str, input: usize, info: &ValueInfo) -> Result<()> {
+    match info.kind {
+        ValueKind::Sequence | ValueKind::OptionalSequence | ValueKind::SequenceOfMaps => Ok(()),
+        other => Err(wrong_kind(op, input, other.name(), "a sequence")),
+    }
+}
+
+/// The elements of an input that is a sequence.
+fn items(op: &'static str, input: Option<Datum>) -> Result<Vec<Datum>> {
+    match input {
+        Some(Datum::Sequence(items)) => Ok(items),
+        Some(other) => Err(wrong_kind(op, 0, other.kind(), "a sequence")),
+        None => Err(Error::invalid(op, "input 0 is missing")),
+    }
+}
+
+/// The tensor that an input is.
+fn tensor<'a>(op: &'static str, i: usize, input: &'a Datum) -> Result<&'a Tensor> {
+    input.tensor().ok_or_else(|| wrong_kind(op, i, input.kind(), "a tensor"))
+}
+
+/// A position in a sequence of `length`, counted from the back where it is negative; at most
+/// `most`.
+fn position(op: &'static str, index: &Datum, length: usize, most: usize) -> Result<usize> {
+    let tensor = tensor(op, 1, index)?;
+    let index = match (tensor.dtype(), tensor.len()) {
+        (DType::I64, 1) => tensor.as_slice::<i64>()?[0],
+        (DType::I32, 1) => i64::from(tensor.as_slice::<i32>()?[0]),
+        (dtype, n) => {
+            let message = format!("the position is {n} elements of {dtype}, expected one i64");
+            return Err(Error::invalid(op, message));
+        }
+    };
+    let from_front = if index < 0 {
+        i64::try_from(length).ok().and_then(|n| index.checked_add(n))
+    } else {
+        Some(index)
+    };
+    from_front.and_then(|i| usize::try_from(i).ok()).filter(|&i| i <= most).ok_or_else(|| {
+        Error::invalid(op, format!("position {index} is outside a sequence of {length}"))
+    })
+}
+
+/// The body that every operator of this folder has: it runs on values of any kind only.
+macro_rules! data_only {
+    ($name:literal) => {
+        fn name(&self) -> &'static str {
+            $name
+        }
+
+        fn run(&self, _: &Context, _: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+            Err(Error::unsupported($name, "tensors alone"))
+        }
+
+        fn takes_data(&self) -> bool {
+            true
+        }
+    };
+}
+pub(crate) use data_only;
+
+/// `SequenceConstruct`: any number of tensors of one dtype become a sequence.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SequenceConstruct;
+
+impl Op for SequenceConstruct {
+    data_only!("SequenceConstruct");
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let first = required("SequenceConstruct", inputs, 0)?;
+        Ok(sequence_of(first.ty.dtype))
+    }
+
+    fn run_data(&self, _: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
+        let items: Option<Vec<Datum>> = inputs.into_iter().collect();
+        let missing = || Error::invalid("SequenceConstruct", "an element is missing");
+        Ok(vec![Datum::Sequence(items.ok_or_else(missing)?)])
+    }
+}
+
+/// `SequenceEmpty`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SequenceEmpty {
+    /// The dtype of what may be put in.
+    pub dtype: DType,
+}
+
+impl Op for SequenceEmpty {
+    data_only!("SequenceEmpty");
+
+    fn infer(&self, _: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        Ok(sequence_of(self.dtype))
+    }
+
+    fn run_data(&self, _: &Context, _: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
+        Ok(vec![Datum::Sequence(Vec::new())])
+    }
+}
+
+/// `SequenceLength`: the number of elements as an i64 scalar.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SequenceLength;
+
+impl Op for SequenceLength {
+    data_only!("SequenceLength");
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        arity("SequenceLength", inputs, 1, 1)?;
+        expect_sequence("SequenceLength", 0, required("SequenceLength", inputs, 0)?)?;
+        Ok(vec![ValueInfo::of(TensorType::concrete(DType::I64, &Shape::default()))])
+    }
+
+    fn run_data(&self, _: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
+        let items = items("SequenceLength", inputs.into_iter().next().flatten())?;
+        Ok(vec![Tensor::scalar(i64::try_from(items.len()).unwrap_or(i64::MAX))?.into()])
+    }
+}
+
+/// `SequenceAt`: the element at a position.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SequenceAt;
+
+impl Op for SequenceAt {
+    data_only!("SequenceAt");
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        arity("SequenceAt", inputs, 2, 2)?;
+        let sequence = required("SequenceAt", inputs, 0)?;
+        expect_sequence("SequenceAt", 0, sequence)?;
+        let kind = match sequence.kind {
+            ValueKind::SequenceOfMaps => ValueKind::Map,
+            _ => ValueKind::Tensor,
+        };
+        Ok(vec![ValueInfo::holding(kind, TensorType { shape: None, ..sequence.ty.clone() })])
+    }
+
+    fn run_data(&self, _: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
+        let mut inputs = inputs.into_iter();
+        let mut items = items("SequenceAt", inputs.next().flatten())?;
+        let index = inputs.next().flatten();
+        let index = index.ok_or_else(|| Error::invalid("SequenceAt", "the position is missing"))?;
+        let most = items.len().checked_sub(1);
+        let most = most.ok_or_else(|| Error::invalid("SequenceAt", "the sequence is empty"))?;
+        let at = position("SequenceAt", &index, items.len(), most)?;
+        Ok(vec![items.swap_remove(at)])
+    }
+}
+
+/// `SequenceInsert`: inputs sequence, tensor and position (the end without one).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SequenceInsert;
+
+impl Op for SequenceInsert {
+    data_only!("SequenceInsert");
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        arity("SequenceInsert", inputs, 2, 3)?;
+        expect_sequence("SequenceInsert", 0, required("SequenceInsert", inputs, 0)?)?;
+        // An empty sequence may not know its dtype yet.
+        Ok(sequence_of(required("SequenceInsert", inputs, 1)?.ty.dtype))
+    }
+
+    fn run_data(&self, _: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
+        let mut inputs = inputs.into_iter();
+        let mut items = items("SequenceInsert", inputs.next().flatten())?;
+        let item = inputs.next().flatten();
+        let item = item.ok_or_else(|| Error::invalid("SequenceInsert", "input 1 is missing"))?;
+        let at = match inputs.next().flatten() {
+            Some(index) => position("SequenceInsert", &index, items.len(), items.len())?,
+            None => items.len(),
+        };
+        items.insert(at, item);
+        Ok(vec![Datum::Sequence(items)])
+    }
+}
+
+/// `SequenceErase`: inputs sequence and position (the end without one).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SequenceErase;
+
+impl Op for SequenceErase {
+    data_only!("SequenceErase");
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        arity("SequenceErase", inputs, 1, 2)?;
+        let sequence = required("SequenceErase", inputs, 0)?;
+        expect_sequence("SequenceErase", 0, sequence)?;
+        Ok(vec![ValueInfo::holding(sequence.kind, sequence.ty.clone())])
+    }
+
+    fn run_data(&self, _: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
+        let mut inputs = inputs.into_iter();
+        let mut items = items("SequenceErase", inputs.next().flatten())?;
+        let most = items.len().checked_sub(1);
+        let most = most.ok_or_else(|| Error::invalid("SequenceErase", "the sequence is empty"))?;
+        let at = match inputs.next().flatten() {
+            Some(index) => position("SequenceErase", &index, items.len(), most)?,
+            None => most,
+        };
+        items.remove(at);
+        Ok(vec![Datum::Sequence(items)])
+    }
+}

@@ -1,0 +1,104 @@
+//! One graph or another.
+
+use super::{Body, present, present_infos, truth};
+use lgp_compute::{Context, Error, Op, Result, ValueInfo};
+use lgp_memory::{Datum, Dim, SymShape, Tensor, TensorView, ValueKind};
+
+/// ONNX's `If`. Inputs: the condition, what the first graph takes from around it, and what the
+/// second one takes.
+#[derive(Debug)]
+pub(crate) struct If {
+    pub(crate) then_branch: Body,
+    pub(crate) else_branch: Body,
+    /// How many inputs the first graph takes.
+    pub(crate) then_inputs: usize,
+}
+
+const NAME: &str = "If";
+
+impl Op for If {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let mut infos = present_infos(NAME, inputs)?;
+        if infos.len() < 1 + self.then_inputs {
+            return Err(Error::invalid(NAME, "the condition is missing"));
+        }
+        let for_else = infos.split_off(1 + self.then_inputs);
+        let for_then = infos.split_off(1);
+        // A branch that is never taken may contradict what is known of its inputs.
+        let taken = infos[0].constant.as_ref().and_then(|c| truth(NAME, &c.clone().into()).ok());
+        if let Some(truth) = taken {
+            return if truth {
+                self.then_branch.infer(NAME, for_then)
+            } else {
+                self.else_branch.infer(NAME, for_else)
+            };
+        }
+        let a = self.then_branch.infer(NAME, for_then);
+        let b = self.else_branch.infer(NAME, for_else);
+        let (a, b) = match (a, b) {
+            (Err(e), Err(_)) => return Err(e),
+            // One branch cannot be right for what is known: the other will be the one that runs.
+            (Ok(known), Err(_)) | (Err(_), Ok(known)) => return Ok(known),
+            (Ok(a), Ok(b)) => (a, b),
+        };
+        if a.len() != b.len() {
+            let message = format!("its graphs return {} and {} values", a.len(), b.len());
+            return Err(Error::invalid(NAME, message));
+        }
+        a.into_iter().zip(b).map(|(a, b)| either(a, &b)).collect()
+    }
+
+    fn run(&self, _: &Context, _: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        Err(Error::unsupported(NAME, "tensors alone"))
+    }
+
+    fn takes_data(&self) -> bool {
+        true
+    }
+
+    fn run_data(&self, ctx: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
+        let mut inputs = present(NAME, inputs)?;
+        if inputs.len() < 1 + self.then_inputs {
+            return Err(Error::invalid(NAME, "the condition is missing"));
+        }
+        let for_else = inputs.split_off(1 + self.then_inputs);
+        let for_then = inputs.split_off(1);
+        if truth(NAME, &inputs[0])? {
+            self.then_branch.run(NAME, ctx, for_then)
+        } else {
+            self.else_branch.run(NAME, ctx, for_else)
+        }
+    }
+}
+
+/// What holds whichever branch is taken.
+fn either(a: ValueInfo, b: &ValueInfo) -> Result<ValueInfo> {
+    if a.ty.dtype != b.ty.dtype {
+        let message = format!("its graphs return {} and {}", a.ty, b.ty);
+        return Err(Error::invalid(NAME, message));
+    }
+    let kind = match (a.kind, b.kind) {
+        (x, y) if x == y => x,
+        (ValueKind::Tensor | ValueKind::Optional, ValueKind::Tensor | ValueKind::Optional) => {
+            ValueKind::Optional
+        }
+        (x, y) => {
+            let message =
+                format!("its graphs return {} and {}", x.describe(&a.ty), y.describe(&b.ty));
+            return Err(Error::invalid(NAME, message));
+        }
+    };
+    let mut ty = a.ty;
+    ty.shape = match (ty.shape, &b.ty.shape) {
+        (Some(x), Some(y)) if x.rank() == y.rank() => {
+            let dims = x.0.into_iter().zip(&y.0);
+            Some(SymShape(dims.map(|(x, y)| if x == *y { x } else { Dim::Unknown }).collect()))
+        }
+        _ => None,
+    };
+    Ok(ValueInfo::holding(kind, ty))
+}

@@ -1,0 +1,148 @@
+//! Operators that run graphs: branches, loops, scans, maps over sequences.
+
+mod branch;
+mod repeat;
+mod scan;
+mod sequence_map;
+
+pub(crate) use branch::If;
+pub(crate) use repeat::Loop;
+pub(crate) use scan::Scan;
+pub(crate) use sequence_map::SequenceMap;
+
+use crate::error::Error;
+use crate::exec::Program;
+use crate::graph::Graph;
+use crate::passes;
+use lgp_compute::{Context, Error as OpError, Result as OpResult, ValueInfo};
+use lgp_memory::{Datum, Tensor, TensorType, ValueKind};
+use std::sync::OnceLock;
+
+/// A graph inside an operator. Its inputs are its own, and then what it takes from around it.
+#[derive(Debug)]
+pub(crate) struct Body {
+    graph: Graph,
+    /// How many of the inputs are its own.
+    pub(crate) own: usize,
+    program: OnceLock<Result<Program, String>>,
+}
+
+impl Body {
+    pub(crate) fn new(graph: Graph, own: usize) -> Self {
+        Self { graph, own, program: OnceLock::new() }
+    }
+
+    /// How many values it returns.
+    pub(crate) fn outputs(&self) -> usize {
+        self.graph.outputs.len()
+    }
+
+    /// What it returns for such inputs.
+    fn infer(&self, op: &'static str, inputs: Vec<ValueInfo>) -> OpResult<Vec<ValueInfo>> {
+        let failed = |e: Error| OpError::invalid(op, format!("in its graph: {e}"));
+        let graph = self.typed(inputs);
+        let mut graph = graph.map_err(failed)?;
+        for index in 0..graph.nodes.len() {
+            graph.infer_node(index).map_err(failed)?;
+        }
+        let output = |(name, id): &(String, _)| {
+            let info = graph.info(*id).cloned();
+            info.ok_or_else(|| OpError::invalid(op, format!("its output '{name}' has no type")))
+        };
+        graph.outputs.iter().map(output).collect()
+    }
+
+    fn typed(&self, inputs: Vec<ValueInfo>) -> Result<Graph, Error> {
+        if inputs.len() != self.graph.inputs.len() {
+            let (given, expected) = (inputs.len(), self.graph.inputs.len());
+            return Err(Error::graph(format!("{given} inputs given, expected {expected}")));
+        }
+        let mut graph = self.graph.clone();
+        for (id, info) in self.graph.inputs.iter().zip(inputs) {
+            // A constant would be folded for good, but the next call may bring another.
+            graph.values[id.0].info = Some(ValueInfo { constant: None, dims: None, ..info });
+        }
+        Ok(graph)
+    }
+
+    /// Runs the graph.
+    fn run(&self, op: &'static str, ctx: &Context, inputs: Vec<Datum>) -> OpResult<Vec<Datum>> {
+        let compile = || {
+            let infos = inputs.iter().map(vague).collect();
+            let mut graph = self.typed(infos).map_err(|e| e.to_string())?;
+            passes::optimize(&mut graph).map_err(|e| e.to_string())?;
+            Ok(Program::new(graph))
+        };
+        let program = self.program.get_or_init(compile).as_ref();
+        let program = program.map_err(|e| OpError::invalid(op, format!("in its graph: {e}")))?;
+        let inputs = inputs.into_iter().map(Into::into).collect();
+        program.run(ctx, inputs).map_err(|e| OpError::invalid(op, format!("in its graph: {e}")))
+    }
+}
+
+/// What every call of a graph has in common with this one: dtypes, but no shapes.
+fn vague(value: &Datum) -> ValueInfo {
+    let ty = |tensor: Option<&Tensor>| TensorType {
+        dtype: tensor.map_or(lgp_memory::DType::F32, Tensor::dtype),
+        shape: None,
+    };
+    match value {
+        Datum::Tensor(tensor) => ValueInfo::of(ty(Some(tensor))),
+        Datum::Map { values, .. } => ValueInfo::holding(ValueKind::Map, ty(Some(values))),
+        Datum::Absent => ValueInfo::holding(ValueKind::Optional, ty(None)),
+        Datum::Sequence(items) => match items.first() {
+            Some(Datum::Map { values, .. }) => {
+                ValueInfo::holding(ValueKind::SequenceOfMaps, ty(Some(values)))
+            }
+            first => ValueInfo::holding(ValueKind::Sequence, ty(first.and_then(Datum::tensor))),
+        },
+    }
+}
+
+/// The inputs that must all be there.
+fn present(
+    op: &'static str,
+    inputs: impl IntoIterator<Item = Option<Datum>>,
+) -> OpResult<Vec<Datum>> {
+    let inputs = inputs.into_iter().enumerate();
+    inputs
+        .map(|(i, input)| {
+            input.ok_or_else(|| OpError::invalid(op, format!("input {i} is missing")))
+        })
+        .collect()
+}
+
+/// What is known of inputs that must all be there.
+fn present_infos(op: &'static str, inputs: &[Option<&ValueInfo>]) -> OpResult<Vec<ValueInfo>> {
+    let inputs = inputs.iter().enumerate();
+    inputs
+        .map(|(i, input)| {
+            input.cloned().ok_or_else(|| OpError::invalid(op, format!("input {i} is missing")))
+        })
+        .collect()
+}
+
+/// A truth value.
+fn truth(op: &'static str, value: &Datum) -> OpResult<bool> {
+    let wrong =
+        || OpError::invalid(op, format!("the condition is {}, expected one bool", value.kind()));
+    let tensor = value.tensor().ok_or_else(wrong)?;
+    match tensor.as_slice::<bool>() {
+        Ok([truth]) => Ok(*truth),
+        _ => Err(wrong()),
+    }
+}
+
+/// Tensors of equal shapes as one, along a new axis.
+fn stacked(op: &'static str, ctx: &Context, parts: &[Tensor], axis: i64) -> OpResult<Tensor> {
+    let unsqueeze = lgp_compute::ops::Unsqueeze { axes: Some(vec![axis]) };
+    let mut slices = Vec::with_capacity(parts.len());
+    for part in parts {
+        slices.extend(lgp_compute::launch(&unsqueeze, ctx, &[Some(part.view())])?);
+    }
+    let views: Vec<_> = slices.iter().map(|s| Some(s.view())).collect();
+    let concat = lgp_compute::ops::Concat { axis };
+    lgp_compute::launch(&concat, ctx, &views)?
+        .pop()
+        .ok_or_else(|| OpError::invalid(op, "nothing to stack"))
+}

@@ -1,0 +1,172 @@
+//! A graph run again and again, its results fed back.
+
+use super::{Body, present, present_infos, stacked, truth};
+use lgp_compute::{Context, Error, Op, Result, ValueInfo};
+use lgp_memory::{DType, Datum, Dim, Shape, SymShape, Tensor, TensorType, TensorView};
+
+/// ONNX's `Loop`. Inputs: how often at most, whether to begin, the values that iterations hand
+/// on, and what the graph takes from around it.
+#[derive(Debug)]
+pub(crate) struct Loop {
+    pub(crate) body: Body,
+    /// How many values iterations hand on.
+    pub(crate) carried: usize,
+}
+
+const NAME: &str = "Loop";
+
+impl Loop {
+    /// Values that each iteration adds to a list: what the graph returns besides the condition
+    /// and the values handed on.
+    fn scanned(&self) -> Result<usize> {
+        let given = (self.body.own, self.body.outputs());
+        match given.1.checked_sub(1 + self.carried) {
+            Some(scanned) if given.0 == 2 + self.carried => Ok(scanned),
+            _ => Err(Error::invalid(
+                NAME,
+                format!(
+                    "its graph takes {} values and returns {}, expected {} and at least {}",
+                    given.0,
+                    given.1,
+                    2 + self.carried,
+                    1 + self.carried
+                ),
+            )),
+        }
+    }
+
+    /// What the graph returns; shapes that change from one iteration to the next are unknown.
+    fn infer_body(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let scalar = |dtype| ValueInfo::of(TensorType::concrete(dtype, &Shape::default()));
+        let rest = present_infos(NAME, inputs.get(2..).unwrap_or_default())?;
+        let mut infos = vec![scalar(DType::I64), scalar(DType::Bool)];
+        infos.extend(rest);
+        if infos.len() < 2 + self.carried {
+            let (given, expected) = (infos.len() - 2, self.carried);
+            let message = format!("{given} values to hand on are given, expected {expected}");
+            return Err(Error::invalid(NAME, message));
+        }
+        let shapes = |infos: &[ValueInfo]| -> Vec<Option<SymShape>> {
+            infos.iter().map(|i| i.ty.shape.clone()).collect()
+        };
+        let outputs = self.body.infer(NAME, infos.clone());
+        if let Ok(outputs) = &outputs
+            && shapes(&outputs[1..=self.carried]) == shapes(&infos[2..2 + self.carried])
+        {
+            return Ok(outputs.clone());
+        }
+        for info in &mut infos[2..2 + self.carried] {
+            info.ty.shape = None;
+        }
+        self.body.infer(NAME, infos)
+    }
+}
+
+impl Op for Loop {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        self.scanned()?;
+        let mut outputs = self.infer_body(inputs)?.split_off(1);
+        for scanned in outputs.iter_mut().skip(self.carried) {
+            if let Some(shape) = &mut scanned.ty.shape {
+                shape.0.insert(0, Dim::Unknown);
+            }
+        }
+        // A value is handed on unchanged when there is no iteration.
+        for (output, first) in outputs.iter_mut().zip(inputs.iter().skip(2).flatten()) {
+            if output.ty.shape != first.ty.shape {
+                output.ty.shape = None;
+            }
+            if output.kind != first.kind {
+                output.kind = first.kind;
+            }
+        }
+        Ok(outputs.into_iter().map(|o| ValueInfo::holding(o.kind, o.ty)).collect())
+    }
+
+    fn run(&self, _: &Context, _: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        Err(Error::unsupported(NAME, "tensors alone"))
+    }
+
+    fn takes_data(&self) -> bool {
+        true
+    }
+
+    fn run_data(&self, ctx: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
+        let scanned = self.scanned()?;
+        let mut inputs = inputs.into_iter();
+        let most = inputs.next().flatten().map(|m| count(&m)).transpose()?;
+        let mut goes_on = inputs.next().flatten().map_or(Ok(true), |c| truth(NAME, &c))?;
+        let mut carried = present(NAME, inputs)?;
+        if carried.len() < self.carried {
+            return Err(Error::invalid(NAME, "values to hand on are missing"));
+        }
+        let around = carried.split_off(self.carried);
+        let mut lists: Vec<Vec<Tensor>> = vec![Vec::new(); scanned];
+        let mut iteration = 0i64;
+        while goes_on && most.is_none_or(|most| iteration < most) {
+            let mut given = vec![Tensor::scalar(iteration)?.into(), Tensor::scalar(true)?.into()];
+            given.append(&mut carried);
+            given.extend(around.iter().cloned());
+            let mut outputs = self.body.run(NAME, ctx, given)?.into_iter();
+            goes_on = outputs.next().map_or(Ok(false), |c| truth(NAME, &c))?;
+            carried.extend(outputs.by_ref().take(self.carried));
+            for (list, value) in lists.iter_mut().zip(outputs) {
+                match value {
+                    Datum::Tensor(tensor) => list.push(tensor),
+                    other => {
+                        let message =
+                            format!("its graph scans {}, expected a tensor", other.kind());
+                        return Err(Error::invalid(NAME, message));
+                    }
+                }
+            }
+            iteration = iteration.saturating_add(1);
+        }
+        for (k, list) in lists.iter().enumerate() {
+            let tensor = if list.is_empty() {
+                self.empty(1 + self.carried + k, &carried, &around)?
+            } else {
+                stacked(NAME, ctx, list, 0)?
+            };
+            carried.push(tensor.into());
+        }
+        Ok(carried)
+    }
+}
+
+impl Loop {
+    /// What a list is when there was no iteration: its dtype, and the dimensions that are known.
+    fn empty(&self, output: usize, carried: &[Datum], around: &[Datum]) -> Result<Tensor> {
+        let infos: Vec<ValueInfo> = carried.iter().chain(around).map(exact).collect();
+        let inputs = [None, None].into_iter().chain(infos.iter().map(Some)).collect::<Vec<_>>();
+        let info = self.infer_body(&inputs)?.swap_remove(output);
+        let inner = info.ty.shape.map(|s| s.0).unwrap_or_default();
+        let dims = inner.iter().map(|d| d.known().unwrap_or(0));
+        let dims: Vec<usize> = std::iter::once(0).chain(dims).collect();
+        Ok(Tensor::zeros(info.ty.dtype, dims)?)
+    }
+}
+
+/// The type of an actual value.
+fn exact(value: &Datum) -> ValueInfo {
+    match value {
+        Datum::Tensor(t) => ValueInfo::of(TensorType::concrete(t.dtype(), t.shape())),
+        other => super::vague(other),
+    }
+}
+
+/// The trip count: a tensor of one i64.
+fn count(value: &Datum) -> Result<i64> {
+    let wrong = || {
+        let message = format!("the trip count is {}, expected one i64", value.kind());
+        Error::invalid(NAME, message)
+    };
+    match value.tensor().ok_or_else(wrong)?.as_slice::<i64>() {
+        Ok([count]) => Ok(*count),
+        _ => Err(wrong()),
+    }
+}

@@ -1,0 +1,67 @@
+//! A graph run over the elements of sequences.
+
+use super::{Body, present, present_infos};
+use lgp_compute::{Context, Error, Op, Result, ValueInfo};
+use lgp_memory::{Datum, Tensor, TensorView, ValueKind};
+
+/// ONNX's `SequenceMap`. Inputs: the sequence, further sequences of the same length or values that
+/// every call gets, and what the graph takes from around it.
+#[derive(Debug)]
+pub(crate) struct SequenceMap {
+    pub(crate) body: Body,
+}
+
+const NAME: &str = "SequenceMap";
+
+impl Op for SequenceMap {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let mut infos = present_infos(NAME, inputs)?;
+        for info in infos.iter_mut().take(self.body.own) {
+            if info.kind == ValueKind::Sequence {
+                info.kind = ValueKind::Tensor;
+            }
+        }
+        let outputs = self.body.infer(NAME, infos)?;
+        let outputs = outputs.into_iter().map(|mut o| {
+            o.ty.shape = None;
+            ValueInfo::holding(ValueKind::Sequence, o.ty)
+        });
+        Ok(outputs.collect())
+    }
+
+    fn run(&self, _: &Context, _: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        Err(Error::unsupported(NAME, "tensors alone"))
+    }
+
+    fn takes_data(&self) -> bool {
+        true
+    }
+
+    fn run_data(&self, ctx: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
+        let inputs = present(NAME, inputs)?;
+        let Some(Datum::Sequence(first)) = inputs.first() else {
+            return Err(Error::invalid(NAME, "input 0 is no sequence"));
+        };
+        let mut lists: Vec<Vec<Datum>> = vec![Vec::new(); self.body.outputs()];
+        for i in 0..first.len() {
+            let given = inputs.iter().enumerate().map(|(k, input)| match input {
+                Datum::Sequence(items) if k < self.body.own => {
+                    items.get(i).cloned().ok_or_else(|| {
+                        let (given, expected) = (items.len(), first.len());
+                        let message =
+                            format!("input {k} is a sequence of {given}, expected {expected}");
+                        Error::invalid(NAME, message)
+                    })
+                }
+                other => Ok(other.clone()),
+            });
+            let outputs = self.body.run(NAME, ctx, given.collect::<Result<_>>()?)?;
+            lists.iter_mut().zip(outputs).for_each(|(list, value)| list.push(value));
+        }
+        Ok(lists.into_iter().map(Datum::Sequence).collect())
+    }
+}

@@ -1,0 +1,150 @@
+//! Runs a compiled graph: one node after the other, each value gone after its last reader.
+
+use crate::error::{Error, Result};
+use crate::graph::{Graph, Node, ValueId, node_error};
+use crate::plan::Plan;
+use lgp_compute::{Context, launch};
+use lgp_memory::{Datum, TensorView};
+
+/// A graph with everything that a run needs to know of it.
+#[derive(Debug)]
+pub(crate) struct Program {
+    pub(crate) graph: Graph,
+    plan: Plan,
+}
+
+/// A value while a graph runs.
+#[derive(Debug, Clone)]
+pub(crate) enum Slot<'a> {
+    /// Not computed yet, or gone.
+    Empty,
+    /// A tensor of the caller, or a stored one.
+    View(TensorView<'a>),
+    /// What a node made.
+    Own(Datum),
+}
+
+impl From<Datum> for Slot<'_> {
+    fn from(value: Datum) -> Self {
+        Self::Own(value)
+    }
+}
+
+impl Program {
+    pub(crate) fn new(graph: Graph) -> Self {
+        let plan = Plan::new(&graph);
+        Self { graph, plan }
+    }
+
+    /// Runs the graph on inputs in its order; the outputs come in theirs.
+    ///
+    /// # Errors
+    /// What a node has against its inputs, with the node's name.
+    pub(crate) fn run<'a>(&'a self, ctx: &Context, inputs: Vec<Slot<'a>>) -> Result<Vec<Datum>> {
+        let mut slots: Vec<Slot<'a>> = vec![Slot::Empty; self.graph.values.len()];
+        for (id, value) in self.graph.inputs.iter().zip(inputs) {
+            slots[id.0] = value;
+        }
+        for (node, frees) in self.graph.nodes.iter().zip(&self.plan.frees) {
+            let results = if node.op.takes_data() {
+                let inputs = self.data(node, frees, &mut slots)?;
+                node.op.run_data(ctx, inputs).map_err(|e| node_error(node, e))?
+            } else {
+                let views = self.views(node, &slots)?;
+                let results = launch(&*node.op, ctx, &views).map_err(|e| node_error(node, e))?;
+                results.into_iter().map(Datum::Tensor).collect()
+            };
+            if results.len() < node.outputs.len() {
+                return Err(Error::graph(format!(
+                    "node '{}' ({}) made {} outputs, expected {}",
+                    node.name,
+                    node.op.name(),
+                    results.len(),
+                    node.outputs.len()
+                )));
+            }
+            for (id, value) in node.outputs.iter().zip(results) {
+                if let Some(id) = id {
+                    slots[id.0] = Slot::Own(value);
+                }
+            }
+            for id in frees {
+                slots[id.0] = Slot::Empty;
+            }
+        }
+        self.graph.outputs.iter().map(|(_, id)| self.datum(*id, &slots)).collect()
+    }
+
+    /// A node's inputs, all of which are tensors.
+    fn views<'s>(
+        &'s self,
+        node: &Node,
+        slots: &'s [Slot<'_>],
+    ) -> Result<Vec<Option<TensorView<'s>>>> {
+        let mut views = Vec::with_capacity(node.inputs.len());
+        for (i, input) in node.inputs.iter().enumerate() {
+            views.push(match input {
+                None => None,
+                Some(id) => Some(match &slots[id.0] {
+                    Slot::View(view) => view.clone(),
+                    Slot::Own(Datum::Tensor(tensor)) => tensor.view(),
+                    Slot::Own(other) => {
+                        return Err(Error::graph(format!(
+                            "input {i} of node '{}' ({}) is {}, expected a tensor",
+                            node.name,
+                            node.op.name(),
+                            other.kind()
+                        )));
+                    }
+                    Slot::Empty => match self.graph.constant(*id) {
+                        Some(tensor) => tensor.view(),
+                        None => return Err(self.missing(*id)),
+                    },
+                }),
+            });
+        }
+        Ok(views)
+    }
+
+    /// A node's inputs of whatever kind. What nobody reads after it is given away, so that a list
+    /// can grow in place.
+    fn data(
+        &self,
+        node: &Node,
+        frees: &[ValueId],
+        slots: &mut [Slot<'_>],
+    ) -> Result<Vec<Option<Datum>>> {
+        let mut data = Vec::with_capacity(node.inputs.len());
+        for (i, input) in node.inputs.iter().enumerate() {
+            let Some(id) = input else {
+                data.push(None);
+                continue;
+            };
+            let last = frees.contains(id) && !node.inputs[i + 1..].contains(input);
+            if last && matches!(slots[id.0], Slot::Own(_)) {
+                if let Slot::Own(value) = std::mem::replace(&mut slots[id.0], Slot::Empty) {
+                    data.push(Some(value));
+                }
+            } else {
+                data.push(Some(self.datum(*id, slots)?));
+            }
+        }
+        Ok(data)
+    }
+
+    fn datum(&self, id: ValueId, slots: &[Slot<'_>]) -> Result<Datum> {
+        match &slots[id.0] {
+            Slot::View(view) => Ok(Datum::Tensor(view.to_tensor()?)),
+            Slot::Own(value) => Ok(value.clone()),
+            Slot::Empty => match self.graph.constant(id) {
+                Some(tensor) => Ok(Datum::Tensor(tensor.clone())),
+                None => Err(self.missing(id)),
+            },
+        }
+    }
+
+    fn missing(&self, id: ValueId) -> Error {
+        let name = &self.graph.values[id.0].name;
+        Error::graph(format!("value '{name}' is read before it exists"))
+    }
+}

@@ -1,0 +1,216 @@
+//! Replaces calls of a file's own functions by what they stand for.
+
+use super::proto::{AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto};
+use crate::error::{Error, Result};
+use std::collections::HashMap;
+
+/// Functions that call each other may nest this deep.
+const DEPTH_MAX: usize = 64;
+/// A model may grow to so many times its nodes, and this many more: a few functions that call each
+/// other twice would otherwise fill any memory.
+const GROWTH_MAX: usize = 256;
+const NODES_FREE: usize = 10_000;
+
+/// Domain, name and overload of a function.
+type Key = (String, String, String);
+
+/// Writes the body of each called function in place of the call, in the graph and the graphs
+/// inside its nodes.
+///
+/// # Errors
+/// Functions that call themselves, nest too deeply or grow too large; a function for another
+/// version of an operator set than the model's; calls with more inputs or outputs than declared.
+pub(crate) fn inline(model: &mut ModelProto) -> Result<()> {
+    let functions = std::mem::take(&mut model.functions);
+    if functions.is_empty() {
+        return Ok(());
+    }
+    let Some(graph) = &mut model.graph else { return Ok(()) };
+    let written = functions.iter().map(|f| f.node.len()).sum::<usize>() + graph.node.len();
+    let mut by_key = HashMap::new();
+    for function in functions {
+        for import in &function.opset_import {
+            let same = |known: &&mut super::proto::OperatorSetIdProto| {
+                plain(known.domain()) == plain(import.domain())
+            };
+            match model.opset_import.iter_mut().find(same) {
+                None => model.opset_import.push(import.clone()),
+                Some(known) if known.version() == import.version() => {}
+                Some(known) => {
+                    return Err(Error::graph(format!(
+                        "function '{}' is written for version {} of operator set '{}', expected \
+                         the model's version {}",
+                        function.name(),
+                        import.version(),
+                        import.domain(),
+                        known.version()
+                    )));
+                }
+            }
+        }
+        let key = key(function.domain(), function.name(), function.overload());
+        if by_key.insert(key, function).is_some() {
+            return Err(Error::graph("a function is defined more than once"));
+        }
+    }
+    let room = written.saturating_mul(GROWTH_MAX).saturating_add(NODES_FREE);
+    Inliner { functions: by_key, room, calls: 0 }.graph(graph, 0)
+}
+
+fn key(domain: &str, name: &str, overload: &str) -> Key {
+    (plain(domain).to_owned(), name.to_owned(), overload.to_owned())
+}
+
+/// ONNX's own domain has two spellings.
+fn plain(domain: &str) -> &str {
+    if domain == "ai.onnx" { "" } else { domain }
+}
+
+struct Inliner {
+    functions: HashMap<Key, FunctionProto>,
+    /// Nodes that may still be written.
+    room: usize,
+    calls: usize,
+}
+
+impl Inliner {
+    fn graph(&mut self, graph: &mut GraphProto, depth: usize) -> Result<()> {
+        graph.node = self.nodes(std::mem::take(&mut graph.node), depth)?;
+        Ok(())
+    }
+
+    fn nodes(&mut self, nodes: Vec<NodeProto>, depth: usize) -> Result<Vec<NodeProto>> {
+        let mut out = Vec::new();
+        for mut node in nodes {
+            let key = key(node.domain(), node.op_type(), node.overload());
+            if let Some(function) = self.functions.get(&key) {
+                if depth >= DEPTH_MAX {
+                    return Err(Error::graph(format!(
+                        "functions nest more than {DEPTH_MAX} deep at '{}'",
+                        function.name()
+                    )));
+                }
+                self.calls += 1;
+                let body = instance(function, &node, self.calls)?;
+                out.extend(self.nodes(body, depth + 1)?);
+                continue;
+            }
+            self.room = self.room.checked_sub(1).ok_or_else(|| {
+                Error::graph(format!(
+                    "functions make more than {GROWTH_MAX} times the nodes that the file has"
+                ))
+            })?;
+            for graph in node.attribute.iter_mut().filter_map(|a| a.g.as_mut()) {
+                self.graph(graph, depth)?;
+            }
+            out.push(node);
+        }
+        Ok(out)
+    }
+}
+
+/// The function's nodes for one call.
+fn instance(function: &FunctionProto, call: &NodeProto, number: usize) -> Result<Vec<NodeProto>> {
+    let what =
+        [("inputs", &call.input, &function.input), ("outputs", &call.output, &function.output)];
+    let mut names: HashMap<&str, String> = HashMap::new();
+    for (kind, given, declared) in what {
+        if given.len() > declared.len() {
+            return Err(Error::graph(format!(
+                "node '{}' gives function '{}' {} {kind}, expected at most {}",
+                call.name(),
+                function.name(),
+                given.len(),
+                declared.len()
+            )));
+        }
+        for (i, formal) in declared.iter().enumerate() {
+            match given.get(i) {
+                Some(actual) if !actual.is_empty() || kind == "inputs" => {
+                    names.insert(formal, actual.clone());
+                }
+                None if kind == "inputs" => {
+                    names.insert(formal, String::new());
+                }
+                // An output that nobody wants gets a name of its own like any inner value.
+                _ => {}
+            }
+        }
+    }
+    let scope =
+        Instance { function, call, names, prefix: format!("{}#{number}/", function.name()) };
+    let mut nodes = function.node.clone();
+    nodes.iter_mut().for_each(|node| scope.node(node));
+    nodes.splice(0..0, scope.passed_through());
+    Ok(nodes)
+}
+
+/// One call of a function.
+struct Instance<'a> {
+    function: &'a FunctionProto,
+    call: &'a NodeProto,
+    /// What the function's inputs and outputs are to the caller.
+    names: HashMap<&'a str, String>,
+    prefix: String,
+}
+
+impl Instance<'_> {
+    /// Outputs that are inputs: no node of the body makes them.
+    fn passed_through(&self) -> Vec<NodeProto> {
+        let pairs = self.function.output.iter().zip(&self.call.output);
+        let passed = pairs
+            .filter(|(formal, actual)| self.function.input.contains(formal) && !actual.is_empty());
+        let node = |(formal, actual): (&String, &String)| {
+            let position = self.function.input.iter().position(|input| input == formal);
+            let source = position.and_then(|i| self.call.input.get(i)).cloned();
+            NodeProto {
+                op_type: Some("Identity".to_owned()),
+                name: Some(format!("{}{formal}", self.prefix)),
+                input: vec![source.unwrap_or_default()],
+                output: vec![actual.clone()],
+                ..NodeProto::default()
+            }
+        };
+        passed.map(node).collect()
+    }
+
+    fn rename(&self, name: &mut String) {
+        if name.is_empty() {
+            return;
+        }
+        *name = match self.names.get(name.as_str()) {
+            Some(actual) => actual.clone(),
+            None => format!("{}{name}", self.prefix),
+        };
+    }
+
+    fn node(&self, node: &mut NodeProto) {
+        node.input.iter_mut().chain(&mut node.output).for_each(|name| self.rename(name));
+        node.name = Some(format!("{}{}", self.prefix, node.name()));
+        let attributes = std::mem::take(&mut node.attribute);
+        node.attribute = attributes.into_iter().filter_map(|a| self.attribute(a)).collect();
+    }
+
+    /// The attribute with the caller's value for what it refers to; `None` when there is none,
+    /// which leaves the operator its default.
+    fn attribute(&self, mut attribute: AttributeProto) -> Option<AttributeProto> {
+        let refers = attribute.ref_attr_name.take().filter(|name| !name.is_empty());
+        if let Some(refers) = refers {
+            let given = self.call.attribute.iter().chain(&self.function.attribute_proto);
+            let value = given.into_iter().find(|a| a.name() == refers)?;
+            return Some(AttributeProto { name: attribute.name, ..value.clone() });
+        }
+        if let Some(graph) = attribute.g.as_mut() {
+            self.graph(graph);
+        }
+        Some(attribute)
+    }
+
+    fn graph(&self, graph: &mut GraphProto) {
+        let values = graph.input.iter_mut().chain(&mut graph.output);
+        let named = values.map(|v| v.name.get_or_insert_default());
+        let stored = graph.initializer.iter_mut().map(|t| t.name.get_or_insert_default());
+        named.chain(stored).for_each(|name| self.rename(name));
+        graph.node.iter_mut().for_each(|node| self.node(node));
+    }
+}

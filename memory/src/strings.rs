@@ -1,0 +1,91 @@
+//! The texts of string tensors: a sorted table that the elements are numbers of.
+
+use std::sync::Arc;
+
+/// The distinct texts of a string tensor, sorted. An element is the number of its text in the
+/// table, so that what moves elements moves strings too, and tensors of one table compare by
+/// number as their texts do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StringTable(Arc<[Box<str>]>);
+
+impl StringTable {
+    /// The table of some texts, and the number of each.
+    pub(crate) fn of<S: AsRef<str>>(texts: &[S]) -> (Self, Vec<u32>) {
+        let mut sorted: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
+        sorted.sort_unstable();
+        sorted.dedup();
+        let number = |text: &str| sorted.binary_search(&text).map_or(u32::MAX, number_of);
+        let numbers = texts.iter().map(|t| number(t.as_ref())).collect();
+        (Self(sorted.iter().map(|&t| Box::from(t)).collect()), numbers)
+    }
+
+    /// One table with the texts of all.
+    #[must_use]
+    pub fn merged<'a>(tables: impl IntoIterator<Item = &'a Self>) -> Self {
+        let mut all: Vec<&str> = Vec::new();
+        let mut first: Option<&Self> = None;
+        let mut one = true;
+        for table in tables {
+            one &= first.is_none_or(|f| Arc::ptr_eq(&f.0, &table.0));
+            first = first.or(Some(table));
+            all.extend(table.0.iter().map(|t| &**t));
+        }
+        match first {
+            Some(table) if one => table.clone(),
+            _ => Self::of(&all).0,
+        }
+    }
+
+    /// The text of a number; empty for a number that has none, as of an element never written.
+    #[must_use]
+    pub fn text(&self, number: u32) -> &str {
+        usize::try_from(number).ok().and_then(|n| self.0.get(n)).map_or("", |t| t)
+    }
+
+    /// The number of a text.
+    pub(crate) fn find(&self, text: &str) -> Option<u32> {
+        self.0.binary_search_by(|t| (**t).cmp(text)).ok().map(number_of)
+    }
+
+    /// Whether both are the same table, not only equal ones.
+    #[must_use]
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+fn number_of(position: usize) -> u32 {
+    u32::try_from(position).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{DType, Error, Tensor};
+
+    #[test]
+    fn numbers_order_as_texts_do() {
+        let x = Tensor::from_strings([4], &["b", "", "a", "b"]).unwrap();
+        assert_eq!(x.dtype(), DType::Str);
+        assert_eq!(x.strings().unwrap(), ["b", "", "a", "b"]);
+        let y = Tensor::from_strings([2], &["aa", "b"]).unwrap();
+        let table =
+            super::StringTable::merged([x.string_table(), y.string_table()].into_iter().flatten());
+        let (x, y) = (x.with_table(&table).unwrap(), y.with_table(&table).unwrap());
+        assert_eq!(x.strings().unwrap(), ["b", "", "a", "b"]);
+        assert_eq!(y.strings().unwrap(), ["aa", "b"]);
+        assert_eq!(x.as_bytes()[..4], y.as_bytes()[4..], "equal texts have equal numbers");
+    }
+
+    #[test]
+    fn strings_are_not_bytes() {
+        let bytes = Tensor::from_bytes(DType::Str, [1], &[0; 4]);
+        assert!(matches!(bytes, Err(Error::Strings)));
+        assert!(Tensor::from_slice([1], &[1u32]).unwrap().strings().is_err());
+        assert_eq!(Tensor::zeros(DType::Str, [2]).unwrap().strings().unwrap(), ["", ""]);
+        let wide = crate::strings::StringTable::of(&["a", "b"]).0;
+        let x = Tensor::from_strings([1], &["b"]).unwrap();
+        let same = x.with_table(&wide).unwrap();
+        assert_ne!(x.as_bytes(), same.as_bytes());
+        assert_eq!(x, same, "equal texts under other numbers");
+    }
+}
