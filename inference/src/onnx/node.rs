@@ -63,15 +63,6 @@ impl<'a> NodeCx<'a> {
         }
     }
 
-    /// A list of strings.
-    pub(crate) fn texts(&mut self, key: &'static str) -> Result<Option<&'a [String]>, Refusal> {
-        match self.attr(key) {
-            None => Ok(None),
-            Some(Attr::Strs(v)) => Ok(Some(v)),
-            Some(other) => Err(wrong_kind(key, other, "a list of strings")),
-        }
-    }
-
     /// Input `index`, `None` when it is absent.
     pub(crate) fn input(&self, index: usize) -> Option<ValueId> {
         self.inputs.get(index).copied().flatten()

@@ -57,7 +57,6 @@ impl Op for PoolNhwc {
         match self.kind {
             PoolKind::Max => "MaxPoolNhwc",
             PoolKind::Average { .. } => "AveragePoolNhwc",
-            PoolKind::Sum => "SumPoolNhwc",
             PoolKind::Sum => "LpPoolNhwc",
         }
     }
@@ -94,7 +93,6 @@ impl Op for GlobalPoolNhwc {
         match self.kind {
             GlobalPoolKind::Average => "GlobalAveragePoolNhwc",
             GlobalPoolKind::Max => "GlobalMaxPoolNhwc",
-            GlobalPoolKind::Sum => "GlobalSumPoolNhwc",
             GlobalPoolKind::Sum => "GlobalLpPoolNhwc",
         }
     }
