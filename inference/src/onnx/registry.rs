@@ -3,18 +3,27 @@
 use super::node::{NodeCx, Refusal};
 use super::ops::{
     attention, control, conv, data, elementwise, linear, loss, normalization, pool, quantized,
-    quantized_microsoft, recurrent, reduce, sequence, shape,
+    quantized_microsoft, recurrent, reduce, sequence, shape, training,
 };
 
 /// Adds a node's operators to the graph, or says why it cannot.
 pub(crate) type Map = fn(&mut NodeCx<'_>) -> Result<(), Refusal>;
 
 /// The tables by operator domain; ONNX's own is the empty string.
-const DOMAINS: &[(&str, &[(&str, Map)])] =
-    &[("", ONNX), ("ai.onnx.ml", ML), ("com.microsoft", MICROSOFT)];
+const DOMAINS: &[(&str, &[(&str, Map)])] = &[
+    ("", ONNX),
+    ("ai.onnx.ml", ML),
+    ("ai.onnx.preview.training", TRAINING),
+    ("com.microsoft", MICROSOFT),
+];
 
 /// Operators of classical machine learning, sorted by name.
 const ML: &[(&str, Map)] = &[];
+
+/// Steps of optimisers, sorted by name. `Gradient` is not one of them: it would need the
+/// derivative of every operator.
+const TRAINING: &[(&str, Map)] =
+    &[("Adagrad", training::adagrad), ("Adam", training::adam), ("Momentum", training::momentum)];
 
 /// Operators that ONNX Runtime's quantiser and transformer optimiser emit, sorted by name.
 const MICROSOFT: &[(&str, Map)] = &[
@@ -46,6 +55,7 @@ const ONNX: &[(&str, Map)] = &[
     ("BatchNormalization", normalization::batch_norm),
     ("Cast", data::cast),
     ("CastLike", data::cast_like),
+    ("CausalConvWithState", attention::causal_conv),
     ("Ceil", elementwise::ceil),
     ("Celu", elementwise::celu),
     ("Clip", elementwise::clip),
@@ -57,6 +67,7 @@ const ONNX: &[(&str, Map)] = &[
     ("ConvInteger", quantized::conv_integer),
     ("ConvTranspose", conv::conv_transpose),
     ("Cos", elementwise::cos),
+    ("DeformConv", conv::deform_conv),
     ("DepthToSpace", shape::depth_to_space),
     ("DequantizeLinear", quantized::dequantize_linear),
     ("Div", elementwise::div),
@@ -91,6 +102,7 @@ const ONNX: &[(&str, Map)] = &[
     ("LeakyRelu", elementwise::leaky_relu),
     ("Less", elementwise::less),
     ("LessOrEqual", elementwise::less_or_equal),
+    ("LinearAttention", attention::linear_attention),
     ("Log", elementwise::log),
     ("LogSoftmax", reduce::log_softmax),
     ("Loop", control::loop_),
@@ -136,6 +148,7 @@ const ONNX: &[(&str, Map)] = &[
     ("Relu", elementwise::relu),
     ("Reshape", shape::reshape),
     ("Resize", shape::resize),
+    ("RotaryEmbedding", attention::rotary_embedding),
     ("Round", elementwise::round),
     ("Scan", control::scan),
     ("Selu", elementwise::selu),

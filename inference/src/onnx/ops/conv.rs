@@ -1,7 +1,7 @@
 //! Convolutions.
 
 use crate::onnx::node::{NodeCx, Refusal, unsupported};
-use lgp_compute::ops::{Conv, ConvTranspose, Pads};
+use lgp_compute::ops::{Conv, ConvTranspose, DeformConv, Pads};
 
 pub(crate) fn conv(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     check_kernel(cx, 1)?;
@@ -52,4 +52,16 @@ pub(crate) fn check_kernel(cx: &mut NodeCx<'_>, weight: usize) -> Result<(), Ref
         )),
         _ => Ok(()),
     }
+}
+
+pub(crate) fn deform_conv(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
+    check_kernel(cx, 1)?;
+    let op = DeformConv {
+        strides: cx.sizes("strides")?,
+        pads: cx.sizes("pads")?,
+        dilations: cx.sizes("dilations")?,
+        group: cx.size("group")?.unwrap_or(1),
+        offset_group: cx.size("offset_group")?.unwrap_or(1),
+    };
+    cx.map(op)
 }

@@ -16,3 +16,4 @@ pub(crate) mod recurrent;
 pub(crate) mod reduce;
 pub(crate) mod sequence;
 pub(crate) mod shape;
+pub(crate) mod training;

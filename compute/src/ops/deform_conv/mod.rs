@@ -1,0 +1,126 @@
+//! Convolution whose taps are moved by offsets.
+
+mod cpu;
+#[cfg(test)]
+mod tests;
+
+use crate::args::{arity, float, optional, output, rank, required, same_dtype};
+use crate::dims;
+use crate::error::{Error, Result};
+use crate::op::{Context, Op, ValueInfo};
+use crate::window::{Axis, Pads, specs};
+use lgp_memory::{Dim, Tensor, TensorView};
+
+/// `DeformConv`: inputs x `[n, c, spatial…]`, weight `[m, c / group, kernel…]`, offset
+/// `[n, offset groups · taps · axes, output…]`, bias `[m]` (optional), mask
+/// `[n, offset groups · taps, output…]` (optional, ones).
+///
+/// Each tap reads x between its elements, linearly; outside there are zeros.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeformConv {
+    /// One a spatial axis; empty means all 1.
+    pub strides: Vec<usize>,
+    /// All begins, then all ends; empty means none.
+    pub pads: Vec<usize>,
+    /// One a spatial axis; empty means all 1.
+    pub dilations: Vec<usize>,
+    /// Groups of channels that do not mix.
+    pub group: usize,
+    /// Groups of channels that share offsets.
+    pub offset_group: usize,
+}
+
+impl Default for DeformConv {
+    fn default() -> Self {
+        let (strides, pads, dilations) = (Vec::new(), Vec::new(), Vec::new());
+        Self { strides, pads, dilations, group: 1, offset_group: 1 }
+    }
+}
+
+const OP: &str = "DeformConv";
+
+impl DeformConv {
+    /// The window of each axis.
+    fn axes(&self, x: &[usize], kernel: &[usize]) -> Result<Vec<Axis>> {
+        let pads = Pads::Explicit(self.pads.clone());
+        let specs = specs(OP, kernel, &self.strides, &self.dilations, &pads, false)?;
+        specs.iter().zip(x).map(|(spec, &n)| spec.axis(OP, n)).collect()
+    }
+
+    /// The output's shape; checks weight, offset, bias and mask.
+    fn shape(&self, inputs: &[Option<&ValueInfo>], x: &[Dim], weight: &[Dim]) -> Result<Vec<Dim>> {
+        let ([n, c, spatial @ ..], [m, per_group, kernel @ ..]) = (x, weight) else {
+            return Err(Error::invalid(OP, "the inputs have rank 1 or less, expected 3 or more"));
+        };
+        if spatial.is_empty() || spatial.len() != kernel.len() {
+            let message = format!("input of rank {}, weight of rank {}", x.len(), weight.len());
+            return Err(Error::invalid(OP, message));
+        }
+        let divides = |n: &Dim, by: usize| by != 0 && n.known().is_none_or(|n| n % by == 0);
+        let (group, offset_group) = (self.group, self.offset_group);
+        if !(divides(c, group) && divides(m, group) && divides(c, offset_group)) {
+            let message = format!(
+                "{group} groups and {offset_group} of offsets do not divide {c} to {m} channels"
+            );
+            return Err(Error::invalid(OP, message));
+        }
+        let channels = dims::mul(OP, per_group, &Dim::Known(group))?;
+        dims::expect(OP, "the weight's channels of all groups", c, &channels)?;
+        let known = |dims: &[Dim]| dims.iter().map(Dim::known).collect::<Option<Vec<_>>>();
+        let mut out = vec![n.clone(), m.clone()];
+        match (known(spatial), known(kernel)) {
+            (Some(spatial), Some(kernel)) => {
+                let axes = self.axes(&spatial, &kernel)?;
+                out.extend(axes.iter().map(|a| Dim::Known(a.output)));
+            }
+            _ => out.extend(spatial.iter().map(|_| Dim::Unknown)),
+        }
+        let taps = dims::mul(OP, &dims::product(OP, kernel)?, &Dim::Known(offset_group))?;
+        let moves = dims::mul(OP, &taps, &Dim::Known(kernel.len()))?;
+        for (i, what, channels) in [(2, "offset", moves), (4, "mask", taps)] {
+            let Some(input) = optional(inputs, i) else { continue };
+            rank(OP, what, input, x.len())?;
+            let want = [n, &channels].into_iter().chain(&out[2..]);
+            for (want, given) in want.zip(input.sym_shape().unwrap_or_default()) {
+                dims::expect(OP, &format!("a dimension of {what}"), want, given)?;
+            }
+        }
+        Ok(out)
+    }
+}
+
+impl Op for DeformConv {
+    fn name(&self) -> &'static str {
+        OP
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        arity(OP, inputs, 3, 5)?;
+        let (x, weight) = (required(OP, inputs, 0)?, required(OP, inputs, 1)?);
+        required(OP, inputs, 2)?;
+        float(OP, x.ty.dtype)?;
+        for (i, what) in [(1, "weight"), (2, "offset"), (3, "bias"), (4, "mask")] {
+            if let Some(input) = optional(inputs, i) {
+                same_dtype(OP, what, x.ty.dtype, input.ty.dtype)?;
+            }
+        }
+        let shape = match (x.sym_shape(), weight.sym_shape()) {
+            (Some(x), Some(weight)) => Some(self.shape(inputs, x, weight)?),
+            _ => None,
+        };
+        if let Some(bias) = optional(inputs, 3) {
+            rank(OP, "bias", bias, 1)?;
+            if let (Some([length]), Some([_, m, ..])) = (bias.sym_shape(), shape.as_deref()) {
+                dims::expect(OP, "the length of bias", m, length)?;
+            }
+        }
+        Ok(output(x.ty.dtype, shape))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        if crate::widen::is_half(inputs) {
+            return crate::widen::widened(self, ctx, inputs);
+        }
+        cpu::run(self, ctx, inputs)
+    }
+}

@@ -1,0 +1,130 @@
+//! Attention as a recurrence over a matrix of state.
+
+mod cpu;
+#[cfg(test)]
+mod tests;
+
+use crate::args::{arity, float, optional, rank, required};
+use crate::dims;
+use crate::error::{Error, Result};
+use crate::op::{Context, Op, ValueInfo};
+use lgp_memory::{DType, Dim, SymShape, Tensor, TensorType, TensorView};
+
+/// `LinearAttention`: inputs query `[batch, length, query heads · k]`, key
+/// `[batch, length, key heads · k]`, value `[batch, length, key heads · v]`, and optionally the
+/// state `[batch, key heads, k, v]`, the logarithm of its decay (a number a head or a number a
+/// key's element), and the rate of its updates (a number a head, or one for all).
+///
+/// With a decay the state shrinks first. With a rate, what the state already holds for the key is
+/// subtracted from the value, and the difference times the rate is what is written.
+///
+/// Outputs `[batch, length, query heads · v]` and the state. f16, bf16 and f32, computed in f32.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LinearAttention {
+    /// Heads of the query; a multiple of the key's.
+    pub query_heads: usize,
+    /// Heads of key and value.
+    pub key_heads: usize,
+    /// Factor of the output; `1 / sqrt(k)` when absent.
+    pub scale: Option<f32>,
+    /// Whether the state decays: the fifth input is then needed, and refused otherwise.
+    pub gated: bool,
+    /// Whether writes are corrected: the same for the sixth input.
+    pub delta: bool,
+}
+
+const OP: &str = "LinearAttention";
+
+impl LinearAttention {
+    fn check_rule(&self, inputs: &[Option<&ValueInfo>]) -> Result<()> {
+        for (i, what, wanted) in [(4, "decay", self.gated), (5, "beta", self.delta)] {
+            if optional(inputs, i).is_some() != wanted {
+                let wanted = if wanted { "needs" } else { "has no" };
+                return Err(Error::invalid(OP, format!("this update rule {wanted} {what}")));
+            }
+        }
+        let (q, k) = (self.query_heads, self.key_heads);
+        if q == 0 || k == 0 || q % k != 0 {
+            let message = format!("{k} heads of the key do not divide {q} heads of the query");
+            return Err(Error::invalid(OP, message));
+        }
+        for info in inputs.iter().flatten() {
+            float(OP, info.ty.dtype)?;
+            if info.ty.dtype == DType::F64 {
+                return Err(Error::invalid(OP, "dtype is f64, expected f32, f16 or bf16"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks decay and rate.
+    fn check_gates(&self, inputs: &[Option<&ValueInfo>], query: &[Dim; 3]) -> Result<()> {
+        let [batch, length, size] = query;
+        let all = dims::mul(OP, &Dim::Known(self.key_heads), size)?.known();
+        for (i, what) in [(4, "decay"), (5, "beta")] {
+            let Some(info) = optional(inputs, i) else { continue };
+            rank(OP, what, info, 3)?;
+            let Some([b, l, width]) = info.sym_shape() else { continue };
+            dims::expect(OP, &format!("the batch of {what}"), batch, b)?;
+            dims::expect(OP, &format!("the length of {what}"), length, l)?;
+            let Some(width) = width.known() else { continue };
+            let other = if i == 4 { all } else { Some(1) };
+            if width != self.key_heads && other.is_some_and(|n| n != width) {
+                return Err(Error::invalid(OP, format!("{what} has {width} entries a step")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The dimensions batch, length and size per head of an input of rank 3.
+fn form(info: &ValueInfo, what: &str, heads: usize) -> Result<[Dim; 3]> {
+    rank(OP, what, info, 3)?;
+    match info.sym_shape() {
+        Some([batch, length, hidden]) => {
+            let size = dims::quotient(OP, std::slice::from_ref(hidden), &[Dim::Known(heads)])?;
+            Ok([batch.clone(), length.clone(), size])
+        }
+        _ => Ok([Dim::Unknown, Dim::Unknown, Dim::Unknown]),
+    }
+}
+
+impl Op for LinearAttention {
+    fn name(&self) -> &'static str {
+        OP
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        arity(OP, inputs, 3, 6)?;
+        self.check_rule(inputs)?;
+        let dtype = required(OP, inputs, 0)?.ty.dtype;
+        let q = form(required(OP, inputs, 0)?, "the query", self.query_heads)?;
+        let k = form(required(OP, inputs, 1)?, "the key", self.key_heads)?;
+        let v = form(required(OP, inputs, 2)?, "the value", self.key_heads)?;
+        let [batch, length, size] = &q;
+        for (what, form) in [("the key", &k), ("the value", &v)] {
+            dims::expect(OP, &format!("the batch of {what}"), batch, &form[0])?;
+            dims::expect(OP, &format!("the length of {what}"), length, &form[1])?;
+        }
+        dims::expect(OP, "the key's size", size, &k[2])?;
+        self.check_gates(inputs, &q)?;
+        let heads = Dim::Known(self.key_heads);
+        let state = vec![batch.clone(), heads, size.clone(), v[2].clone()];
+        let mut kept = dtype;
+        if let Some(past) = optional(inputs, 3) {
+            kept = past.ty.dtype;
+            rank(OP, "the state", past, 4)?;
+            for (want, given) in state.iter().zip(past.sym_shape().unwrap_or_default()) {
+                dims::expect(OP, "a dimension of the state", want, given)?;
+            }
+        }
+        let hidden = dims::mul(OP, &Dim::Known(self.query_heads), &v[2])?;
+        let info = |dtype, shape| ValueInfo::of(TensorType { dtype, shape: Some(SymShape(shape)) });
+        let y = vec![batch.clone(), length.clone(), hidden];
+        Ok(vec![info(dtype, y), info(kept, state)])
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        cpu::run(self, ctx, inputs)
+    }
+}

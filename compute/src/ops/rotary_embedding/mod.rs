@@ -1,0 +1,114 @@
+//! Rotary position embedding.
+
+mod cpu;
+#[cfg(test)]
+mod tests;
+
+use crate::args::{arity, float, optional, output, rank, required, same_dtype};
+use crate::dims;
+use crate::error::{Error, Result};
+use crate::op::{Context, Op, ValueInfo};
+use lgp_memory::{DType, Dim, Tensor, TensorView};
+
+/// `RotaryEmbedding`: inputs x, cosines, sines, position ids (optional, i64 `[batch, length]`).
+///
+/// x is `[batch, heads, length, size]`, or `[batch, length, heads · size]`. Cosines and sines are
+/// `[positions, rotated / 2]` with position ids, otherwise `[batch, length, rotated / 2]`. Pairs of
+/// elements turn by the angle of their position.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RotaryEmbedding {
+    /// Pairs are neighbours, rather than elements of the first and the second half.
+    pub interleaved: bool,
+    /// Heads of an x of rank 3.
+    pub heads: Option<usize>,
+    /// How many elements of each head turn; 0 means all.
+    pub rotated: usize,
+}
+
+const OP: &str = "RotaryEmbedding";
+
+impl RotaryEmbedding {
+    /// Batch, length, and half of what turns.
+    fn sizes(&self, x: &[Dim]) -> Result<[Dim; 3]> {
+        let (batch, length, size) = match x {
+            [batch, _, length, size] => (batch, length, size.clone()),
+            [batch, length, hidden] => {
+                let Some(heads) = self.heads.filter(|&n| n > 0) else {
+                    let message = "x has rank 3, but the number of heads is missing";
+                    return Err(Error::invalid(OP, message));
+                };
+                let size = dims::quotient(OP, std::slice::from_ref(hidden), &[Dim::Known(heads)])?;
+                (batch, length, size)
+            }
+            _ => {
+                let message = format!("x has rank {}, expected 3 or 4", x.len());
+                return Err(Error::invalid(OP, message));
+            }
+        };
+        let half = match (self.rotated, &size) {
+            (0, Dim::Known(n)) if n % 2 == 0 => Dim::Known(n / 2),
+            (0, Dim::Symbol(_) | Dim::Unknown) => Dim::Unknown,
+            (n, size) if n > 0 && n % 2 == 0 && size.known().is_none_or(|size| n <= size) => {
+                Dim::Known(n / 2)
+            }
+            (n, size) => {
+                let message = format!("{n} of {size} elements turn, expected an even part");
+                return Err(Error::invalid(OP, message));
+            }
+        };
+        Ok([batch.clone(), length.clone(), half])
+    }
+}
+
+impl Op for RotaryEmbedding {
+    fn name(&self) -> &'static str {
+        OP
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        arity(OP, inputs, 3, 4)?;
+        let x = required(OP, inputs, 0)?;
+        float(OP, x.ty.dtype)?;
+        let sizes = x.sym_shape().map(|dims| self.sizes(dims)).transpose()?;
+        let ids = optional(inputs, 3);
+        if let Some(ids) = ids {
+            same_dtype(OP, "position_ids", DType::I64, ids.ty.dtype)?;
+            rank(OP, "position_ids", ids, 2)?;
+        }
+        for (i, what) in [(1, "the cosines"), (2, "the sines")] {
+            let cache = required(OP, inputs, i)?;
+            same_dtype(OP, what, x.ty.dtype, cache.ty.dtype)?;
+            rank(OP, what, cache, if ids.is_some() { 2 } else { 3 })?;
+            let (Some([batch, length, half]), Some(dims)) = (&sizes, cache.sym_shape()) else {
+                continue;
+            };
+            if let [.., last] = dims {
+                dims::expect(OP, &format!("the last axis of {what}"), half, last)?;
+            }
+            if let [b, l, _] = dims {
+                dims::expect(OP, &format!("the batch of {what}"), batch, b)?;
+                dims::expect(OP, &format!("the length of {what}"), length, l)?;
+            }
+        }
+        let (cos, sin) = (required(OP, inputs, 1)?, required(OP, inputs, 2)?);
+        if let (Some(cos), Some(sin)) = (cos.sym_shape(), sin.sym_shape()) {
+            for (c, s) in cos.iter().zip(sin) {
+                dims::expect(OP, "a dimension of the sines", c, s)?;
+            }
+        }
+        if let (Some([batch, length, _]), Some(ids)) = (&sizes, ids)
+            && let Some([b, l]) = ids.sym_shape()
+        {
+            dims::expect(OP, "the batch of position_ids", batch, b)?;
+            dims::expect(OP, "the length of position_ids", length, l)?;
+        }
+        Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        if crate::widen::is_half(inputs) {
+            return crate::widen::widened(self, ctx, inputs);
+        }
+        cpu::run(self, ctx, inputs)
+    }
+}
