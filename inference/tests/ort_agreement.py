@@ -2,6 +2,7 @@
 """Compares this engine with ONNX Runtime on ONNX files, and times both in turns.
 
     ort_agreement.py RUN_ONNX MODEL.onnx... [--runs N] [--rounds N] [--threads N] [--batch N]
+        [--sequence N] [--vocabulary N]
 
 RUN_ONNX is the built example `run_onnx`. The same random inputs go to both; the relative error is
 the largest difference over the largest magnitude of ONNX Runtime's output. Exits with 1 when a
@@ -27,17 +28,28 @@ TYPES = {
 }
 
 
-def inputs(session, batch, folder):
-    """Random inputs by name, also written as .npy files; unknown dimensions are the batch."""
+def inputs(session, options, folder):
+    """Random inputs by name, also written as .npy files. Unknown dimensions are the sequence where
+    they are called so, or else the batch; masks hide the end of every second sequence."""
     random = np.random.default_rng(7)
+
+    def size(dim):
+        if isinstance(dim, int):
+            return dim
+        return options.sequence if "seq" in str(dim) else options.batch
+
     arrays, args = {}, []
     for index, spec in enumerate(session.get_inputs()):
-        shape = [d if isinstance(d, int) else batch for d in spec.shape]
+        shape = [size(dim) for dim in spec.shape]
         dtype = TYPES[spec.type]
         if np.issubdtype(dtype, np.floating):
             array = random.standard_normal(shape).astype(dtype)
+        elif "mask" in spec.name:
+            array = np.ones(shape, dtype)
+            array[1::2, shape[-1] * 2 // 3 :] = 0
         else:
-            array = np.zeros(shape, dtype)
+            largest = 2 if "type" in spec.name else options.vocabulary
+            array = random.integers(0, largest, shape, dtype)
         path = folder / f"in{index}.npy"
         np.save(path, array)
         arrays[spec.name] = array
@@ -52,7 +64,7 @@ def compare(runner, model, options, folder):
     settings.inter_op_num_threads = 1
     settings.log_severity_level = 3
     session = ort.InferenceSession(str(model), settings, providers=["CPUExecutionProvider"])
-    arrays, args = inputs(session, options.batch, folder)
+    arrays, args = inputs(session, options, folder)
     expected = session.run(None, arrays)
     command = [runner, str(model), str(folder), str(options.threads), str(options.runs), *args]
     ours, theirs = [], []
@@ -92,6 +104,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=1, help="turns that the engines take")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--batch", type=int, default=2, help="size of unknown dimensions")
+    parser.add_argument("--sequence", type=int, default=16, help="size of unknown sequences")
+    parser.add_argument("--vocabulary", type=int, default=1, help="integers are below this")
     options = parser.parse_args()
     print("| model | max absolute error | relative error | ours, ms | ONNX Runtime, ms |")
     print("|---|---|---|---|---|")

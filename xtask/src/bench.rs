@@ -1,5 +1,6 @@
 //! Measures: runs the thing several times, keeps every raw value, the machine and the commit.
 
+mod engine;
 mod measure;
 mod run;
 
@@ -7,7 +8,7 @@ use crate::cmd;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use run::Run;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// What can be measured.
 #[derive(Clone, Copy, ValueEnum)]
@@ -24,10 +25,33 @@ pub(crate) enum What {
     Build,
     /// The kernels, and a scheduling decision, by criterion.
     Micro,
+    /// This engine beside ONNX Runtime, OpenVINO, rten and tract.
+    Engine,
+}
+
+/// How it is measured.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// An earlier run; a value that got worse than it fails.
+    #[arg(long, value_name = "FILE")]
+    baseline: Option<PathBuf>,
+    /// Where to write the run, instead of docs/bench-runs.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Engines only: the cases whose name contains this, such as resnet50-f32-t1 or load.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    only: String,
+    /// Engines only: a few short rounds, which show that all works, written below target.
+    #[arg(long)]
+    quick: bool,
 }
 
 /// Measures `what`, writes the run, and compares it with `baseline`.
-pub(crate) fn run(what: What, baseline: Option<&Path>, out: Option<PathBuf>) -> Result<()> {
+pub(crate) fn run(what: What, options: Options) -> Result<()> {
+    let Options { baseline, out, only, quick } = options;
+    if !matches!(what, What::Engine) && (quick || !only.is_empty()) {
+        bail!("--only and --quick are for the benchmark of engines");
+    }
     let name = match what {
         What::Cluster => "cluster",
         What::Demo => "demo",
@@ -35,10 +59,12 @@ pub(crate) fn run(what: What, baseline: Option<&Path>, out: Option<PathBuf>) -> 
         What::Size => "size",
         What::Build => "build",
         What::Micro => "micro",
+        What::Engine => "engine",
     };
     // Read first: the run may be written over it.
-    let baseline = baseline.map(Run::read).transpose()?;
+    let baseline = baseline.as_deref().map(Run::read).transpose()?;
     let mut run = Run::begin(name)?;
+    let mut table = None;
     match what {
         What::Cluster => measure::cluster(&mut run)?,
         What::Demo => measure::demo(&mut run)?,
@@ -46,13 +72,23 @@ pub(crate) fn run(what: What, baseline: Option<&Path>, out: Option<PathBuf>) -> 
         What::Size => measure::size(&mut run)?,
         What::Build => measure::build(&mut run)?,
         What::Micro => measure::micro(&mut run)?,
+        What::Engine => {
+            let effort = if quick { engine::Effort::QUICK } else { engine::Effort::FULL };
+            table = Some(engine::run(&mut run, &only, &effort)?);
+        }
     }
-    print!("{}", run.summary());
-    let out = out.unwrap_or_else(|| cmd::root().join("docs/bench-runs").join(run.file_name()));
+    print!("{}", table.as_deref().map_or_else(|| run.summary(), str::to_owned));
+    let folder = if quick { "target/xtask" } else { "docs/bench-runs" };
+    let out = out.unwrap_or_else(|| cmd::root().join(folder).join(run.file_name()));
     run.write(&out).with_context(|| format!("cannot write {}", out.display()))?;
     println!("written to {}", out.display());
+    if let Some(table) = table {
+        let page = out.with_extension("md");
+        std::fs::write(&page, run.page(&table))?;
+        println!("written to {}", page.display());
+    }
     if let Some(baseline) = baseline {
-        let worse = run.regressions(&baseline)?;
+        let worse = run.regressions(&baseline, &only)?;
         for line in &worse {
             println!("regression: {line}");
         }

@@ -16,7 +16,6 @@ mod tidy;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand, ValueEnum};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Builds, tests and benches the workspace.
@@ -51,12 +50,8 @@ enum Command {
         /// What to measure.
         #[arg(value_enum)]
         what: bench::What,
-        /// An earlier run; a value that got worse than it fails.
-        #[arg(long, value_name = "FILE")]
-        baseline: Option<PathBuf>,
-        /// Where to write the run, instead of docs/bench-runs.
-        #[arg(long, value_name = "FILE")]
-        out: Option<PathBuf>,
+        #[command(flatten)]
+        options: bench::Options,
     },
     /// The laws that every implementation obeys, run against each one found here.
     Conformance {
@@ -129,7 +124,7 @@ fn dispatch(command: Command) -> Result<()> {
             }
             cmd::run(&mut cargo)
         }
-        Command::Bench { what, baseline, out } => bench::run(what, baseline.as_deref(), out),
+        Command::Bench { what, options } => bench::run(what, options),
         Command::Conformance { suite, require, write } => conformance::run(suite, &require, write),
         Command::TrainDigits { write } => digits::train(write),
         Command::Sim { seeds } => cmd::run(&mut sim(seeds)),

@@ -1,4 +1,5 @@
-//! The Python environment of the agreement tests, in target/venv. It never holds torch.
+//! The Python environments of the agreement tests and of the comparison of engines, below target.
+//! They never hold torch.
 
 use crate::cmd;
 use anyhow::{Result, bail};
@@ -8,12 +9,24 @@ use std::path::PathBuf;
 const PACKAGES: &[&str] =
     &["numpy==2.4.6", "onnx==1.23.2", "onnxruntime==1.31.1", "tritonclient[http]==2.73.0"];
 
-/// The environment's interpreter; sets the environment up first where that is needed.
+/// The engines that this one is compared with, pinned so that figures stay comparable.
+pub(crate) const ENGINES: &[&str] = &["numpy==2.4.6", "onnxruntime==1.31.1", "openvino==2026.4.1"];
+
+/// The interpreter of the agreement tests; sets its environment up first where that is needed.
 pub(crate) fn interpreter() -> Result<PathBuf> {
-    let venv = cmd::root().join("target/venv");
+    environment("target/venv", PACKAGES)
+}
+
+/// The interpreter of the comparison of engines, likewise.
+pub(crate) fn engines() -> Result<PathBuf> {
+    environment("target/venv-engines", ENGINES)
+}
+
+fn environment(folder: &str, packages: &[&str]) -> Result<PathBuf> {
+    let venv = cmd::root().join(folder);
     let python = venv.join("bin/python");
     let stamp = venv.join("packages.txt");
-    let wanted = PACKAGES.join("\n");
+    let wanted = packages.join("\n");
     if python.exists() && std::fs::read_to_string(&stamp).is_ok_and(|found| found == wanted) {
         return Ok(python);
     }
@@ -22,7 +35,7 @@ pub(crate) fn interpreter() -> Result<PathBuf> {
         bail!("`python3 -m venv` does not work here");
     }
     let mut pip = cmd::command(&python);
-    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(PACKAGES);
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(packages);
     let installed = cmd::capture(&mut pip)?;
     if !installed.ok {
         let why =

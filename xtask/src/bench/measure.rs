@@ -71,7 +71,7 @@ pub(super) fn rss(run: &mut Run) -> Result<()> {
 }
 
 /// Resident memory of a process in MB, now and at most.
-fn resident(pid: u64) -> Result<(f64, f64)> {
+pub(super) fn resident(pid: u64) -> Result<(f64, f64)> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
     let status = status.context("resident memory is read from /proc, which is not here")?;
     let field = |key: &str| {

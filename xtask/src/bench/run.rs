@@ -16,6 +16,8 @@ const TOLERANCE: f64 = 0.15;
 pub(super) enum Better {
     Lower,
     Higher,
+    /// For comparison only: it is nobody's regression.
+    Neither,
 }
 
 /// One measured quantity.
@@ -36,6 +38,9 @@ struct Machine {
     memory_bytes: u64,
     system: String,
     rustc: String,
+    /// The processor's vector instructions.
+    #[serde(default)]
+    flags: String,
     /// Load average of the last minute before the run; 0 is an idle machine.
     load: String,
 }
@@ -48,6 +53,9 @@ pub(super) struct Run {
     commit: String,
     machine: Machine,
     values: BTreeMap<String, Value>,
+    /// What could not be measured, and why.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    notes: BTreeMap<String, String>,
 }
 
 impl Run {
@@ -66,6 +74,7 @@ impl Run {
             commit,
             machine: Machine::this()?,
             values: BTreeMap::new(),
+            notes: BTreeMap::new(),
         })
     }
 
@@ -76,6 +85,23 @@ impl Run {
         let median = sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN);
         let value = Value { unit: unit.to_owned(), better, median, raw };
         self.values.insert(name.to_owned(), value);
+    }
+
+    /// Says why something could not be measured.
+    pub(super) fn note(&mut self, name: &str, text: &str) {
+        self.notes.insert(name.to_owned(), text.to_owned());
+    }
+
+    /// A Markdown page of `tables`, with the machine above them.
+    pub(super) fn page(&self, tables: &str) -> String {
+        let Self { bench, date, commit, machine, .. } = self;
+        let Machine { cpu, cores, memory_bytes, system, rustc, flags, load } = machine;
+        let memory = memory_bytes >> 30;
+        format!(
+            "# Benchmark `{bench}`, {date}\n\n| | |\n|---|---|\n| commit | {commit} |\n\
+             | machine | {cpu}, {cores} cores, {memory} GiB, {system} |\n| flags | {flags} |\n\
+             | load before | {load} |\n| compiler | {rustc} |\n\n{tables}"
+        )
     }
 
     /// `DATE-CPU-CORES-BENCH.json`.
@@ -95,13 +121,16 @@ impl Run {
         self.values.iter().map(line).collect()
     }
 
-    /// What got worse since `baseline` by more than measuring explains.
-    pub(super) fn regressions(&self, baseline: &Self) -> Result<Vec<String>> {
+    /// What got worse since `baseline` by more than measuring explains, of all whose name contains
+    /// `only`.
+    pub(super) fn regressions(&self, baseline: &Self, only: &str) -> Result<Vec<String>> {
         if self.bench != baseline.bench {
             bail!("the baseline is a run of {:?}, expected {:?}", baseline.bench, self.bench);
         }
         let mut worse = Vec::new();
-        for (name, old) in &baseline.values {
+        let compared =
+            |(name, old): &(&String, &Value)| old.better != Better::Neither && name.contains(only);
+        for (name, old) in baseline.values.iter().filter(compared) {
             let Some(new) = self.values.get(name) else {
                 worse.push(format!("{name} is no longer measured"));
                 continue;
@@ -109,6 +138,7 @@ impl Run {
             let bad = match old.better {
                 Better::Lower => new.median > old.median * (1.0 + TOLERANCE),
                 Better::Higher => new.median < old.median * (1.0 - TOLERANCE),
+                Better::Neither => false,
             };
             if bad {
                 worse
@@ -148,12 +178,20 @@ impl Machine {
         Ok(Self {
             cpu: field("/proc/cpuinfo", "model name").unwrap_or_else(unknown),
             cores: std::thread::available_parallelism()?.get(),
+            flags: vector_flags(&field("/proc/cpuinfo", "flags").unwrap_or_default()),
             memory_bytes: kilobytes.unwrap_or(0) * 1024,
             system: line(cmd::command("uname").args(["-s", "-r", "-m"]))?,
             rustc: line(cmd::command("rustc").arg("--version"))?,
             load: load.and_then(|l| l.split(' ').next().map(str::to_owned)).unwrap_or_else(unknown),
         })
     }
+}
+
+/// Those of a processor's flags that decide how fast numbers are crunched.
+fn vector_flags(flags: &str) -> String {
+    let kinds = ["sse4_2", "avx", "fma", "f16c", "amx"];
+    let flags = flags.split_whitespace();
+    flags.filter(|flag| kinds.iter().any(|k| flag.starts_with(k))).collect::<Vec<_>>().join(" ")
 }
 
 fn line(command: &mut std::process::Command) -> Result<String> {
@@ -185,6 +223,7 @@ mod tests {
             commit: "abc".into(),
             machine: Machine::this().unwrap(),
             values: BTreeMap::new(),
+            notes: BTreeMap::new(),
         };
         run.value("tasks", "1/s", Better::Higher, vec![tasks * 2.0, tasks, 0.0]);
         run.value("latency", "us", Better::Lower, vec![latency]);
@@ -203,7 +242,7 @@ mod tests {
             (10.0, 500.0, 2),
         ];
         for (tasks, latency, wanted) in cases {
-            let worse = run(tasks, latency).regressions(&old).unwrap();
+            let worse = run(tasks, latency).regressions(&old, "").unwrap();
             assert_eq!(worse.len(), wanted, "{tasks} {latency}: {worse:?}");
         }
     }
@@ -212,9 +251,13 @@ mod tests {
     fn a_value_that_vanished_is_a_regression() {
         let mut new = run(100.0, 50.0);
         new.values.remove("latency");
-        assert_eq!(new.regressions(&run(100.0, 50.0)).unwrap(), ["latency is no longer measured"]);
+        assert_eq!(
+            new.regressions(&run(100.0, 50.0), "").unwrap(),
+            ["latency is no longer measured"]
+        );
+        assert!(new.regressions(&run(100.0, 50.0), "tasks").unwrap().is_empty());
         new.bench = "demo".into();
-        assert!(new.regressions(&run(100.0, 50.0)).is_err());
+        assert!(new.regressions(&run(100.0, 50.0), "").is_err());
     }
 
     #[test]

@@ -1,0 +1,92 @@
+//! This engine behind the line protocol of `cargo xtask bench engine`:
+//! `engine_bench PRECISION MODEL THREADS NAME:DTYPE:DIMS:FILE…`.
+//!
+//! Prints `ready`, `loaded MS`, then answers each line of its input: `run WARM TIMED` with
+//! `times MS…`, `save FILE` with `saved` once all outputs lie in the file as f32.
+
+use lgp_inference::{Model, Precision, Session, SessionOptions};
+use lgp_memory::{DType, NamedTensor, Tensor, TensorView};
+use std::io::{BufRead, Write};
+use std::time::Instant;
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+fn main() {
+    if let Err(error) = serve() {
+        println!("error {}", error.to_string().replace('\n', " "));
+    }
+}
+
+fn serve() -> Result<()> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [precision, model, threads, inputs @ ..] = args.as_slice() else {
+        return Err("usage: engine_bench PRECISION MODEL THREADS NAME:DTYPE:DIMS:FILE…".into());
+    };
+    let options = options(precision, threads.parse()?)?;
+    let inputs = inputs.iter().map(|text| read(text)).collect::<Result<Vec<_>>>()?;
+    let views: Vec<(&str, TensorView<'_>)> =
+        inputs.iter().map(|i| (i.name.as_str(), i.tensor.view())).collect();
+    println!("ready");
+    let started = Instant::now();
+    let session = Session::new(&Model::load(model)?, options)?;
+    println!("loaded {:.4}", milliseconds(started));
+    for line in std::io::stdin().lock().lines() {
+        let line = line?;
+        let words: Vec<&str> = line.split(' ').collect();
+        match words.as_slice() {
+            ["run", warm, timed] => {
+                for _ in 0..warm.parse()? {
+                    session.run(&views)?;
+                }
+                let mut answer = String::from("times");
+                for _ in 0..timed.parse()? {
+                    let started = Instant::now();
+                    session.run(&views)?;
+                    answer += &format!(" {:.4}", milliseconds(started));
+                }
+                println!("{answer}");
+            }
+            ["save", file] => {
+                let mut bytes = Vec::new();
+                for output in session.run(&views)? {
+                    bytes.extend(
+                        output.tensor.as_slice::<f32>()?.iter().flat_map(|v| v.to_le_bytes()),
+                    );
+                }
+                std::fs::write(file, bytes)?;
+                println!("saved");
+            }
+            _ => return Err(format!("unknown command '{line}'").into()),
+        }
+        std::io::stdout().flush()?;
+    }
+    Ok(())
+}
+
+fn options(precision: &str, threads: usize) -> Result<SessionOptions> {
+    let precision = match precision {
+        "exact" => Precision::Exact,
+        "fast" => Precision::Fast,
+        other => return Err(format!("no precision '{other}', expected exact or fast").into()),
+    };
+    Ok(SessionOptions { precision, ..SessionOptions::with_threads(threads) })
+}
+
+fn milliseconds(started: Instant) -> f64 {
+    started.elapsed().as_secs_f64() * 1e3
+}
+
+/// Reads an input written as `NAME:DTYPE:DIMS:FILE`; the file has its bytes in little-endian order.
+fn read(text: &str) -> Result<NamedTensor> {
+    let mut parts = text.splitn(4, ':');
+    let mut part = || parts.next().ok_or("expected NAME:DTYPE:DIMS:FILE");
+    let (name, dtype, dims, file) = (part()?, part()?, part()?, part()?);
+    let dtype = match dtype {
+        "f32" => DType::F32,
+        "i64" => DType::I64,
+        other => return Err(format!("no element type '{other}', expected f32 or i64").into()),
+    };
+    let dims: Vec<usize> =
+        dims.split('x').map(str::parse).collect::<std::result::Result<_, _>>()?;
+    Ok(NamedTensor::new(name, Tensor::from_bytes(dtype, dims, &std::fs::read(file)?)?))
+}
