@@ -22,6 +22,7 @@ mod batch_norm;
 mod binary;
 mod cast;
 mod causal_conv;
+mod class_scores;
 mod clip;
 mod concat;
 mod constant_of_shape;
@@ -70,8 +71,10 @@ mod slice;
 mod softmax;
 mod split;
 mod squeeze;
+mod svm;
 mod tile;
 mod transpose;
+mod tree_ensemble;
 mod unary;
 mod unpack_bits;
 mod unsqueeze;
@@ -80,6 +83,7 @@ mod where_;
 #[cfg(test)]
 mod tests;
 
+pub use crate::post_transform::PostTransform;
 pub use crate::window::Pads;
 pub use arg_reduce::{ArgKind, ArgReduce};
 pub use attention::{Attention, Scores};
@@ -87,6 +91,7 @@ pub use batch_norm::BatchNorm;
 pub use binary::{Binary, BinaryKind};
 pub use cast::{Cast, CastAs};
 pub use causal_conv::CausalConv;
+pub use class_scores::{ClassRule, ClassScores};
 pub use clip::Clip;
 pub use concat::Concat;
 pub use constant_of_shape::ConstantOfShape;
@@ -138,8 +143,13 @@ pub use slice::Slice;
 pub use softmax::Softmax;
 pub use split::Split;
 pub use squeeze::Squeeze;
+pub use svm::{Decision as SvmDecision, Kernel as SvmKernel, Svm};
 pub use tile::Tile;
 pub use transpose::Transpose;
+pub use tree_ensemble::{
+    Aggregate as TreeAggregate, Branch as TreeBranch, Child as TreeChild, Split as TreeSplit,
+    TreeEnsemble, Trees,
+};
 pub(crate) use unary::Exp;
 pub use unary::{Unary, UnaryKind};
 pub use unpack_bits::UnpackBits;

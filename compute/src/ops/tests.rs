@@ -325,6 +325,10 @@ fn every_op_refuses_no_input_and_no_rank() {
         dilations: [1; 2],
         ceil_mode: false,
     };
+    let trees =
+        TreeEnsemble::new(&Trees::default(), 1, TreeAggregate::Sum, vec![], PostTransform::None);
+    let svm = Svm::new(SvmKernel::Linear, SvmDecision::Regression, vec![1.], 1, vec![1.], vec![0.]);
+    let (trees, svm) = (trees.unwrap(), svm.unwrap());
     let ops: Vec<Box<dyn Op>> = vec![
         Box::new(ArgReduce {
             kind: ArgKind::Max,
@@ -338,6 +342,7 @@ fn every_op_refuses_no_input_and_no_rank() {
         Box::new(Cast { to: DType::F32 }),
         Box::new(CastAs { to: None, saturate: true, rounding: PowerRounding::Up }),
         Box::new(CausalConv),
+        Box::new(ClassScores { rule: ClassRule::Highest, post: PostTransform::None }),
         Box::new(Clip::default()),
         Box::new(Concat { axis: 0 }),
         Box::new(ConstantOfShape { value }),
@@ -395,8 +400,10 @@ fn every_op_refuses_no_input_and_no_rank() {
         Box::new(Softmax { axis: 1, log: false, flatten: false }),
         Box::new(Split { axis: 0, outputs: 2, sizes: None }),
         Box::new(Squeeze::default()),
+        Box::new(svm),
         Box::new(Tile),
         Box::new(Transpose::default()),
+        Box::new(trees),
         Box::new(Unary::new(UnaryKind::Exp)),
         Box::new(Unsqueeze::default()),
         Box::new(Where),

@@ -2,8 +2,9 @@
 
 use super::node::{NodeCx, Refusal};
 use super::ops::{
-    attention, control, conv, data, elementwise, linear, loss, normalization, pool, quantized,
-    quantized_microsoft, recurrent, reduce, sequence, shape, training,
+    attention, control, conv, data, elementwise, linear, loss, microsoft, microsoft_attention, ml,
+    normalization, pool, quantized, quantized_microsoft, recurrent, reduce, sequence, shape,
+    training,
 };
 
 /// Adds a node's operators to the graph, or says why it cannot.
@@ -18,7 +19,22 @@ const DOMAINS: &[(&str, &[(&str, Map)])] = &[
 ];
 
 /// Operators of classical machine learning, sorted by name.
-const ML: &[(&str, Map)] = &[];
+const ML: &[(&str, Map)] = &[
+    ("ArrayFeatureExtractor", ml::array_feature_extractor),
+    ("Binarizer", ml::binarizer),
+    ("FeatureVectorizer", ml::feature_vectorizer),
+    ("Imputer", ml::imputer),
+    ("LinearClassifier", ml::linear_classifier),
+    ("LinearRegressor", ml::linear_regressor),
+    ("Normalizer", ml::normalizer),
+    ("OneHotEncoder", ml::one_hot_encoder),
+    ("SVMClassifier", ml::svm_classifier),
+    ("SVMRegressor", ml::svm_regressor),
+    ("Scaler", ml::scaler),
+    ("TreeEnsemble", ml::tree_ensemble),
+    ("TreeEnsembleClassifier", ml::tree_ensemble_classifier),
+    ("TreeEnsembleRegressor", ml::tree_ensemble_regressor),
+];
 
 /// Steps of optimisers, sorted by name. `Gradient` is not one of them: it would need the
 /// derivative of every operator.
@@ -27,10 +43,20 @@ const TRAINING: &[(&str, Map)] =
 
 /// Operators that ONNX Runtime's quantiser and transformer optimiser emit, sorted by name.
 const MICROSOFT: &[(&str, Map)] = &[
+    ("Attention", microsoft_attention::packed_attention),
+    ("BiasAdd", microsoft::bias_add),
+    ("BiasGelu", microsoft::gelu),
     ("DequantizeLinear", quantized::dequantize_linear),
     ("DynamicQuantizeMatMul", quantized_microsoft::dynamic_quantize_mat_mul),
+    ("EmbedLayerNormalization", microsoft::embed_layer_norm),
+    ("FastGelu", microsoft::fast_gelu),
+    ("FusedConv", microsoft::fused_conv),
+    ("FusedGemm", microsoft::fused_gemm),
+    ("FusedMatMul", microsoft::fused_mat_mul),
+    ("Gelu", microsoft::gelu),
     ("MatMulIntegerToFloat", quantized_microsoft::mat_mul_integer_to_float),
     ("MatMulNBits", quantized_microsoft::mat_mul_n_bits),
+    ("MultiHeadAttention", microsoft_attention::multi_head_attention),
     ("QGemm", quantized_microsoft::q_gemm),
     ("QLinearAdd", quantized_microsoft::q_linear_add),
     ("QLinearAveragePool", quantized_microsoft::q_linear_average_pool),
@@ -41,6 +67,9 @@ const MICROSOFT: &[(&str, Map)] = &[
     ("QLinearSigmoid", quantized_microsoft::q_linear_sigmoid),
     ("QLinearSoftmax", quantized_microsoft::q_linear_softmax),
     ("QuantizeLinear", quantized::quantize_linear),
+    ("QuickGelu", microsoft::quick_gelu),
+    ("SkipLayerNormalization", microsoft::skip_layer_norm),
+    ("SkipSimplifiedLayerNormalization", microsoft::skip_rms_norm),
 ];
 
 /// Operators of ONNX's own domain, sorted by name.
@@ -162,6 +191,7 @@ const ONNX: &[(&str, Map)] = &[
     ("Shape", shape::shape),
     ("Sigmoid", elementwise::sigmoid),
     ("Sign", elementwise::sign),
+    ("SimplifiedLayerNormalization", normalization::rms_norm),
     ("Sin", elementwise::sin),
     ("Size", shape::size),
     ("Slice", shape::slice),

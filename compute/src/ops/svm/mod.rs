@@ -1,0 +1,148 @@
+//! Support vector machines: kernels between rows and support vectors, and sums over them.
+
+mod couple;
+mod cpu;
+#[cfg(test)]
+mod tests;
+
+use crate::args::{arity, output, required};
+use crate::error::{Error, Result};
+use crate::op::{Context, Op, ValueInfo};
+use crate::ops::tree_ensemble::rows;
+use lgp_memory::{DType, Dim, Tensor, TensorView};
+
+/// A kernel: how alike a row and a support vector are.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[allow(missing_docs, reason = "the names are those of the formulas")]
+pub enum Kernel {
+    /// `x · v`
+    Linear,
+    /// `(gamma x · v + offset) ^ degree`
+    Poly { gamma: f32, offset: f32, degree: f32 },
+    /// `exp(-gamma |x - v|²)`
+    Rbf { gamma: f32 },
+    /// `tanh(gamma x · v + offset)`
+    Sigmoid { gamma: f32, offset: f32 },
+}
+
+/// What the machine decides.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Decision {
+    /// `Σ coefficient · kernel + rho`: one score.
+    Regression,
+    /// A score for each pair of classes; the output is the pairs' scores, then the votes of each
+    /// class. The numbers are of each class's support vectors, which follow each other.
+    Pairs(Vec<usize>),
+    /// As `Pairs`, but the output is the probability of each class: the pairs' scores become
+    /// probabilities by these slopes and offsets (Platt), which are then coupled (Wu, Lin and
+    /// Weng 2004, the second method).
+    Probabilities {
+        /// Support vectors of each class.
+        counts: Vec<usize>,
+        /// Slope for each pair.
+        slopes: Vec<f32>,
+        /// Offset for each pair.
+        offsets: Vec<f32>,
+    },
+}
+
+/// `SVMRegressor` and `SVMClassifier` up to the scores: input `[rows, features]`, output f32
+/// `[rows, scores]`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Svm {
+    kernel: Kernel,
+    decision: Decision,
+    /// `[vectors, features]`
+    vectors: Vec<f32>,
+    features: usize,
+    /// For a regression one for each vector; for `n` classes `n - 1` rows of that.
+    coefficients: Vec<f32>,
+    /// For a regression one; for classes one for each pair.
+    rho: Vec<f32>,
+}
+
+impl Svm {
+    /// Checks that all lengths fit each other.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] with the length that does not.
+    pub fn new(
+        kernel: Kernel,
+        decision: Decision,
+        vectors: Vec<f32>,
+        count: usize,
+        coefficients: Vec<f32>,
+        rho: Vec<f32>,
+    ) -> Result<Self> {
+        let check = |what: &str, given: usize, expected: Option<usize>| {
+            if Some(given) == expected {
+                return Ok(());
+            }
+            let expected = expected.map_or("fewer".to_owned(), |n| n.to_string());
+            Err(Error::invalid("Svm", format!("{given} {what}, expected {expected}")))
+        };
+        let features = vectors.len().checked_div(count).unwrap_or(0);
+        check("numbers in support vectors", vectors.len(), features.checked_mul(count))?;
+        let classes = decision.classes();
+        if let Decision::Pairs(counts) | Decision::Probabilities { counts, .. } = &decision {
+            if !(2..=CLASSES_MAX).contains(&classes) {
+                let message = format!("{classes} classes, expected 2 to {CLASSES_MAX}");
+                return Err(Error::invalid("Svm", message));
+            }
+            let sum = counts.iter().try_fold(0usize, |n, &c| n.checked_add(c));
+            check("support vectors", count, sum)?;
+        }
+        let pairs = decision.pairs();
+        check("coefficients", coefficients.len(), count.checked_mul(classes.max(2) - 1))?;
+        check("values of rho", rho.len(), Some(pairs))?;
+        if let Decision::Probabilities { slopes, offsets, .. } = &decision {
+            check("slopes of probabilities", slopes.len(), Some(pairs))?;
+            check("offsets of probabilities", offsets.len(), Some(pairs))?;
+        }
+        Ok(Self { kernel, decision, vectors, features, coefficients, rho })
+    }
+
+    fn scores(&self) -> usize {
+        match &self.decision {
+            Decision::Regression => 1,
+            Decision::Pairs(counts) => self.decision.pairs() + counts.len(),
+            Decision::Probabilities { counts, .. } => counts.len(),
+        }
+    }
+}
+
+/// Pairs grow as the square.
+const CLASSES_MAX: usize = 4096;
+
+impl Decision {
+    fn classes(&self) -> usize {
+        match self {
+            Self::Regression => 0,
+            Self::Pairs(counts) | Self::Probabilities { counts, .. } => counts.len(),
+        }
+    }
+
+    /// Pairs of classes, or 1.
+    fn pairs(&self) -> usize {
+        match self.classes() {
+            0 => 1,
+            n => n * (n - 1) / 2,
+        }
+    }
+}
+
+impl Op for Svm {
+    fn name(&self) -> &'static str {
+        "Svm"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        arity("Svm", inputs, 1, 1)?;
+        let rows = rows("Svm", required("Svm", inputs, 0)?)?;
+        Ok(output(DType::F32, Some(vec![rows, Dim::Known(self.scores())])))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        cpu::run(self, ctx, inputs)
+    }
+}

@@ -1,0 +1,160 @@
+//! Decision trees: every row of features walks down each tree, and the leaves add up to scores.
+
+mod cpu;
+mod flat;
+#[cfg(test)]
+mod tests;
+
+use crate::args::{arity, output, required};
+use crate::error::{Error, Result};
+use crate::op::{Context, Op, ValueInfo};
+use crate::post_transform::PostTransform;
+use flat::Flat;
+use lgp_memory::{DType, Dim, Tensor, TensorView};
+use std::sync::Arc;
+
+/// A few rows of this many scores are scratch memory.
+const TARGETS_MAX: usize = 1 << 16;
+
+/// How a split decides, given a feature and its threshold.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs, reason = "the names are the comparisons")]
+pub enum Branch {
+    LessOrEqual(f64),
+    Less(f64),
+    GreaterOrEqual(f64),
+    Greater(f64),
+    Equal(f64),
+    NotEqual(f64),
+    /// Whether the feature is one of these.
+    Member(Vec<f64>),
+}
+
+/// Where a walk goes next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Child {
+    /// The split with this index.
+    Split(usize),
+    /// The leaf with this index.
+    Leaf(usize),
+}
+
+/// An inner node.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Split {
+    /// Which feature, a column of the input, is looked at.
+    pub feature: usize,
+    /// The comparison.
+    pub branch: Branch,
+    /// Whether NaN takes the way of `yes` whatever the comparison says.
+    pub missing_is_yes: bool,
+    /// Where the walk goes when the comparison holds.
+    pub yes: Child,
+    /// Where it goes otherwise.
+    pub no: Child,
+}
+
+/// What is made of the leaves that a row reaches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[allow(missing_docs, reason = "the names are the functions")]
+pub enum Aggregate {
+    #[default]
+    Sum,
+    Average,
+    Min,
+    Max,
+}
+
+/// Trees as a model describes them.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Trees {
+    /// Inner nodes. Each belongs to one tree, and is the child of one other or a root.
+    pub splits: Vec<Split>,
+    /// For each leaf the targets that it adds to, with what it adds.
+    pub leaves: Vec<Vec<(usize, f64)>>,
+    /// Where each tree begins.
+    pub roots: Vec<Child>,
+}
+
+/// `TreeEnsemble`: input f32, f64 or another number (taken as f32) `[rows, features]` or
+/// `[features]`, output `[rows, targets]`: what the leaves that a row reaches say of each target,
+/// taken together, plus the base value, transformed.
+#[derive(Debug, Clone)]
+pub struct TreeEnsemble {
+    flat: Arc<Flat>,
+    targets: usize,
+    aggregate: Aggregate,
+    /// Empty, or one for each target.
+    base: Vec<f64>,
+    post: PostTransform,
+    /// Whether f64 inputs give f64 outputs.
+    keeps_f64: bool,
+}
+
+impl TreeEnsemble {
+    /// Checks the trees and lays them out for walking.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when an index leads nowhere, a node is reached twice (so that a walk
+    /// might not end), the numbers of base values and targets differ, or there are no targets or
+    /// more than 65536.
+    pub fn new(
+        trees: &Trees,
+        targets: usize,
+        aggregate: Aggregate,
+        base: Vec<f64>,
+        post: PostTransform,
+    ) -> Result<Self> {
+        if !(1..=TARGETS_MAX).contains(&targets) {
+            let message = format!("{targets} targets, expected 1 to {TARGETS_MAX}");
+            return Err(Error::invalid("TreeEnsemble", message));
+        }
+        if !base.is_empty() && base.len() != targets {
+            let message = format!("{} base values, expected {targets}", base.len());
+            return Err(Error::invalid("TreeEnsemble", message));
+        }
+        let flat = Arc::new(Flat::new(trees, targets)?);
+        Ok(Self { flat, targets, aggregate, base, post, keeps_f64: false })
+    }
+
+    /// The same trees with outputs of f64 for inputs of f64; otherwise outputs are f32.
+    #[must_use]
+    pub fn keeping_f64(mut self) -> Self {
+        self.keeps_f64 = true;
+        self
+    }
+
+    fn output_dtype(&self, input: DType) -> DType {
+        if self.keeps_f64 && input == DType::F64 { DType::F64 } else { DType::F32 }
+    }
+}
+
+impl Op for TreeEnsemble {
+    fn name(&self) -> &'static str {
+        "TreeEnsemble"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        arity("TreeEnsemble", inputs, 1, 1)?;
+        let x = required("TreeEnsemble", inputs, 0)?;
+        let rows = rows("TreeEnsemble", x)?;
+        Ok(output(self.output_dtype(x.ty.dtype), Some(vec![rows, Dim::Known(self.targets)])))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        cpu::run(self, ctx, inputs)
+    }
+}
+
+/// The rows of a table of features; a single row may lack its axis.
+pub(crate) fn rows(op: &'static str, x: &ValueInfo) -> Result<Dim> {
+    match x.sym_shape() {
+        None => Ok(Dim::Unknown),
+        Some([_]) => Ok(Dim::Known(1)),
+        Some([rows, _]) => Ok(rows.clone()),
+        Some(dims) => Err(Error::invalid(
+            op,
+            format!("the input has rank {}, expected [rows, features]", dims.len()),
+        )),
+    }
+}

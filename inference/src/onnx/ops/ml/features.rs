@@ -1,0 +1,124 @@
+//! What is done to features before a model sees them.
+
+use super::{floats, vector};
+use crate::onnx::node::{NodeCx, Refusal, unsupported};
+use lgp_compute::ops::{
+    Binary, BinaryKind, Cast, CastAs, Concat, Gather, Reduce, ReduceKind, Reshape, Unary,
+    UnaryKind, Unsqueeze, Where,
+};
+use lgp_memory::{DType, PowerRounding, Tensor};
+
+/// `(x - offset) · scale`; a list of one serves every feature.
+pub(crate) fn scaler(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
+    let (offset, scale) = (cx.floats("offset")?, cx.floats("scale")?);
+    let (offset, scale) = (offset.unwrap_or_default(), scale.unwrap_or_default());
+    if offset.len() != scale.len() || offset.is_empty() {
+        let (a, b) = (offset.len(), scale.len());
+        return Err(format!("{a} offsets and {b} scales, expected as many of both"));
+    }
+    let x = floats(cx);
+    let (offset, scale) = (vector(cx, &offset)?, vector(cx, &scale)?);
+    let moved = cx.emit(Binary::new(BinaryKind::Sub), vec![Some(x), Some(offset)]);
+    cx.map_with(Binary::new(BinaryKind::Mul), vec![Some(moved), Some(scale)])
+}
+
+/// Each row divided by its norm, unless that is zero.
+pub(crate) fn normalizer(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
+    let kind = match cx.text("norm")?.unwrap_or("MAX") {
+        "MAX" => ReduceKind::Max,
+        "L1" => ReduceKind::L1,
+        "L2" => ReduceKind::L2,
+        other => return Err(unsupported("norm", other, &["MAX", "L1", "L2"])),
+    };
+    let x = floats(cx);
+    let norm = cx.emit(Reduce::new(kind, Some(vec![-1])), vec![Some(x)]);
+    let (zero, one) = (cx.emit_float(0.)?, cx.emit_float(1.)?);
+    let empty = cx.emit(Binary::new(BinaryKind::Equal), vec![Some(norm), Some(zero)]);
+    let norm = cx.emit(Where, vec![Some(empty), Some(one), Some(norm)]);
+    cx.map_with(Binary::new(BinaryKind::Div), vec![Some(x), Some(norm)])
+}
+
+/// 1 above the threshold, 0 elsewhere, in the input's dtype.
+pub(crate) fn binarizer(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
+    let threshold = cx.float("threshold")?.unwrap_or(0.);
+    let (x, threshold) = (cx.input(0), cx.emit_float(threshold)?);
+    let threshold = cx.emit(like(), vec![Some(threshold), x]);
+    let above = cx.emit(Binary::new(BinaryKind::Greater), vec![x, Some(threshold)]);
+    cx.map_with(like(), vec![Some(above), x])
+}
+
+/// Whatever equals the replaced value, NaN by default, becomes the feature's imputed value.
+pub(crate) fn imputer(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
+    let (floats, ints) = (cx.floats("imputed_value_floats")?, cx.ints("imputed_value_int64s")?);
+    let old_float = cx.float("replaced_value_float")?;
+    let old_int = cx.int("replaced_value_int64")?;
+    let x = cx.input(0);
+    let (imputed, replaced) = match (floats, ints) {
+        (Some(values), None) => (vector(cx, &values)?, cx.emit_float(old_float.unwrap_or(0.))?),
+        (None, Some(values)) => {
+            let old = Tensor::scalar(old_int.unwrap_or(0)).map_err(|e| e.to_string())?;
+            (cx.emit_ints(&values)?, cx.emit_constant(old))
+        }
+        _ => return Err("expected either imputed floats or imputed integers".into()),
+    };
+    let imputed = cx.emit(like(), vec![Some(imputed), x]);
+    let missing = if old_float.is_some_and(f32::is_nan) {
+        cx.emit(Unary::new(UnaryKind::IsNaN), vec![x])
+    } else {
+        let replaced = cx.emit(like(), vec![Some(replaced), x]);
+        cx.emit(Binary::new(BinaryKind::Equal), vec![x, Some(replaced)])
+    };
+    cx.map_with(Where, vec![Some(missing), Some(imputed), x])
+}
+
+/// All inputs as f32, side by side.
+pub(crate) fn feature_vectorizer(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
+    let sizes = cx.ints("inputdimensions")?.unwrap_or_default();
+    let inputs = cx.inputs.clone();
+    if !sizes.is_empty() && sizes.len() != inputs.len() {
+        let (a, b) = (sizes.len(), inputs.len());
+        return Err(format!("attribute 'inputdimensions' has {a} entries, expected {b}"));
+    }
+    let mut parts = Vec::with_capacity(inputs.len());
+    for (i, input) in inputs.into_iter().enumerate() {
+        let mut part = cx.emit(Cast { to: DType::F32 }, vec![input]);
+        if let Some(&size) = sizes.get(i) {
+            let shape = cx.emit_ints(&[-1, size])?;
+            part = cx.emit(Reshape::default(), vec![Some(part), Some(shape)]);
+        }
+        parts.push(Some(part));
+    }
+    cx.map_with(Concat { axis: 1 }, parts)
+}
+
+/// Chosen columns. A vector is one row.
+pub(crate) fn array_feature_extractor(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
+    let shape = cx.emit_ints(&[-1])?;
+    let (mut x, index) = (cx.input(0), cx.input(1));
+    let index = cx.emit(Reshape::default(), vec![index, Some(shape)]);
+    let rank = x.and_then(|id| super::rank(cx, id));
+    if rank == Some(1) {
+        x = Some(cx.emit(Unsqueeze { axes: Some(vec![0]) }, vec![x]));
+    }
+    cx.map_with(Gather { axis: -1 }, vec![x, Some(index)])
+}
+
+/// A column for each category, 1 where the input is that category.
+pub(crate) fn one_hot_encoder(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
+    if cx.flag("zeros")? == Some(false) {
+        return Err("attribute 'zeros' is 0, supported: 1".into());
+    }
+    if !cx.texts("cats_strings")?.is_empty() {
+        return Err("attribute 'cats_strings' is not supported".into());
+    }
+    let categories = cx.ints("cats_int64s")?.ok_or("attribute 'cats_int64s' is missing")?;
+    let (x, categories) = (cx.input(0), cx.emit_ints(&categories)?);
+    let x = cx.emit(Cast { to: DType::I64 }, vec![x]);
+    let x = cx.emit(Unsqueeze { axes: Some(vec![-1]) }, vec![Some(x)]);
+    let equal = cx.emit(Binary::new(BinaryKind::Equal), vec![Some(x), Some(categories)]);
+    cx.map_with(Cast { to: DType::F32 }, vec![Some(equal)])
+}
+
+fn like() -> CastAs {
+    CastAs { to: None, saturate: true, rounding: PowerRounding::Up }
+}
