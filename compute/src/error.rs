@@ -23,6 +23,9 @@ pub enum Error {
         /// Dtype, rank or attribute without a kernel.
         what: String,
     },
+    /// The run was asked to end.
+    #[error(transparent)]
+    Stopped(#[from] crate::stop::Stopped),
     /// A shape, dtype or allocation error.
     #[error(transparent)]
     Memory(#[from] lgp_memory::Error),

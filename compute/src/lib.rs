@@ -42,6 +42,7 @@ mod post_transform;
 mod quantized;
 mod reduction;
 mod simd;
+mod stop;
 #[cfg(test)]
 mod testing;
 mod threads;
@@ -53,3 +54,4 @@ pub use epilogue::Activation;
 pub use error::{Error, Result};
 pub use isa::{Isa, Simd};
 pub use op::{Context, Op, ValueInfo, launch};
+pub use stop::{Stop, Stopped};

@@ -2,10 +2,12 @@
 
 use crate::error::{Error, Result};
 use crate::isa::{Isa, Simd};
+use crate::stop::{Stop, Stopped};
 use crate::threads::Threads;
 use lgp_memory::{
     DType, Datum, Dim, Pool, Shape, StringTable, Tensor, TensorType, TensorView, ValueKind,
 };
+use std::sync::Arc;
 
 /// What is known of a value while a graph is compiled.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,11 +38,13 @@ impl ValueInfo {
 }
 
 /// What a running operator is given besides its inputs.
-#[derive(Debug)]
+/// Clones share threads and memory.
+#[derive(Debug, Clone)]
 pub struct Context {
-    threads: Threads,
+    threads: Arc<Threads>,
     simd: Simd,
     pool: Pool,
+    stop: Option<Stop>,
 }
 
 impl Context {
@@ -55,7 +59,23 @@ impl Context {
     /// A context that takes its memory from a pool that others may share.
     #[must_use]
     pub fn with_pool(threads: usize, pool: Pool) -> Self {
-        Self { threads: Threads::new(threads), simd: Simd::detect(None), pool }
+        let threads = Arc::new(Threads::new(threads));
+        Self { threads, simd: Simd::detect(None), pool, stop: None }
+    }
+
+    /// The same context for a run that can be asked to end.
+    #[must_use]
+    pub fn with_stop(mut self, stop: Stop) -> Self {
+        self.stop = Some(stop);
+        self
+    }
+
+    /// Whether the run is to go on; asked between operators.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check(&self) -> Result<(), Stopped> {
+        self.stop.as_ref().map_or(Ok(()), Stop::check)
     }
 
     /// The same context whose kernels use no more than this level of vector instructions.

@@ -150,6 +150,23 @@ pub enum Error {
         /// What the model declares.
         expected: String,
     },
+    /// An output that the last run of a binding did not make.
+    #[error("no output '{name}' is there, a run makes {}", list(.known))]
+    NoOutput {
+        /// The name that was asked for.
+        name: String,
+        /// The model's outputs.
+        known: Vec<String>,
+    },
+    /// The run was asked to end, or took too long.
+    #[error(transparent)]
+    Stopped(#[from] lgp_compute::Stopped),
+    /// Requests cannot run as one batch.
+    #[error("the requests cannot run as one batch: {message}")]
+    Batch {
+        /// What does not fit.
+        message: String,
+    },
     /// A model was built wrongly.
     #[error("cannot build the model: {message}")]
     Build {

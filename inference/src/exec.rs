@@ -3,8 +3,10 @@
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Node, ValueId, node_error};
 use crate::plan::Plan;
+use crate::profile::{NodeProfile, Recorder};
 use lgp_compute::{Context, launch};
-use lgp_memory::{Datum, TensorView};
+use lgp_memory::{Datum, TensorType, TensorView};
+use std::time::Duration;
 
 /// A graph with everything that a run needs to know of it.
 #[derive(Debug)]
@@ -40,12 +42,19 @@ impl Program {
     ///
     /// # Errors
     /// What a node has against its inputs, with the node's name.
-    pub(crate) fn run<'a>(&'a self, ctx: &Context, inputs: Vec<Slot<'a>>) -> Result<Vec<Datum>> {
+    pub(crate) fn run<'a>(
+        &'a self,
+        ctx: &Context,
+        inputs: Vec<Slot<'a>>,
+        mut recorder: Option<&mut Recorder>,
+    ) -> Result<Vec<Datum>> {
         let mut slots: Vec<Slot<'a>> = vec![Slot::Empty; self.graph.values.len()];
         for (id, value) in self.graph.inputs.iter().zip(inputs) {
             slots[id.0] = value;
         }
         for (node, frees) in self.graph.nodes.iter().zip(&self.plan.frees) {
+            ctx.check()?;
+            let start = recorder.as_ref().map(|r| r.now());
             let results = if node.op.takes_data() {
                 let inputs = self.data(node, frees, &mut slots)?;
                 node.op.run_data(ctx, inputs).map_err(|e| node_error(node, e))?
@@ -68,11 +77,50 @@ impl Program {
                     slots[id.0] = Slot::Own(value);
                 }
             }
+            if let (Some(recorder), Some(start)) = (recorder.as_deref_mut(), start) {
+                recorder.node(self.measured(node, start, recorder.now(), &slots));
+            }
             for id in frees {
                 slots[id.0] = Slot::Empty;
             }
         }
         self.graph.outputs.iter().map(|(_, id)| self.datum(*id, &slots)).collect()
+    }
+
+    /// What is told of a node that has just run.
+    fn measured(
+        &self,
+        node: &Node,
+        start: Duration,
+        end: Duration,
+        slots: &[Slot<'_>],
+    ) -> NodeProfile {
+        let tensors = |ids: &[Option<ValueId>]| -> Vec<TensorType> {
+            let types = ids.iter().flatten().filter_map(|id| match &slots[id.0] {
+                Slot::View(view) => Some(TensorType::concrete(view.dtype(), view.shape())),
+                Slot::Own(Datum::Tensor(t)) => Some(TensorType::concrete(t.dtype(), t.shape())),
+                Slot::Own(_) => None,
+                Slot::Empty => {
+                    let stored = self.graph.constant(*id);
+                    stored.map(|t| TensorType::concrete(t.dtype(), t.shape()))
+                }
+            });
+            types.collect()
+        };
+        let bytes = |types: &[TensorType]| {
+            let sizes = types.iter().filter_map(|ty| ty.concrete_shape()?.byte_len(ty.dtype).ok());
+            sizes.sum()
+        };
+        let outputs = tensors(&node.outputs);
+        NodeProfile {
+            name: node.name.clone(),
+            op: node.op.name(),
+            start,
+            duration: end.saturating_sub(start),
+            bytes_read: bytes(&tensors(&node.inputs)),
+            bytes_written: bytes(&outputs),
+            outputs,
+        }
     }
 
     /// A node's inputs, all of which are tensors.

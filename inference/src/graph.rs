@@ -157,6 +157,9 @@ impl Graph {
 
 /// Adds where an operator failed.
 pub(crate) fn node_error(node: &Node, source: lgp_compute::Error) -> Error {
+    if let lgp_compute::Error::Stopped(why) = source {
+        return why.into();
+    }
     Error::Node { node: node.name.clone(), op: node.op.name().to_owned(), source }
 }
 

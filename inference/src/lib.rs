@@ -4,6 +4,8 @@
 //! where is the business of the layers above.
 #![forbid(unsafe_code)]
 
+mod batch;
+mod binding;
 mod builder;
 mod control;
 mod error;
@@ -14,14 +16,20 @@ mod model;
 mod onnx;
 mod passes;
 mod plan;
+mod profile;
 mod repository;
 mod session;
+mod task;
 
+pub use binding::Binding;
 pub use builder::{GraphBuilder, Value};
 pub use error::{Error, Result};
+pub use lgp_compute::{Stop, Stopped};
 pub use model::{Attr, Model, ModelNode, Subgraph, ValueSpec};
 pub use onnx::{
     Unsupported, UnsupportedNode, UnsupportedOperator, read_tensor, read_value, supported_operators,
 };
+pub use profile::{NodeProfile, Profile};
 pub use repository::{Entry, Repository};
 pub use session::{Precision, Session, SessionOptions};
+pub use task::RunTask;

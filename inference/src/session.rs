@@ -3,8 +3,9 @@
 use crate::error::{Error, Result};
 use crate::exec::{Program, Slot};
 use crate::model::{Model, ValueSpec};
+use crate::profile::{Profile, Recorder};
 use crate::{inputs, onnx, passes};
-use lgp_compute::{Context, Isa, ValueInfo};
+use lgp_compute::{Context, Isa, Stop, ValueInfo};
 use lgp_memory::{Datum, Dim, NamedTensor, SymShape, TensorType, TensorView, ValueKind};
 
 /// How a session runs.
@@ -119,8 +120,61 @@ impl Session {
     /// given and what was expected; [`Error::Node`] when a node cannot compute, out of memory
     /// included.
     pub fn run(&self, inputs: &[(&str, TensorView<'_>)]) -> Result<Vec<NamedTensor>> {
+        self.run_in(&self.ctx, inputs, None)
+    }
+
+    /// Runs the model once, unless it is asked to end first.
+    ///
+    /// # Errors
+    /// As [`Session::run`], and [`Error::Stopped`].
+    ///
+    /// ```
+    /// use lgp_inference::{Error, GraphBuilder, Session, SessionOptions, Stop};
+    /// use lgp_memory::{DType, Tensor, TensorType};
+    ///
+    /// let ty = TensorType { dtype: DType::F32, shape: None };
+    /// let mut g = GraphBuilder::new("relu");
+    /// let x = g.input("x", ty.clone());
+    /// let y = g.node("Relu", &[x], []);
+    /// g.output("y", y, ty);
+    /// let session = Session::new(&g.finish()?, SessionOptions::with_threads(1))?;
+    ///
+    /// let x = Tensor::from_slice([1], &[1f32])?;
+    /// let passed = Stop::at(std::time::Instant::now());
+    /// let stopped = session.run_until(&[("x", x.view())], &passed);
+    /// assert!(matches!(stopped, Err(Error::Stopped(_))));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn run_until(
+        &self,
+        inputs: &[(&str, TensorView<'_>)],
+        stop: &Stop,
+    ) -> Result<Vec<NamedTensor>> {
+        self.run_in(&self.ctx.clone().with_stop(stop.clone()), inputs, None)
+    }
+
+    /// Runs the model once and tells what each node took.
+    ///
+    /// # Errors
+    /// As [`Session::run`].
+    pub fn profile(
+        &self,
+        inputs: &[(&str, TensorView<'_>)],
+    ) -> Result<(Vec<NamedTensor>, Profile)> {
+        let mut recorder = Recorder::new();
+        let outputs = self.run_in(&self.ctx, inputs, Some(&mut recorder))?;
+        Ok((outputs, recorder.finish()))
+    }
+
+    fn run_in(
+        &self,
+        ctx: &Context,
+        inputs: &[(&str, TensorView<'_>)],
+        recorder: Option<&mut Recorder>,
+    ) -> Result<Vec<NamedTensor>> {
         let bound = inputs::bind(&self.inputs, inputs)?;
-        let values = self.program.run(&self.ctx, bound.into_iter().map(Slot::View).collect())?;
+        let values = bound.into_iter().map(Slot::View).collect();
+        let values = self.program.run(ctx, values, recorder)?;
         let outputs = self.outputs.iter().zip(values).map(|(spec, value)| match value {
             Datum::Tensor(tensor) => Ok(NamedTensor::new(spec.name.clone(), tensor)),
             other => Err(Error::NotATensor {
@@ -139,7 +193,8 @@ impl Session {
     /// As [`Session::run`], and for a value of another kind than the model declares.
     pub fn run_data(&self, inputs: Vec<(&str, Datum)>) -> Result<Vec<(String, Datum)>> {
         let bound = inputs::bind_data(&self.inputs, inputs)?;
-        let values = self.program.run(&self.ctx, bound.into_iter().map(Slot::Own).collect())?;
+        let values =
+            self.program.run(&self.ctx, bound.into_iter().map(Slot::Own).collect(), None)?;
         Ok(self.outputs.iter().map(|spec| spec.name.clone()).zip(values).collect())
     }
 }

@@ -182,3 +182,64 @@ fn wrong_inputs_are_refused_before_anything_runs() -> Result<()> {
     assert!(matches!(session.run(&[]), Err(Error::MissingInput { .. })));
     Ok(())
 }
+
+/// `y = relu(x)` with a batch dimension.
+fn batched() -> Session {
+    let shape = SymShape(vec![Dim::Symbol("n".into()), Dim::Known(2)]);
+    let ty = TensorType { dtype: DType::F32, shape: Some(shape) };
+    let mut g = GraphBuilder::new("relu");
+    let x = g.input("x", ty.clone());
+    let y = g.node("Relu", &[x], []);
+    let y = g.node("Neg", &[y], []);
+    g.output("y", y, ty);
+    Session::new(&g.finish().unwrap(), SessionOptions::with_threads(1)).unwrap()
+}
+
+fn request(rows: &[f32]) -> Vec<NamedTensor> {
+    vec![NamedTensor::new("x", Tensor::from_slice([rows.len() / 2, 2], rows).unwrap())]
+}
+
+#[test]
+fn requests_share_a_run() {
+    let session = batched();
+    let requests = [request(&[1., -2.]), request(&[]), request(&[3., 4., -5., 6.])];
+    let answers = session.run_batch(&requests).unwrap();
+    let values: Vec<&[f32]> =
+        answers.iter().map(|a| a[0].tensor.as_slice::<f32>().unwrap()).collect();
+    assert_eq!(values, [&[-1f32, -0.][..], &[], &[-3., -4., -0., -6.]]);
+    assert!(session.run_batch(&[]).unwrap().is_empty());
+    let other = vec![NamedTensor::new("z", Tensor::scalar(1f32).unwrap())];
+    let error = session.run_batch(&[request(&[1., 2.]), other]).unwrap_err();
+    assert!(matches!(error, Error::Batch { .. }), "{error}");
+}
+
+#[test]
+fn a_task_is_a_future() {
+    use std::task::{Context, Poll, Waker};
+    let session = std::sync::Arc::new(batched());
+    let mut task = std::pin::pin!(session.start(request(&[1., -2.])).unwrap());
+    let begin = std::time::Instant::now();
+    let outputs = loop {
+        let mut cx = Context::from_waker(Waker::noop());
+        match std::future::Future::poll(task.as_mut(), &mut cx) {
+            Poll::Ready(result) => break result.unwrap(),
+            Poll::Pending => assert!(begin.elapsed().as_secs() < 60, "the task never ends"),
+        }
+    };
+    assert_eq!(outputs[0].tensor.as_slice::<f32>().unwrap(), [-1., -0.]);
+    let wrong = session.start(vec![]).unwrap().wait();
+    assert!(matches!(wrong, Err(Error::MissingInput { .. })), "{wrong:?}");
+}
+
+#[test]
+fn a_profile_names_every_node_that_ran() {
+    let x = Tensor::from_slice([1, 2], &[1f32, -2.]).unwrap();
+    let (outputs, profile) = batched().profile(&[("x", x.view())]).unwrap();
+    assert_eq!(outputs[0].tensor.as_slice::<f32>().unwrap(), [-1., -0.]);
+    let ops: Vec<&str> = profile.nodes.iter().map(|n| n.op).collect();
+    assert_eq!(ops, ["Relu", "Neg"]);
+    assert_eq!((profile.nodes[0].bytes_read, profile.nodes[0].bytes_written), (8, 8));
+    assert!(profile.nodes[1].start >= profile.nodes[0].start + profile.nodes[0].duration);
+    assert!(profile.overhead() <= profile.total);
+    assert_eq!(profile.by_operator().len(), 2);
+}

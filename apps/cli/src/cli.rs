@@ -36,6 +36,8 @@ pub(crate) enum Command {
     Run(commands::run::Args),
     /// Measure a model file's load time, latency and memory
     Bench(commands::bench::Args),
+    /// Show what a run of a model file spends its time on
+    Profile(commands::profile::Args),
     /// Show what a model file takes, gives and is made of
     Inspect(commands::inspect::Args),
     /// Start a coordinator with local workers

@@ -8,6 +8,7 @@ pub(crate) mod devices;
 pub(crate) mod doctor;
 pub(crate) mod inspect;
 pub(crate) mod models;
+pub(crate) mod profile;
 pub(crate) mod result;
 pub(crate) mod run;
 pub(crate) mod start;
@@ -31,6 +32,7 @@ pub(crate) fn dispatch(cli: &Cli) -> Result<()> {
         Command::Doctor(args) => doctor::run(args, out),
         Command::Run(args) => run::run(args, out),
         Command::Bench(args) => bench::run(args, out),
+        Command::Profile(args) => profile::run(args, out),
         Command::Inspect(args) => inspect::run(args, out),
         Command::Start(args) => start::run(args, out),
         Command::Stop(args) => stop::run(args, out),

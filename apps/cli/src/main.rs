@@ -17,6 +17,7 @@ mod picture;
 mod rest;
 mod settings;
 mod task;
+mod values;
 mod wire;
 
 use clap::Parser;

@@ -20,11 +20,12 @@ pub use lgp_hal::{
     Status as FindingStatus, Telemetry, diagnose, open, probe, select_auto,
 };
 pub use lgp_inference::{
-    Entry, Error as ModelError, Model, Repository, Session, SessionOptions, ValueSpec,
+    Entry, Error as ModelError, Model, NodeProfile, Profile, Repository, RunTask, Session,
+    SessionOptions, Stop, Stopped, ValueSpec, read_value,
 };
 pub use lgp_memory::{
-    DType, Dim, Element, Error as TensorError, NamedTensor, Shape, SymShape, Tensor, TensorType,
-    TensorView,
+    DType, Datum, Dim, Element, Error as TensorError, NamedTensor, Shape, SymShape, Tensor, TensorType,
+    TensorView, ValueKind,
 };
 
 /// The README's examples, so that they compile and run.

@@ -4,6 +4,8 @@ mod branch;
 mod repeat;
 mod scan;
 mod sequence_map;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use branch::If;
 pub(crate) use repeat::Loop;
@@ -76,7 +78,10 @@ impl Body {
         let program = self.program.get_or_init(compile).as_ref();
         let program = program.map_err(|e| OpError::invalid(op, format!("in its graph: {e}")))?;
         let inputs = inputs.into_iter().map(Into::into).collect();
-        program.run(ctx, inputs).map_err(|e| OpError::invalid(op, format!("in its graph: {e}")))
+        program.run(ctx, inputs, None).map_err(|e| match e {
+            Error::Stopped(why) => why.into(),
+            other => OpError::invalid(op, format!("in its graph: {other}")),
+        })
     }
 }
 

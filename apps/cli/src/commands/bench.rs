@@ -61,17 +61,8 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let scaling = Scaling::of_model(&args.model)?;
     let Loaded { model, session, device, threads, load_ms } =
         run::load(&args.model, &args.machine)?;
-    let mut given = inputs::read(&args.inputs, model.inputs(), &scaling)?;
-    let batch = match args.batch {
-        Some(batch) => Some(usize::try_from(batch).map_err(Failure::internal)?),
-        None => None,
-    };
-    for input in model.inputs() {
-        if !given.iter().any(|tensor| tensor.name == input.name) {
-            given.push(make(input, batch.unwrap_or(1))?);
-        }
-    }
-    let batch = check_batch(batch, &given)?;
+    let given = inputs::read(&args.inputs, model.inputs(), &scaling)?;
+    let (given, batch) = complete(given, model.inputs(), args.batch)?;
     for _ in 0..WARM_UPS {
         run::infer(&session, &given)?;
     }
@@ -109,6 +100,22 @@ fn text(report: &Report) -> String {
          latency      min {min:.2} ms, p50 {p50:.2} ms, p95 {p95:.2} ms, p99 {p99:.2} ms\n\
          peak memory  {memory}\n"
     )
+}
+
+/// The inputs that are given and those that are made up, and the batch that they are.
+pub(crate) fn complete(
+    mut given: Vec<NamedTensor>,
+    inputs: &[ValueSpec],
+    batch: Option<u32>,
+) -> Result<(Vec<NamedTensor>, usize)> {
+    let batch = batch.map(usize::try_from).transpose().map_err(Failure::internal)?;
+    for input in inputs {
+        if !given.iter().any(|tensor| tensor.name == input.name) {
+            given.push(make(input, batch.unwrap_or(1))?);
+        }
+    }
+    let batch = check_batch(batch, &given)?;
+    Ok((given, batch))
 }
 
 /// The batch that is measured: what every tensor has as its leading dimension.

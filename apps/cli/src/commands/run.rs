@@ -3,9 +3,9 @@
 use crate::failure::{Failure, Result};
 use crate::output::Output;
 use crate::picture::Scaling;
-use crate::{device, inputs, measure, npy};
+use crate::{device, inputs, measure, npy, values};
 use clap::ValueEnum;
-use lgp_sdk::{DType, Model, NamedTensor, Session, SessionOptions, Tensor, TensorView};
+use lgp_sdk::{DType, Datum, Model, NamedTensor, Session, SessionOptions, Tensor, TensorView};
 use serde::Serialize;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -129,7 +129,8 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let loaded = load(&args.model, &args.machine)?;
     let inputs = inputs::read(&args.inputs, loaded.model.inputs(), &scaling)?;
     let start = Instant::now();
-    let outputs = infer(&loaded.session, &inputs)?;
+    let given = inputs.iter().map(|x| (x.name.as_str(), x.tensor.clone().into())).collect();
+    let outputs = loaded.session.run_data(given)?;
     let run_ms = measure::ms(start.elapsed());
     let report = Report {
         model: args.model.display().to_string(),
@@ -138,7 +139,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         precision: args.machine.precision.name(),
         load_ms: loaded.load_ms,
         run_ms,
-        outputs: write(&args.output_dir, &outputs)?,
+        outputs: write_all(&args.output_dir, &outputs)?,
     };
     out.emit(&report, |report| {
         let Report { device, threads, load_ms, run_ms, .. } = report;
@@ -165,30 +166,80 @@ pub(crate) fn previews(outputs: &[NamedTensor]) -> String {
     })
 }
 
-/// Writes each output as `NAME.npy`, every character outside `[A-Za-z0-9._-]` as `_`.
+/// Writes each output to a file of its own: see [`Folder::tensor`].
 pub(crate) fn write(folder: &Path, outputs: &[NamedTensor]) -> Result<Vec<Written>> {
-    std::fs::create_dir_all(folder)
-        .map_err(|error| Failure::file("make the output folder", folder, &error))?;
-    let mut taken = HashSet::new();
-    outputs
-        .iter()
-        .map(|output| {
-            let mut stem = file_stem(&output.name);
-            // Two names that differ only in such characters must not overwrite each other.
-            while !taken.insert(stem.clone()) {
-                stem.push('_');
+    let mut folder = Folder::new(folder)?;
+    outputs.iter().map(|output| folder.tensor(&output.name, &output.tensor)).collect()
+}
+
+/// Writes outputs of any kind: the tensors of a sequence as `NAME.0`, `NAME.1` and so on, maps as
+/// `NAME.json`; of an absent optional, nothing.
+fn write_all(folder: &Path, outputs: &[(String, Datum)]) -> Result<Vec<Written>> {
+    let mut folder = Folder::new(folder)?;
+    let mut written = Vec::new();
+    for (name, value) in outputs {
+        match value {
+            Datum::Sequence(items) if items.iter().all(|item| item.tensor().is_some()) => {
+                for (i, item) in items.iter().filter_map(Datum::tensor).enumerate() {
+                    written.push(folder.tensor(&format!("{name}.{i}"), item)?);
+                }
             }
-            let path = folder.join(format!("{stem}.npy"));
-            npy::write(&path, &output.tensor)?;
-            Ok(Written {
-                name: output.name.clone(),
-                dtype: output.tensor.dtype().name(),
-                shape: output.tensor.shape().to_vec(),
-                file: path.display().to_string(),
-                preview: preview(&output.tensor),
-            })
-        })
-        .collect()
+            Datum::Tensor(tensor) => written.push(folder.tensor(name, tensor)?),
+            Datum::Absent => {}
+            other => written.push(folder.json(name, "map", Vec::new(), &values::json(other))?),
+        }
+    }
+    Ok(written)
+}
+
+/// Where outputs are written, and the names that are taken.
+struct Folder<'a> {
+    path: &'a Path,
+    taken: HashSet<String>,
+}
+
+impl<'a> Folder<'a> {
+    fn new(path: &'a Path) -> Result<Self> {
+        std::fs::create_dir_all(path)
+            .map_err(|error| Failure::file("make the output folder", path, &error))?;
+        Ok(Self { path, taken: HashSet::new() })
+    }
+
+    /// A file for an output: every character of its name outside `[A-Za-z0-9._-]` as `_`.
+    fn file(&mut self, name: &str, extension: &str) -> PathBuf {
+        let mut stem = file_stem(name);
+        // Two names that differ only in such characters must not overwrite each other.
+        while !self.taken.insert(stem.clone()) {
+            stem.push('_');
+        }
+        self.path.join(format!("{stem}.{extension}"))
+    }
+
+    /// Numbers as `NAME.npy`, strings as `NAME.json`.
+    fn tensor(&mut self, name: &str, tensor: &Tensor) -> Result<Written> {
+        let (dtype, shape) = (tensor.dtype().name(), tensor.shape().to_vec());
+        if tensor.dtype() == DType::Str {
+            return self.json(name, dtype, shape, &values::tensor(tensor));
+        }
+        let path = self.file(name, "npy");
+        npy::write(&path, tensor)?;
+        let file = path.display().to_string();
+        Ok(Written { name: name.to_owned(), dtype, shape, file, preview: preview(tensor) })
+    }
+
+    fn json(
+        &mut self,
+        name: &str,
+        dtype: &'static str,
+        shape: Vec<usize>,
+        value: &serde_json::Value,
+    ) -> Result<Written> {
+        let path = self.file(name, "json");
+        let text = serde_json::to_string_pretty(value).map_err(Failure::internal)?;
+        std::fs::write(&path, text).map_err(|error| Failure::file("write", &path, &error))?;
+        let file = path.display().to_string();
+        Ok(Written { name: name.to_owned(), dtype, shape, file, preview: String::new() })
+    }
 }
 
 fn file_stem(name: &str) -> String {

@@ -1,0 +1,171 @@
+//! `profile`: what a model's run spends its time on, node by node.
+
+mod chart;
+mod trace;
+
+use crate::commands::bench;
+use crate::commands::run::{self, Loaded, Machine};
+use crate::failure::{Failure, Result};
+use crate::output::{self, Output};
+use crate::picture::Scaling;
+use crate::{inputs, measure};
+use lgp_sdk::{Profile, TensorView};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Nodes that the text lists: the most expensive ones.
+const NODES_SHOWN: usize = 15;
+
+/// Flags of `profile`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  radeon-cluster profile resnet50.onnx --output-dir out\n\n\
+    It writes MODEL.trace.json, which chrome://tracing and Perfetto show, and MODEL.svg.\n\
+    Inputs that are not given are made up as bench makes them up.")]
+pub(crate) struct Args {
+    /// The ONNX file
+    model: PathBuf,
+    /// A file for an input; NAME= may be left out where the model has one input
+    #[arg(long = "input", value_name = "NAME=FILE")]
+    inputs: Vec<String>,
+    /// Where to write the trace and the picture
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    output_dir: PathBuf,
+    #[command(flatten)]
+    machine: Machine,
+    /// The size of the leading dimension where the model leaves it open [default: 1]
+    #[arg(long, value_name = "B", value_parser = clap::value_parser!(u32).range(1..))]
+    batch: Option<u32>,
+    /// Runs; the fastest one is shown
+    #[arg(long, value_name = "N", default_value_t = 10,
+          value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    runs: u32,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    model: String,
+    device: String,
+    threads: usize,
+    batch: usize,
+    precision: &'static str,
+    runs: u32,
+    total_ms: f64,
+    /// What lies between the nodes.
+    overhead_ms: f64,
+    operators: Vec<Operator>,
+    nodes: Vec<Node>,
+    trace: String,
+    svg: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Operator {
+    op: &'static str,
+    nodes: usize,
+    ms: f64,
+    /// Its share of the whole run, 0 to 1.
+    share: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Node {
+    name: String,
+    op: &'static str,
+    start_ms: f64,
+    ms: f64,
+    bytes_read: usize,
+    bytes_written: usize,
+    outputs: Vec<String>,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
+    let scaling = Scaling::of_model(&args.model)?;
+    let Loaded { model, session, device, threads, .. } = run::load(&args.model, &args.machine)?;
+    let given = inputs::read(&args.inputs, model.inputs(), &scaling)?;
+    let (given, batch) = bench::complete(given, model.inputs(), args.batch)?;
+    let views: Vec<(&str, TensorView<'_>)> =
+        given.iter().map(|input| (input.name.as_str(), input.tensor.view())).collect();
+    // The first run fills caches and pools.
+    session.run(&views)?;
+    let mut fastest: Option<Profile> = None;
+    for _ in 0..args.runs {
+        let (_, profile) = session.profile(&views)?;
+        if fastest.as_ref().is_none_or(|known| profile.total < known.total) {
+            fastest = Some(profile);
+        }
+    }
+    let profile = fastest.unwrap_or_default();
+    let stem = args.model.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let trace_file = args.output_dir.join(format!("{stem}.trace.json"));
+    let svg_file = args.output_dir.join(format!("{stem}.svg"));
+    write(&trace_file, &trace::events(&profile)?)?;
+    write(&svg_file, &chart::svg(&profile, &stem)?)?;
+    let share = |time: Duration| time.as_secs_f64() / profile.total.as_secs_f64().max(1e-12);
+    let operators = profile.by_operator().into_iter().map(|(op, nodes, time)| Operator {
+        op,
+        nodes,
+        ms: measure::ms(time),
+        share: share(time),
+    });
+    let nodes = profile.nodes.iter().map(|node| Node {
+        name: node.name.clone(),
+        op: node.op,
+        start_ms: measure::ms(node.start),
+        ms: measure::ms(node.duration),
+        bytes_read: node.bytes_read,
+        bytes_written: node.bytes_written,
+        outputs: node.outputs.iter().map(ToString::to_string).collect(),
+    });
+    let report = Report {
+        model: args.model.display().to_string(),
+        device,
+        threads,
+        batch,
+        precision: args.machine.precision.name(),
+        runs: args.runs,
+        total_ms: measure::ms(profile.total),
+        overhead_ms: measure::ms(profile.overhead()),
+        operators: operators.collect(),
+        nodes: nodes.collect(),
+        trace: trace_file.display().to_string(),
+        svg: svg_file.display().to_string(),
+    };
+    out.emit(&report, text)
+}
+
+/// Writes a file whole or not at all.
+fn write(path: &Path, text: &str) -> Result<()> {
+    let failed = |error: std::io::Error| Failure::file("write", path, &error);
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder).map_err(failed)?;
+    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
+    std::io::Write::write_all(&mut file, text.as_bytes()).map_err(failed)?;
+    file.persist(path).map_err(|error| failed(error.error))?;
+    Ok(())
+}
+
+fn text(report: &Report) -> String {
+    let Report { model, device, threads, batch, precision, runs, total_ms, overhead_ms, .. } =
+        report;
+    let operators = report.operators.iter().map(|o| {
+        let share = format!("{:.1}", 100. * o.share);
+        [format!("  {}", o.op), o.nodes.to_string(), format!("{:.3}", o.ms), share]
+    });
+    let operators = output::table(["  operator", "nodes", "ms", "%"], operators);
+    let mut nodes: Vec<&Node> = report.nodes.iter().collect();
+    nodes.sort_by(|a, b| b.ms.total_cmp(&a.ms));
+    let rest = nodes.len().saturating_sub(NODES_SHOWN);
+    let rows = nodes.iter().take(NODES_SHOWN).map(|n| {
+        [format!("  {}", n.name), n.op.to_owned(), format!("{:.3}", n.ms), n.outputs.join(" ")]
+    });
+    let rows = output::table(["  node", "operator", "ms", "makes"], rows);
+    let more = if rest > 0 { format!("  and {rest} more, all in --json\n") } else { String::new() };
+    format!(
+        "{model} on {device}: {threads} threads, batch {batch}, {precision}, the fastest of {runs} \
+         runs\n{total_ms:.3} ms, {overhead_ms:.3} ms of them between nodes\n\n\
+         {operators}\n{rows}{more}\ntrace    {}\npicture  {}\n",
+        report.trace, report.svg
+    )
+}

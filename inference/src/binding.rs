@@ -1,0 +1,108 @@
+//! Inputs and outputs that stay bound to a session from one run to the next.
+
+use crate::error::{Error, Result};
+use crate::model::names;
+use crate::session::Session;
+use lgp_memory::{Tensor, TensorView};
+
+/// Tensors bound to a session's inputs, and those that its last run made. Inputs are read where
+/// they lie and may be written in place between two runs; outputs are handed over as the last
+/// operator wrote them. Nothing is copied, and a run reuses the memory of the outputs before it.
+///
+/// ```
+/// use lgp_inference::{GraphBuilder, Session, SessionOptions};
+/// use lgp_memory::{DType, SymShape, Tensor, TensorType};
+///
+/// let ty = TensorType { dtype: DType::F32, shape: None };
+/// let mut g = GraphBuilder::new("relu");
+/// let x = g.input("x", ty.clone());
+/// let y = g.node("Relu", &[x], []);
+/// g.output("y", y, ty);
+/// let session = Session::new(&g.finish()?, SessionOptions::with_threads(1))?;
+///
+/// let mut binding = session.binding();
+/// binding.bind("x", Tensor::from_slice([2], &[-1f32, 2.])?)?;
+/// binding.run()?;
+/// assert_eq!(binding.output("y")?.as_slice::<f32>()?, [0., 2.]);
+/// binding.input_mut("x")?.as_mut_slice::<f32>()?[0] = 7.;
+/// binding.run()?;
+/// assert_eq!(binding.output("y")?.as_slice::<f32>()?, [7., 2.]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Binding<'s> {
+    session: &'s Session,
+    inputs: Vec<Option<Tensor>>,
+    outputs: Vec<Option<Tensor>>,
+}
+
+impl Session {
+    /// A binding in which nothing is bound yet.
+    #[must_use]
+    pub fn binding(&self) -> Binding<'_> {
+        Binding {
+            session: self,
+            inputs: vec![None; self.inputs().len()],
+            outputs: vec![None; self.outputs().len()],
+        }
+    }
+}
+
+impl Binding<'_> {
+    /// Binds an input until another tensor is bound to it.
+    ///
+    /// # Errors
+    /// [`Error::UnknownInput`]. Whether dtype and shape fit is checked by a run.
+    pub fn bind(&mut self, name: &str, tensor: Tensor) -> Result<()> {
+        let at = self.input_at(name)?;
+        self.inputs[at] = Some(tensor);
+        Ok(())
+    }
+
+    /// A bound input, to be written in place.
+    ///
+    /// # Errors
+    /// [`Error::UnknownInput`], [`Error::MissingInput`].
+    pub fn input_mut(&mut self, name: &str) -> Result<&mut Tensor> {
+        let at = self.input_at(name)?;
+        let spec = &self.session.inputs()[at];
+        let missing = || Error::MissingInput { name: name.to_owned(), ty: spec.ty.clone() };
+        self.inputs[at].as_mut().ok_or_else(missing)
+    }
+
+    /// Runs the session on what is bound.
+    ///
+    /// # Errors
+    /// As [`Session::run`]. The outputs of the run before are gone then.
+    pub fn run(&mut self) -> Result<()> {
+        self.outputs.fill(None);
+        let bound = self.session.inputs().iter().zip(&self.inputs);
+        let views: Vec<(&str, TensorView<'_>)> = bound
+            .filter_map(|(spec, tensor)| Some((spec.name.as_str(), tensor.as_ref()?.view())))
+            .collect();
+        let outputs = self.session.run(&views)?;
+        self.outputs = outputs.into_iter().map(|output| Some(output.tensor)).collect();
+        Ok(())
+    }
+
+    /// An output of the last run.
+    ///
+    /// # Errors
+    /// [`Error::NoOutput`] for an unknown name, or when there was no run yet or it failed.
+    pub fn output(&self, name: &str) -> Result<&Tensor> {
+        let at = self.session.outputs().iter().position(|spec| spec.name == name);
+        let tensor = at.and_then(|at| self.outputs.get(at)?.as_ref());
+        tensor.ok_or_else(|| Error::NoOutput {
+            name: name.to_owned(),
+            known: names(self.session.outputs()),
+        })
+    }
+
+    fn input_at(&self, name: &str) -> Result<usize> {
+        let inputs = self.session.inputs();
+        inputs
+            .iter()
+            .position(|spec| spec.name == name)
+            .ok_or_else(|| Error::UnknownInput { given: name.to_owned(), expected: names(inputs) })
+    }
+}
