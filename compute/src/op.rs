@@ -169,6 +169,11 @@ pub(crate) fn wrong_kind(op: &'static str, input: usize, given: &str, expected: 
     Error::invalid(op, format!("input {input} is {given}, expected {expected}"))
 }
 
+/// An input of a dtype that the operator has no meaning for.
+pub(crate) fn wrong_dtype(op: &'static str, input: usize, given: DType) -> Error {
+    Error::invalid(op, format!("input {input} has dtype {given}, which it has no meaning for"))
+}
+
 /// Runs an operator on tensors that may hold strings.
 ///
 /// A kernel sees the elements of a string tensor as numbers. Here the inputs get one table, in

@@ -72,6 +72,7 @@ mod softmax;
 mod split;
 mod squeeze;
 mod svm;
+mod text;
 mod tile;
 mod transpose;
 mod tree_ensemble;
@@ -144,13 +145,16 @@ pub use softmax::Softmax;
 pub use split::Split;
 pub use squeeze::Squeeze;
 pub use svm::{Decision as SvmDecision, Kernel as SvmKernel, Svm};
+pub use text::{
+    CaseChange, NGrams, RegexFullMatch, StringConcat, StringNormalizer, StringSplit,
+    TfIdfVectorizer, TfIdfWeighting,
+};
 pub use tile::Tile;
 pub use transpose::Transpose;
 pub use tree_ensemble::{
     Aggregate as TreeAggregate, Branch as TreeBranch, Child as TreeChild, Split as TreeSplit,
     TreeEnsemble, Trees,
 };
-pub(crate) use unary::Exp;
 pub use unary::{Unary, UnaryKind};
 pub use unpack_bits::UnpackBits;
 pub use unsqueeze::Unsqueeze;

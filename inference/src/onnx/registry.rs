@@ -3,7 +3,7 @@
 use super::node::{NodeCx, Refusal};
 use super::ops::{
     attention, control, conv, data, elementwise, linear, loss, microsoft, microsoft_attention, ml,
-    normalization, pool, quantized, quantized_microsoft, recurrent, reduce, sequence, shape,
+    normalization, pool, quantized, quantized_microsoft, recurrent, reduce, sequence, shape, text,
     training,
 };
 
@@ -174,6 +174,7 @@ const ONNX: &[(&str, Map)] = &[
     ("ReduceProd", reduce::prod),
     ("ReduceSum", reduce::sum),
     ("ReduceSumSquare", reduce::sum_square),
+    ("RegexFullMatch", text::regex_full_match),
     ("Relu", elementwise::relu),
     ("Reshape", shape::reshape),
     ("Resize", shape::resize),
@@ -204,10 +205,14 @@ const ONNX: &[(&str, Map)] = &[
     ("SplitToSequence", sequence::split),
     ("Sqrt", elementwise::sqrt),
     ("Squeeze", shape::squeeze),
+    ("StringConcat", text::concat),
+    ("StringNormalizer", text::normalizer),
+    ("StringSplit", text::split),
     ("Sub", elementwise::sub),
     ("Sum", elementwise::sum),
     ("Swish", elementwise::swish),
     ("Tanh", elementwise::tanh),
+    ("TfIdfVectorizer", text::tf_idf),
     ("ThresholdedRelu", elementwise::thresholded_relu),
     ("Tile", shape::tile),
     ("Transpose", shape::transpose),

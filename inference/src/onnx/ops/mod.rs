@@ -19,4 +19,5 @@ pub(crate) mod recurrent;
 pub(crate) mod reduce;
 pub(crate) mod sequence;
 pub(crate) mod shape;
+pub(crate) mod text;
 pub(crate) mod training;

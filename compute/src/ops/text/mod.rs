@@ -1,0 +1,104 @@
+//! Strings: joining, splitting, matching, normalising, counting.
+
+mod normalize;
+mod split;
+#[cfg(test)]
+mod tests;
+mod tf_idf;
+
+pub use normalize::{CaseChange, StringNormalizer};
+pub use split::StringSplit;
+pub use tf_idf::{NGrams, TfIdfVectorizer, TfIdfWeighting};
+
+use crate::args::{arity, output, required};
+use crate::dims;
+use crate::error::{Error, Result};
+use crate::op::{Context, Op, ValueInfo, wrong_dtype};
+use crate::walk::Walk;
+use lgp_memory::{DType, Shape, Tensor, TensorView};
+
+/// Fails unless an input holds strings.
+fn expect_strings(op: &'static str, i: usize, info: &ValueInfo) -> Result<()> {
+    if info.ty.dtype == DType::Str { Ok(()) } else { Err(wrong_dtype(op, i, info.ty.dtype)) }
+}
+
+/// `StringConcat`: two tensors of strings, broadcast to each other.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct StringConcat;
+
+impl Op for StringConcat {
+    fn name(&self) -> &'static str {
+        "StringConcat"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        arity("StringConcat", inputs, 2, 2)?;
+        let a = required("StringConcat", inputs, 0)?;
+        let b = required("StringConcat", inputs, 1)?;
+        expect_strings("StringConcat", 0, a)?;
+        expect_strings("StringConcat", 1, b)?;
+        let shape = match (a.sym_shape(), b.sym_shape()) {
+            (Some(a), Some(b)) => Some(dims::broadcast("StringConcat", a, b)?),
+            _ => None,
+        };
+        Ok(output(DType::Str, shape))
+    }
+
+    fn run(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        let (_, shape) = crate::args::concrete_one(self, inputs)?;
+        let a = required("StringConcat", inputs, 0)?;
+        let b = required("StringConcat", inputs, 1)?;
+        let (left, right) = (a.strings()?, b.strings()?);
+        let walk = Walk::new(&shape, [a.shape(), b.shape()])?;
+        let count = shape.elements()?;
+        let mut out = Vec::with_capacity(count);
+        for row in 0..count.checked_div(walk.row).unwrap_or(0) {
+            let [at_left, at_right] = walk.starts(row);
+            let [step_left, step_right] = walk.steps;
+            for i in 0..walk.row {
+                out.push(
+                    left[at_left + i * step_left].to_owned() + right[at_right + i * step_right],
+                );
+            }
+        }
+        Ok(vec![Tensor::from_strings(shape, &out)?])
+    }
+}
+
+/// `RegexFullMatch`: whether each string matches a pattern from its first to its last character.
+/// The pattern is in the syntax of RE2, as far as the `regex` crate shares it.
+#[derive(Debug, Clone)]
+pub struct RegexFullMatch(regex::Regex);
+
+impl RegexFullMatch {
+    /// # Errors
+    /// What is wrong with the pattern, or that its automaton takes too much memory.
+    pub fn new(pattern: &str) -> Result<Self> {
+        let whole = format!("^(?:{pattern})$");
+        let failed = |e: regex::Error| Error::invalid("RegexFullMatch", format!("pattern: {e}"));
+        Ok(Self(regex::Regex::new(&whole).map_err(failed)?))
+    }
+}
+
+impl Op for RegexFullMatch {
+    fn name(&self) -> &'static str {
+        "RegexFullMatch"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        arity("RegexFullMatch", inputs, 1, 1)?;
+        let x = required("RegexFullMatch", inputs, 0)?;
+        expect_strings("RegexFullMatch", 0, x)?;
+        Ok(output(DType::Bool, x.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        let (dtype, shape): (DType, Shape) = crate::args::concrete_one(self, inputs)?;
+        let mut out = ctx.alloc(dtype, shape)?;
+        let texts = required("RegexFullMatch", inputs, 0)?.strings()?;
+        for (out, text) in out.as_mut_slice::<bool>()?.iter_mut().zip(texts) {
+            *out = self.0.is_match(text);
+        }
+        Ok(vec![out])
+    }
+}
