@@ -155,6 +155,7 @@ pub use tree_ensemble::{
     Aggregate as TreeAggregate, Branch as TreeBranch, Child as TreeChild, Split as TreeSplit,
     TreeEnsemble, Trees,
 };
+pub(crate) use unary::Exp;
 pub use unary::{Unary, UnaryKind};
 pub use unpack_bits::UnpackBits;
 pub use unsqueeze::Unsqueeze;
