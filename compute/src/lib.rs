@@ -38,6 +38,7 @@ mod number;
 mod op;
 pub mod ops;
 mod par;
+mod planned;
 mod quantized;
 mod reduction;
 mod simd;

@@ -2,10 +2,12 @@
 
 use crate::error::{Error, Result};
 use crate::isa::{Isa, Simd};
+use crate::planned::Planned;
 use crate::threads::Threads;
 use lgp_memory::{
-    DType, Datum, Dim, Pool, Shape, StringTable, Tensor, TensorType, TensorView, ValueKind,
+    Arena, DType, Datum, Dim, Pool, Shape, StringTable, Tensor, TensorType, TensorView, ValueKind,
 };
+use std::sync::Arc;
 
 /// What is known of a value while a graph is compiled.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,9 +40,10 @@ impl ValueInfo {
 /// What a running operator is given besides its inputs.
 #[derive(Debug)]
 pub struct Context {
-    threads: Threads,
+    threads: Arc<Threads>,
     simd: Simd,
     pool: Pool,
+    planned: Option<Planned>,
 }
 
 impl Context {
@@ -55,7 +58,8 @@ impl Context {
     /// A context that takes its memory from a pool that others may share.
     #[must_use]
     pub fn with_pool(threads: usize, pool: Pool) -> Self {
-        Self { threads: Threads::new(threads), simd: Simd::detect(None), pool }
+        let threads = Arc::new(Threads::new(threads));
+        Self { threads, simd: Simd::detect(None), pool, planned: None }
     }
 
     /// The same context whose kernels use no more than this level of vector instructions.
@@ -69,6 +73,22 @@ impl Context {
     #[must_use]
     pub fn simd(&self) -> Simd {
         self.simd
+    }
+
+    /// The same context for one run whose outputs have planned places in an arena.
+    #[must_use]
+    pub fn on_arena(&self, arena: Arena) -> Self {
+        let planned = Some(Planned::new(arena));
+        let threads = Arc::clone(&self.threads);
+        Self { threads, simd: self.simd, pool: self.pool.clone(), planned }
+    }
+
+    /// Says which lengths the outputs of the next operator have, and which offsets in the arena
+    /// were planned for them. What is not as planned comes from the pool.
+    pub fn expect_outputs(&self, outputs: &[(usize, usize)]) {
+        if let Some(planned) = &self.planned {
+            planned.expect(outputs);
+        }
     }
 
     /// How many threads a kernel may use.
@@ -93,6 +113,16 @@ impl Context {
     /// # Errors
     /// Out of memory, or a shape that cannot be addressed.
     pub fn alloc(&self, dtype: DType, shape: impl Into<Shape>) -> Result<Tensor> {
+        let shape = shape.into();
+        if let Some(planned) = &self.planned
+            && let Some(mut buffer) = planned.take(shape.byte_len(dtype)?)
+        {
+            if dtype == DType::Bool {
+                // Not every byte is a bool: what was there before must not be read as one.
+                buffer.fill(0);
+            }
+            return Ok(Tensor::from_buffer(dtype, shape, buffer)?);
+        }
         Ok(Tensor::pooled(&self.pool, dtype, shape)?)
     }
 }
@@ -120,6 +150,18 @@ pub trait Op: std::any::Any + std::fmt::Debug + Send + Sync {
     /// # Errors
     /// Inputs that do not fit, a dtype without a kernel, or out of memory.
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>>;
+
+    /// Whether output 0 is input 0's own memory, under another shape at most.
+    fn passes_memory_on(&self) -> bool {
+        false
+    }
+
+    /// Bytes that a run on `threads` threads takes from the pool besides its outputs, for inputs
+    /// of known shapes: what a memory plan counts on top.
+    fn scratch_bytes(&self, threads: usize, inputs: &[Option<&ValueInfo>]) -> usize {
+        let _ = (threads, inputs);
+        0
+    }
 
     /// Whether inputs or outputs may be other than tensors. Such an operator computes in
     /// [`Op::run_data`], and its `run` is never called by a graph.
@@ -211,6 +253,28 @@ mod tests {
         let data = vec![Some(Datum::Sequence(vec![])), None];
         let error = equal.run_data(&ctx, data).unwrap_err().to_string();
         assert_eq!(error, "Equal: input 0 is a sequence, expected a tensor");
+    }
+
+    #[test]
+    fn outputs_go_where_they_were_planned() {
+        let plain = Context::new(1);
+        let arena = Arena::new(plain.pool(), 512).unwrap();
+        let context = plain.on_arena(arena.clone());
+        context.expect_outputs(&[(256, 0), (64, 256), (256, 0)]);
+        let a = context.alloc(DType::F32, [64]).unwrap();
+        assert!(arena.take(0, 64).is_none(), "it is in the arena");
+        let before = plain.pool().stats().allocations;
+        let scratch = context.alloc(DType::F32, [3]).unwrap();
+        assert_eq!(plain.pool().stats().allocations, before + 1, "nothing of 12 bytes is planned");
+        let conflict = context.alloc(DType::F32, [64]).unwrap();
+        assert_eq!(plain.pool().stats().allocations, before + 2, "its place is taken");
+        arena.take(256, 64).unwrap().fill(9);
+        let bools = context.alloc(DType::Bool, [64]).unwrap();
+        assert_eq!(bools.as_slice::<bool>().unwrap(), [false; 64]);
+        assert_eq!(plain.pool().stats().allocations, before + 2);
+        drop((a, scratch, conflict, bools));
+        context.expect_outputs(&[]);
+        assert!(arena.take(0, 512).is_some());
     }
 
     #[test]
