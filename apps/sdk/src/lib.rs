@@ -20,7 +20,8 @@ pub use lgp_hal::{
     Status as FindingStatus, Telemetry, diagnose, open, probe, select_auto,
 };
 pub use lgp_inference::{
-    Entry, Error as ModelError, Model, Repository, Session, SessionOptions, ValueSpec,
+    Entry, Error as ModelError, MemoryReport, Model, PassReport, Repository, Session,
+    SessionOptions, TensorBytes, ValueSpec, pass_reports,
 };
 pub use lgp_memory::{
     DType, Dim, Element, Error as TensorError, NamedTensor, Shape, SymShape, Tensor, TensorType,
