@@ -38,6 +38,7 @@ mod number;
 mod op;
 pub mod ops;
 mod par;
+mod planned;
 mod post_transform;
 mod quantized;
 mod reduction;

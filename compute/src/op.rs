@@ -2,10 +2,11 @@
 
 use crate::error::{Error, Result};
 use crate::isa::{Isa, Simd};
+use crate::planned::Planned;
 use crate::stop::{Stop, Stopped};
 use crate::threads::Threads;
 use lgp_memory::{
-    DType, Datum, Dim, Pool, Shape, StringTable, Tensor, TensorType, TensorView, ValueKind,
+    Arena, DType, Datum, Dim, Pool, Shape, StringTable, Tensor, TensorType, TensorView, ValueKind,
 };
 use std::sync::Arc;
 
@@ -45,6 +46,7 @@ pub struct Context {
     simd: Simd,
     pool: Pool,
     stop: Option<Stop>,
+    planned: Option<Arc<Planned>>,
 }
 
 impl Context {
@@ -60,7 +62,7 @@ impl Context {
     #[must_use]
     pub fn with_pool(threads: usize, pool: Pool) -> Self {
         let threads = Arc::new(Threads::new(threads));
-        Self { threads, simd: Simd::detect(None), pool, stop: None }
+        Self { threads, simd: Simd::detect(None), pool, stop: None, planned: None }
     }
 
     /// The same context for a run that can be asked to end.
@@ -91,6 +93,20 @@ impl Context {
         self.simd
     }
 
+    /// The same context for one run whose outputs have planned places in an arena.
+    #[must_use]
+    pub fn on_arena(&self, arena: Arena) -> Self {
+        Self { planned: Some(Arc::new(Planned::new(arena))), ..self.clone() }
+    }
+
+    /// Says which lengths the outputs of the next operator have, and which offsets in the arena
+    /// were planned for them. What is not as planned comes from the pool.
+    pub fn expect_outputs(&self, outputs: &[(usize, usize)]) {
+        if let Some(planned) = &self.planned {
+            planned.expect(outputs);
+        }
+    }
+
     /// How many threads a kernel may use.
     #[must_use]
     pub fn threads(&self) -> usize {
@@ -113,6 +129,17 @@ impl Context {
     /// # Errors
     /// Out of memory, or a shape that cannot be addressed.
     pub fn alloc(&self, dtype: DType, shape: impl Into<Shape>) -> Result<Tensor> {
+        let shape = shape.into();
+        // The numbers of strings would be read without their table.
+        if let Some(planned) = self.planned.as_ref().filter(|_| dtype != DType::Str)
+            && let Some(mut buffer) = planned.take(shape.byte_len(dtype)?)
+        {
+            if dtype.is_checked() {
+                // Not every byte is an element: what was there before must not be read as one.
+                buffer.fill(0);
+            }
+            return Ok(Tensor::from_buffer(dtype, shape, buffer)?);
+        }
         Ok(Tensor::pooled(&self.pool, dtype, shape)?)
     }
 }
@@ -140,6 +167,18 @@ pub trait Op: std::any::Any + std::fmt::Debug + Send + Sync {
     /// # Errors
     /// Inputs that do not fit, a dtype without a kernel, or out of memory.
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>>;
+
+    /// Whether output 0 is input 0's own memory, under another shape at most.
+    fn passes_memory_on(&self) -> bool {
+        false
+    }
+
+    /// Bytes that a run on `threads` threads takes from the pool besides its outputs, for inputs
+    /// of known shapes: what a memory plan counts on top.
+    fn scratch_bytes(&self, threads: usize, inputs: &[Option<&ValueInfo>]) -> usize {
+        let _ = (threads, inputs);
+        0
+    }
 
     /// Whether inputs or outputs may be other than tensors. Such an operator computes in
     /// [`Op::run_data`], and its `run` is never called by a graph.
@@ -236,6 +275,28 @@ mod tests {
         let data = vec![Some(Datum::Sequence(vec![])), None];
         let error = equal.run_data(&ctx, data).unwrap_err().to_string();
         assert_eq!(error, "Equal: input 0 is a sequence, expected a tensor");
+    }
+
+    #[test]
+    fn outputs_go_where_they_were_planned() {
+        let plain = Context::new(1);
+        let arena = Arena::new(plain.pool(), 512).unwrap();
+        let context = plain.on_arena(arena.clone());
+        context.expect_outputs(&[(256, 0), (64, 256), (256, 0)]);
+        let a = context.alloc(DType::F32, [64]).unwrap();
+        assert!(arena.take(0, 64).is_none(), "it is in the arena");
+        let before = plain.pool().stats().allocations;
+        let scratch = context.alloc(DType::F32, [3]).unwrap();
+        assert_eq!(plain.pool().stats().allocations, before + 1, "nothing of 12 bytes is planned");
+        let conflict = context.alloc(DType::F32, [64]).unwrap();
+        assert_eq!(plain.pool().stats().allocations, before + 2, "its place is taken");
+        arena.take(256, 64).unwrap().fill(9);
+        let bools = context.alloc(DType::Bool, [64]).unwrap();
+        assert_eq!(bools.as_slice::<bool>().unwrap(), [false; 64]);
+        assert_eq!(plain.pool().stats().allocations, before + 2);
+        drop((a, scratch, conflict, bools));
+        context.expect_outputs(&[]);
+        assert!(arena.take(0, 512).is_some());
     }
 
     #[test]

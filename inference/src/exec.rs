@@ -2,10 +2,11 @@
 
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Node, ValueId, node_error};
-use crate::plan::Plan;
+use crate::plan::{MemoryPlan, Plan, PlanCache, Signature};
 use crate::profile::{NodeProfile, Recorder};
 use lgp_compute::{Context, launch};
-use lgp_memory::{Datum, TensorType, TensorView};
+use lgp_memory::{Arena, Datum, TensorType, TensorView};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A graph with everything that a run needs to know of it.
@@ -13,6 +14,7 @@ use std::time::Duration;
 pub(crate) struct Program {
     pub(crate) graph: Graph,
     plan: Plan,
+    memory: PlanCache,
 }
 
 /// A value while a graph runs.
@@ -35,7 +37,7 @@ impl From<Datum> for Slot<'_> {
 impl Program {
     pub(crate) fn new(graph: Graph) -> Self {
         let plan = Plan::new(&graph);
-        Self { graph, plan }
+        Self { graph, plan, memory: PlanCache::default() }
     }
 
     /// Runs the graph on inputs in its order; the outputs come in theirs.
@@ -48,12 +50,15 @@ impl Program {
         inputs: Vec<Slot<'a>>,
         mut recorder: Option<&mut Recorder>,
     ) -> Result<Vec<Datum>> {
+        let (memory, ctx) = self.memory(ctx, &inputs)?;
+        let ctx = &ctx;
         let mut slots: Vec<Slot<'a>> = vec![Slot::Empty; self.graph.values.len()];
         for (id, value) in self.graph.inputs.iter().zip(inputs) {
             slots[id.0] = value;
         }
-        for (node, frees) in self.graph.nodes.iter().zip(&self.plan.frees) {
+        for (index, (node, frees)) in self.graph.nodes.iter().zip(&self.plan.frees).enumerate() {
             ctx.check()?;
+            ctx.expect_outputs(memory.as_ref().map_or(&[], |memory| memory.places(index)));
             let start = recorder.as_ref().map(|r| r.now());
             let results = if node.op.takes_data() {
                 let inputs = self.data(node, frees, &mut slots)?;
@@ -121,6 +126,30 @@ impl Program {
             bytes_written: bytes(&outputs),
             outputs,
         }
+    }
+
+    /// The memory plan for inputs of these shapes, and a context whose outputs go where it says.
+    /// Where an input is no tensor, all comes from the pool.
+    fn memory(
+        &self,
+        ctx: &Context,
+        inputs: &[Slot<'_>],
+    ) -> Result<(Option<Arc<MemoryPlan>>, Context)> {
+        let signature: Option<Signature> = inputs
+            .iter()
+            .map(|input| match input {
+                Slot::View(view) => Some((view.dtype(), view.shape().clone())),
+                Slot::Own(Datum::Tensor(tensor)) => Some((tensor.dtype(), tensor.shape().clone())),
+                _ => None,
+            })
+            .collect();
+        let memory = signature.map(|signature| {
+            self.memory
+                .get(signature, |signature| MemoryPlan::new(&self.graph, signature, ctx.threads()))
+        });
+        let bytes = memory.as_ref().map_or(0, |memory| memory.bytes);
+        let arena = Arena::new(ctx.pool(), bytes)?;
+        Ok((memory, ctx.on_arena(arena)))
     }
 
     /// A node's inputs, all of which are tensors.

@@ -164,7 +164,7 @@ pub(crate) fn node_error(node: &Node, source: lgp_compute::Error) -> Error {
 }
 
 /// Dimensions that are all known are a constant.
-fn with_constant(mut info: ValueInfo) -> Result<ValueInfo> {
+pub(crate) fn with_constant(mut info: ValueInfo) -> Result<ValueInfo> {
     let known = info.dims.as_ref().and_then(|dims| {
         dims.iter()
             .map(|d| d.known().and_then(|n| i64::try_from(n).ok()))

@@ -1,4 +1,12 @@
-//! When each value is last read, so that its memory can go to the next one.
+//! When each value is last read, so that its memory can go to the next one, and where in memory
+//! it goes.
+
+mod cache;
+mod memory;
+
+pub(crate) use cache::{PlanCache, Signature};
+pub(crate) use memory::MemoryPlan;
+pub use memory::{MemoryReport, TensorBytes};
 
 use crate::graph::{Graph, ValueId};
 

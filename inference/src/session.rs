@@ -3,10 +3,13 @@
 use crate::error::{Error, Result};
 use crate::exec::{Program, Slot};
 use crate::model::{Model, ValueSpec};
+use crate::plan::{MemoryPlan, MemoryReport};
 use crate::profile::{Profile, Recorder};
 use crate::{inputs, onnx, passes};
 use lgp_compute::{Context, Isa, Stop, ValueInfo};
-use lgp_memory::{Datum, Dim, NamedTensor, SymShape, TensorType, TensorView, ValueKind};
+use lgp_memory::{
+    Datum, Dim, NamedTensor, PoolStats, Shape, SymShape, TensorType, TensorView, ValueKind,
+};
 
 /// How a session runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,6 +114,22 @@ impl Session {
     #[must_use]
     pub fn outputs(&self) -> &[ValueSpec] {
         &self.outputs
+    }
+
+    /// What a run with inputs of these shapes takes of memory, without running it.
+    ///
+    /// # Errors
+    /// [`Error::Graph`] for an input without a shape.
+    pub fn memory(&self, shapes: &[(&str, Shape)]) -> Result<MemoryReport> {
+        let signature = passes::signature(&self.inputs, shapes)?;
+        let graph = &self.program.graph;
+        Ok(MemoryPlan::new(graph, &signature, self.ctx.threads()).report(graph))
+    }
+
+    /// What its runs have taken from the pool so far: everything but weights and inputs.
+    #[must_use]
+    pub fn pool_stats(&self) -> PoolStats {
+        self.ctx.pool().stats()
     }
 
     /// Runs the model once.

@@ -1,5 +1,7 @@
 //! Sessions: what they return, whoever calls them, with however many threads.
 
+#[path = "../examples/zoo/blocks.rs"]
+mod blocks;
 #[path = "../examples/zoo/nets.rs"]
 mod nets;
 
@@ -42,6 +44,31 @@ fn threads_change_nothing() -> Result<()> {
                 scope.spawn(|| assert_eq!(run(&three, &x).unwrap(), expected));
             }
         });
+    }
+    Ok(())
+}
+
+#[test]
+fn plans_foretell_what_runs_take() -> Result<()> {
+    for (name, net) in nets::ALL.iter().chain(&blocks::BLOCKS) {
+        for threads in [1, 3] {
+            let model = net(nets::Size::Tiny)?;
+            let session = Session::new(&model, SessionOptions::with_threads(threads))?;
+            let x = image(16)?;
+            let plan = session.memory(&[("input", x.shape().clone())])?;
+            assert_eq!(plan.unknown, 0, "{name}");
+            let peak = |_| -> Result<f64> {
+                let kept = run(&session, &x)?;
+                drop(kept);
+                Ok(session.pool_stats().high_water_bytes as f64)
+            };
+            // A second run finds its plan, and takes no more.
+            let measured = peak(0)?.max(peak(1)?);
+            let planned = plan.peak_bytes - plan.weights_bytes - plan.input_bytes;
+            let fixed = (plan.weights_bytes + plan.input_bytes) as f64;
+            let ratio = (measured + fixed) / (planned as f64 + fixed);
+            assert!((0.95..1.05).contains(&ratio), "{name}: {measured} of {plan:?}");
+        }
     }
     Ok(())
 }

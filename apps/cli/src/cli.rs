@@ -40,6 +40,8 @@ pub(crate) enum Command {
     Profile(commands::profile::Args),
     /// Show what a model file takes, gives and is made of
     Inspect(commands::inspect::Args),
+    /// Show what a model takes of memory, and which batch fits
+    Plan(commands::plan::Args),
     /// Start a coordinator with local workers
     Start(commands::start::Args),
     /// Stop a coordinator and its workers

@@ -8,6 +8,7 @@ pub(crate) mod devices;
 pub(crate) mod doctor;
 pub(crate) mod inspect;
 pub(crate) mod models;
+pub(crate) mod plan;
 pub(crate) mod profile;
 pub(crate) mod result;
 pub(crate) mod run;
@@ -34,6 +35,7 @@ pub(crate) fn dispatch(cli: &Cli) -> Result<()> {
         Command::Bench(args) => bench::run(args, out),
         Command::Profile(args) => profile::run(args, out),
         Command::Inspect(args) => inspect::run(args, out),
+        Command::Plan(args) => plan::run(args, out),
         Command::Start(args) => start::run(args, out),
         Command::Stop(args) => stop::run(args, out),
         Command::Status(args) => status::run(args, out),

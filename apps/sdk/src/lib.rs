@@ -20,12 +20,13 @@ pub use lgp_hal::{
     Status as FindingStatus, Telemetry, diagnose, open, probe, select_auto,
 };
 pub use lgp_inference::{
-    Entry, Error as ModelError, Model, NodeProfile, Profile, Repository, RunTask, Session,
-    SessionOptions, Stop, Stopped, ValueSpec, read_value,
+    Entry, Error as ModelError, MemoryReport, Model, NodeProfile, PassReport, Profile, Repository,
+    RunTask, Session, SessionOptions, Stop, Stopped, TensorBytes, ValueSpec, pass_reports,
+    read_value,
 };
 pub use lgp_memory::{
-    DType, Datum, Dim, Element, Error as TensorError, NamedTensor, Shape, SymShape, Tensor, TensorType,
-    TensorView, ValueKind,
+    DType, Datum, Dim, Element, Error as TensorError, NamedTensor, Shape, SymShape, Tensor,
+    TensorType, TensorView, ValueKind,
 };
 
 /// The README's examples, so that they compile and run.

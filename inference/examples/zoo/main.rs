@@ -3,6 +3,7 @@
 //! `cargo run --release -p lgp-inference --example zoo -- FOLDER [NAME…]`.
 
 mod bert;
+mod blocks;
 mod dynamic;
 mod nets;
 mod qdq;
@@ -24,11 +25,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = PathBuf::from(args.next().ok_or("usage: zoo FOLDER [NAME…]")?);
     let mut names: Vec<String> = args.collect();
     if names.is_empty() {
-        names = nets::ALL.iter().map(|(name, _)| (*name).to_owned()).collect();
+        names =
+            nets::ALL.iter().chain(&blocks::BLOCKS).map(|(name, _)| (*name).to_owned()).collect();
     }
     std::fs::create_dir_all(&folder)?;
     for name in names {
-        let known = || nets::ALL.iter().chain(&MORE);
+        let known = || nets::ALL.iter().chain(&blocks::BLOCKS).chain(&MORE);
         let Some((_, net)) = known().find(|(other, _)| *other == name) else {
             let known: Vec<&str> = known().map(|(name, _)| *name).collect();
             return Err(format!("no network '{name}', expected {}", known.join(", ")).into());

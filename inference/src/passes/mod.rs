@@ -1,9 +1,19 @@
 //! What happens to a graph between its file and its first run, a file a pass.
 
 mod batch_norm;
+mod cast;
+mod common;
 mod constant_folding;
+mod conv_epilogue;
+mod conv_scale;
 mod dead_code;
 mod identity;
+mod layout;
+mod report;
+mod transpose;
+
+pub(crate) use report::signature;
+pub use report::{PassReport, pass_reports};
 
 use crate::error::Result;
 use crate::graph::Graph;
@@ -19,40 +29,60 @@ pub(crate) trait Pass: Sync {
 
 /// Every pass, in the order in which they run. The first one also infers the types that the
 /// others rely on.
-const PASSES: [&dyn Pass; 4] = [
+const PASSES: [&dyn Pass; 10] = [
     &constant_folding::ConstantFolding,
     &identity::IdentityElimination,
+    &cast::CastElimination,
+    &common::CommonSubexpressions,
     &batch_norm::BatchNormFolding,
+    &conv_scale::ConvScaleFolding,
+    &layout::ChannelsLast,
+    &transpose::TransposeJoining,
+    &conv_epilogue::ConvEpilogue,
     &dead_code::DeadCodeElimination,
 ];
 
 /// Runs every pass.
 pub(crate) fn optimize(graph: &mut Graph) -> Result<()> {
+    optimize_watched(graph, |_, _| {})
+}
+
+/// Runs every pass and shows the graph to `watch` after each, with the pass's name.
+pub(crate) fn optimize_watched(
+    graph: &mut Graph,
+    mut watch: impl FnMut(&'static str, &Graph),
+) -> Result<()> {
     for pass in PASSES {
         let before = graph.nodes.len();
         pass.run(graph)?;
         tracing::debug!(pass = pass.name(), before, after = graph.nodes.len(), "graph pass");
+        watch(pass.name(), graph);
     }
     Ok(())
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::GraphBuilder;
     use lgp_memory::{DType, Dim, SymShape, TensorType};
 
     /// A type whose `None` dimensions are unknown.
-    pub(super) fn type_of(dtype: DType, dims: &[Option<usize>]) -> TensorType {
+    pub(crate) fn type_of(dtype: DType, dims: &[Option<usize>]) -> TensorType {
         let dims = dims.iter().map(|d| d.map_or(Dim::Unknown, Dim::Known));
         TensorType { dtype, shape: Some(SymShape(dims.collect())) }
     }
 
-    pub(super) fn f32_type(dims: &[Option<usize>]) -> TensorType {
+    pub(crate) fn f32_type(dims: &[Option<usize>]) -> TensorType {
         type_of(DType::F32, dims)
     }
 
-    pub(super) fn graph_of(builder: GraphBuilder) -> Result<Graph> {
+    /// An f32 type of which not even the rank is known.
+    pub(crate) fn untyped() -> TensorType {
+        TensorType { dtype: DType::F32, shape: None }
+    }
+
+    pub(crate) fn graph_of(builder: GraphBuilder) -> Result<Graph> {
         crate::onnx::lower(&builder.finish()?)
     }
 }

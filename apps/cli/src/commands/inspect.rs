@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, Result, chain};
 use crate::output::{self, Output};
-use lgp_sdk::{Dim, Model, Session, SessionOptions, ValueSpec};
+use lgp_sdk::{Dim, Model, PassReport, Session, SessionOptions, Shape, ValueSpec, pass_reports};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -14,6 +14,9 @@ use std::path::PathBuf;
 pub(crate) struct Args {
     /// The ONNX file
     model: PathBuf,
+    /// Show what each pass of the compiler does, at batch 1
+    #[arg(long)]
+    passes: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -33,6 +36,9 @@ struct Report {
     runs: bool,
     /// Why not.
     reason: Option<String>,
+    /// With `--passes`: nodes and planned memory before and after each.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    passes: Option<Vec<PassReport>>,
 }
 
 /// Runs the command.
@@ -43,6 +49,14 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         .len();
     // Every missing operator is named at once.
     let reason = Session::new(&model, SessionOptions::with_threads(1)).err().map(|e| chain(&e));
+    let passes = if args.passes && reason.is_none() {
+        let shapes = super::plan::shapes(model.inputs(), 1)?;
+        let shapes: Vec<(&str, Shape)> =
+            shapes.iter().map(|(name, shape)| (name.as_str(), shape.clone())).collect();
+        Some(pass_reports(&model, &shapes)?)
+    } else {
+        None
+    };
     let ops = model.operator_counts();
     let report = Report {
         model: args.model.display().to_string(),
@@ -58,6 +72,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         bytes,
         runs: reason.is_none(),
         reason,
+        passes,
     };
     out.emit(&report, |report| text(report, &model))
 }
@@ -90,9 +105,23 @@ fn text(report: &Report, model: &Model) -> String {
         Some(reason) => format!("does not run here: {reason}"),
     };
     let ops = output::table(["  operator", "nodes"], ops);
+    let passes = report.passes.as_deref().map(pass_table).unwrap_or_default();
     format!(
         "{name} by {producer}, IR version {ir_version}, opset {opset}\n\
          {parameters} parameters, {nodes} nodes, {size}\n{runs}\n\n\
-         inputs\n{inputs}\noutputs\n{outputs}\n{ops}"
+         inputs\n{inputs}\noutputs\n{outputs}\n{ops}{passes}"
     )
+}
+
+/// A line a pass, with what it changed.
+fn pass_table(passes: &[PassReport]) -> String {
+    let bytes = |n: usize| output::bytes(u64::try_from(n).unwrap_or(u64::MAX));
+    let rows = passes.iter().map(|pass| {
+        [
+            format!("  {}", pass.name),
+            format!("{} to {}", pass.nodes_before, pass.nodes_after),
+            format!("{} to {}", bytes(pass.arena_bytes_before), bytes(pass.arena_bytes_after)),
+        ]
+    });
+    format!("\n{}", output::table(["  pass", "nodes", "planned memory"], rows))
 }

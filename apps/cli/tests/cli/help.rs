@@ -2,9 +2,9 @@
 
 use crate::harness::World;
 
-const COMMANDS: [&str; 15] = [
-    "demo", "devices", "doctor", "run", "bench", "inspect", "start", "stop", "status", "workers",
-    "submit", "result", "tasks", "cancel", "models",
+const COMMANDS: [&str; 16] = [
+    "demo", "devices", "doctor", "run", "bench", "inspect", "plan", "start", "stop", "status",
+    "workers", "submit", "result", "tasks", "cancel", "models",
 ];
 
 #[test]

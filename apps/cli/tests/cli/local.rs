@@ -120,6 +120,41 @@ fn inspect_describes_the_model() {
 }
 
 #[test]
+fn plan_says_what_fits() {
+    let world = World::new();
+    let report = world.run(&["plan", digits(), "--vram", "1MiB", "--batch", "2", "--json"]).json();
+    let keys: Vec<&String> = report.as_object().expect("an object").keys().collect();
+    insta::assert_snapshot!("plan_keys", format!("{keys:#?}"));
+    let bytes = |key: &str| report[key].as_u64().expect("a count");
+    let parts = ["weights_bytes", "input_bytes", "output_bytes", "arena_bytes", "scratch_bytes"];
+    assert_eq!(parts.iter().map(|key| bytes(key)).sum::<u64>(), bytes("peak_bytes"));
+    assert!(bytes("lower_bound_bytes") <= bytes("arena_bytes"));
+    assert_eq!((&report["fits"], &report["vram_bytes"]), (&json!(true), &json!(1 << 20)));
+    let best = report["optimal_batch"]["largest"].as_u64().expect("a count");
+    let plan = |batch: u64| {
+        let batch = batch.to_string();
+        let args = ["plan", digits(), "--vram", "1MiB", "--batch", &batch, "--json"];
+        world.run(&args).json()["fits"].clone()
+    };
+    assert_eq!((plan(best), plan(best + 1)), (json!(true), json!(false)));
+    let people = world.run(&["plan", digits(), "--vram", "1KiB"]);
+    assert!(people.stdout.contains("does not fit into 1.0 KiB"), "{people:?}");
+    let (code, _) = world.run(&["plan", digits(), "--vram", "much", "--json"]).error(2);
+    assert_eq!(code, "usage");
+}
+
+#[test]
+fn inspect_shows_what_the_passes_do() {
+    let world = World::new();
+    let report = world.run(&["inspect", digits(), "--passes", "--json"]).json();
+    let passes = report["passes"].as_array().expect("a list");
+    assert!(passes.windows(2).all(|w| w[0]["nodes_after"] == w[1]["nodes_before"]));
+    assert!(passes.iter().any(|pass| pass["name"] == json!("channels-last")));
+    let people = world.run(&["inspect", digits(), "--passes"]);
+    assert!(people.stdout.contains("channels-last"), "{people:?}");
+}
+
+#[test]
 fn missing_operators_are_named_all_at_once() {
     let world = World::new();
     let ty = TensorType { dtype: DType::F32, shape: Some(SymShape(vec![Dim::Known(2)])) };

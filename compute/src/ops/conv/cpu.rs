@@ -111,8 +111,7 @@ impl<T: Real> Convolution<'_, T> {
     ) -> Result<()> {
         let m = out.len() / columns;
         let k = weight.len() / m;
-        let row_bytes = k.saturating_mul(size_of::<T>());
-        let width = (BLOCK_BYTES / row_bytes).max(COLUMNS_MIN).min(columns);
+        let width = block_width(k, size_of::<T>(), columns);
         let mut scratch = self.ctx.alloc(T::DTYPE, [k, width])?;
         let scratch = scratch.as_mut_slice::<T>()?;
         for start in (0..columns).step_by(width) {
@@ -142,6 +141,35 @@ impl<T: Real> Convolution<'_, T> {
             row.fill(self.bias.map_or(T::zero(), |b| b[i % self.maps]));
         }
     }
+}
+
+/// How many elements a convolution takes besides its output.
+pub(super) fn scratch_elements(
+    group: usize,
+    threads: usize,
+    axes: &[Axis],
+    weight: &[usize],
+    element_bytes: usize,
+) -> usize {
+    let taps: usize = weight.iter().skip(1).fold(1, |n, &d| n.saturating_mul(d));
+    if group > 1 && weight[1] == 1 && weight[0] == group {
+        // For each thread a padded plane in phases, and two lines as long as one phase.
+        let extent = |a: &Axis| a.output.saturating_add((a.kernel - 1) * a.dilation / a.stride);
+        let phase = axes.iter().fold(1usize, |n, a| n.saturating_mul(extent(a)));
+        let phases = axes.iter().fold(1usize, |n, a| n.saturating_mul(a.stride));
+        return phase.saturating_mul(phases.saturating_add(2)).saturating_mul(threads.min(group));
+    }
+    if axes.iter().all(Axis::is_pointwise) {
+        return 0;
+    }
+    let columns: usize = axes.iter().fold(1, |n, a| n.saturating_mul(a.output));
+    taps.saturating_mul(block_width(taps, element_bytes, columns))
+}
+
+/// How many output columns are unfolded at once, when each takes `k` elements.
+fn block_width(k: usize, element_bytes: usize, columns: usize) -> usize {
+    let row_bytes = k.saturating_mul(element_bytes).max(1);
+    (BLOCK_BYTES / row_bytes).max(COLUMNS_MIN).min(columns)
 }
 
 /// Adds one value a row to a range of its columns.

@@ -103,6 +103,19 @@ impl Op for Conv {
         Ok(output(x.ty.dtype, shape))
     }
 
+    fn scratch_bytes(&self, threads: usize, inputs: &[Option<&ValueInfo>]) -> usize {
+        let shape = |i: usize| optional(inputs, i).and_then(|info| info.ty.concrete_shape());
+        let (Some(x), Some(weight)) = (shape(0), shape(1)) else { return 0 };
+        if x.rank() != weight.rank() || x.rank() < 3 {
+            return 0;
+        }
+        // Halves are computed as floats.
+        let size = optional(inputs, 0).map_or(4, |info| info.ty.dtype.size().max(4));
+        self.axes(&x, &weight).map_or(0, |axes| {
+            cpu::scratch_elements(self.group, threads, &axes, &weight, size).saturating_mul(size)
+        })
+    }
+
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         if crate::widen::is_half(inputs) {
             return crate::widen::widened(self, ctx, inputs);

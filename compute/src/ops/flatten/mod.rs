@@ -41,6 +41,10 @@ impl Op for Flatten {
         Ok(output(x.ty.dtype, Some(shape)))
     }
 
+    fn passes_memory_on(&self) -> bool {
+        true
+    }
+
     fn run(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let (_, shape) = concrete_one(self, inputs)?;
         Ok(vec![required("Flatten", inputs, 0)?.to_tensor()?.reshape(shape)?])

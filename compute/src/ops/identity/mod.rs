@@ -21,6 +21,10 @@ impl Op for Identity {
         Ok(vec![ValueInfo::clone(required("Identity", inputs, 0)?)])
     }
 
+    fn passes_memory_on(&self) -> bool {
+        true
+    }
+
     fn run(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         arity("Identity", inputs, 1, 3)?;
         Ok(vec![required("Identity", inputs, 0)?.to_tensor()?])

@@ -108,6 +108,10 @@ impl Op for Reshape {
         output_moved(self, inputs, 0..1, shape)
     }
 
+    fn passes_memory_on(&self) -> bool {
+        true
+    }
+
     fn run(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let (_, shape) = concrete_one(self, inputs)?;
         Ok(vec![required("Reshape", inputs, 0)?.to_tensor()?.reshape(shape)?])

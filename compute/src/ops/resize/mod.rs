@@ -162,6 +162,27 @@ impl Op for Resize {
         Ok(output(x.ty.dtype, shape))
     }
 
+    fn scratch_bytes(&self, _threads: usize, inputs: &[Option<&ValueInfo>]) -> usize {
+        let shape = |info: &ValueInfo| info.ty.concrete_shape();
+        let from = optional(inputs, 0).and_then(|x| shape(x));
+        let to = self.infer(inputs).ok().and_then(|out| shape(out.first()?));
+        let (Some(x), Some(from), Some(to)) = (optional(inputs, 0), from, to) else { return 0 };
+        let named = self.axes.clone().and_then(|named| axes("Resize", &named, to.rank()).ok());
+        // One axis after the other: a step's result lives until the next one is there.
+        let mut dims = from.to_vec();
+        let mut sizes = Vec::new();
+        for axis in named.unwrap_or_else(|| (0..to.rank()).collect()) {
+            if dims[axis] != to[axis] {
+                dims[axis] = to[axis];
+                let elements = dims.iter().fold(1usize, |n, &d| n.saturating_mul(d));
+                sizes.push(elements.saturating_mul(x.ty.dtype.size()));
+            }
+        }
+        sizes.pop();
+        let pairs = sizes.windows(2).map(|pair| pair[0].saturating_add(pair[1]));
+        pairs.chain(sizes.iter().copied()).max().unwrap_or(0)
+    }
+
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         if self.mode == ResizeMode::Linear && crate::widen::is_half(inputs) {
             return crate::widen::widened(self, ctx, inputs);

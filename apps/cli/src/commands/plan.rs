@@ -1,0 +1,243 @@
+//! `plan`: what a model takes of memory, whether that fits, and which batch fits best.
+
+use crate::failure::{Failure, Result};
+use crate::output::{self, Output};
+use lgp_sdk::{
+    MemoryReport, Model, ProbeOptions, Session, SessionOptions, Shape, ValueSpec, probe,
+    select_auto,
+};
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// No batch beyond this is looked for: nobody waits for one.
+const BATCH_MAX: usize = 1 << 16;
+/// How many of the tensors of the peak people see.
+const TENSORS_SHOWN: usize = 8;
+
+/// Flags of `plan`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  radeon-cluster plan resnet50.onnx --vram 8GiB --batch 16")]
+pub(crate) struct Args {
+    /// The ONNX file
+    model: PathBuf,
+    /// The memory that it must fit into, such as 8GiB [default: that of the device of auto]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    vram: Option<u64>,
+    /// The leading dimension of every input that leaves it open
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    batch: u32,
+    /// Threads to compute with: each may need memory of its own [default: all cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+}
+
+/// The command's result.
+#[derive(Debug, Serialize)]
+struct Report {
+    model: String,
+    batch: usize,
+    /// What it must fit into; null where that is not known.
+    vram_bytes: Option<u64>,
+    fits: Option<bool>,
+    #[serde(flatten)]
+    memory: MemoryReport,
+    optimal_batch: Option<OptimalBatch>,
+}
+
+/// The largest batches that fit; 0 where not even one image does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+struct OptimalBatch {
+    largest: usize,
+    power_of_two: usize,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
+    let model = Model::load(&args.model)?;
+    let options = args
+        .threads
+        .map_or_else(SessionOptions::default, |n| SessionOptions::with_threads(n.into()));
+    let session = Session::new(&model, options)?;
+    let batch = usize::try_from(args.batch).map_err(Failure::internal)?;
+    let memory = |batch| -> Result<MemoryReport> {
+        let shapes = shapes(model.inputs(), batch)?;
+        let shapes: Vec<(&str, Shape)> =
+            shapes.iter().map(|(n, s)| (n.as_str(), s.clone())).collect();
+        Ok(session.memory(&shapes)?)
+    };
+    let vram_bytes = args.vram.or_else(device_bytes);
+    let planned = memory(batch)?;
+    let fits_in = |peak: usize, limit: u64| u64::try_from(peak).is_ok_and(|peak| peak <= limit);
+    let optimal_batch = match vram_bytes.filter(|_| has_open_batch(model.inputs())) {
+        Some(limit) => Some(optimal(|batch| Ok(fits_in(memory(batch)?.peak_bytes, limit)))?),
+        None => None,
+    };
+    let report = Report {
+        model: args.model.display().to_string(),
+        batch,
+        vram_bytes,
+        fits: vram_bytes.map(|limit| fits_in(planned.peak_bytes, limit)),
+        memory: planned,
+        optimal_batch,
+    };
+    out.emit(&report, text)
+}
+
+/// The memory of the device that `--device auto` means.
+fn device_bytes() -> Option<u64> {
+    let devices = probe(&ProbeOptions::default());
+    let auto = select_auto(&devices);
+    devices.iter().find(|info| info.device == Some(auto)).and_then(|info| info.memory_bytes)
+}
+
+/// The inputs' shapes: an open leading dimension is the batch, any other one is 1.
+pub(super) fn shapes(inputs: &[ValueSpec], batch: usize) -> Result<Vec<(String, Shape)>> {
+    let one = |input: &ValueSpec| {
+        let Some(shape) = &input.ty.shape else {
+            let message = format!("the rank of input '{}' is not known", input.name);
+            return Err(Failure::new("input_shape", message));
+        };
+        let dims = shape.0.iter().enumerate();
+        let dims: Vec<usize> = dims
+            .map(|(axis, dim)| dim.known().unwrap_or(if axis == 0 { batch } else { 1 }))
+            .collect();
+        Ok((input.name.clone(), Shape::new(dims)))
+    };
+    inputs.iter().map(one).collect()
+}
+
+/// Whether the batch is for the caller to choose.
+fn has_open_batch(inputs: &[ValueSpec]) -> bool {
+    let open = |input: &ValueSpec| {
+        let first = input.ty.shape.as_ref().and_then(|shape| shape.0.first());
+        first.is_some_and(|dim| dim.known().is_none())
+    };
+    !inputs.is_empty() && inputs.iter().all(open)
+}
+
+/// The largest batch that fits, where memory grows with the batch.
+fn optimal(mut fits: impl FnMut(usize) -> Result<bool>) -> Result<OptimalBatch> {
+    let (mut low, mut high) = (0, 1);
+    while high <= BATCH_MAX && fits(high)? {
+        (low, high) = (high, 2 * high);
+    }
+    let power_of_two = low;
+    high = high.min(BATCH_MAX + 1);
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        if fits(middle)? {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    Ok(OptimalBatch { largest: low, power_of_two })
+}
+
+/// Bytes as a person writes them: `8GiB`, `512 MB`, `8g`, `1000000`.
+fn size(text: &str) -> std::result::Result<u64, String> {
+    let wrong = || format!("'{text}' is no size, expected one such as 8GiB, 512MiB or 4GB");
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let factor: f64 = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1.,
+        "k" | "kib" => 1024.,
+        "m" | "mib" => 1_048_576.,
+        "g" | "gib" => 1_073_741_824.,
+        "t" | "tib" => 1_099_511_627_776.,
+        "kb" => 1e3,
+        "mb" => 1e6,
+        "gb" => 1e9,
+        "tb" => 1e12,
+        _ => return Err(wrong()),
+    };
+    let bytes = number.parse::<f64>().map_err(|_| wrong())? * factor;
+    // Up to 2⁵³ every whole number is exact, which is more memory than there is.
+    if (1. ..9e15).contains(&bytes) { Ok(bytes as u64) } else { Err(wrong()) }
+}
+
+fn text(report: &Report) -> String {
+    let count = |n: usize| output::bytes(u64::try_from(n).unwrap_or(u64::MAX));
+    let memory = &report.memory;
+    let verdict = match (report.fits, report.vram_bytes) {
+        (Some(true), Some(limit)) => format!("fits into {}", output::bytes(limit)),
+        (Some(false), Some(limit)) => format!("does not fit into {}", output::bytes(limit)),
+        _ => "no device says how much memory it has".to_owned(),
+    };
+    let best = report.optimal_batch.map_or_else(String::new, |best| {
+        let OptimalBatch { largest, power_of_two } = best;
+        format!("largest batch that fits: {largest}, or {power_of_two} as a power of two\n")
+    });
+    let rows = [
+        ("weights", memory.weights_bytes),
+        ("inputs", memory.input_bytes),
+        ("outputs", memory.output_bytes),
+        ("arena", memory.arena_bytes),
+        ("scratch", memory.scratch_bytes),
+    ];
+    let rows = rows.map(|(part, bytes)| ["  ".to_owned() + part, count(bytes)]);
+    let shown = memory.peak_tensors.iter().take(TENSORS_SHOWN);
+    let peak = shown
+        .map(|t| [format!("  {}", t.name), t.op.clone(), format!("{:?}", t.shape), count(t.bytes)]);
+    let mut text = format!(
+        "{} at batch {}: {} at the peak, {verdict}\n{best}\n{}\
+         \nthe arena holds {} intermediate tensors; no arena is below {}, without reuse it were {}\n",
+        report.model,
+        report.batch,
+        count(memory.peak_bytes),
+        output::table(["  part", "size"], rows),
+        memory.tensors,
+        count(memory.lower_bound_bytes),
+        count(memory.naive_bytes),
+    );
+    if memory.unknown > 0 {
+        text += &format!("{} values have sizes that only a run knows\n", memory.unknown);
+    }
+    if let Some(node) = &memory.peak_node {
+        text += &format!("\nthe most is alive at node '{node}'\n");
+        text += &output::table(["  tensor", "operator", "shape", "size"], peak);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_as_people_write_them() {
+        for (text, bytes) in [
+            ("8GiB", Some(8 << 30)),
+            ("8g", Some(8 << 30)),
+            ("512 MB", Some(512_000_000)),
+            ("1.5k", Some(1536)),
+            ("1000", Some(1000)),
+            ("", None),
+            ("GiB", None),
+            ("8 parsecs", None),
+            ("-1", None),
+            ("0", None),
+            ("1e30", None),
+            ("99999999999TiB", None),
+        ] {
+            assert_eq!(size(text).ok(), bytes, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_largest_batch_is_found() {
+        for limit in [0, 1, 2, 3, 31, 32, 33, 1000, BATCH_MAX, usize::MAX] {
+            let mut asked = 0;
+            let best = optimal(|batch| {
+                asked += 1;
+                Ok(batch <= limit)
+            });
+            let best = best.expect("nothing fails");
+            assert_eq!(best.largest, limit.min(BATCH_MAX));
+            let power = if limit == 0 { 0 } else { 1 << limit.min(BATCH_MAX).ilog2() };
+            assert_eq!(best.power_of_two, power);
+            assert!(asked < 40);
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! Where the intermediate tensors of a run go, for inputs of known shapes: what lives from when
+//! to when, its offset in one arena, and what the run will take in all.
+
+use crate::graph::{Graph, ValueId, with_constant};
+use lgp_compute::ValueInfo;
+use lgp_memory::{ArenaPlan, DType, Lifetime, Order, Shape, TensorType, ValueKind};
+use serde::Serialize;
+
+/// A tensor of a run and its size.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct TensorBytes {
+    /// The value's name in the model.
+    pub name: String,
+    /// The operator that makes it.
+    pub op: String,
+    /// Its dimensions.
+    pub shape: Vec<usize>,
+    /// Its size in bytes.
+    pub bytes: usize,
+}
+
+/// What a run takes of memory, in bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct MemoryReport {
+    /// All below together: weights, inputs, outputs, the arena and the largest scratch.
+    pub peak_bytes: usize,
+    /// Constants of the compiled graph.
+    pub weights_bytes: usize,
+    /// What the caller gives.
+    pub input_bytes: usize,
+    /// What the caller gets.
+    pub output_bytes: usize,
+    /// The block that holds all intermediate tensors.
+    pub arena_bytes: usize,
+    /// The most that one node's kernel takes besides.
+    pub scratch_bytes: usize,
+    /// The most bytes of intermediate tensors that live at once: no arena is smaller.
+    pub lower_bound_bytes: usize,
+    /// Intermediate tensors without any reuse.
+    pub naive_bytes: usize,
+    /// How many intermediate tensors there are.
+    pub tensors: usize,
+    /// How many values have sizes that only the run knows; they are not counted.
+    pub unknown: usize,
+    /// The node at which the most bytes live.
+    pub peak_node: Option<String>,
+    /// What lives there, the largest first.
+    pub peak_tensors: Vec<TensorBytes>,
+}
+
+/// The memory plan of a graph for inputs of known shapes.
+#[derive(Debug)]
+pub(crate) struct MemoryPlan {
+    /// For each node, length and offset of each output that is in the arena.
+    places: Vec<Vec<(usize, usize)>>,
+    /// The arena's size.
+    pub(crate) bytes: usize,
+    lives: Vec<Lifetime>,
+    values: Vec<ValueId>,
+    types: Vec<Option<TensorType>>,
+    scratch_bytes: usize,
+}
+
+impl MemoryPlan {
+    /// Plans a run on `threads` threads with inputs of these types, in the graph's order. Values
+    /// whose size only the run knows have no place, and neither have outputs: those belong to the
+    /// caller, who may keep them.
+    pub(crate) fn new(graph: &Graph, inputs: &[(DType, Shape)], threads: usize) -> Self {
+        let (types, scratch_bytes) = concrete(graph, inputs, threads);
+        let (values, lives) = lifetimes(graph, &types);
+        let mut places = vec![Vec::new(); graph.nodes.len()];
+        let mut bytes = 0;
+        if let Some(plan) = ArenaPlan::new(&lives, Order::BySize) {
+            bytes = plan.bytes;
+            for (life, offset) in lives.iter().zip(plan.offsets) {
+                if life.bytes > 0 {
+                    places[life.first].push((life.bytes, offset));
+                }
+            }
+        }
+        Self { places, bytes, lives, values, types, scratch_bytes }
+    }
+
+    /// Length and offset of each output of a node that is in the arena.
+    pub(crate) fn places(&self, node: usize) -> &[(usize, usize)] {
+        self.places.get(node).map_or(&[], Vec::as_slice)
+    }
+
+    /// What the run takes.
+    pub(crate) fn report(&self, graph: &Graph) -> MemoryReport {
+        let size = |id: ValueId| self.types[id.0].as_ref().and_then(bytes_of).unwrap_or(0);
+        let sum = |ids: &mut dyn Iterator<Item = ValueId>| {
+            ids.fold(0usize, |n, id| n.saturating_add(size(id)))
+        };
+        let weights_bytes = weights_bytes(graph);
+        let input_bytes = sum(&mut graph.inputs.iter().copied());
+        let output_bytes = sum(&mut graph.outputs.iter().map(|(_, id)| *id));
+        let made = graph.nodes.iter().flat_map(|node| node.outputs.iter().flatten());
+        let unknown = made.filter(|id| self.types[id.0].is_none()).count();
+        let (step, lower_bound_bytes) = ArenaPlan::peak(&self.lives);
+        let mut at_peak: Vec<usize> = (0..self.lives.len())
+            .filter(|&i| (self.lives[i].first..=self.lives[i].last).contains(&step))
+            .collect();
+        at_peak.sort_by_key(|&i| std::cmp::Reverse(self.lives[i].bytes));
+        let peak_tensors = at_peak
+            .into_iter()
+            .map(|i| {
+                let id = self.values[i];
+                let shape = self.types[id.0].as_ref().and_then(TensorType::concrete_shape);
+                TensorBytes {
+                    name: graph.values[id.0].name.clone(),
+                    op: graph.nodes[self.lives[i].first].op.name().to_owned(),
+                    shape: shape.map(|s| s.to_vec()).unwrap_or_default(),
+                    bytes: self.lives[i].bytes,
+                }
+            })
+            .collect();
+        let parts = [weights_bytes, input_bytes, output_bytes, self.bytes, self.scratch_bytes];
+        MemoryReport {
+            peak_bytes: parts.into_iter().fold(0, usize::saturating_add),
+            weights_bytes,
+            input_bytes,
+            output_bytes,
+            arena_bytes: self.bytes,
+            scratch_bytes: self.scratch_bytes,
+            lower_bound_bytes,
+            naive_bytes: ArenaPlan::naive(&self.lives),
+            tensors: self.lives.len(),
+            unknown,
+            peak_node: graph.nodes.get(step).map(|node| node.name.clone()),
+            peak_tensors,
+        }
+    }
+}
+
+/// Bytes of all constants, each counted once.
+fn weights_bytes(graph: &Graph) -> usize {
+    let mut seen: Vec<(*const u8, usize)> = graph
+        .values
+        .iter()
+        .filter_map(|value| value.info.as_ref()?.constant.as_ref())
+        .map(|tensor| (tensor.as_bytes().as_ptr(), tensor.as_bytes().len()))
+        .collect();
+    seen.sort_unstable();
+    seen.dedup();
+    seen.into_iter().map(|(_, bytes)| bytes).sum()
+}
+
+/// The bytes of a value whose shape is known.
+fn bytes_of(ty: &TensorType) -> Option<usize> {
+    ty.concrete_shape()?.byte_len(ty.dtype).ok()
+}
+
+/// The type of every value where it has a known shape, and the most scratch memory of a node.
+fn concrete(
+    graph: &Graph,
+    inputs: &[(DType, Shape)],
+    threads: usize,
+) -> (Vec<Option<TensorType>>, usize) {
+    let known = |info: &ValueInfo| info.constant.is_some();
+    let mut infos: Vec<Option<ValueInfo>> =
+        graph.values.iter().map(|value| value.info.clone().filter(known)).collect();
+    for (id, (dtype, shape)) in graph.inputs.iter().zip(inputs) {
+        infos[id.0] = Some(ValueInfo::of(TensorType::concrete(*dtype, shape)));
+    }
+    let mut scratch = 0;
+    for node in &graph.nodes {
+        let given: Option<Vec<Option<&ValueInfo>>> = node
+            .inputs
+            .iter()
+            .map(|input| match input {
+                None => Some(None),
+                // Where a shape could not be made concrete, what is known without it remains.
+                Some(id) => infos[id.0].as_ref().or_else(|| graph.info(*id)).map(Some),
+            })
+            .collect();
+        let Some(given) = given else { continue };
+        // A run with such inputs says what is wrong with them; a plan has nothing to say.
+        let Ok(outputs) = node.op.infer(&given) else { continue };
+        scratch = scratch.max(node.op.scratch_bytes(threads, &given));
+        for (id, info) in node.outputs.iter().zip(outputs) {
+            if let Some(id) = id {
+                infos[id.0] = with_constant(info).ok();
+            }
+        }
+    }
+    let types = infos
+        .into_iter()
+        .map(|info| info.filter(|info| info.kind == ValueKind::Tensor).map(|info| info.ty))
+        .map(|ty| ty.filter(|ty| ty.dtype != DType::Str && ty.concrete_shape().is_some()));
+    (types.collect(), scratch)
+}
+
+/// What nodes make and only nodes read, from its first step to its last. Several names of the
+/// same memory are one tensor.
+fn lifetimes(graph: &Graph, types: &[Option<TensorType>]) -> (Vec<ValueId>, Vec<Lifetime>) {
+    // What each value's memory was first called.
+    let mut root: Vec<usize> = (0..graph.values.len()).collect();
+    let mut life: Vec<Option<(usize, usize)>> = vec![None; graph.values.len()];
+    for (step, node) in graph.nodes.iter().enumerate() {
+        for id in node.inputs.iter().flatten() {
+            if let Some((_, last)) = &mut life[root[id.0]] {
+                *last = step;
+            }
+        }
+        for id in node.outputs.iter().flatten() {
+            life[id.0] = Some((step, step));
+        }
+        if node.op.passes_memory_on()
+            && let (Some(Some(from)), Some(Some(to))) = (node.inputs.first(), node.outputs.first())
+        {
+            root[to.0] = root[from.0];
+            life[to.0] = None;
+        }
+    }
+    for (_, id) in &graph.outputs {
+        life[root[id.0]] = None;
+    }
+    let mut values = Vec::new();
+    let mut lives = Vec::new();
+    for (index, life) in life.into_iter().enumerate() {
+        if let Some((first, last)) = life
+            && let Some(bytes) = types[index].as_ref().and_then(bytes_of)
+        {
+            values.push(ValueId(index));
+            lives.push(Lifetime { bytes, first, last });
+        }
+    }
+    (values, lives)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::passes::tests::{f32_type, graph_of};
+    use crate::{Attr, GraphBuilder, Result};
+    use lgp_memory::Tensor;
+
+    fn f32s(dims: &[usize]) -> (DType, Shape) {
+        (DType::F32, Shape::from(dims))
+    }
+
+    /// x → a → b → c → y, with b read once more at the end, and a under another shape.
+    fn chain() -> Result<Graph> {
+        let mut g = GraphBuilder::new("g");
+        let x = g.input("x", f32_type(&[None, Some(4)]));
+        let a = g.node("Relu", &[x], []);
+        let flat = g.node("Flatten", &[a], [("axis", Attr::from(0))]);
+        let b = g.node("Relu", &[x], []);
+        let c = g.node("Add", &[b, flat], []);
+        let d = g.node("Add", &[c, b], []);
+        g.output("y", d, f32_type(&[None, None]));
+        graph_of(g)
+    }
+
+    #[test]
+    fn names_of_one_memory_are_one_tensor_and_outputs_have_no_place() -> Result<()> {
+        let graph = chain()?;
+        let plan = MemoryPlan::new(&graph, &[f32s(&[1, 4])], 1);
+        let steps: Vec<_> = plan.lives.iter().map(|t| (t.bytes, t.first, t.last)).collect();
+        assert_eq!(steps, [(16, 0, 3), (16, 2, 4), (16, 3, 4)]);
+        assert_eq!(plan.places.iter().map(Vec::len).collect::<Vec<_>>(), [1, 0, 1, 1, 0]);
+        let report = plan.report(&graph);
+        assert_eq!((report.tensors, report.unknown, report.weights_bytes), (3, 0, 0));
+        assert_eq!((report.input_bytes, report.output_bytes), (16, 16));
+        assert_eq!((report.lower_bound_bytes, report.naive_bytes), (192, 192));
+        assert_eq!(report.peak_bytes, 192 + 32);
+        assert_eq!(report.peak_tensors.len(), 3);
+        Ok(())
+    }
+
+    #[test]
+    fn sizes_grow_with_the_batch_and_wrong_inputs_have_no_plan() -> Result<()> {
+        let graph = chain()?;
+        let large = MemoryPlan::new(&graph, &[f32s(&[100, 4])], 1);
+        // The sum needs b and the flat a to broadcast, and they do not: nothing behind is planned.
+        assert_eq!(large.lives.len(), 2);
+        assert_eq!(large.lives[0].bytes, 1600);
+        assert_eq!(large.report(&graph).unknown, 2);
+        assert!(MemoryPlan::new(&graph, &[f32s(&[3])], 1).bytes > 0);
+        Ok(())
+    }
+
+    #[test]
+    fn weights_are_counted_once() -> Result<()> {
+        let mut g = GraphBuilder::new("g");
+        let x = g.input("x", f32_type(&[Some(4)]));
+        let w = g.initializer("w", Tensor::from_slice([4], &[1f32, 2., 3., 4.])?);
+        let a = g.node("Add", &[x, w], []);
+        let b = g.node("Mul", &[a, w], []);
+        g.output("y", b, f32_type(&[Some(4)]));
+        let graph = graph_of(g)?;
+        let report = MemoryPlan::new(&graph, &[f32s(&[4])], 1).report(&graph);
+        assert_eq!((report.weights_bytes, report.arena_bytes), (16, 64));
+        Ok(())
+    }
+}
