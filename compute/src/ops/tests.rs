@@ -1,6 +1,8 @@
 //! Operators that only move elements or shapes, dimensions tracked through chains of them, and
 //! what every operator must refuse.
 
+mod select;
+
 use crate::ops::*;
 use crate::testing::{assert_close, constant, fails, infers, info, ints, noise, run, run_all, t};
 use crate::{Op, ValueInfo};
@@ -326,6 +328,7 @@ fn every_op_refuses_no_input_and_no_rank() {
         ceil_mode: false,
     };
     let ops: Vec<Box<dyn Op>> = vec![
+        Box::new(Align { axis: 0 }),
         Box::new(ArgReduce {
             kind: ArgKind::Max,
             axis: 0,
@@ -400,6 +403,27 @@ fn every_op_refuses_no_input_and_no_rank() {
         Box::new(Unary::new(UnaryKind::Exp)),
         Box::new(Unsqueeze::default()),
         Box::new(Where),
+        Box::new(GatherElements::default()),
+        Box::new(GatherNd::default()),
+        Box::new(GatherNd { batch_dims: 2 }),
+        Box::new(ScatterElements::default()),
+        Box::new(ScatterNd { reduction: ScatterReduction::Max }),
+        Box::new(TopK { axis: 0, largest: true, k: Some(1) }),
+        Box::new(Unique { axis: Some(0), sorted: true }),
+        Box::new(Unique { axis: None, sorted: false }),
+        Box::new(NonZero),
+        Box::new(OneHot { axis: 0 }),
+        Box::new(Cumulative { product: false, exclusive: true, reverse: true }),
+        Box::new(Trilu { upper: true }),
+        Box::new(EyeLike::default()),
+        Box::new(Compress { axis: Some(0) }),
+        Box::new(ReverseSequence { time_first: true }),
+        Box::new(Bitwise { kind: BitwiseKind::And }),
+        Box::new(BitwiseNot),
+        Box::new(BitCast { to: DType::I32 }),
+        Box::new(Hardmax { axis: -1, flatten: false }),
+        Box::new(Det),
+        Box::new(Mean),
     ];
     let unknown = |dtype| ValueInfo::of(lgp_memory::TensorType { dtype, shape: None });
     for op in ops {

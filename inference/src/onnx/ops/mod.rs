@@ -14,6 +14,7 @@ pub(crate) mod quantized;
 pub(crate) mod quantized_microsoft;
 pub(crate) mod recurrent;
 pub(crate) mod reduce;
+pub(crate) mod select;
 pub(crate) mod sequence;
 pub(crate) mod shape;
 pub(crate) mod training;

@@ -51,7 +51,10 @@ pub(crate) fn pad(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
         "constant" => PadMode::Constant,
         "reflect" => PadMode::Reflect,
         "edge" => PadMode::Edge,
-        other => return Err(unsupported("mode", other, &["constant", "reflect", "edge"])),
+        "wrap" => PadMode::Wrap,
+        other => {
+            return Err(unsupported("mode", other, &["constant", "reflect", "edge", "wrap"]));
+        }
     };
     let op = Pad { mode, pads: cx.ints("pads")?, value: cx.float("value")? };
     cx.map(op)
