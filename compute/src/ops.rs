@@ -156,7 +156,7 @@ pub use range::Range;
 pub use recurrent::{Activation, Cell, Direction, Recurrent};
 pub use reduce::{Reduce, ReduceKind};
 pub use reshape::Reshape;
-pub use resize::{CoordinateMode, NearestRounding, Resize, ResizeMode};
+pub use resize::{AspectRatio, CoordinateMode, NearestRounding, Resize, ResizeMode};
 pub use reverse_sequence::ReverseSequence;
 pub use rms_norm::RmsNorm;
 pub use rotary_embedding::RotaryEmbedding;

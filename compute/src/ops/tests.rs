@@ -260,8 +260,7 @@ fn symbols_survive_shape_arithmetic() {
     let resize = Resize {
         mode: ResizeMode::Linear,
         coordinates: CoordinateMode::HalfPixel,
-        axes: None,
-        scales: None,
+        ..Resize::default()
     };
     let inputs = [Some(&x), None, None, Some(&sizes)];
     assert_eq!(resize.infer(&inputs).unwrap()[0].ty.to_string(), "f32 [n,8,14,14]");
@@ -305,8 +304,8 @@ fn every_op_refuses_no_input_and_no_rank() {
     let resize = Resize {
         mode: ResizeMode::Linear,
         coordinates: CoordinateMode::HalfPixel,
-        axes: None,
         scales: Some(vec![2.]),
+        ..Resize::default()
     };
     let geometry = ConvGeometry {
         kernel: [1; 2],
