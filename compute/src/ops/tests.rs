@@ -2,6 +2,7 @@
 //! what every operator must refuse.
 
 mod select;
+mod signal;
 
 use crate::ops::*;
 use crate::testing::{assert_close, constant, fails, infers, info, ints, noise, run, run_all, t};
@@ -423,6 +424,32 @@ fn every_op_refuses_no_input_and_no_rank() {
         Box::new(Hardmax { axis: -1, flatten: false }),
         Box::new(Det),
         Box::new(Mean),
+        Box::new(Einsum { equation: "ij,jk->ik".into() }),
+        Box::new(Einsum { equation: "...i->...".into() }),
+        Box::new(GridSample {
+            mode: SampleMode::Cubic,
+            padding: SamplePadding::Reflection,
+            align_corners: false,
+        }),
+        Box::new(AffineGrid::default()),
+        Box::new(RoiAlign {
+            output: [1, 1],
+            sampling_ratio: 0,
+            spatial_scale: 1.,
+            half_pixel: true,
+            max: false,
+        }),
+        Box::new(MaxRoiPool { output: [2, 2], spatial_scale: 1. }),
+        Box::new(NonMaxSuppression::default()),
+        Box::new(Dft { axis: 0, inverse: true, one_sided: true }),
+        Box::new(Stft { one_sided: true }),
+        Box::new(WindowFunction { kind: WindowKind::Hann, periodic: false, dtype: DType::F32 }),
+        Box::new(MelWeights { dtype: DType::F32 }),
+        Box::new(Col2Im::default()),
+        Box::new(CenterCropPad::default()),
+        Box::new(TensorScatter { axis: 1, circular: true }),
+        Box::new(Random { kind: RandomKind::Bernoulli, seed: 0, dtype: None, shape: None }),
+        Box::new(Multinomial { samples: 2, seed: 0, dtype: DType::I64 }),
     ];
     let unknown = |dtype| ValueInfo::of(lgp_memory::TensorType { dtype, shape: None });
     for op in ops {

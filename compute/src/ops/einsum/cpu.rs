@@ -47,7 +47,8 @@ pub(super) fn run(
     let mut joined = terms.next().ok_or_else(|| Error::invalid("Einsum", "there is no input"))?;
     while let Some(next) = terms.next() {
         let later = |label: &Label| {
-            equation.output.contains(label) || terms.as_slice().iter().any(|t| t.labels.contains(label))
+            equation.output.contains(label)
+                || terms.as_slice().iter().any(|t| t.labels.contains(label))
         };
         let a = summed(ctx, joined, &|label| later(label) || next.labels.contains(label))?;
         let b = summed(ctx, next, &|label| later(label) || a.labels.contains(label))?;

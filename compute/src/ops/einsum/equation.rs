@@ -34,8 +34,9 @@ impl Equation {
         for (term, &rank) in terms.iter().zip(ranks) {
             let letters = term.replace("...", "").chars().count();
             let missing = rank.checked_sub(letters).filter(|&n| n == 0 || term.contains("..."));
-            let missing = missing
-                .ok_or_else(|| wrong(format!("names {letters} axes for an input of rank {rank}")))?;
+            let missing = missing.ok_or_else(|| {
+                wrong(format!("names {letters} axes for an input of rank {rank}"))
+            })?;
             dots = dots.max(missing);
             inputs.push(labels(term, missing).map_err(wrong)?);
         }

@@ -57,7 +57,10 @@ fn equations_that_do_not_fit_are_refused() {
         ("ij->ii", "twice"),
         ("i1->i", "has '1', expected a letter"),
     ] {
-        assert!(fails(&Einsum { equation: equation.into() }, &[&x]).contains(message), "{equation}");
+        assert!(
+            fails(&Einsum { equation: equation.into() }, &[&x]).contains(message),
+            "{equation}"
+        );
     }
     let op = Einsum { equation: "ij,jk->ik".into() };
     assert!(fails(&op, &[&x, &t(&[3, 1], &[0f32; 3])]).contains("broadcast"));

@@ -37,7 +37,8 @@ fn transforms_of_any_length() {
 fn real_signals_need_half_of_the_frequencies() {
     for n in [2, 6, 7, 16] {
         let x = noise(&[2, n, 1], 5);
-        let pairs: Vec<f32> = x.as_slice::<f32>().unwrap()[..n].iter().flat_map(|&x| [x, 0.]).collect();
+        let pairs: Vec<f32> =
+            x.as_slice::<f32>().unwrap()[..n].iter().flat_map(|&x| [x, 0.]).collect();
         let half = run(&dft(1, false, true), &[&x]);
         assert_eq!(half.shape().dims(), [2, n / 2 + 1, 2]);
         let want = &naive(&pairs)[..(n / 2 + 1) * 2];
@@ -53,7 +54,8 @@ fn real_signals_need_half_of_the_frequencies() {
 fn other_axes_and_lengths() {
     let x = noise(&[4, 3, 2], 9);
     let columns = run(&dft(0, false, false), &[&x]);
-    let line: Vec<f32> = (0..4).flat_map(|i| x.as_slice::<f32>().unwrap()[i * 6..][..2].to_vec()).collect();
+    let line: Vec<f32> =
+        (0..4).flat_map(|i| x.as_slice::<f32>().unwrap()[i * 6..][..2].to_vec()).collect();
     let got: Vec<f32> =
         (0..4).flat_map(|i| columns.as_slice::<f32>().unwrap()[i * 6..][..2].to_vec()).collect();
     assert_close(&t(&[8], &got), &t(&[8], &naive(&line)), 1e-5);

@@ -79,7 +79,8 @@ fn line(op: &GridSample, x: f64, n: usize) -> Vec<(usize, f64)> {
         return Vec::new();
     }
     let (low, high) = if op.align_corners { (0., size - 1.) } else { (-0.5, size - 0.5) };
-    let x = if op.align_corners { (x + 1.) / 2. * (size - 1.) } else { ((x + 1.) * size - 1.) / 2. };
+    let x =
+        if op.align_corners { (x + 1.) / 2. * (size - 1.) } else { ((x + 1.) * size - 1.) / 2. };
     // NaN has no neighbours; it reads the start rather than nothing, as a clamped position does.
     let x = if x.is_nan() { 0. } else { x };
     let x = if op.mode == SampleMode::Nearest { x.round_ties_even() } else { x };

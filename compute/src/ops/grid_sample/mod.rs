@@ -58,7 +58,8 @@ impl Op for GridSample {
             return Ok(output(x.ty.dtype, None));
         };
         if dims.len() < 3 || at.len() != dims.len() {
-            let message = format!("ranks are {} and {}, expected one from 3 on", dims.len(), at.len());
+            let message =
+                format!("ranks are {} and {}, expected one from 3 on", dims.len(), at.len());
             return Err(Error::invalid(op, message));
         }
         let n = dims::unify(op, "the grid's batch", &dims[0], &at[0])?;

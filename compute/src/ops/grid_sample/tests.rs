@@ -26,11 +26,8 @@ fn positions_are_read() {
 fn volumes_and_bad_ranks() {
     let data: Vec<f32> = (0..8u8).map(f32::from).collect();
     let x = t(&[1, 1, 2, 2, 2], &data);
-    let op = GridSample {
-        mode: SampleMode::Linear,
-        padding: SamplePadding::Zeros,
-        align_corners: true,
-    };
+    let op =
+        GridSample { mode: SampleMode::Linear, padding: SamplePadding::Zeros, align_corners: true };
     let grid = t(&[1, 1, 1, 2, 3], &[0f32, 0., 0., 1., -1., 0.]);
     assert_close(&run(&op, &[&x, &grid]), &t(&[1, 1, 1, 1, 2], &[3.5f32, 3.]), 1e-6);
     assert!(fails(&op, &[&x, &t(&[1, 1, 1, 2], &[0f32; 2])]).contains("ranks are 5 and 4"));

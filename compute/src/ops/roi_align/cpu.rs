@@ -63,7 +63,8 @@ pub(super) fn align(
 }
 
 fn pooled(op: &RoiAlign, samples: &[Sample], value: impl Fn(usize) -> f64) -> f64 {
-    let parts = |s: &Sample| s.map(|(at, weight)| if weight == 0. { 0. } else { value(at) * weight });
+    let parts =
+        |s: &Sample| s.map(|(at, weight)| if weight == 0. { 0. } else { value(at) * weight });
     if op.max {
         let largest = |s: &Sample| parts(s).into_iter().fold(f64::NEG_INFINITY, f64::max);
         let best = samples.iter().map(largest).fold(f64::NEG_INFINITY, f64::max);
@@ -161,7 +162,7 @@ pub(super) fn pool(
                 let rows = range(y1, y2, bin / width, height, h);
                 let columns = range(x1, x2, bin % width, width, w);
                 let elements = rows.flat_map(|y| columns.clone().map(move |x| plane[y * w + x]));
-                *out = elements.reduce(|a, b| if b > a { b } else { a }).unwrap_or(T::ZERO);
+                *out = elements.reduce(|a, b| if b > a { b } else { a }).unwrap_or(num_traits::Zero::zero());
             }
         }
         Ok(())

@@ -86,7 +86,10 @@ impl Op for MaxRoiPool {
         rank(op, "x", x, 4)?;
         rank(op, "the regions", rois, 2)?;
         if self.output.contains(&0) {
-            return Err(Error::invalid(op, format!("the output is {:?}, expected 1s or more", self.output)));
+            return Err(Error::invalid(
+                op,
+                format!("the output is {:?}, expected 1s or more", self.output),
+            ));
         }
         let [height, width] = self.output.map(Dim::Known);
         let (Some([_, c, _, _]), Some([k, five])) = (x.sym_shape(), rois.sym_shape()) else {

@@ -111,6 +111,10 @@ impl Unique {
         if matches!(rows.dtype(), DType::Bool | DType::U8) {
             let x = rows.as_bytes();
             sort(&|a, b| x[a * width..][..width].cmp(&x[b * width..][..width]));
+        } else if rows.dtype() == DType::Str {
+            // The numbers of strings order as the strings do.
+            let x = rows.as_slice::<u32>()?;
+            sort(&|a, b| x[a * width..][..width].cmp(&x[b * width..][..width]));
         } else {
             with_type!("Unique", rows.dtype(), number T => {
                 let x = rows.as_slice::<T>()?;

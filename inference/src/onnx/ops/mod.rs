@@ -17,4 +17,5 @@ pub(crate) mod reduce;
 pub(crate) mod select;
 pub(crate) mod sequence;
 pub(crate) mod shape;
+pub(crate) mod signal;
 pub(crate) mod training;
