@@ -235,10 +235,8 @@ pub(crate) fn infos(inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Option<Valu
 /// operators may read shapes and axes from them.
 fn info_of(view: &TensorView<'_>) -> Result<ValueInfo> {
     let mut info = ValueInfo::of(TensorType::concrete(view.dtype(), view.shape()));
-    if view.shape().rank() <= 1
-        && view.len() <= CONTENTS_MAX
-        && matches!(view.dtype(), DType::I32 | DType::I64 | DType::F32)
-    {
+    let indices = matches!(view.dtype(), DType::I32 | DType::I64 | DType::F32);
+    if view.shape().rank() <= 1 && view.len() <= if indices { CONTENTS_MAX } else { 1 } {
         info.constant = Some(view.to_tensor()?);
     }
     Ok(info)

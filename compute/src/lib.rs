@@ -30,7 +30,9 @@ mod args;
 mod dims;
 mod epilogue;
 mod error;
+mod index;
 mod isa;
+
 mod matrix;
 mod movement;
 mod norm;

@@ -21,6 +21,16 @@ pub(crate) fn widened(
 ) -> Result<Vec<Tensor>> {
     // The rule that both halves of a kernel speak one dtype is checked before it is hidden.
     crate::args::concrete(op, inputs)?;
+    widened_unchecked(op, ctx, inputs)
+}
+
+/// [`widened`] for an operator whose outputs' shapes depend on more than its inputs' shapes, and
+/// which validates its inputs in f32 just as well.
+pub(crate) fn widened_unchecked(
+    op: &dyn Op,
+    ctx: &Context,
+    inputs: &[Option<TensorView<'_>>],
+) -> Result<Vec<Tensor>> {
     let narrow = inputs.first().and_then(Option::as_ref).map_or(DType::F32, TensorView::dtype);
     let wide: Vec<Option<Tensor>> = inputs
         .iter()

@@ -104,7 +104,7 @@ impl DType {
 
     /// Whether some bytes are no element: those of bools, and of elements of fewer than eight bits.
     #[must_use]
-    pub(crate) const fn is_checked(self) -> bool {
+    pub const fn is_checked(self) -> bool {
         matches!(self, Self::Bool) || self.bits() < 8
     }
 

@@ -1,6 +1,9 @@
 //! Operators that only move elements or shapes, dimensions tracked through chains of them, and
 //! what every operator must refuse.
 
+mod select;
+mod signal;
+
 use crate::ops::*;
 use crate::testing::{assert_close, constant, fails, infers, info, ints, noise, run, run_all, t};
 use crate::{Op, ValueInfo};
@@ -258,8 +261,7 @@ fn symbols_survive_shape_arithmetic() {
     let resize = Resize {
         mode: ResizeMode::Linear,
         coordinates: CoordinateMode::HalfPixel,
-        axes: None,
-        scales: None,
+        ..Resize::default()
     };
     let inputs = [Some(&x), None, None, Some(&sizes)];
     assert_eq!(resize.infer(&inputs).unwrap()[0].ty.to_string(), "f32 [n,8,14,14]");
@@ -303,8 +305,8 @@ fn every_op_refuses_no_input_and_no_rank() {
     let resize = Resize {
         mode: ResizeMode::Linear,
         coordinates: CoordinateMode::HalfPixel,
-        axes: None,
         scales: Some(vec![2.]),
+        ..Resize::default()
     };
     let geometry = ConvGeometry {
         kernel: [1; 2],
@@ -330,6 +332,7 @@ fn every_op_refuses_no_input_and_no_rank() {
     let svm = Svm::new(SvmKernel::Linear, SvmDecision::Regression, vec![1.], 1, vec![1.], vec![0.]);
     let (trees, svm) = (trees.unwrap(), svm.unwrap());
     let ops: Vec<Box<dyn Op>> = vec![
+        Box::new(Align { axis: 0 }),
         Box::new(ArgReduce {
             kind: ArgKind::Max,
             axis: 0,
@@ -407,6 +410,53 @@ fn every_op_refuses_no_input_and_no_rank() {
         Box::new(Unary::new(UnaryKind::Exp)),
         Box::new(Unsqueeze::default()),
         Box::new(Where),
+        Box::new(GatherElements::default()),
+        Box::new(GatherNd::default()),
+        Box::new(GatherNd { batch_dims: 2 }),
+        Box::new(ScatterElements::default()),
+        Box::new(ScatterNd { reduction: ScatterReduction::Max }),
+        Box::new(TopK { axis: 0, largest: true, k: Some(1) }),
+        Box::new(Unique { axis: Some(0), sorted: true }),
+        Box::new(Unique { axis: None, sorted: false }),
+        Box::new(NonZero),
+        Box::new(OneHot { axis: 0 }),
+        Box::new(Cumulative { product: false, exclusive: true, reverse: true }),
+        Box::new(Trilu { upper: true }),
+        Box::new(EyeLike::default()),
+        Box::new(Compress { axis: Some(0) }),
+        Box::new(ReverseSequence { time_first: true }),
+        Box::new(Bitwise { kind: BitwiseKind::And }),
+        Box::new(BitwiseNot),
+        Box::new(BitCast { to: DType::I32 }),
+        Box::new(Hardmax { axis: -1, flatten: false }),
+        Box::new(Det),
+        Box::new(Mean),
+        Box::new(Einsum { equation: "ij,jk->ik".into() }),
+        Box::new(Einsum { equation: "...i->...".into() }),
+        Box::new(GridSample {
+            mode: SampleMode::Cubic,
+            padding: SamplePadding::Reflection,
+            align_corners: false,
+        }),
+        Box::new(AffineGrid::default()),
+        Box::new(RoiAlign {
+            output: [1, 1],
+            sampling_ratio: 0,
+            spatial_scale: 1.,
+            half_pixel: true,
+            max: false,
+        }),
+        Box::new(MaxRoiPool { output: [2, 2], spatial_scale: 1. }),
+        Box::new(NonMaxSuppression::default()),
+        Box::new(Dft { axis: 0, inverse: true, one_sided: true }),
+        Box::new(Stft { one_sided: true }),
+        Box::new(WindowFunction { kind: WindowKind::Hann, periodic: false, dtype: DType::F32 }),
+        Box::new(MelWeights { dtype: DType::F32 }),
+        Box::new(Col2Im::default()),
+        Box::new(CenterCropPad::default()),
+        Box::new(TensorScatter { axis: 1, circular: true }),
+        Box::new(Random { kind: RandomKind::Bernoulli, seed: 0, dtype: None, shape: None }),
+        Box::new(Multinomial { samples: 2, seed: 0, dtype: DType::I64 }),
     ];
     let unknown = |dtype| ValueInfo::of(lgp_memory::TensorType { dtype, shape: None });
     for op in ops {

@@ -65,6 +65,7 @@ fn source(mode: PadMode, i: usize, begin: i64, size: usize) -> Option<usize> {
     let at = match mode {
         PadMode::Constant => at,
         PadMode::Edge => at.clamp(0, last.max(0)),
+        PadMode::Wrap => at.rem_euclid(last.checked_add(1).filter(|&n| n > 0)?),
         PadMode::Reflect if at < 0 => -at,
         PadMode::Reflect if at > last => 2 * last - at,
         PadMode::Reflect => at,

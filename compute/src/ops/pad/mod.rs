@@ -19,6 +19,8 @@ pub enum PadMode {
     Reflect,
     /// The nearest element.
     Edge,
+    /// The tensor over and over.
+    Wrap,
 }
 
 /// `Pad`: inputs x, pads (i64 `[2 · axes]`: all begins, then all ends; negative cuts), value
@@ -74,7 +76,7 @@ impl Pad {
         let reach = match self.mode {
             PadMode::Constant => i64::MAX,
             PadMode::Reflect => i64::try_from(n).map_or(i64::MAX, |n| n - 1),
-            PadMode::Edge => {
+            PadMode::Edge | PadMode::Wrap => {
                 if n == 0 {
                     0
                 } else {

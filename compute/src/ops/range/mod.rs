@@ -25,7 +25,9 @@ impl Op for Range {
             single("Range", what, x)?;
         }
         let length = match (&start.constant, &limit.constant, &delta.constant) {
-            (Some(start), Some(limit), Some(delta)) => {
+            (Some(start), Some(limit), Some(delta))
+                if !matches!(start.dtype(), DType::F16 | DType::BF16) =>
+            {
                 Dim::Known(cpu::length(start, limit, delta)?)
             }
             _ => from_zero(start, limit, delta).unwrap_or(Dim::Unknown),
@@ -34,6 +36,9 @@ impl Op for Range {
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        if crate::widen::is_half(inputs) {
+            return crate::widen::widened_unchecked(self, ctx, inputs);
+        }
         cpu::run(self, ctx, inputs)
     }
 }

@@ -28,6 +28,21 @@ pub(super) fn run(
     Ok(vec![out])
 }
 
+/// The extremes of bools, as those of the numbers that stand for them.
+pub(super) fn bools(
+    op: &Reduce,
+    ctx: &Context,
+    inputs: &[Option<TensorView<'_>>],
+) -> Result<Vec<Tensor>> {
+    concrete_one(op, inputs)?;
+    let numbers = crate::ops::Cast { to: DType::U8 }.run(ctx, &inputs[..1])?;
+    let mut inputs = inputs.to_vec();
+    inputs[0] = numbers.first().map(Tensor::view);
+    let out = run(op, ctx, &inputs)?;
+    let out: Vec<_> = out.iter().map(|x| Some(x.view())).collect();
+    crate::ops::Cast { to: DType::Bool }.run(ctx, &out)
+}
+
 /// The tensor with some axes moved to the end, and the number of elements of these.
 pub(crate) fn gathered_last(
     ctx: &Context,
@@ -44,7 +59,8 @@ pub(crate) fn gathered_last(
     Ok((strided(ctx, x, &Layout::contiguous(x.shape())?.permuted(&perm)?)?, n))
 }
 
-/// Reduces every row of `n` elements to one.
+/// Reduces every row of `n` elements to one. The extremes of nothing are the infinities, or the
+/// ends of the integers' range.
 pub(crate) fn reduce_rows(
     kind: ReduceKind,
     op: &'static str,
@@ -53,9 +69,6 @@ pub(crate) fn reduce_rows(
     n: usize,
     out: &mut Tensor,
 ) -> Result<()> {
-    if n == 0 && matches!(kind, ReduceKind::Max | ReduceKind::Min) && !out.is_empty() {
-        return Err(Error::invalid(op, "nothing has no largest or smallest element"));
-    }
     match x.dtype() {
         DType::F32 => floats::<f32>(kind, ctx, x, n, out),
         DType::F64 => floats::<f64>(kind, ctx, x, n, out),

@@ -94,7 +94,8 @@ impl Op for Reduce {
         let op = self.name();
         arity(op, inputs, 1, 2)?;
         let x = required(op, inputs, 0)?;
-        if x.ty.dtype == DType::Bool {
+        let extreme = matches!(self.kind, ReduceKind::Max | ReduceKind::Min);
+        if x.ty.dtype == DType::Bool && !extreme {
             return Err(Error::invalid(op, "it has no meaning for bool"));
         }
         let Some(dims) = x.sym_shape() else { return Ok(output(x.ty.dtype, None)) };
@@ -117,6 +118,9 @@ impl Op for Reduce {
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         if crate::widen::is_half(inputs) {
             return crate::widen::widened(self, ctx, inputs);
+        }
+        if inputs.first().and_then(Option::as_ref).is_some_and(|x| x.dtype() == DType::Bool) {
+            return cpu::bools(self, ctx, inputs);
         }
         cpu::run(self, ctx, inputs)
     }

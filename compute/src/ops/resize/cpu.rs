@@ -1,14 +1,16 @@
 //! Resize on the CPU, one axis after the other.
 
+use super::taps::{Taps, taps};
 use super::{CoordinateMode, NearestRounding, Resize, ResizeMode, Target};
-use crate::args::{concrete_one, infos, required};
+use crate::args::{concrete_one, infos, optional, required};
 use crate::error::{Error, Result};
 use crate::matrix::Real;
 use crate::movement::around;
 use crate::number::with_type;
 use crate::op::Context;
+use crate::op::Op;
 use crate::simd::dispatch;
-use lgp_memory::{Tensor, TensorView};
+use lgp_memory::{DType, Dim, Tensor, TensorView};
 use num_traits::cast;
 
 pub(super) fn run(
@@ -20,25 +22,34 @@ pub(super) fn run(
     let x = required("Resize", inputs, 0)?;
     let known = infos(inputs)?;
     let known: Vec<_> = known.iter().map(Option::as_ref).collect();
-    let targets = op.targets(&known, shape.rank())?;
+    let dims: Vec<Dim> = x.shape().iter().map(|&d| Dim::Known(d)).collect();
+    let targets = op.targets(&known, &dims)?;
     let targets = targets.ok_or_else(|| Error::unsupported("Resize", "so many axes"))?;
+    let crop = crop(op, optional(inputs, 1), targets.len())?;
     let mut current = x.to_tensor()?;
-    for (axis, target) in targets {
+    let mut outside = Vec::new();
+    for (i, (axis, target)) in targets.into_iter().enumerate() {
         let (from, to) = (x.shape()[axis], shape[axis]);
-        if from == to && !matches!(target, Target::Scale(s) if s != 1.) {
+        let crop = crop.as_ref().map(|crop| crop[i]);
+        let same =
+            from == to && !matches!(target, Target::Scale(s) | Target::Fixed(_, s) if s != 1.);
+        if same && crop.is_none_or(|crop| crop == (0., 1.)) {
             continue;
         }
-        let line = Line { from, to, scale: scale(&target, from, to) };
+        let line = Line { from, to, scale: scale(&target, from, to), crop };
+        if crop.is_some() {
+            outside.push((axis, line.outside()));
+        }
         let mut dims = current.shape().to_vec();
         dims[axis] = to;
         let mut out = ctx.alloc(current.dtype(), dims)?;
-        if !out.is_empty() {
+        if !out.is_empty() && from > 0 {
             match op.mode {
                 ResizeMode::Nearest(rounding) => {
                     let sources = line.nearest(op.coordinates, rounding);
                     pick(ctx, &current, axis, &sources, &mut out)?;
                 }
-                ResizeMode::Linear => {
+                ResizeMode::Linear if !op.antialias && !op.exclude_outside => {
                     let sources = line.linear(op.coordinates);
                     with_type!("Resize", current.dtype(), real T => {
                         let sources: Vec<_> =
@@ -46,11 +57,65 @@ pub(super) fn run(
                         blend::<T>(ctx, &current, axis, &sources, &mut out)
                     })?;
                 }
+                ResizeMode::Linear | ResizeMode::Cubic { .. } => {
+                    let sources: Vec<_> = (0..to)
+                        .map(|i| taps(op, line.position(op.coordinates, i), line.scale, from))
+                        .collect();
+                    with_type!("Resize", current.dtype(), real T => {
+                        gather::<T>(ctx, &current, axis, &sources, &mut out)
+                    })?;
+                }
             }
         }
         current = out;
     }
+    extrapolate(op, ctx, &outside, &mut current)?;
     Ok(vec![current])
+}
+
+/// Where each resized axis is cropped, as parts of it, if the mode crops.
+fn crop(op: &Resize, roi: Option<&TensorView<'_>>, axes: usize) -> Result<Option<Vec<(f64, f64)>>> {
+    if op.coordinates != CoordinateMode::TfCropAndResize {
+        return Ok(None);
+    }
+    let Some(roi) = roi else { return Err(Error::invalid("Resize", "the roi is missing")) };
+    let wide: Vec<f64> = match roi.dtype() {
+        DType::F32 => roi.as_slice::<f32>()?.iter().map(|&x| x.into()).collect(),
+        DType::F64 => roi.as_slice::<f64>()?.to_vec(),
+        other => return Err(Error::unsupported("Resize", format!("a roi of {other}"))),
+    };
+    if wide.len() != 2 * axes {
+        let message = format!("the roi has {} numbers, expected {}", wide.len(), 2 * axes);
+        return Err(Error::invalid("Resize", message));
+    }
+    let (starts, ends) = wide.split_at(axes);
+    Ok(Some(starts.iter().copied().zip(ends.iter().copied()).collect()))
+}
+
+/// Overwrites what lies outside of the input on any axis.
+fn extrapolate(
+    op: &Resize,
+    ctx: &Context,
+    outside: &[(usize, Vec<usize>)],
+    out: &mut Tensor,
+) -> Result<()> {
+    let value = Tensor::scalar(op.extrapolation)?;
+    let value = crate::ops::Cast { to: out.dtype() }.run(ctx, &[Some(value.view())])?;
+    let Some(value) = value.first() else { return Ok(()) };
+    for (axis, positions) in outside {
+        let (_, size, inner) = around(out.shape(), *axis);
+        let run = inner * out.dtype().size();
+        if positions.is_empty() || out.is_empty() {
+            continue;
+        }
+        for block in out.as_bytes_mut()?.chunks_exact_mut(size * run) {
+            for &at in positions {
+                let elements = block[at * run..][..run].chunks_exact_mut(value.as_bytes().len());
+                elements.for_each(|to| to.copy_from_slice(value.as_bytes()));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The factor that maps positions: the given one, or what the sizes amount to.
@@ -58,6 +123,7 @@ fn scale(target: &Target, from: usize, to: usize) -> f64 {
     match target {
         Target::Scale(scale) => *scale,
         Target::Size(_) => number(to) / number(from),
+        Target::Fixed(_, scale) => *scale,
     }
 }
 
@@ -70,6 +136,8 @@ struct Line {
     from: usize,
     to: usize,
     scale: f64,
+    /// Start and end of the part that is resized.
+    crop: Option<(f64, f64)>,
 }
 
 /// Two neighbours and the weight of the second.
@@ -101,9 +169,26 @@ impl Line {
                 offset + (i + 0.5) / self.scale - 0.5
             }
             CoordinateMode::AlignCorners if self.to == 1 => 0.,
-            CoordinateMode::AlignCorners => i * (from - 1.) / (to - 1.),
+            // The output's size before it was rounded, as it decides where the last corner lies.
+            CoordinateMode::AlignCorners => i * (from - 1.) / (self.scale * from - 1.),
+            CoordinateMode::TfCropAndResize => {
+                let (start, end) = self.crop.unwrap_or((0., 1.));
+                if self.to == 1 {
+                    0.5 * (start + end) * (from - 1.)
+                } else {
+                    (start + i * (end - start) / (to - 1.)) * (from - 1.)
+                }
+            }
             CoordinateMode::Asymmetric => i / self.scale,
         }
+    }
+
+    /// The outputs that come from outside of the input.
+    fn outside(&self) -> Vec<usize> {
+        let last = number(self.from - 1);
+        let inside = |x: f64| (0. ..=last).contains(&x);
+        let at = |&i: &usize| !inside(self.position(CoordinateMode::TfCropAndResize, i));
+        (0..self.to).filter(at).collect()
     }
 
     /// A whole position inside the input.
@@ -168,6 +253,35 @@ fn each<const N: usize>(ctx: &Context, x: &[u8], size: usize, sources: &[usize],
             to.iter_mut().zip(sources).for_each(|(to, &at)| *to = x[at]);
         }
     });
+}
+
+/// Sums weighted slices along an axis.
+fn gather<T: Real>(
+    ctx: &Context,
+    x: &Tensor,
+    axis: usize,
+    sources: &[Taps],
+    out: &mut Tensor,
+) -> Result<()> {
+    let (_, size, inner) = around(x.shape(), axis);
+    let x = x.as_slice::<T>()?;
+    let n = sources.len();
+    let cost = sources.iter().map(|taps| taps.len()).sum::<usize>().saturating_mul(inner);
+    ctx.split(out.as_mut_slice::<T>()?, inner * n, cost, |first, part| {
+        for (i, part) in part.chunks_exact_mut(inner * n).enumerate() {
+            let x = &x[(first + i) * size * inner..][..size * inner];
+            for (to, taps) in part.chunks_exact_mut(inner).zip(sources) {
+                to.fill(T::zero());
+                for &(at, weight) in taps {
+                    let weight = cast(weight).unwrap_or_else(T::zero);
+                    for (to, x) in to.iter_mut().zip(&x[at * inner..][..inner]) {
+                        *to = *to + *x * weight;
+                    }
+                }
+            }
+        }
+    });
+    Ok(())
 }
 
 /// Mixes neighbouring slices along an axis.

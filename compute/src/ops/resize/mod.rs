@@ -1,6 +1,7 @@
 //! Resampling to another size.
 
 mod cpu;
+mod taps;
 #[cfg(test)]
 mod tests;
 
@@ -10,12 +11,17 @@ use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
 
 /// How a new element comes from its neighbours.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ResizeMode {
     /// The nearest one.
     Nearest(NearestRounding),
     /// Linear interpolation along each resized axis.
     Linear,
+    /// Cubic interpolation along each resized axis.
+    Cubic {
+        /// The kernel's coefficient, mostly -0.75 or -0.5.
+        a: f32,
+    },
 }
 
 /// Which neighbour is the nearest.
@@ -37,10 +43,24 @@ pub enum CoordinateMode {
     PytorchHalfPixel,
     AlignCorners,
     Asymmetric,
+    TfCropAndResize,
 }
 
-/// `Resize` (and `Upsample`: nearest, asymmetric, floor): inputs x, roi (ignored), scales (f32,
-/// optional), sizes (i64, optional); exactly one of the last two.
+/// What becomes of sizes that would change the proportions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum AspectRatio {
+    /// The proportions change.
+    #[default]
+    Stretch,
+    /// The largest in proportion that is nowhere larger than the sizes.
+    NotLarger,
+    /// The smallest in proportion that is nowhere smaller.
+    NotSmaller,
+}
+
+/// `Resize` (and `Upsample`: nearest, asymmetric, floor): inputs x, roi (for cropping, all starts
+/// and then all ends, in 0..1), scales (f32, optional), sizes (i64, optional); exactly one of the
+/// last two.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Resize {
     /// Interpolation.
@@ -51,6 +71,30 @@ pub struct Resize {
     pub axes: Option<Vec<i64>>,
     /// Stands in for an absent scales input (`Upsample` before opset 9).
     pub scales: Option<Vec<f32>>,
+    /// Widens the kernel where the result is smaller, so that every element counts.
+    pub antialias: bool,
+    /// Gives positions outside of x no weight, rather than that of the edge.
+    pub exclude_outside: bool,
+    /// What positions outside of the cropped region become.
+    pub extrapolation: f32,
+    /// Whether sizes may change the proportions.
+    pub aspect: AspectRatio,
+}
+
+impl Default for Resize {
+    /// Nearest, stretching, with ONNX's defaults.
+    fn default() -> Self {
+        Self {
+            mode: ResizeMode::Nearest(NearestRounding::RoundPreferFloor),
+            coordinates: CoordinateMode::HalfPixel,
+            axes: None,
+            scales: None,
+            antialias: false,
+            exclude_outside: false,
+            extrapolation: 0.,
+            aspect: AspectRatio::Stretch,
+        }
+    }
 }
 
 /// What an axis is resized to.
@@ -60,6 +104,8 @@ enum Target {
     Scale(f64),
     /// A size.
     Size(Dim),
+    /// A size in proportion, and the factor that it comes from.
+    Fixed(usize, f64),
 }
 
 impl Resize {
@@ -67,8 +113,9 @@ impl Resize {
     fn targets(
         &self,
         inputs: &[Option<&ValueInfo>],
-        rank: usize,
+        dims: &[Dim],
     ) -> Result<Option<Vec<(usize, Target)>>> {
+        let rank = dims.len();
         let named = match &self.axes {
             Some(named) => axes("Resize", named, rank)?,
             None => (0..rank).collect(),
@@ -95,7 +142,36 @@ impl Resize {
             let message = format!("{} scales or sizes, expected {}", targets.len(), named.len());
             return Err(Error::invalid("Resize", message));
         }
-        Ok(Some(named.into_iter().zip(targets).collect()))
+        let targets: Vec<_> = named.into_iter().zip(targets).collect();
+        Ok(if self.aspect == AspectRatio::Stretch {
+            Some(targets)
+        } else {
+            self.in_proportion(targets, dims)
+        })
+    }
+
+    /// The targets with one factor for all that have sizes; `None` while a size is unknown.
+    fn in_proportion(
+        &self,
+        targets: Vec<(usize, Target)>,
+        dims: &[Dim],
+    ) -> Option<Vec<(usize, Target)>> {
+        let wide = |dim: &Dim| num_traits::cast::<_, f64>(dim.known()?);
+        let mut factor: Option<f64> = None;
+        for (axis, target) in &targets {
+            let Target::Size(size) = target else { return Some(targets) };
+            let own = wide(size)? / wide(&dims[*axis])?;
+            factor = Some(factor.map_or(own, |f| match self.aspect {
+                AspectRatio::NotLarger => f.min(own),
+                _ => f.max(own),
+            }));
+        }
+        let factor = factor?;
+        let fixed = |(axis, _)| {
+            let size = num_traits::cast((wide(&dims[axis])? * factor + 0.5).floor())?;
+            Some((axis, Target::Fixed(size, factor)))
+        };
+        targets.into_iter().map(fixed).collect()
     }
 }
 
@@ -119,6 +195,7 @@ impl Target {
     fn output(&self, dim: &Dim) -> Result<Dim> {
         match (self, dim) {
             (Self::Size(size), _) => Ok(size.clone()),
+            (Self::Fixed(size, _), _) => Ok(Dim::Known(*size)),
             (Self::Scale(scale), dim) if *scale == 1. => Ok(dim.clone()),
             (Self::Scale(scale), Dim::Known(n)) => {
                 let size = num_traits::cast::<_, f64>(*n).map(|n| (n * scale).floor());
@@ -139,12 +216,12 @@ impl Op for Resize {
     fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
         arity("Resize", inputs, 1, 4)?;
         let x = required("Resize", inputs, 0)?;
-        if x.ty.dtype == DType::Bool && self.mode == ResizeMode::Linear {
+        if x.ty.dtype == DType::Bool && !matches!(self.mode, ResizeMode::Nearest(_)) {
             return Err(Error::invalid("Resize", "bools cannot be interpolated"));
         }
         let shape = match x.sym_shape() {
             None => None,
-            Some(dims) => Some(match self.targets(inputs, dims.len())? {
+            Some(dims) => Some(match self.targets(inputs, dims)? {
                 None => vec![Dim::Unknown; dims.len()],
                 Some(targets) => {
                     let mut out = dims.to_vec();
@@ -184,7 +261,9 @@ impl Op for Resize {
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if self.mode == ResizeMode::Linear && crate::widen::is_half(inputs) {
+        let extrapolates = self.coordinates == CoordinateMode::TfCropAndResize;
+        let blends = extrapolates || !matches!(self.mode, ResizeMode::Nearest(_));
+        if blends && crate::widen::is_half(inputs) {
             return crate::widen::widened(self, ctx, inputs);
         }
         cpu::run(self, ctx, inputs)

@@ -1,12 +1,12 @@
 //! Resizing: values of the ONNX specification's examples.
 
-use crate::ops::{CoordinateMode as C, NearestRounding as N, Resize, ResizeMode as M};
+use crate::ops::{AspectRatio, CoordinateMode as C, NearestRounding as N, Resize, ResizeMode as M};
 use crate::testing::{assert_close, constant, fails, info, ints, run, run_all, t};
 use crate::{Op, ValueInfo};
 use lgp_memory::Tensor;
 
 fn resize(mode: M, coordinates: C) -> Resize {
-    Resize { mode, coordinates, axes: None, scales: None }
+    Resize { mode, coordinates, ..Resize::default() }
 }
 
 fn scaled(op: &Resize, x: &Tensor, scales: &[f32]) -> Tensor {
@@ -70,6 +70,45 @@ fn sizes_axes_and_attributes() {
     assert_close(&out[0], &t(&[1, 1, 4], &[1f32, 1.5, 2.5, 3.]), 1e-6);
     let fixed = Resize { scales: Some(vec![1., 1., 2.]), ..op };
     assert_close(&run(&fixed, &[&x]), &t(&[1, 1, 4], &[1f32, 1.5, 2.5, 3.]), 1e-6);
+}
+
+#[test]
+fn cubic_and_antialias() {
+    let line = t(&[1, 4], &[1f32, 2., 3., 4.]);
+    let cubic = resize(M::Cubic { a: -0.75 }, C::HalfPixel);
+    let out = scaled(&cubic, &line, &[1., 2.]);
+    let want = [0.683_593_75f32, 1.011_718_75, 1.761_718_75, 2.261_718_8];
+    assert_close(&t(&[4], &out.as_slice::<f32>().unwrap()[..4]), &t(&[4], &want), 0.35);
+    // Halving with the kernel twice as wide: a triangle over four elements.
+    let soft = Resize { antialias: true, ..resize(M::Linear, C::HalfPixel) };
+    let out = scaled(&soft, &line, &[1., 0.5]);
+    let (edge, middle) = (0.125f32, 0.375f32);
+    let first = edge + middle + 2. * middle + 3. * edge;
+    assert_close(&out, &t(&[1, 2], &[first, 5. - first]), 1e-6);
+    // Weights that are left out are made up for.
+    let op = Resize { exclude_outside: true, ..cubic };
+    let flat = t(&[1, 3], &[5f32; 3]);
+    assert_close(&scaled(&op, &flat, &[1., 3.]), &t(&[1, 9], &[5f32; 9]), 1e-6);
+}
+
+#[test]
+fn cropping_and_proportions() {
+    let line = t(&[1, 4], &[1f32, 2., 3., 4.]);
+    let op = Resize { extrapolation: 9., ..resize(M::Linear, C::TfCropAndResize) };
+    let (roi, sizes) = (t(&[4], &[0f32, 0., 1., 2.]), ints(&[1, 3]));
+    let out = run_all(&op, &[Some(&line), Some(&roi), None, Some(&sizes)]).unwrap();
+    assert_close(&out[0], &t(&[1, 3], &[1f32, 4., 9.]), 1e-6);
+    let error =
+        op.run(&crate::Context::new(1), &[Some(line.view()), None, None, Some(sizes.view())]);
+    assert!(error.unwrap_err().to_string().contains("roi is missing"));
+    let x = t(&[2, 4], &[0f32; 8]);
+    for (aspect, want) in [(AspectRatio::NotLarger, [1, 3]), (AspectRatio::NotSmaller, [5, 10])] {
+        let op = Resize { aspect, ..resize(M::Nearest(N::Floor), C::Asymmetric) };
+        let sizes = if want[0] == 1 { ints(&[8, 3]) } else { ints(&[1, 10]) };
+        let out = run_all(&op, &[Some(&x), None, None, Some(&sizes)]).unwrap();
+        let want = if want[0] == 1 { [2, 3] } else { want };
+        assert_eq!(out[0].shape().dims(), want, "{aspect:?}");
+    }
 }
 
 #[test]

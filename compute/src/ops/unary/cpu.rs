@@ -21,8 +21,17 @@ pub(super) fn run(
         (UnaryKind::Not, _) => map(ctx, x, &mut out, 1, |x: bool| !x)?,
         (UnaryKind::IsNaN, DType::F32) => map(ctx, x, &mut out, 1, |x: f32| x.is_nan())?,
         (UnaryKind::IsNaN, _) => map(ctx, x, &mut out, 1, |x: f64| x.is_nan())?,
+        (UnaryKind::IsInf { positive, negative }, DType::F32) => {
+            map(ctx, x, &mut out, 1, |x: f32| {
+                x.is_infinite() & if x > 0. { positive } else { negative }
+            })?
+        }
+        (UnaryKind::IsInf { positive, negative }, _) => map(ctx, x, &mut out, 1, |x: f64| {
+            x.is_infinite() & if x > 0. { positive } else { negative }
+        })?,
         (_, DType::F32) => floats::<f32>(op.kind, ctx, x, &mut out)?,
         (_, DType::F64) => floats::<f64>(op.kind, ctx, x, &mut out)?,
+        (UnaryKind::Shrink { .. }, _) => return by_f64(op, ctx, x),
         (kind, dtype) => with_type!(op.name(), dtype, number T => {
             let f: fn(T) -> T = match kind {
                 UnaryKind::Relu => |x| x.most(T::ZERO),
@@ -35,6 +44,17 @@ pub(super) fn run(
         })?,
     }
     Ok(vec![out])
+}
+
+/// Computes in f64 and gives the result the input's dtype.
+fn by_f64(op: &Unary, ctx: &Context, x: &TensorView<'_>) -> Result<Vec<Tensor>> {
+    let cast = |x: TensorView<'_>, to: DType| crate::ops::Cast { to }.run(ctx, &[Some(x)]);
+    let wide = cast(x.clone(), DType::F64)?;
+    let wide = run(op, ctx, &wide.iter().map(|x| Some(x.view())).collect::<Vec<_>>())?;
+    wide.iter().try_fold(Vec::new(), |mut all, wide| {
+        all.extend(cast(wide.view(), x.dtype())?);
+        Ok(all)
+    })
 }
 
 /// Applies `f` to every element. `cost` is its operations, roughly.
@@ -145,13 +165,29 @@ fn floats<T: Exp + Number>(
         UnaryKind::Reciprocal => each!(4, |x| one / x),
         UnaryKind::Sin => each!(40, |x| x.sin()),
         UnaryKind::Cos => each!(40, |x| x.cos()),
+        UnaryKind::Tan => each!(60, |x| x.tan()),
+        UnaryKind::Asin => each!(60, |x| x.asin()),
+        UnaryKind::Acos => each!(60, |x| x.acos()),
+        UnaryKind::Atan => each!(60, |x| x.atan()),
+        UnaryKind::Sinh => each!(60, |x| x.sinh()),
+        UnaryKind::Cosh => each!(60, |x| x.cosh()),
+        UnaryKind::Asinh => each!(60, |x| x.asinh()),
+        UnaryKind::Acosh => each!(60, |x| x.acosh()),
+        UnaryKind::Atanh => each!(60, |x| x.atanh()),
+        UnaryKind::Shrink { bias, lambd } => {
+            let (bias, lambd) = (p(bias), p(lambd));
+            each!(3, |x| {
+                let high = if x > lambd { x - bias } else { zero };
+                if x < Number::neg(lambd) { x + bias } else { high }
+            })
+        }
         UnaryKind::Floor => each!(2, |x| x.floor()),
         UnaryKind::Ceil => each!(2, |x| x.ceil()),
         UnaryKind::Round => each!(4, |x| round_half_even(x)),
         UnaryKind::Neg => each!(1, |x| Number::neg(x)),
         UnaryKind::Abs => each!(1, |x| Number::abs(x)),
         UnaryKind::Sign => each!(2, |x| Number::sign(x)),
-        UnaryKind::Not | UnaryKind::IsNaN => Ok(()),
+        UnaryKind::Not | UnaryKind::IsNaN | UnaryKind::IsInf { .. } => Ok(()),
     }
 }
 

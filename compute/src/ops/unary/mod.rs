@@ -63,6 +63,20 @@ pub enum UnaryKind {
     Reciprocal,
     Sin,
     Cos,
+    Tan,
+    Asin,
+    Acos,
+    Atan,
+    Sinh,
+    Cosh,
+    Asinh,
+    Acosh,
+    Atanh,
+    /// Zero within `lambd` of zero, moved by `bias` towards zero elsewhere.
+    Shrink {
+        bias: f32,
+        lambd: f32,
+    },
     Floor,
     Ceil,
     /// Half to even.
@@ -72,10 +86,15 @@ pub enum UnaryKind {
     Sign,
     Not,
     IsNaN,
+    /// Which infinities count.
+    IsInf {
+        positive: bool,
+        negative: bool,
+    },
 }
 
-/// An element-wise operator of one input; the output has its type, except `IsNaN`'s, which is
-/// bool.
+/// An element-wise operator of one input; the output has its type, except those of `IsNaN` and
+/// `IsInf`, which are bool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Unary {
     /// The function.
@@ -116,6 +135,16 @@ impl Op for Unary {
             UnaryKind::Reciprocal => "Reciprocal",
             UnaryKind::Sin => "Sin",
             UnaryKind::Cos => "Cos",
+            UnaryKind::Tan => "Tan",
+            UnaryKind::Asin => "Asin",
+            UnaryKind::Acos => "Acos",
+            UnaryKind::Atan => "Atan",
+            UnaryKind::Sinh => "Sinh",
+            UnaryKind::Cosh => "Cosh",
+            UnaryKind::Asinh => "Asinh",
+            UnaryKind::Acosh => "Acosh",
+            UnaryKind::Atanh => "Atanh",
+            UnaryKind::Shrink { .. } => "Shrink",
             UnaryKind::Floor => "Floor",
             UnaryKind::Ceil => "Ceil",
             UnaryKind::Round => "Round",
@@ -124,6 +153,7 @@ impl Op for Unary {
             UnaryKind::Sign => "Sign",
             UnaryKind::Not => "Not",
             UnaryKind::IsNaN => "IsNaN",
+            UnaryKind::IsInf { .. } => "IsInf",
         }
     }
 
@@ -133,15 +163,18 @@ impl Op for Unary {
         let given = x.ty.dtype;
         let fits = match self.kind {
             UnaryKind::Not => given == DType::Bool,
-            UnaryKind::Relu | UnaryKind::Neg | UnaryKind::Abs | UnaryKind::Sign => {
-                given != DType::Bool
-            }
+            UnaryKind::Relu
+            | UnaryKind::Neg
+            | UnaryKind::Abs
+            | UnaryKind::Sign
+            | UnaryKind::Shrink { .. } => given != DType::Bool,
             _ => given.is_float(),
         };
         if !fits {
             return Err(Error::invalid(self.name(), format!("it has no meaning for {given}")));
         }
-        let dtype = if self.kind == UnaryKind::IsNaN { DType::Bool } else { given };
+        let asks = matches!(self.kind, UnaryKind::IsNaN | UnaryKind::IsInf { .. });
+        let dtype = if asks { DType::Bool } else { given };
         Ok(output(dtype, x.sym_shape().map(<[_]>::to_vec)))
     }
 

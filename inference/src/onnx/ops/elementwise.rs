@@ -1,8 +1,9 @@
 //! Element-wise operators.
 
-use crate::onnx::node::{NodeCx, Refusal};
+use crate::onnx::node::{NodeCx, Refusal, unsupported};
 use lgp_compute::ops::{
-    Binary, BinaryKind, Clip, Identity, Reshape, Shape, Unary, UnaryKind, Where,
+    Align, Binary, BinaryKind, Bitwise, BitwiseKind, BitwiseNot, Clip, Identity, Mean, Unary,
+    UnaryKind, Where,
 };
 
 macro_rules! unary {
@@ -13,10 +14,12 @@ macro_rules! unary {
     )* };
 }
 unary!(
-    abs => Abs, ceil => Ceil, cos => Cos, erf => Erf, exp => Exp, floor => Floor,
+    abs => Abs, acos => Acos, acosh => Acosh, asin => Asin, asinh => Asinh, atan => Atan,
+    atanh => Atanh, ceil => Ceil, cos => Cos, cosh => Cosh, erf => Erf, exp => Exp, floor => Floor,
     hard_swish => HardSwish, is_nan => IsNaN, log => Log, mish => Mish, neg => Neg, not => Not,
     reciprocal => Reciprocal, relu => Relu, round => Round, sigmoid => Sigmoid, sign => Sign,
-    sin => Sin, softplus => Softplus, softsign => Softsign, sqrt => Sqrt, tanh => Tanh,
+    sin => Sin, sinh => Sinh, softplus => Softplus, softsign => Softsign, sqrt => Sqrt, tan => Tan,
+    tanh => Tanh,
 );
 
 /// Operators with one attribute `alpha` and its default.
@@ -46,28 +49,68 @@ binary!(
     or => Or, pow => Pow, sub => Sub, xor => Xor,
 );
 
-/// Before opset 7 a flag allowed broadcasting. Without the attribute `axis`, which shifts the
-/// smaller shape and is refused, it means what all later opsets do anyway.
+/// Before opset 7 a flag allowed broadcasting, and `axis` said where the second shape stands in the
+/// first. Without it the flag means what all later opsets do anyway.
 fn binary_op(cx: &mut NodeCx<'_>, kind: BinaryKind) -> Result<(), Refusal> {
-    cx.ignore(&["broadcast"]);
-    cx.map(Binary::new(kind))
+    // `consumed_inputs` told opset 1 what may be overwritten.
+    cx.ignore(&["broadcast", "consumed_inputs"]);
+    match if cx.opset < 7 { cx.int("axis")? } else { None } {
+        Some(axis) => aligned(cx, kind, axis),
+        None => cx.map(Binary::new(kind)),
+    }
 }
 
+/// Before opset 7 the slope belonged to the channels, which is another axis than broadcasting takes.
 pub(crate) fn p_relu(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     cx.ignore(&["consumed_inputs"]);
-    if cx.opset >= 7 {
-        return cx.map(Binary::new(BinaryKind::PRelu));
+    if cx.opset < 7 {
+        return aligned(cx, BinaryKind::PRelu, 1);
     }
-    // The slope belonged to the channels, the second axis, which is another one than broadcasting
-    // takes.
-    let (x, slope) = (cx.input(0), cx.input(1));
-    let shape = cx.emit(Shape::default(), vec![x]);
-    let planes = cx.emit_ints(&[0, 0, -1])?;
-    let planes = cx.emit(Reshape::default(), vec![x, Some(planes)]);
-    let column = cx.emit_ints(&[-1, 1])?;
-    let column = cx.emit(Reshape::default(), vec![slope, Some(column)]);
-    let out = cx.emit(Binary::new(BinaryKind::PRelu), vec![Some(planes), Some(column)]);
-    cx.map_with(Reshape { allow_zero: true }, vec![Some(out), Some(shape)])
+    cx.map(Binary::new(BinaryKind::PRelu))
+}
+
+/// A function whose second input's first axis is the first input's axis `axis`.
+fn aligned(cx: &mut NodeCx<'_>, kind: BinaryKind, axis: i64) -> Result<(), Refusal> {
+    let (a, b) = (cx.input(0), cx.input(1));
+    let b = cx.emit(Align { axis }, vec![b, a]);
+    cx.map_with(Binary::new(kind), vec![a, Some(b)])
+}
+
+pub(crate) fn shrink(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
+    let (bias, lambd) = (cx.float("bias")?.unwrap_or(0.), cx.float("lambd")?.unwrap_or(0.5));
+    cx.map(Unary::new(UnaryKind::Shrink { bias, lambd }))
+}
+
+pub(crate) fn is_inf(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
+    let positive = cx.flag("detect_positive")?.unwrap_or(true);
+    let negative = cx.flag("detect_negative")?.unwrap_or(true);
+    cx.map(Unary::new(UnaryKind::IsInf { positive, negative }))
+}
+
+macro_rules! bitwise {
+    ($($name:ident => $kind:ident),* $(,)?) => { $(
+        pub(crate) fn $name(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
+            cx.map(Bitwise { kind: BitwiseKind::$kind })
+        }
+    )* };
+}
+bitwise!(bitwise_and => And, bitwise_or => Or, bitwise_xor => Xor);
+
+pub(crate) fn bitwise_not(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
+    cx.map(BitwiseNot)
+}
+
+pub(crate) fn bit_shift(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
+    let kind = match cx.text("direction")?.unwrap_or_default() {
+        "LEFT" => BitwiseKind::ShiftLeft,
+        "RIGHT" => BitwiseKind::ShiftRight,
+        other => return Err(unsupported("direction", other, &["LEFT", "RIGHT"])),
+    };
+    cx.map(Bitwise { kind })
+}
+
+pub(crate) fn mean(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
+    cx.map(Mean)
 }
 
 /// Opset 1 rounded the defaults.

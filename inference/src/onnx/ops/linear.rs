@@ -1,7 +1,7 @@
 //! Matrix products.
 
 use crate::onnx::node::{NodeCx, Refusal};
-use lgp_compute::ops::{Gemm, MatMul};
+use lgp_compute::ops::{Det, Gemm, MatMul};
 
 pub(crate) fn gemm(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     // Told before opset 7 that the addend may be smaller, which it always may.
@@ -17,4 +17,8 @@ pub(crate) fn gemm(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
 
 pub(crate) fn mat_mul(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     cx.map(MatMul)
+}
+
+pub(crate) fn det(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
+    cx.map(Det)
 }

@@ -2,9 +2,9 @@
 
 use crate::onnx::node::{NodeCx, Refusal, unsupported};
 use lgp_compute::ops::{
-    Concat, CoordinateMode, DepthMode, DepthToSpace, Expand, Flatten, NearestRounding, Pad,
-    PadMode, Reshape, Resize, ResizeMode, Shape, Size, Slice, SpaceToDepth, Split, Squeeze, Tile,
-    Transpose, Unsqueeze,
+    AspectRatio, Concat, CoordinateMode, DepthMode, DepthToSpace, Expand, Flatten, NearestRounding,
+    Pad, PadMode, Reshape, Resize, ResizeMode, Shape, Size, Slice, SpaceToDepth, Split, Squeeze,
+    Tile, Transpose, Unsqueeze,
 };
 
 pub(crate) fn concat(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
@@ -51,7 +51,10 @@ pub(crate) fn pad(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
         "constant" => PadMode::Constant,
         "reflect" => PadMode::Reflect,
         "edge" => PadMode::Edge,
-        other => return Err(unsupported("mode", other, &["constant", "reflect", "edge"])),
+        "wrap" => PadMode::Wrap,
+        other => {
+            return Err(unsupported("mode", other, &["constant", "reflect", "edge", "wrap"]));
+        }
     };
     let op = Pad { mode, pads: cx.ints("pads")?, value: cx.float("value")? };
     cx.map(op)
@@ -112,6 +115,15 @@ pub(crate) fn transpose(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     cx.map(Transpose { perm: (!perm.is_empty()).then_some(perm) })
 }
 
+/// A list, and in opset 1 two numbers for images.
+fn upsample_scales(cx: &mut NodeCx<'_>) -> Result<Option<Vec<f32>>, Refusal> {
+    let (height, width) = (cx.float("height_scale")?, cx.float("width_scale")?);
+    match (height, width) {
+        (Some(height), Some(width)) => Ok(Some(vec![1., 1., height, width])),
+        _ => cx.floats("scales"),
+    }
+}
+
 /// Replaced by `Resize` in opset 10.
 pub(crate) fn upsample(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     let mode = match cx.text("mode")?.unwrap_or("nearest") {
@@ -119,8 +131,9 @@ pub(crate) fn upsample(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
         "linear" | "bilinear" => ResizeMode::Linear,
         other => return Err(unsupported("mode", other, &["nearest", "linear"])),
     };
-    let scales = cx.floats("scales")?;
-    let op = Resize { mode, coordinates: CoordinateMode::Asymmetric, axes: None, scales };
+    let scales = upsample_scales(cx)?;
+    let coordinates = CoordinateMode::Asymmetric;
+    let op = Resize { mode, coordinates, scales, ..Resize::default() };
     cx.map_with(op, vec![cx.input(0), None, cx.input(1), None])
 }
 
@@ -128,30 +141,41 @@ pub(crate) fn resize(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     if cx.opset < 11 {
         return upsample(cx);
     }
-    if cx.flag("antialias")?.unwrap_or(false) {
-        return Err("attribute 'antialias' is 1, supported: 0".into());
-    }
-    let policy = cx.text("keep_aspect_ratio_policy")?.unwrap_or("stretch");
-    if policy != "stretch" {
-        return Err(unsupported("keep_aspect_ratio_policy", policy, &["stretch"]));
-    }
-    // These speak of cubic interpolation and of cropping.
-    cx.ignore(&["cubic_coeff_a", "exclude_outside", "extrapolation_value"]);
+    const POLICIES: [&str; 3] = ["stretch", "not_larger", "not_smaller"];
+    let aspect = match cx.text("keep_aspect_ratio_policy")?.unwrap_or("stretch") {
+        "stretch" => AspectRatio::Stretch,
+        "not_larger" => AspectRatio::NotLarger,
+        "not_smaller" => AspectRatio::NotSmaller,
+        other => return Err(unsupported("keep_aspect_ratio_policy", other, &POLICIES)),
+    };
+    let a = cx.float("cubic_coeff_a")?.unwrap_or(-0.75);
     let coordinates = coordinates(cx)?;
     let rounding = rounding(cx)?;
     let mode = match cx.text("mode")?.unwrap_or("nearest") {
         "nearest" => ResizeMode::Nearest(rounding),
         "linear" => ResizeMode::Linear,
-        other => return Err(unsupported("mode", other, &["nearest", "linear"])),
+        "cubic" => ResizeMode::Cubic { a },
+        other => return Err(unsupported("mode", other, &["nearest", "linear", "cubic"])),
     };
     // Opset 11 has no way to leave an input out but an empty tensor.
     let given = |cx: &NodeCx<'_>, i| match cx.constant(i) {
         Some(tensor) if tensor.is_empty() => None,
         _ => cx.input(i),
     };
-    let inputs = vec![cx.input(0), None, given(cx, 2), given(cx, 3)];
-    let axes = cx.ints("axes")?;
-    cx.map_with(Resize { mode, coordinates, axes, scales: None }, inputs)
+    let crops = coordinates == CoordinateMode::TfCropAndResize;
+    let roi = if crops { cx.input(1) } else { None };
+    let inputs = vec![cx.input(0), roi, given(cx, 2), given(cx, 3)];
+    let op = Resize {
+        mode,
+        coordinates,
+        axes: cx.ints("axes")?,
+        scales: None,
+        antialias: cx.flag("antialias")?.unwrap_or(false),
+        exclude_outside: cx.flag("exclude_outside")?.unwrap_or(false),
+        extrapolation: cx.float("extrapolation_value")?.unwrap_or(0.),
+        aspect,
+    };
+    cx.map_with(op, inputs)
 }
 
 fn coordinates(cx: &mut NodeCx<'_>) -> Result<CoordinateMode, Refusal> {
@@ -162,6 +186,7 @@ fn coordinates(cx: &mut NodeCx<'_>) -> Result<CoordinateMode, Refusal> {
         "pytorch_half_pixel" => Ok(CoordinateMode::PytorchHalfPixel),
         "align_corners" => Ok(CoordinateMode::AlignCorners),
         "asymmetric" => Ok(CoordinateMode::Asymmetric),
+        "tf_crop_and_resize" => Ok(CoordinateMode::TfCropAndResize),
         other => Err(unsupported(
             KEY,
             other,
@@ -171,6 +196,7 @@ fn coordinates(cx: &mut NodeCx<'_>) -> Result<CoordinateMode, Refusal> {
                 "pytorch_half_pixel",
                 "align_corners",
                 "asymmetric",
+                "tf_crop_and_resize",
             ],
         )),
     }

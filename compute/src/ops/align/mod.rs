@@ -1,0 +1,42 @@
+//! Makes a shape stand at given axes of another, where broadcasting would take the last ones.
+
+use crate::args::{arity, axis, concrete_one, output, required};
+use crate::error::Result;
+use crate::op::{Context, Op, ValueInfo};
+use lgp_memory::{Dim, Tensor, TensorView};
+
+/// Inputs b and a: b gets axes of size 1 at its end, so that its first axis meets a's axis
+/// `axis` when the two are broadcast.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Align {
+    /// The axis of a, negative from the back.
+    pub axis: i64,
+}
+
+impl Op for Align {
+    fn name(&self) -> &'static str {
+        "Align"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        arity("Align", inputs, 2, 2)?;
+        let (b, a) = (required("Align", inputs, 0)?, required("Align", inputs, 1)?);
+        let shape = match (b.sym_shape(), a.sym_shape()) {
+            (Some(b), Some(a)) => {
+                // A shape after the last axis is no axis, but one element meets all there are.
+                let at = axis("Align", self.axis, a.len() + 1)?;
+                let mut out = b.to_vec();
+                let rank = a.len().saturating_sub(at).max(b.len());
+                out.resize(rank, Dim::Known(1));
+                Some(out)
+            }
+            _ => None,
+        };
+        Ok(output(b.ty.dtype, shape))
+    }
+
+    fn run(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        let (_, shape) = concrete_one(self, inputs)?;
+        Ok(vec![required("Align", inputs, 0)?.to_tensor()?.reshape(shape)?])
+    }
+}

@@ -1,0 +1,34 @@
+//! The same bytes under another dtype.
+
+use crate::args::{arity, concrete_one, output, required};
+use crate::error::{Error, Result};
+use crate::op::{Context, Op, ValueInfo};
+use lgp_memory::{DType, Tensor, TensorView};
+
+/// `BitCast`: one input of a dtype of the same size; a byte that is no bool is an error.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BitCast {
+    /// The output's dtype.
+    pub to: DType,
+}
+
+impl Op for BitCast {
+    fn name(&self) -> &'static str {
+        "BitCast"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        arity("BitCast", inputs, 1, 1)?;
+        let x = required("BitCast", inputs, 0)?;
+        if x.ty.dtype.size() != self.to.size() {
+            let message = format!("{} and {} differ in size", x.ty.dtype, self.to);
+            return Err(Error::invalid("BitCast", message));
+        }
+        Ok(output(self.to, x.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn run(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        let (dtype, shape) = concrete_one(self, inputs)?;
+        Ok(vec![Tensor::from_bytes(dtype, shape, required("BitCast", inputs, 0)?.as_bytes())?])
+    }
+}

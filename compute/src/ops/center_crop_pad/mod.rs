@@ -1,0 +1,61 @@
+//! Cuts or pads around the centre.
+
+use super::{Pad, PadMode};
+use crate::args::{arity, axes, concrete_one, output, rank, required};
+use crate::error::{Error, Result};
+use crate::op::{Context, Op, ValueInfo};
+use lgp_memory::{Dim, Tensor, TensorView};
+
+/// `CenterCropPad`: inputs x and the wanted sizes (i64). New elements are zero; an odd one is
+/// added, or cut, at the end.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CenterCropPad {
+    /// The axes that the sizes speak of, negative from the back; all when absent.
+    pub axes: Option<Vec<i64>>,
+}
+
+impl Op for CenterCropPad {
+    fn name(&self) -> &'static str {
+        "CenterCropPad"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let op = self.name();
+        arity(op, inputs, 2, 2)?;
+        let (x, sizes) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
+        rank(op, "the shape", sizes, 1)?;
+        let sizes = sizes.target_shape(op)?;
+        let Some(dims) = x.sym_shape() else { return Ok(output(x.ty.dtype, None)) };
+        let named = match &self.axes {
+            None => (0..dims.len()).collect(),
+            Some(named) => axes(op, named, dims.len())?,
+        };
+        let mut out = dims.to_vec();
+        let Some(sizes) = sizes else {
+            named.into_iter().for_each(|axis| out[axis] = Dim::Unknown);
+            return Ok(output(x.ty.dtype, Some(out)));
+        };
+        if sizes.len() != named.len() {
+            let message = format!("{} sizes given, expected {}", sizes.len(), named.len());
+            return Err(Error::invalid(op, message));
+        }
+        named.into_iter().zip(sizes).for_each(|(axis, size)| out[axis] = size);
+        Ok(output(x.ty.dtype, Some(out)))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        let (_, shape) = concrete_one(self, inputs)?;
+        let x = required("CenterCropPad", inputs, 0)?;
+        let (mut begins, mut ends) = (Vec::new(), Vec::new());
+        for (&from, &to) in x.shape().iter().zip(shape.iter()) {
+            let signed = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+            let more = signed(to).saturating_sub(signed(from));
+            // Halves are rounded towards zero either way.
+            begins.push(more / 2);
+            ends.push(more - more / 2);
+        }
+        begins.extend(ends);
+        let pad = Pad { mode: PadMode::Constant, pads: Some(begins), value: None };
+        pad.run(ctx, &[Some(x.clone())])
+    }
+}

@@ -1,0 +1,152 @@
+//! Adds blocks up to an image.
+
+use crate::args::{arity, concrete_one, float, output, rank, required};
+use crate::error::{Error, Result};
+use crate::index::strides;
+use crate::number::{Number, with_type};
+use crate::op::{Context, Op, ValueInfo};
+use lgp_memory::{Dim, Tensor, TensorView};
+
+/// `Col2Im`: inputs x `[n, c · elements of a block, blocks]`, the image's and the block's spatial
+/// sizes (i64); output `[n, c, image …]`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Col2Im {
+    /// Between elements of a block on each axis; 1 when empty.
+    pub dilations: Vec<usize>,
+    /// Around the image: all begins, then all ends; 0 when empty.
+    pub pads: Vec<usize>,
+    /// Between blocks on each axis; 1 when empty.
+    pub strides: Vec<usize>,
+}
+
+/// One axis of the image.
+struct Axis {
+    image: usize,
+    block: usize,
+    dilation: usize,
+    begin: usize,
+    stride: usize,
+    /// Places for a block.
+    places: usize,
+}
+
+impl Col2Im {
+    fn axes(&self, image: &[Dim], block: &[Dim]) -> Result<Option<Vec<Axis>>> {
+        let r = image.len();
+        let wrong = |why: &str| Err(Error::invalid("Col2Im", why.to_owned()));
+        if block.len() != r {
+            return wrong(&format!("{} block sizes, expected {r}", block.len()));
+        }
+        let fits = |list: &[usize], n: usize| list.is_empty() || list.len() == n;
+        if !fits(&self.dilations, r) || !fits(&self.strides, r) || !fits(&self.pads, 2 * r) {
+            return wrong(&format!("dilations, strides or pads are not for {r} axes"));
+        }
+        let get = |list: &[usize], i: usize, or: usize| list.get(i).copied().unwrap_or(or);
+        let mut axes = Vec::with_capacity(r);
+        for i in 0..r {
+            let (Some(image), Some(block)) = (image[i].known(), block[i].known()) else {
+                return Ok(None);
+            };
+            let (dilation, stride) = (get(&self.dilations, i, 1), get(&self.strides, i, 1));
+            let (begin, end) = (get(&self.pads, i, 0), get(&self.pads, r + i, 0));
+            let reach = block.checked_sub(1).and_then(|n| n.checked_mul(dilation)?.checked_add(1));
+            let room = image.checked_add(begin).and_then(|n| n.checked_add(end));
+            let rest = room.zip(reach).and_then(|(room, reach)| room.checked_sub(reach));
+            let Some(rest) = rest.filter(|_| stride > 0) else {
+                return wrong(&format!("a block of {block} has no place on an axis of {image}"));
+            };
+            axes.push(Axis { image, block, dilation, begin, stride, places: rest / stride + 1 });
+        }
+        Ok(Some(axes))
+    }
+}
+
+impl Op for Col2Im {
+    fn name(&self) -> &'static str {
+        "Col2Im"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let op = self.name();
+        arity(op, inputs, 3, 3)?;
+        let x = required(op, inputs, 0)?;
+        float(op, x.ty.dtype)?;
+        rank(op, "x", x, 3)?;
+        let (image, block) = (required(op, inputs, 1)?, required(op, inputs, 2)?);
+        rank(op, "the image's sizes", image, 1)?;
+        rank(op, "the block's sizes", block, 1)?;
+        let (Some(image), Some(block)) = (image.target_shape(op)?, block.target_shape(op)?) else {
+            return Ok(output(x.ty.dtype, None));
+        };
+        let axes = self.axes(&image, &block)?;
+        let (Some([n, rows, blocks]), Some(axes)) = (x.sym_shape(), axes) else {
+            let mut shape = vec![Dim::Unknown; 2];
+            shape.extend(image);
+            return Ok(output(x.ty.dtype, Some(shape)));
+        };
+        let of = |f: fn(&Axis) -> usize| axes.iter().try_fold(1usize, |n, a| n.checked_mul(f(a)));
+        let (elements, places) = (of(|a| a.block), of(|a| a.places));
+        if blocks.known().is_some() && blocks.known() != places {
+            let message = format!("x has {blocks} blocks, expected {places:?}");
+            return Err(Error::invalid(op, message));
+        }
+        let c = match (rows.known(), elements) {
+            (Some(rows), Some(k)) if k > 0 && rows % k == 0 => Dim::Known(rows / k),
+            (None, Some(_)) => Dim::Unknown,
+            _ => {
+                let message = format!("axis 1 is {rows}, expected a multiple of {elements:?}");
+                return Err(Error::invalid(op, message));
+            }
+        };
+        let mut shape = vec![n.clone(), c];
+        shape.extend(image);
+        Ok(output(x.ty.dtype, Some(shape)))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        if crate::widen::is_half(inputs) {
+            return crate::widen::widened(self, ctx, inputs);
+        }
+        let (dtype, shape) = concrete_one(self, inputs)?;
+        let x = required("Col2Im", inputs, 0)?;
+        let sizes = |i: usize| -> Result<Vec<Dim>> {
+            let sizes = crate::index::ints("Col2Im", "sizes", required("Col2Im", inputs, i)?)?;
+            Ok(sizes.into_iter().map(|n| Dim::Known(usize::try_from(n).unwrap_or(0))).collect())
+        };
+        let axes = self.axes(&sizes(1)?, &sizes(2)?)?;
+        let axes = axes.ok_or_else(|| Error::unsupported("Col2Im", "sizes that are not known"))?;
+        let mut out = ctx.alloc(dtype, shape.clone())?;
+        let plane: usize = shape[2..].iter().product();
+        let elements: usize = axes.iter().map(|a| a.block).product();
+        let blocks = x.shape()[2];
+        with_type!("Col2Im", dtype, real T => {
+            let x = x.as_slice::<T>()?;
+            let cost = elements.saturating_mul(blocks).saturating_mul(8);
+            ctx.split(out.as_mut_slice::<T>()?, plane, cost, |first, part| {
+                for (i, part) in part.chunks_exact_mut(plane).enumerate() {
+                    let x = &x[(first + i) * elements * blocks..][..elements * blocks];
+                    part.fill(T::ZERO);
+                    for (at, x) in x.iter().enumerate() {
+                        if let Some(to) = target(&axes, at / blocks, at % blocks) {
+                            part[to] = Number::add(part[to], *x);
+                        }
+                    }
+                }
+            });
+            Ok(())
+        })?;
+        Ok(vec![out])
+    }
+}
+
+/// Where element `k` of the block at place `place` lies in the image; `None` in the padding.
+fn target(axes: &[Axis], mut k: usize, mut place: usize) -> Option<usize> {
+    let steps = strides(&axes.iter().map(|a| a.image).collect::<Vec<_>>());
+    let mut to = 0;
+    for (axis, step) in axes.iter().zip(steps).rev() {
+        let at = place % axis.places * axis.stride + k % axis.block * axis.dilation;
+        (k, place) = (k / axis.block, place / axis.places);
+        to += at.checked_sub(axis.begin).filter(|&at| at < axis.image)? * step;
+    }
+    Some(to)
+}

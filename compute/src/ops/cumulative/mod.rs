@@ -1,0 +1,82 @@
+//! Running sums and products.
+
+use crate::args::{arity, axis, concrete_one, output, required, single};
+use crate::error::{Error, Result};
+use crate::index::{index_dtype, ints};
+use crate::movement::around;
+use crate::number::{Number, with_type};
+use crate::op::{Context, Op, ValueInfo};
+use lgp_memory::{DType, Tensor, TensorView};
+
+/// `CumSum`, `CumProd`: inputs x of any numeric dtype and the axis (i32 or i64, one element).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cumulative {
+    /// Products rather than sums.
+    pub product: bool,
+    /// An element is not part of its own result.
+    pub exclusive: bool,
+    /// From the end to the start.
+    pub reverse: bool,
+}
+
+impl Op for Cumulative {
+    fn name(&self) -> &'static str {
+        if self.product { "CumProd" } else { "CumSum" }
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let op = self.name();
+        arity(op, inputs, 2, 2)?;
+        let (x, along) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
+        if x.ty.dtype == DType::Bool {
+            return Err(Error::invalid(op, "it has no meaning for bool"));
+        }
+        index_dtype(op, "the axis", along.ty.dtype)?;
+        single(op, "the axis", along)?;
+        if let (Some(dims), Some(along)) = (x.sym_shape(), along.ints(op, "the axis")?) {
+            for along in along {
+                axis(op, along, dims.len())?;
+            }
+        }
+        Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        if crate::widen::is_half(inputs) {
+            return crate::widen::widened(self, ctx, inputs);
+        }
+        let op = self.name();
+        let (dtype, shape) = concrete_one(self, inputs)?;
+        let x = required(op, inputs, 0)?;
+        let along = ints(op, "the axis", required(op, inputs, 1)?)?;
+        let along = along.first().copied().unwrap_or(0);
+        let (_, n, inner) = around(&shape, axis(op, along, shape.rank())?);
+        let mut out = ctx.alloc(dtype, shape)?;
+        if out.is_empty() {
+            return Ok(vec![out]);
+        }
+        with_type!(op, dtype, number T => {
+            let x = x.as_slice::<T>()?;
+            let combine: fn(T, T) -> T = if self.product { Number::mul } else { Number::add };
+            let start = if self.product { T::ONE } else { T::ZERO };
+            ctx.split(out.as_mut_slice::<T>()?, n * inner, n * inner * 2, |first, part| {
+                let mut running = vec![start; inner];
+                for (i, part) in part.chunks_exact_mut(n * inner).enumerate() {
+                    let x = &x[(first + i) * n * inner..][..n * inner];
+                    running.fill(start);
+                    for j in 0..n {
+                        let row = if self.reverse { n - 1 - j } else { j } * inner;
+                        let rows = part[row..].iter_mut().zip(&x[row..]);
+                        for (sum, (out, x)) in running.iter_mut().zip(rows) {
+                            let next = combine(*sum, *x);
+                            *out = if self.exclusive { *sum } else { next };
+                            *sum = next;
+                        }
+                    }
+                }
+            });
+            Ok(())
+        })?;
+        Ok(vec![out])
+    }
+}

@@ -1,0 +1,160 @@
+//! Einsum on the CPU: inputs are joined one after the other, each time as a batched product of
+//! matrices.
+
+use super::Einsum;
+use super::equation::{Equation, Label};
+use crate::args::{concrete_one, required};
+use crate::error::{Error, Result};
+use crate::index::{each, pick, strides};
+use crate::op::{Context, Op};
+use crate::ops::{Binary, BinaryKind, MatMul, Reduce, ReduceKind};
+use lgp_memory::{DType, Shape, Tensor, TensorView};
+
+/// A tensor whose axes have distinct names.
+struct Term {
+    labels: Vec<Label>,
+    tensor: Tensor,
+}
+
+pub(super) fn run(
+    op: &Einsum,
+    ctx: &Context,
+    inputs: &[Option<TensorView<'_>>],
+) -> Result<Vec<Tensor>> {
+    let (_, shape) = concrete_one(op, inputs)?;
+    let mut views = Vec::with_capacity(inputs.len());
+    for i in 0..inputs.len() {
+        views.push(required("Einsum", inputs, i)?);
+    }
+    let ranks: Vec<usize> = views.iter().map(|x| x.shape().rank()).collect();
+    let equation = Equation::parse(&op.equation, &ranks)?;
+    let mut sizes: Vec<(Label, usize)> = Vec::new();
+    for (labels, x) in equation.inputs.iter().zip(&views) {
+        for (label, &n) in labels.iter().zip(x.shape().iter()) {
+            match sizes.iter_mut().find(|(l, _)| l == label) {
+                None => sizes.push((*label, n)),
+                Some((_, size)) if *size == 1 => *size = n,
+                Some(_) => {}
+            }
+        }
+    }
+    let size = |label: Label| sizes.iter().find(|(l, _)| *l == label).map_or(1, |(_, n)| *n);
+    let mut terms = Vec::with_capacity(views.len());
+    for (labels, x) in equation.inputs.iter().zip(&views) {
+        terms.push(diagonal(ctx, labels, x, &size)?);
+    }
+    let mut terms = terms.into_iter();
+    let mut joined = terms.next().ok_or_else(|| Error::invalid("Einsum", "there is no input"))?;
+    while let Some(next) = terms.next() {
+        let later = |label: &Label| {
+            equation.output.contains(label)
+                || terms.as_slice().iter().any(|t| t.labels.contains(label))
+        };
+        let a = summed(ctx, joined, &|label| later(label) || next.labels.contains(label))?;
+        let b = summed(ctx, next, &|label| later(label) || a.labels.contains(label))?;
+        joined = product(ctx, &a, &b, &later)?;
+    }
+    let last = summed(ctx, joined, &|label| equation.output.contains(label))?;
+    let kept: Vec<Label> =
+        equation.output.iter().copied().filter(|label| last.labels.contains(label)).collect();
+    let out = arranged(ctx, &last, &kept)?;
+    // Axes that only inputs of size 1 had were left out on the way.
+    Ok(vec![if out.len() == shape.elements()? {
+        out.reshape(shape)?
+    } else {
+        return Err(Error::invalid("Einsum", "an axis of the output is lost"));
+    }])
+}
+
+/// An input with one axis for each of its names; an axis of size 1 that others broadcast is left
+/// out.
+fn diagonal(
+    ctx: &Context,
+    labels: &[Label],
+    x: &TensorView<'_>,
+    size: &dyn Fn(Label) -> usize,
+) -> Result<Term> {
+    let mut kept: Vec<Label> = Vec::new();
+    let (mut dims, mut steps) = (Vec::new(), Vec::new());
+    for ((label, &n), step) in labels.iter().zip(x.shape().iter()).zip(strides(x.shape())) {
+        if n != size(*label) {
+            continue;
+        }
+        match kept.iter().position(|l| l == label) {
+            Some(i) => steps[i] += step,
+            None => {
+                kept.push(*label);
+                dims.push(n);
+                steps.push(step);
+            }
+        }
+    }
+    if kept.len() == labels.len() {
+        return Ok(Term { labels: kept, tensor: x.to_tensor()? });
+    }
+    let mut out = ctx.alloc(x.dtype(), dims.clone())?;
+    let mut from = Vec::with_capacity(out.len());
+    each(&dims, &steps, |offset| from.push(offset));
+    pick(x.dtype().size(), x.as_bytes(), &from, out.as_bytes_mut()?);
+    Ok(Term { labels: kept, tensor: out })
+}
+
+/// The term without the axes that nobody needs any more.
+fn summed(ctx: &Context, term: Term, needed: &dyn Fn(&Label) -> bool) -> Result<Term> {
+    let gone = (0..term.labels.len()).filter(|&i| !needed(&term.labels[i]));
+    let axes: Vec<i64> = gone.filter_map(|i| i64::try_from(i).ok()).collect();
+    if axes.is_empty() {
+        return Ok(term);
+    }
+    let reduce = Reduce { keep_dims: false, ..Reduce::new(ReduceKind::Sum, Some(axes)) };
+    let tensor = only(reduce.run(ctx, &[Some(term.tensor.view())])?)?;
+    Ok(Term { labels: term.labels.into_iter().filter(needed).collect(), tensor })
+}
+
+fn only(mut outputs: Vec<Tensor>) -> Result<Tensor> {
+    outputs.pop().ok_or_else(|| Error::invalid("Einsum", "an operator has no output"))
+}
+
+/// The product of two terms, summed over the axes that both have and nobody needs later.
+fn product(ctx: &Context, a: &Term, b: &Term, later: &dyn Fn(&Label) -> bool) -> Result<Term> {
+    let shared = |l: &Label| b.labels.contains(l);
+    let of = |term: &Term, keep: &dyn Fn(&Label) -> bool| -> Vec<Label> {
+        term.labels.iter().copied().filter(|l| keep(l)).collect()
+    };
+    let batch = of(a, &|l| shared(l) && later(l));
+    let inner = of(a, &|l| shared(l) && !later(l));
+    let rows = of(a, &|l| !shared(l));
+    let columns = of(b, &|l| !a.labels.contains(l));
+    let size = |labels: &[Label]| -> Result<usize> {
+        let dim = |l: &Label| {
+            let at = |t: &Term| t.labels.iter().position(|o| o == l).map(|i| t.tensor.shape()[i]);
+            at(a).or_else(|| at(b)).unwrap_or(1)
+        };
+        Ok(Shape::new(labels.iter().map(dim).collect::<Vec<_>>()).elements()?)
+    };
+    let [n, m, k, w] = [size(&batch)?, size(&rows)?, size(&inner)?, size(&columns)?];
+    let left = arranged(ctx, a, &[&batch[..], &rows, &inner].concat())?;
+    let right = arranged(ctx, b, &[&batch[..], &inner, &columns].concat())?;
+    let out = if matches!(left.dtype(), DType::F32 | DType::F64) {
+        let (left, right) = (left.reshape([n, m, k])?, right.reshape([n, k, w])?);
+        only(MatMul.run(ctx, &[Some(left.view()), Some(right.view())])?)?
+    } else {
+        let (left, right) = (left.reshape([n, m, k, 1])?, right.reshape([n, 1, k, w])?);
+        let pairs = [Some(left.view()), Some(right.view())];
+        let all = only(Binary::new(BinaryKind::Mul).run(ctx, &pairs)?)?;
+        let sum = Reduce { keep_dims: false, ..Reduce::new(ReduceKind::Sum, Some(vec![2])) };
+        only(sum.run(ctx, &[Some(all.view())])?)?
+    };
+    let labels = [batch, rows, columns].concat();
+    let dims = labels.iter().map(|l| size(&[*l])).collect::<Result<Vec<_>>>()?;
+    Ok(Term { labels, tensor: out.reshape(dims)? })
+}
+
+/// The term's elements with its axes in the given order.
+fn arranged(ctx: &Context, term: &Term, order: &[Label]) -> Result<Tensor> {
+    let at = |label: &Label| term.labels.iter().position(|l| l == label);
+    let perm = order.iter().map(at).collect::<Option<Vec<usize>>>();
+    let perm = perm.ok_or_else(|| Error::invalid("Einsum", "an axis is lost"))?;
+    let transpose = crate::ops::Transpose { perm: Some(perm) };
+    only(transpose.run(ctx, &[Some(term.tensor.view())])?)
+}

@@ -1,0 +1,84 @@
+//! Picks single elements along an axis.
+
+#[cfg(test)]
+mod tests;
+
+use crate::args::{arity, axis, concrete_one, output_moved, required};
+use crate::error::{Error, Result};
+use crate::index::{each, index_dtype, ints, pick, position, strides};
+use crate::op::{Context, Op, ValueInfo};
+use lgp_memory::{Dim, SymShape, Tensor, TensorView};
+
+/// `GatherElements`: inputs data and indices (i32 or i64, of data's rank, no larger than it on
+/// the other axes); the output has the indices' shape.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct GatherElements {
+    /// Axis of data that is indexed, negative from the back.
+    pub axis: i64,
+}
+
+impl Op for GatherElements {
+    fn name(&self) -> &'static str {
+        "GatherElements"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let op = self.name();
+        arity(op, inputs, 2, 2)?;
+        let (x, indices) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
+        index_dtype(op, "indices", indices.ty.dtype)?;
+        if let (Some(x), Some(i)) = (x.sym_shape(), indices.sym_shape()) {
+            let axis = axis(op, self.axis, x.len())?;
+            within(op, x, i, axis)?;
+        }
+        output_moved(self, inputs, 0..1, indices.sym_shape().map(<[_]>::to_vec))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        let op = self.name();
+        let (dtype, shape) = concrete_one(self, inputs)?;
+        let (x, indices) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
+        let axis = axis(op, self.axis, x.shape().rank())?;
+        let from = element_positions(op, x.shape(), axis, indices)?;
+        let mut out = ctx.alloc(dtype, shape)?;
+        pick(dtype.size(), x.as_bytes(), &from, out.as_bytes_mut()?);
+        Ok(vec![out])
+    }
+}
+
+/// Fails unless the indices have the data's rank and are no larger on the axes beside `axis`.
+pub(crate) fn within(op: &'static str, x: &[Dim], indices: &[Dim], axis: usize) -> Result<()> {
+    let wrong = || {
+        let (x, i) = (SymShape(x.to_vec()), SymShape(indices.to_vec()));
+        Error::invalid(op, format!("indices of shape {i} do not fit into {x} beside axis {axis}"))
+    };
+    if x.len() != indices.len() {
+        return Err(wrong());
+    }
+    for (i, (x, index)) in x.iter().zip(indices).enumerate() {
+        if let (Some(x), Some(n)) = (x.known(), index.known())
+            && i != axis
+            && n > x
+        {
+            return Err(wrong());
+        }
+    }
+    Ok(())
+}
+
+/// Where, in a tensor of shape `dims`, each index points along `axis`. The shapes were checked.
+pub(crate) fn element_positions(
+    op: &'static str,
+    dims: &[usize],
+    axis: usize,
+    indices: &TensorView<'_>,
+) -> Result<Vec<usize>> {
+    let mut steps = strides(dims);
+    let along = std::mem::replace(&mut steps[axis], 0);
+    let mut out = Vec::with_capacity(indices.len());
+    each(indices.shape(), &steps, |offset| out.push(offset));
+    for (out, index) in out.iter_mut().zip(ints(op, "indices", indices)?) {
+        *out += position(op, index, dims[axis])? * along;
+    }
+    Ok(out)
+}

@@ -1,0 +1,79 @@
+//! Reads a tensor at given positions.
+
+mod cpu;
+#[cfg(test)]
+mod tests;
+
+use crate::args::{arity, float, output, required};
+use crate::dims;
+use crate::error::{Error, Result};
+use crate::op::{Context, Op, ValueInfo};
+use lgp_memory::{Dim, Tensor, TensorView};
+
+/// How a value comes from its neighbours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "ONNX's own names")]
+pub enum SampleMode {
+    Linear,
+    Nearest,
+    Cubic,
+}
+
+/// What lies outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SamplePadding {
+    /// Zeros.
+    Zeros,
+    /// The nearest element.
+    Border,
+    /// The tensor mirrored at its edge.
+    Reflection,
+}
+
+/// `GridSample`: inputs x `[n, c, d1, …]` and grid `[n, o1, …, r]` of float dtypes, where r is the
+/// number of spatial axes and a position counts from the last of them; -1 is the start of an axis
+/// and 1 its end. Output `[n, c, o1, …]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GridSample {
+    /// Interpolation.
+    pub mode: SampleMode,
+    /// What lies outside.
+    pub padding: SamplePadding,
+    /// -1 and 1 are the centres of the outermost elements, rather than their outer edges.
+    pub align_corners: bool,
+}
+
+impl Op for GridSample {
+    fn name(&self) -> &'static str {
+        "GridSample"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let op = self.name();
+        arity(op, inputs, 2, 2)?;
+        let (x, grid) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
+        float(op, x.ty.dtype)?;
+        float(op, grid.ty.dtype)?;
+        let (Some(dims), Some(at)) = (x.sym_shape(), grid.sym_shape()) else {
+            return Ok(output(x.ty.dtype, None));
+        };
+        if dims.len() < 3 || at.len() != dims.len() {
+            let message =
+                format!("ranks are {} and {}, expected one from 3 on", dims.len(), at.len());
+            return Err(Error::invalid(op, message));
+        }
+        let n = dims::unify(op, "the grid's batch", &dims[0], &at[0])?;
+        let spatial = Dim::Known(dims.len() - 2);
+        dims::expect(op, "the grid's last axis", &spatial, &at[at.len() - 1])?;
+        let mut shape = vec![n, dims[1].clone()];
+        shape.extend_from_slice(&at[1..at.len() - 1]);
+        Ok(output(x.ty.dtype, Some(shape)))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        if crate::widen::is_half(inputs) {
+            return crate::widen::widened(self, ctx, inputs);
+        }
+        cpu::run(self, ctx, inputs)
+    }
+}

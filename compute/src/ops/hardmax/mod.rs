@@ -1,0 +1,69 @@
+//! One where the largest element is, zero elsewhere.
+
+use crate::args::{arity, axis, concrete_one, float, output, required};
+use crate::error::Result;
+use crate::number::{Number, with_type};
+use crate::op::{Context, Op, ValueInfo};
+use lgp_memory::{Tensor, TensorView};
+
+/// `Hardmax`: one float input; of equal elements the first is taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hardmax {
+    /// Axis, negative from the back.
+    pub axis: i64,
+    /// Looks over all axes from `axis` on, as opsets before 13 do.
+    pub flatten: bool,
+}
+
+impl Op for Hardmax {
+    fn name(&self) -> &'static str {
+        "Hardmax"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        arity("Hardmax", inputs, 1, 1)?;
+        let x = required("Hardmax", inputs, 0)?;
+        float("Hardmax", x.ty.dtype)?;
+        if let Some(dims) = x.sym_shape() {
+            axis("Hardmax", self.axis, dims.len())?;
+        }
+        Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        if crate::widen::is_half(inputs) {
+            return crate::widen::widened(self, ctx, inputs);
+        }
+        let (dtype, shape) = concrete_one(self, inputs)?;
+        let x = required("Hardmax", inputs, 0)?;
+        let along = axis("Hardmax", self.axis, shape.rank())?;
+        let (_, mut n, mut inner) = crate::movement::around(&shape, along);
+        if self.flatten {
+            (n, inner) = (n.saturating_mul(inner), 1);
+        }
+        let mut out = ctx.alloc(dtype, shape)?;
+        if out.is_empty() {
+            return Ok(vec![out]);
+        }
+        with_type!("Hardmax", dtype, real T => {
+            let x = x.as_slice::<T>()?;
+            ctx.split(out.as_mut_slice::<T>()?, n * inner, n * inner, |first, part| {
+                part.fill(T::ZERO);
+                for (i, part) in part.chunks_exact_mut(n * inner).enumerate() {
+                    let x = &x[(first + i) * n * inner..][..n * inner];
+                    for at in 0..inner {
+                        let mut best = at;
+                        for j in (at..n * inner).step_by(inner) {
+                            if x[j] > x[best] {
+                                best = j;
+                            }
+                        }
+                        part[best] = T::ONE;
+                    }
+                }
+            });
+            Ok(())
+        })?;
+        Ok(vec![out])
+    }
+}

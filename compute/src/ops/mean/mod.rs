@@ -1,0 +1,53 @@
+//! The mean of several tensors.
+
+use super::{Binary, BinaryKind};
+use crate::args::{float, output, required, same_dtype};
+use crate::dims;
+use crate::error::{Error, Result};
+use crate::number::with_type;
+use crate::op::{Context, Op, ValueInfo};
+use lgp_memory::{Tensor, TensorView};
+
+/// `Mean`: one or more inputs of one float dtype that broadcast to each other.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Mean;
+
+impl Op for Mean {
+    fn name(&self) -> &'static str {
+        "Mean"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let first = required("Mean", inputs, 0)?;
+        float("Mean", first.ty.dtype)?;
+        let mut shape = first.sym_shape().map(<[_]>::to_vec);
+        for i in 1..inputs.len() {
+            let x = required("Mean", inputs, i)?;
+            same_dtype("Mean", &format!("input {i}"), first.ty.dtype, x.ty.dtype)?;
+            shape = match (shape, x.sym_shape()) {
+                (Some(a), Some(b)) => Some(dims::broadcast("Mean", &a, b)?),
+                _ => None,
+            };
+        }
+        Ok(output(first.ty.dtype, shape))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        if crate::widen::is_half(inputs) {
+            return crate::widen::widened(self, ctx, inputs);
+        }
+        let (dtype, _) = crate::args::concrete_one(self, inputs)?;
+        let mut sum = required("Mean", inputs, 0)?.to_tensor()?;
+        for x in &inputs[1..] {
+            let pair = [Some(sum.view()), x.clone()];
+            let next = Binary::new(BinaryKind::Add).run(ctx, &pair)?.pop();
+            sum = next.ok_or_else(|| Error::invalid("Mean", "there is no sum"))?;
+        }
+        with_type!("Mean", dtype, real T => {
+            let count = <T as crate::number::Number>::count(inputs.len());
+            sum.as_mut_slice::<T>()?.iter_mut().for_each(|x| *x /= count);
+            Ok(())
+        })?;
+        Ok(vec![sum])
+    }
+}

@@ -1,0 +1,84 @@
+//! Classes as vectors.
+
+use crate::args::{arity, output, rank, required, single};
+use crate::error::{Error, Result};
+use crate::movement::around;
+use crate::op::{Context, Op, ValueInfo};
+use lgp_memory::{DType, Dim, Tensor, TensorView};
+
+/// `OneHot`: inputs indices (any numeric dtype), depth (one number) and values (`[off, on]`); an
+/// index outside of the depth gives a vector that is off.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OneHot {
+    /// Where the new axis stands in the output, negative from the back.
+    pub axis: i64,
+}
+
+impl Op for OneHot {
+    fn name(&self) -> &'static str {
+        "OneHot"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        arity("OneHot", inputs, 3, 3)?;
+        let (indices, depth) = (required("OneHot", inputs, 0)?, required("OneHot", inputs, 1)?);
+        let values = required("OneHot", inputs, 2)?;
+        single("OneHot", "the depth", depth)?;
+        rank("OneHot", "the values", values, 1)?;
+        if indices.ty.dtype == DType::Bool || depth.ty.dtype == DType::Bool {
+            return Err(Error::invalid("OneHot", "bools are no indices"));
+        }
+        let shape = match indices.sym_shape() {
+            None => None,
+            Some(dims) => {
+                let at = crate::args::axis("OneHot", self.axis, dims.len() + 1)?;
+                let mut out = dims.to_vec();
+                let known = depth.contents().and_then(|d| d.first().cloned());
+                out.insert(at, known.unwrap_or(Dim::Unknown));
+                Some(out)
+            }
+        };
+        Ok(output(values.ty.dtype, shape))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        let known = crate::args::infos(inputs)?;
+        self.infer(&known.iter().map(Option::as_ref).collect::<Vec<_>>())?;
+        let (indices, depth) = (required("OneHot", inputs, 0)?, required("OneHot", inputs, 1)?);
+        let values = required("OneHot", inputs, 2)?;
+        let size = values.dtype().size();
+        if values.len() != 2 {
+            let message = format!("{} values given, expected off and on", values.len());
+            return Err(Error::invalid("OneHot", message));
+        }
+        let given = whole(ctx, depth)?.first().copied().unwrap_or(-1);
+        let depth = usize::try_from(given).map_err(|_| {
+            Error::invalid("OneHot", format!("the depth is {given}, expected 0 or more"))
+        })?;
+        let at = crate::args::axis("OneHot", self.axis, indices.shape().rank() + 1)?;
+        let mut dims = indices.shape().to_vec();
+        dims.insert(at, depth);
+        let (_, _, inner) = around(&dims, at);
+        let mut out = ctx.alloc(values.dtype(), dims)?;
+        let (off, on) = values.as_bytes().split_at(size);
+        let bytes = out.as_bytes_mut()?;
+        bytes.chunks_exact_mut(size).for_each(|to| to.copy_from_slice(off));
+        for (i, index) in whole(ctx, indices)?.into_iter().enumerate() {
+            if let Ok(class) = crate::index::position("OneHot", index, depth) {
+                let to = (i / inner * depth + class) * inner + i % inner;
+                bytes[to * size..][..size].copy_from_slice(on);
+            }
+        }
+        Ok(vec![out])
+    }
+}
+
+/// The elements as integers.
+fn whole(ctx: &Context, x: &TensorView<'_>) -> Result<Vec<i64>> {
+    let cast = crate::ops::Cast { to: DType::I64 }.run(ctx, &[Some(x.clone())])?;
+    Ok(cast
+        .first()
+        .map(|x| x.as_slice::<i64>().map(<[_]>::to_vec))
+        .transpose()?
+        .unwrap_or_default())
+}

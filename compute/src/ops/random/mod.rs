@@ -1,0 +1,180 @@
+//! Random numbers from a seed: each run draws the same.
+
+use crate::args::{arity, concrete_one, output, rank, required};
+use crate::error::{Error, Result};
+use crate::op::{Context, Op, ValueInfo};
+use lgp_memory::{DType, Dim, Tensor, TensorView};
+
+/// What is drawn.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum RandomKind {
+    /// `RandomNormal`: a normal distribution.
+    Normal {
+        /// Its mean.
+        mean: f32,
+        /// Its standard deviation.
+        scale: f32,
+    },
+    /// `RandomUniform`: evenly between two bounds, the upper excluded.
+    Uniform {
+        /// The lower bound.
+        low: f32,
+        /// The upper bound.
+        high: f32,
+    },
+    /// `Bernoulli`: 1 with the probability that the input's element is, else 0.
+    Bernoulli,
+}
+
+/// Random numbers in the shape of the input, or in a given one without an input.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Random {
+    /// The distribution.
+    pub kind: RandomKind,
+    /// Where the numbers start.
+    pub seed: u64,
+    /// The output's dtype; the input's when absent, and f32 without an input.
+    pub dtype: Option<DType>,
+    /// The output's shape, where there is no input.
+    pub shape: Option<Vec<usize>>,
+}
+
+/// Steele, Lea and Flood's SplitMix64.
+struct Generator(u64);
+
+impl Generator {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Evenly in 0..1.
+    #[allow(clippy::cast_precision_loss, reason = "53 bits fit")]
+    fn uniform(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Box and Muller's transform; the second number is not used.
+    fn normal(&mut self) -> f64 {
+        let radius = (-2. * (1. - self.uniform()).ln()).sqrt();
+        radius * (std::f64::consts::TAU * self.uniform()).cos()
+    }
+}
+
+impl Op for Random {
+    fn name(&self) -> &'static str {
+        match (self.kind, self.shape.is_some()) {
+            (RandomKind::Normal { .. }, true) => "RandomNormal",
+            (RandomKind::Normal { .. }, false) => "RandomNormalLike",
+            (RandomKind::Uniform { .. }, true) => "RandomUniform",
+            (RandomKind::Uniform { .. }, false) => "RandomUniformLike",
+            (RandomKind::Bernoulli, _) => "Bernoulli",
+        }
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let op = self.name();
+        if let Some(shape) = &self.shape {
+            arity(op, inputs, 0, 0)?;
+            let dims = shape.iter().map(|&n| Dim::Known(n)).collect();
+            return Ok(output(self.dtype.unwrap_or(DType::F32), Some(dims)));
+        }
+        arity(op, inputs, 1, 1)?;
+        let x = required(op, inputs, 0)?;
+        let dtype = self.dtype.unwrap_or(x.ty.dtype);
+        if self.kind == RandomKind::Bernoulli {
+            crate::args::float(op, x.ty.dtype)?;
+        } else {
+            crate::args::float(op, dtype)?;
+        }
+        Ok(output(dtype, x.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        let (dtype, shape) = concrete_one(self, inputs)?;
+        let mut draws = ctx.alloc(DType::F64, shape)?;
+        let mut random = Generator(self.seed);
+        let numbers = draws.as_mut_slice::<f64>()?;
+        match self.kind {
+            RandomKind::Normal { mean, scale } => {
+                let (mean, scale) = (f64::from(mean), f64::from(scale));
+                numbers.iter_mut().for_each(|x| *x = mean + scale * random.normal());
+            }
+            RandomKind::Uniform { low, high } => {
+                let (low, high) = (f64::from(low), f64::from(high));
+                numbers.iter_mut().for_each(|x| *x = low + (high - low) * random.uniform());
+            }
+            RandomKind::Bernoulli => {
+                let cast = crate::ops::Cast { to: DType::F64 }.run(ctx, &inputs[..1])?;
+                for p in &cast {
+                    for (x, p) in numbers.iter_mut().zip(p.as_slice::<f64>()?) {
+                        *x = f64::from(u8::from(random.uniform() < *p));
+                    }
+                }
+            }
+        }
+        crate::ops::Cast { to: dtype }.run(ctx, &[Some(draws.view())])
+    }
+}
+
+/// `Multinomial`: the input `[n, classes]` are logarithms of weights; output `[n, samples]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Multinomial {
+    /// Draws of each row.
+    pub samples: usize,
+    /// Where the random numbers start.
+    pub seed: u64,
+    /// The output's dtype: i32 or i64.
+    pub dtype: DType,
+}
+
+impl Op for Multinomial {
+    fn name(&self) -> &'static str {
+        "Multinomial"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        arity("Multinomial", inputs, 1, 1)?;
+        let x = required("Multinomial", inputs, 0)?;
+        crate::args::float("Multinomial", x.ty.dtype)?;
+        rank("Multinomial", "the input", x, 2)?;
+        crate::index::index_dtype("Multinomial", "the output", self.dtype)?;
+        let n = match x.sym_shape() {
+            Some([_, Dim::Known(0)]) => {
+                return Err(Error::invalid("Multinomial", "there is no class to draw"));
+            }
+            Some([n, _]) => n.clone(),
+            _ => Dim::Unknown,
+        };
+        Ok(output(self.dtype, Some(vec![n, Dim::Known(self.samples)])))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        let (dtype, shape) = concrete_one(self, inputs)?;
+        let classes = required("Multinomial", inputs, 0)?.shape()[1];
+        let cast = crate::ops::Cast { to: DType::F64 }.run(ctx, &inputs[..1])?;
+        let mut out = ctx.alloc(DType::I64, shape)?;
+        let mut random = Generator(self.seed);
+        for x in &cast {
+            let rows = x.as_slice::<f64>()?.chunks_exact(classes);
+            let draws = out.as_mut_slice::<i64>()?.chunks_exact_mut(self.samples.max(1));
+            for (row, draws) in rows.zip(draws) {
+                let top = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                let mut sum = 0.;
+                let add = |x: &f64| {
+                    sum += (x - top).exp();
+                    sum
+                };
+                let sums: Vec<f64> = row.iter().map(add).collect();
+                for draw in draws {
+                    let at = random.uniform() * sum;
+                    let class = sums.iter().position(|&s| at < s).unwrap_or(classes - 1);
+                    *draw = i64::try_from(class).unwrap_or(i64::MAX);
+                }
+            }
+        }
+        crate::ops::Cast { to: dtype }.run(ctx, &[Some(out.view())])
+    }
+}

@@ -1,0 +1,72 @@
+//! Turns the beginning of each sequence of a batch around.
+
+use crate::args::{arity, concrete_one, output, rank, required};
+use crate::dims;
+use crate::error::{Error, Result};
+use crate::index::{index_dtype, ints, pick};
+use crate::op::{Context, Op, ValueInfo};
+use lgp_memory::{Tensor, TensorView};
+
+/// `ReverseSequence`: inputs x (rank 2 or more) and the sequences' lengths (i64, one for each
+/// entry of the batch); what follows a sequence stays.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReverseSequence {
+    /// Time is axis 0 and the batch axis 1, rather than the other way round.
+    pub time_first: bool,
+}
+
+impl Op for ReverseSequence {
+    fn name(&self) -> &'static str {
+        "ReverseSequence"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let op = self.name();
+        arity(op, inputs, 2, 2)?;
+        let (x, lengths) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
+        index_dtype(op, "the lengths", lengths.ty.dtype)?;
+        rank(op, "the lengths", lengths, 1)?;
+        if let Some(dims) = x.sym_shape() {
+            let Some(batch) = dims.get(usize::from(self.time_first)).filter(|_| dims.len() > 1)
+            else {
+                let message = format!("rank is {}, expected 2 or more", dims.len());
+                return Err(Error::invalid(op, message));
+            };
+            if let Some([n]) = lengths.sym_shape() {
+                dims::expect(op, "the number of lengths", batch, n)?;
+            }
+        }
+        Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        let op = self.name();
+        let (dtype, shape) = concrete_one(self, inputs)?;
+        let x = required(op, inputs, 0)?;
+        let mut out = ctx.alloc(dtype, shape.clone())?;
+        if out.is_empty() {
+            return Ok(vec![out]);
+        }
+        let (first, second) = (shape[0], shape[1]);
+        let time = if self.time_first { first } else { second };
+        let mut lengths = Vec::with_capacity(first.max(second) / time.max(1));
+        for n in ints(op, "the lengths", required(op, inputs, 1)?)? {
+            let n = usize::try_from(n).ok().filter(|&n| n <= time);
+            lengths.push(n.ok_or_else(|| {
+                Error::invalid(op, format!("a length is outside 0 to {time}, the time axis"))
+            })?);
+        }
+        let from: Vec<usize> = (0..first * second)
+            .map(|i| {
+                let (a, b) = (i / second, i % second);
+                let (t, batch) = if self.time_first { (a, b) } else { (b, a) };
+                let n = lengths[batch];
+                let t = if t < n { n - 1 - t } else { t };
+                if self.time_first { t * second + b } else { a * second + t }
+            })
+            .collect();
+        let inner = x.len() / (first * second);
+        pick(inner * dtype.size(), x.as_bytes(), &from, out.as_bytes_mut()?);
+        Ok(vec![out])
+    }
+}

@@ -1,0 +1,108 @@
+//! Pools regions of images.
+
+mod cpu;
+#[cfg(test)]
+mod tests;
+
+use crate::args::{arity, float, output, rank, required, same_dtype};
+use crate::dims;
+use crate::error::{Error, Result};
+use crate::index::index_dtype;
+use crate::op::{Context, Op, ValueInfo};
+use lgp_memory::{Dim, Tensor, TensorView};
+
+/// `RoiAlign`: inputs x `[n, c, h, w]`, regions `[k, 4]` (x1, y1, x2, y2) and each region's image
+/// (i64 `[k]`); output `[k, c, output height, output width]`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RoiAlign {
+    /// Height and width of the output.
+    pub output: [usize; 2],
+    /// Samples on each axis of a bin; 0 adapts them to the bin's size.
+    pub sampling_ratio: usize,
+    /// From the regions' units to elements of x.
+    pub spatial_scale: f32,
+    /// Elements lie at the centres of their pixels.
+    pub half_pixel: bool,
+    /// The largest of the samples rather than their mean.
+    pub max: bool,
+}
+
+impl Op for RoiAlign {
+    fn name(&self) -> &'static str {
+        "RoiAlign"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let op = self.name();
+        arity(op, inputs, 3, 3)?;
+        let (x, rois) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
+        let images = required(op, inputs, 2)?;
+        float(op, x.ty.dtype)?;
+        same_dtype(op, "the regions", x.ty.dtype, rois.ty.dtype)?;
+        index_dtype(op, "the images", images.ty.dtype)?;
+        rank(op, "x", x, 4)?;
+        rank(op, "the regions", rois, 2)?;
+        rank(op, "the images", images, 1)?;
+        let [height, width] = self.output.map(Dim::Known);
+        let (Some([_, c, _, _]), Some([k, four])) = (x.sym_shape(), rois.sym_shape()) else {
+            return Ok(output(x.ty.dtype, None));
+        };
+        dims::expect(op, "the regions' last axis", &Dim::Known(4), four)?;
+        if let Some([images]) = images.sym_shape() {
+            dims::expect(op, "the number of images", k, images)?;
+        }
+        Ok(output(x.ty.dtype, Some(vec![k.clone(), c.clone(), height, width])))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        if crate::widen::is_half(inputs) {
+            return crate::widen::widened(self, ctx, inputs);
+        }
+        cpu::align(self, ctx, inputs)
+    }
+}
+
+/// `MaxRoiPool`: inputs x `[n, c, h, w]` and regions `[k, 5]` (image, x1, y1, x2, y2); output
+/// `[k, c, height, width]`, the largest element of each of a region's bins.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MaxRoiPool {
+    /// Height and width of the output.
+    pub output: [usize; 2],
+    /// From the regions' units to elements of x.
+    pub spatial_scale: f32,
+}
+
+impl Op for MaxRoiPool {
+    fn name(&self) -> &'static str {
+        "MaxRoiPool"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let op = self.name();
+        arity(op, inputs, 2, 2)?;
+        let (x, rois) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
+        float(op, x.ty.dtype)?;
+        same_dtype(op, "the regions", x.ty.dtype, rois.ty.dtype)?;
+        rank(op, "x", x, 4)?;
+        rank(op, "the regions", rois, 2)?;
+        if self.output.contains(&0) {
+            return Err(Error::invalid(
+                op,
+                format!("the output is {:?}, expected 1s or more", self.output),
+            ));
+        }
+        let [height, width] = self.output.map(Dim::Known);
+        let (Some([_, c, _, _]), Some([k, five])) = (x.sym_shape(), rois.sym_shape()) else {
+            return Ok(output(x.ty.dtype, None));
+        };
+        dims::expect(op, "the regions' last axis", &Dim::Known(5), five)?;
+        Ok(output(x.ty.dtype, Some(vec![k.clone(), c.clone(), height, width])))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        if crate::widen::is_half(inputs) {
+            return crate::widen::widened(self, ctx, inputs);
+        }
+        cpu::pool(self, ctx, inputs)
+    }
+}

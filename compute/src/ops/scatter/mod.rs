@@ -1,0 +1,126 @@
+//! Writes elements and slices at positions that come as data.
+
+mod cpu;
+#[cfg(test)]
+mod tests;
+
+use super::gather_elements::within;
+use super::gather_nd::too_wide;
+use crate::args::{arity, axis, output, required, same_dtype};
+use crate::dims;
+use crate::error::{Error, Result};
+use crate::index::index_dtype;
+use crate::op::{Context, Op, ValueInfo};
+use lgp_memory::{DType, Tensor, TensorView};
+
+/// What becomes of an element that is written to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ScatterReduction {
+    /// It is replaced; of several updates the last stays.
+    #[default]
+    None,
+    /// The update is added.
+    Add,
+    /// It is multiplied by the update.
+    Mul,
+    /// The smaller stays.
+    Min,
+    /// The larger stays.
+    Max,
+}
+
+/// `ScatterElements`: inputs data, indices (i32 or i64) and updates of the indices' shape.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ScatterElements {
+    /// Axis of data that is indexed, negative from the back.
+    pub axis: i64,
+    /// How updates combine with the data.
+    pub reduction: ScatterReduction,
+}
+
+/// `ScatterND`: inputs data, indices (i32 or i64), whose last axis holds positions, and updates:
+/// a slice of data for each position.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ScatterNd {
+    /// How updates combine with the data.
+    pub reduction: ScatterReduction,
+}
+
+/// The three inputs, their dtypes checked.
+fn checked<'a>(
+    op: &'static str,
+    reduction: ScatterReduction,
+    inputs: &'a [Option<&ValueInfo>],
+) -> Result<[&'a ValueInfo; 3]> {
+    arity(op, inputs, 3, 3)?;
+    let x = required(op, inputs, 0)?;
+    let (indices, updates) = (required(op, inputs, 1)?, required(op, inputs, 2)?);
+    index_dtype(op, "indices", indices.ty.dtype)?;
+    same_dtype(op, "updates", x.ty.dtype, updates.ty.dtype)?;
+    if x.ty.dtype == DType::Bool && reduction != ScatterReduction::None {
+        return Err(Error::invalid(op, "a reduction has no meaning for bool"));
+    }
+    Ok([x, indices, updates])
+}
+
+impl Op for ScatterElements {
+    fn name(&self) -> &'static str {
+        "ScatterElements"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let op = self.name();
+        let [x, indices, updates] = checked(op, self.reduction, inputs)?;
+        if let (Some(x), Some(i)) = (x.sym_shape(), indices.sym_shape()) {
+            let axis = axis(op, self.axis, x.len())?;
+            within(op, x, i, axis)?;
+        }
+        if let (Some(i), Some(u)) = (indices.sym_shape(), updates.sym_shape()) {
+            same_shape(op, i, u)?;
+        }
+        Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        if self.reduction != ScatterReduction::None && crate::widen::is_half(inputs) {
+            return crate::widen::widened(self, ctx, inputs);
+        }
+        cpu::elements(self, inputs)
+    }
+}
+
+impl Op for ScatterNd {
+    fn name(&self) -> &'static str {
+        "ScatterND"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let op = self.name();
+        let [x, indices, updates] = checked(op, self.reduction, inputs)?;
+        if let (Some(x), Some(i)) = (x.sym_shape(), indices.sym_shape()) {
+            let Some((last, outer)) = i.split_last() else {
+                return Err(Error::invalid(op, "indices have rank 0, expected 1 or more"));
+            };
+            if let (Some(width), Some(u)) = (last.known(), updates.sym_shape()) {
+                let rest = x.get(width..).ok_or_else(|| too_wide(op, width, x.len()))?;
+                same_shape(op, &[outer, rest].concat(), u)?;
+            }
+        }
+        Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        if self.reduction != ScatterReduction::None && crate::widen::is_half(inputs) {
+            return crate::widen::widened(self, ctx, inputs);
+        }
+        cpu::slices(self, inputs)
+    }
+}
+
+fn same_shape(op: &'static str, want: &[lgp_memory::Dim], given: &[lgp_memory::Dim]) -> Result<()> {
+    if want.len() != given.len() {
+        let message = format!("updates have rank {}, expected {}", given.len(), want.len());
+        return Err(Error::invalid(op, message));
+    }
+    want.iter().zip(given).try_for_each(|(a, b)| dims::expect(op, "an axis of the updates", a, b))
+}

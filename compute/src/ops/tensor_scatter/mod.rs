@@ -1,0 +1,83 @@
+//! Writes a stretch of a cache.
+
+use crate::args::{arity, axis, concrete_one, optional, output, rank, required, same_dtype};
+use crate::dims;
+use crate::error::{Error, Result};
+use crate::index::{index_dtype, ints};
+use crate::movement::around;
+use crate::op::{Context, Op, ValueInfo};
+use lgp_memory::{Tensor, TensorView};
+
+/// `TensorScatter`: inputs cache, update (the cache's shape, but for a shorter sequence axis) and
+/// where to write in each entry of the batch (i64, optional, from the start without).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TensorScatter {
+    /// The sequence axis, negative from the back; not the first one.
+    pub axis: i64,
+    /// Goes on at the start where the end is reached.
+    pub circular: bool,
+}
+
+impl Op for TensorScatter {
+    fn name(&self) -> &'static str {
+        "TensorScatter"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let op = self.name();
+        arity(op, inputs, 2, 3)?;
+        let (cache, update) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
+        same_dtype(op, "the update", cache.ty.dtype, update.ty.dtype)?;
+        if let Some(starts) = optional(inputs, 2) {
+            index_dtype(op, "the positions", starts.ty.dtype)?;
+            rank(op, "the positions", starts, 1)?;
+            if let (Some([n]), Some([batch, ..])) = (starts.sym_shape(), cache.sym_shape()) {
+                dims::expect(op, "the number of positions", batch, n)?;
+            }
+        }
+        if let (Some(cache), Some(new)) = (cache.sym_shape(), update.sym_shape()) {
+            rank(op, "the update", update, cache.len())?;
+            let along = axis(op, self.axis, cache.len())?;
+            if along == 0 {
+                return Err(Error::invalid(op, "axis 0 is the batch, expected a later one"));
+            }
+            for (i, (cache, new)) in cache.iter().zip(new).enumerate() {
+                if i != along {
+                    dims::expect(op, "an axis of the update", cache, new)?;
+                }
+            }
+        }
+        Ok(output(cache.ty.dtype, cache.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn run(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        let op = self.name();
+        let (dtype, shape) = concrete_one(self, inputs)?;
+        let (cache, update) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
+        let along = axis(op, self.axis, shape.rank())?;
+        let starts = optional(inputs, 2).map(|x| ints(op, "the positions", x)).transpose()?;
+        let mut out = cache.to_tensor()?;
+        if update.is_empty() {
+            return Ok(vec![out]);
+        }
+        let (outer, size, inner) = around(&shape, along);
+        let new = update.shape()[along];
+        let (batch, run) = (shape[0], inner * dtype.size());
+        let bytes = out.as_bytes_mut()?;
+        for (i, from) in update.as_bytes().chunks_exact(new * run).enumerate() {
+            let start = starts.as_ref().map_or(0, |starts| starts[i / (outer / batch)]);
+            let fits = usize::try_from(start).ok().filter(|start| {
+                start.checked_add(new).is_some_and(|end| self.circular || end <= size)
+            });
+            let start = fits.filter(|_| new <= size).ok_or_else(|| {
+                let message = format!("{new} entries at {start} do not fit into {size}");
+                Error::invalid(op, message)
+            })?;
+            for (j, from) in from.chunks_exact(run).enumerate() {
+                let at = i * size + (start % size + j) % size;
+                bytes[at * run..][..run].copy_from_slice(from);
+            }
+        }
+        Ok(vec![out])
+    }
+}

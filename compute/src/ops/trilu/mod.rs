@@ -1,0 +1,60 @@
+//! The triangle above or below a diagonal.
+
+use crate::args::{arity, concrete_one, optional, output, required, single};
+use crate::error::{Error, Result};
+use crate::index::{index_dtype, ints};
+use crate::op::{Context, Op, ValueInfo};
+use lgp_memory::{Tensor, TensorView};
+
+/// `Trilu`: inputs x (rank 2 or more, any dtype) and k (i64, one element, optional): which
+/// diagonal bounds the triangle. All else becomes zero.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trilu {
+    /// The triangle above the diagonal rather than below; the diagonal belongs to either.
+    pub upper: bool,
+}
+
+impl Op for Trilu {
+    fn name(&self) -> &'static str {
+        "Trilu"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        arity("Trilu", inputs, 1, 2)?;
+        let x = required("Trilu", inputs, 0)?;
+        if let Some(k) = optional(inputs, 1) {
+            index_dtype("Trilu", "k", k.ty.dtype)?;
+            single("Trilu", "k", k)?;
+        }
+        if let Some(dims) = x.sym_shape().filter(|dims| dims.len() < 2) {
+            let message = format!("rank is {}, expected 2 or more", dims.len());
+            return Err(Error::invalid("Trilu", message));
+        }
+        Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn run(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        let (dtype, shape) = concrete_one(self, inputs)?;
+        let x = required("Trilu", inputs, 0)?;
+        let k = optional(inputs, 1).map(|k| ints("Trilu", "k", k)).transpose()?;
+        let k = k.and_then(|k| k.first().copied()).unwrap_or(0);
+        let [.., rows, columns] = shape.dims()[..] else { return Ok(Vec::new()) };
+        let mut out = x.to_tensor()?;
+        if out.is_empty() {
+            return Ok(vec![out]);
+        }
+        let size = dtype.size();
+        for (i, row) in out.as_bytes_mut()?.chunks_exact_mut(columns * size).enumerate() {
+            // The first column on or right of the diagonal; the lower triangle has one more.
+            let row_index = i64::try_from(i % rows).unwrap_or(i64::MAX);
+            let bound = row_index.saturating_add(k).saturating_add(i64::from(!self.upper));
+            let bound = usize::try_from(bound.max(0)).unwrap_or(columns).min(columns);
+            if self.upper {
+                row[..bound * size].fill(0);
+            } else {
+                row[bound * size..].fill(0);
+            }
+        }
+        Ok(vec![out])
+    }
+}
