@@ -49,6 +49,7 @@ mod linear_attention;
 mod lrn;
 mod matmul;
 mod matmul_integer;
+mod matmul_packed;
 mod max_pool_indices;
 mod max_unpool;
 mod nll_loss;
@@ -64,6 +65,7 @@ mod reshape;
 mod resize;
 mod rms_norm;
 mod rotary_embedding;
+mod sdpa;
 mod sequence;
 mod shape;
 mod size;
@@ -118,6 +120,7 @@ pub use linear_attention::LinearAttention;
 pub use lrn::Lrn;
 pub use matmul::MatMul;
 pub use matmul_integer::MatMulInteger;
+pub use matmul_packed::MatMulPacked;
 pub use max_pool_indices::MaxPoolIndices;
 pub use max_unpool::MaxUnpool;
 pub use nll_loss::{NllLoss, Reduction};
@@ -133,6 +136,7 @@ pub use reshape::Reshape;
 pub use resize::{CoordinateMode, NearestRounding, Resize, ResizeMode};
 pub use rms_norm::RmsNorm;
 pub use rotary_embedding::RotaryEmbedding;
+pub use sdpa::Sdpa;
 pub use sequence::{
     ConcatFromSequence, SequenceAt, SequenceConstruct, SequenceEmpty, SequenceErase,
     SequenceInsert, SequenceLength, SplitToSequence,

@@ -15,7 +15,7 @@ use crate::op::Context;
 use crate::par::Shared;
 pub(crate) use kernel::PANEL;
 use kernel::{Four, Vector, tile};
-pub(crate) use pack::{Packed, pack, pack_bf16};
+pub(crate) use pack::{Packed, pack, pack_bf16, pairs_of_row};
 use std::ops::Range;
 
 /// Steps of the inner dimension that pass at once: a panel's share then stays in the second-level

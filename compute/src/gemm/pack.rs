@@ -1,7 +1,6 @@
 //! The right side of a product as kernels read it: panels of columns that follow each other.
 
 use super::kernel::PANEL;
-use half::bf16;
 
 /// A packed right side: for each panel of [`PANEL`] columns one row of words for each step of the
 /// inner dimension; missing columns are zeros. A word is an f32, or two bf16 of neighbouring
@@ -69,33 +68,54 @@ pub(crate) fn pack(
     }
 }
 
-/// Packs a `k × n` matrix as pairs of bf16; an odd last step is paired with zeros. The numbers
-/// come in the order of [`Packed`]'s words.
+/// Packs a `k × n` matrix as pairs of bf16, the earlier step in the lower half; an odd last step
+/// is paired with zeros.
 pub(crate) fn pack_bf16(
     from: &[f32],
     (k, n): (usize, usize),
     (row, column): (usize, usize),
-    to: &mut [bf16],
+    to: &mut [f32],
 ) {
     let steps = k.div_ceil(2);
     if k == 0 {
         return;
     }
-    for (p, panel) in to.chunks_exact_mut(steps * PANEL * 2).enumerate() {
+    for (p, panel) in to.chunks_exact_mut(steps * PANEL).enumerate() {
         let first = p * PANEL;
-        let width = PANEL.min(n - first);
-        for (s, to) in panel.chunks_exact_mut(PANEL * 2).enumerate() {
-            for (j, to) in to.chunks_exact_mut(2).enumerate() {
-                for (half, to) in to.iter_mut().enumerate() {
-                    let i = s * 2 + half;
-                    let inside = i < k && j < width;
-                    *to = if inside {
-                        bf16::from_f32(from[i * row + (first + j) * column])
-                    } else {
-                        bf16::ZERO
-                    };
-                }
+        for (s, to) in panel.chunks_exact_mut(PANEL).enumerate() {
+            for (j, to) in to.iter_mut().enumerate() {
+                let at = |i: usize| {
+                    let inside = i < k && first + j < n;
+                    if inside { from[i * row + (first + j) * column] } else { 0. }
+                };
+                *to = pair([at(2 * s), at(2 * s + 1)]);
             }
         }
     }
+}
+
+/// The words of one row of a left side: one for two numbers. To be called inside
+/// [`crate::simd::dispatch`].
+#[inline(always)]
+pub(crate) fn pairs_of_row(from: &[f32], to: &mut [f32]) {
+    let (pairs, rest) = from.as_chunks::<2>();
+    for (to, from) in to.iter_mut().zip(pairs) {
+        *to = pair(*from);
+    }
+    if let (Some(to), Some(&last)) = (to.get_mut(pairs.len()), rest.first()) {
+        *to = pair([last, 0.]);
+    }
+}
+
+#[inline(always)]
+fn pair([low, high]: [f32; 2]) -> f32 {
+    f32::from_bits(rounded(low) >> 16 | rounded(high) & 0xffff_0000)
+}
+
+/// Rounded to bf16, halves to the even one, in the upper half; NaN stays NaN.
+#[inline(always)]
+fn rounded(x: f32) -> u32 {
+    let bits = x.to_bits();
+    let near = bits.wrapping_add(0x7fff + (bits >> 16 & 1));
+    if bits & 0x7fff_ffff > 0x7f80_0000 { bits | 0x0040_0000 } else { near }
 }

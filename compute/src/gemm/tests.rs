@@ -119,14 +119,14 @@ fn pairs_of_bf16_are_products_of_rounded_numbers() {
         let b: Vec<f32> = b.as_slice::<f32>().unwrap().iter().map(round).collect();
         let want = naive(m, n, k, &a, &b);
         let steps = k.div_ceil(2);
-        let mut halves = vec![bf16::ONE; Packed::words(steps, n).unwrap() * 2];
-        pack_bf16(&b, (k, n), (n, 1), &mut halves);
-        let words = words_of(&halves);
-        let left: Vec<bf16> = (0..m * steps * 2)
-            .map(|i| (i / (steps * 2), i % (steps * 2)))
-            .map(|(i, p)| if p < k { bf16::from_f32(a[i * k + p]) } else { bf16::ZERO })
-            .collect();
-        let left = words_of(&left);
+        let mut words = vec![7.; Packed::words(steps, n).unwrap()];
+        pack_bf16(&b, (k, n), (n, 1), &mut words);
+        let mut left = vec![7.; m * steps];
+        if k > 0 {
+            for (from, to) in a.chunks_exact(k).zip(left.chunks_exact_mut(steps)) {
+                pack::pairs_of_row(from, to);
+            }
+        }
         let mut c = vec![f32::NAN; m * n];
         let packed = Packed::new(&words, steps, n).unwrap();
         let rows = Rows { words: &left, row: steps };
@@ -138,7 +138,16 @@ fn pairs_of_bf16_are_products_of_rounded_numbers() {
     }
 }
 
-fn words_of(halves: &[bf16]) -> Vec<f32> {
-    let word = |p: &[bf16]| u32::from(p[0].to_bits()) | u32::from(p[1].to_bits()) << 16;
-    halves.chunks_exact(2).map(|p| f32::from_bits(word(p))).collect()
+#[test]
+fn words_round_as_bf16_does() {
+    for x in [0., -0., 1., 1.003_9, 1.011_7, f32::MAX, f32::INFINITY, f32::NAN, 1e-40, -3.3] {
+        let mut words = [7f32; 2];
+        pack::pairs_of_row(&[x, -x, x], &mut words);
+        let halves = [x, -x, x, 0.].map(bf16::from_f32);
+        for (i, want) in halves.iter().enumerate() {
+            let got = (words[i / 2].to_bits() >> (16 * (i % 2))) as u16;
+            let got = bf16::from_bits(got);
+            assert!(got == *want || got.is_nan() && want.is_nan(), "{x}: {got} {want}");
+        }
+    }
 }
