@@ -1,9 +1,15 @@
 //! What happens to a graph between its file and its first run, a file a pass.
 
+mod attention;
 mod batch_norm;
 mod constant_folding;
 mod dead_code;
+mod gelu;
 mod identity;
+mod matmul_fusion;
+mod matmul_packing;
+mod norms;
+mod pattern;
 
 use crate::error::Result;
 use crate::graph::Graph;
@@ -19,10 +25,15 @@ pub(crate) trait Pass: Sync {
 
 /// Every pass, in the order in which they run. The first one also infers the types that the
 /// others rely on.
-const PASSES: [&dyn Pass; 4] = [
+const PASSES: [&dyn Pass; 9] = [
     &constant_folding::ConstantFolding,
     &identity::IdentityElimination,
     &batch_norm::BatchNormFolding,
+    &norms::NormFusion,
+    &gelu::GeluFusion,
+    &attention::AttentionFusion,
+    &matmul_packing::MatMulPacking,
+    &matmul_fusion::MatMulFusion,
     &dead_code::DeadCodeElimination,
 ];
 
