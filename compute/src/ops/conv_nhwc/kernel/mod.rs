@@ -2,8 +2,10 @@
 
 pub(crate) mod depthwise;
 pub(crate) mod gather;
+#[allow(clippy::needless_range_loop, reason = "a tile of registers is clearest by its indices")]
 pub(crate) mod tile;
 pub(crate) mod vector;
+#[allow(clippy::needless_range_loop, reason = "rows and columns of a tile are indices")]
 pub(crate) mod winograd;
 
 use crate::epilogue::Activation;
