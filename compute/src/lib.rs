@@ -30,6 +30,7 @@ mod args;
 mod dims;
 mod epilogue;
 mod error;
+mod gemm;
 mod index;
 mod isa;
 

@@ -68,8 +68,7 @@ pub(crate) fn product<T: Real>(
     let operations = m.saturating_mul(n).saturating_mul(k) / 8;
     let shared = Shared::new(c);
     if n >= m {
-        let parts = ctx.parts(n.div_ceil(COLUMNS), operations);
-        let width = n.div_ceil(parts).next_multiple_of(COLUMNS);
+        let width = share(n, COLUMNS, ctx.parts(n.div_ceil(COLUMNS), operations));
         ctx.parallel(n.div_ceil(width), |i| {
             let (at, n) = (i * width, width.min(n - i * width));
             let b = Mat { data: &b.data[(at * b.column).min(b.data.len())..], ..b };
@@ -77,8 +76,7 @@ pub(crate) fn product<T: Real>(
             unsafe { serial(scalar, (m, n, k), a, b, shared.at(at), row, keep) };
         });
     } else {
-        let parts = ctx.parts(m.div_ceil(ROWS), operations);
-        let height = m.div_ceil(parts).next_multiple_of(ROWS);
+        let height = share(m, ROWS, ctx.parts(m.div_ceil(ROWS), operations));
         ctx.parallel(m.div_ceil(height), |i| {
             let (at, m) = (i * height, height.min(m - i * height));
             let a = Mat { data: &a.data[(at * a.row).min(a.data.len())..], ..a };
@@ -92,6 +90,17 @@ pub(crate) fn product<T: Real>(
 /// Columns and rows of which a thread's part is a multiple: what the kernels compute at once.
 const COLUMNS: usize = 32;
 const ROWS: usize = 16;
+
+/// How many of `n` rows or columns a part has. A last part of very few would be computed by other
+/// kernels, which sum in another order; then there is one part less.
+fn share(n: usize, unit: usize, parts: usize) -> usize {
+    let width = |parts| n.div_ceil(parts).next_multiple_of(unit);
+    (1..=parts).rev().map(width).find(|w| n % w == 0 || n % w >= 8).unwrap_or(n)
+}
+
+/// Steps of the inner dimension that the kernels sum at once, whatever the other sizes are: so
+/// that results do not depend on how the product is split.
+const STEPS: usize = 256;
 
 /// The product on this thread.
 ///
@@ -117,29 +126,32 @@ unsafe fn serial<T: Real>(
     }
     // Strides of slices in memory, which never pass isize::MAX: `reach` was checked.
     let s = |n: usize| isize::try_from(n).unwrap_or(0);
-    // SAFETY: as the caller promises.
-    unsafe {
-        gemm::gemm(
-            m,
-            n,
-            k,
-            c,
-            1,
-            s(row),
-            keep,
-            a.data.as_ptr(),
-            s(a.column),
-            s(a.row),
-            b.data.as_ptr(),
-            s(b.column),
-            s(b.row),
-            T::one(),
-            T::one(),
-            false,
-            false,
-            false,
-            gemm::Parallelism::None,
-        );
+    for first in (0..k.max(1)).step_by(STEPS) {
+        let (from_a, from_b) = (first * a.column, first * b.row);
+        // SAFETY: as the caller promises; the steps from `first` on are some of the `k`.
+        unsafe {
+            gemm::gemm(
+                m,
+                n,
+                STEPS.min(k - first),
+                c,
+                1,
+                s(row),
+                keep || first > 0,
+                a.data.as_ptr().add(from_a),
+                s(a.column),
+                s(a.row),
+                b.data.as_ptr().add(from_b),
+                s(b.column),
+                s(b.row),
+                T::one(),
+                T::one(),
+                false,
+                false,
+                false,
+                gemm::Parallelism::None,
+            );
+        }
     }
 }
 

@@ -65,6 +65,7 @@ mod linear_attention;
 mod lrn;
 mod matmul;
 mod matmul_integer;
+mod matmul_packed;
 mod max_pool_indices;
 mod max_unpool;
 mod mean;
@@ -89,6 +90,7 @@ mod rms_norm;
 mod roi_align;
 mod rotary_embedding;
 mod scatter;
+mod sdpa;
 mod sequence;
 mod shape;
 mod size;
@@ -165,6 +167,7 @@ pub use linear_attention::LinearAttention;
 pub use lrn::Lrn;
 pub use matmul::MatMul;
 pub use matmul_integer::MatMulInteger;
+pub use matmul_packed::MatMulPacked;
 pub use max_pool_indices::MaxPoolIndices;
 pub use max_unpool::MaxUnpool;
 pub use mean::Mean;
@@ -189,6 +192,7 @@ pub use rms_norm::RmsNorm;
 pub use roi_align::{MaxRoiPool, RoiAlign};
 pub use rotary_embedding::RotaryEmbedding;
 pub use scatter::{ScatterElements, ScatterNd, ScatterReduction};
+pub use sdpa::Sdpa;
 pub use sequence::{
     ConcatFromSequence, SequenceAt, SequenceConstruct, SequenceEmpty, SequenceErase,
     SequenceInsert, SequenceLength, SplitToSequence,

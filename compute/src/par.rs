@@ -70,6 +70,10 @@ impl<'a, T> Shared<'a, T> {
         Self { data: data.as_mut_ptr(), len: data.len(), lifetime: PhantomData }
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
     /// A pointer to an element of the slice, or just past its end. The position is checked.
     pub(crate) fn at(&self, position: usize) -> *mut T {
         assert!(position <= self.len, "a position in the slice");

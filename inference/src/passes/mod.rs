@@ -1,5 +1,6 @@
 //! What happens to a graph between its file and its first run, a file a pass.
 
+mod attention;
 mod batch_norm;
 mod cast;
 mod common;
@@ -7,8 +8,13 @@ mod constant_folding;
 mod conv_epilogue;
 mod conv_scale;
 mod dead_code;
+mod gelu;
 mod identity;
 mod layout;
+mod matmul_fusion;
+mod matmul_packing;
+mod norms;
+mod pattern;
 mod report;
 mod transpose;
 
@@ -29,16 +35,21 @@ pub(crate) trait Pass: Sync {
 
 /// Every pass, in the order in which they run. The first one also infers the types that the
 /// others rely on.
-const PASSES: [&dyn Pass; 10] = [
+const PASSES: [&dyn Pass; 15] = [
     &constant_folding::ConstantFolding,
     &identity::IdentityElimination,
     &cast::CastElimination,
     &common::CommonSubexpressions,
     &batch_norm::BatchNormFolding,
     &conv_scale::ConvScaleFolding,
+    &norms::NormFusion,
+    &gelu::GeluFusion,
+    &attention::AttentionFusion,
     &layout::ChannelsLast,
     &transpose::TransposeJoining,
     &conv_epilogue::ConvEpilogue,
+    &matmul_packing::MatMulPacking,
+    &matmul_fusion::MatMulFusion,
     &dead_code::DeadCodeElimination,
 ];
 

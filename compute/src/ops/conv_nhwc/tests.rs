@@ -1,6 +1,7 @@
 //! Channels-last convolution against the plain operator.
 
 use super::*;
+use crate::isa::Isa;
 use crate::ops::{Conv, Transpose};
 use crate::testing::{assert_close, fails, infers, info, noise, run, run_all, t};
 
@@ -11,6 +12,8 @@ const CASES: &[Case] = &[
     (1, 3, 32, 17, 19, [3, 3], 2, 1, [1, 1, 1, 1], 1),
     (2, 3, 64, 23, 21, [7, 7], 2, 1, [3, 3, 3, 3], 1),
     (1, 64, 64, 9, 9, [3, 3], 1, 1, [1, 1, 1, 1], 1),
+    (1, 300, 40, 25, 23, [3, 3], 1, 1, [1, 1, 1, 1], 1),
+    (1, 37, 66, 26, 25, [3, 3], 1, 1, [0, 2, 1, 0], 1),
     (2, 37, 50, 10, 11, [3, 3], 1, 1, [1, 1, 1, 1], 1),
     (1, 16, 24, 13, 12, [1, 1], 1, 1, [0, 0, 0, 0], 1),
     (2, 40, 33, 9, 8, [1, 1], 2, 1, [0, 0, 0, 0], 1),
@@ -31,6 +34,16 @@ const CASES: &[Case] = &[
 
 fn last(x: &Tensor) -> Tensor {
     run(&Transpose { perm: Some(vec![0, 2, 3, 1]) }, &[x])
+}
+
+fn first(x: &Tensor) -> Tensor {
+    run(&Transpose { perm: Some(vec![0, 3, 1, 2]) }, &[x])
+}
+
+/// The plain operator on one thread.
+fn plain(conv: &Conv, inputs: &[&Tensor]) -> Tensor {
+    let inputs: Vec<_> = inputs.iter().map(|x| Some(x.view())).collect();
+    conv.run(&Context::new(1), &inputs).unwrap().remove(0)
 }
 
 fn geometry(case: &Case) -> ConvGeometry {
@@ -59,7 +72,10 @@ fn agrees_with_the_plain_operator() {
             dilations: vec![dilation; 2],
             group,
         };
-        let want = last(&run(&conv, &[&x, &weight, &bias]));
+        let want = last(&plain(&conv, &[&x, &weight, &bias]));
+        // Errors grow as the sums do, whose terms have random signs.
+        let terms = c / group * kernel[0] * kernel[1];
+        let tolerance = 2e-5 * (terms as f64).sqrt().max(10.);
         let residual = noise(want.shape(), 300 + i as u64);
         let x = last(&x);
         let hints = [
@@ -70,7 +86,13 @@ fn agrees_with_the_plain_operator() {
         for hints in hints {
             let (op, packed) = ConvNhwc::pack(geometry(case), &weight.view(), hints).unwrap();
             let got = run(&op, &[&x, &packed, &bias]);
-            assert_close(&got, &want, 2e-4);
+            assert_close(&got, &want, tolerance);
+            for isa in Isa::ALL {
+                let context = Context::new(1).with_isa(Some(isa));
+                let inputs = [Some(x.view()), Some(packed.view()), Some(bias.view())];
+                let got = op.run(&context, &inputs).unwrap().remove(0);
+                assert_close(&got, &want, tolerance);
+            }
             for activation in [Activation::Relu, Activation::Silu] {
                 let op = op.clone().with_activation(activation);
                 let mut sum: Vec<f32> = want.as_slice::<f32>().unwrap().to_vec();
@@ -79,14 +101,11 @@ fn agrees_with_the_plain_operator() {
                 }
                 activation.apply(&mut sum);
                 let got = run(&op, &[&x, &packed, &bias, &residual]);
-                assert_close(&got, &t(want.shape(), &sum), 2e-4);
+                assert_close(&got, &t(want.shape(), &sum), tolerance);
             }
             let no_bias = run_all(&op, &[Some(&x), Some(&packed)]).unwrap().remove(0);
-            let bare = last(&run(
-                &conv,
-                &[&run(&Transpose { perm: Some(vec![0, 3, 1, 2]) }, &[&x]), &weight],
-            ));
-            assert_close(&no_bias, &bare, 2e-4);
+            let bare = last(&plain(&conv, &[&first(&x), &weight]));
+            assert_close(&no_bias, &bare, tolerance);
         }
     }
 }
@@ -121,4 +140,55 @@ fn wrong_inputs_are_errors() {
     let residual = noise(&[1, 5, 4, 8], 1);
     assert!(fails(&op, &[&x, &packed, &noise(&[8], 1), &residual]).contains("residual"));
     assert_eq!(infers(&op, &[info("f32 n h w 3"), info("f32 ?")]), "f32 [n,h,w,8]");
+}
+
+#[test]
+fn algorithms_suit_shapes() {
+    // (channels, maps, side, batch, strict) -> algorithm
+    for (c, m, side, batch, strict, want) in [
+        (64, 64, Some(56), None, false, Algorithm::Winograd { side: 6 }),
+        (64, 64, Some(56), None, true, Algorithm::Direct),
+        (256, 256, Some(14), Some(1), false, Algorithm::Winograd { side: 4 }),
+        (512, 512, Some(7), None, false, Algorithm::Direct),
+        (512, 512, Some(7), Some(8), false, Algorithm::Winograd { side: 6 }),
+        (64, 64, None, None, false, Algorithm::Winograd { side: 4 }),
+        (16, 64, Some(56), None, false, Algorithm::Direct),
+    ] {
+        let g = geometry(&(1, c, m, 1, 1, [3, 3], 1, 1, [1, 1, 1, 1], 1));
+        let hints = ConvHints { batch, input: side.map(|s| [s; 2]), strict };
+        assert_eq!(g.algorithm(hints), want, "{c} {m} {side:?} {batch:?} {strict}");
+    }
+}
+
+/// The error of each algorithm beside sums in f64, relative to the root mean square of those.
+#[test]
+fn errors_are_bounded() {
+    let (c, m, side) = (128, 32, 24);
+    let (x, weight) = (noise(&[1, side, side, c], 1), noise(&[m, c, 3, 3], 2));
+    let g = geometry(&(1, c, m, side, side, [3, 3], 1, 1, [0; 4], 1));
+    let (xs, ws) = (x.as_slice::<f32>().unwrap(), weight.as_slice::<f32>().unwrap());
+    let out = side - 2;
+    let mut want = vec![0f64; out * out * m];
+    for (i, want) in want.iter_mut().enumerate() {
+        let (y, x, map) = (i / m / out, i / m % out, i % m);
+        for tap in 0..9 {
+            let pixel = &xs[((y + tap / 3) * side + x + tap % 3) * c..][..c];
+            for (channel, x) in pixel.iter().enumerate() {
+                *want += f64::from(*x) * f64::from(ws[(map * c + channel) * 9 + tap]);
+            }
+        }
+    }
+    let square: f64 = want.iter().map(|w| w * w).sum::<f64>() / want.len() as f64;
+    for (algorithm, bound) in [
+        (Algorithm::Direct, 3e-6),
+        (Algorithm::Winograd { side: 4 }, 6e-6),
+        (Algorithm::Winograd { side: 6 }, 1e-4),
+    ] {
+        let op = ConvNhwc { geometry: g.clone(), algorithm, activation: Activation::None };
+        let packed = pack::pack(&op, ws).unwrap();
+        let got = run(&op, &[&x, &packed]);
+        let errors = got.as_slice::<f32>().unwrap().iter().zip(&want);
+        let error = errors.fold(0f64, |e, (got, want)| e.max((f64::from(*got) - want).abs()));
+        assert!(error / square.sqrt() < bound, "{algorithm:?}: {}", error / square.sqrt());
+    }
 }

@@ -1,0 +1,205 @@
+//! The microkernels of matrix products: a tile of the result stays in registers while the inner
+//! dimension passes.
+//!
+//! One body for all vectors: what differs is their width, and for bf16 that a word is a pair of
+//! numbers and a step a dot product of two pairs.
+
+/// Columns of a panel of the packed right side, whatever the vectors.
+pub(crate) const PANEL: usize = 32;
+
+/// Vector instructions on words of 32 bits.
+///
+/// # Safety
+/// Of every method: the machine has the instructions; pointers lead to as many words as a vector
+/// has (`splat`: to one).
+pub(super) trait Vector: Copy {
+    /// Words of a vector.
+    const LANES: usize;
+    unsafe fn zero() -> Self;
+    unsafe fn load(p: *const f32) -> Self;
+    unsafe fn store(self, p: *mut f32);
+    unsafe fn splat(p: *const f32) -> Self;
+    /// `self + a · b`.
+    unsafe fn add_product(self, a: Self, b: Self) -> Self;
+}
+
+/// `c = a · b` or `c += a · b` for `MR` rows and `NV` vectors of columns. Rows of `a` and `c` are
+/// `a_row` and `c_row` words apart, those of `b` a panel. `next` is fetched into the cache
+/// meanwhile: nothing is read from there.
+///
+/// # Safety
+/// The machine has the vectors' instructions, and the operands reach as far as the sizes say.
+#[inline(always)]
+pub(super) unsafe fn tile<V: Vector, const MR: usize, const NV: usize>(
+    k: usize,
+    (a, a_row): (*const f32, usize),
+    b: *const f32,
+    (c, c_row): (*mut f32, usize),
+    add: bool,
+    next: *const f32,
+) {
+    // SAFETY: as the caller promises; `next` is only a hint and may lead anywhere.
+    unsafe {
+        let mut sums = [[V::zero(); NV]; MR];
+        let (mut a, mut b, mut next) = (a, b, next);
+        let step = |sums: &mut [[V; NV]; MR], a: *const f32, b: *const f32| {
+            let mut right = [V::zero(); NV];
+            for j in 0..NV {
+                right[j] = V::load(b.add(j * V::LANES));
+            }
+            for i in 0..MR {
+                let left = V::splat(a.add(i * a_row));
+                for j in 0..NV {
+                    sums[i][j] = sums[i][j].add_product(left, right[j]);
+                }
+            }
+        };
+        for _ in 0..k / 4 {
+            prefetch(next);
+            next = next.wrapping_add(16);
+            for _ in 0..4 {
+                step(&mut sums, a, b);
+                a = a.add(1);
+                b = b.add(PANEL);
+            }
+        }
+        for _ in 0..k % 4 {
+            step(&mut sums, a, b);
+            a = a.wrapping_add(1);
+            b = b.wrapping_add(PANEL);
+        }
+        for i in 0..MR {
+            for j in 0..NV {
+                store::<V>(sums[i][j], c.add(i * c_row + j * V::LANES), add);
+            }
+        }
+    }
+}
+
+/// Writes a vector of sums, or adds them to what is there. Sums are f32 for every kind of word.
+#[inline(always)]
+unsafe fn store<V: Vector>(sums: V, c: *mut f32, add: bool) {
+    // SAFETY: as the callers promise.
+    unsafe {
+        if add {
+            let mut lanes = [0f32; 16];
+            sums.store(lanes.as_mut_ptr());
+            for (i, lane) in lanes.iter().take(V::LANES).enumerate() {
+                *c.add(i) += lane;
+            }
+        } else {
+            sums.store(c);
+        }
+    }
+}
+
+#[inline(always)]
+fn prefetch(p: *const f32) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint reads nothing, wherever it leads.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T1>(p.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = p;
+}
+
+/// Four words that the compiler puts where it can.
+#[derive(Clone, Copy)]
+pub(super) struct Four([f32; 4]);
+
+impl Vector for Four {
+    const LANES: usize = 4;
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        Self([0.; 4])
+    }
+    #[inline(always)]
+    unsafe fn load(p: *const f32) -> Self {
+        // SAFETY: as the trait's callers promise.
+        Self(unsafe { p.cast::<[f32; 4]>().read_unaligned() })
+    }
+    #[inline(always)]
+    unsafe fn store(self, p: *mut f32) {
+        // SAFETY: as the trait's callers promise.
+        unsafe { p.cast::<[f32; 4]>().write_unaligned(self.0) }
+    }
+    #[inline(always)]
+    unsafe fn splat(p: *const f32) -> Self {
+        // SAFETY: as the trait's callers promise.
+        Self([unsafe { p.read_unaligned() }; 4])
+    }
+    #[inline(always)]
+    unsafe fn add_product(self, a: Self, b: Self) -> Self {
+        Self(std::array::from_fn(|i| self.0[i] + a.0[i] * b.0[i]))
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+pub(super) use x86::{Bf16, Eight, Sixteen};
+
+#[cfg(target_arch = "x86_64")]
+#[allow(clippy::wildcard_imports, reason = "the intrinsics are named by their instructions")]
+mod x86 {
+    use super::Vector;
+    use std::arch::x86_64::*;
+
+    macro_rules! vector {
+        ($(#[$doc:meta])* $name:ident($t:ty), $lanes:literal, $zero:ident, $load:ident, $store:ident, $splat:ident,
+            |$s:ident, $a:ident, $b:ident| $fma:expr) => {
+            $(#[$doc])*
+            #[derive(Clone, Copy)]
+            pub(in crate::gemm) struct $name($t);
+            impl Vector for $name {
+                const LANES: usize = $lanes;
+                #[inline(always)]
+                unsafe fn zero() -> Self {
+                    // SAFETY: as the trait's callers promise.
+                    Self(unsafe { $zero() })
+                }
+                #[inline(always)]
+                unsafe fn load(p: *const f32) -> Self {
+                    // SAFETY: as the trait's callers promise.
+                    Self(unsafe { $load(p) })
+                }
+                #[inline(always)]
+                unsafe fn store(self, p: *mut f32) {
+                    // SAFETY: as the trait's callers promise.
+                    unsafe { $store(p, self.0) }
+                }
+                #[inline(always)]
+                unsafe fn splat(p: *const f32) -> Self {
+                    // SAFETY: as the trait's callers promise.
+                    Self(unsafe { $splat(*p) })
+                }
+                #[inline(always)]
+                unsafe fn add_product(self, a: Self, b: Self) -> Self {
+                    let ($s, $a, $b) = (self.0, a.0, b.0);
+                    // SAFETY: as the trait's callers promise.
+                    Self(unsafe { $fma })
+                }
+            }
+        };
+    }
+
+    vector!(
+        /// AVX2 and FMA.
+        Eight(__m256), 8, _mm256_setzero_ps, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps,
+        |s, a, b| _mm256_fmadd_ps(a, b, s)
+    );
+    vector!(
+        /// AVX-512.
+        Sixteen(__m512), 16, _mm512_setzero_ps, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_set1_ps,
+        |s, a, b| _mm512_fmadd_ps(a, b, s)
+    );
+    vector!(
+        /// AVX-512 with pairs of bf16 as words and sums in f32.
+        Bf16(__m512), 16, _mm512_setzero_ps, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_set1_ps,
+        |s, a, b| _mm512_dpbf16_ps(
+            s,
+            std::mem::transmute::<__m512, __m512bh>(a),
+            std::mem::transmute::<__m512, __m512bh>(b),
+        )
+    );
+}

@@ -1,0 +1,125 @@
+//! The loops of channels-last convolution for each width of vectors.
+
+pub(crate) mod depthwise;
+pub(crate) mod gather;
+#[allow(clippy::needless_range_loop, reason = "a tile of registers is clearest by its indices")]
+pub(crate) mod tile;
+pub(crate) mod vector;
+#[allow(clippy::needless_range_loop, reason = "rows and columns of a tile are indices")]
+pub(crate) mod winograd;
+
+use crate::epilogue::Activation;
+use std::marker::PhantomData;
+
+/// Packed columns come in registers of so many, whatever the machine's own width.
+pub(crate) const LANE: usize = 16;
+/// Rows (pixels) that a tile takes.
+pub(crate) const GROUP_ROWS: usize = 14;
+/// Products between two visits of the result: 14 rows of so many fill half of a first-level cache
+/// of 32 KiB.
+pub(crate) const DEPTH: usize = 256;
+/// Distance of a tile's rows: an odd number of cache lines, so that the rows do not compete for
+/// the same sets, and at least a register longer than [`DEPTH`].
+pub(crate) const ROW: usize = DEPTH + LANE;
+
+/// The instructions of a kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Width {
+    /// Plain Rust.
+    Portable,
+    /// AVX2 with FMA.
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    /// AVX-512 F, VL, BW and DQ.
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+}
+
+/// What is done to complete sums. Null pointers mean that there is nothing to add.
+#[derive(Clone, Copy)]
+pub(crate) struct Epilogue<'a> {
+    /// One a column.
+    pub(crate) bias: *const f32,
+    /// Laid out as the result.
+    pub(crate) residual: *const f32,
+    /// Lower bound.
+    pub(crate) low: f32,
+    /// Upper bound.
+    pub(crate) high: f32,
+    /// What is no clamp.
+    pub(crate) activation: Option<Activation>,
+    pub(crate) borrowed: PhantomData<&'a f32>,
+}
+
+impl Epilogue<'_> {
+    /// The same for a result that begins `column` columns and `element` elements later.
+    ///
+    /// # Safety
+    /// Both lie inside bias and residual.
+    pub(crate) unsafe fn at(self, column: usize, element: usize) -> Self {
+        let step = |p: *const f32, n: usize| {
+            // SAFETY: as the caller promises.
+            if p.is_null() { p } else { unsafe { p.add(n) } }
+        };
+        Self { bias: step(self.bias, column), residual: step(self.residual, element), ..self }
+    }
+}
+
+impl Width {
+    /// Computes a block of products.
+    ///
+    /// # Safety
+    /// The block's pointers are valid for what its fields say, `c` exclusively; the machine has
+    /// these instructions.
+    pub(crate) unsafe fn tile(self, block: &tile::Block<'_>) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            match self {
+                Self::Portable => tile::portable(block),
+                #[cfg(target_arch = "x86_64")]
+                Self::Avx2 => tile::avx2(block),
+                #[cfg(target_arch = "x86_64")]
+                Self::Avx512 => tile::avx512(block),
+            }
+        }
+    }
+
+    /// Runs a body compiled for these instructions; it must be `#[inline(always)]` throughout.
+    ///
+    /// # Safety
+    /// The machine has them.
+    #[inline(always)]
+    pub(crate) unsafe fn body<B: Body>(self, body: B) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            match self {
+                Self::Portable => body.run::<vector::Four>(),
+                #[cfg(target_arch = "x86_64")]
+                Self::Avx2 => avx2(body),
+                #[cfg(target_arch = "x86_64")]
+                Self::Avx512 => avx512(body),
+            }
+        }
+    }
+}
+
+/// A loop for any width of vectors.
+pub(crate) trait Body {
+    /// # Safety
+    /// What the body's own fields promise; the CPU features of `V` are enabled in the caller.
+    unsafe fn run<V: vector::Vector>(self);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn avx2<B: Body>(body: B) {
+    // SAFETY: as the caller promises; the features are enabled here.
+    unsafe { body.run::<std::arch::x86_64::__m256>() }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma")]
+unsafe fn avx512<B: Body>(body: B) {
+    // SAFETY: as the caller promises; the features are enabled here.
+    unsafe { body.run::<std::arch::x86_64::__m512>() }
+}

@@ -1,0 +1,213 @@
+//! Winograd's convolution for windows of 3×3 with stride 1: F(2×2) takes 2.25 and F(4×4) takes 4
+//! times fewer products than the plain sum.
+//!
+//! The tiles of a block are transformed to one matrix for each position, multiplied by the
+//! position's packed weights, and transformed back with the epilogue. Blocks are as many tiles as
+//! keep both sides of the products in the second-level cache.
+//!
+//! The largest error beside sums in f64, of 64 to 512 channels of random data and relative to the
+//! root mean square of the results: 1.5e-6 for the plain sum, 3e-6 for F(2×2), 5e-5 for F(4×4).
+
+use super::direct::{Out, share};
+use super::kernel::tile::{Block, panel_count};
+use super::kernel::winograd::{Input, Output, SIDE_MAX};
+use super::kernel::{DEPTH, Epilogue, GROUP_ROWS, LANE, ROW, Width};
+use crate::error::Result;
+use crate::op::Context;
+use crate::window::Axis;
+use lgp_memory::DType;
+
+/// Bytes of a block's transformed tiles and products.
+const BLOCK_BYTES: usize = 512 * 1024;
+
+/// A convolution with its operands.
+pub(super) struct Winograd<'a> {
+    pub(super) width: Width,
+    pub(super) axes: [Axis; 2],
+    pub(super) images: usize,
+    pub(super) channels: usize,
+    pub(super) maps: usize,
+    pub(super) x: &'a [f32],
+    pub(super) weight: &'a [f32],
+    /// A pixel of zeros.
+    pub(super) zeros: &'a [f32],
+    pub(super) epilogue: Epilogue<'a>,
+}
+
+// SAFETY: the pointers of the epilogue are only read.
+unsafe impl Sync for Winograd<'_> {}
+
+/// The scratch memory of one block.
+struct Scratch {
+    /// Tiles in a block.
+    tiles: usize,
+    /// Distances of the positions of tiles and products.
+    input: usize,
+    output: usize,
+}
+
+impl Winograd<'_> {
+    /// # Errors
+    /// Out of memory.
+    ///
+    /// # Safety
+    /// `out` has room for all pixels and is written by nobody else; the operands have the sizes
+    /// that the fields say; the machine has the instructions of `width`.
+    pub(super) unsafe fn run<const S: usize>(&self, ctx: &Context, out: *mut f32) -> Result<()> {
+        let [ay, ax] = &self.axes;
+        let across = (ay.output.div_ceil(S - 2), ax.output.div_ceil(S - 2));
+        let total = self.images * across.0 * across.1;
+        let (channels, maps) = (self.channels, self.maps);
+        let bytes = S * S * 4 * (channels + maps);
+        let most = (BLOCK_BYTES / bytes).max(GROUP_ROWS);
+        let work = total.saturating_mul(S * S).saturating_mul(channels * maps);
+        let threads = ctx.parts(total, work);
+        let blocks = total.div_ceil(most).next_multiple_of(threads).min(total);
+        let tiles = total.div_ceil(blocks);
+        let scratch = Scratch {
+            tiles,
+            input: channels.div_ceil(DEPTH) * tiles * ROW,
+            // An odd number of cache lines, so that the positions do not share their sets.
+            output: (tiles * maps).next_multiple_of(2 * LANE) + LANE,
+        };
+        let size = S * S * (scratch.input + scratch.output) + LANE;
+        let mut memory = ctx.alloc(DType::F32, [threads, size])?;
+        let memory = Out(memory.as_mut_slice::<f32>()?.as_mut_ptr());
+        let out = Out(out);
+        ctx.parallel(threads, |thread| {
+            for block in (thread..blocks).step_by(threads) {
+                let range = share(total, blocks, block);
+                // SAFETY: as the caller promises; each block is computed once, in the memory of
+                // its share.
+                unsafe {
+                    self.block::<S>(range, across, &scratch, memory.at(thread * size), &out);
+                }
+            }
+        });
+        Ok(())
+    }
+
+    /// # Safety
+    /// As `run`; `memory` is this call's own.
+    unsafe fn block<const S: usize>(
+        &self,
+        (from, to): (usize, usize),
+        across: (usize, usize),
+        scratch: &Scratch,
+        memory: *mut f32,
+        out: &Out,
+    ) {
+        // SAFETY: the memory has room for both.
+        let products = unsafe { memory.add(S * S * scratch.input) };
+        for tile in from..to {
+            // SAFETY: the tile's rows lie in the memory.
+            unsafe { self.input::<S>(tile, tile - from, across, scratch, memory) };
+        }
+        let depth_parts = self.channels.div_ceil(DEPTH);
+        let per_position = self.channels * self.maps.div_ceil(LANE) * LANE;
+        let groups = (to - from).div_ceil(GROUP_ROWS);
+        for position in 0..S * S {
+            for part in 0..depth_parts {
+                for group in 0..groups {
+                    let (first, last) = share(to - from, groups, group);
+                    // SAFETY: rows, weights and products of the position lie in their memory.
+                    unsafe {
+                        let a = memory.add(position * scratch.input);
+                        self.width.tile(&Block {
+                            a: a.add((part * scratch.tiles + first) * ROW),
+                            rows: last - first,
+                            b: self.weight.as_ptr().add(position * per_position),
+                            stride: self.channels,
+                            steps: (part * DEPTH, self.channels.min((part + 1) * DEPTH)),
+                            columns: self.maps,
+                            panels: (0, panel_count(self.maps)),
+                            c: products.add(position * scratch.output + first * self.maps),
+                            row: self.maps,
+                            accumulate: part > 0,
+                            epilogue: None,
+                        });
+                    }
+                }
+            }
+        }
+        for tile in from..to {
+            // SAFETY: the tile's products lie in the memory.
+            unsafe { self.output::<S>(tile, tile - from, across, scratch, products, out) };
+        }
+    }
+
+    /// Transforms one tile.
+    ///
+    /// # Safety
+    /// As `block`.
+    unsafe fn input<const S: usize>(
+        &self,
+        tile: usize,
+        row: usize,
+        across: (usize, usize),
+        scratch: &Scratch,
+        memory: *mut f32,
+    ) {
+        let [ay, ax] = &self.axes;
+        let (image, ty, tx) =
+            (tile / across.1 / across.0, tile / across.1 % across.0, tile % across.1);
+        let top = (ty * (S - 2)).cast_signed() - ay.begin.cast_signed();
+        let left = (tx * (S - 2)).cast_signed() - ax.begin.cast_signed();
+        let mut pixels = [[self.zeros.as_ptr(); SIDE_MAX]; SIDE_MAX];
+        for (y, pixels) in (top..).zip(&mut pixels[..S]) {
+            if y < 0 || y >= ay.input.cast_signed() {
+                continue;
+            }
+            for (x, pixel) in (left..).zip(&mut pixels[..S]) {
+                if x >= 0 && x < ax.input.cast_signed() {
+                    let row = image * ay.input + y.unsigned_abs();
+                    let at = (row * ax.input + x.unsigned_abs()) * self.channels;
+                    *pixel = self.x[at..at + self.channels].as_ptr();
+                }
+            }
+        }
+        // SAFETY: the pixels are those of the image; each position has a row for the tile in each
+        // part of the depth.
+        unsafe {
+            self.width.body(Input::<S> {
+                pixels: &pixels,
+                channels: self.channels,
+                out: memory.add(row * ROW),
+                position: scratch.input,
+                part: (DEPTH, scratch.tiles * ROW),
+            });
+        }
+    }
+
+    /// Transforms the products of one tile back.
+    ///
+    /// # Safety
+    /// As `block`.
+    unsafe fn output<const S: usize>(
+        &self,
+        tile: usize,
+        row: usize,
+        across: (usize, usize),
+        scratch: &Scratch,
+        products: *const f32,
+        out: &Out,
+    ) {
+        let [ay, ax] = &self.axes;
+        let (image, ty, tx) =
+            (tile / across.1 / across.0, tile / across.1 % across.0, tile % across.1);
+        let (oy, ox) = (ty * (S - 2), tx * (S - 2));
+        let element = ((image * ay.output + oy) * ax.output + ox) * self.maps;
+        // SAFETY: what of the tile lies in the result is `size`.
+        unsafe {
+            self.width.body(Output::<S> {
+                products: products.add(row * self.maps),
+                position: scratch.output,
+                maps: self.maps,
+                out: out.at(element),
+                row: ax.output * self.maps,
+                size: ((S - 2).min(ay.output - oy), (S - 2).min(ax.output - ox)),
+                epilogue: self.epilogue.at(0, element),
+            });
+        }
+    }
+}

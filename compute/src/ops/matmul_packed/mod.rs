@@ -1,0 +1,167 @@
+//! Matrix product whose right side was packed when the model was loaded, with bias, residual and
+//! activation. No operator of ONNX: passes put it in place of `MatMul` and `Gemm`.
+
+#[cfg(test)]
+mod tests;
+
+use crate::args::{arity, concrete_one, optional, output, required, same_dtype};
+use crate::dims;
+use crate::epilogue::Activation;
+use crate::error::{Error, Result};
+use crate::gemm::{self, Epilogue, Packed, Rows, Word};
+use crate::op::{Context, Op, ValueInfo};
+use crate::simd::dispatch;
+use lgp_memory::{DType, Dim, Tensor, TensorView};
+
+/// `activation(a · b + bias + residual)` in f32: a of shape `[…, k]`, the packed weight, then a bias
+/// of `[n]` and a residual of the output's shape `[…, n]`, which may be absent.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MatMulPacked {
+    /// The inner dimension.
+    pub k: usize,
+    /// Columns of the weight.
+    pub n: usize,
+    /// Whether the weight was rounded to bf16, and so is the left side; sums are f32.
+    pub bf16: bool,
+    /// What happens to each element last.
+    pub activation: Activation,
+}
+
+impl MatMulPacked {
+    /// Packs a weight of `[k, n]`, or of `[n, k]` where it is `transposed`, as f32.
+    ///
+    /// With `fast`, the weight is rounded to bf16 where the machine multiplies bf16.
+    ///
+    /// # Errors
+    /// A weight that is not a matrix of f32, or out of memory.
+    pub fn pack(
+        ctx: &Context,
+        weight: &TensorView<'_>,
+        transposed: bool,
+        fast: bool,
+    ) -> Result<(Self, Tensor)> {
+        let name = "MatMulPacked";
+        same_dtype(name, "the weight", DType::F32, weight.dtype())?;
+        let &[rows, columns] = weight.shape().dims() else {
+            let message = format!("the weight has rank {}, expected 2", weight.shape().rank());
+            return Err(Error::invalid(name, message));
+        };
+        let (k, n, strides) = match transposed {
+            false => (rows, columns, (columns, 1)),
+            true => (columns, rows, (1, columns)),
+        };
+        let op = Self { k, n, bf16: fast && ctx.simd().bf16(), activation: Activation::None };
+        let words = Packed::words(op.steps(), n)
+            .ok_or_else(|| Error::invalid(name, format!("a weight of {k} x {n} is too large")))?;
+        let mut packed = Tensor::zeros(DType::F32, [words])?;
+        let (from, to) = (weight.as_slice::<f32>()?, packed.as_mut_slice::<f32>()?);
+        if op.bf16 {
+            gemm::pack_bf16(from, (k, n), strides, to);
+        } else {
+            gemm::pack(from, (k, n), strides, to);
+        }
+        Ok((op, packed))
+    }
+
+    fn steps(&self) -> usize {
+        if self.bf16 { self.k.div_ceil(2) } else { self.k }
+    }
+
+    /// Checks the residual against the output's shape.
+    fn check_residual(&self, shape: &[Dim], residual: &[Dim]) -> Result<()> {
+        if residual.len() != shape.len() {
+            let (given, expected) = (residual.len(), shape.len());
+            let message = format!("the residual has rank {given}, expected {expected}");
+            return Err(Error::invalid(self.name(), message));
+        }
+        for (expected, given) in shape.iter().zip(residual) {
+            dims::expect(self.name(), "a dimension of the residual", expected, given)?;
+        }
+        Ok(())
+    }
+}
+
+impl Op for MatMulPacked {
+    fn name(&self) -> &'static str {
+        "MatMulPacked"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let op = self.name();
+        arity(op, inputs, 2, 4)?;
+        let (a, _) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
+        for (i, what) in ["input 0", "the weight", "the bias", "the residual"].iter().enumerate() {
+            if let Some(x) = optional(inputs, i) {
+                same_dtype(op, what, DType::F32, x.ty.dtype)?;
+            }
+        }
+        let words = Packed::words(self.steps(), self.n).map_or(Dim::Unknown, Dim::Known);
+        let expected = [(1, "the weight", words), (2, "the bias", Dim::Known(self.n))];
+        for (i, what, size) in expected {
+            match optional(inputs, i).and_then(|x| x.sym_shape()) {
+                Some([given]) => dims::expect(op, what, &size, given)?,
+                Some(dims) => {
+                    let message = format!("{what} has rank {}, expected 1", dims.len());
+                    return Err(Error::invalid(op, message));
+                }
+                None => {}
+            }
+        }
+        let Some(dims) = a.sym_shape() else { return Ok(output(DType::F32, None)) };
+        let Some((inner, rows)) = dims.split_last() else {
+            return Err(Error::invalid(op, "input 0 is a scalar, expected rank 1 or more"));
+        };
+        dims::expect(op, "the last dimension of input 0", &Dim::Known(self.k), inner)?;
+        let mut shape = rows.to_vec();
+        shape.push(Dim::Known(self.n));
+        if let Some(residual) = optional(inputs, 3).and_then(|x| x.sym_shape()) {
+            self.check_residual(&shape, residual)?;
+        }
+        Ok(output(DType::F32, Some(shape)))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        let (dtype, shape) = concrete_one(self, inputs)?;
+        let a = required(self.name(), inputs, 0)?.as_slice::<f32>()?;
+        let words = required(self.name(), inputs, 1)?.as_slice::<f32>()?;
+        let slice = |i| optional(inputs, i).map(|x| x.as_slice::<f32>()).transpose();
+        let epilogue =
+            Epilogue { bias: slice(2)?, residual: slice(3)?, activation: self.activation };
+        let mut out = ctx.alloc(dtype, shape)?;
+        let m = out.len().checked_div(self.n).unwrap_or(0);
+        let packed = Packed::new(words, self.steps(), self.n)
+            .ok_or_else(|| Error::invalid(self.name(), "the weight is packed otherwise"))?;
+        let c = out.as_mut_slice::<f32>()?;
+        if !self.bf16 {
+            let rows = Rows { words: a, row: self.k };
+            gemm::multiply(ctx, m, rows, packed, c, Word::F32, epilogue);
+        } else if ctx.simd().bf16() {
+            let steps = self.steps();
+            let mut left = ctx.alloc(DType::F32, [m, steps])?;
+            let left = left.as_mut_slice::<f32>()?;
+            to_pairs(ctx, a, self.k, left);
+            let rows = Rows { words: left, row: steps };
+            gemm::multiply(ctx, m, rows, packed, c, Word::Pairs, epilogue);
+        } else {
+            let message = "a weight in bf16 on a machine without bf16 products";
+            return Err(Error::unsupported(self.name(), message));
+        }
+        Ok(vec![out])
+    }
+}
+
+/// Rounds rows of `k` numbers to pairs.
+fn to_pairs(ctx: &Context, a: &[f32], k: usize, left: &mut [f32]) {
+    let steps = k.div_ceil(2);
+    ctx.split(left, steps, steps, |first, part| {
+        dispatch(
+            ctx.simd(),
+            #[inline(always)]
+            || {
+                for (i, to) in part.chunks_exact_mut(steps).enumerate() {
+                    gemm::pairs_of_row(&a[(first + i) * k..][..k], to);
+                }
+            },
+        );
+    });
+}

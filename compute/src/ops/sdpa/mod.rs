@@ -1,0 +1,93 @@
+//! Attention as exporters write it out, in one step: the scores of a few rows at a time stay in
+//! the cache, and nothing is transposed. No operator of ONNX: a pass puts it in place of the
+//! chain of products, softmax and transposes.
+
+mod cpu;
+#[cfg(test)]
+mod tests;
+
+use crate::args::{arity, optional, output, required, same_dtype};
+use crate::dims;
+use crate::error::{Error, Result};
+use crate::op::{Context, Op, ValueInfo};
+use lgp_memory::{DType, Dim, Tensor, TensorView};
+
+/// `softmax(scale · q · k + mask) · v` in f32, for inputs q, k, v and a mask that may be absent.
+///
+/// Each of the first three is transposed first, by axes as in `Transpose`: q to `[b, h, s, d]`,
+/// k to `[b, h, d, t]`, v to `[b, h, t, e]`. The mask broadcasts to `[b, h, s, t]`; the batches and
+/// heads of all broadcast to each other.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sdpa {
+    /// The axes of q; the last stays the last.
+    pub q: [usize; 4],
+    /// The axes of k.
+    pub k: [usize; 4],
+    /// The axes of v.
+    pub v: [usize; 4],
+    /// Whether the output is `[b, s, h, e]` instead of `[b, h, s, e]`.
+    pub swapped: bool,
+    /// Factor of the scores.
+    pub scale: f32,
+}
+
+impl Sdpa {
+    fn sizes(&self, inputs: &[Option<&ValueInfo>]) -> Result<Option<[Dim; 4]>> {
+        let op = self.name();
+        let moved = |i: usize, axes: [usize; 4]| -> Result<Option<[Dim; 4]>> {
+            let Some(dims) = required(op, inputs, i)?.sym_shape() else { return Ok(None) };
+            if dims.len() != 4 || (0..4).any(|axis| !axes.contains(&axis)) {
+                let message =
+                    format!("input {i} has rank {} and axes {axes:?}, expected 4", dims.len());
+                return Err(Error::invalid(op, message));
+            }
+            Ok(Some(axes.map(|a| dims[a].clone())))
+        };
+        let (q, k, v) = (moved(0, self.q)?, moved(1, self.k)?, moved(2, self.v)?);
+        if self.q[3] != 3 {
+            return Err(Error::unsupported(op, "a first input whose last axis moves"));
+        }
+        let (Some(q), Some(k), Some(v)) = (q, k, v) else { return Ok(None) };
+        dims::expect(op, "the depth of input 1", &q[3], &k[2])?;
+        dims::expect(op, "the length of input 2", &k[3], &v[2])?;
+        let mut outer = dims::broadcast(op, &q[..2], &k[..2])?;
+        outer = dims::broadcast(op, &outer, &v[..2])?;
+        if let Some(mask) = optional(inputs, 3).map(|mask| mask.sym_shape()) {
+            let Some(mask) = mask else { return Ok(None) };
+            let scores = [outer[0].clone(), outer[1].clone(), q[2].clone(), k[3].clone()];
+            let all = dims::broadcast(op, &scores, mask)?;
+            if all.len() != 4 {
+                let message = format!("the mask has rank {}, expected at most 4", mask.len());
+                return Err(Error::invalid(op, message));
+            }
+            dims::expect(op, "the rows of the mask", &q[2], &all[2])?;
+            dims::expect(op, "the columns of the mask", &k[3], &all[3])?;
+            outer = all[..2].to_vec();
+        }
+        let [b, h] = [outer[0].clone(), outer[1].clone()];
+        let [_, _, s, _] = q;
+        let [_, _, _, e] = v;
+        Ok(Some(if self.swapped { [b, s, h, e] } else { [b, h, s, e] }))
+    }
+}
+
+impl Op for Sdpa {
+    fn name(&self) -> &'static str {
+        "Sdpa"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let op = self.name();
+        arity(op, inputs, 3, 4)?;
+        for (i, what) in ["input 0", "input 1", "input 2", "the mask"].iter().enumerate() {
+            if let Some(x) = optional(inputs, i) {
+                same_dtype(op, what, DType::F32, x.ty.dtype)?;
+            }
+        }
+        Ok(output(DType::F32, self.sizes(inputs)?.map(|dims| dims.to_vec())))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        cpu::run(self, ctx, inputs)
+    }
+}

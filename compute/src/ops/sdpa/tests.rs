@@ -1,0 +1,76 @@
+use super::*;
+use crate::ops::{Binary, BinaryKind, MatMul, Softmax, Transpose};
+use crate::testing::{assert_close, fails, noise, run, run_all, t};
+
+fn moved(x: &Tensor, axes: [usize; 4]) -> Tensor {
+    run(&Transpose { perm: Some(axes.to_vec()) }, &[x])
+}
+
+/// What the op stands for, step by step.
+fn chain(op: &Sdpa, q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>) -> Tensor {
+    let scores = run(&MatMul, &[&moved(q, op.q), &moved(k, op.k)]);
+    let mut scores = run(&Binary::new(BinaryKind::Mul), &[&scores, &t(&[], &[op.scale])]);
+    if let Some(mask) = mask {
+        scores = run(&Binary::new(BinaryKind::Add), &[&scores, mask]);
+    }
+    let weights = run(&Softmax { axis: -1, log: false, flatten: false }, &[&scores]);
+    let out = run(&MatMul, &[&weights, &moved(v, op.v)]);
+    if op.swapped { moved(&out, [0, 2, 1, 3]) } else { out }
+}
+
+#[test]
+fn it_is_the_chain() {
+    let heads =
+        Sdpa { q: [0, 2, 1, 3], k: [0, 2, 3, 1], v: [0, 2, 1, 3], swapped: true, scale: 0.3 };
+    let plain =
+        Sdpa { q: [0, 1, 2, 3], k: [0, 1, 2, 3], v: [0, 1, 2, 3], swapped: false, scale: 1. };
+    for (op, q, k, v, masks) in [
+        (
+            &heads,
+            [2, 130, 3, 20],
+            [2, 70, 3, 20],
+            [2, 70, 3, 40],
+            vec![vec![2, 1, 1, 70], vec![130, 70], vec![]],
+        ),
+        (&heads, [1, 1, 2, 64], [1, 9, 2, 64], [1, 9, 2, 64], vec![vec![1, 1, 1, 9]]),
+        (&plain, [1, 2, 5, 7], [2, 1, 7, 33], [1, 1, 33, 3], vec![vec![2, 2, 5, 33], vec![5, 1]]),
+    ] {
+        let (q, k, v) = (noise(&q, 1), noise(&k, 2), noise(&v, 3));
+        let want = chain(op, &q, &k, &v, None);
+        assert_close(&run_all(op, &[Some(&q), Some(&k), Some(&v)]).unwrap()[0], &want, 1e-5);
+        for mask in masks {
+            let mask = noise(&mask, 4);
+            let want = chain(op, &q, &k, &v, Some(&mask));
+            let inputs = [Some(&q), Some(&k), Some(&v), Some(&mask)];
+            assert_close(&run_all(op, &inputs).unwrap()[0], &want, 1e-5);
+        }
+    }
+}
+
+#[test]
+fn a_row_that_is_masked_out_is_nan_and_others_are_not() {
+    let op = Sdpa { q: [0, 1, 2, 3], k: [0, 1, 2, 3], v: [0, 1, 2, 3], swapped: false, scale: 1. };
+    let x = noise(&[1, 1, 2, 2], 1);
+    let low = f32::NEG_INFINITY;
+    let mask = t(&[2, 2], &[low, low, 0., low]);
+    let out = run_all(&op, &[Some(&x), Some(&x), Some(&x), Some(&mask)]).unwrap();
+    let out = out[0].as_slice::<f32>().unwrap();
+    assert!(out[..2].iter().all(|x| x.is_nan()));
+    assert_eq!(out[2..], x.as_slice::<f32>().unwrap()[..2]);
+}
+
+#[test]
+fn wrong_operands_are_named() {
+    let op = Sdpa { q: [0, 1, 2, 3], k: [0, 1, 2, 3], v: [0, 1, 2, 3], swapped: false, scale: 1. };
+    let x = |dims: [usize; 4]| noise(&dims, 0);
+    let (q, k, v) = (x([1, 1, 2, 4]), x([1, 1, 4, 3]), x([1, 1, 3, 5]));
+    assert!(
+        fails(&op, &[&q, &x([1, 1, 5, 3]), &v]).contains("the depth of input 1 is 5, expected 4")
+    );
+    assert!(
+        fails(&op, &[&q, &k, &x([1, 1, 2, 5])]).contains("the length of input 2 is 2, expected 3")
+    );
+    assert!(fails(&op, &[&q, &k, &noise(&[3, 5], 0)]).contains("rank 2"));
+    assert!(fails(&op, &[&q, &k, &v, &noise(&[1, 1, 1, 1, 3], 0)]).contains("rank 5"));
+    assert!(fails(&op, &[&q, &k, &v, &noise(&[7], 0)]).contains("cannot broadcast"));
+}

@@ -1,0 +1,165 @@
+//! Recognises attention as exporters write it out: product, scale, mask, softmax, product, and the
+//! transposes around them.
+
+use super::Pass;
+use super::pattern::{Pattern, Rewrite, rewrite};
+use crate::error::Result;
+use crate::graph::{Graph, ValueId};
+use lgp_compute::ops::{BinaryKind, MatMul, Sdpa, Softmax, Transpose};
+use lgp_memory::DType;
+use std::sync::Arc;
+
+#[derive(Debug)]
+pub(crate) struct AttentionFusion;
+
+impl Pass for AttentionFusion {
+    fn name(&self) -> &'static str {
+        "attention-fusion"
+    }
+
+    fn run(&self, graph: &mut Graph) -> Result<()> {
+        rewrite(graph, |pattern, node| {
+            let (op, inputs) = attention(pattern, pattern.output(node)?)?;
+            Some(Rewrite { node, op: Arc::new(op), inputs })
+        })?;
+        // Heads that are put side by side afterwards are written there at once.
+        rewrite(graph, |pattern, node| {
+            let out = pattern.output(node)?;
+            let (x, axes) = transposed(pattern, out);
+            let (op, attention) = pattern.made_by::<Sdpa>(x)?;
+            (axes == [0, 2, 1, 3] && !op.swapped).then(|| Rewrite {
+                node,
+                op: Arc::new(Sdpa { swapped: true, ..op.clone() }),
+                inputs: attention.inputs.clone(),
+            })
+        })
+    }
+}
+
+const SAME: [usize; 4] = [0, 1, 2, 3];
+
+/// The attention that ends in a value, and its inputs.
+fn attention(pattern: &Pattern<'_>, out: ValueId) -> Option<(Sdpa, Vec<Option<ValueId>>)> {
+    let [weights, v] = product(pattern, out)?;
+    let (softmax, node) = pattern.made_by::<Softmax>(weights)?;
+    if softmax.log || softmax.flatten || !matches!(softmax.axis, -1 | 3) {
+        return None;
+    }
+    let mut scores = node.inputs.first().copied().flatten()?;
+    let mut mask = None;
+    let mut scale = 1.;
+    if product(pattern, scores).is_none()
+        && let Some(orders) = pattern.either(scores, BinaryKind::Add)
+    {
+        let found = orders.into_iter().find(|[x, _]| scaled_product(pattern, *x).is_some())?;
+        (scores, mask) = (found[0], Some(found[1]));
+    }
+    let (q, k) = {
+        let ([q, k], factor) = scaled_product(pattern, scores)?;
+        scale *= factor;
+        (q, k)
+    };
+    let mut side = |id: ValueId| {
+        let (id, factor) = pattern.scaled(id).unwrap_or((id, 1.));
+        scale *= factor;
+        // A scale may also stand between two transposes.
+        let (id, outer) = transposed(pattern, id);
+        let (id, inner) = transposed(pattern, id);
+        (id, outer.map(|axis| inner[axis]))
+    };
+    let ((q, q_axes), (k, k_axes)) = (side(q), side(k));
+    let (v, v_axes) = transposed(pattern, v);
+    let typed = [q, k, v].iter().all(|&id| {
+        let f32 = pattern.graph.info(id).is_some_and(|info| info.ty.dtype == DType::F32);
+        f32 && pattern.rank(id) == Some(4)
+    });
+    if !typed || q_axes[3] != 3 || mask.is_some_and(|m| pattern.rank(m).is_none_or(|r| r > 4)) {
+        return None;
+    }
+    let op = Sdpa { q: q_axes, k: k_axes, v: v_axes, swapped: false, scale };
+    let mut inputs = vec![Some(q), Some(k), Some(v)];
+    inputs.extend(mask.map(Some));
+    Some((op, inputs))
+}
+
+/// The operands of a matrix product.
+fn product(pattern: &Pattern<'_>, id: ValueId) -> Option<[ValueId; 2]> {
+    match pattern.made_by::<MatMul>(id)?.1.inputs.as_slice() {
+        [Some(a), Some(b)] => Some([*a, *b]),
+        _ => None,
+    }
+}
+
+/// The operands of a matrix product and the factor that it is multiplied by.
+fn scaled_product(pattern: &Pattern<'_>, id: ValueId) -> Option<([ValueId; 2], f32)> {
+    if let Some(both) = product(pattern, id) {
+        return Some((both, 1.));
+    }
+    let (id, factor) = pattern.scaled(id)?;
+    product(pattern, id).map(|both| (both, factor))
+}
+
+/// What a value is the transpose of, and the axes: those of the value itself where it is none.
+fn transposed(pattern: &Pattern<'_>, id: ValueId) -> (ValueId, [usize; 4]) {
+    let found = pattern.made_by::<Transpose>(id).and_then(|(op, node)| {
+        let axes = <[usize; 4]>::try_from(op.perm.as_deref()?).ok()?;
+        Some((node.inputs.first().copied().flatten()?, axes))
+    });
+    found.unwrap_or((id, SAME))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::passes::dead_code::DeadCodeElimination;
+    use crate::passes::tests::{f32_type, graph_of};
+    use crate::{Attr, GraphBuilder};
+    use lgp_memory::Tensor;
+
+    #[test]
+    fn an_exporters_attention_is_one_node() -> Result<()> {
+        for (divides, masked) in [(false, true), (true, true), (true, false)] {
+            let mut g = GraphBuilder::new("g");
+            let ty = f32_type(&[None, None, Some(2), Some(8)]);
+            let [q, k, v] = ["q", "k", "v"].map(|name| g.input(name, ty.clone()));
+            let mask = g.input("mask", f32_type(&[None, Some(1), Some(1), None]));
+            let factor = g.initializer("factor", Tensor::scalar(if divides { 4f32 } else { 0.5 })?);
+            let perm = |axes: [i64; 4]| [("perm", Attr::from(axes.to_vec()))];
+            let heads = perm([0, 2, 1, 3]);
+            let mut q = g.node("Transpose", &[q], heads.clone());
+            let mut k = g.node("Transpose", &[k], heads.clone());
+            let v = g.node("Transpose", &[v], heads.clone());
+            k = g.node("Transpose", &[k], perm([0, 1, 3, 2]));
+            if !divides {
+                q = g.node("Mul", &[q, factor], []);
+                k = g.node("Mul", &[k, factor], []);
+            }
+            let mut scores = g.node("MatMul", &[q, k], []);
+            if divides {
+                scores = g.node("Div", &[scores, factor], []);
+            }
+            if masked {
+                scores = g.node("Add", &[scores, mask], []);
+            }
+            let weights = g.node("Softmax", &[scores], [("axis", Attr::from(-1))]);
+            let out = g.node("MatMul", &[weights, v], []);
+            let out = g.node("Transpose", &[out], heads);
+            g.output("y", out, ty);
+            let mut graph = graph_of(g)?;
+            graph.infer()?;
+            AttentionFusion.run(&mut graph)?;
+            DeadCodeElimination.run(&mut graph)?;
+            assert_eq!(graph.nodes.len(), 1);
+            let want = Sdpa {
+                q: [0, 2, 1, 3],
+                k: [0, 2, 3, 1],
+                v: [0, 2, 1, 3],
+                swapped: true,
+                scale: 0.25,
+            };
+            assert_eq!(graph.op::<Sdpa>(0), Some(&want));
+            assert_eq!(graph.nodes[0].inputs.len(), 3 + usize::from(masked));
+        }
+        Ok(())
+    }
+}
