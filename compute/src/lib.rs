@@ -40,6 +40,7 @@ mod op;
 pub mod ops;
 mod par;
 mod post_transform;
+mod qgemm;
 mod quantized;
 mod reduction;
 mod simd;
