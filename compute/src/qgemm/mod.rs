@@ -141,13 +141,7 @@ impl<E: Epilogue> Product<'_, E> {
 
     /// A block by the widest tiles that the columns allow.
     #[cfg(target_arch = "x86_64")]
-    unsafe fn block_vnni(
-        &self,
-        at: &[*const u8],
-        count: usize,
-        out: &mut [E::Out],
-        stride: usize,
-    ) {
+    unsafe fn block_vnni(&self, at: &[*const u8], count: usize, out: &mut [E::Out], stride: usize) {
         let panels = self.weights.n.div_ceil(PANEL);
         let mut panel = 0;
         while panel < panels {

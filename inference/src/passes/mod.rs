@@ -10,6 +10,7 @@ mod matmul_fusion;
 mod matmul_packing;
 mod norms;
 mod pattern;
+mod quantized;
 
 use crate::error::Result;
 use crate::graph::Graph;
@@ -25,9 +26,11 @@ pub(crate) trait Pass: Sync {
 
 /// Every pass, in the order in which they run. The first one also infers the types that the
 /// others rely on.
-const PASSES: [&dyn Pass; 9] = [
-    &constant_folding::ConstantFolding,
+const PASSES: [&dyn Pass; 11] = [
+    &constant_folding::ConstantFolding { keep_bytes: true },
     &identity::IdentityElimination,
+    &quantized::QuantizedFusion,
+    &constant_folding::ConstantFolding { keep_bytes: false },
     &batch_norm::BatchNormFolding,
     &norms::NormFusion,
     &gelu::GeluFusion,

@@ -96,9 +96,8 @@ impl DepthwiseWeights {
                 let mut sums: [i32; PANEL] = std::array::from_fn(|i| self.seeds[from + i]);
                 for (tap, w) in weights.iter().enumerate() {
                     // SAFETY: the pointer is of a pixel or border of all channels.
-                    let x = unsafe {
-                        std::slice::from_raw_parts(at[tap * BLOCK + pixel].add(from), n)
-                    };
+                    let x =
+                        unsafe { std::slice::from_raw_parts(at[tap * BLOCK + pixel].add(from), n) };
                     for ((sum, x), w) in sums.iter_mut().zip(x).zip(w) {
                         *sum += i32::from(*x) * *w;
                     }
@@ -141,18 +140,15 @@ impl DepthwiseWeights {
     #[cfg(target_arch = "x86_64")]
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
-    unsafe fn tile<const P: usize>(
-        &self,
-        at: &[*const u8],
-        panel: usize,
-        out: &mut [u8],
-    ) -> usize {
+    unsafe fn tile<const P: usize>(&self, at: &[*const u8], panel: usize, out: &mut [u8]) -> usize {
         use std::arch::x86_64::*;
         let from = panel * PANEL;
         let n = PANEL.min(self.channels - from);
         #[allow(clippy::cast_possible_truncation, reason = "as many bits as there are lanes")]
         let mask = ((1u32 << n) - 1) as u16;
-        assert!(out.len() >= (P - 1) * self.channels + n && at.len() >= (self.taps - 1) * BLOCK + P);
+        assert!(
+            out.len() >= (P - 1) * self.channels + n && at.len() >= (self.taps - 1) * BLOCK + P
+        );
         // SAFETY: loads are masked to the channels that exist, which the pointers and the output
         // have; weights, seeds and scales fill whole panels.
         unsafe {

@@ -34,7 +34,10 @@ pub struct QConv {
 #[derive(Debug)]
 enum Weights {
     /// For each group: the packed weights, where the sums start, and what becomes of them.
-    Dense { groups: Vec<(Packed, Vec<i32>, ToBytes)>, segments: Segments },
+    Dense {
+        groups: Vec<(Packed, Vec<i32>, ToBytes)>,
+        segments: Segments,
+    },
     Depthwise(DepthwiseWeights),
 }
 
@@ -139,8 +142,7 @@ impl QConv {
 fn to_bytes(parts: &QConvParts<'_>, columns: std::ops::Range<usize>) -> ToBytes {
     let scales = parts.weight_scale;
     let of = |i: usize| if scales.len() == 1 { scales[0] } else { scales[i] };
-    let mut scale: Vec<f32> =
-        columns.map(|i| parts.x.scale * of(i) / parts.y.scale).collect();
+    let mut scale: Vec<f32> = columns.map(|i| parts.x.scale * of(i) / parts.y.scale).collect();
     scale.resize(scale.len().div_ceil(PANEL) * PANEL, 0.);
     ToBytes {
         scale,

@@ -66,8 +66,7 @@ impl Op for QMaxPool {
         let cost = line * self.kernel[0] * self.kernel[1] / 8;
         ctx.split(out.as_bytes_mut()?, line, cost, |first, part| {
             for (i, out) in part.chunks_exact_mut(line).enumerate() {
-                let (image, oy) =
-                    ((first + i) / axes[0].output, (first + i) % axes[0].output);
+                let (image, oy) = ((first + i) / axes[0].output, (first + i) % axes[0].output);
                 let x = &x[image * h * w * c..][..h * w * c];
                 max_line(ctx.simd(), x, &axes, c, oy, flip, out);
             }
@@ -77,15 +76,7 @@ impl Op for QMaxPool {
 }
 
 /// One line of outputs.
-fn max_line(
-    simd: Simd,
-    x: &[u8],
-    axes: &[Axis; 2],
-    c: usize,
-    oy: usize,
-    flip: u8,
-    out: &mut [u8],
-) {
+fn max_line(simd: Simd, x: &[u8], axes: &[Axis; 2], c: usize, oy: usize, flip: u8, out: &mut [u8]) {
     let [ay, ax] = axes;
     out.fill(flip);
     dispatch(
