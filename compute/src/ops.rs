@@ -1,0 +1,170 @@
+//! The table of operators: one folder each, with the op in `mod.rs` and its CPU body in `cpu.rs`.
+//!
+//! | operators | dtypes |
+//! |---|---|
+//! | convolution, products, average and global pooling, norms, softmax, most unary functions, linear resizing | f32, f64; f16 and bf16 through f32 |
+//! | binary arithmetic and comparison, `Clip`, max pooling, reductions, `ArgMax`, `Relu`, `Neg`, `Abs`, `Sign` | the same and all integers |
+//! | `Range` | f32, f64, i16, i32, i64 |
+//! | `QuantizeLinear`, `DequantizeLinear` | i8, u8, i16, u16 (i32 back only) from and to f32, f16, bf16 |
+//! | `MatMulInteger`, `ConvInteger`, `DynamicQuantizeLinear` | i8, u8 |
+//! | `And`, `Or`, `Xor`, `Not` | bool |
+//! | `Equal` | the same and bool |
+//! | `Cast` | every dtype but complex numbers |
+//! | `Where`, nearest resizing, and all that moves elements or shapes | every dtype |
+//!
+//! Integer arithmetic wraps; dividing an integer by zero is an error. Constants that an operator
+//! takes as an input in newer opsets and as an attribute in older ones are an `Option` field
+//! that stands in for the absent input.
+
+mod arg_reduce;
+mod attention;
+mod batch_norm;
+mod binary;
+mod cast;
+mod causal_conv;
+mod class_scores;
+mod clip;
+mod concat;
+mod constant_of_shape;
+mod conv;
+mod conv_integer;
+mod conv_nhwc;
+mod conv_transpose;
+mod deform_conv;
+mod depth_space;
+mod dequantize_linear;
+mod dropout;
+mod dynamic_quantize_linear;
+mod expand;
+mod flatten;
+mod gather;
+mod gemm;
+mod global_pool;
+mod group_norm;
+mod identity;
+mod instance_norm;
+mod layer_norm;
+mod layer_norm_stats;
+mod linear_attention;
+mod lrn;
+mod matmul;
+mod matmul_integer;
+mod matmul_packed;
+mod max_pool_indices;
+mod max_unpool;
+mod nll_loss;
+mod optional;
+mod pad;
+mod pool;
+mod pool_nhwc;
+mod q_conv;
+mod q_elementwise;
+mod q_matmul;
+mod q_pool;
+mod quantize_linear;
+mod range;
+mod recurrent;
+mod reduce;
+mod reshape;
+mod resize;
+mod rms_norm;
+mod rotary_embedding;
+mod sdpa;
+mod sequence;
+mod shape;
+mod size;
+mod slice;
+mod softmax;
+mod split;
+mod squeeze;
+mod svm;
+mod tile;
+mod transpose;
+mod tree_ensemble;
+mod unary;
+mod unpack_bits;
+mod unsqueeze;
+mod where_;
+
+#[cfg(test)]
+mod tests;
+
+pub use crate::post_transform::PostTransform;
+pub use crate::quantized::Quant;
+pub use crate::window::Pads;
+pub use arg_reduce::{ArgKind, ArgReduce};
+pub use attention::{Attention, Scores};
+pub use batch_norm::BatchNorm;
+pub use binary::{Binary, BinaryKind};
+pub use cast::{Cast, CastAs};
+pub use causal_conv::CausalConv;
+pub use class_scores::{ClassRule, ClassScores};
+pub use clip::Clip;
+pub use concat::Concat;
+pub use constant_of_shape::ConstantOfShape;
+pub use conv::Conv;
+pub use conv_integer::ConvInteger;
+pub use conv_nhwc::{ConvGeometry, ConvHints, ConvNhwc};
+pub use conv_transpose::ConvTranspose;
+pub use deform_conv::DeformConv;
+pub use depth_space::{DepthMode, DepthToSpace, SpaceToDepth};
+pub use dequantize_linear::DequantizeLinear;
+pub use dropout::Dropout;
+pub use dynamic_quantize_linear::DynamicQuantizeLinear;
+pub use expand::Expand;
+pub use flatten::Flatten;
+pub use gather::Gather;
+pub use gemm::Gemm;
+pub use global_pool::{GlobalPool, GlobalPoolKind};
+pub use group_norm::GroupNorm;
+pub use identity::Identity;
+pub use instance_norm::InstanceNorm;
+pub use layer_norm::LayerNorm;
+pub use layer_norm_stats::LayerNormStats;
+pub use linear_attention::LinearAttention;
+pub use lrn::Lrn;
+pub use matmul::MatMul;
+pub use matmul_integer::MatMulInteger;
+pub use matmul_packed::MatMulPacked;
+pub use max_pool_indices::MaxPoolIndices;
+pub use max_unpool::MaxUnpool;
+pub use nll_loss::{NllLoss, Reduction};
+pub use optional::{Optional, OptionalGetElement, OptionalHasElement};
+pub use pad::{Pad, PadMode};
+pub use pool::{Pool, PoolKind};
+pub use pool_nhwc::{GlobalPoolNhwc, PoolNhwc};
+pub use q_conv::{QConv, QConvParts};
+pub use q_elementwise::{QAdd, QLookup};
+pub use q_matmul::{QInput, QMatMul, QMatMulParts, QOutput};
+pub use q_pool::{QGlobalAveragePool, QMaxPool};
+pub use quantize_linear::QuantizeLinear;
+pub use range::Range;
+pub use recurrent::{Activation, Cell, Direction, Recurrent};
+pub use reduce::{Reduce, ReduceKind};
+pub use reshape::Reshape;
+pub use resize::{CoordinateMode, NearestRounding, Resize, ResizeMode};
+pub use rms_norm::RmsNorm;
+pub use rotary_embedding::RotaryEmbedding;
+pub use sdpa::Sdpa;
+pub use sequence::{
+    ConcatFromSequence, SequenceAt, SequenceConstruct, SequenceEmpty, SequenceErase,
+    SequenceInsert, SequenceLength, SplitToSequence,
+};
+pub use shape::Shape;
+pub use size::Size;
+pub use slice::Slice;
+pub use softmax::Softmax;
+pub use split::Split;
+pub use squeeze::Squeeze;
+pub use svm::{Decision as SvmDecision, Kernel as SvmKernel, Svm};
+pub use tile::Tile;
+pub use transpose::Transpose;
+pub use tree_ensemble::{
+    Aggregate as TreeAggregate, Branch as TreeBranch, Child as TreeChild, Split as TreeSplit,
+    TreeEnsemble, Trees,
+};
+pub(crate) use unary::Exp;
+pub use unary::{Unary, UnaryKind};
+pub use unpack_bits::UnpackBits;
+pub use unsqueeze::Unsqueeze;
+pub use where_::Where;
