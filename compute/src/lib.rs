@@ -43,6 +43,7 @@ pub mod ops;
 mod par;
 mod planned;
 mod post_transform;
+mod qgemm;
 mod quantized;
 mod reduction;
 mod simd;

@@ -16,6 +16,61 @@ pub(crate) fn range(dtype: DType) -> Option<(i32, i32)> {
     })
 }
 
+/// How a tensor of bytes stands for numbers: `(q − zero) · scale`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Quant {
+    /// i8 or u8.
+    pub dtype: DType,
+    /// The step between neighbouring numbers.
+    pub scale: f32,
+    /// What stands for 0.
+    pub zero: i32,
+}
+
+impl Quant {
+    /// What is xored onto a byte to make it u8, or u8 to make it this.
+    pub(crate) fn flip(self) -> u8 {
+        if self.dtype == DType::I8 { 0x80 } else { 0 }
+    }
+
+    /// The zero point of the tensor as u8.
+    pub(crate) fn unsigned_zero(self) -> i32 {
+        if self.dtype == DType::I8 { self.zero + 128 } else { self.zero }
+    }
+
+    /// The byte, as u8, that a number becomes.
+    pub(crate) fn unsigned(self, x: f32) -> i32 {
+        let q = (x / self.scale).clamp(-1e6, 1e6).round_ties_even();
+        #[allow(clippy::cast_possible_truncation, reason = "clamped before")]
+        (q as i32 + self.unsigned_zero()).clamp(0, 255)
+    }
+
+    /// Fails unless this describes bytes with a sensible scale.
+    pub(crate) fn check(self, op: &'static str) -> Result<()> {
+        let in_range = matches!(self.dtype, DType::I8 | DType::U8)
+            && range(self.dtype).is_some_and(|(low, high)| (low..=high).contains(&self.zero));
+        if in_range && self.scale.is_normal() && self.scale > 0. {
+            return Ok(());
+        }
+        Err(Error::unsupported(op, format!("{self:?}")))
+    }
+}
+
+/// What to take away from weights so that they are i8 around 0: their zero points must all be in
+/// the middle of their range.
+pub(crate) fn centre(op: &'static str, dtype: DType, zero: &[i32]) -> Result<i32> {
+    let middle = match dtype {
+        DType::I8 => 0,
+        DType::U8 => 128,
+        other => return Err(Error::unsupported(op, format!("weights of dtype {other}"))),
+    };
+    if zero.iter().all(|&z| z == middle) {
+        Ok(middle)
+    } else {
+        Err(Error::unsupported(op, format!("zero points of weights other than {middle}")))
+    }
+}
+
 /// The elements of an integer tensor, widened. A zero point or a weight, never an activation.
 pub(crate) fn widened(op: &'static str, x: &TensorView<'_>) -> Result<Vec<i32>> {
     Ok(match x.dtype() {

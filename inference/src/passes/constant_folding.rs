@@ -3,8 +3,9 @@
 use super::Pass;
 use crate::error::Result;
 use crate::graph::{Graph, Node};
+use lgp_compute::ops::DequantizeLinear;
 use lgp_compute::{Context, launch};
-use lgp_memory::{Shape, TensorView};
+use lgp_memory::{DType, Shape, TensorView};
 
 /// Folded tensors may take this much and a few times the weights: a graph can ask for any size
 /// with a handful of nodes, and such a one is computed when it is run, not here.
@@ -12,7 +13,10 @@ const FREE_BYTES: usize = 64 << 20;
 const TIMES_THE_WEIGHTS: usize = 4;
 
 #[derive(Debug)]
-pub(crate) struct ConstantFolding;
+pub(crate) struct ConstantFolding {
+    /// Leaves weights of bytes as they are, for the pass that makes integer kernels of them.
+    pub(crate) keep_bytes: bool,
+}
 
 impl Pass for ConstantFolding {
     fn name(&self) -> &'static str {
@@ -31,7 +35,8 @@ impl Pass for ConstantFolding {
         let mut folded = vec![false; graph.nodes.len()];
         for (index, folded) in folded.iter_mut().enumerate() {
             graph.infer_node(index)?;
-            *folded = fold(graph, index, &ctx, &mut budget)?;
+            *folded = !(self.keep_bytes && keeps_weight(graph, index))
+                && fold(graph, index, &ctx, &mut budget)?;
         }
         let mut folded = folded.into_iter();
         graph.nodes.retain(|_| !folded.next().unwrap_or(false));
@@ -77,6 +82,15 @@ fn fold(graph: &mut Graph, index: usize, ctx: &Context, budget: &mut usize) -> R
     Ok(true)
 }
 
+/// Whether the node makes floats of a weight of bytes, which integer kernels read as it is.
+fn keeps_weight(graph: &Graph, index: usize) -> bool {
+    let weight = graph.nodes[index].inputs.first().copied().flatten();
+    graph.op::<DequantizeLinear>(index).is_some()
+        && weight
+            .and_then(|id| graph.constant(id))
+            .is_some_and(|w| matches!(w.dtype(), DType::I8 | DType::U8) && w.shape().rank() > 1)
+}
+
 /// Bytes of all outputs, if their shapes are known.
 fn output_bytes(graph: &Graph, node: &Node) -> Option<usize> {
     node.outputs.iter().flatten().try_fold(0usize, |sum, &id| {
@@ -108,7 +122,7 @@ mod tests {
         let d = g.node("Mul", &[c, c], []);
         g.output("y", d, f32_type(&[Some(2)]));
         let mut graph = graph_of(g)?;
-        ConstantFolding.run(&mut graph)?;
+        ConstantFolding { keep_bytes: false }.run(&mut graph)?;
         assert!(graph.nodes.is_empty());
         let y = first_output(&graph).expect("y is constant");
         assert_eq!(y.as_slice::<f32>()?, [16., 36.]);
@@ -122,7 +136,7 @@ mod tests {
         let shape = g.node("Shape", &[x], [("start", 1.into())]);
         g.output("y", shape, crate::passes::tests::type_of(lgp_memory::DType::I64, &[Some(1)]));
         let mut graph = graph_of(g)?;
-        ConstantFolding.run(&mut graph)?;
+        ConstantFolding { keep_bytes: false }.run(&mut graph)?;
         assert!(graph.nodes.is_empty());
         assert_eq!(first_output(&graph).expect("y is constant").as_slice::<i64>()?, [3]);
         Ok(())
@@ -135,7 +149,7 @@ mod tests {
         let y = g.node("ConstantOfShape", &[shape], []);
         g.output("y", y, f32_type(&[None, None]));
         let mut graph = graph_of(g)?;
-        ConstantFolding.run(&mut graph)?;
+        ConstantFolding { keep_bytes: false }.run(&mut graph)?;
         assert_eq!(graph.nodes.len(), 1);
         Ok(())
     }

@@ -15,6 +15,7 @@ mod matmul_fusion;
 mod matmul_packing;
 mod norms;
 mod pattern;
+mod quantized;
 mod report;
 mod transpose;
 
@@ -35,9 +36,11 @@ pub(crate) trait Pass: Sync {
 
 /// Every pass, in the order in which they run. The first one also infers the types that the
 /// others rely on.
-const PASSES: [&dyn Pass; 15] = [
-    &constant_folding::ConstantFolding,
+const PASSES: [&dyn Pass; 17] = [
+    &constant_folding::ConstantFolding { keep_bytes: true },
     &identity::IdentityElimination,
+    &quantized::QuantizedFusion,
+    &constant_folding::ConstantFolding { keep_bytes: false },
     &cast::CastElimination,
     &common::CommonSubexpressions,
     &batch_norm::BatchNormFolding,

@@ -1,0 +1,182 @@
+//! Convolution of channels-last bytes with packed 8-bit weights, quantised again.
+
+mod cpu;
+mod depthwise;
+#[cfg(test)]
+mod tests;
+
+use crate::args::{arity, output, rank, required, same_dtype};
+use crate::dims;
+use crate::error::{Error, Result};
+use crate::op::{Context, Op, ValueInfo};
+use crate::ops::ConvGeometry;
+use crate::qgemm::{PANEL, Packed, ToBytes};
+use crate::quantized::{Quant, widened};
+use crate::window::{Axis, specs};
+use depthwise::DepthwiseWeights;
+use lgp_memory::{Dim, Tensor, TensorView};
+use std::sync::Arc;
+
+const NAME: &str = "QConvNhwc";
+
+/// A convolution: input x `[n, h, w, c]`, output `[n, oh, ow, m]`, both bytes.
+///
+/// The result is what back to floats, `Conv`, a clip and quantisation would give, but that the
+/// sums are exact.
+#[derive(Debug, Clone)]
+pub struct QConv {
+    geometry: ConvGeometry,
+    x: Quant,
+    y: Quant,
+    weights: Arc<Weights>,
+}
+
+#[derive(Debug)]
+enum Weights {
+    /// For each group: the packed weights, where the sums start, and what becomes of them.
+    Dense {
+        groups: Vec<(Packed, Vec<i32>, ToBytes)>,
+        segments: Segments,
+    },
+    Depthwise(DepthwiseWeights),
+}
+
+/// What the inner dimension's segments are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Segments {
+    /// The channels of one tap: the input is read where it lies.
+    Taps,
+    /// One line of taps with their channels: the input is copied with its padding.
+    Lines,
+}
+
+/// What a [`QConv`] is made of.
+#[derive(Debug, Clone, Copy)]
+pub struct QConvParts<'a> {
+    /// The input's quantisation.
+    pub x: Quant,
+    /// Weights `[m, c / group, kh, kw]`, i8 or u8.
+    pub weight: &'a TensorView<'a>,
+    /// Scales of the weight: one, or one for each output channel.
+    pub weight_scale: &'a [f32],
+    /// The weight's zero points, as many as scales; i8's must be 0 and u8's 128.
+    pub weight_zero: &'a [i32],
+    /// One for each output channel, of scale `x.scale · weight_scale`.
+    pub bias: Option<&'a [i32]>,
+    /// The output's quantisation.
+    pub y: Quant,
+    /// Limits of the numbers that the output stands for.
+    pub limits: (f32, f32),
+}
+
+impl QConv {
+    /// Packs the weights.
+    ///
+    /// # Errors
+    /// Parts that do not fit, or for which there is no kernel.
+    pub fn new(geometry: ConvGeometry, parts: QConvParts<'_>) -> Result<Self> {
+        let (g, m) = (geometry.group, geometry.maps);
+        let [kh, kw] = geometry.kernel;
+        parts.x.check(NAME)?;
+        parts.y.check(NAME)?;
+        let per_group = geometry.channels.checked_div(g).unwrap_or(0);
+        let fits = g > 0
+            && geometry.channels % g == 0
+            && m % g == 0
+            && m > 0
+            && per_group > 0
+            && parts.weight.shape()[..] == [m, per_group, kh, kw]
+            && parts.bias.is_none_or(|b| b.len() == m)
+            && parts.weight_scale.len() == parts.weight_zero.len()
+            && (parts.weight_scale.len() == m || parts.weight_scale.len() == 1);
+        if !fits {
+            return Err(Error::invalid(NAME, format!("{geometry:?} does not fit the weights")));
+        }
+        let flip = crate::quantized::centre(NAME, parts.weight.dtype(), parts.weight_zero)?;
+        let weight: Vec<i8> = widened(NAME, parts.weight)?
+            .into_iter()
+            .map(|w| i8::try_from(w - flip).unwrap_or(0))
+            .collect();
+        let at = |map: usize, c: usize, tap: usize| weight[(map * per_group + c) * kh * kw + tap];
+        let zero = parts.x.unsigned_zero();
+        let weights = if g == m && g == geometry.channels && g > 1 {
+            let epilogue = to_bytes(&parts, 0..m);
+            let weights = DepthwiseWeights::new(m, kh * kw, |c, tap| at(c, 0, tap), epilogue);
+            Weights::Depthwise(weights.seeded(parts.bias, zero))
+        } else {
+            let segments = if per_group % 4 == 0 { Segments::Taps } else { Segments::Lines };
+            if segments == Segments::Lines && (g > 1 || geometry.dilations[1] != 1) {
+                return Err(Error::unsupported(NAME, format!("{geometry:?}")));
+            }
+            let mut groups = Vec::with_capacity(g);
+            for group in 0..g {
+                let columns = group * (m / g)..(group + 1) * (m / g);
+                let first = columns.start;
+                let packed = match segments {
+                    Segments::Taps => Packed::new(columns.len(), kh * kw, per_group, |n, t, c| {
+                        at(first + n, c, t)
+                    })?,
+                    Segments::Lines => {
+                        Packed::new(columns.len(), kh, kw * per_group, |n, y, i| {
+                            at(first + n, i % per_group, y * kw + i / per_group)
+                        })?
+                    }
+                };
+                let seeds = packed.seeds(parts.bias.map(|b| &b[columns.clone()]), zero);
+                groups.push((packed, seeds, to_bytes(&parts, columns)));
+            }
+            Weights::Dense { groups, segments }
+        };
+        Ok(Self { geometry, x: parts.x, y: parts.y, weights: Arc::new(weights) })
+    }
+
+    /// The windows of both axes.
+    fn axes(&self, h: usize, w: usize) -> Result<[Axis; 2]> {
+        let g = &self.geometry;
+        let specs = specs(NAME, &g.kernel, &g.strides, &g.dilations, &g.pads, false)?;
+        Ok([specs[0].axis(NAME, h)?, specs[1].axis(NAME, w)?])
+    }
+}
+
+/// The epilogue of some output channels.
+fn to_bytes(parts: &QConvParts<'_>, columns: std::ops::Range<usize>) -> ToBytes {
+    let scales = parts.weight_scale;
+    let of = |i: usize| if scales.len() == 1 { scales[0] } else { scales[i] };
+    let mut scale: Vec<f32> = columns.map(|i| parts.x.scale * of(i) / parts.y.scale).collect();
+    scale.resize(scale.len().div_ceil(PANEL) * PANEL, 0.);
+    ToBytes {
+        scale,
+        zero: parts.y.unsigned_zero(),
+        low: parts.y.unsigned(parts.limits.0),
+        high: parts.y.unsigned(parts.limits.1),
+        flip: parts.y.flip(),
+    }
+}
+
+impl Op for QConv {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        arity(NAME, inputs, 1, 1)?;
+        let x = required(NAME, inputs, 0)?;
+        same_dtype(NAME, "the input", self.x.dtype, x.ty.dtype)?;
+        rank(NAME, "the input", x, 4)?;
+        let g = &self.geometry;
+        let shape = match x.sym_shape() {
+            Some([n, h, w, c]) => {
+                dims::expect(NAME, "the number of channels", &Dim::Known(g.channels), c)?;
+                let specs = specs(NAME, &g.kernel, &g.strides, &g.dilations, &g.pads, false)?;
+                let (h, w) = (specs[0].output(NAME, h)?, specs[1].output(NAME, w)?);
+                Some(vec![n.clone(), h, w, Dim::Known(g.maps)])
+            }
+            _ => None,
+        };
+        Ok(output(self.y.dtype, shape))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        cpu::run(self, ctx, inputs)
+    }
+}

@@ -1,0 +1,150 @@
+//! Element-wise operators on bytes that are quantised on both sides.
+
+#[cfg(test)]
+mod tests;
+
+use crate::args::{arity, concrete_one, output, required, same_dtype};
+use crate::error::{Error, Result};
+use crate::op::{Context, Op, ValueInfo};
+use crate::qgemm::{LARGE, round};
+use crate::quantized::Quant;
+use crate::simd::dispatch;
+use lgp_memory::{DType, Tensor, TensorView};
+
+/// The sum of two tensors of bytes of one shape, quantised again.
+#[derive(Debug, Clone, PartialEq)]
+pub struct QAdd {
+    /// The first input.
+    pub a: Quant,
+    /// The second input.
+    pub b: Quant,
+    /// The output.
+    pub y: Quant,
+    /// Limits of the numbers that the output stands for.
+    pub limits: (f32, f32),
+}
+
+/// How a sum is computed: as unsigned bytes, `a · ra + b · rb + fixed`.
+#[derive(Clone, Copy)]
+struct Sum {
+    ratio_a: f32,
+    ratio_b: f32,
+    fixed: f32,
+    flips: [u8; 3],
+    low: i32,
+    high: i32,
+}
+
+impl QAdd {
+    #[allow(clippy::cast_precision_loss, reason = "zero points have 8 bits")]
+    fn sum(&self) -> Sum {
+        let (ratio_a, ratio_b) = (self.a.scale / self.y.scale, self.b.scale / self.y.scale);
+        let zero = |q: Quant| q.unsigned_zero() as f32;
+        Sum {
+            ratio_a,
+            ratio_b,
+            fixed: zero(self.y) - (ratio_a * zero(self.a) + ratio_b * zero(self.b)),
+            flips: [self.a.flip(), self.b.flip(), self.y.flip()],
+            low: self.y.unsigned(self.limits.0),
+            high: self.y.unsigned(self.limits.1),
+        }
+    }
+}
+
+#[inline(always)]
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "limited to a byte")]
+fn add(a: &[u8], b: &[u8], out: &mut [u8], sum: Sum) {
+    for (out, (a, b)) in out.iter_mut().zip(a.iter().zip(b)) {
+        let (a, b) = (f32::from(*a ^ sum.flips[0]), f32::from(*b ^ sum.flips[1]));
+        let y = b.mul_add(sum.ratio_b, a.mul_add(sum.ratio_a, sum.fixed));
+        let q = round(y.min(LARGE).max(-LARGE)).max(sum.low).min(sum.high);
+        *out = q as u8 ^ sum.flips[2];
+    }
+}
+
+impl Op for QAdd {
+    fn name(&self) -> &'static str {
+        "QAdd"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let op = self.name();
+        arity(op, inputs, 2, 2)?;
+        let (a, b) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
+        for (quant, info) in [(self.a, a), (self.b, b)] {
+            quant.check(op)?;
+            same_dtype(op, "an input", quant.dtype, info.ty.dtype)?;
+        }
+        self.y.check(op)?;
+        if let (Some(a), Some(b)) = (a.ty.concrete_shape(), b.ty.concrete_shape())
+            && a != b
+        {
+            let message = format!("inputs have shapes {:?} and {:?}", a.dims(), b.dims());
+            return Err(Error::invalid(op, message));
+        }
+        Ok(output(self.y.dtype, a.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        let (dtype, shape) = concrete_one(self, inputs)?;
+        let a = required(self.name(), inputs, 0)?.as_bytes();
+        let b = required(self.name(), inputs, 1)?.as_bytes();
+        let mut out = ctx.alloc(dtype, shape)?;
+        let sum = self.sum();
+        ctx.split(out.as_bytes_mut()?, 1, 1, |start, part| {
+            let n = part.len();
+            let (a, b) = (&a[start..start + n], &b[start..start + n]);
+            dispatch(
+                ctx.simd(),
+                #[inline(always)]
+                || add(a, b, part, sum),
+            );
+        });
+        Ok(vec![out])
+    }
+}
+
+/// A function of one byte, as a table by the byte's pattern.
+#[derive(Clone, PartialEq)]
+pub struct QLookup {
+    /// The input's dtype, i8 or u8.
+    pub from: DType,
+    /// The output's dtype, i8 or u8.
+    pub to: DType,
+    /// The output byte for each input byte.
+    pub table: Box<[u8; 256]>,
+}
+
+impl std::fmt::Debug for QLookup {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "QLookup from {} to {}", self.from, self.to)
+    }
+}
+
+impl Op for QLookup {
+    fn name(&self) -> &'static str {
+        "QLookup"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        arity(self.name(), inputs, 1, 1)?;
+        let x = required(self.name(), inputs, 0)?;
+        same_dtype(self.name(), "the input", self.from, x.ty.dtype)?;
+        if self.from.size() != 1 || self.to.size() != 1 {
+            return Err(Error::unsupported(self.name(), format!("{self:?}")));
+        }
+        Ok(output(self.to, x.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        let (dtype, shape) = concrete_one(self, inputs)?;
+        let x = required(self.name(), inputs, 0)?.as_bytes();
+        let mut out = ctx.alloc(dtype, shape)?;
+        ctx.split(out.as_bytes_mut()?, 1, 1, |start, part| {
+            for (out, x) in part.iter_mut().zip(&x[start..]) {
+                *out = self.table[usize::from(*x)];
+            }
+        });
+        Ok(vec![out])
+    }
+}

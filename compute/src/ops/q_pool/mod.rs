@@ -1,0 +1,194 @@
+//! Pooling of channels-last bytes.
+
+#[cfg(test)]
+mod tests;
+
+use crate::args::{arity, concrete_one, output, rank, required, same_dtype};
+use crate::error::{Error, Result};
+use crate::isa::Simd;
+use crate::op::{Context, Op, ValueInfo};
+use crate::qgemm::{LARGE, round};
+use crate::quantized::Quant;
+use crate::simd::dispatch;
+use crate::window::{Axis, Pads, Spec, specs};
+use lgp_memory::{DType, Dim, Tensor, TensorView};
+
+/// `MaxPool` of bytes `[n, h, w, c]`; padding never wins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QMaxPool {
+    /// Window size.
+    pub kernel: [usize; 2],
+    /// Steps of the window.
+    pub strides: [usize; 2],
+    /// Distances between taps.
+    pub dilations: [usize; 2],
+    /// Padding around the input.
+    pub pads: Pads,
+    /// Rounds the output size up instead of down.
+    pub ceil_mode: bool,
+}
+
+impl QMaxPool {
+    fn specs(&self) -> Result<Vec<Spec>> {
+        let (op, ceil) = (self.name(), self.ceil_mode);
+        specs(op, &self.kernel, &self.strides, &self.dilations, &self.pads, ceil)
+    }
+}
+
+impl Op for QMaxPool {
+    fn name(&self) -> &'static str {
+        "QMaxPoolNhwc"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = image(self.name(), inputs)?;
+        let specs = self.specs()?;
+        let shape = match x.sym_shape() {
+            Some([n, h, w, c]) => {
+                let h = specs[0].output(self.name(), h)?;
+                Some(vec![n.clone(), h, specs[1].output(self.name(), w)?, c.clone()])
+            }
+            _ => None,
+        };
+        Ok(output(x.ty.dtype, shape))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        let (dtype, shape) = concrete_one(self, inputs)?;
+        let x = required(self.name(), inputs, 0)?;
+        let [_, h, w, c] = x.shape()[..] else { return Ok(Vec::new()) };
+        let specs = self.specs()?;
+        let axes = [specs[0].axis(self.name(), h)?, specs[1].axis(self.name(), w)?];
+        let mut out = ctx.alloc(dtype, shape)?;
+        let flip = if dtype == DType::I8 { 0x80 } else { 0 };
+        let x = x.as_bytes();
+        let line = axes[1].output * c;
+        let cost = line * self.kernel[0] * self.kernel[1] / 8;
+        ctx.split(out.as_bytes_mut()?, line, cost, |first, part| {
+            for (i, out) in part.chunks_exact_mut(line).enumerate() {
+                let (image, oy) = ((first + i) / axes[0].output, (first + i) % axes[0].output);
+                let x = &x[image * h * w * c..][..h * w * c];
+                max_line(ctx.simd(), x, &axes, c, oy, flip, out);
+            }
+        });
+        Ok(vec![out])
+    }
+}
+
+/// One line of outputs.
+fn max_line(simd: Simd, x: &[u8], axes: &[Axis; 2], c: usize, oy: usize, flip: u8, out: &mut [u8]) {
+    let [ay, ax] = axes;
+    out.fill(flip);
+    dispatch(
+        simd,
+        #[inline(always)]
+        || {
+            for ky in ay.taps(oy) {
+                let line = &x[ay.at(oy, ky) * ax.input * c..][..ax.input * c];
+                for (ox, out) in out.chunks_exact_mut(c).enumerate() {
+                    for kx in ax.taps(ox) {
+                        let x = &line[ax.at(ox, kx) * c..][..c];
+                        larger(x, out, flip);
+                    }
+                }
+            }
+        },
+    );
+}
+
+#[inline(always)]
+fn larger(x: &[u8], out: &mut [u8], flip: u8) {
+    for (out, x) in out.iter_mut().zip(x) {
+        *out = (*out ^ flip).max(*x ^ flip) ^ flip;
+    }
+}
+
+/// `GlobalAveragePool` of bytes `[n, h, w, c]` to `[n, 1, 1, c]`, quantised again.
+#[derive(Debug, Clone, PartialEq)]
+pub struct QGlobalAveragePool {
+    /// The input.
+    pub x: Quant,
+    /// The output.
+    pub y: Quant,
+}
+
+impl Op for QGlobalAveragePool {
+    fn name(&self) -> &'static str {
+        "QGlobalAveragePoolNhwc"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = image(self.name(), inputs)?;
+        same_dtype(self.name(), "the input", self.x.dtype, x.ty.dtype)?;
+        self.x.check(self.name())?;
+        self.y.check(self.name())?;
+        let one = Dim::Known(1);
+        let shape = match x.sym_shape() {
+            Some([n, _, _, c]) => Some(vec![n.clone(), one.clone(), one, c.clone()]),
+            _ => None,
+        };
+        Ok(output(self.y.dtype, shape))
+    }
+
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "limited to a byte; sums round to f32 by definition"
+    )]
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        let (dtype, shape) = concrete_one(self, inputs)?;
+        let x = required(self.name(), inputs, 0)?;
+        let [_, h, w, c] = x.shape()[..] else { return Ok(Vec::new()) };
+        let mut out = ctx.alloc(dtype, shape)?;
+        let plane = h * w;
+        if plane == 0 || plane > 1 << 23 {
+            return Err(Error::unsupported(self.name(), format!("{plane} pixels")));
+        }
+        if out.is_empty() {
+            return Ok(vec![out]);
+        }
+        let (flip, zero) = (self.x.flip(), self.x.unsigned_zero());
+        let scale = self.x.scale / (self.y.scale * plane as f32);
+        let out_zero = self.y.unsigned_zero();
+        let x = x.as_bytes();
+        ctx.split(out.as_bytes_mut()?, c, x.len() / 8, |first, part| {
+            let mut sums = vec![0i32; c];
+            for (i, out) in part.chunks_exact_mut(c).enumerate() {
+                sums.fill(0);
+                for pixel in x[(first + i) * plane * c..][..plane * c].chunks_exact(c) {
+                    dispatch(
+                        ctx.simd(),
+                        #[inline(always)]
+                        || accumulate(pixel, &mut sums, flip),
+                    );
+                }
+                for (out, sum) in out.iter_mut().zip(&sums) {
+                    let centred = i64::from(*sum) - plane as i64 * i64::from(zero);
+                    let scaled = (centred as f32 * scale).min(LARGE).max(-LARGE);
+                    let q = (round(scaled) + out_zero).clamp(0, 255);
+                    *out = q as u8 ^ self.y.flip();
+                }
+            }
+        });
+        Ok(vec![out])
+    }
+}
+
+#[inline(always)]
+fn accumulate(x: &[u8], sums: &mut [i32], flip: u8) {
+    for (sum, x) in sums.iter_mut().zip(x) {
+        *sum += i32::from(*x ^ flip);
+    }
+}
+
+/// The only input: bytes of rank 4.
+fn image<'a>(op: &'static str, inputs: &[Option<&'a ValueInfo>]) -> Result<&'a ValueInfo> {
+    arity(op, inputs, 1, 1)?;
+    let x = required(op, inputs, 0)?;
+    if !matches!(x.ty.dtype, DType::I8 | DType::U8) {
+        return Err(Error::invalid(op, format!("the input has dtype {}", x.ty.dtype)));
+    }
+    rank(op, "the input", x, 4)?;
+    Ok(x)
+}

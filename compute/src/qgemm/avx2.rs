@@ -1,0 +1,61 @@
+//! The product's tile in AVX2. The byte instruction of this set saturates sums of two products:
+//! bytes are widened to 16 bits instead, of which pairs are multiplied exactly.
+
+use super::pack::{PANEL, Packed};
+use std::arch::x86_64::*;
+
+/// Rows of a tile.
+pub(super) const ROWS: usize = 4;
+
+/// Sums of up to four rows of bytes and one panel of columns.
+///
+/// # Safety
+/// `rows` has, for each tap, `step` apart, a pointer for each row to as many bytes as a segment
+/// has.
+#[target_feature(enable = "avx2")]
+pub(super) unsafe fn rows<const R: usize>(
+    weights: &Packed,
+    panel: usize,
+    rows: *const *const u8,
+    step: usize,
+    sums: &mut [[i32; PANEL]; ROWS],
+) {
+    let lines = &weights.lines[panel * weights.panel()..][..weights.panel()];
+    let low_bytes = _mm256_set1_epi16(0xff);
+    // SAFETY: the caller vouches for the pointers, a segment has four bytes a line, and the loads
+    // and stores of 32 bytes are of halves of 64-byte arrays.
+    unsafe {
+        let mut acc = [[_mm256_setzero_si256(); 2]; R];
+        for (acc, sums) in acc.iter_mut().zip(sums.iter()) {
+            for (i, acc) in acc.iter_mut().enumerate() {
+                *acc = _mm256_loadu_si256(sums.as_ptr().add(8 * i).cast());
+            }
+        }
+        for tap in 0..weights.taps {
+            let x: [*const u8; R] = std::array::from_fn(|r| *rows.add(tap * step + r));
+            for group in 0..weights.groups {
+                let line = lines.as_ptr().add(tap * weights.groups + group).cast::<__m256i>();
+                let w = [_mm256_load_si256(line), _mm256_load_si256(line.add(1))];
+                let even = w.map(|w| _mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(w)));
+                let odd = w.map(|w| _mm256_srai_epi16::<8>(w));
+                for (x, acc) in x.iter().zip(&mut acc) {
+                    let four = x.add(4 * group).cast::<i32>().read_unaligned();
+                    let four = _mm256_set1_epi32(four);
+                    let (a, b) = (_mm256_and_si256(four, low_bytes), _mm256_srli_epi16::<8>(four));
+                    for i in 0..2 {
+                        let both = _mm256_add_epi32(
+                            _mm256_madd_epi16(a, even[i]),
+                            _mm256_madd_epi16(b, odd[i]),
+                        );
+                        acc[i] = _mm256_add_epi32(acc[i], both);
+                    }
+                }
+            }
+        }
+        for (acc, sums) in acc.iter().zip(sums.iter_mut()) {
+            for (i, acc) in acc.iter().enumerate() {
+                _mm256_storeu_si256(sums.as_mut_ptr().add(8 * i).cast(), *acc);
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+use super::{Level, PANEL, Packed, Product, Rows, ToBytes, ToFloats};
+use crate::isa::{Isa, Simd};
+
+struct Matrix<'a> {
+    x: &'a [u8],
+    k: usize,
+}
+
+impl Rows for Matrix<'_> {
+    fn fill(&self, first: usize, count: usize, step: usize, at: &mut [*const u8]) {
+        // Two taps, each half of a row.
+        for (i, at) in at.iter_mut().take(2 * step).enumerate() {
+            let (tap, row) = (i / step, i % step);
+            if row < count {
+                *at = self.x[(first + row) * self.k + tap * self.k / 2..].as_ptr();
+            }
+        }
+    }
+}
+
+/// Every level against sums in 64 bits, with rows, columns and taps that leave rests.
+#[test]
+fn every_level_sums_exactly() {
+    let mut state = 7u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 40) as u8
+    };
+    for (m, n, k) in [(1, 1, 8), (5, 17, 8), (13, 33, 16), (50, 64, 24), (200, 100, 40), (7, 48, 8)]
+    {
+        let x: Vec<u8> = (0..m * k).map(|_| next()).collect();
+        let w: Vec<i8> = (0..n * k).map(|_| next().cast_signed()).collect();
+        let packed = Packed::new(n, 2, k / 2, |c, tap, i| w[c * k + tap * k / 2 + i]).unwrap();
+        let bias: Vec<i32> = (0..n).map(|i| i32::try_from(i).unwrap() * 100).collect();
+        let zero = i32::from(next());
+        let seeds = packed.seeds(Some(&bias), zero);
+        let scale: Vec<f32> =
+            (0..n.div_ceil(PANEL) * PANEL).map(|i| 1e-3 + i as f32 * 1e-5).collect();
+        let bytes = ToBytes { scale: scale.clone(), zero: 100, low: 3, high: 250, flip: 0x80 };
+        let floats = ToFloats { scale, bias: vec![0.5; seeds.len()], low: -99., high: 1e9 };
+        for isa in Isa::ALL {
+            let level = Level::of(Simd::detect(Some(isa)));
+            let (mut q, mut f) = (vec![9u8; m * (n + 3)], vec![0f32; m * n]);
+            let rows = Matrix { x: &x, k };
+            let (weights, seeds) = (&packed, &seeds[..]);
+            // SAFETY: each tap of a row has half of its bytes, a multiple of four.
+            unsafe {
+                let product = Product { level, weights, seeds, epilogue: &bytes };
+                product.run(&rows, 0, &mut q, n + 3);
+                let product = Product { level, weights, seeds, epilogue: &floats };
+                product.run(&rows, 0, &mut f, n);
+            }
+            for (i, q) in q.chunks_exact(n + 3).enumerate() {
+                assert_eq!(q[n..], [9; 3], "beyond the columns");
+                for j in 0..n {
+                    let sum: i64 = (0..k)
+                        .map(|p| {
+                            (i64::from(x[i * k + p]) - i64::from(zero)) * i64::from(w[j * k + p])
+                        })
+                        .sum();
+                    let sum = (sum + i64::from(bias[j])) as f32;
+                    let want =
+                        ((sum * bytes.scale[j]).round_ties_even() as i32 + 100).clamp(3, 250);
+                    assert_eq!(q[j] ^ 0x80, want as u8, "{level:?} {m}x{n}x{k} at {i}, {j}");
+                    let want = sum.mul_add(floats.scale[j], 0.5).max(-99.);
+                    assert!((f[i * n + j] - want).abs() < 1e-3, "{level:?} {m}x{n}x{k}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The product's tile in AVX-512 with VNNI: `vpdpbusd` multiplies 64 bytes and adds them by fours.
+
+use super::epilogue::{Epilogue, LARGE, ToBytes, ToFloats};
+use super::pack::{PANEL, Packed};
+use std::arch::x86_64::*;
+
+/// A tile's operands.
+pub(super) struct Tile<'a> {
+    pub(super) weights: &'a Packed,
+    pub(super) seeds: &'a [i32],
+    /// First panel.
+    pub(super) panel: usize,
+    /// For each tap, `step` apart, a pointer for each row to as many bytes as a segment has.
+    pub(super) rows: *const *const u8,
+    pub(super) step: usize,
+}
+
+/// Computes `M` rows of `N` panels.
+///
+/// # Safety
+/// The tile's pointers are as said, its panels exist, and `out` may be written for `M` rows,
+/// `stride` apart, of the columns that exist.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
+pub(super) unsafe fn tile<const M: usize, const N: usize, S: Epilogue>(
+    tile: &Tile<'_>,
+    store: &S,
+    out: *mut S::Out,
+    stride: usize,
+) {
+    let Tile { weights, seeds, panel, rows, step } = *tile;
+    let column = panel * PANEL;
+    // SAFETY: the caller vouches for the pointers; each panel has a line for every group of every
+    // tap, and the seeds fill whole panels.
+    unsafe {
+        let lines = weights.panel();
+        let mut line = weights.lines.as_ptr().add(panel * lines);
+        let first: [__m512i; N] = std::array::from_fn(|n| {
+            _mm512_loadu_si512(seeds.as_ptr().add(column + n * PANEL).cast())
+        });
+        let mut acc = [first; M];
+        for tap in 0..weights.taps {
+            let x: [*const u8; M] = std::array::from_fn(|m| *rows.add(tap * step + m));
+            for group in 0..weights.groups {
+                let w: [__m512i; N] =
+                    std::array::from_fn(|n| _mm512_load_si512(line.add(n * lines).cast()));
+                line = line.add(1);
+                for m in 0..M {
+                    let four = x[m].add(4 * group).cast::<i32>().read_unaligned();
+                    let four = _mm512_set1_epi32(four);
+                    for n in 0..N {
+                        acc[m][n] = _mm512_dpbusd_epi32(acc[m][n], four, w[n]);
+                    }
+                }
+            }
+        }
+        let columns = (weights.n - column).min(N * PANEL);
+        for (m, acc) in acc.iter().enumerate() {
+            store.store(acc, column, out.add(m * stride), columns);
+        }
+    }
+}
+
+/// The lowest `n` bits.
+#[inline(always)]
+fn mask(n: usize) -> u64 {
+    if n >= 64 { u64::MAX } else { (1u64 << n) - 1 }
+}
+
+impl Epilogue for ToBytes {
+    type Out = u8;
+
+    #[inline(always)]
+    fn element(&self, sum: i32, column: usize) -> u8 {
+        self.one(sum, column)
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_possible_wrap,
+        reason = "limits and zero points of bytes, and masks of as many bits as there are lanes"
+    )]
+    unsafe fn store<const N: usize>(
+        &self,
+        sums: &[__m512i; N],
+        column: usize,
+        out: *mut u8,
+        columns: usize,
+    ) {
+        // SAFETY: the scales fill whole panels; the stores are masked to the columns that exist.
+        unsafe {
+            let large = _mm512_set1_ps(LARGE);
+            let rounded: [__m512i; N] = std::array::from_fn(|n| {
+                let scale = _mm512_loadu_ps(self.scale.as_ptr().add(column + n * PANEL));
+                let scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(sums[n]), scale);
+                _mm512_cvtps_epi32(_mm512_min_ps(scaled, large))
+            });
+            if N == 4 {
+                // Saturating to 16 bits loses nothing: the zero point has 8.
+                let a = _mm512_packs_epi32(rounded[0], rounded[1]);
+                let b = _mm512_packs_epi32(rounded[2], rounded[3]);
+                let zero = _mm512_set1_epi16(self.zero as i16);
+                let a = _mm512_adds_epi16(a, zero);
+                let b = _mm512_adds_epi16(b, zero);
+                let bytes = _mm512_packus_epi16(a, b);
+                let order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+                let bytes = _mm512_permutexvar_epi32(order, bytes);
+                let bytes = _mm512_max_epu8(bytes, _mm512_set1_epi8(self.low as u8 as i8));
+                let bytes = _mm512_min_epu8(bytes, _mm512_set1_epi8(self.high as u8 as i8));
+                let bytes = _mm512_xor_si512(bytes, _mm512_set1_epi8(self.flip as i8));
+                _mm512_mask_storeu_epi8(out.cast(), mask(columns), bytes);
+                return;
+            }
+            for (n, rounded) in rounded.iter().enumerate() {
+                let sum = _mm512_add_epi32(*rounded, _mm512_set1_epi32(self.zero));
+                let sum = _mm512_max_epi32(sum, _mm512_set1_epi32(self.low));
+                let sum = _mm512_min_epi32(sum, _mm512_set1_epi32(self.high));
+                let bytes = _mm512_cvtepi32_epi8(sum);
+                let bytes = _mm_xor_si128(bytes, _mm_set1_epi8(self.flip as i8));
+                let left = mask(columns.saturating_sub(n * PANEL).min(PANEL)) as u16;
+                _mm_mask_storeu_epi8(out.add(n * PANEL).cast(), left, bytes);
+            }
+        }
+    }
+}
+
+impl Epilogue for ToFloats {
+    type Out = f32;
+
+    #[inline(always)]
+    fn element(&self, sum: i32, column: usize) -> f32 {
+        self.one(sum, column)
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
+    #[allow(clippy::cast_possible_truncation, reason = "masks of as many bits as there are lanes")]
+    unsafe fn store<const N: usize>(
+        &self,
+        sums: &[__m512i; N],
+        column: usize,
+        out: *mut f32,
+        columns: usize,
+    ) {
+        // SAFETY: scales and bias fill whole panels; the stores are masked to the columns that
+        // exist.
+        unsafe {
+            for (n, sums) in sums.iter().enumerate() {
+                let at = column + n * PANEL;
+                let scale = _mm512_loadu_ps(self.scale.as_ptr().add(at));
+                let bias = _mm512_loadu_ps(self.bias.as_ptr().add(at));
+                let y = _mm512_fmadd_ps(_mm512_cvtepi32_ps(*sums), scale, bias);
+                let y = _mm512_max_ps(y, _mm512_set1_ps(self.low));
+                let y = _mm512_min_ps(y, _mm512_set1_ps(self.high));
+                let left = mask(columns.saturating_sub(n * PANEL).min(PANEL)) as u16;
+                _mm512_mask_storeu_ps(out.add(n * PANEL), left, y);
+            }
+        }
+    }
+}

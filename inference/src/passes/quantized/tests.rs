@@ -1,0 +1,103 @@
+use super::QuantizedFusion;
+use crate::graph::Graph;
+use crate::passes::Pass;
+use crate::passes::constant_folding::ConstantFolding;
+use crate::passes::dead_code::DeadCodeElimination;
+use crate::passes::tests::{f32_type, graph_of};
+use crate::{GraphBuilder, Result, Value};
+use lgp_memory::Tensor;
+
+fn names(graph: &mut Graph) -> Result<Vec<&'static str>> {
+    ConstantFolding { keep_bytes: true }.run(graph)?;
+    QuantizedFusion.run(graph)?;
+    DeadCodeElimination.run(graph)?;
+    Ok(graph.nodes.iter().map(|n| n.op.name()).collect())
+}
+
+struct Net {
+    g: GraphBuilder,
+    scale: Value,
+    zero: Value,
+}
+
+impl Net {
+    fn new() -> Result<Self> {
+        let mut g = GraphBuilder::new("g");
+        let scale = g.initializer("scale", Tensor::scalar(0.1f32)?);
+        let zero = g.initializer("zero", Tensor::scalar(3u8)?);
+        Ok(Self { g, scale, zero })
+    }
+
+    /// Through bytes and back.
+    fn through(&mut self, x: Value) -> Value {
+        let q = self.g.node("QuantizeLinear", &[x, self.scale, self.zero], []);
+        self.g.node("DequantizeLinear", &[q, self.scale, self.zero], [])
+    }
+
+    fn weight(&mut self, dims: &[usize]) -> Result<Value> {
+        let n: usize = dims.iter().product();
+        let w = self.g.initializer("w", Tensor::from_slice(dims.to_vec(), &vec![1i8; n])?);
+        let scale = self.g.initializer("ws", Tensor::scalar(0.5f32)?);
+        Ok(self.g.node("DequantizeLinear", &[w, scale], []))
+    }
+}
+
+#[test]
+fn images_stay_channels_last_between_operators() -> Result<()> {
+    let mut net = Net::new()?;
+    let x = net.g.input("x", f32_type(&[None, Some(4), Some(5), Some(5)]));
+    let x = net.through(x);
+    let w = net.weight(&[4, 4, 1, 1])?;
+    let conv = net.g.node("Conv", &[x, w], []);
+    let relu = net.g.node("Relu", &[conv], []);
+    let y = net.through(relu);
+    let pool = net.g.node("GlobalAveragePool", &[y], []);
+    let y = net.through(pool);
+    net.g.output("y", y, f32_type(&[None, Some(4), Some(1), Some(1)]));
+    let mut graph = graph_of(net.g)?;
+    assert_eq!(
+        names(&mut graph)?,
+        [
+            "QuantizeLinear",
+            "Transpose",
+            "QConvNhwc",
+            "QGlobalAveragePoolNhwc",
+            "Transpose",
+            "DequantizeLinear"
+        ]
+    );
+    Ok(())
+}
+
+#[test]
+fn what_others_read_too_stays() -> Result<()> {
+    let mut net = Net::new()?;
+    let x = net.g.input("x", f32_type(&[None, Some(4)]));
+    let x = net.through(x);
+    let w = net.weight(&[4, 4])?;
+    let product = net.g.node("MatMul", &[x, w], []);
+    let y = net.through(product);
+    net.g.output("y", y, f32_type(&[None, Some(4)]));
+    net.g.output("product", product, f32_type(&[None, Some(4)]));
+    let mut graph = graph_of(net.g)?;
+    assert!(!names(&mut graph)?.contains(&"QMatMul"));
+    Ok(())
+}
+
+#[test]
+fn products_quantised_on_the_way_are_one_operator() -> Result<()> {
+    let mut g = GraphBuilder::new("g");
+    let x = g.input("x", f32_type(&[None, Some(4)]));
+    let w = g.initializer("w", Tensor::from_slice([4, 2], &[1i8; 8])?);
+    let scale = g.initializer("s", Tensor::from_slice([1], &[0.5f32])?);
+    let bias = g.initializer("b", Tensor::from_slice([2], &[0.5f32, 1.])?);
+    let [q, dynamic, zero] = g.node_with_outputs("DynamicQuantizeLinear", &[x], []);
+    let sums = g.node("MatMulInteger", &[q, w, zero], []);
+    let sums = g.node("Cast", &[sums], [("to", 1.into())]);
+    let scales = g.node("Mul", &[dynamic, scale], []);
+    let product = g.node("Mul", &[sums, scales], []);
+    let y = g.node("Add", &[bias, product], []);
+    g.output("y", y, f32_type(&[None, Some(2)]));
+    assert_eq!(names(&mut graph_of(g)?)?, ["QMatMul"]);
+    Ok(())
+}
