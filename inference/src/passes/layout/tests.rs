@@ -212,7 +212,7 @@ fn graphs_compute_what_they_did() -> Result<()> {
             let y = build(&mut g, y);
             g.output("y", y, crate::passes::tests::untyped());
             let mut graph = graph_of(g)?;
-            ConstantFolding.run(&mut graph)?;
+            ConstantFolding { keep_bytes: false }.run(&mut graph)?;
             let x = noise(&[2, 8, 6, 7], 1);
             let expected = evaluate(&graph, &x)?;
             let convs =
@@ -243,7 +243,7 @@ fn a_convolution_that_does_little_stays() -> Result<()> {
         let y = conv(&mut g, x, c, m, group);
         g.output("y", y, f32_type(&[None, None, None, None]));
         let mut graph = graph_of(g)?;
-        ConstantFolding.run(&mut graph)?;
+        ConstantFolding { keep_bytes: false }.run(&mut graph)?;
         ChannelsLast.run(&mut graph)?;
         assert_eq!(graph.nodes[0].op.name() == "Transpose", moves, "{c} {m} {group}");
     }
@@ -260,8 +260,13 @@ fn a_model_s_own_transposes_cancel() -> Result<()> {
     let y = g.node("Transpose", &[y], [("perm", Attr::from([0, 2, 3, 1]))]);
     g.output("y", y, f32_type(&[None, None, None, None]));
     let mut graph = graph_of(g)?;
-    let passes: [&dyn Pass; 5] =
-        [&ConstantFolding, &ChannelsLast, &TransposeJoining, &ConvEpilogue, &DeadCodeElimination];
+    let passes: [&dyn Pass; 5] = [
+        &ConstantFolding { keep_bytes: false },
+        &ChannelsLast,
+        &TransposeJoining,
+        &ConvEpilogue,
+        &DeadCodeElimination,
+    ];
     passes.iter().try_for_each(|pass| pass.run(&mut graph))?;
     let ops: Vec<_> = graph.nodes.iter().map(|n| n.op.name()).collect();
     assert_eq!(ops, ["ConvNhwc"]);
@@ -284,8 +289,12 @@ fn sums_gates_and_limits_become_part_of_the_convolution() -> Result<()> {
         let y = build(&mut g, y);
         g.output("y", y, f32_type(&[None, None, None, None]));
         let mut graph = graph_of(g)?;
-        let passes: [&dyn Pass; 4] =
-            [&ConstantFolding, &ChannelsLast, &ConvEpilogue, &DeadCodeElimination];
+        let passes: [&dyn Pass; 4] = [
+            &ConstantFolding { keep_bytes: false },
+            &ChannelsLast,
+            &ConvEpilogue,
+            &DeadCodeElimination,
+        ];
         passes.iter().try_for_each(|pass| pass.run(&mut graph))?;
         let left = graph.nodes.iter().filter(|n| n.op.name() != "Transpose").count();
         assert_eq!(left, ops, "{name}");
