@@ -179,6 +179,20 @@ pub enum Error {
         /// What has no place in the file.
         message: String,
     },
+    /// A file of weights is damaged, or has what is not read here.
+    #[error("not a readable {format}: {message}")]
+    Weights {
+        /// The format that its first bytes tell.
+        format: &'static str,
+        /// What was wrong and what was expected.
+        message: String,
+    },
+    /// A PyTorch file holds more than tensors. Nothing that it names is ever called.
+    #[error("the file wants to call '{global}', expected tensors and dictionaries of them only")]
+    WeightsGlobal {
+        /// Module and name of what it wants.
+        global: String,
+    },
     /// The session's threads cannot be started.
     #[error("cannot start {threads} threads: {message}")]
     Threads {

@@ -20,6 +20,7 @@ mod profile;
 mod repository;
 mod session;
 mod task;
+mod weights;
 
 pub use binding::Binding;
 pub use builder::{GraphBuilder, Value};
@@ -35,3 +36,4 @@ pub use profile::{NodeProfile, Profile};
 pub use repository::{Entry, Repository};
 pub use session::{Precision, Session, SessionOptions};
 pub use task::RunTask;
+pub use weights::{BoundWeight, BoundWeights, Weights};

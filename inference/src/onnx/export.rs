@@ -25,16 +25,10 @@ impl Model {
     /// [`Error::Export`] when the model has parts that were carried by name only (subgraphs), or
     /// passes the 2 GiB that such a file can hold.
     pub fn to_onnx(&self) -> Result<Vec<u8>> {
-        let proto = self.to_proto()?;
-        let len = proto.encoded_len();
-        if len > MAX_BYTES {
-            let message = format!("it takes {len} bytes, expected at most {MAX_BYTES}");
-            return Err(Error::Export { message });
-        }
-        Ok(proto.encode_to_vec())
+        encoded(&self.to_proto()?)
     }
 
-    fn to_proto(&self) -> Result<ModelProto> {
+    pub(super) fn to_proto(&self) -> Result<ModelProto> {
         let graph = GraphProto {
             name: Some(self.name.clone()),
             node: self.nodes.iter().map(node).collect::<Result<_>>()?,
@@ -60,6 +54,16 @@ impl Model {
             ..ModelProto::default()
         })
     }
+}
+
+/// The message's bytes, unless they are more than one can have.
+pub(super) fn encoded(proto: &ModelProto) -> Result<Vec<u8>> {
+    let len = proto.encoded_len();
+    if len > MAX_BYTES {
+        let message = format!("it takes {len} bytes, expected at most {MAX_BYTES}");
+        return Err(Error::Export { message });
+    }
+    Ok(proto.encode_to_vec())
 }
 
 fn node(node: &ModelNode) -> Result<NodeProto> {

@@ -15,6 +15,7 @@ mod ops;
 mod proto;
 mod read;
 mod registry;
+mod save;
 mod sparse;
 mod tensor;
 #[cfg(test)]
