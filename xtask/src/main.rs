@@ -8,6 +8,7 @@ mod cluster;
 mod cmd;
 mod conformance;
 mod digits;
+mod fuzz;
 mod python;
 mod readme;
 mod report;
@@ -71,6 +72,14 @@ enum Command {
         #[arg(long)]
         write: bool,
     },
+    /// Damaged files given to the readers of files from elsewhere, with libFuzzer.
+    Fuzz {
+        /// Which readers.
+        #[arg(value_enum)]
+        target: fuzz::Target,
+        #[command(flatten)]
+        options: fuzz::Options,
+    },
     /// The cluster's core under simulated time and failures.
     Sim {
         /// How many seeds to run.
@@ -127,6 +136,7 @@ fn dispatch(command: Command) -> Result<()> {
         Command::Bench { what, options } => bench::run(what, options),
         Command::Conformance { suite, require, write } => conformance::run(suite, &require, write),
         Command::TrainDigits { write } => digits::train(write),
+        Command::Fuzz { target, options } => fuzz::run(target, &options),
         Command::Sim { seeds } => cmd::run(&mut sim(seeds)),
         Command::Python => {
             println!("{}", python::interpreter()?.display());

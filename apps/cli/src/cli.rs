@@ -42,6 +42,8 @@ pub(crate) enum Command {
     Inspect(commands::inspect::Args),
     /// Show what a model takes of memory, and which batch fits
     Plan(commands::plan::Args),
+    /// Put weights from elsewhere into a model file, or store its weights differently
+    Convert(commands::convert::Args),
     /// Start a coordinator with local workers
     Start(commands::start::Args),
     /// Stop a coordinator and its workers

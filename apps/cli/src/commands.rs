@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod cancel;
+pub(crate) mod convert;
 pub(crate) mod coordinator;
 pub(crate) mod demo;
 pub(crate) mod devices;
@@ -36,6 +37,7 @@ pub(crate) fn dispatch(cli: &Cli) -> Result<()> {
         Command::Profile(args) => profile::run(args, out),
         Command::Inspect(args) => inspect::run(args, out),
         Command::Plan(args) => plan::run(args, out),
+        Command::Convert(args) => convert::run(args, out),
         Command::Start(args) => start::run(args, out),
         Command::Stop(args) => stop::run(args, out),
         Command::Status(args) => status::run(args, out),

@@ -128,6 +128,7 @@ impl From<ModelError> for Failure {
             | ModelError::Cycle { .. }
             | ModelError::Tensor { .. }
             | ModelError::Node { .. } => "model_invalid",
+            ModelError::Weights { .. } | ModelError::WeightsGlobal { .. } => "weights_invalid",
             ModelError::ExternalData { .. } => "model_external_data",
             ModelError::IrVersion { .. }
             | ModelError::Opset { .. }

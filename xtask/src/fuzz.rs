@@ -1,0 +1,138 @@
+//! Builds the fuzz targets with coverage counters and runs them for a number of executions.
+
+use crate::cmd;
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+/// What libFuzzer is compiled against: counters at every edge, and the operands of comparisons.
+const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module \
+     -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
+     -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares";
+/// Named, so that the flags reach the code under test and no build script.
+const TRIPLE: &str = "x86_64-unknown-linux-gnu";
+/// A seed that is larger is no start for small changes.
+const SEED_BYTES_MAX: u64 = 64 << 10;
+
+/// What is fuzzed.
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum Target {
+    /// Models: read, and compiled into a session.
+    Onnx,
+    /// Files of weights: every tensor is read.
+    Weights,
+}
+
+impl Target {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Onnx => "onnx",
+            Self::Weights => "weights",
+        }
+    }
+}
+
+/// Flags of `fuzz`.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// How many inputs to try.
+    #[arg(long, default_value_t = 1_000_000)]
+    executions: u64,
+    /// Add the result to this page, such as docs/bench-runs/DATE-fuzz.md.
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+}
+
+/// Runs `target`; an input that breaks it is kept below `target/fuzz/artifacts`.
+pub(crate) fn run(target: Target, options: &Options) -> Result<()> {
+    let name = target.name();
+    let home = cmd::root().join("target/fuzz");
+    let (corpus, artifacts) = (home.join("corpus").join(name), home.join("artifacts").join(name));
+    std::fs::create_dir_all(&corpus)?;
+    std::fs::create_dir_all(&artifacts)?;
+    let seeds = seed(target, &corpus)?;
+    let mut cargo = cmd::cargo();
+    cargo.args(["build", "--release", "--jobs", "2", "--target", TRIPLE, "--bin", name]);
+    cargo.arg("--manifest-path").arg(cmd::root().join("fuzz/Cargo.toml"));
+    cargo.arg("--target-dir").arg(&home).env("RUSTFLAGS", FLAGS);
+    cmd::run(&mut cargo)?;
+    let mut fuzzer = cmd::command(home.join(TRIPLE).join("release").join(name));
+    fuzzer.arg(format!("-runs={}", options.executions)).arg("-print_final_stats=1");
+    fuzzer.args(["-max_len=65536", "-timeout=60", "-rss_limit_mb=4096"]);
+    fuzzer.arg(format!("-artifact_prefix={}/", artifacts.display())).arg(&corpus);
+    let finished = cmd::capture(&mut fuzzer)?;
+    std::fs::write(home.join(format!("{name}.log")), &finished.output)?;
+    let result = summary(name, seeds, &finished.output, finished.ok);
+    print!("{result}");
+    if let Some(page) = &options.record {
+        let known = std::fs::read_to_string(page).unwrap_or_else(|_| "# Fuzzing\n".to_owned());
+        std::fs::write(page, known + &result).with_context(|| page.display().to_string())?;
+    }
+    if !finished.ok {
+        bail!("{name} broke; the input is in {}", artifacts.display());
+    }
+    Ok(())
+}
+
+/// Copies small files that are sound into the corpus, and says how many.
+fn seed(target: Target, corpus: &Path) -> Result<usize> {
+    let mut files = Vec::new();
+    match target {
+        Target::Onnx => {
+            let tests = cmd::root().join("target/onnx-1.22.0/onnx/backend/test/data");
+            collect(&tests, "onnx", &mut files);
+            files.push(cmd::root().join("apps/cli/assets/digits/digits.onnx"));
+        }
+        Target::Weights => {
+            for extension in ["pt", "safetensors", "gguf"] {
+                collect(&cmd::root().join("inference/tests/weights"), extension, &mut files);
+            }
+        }
+    }
+    files.retain(|file| file.metadata().is_ok_and(|file| file.len() <= SEED_BYTES_MAX));
+    for (number, file) in files.iter().enumerate() {
+        std::fs::copy(file, corpus.join(format!("seed-{number}")))?;
+    }
+    Ok(files.len())
+}
+
+/// The files below `folder` with an extension; none where there is no such folder.
+fn collect(folder: &Path, extension: &str, files: &mut Vec<PathBuf>) {
+    for path in std::fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path()) {
+        if path.is_dir() {
+            collect(&path, extension, files);
+        } else if path.extension() == Some(OsStr::new(extension)) {
+            files.push(path);
+        }
+    }
+}
+
+/// What a run came to: libFuzzer's own figures, and what it found.
+fn summary(name: &str, seeds: usize, output: &str, ok: bool) -> String {
+    let mut text = format!("\n## `{name}`\n\n{seeds} seeds; ");
+    text += if ok { "nothing found\n\n" } else { "an input breaks it\n\n" };
+    let figures = output.lines().filter_map(|line| line.strip_prefix("stat::"));
+    for (figure, value) in figures.filter_map(|line| line.split_once(':')) {
+        text += &format!("- {figure}: {}\n", value.trim());
+    }
+    let found = |line: &&str| line.contains("panicked at") || line.starts_with("SUMMARY");
+    for line in output.lines().filter(found) {
+        text += &format!("- found: {line}\n");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_has_figures_and_findings() {
+        let output = "INFO: x\nstat::number_of_executed_units: 12\nstat::average_exec_per_sec: 3\n";
+        let good = summary("onnx", 2, output, true);
+        assert!(good.contains("2 seeds; nothing found") && good.contains("executed_units: 12"));
+        let bad = summary("onnx", 2, "thread panicked at a.rs:1\nother\n", false);
+        assert!(bad.contains("breaks it") && bad.ends_with("- found: thread panicked at a.rs:1\n"));
+    }
+}
