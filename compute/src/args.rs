@@ -194,7 +194,10 @@ pub(crate) fn ints_or(
 ) -> Result<Option<Option<Vec<i64>>>> {
     match (input, attribute) {
         (Some(info), _) => {
-            rank(op, what, info, 1)?;
+            // One axis is often written without brackets around it.
+            if info.sym_shape().is_some_and(|dims| dims.len() > 1) {
+                rank(op, what, info, 1)?;
+            }
             Ok(Some(info.ints(op, what)?))
         }
         (None, attribute) => Ok(attribute.map(|a| Some(a.to_vec()))),

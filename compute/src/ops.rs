@@ -2,8 +2,9 @@
 //!
 //! | operators | dtypes |
 //! |---|---|
-//! | convolution, products, average and global pooling, norms, softmax, most unary functions, linear resizing | f32, f64; f16 and bf16 through f32 |
+//! | convolution, products, recurrent layers, attention, average, Lp and global pooling, norms, softmax, losses, dropout, most unary functions, linear resizing | f32, f64; f16 and bf16 through f32 |
 //! | binary arithmetic and comparison, `Clip`, max pooling, reductions, `ArgMax`, `Relu`, `Neg`, `Abs`, `Sign` | the same and all integers |
+//! | `LinearAttention` | f32; f16 and bf16 through f32 |
 //! | `Range` | f32, f64, i16, i32, i64 |
 //! | `QuantizeLinear`, `DequantizeLinear` | i8, u8, i16, u16 (i32 back only) from and to f32, f16, bf16 |
 //! | `MatMulInteger`, `ConvInteger`, `DynamicQuantizeLinear` | i8, u8 |

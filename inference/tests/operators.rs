@@ -204,6 +204,83 @@ fn nothing_is_dropped_or_trained_at_inference() -> Result<()> {
 }
 
 #[test]
+fn training_drops_and_takes_the_batch_as_it_is() -> Result<()> {
+    let x = f(&[2, 2, 1], &[1., 4., 3., 8.]);
+    let c = |a, b| Some(f(&[2], &[a, b]));
+    let normal = || vec![c(2., 1.), c(0., 1.), c(0., 2.), c(4., 1.)];
+    let expected = || f(&[2, 2, 1], &[-2., 0., 2., 2.]);
+    let epsilon = || ("epsilon", Attr::from(0f32));
+    check(
+        &x,
+        vec![
+            (
+                15,
+                "BatchNormalization",
+                normal(),
+                vec![epsilon(), ("training_mode", 1.into())],
+                expected(),
+            ),
+            (6, "BatchNormalization", normal(), vec![epsilon(), ("is_test", 0.into())], expected()),
+        ],
+    )?;
+    // Statistics of each activation, which opset 9 did away with.
+    let each = |a, b| Some(f(&[2, 1], &[a, b]));
+    let normal = vec![each(2., 1.), each(0., 1.), each(1., 4.), each(4., 1.)];
+    let attributes = vec![epsilon(), ("spatial", 0.into())];
+    let y = f(&[2, 2, 1], &[0., 1., 2., 5.]);
+    check(&x, vec![(7, "BatchNormalization", normal, attributes, y)])?;
+    // Whatever is dropped, the rest is scaled.
+    let train = || Some(Tensor::scalar(true).unwrap());
+    let many = f(&[64], &[1.; 64]);
+    for (opset, rest, attributes) in [
+        (13, vec![s(0.75), train()], vec![("seed", 1.into())]),
+        (6, vec![], vec![("is_test", 0.into()), ("ratio", 0.75f32.into())]),
+    ] {
+        let y = run(opset, "Dropout", &many, &rest, attributes)?;
+        let y = y.as_slice::<f32>()?;
+        assert!(y.contains(&0.) && y.contains(&4.), "{y:?}");
+        assert!(y.iter().all(|&y| y == 0. || y == 4.), "{y:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn norms_and_pools_by_power() -> Result<()> {
+    let x = f(&[1, 1, 4], &[3., -4., 0., 2.]);
+    let kernel = || ("kernel_shape", Attr::from([2]));
+    check(
+        &x,
+        vec![
+            (1, "LpPool", vec![], vec![kernel(), ("p", 1f32.into())], f(&[1, 1, 3], &[7., 4., 2.])),
+            (18, "LpPool", vec![], vec![kernel()], f(&[1, 1, 3], &[5., 4., 2.])),
+            (2, "GlobalLpPool", vec![], vec![("p", 1.into())], f(&[1, 1, 1], &[9.])),
+            (
+                1,
+                "LpNormalization",
+                vec![],
+                vec![("p", 1.into())],
+                f(&[1, 1, 4], &[3. / 9., -4. / 9., 0., 2. / 9.]),
+            ),
+            (
+                1,
+                "LpNormalization",
+                vec![],
+                vec![("axis", 1.into())],
+                f(&[1, 1, 4], &[1., -1., 0., 1.]),
+            ),
+            (
+                9,
+                "MeanVarianceNormalization",
+                vec![],
+                vec![("axes", [0, 1].into())],
+                f(&[1, 1, 4], &[0.; 4]),
+            ),
+            (6, "PRelu", vec![Some(f(&[1], &[0.5]))], vec![], f(&[1, 1, 4], &[3., -2., 0., 2.])),
+        ],
+    )
+}
+
+#[test]
 fn what_the_oldest_opsets_wrote_in_attributes() -> Result<()> {
     let x = f(&[1, 2], &[1., 5.]);
     let w = || Some(f(&[2], &[10., 20.]));

@@ -114,6 +114,29 @@ impl Lowering {
         }));
     }
 
+    /// Lowers a graph inside a node into the graph around it, with the values given for its
+    /// inputs, and returns its outputs.
+    pub(crate) fn inline(
+        &mut self,
+        graph: &mut Graph,
+        around: &Names,
+        inner: &Subgraph,
+        inputs: &[ValueId],
+    ) -> Result<Vec<ValueId>, String> {
+        let (given, expected) = (inputs.len(), inner.inputs.len());
+        if given != expected {
+            let name = &inner.name;
+            return Err(format!("its graph '{name}' has {expected} inputs, expected {given}"));
+        }
+        let mut names = around.clone();
+        names.extend(store(graph, &inner.initializers));
+        names.extend(inner.inputs.iter().cloned().zip(inputs.iter().copied()));
+        let outputs: Vec<&str> = inner.outputs.iter().map(String::as_str).collect();
+        self.nodes(graph, &inner.nodes, &outputs, &mut names);
+        let missing = || format!("its graph '{}' has outputs that nothing defines", inner.name);
+        outputs.iter().map(|name| names.get(*name).copied().ok_or_else(missing)).collect()
+    }
+
     /// A graph inside a node, and the values of the graph around it that it takes, which become
     /// inputs after its own. What it takes that is stored, it stores itself.
     pub(crate) fn body(

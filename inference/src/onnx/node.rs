@@ -51,6 +51,25 @@ impl<'a> NodeCx<'a> {
         }
     }
 
+    /// Whether the node has an attribute.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.node.attributes.contains_key(key)
+    }
+
+    /// Puts the nodes of the graph that an attribute holds in front; its inputs are the values
+    /// given. Returns its outputs.
+    pub(crate) fn inline(
+        &mut self,
+        key: &'static str,
+        inputs: &[ValueId],
+    ) -> Result<Vec<ValueId>, Refusal> {
+        match self.attr(key) {
+            None => Err(format!("attribute '{key}' is missing")),
+            Some(Attr::Graph(inner)) => self.lowering.inline(self.graph, self.names, inner, inputs),
+            Some(other) => Err(wrong_kind(key, other, "a graph")),
+        }
+    }
+
     /// The type that an attribute holds.
     pub(crate) fn type_attr(
         &mut self,

@@ -2,9 +2,9 @@
 
 use super::node::{NodeCx, Refusal};
 use super::ops::{
-    attention, control, conv, data, elementwise, linear, loss, microsoft, microsoft_attention, ml,
-    normalization, pool, quantized, quantized_microsoft, recurrent, reduce, select, sequence,
-    shape, signal, text, training,
+    attention, control, conv, data, elementwise, flex_attention, linear, loss, microsoft,
+    microsoft_attention, ml, normalization, pool, quantized, quantized_microsoft, recurrent,
+    reduce, select, sequence, shape, signal, text, training,
 };
 
 /// Adds a node's operators to the graph, or says why it cannot.
@@ -14,6 +14,7 @@ pub(crate) type Map = fn(&mut NodeCx<'_>) -> Result<(), Refusal>;
 const DOMAINS: &[(&str, &[(&str, Map)])] = &[
     ("", ONNX),
     ("ai.onnx.ml", ML),
+    ("ai.onnx.preview", PREVIEW),
     ("ai.onnx.preview.training", TRAINING),
     ("com.microsoft", MICROSOFT),
 ];
@@ -35,6 +36,9 @@ const ML: &[(&str, Map)] = &[
     ("TreeEnsembleClassifier", ml::tree_ensemble_classifier),
     ("TreeEnsembleRegressor", ml::tree_ensemble_regressor),
 ];
+
+/// Operators that are not settled yet, sorted by name.
+const PREVIEW: &[(&str, Map)] = &[("FlexAttention", flex_attention::flex_attention)];
 
 /// Steps of optimisers, sorted by name. `Gradient` is not one of them: it would need the
 /// derivative of every operator.

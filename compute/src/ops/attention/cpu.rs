@@ -42,8 +42,12 @@ impl<'a, T> Heads<'a, T> {
     /// `heads` is the number of heads where `x` is `[batch, length, heads · size]`.
     fn new(data: &'a [T], shape: &[usize], heads: usize, size: usize) -> Self {
         let strides = match shape {
-            [_, length, hidden] => [length * hidden, size, *hidden],
-            [_, _, length, _] => [heads * length * size, length * size, size],
+            // Products of a tensor's dimensions; where it is empty, nothing is read with them.
+            [_, length, hidden] => [length.saturating_mul(*hidden), size, *hidden],
+            [_, _, length, _] => {
+                let head = length.saturating_mul(size);
+                [heads.saturating_mul(head), head, size]
+            }
             _ => [0; 3],
         };
         Self { data, strides }

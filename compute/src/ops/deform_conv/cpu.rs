@@ -40,12 +40,13 @@ fn compute<T: Real>(
     let offset = required(OP, inputs, 2)?.as_slice::<T>()?;
     let bias = optional(inputs, 3).map(TensorView::as_slice::<T>).transpose()?;
     let mask = optional(inputs, 4).map(TensorView::as_slice::<T>).transpose()?;
-    let plane: usize = axes.iter().map(|a| a.input).product();
-    let outputs: usize = axes.iter().map(|a| a.output).product();
-    let taps: usize = axes.iter().map(|a| a.kernel).product();
     if out.is_empty() {
         return Ok(());
     }
+    // An input without channels may have any plane.
+    let plane = axes.iter().fold(1, |n: usize, a| n.saturating_mul(a.input));
+    let outputs: usize = axes.iter().map(|a| a.output).product();
+    let taps: usize = axes.iter().map(|a| a.kernel).product();
     let (c, per_group) = (channels / op.group, m / op.group);
     let mut columns = ctx.alloc(T::DTYPE, [channels, taps, outputs])?;
     let columns = columns.as_mut_slice::<T>()?;

@@ -6,6 +6,7 @@ pub(crate) mod control;
 pub(crate) mod conv;
 pub(crate) mod data;
 pub(crate) mod elementwise;
+pub(crate) mod flex_attention;
 pub(crate) mod linear;
 pub(crate) mod loss;
 pub(crate) mod microsoft;
