@@ -6,7 +6,8 @@
 //! | binary arithmetic and comparison, `Clip`, max pooling, reductions, `ArgMax`, `Relu`, `Neg`, `Abs`, `Sign` | the same and all integers |
 //! | `LinearAttention` | f32; f16 and bf16 through f32 |
 //! | `Range` | f32, f64, i16, i32, i64 |
-//! | `QuantizeLinear`, `DequantizeLinear` | i8, u8, i16, u16 (i32 back only) from and to f32, f16, bf16 |
+//! | `QuantizeLinear`, `DequantizeLinear` | integers of 2 to 16 bits (i32 back only) and floats of 4 and 8 bits from and to f32, f16, bf16 |
+//! | `IndexOf` | every dtype but complex numbers |
 //! | `MatMulInteger`, `ConvInteger`, `DynamicQuantizeLinear` | i8, u8 |
 //! | `And`, `Or`, `Xor`, `Not` | bool |
 //! | `Equal` | the same and bool |
@@ -59,11 +60,13 @@ mod grid_sample;
 mod group_norm;
 mod hardmax;
 mod identity;
+mod index_of;
 mod instance_norm;
 mod layer_norm;
 mod layer_norm_stats;
 mod linear_attention;
 mod lrn;
+mod maps;
 mod matmul;
 mod matmul_integer;
 mod matmul_packed;
@@ -166,11 +169,13 @@ pub use grid_sample::{GridSample, SampleMode, SamplePadding};
 pub use group_norm::GroupNorm;
 pub use hardmax::Hardmax;
 pub use identity::Identity;
+pub use index_of::IndexOf;
 pub use instance_norm::InstanceNorm;
 pub use layer_norm::LayerNorm;
 pub use layer_norm_stats::LayerNormStats;
 pub use linear_attention::LinearAttention;
 pub use lrn::Lrn;
+pub use maps::{CastMap, DictVectorizer, ZipMap};
 pub use matmul::MatMul;
 pub use matmul_integer::MatMulInteger;
 pub use matmul_packed::MatMulPacked;

@@ -12,8 +12,18 @@ pub(crate) fn range(dtype: DType) -> Option<(i32, i32)> {
         DType::U8 => (0, 255),
         DType::I16 => (-32768, 32767),
         DType::U16 => (0, 65535),
+        DType::I4 => (-8, 7),
+        DType::U4 => (0, 15),
+        DType::I2 => (-2, 1),
+        DType::U2 => (0, 3),
         _ => return None,
     })
+}
+
+/// Whether values can be quantised to a dtype of floats: they round as a cast does.
+pub(crate) fn small_float(dtype: DType) -> bool {
+    use DType::{F4E2M1, F8E4M3FN, F8E4M3FNUZ, F8E5M2, F8E5M2FNUZ};
+    matches!(dtype, F4E2M1 | F8E4M3FN | F8E4M3FNUZ | F8E5M2 | F8E5M2FNUZ)
 }
 
 /// How a tensor of bytes stands for numbers: `(q − zero) · scale`.
@@ -79,6 +89,9 @@ pub(crate) fn widened(op: &'static str, x: &TensorView<'_>) -> Result<Vec<i32>> 
         DType::I16 => x.as_slice::<i16>()?.iter().map(|&q| q.into()).collect(),
         DType::U16 => x.as_slice::<u16>()?.iter().map(|&q| q.into()).collect(),
         DType::I32 => x.as_slice::<i32>()?.to_vec(),
+        // In memory they are native integers that are small.
+        DType::I4 | DType::I2 => x.as_bytes().iter().map(|q| q.cast_signed().into()).collect(),
+        DType::U4 | DType::U2 => x.as_bytes().iter().map(|&q| q.into()).collect(),
         other => return Err(Error::unsupported(op, format!("dtype {other}"))),
     })
 }
@@ -136,6 +149,12 @@ impl Granularity {
             return Err(wrong(format!("one scale for {block} elements along axis {at}")));
         }
         Ok(Self { outer, along, inner, kind: Kind::Blocks(size) })
+    }
+
+    /// The scale of an element.
+    pub(crate) fn scale(&self, at: usize) -> usize {
+        let scales = self.scales(at / self.inner);
+        if scales.len() == 1 { scales.start } else { scales.start + at % self.inner }
     }
 
     /// The scales of a line: one for all its elements, or one each.

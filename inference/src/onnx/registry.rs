@@ -23,8 +23,12 @@ const DOMAINS: &[(&str, &[(&str, Map)])] = &[
 const ML: &[(&str, Map)] = &[
     ("ArrayFeatureExtractor", ml::array_feature_extractor),
     ("Binarizer", ml::binarizer),
+    ("CastMap", ml::cast_map),
+    ("CategoryMapper", ml::category_mapper),
+    ("DictVectorizer", ml::dict_vectorizer),
     ("FeatureVectorizer", ml::feature_vectorizer),
     ("Imputer", ml::imputer),
+    ("LabelEncoder", ml::label_encoder),
     ("LinearClassifier", ml::linear_classifier),
     ("LinearRegressor", ml::linear_regressor),
     ("Normalizer", ml::normalizer),
@@ -35,6 +39,7 @@ const ML: &[(&str, Map)] = &[
     ("TreeEnsemble", ml::tree_ensemble),
     ("TreeEnsembleClassifier", ml::tree_ensemble_classifier),
     ("TreeEnsembleRegressor", ml::tree_ensemble_regressor),
+    ("ZipMap", ml::zip_map),
 ];
 
 /// Operators that are not settled yet, sorted by name.

@@ -12,6 +12,7 @@
 
 use super::Cast;
 use super::small::{Manner, narrow, widen};
+use super::text;
 use crate::args::{concrete_one, required};
 use crate::error::Result;
 use crate::op::Context;
@@ -31,6 +32,12 @@ pub(super) fn run(
     }
     if let Some(wide) = widen(ctx, x)? {
         return run(op, ctx, &[Some(wide.view())], manner);
+    }
+    if x.dtype() == DType::Str {
+        return run(op, ctx, &[Some(text::parse(x, to)?.view())], manner);
+    }
+    if to == DType::Str {
+        return Ok(vec![text::write(ctx, x)?]);
     }
     if let Some(narrow) = narrow(ctx, x, to, &shape, manner)? {
         return Ok(vec![narrow]);

@@ -4,6 +4,7 @@ mod cpu;
 mod small;
 #[cfg(test)]
 mod tests;
+mod text;
 
 use crate::args::{arity, output, required};
 use crate::error::Result;
@@ -15,6 +16,7 @@ use small::Manner;
 /// integers wrap; anything but zero is `true`. Integers of fewer than eight bits keep the low
 /// ones of what an i8 would be. Floats of eight bits and fewer round half to even and saturate;
 /// powers of two round up. Complex numbers become nothing else.
+/// Strings spell numbers; numbers become the shortest strings that spell them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cast {
     /// The output's dtype.

@@ -61,3 +61,25 @@ fn complex_numbers_stay_what_they_are() {
         "Cast is not supported for dtype complex128"
     );
 }
+
+#[test]
+fn strings_spell_numbers() {
+    let texts = |texts: &[&str]| Tensor::from_strings([texts.len()], texts).unwrap();
+    let spelt = ["3.14", "1e-5", " 1E8", "NaN", "INF", "-INF", "+INF"];
+    let out = run(&Cast { to: DType::F32 }, &[&texts(&spelt)]);
+    let want = [3.14, 1e-5, 1e8, f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::INFINITY];
+    let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+    assert_eq!(bits(out.as_slice().unwrap()), bits(&want));
+    let out = run(&Cast { to: DType::I64 }, &[&texts(&["9007199254740993", "100.5", "-7"])]);
+    assert_eq!(out, t(&[3], &[9_007_199_254_740_993i64, 100, -7]));
+    let out = run(&Cast { to: DType::U64 }, &[&texts(&["18446744073709551615"])]);
+    assert_eq!(out, t(&[1], &[u64::MAX]));
+    assert_eq!(run(&Cast { to: DType::I4 }, &[&texts(&["-8"])]), t(&[1], &[I4::wrapping(-8)]));
+    let error = fails(&Cast { to: DType::F32 }, &[&texts(&["1", "one"])]);
+    assert_eq!(error, "Cast: 'one' is not a number");
+    let x = t(&[7], &[0.1f32, 1., -1e20, 1.5e-5, f32::NAN, f32::NEG_INFINITY, -0.]);
+    let want = texts(&["0.1", "1.0", "-1e+20", "1.5e-05", "NaN", "-INF", "-0.0"]);
+    assert_eq!(run(&Cast { to: DType::Str }, &[&x]), want);
+    let out = run(&Cast { to: DType::Str }, &[&t(&[2], &[I2::wrapping(-2), I2::wrapping(1)])]);
+    assert_eq!(out, texts(&["-2", "1"]));
+}

@@ -5,7 +5,8 @@ use crate::args::{concrete_one, optional, required};
 use crate::error::Result;
 use crate::number::with_type;
 use crate::op::{Context, Op};
-use crate::quantized::{Granularity, widened};
+use crate::ops::Cast;
+use crate::quantized::{Granularity, small_float, widened};
 use crate::simd::dispatch;
 use crate::widen::convert;
 use lgp_memory::{DType, Element, Tensor, TensorView};
@@ -20,6 +21,29 @@ pub(super) fn run(
     let lines = Granularity::new(op.name(), x.shape(), scale.shape(), op.axis, op.block)?;
     let scale = convert(ctx, scale, DType::F32)?;
     let scale = scale.as_slice::<f32>()?;
+    let native = match x.dtype() {
+        DType::I4 | DType::I2 => Some(DType::I8),
+        DType::U4 | DType::U2 => Some(DType::U8),
+        small if small_float(small) => Some(DType::F32),
+        _ => None,
+    };
+    let wide = match native {
+        Some(to) => Cast { to }.run(ctx, &[Some(x.clone())])?.pop(),
+        None => None,
+    };
+    if let Some(x) = wide.as_ref().filter(|x| x.dtype() == DType::F32) {
+        let zero =
+            optional(inputs, 2).map(|z| Cast { to: DType::F32 }.run(ctx, &[Some(z.clone())]));
+        let zero = zero.transpose()?.and_then(|mut z| z.pop());
+        let zero = zero.as_ref().map(|z| z.as_slice::<f32>()).transpose()?;
+        let mut out = ctx.alloc(DType::F32, shape)?;
+        for (i, (o, x)) in out.as_mut_slice()?.iter_mut().zip(x.as_slice::<f32>()?).enumerate() {
+            let at = lines.scale(i);
+            *o = (x - zero.map_or(0., |z| z[at])) * scale[at];
+        }
+        return Ok(vec![convert(ctx, &out.view(), dtype)?]);
+    }
+    let x = &wide.as_ref().map_or_else(|| x.clone(), Tensor::view);
     let zero = match optional(inputs, 2) {
         Some(zero) => widened(op.name(), zero)?,
         None => vec![0; scale.len()],

@@ -7,7 +7,7 @@ mod tests;
 use crate::args::{arity, optional, output, required, same_dtype};
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
-use crate::quantized::{range, same_shape};
+use crate::quantized::{range, same_shape, small_float};
 use lgp_memory::{DType, Tensor, TensorView};
 
 /// `DequantizeLinear`: inputs x, scale, zero point (optional). An element becomes
@@ -40,7 +40,8 @@ impl Op for DequantizeLinear {
         let op = self.name();
         arity(op, inputs, 2, 3)?;
         let (x, scale) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
-        if range(x.ty.dtype).is_none() && x.ty.dtype != DType::I32 {
+        let dtype = x.ty.dtype;
+        if range(dtype).is_none() && !small_float(dtype) && dtype != DType::I32 {
             return Err(Error::unsupported(op, format!("dtype {}", x.ty.dtype)));
         }
         if let Some(zero) = optional(inputs, 2) {

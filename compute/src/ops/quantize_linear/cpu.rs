@@ -5,11 +5,11 @@ use crate::args::{concrete_one, optional, required};
 use crate::error::Result;
 use crate::isa::Simd;
 use crate::op::{Context, Op};
-use crate::ops::Cast;
-use crate::quantized::{Granularity, range, widened};
+use crate::ops::{Cast, CastAs};
+use crate::quantized::{Granularity, range, small_float, widened};
 use crate::simd::dispatch;
 use half::{bf16, f16};
-use lgp_memory::{DType, Tensor, TensorView};
+use lgp_memory::{DType, PowerRounding, Tensor, TensorView};
 
 pub(super) fn run(
     op: &QuantizeLinear,
@@ -23,6 +23,15 @@ pub(super) fn run(
     let scale = floats(ctx, scale)?;
     let x = floats(ctx, x)?;
     let (x, scale) = (x.as_slice::<f32>()?, scale.as_slice::<f32>()?);
+    if small_float(dtype) {
+        let mut quotients = ctx.alloc(DType::F32, shape)?;
+        for (i, (q, x)) in quotients.as_mut_slice::<f32>()?.iter_mut().zip(x).enumerate() {
+            *q = rounded(x / scale[lines.scale(i)], precision);
+        }
+        let rounding = PowerRounding::Up;
+        let cast = CastAs { to: Some(dtype), saturate: op.saturate, rounding };
+        return cast.run(ctx, &[Some(quotients.view())]);
+    }
     let zero = match optional(inputs, 2) {
         Some(zero) => widened(op.name(), zero)?,
         None => vec![0; scale.len()],
@@ -149,7 +158,10 @@ fn words(x: &[f32], out: &mut [u16], params: Params, precision: DType) {
 
 /// The quotient as the scale's dtype has it.
 fn divided(x: f32, params: Params, precision: DType) -> f32 {
-    let quotient = x / params.scale;
+    rounded(x / params.scale, precision)
+}
+
+fn rounded(quotient: f32, precision: DType) -> f32 {
     match precision {
         DType::F16 => f16::from_f32(quotient).to_f32(),
         DType::BF16 => bf16::from_f32(quotient).to_f32(),

@@ -7,13 +7,14 @@ mod tests;
 use crate::args::{arity, optional, output, required, same_dtype};
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
-use crate::quantized::{range, same_shape};
+use crate::quantized::{range, same_shape, small_float};
 use lgp_memory::{DType, Tensor, TensorView};
 
 pub(crate) use cpu::{Params, bytes_f32};
 
 /// `QuantizeLinear`: inputs x, scale, zero point (optional). An element becomes
-/// `round(x / scale) + zero point`, half to even, saturated.
+/// `round(x / scale) + zero point`, half to even, saturated; for
+/// a float dtype `x / scale`, as a cast rounds it.
 ///
 /// The scale has one element, one for each index along `axis`, or x's shape with blocks along it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,11 +26,13 @@ pub struct QuantizeLinear {
     pub block: usize,
     /// The output's dtype where there is no zero point; u8 when absent.
     pub to: Option<DType>,
+    /// Whether what a float of eight bits cannot hold becomes its largest number.
+    pub saturate: bool,
 }
 
 impl Default for QuantizeLinear {
     fn default() -> Self {
-        Self { axis: 1, block: 0, to: None }
+        Self { axis: 1, block: 0, to: None, saturate: true }
     }
 }
 
@@ -60,7 +63,7 @@ impl Op for QuantizeLinear {
                 zero.ty.dtype
             }
         };
-        if range(to).is_none() {
+        if range(to).is_none() && !small_float(to) {
             return Err(Error::unsupported(op, format!("output dtype {to}")));
         }
         Ok(output(to, x.sym_shape().map(<[_]>::to_vec)))

@@ -1,6 +1,6 @@
-use crate::ops::QuantizeLinear;
-use crate::testing::{fails, infers, info, noise, run, t};
-use lgp_memory::DType;
+use crate::ops::{DequantizeLinear, QuantizeLinear};
+use crate::testing::{assert_close, fails, infers, info, noise, run, t};
+use lgp_memory::{DType, I4};
 
 #[test]
 fn rounds_half_to_even_and_saturates() {
@@ -23,7 +23,7 @@ fn rounds_half_to_even_and_saturates() {
 #[test]
 fn scales_along_an_axis_and_in_blocks() {
     let x = t(&[2, 3], &[2f32, 4., 8., 2., 4., 8.]);
-    let op = |axis, block| QuantizeLinear { axis, block, to: None };
+    let op = |axis, block| QuantizeLinear { axis, block, ..QuantizeLinear::default() };
     let columns = t(&[3], &[1f32, 2., 4.]);
     assert_eq!(run(&op(1, 0), &[&x, &columns]), t(&[2, 3], &[2u8, 2, 2, 2, 2, 2]));
     let rows = t(&[2], &[1f32, 2.]);
@@ -45,6 +45,31 @@ fn many_elements_agree_with_the_formula() {
         let want = ((x / 0.013).round_ties_even() + 7.).clamp(-128., 127.);
         assert_eq!(f32::from(*q), want);
     }
+}
+
+#[test]
+fn elements_of_few_bits() {
+    let x = t(&[2, 2], &[1f32, -3., 100., 0.3]);
+    let rows = t(&[2], &[1f32, 0.1]);
+    let to = |to| QuantizeLinear { axis: 0, to: Some(to), ..QuantizeLinear::default() };
+    let back = DequantizeLinear { axis: 0, ..DequantizeLinear::default() };
+    for (dtype, want) in [
+        (DType::I4, [1f32, -3., 0.7, 0.3]),
+        (DType::U4, [1., 0., 1.5, 0.3]),
+        (DType::I2, [1., -2., 0.1, 0.1]),
+        (DType::U2, [1., 0., 0.3, 0.3]),
+        (DType::F8E4M3FN, [1., -3., 44.8, 0.3]),
+        (DType::F8E5M2, [1., -3., 102.4, 0.3]),
+        (DType::F4E2M1, [1., -3., 0.6, 0.3]),
+    ] {
+        let q = run(&to(dtype), &[&x, &rows]);
+        assert_eq!(q.dtype(), dtype);
+        assert_close(&run(&back, &[&q, &rows]), &t(&[2, 2], &want), 1e-6);
+    }
+    let zero = t(&[2], &[I4::wrapping(1), I4::wrapping(-1)]);
+    let q = run(&to(DType::I4), &[&x, &rows, &zero]);
+    assert_eq!(q, t(&[2, 2], &[2, -2, 7, 2].map(I4::wrapping)));
+    assert_close(&run(&back, &[&q, &rows, &zero]), &t(&[2, 2], &[1f32, -3., 0.8, 0.3]), 1e-6);
 }
 
 #[test]

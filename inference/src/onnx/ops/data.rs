@@ -3,7 +3,7 @@
 use crate::onnx::dtype;
 use crate::onnx::node::{NodeCx, Refusal, unsupported};
 use lgp_compute::ops::{Cast, CastAs, ConstantOfShape, Gather, Identity, Range};
-use lgp_memory::{PowerRounding, Tensor};
+use lgp_memory::{PowerRounding, Shape, Tensor};
 
 pub(crate) fn constant(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     let text = |e: lgp_memory::Error| e.to_string();
@@ -17,6 +17,10 @@ pub(crate) fn constant(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
         Tensor::from_slice([values.len()], &values).map_err(text)?
     } else if let Some(values) = cx.ints("value_ints")? {
         Tensor::from_slice([values.len()], &values).map_err(text)?
+    } else if let Some(value) = cx.text("value_string")? {
+        Tensor::from_strings(Shape::default(), &[value]).map_err(text)?
+    } else if let values @ [_, ..] = cx.texts("value_strings")? {
+        Tensor::from_strings([values.len()], values).map_err(text)?
     } else {
         return Err("has no value of a supported kind".into());
     };

@@ -16,8 +16,6 @@ use lgp_memory::DType;
 use std::sync::Arc;
 
 pub(crate) fn quantize_linear(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
-    // Only float8 has a choice whether to saturate.
-    cx.ignore(&["saturate"]);
     if let Some(precision) = cx.int("precision")?.filter(|&p| p != 0) {
         let precision = dtype_of(precision)?;
         let scale = cx.emit(Cast { to: precision }, vec![cx.input(1)]);
@@ -27,6 +25,7 @@ pub(crate) fn quantize_linear(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
         axis: cx.int("axis")?.unwrap_or(1),
         block: cx.size("block_size")?.unwrap_or(0),
         to: output_dtype(cx)?,
+        saturate: cx.flag("saturate")?.unwrap_or(true),
     };
     cx.map(op)
 }

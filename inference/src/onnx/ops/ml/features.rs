@@ -3,7 +3,7 @@
 use super::{floats, vector};
 use crate::onnx::node::{NodeCx, Refusal, unsupported};
 use lgp_compute::ops::{
-    Binary, BinaryKind, Cast, CastAs, Concat, Gather, Reduce, ReduceKind, Reshape, Unary,
+    Binary, BinaryKind, Cast, CastAs, Concat, Gather, IndexOf, Reduce, ReduceKind, Reshape, Unary,
     UnaryKind, Unsqueeze, Where,
 };
 use lgp_memory::{DType, PowerRounding, Tensor};
@@ -103,19 +103,27 @@ pub(crate) fn array_feature_extractor(cx: &mut NodeCx<'_>) -> Result<(), Refusal
     cx.map_with(Gather { axis: -1 }, vec![x, Some(index)])
 }
 
-/// A column for each category, 1 where the input is that category.
+/// A column for each category, 1 where the input is that category. One that is none of them is an
+/// error where the model wants no rows of zeros.
 pub(crate) fn one_hot_encoder(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
-    if cx.flag("zeros")? == Some(false) {
-        return Err("attribute 'zeros' is 0, supported: 1".into());
-    }
-    if !cx.texts("cats_strings")?.is_empty() {
-        return Err("attribute 'cats_strings' is not supported".into());
-    }
-    let categories = cx.ints("cats_int64s")?.ok_or("attribute 'cats_int64s' is missing")?;
-    let (x, categories) = (cx.input(0), cx.emit_ints(&categories)?);
-    let x = cx.emit(Cast { to: DType::I64 }, vec![x]);
-    let x = cx.emit(Unsqueeze { axes: Some(vec![-1]) }, vec![Some(x)]);
-    let equal = cx.emit(Binary::new(BinaryKind::Equal), vec![Some(x), Some(categories)]);
+    let text = |e: lgp_memory::Error| e.to_string();
+    let zeros = cx.flag("zeros")?.unwrap_or(true);
+    let (texts, ints) = (cx.texts("cats_strings")?, cx.ints("cats_int64s")?.unwrap_or_default());
+    let mut x = cx.input(0);
+    let categories = match (texts, ints.as_slice()) {
+        (texts @ [_, ..], []) => Tensor::from_strings([texts.len()], texts).map_err(text)?,
+        ([], ints @ [_, ..]) => {
+            x = Some(cx.emit(Cast { to: DType::I64 }, vec![x]));
+            Tensor::from_slice([ints.len()], ints).map_err(text)?
+        }
+        _ => return Err("expected either 'cats_int64s' or 'cats_strings'".into()),
+    };
+    let op = IndexOf::new(&categories).map_err(|e| e.to_string())?;
+    let index = cx.emit(if zeros { op } else { op.strict() }, vec![x]);
+    let index = cx.emit(Unsqueeze { axes: Some(vec![-1]) }, vec![Some(index)]);
+    let columns: Vec<i64> = (0..).take(categories.len()).collect();
+    let columns = cx.emit_ints(&columns)?;
+    let equal = cx.emit(Binary::new(BinaryKind::Equal), vec![Some(index), Some(columns)]);
     cx.map_with(Cast { to: DType::F32 }, vec![Some(equal)])
 }
 

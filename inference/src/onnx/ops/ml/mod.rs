@@ -1,7 +1,9 @@
 //! Operators of classical machine learning, `ai.onnx.ml`. Scores are f32, whatever goes in.
 
 mod features;
+mod labels;
 mod linear;
+mod maps;
 mod svm;
 mod tree;
 mod tree_parts;
@@ -10,7 +12,9 @@ pub(crate) use features::{
     array_feature_extractor, binarizer, feature_vectorizer, imputer, normalizer, one_hot_encoder,
     scaler,
 };
+pub(crate) use labels::{category_mapper, label_encoder};
 pub(crate) use linear::{linear_classifier, linear_regressor};
+pub(crate) use maps::{cast_map, dict_vectorizer, zip_map};
 pub(crate) use svm::{svm_classifier, svm_regressor};
 pub(crate) use tree::{tree_ensemble, tree_ensemble_classifier, tree_ensemble_regressor};
 
@@ -34,14 +38,17 @@ fn post_transform(cx: &mut NodeCx<'_>) -> Result<PostTransform, Refusal> {
     })
 }
 
-/// The classes' labels, from the attribute that is there; integers have two names.
+/// The classes' labels, integers or strings, from the attribute that is there; integers have two
+/// names.
 fn labels(cx: &mut NodeCx<'_>, ints: &'static str) -> Result<Tensor, Refusal> {
     let labels = cx.ints(ints)?.unwrap_or_default();
-    if !cx.texts("classlabels_strings")?.is_empty() {
-        return Err("attribute 'classlabels_strings' is not supported".into());
-    }
-    if labels.is_empty() {
-        return Err(format!("attribute '{ints}' is missing"));
+    let texts = cx.texts("classlabels_strings")?;
+    match (labels.is_empty(), texts.is_empty()) {
+        (false, true) => {}
+        (true, false) => {
+            return Tensor::from_strings([texts.len()], texts).map_err(|e| e.to_string());
+        }
+        _ => return Err(format!("expected either '{ints}' or 'classlabels_strings'")),
     }
     Tensor::from_slice([labels.len()], &labels).map_err(|e| e.to_string())
 }
