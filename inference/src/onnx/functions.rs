@@ -1,5 +1,8 @@
 //! Replaces calls of a file's own functions by what they stand for.
 
+#[cfg(test)]
+mod tests;
+
 use super::proto::{AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto};
 use crate::error::{Error, Result};
 use std::collections::HashMap;
