@@ -228,7 +228,9 @@ fn refined(declared: &ValueSpec, inferred: Option<&ValueInfo>) -> Result<ValueSp
         ValueKind::Sequence => ValueKind::OptionalSequence,
         other => other,
     };
-    if declared.kind != *kind && declared.kind != optional(*kind) {
+    // Whether a value that may be absent is there shows in a run only.
+    let uncertain = *kind == optional(declared.kind);
+    if declared.kind != *kind && declared.kind != optional(*kind) && !uncertain {
         return Err(Error::graph(format!(
             "output '{}' is declared {}, but its value is {}",
             declared.name,
@@ -255,5 +257,6 @@ fn refined(declared: &ValueSpec, inferred: Option<&ValueInfo>) -> Result<ValueSp
         (_, inferred) => inferred.clone(),
     };
     let ty = TensorType { dtype: inferred.dtype, shape };
-    Ok(ValueSpec { name: declared.name.clone(), ty, kind: declared.kind })
+    let kind = if uncertain { *kind } else { declared.kind };
+    Ok(ValueSpec { name: declared.name.clone(), ty, kind })
 }
