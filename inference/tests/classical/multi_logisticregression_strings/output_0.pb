@@ -1,0 +1,1 @@
+2top2low2mid2mid2mid2mid2mid2low2low2low2top2low2mid2mid2top2mid2mid2mid2top2topBlabel

@@ -1,0 +1,1 @@
+BprobabilitiesJ ¤NÜ>®Ø?Hm;?p%‰>é8?.ŽÕ>F!?Ðs½>
