@@ -25,7 +25,7 @@ mod weights;
 pub use binding::Binding;
 pub use builder::{GraphBuilder, Value};
 pub use error::{Error, Result};
-pub use lgp_compute::{Stop, Stopped};
+pub use lgp_compute::{Isa, Stop, Stopped};
 pub use model::{Attr, Model, ModelNode, Subgraph, ValueSpec};
 pub use onnx::{
     Unsupported, UnsupportedNode, UnsupportedOperator, read_tensor, read_value, supported_operators,

@@ -14,6 +14,14 @@ pub(crate) fn opencl() -> Result<()> {
     install(&["ocl-icd-libopencl1", "pocl-opencl-icd"])
 }
 
+/// Makes sure that programs for other processors can be run.
+pub(crate) fn qemu() -> Result<()> {
+    match cmd::capture(cmd::command("qemu-x86_64").arg("--version")) {
+        Ok(finished) if finished.ok => Ok(()),
+        _ => install(&["qemu-user"]),
+    }
+}
+
 fn install(packages: &[&str]) -> Result<()> {
     let wanted = packages.join(" ");
     if !Path::new("/etc/debian_version").exists() {

@@ -2,7 +2,7 @@
 
 use crate::cluster::{Cluster, Profile};
 use crate::report::{Outcome, Report, Skip};
-use crate::{cmd, conformance, python, readme, sim, tidy};
+use crate::{cmd, conformance, nehalem, python, readme, sim, tidy};
 use anyhow::{Result, bail, ensure};
 use std::process::Command;
 use std::time::Duration;
@@ -44,6 +44,7 @@ const SUITES: &[Suite] = &[
     ("cluster simulation", || step(&mut sim(SEEDS))),
     ("agreement with ONNX Runtime", agreement),
     ("tritonclient against the server", tritonclient),
+    ("a processor without AVX", nehalem::suite),
     ("README commands", readme::suite),
 ];
 

@@ -16,6 +16,7 @@ mod output;
 mod picture;
 mod rest;
 mod settings;
+mod simd;
 mod task;
 mod values;
 mod wire;

@@ -4,6 +4,7 @@
 
 use crate::cluster::driver::WORKERS_MAX;
 use crate::failure::{Failure, Result};
+use crate::simd::Simd;
 use config::builder::DefaultState;
 use config::{Config, ConfigBuilder, File, FileFormat, FileSourceString};
 use etcetera::BaseStrategy;
@@ -19,6 +20,8 @@ pub(crate) struct Settings {
     pub(crate) data: PathBuf,
     /// The device of local workers: `auto`, `cpu`, `opencl:0` ….
     pub(crate) device: String,
+    /// The widest vector instructions that local workers use.
+    pub(crate) simd: Simd,
     /// Local worker processes.
     pub(crate) workers: usize,
     /// The REST interface.
@@ -54,6 +57,7 @@ impl Settings {
         Self {
             data,
             device: "auto".to_owned(),
+            simd: Simd::Auto,
             workers: 1,
             http: Http {
                 addr: SocketAddr::from((Ipv4Addr::LOCALHOST, 8000)),
@@ -78,9 +82,10 @@ pub(crate) struct Flags<'a> {
 /// The environment variables that are read, and the settings that they stand for.
 ///
 /// Others that start alike belong to graphics drivers, so unknown ones are no error.
-const VARIABLES: [(&str, &str); 6] = [
+const VARIABLES: [(&str, &str); 7] = [
     ("RADEON_DATA", "data"),
     ("RADEON_DEVICE", "device"),
+    ("RADEON_SIMD", "simd"),
     ("RADEON_WORKERS", "workers"),
     ("RADEON_HTTP__ADDR", "http.addr"),
     ("RADEON_HTTP__BODY_BYTES_MAX", "http.body_bytes_max"),
@@ -211,6 +216,8 @@ mod tests {
         assert_eq!(with(file, &variables, Flags::default()).map(port).ok(), Some(2));
         let all = with(file, &variables, flags()).expect("every source is right");
         assert_eq!((all.http.addr.port(), all.workers), (3, 3));
+        let simd = with("simd = 'scalar'", &[("RADEON_SIMD", "avx2")], Flags::default());
+        assert_eq!(simd.map(|settings| settings.simd).ok(), Some(Simd::Avx2));
         assert_eq!(all.http.body_bytes_max, 64 << 20, "a table of the file keeps its defaults");
     }
 
@@ -223,6 +230,8 @@ mod tests {
             ("workers = ", &[], "radeon-cluster.toml"),
             ("", &[("RADEON_WORKERS", "many")], "workers"),
             ("", &[("RADEON_HTTP__ADDR", "nowhere")], "socket address"),
+            ("", &[("RADEON_SIMD", "neon")], "neon"),
+            ("simd = 'sse'", &[], "sse"),
         ] {
             let failure = with(file, variables, Flags::default()).expect_err("it is wrong");
             assert_eq!(failure.code, "settings_invalid");

@@ -20,9 +20,9 @@ pub use lgp_hal::{
     Status as FindingStatus, Telemetry, diagnose, open, probe, select_auto,
 };
 pub use lgp_inference::{
-    BoundWeights, Entry, Error as ModelError, MemoryReport, Model, NodeProfile, PassReport,
-    Profile, Repository, RunTask, Session, SessionOptions, Stop, Stopped, TensorBytes, ValueSpec,
-    Weights, pass_reports, read_value,
+    BoundWeights, Entry, Error as ModelError, Isa, MemoryReport, Model, NodeProfile, PassReport,
+    Precision, Profile, Repository, RunTask, Session, SessionOptions, Stop, Stopped, TensorBytes,
+    ValueSpec, Weights, pass_reports, read_value,
 };
 pub use lgp_memory::{
     DType, Datum, Dim, Element, Error as TensorError, NamedTensor, Shape, SymShape, Tensor,

@@ -2,6 +2,7 @@
 //! long as the coordinator lives. When it closes, for whatever reason, the worker ends.
 
 use crate::failure::{Failure, Result};
+use crate::simd::Simd;
 use lgp_sdk::{DeviceId, Identity};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -21,6 +22,8 @@ pub(crate) struct Bootstrap {
     pub(crate) device: DeviceId,
     /// Threads that it computes with.
     pub(crate) threads: usize,
+    /// The widest vector instructions that it uses.
+    pub(crate) simd: Simd,
     /// The coordinator's model repository.
     pub(crate) models: PathBuf,
 }

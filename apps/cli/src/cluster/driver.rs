@@ -5,6 +5,7 @@
 
 use crate::cluster::bootstrap::{self, Bootstrap, Worker};
 use crate::failure::{Failure, Result};
+use crate::simd::Simd;
 use lgp_sdk::{Coordinator, DeviceId, Pki};
 use lgp_server::{BoxFuture, Driver, DriverError};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -36,6 +37,8 @@ pub(crate) struct Fleet {
     pub(crate) log: PathBuf,
     /// The cores that the workers share.
     pub(crate) cores: usize,
+    /// The widest vector instructions that they use.
+    pub(crate) simd: Simd,
 }
 
 /// Whether the coordinator is to end, and how.
@@ -256,6 +259,7 @@ impl Watcher {
             identity,
             device: fleet.device,
             threads: self.driver.threads_each(),
+            simd: fleet.simd,
             models: fleet.models.clone(),
         };
         let worker = bootstrap::spawn(&bootstrap, &fleet.log).await?;

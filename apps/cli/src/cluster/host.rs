@@ -51,6 +51,7 @@ pub(crate) fn host(
             quic: settings.quic.addr,
             device,
             workers: settings.workers,
+            simd: settings.simd,
         };
         // Before the workers: a port in use must not cost their start.
         let listener = bind(settings.http.addr).await?;

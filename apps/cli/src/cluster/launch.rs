@@ -4,6 +4,7 @@ use crate::cluster::digits;
 use crate::cluster::driver::{Fleet, LocalDriver};
 use crate::failure::{Failure, Result};
 use crate::folder;
+use crate::simd::Simd;
 use lgp_sdk::{
     Coordinator, CoordinatorConfig, DeviceId, ModelRef, Pki, Repository, SessionOptions,
 };
@@ -28,6 +29,8 @@ pub(crate) struct Plan {
     pub(crate) device: DeviceId,
     /// Local worker processes.
     pub(crate) workers: usize,
+    /// The widest vector instructions that they use.
+    pub(crate) simd: Simd,
 }
 
 /// A running coordinator, its local workers and the models that it serves.
@@ -60,6 +63,7 @@ impl Cluster {
             models,
             log: folder::worker_log(&plan.data),
             cores: SessionOptions::default().threads,
+            simd: plan.simd,
         });
         let cluster = Self { coordinator, driver, repository, digits };
         match cluster.bring_up(plan).await {

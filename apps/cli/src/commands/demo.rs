@@ -7,6 +7,8 @@ use crate::device::{self, NotUsed};
 use crate::failure::{Failure, Result};
 use crate::measure::Percentiles;
 use crate::output::{self, Output};
+use crate::settings;
+use crate::simd::Simd;
 use indicatif::ProgressBar;
 use lgp_sdk::{DeviceId, NamedTensor, TaskRecord, TaskSpec, TaskState, WorkerState};
 use lgp_server::ServerConfig;
@@ -77,8 +79,9 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         for NotUsed { id, reason } in &not_used {
             out.note(format!("not used  {id}: {reason}"));
         }
+        let simd = Simd::resolve(None, settings::environment)?;
         let plan =
-            Plan { data: folder.path().to_owned(), quic: ANY_PORT, device, workers: WORKERS };
+            Plan { data: folder.path().to_owned(), quic: ANY_PORT, device, workers: WORKERS, simd };
         let cluster = tokio::select! {
             // The log that a failure names goes with the temporary folder.
             cluster = Cluster::launch(&plan) => cluster.map_err(|failure| {

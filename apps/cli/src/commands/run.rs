@@ -3,7 +3,8 @@
 use crate::failure::{Failure, Result};
 use crate::output::Output;
 use crate::picture::Scaling;
-use crate::{device, inputs, measure, npy, values};
+use crate::simd::Simd;
+use crate::{device, inputs, measure, npy, settings, values};
 use clap::ValueEnum;
 use lgp_sdk::{DType, Datum, Model, NamedTensor, Session, SessionOptions, Tensor, TensorView};
 use serde::Serialize;
@@ -43,6 +44,9 @@ pub(crate) struct Machine {
     /// How precisely to compute
     #[arg(long, value_enum, default_value_t = Precision::F32)]
     pub(crate) precision: Precision,
+    /// The widest vector instructions to use [default: $RADEON_SIMD, or auto]
+    #[arg(long, value_enum)]
+    pub(crate) simd: Option<Simd>,
 }
 
 /// How precisely a model computes.
@@ -50,9 +54,9 @@ pub(crate) struct Machine {
 pub(crate) enum Precision {
     /// As the model is written
     F32,
-    /// bf16 where the machine has it (not in this version)
+    /// Matrix products in bf16 where the machine has it
     Fast,
-    /// Quantised to 8 bits when it is loaded (not in this version)
+    /// Quantised to 8 bits when it is loaded
     Int8,
 }
 
@@ -62,6 +66,14 @@ impl Precision {
             Self::F32 => "f32",
             Self::Fast => "fast",
             Self::Int8 => "int8",
+        }
+    }
+
+    fn of_session(self) -> lgp_sdk::Precision {
+        match self {
+            Self::F32 => lgp_sdk::Precision::Exact,
+            Self::Fast => lgp_sdk::Precision::Fast,
+            Self::Int8 => lgp_sdk::Precision::Int8,
         }
     }
 }
@@ -75,18 +87,15 @@ pub(crate) struct Loaded {
     pub(crate) load_ms: f64,
 }
 
-/// Checks device and precision, then loads a model.
+/// Checks the device, then loads a model.
 pub(crate) fn load(path: &Path, machine: &Machine) -> Result<Loaded> {
-    if machine.precision != Precision::F32 {
-        let name = machine.precision.name();
-        let message = format!("precision {name} is not in this version, expected f32");
-        return Err(Failure::new("precision_unsupported", message));
-    }
     let device = device::resolve(&machine.device)?.to_string();
     let options = match machine.threads {
         Some(threads) => SessionOptions::with_threads(usize::from(threads)),
         None => SessionOptions::default(),
     };
+    let isa = Simd::resolve(machine.simd, settings::environment)?.isa();
+    let options = SessionOptions { isa, precision: machine.precision.of_session(), ..options };
     let start = Instant::now();
     let model = Model::load(path)?;
     let session = Session::new(&model, options)?;
@@ -285,5 +294,28 @@ mod tests {
             files,
             ["logits.npy", "a_b.npy", "a_b_.npy", ".._.._x.npy", "...npy", "gr__e.npy"]
         );
+    }
+
+    #[test]
+    fn what_is_no_tensor_is_written_too() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let one = || Datum::Tensor(Tensor::scalar(1f32).expect("one element"));
+        let map = Datum::Map {
+            keys: Tensor::from_slice([1], &[7i64]).expect("one key"),
+            values: Tensor::from_slice([1], &[0.5f32]).expect("one value"),
+        };
+        let outputs = [
+            ("parts", Datum::Sequence(vec![one(), one()])),
+            ("odds", Datum::Sequence(vec![map])),
+            ("nothing", Datum::Absent),
+        ];
+        let outputs = outputs.map(|(name, value)| (name.to_owned(), value));
+        let written = write_all(folder.path(), &outputs).expect("the folder is ours");
+        let files: Vec<&str> =
+            written.iter().filter_map(|w| w.file.rsplit('/').next()).collect();
+        assert_eq!(files, ["parts.0.npy", "parts.1.npy", "odds.json"]);
+        let odds = std::fs::read_to_string(folder.path().join("odds.json")).expect("written");
+        let odds: serde_json::Value = serde_json::from_str(&odds).expect("JSON");
+        assert_eq!(odds, serde_json::json!([{ "7": 0.5 }]));
     }
 }

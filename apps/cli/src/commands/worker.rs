@@ -28,7 +28,8 @@ pub(crate) fn run() -> Result<()> {
     lgp_sdk::open(bootstrap.device)
         .map_err(|error| Failure::from_error("device_broken", &error))?;
     let repository = Repository::open(&bootstrap.models)?;
-    let options = SessionOptions::with_threads(bootstrap.threads);
+    let threads = SessionOptions::with_threads(bootstrap.threads);
+    let options = SessionOptions { isa: bootstrap.simd.isa(), ..threads };
     let executor = ModelExecutor::new(repository, bootstrap.device, options)
         .map_err(|error| Failure::from_error("device_without_models", &error))?;
     // As many tasks at once as there are threads: small models do not fill them otherwise.

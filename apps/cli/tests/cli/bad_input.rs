@@ -114,7 +114,7 @@ fn inputs_that_do_not_fit() {
 }
 
 #[test]
-fn devices_and_precisions_that_cannot_be_had() {
+fn devices_and_instructions_that_cannot_be_had() {
     let world = World::new();
     let bench = |flags: &[&str]| world.run(&[&["bench", digits(), "--json"], flags].concat());
     for device in ["gpu", "opencl:x", "", "cpu:-1"] {
@@ -130,11 +130,7 @@ fn devices_and_precisions_that_cannot_be_had() {
             ["device_missing", "device_not_compiled", "device_without_models", "device_broken"];
         assert!(known.contains(&code.as_str()), "{device}: {code} {message}");
     }
-    for precision in ["fast", "int8"] {
-        let (code, message) = bench(&["--precision", precision]).error(1);
-        assert_eq!(code, "precision_unsupported");
-        assert!(message.contains(precision) && message.contains("f32"), "{message}");
-    }
+    assert_eq!(bench(&["--simd", "neon"]).error(2).0, "usage");
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use crate::harness::World;
 
-const COMMANDS: [&str; 16] = [
-    "demo", "devices", "doctor", "run", "bench", "inspect", "plan", "start", "stop", "status",
+const COMMANDS: [&str; 18] = [
+    "demo", "devices", "doctor", "run", "bench", "profile", "inspect", "plan", "convert", "start", "stop", "status",
     "workers", "submit", "result", "tasks", "cancel", "models",
 ];
 

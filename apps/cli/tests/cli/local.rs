@@ -144,6 +144,83 @@ fn plan_says_what_fits() {
 }
 
 #[test]
+fn precisions_and_instructions_agree_about_a_digit() {
+    let world = World::new();
+    let image = text(&world.write("zero.npy", npy(&[1, 1, 8, 8], &ZERO)));
+    for flags in [
+        ["--simd", "scalar"],
+        ["--simd", "avx2"],
+        ["--simd", "auto"],
+        ["--precision", "fast"],
+        ["--precision", "int8"],
+    ] {
+        let args = [&["run", digits(), "--input", &image, "--json"], &flags[..]].concat();
+        let report = world.run(&args).json();
+        assert_eq!(best(&read_npy(&world.path("logits.npy")).1), 0, "{flags:?}");
+        if flags[0] == "--precision" {
+            assert_eq!(report["precision"], json!(flags[1]));
+        }
+    }
+    let output = world
+        .command(&["run", digits(), "--input", &image, "--json"])
+        .env("RADEON_SIMD", "neon")
+        .output()
+        .expect("the binary starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("RADEON_SIMD"), "{said}");
+}
+
+#[test]
+fn profile_names_the_nodes_and_writes_its_files() {
+    let world = World::new();
+    let out = text(&world.path("new/folder"));
+    let args = ["profile", digits(), "--runs", "2", "--output-dir", &out];
+    let report = world.run(&[&args[..], &["--json"]].concat()).json();
+    let nodes = report["nodes"].as_array().expect("a list");
+    let time: f64 = nodes.iter().filter_map(|node| node["ms"].as_f64()).sum();
+    let total = report["total_ms"].as_f64().expect("a number");
+    assert!(0. < time && time <= total * 1.001, "{time} of {total} ms");
+    let operators = report["operators"].as_array().expect("a list");
+    let counted: u64 = operators.iter().filter_map(|op| op["nodes"].as_u64()).sum();
+    assert_eq!(json!(counted), json!(nodes.len()));
+    assert_eq!(report["trace"], json!(format!("{out}/digits.trace.json")));
+    let trace = std::fs::read_to_string(world.path("new/folder/digits.trace.json"));
+    let trace: serde_json::Value =
+        serde_json::from_str(&trace.expect("it is written")).expect("JSON");
+    let events = trace["traceEvents"].as_array().or_else(|| trace.as_array());
+    assert!(events.is_some_and(|events| events.len() >= nodes.len()), "{trace}");
+    let svg = std::fs::read_to_string(world.path("new/folder/digits.svg")).expect("it is written");
+    assert!(svg.contains("<svg"), "{svg}");
+    let people = world.run(&args);
+    for part in ["operator", "nodes", "between nodes", "digits.svg"] {
+        assert!(people.stdout.contains(part), "{people:?} lacks {part}");
+    }
+    let file = text(&world.write("file", "in the way"));
+    let (code, message) =
+        world.run(&["profile", digits(), "--output-dir", &file, "--json"]).error(1);
+    assert!(message.contains("file"), "{code}: {message}");
+}
+
+#[test]
+fn run_writes_strings_as_json() {
+    let world = World::new();
+    let ty = |dtype| TensorType { dtype, shape: Some(SymShape(vec![Dim::Known(2)])) };
+    let mut graph = GraphBuilder::new("words");
+    let x = graph.input("x", ty(DType::F32));
+    let words = graph.node("Cast", &[x], [("to", lgp_inference::Attr::Int(8))]);
+    graph.output("words", words, ty(DType::Str));
+    let model = graph.finish().expect("a sound graph").to_onnx().expect("a sound model");
+    let model = text(&world.write("words.onnx", model));
+    let x = text(&world.write("x.npy", npy(&[2], &[1.5, -2.])));
+    let report = world.run(&["run", &model, "--input", &x, "--json"]).json();
+    let file = report["outputs"][0]["file"].as_str().expect("a path");
+    assert!(file.ends_with("words.json"), "{report}");
+    let written = std::fs::read_to_string(world.path("words.json")).expect("it is written");
+    let written: serde_json::Value = serde_json::from_str(&written).expect("JSON");
+    assert_eq!(written, json!(["1.5", "-2"]));
+}
+
+#[test]
 fn inspect_shows_what_the_passes_do() {
     let world = World::new();
     let report = world.run(&["inspect", digits(), "--passes", "--json"]).json();
