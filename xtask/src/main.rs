@@ -8,11 +8,8 @@ mod cluster;
 mod cmd;
 mod conformance;
 mod digits;
-<<<<<<< HEAD
 mod fuzz;
-=======
 mod nehalem;
->>>>>>> a3790bc (The program takes precisions and instruction levels, workers too; it runs where there is no AVX)
 mod python;
 mod readme;
 mod report;

@@ -311,8 +311,7 @@ mod tests {
         ];
         let outputs = outputs.map(|(name, value)| (name.to_owned(), value));
         let written = write_all(folder.path(), &outputs).expect("the folder is ours");
-        let files: Vec<&str> =
-            written.iter().filter_map(|w| w.file.rsplit('/').next()).collect();
+        let files: Vec<&str> = written.iter().filter_map(|w| w.file.rsplit('/').next()).collect();
         assert_eq!(files, ["parts.0.npy", "parts.1.npy", "odds.json"]);
         let odds = std::fs::read_to_string(folder.path().join("odds.json")).expect("written");
         let odds: serde_json::Value = serde_json::from_str(&odds).expect("JSON");

@@ -3,8 +3,8 @@
 use crate::harness::World;
 
 const COMMANDS: [&str; 18] = [
-    "demo", "devices", "doctor", "run", "bench", "profile", "inspect", "plan", "convert", "start", "stop", "status",
-    "workers", "submit", "result", "tasks", "cancel", "models",
+    "demo", "devices", "doctor", "run", "bench", "profile", "inspect", "plan", "convert", "start",
+    "stop", "status", "workers", "submit", "result", "tasks", "cancel", "models",
 ];
 
 #[test]

@@ -217,7 +217,7 @@ fn run_writes_strings_as_json() {
     assert!(file.ends_with("words.json"), "{report}");
     let written = std::fs::read_to_string(world.path("words.json")).expect("it is written");
     let written: serde_json::Value = serde_json::from_str(&written).expect("JSON");
-    assert_eq!(written, json!(["1.5", "-2"]));
+    assert_eq!(written, json!(["1.5", "-2.0"]));
 }
 
 #[test]
