@@ -24,11 +24,11 @@ const IR_VERSIONS: (i64, i64) = (3, 14);
 /// attributes, and an attribute that its mapping does not know is refused.
 const OPSETS: (i64, i64) = (1, 28);
 
-/// The bytes of a model's file, which must be a regular one: devices and pipes have no end.
+/// The bytes of a file, which must be a regular one: devices and pipes have no end.
 pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>> {
     let about = std::fs::metadata(path).map_err(Error::io("read", path))?;
     if !about.is_file() {
-        let reason = std::io::Error::other("not a regular file, expected an ONNX file");
+        let reason = std::io::Error::other("not a regular file");
         return Err(Error::io("read", path)(reason));
     }
     std::fs::read(path).map_err(Error::io("read", path))

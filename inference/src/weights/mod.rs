@@ -89,8 +89,7 @@ impl Weights {
     /// # Errors
     /// [`Error::Io`]; otherwise as [`Weights::from_bytes`].
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
-        Self::from_bytes(std::fs::read(path).map_err(Error::io("read", path))?)
+        Self::from_bytes(crate::onnx::read_file(path.as_ref())?)
     }
 
     /// Reads the bytes of a file.

@@ -45,7 +45,7 @@ fn draw(
         .margin(16)
         .x_label_area_size(36)
         .y_label_area_size(200)
-        .build_cartesian_2d(0f64..most * 1.05, (0..count).into_segmented())?;
+        .build_cartesian_2d(0f64..most * 1.05, (0..count - 1).into_segmented())?;
     let label = |row: &SegmentValue<i32>| match row {
         SegmentValue::CenterOf(i) => {
             // The first row is drawn on top.
@@ -63,10 +63,10 @@ fn draw(
         .draw()?;
     chart.draw_series(rows.iter().zip((0..count).rev()).enumerate().map(
         |(i, ((_, ms), row))| {
-            let mut bar = Rectangle::new(
-                [(0., SegmentValue::Exact(row)), (*ms, SegmentValue::Exact(row + 1))],
-                colour(i).filled(),
-            );
+            let end =
+                if row + 1 < count { SegmentValue::Exact(row + 1) } else { SegmentValue::Last };
+            let mut bar =
+                Rectangle::new([(0., SegmentValue::Exact(row)), (*ms, end)], colour(i).filled());
             bar.set_margin(3, 3, 0, 0);
             bar
         },
