@@ -9,7 +9,7 @@ use crate::ops::{Cast, CastAs};
 use crate::quantized::{Granularity, range, small_float, widened};
 use crate::simd::dispatch;
 use half::{bf16, f16};
-use lgp_memory::{DType, PowerRounding, Tensor, TensorView};
+use lgp_memory::{DType, PowerRounding, Shape, Tensor, TensorView};
 
 pub(super) fn run(
     op: &QuantizeLinear,
@@ -24,13 +24,7 @@ pub(super) fn run(
     let x = floats(ctx, x)?;
     let (x, scale) = (x.as_slice::<f32>()?, scale.as_slice::<f32>()?);
     if small_float(dtype) {
-        let mut quotients = ctx.alloc(DType::F32, shape)?;
-        for (i, (q, x)) in quotients.as_mut_slice::<f32>()?.iter_mut().zip(x).enumerate() {
-            *q = rounded(x / scale[lines.scale(i)], precision);
-        }
-        let rounding = PowerRounding::Up;
-        let cast = CastAs { to: Some(dtype), saturate: op.saturate, rounding };
-        return cast.run(ctx, &[Some(quotients.view())]);
+        return small_floats(op, ctx, x, |i| scale[lines.scale(i)], precision, (dtype, shape));
     }
     let zero = match optional(inputs, 2) {
         Some(zero) => widened(op.name(), zero)?,
@@ -81,6 +75,24 @@ pub(super) fn run(
         bytes.iter_mut().zip(all).for_each(|(o, q)| *o = q.to_ne_bytes());
     }
     Ok(vec![out])
+}
+
+/// The quotients as floats of eight bits and fewer, rounded as a cast rounds them.
+fn small_floats(
+    op: &QuantizeLinear,
+    ctx: &Context,
+    x: &[f32],
+    scale: impl Fn(usize) -> f32,
+    precision: DType,
+    (dtype, shape): (DType, Shape),
+) -> Result<Vec<Tensor>> {
+    let mut quotients = ctx.alloc(DType::F32, shape)?;
+    for (i, (q, x)) in quotients.as_mut_slice::<f32>()?.iter_mut().zip(x).enumerate() {
+        *q = rounded(x / scale(i), precision);
+    }
+    let rounding = PowerRounding::Up;
+    let cast = CastAs { to: Some(dtype), saturate: op.saturate, rounding };
+    cast.run(ctx, &[Some(quotients.view())])
 }
 
 /// The tensor as f32.
