@@ -193,6 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[allow(clippy::single_range_in_vec_init, reason = "a line has one range of scales")]
     fn scales_of_lines() {
         let of = |x: &[usize], scale: &[usize], axis, block| {
             let g = Granularity::new("op", x, scale, axis, block).unwrap();

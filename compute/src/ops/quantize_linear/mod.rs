@@ -46,9 +46,8 @@ impl Op for QuantizeLinear {
         arity(op, inputs, 2, 3)?;
         let (x, scale) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
         for (what, info) in [("input", x), ("scale", scale)] {
-            if !matches!(info.ty.dtype, DType::F32 | DType::F16 | DType::BF16)
-                && !(what == "input" && info.ty.dtype == DType::I32)
-            {
+            let float = matches!(info.ty.dtype, DType::F32 | DType::F16 | DType::BF16);
+            if !float && (what != "input" || info.ty.dtype != DType::I32) {
                 let message = format!("{what} has dtype {}, expected a float", info.ty.dtype);
                 return Err(Error::invalid(op, message));
             }
