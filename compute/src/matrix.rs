@@ -95,7 +95,7 @@ const ROWS: usize = 16;
 /// kernels, which sum in another order; then there is one part less.
 fn share(n: usize, unit: usize, parts: usize) -> usize {
     let width = |parts| n.div_ceil(parts).next_multiple_of(unit);
-    (1..=parts).rev().map(width).find(|w| n % w == 0 || n % w >= 8).unwrap_or(n)
+    (1..=parts).rev().map(width).find(|w| n.is_multiple_of(*w) || n % w >= 8).unwrap_or(n)
 }
 
 /// Steps of the inner dimension that the kernels sum at once, whatever the other sizes are: so

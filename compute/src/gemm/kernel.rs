@@ -30,6 +30,7 @@ pub(super) trait Vector: Copy {
 /// # Safety
 /// The machine has the vectors' instructions, and the operands reach as far as the sizes say.
 #[inline(always)]
+#[expect(clippy::needless_range_loop, reason = "the indices are also those of the packed panels")]
 pub(super) unsafe fn tile<V: Vector, const MR: usize, const NV: usize>(
     k: usize,
     (a, a_row): (*const f32, usize),

@@ -1,3 +1,5 @@
+//! Packed products against a naive loop.
+
 use super::*;
 use crate::testing::noise;
 use half::bf16;

@@ -85,6 +85,7 @@ impl ToBytes {
         reason = "limited to a byte; sums round to f32 by definition"
     )]
     pub(crate) fn one(&self, sum: i32, column: usize) -> u8 {
+        #[expect(clippy::manual_clamp, reason = "a NaN must become a number")]
         let scaled = (sum as f32 * self.scale[column]).min(LARGE).max(-LARGE);
         let rounded = round(scaled) + self.zero;
         rounded.max(self.low).min(self.high) as u8 ^ self.flip

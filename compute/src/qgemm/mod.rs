@@ -83,14 +83,21 @@ impl<E: Epilogue> Product<'_, E> {
             rows.fill(first + start, block, BLOCK, &mut at);
             let end = ((start + block) * stride).min(out.len());
             let out = &mut out[start * stride..end];
-            // SAFETY: the pointers are as the caller vouches, and `out` has `block` rows.
             match self.level {
+                // SAFETY: the pointers are as the caller vouches, `out` has `block` rows, and the
+                // machine has the level.
                 Level::Scalar => unsafe { self.block_by_panels::<1>(&at, block, out, stride) },
                 #[cfg(target_arch = "x86_64")]
+                // SAFETY: the pointers are as the caller vouches, `out` has `block` rows, and the
+                // machine has the level.
                 Level::Avx2 => unsafe { self.block_by_panels::<4>(&at, block, out, stride) },
                 #[cfg(target_arch = "x86_64")]
+                // SAFETY: the pointers are as the caller vouches, `out` has `block` rows, and the
+                // machine has the level.
                 Level::Vnni => unsafe { self.block_vnni(&at, block, out, stride) },
                 #[cfg(not(target_arch = "x86_64"))]
+                // SAFETY: the pointers are as the caller vouches, `out` has `block` rows, and the
+                // machine has the level.
                 _ => unsafe { self.block_by_panels::<1>(&at, block, out, stride) },
             }
         }

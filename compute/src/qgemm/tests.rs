@@ -1,3 +1,5 @@
+//! Integer products at every level of instructions against a naive loop.
+
 use super::{Level, PANEL, Packed, Product, Rows, ToBytes, ToFloats};
 use crate::isa::{Isa, Simd};
 

@@ -1,3 +1,5 @@
+//! Branches, loops and scans.
+
 use crate::model::{Attr, Model, ModelNode, Subgraph, ValueSpec};
 use crate::{Error, Result, Session, SessionOptions, Stop, Stopped};
 use lgp_memory::{DType, Datum, SymShape, Tensor, TensorType, TensorView};

@@ -1,3 +1,5 @@
+//! Integer convolutions against those of floats.
+
 use crate::ops::{Conv, ConvInteger, Pads};
 use crate::testing::{fails, infers, info, run, t};
 

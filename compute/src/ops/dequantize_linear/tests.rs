@@ -1,3 +1,5 @@
+//! What quantised numbers stand for.
+
 use crate::ops::DequantizeLinear;
 use crate::testing::{fails, infers, info, run, t};
 use half::f16;

@@ -1,3 +1,5 @@
+//! The scale and zero point that a tensor is given.
+
 use crate::ops::DynamicQuantizeLinear;
 use crate::testing::{fails, run_all, t};
 

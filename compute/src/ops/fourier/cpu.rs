@@ -83,7 +83,7 @@ fn mirror(line: &mut [Complex], given: usize) {
     }
     // The ends have no imaginary part in a real signal's transform.
     line[0].1 = 0.;
-    if n % 2 == 0 {
+    if n.is_multiple_of(2) {
         line[n / 2].1 = 0.;
     }
 }

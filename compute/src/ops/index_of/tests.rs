@@ -1,3 +1,5 @@
+//! Which entry of a list each element is.
+
 use super::*;
 use crate::testing::{fails, run, t};
 

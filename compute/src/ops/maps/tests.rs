@@ -1,3 +1,5 @@
+//! Maps that are made, and read again.
+
 use super::*;
 use crate::testing::{ints, t};
 

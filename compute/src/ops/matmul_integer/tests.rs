@@ -1,3 +1,5 @@
+//! Integer products against a naive loop.
+
 use crate::ops::MatMulInteger;
 use crate::testing::{fails, infers, info, run, t};
 

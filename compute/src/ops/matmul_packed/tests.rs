@@ -1,3 +1,5 @@
+//! Products with packed weights against plain ones.
+
 use super::*;
 use crate::ops::{Binary, BinaryKind, MatMul, Unary, UnaryKind};
 use crate::testing::{assert_close, fails, noise, run, run_all, t};

@@ -81,7 +81,7 @@ impl QConv {
         parts.y.check(NAME)?;
         let per_group = geometry.channels.checked_div(g).unwrap_or(0);
         let fits = g > 0
-            && geometry.channels % g == 0
+            && geometry.channels.is_multiple_of(g)
             && m % g == 0
             && m > 0
             && per_group > 0

@@ -1,3 +1,5 @@
+//! Quantised convolutions against those of floats.
+
 use crate::isa::Isa;
 use crate::ops::{
     Conv, ConvGeometry, DequantizeLinear, Pads, QConv, QConvParts, Quant, QuantizeLinear, Transpose,

@@ -57,6 +57,7 @@ fn add(a: &[u8], b: &[u8], out: &mut [u8], sum: Sum) {
     for (out, (a, b)) in out.iter_mut().zip(a.iter().zip(b)) {
         let (a, b) = (f32::from(*a ^ sum.flips[0]), f32::from(*b ^ sum.flips[1]));
         let y = b.mul_add(sum.ratio_b, a.mul_add(sum.ratio_a, sum.fixed));
+        #[expect(clippy::manual_clamp, reason = "a NaN must become a number")]
         let q = round(y.min(LARGE).max(-LARGE)).max(sum.low).min(sum.high);
         *out = q as u8 ^ sum.flips[2];
     }

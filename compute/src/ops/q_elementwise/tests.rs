@@ -1,3 +1,5 @@
+//! Quantised sums and lookups against floats.
+
 use crate::ops::{QAdd, QLookup, Quant};
 use crate::testing::{fails, run, t};
 use lgp_memory::DType;

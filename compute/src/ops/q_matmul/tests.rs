@@ -1,3 +1,5 @@
+//! Quantised products against those of floats.
+
 use crate::ops::{QInput, QMatMul, QMatMulParts, QOutput, Quant};
 use crate::testing::{assert_close, fails, noise, run, t};
 use lgp_memory::DType;

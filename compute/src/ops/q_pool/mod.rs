@@ -165,6 +165,7 @@ impl Op for QGlobalAveragePool {
                 }
                 for (out, sum) in out.iter_mut().zip(&sums) {
                     let centred = i64::from(*sum) - plane as i64 * i64::from(zero);
+                    #[expect(clippy::manual_clamp, reason = "a NaN must become a number")]
                     let scaled = (centred as f32 * scale).min(LARGE).max(-LARGE);
                     let q = (round(scaled) + out_zero).clamp(0, 255);
                     *out = q as u8 ^ self.y.flip();

@@ -1,3 +1,5 @@
+//! Quantised pools against those of floats.
+
 use crate::ops::{Pads, QGlobalAveragePool, QMaxPool, Quant};
 use crate::testing::{fails, run, t};
 use lgp_memory::DType;

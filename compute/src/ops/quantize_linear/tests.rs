@@ -1,3 +1,5 @@
+//! How numbers are rounded to few bits, and back.
+
 use crate::ops::{DequantizeLinear, QuantizeLinear};
 use crate::testing::{assert_close, fails, infers, info, noise, run, t};
 use lgp_memory::{DType, I4};

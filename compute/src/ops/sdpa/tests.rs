@@ -1,3 +1,5 @@
+//! Fused attention against its formula.
+
 use super::*;
 use crate::ops::{Binary, BinaryKind, MatMul, Softmax, Transpose};
 use crate::testing::{assert_close, fails, noise, run, run_all, t};

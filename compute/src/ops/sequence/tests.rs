@@ -1,3 +1,5 @@
+//! Sequences: made, read, changed, split and joined.
+
 use super::*;
 use crate::testing::{ints, t};
 

@@ -1,3 +1,5 @@
+//! Operators on strings.
+
 use super::*;
 use crate::testing::{ints, t};
 

@@ -62,7 +62,7 @@ impl Op for UnpackBits {
     fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
         let op = self.name();
         arity(op, inputs, 2, 3)?;
-        if !matches!(self.bits, 2 | 4 | 8) || self.block == 0 || self.block % 8 != 0 {
+        if !matches!(self.bits, 2 | 4 | 8) || self.block == 0 || !self.block.is_multiple_of(8) {
             let (bits, block) = (self.bits, self.block);
             return Err(Error::unsupported(op, format!("{bits} bits in blocks of {block}")));
         }

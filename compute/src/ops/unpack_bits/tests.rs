@@ -1,3 +1,5 @@
+//! Numbers of few bits, unpacked.
+
 use crate::ops::UnpackBits;
 use crate::testing::{fails, run, t};
 

@@ -1,3 +1,5 @@
+//! Functions of a file's own, inlined.
+
 use super::*;
 use crate::onnx::proto::attribute_proto::AttributeType;
 use crate::onnx::proto::{

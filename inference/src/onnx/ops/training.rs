@@ -18,7 +18,7 @@ impl<'a, 'b> Step<'a, 'b> {
     fn new(cx: &'a mut NodeCx<'b>, groups: usize) -> Result<Self, Refusal> {
         let norm = cx.float("norm_coefficient")?.unwrap_or(0.);
         let given = cx.inputs.len().saturating_sub(2);
-        if given == 0 || given % groups != 0 {
+        if given == 0 || !given.is_multiple_of(groups) {
             return Err(format!("{given} tensors given, expected a multiple of {groups}"));
         }
         Ok(Self { cx, tensors: given / groups, norm })

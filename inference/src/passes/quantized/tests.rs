@@ -1,3 +1,5 @@
+//! Quantised graphs before and after they run on integers.
+
 use super::QuantizedFusion;
 use crate::graph::Graph;
 use crate::passes::Pass;

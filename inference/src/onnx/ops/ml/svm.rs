@@ -120,7 +120,7 @@ fn linear(
     labels: Tensor,
 ) -> Result<(), Refusal> {
     let count = labels.len();
-    if coefficients.len() % count != 0 || rho.is_empty() {
+    if !coefficients.len().is_multiple_of(count) || rho.is_empty() {
         return Err(format!("{} coefficients for {count} classes", coefficients.len()));
     }
     let weights = Tensor::from_slice([count, coefficients.len() / count], coefficients);
