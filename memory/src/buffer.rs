@@ -121,7 +121,10 @@ impl std::ops::DerefMut for Buffer {
 /// A raw allocation of initialised bytes.
 #[derive(Debug)]
 pub(crate) struct Block {
+    /// The first aligned byte of the allocation.
     ptr: NonNull<u8>,
+    /// What the allocator gave.
+    base: NonNull<u8>,
     capacity: usize,
 }
 
@@ -136,8 +139,11 @@ impl Block {
         let oom = Error::OutOfMemory { bytes: capacity };
         let Some(layout) = Self::layout(capacity) else { return Err(oom) };
         // SAFETY: the layout's size is not zero.
-        let ptr = unsafe { alloc_zeroed(layout) };
-        Ok(Self { ptr: NonNull::new(ptr).ok_or(oom)?, capacity })
+        let base = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(oom)?;
+        let skip = base.align_offset(ALIGNMENT).min(ALIGNMENT);
+        // SAFETY: the allocation is longer than the capacity by the alignment.
+        let ptr = unsafe { base.add(skip) };
+        Ok(Self { ptr, base, capacity })
     }
 
     /// Bytes that this block can hold.
@@ -145,16 +151,20 @@ impl Block {
         self.capacity
     }
 
+    /// More than is needed, at an alignment that the allocator has anyway: asked for a larger one
+    /// it would write the zeros, where fresh pages of the system are zero already and take no
+    /// memory before they are used.
     fn layout(capacity: usize) -> Option<Layout> {
-        if capacity == 0 { None } else { Layout::from_size_align(capacity, ALIGNMENT).ok() }
+        let size = capacity.checked_add(ALIGNMENT).filter(|_| capacity > 0)?;
+        Layout::from_size_align(size, 8).ok()
     }
 }
 
 impl Drop for Block {
     fn drop(&mut self) {
         if let Some(layout) = Self::layout(self.capacity) {
-            // SAFETY: `ptr` came from `alloc_zeroed` with this same layout.
-            unsafe { dealloc(self.ptr.as_ptr(), layout) };
+            // SAFETY: `base` came from `alloc_zeroed` with this same layout.
+            unsafe { dealloc(self.base.as_ptr(), layout) };
         }
     }
 }

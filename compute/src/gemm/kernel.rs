@@ -18,6 +18,8 @@ pub(super) trait Vector: Copy {
     unsafe fn zero() -> Self;
     unsafe fn load(p: *const f32) -> Self;
     unsafe fn store(self, p: *mut f32);
+    /// The sum in f32, whatever the words of the factors.
+    unsafe fn plus(self, other: Self) -> Self;
     unsafe fn splat(p: *const f32) -> Self;
     /// `self + a · b`.
     unsafe fn add_product(self, a: Self, b: Self) -> Self;
@@ -43,7 +45,11 @@ pub(super) unsafe fn tile<V: Vector, const MR: usize, const NV: usize>(
     unsafe {
         let mut sums = [[V::zero(); NV]; MR];
         let (mut a, mut b, mut next) = (a, b, next);
-        let step = |sums: &mut [[V; NV]; MR], a: *const f32, b: *const f32| {
+        // One step an iteration: of several, the compiler would read all operands first, and run
+        // out of registers.
+        for _ in 0..k {
+            prefetch(next);
+            next = next.wrapping_add(4);
             let mut right = [V::zero(); NV];
             for j in 0..NV {
                 right[j] = V::load(b.add(j * V::LANES));
@@ -54,18 +60,6 @@ pub(super) unsafe fn tile<V: Vector, const MR: usize, const NV: usize>(
                     sums[i][j] = sums[i][j].add_product(left, right[j]);
                 }
             }
-        };
-        for _ in 0..k / 4 {
-            prefetch(next);
-            next = next.wrapping_add(16);
-            for _ in 0..4 {
-                step(&mut sums, a, b);
-                a = a.add(1);
-                b = b.add(PANEL);
-            }
-        }
-        for _ in 0..k % 4 {
-            step(&mut sums, a, b);
             a = a.wrapping_add(1);
             b = b.wrapping_add(PANEL);
         }
@@ -83,11 +77,7 @@ unsafe fn store<V: Vector>(sums: V, c: *mut f32, add: bool) {
     // SAFETY: as the callers promise.
     unsafe {
         if add {
-            let mut lanes = [0f32; 16];
-            sums.store(lanes.as_mut_ptr());
-            for (i, lane) in lanes.iter().take(V::LANES).enumerate() {
-                *c.add(i) += lane;
-            }
+            V::load(c).plus(sums).store(c);
         } else {
             sums.store(c);
         }
@@ -127,6 +117,10 @@ impl Vector for Four {
         unsafe { p.cast::<[f32; 4]>().write_unaligned(self.0) }
     }
     #[inline(always)]
+    unsafe fn plus(self, other: Self) -> Self {
+        Self(std::array::from_fn(|i| self.0[i] + other.0[i]))
+    }
+    #[inline(always)]
     unsafe fn splat(p: *const f32) -> Self {
         // SAFETY: as the trait's callers promise.
         Self([unsafe { p.read_unaligned() }; 4])
@@ -148,7 +142,7 @@ mod x86 {
 
     macro_rules! vector {
         ($(#[$doc:meta])* $name:ident($t:ty), $lanes:literal, $zero:ident, $load:ident, $store:ident, $splat:ident,
-            |$s:ident, $a:ident, $b:ident| $fma:expr) => {
+            $plus:ident, |$s:ident, $a:ident, $b:ident| $fma:expr) => {
             $(#[$doc])*
             #[derive(Clone, Copy)]
             pub(in crate::gemm) struct $name($t);
@@ -170,6 +164,11 @@ mod x86 {
                     unsafe { $store(p, self.0) }
                 }
                 #[inline(always)]
+                unsafe fn plus(self, other: Self) -> Self {
+                    // SAFETY: as the trait's callers promise.
+                    Self(unsafe { $plus(self.0, other.0) })
+                }
+                #[inline(always)]
                 unsafe fn splat(p: *const f32) -> Self {
                     // SAFETY: as the trait's callers promise.
                     Self(unsafe { $splat(*p) })
@@ -187,17 +186,17 @@ mod x86 {
     vector!(
         /// AVX2 and FMA.
         Eight(__m256), 8, _mm256_setzero_ps, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps,
-        |s, a, b| _mm256_fmadd_ps(a, b, s)
+        _mm256_add_ps, |s, a, b| _mm256_fmadd_ps(a, b, s)
     );
     vector!(
         /// AVX-512.
         Sixteen(__m512), 16, _mm512_setzero_ps, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_set1_ps,
-        |s, a, b| _mm512_fmadd_ps(a, b, s)
+        _mm512_add_ps, |s, a, b| _mm512_fmadd_ps(a, b, s)
     );
     vector!(
         /// AVX-512 with pairs of bf16 as words and sums in f32.
         Bf16(__m512), 16, _mm512_setzero_ps, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_set1_ps,
-        |s, a, b| _mm512_dpbf16_ps(
+        _mm512_add_ps, |s, a, b| _mm512_dpbf16_ps(
             s,
             std::mem::transmute::<__m512, __m512bh>(a),
             std::mem::transmute::<__m512, __m512bh>(b),

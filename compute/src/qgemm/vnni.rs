@@ -54,8 +54,10 @@ pub(super) unsafe fn tile<const M: usize, const N: usize, S: Epilogue>(
             }
         }
         let columns = (weights.n - column).min(N * PANEL);
-        for (m, acc) in acc.iter().enumerate() {
-            store.store(acc, column, out.add(m * stride), columns);
+        // A copy in memory: the loop below would otherwise keep the sums there from the start.
+        let sums = std::hint::black_box(acc);
+        for (m, sums) in sums.iter().enumerate() {
+            store.store(sums, column, out.add(m * stride), columns);
         }
     }
 }

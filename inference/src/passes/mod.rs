@@ -36,10 +36,12 @@ pub(crate) trait Pass: Sync {
 
 /// Every pass, in the order in which they run. The first one also infers the types that the
 /// others rely on.
-const PASSES: [&dyn Pass; 17] = [
+const PASSES: [&dyn Pass; 19] = [
     &constant_folding::ConstantFolding { keep_bytes: true },
     &identity::IdentityElimination,
     &quantized::QuantizedFusion,
+    // Before what integer kernels have taken over is folded to floats.
+    &dead_code::DeadCodeElimination,
     &constant_folding::ConstantFolding { keep_bytes: false },
     &cast::CastElimination,
     &common::CommonSubexpressions,
@@ -48,6 +50,8 @@ const PASSES: [&dyn Pass; 17] = [
     &norms::NormFusion,
     &gelu::GeluFusion,
     &attention::AttentionFusion,
+    // The passes that follow count readers.
+    &dead_code::DeadCodeElimination,
     &layout::ChannelsLast,
     &transpose::TransposeJoining,
     &conv_epilogue::ConvEpilogue,
