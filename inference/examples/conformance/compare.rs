@@ -47,7 +47,8 @@ pub(crate) fn compare(got: &Tensor, want: &Tensor, tolerance: Tolerance) -> Resu
     let (a, b) = (wide(got)?, wide(want)?);
     let off = |a: f64, b: f64| {
         let equal = a == b || (a.is_nan() && b.is_nan());
-        !equal && !((a - b).abs() <= tolerance.absolute + tolerance.relative * b.abs())
+        let near = (a - b).abs() <= tolerance.absolute + tolerance.relative * b.abs();
+        !equal && !near
     };
     let wrong: Vec<usize> = (0..a.len()).filter(|&i| off(a[i], b[i])).collect();
     match wrong.first() {

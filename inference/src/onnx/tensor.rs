@@ -197,7 +197,8 @@ mod tests {
     /// Both fields hold the same bytes, the first element in the lowest bits.
     #[test]
     fn elements_of_few_bits_are_unpacked() -> Result<()> {
-        let cases: [(DataType, &[i64], &'static [u8], &[u8]); 5] = [
+        type Case = (DataType, &'static [i64], &'static [u8], &'static [u8]);
+        let cases: [Case; 5] = [
             (DataType::Int4, &[3], &[0x87, 0x0f], &[7, 0xf8, 0xff]),
             (DataType::Uint4, &[3, 1], &[0xf1, 0x02], &[1, 15, 2]),
             (DataType::Int2, &[5], &[0x39, 0x01], &[1, 0xfe, 0xff, 0, 1]),

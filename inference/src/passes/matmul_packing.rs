@@ -109,7 +109,7 @@ mod tests {
         let x = g.input("x", f32_type(&[None, Some(4)]));
         let w = g.initializer("w", Tensor::zeros(DType::F32, [4, 4])?);
         let c = g.initializer("c", Tensor::from_slice([1], &[2f32])?);
-        let y = g.node("MatMul", &[x, w.clone()], []);
+        let y = g.node("MatMul", &[x, w], []);
         let y = g.node("Gemm", &[y, w, c], [("beta", 3f32.into())]);
         let z = g.node("MatMul", &[w, y], []);
         g.output("y", y, f32_type(&[None, Some(4)]));

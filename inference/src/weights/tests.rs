@@ -125,11 +125,11 @@ fn legacy(pickle: &[u8]) -> Vec<u8> {
 
 #[test]
 fn pickles_that_lie_are_refused() {
-    let storage = b"(X\x07\0\0\0storagectorch\nFloatStorage\nX\x01\0\0\00X\x03\0\0\0cpuK\x01tQ";
+    let storage = b"(X\x07\0\0\0storagectorch\nFloatStorage\nX\x01\0\0\0\x30X\x03\0\0\0cpuK\x01tQ";
     let view = |shape: &[u8]| {
         let call = b"ctorch._utils\n_rebuild_tensor_v2\n(";
         let pickle = [&call[..], storage, b"K\0(", shape, b"t(", shape, b"t\x89}tR."].concat();
-        let keys = b"]X\x01\0\0\00a.\x01\0\0\0\0\0\0\0abcd";
+        let keys = b"]X\x01\0\0\0\x30a.\x01\0\0\0\0\0\0\0abcd";
         legacy(&[&pickle[..], keys].concat())
     };
     assert!(exhaust(&view(b"K\x01")).is_ok());
