@@ -2,7 +2,7 @@
 """Compares this engine with ONNX Runtime on ONNX files, and times both in turns.
 
     ort_agreement.py RUN_ONNX MODEL.onnx... [--runs N] [--rounds N] [--threads N] [--batch N]
-        [--sequence N] [--vocabulary N]
+        [--sequence N] [--vocabulary N] [--side N]
 
 RUN_ONNX is the built example `run_onnx`. The same random inputs go to both; the relative error is
 the largest difference over the largest magnitude of ONNX Runtime's output. Exits with 1 when a
@@ -30,13 +30,15 @@ TYPES = {
 
 def inputs(session, options, folder):
     """Random inputs by name, also written as .npy files. Unknown dimensions are the sequence where
-    they are called so, or else the batch; masks hide the end of every second sequence."""
+    they are called so, the side of an image where they are height or width (which gets three more, so
+    that exchanged axes show), or else the batch; masks hide the end of every second sequence."""
     random = np.random.default_rng(7)
 
     def size(dim):
         if isinstance(dim, int):
             return dim
-        return options.sequence if "seq" in str(dim) else options.batch
+        named = {"height": options.side, "width": options.side + 3}
+        return options.sequence if "seq" in str(dim) else named.get(dim, options.batch)
 
     arrays, args = {}, []
     for index, spec in enumerate(session.get_inputs()):
@@ -105,6 +107,7 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--batch", type=int, default=2, help="size of unknown dimensions")
     parser.add_argument("--sequence", type=int, default=16, help="size of unknown sequences")
+    parser.add_argument("--side", type=int, default=40, help="size of an unknown height")
     parser.add_argument("--vocabulary", type=int, default=1, help="integers are below this")
     options = parser.parse_args()
     print("| model | max absolute error | relative error | ours, ms | ONNX Runtime, ms |")
