@@ -180,6 +180,13 @@ pub trait Op: std::any::Any + std::fmt::Debug + Send + Sync {
         0
     }
 
+    /// Bytes of weights and tables that the operator holds itself, besides its inputs. Where there
+    /// are any, its `Debug` output may leave them out: two operators that hold data are never taken
+    /// for the same.
+    fn held_bytes(&self) -> usize {
+        0
+    }
+
     /// Whether inputs or outputs may be other than tensors. Such an operator computes in
     /// [`Op::run_data`], and its `run` is never called by a graph.
     fn takes_data(&self) -> bool {

@@ -50,6 +50,8 @@ impl Program {
         inputs: Vec<Slot<'a>>,
         mut recorder: Option<&mut Recorder>,
     ) -> Result<Vec<Datum>> {
+        // A body of no nodes that a loop repeats must notice too.
+        ctx.check()?;
         let (memory, ctx) = self.memory(ctx, &inputs)?;
         let ctx = &ctx;
         let mut slots: Vec<Slot<'a>> = vec![Slot::Empty; self.graph.values.len()];

@@ -74,6 +74,20 @@ impl Graph {
         op.downcast_ref()
     }
 
+    /// Bytes of all that it stores: constants, each counted once, and what operators hold.
+    pub(crate) fn stored_bytes(&self) -> usize {
+        let mut seen: Vec<(*const u8, usize)> = self
+            .values
+            .iter()
+            .filter_map(|value| value.info.as_ref()?.constant.as_ref())
+            .map(|tensor| (tensor.as_bytes().as_ptr(), tensor.as_bytes().len()))
+            .collect();
+        seen.sort_unstable();
+        seen.dedup();
+        let held = self.nodes.iter().map(|node| node.op.held_bytes());
+        seen.into_iter().map(|(_, bytes)| bytes).chain(held).fold(0, usize::saturating_add)
+    }
+
     /// How many nodes and outputs read each value.
     pub(crate) fn uses(&self) -> Vec<usize> {
         let mut uses = vec![0; self.values.len()];

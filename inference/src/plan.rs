@@ -53,7 +53,7 @@ mod tests {
         let c = g.node("Add", &[a, b], []);
         g.output("b", b, ty.clone());
         g.output("c", c, ty);
-        let graph = crate::onnx::lower(&g.finish()?)?;
+        let graph = crate::onnx::lower(&g.finish()?, crate::SessionOptions::default())?;
         let plan = Plan::new(&graph);
         let a = graph.nodes[0].outputs[0].unwrap();
         assert_eq!(plan.frees, [vec![], vec![], vec![a]]);

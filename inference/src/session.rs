@@ -87,13 +87,12 @@ impl Session {
     /// [`Error::Node`] for a node whose inputs cannot fit, [`Error::Threads`].
     pub fn new(model: &Model, options: SessionOptions) -> Result<Self> {
         let threads = options.threads.max(1);
-        let mut graph = onnx::lower(model)?;
+        let mut graph = onnx::lower(model, options)?;
         let ctx = Context::new(threads).with_isa(options.isa);
         if ctx.threads() < threads {
             let message = format!("the system started {}", ctx.threads());
             return Err(Error::Threads { threads, message });
         }
-        graph.options = options;
         passes::optimize(&mut graph)?;
         let outputs = model
             .outputs()

@@ -32,6 +32,11 @@ impl std::fmt::Debug for Packed {
 }
 
 impl Packed {
+    /// Bytes of the weights and their sums.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of_val(&*self.lines) + size_of_val(&*self.sums)
+    }
+
     /// Packs `taps` segments of `width` elements; `at` gives the element of a column, a segment
     /// and a position in it.
     pub(crate) fn new(

@@ -21,6 +21,10 @@ impl Op for If {
         NAME
     }
 
+    fn held_bytes(&self) -> usize {
+        self.then_branch.stored_bytes() + self.else_branch.stored_bytes()
+    }
+
     fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
         let mut infos = present_infos(NAME, inputs)?;
         if infos.len() < 1 + self.then_inputs {

@@ -34,6 +34,11 @@ impl Body {
         Self { graph, own, program: OnceLock::new() }
     }
 
+    /// Bytes of what it stores.
+    fn stored_bytes(&self) -> usize {
+        self.graph.stored_bytes()
+    }
+
     /// How many values it returns.
     pub(crate) fn outputs(&self) -> usize {
         self.graph.outputs.len()

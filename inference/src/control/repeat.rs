@@ -67,6 +67,10 @@ impl Op for Loop {
         NAME
     }
 
+    fn held_bytes(&self) -> usize {
+        self.body.stored_bytes()
+    }
+
     fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
         self.scanned()?;
         let mut outputs = self.infer_body(inputs)?.split_off(1);

@@ -159,6 +159,10 @@ impl Op for Scan {
         NAME
     }
 
+    fn held_bytes(&self) -> usize {
+        self.body.stored_bytes()
+    }
+
     fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
         let states = self.states()?;
         let skip = usize::from(self.batched);

@@ -18,6 +18,10 @@ impl Op for SequenceMap {
         NAME
     }
 
+    fn held_bytes(&self) -> usize {
+        self.body.stored_bytes()
+    }
+
     fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
         let mut infos = present_infos(NAME, inputs)?;
         for info in infos.iter_mut().take(self.body.own) {

@@ -139,6 +139,20 @@ fn a_loop_without_end_ends_when_it_is_asked_to() -> Result<()> {
 }
 
 #[test]
+fn a_loop_over_nothing_notices_too() -> Result<()> {
+    let copies =
+        ["c", "x"].map(|name| node("Identity", &[name], &[&format!("{name}_out")], vec![]));
+    let body = graph(&["i", "c", "x"], &["c_out", "x_out"], copies.into());
+    let nodes = vec![node("Loop", &["", "go", "x0"], &["y"], vec![("body", body)])];
+    let session = session(&[("go", DType::Bool), ("x0", DType::F32)], DType::F32, nodes)?;
+    let (go, x) = (Tensor::scalar(true)?, Tensor::scalar(0f32)?);
+    let soon = Stop::at(Instant::now() + Duration::from_millis(20));
+    let stopped = session.run_until(&[("go", go.view()), ("x0", x.view())], &soon);
+    assert!(matches!(stopped, Err(Error::Stopped(Stopped::Deadline))), "{stopped:?}");
+    Ok(())
+}
+
+#[test]
 fn what_an_inner_graph_lacks_is_told() {
     let unknown = graph(&[], &["a"], vec![node("Nonsense", &["x"], &["a"], vec![])]);
     let pass = graph(&[], &["b"], vec![node("Identity", &["x"], &["b"], vec![])]);

@@ -7,6 +7,7 @@ use crate::control::Body;
 use crate::error::Result;
 use crate::graph::{Graph, ValueId};
 use crate::model::{Model, ModelNode, Subgraph};
+use crate::session::SessionOptions;
 use lgp_compute::ValueInfo;
 use lgp_memory::Tensor;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -14,12 +15,13 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 /// The values that a node can name.
 pub(crate) type Names = HashMap<String, ValueId>;
 
-/// The model's graph, its types not yet inferred.
+/// The model's graph, its types not yet inferred; it and the graphs inside its nodes will run as
+/// `options` say.
 ///
 /// # Errors
 /// [`Unsupported`](crate::Error::Unsupported) with everything in the model that cannot be mapped.
-pub(crate) fn lower(model: &Model) -> Result<Graph> {
-    let mut graph = Graph::default();
+pub(crate) fn lower(model: &Model, options: SessionOptions) -> Result<Graph> {
+    let mut graph = Graph { options, ..Graph::default() };
     let mut names = store(&mut graph, model.initializers());
     for spec in model.inputs() {
         let id = graph.add_value(&spec.name);
@@ -145,7 +147,7 @@ impl Lowering {
         around: &Names,
         inner: &Subgraph,
     ) -> Result<(Body, Vec<ValueId>), String> {
-        let mut graph = Graph::default();
+        let mut graph = Graph { options: outer.options, ..Graph::default() };
         let mut names = store(&mut graph, &inner.initializers);
         for name in &inner.inputs {
             let id = graph.add_value(name);

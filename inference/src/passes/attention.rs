@@ -73,13 +73,27 @@ fn attention(pattern: &Pattern<'_>, out: ValueId) -> Option<(Sdpa, Vec<Option<Va
         let f32 = pattern.graph.info(id).is_some_and(|info| info.ty.dtype == DType::F32);
         f32 && pattern.rank(id) == Some(4)
     });
-    if !typed || q_axes[3] != 3 || mask.is_some_and(|m| pattern.rank(m).is_none_or(|r| r > 4)) {
+    let masked = mask.is_none_or(|mask| keeps_shape(pattern, mask, scores));
+    if !typed || q_axes[3] != 3 || !masked || pattern.rank(out) != Some(4) {
         return None;
     }
     let op = Sdpa { q: q_axes, k: k_axes, v: v_axes, swapped: false, scale };
     let mut inputs = vec![Some(q), Some(k), Some(v)];
     inputs.extend(mask.map(Some));
     Some((op, inputs))
+}
+
+/// Whether a mask of at most four dimensions leaves the scores' rows and columns as they are, as
+/// far as sizes are known: it could also widen those of size 1.
+fn keeps_shape(pattern: &Pattern<'_>, mask: ValueId, scores: ValueId) -> bool {
+    let dims = |id| pattern.graph.info(id)?.ty.shape.as_ref().map(|shape| shape.0.as_slice());
+    let (Some(mask), Some(scores)) = (dims(mask), dims(scores)) else { return false };
+    let mut inner = mask.iter().rev().zip(scores.iter().rev()).take(2);
+    mask.len() <= 4
+        && inner.all(|(mask, score)| match (mask.known(), score.known()) {
+            (Some(mask), Some(score)) => mask == 1 || mask == score,
+            _ => true,
+        })
 }
 
 /// The operands of a matrix product.
@@ -159,6 +173,29 @@ mod tests {
             };
             assert_eq!(graph.op::<Sdpa>(0), Some(&want));
             assert_eq!(graph.nodes[0].inputs.len(), 3 + usize::from(masked));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_mask_that_widens_the_scores_stays() -> Result<()> {
+        for (rows, nodes) in [(1, 1), (3, 4)] {
+            let mut g = GraphBuilder::new("g");
+            let one = f32_type(&[Some(1), Some(2), Some(1), Some(8)]);
+            let q = g.input("q", one);
+            let k = g.input("k", f32_type(&[Some(1), Some(2), Some(8), Some(5)]));
+            let v = g.input("v", f32_type(&[Some(1), Some(2), Some(5), Some(8)]));
+            let mask = g.input("mask", f32_type(&[Some(1), Some(1), Some(rows), Some(5)]));
+            let scores = g.node("MatMul", &[q, k], []);
+            let scores = g.node("Add", &[scores, mask], []);
+            let weights = g.node("Softmax", &[scores], [("axis", Attr::from(-1))]);
+            let y = g.node("MatMul", &[weights, v], []);
+            g.output("y", y, f32_type(&[Some(1), Some(2), None, Some(8)]));
+            let mut graph = graph_of(g)?;
+            graph.infer()?;
+            AttentionFusion.run(&mut graph)?;
+            DeadCodeElimination.run(&mut graph)?;
+            assert_eq!(graph.nodes.len(), nodes, "{rows}");
         }
         Ok(())
     }

@@ -33,7 +33,10 @@ impl Pass for CastElimination {
             let Some(&Some(source)) = graph.nodes[first].inputs.first() else { continue };
             let dtype = |id: ValueId| graph.info(id).map(|info| info.ty.dtype);
             let (Some(from), Some(through)) = (dtype(source), dtype(middle)) else { continue };
-            if !holds(through, from) {
+            // Where `to` cannot hold all of `from`, what becomes of the rest depends on the way:
+            // integers wrap, floats saturate.
+            let floats = !is_integer(through) && is_integer(from);
+            if to == DType::Str || !holds(through, from) || (floats && !holds(to, from)) {
                 continue;
             }
             graph.nodes[index].inputs[0] = Some(source);
@@ -48,13 +51,10 @@ impl Pass for CastElimination {
     }
 }
 
-/// Whether `wide` holds every value of `narrow` exactly.
-fn holds(wide: DType, narrow: DType) -> bool {
+/// Signedness and width of an integer.
+fn integer(dtype: DType) -> Option<(bool, u32)> {
     use DType as D;
-    if wide == narrow {
-        return true;
-    }
-    let integer = |dtype| match dtype {
+    match dtype {
         D::U8 => Some((false, 8)),
         D::U16 => Some((false, 16)),
         D::U32 => Some((false, 32)),
@@ -64,7 +64,19 @@ fn holds(wide: DType, narrow: DType) -> bool {
         D::I32 => Some((true, 32)),
         D::I64 => Some((true, 64)),
         _ => None,
-    };
+    }
+}
+
+fn is_integer(dtype: DType) -> bool {
+    integer(dtype).is_some()
+}
+
+/// Whether `wide` holds every value of `narrow` exactly.
+fn holds(wide: DType, narrow: DType) -> bool {
+    use DType as D;
+    if wide == narrow {
+        return true;
+    }
     let significand = |dtype| match dtype {
         D::F32 => Some(24),
         D::F64 => Some(53),
@@ -96,6 +108,9 @@ mod tests {
             (DType::I8, 1, 7, 1),
             (DType::F32, 10, 1, 2),
             (DType::I64, 1, 7, 2),
+            // 200 is 127 in i8 by way of f32, and -56 without it.
+            (DType::U8, 1, 3, 2),
+            (DType::U8, 1, 6, 1),
         ] {
             let mut g = GraphBuilder::new("g");
             let x = g.input("x", type_of(from, &[None]));

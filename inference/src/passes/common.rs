@@ -11,7 +11,7 @@ use std::fmt::Write;
 
 /// Larger constants are weights, which exporters do not repeat.
 const CONSTANT_BYTES_MAX: usize = 4096;
-/// Operators that take more than this to describe hold data, and are left alone.
+/// Operators that take more than this to describe are left alone.
 const ATTRIBUTES_MAX: usize = 1024;
 
 #[derive(Debug)]
@@ -84,7 +84,8 @@ fn constant_key(tensor: &Tensor) -> Option<(DType, Vec<usize>, Vec<u8>)> {
 /// The operator with its attributes; `None` where two runs may differ, or where it holds data.
 fn description(op: &dyn Op) -> Option<String> {
     const RANDOM: [&str; 6] = ["Random", "Bernoulli", "Multinomial", "Dropout", "If", "Loop"];
-    if RANDOM.iter().any(|prefix| op.name().starts_with(prefix)) || op.name() == "Scan" {
+    let random = RANDOM.iter().any(|prefix| op.name().starts_with(prefix)) || op.name() == "Scan";
+    if random || op.held_bytes() > 0 {
         return None;
     }
     let mut text = Capped(String::new());

@@ -78,6 +78,8 @@ fn packable(graph: &Graph, index: usize) -> Result<Option<Product>> {
     let n = weight.shape()[usize::from(!gemm.trans_b)];
     let bias = match rest.first().copied().flatten() {
         None => None,
+        // Not read, as BLAS has it: 0 times infinity would be NaN.
+        Some(_) if gemm.beta == 0. => None,
         Some(c) => {
             let Some(row) = graph.constant(c).and_then(|c| row(c, n)) else { return Ok(None) };
             let row: Vec<f32> = row.iter().map(|x| x * gemm.beta).collect();

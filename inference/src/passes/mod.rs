@@ -101,6 +101,6 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn graph_of(builder: GraphBuilder) -> Result<Graph> {
-        crate::onnx::lower(&builder.finish()?)
+        crate::onnx::lower(&builder.finish()?, crate::SessionOptions::default())
     }
 }

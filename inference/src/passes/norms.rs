@@ -5,6 +5,7 @@ use super::pattern::{Pattern, Rewrite, rewrite};
 use crate::error::Result;
 use crate::graph::{Graph, ValueId};
 use lgp_compute::ops::{BinaryKind, LayerNorm, Reduce, ReduceKind, RmsNorm, UnaryKind};
+use lgp_memory::Dim;
 use std::sync::Arc;
 
 #[derive(Debug)]
@@ -24,7 +25,7 @@ impl Pass for NormFusion {
                 let (centred, scale, epsilon) = scaled_root(pattern, product)?;
                 let [x, mean] = pattern.binary(centred, BinaryKind::Sub)?;
                 let whole = mean_of(pattern, mean)? == x && pattern.alike(x, out);
-                (whole && pattern.rank(bias)? == 1).then(|| Rewrite {
+                (whole && fits_last(pattern, bias, x)).then(|| Rewrite {
                     node,
                     op: Arc::new(LayerNorm { axis: -1, epsilon }),
                     inputs: vec![Some(x), Some(scale), Some(bias)],
@@ -43,13 +44,25 @@ impl Pass for NormFusion {
     }
 }
 
-/// `scale · x / √(mean(x²) + ε)` as x, scale of rank 1 and ε.
+/// `scale · x / √(mean(x²) + ε)` as x, scale, a vector along the last axis, and ε.
 fn scaled_root(pattern: &Pattern<'_>, id: ValueId) -> Option<(ValueId, ValueId, f32)> {
     let orders = pattern.either(id, BinaryKind::Mul)?;
     orders.into_iter().find_map(|[normal, scale]| {
         let (x, epsilon) = over_root(pattern, normal)?;
-        (pattern.rank(scale)? == 1).then_some((x, scale, epsilon))
+        fits_last(pattern, scale, x).then_some((x, scale, epsilon))
     })
+}
+
+/// Whether a vector surely has an element for each along the last axis of `x`, or one: a longer
+/// one would widen an axis of 1.
+fn fits_last(pattern: &Pattern<'_>, vector: ValueId, x: ValueId) -> bool {
+    let dims = |id| pattern.graph.info(id)?.ty.shape.as_ref().map(|shape| shape.0.as_slice());
+    match (dims(vector), dims(x)) {
+        (Some([len]), Some([.., last])) => {
+            len.known() == Some(1) || (len == last && *len != Dim::Unknown)
+        }
+        _ => false,
+    }
 }
 
 /// `x / √(mean(x²) + ε)`, also by the reciprocal.
@@ -142,6 +155,28 @@ mod tests {
         }
         assert_eq!(last(true, 1, false)?, "Add");
         assert_eq!(last(false, 1, false)?, "Mul");
+        Ok(())
+    }
+
+    #[test]
+    fn a_scale_that_widens_the_last_axis_stays() -> Result<()> {
+        for (last, left) in [(Some(4), "RMSNormalization"), (Some(1), "Mul"), (None, "Mul")] {
+            let mut g = GraphBuilder::new("g").with_opset(13);
+            let x = g.input("x", f32_type(&[None, last]));
+            let epsilon = g.initializer("epsilon", Tensor::scalar(1e-6f32)?);
+            let scale = g.initializer("scale", Tensor::from_slice([4], &[1f32, 2., 3., 4.])?);
+            let square = g.node("Mul", &[x, x], []);
+            let mean = g.node("ReduceMean", &[square], [("axes", Attr::from(vec![-1i64]))]);
+            let sum = g.node("Add", &[mean, epsilon], []);
+            let root = g.node("Sqrt", &[sum], []);
+            let normal = g.node("Div", &[x, root], []);
+            let y = g.node("Mul", &[normal, scale], []);
+            g.output("y", y, f32_type(&[None, None]));
+            let mut graph = graph_of(g)?;
+            graph.infer()?;
+            NormFusion.run(&mut graph)?;
+            assert_eq!(graph.nodes.last().map(|n| n.op.name()), Some(left), "{last:?}");
+        }
         Ok(())
     }
 }

@@ -5,6 +5,7 @@ use crate::graph::Graph;
 use crate::model::{Model, ValueSpec};
 use crate::onnx;
 use crate::plan::MemoryPlan;
+use crate::session::SessionOptions;
 use lgp_memory::{DType, Shape};
 use serde::Serialize;
 
@@ -26,10 +27,10 @@ pub struct PassReport {
 /// Compiles a model pass by pass, and measures it for inputs of the given shapes.
 ///
 /// # Errors
-/// As [`crate::Session::new`]; [`Error::Graph`] for an input without a shape.
+/// As [`crate::Session::new`]; [`Error::Graph`] for an input without a shape, or a shape for none.
 pub fn pass_reports(model: &Model, shapes: &[(&str, Shape)]) -> Result<Vec<PassReport>> {
     let signature = signature(model.inputs(), shapes)?;
-    let mut graph = onnx::lower(model)?;
+    let mut graph = onnx::lower(model, SessionOptions::default())?;
     let measure = |graph: &Graph| (graph.nodes.len(), MemoryPlan::new(graph, &signature, 1).bytes);
     let mut before = measure(&graph);
     let mut reports = Vec::new();
@@ -47,11 +48,15 @@ pub fn pass_reports(model: &Model, shapes: &[(&str, Shape)]) -> Result<Vec<PassR
     Ok(reports)
 }
 
-/// Dtype and shape of each input, in the model's order.
+/// Dtype and shape of each input, in the model's order; a name that is no input's is an error.
 pub(crate) fn signature(
     inputs: &[ValueSpec],
     shapes: &[(&str, Shape)],
 ) -> Result<Vec<(DType, Shape)>> {
+    let known = |name: &str| inputs.iter().any(|spec| spec.name == name);
+    if let Some((name, _)) = shapes.iter().find(|(name, _)| !known(name)) {
+        return Err(Error::graph(format!("a shape is given for '{name}', which is no input")));
+    }
     let one = |spec: &ValueSpec| match shapes.iter().find(|(name, _)| *name == spec.name) {
         Some((_, shape)) => Ok((spec.ty.dtype, shape.clone())),
         None => Err(Error::graph(format!("input '{}' is given no shape", spec.name))),
@@ -82,6 +87,9 @@ mod tests {
         assert_eq!(last.arena_bytes_after, 64);
         let error = pass_reports(&model, &[]).expect_err("no shape").to_string();
         assert!(error.contains("'x'"), "{error}");
+        let both = [("x", Shape::from([2, 4])), ("X", Shape::from([2, 4]))];
+        let error = pass_reports(&model, &both).expect_err("no such input").to_string();
+        assert!(error.contains("'X'"), "{error}");
         Ok(())
     }
 }

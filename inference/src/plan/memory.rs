@@ -92,7 +92,7 @@ impl MemoryPlan {
         let sum = |ids: &mut dyn Iterator<Item = ValueId>| {
             ids.fold(0usize, |n, id| n.saturating_add(size(id)))
         };
-        let weights_bytes = weights_bytes(graph);
+        let weights_bytes = graph.stored_bytes();
         let input_bytes = sum(&mut graph.inputs.iter().copied());
         let output_bytes = sum(&mut graph.outputs.iter().map(|(_, id)| *id));
         let made = graph.nodes.iter().flat_map(|node| node.outputs.iter().flatten());
@@ -131,19 +131,6 @@ impl MemoryPlan {
             peak_tensors,
         }
     }
-}
-
-/// Bytes of all constants, each counted once.
-fn weights_bytes(graph: &Graph) -> usize {
-    let mut seen: Vec<(*const u8, usize)> = graph
-        .values
-        .iter()
-        .filter_map(|value| value.info.as_ref()?.constant.as_ref())
-        .map(|tensor| (tensor.as_bytes().as_ptr(), tensor.as_bytes().len()))
-        .collect();
-    seen.sort_unstable();
-    seen.dedup();
-    seen.into_iter().map(|(_, bytes)| bytes).sum()
 }
 
 /// The bytes of a value whose shape is known.

@@ -45,6 +45,11 @@ impl DepthwiseWeights {
         Self { channels, taps, weights, seeds: vec![0; panels * PANEL], epilogue }
     }
 
+    /// Bytes of weights and of what sums start from.
+    pub(super) fn bytes(&self) -> usize {
+        size_of_val(&*self.weights) + size_of_val(&*self.seeds)
+    }
+
     /// The same with sums that start from a bias and what the input's zero point takes away.
     pub(super) fn seeded(mut self, bias: Option<&[i32]>, zero: i32) -> Self {
         for (panel, weights) in self.weights.chunks_exact(self.taps.max(1)).enumerate() {

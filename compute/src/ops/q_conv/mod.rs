@@ -158,6 +158,15 @@ impl Op for QConv {
         NAME
     }
 
+    fn held_bytes(&self) -> usize {
+        match &*self.weights {
+            Weights::Dense { groups, .. } => {
+                groups.iter().map(|(packed, seeds, _)| packed.bytes() + size_of_val(&**seeds)).sum()
+            }
+            Weights::Depthwise(weights) => weights.bytes(),
+        }
+    }
+
     fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
         arity(NAME, inputs, 1, 1)?;
         let x = required(NAME, inputs, 0)?;

@@ -127,6 +127,10 @@ impl Op for QLookup {
         "QLookup"
     }
 
+    fn held_bytes(&self) -> usize {
+        self.table.len()
+    }
+
     fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
         arity(self.name(), inputs, 1, 1)?;
         let x = required(self.name(), inputs, 0)?;

@@ -168,6 +168,10 @@ impl Op for QMatMul {
         NAME
     }
 
+    fn held_bytes(&self) -> usize {
+        self.inner.weights.bytes() + size_of_val(&*self.inner.scale)
+    }
+
     fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
         arity(NAME, inputs, 1, 1)?;
         let x = required(NAME, inputs, 0)?;

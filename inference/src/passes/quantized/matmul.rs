@@ -44,7 +44,9 @@ impl Rewrite<'_> {
         let n = *weight.tensor.shape().get(usize::from(!transposed))?;
         let bias = match bias {
             None => None,
-            Some(id) if self.is_row(id, n) => Some(self.bias(id, quant.scale, &weight.scale)?),
+            Some(id) if self.is_row(id, n) && self.keeps_rank(id, from) => {
+                Some(self.bias(id, quant.scale, &weight.scale)?)
+            }
             Some(_) => return None,
         };
         let parts = QMatMulParts {
@@ -65,6 +67,12 @@ impl Rewrite<'_> {
             let (_, outer) = t.shape().split_last().map_or((0, &[][..]), |(l, o)| (*l, o));
             t.dtype() == DType::F32 && t.len() == n && outer.iter().all(|&d| d == 1)
         })
+    }
+
+    /// Whether a constant surely has no more dimensions than a value that it is combined with.
+    fn keeps_rank(&self, constant: ValueId, value: ValueId) -> bool {
+        let rank = self.graph.constant(constant).map(|t| t.shape().rank());
+        rank.is_some() && self.rank(value) >= rank
     }
 
     /// The inputs of a node of which one is a constant, which comes second here.
@@ -130,8 +138,7 @@ impl Rewrite<'_> {
         if sum != value || !self.is_row(bias, n) {
             return None;
         }
-        let rank = self.graph.constant(bias)?.shape().rank();
-        if self.rank(value).is_none_or(|r| r < rank) {
+        if !self.keeps_rank(bias, value) {
             return None;
         }
         *out = self.old[reader].outputs.first().copied().flatten()?;
@@ -166,6 +173,9 @@ impl Rewrite<'_> {
             return None;
         }
         let weight = self.constant(product, 1)?.clone();
+        if !self.keeps_rank(weight_scale, self.input(cast, 0)?) {
+            return None;
+        }
         let weight_scale = self.graph.constant(weight_scale)?;
         let outer_ones =
             weight_scale.shape().split_last().is_none_or(|(_, o)| o.iter().all(|&d| d == 1));

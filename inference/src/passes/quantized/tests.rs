@@ -103,3 +103,42 @@ fn products_quantised_on_the_way_are_one_operator() -> Result<()> {
     assert_eq!(names(&mut graph_of(g)?)?, ["QMatMul"]);
     Ok(())
 }
+
+#[test]
+fn a_bias_of_more_dimensions_is_not_the_products() -> Result<()> {
+    for (dims, name) in [(&[5usize][..], "QMatMul"), (&[1, 5], "QMatMul"), (&[1, 1, 5], "MatMul")] {
+        let mut net = Net::new()?;
+        let x = net.g.input("x", f32_type(&[Some(2), Some(4)]));
+        let x = net.through(x);
+        let w = net.weight(&[4, 5])?;
+        let bias = net.g.initializer("bias", Tensor::from_slice(dims.to_vec(), &[1f32; 5])?);
+        let product = net.g.node("MatMul", &[x, w], []);
+        let sum = net.g.node("Add", &[product, bias], []);
+        let y = net.through(sum);
+        net.g.output("y", y, f32_type(&vec![None; dims.len().max(2)]));
+        let mut graph = graph_of(net.g)?;
+        graph.infer()?;
+        assert!(names(&mut graph)?.contains(&name), "{dims:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn operators_that_hold_data_are_not_the_same() -> Result<()> {
+    let mut net = Net::new()?;
+    let x = net.g.input("x", f32_type(&[None]));
+    let x = net.through(x);
+    let [a, b] = ["Sigmoid", "Tanh"].map(|op| {
+        let y = net.g.node(op, &[x], []);
+        net.through(y)
+    });
+    let y = net.g.node("Sub", &[a, b], []);
+    net.g.output("y", y, f32_type(&[None]));
+    let mut graph = graph_of(net.g)?;
+    let lookups = |names: &[&str]| names.iter().filter(|n| **n == "QLookup").count();
+    assert_eq!(lookups(&names(&mut graph)?), 2);
+    crate::passes::common::CommonSubexpressions.run(&mut graph)?;
+    let left: Vec<_> = graph.nodes.iter().map(|n| n.op.name()).collect();
+    assert_eq!(lookups(&left), 2);
+    Ok(())
+}
