@@ -5,14 +5,18 @@ mod tests;
 
 use super::proto::{AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto};
 use crate::error::{Error, Result};
+use prost::Message;
 use std::collections::HashMap;
 
-/// Functions that call each other may nest this deep.
+/// Functions that call each other, and graphs inside nodes, may nest this deep together.
 const DEPTH_MAX: usize = 64;
 /// A model may grow to so many times its nodes, and this many more: a few functions that call each
 /// other twice would otherwise fill any memory.
 const GROWTH_MAX: usize = 256;
 const NODES_FREE: usize = 10_000;
+/// The same for its bytes: a function with a large constant need not be called often.
+const BYTES_GROWTH_MAX: usize = 16;
+const BYTES_FREE: usize = 16 << 20;
 
 /// Domain, name and overload of a function.
 type Key = (String, String, String);
@@ -56,8 +60,12 @@ pub(crate) fn inline(model: &mut ModelProto) -> Result<()> {
             return Err(Error::graph("a function is defined more than once"));
         }
     }
-    let room = written.saturating_mul(GROWTH_MAX).saturating_add(NODES_FREE);
-    Inliner { functions: by_key, room, calls: 0 }.graph(graph, 0)
+    let bytes = by_key.values().map(Message::encoded_len).sum::<usize>() + graph.encoded_len();
+    let room = Room {
+        nodes: written.saturating_mul(GROWTH_MAX).saturating_add(NODES_FREE),
+        bytes: bytes.saturating_mul(BYTES_GROWTH_MAX).saturating_add(BYTES_FREE),
+    };
+    Inliner { functions: &by_key, room, calls: 0 }.graph(graph, 0)
 }
 
 fn key(domain: &str, name: &str, overload: &str) -> Key {
@@ -69,14 +77,41 @@ fn plain(domain: &str) -> &str {
     if domain == "ai.onnx" { "" } else { domain }
 }
 
-struct Inliner {
-    functions: HashMap<Key, FunctionProto>,
-    /// Nodes that may still be written.
-    room: usize,
+/// What may still be written.
+struct Room {
+    /// Nodes; calls count too, as functions may be empty.
+    nodes: usize,
+    /// Bytes of nodes as a file would hold them.
+    bytes: usize,
+}
+
+impl Room {
+    fn node(&mut self) -> Result<()> {
+        self.nodes = self.nodes.checked_sub(1).ok_or_else(|| {
+            Error::graph(format!(
+                "functions make more than {GROWTH_MAX} times the nodes that the file has"
+            ))
+        })?;
+        Ok(())
+    }
+
+    fn bytes(&mut self, count: usize) -> Result<()> {
+        self.bytes = self.bytes.checked_sub(count).ok_or_else(|| {
+            Error::graph(format!(
+                "functions make more than {BYTES_GROWTH_MAX} times the bytes that the file has"
+            ))
+        })?;
+        Ok(())
+    }
+}
+
+struct Inliner<'a> {
+    functions: &'a HashMap<Key, FunctionProto>,
+    room: Room,
     calls: usize,
 }
 
-impl Inliner {
+impl Inliner<'_> {
     fn graph(&mut self, graph: &mut GraphProto, depth: usize) -> Result<()> {
         graph.node = self.nodes(std::mem::take(&mut graph.node), depth)?;
         Ok(())
@@ -85,26 +120,18 @@ impl Inliner {
     fn nodes(&mut self, nodes: Vec<NodeProto>, depth: usize) -> Result<Vec<NodeProto>> {
         let mut out = Vec::new();
         for mut node in nodes {
+            self.room.node()?;
             let key = key(node.domain(), node.op_type(), node.overload());
             if let Some(function) = self.functions.get(&key) {
-                if depth >= DEPTH_MAX {
-                    return Err(Error::graph(format!(
-                        "functions nest more than {DEPTH_MAX} deep at '{}'",
-                        function.name()
-                    )));
-                }
+                deeper(depth, function.name())?;
                 self.calls += 1;
-                let body = instance(function, &node, self.calls)?;
+                let body = instance(function, &node, self.calls, &mut self.room)?;
                 out.extend(self.nodes(body, depth + 1)?);
                 continue;
             }
-            self.room = self.room.checked_sub(1).ok_or_else(|| {
-                Error::graph(format!(
-                    "functions make more than {GROWTH_MAX} times the nodes that the file has"
-                ))
-            })?;
             for graph in node.attribute.iter_mut().filter_map(|a| a.g.as_mut()) {
-                self.graph(graph, depth)?;
+                deeper(depth, graph.name())?;
+                self.graph(graph, depth + 1)?;
             }
             out.push(node);
         }
@@ -112,8 +139,21 @@ impl Inliner {
     }
 }
 
+/// Refuses what nests too deep.
+fn deeper(depth: usize, name: &str) -> Result<()> {
+    if depth < DEPTH_MAX {
+        return Ok(());
+    }
+    Err(Error::graph(format!("functions nest more than {DEPTH_MAX} deep at '{name}'")))
+}
+
 /// The function's nodes for one call.
-fn instance(function: &FunctionProto, call: &NodeProto, number: usize) -> Result<Vec<NodeProto>> {
+fn instance(
+    function: &FunctionProto,
+    call: &NodeProto,
+    number: usize,
+    room: &mut Room,
+) -> Result<Vec<NodeProto>> {
     let what =
         [("inputs", &call.input, &function.input), ("outputs", &call.output, &function.output)];
     let mut names: HashMap<&str, String> = HashMap::new();
@@ -140,11 +180,14 @@ fn instance(function: &FunctionProto, call: &NodeProto, number: usize) -> Result
             }
         }
     }
-    let scope =
-        Instance { function, call, names, prefix: format!("{}#{number}/", function.name()) };
+    room.bytes(function.node.iter().map(Message::encoded_len).sum())?;
+    let prefix = format!("{}#{number}/", function.name());
+    let mut scope = Instance { function, call, names, prefix, room };
     let mut nodes = function.node.clone();
-    nodes.iter_mut().for_each(|node| scope.node(node));
-    nodes.splice(0..0, scope.passed_through());
+    nodes.iter_mut().try_for_each(|node| scope.node(node))?;
+    let passed = scope.passed_through();
+    scope.room.bytes(passed.iter().map(Message::encoded_len).sum())?;
+    nodes.splice(0..0, passed);
     Ok(nodes)
 }
 
@@ -155,6 +198,8 @@ struct Instance<'a> {
     /// What the function's inputs and outputs are to the caller.
     names: HashMap<&'a str, String>,
     prefix: String,
+    /// The caller's names and values may be long, and written many times.
+    room: &'a mut Room,
 }
 
 impl Instance<'_> {
@@ -177,43 +222,60 @@ impl Instance<'_> {
         passed.map(node).collect()
     }
 
-    fn rename(&self, name: &mut String) {
+    fn rename(&mut self, name: &mut String) -> Result<()> {
         if name.is_empty() {
-            return;
+            return Ok(());
         }
-        *name = match self.names.get(name.as_str()) {
-            Some(actual) => actual.clone(),
-            None => format!("{}{name}", self.prefix),
-        };
+        match self.names.get(name.as_str()) {
+            Some(actual) => {
+                self.room.bytes(actual.len())?;
+                name.clone_from(actual);
+            }
+            None => self.prefix(name)?,
+        }
+        Ok(())
     }
 
-    fn node(&self, node: &mut NodeProto) {
-        node.input.iter_mut().chain(&mut node.output).for_each(|name| self.rename(name));
-        node.name = Some(format!("{}{}", self.prefix, node.name()));
-        let attributes = std::mem::take(&mut node.attribute);
-        node.attribute = attributes.into_iter().filter_map(|a| self.attribute(a)).collect();
+    /// Gives a name of the function's own a place among the caller's.
+    fn prefix(&mut self, name: &mut String) -> Result<()> {
+        self.room.bytes(self.prefix.len())?;
+        name.insert_str(0, &self.prefix);
+        Ok(())
+    }
+
+    fn node(&mut self, node: &mut NodeProto) -> Result<()> {
+        let mut values = node.input.iter_mut().chain(&mut node.output);
+        values.try_for_each(|name| self.rename(name))?;
+        self.prefix(node.name.get_or_insert_default())?;
+        for attribute in std::mem::take(&mut node.attribute) {
+            node.attribute.extend(self.attribute(attribute)?);
+        }
+        Ok(())
     }
 
     /// The attribute with the caller's value for what it refers to; `None` when there is none,
     /// which leaves the operator its default.
-    fn attribute(&self, mut attribute: AttributeProto) -> Option<AttributeProto> {
+    fn attribute(&mut self, mut attribute: AttributeProto) -> Result<Option<AttributeProto>> {
         let refers = attribute.ref_attr_name.take().filter(|name| !name.is_empty());
         if let Some(refers) = refers {
-            let given = self.call.attribute.iter().chain(&self.function.attribute_proto);
-            let value = given.into_iter().find(|a| a.name() == refers)?;
-            return Some(AttributeProto { name: attribute.name, ..value.clone() });
+            let mut given = self.call.attribute.iter().chain(&self.function.attribute_proto);
+            let Some(value) = given.find(|a| a.name() == refers) else { return Ok(None) };
+            self.room.bytes(value.encoded_len())?;
+            return Ok(Some(AttributeProto { name: attribute.name, ..value.clone() }));
         }
         if let Some(graph) = attribute.g.as_mut() {
-            self.graph(graph);
+            self.graph(graph)?;
         }
-        Some(attribute)
+        Ok(Some(attribute))
     }
 
-    fn graph(&self, graph: &mut GraphProto) {
+    fn graph(&mut self, graph: &mut GraphProto) -> Result<()> {
         let values = graph.input.iter_mut().chain(&mut graph.output);
         let named = values.map(|v| v.name.get_or_insert_default());
-        let stored = graph.initializer.iter_mut().map(|t| t.name.get_or_insert_default());
-        named.chain(stored).for_each(|name| self.rename(name));
-        graph.node.iter_mut().for_each(|node| self.node(node));
+        let sparse = graph.sparse_initializer.iter_mut().filter_map(|s| s.values.as_mut());
+        let stored = graph.initializer.iter_mut().chain(sparse);
+        let stored = stored.map(|t| t.name.get_or_insert_default());
+        named.chain(stored).try_for_each(|name| self.rename(name))?;
+        graph.node.iter_mut().try_for_each(|node| self.node(node))
     }
 }

@@ -150,10 +150,16 @@ pub(crate) fn external_files(
     let mut files = BTreeMap::new();
     let mut nodes: Vec<&NodeProto> = graph.node.iter().collect();
     nodes.extend(proto.functions.iter().flat_map(|f| &f.node));
+    let defaults = proto.functions.iter().flat_map(|f| &f.attribute_proto);
+    let mut attributes: Vec<&AttributeProto> = defaults.collect();
     let mut tensors: Vec<&TensorProto> = graph.initializer.iter().collect();
     let mut sparse: Vec<&SparseTensorProto> = graph.sparse_initializer.iter().collect();
-    while let Some(node) = nodes.pop() {
-        for attribute in &node.attribute {
+    loop {
+        attributes.extend(nodes.drain(..).flat_map(|node| &node.attribute));
+        if attributes.is_empty() {
+            break;
+        }
+        for attribute in attributes.drain(..) {
             tensors.extend(attribute.t.as_ref());
             sparse.extend(attribute.sparse_tensor.as_ref());
             if let Some(graph) = &attribute.g {

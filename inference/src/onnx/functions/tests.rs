@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::onnx::proto::attribute_proto::AttributeType;
+use crate::onnx::proto::tensor_proto::{DataLocation, DataType};
 use crate::onnx::proto::{
-    OperatorSetIdProto, TensorShapeProto, TypeProto, ValueInfoProto, tensor_proto::DataType,
-    type_proto,
+    OperatorSetIdProto, SparseTensorProto, StringStringEntryProto, TensorProto, TensorShapeProto,
+    TypeProto, ValueInfoProto, type_proto,
 };
 use crate::{Model, Session, SessionOptions};
 use lgp_memory::Tensor;
@@ -145,6 +146,127 @@ fn functions_that_never_end_are_refused() {
         error,
         "invalid graph: functions make more than 256 times the nodes that the file has"
     );
+}
+
+#[test]
+fn calls_cost_even_when_nothing_is_in_them() {
+    let twice = |next: &str| vec![node("own", next, &["a"], &[]), node("own", next, &["a"], &[])];
+    let mut functions: Vec<FunctionProto> = (0..30)
+        .map(|i| function(&format!("F{i}"), &["a"], &[], twice(&format!("F{}", i + 1))))
+        .collect();
+    functions.push(function("F30", &["a"], &[], vec![]));
+    let nodes = vec![node("own", "F0", &["x"], &[]), node("", "Identity", &["x"], &["y"])];
+    let error = model(functions, nodes).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "invalid graph: functions make more than 256 times the nodes that the file has"
+    );
+}
+
+/// Called a thousand times: a function with a large constant, one that writes a large attribute of
+/// its caller's, and one whose values have long names.
+#[test]
+fn bytes_are_counted_too() {
+    let large = TensorProto {
+        data_type: Some(DataType::Float.into()),
+        dims: vec![1 << 18],
+        raw_data: Some(vec![0; 1 << 20].into()),
+        ..TensorProto::default()
+    };
+    let value = AttributeProto {
+        name: Some("value".into()),
+        t: Some(large),
+        r#type: Some(AttributeType::Tensor.into()),
+        ..AttributeProto::default()
+    };
+    let mut stored = node("", "Constant", &[], &["c"]);
+    stored.attribute = vec![value.clone()];
+    let add = || node("", "Add", &["a", "c"], &["b"]);
+    let own = function("F", &["a"], &["b"], vec![stored, add()]);
+    let mut given = node("", "Constant", &[], &["c"]);
+    given.attribute = vec![AttributeProto {
+        name: Some("value".into()),
+        ref_attr_name: Some("value".into()),
+        ..AttributeProto::default()
+    }];
+    let mut callers = function("F", &["a"], &["b"], vec![given, add()]);
+    callers.attribute_proto = vec![value];
+    let long = "c".repeat(1 << 20);
+    let long = vec![node("", "Neg", &["a"], &[&long]), node("", "Neg", &[&long], &["b"])];
+    let named = function("F", &["a"], &["b"], long);
+    for function in [own, callers, named] {
+        let name = |i: usize| if i == 0 { "x".to_owned() } else { format!("v{i}") };
+        let mut nodes: Vec<NodeProto> =
+            (0..1000).map(|i| node("own", "F", &[&name(i)], &[&name(i + 1)])).collect();
+        nodes.push(node("", "Identity", &["v1000"], &["y"]));
+        let error = model(vec![function], nodes).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "invalid graph: functions make more than 16 times the bytes that the file has"
+        );
+    }
+}
+
+/// Two calls of a function with a branch that stores a sparse tensor of its own.
+#[test]
+fn what_branches_store_is_renamed() {
+    let numbers = |name: &str, ty: DataType, dims: &[i64]| TensorProto {
+        name: Some(name.into()),
+        data_type: Some(ty.into()),
+        dims: dims.to_vec(),
+        ..TensorProto::default()
+    };
+    let values = TensorProto { float_data: vec![3.], ..numbers("s", DataType::Float, &[1]) };
+    let indices = TensorProto { int64_data: vec![0], ..numbers("", DataType::Int64, &[1]) };
+    let sparse = SparseTensorProto { values: Some(values), indices: Some(indices), dims: vec![1] };
+    let named = |name: &str| ValueInfoProto { name: Some(name.into()), ..value(name) };
+    let branch = |key: &str, output: &str| AttributeProto {
+        name: Some(key.into()),
+        g: Some(GraphProto {
+            node: vec![node("", "Add", &["a", "s"], &[output])],
+            sparse_initializer: vec![sparse.clone()],
+            output: vec![named(output)],
+            ..GraphProto::default()
+        }),
+        r#type: Some(AttributeType::Graph.into()),
+        ..AttributeProto::default()
+    };
+    let mut choice = node("", "If", &["c"], &["d"]);
+    choice.attribute = vec![branch("then_branch", "t"), branch("else_branch", "e")];
+    let mut truth = node("", "Cast", &["a"], &["c"]);
+    truth.attribute = vec![AttributeProto {
+        name: Some("to".into()),
+        i: Some(9),
+        r#type: Some(AttributeType::Int.into()),
+        ..AttributeProto::default()
+    }];
+    let squeeze = node("", "Squeeze", &["d"], &["b"]);
+    let own = function("F", &["a"], &["b"], vec![truth, choice, squeeze]);
+    let nodes = vec![node("own", "F", &["x"], &["m"]), node("own", "F", &["m"], &["y"])];
+    assert_eq!(run(&model(vec![own], nodes).unwrap(), 1.), 7.);
+}
+
+/// A default that a function declares may lie in another file.
+#[test]
+fn files_of_defaults_are_found() {
+    let place = |key: &str, value: &str| StringStringEntryProto {
+        key: Some(key.into()),
+        value: Some(value.into()),
+    };
+    let mut f = function("F", &["a"], &["b"], vec![node("", "Neg", &["a"], &["b"])]);
+    f.attribute_proto = vec![AttributeProto {
+        name: Some("value".into()),
+        t: Some(TensorProto {
+            data_location: Some(DataLocation::External.into()),
+            external_data: vec![place("location", "Cargo.toml")],
+            ..TensorProto::default()
+        }),
+        ..AttributeProto::default()
+    }];
+    let proto = ModelProto { functions: vec![f], ..ModelProto::default() };
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let files = super::super::read::external_files(&proto.encode_to_vec(), Some(folder)).unwrap();
+    assert_eq!(files.keys().collect::<Vec<_>>(), [std::path::Path::new("Cargo.toml")]);
 }
 
 #[test]
