@@ -26,12 +26,17 @@ pub(crate) struct Body {
     graph: Graph,
     /// How many of the inputs are its own.
     pub(crate) own: usize,
+    /// How deep graphs nest in it, itself included.
+    pub(crate) depth: usize,
+    /// What kinds of values, of which dtypes, its inputs are: known before any run. An empty
+    /// sequence that is given does not say what it is a sequence of.
+    kinds: OnceLock<Vec<ValueInfo>>,
     program: OnceLock<Result<Program, String>>,
 }
 
 impl Body {
-    pub(crate) fn new(graph: Graph, own: usize) -> Self {
-        Self { graph, own, program: OnceLock::new() }
+    pub(crate) fn new(graph: Graph, own: usize, depth: usize) -> Self {
+        Self { graph, own, depth, kinds: OnceLock::new(), program: OnceLock::new() }
     }
 
     /// Bytes of what it stores.
@@ -46,6 +51,7 @@ impl Body {
 
     /// What it returns for such inputs.
     fn infer(&self, op: &'static str, inputs: Vec<ValueInfo>) -> OpResult<Vec<ValueInfo>> {
+        self.kinds.get_or_init(|| inputs.iter().map(kind_of).collect());
         let failed = |e: Error| OpError::invalid(op, format!("in its graph: {e}"));
         let graph = self.typed(inputs);
         let mut graph = graph.map_err(failed)?;
@@ -75,7 +81,8 @@ impl Body {
     /// Runs the graph.
     fn run(&self, op: &'static str, ctx: &Context, inputs: Vec<Datum>) -> OpResult<Vec<Datum>> {
         let compile = || {
-            let infos = inputs.iter().map(vague).collect();
+            let given = || inputs.iter().map(|input| kind_of(&exact(input))).collect();
+            let infos = self.kinds.get().cloned().unwrap_or_else(given);
             let mut graph = self.typed(infos).map_err(|e| e.to_string())?;
             passes::optimize(&mut graph).map_err(|e| e.to_string())?;
             Ok(Program::new(graph))
@@ -91,13 +98,18 @@ impl Body {
 }
 
 /// What every call of a graph has in common with this one: dtypes, but no shapes.
-fn vague(value: &Datum) -> ValueInfo {
+fn kind_of(info: &ValueInfo) -> ValueInfo {
+    ValueInfo::holding(info.kind, TensorType { dtype: info.ty.dtype, shape: None })
+}
+
+/// The type of an actual value, as far as it says.
+fn exact(value: &Datum) -> ValueInfo {
     let ty = |tensor: Option<&Tensor>| TensorType {
         dtype: tensor.map_or(lgp_memory::DType::F32, Tensor::dtype),
         shape: None,
     };
     match value {
-        Datum::Tensor(tensor) => ValueInfo::of(ty(Some(tensor))),
+        Datum::Tensor(t) => ValueInfo::of(TensorType::concrete(t.dtype(), t.shape())),
         Datum::Map { values, .. } => ValueInfo::holding(ValueKind::Map, ty(Some(values))),
         Datum::Absent => ValueInfo::holding(ValueKind::Optional, ty(None)),
         Datum::Sequence(items) => match items.first() {
@@ -141,6 +153,14 @@ fn truth(op: &'static str, value: &Datum) -> OpResult<bool> {
         Ok([truth]) => Ok(*truth),
         _ => Err(wrong()),
     }
+}
+
+/// No tensors as one, along a new axis: the dtype, and the dimensions that are known of them.
+fn stack_of_none(info: ValueInfo, axis: usize) -> OpResult<Tensor> {
+    let inner = info.ty.shape.map(|s| s.0).unwrap_or_default();
+    let mut dims: Vec<usize> = inner.iter().map(|d| d.known().unwrap_or(0)).collect();
+    dims.insert(axis.min(dims.len()), 0);
+    Ok(Tensor::zeros(info.ty.dtype, dims)?)
 }
 
 /// Tensors of equal shapes as one, along a new axis.

@@ -1,8 +1,8 @@
 //! A graph run again and again, its results fed back.
 
-use super::{Body, present, present_infos, stacked, truth};
+use super::{Body, exact, present, present_infos, stack_of_none, stacked, truth};
 use lgp_compute::{Context, Error, Op, Result, ValueInfo};
-use lgp_memory::{DType, Datum, Dim, Shape, SymShape, Tensor, TensorType, TensorView};
+use lgp_memory::{DType, Datum, Dim, Shape, Tensor, TensorType, TensorView};
 
 /// ONNX's `Loop`. Inputs: how often at most, whether to begin, the values that iterations hand
 /// on, and what the graph takes from around it.
@@ -14,6 +14,10 @@ pub(crate) struct Loop {
 }
 
 const NAME: &str = "Loop";
+
+/// Where graphs nest deeper than this in a loop, nothing is known of the shapes of the values that
+/// it hands on: finding out takes twice the time for each loop around another.
+const DEPTH_MAX: usize = 6;
 
 impl Loop {
     /// Values that each iteration adds to a list: what the graph returns besides the condition
@@ -46,16 +50,18 @@ impl Loop {
             let message = format!("{given} values to hand on are given, expected {expected}");
             return Err(Error::invalid(NAME, message));
         }
-        let shapes = |infos: &[ValueInfo]| -> Vec<Option<SymShape>> {
-            infos.iter().map(|i| i.ty.shape.clone()).collect()
-        };
-        let outputs = self.body.infer(NAME, infos.clone());
-        if let Ok(outputs) = &outputs
-            && shapes(&outputs[1..=self.carried]) == shapes(&infos[2..2 + self.carried])
-        {
-            return Ok(outputs.clone());
+        let carried = 2..2 + self.carried;
+        let known = infos[carried.clone()].iter().any(|info| info.ty.shape.is_some());
+        if known && self.body.depth <= DEPTH_MAX {
+            let outputs = self.body.infer(NAME, infos.clone());
+            let stays = |(a, b): (&ValueInfo, &ValueInfo)| a.ty.shape == b.ty.shape;
+            if let Ok(outputs) = outputs
+                && outputs[1..].iter().zip(&infos[carried.clone()]).all(stays)
+            {
+                return Ok(outputs);
+            }
         }
-        for info in &mut infos[2..2 + self.carried] {
+        for info in &mut infos[carried] {
             info.ty.shape = None;
         }
         self.body.infer(NAME, infos)
@@ -147,19 +153,7 @@ impl Loop {
     fn empty(&self, output: usize, carried: &[Datum], around: &[Datum]) -> Result<Tensor> {
         let infos: Vec<ValueInfo> = carried.iter().chain(around).map(exact).collect();
         let inputs = [None, None].into_iter().chain(infos.iter().map(Some)).collect::<Vec<_>>();
-        let info = self.infer_body(&inputs)?.swap_remove(output);
-        let inner = info.ty.shape.map(|s| s.0).unwrap_or_default();
-        let dims = inner.iter().map(|d| d.known().unwrap_or(0));
-        let dims: Vec<usize> = std::iter::once(0).chain(dims).collect();
-        Ok(Tensor::zeros(info.ty.dtype, dims)?)
-    }
-}
-
-/// The type of an actual value.
-fn exact(value: &Datum) -> ValueInfo {
-    match value {
-        Datum::Tensor(t) => ValueInfo::of(TensorType::concrete(t.dtype(), t.shape())),
-        other => super::vague(other),
+        stack_of_none(self.infer_body(&inputs)?.swap_remove(output), 0)
     }
 }
 

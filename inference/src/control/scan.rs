@@ -1,8 +1,8 @@
 //! A graph run over the slices of tensors.
 
-use super::{Body, present, present_infos, stacked};
+use super::{Body, exact, present, present_infos, stack_of_none, stacked};
 use lgp_compute::{Context, Error, Op, Result, ValueInfo, launch, ops};
-use lgp_memory::{Datum, Dim, Tensor, TensorView};
+use lgp_memory::{Datum, Dim, SymShape, Tensor, TensorType, TensorView};
 
 /// ONNX's `Scan`. Inputs: the states, the tensors that are scanned, and what the graph takes from
 /// around it.
@@ -91,7 +91,8 @@ impl Scan {
         }
         for (k, mut list) in lists.into_iter().enumerate() {
             if list.is_empty() {
-                return Err(Error::unsupported(NAME, "a scan of no slices"));
+                states.push(self.no_slices(count + k, &states, scanned, around)?.into());
+                continue;
             }
             if self.output_backward.get(k).copied().unwrap_or(false) {
                 list.reverse();
@@ -101,6 +102,28 @@ impl Scan {
             states.push(stacked(NAME, ctx, &list, axis)?.into());
         }
         Ok(states)
+    }
+
+    /// What is stacked as an output when there is no slice.
+    fn no_slices(
+        &self,
+        output: usize,
+        states: &[Datum],
+        scanned: &[Tensor],
+        around: &[Datum],
+    ) -> Result<Tensor> {
+        let count = self.states()?;
+        let mut infos: Vec<ValueInfo> = states[..count].iter().map(exact).collect();
+        for (k, tensor) in scanned.iter().enumerate() {
+            let mut dims = tensor.shape().to_vec();
+            dims.remove(Self::axis(&self.input_axes, k, dims.len())?);
+            infos.push(ValueInfo::of(TensorType::concrete(tensor.dtype(), &dims.into())));
+        }
+        infos.extend(around.iter().map(exact));
+        let info = self.body.infer(NAME, infos)?.swap_remove(output);
+        let rank = info.ty.shape.as_ref().map_or(0, SymShape::rank);
+        let axis = Self::axis(&self.output_axes, output - count, rank + 1)?;
+        stack_of_none(info, axis)
     }
 
     /// Opset 8: one sequence after the other, results stacked along the batch axis.

@@ -138,6 +138,92 @@ fn a_loop_without_end_ends_when_it_is_asked_to() -> Result<()> {
     Ok(())
 }
 
+/// A loop that begins with the stored `w` and adds what the loop inside makes of it.
+fn nested(level: usize) -> ModelNode {
+    let [go, own, out, keep] = ["go", "c", "o", "k"].map(|name| format!("{name}{level}"));
+    let mut nodes = vec![node("Identity", &[&go], &[&keep], vec![])];
+    let other = if level == 0 {
+        own.clone()
+    } else {
+        nodes.push(nested(level - 1));
+        format!("l{}", level - 1)
+    };
+    nodes.push(node("Concat", &[&own, &other], &[&out], vec![("axis", Attr::Int(0))]));
+    let body = graph(&[&format!("i{level}"), &go, &own], &[&keep, &out], nodes);
+    node("Loop", &["m", "", "w"], &[&format!("l{level}")], vec![("body", body)])
+}
+
+/// Each of the loops changes the shape of what it begins with: whoever infers every one twice is
+/// busy for as long as it takes to count to two to the power of 30.
+#[test]
+fn loops_within_loops_are_no_work() -> Result<()> {
+    let nodes = vec![nested(29), node("Identity", &["l29"], &["y"], vec![])];
+    let session = session(&[("m", DType::I64)], DType::F32, nodes)?;
+    let one = Tensor::scalar(1i64)?;
+    let out = session.run(&[("m", one.view())])?;
+    assert_eq!(out[0].tensor.shape().dims(), [2 * 31]);
+    Ok(())
+}
+
+/// A sequence of i64 that is empty at first: what is in it must not be taken for floats.
+#[test]
+fn empty_sequences_keep_their_dtype() -> Result<()> {
+    let first = graph(&[], &["t"], vec![node("SequenceAt", &["s", "zero"], &["t"], vec![])]);
+    let count = graph(&[], &["e"], vec![node("Identity", &["i"], &["e"], vec![])]);
+    let body = graph(
+        &["i", "go", "s"],
+        &["keep", "out"],
+        vec![
+            node("Identity", &["go"], &["keep"], vec![]),
+            node("Sub", &["i", "i"], &["zero"], vec![]),
+            node("SequenceLength", &["s"], &["n"], vec![]),
+            node("Greater", &["n", "zero"], &["has"], vec![]),
+            node("If", &["has"], &["v"], vec![("then_branch", first), ("else_branch", count)]),
+            node("Add", &["v", "i"], &["w1"], vec![]),
+            node("SequenceInsert", &["s", "w1"], &["out"], vec![]),
+        ],
+    );
+    let nodes = vec![
+        node("SequenceEmpty", &[], &["s0"], vec![("dtype", Attr::Int(7))]),
+        node("Loop", &["m", "", "s0"], &["all"], vec![("body", body)]),
+        node(
+            "ConcatFromSequence",
+            &["all"],
+            &["y"],
+            vec![("axis", Attr::Int(0)), ("new_axis", Attr::Int(1))],
+        ),
+    ];
+    let session = session(&[("m", DType::I64)], DType::I64, nodes)?;
+    let out = session.run(&[("m", Tensor::scalar(3i64)?.view())])?;
+    assert_eq!(out[0].tensor.as_slice::<i64>()?, [0, 1, 2]);
+    Ok(())
+}
+
+#[test]
+fn scans_of_nothing_are_empty() -> Result<()> {
+    let body = graph(
+        &["state", "slice"],
+        &["sum", "each"],
+        vec![
+            node("Add", &["state", "slice"], &["sum"], vec![]),
+            node("Concat", &["slice", "slice"], &["each"], vec![("axis", Attr::Int(0))]),
+        ],
+    );
+    let attributes = vec![
+        ("num_scan_inputs", Attr::Int(1)),
+        ("scan_output_axes", Attr::Ints(vec![1])),
+        ("body", body),
+    ];
+    let nodes = vec![node("Scan", &["w", "x"], &["last", "y"], attributes)];
+    let session = session(&[("x", DType::F32)], DType::F32, nodes)?;
+    for (count, want) in [(0, [4, 0]), (3, [4, 3])] {
+        let x = Tensor::zeros(DType::F32, [count, 2])?;
+        let out = session.run(&[("x", x.view())])?;
+        assert_eq!(out[0].tensor.shape().dims(), want);
+    }
+    Ok(())
+}
+
 #[test]
 fn a_loop_over_nothing_notices_too() -> Result<()> {
     let copies =

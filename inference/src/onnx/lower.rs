@@ -31,7 +31,7 @@ pub(crate) fn lower(model: &Model, options: SessionOptions) -> Result<Graph> {
     }
     let outputs: Vec<&str> = model.outputs().iter().map(|o| o.name.as_str()).collect();
     let mut lowering =
-        Lowering { opsets: model.opsets().clone(), unsupported: Unsupported::default() };
+        Lowering { opsets: model.opsets().clone(), unsupported: Unsupported::default(), depth: 0 };
     lowering.nodes(&mut graph, model.nodes(), &outputs, &mut names);
     if !lowering.unsupported.is_empty() {
         return Err(lowering.unsupported.into());
@@ -59,6 +59,8 @@ fn finish(graph: &mut Graph, outputs: &[&str], names: &Names) {
 pub(crate) struct Lowering {
     opsets: BTreeMap<String, i64>,
     unsupported: Unsupported,
+    /// How deep the graphs nest that were lowered as bodies since this was last set to 0.
+    depth: usize,
 }
 
 impl Lowering {
@@ -171,11 +173,14 @@ impl Lowering {
             names.insert(name.clone(), own);
         }
         let outputs: Vec<&str> = inner.outputs.iter().map(String::as_str).collect();
+        let beside = std::mem::take(&mut self.depth);
         self.nodes(&mut graph, &inner.nodes, &outputs, &mut names);
+        let depth = self.depth + 1;
+        self.depth = beside.max(depth);
         finish(&mut graph, &outputs, &names);
         if graph.outputs.len() != outputs.len() && self.unsupported.is_empty() {
             return Err(format!("its graph '{}' has outputs that nothing defines", inner.name));
         }
-        Ok((Body::new(graph, inner.inputs.len()), captured))
+        Ok((Body::new(graph, inner.inputs.len(), depth), captured))
     }
 }
