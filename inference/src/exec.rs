@@ -74,7 +74,7 @@ impl Program {
                 return Err(Error::graph(format!(
                     "node '{}' ({}) made {} outputs, expected {}",
                     node.name,
-                    node.op.name(),
+                    node.shown(),
                     results.len(),
                     node.outputs.len()
                 )));
@@ -171,7 +171,7 @@ impl Program {
                         return Err(Error::graph(format!(
                             "input {i} of node '{}' ({}) is {}, expected a tensor",
                             node.name,
-                            node.op.name(),
+                            node.shown(),
                             other.kind()
                         )));
                     }

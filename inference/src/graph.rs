@@ -21,11 +21,21 @@ pub(crate) struct GraphValue {
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
     pub(crate) name: String,
+    /// What the model calls the operator that this one is, or is a part of; `None` for one that
+    /// a pass added.
+    pub(crate) op_type: Option<Arc<str>>,
     pub(crate) op: Arc<dyn Op>,
     /// `None` for an optional input that is absent.
     pub(crate) inputs: Vec<Option<ValueId>>,
     /// `None` for an output that nobody wants.
     pub(crate) outputs: Vec<Option<ValueId>>,
+}
+
+impl Node {
+    /// The operator's name for people: the model's own, where it has one.
+    pub(crate) fn shown(&self) -> &str {
+        self.op_type.as_deref().unwrap_or_else(|| self.op.name())
+    }
 }
 
 /// Invariants: a value is an input, a constant or the output of one node; each node comes after
@@ -134,7 +144,7 @@ impl Graph {
                 return Err(Error::graph(format!(
                     "input {i} of node '{}' ({}) is {}, expected a tensor",
                     node.name,
-                    node.op.name(),
+                    node.shown(),
                     info.kind.name()
                 )));
             }
@@ -146,7 +156,7 @@ impl Graph {
             return Err(Error::graph(format!(
                 "node '{}' ({}) has {} outputs, expected at most {}",
                 node.name,
-                node.op.name(),
+                node.shown(),
                 ids.len(),
                 outputs.len()
             )));
@@ -174,7 +184,7 @@ pub(crate) fn node_error(node: &Node, source: lgp_compute::Error) -> Error {
     if let lgp_compute::Error::Stopped(why) = source {
         return why.into();
     }
-    Error::Node { node: node.name.clone(), op: node.op.name().to_owned(), source }
+    Error::Node { node: node.name.clone(), op: node.shown().to_owned(), source }
 }
 
 /// Dimensions that are all known are a constant.

@@ -170,6 +170,34 @@ fn resampling() -> Result<()> {
     )
 }
 
+/// The example of opset 10's documentation: down to 0.6, an element is the next one, not the last.
+#[test]
+fn old_resampling_rounds_up_where_it_shrinks() -> Result<()> {
+    let x = f(&[1, 1, 2, 4], &[1., 2., 3., 4., 5., 6., 7., 8.]);
+    let scales = || Some(f(&[4], &[1., 1., 0.6, 0.6]));
+    let want = || f(&[1, 1, 1, 2], &[1., 3.]);
+    check(
+        &x,
+        vec![
+            (10, "Resize", vec![scales()], vec![], want()),
+            (9, "Upsample", vec![scales()], vec![], want()),
+        ],
+    )
+}
+
+#[test]
+fn errors_name_the_operator_of_the_model() -> Result<()> {
+    let x = f(&[2, 3], &[0.; 6]);
+    let missing = run(23, "QuantizeLinear", &x, &[], vec![("precision", 1.into())]);
+    let missing = missing.unwrap_err().to_string();
+    assert!(missing.contains("(QuantizeLinear)") && missing.contains("the scale"), "{missing}");
+    // Internally this is a sum and a division.
+    let wrong = run(13, "LpNormalization", &x, &[], vec![("axis", 7.into())]);
+    let wrong = wrong.unwrap_err().to_string();
+    assert!(wrong.contains("(LpNormalization)"), "{wrong}");
+    Ok(())
+}
+
 #[test]
 fn nothing_is_dropped_or_trained_at_inference() -> Result<()> {
     let x = f(&[1, 2, 1], &[1., 4.]);

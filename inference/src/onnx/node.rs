@@ -98,13 +98,7 @@ impl<'a> NodeCx<'a> {
         op: impl Op,
         inputs: Vec<Option<ValueId>>,
     ) -> Result<(), Refusal> {
-        let name = self.node.name.clone();
-        self.graph.nodes.push(Node {
-            name,
-            op: Arc::new(op),
-            inputs,
-            outputs: self.outputs.clone(),
-        });
+        self.push(self.node.name.clone(), op, inputs, self.outputs.clone());
         Ok(())
     }
 
@@ -117,8 +111,7 @@ impl<'a> NodeCx<'a> {
     pub(crate) fn emit(&mut self, op: impl Op, inputs: Vec<Option<ValueId>>) -> ValueId {
         let name = format!("{}.{}", self.node.name, self.graph.nodes.len());
         let output = self.graph.add_value(name.clone());
-        let outputs = vec![Some(output)];
-        self.graph.nodes.push(Node { name, op: Arc::new(op), inputs, outputs });
+        self.push(name, op, inputs, vec![Some(output)]);
         output
     }
 
@@ -130,7 +123,19 @@ impl<'a> NodeCx<'a> {
         outputs: Vec<Option<ValueId>>,
     ) {
         let name = format!("{}.{}", self.node.name, self.graph.nodes.len());
-        self.graph.nodes.push(Node { name, op: Arc::new(op), inputs, outputs });
+        self.push(name, op, inputs, outputs);
+    }
+
+    /// Adds an operator that is part of this node.
+    pub(crate) fn push(
+        &mut self,
+        name: String,
+        op: impl Op,
+        inputs: Vec<Option<ValueId>>,
+        outputs: Vec<Option<ValueId>>,
+    ) {
+        let op_type = Some(self.node.op_type.as_str().into());
+        self.graph.nodes.push(Node { name, op_type, op: Arc::new(op), inputs, outputs });
     }
 
     /// Adds a constant of i64 and rank 1.

@@ -132,6 +132,7 @@ fn activated(
     let from = &graph.nodes[index];
     let node = Node {
         name: from.name.clone(),
+        op_type: from.op_type.clone(),
         op: Arc::new(conv.clone().with_activation(activation)),
         inputs: from.inputs.clone(),
         outputs: graph.nodes[place].outputs.clone(),
@@ -222,6 +223,7 @@ fn residual(
     inputs.push(Some(other));
     let node = Node {
         name: graph.nodes[index].name.clone(),
+        op_type: graph.nodes[index].op_type.clone(),
         op: Arc::new(conv.clone()),
         inputs,
         outputs: graph.nodes[next].outputs.clone(),

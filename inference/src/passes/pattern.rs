@@ -30,9 +30,8 @@ pub(super) fn rewrite(
     let found: Vec<Rewrite> =
         (0..graph.nodes.len()).filter_map(|node| find(&pattern, node)).collect();
     for Rewrite { node, op, inputs } in found {
-        let Node { name, outputs, .. } = &graph.nodes[node];
-        let (name, outputs) = (name.clone(), outputs.clone());
-        graph.nodes[node] = Node { name, op, inputs, outputs };
+        let node = &mut graph.nodes[node];
+        (node.op, node.inputs) = (op, inputs);
     }
     Ok(())
 }

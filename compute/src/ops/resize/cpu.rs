@@ -171,15 +171,22 @@ impl Line {
             CoordinateMode::AlignCorners if self.to == 1 => 0.,
             // The output's size before it was rounded, as it decides where the last corner lies.
             CoordinateMode::AlignCorners => i * (from - 1.) / (self.scale * from - 1.),
-            CoordinateMode::TfCropAndResize => {
-                let (start, end) = self.crop.unwrap_or((0., 1.));
-                if self.to == 1 {
-                    0.5 * (start + end) * (from - 1.)
-                } else {
-                    (start + i * (end - start) / (to - 1.)) * (from - 1.)
-                }
-            }
+            CoordinateMode::TfCropAndResize => self.cropped(i).into(),
             CoordinateMode::Asymmetric => i / self.scale,
+        }
+    }
+
+    /// Where output `i` lies in the input that is cropped. Other engines calculate it in f32,
+    /// which decides what lies outside and what the nearest element is.
+    #[allow(clippy::cast_possible_truncation, reason = "positions are f32 here")]
+    fn cropped(&self, i: f64) -> f32 {
+        let (start, end) = self.crop.unwrap_or((0., 1.));
+        let (start, end, i) = (start as f32, end as f32, i as f32);
+        let (last, to) = (number(self.from) as f32 - 1., number(self.to) as f32);
+        if self.to == 1 {
+            0.5 * (start + end) * last
+        } else {
+            start * last + i * (end - start) * last / (to - 1.)
         }
     }
 
@@ -203,6 +210,8 @@ impl Line {
                 NearestRounding::RoundPreferFloor => (x - 0.5).ceil(),
                 NearestRounding::RoundPreferCeil => (x + 0.5).floor(),
                 NearestRounding::Floor => x.floor(),
+                NearestRounding::Old if self.scale < 1. => x.ceil(),
+                NearestRounding::Old => x.floor(),
                 NearestRounding::Ceil => x.ceil(),
             })
         };

@@ -8,6 +8,7 @@ mod tests;
 use crate::args::{arity, axes, ints_or, optional, output, required};
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
+use crate::ops::Cast;
 use lgp_memory::{DType, Dim, Tensor, TensorView};
 
 /// How a new element comes from its neighbours.
@@ -32,6 +33,8 @@ pub enum NearestRounding {
     RoundPreferCeil,
     Floor,
     Ceil,
+    /// Before opset 11: down, but up along axes that become smaller.
+    Old,
 }
 
 /// How a position in the output maps to one in the input.
@@ -58,7 +61,7 @@ pub enum AspectRatio {
     NotSmaller,
 }
 
-/// `Resize` (and `Upsample`: nearest, asymmetric, floor): inputs x, roi (for cropping, all starts
+/// `Resize` (and `Upsample`: asymmetric): inputs x, roi (for cropping, all starts
 /// and then all ends, in 0..1), scales (f32, optional), sizes (i64, optional); exactly one of the
 /// last two.
 #[derive(Debug, Clone, PartialEq)]
@@ -180,6 +183,12 @@ fn nonempty<'a>(input: Option<&&'a ValueInfo>) -> Option<&'a ValueInfo> {
     input.copied().filter(|info| info.sym_shape() != Some(&[Dim::Known(0)]))
 }
 
+/// Integers are interpolated as f32 and then truncated.
+fn is_integer(dtype: DType) -> bool {
+    use DType::{I8, I16, I32, I64, U8, U16, U32, U64};
+    matches!(dtype, I8 | I16 | I32 | I64 | U8 | U16 | U32 | U64)
+}
+
 fn scaled(scales: &[f32]) -> Result<Vec<Target>> {
     let scale = |&s: &f32| {
         if s > 0. && s.is_finite() {
@@ -197,6 +206,8 @@ impl Target {
             (Self::Size(size), _) => Ok(size.clone()),
             (Self::Fixed(size, _), _) => Ok(Dim::Known(*size)),
             (Self::Scale(scale), dim) if *scale == 1. => Ok(dim.clone()),
+            // The exact product is rounded down, as in ONNX's reference: 10 · 0.7f32 is less than
+            // 7. ONNX Runtime rounds the product to f32 first, which gives 7.
             (Self::Scale(scale), Dim::Known(n)) => {
                 let size = num_traits::cast::<_, f64>(*n).map(|n| (n * scale).floor());
                 size.and_then(num_traits::cast)
@@ -216,8 +227,10 @@ impl Op for Resize {
     fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
         arity("Resize", inputs, 1, 4)?;
         let x = required("Resize", inputs, 0)?;
-        if x.ty.dtype == DType::Bool && !matches!(self.mode, ResizeMode::Nearest(_)) {
-            return Err(Error::invalid("Resize", "bools cannot be interpolated"));
+        let dtype = x.ty.dtype;
+        let blends = !matches!(self.mode, ResizeMode::Nearest(_));
+        if blends && !is_integer(dtype) && !dtype.is_float() {
+            return Err(Error::invalid("Resize", format!("{dtype} cannot be interpolated")));
         }
         let shape = match x.sym_shape() {
             None => None,
@@ -265,6 +278,14 @@ impl Op for Resize {
         let blends = extrapolates || !matches!(self.mode, ResizeMode::Nearest(_));
         if blends && crate::widen::is_half(inputs) {
             return crate::widen::widened(self, ctx, inputs);
+        }
+        let x = required("Resize", inputs, 0)?;
+        if !matches!(self.mode, ResizeMode::Nearest(_)) && is_integer(x.dtype()) {
+            let wide = Cast { to: DType::F32 }.run(ctx, &[Some(x.clone())])?;
+            let mut views = inputs.to_vec();
+            views[0] = wide.first().map(Tensor::view);
+            let out = cpu::run(self, ctx, &views)?;
+            return Cast { to: x.dtype() }.run(ctx, &[out.first().map(Tensor::view)]);
         }
         cpu::run(self, ctx, inputs)
     }

@@ -130,3 +130,41 @@ fn bad_targets_are_errors() {
     let inputs: [Option<&ValueInfo>; 3] = [Some(&info[0]), None, Some(&info[1])];
     assert_eq!(op.infer(&inputs).unwrap()[0].ty.to_string(), "f32 [n,16]");
 }
+
+#[test]
+fn integers_are_interpolated() {
+    let x: Vec<u8> = (0..10).collect();
+    let x = t(&[1, 10], &x);
+    let sizes = ints(&[1, 7]);
+    let op = resize(M::Linear, C::HalfPixel);
+    let out = run_all(&op, &[Some(&x), None, None, Some(&sizes)]).unwrap();
+    assert_eq!(out[0], t(&[1, 7], &[0u8, 1, 3, 4, 5, 7, 8]));
+    let text = Tensor::from_strings([1, 2], &["a", "b"]).unwrap();
+    assert!(fails(&op, &[&text]).contains("cannot be interpolated"));
+}
+
+#[test]
+fn old_rounding() {
+    let x: Vec<f32> = (0..10u8).map(f32::from).collect();
+    let op = resize(M::Nearest(N::Old), C::Asymmetric);
+    let down = scaled(&op, &t(&[1, 10], &x), &[1., 0.71]);
+    assert_eq!(down, t(&[1, 7], &[0f32, 2., 3., 5., 6., 8., 9.]));
+    let up = scaled(&op, &t(&[1, 3], &x[..3]), &[1., 2.]);
+    assert_eq!(up, t(&[1, 6], &[0f32, 0., 1., 1., 2., 2.]));
+}
+
+/// What ONNX Runtime makes of it: 0.3f32 · 5 is 1.5 in f32, whose nearest is 1, and more in f64.
+#[test]
+fn cropping_is_calculated_in_f32() {
+    let x: Vec<f32> = (0..6u8).map(f32::from).collect();
+    let x = t(&[1, 6], &x);
+    let op =
+        Resize { extrapolation: 7., ..resize(M::Nearest(N::RoundPreferFloor), C::TfCropAndResize) };
+    for (roi, want) in
+        [([0f32, 0.3, 1., 1.3], [1f32, 3., 4., 7., 7.]), ([0., 0.2, 1., 0.9], [1., 2., 3., 4., 4.])]
+    {
+        let (roi, sizes) = (t(&[4], &roi), ints(&[1, 5]));
+        let out = run_all(&op, &[Some(&x), Some(&roi), None, Some(&sizes)]).unwrap();
+        assert_eq!(out[0], t(&[1, 5], &want));
+    }
+}

@@ -4,7 +4,7 @@
 
 use super::conv::check_kernel;
 use super::conv::pads;
-use crate::graph::{Node, ValueId};
+use crate::graph::ValueId;
 use crate::onnx::dtype;
 use crate::onnx::node::{NodeCx, Refusal};
 use lgp_compute::Op;
@@ -13,12 +13,12 @@ use lgp_compute::ops::{
     MatMulInteger, QuantizeLinear,
 };
 use lgp_memory::DType;
-use std::sync::Arc;
 
 pub(crate) fn quantize_linear(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     if let Some(precision) = cx.int("precision")?.filter(|&p| p != 0) {
         let precision = dtype_of(precision)?;
-        let scale = cx.emit(Cast { to: precision }, vec![cx.input(1)]);
+        let scale = cx.input(1).ok_or("input 1, the scale, is missing")?;
+        let scale = cx.emit(Cast { to: precision }, vec![Some(scale)]);
         cx.inputs[1] = Some(scale);
     }
     let op = QuantizeLinear {
@@ -124,6 +124,6 @@ pub(crate) fn emit_all(
     let outputs: Vec<ValueId> =
         (0..count).map(|i| cx.graph.add_value(format!("{name}.{i}"))).collect();
     let ids = outputs.iter().copied().map(Some).collect();
-    cx.graph.nodes.push(Node { name, op: Arc::new(op), inputs, outputs: ids });
+    cx.push(name, op, inputs, ids);
     outputs
 }

@@ -127,7 +127,7 @@ fn upsample_scales(cx: &mut NodeCx<'_>) -> Result<Option<Vec<f32>>, Refusal> {
 /// Replaced by `Resize` in opset 10.
 pub(crate) fn upsample(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     let mode = match cx.text("mode")?.unwrap_or("nearest") {
-        "nearest" => ResizeMode::Nearest(NearestRounding::Floor),
+        "nearest" => ResizeMode::Nearest(NearestRounding::Old),
         "linear" | "bilinear" => ResizeMode::Linear,
         other => return Err(unsupported("mode", other, &["nearest", "linear"])),
     };

@@ -128,7 +128,7 @@ impl Rewrite<'_> {
                 previous = Some(id);
                 vec![previous]
             };
-            self.push(Node { name: node.name.clone(), op: step.op, inputs, outputs })?;
+            self.push(Node { op: step.op, inputs, outputs, ..node.clone() })?;
         }
         Ok(())
     }
@@ -174,7 +174,8 @@ impl Rewrite<'_> {
     fn transpose(&mut self, from: ValueId, to: ValueId, perm: [usize; 4]) -> Result<()> {
         let name = self.graph.values[to.0].name.clone();
         let op = Arc::new(Transpose { perm: Some(perm.to_vec()) });
-        self.push(Node { name, op, inputs: vec![Some(from)], outputs: vec![Some(to)] })
+        let (inputs, outputs) = (vec![Some(from)], vec![Some(to)]);
+        self.push(Node { name, op_type: None, op, inputs, outputs })
     }
 
     fn push(&mut self, node: Node) -> Result<()> {

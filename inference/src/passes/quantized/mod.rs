@@ -203,7 +203,8 @@ impl Rewrite<'_> {
     fn push(&mut self, op: impl Op, inputs: Vec<ValueId>, out: ValueId) -> Result<()> {
         let name = self.graph.values[out.0].name.clone();
         let inputs = inputs.into_iter().map(Some).collect();
-        self.graph.nodes.push(Node { name, op: Arc::new(op), inputs, outputs: vec![Some(out)] });
+        let (op, outputs) = (Arc::new(op), vec![Some(out)]);
+        self.graph.nodes.push(Node { name, op_type: None, op, inputs, outputs });
         let last = self.graph.nodes.len() - 1;
         self.graph.infer_node(last)
     }
