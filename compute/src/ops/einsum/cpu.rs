@@ -6,8 +6,9 @@ use super::equation::{Equation, Label};
 use crate::args::{concrete_one, required};
 use crate::error::{Error, Result};
 use crate::index::{each, pick, strides};
+use crate::number::{Number, with_type};
 use crate::op::{Context, Op};
-use crate::ops::{Binary, BinaryKind, MatMul, Reduce, ReduceKind};
+use crate::ops::{MatMul, Reduce, ReduceKind};
 use lgp_memory::{DType, Shape, Tensor, TensorView};
 
 /// A tensor whose axes have distinct names.
@@ -139,15 +140,34 @@ fn product(ctx: &Context, a: &Term, b: &Term, later: &dyn Fn(&Label) -> bool) ->
         let (left, right) = (left.reshape([n, m, k])?, right.reshape([n, k, w])?);
         only(MatMul.run(ctx, &[Some(left.view()), Some(right.view())])?)?
     } else {
-        let (left, right) = (left.reshape([n, m, k, 1])?, right.reshape([n, 1, k, w])?);
-        let pairs = [Some(left.view()), Some(right.view())];
-        let all = only(Binary::new(BinaryKind::Mul).run(ctx, &pairs)?)?;
-        let sum = Reduce { keep_dims: false, ..Reduce::new(ReduceKind::Sum, Some(vec![2])) };
-        only(sum.run(ctx, &[Some(all.view())])?)?
+        integers(ctx, &left, &right, [n, m, k, w])?
     };
     let labels = [batch, rows, columns].concat();
     let dims = labels.iter().map(|l| size(&[*l])).collect::<Result<Vec<_>>>()?;
     Ok(Term { labels, tensor: out.reshape(dims)? })
+}
+
+/// Products of matrices of integers, `[n, m, k]` and `[n, k, w]`.
+fn integers(ctx: &Context, a: &Tensor, b: &Tensor, [n, m, k, w]: [usize; 4]) -> Result<Tensor> {
+    let mut out = ctx.alloc(a.dtype(), [n, m, w])?;
+    if out.is_empty() {
+        return Ok(out);
+    }
+    with_type!("Einsum", a.dtype(), number T => {
+        let (a, b) = (a.as_slice::<T>()?, b.as_slice::<T>()?);
+        ctx.split(out.as_mut_slice::<T>()?, w, k.saturating_mul(w), |first, part| {
+            for (i, out) in part.chunks_exact_mut(w).enumerate() {
+                let row = first + i;
+                out.fill(T::ZERO);
+                let b = b[row / m * k * w..][..k * w].chunks_exact(w);
+                for (&a, b) in a[row * k..][..k].iter().zip(b) {
+                    out.iter_mut().zip(b).for_each(|(o, &b)| *o = o.add(a.mul(b)));
+                }
+            }
+        });
+        Ok(())
+    })?;
+    Ok(out)
 }
 
 /// The term's elements with its axes in the given order.

@@ -66,3 +66,14 @@ fn equations_that_do_not_fit_are_refused() {
     assert!(fails(&op, &[&x, &t(&[3, 1], &[0f32; 3])]).contains("broadcast"));
     assert_eq!(infers(&op, &[info("f32 n 4"), info("f32 4 m")]), "f32 [n,m]");
 }
+
+/// The products of all pairs would take 64 GB.
+#[test]
+fn integers_are_summed_as_they_come() {
+    let x = t(&[2000, 2000], &vec![1i64; 4_000_000]);
+    let row = run(&Einsum { equation: "ij,jk->i".into() }, &[&x, &x]);
+    assert_eq!(row, t(&[2000], &[4_000_000i64; 2000]));
+    let narrow = t(&[2000, 20], &vec![3u8; 40_000]);
+    let out = run(&Einsum { equation: "ij,kj->ik".into() }, &[&narrow, &narrow]);
+    assert_eq!(out, t(&[2000, 2000], &vec![180u8; 4_000_000]));
+}

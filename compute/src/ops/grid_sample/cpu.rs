@@ -86,6 +86,9 @@ fn line(op: &GridSample, x: f64, n: usize) -> Vec<(usize, f64)> {
     let x = if op.mode == SampleMode::Nearest { x.round_ties_even() } else { x };
     let x = match op.padding {
         SamplePadding::Zeros => x,
+        // A cubic's elements are clamped one by one, as PyTorch has it: a position beside the
+        // edge is still made of inner elements too. Far outside they are all the edge's.
+        SamplePadding::Border if op.mode == SampleMode::Cubic => x.clamp(-2., size + 1.),
         SamplePadding::Border => x.clamp(0., size - 1.),
         SamplePadding::Reflection => reflected(x, low, high),
     };

@@ -30,8 +30,11 @@ pub enum SamplePadding {
     Reflection,
 }
 
+/// Images and volumes.
+const SPATIAL_MAX: usize = 3;
+
 /// `GridSample`: inputs x `[n, c, d1, …]` and grid `[n, o1, …, r]` of float dtypes, where r is the
-/// number of spatial axes and a position counts from the last of them; -1 is the start of an axis
+/// number of spatial axes, 1 to 3, and a position counts from the last of them; -1 is the start of an axis
 /// and 1 its end. Output `[n, c, o1, …]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GridSample {
@@ -61,6 +64,10 @@ impl Op for GridSample {
             let message =
                 format!("ranks are {} and {}, expected one from 3 on", dims.len(), at.len());
             return Err(Error::invalid(op, message));
+        }
+        // The elements that make up one grow as a power of the axes.
+        if dims.len() - 2 > SPATIAL_MAX {
+            return Err(Error::unsupported(op, format!("{} spatial axes", dims.len() - 2)));
         }
         let n = dims::unify(op, "the grid's batch", &dims[0], &at[0])?;
         let spatial = Dim::Known(dims.len() - 2);

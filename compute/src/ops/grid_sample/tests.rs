@@ -34,3 +34,29 @@ fn volumes_and_bad_ranks() {
     let flat = t(&[1, 1, 1, 1, 2], &[0f32; 2]);
     assert!(fails(&op, &[&x, &flat]).contains("last axis is 2, expected 3"));
 }
+
+/// Beside the edge a cubic is made of the edge and of what is inside, as PyTorch and ONNX Runtime
+/// have it.
+#[test]
+fn cubics_clamp_their_elements() {
+    let x = t(&[1, 1, 1, 4], &[0f32, 1., 4., 9.]);
+    let at = [-1.6f32, -1.1, -0.9, 0.95, 1.2, 2.5, f32::INFINITY];
+    let grid: Vec<f32> = at.iter().flat_map(|&x| [x, 0.]).collect();
+    let grid = t(&[1, 1, 7, 2], &grid);
+    let (mode, padding) = (SampleMode::Cubic, SamplePadding::Border);
+    for (align_corners, want) in [
+        (false, [0f32, -0.047_25, -0.110_25, 9.54, 9.033_75, 9., 9.]),
+        (true, [-0.006_75, -0.081_281, 0.084_657, 8.710_418, 9.551_252, 9., 9.]),
+    ] {
+        let op = GridSample { mode, padding, align_corners };
+        assert_close(&run(&op, &[&x, &grid]), &t(&[1, 1, 1, 7], &want), 1e-5);
+    }
+}
+
+#[test]
+fn many_axes_are_refused() {
+    let op =
+        GridSample { mode: SampleMode::Cubic, padding: SamplePadding::Zeros, align_corners: false };
+    let (x, grid) = (t(&[1; 18], &[1f32]), t(&[&[1; 17][..], &[16]].concat(), &[0f32; 16]));
+    assert_eq!(fails(&op, &[&x, &grid]), "GridSample is not supported for 16 spatial axes");
+}

@@ -114,3 +114,25 @@ fn bad_attributes_are_errors() {
         assert_eq!(fails(&op, &[&x]), message);
     }
 }
+
+/// Of a window of a million million taps one sees the input.
+#[test]
+fn taps_in_the_padding_cost_nothing() {
+    let reach = 1usize << 40;
+    let x = t(&[1, 1, 2], &[3f32, 5.]);
+    for (stride, pads, want) in [
+        (1, vec![reach - 2, 0], &[5f32][..]),
+        (1, vec![reach - 1, 0], &[3., 5.]),
+        (reach / 2, vec![reach - 1, reach - 1], &[3., 5., 5.]),
+    ] {
+        let op = Pool {
+            kind: PoolKind::Max,
+            kernel: vec![reach],
+            strides: vec![stride],
+            pads: Pads::Explicit(pads),
+            dilations: vec![],
+            ceil_mode: false,
+        };
+        assert_eq!(run(&op, &[&x]), t(&[1, 1, want.len()], want));
+    }
+}

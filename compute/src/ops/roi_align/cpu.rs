@@ -4,20 +4,15 @@ use super::{MaxRoiPool, RoiAlign};
 use crate::args::{concrete_one, required};
 use crate::error::{Error, Result};
 use crate::index::{ints, position};
+use crate::matrix::Real;
 use crate::number::with_type;
 use crate::op::Context;
 use lgp_memory::{Tensor, TensorView};
 use num_traits::cast;
 
-fn wide(n: usize) -> f64 {
-    cast(n).unwrap_or(f64::INFINITY)
+fn number<T: Real>(n: usize) -> T {
+    cast(n).unwrap_or_else(T::infinity)
 }
-
-/// Samples of an axis of one bin are no more than this: a region may be as large as it likes.
-const SAMPLES_MAX: f64 = 1024.;
-
-/// A sample: up to four elements of a plane and their weights.
-type Sample = [(usize, f64); 4];
 
 pub(super) fn align(
     op: &RoiAlign,
@@ -31,28 +26,24 @@ pub(super) fn align(
     let [n, c, h, w] = x.shape().dims()[..] else { return Ok(vec![out]) };
     let images: Vec<usize> =
         images.iter().map(|&i| position("RoiAlign", i, n)).collect::<Result<_>>()?;
-    let [height, width] = op.output;
-    let (bins, plane) = (height * width, h * w);
     if out.is_empty() {
         return Ok(vec![out]);
     }
+    let [height, width] = op.output;
+    let (bins, plane) = (height * width, h * w);
     with_type!("RoiAlign", dtype, real T => {
-        let (x, rois) = (x.as_slice::<T>()?, rois.as_slice::<T>()?);
+        let (x, rois) = (x.as_slice::<T>()?, rois.as_slice::<T>()?.as_chunks::<4>().0);
         let cost = c.saturating_mul(bins).saturating_mul(16);
         ctx.split(out.as_mut_slice::<T>()?, c * bins, cost, |first, part| {
             for (i, part) in part.chunks_exact_mut(c * bins).enumerate() {
                 let image = &x[images[first + i] * c * plane..][..c * plane];
-                let mut roi = [0f64; 4];
-                for (to, x) in roi.iter_mut().zip(&rois[(first + i) * 4..]) {
-                    *to = cast(*x).unwrap_or(f64::NAN);
-                }
-                let region = Region::new(op, roi);
-                for bin in 0..bins {
-                    let samples = region.samples(op, [bin / width, bin % width], [h, w]);
-                    for channel in 0..c {
-                        let plane = &image[channel * plane..][..plane];
-                        let value = |at: usize| cast::<T, f64>(plane[at]).unwrap_or(f64::NAN);
-                        part[channel * bins + bin] = cast(pooled(op, &samples, value)).unwrap_or(T::NAN);
+                let region = Region::new(op, rois[first + i]);
+                let rows: Vec<_> = (0..height).map(|bin| region.line(op, 0, bin, h)).collect();
+                let columns: Vec<_> = (0..width).map(|bin| region.line(op, 1, bin, w)).collect();
+                for (channel, part) in part.chunks_exact_mut(bins).enumerate() {
+                    let plane = &image[channel * plane..][..plane];
+                    for (bin, out) in part.iter_mut().enumerate() {
+                        *out = pooled(op, plane, w, &rows[bin / width], &columns[bin % width]);
                     }
                 }
             }
@@ -62,71 +53,103 @@ pub(super) fn align(
     Ok(vec![out])
 }
 
-fn pooled(op: &RoiAlign, samples: &[Sample], value: impl Fn(usize) -> f64) -> f64 {
-    let parts =
-        |s: &Sample| s.map(|(at, weight)| if weight == 0. { 0. } else { value(at) * weight });
+/// Two neighbours on an axis and the weight of the second.
+type Sample<T> = (usize, usize, T);
+
+/// The samples of a bin along one axis.
+struct Line<T> {
+    /// How many there are.
+    count: T,
+    /// Those that do not lie outside, where all is zero.
+    inside: Vec<Sample<T>>,
+}
+
+/// What a bin becomes: its samples are where those of its rows and its columns cross.
+fn pooled<T: Real>(
+    op: &RoiAlign,
+    plane: &[T],
+    width: usize,
+    rows: &Line<T>,
+    columns: &Line<T>,
+) -> T {
+    // An element without weight is no part of a sample, even an infinite one.
+    let part = |at: usize, weight: T| {
+        if weight == T::zero() { T::zero() } else { plane[at] * weight }
+    };
+    let samples = rows.inside.iter().flat_map(|&(y0, y1, fy)| {
+        columns.inside.iter().map(move |&(x0, x1, fx)| {
+            let (gy, gx) = (T::one() - fy, T::one() - fx);
+            [
+                part(y0 * width + x0, gy * gx),
+                part(y0 * width + x1, gy * fx),
+                part(y1 * width + x0, fy * gx),
+                part(y1 * width + x1, fy * fx),
+            ]
+        })
+    });
     if op.max {
-        let largest = |s: &Sample| parts(s).into_iter().fold(f64::NEG_INFINITY, f64::max);
-        let best = samples.iter().map(largest).fold(f64::NEG_INFINITY, f64::max);
-        return if best == f64::NEG_INFINITY { 0. } else { best };
+        let all = |line: &Line<T>| number::<T>(line.inside.len()) == line.count;
+        // Samples outside are zeros among the others.
+        let least = if all(rows) && all(columns) { T::neg_infinity() } else { T::zero() };
+        let best = samples.flatten().fold(least, T::max);
+        return if best == T::neg_infinity() { T::zero() } else { best };
     }
-    let sum: f64 = samples.iter().map(|s| parts(s).into_iter().sum::<f64>()).sum();
-    sum / wide(samples.len().max(1))
+    let sum = samples.flatten().fold(T::zero(), |sum, x| sum + x);
+    sum / (rows.count * columns.count).max(T::one())
 }
 
-/// A region in elements: where it starts, and the size of a bin.
-struct Region {
-    start: [f64; 2],
-    bin: [f64; 2],
+/// A region in elements: where it starts, and the size of a bin. All is calculated in the
+/// regions' own dtype, as other engines do: the number of samples is what rounding makes of it.
+struct Region<T> {
+    start: [T; 2],
+    bin: [T; 2],
 }
 
-impl Region {
-    fn new(op: &RoiAlign, [x1, y1, x2, y2]: [f64; 4]) -> Self {
-        let (scale, offset) = (f64::from(op.spatial_scale), if op.half_pixel { 0.5 } else { 0. });
-        let at = |x: f64| x * scale - offset;
-        let size = |low: f64, high: f64| {
+impl<T: Real> Region<T> {
+    fn new(op: &RoiAlign, [x1, y1, x2, y2]: [T; 4]) -> Self {
+        let scale: T = cast(op.spatial_scale).unwrap_or_else(T::nan);
+        let half: T = cast(0.5).unwrap_or_else(T::nan);
+        let at = |x: T| x * scale - if op.half_pixel { half } else { T::zero() };
+        let size = |low: T, high: T| {
             let size = at(high) - at(low);
             // Without the half pixel a region is never smaller than an element.
-            if op.half_pixel { size } else { size.max(1.) }
+            if op.half_pixel { size } else { size.max(T::one()) }
         };
-        let bin = [size(y1, y2) / wide(op.output[0]), size(x1, x2) / wide(op.output[1])];
+        let bin = [size(y1, y2) / number(op.output[0]), size(x1, x2) / number(op.output[1])];
         Self { start: [at(y1), at(x1)], bin }
     }
 
-    fn samples(&self, op: &RoiAlign, bin: [usize; 2], dims: [usize; 2]) -> Vec<Sample> {
-        let line = |axis: usize| {
-            let ratio = wide(op.sampling_ratio);
-            let count = if op.sampling_ratio > 0 { ratio } else { self.bin[axis].ceil() };
-            let count = count.clamp(0., SAMPLES_MAX);
-            let samples: usize = cast(count).unwrap_or(0);
-            let start = self.start[axis] + wide(bin[axis]) * self.bin[axis];
-            let at = move |i: usize| start + (wide(i) + 0.5) * self.bin[axis] / count;
-            (0..samples).map(at).collect::<Vec<f64>>()
-        };
-        let rows = line(0);
-        let columns = line(1);
-        rows.iter().flat_map(|&y| columns.iter().map(move |&x| bilinear(y, x, dims))).collect()
+    /// The samples of bin `bin` along an axis of `n` elements.
+    fn line(&self, op: &RoiAlign, axis: usize, bin: usize, n: usize) -> Line<T> {
+        let size = self.bin[axis];
+        let count = if op.sampling_ratio > 0 { number(op.sampling_ratio) } else { size.ceil() };
+        let count = count.max(T::zero());
+        let half: T = cast(0.5).unwrap_or_else(T::nan);
+        let start = self.start[axis] + number::<T>(bin) * size;
+        let at = |i: usize| start + (number::<T>(i) + half) * size / count;
+        // A region may be as large as it likes: of its samples only those are looked at that can
+        // lie inside, with one more on either side for what is lost to rounding.
+        let (mut first, mut last) = (T::zero(), count);
+        if size > T::zero() {
+            let index = |x: T| (x - start) / (size / count) - half;
+            first = first.max(index(-T::one()).floor() - T::one());
+            last = last.min(index(number(n)).ceil() + number(2));
+        }
+        let (first, last) =
+            (cast(first.min(last)).unwrap_or(0), cast::<_, usize>(last).unwrap_or(0));
+        let inside = (first..last).filter_map(|i| neighbours(at(i), n)).collect();
+        Line { count, inside }
     }
 }
 
 /// The elements around a position; none where it lies over an element outside.
-fn bilinear(y: f64, x: f64, [h, w]: [usize; 2]) -> Sample {
-    let nothing = [(0, 0.); 4];
-    if !(-1. ..=wide(h)).contains(&y) || !(-1. ..=wide(w)).contains(&x) || h == 0 || w == 0 {
-        return nothing;
+fn neighbours<T: Real>(x: T, n: usize) -> Option<Sample<T>> {
+    if !(-T::one()..=number(n)).contains(&x) || n == 0 {
+        return None;
     }
-    let line = |x: f64, n: usize| {
-        let x = x.max(0.);
-        let low: usize = cast(x).unwrap_or(0);
-        if low + 1 >= n { (n - 1, n - 1, 0.) } else { (low, low + 1, x - wide(low)) }
-    };
-    let ((y0, y1, fy), (x0, x1, fx)) = (line(y, h), line(x, w));
-    [
-        (y0 * w + x0, (1. - fy) * (1. - fx)),
-        (y0 * w + x1, (1. - fy) * fx),
-        (y1 * w + x0, fy * (1. - fx)),
-        (y1 * w + x1, fy * fx),
-    ]
+    let x = x.max(T::zero());
+    let low: usize = cast(x)?;
+    Some(if low + 1 >= n { (n - 1, n - 1, T::zero()) } else { (low, low + 1, x - number(low)) })
 }
 
 pub(super) fn pool(
@@ -138,23 +161,25 @@ pub(super) fn pool(
     let (x, rois) = (required("MaxRoiPool", inputs, 0)?, required("MaxRoiPool", inputs, 1)?);
     let mut out = ctx.alloc(dtype, shape)?;
     let [n, c, h, w] = x.shape().dims()[..] else { return Ok(vec![out]) };
+    if out.is_empty() {
+        return Ok(vec![out]);
+    }
     let [height, width] = op.output;
-    let scale = f64::from(op.spatial_scale);
     with_type!("MaxRoiPool", dtype, real T => {
         let x = x.as_slice::<T>()?;
         let rois = rois.as_slice::<T>()?.as_chunks::<5>().0;
-        let blocks = out.as_mut_slice::<T>()?.chunks_exact_mut((c * height * width).max(1));
-        for (roi, part) in rois.iter().zip(blocks) {
-            let [image, x1, y1, x2, y2] = roi.map(|x| cast::<T, f64>(x).unwrap_or(f64::NAN));
+        let scale = cast(op.spatial_scale).unwrap_or(T::NAN);
+        let blocks = out.as_mut_slice::<T>()?.chunks_exact_mut(c * height * width);
+        for (&[image, x1, y1, x2, y2], part) in rois.iter().zip(blocks) {
             let image = cast::<_, usize>(image).filter(|&i| i < n).ok_or_else(|| {
                 Error::invalid("MaxRoiPool", format!("image {image} is outside a batch of {n}"))
             })?;
             // The elements of bin `i` of `bins` on an axis.
-            let range = |low: f64, high: f64, i: usize, bins: usize, size: usize| {
+            let range = |low: T, high: T, i: usize, bins: usize, size: usize| {
                 let (low, high) = ((low * scale).round(), (high * scale).round());
-                let bin = (high - low + 1.).max(1.) / wide(bins);
-                let at = |x: f64| cast::<_, usize>((x + low).clamp(0., wide(size))).unwrap_or(0);
-                at((wide(i) * bin).floor())..at((wide(i + 1) * bin).ceil())
+                let bin = (high - low + 1.).max(1.) / number::<T>(bins);
+                let at = |x: T| cast::<_, usize>((x + low).clamp(0., number(size))).unwrap_or(0);
+                at((number::<T>(i) * bin).floor())..at((number::<T>(i + 1) * bin).ceil())
             };
             for (at, out) in part.iter_mut().enumerate() {
                 let (channel, bin) = (at / (height * width), at % (height * width));
@@ -162,7 +187,7 @@ pub(super) fn pool(
                 let rows = range(y1, y2, bin / width, height, h);
                 let columns = range(x1, x2, bin % width, width, w);
                 let elements = rows.flat_map(|y| columns.clone().map(move |x| plane[y * w + x]));
-                *out = elements.reduce(|a, b| if b > a { b } else { a }).unwrap_or(num_traits::Zero::zero());
+                *out = elements.reduce(|a, b| if b > a { b } else { a }).unwrap_or(0.);
             }
         }
         Ok(())

@@ -17,7 +17,7 @@ use lgp_memory::{Dim, Tensor, TensorView};
 pub struct RoiAlign {
     /// Height and width of the output.
     pub output: [usize; 2],
-    /// Samples on each axis of a bin; 0 adapts them to the bin's size.
+    /// Samples on each axis of a bin, up to 1024; 0 adapts them to the bin's size.
     pub sampling_ratio: usize,
     /// From the regions' units to elements of x.
     pub spatial_scale: f32,
@@ -26,6 +26,9 @@ pub struct RoiAlign {
     /// The largest of the samples rather than their mean.
     pub max: bool,
 }
+
+/// They are held while a region is pooled, and a file can ask for any number.
+const SAMPLES_MAX: usize = 1024;
 
 impl Op for RoiAlign {
     fn name(&self) -> &'static str {
@@ -43,6 +46,12 @@ impl Op for RoiAlign {
         rank(op, "x", x, 4)?;
         rank(op, "the regions", rois, 2)?;
         rank(op, "the images", images, 1)?;
+        if self.sampling_ratio > SAMPLES_MAX {
+            let ratio = self.sampling_ratio;
+            let message =
+                format!("{ratio} samples on an axis of a bin, expected {SAMPLES_MAX} or fewer");
+            return Err(Error::invalid(op, message));
+        }
         let [height, width] = self.output.map(Dim::Known);
         let (Some([_, c, _, _]), Some([k, four])) = (x.sym_shape(), rois.sym_shape()) else {
             return Ok(output(x.ty.dtype, None));

@@ -83,6 +83,10 @@ impl Svm {
         };
         let features = vectors.len().checked_div(count).unwrap_or(0);
         check("numbers in support vectors", vectors.len(), features.checked_mul(count))?;
+        if features == 0 && count > 0 {
+            let message = format!("no numbers in support vectors, expected {count} or more");
+            return Err(Error::invalid("Svm", message));
+        }
         let classes = decision.classes();
         if let Decision::Pairs(counts) | Decision::Probabilities { counts, .. } = &decision {
             if !(2..=CLASSES_MAX).contains(&classes) {

@@ -53,6 +53,7 @@ fn lengths_that_do_not_fit_are_refused() {
     let pairs = |counts: &[usize]| Decision::Pairs(counts.to_vec());
     for (made, message) in [
         (new(Decision::Regression, 5, 2, 2, 1), "Svm: 5 numbers in support vectors, expected 4"),
+        (new(pairs(&[2, 3]), 0, 5, 5, 1), "Svm: no numbers in support vectors, expected 5 or more"),
         (new(Decision::Regression, 4, 2, 3, 1), "Svm: 3 coefficients, expected 2"),
         (new(Decision::Regression, 4, 2, 2, 0), "Svm: 0 values of rho, expected 1"),
         (new(pairs(&[1]), 1, 1, 1, 1), "Svm: 1 classes, expected 2 to 4096"),
