@@ -2,7 +2,14 @@
 
 use crate::error::Result;
 use crate::op::Context;
-use lgp_memory::{Layout, Tensor, TensorView};
+use lgp_memory::{DType, Layout, Tensor, TensorView};
+
+/// The byte that zeros of a tensor's dtype are made of, or empty strings: those are the first text
+/// of the table, or a number that has no text.
+pub(crate) fn zero_byte(x: &TensorView<'_>) -> u8 {
+    let first = x.string_table().map_or("", |table| table.text(0));
+    if x.dtype() == DType::Str && !first.is_empty() { u8::MAX } else { 0 }
+}
 
 /// The elements of a strided view of `x` as a tensor.
 pub(crate) fn strided(ctx: &Context, x: &TensorView<'_>, view: &Layout) -> Result<Tensor> {

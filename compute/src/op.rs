@@ -246,7 +246,9 @@ fn launch_any<O: Op + ?Sized>(
     }
     let tables = || inputs.iter().flatten().filter_map(TensorView::string_table);
     let table = StringTable::merged(tables());
-    let outputs = if tables().all(|t| t.is(&table)) {
+    // Zeros of strings have no table: their numbers would mean texts in the others'.
+    let shares = |x: &TensorView<'_>| x.string_table().is_some_and(|t| t.is(&table));
+    let outputs = if inputs.iter().flatten().filter(|x| is_text(x)).all(shares) {
         op.run(ctx, inputs)?
     } else {
         let own = |x: &TensorView<'_>| x.to_tensor()?.with_table(&table);

@@ -34,7 +34,7 @@ pub(crate) fn logistic(x: f64) -> f64 {
     1. / (1. + (-x).exp())
 }
 
-fn probit(p: f64) -> f64 {
+pub(crate) fn probit(p: f64) -> f64 {
     const A: f64 = 0.147;
     let x = 2. * p - 1.;
     let log = ((1. - x) * (1. + x)).ln();

@@ -6,7 +6,7 @@ mod tests;
 use crate::args::{arity, float, required};
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
-use crate::post_transform::{PostTransform, logistic};
+use crate::post_transform::{PostTransform, logistic, probit};
 use lgp_memory::{DType, Dim, SymShape, Tensor, TensorType, TensorView};
 
 /// How a class is chosen.
@@ -30,8 +30,8 @@ pub enum ClassRule {
 }
 
 /// Input scores (f32, `[rows, scores]`), outputs the index of the class (i64, `[rows]`) and the
-/// classes' scores (f32, `[rows, classes]`), transformed. Of two classes with one score only the
-/// logistic function is a transform.
+/// classes' scores (f32, `[rows, classes]`), transformed. Two classes with one score have nothing
+/// that softmax could divide between them: as in ONNX Runtime it leaves them as they are.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClassScores {
     /// How the class is chosen.
@@ -125,6 +125,7 @@ impl ClassScores {
         };
         out.copy_from_slice(&match self.post {
             PostTransform::Logistic => [logistic(-score), logistic(score)],
+            PostTransform::Probit => [probit(1. - score), probit(score)],
             _ if probability => [1. - score, score],
             _ => [-score, score],
         });

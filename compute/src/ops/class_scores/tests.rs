@@ -8,6 +8,7 @@ use crate::testing::{assert_close, fails, ints, noise, run_all, t};
 fn classes_and_scores() {
     let many = t(&[2, 3], &[0f32, 2., 2., 3., 1., 2.]);
     let one = t(&[2, 1], &[-1f32, 0.75]);
+    let chances = t(&[2, 1], &[0.025f32, 0.5]);
     let above = |threshold, probability| ClassRule::Above { threshold, probability };
     let half = 1. / (1. + 1f32.exp());
     let quarter = 1. / (1. + 0.75f32.exp());
@@ -19,6 +20,13 @@ fn classes_and_scores() {
         (above(0.5, true), PostTransform::Softmax, &one, [0, 1], vec![2., -1., 0.25, 0.75]),
         (above(0.9, false), PostTransform::None, &one, [0, 0], vec![1., -1., -0.75, 0.75]),
         (
+            above(0.5, true),
+            PostTransform::Probit,
+            &chances,
+            [0, 0],
+            vec![1.959_964, -1.959_964, 0., 0.],
+        ),
+        (
             above(0., false),
             PostTransform::Logistic,
             &one,
@@ -29,7 +37,9 @@ fn classes_and_scores() {
     for (rule, post, x, classes, scores) in cases {
         let out = run_all(&ClassScores { rule, post }, &[Some(x)]).unwrap();
         assert_eq!(out[0], ints(&classes), "{rule:?}");
-        assert_close(&out[1], &t(&[2, scores.len() / 2], &scores), 1e-6);
+        // Probit is an approximation.
+        let tolerance = if post == PostTransform::Probit { 5e-3 } else { 1e-6 };
+        assert_close(&out[1], &t(&[2, scores.len() / 2], &scores), tolerance);
     }
 }
 

@@ -62,7 +62,7 @@ pub struct CastMap {
 }
 
 /// `DictVectorizer`: a map's values as a matrix of one row, each in its key's column; columns
-/// whose key the map has not are 0, or empty.
+/// whose key the map has not are 0, or empty, and keys of no column are left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DictVectorizer {
     columns: IndexOf,
@@ -75,7 +75,7 @@ impl DictVectorizer {
     /// # Errors
     /// Keys of another dtype.
     pub fn new(keys: &Tensor) -> Result<Self> {
-        Ok(Self { columns: IndexOf::new(keys)?.strict(), width: keys.len() })
+        Ok(Self { columns: IndexOf::new(keys)?, width: keys.len() })
     }
 }
 

@@ -42,6 +42,9 @@ fn maps_become_rows() {
     let op = DictVectorizer::new(&texts(&["a", "c", "b"])).unwrap();
     let given = map(texts(&["b", "a"]), t(&[2], &[2i64, 1]));
     assert_eq!(run(&op, given).unwrap(), t(&[1, 3], &[1i64, 0, 2]).into());
-    assert!(run(&op, map(texts(&["d"]), t(&[1], &[2i64]))).is_err(), "not in the vocabulary");
+    let strange = map(texts(&["d", "c"]), t(&[2], &[2i64, 3]));
+    assert_eq!(run(&op, strange).unwrap(), t(&[1, 3], &[0i64, 3, 0]).into());
+    let named = run(&op, map(texts(&["c"]), texts(&["x"]))).unwrap();
+    assert_eq!(named.tensor().unwrap().strings().unwrap(), ["", "x", ""]);
     assert!(run(&op, numbers()).is_err());
 }

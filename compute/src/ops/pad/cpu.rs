@@ -1,10 +1,12 @@
 //! Pad on the CPU: each axis has a table of where its elements come from.
 
-use super::{Pad, PadMode};
+use super::{Pad, PadMode, kept};
 use crate::args::{concrete_one, infos, optional, required};
 use crate::error::{Error, Result};
+use crate::movement::zero_byte;
 use crate::op::{Context, Op};
 use lgp_memory::{Tensor, TensorView};
+use std::ops::Range;
 
 pub(super) fn run(
     op: &Pad,
@@ -25,8 +27,9 @@ pub(super) fn run(
     let tables: Vec<Vec<Option<usize>>> = amounts
         .iter()
         .zip(x.shape().iter().zip(shape.iter()))
-        .map(|(&(begin, _), (&from, &to))| {
-            (0..to).map(|i| source(op.mode, i, begin, from)).collect()
+        .map(|(&pads, (&from, &to))| {
+            let kept = kept(from, pads);
+            (0..to).map(|i| source(op.mode, i, pads.0, &kept)).collect()
         })
         .collect();
     let (from, to) = (x.as_bytes(), out.as_bytes_mut()?);
@@ -51,7 +54,7 @@ fn fill(
         return Ok(value.as_bytes().to_vec());
     }
     let Some(value) = op.value else {
-        return Ok(vec![0; x.dtype().size()]);
+        return Ok(vec![zero_byte(x); x.dtype().size()]);
     };
     let value = Tensor::scalar(value)?;
     let cast = crate::ops::Cast { to: x.dtype() }.run(ctx, &[Some(value.view())])?;
@@ -59,18 +62,19 @@ fn fill(
 }
 
 /// Where element `i` of a padded axis comes from; `None` is the border's value.
-fn source(mode: PadMode, i: usize, begin: i64, size: usize) -> Option<usize> {
+fn source(mode: PadMode, i: usize, begin: i64, kept: &Range<i64>) -> Option<usize> {
     let at = i64::try_from(i).ok()?.checked_sub(begin)?;
-    let last = i64::try_from(size).ok()?.checked_sub(1)?;
+    let (first, last) = (kept.start, kept.end - 1);
     let at = match mode {
+        _ if kept.is_empty() => return None,
         PadMode::Constant => at,
-        PadMode::Edge => at.clamp(0, last.max(0)),
-        PadMode::Wrap => at.rem_euclid(last.checked_add(1).filter(|&n| n > 0)?),
-        PadMode::Reflect if at < 0 => -at,
+        PadMode::Edge => at.clamp(first, last),
+        PadMode::Wrap => first + (at - first).rem_euclid(kept.end - first),
+        PadMode::Reflect if at < first => 2 * first - at,
         PadMode::Reflect if at > last => 2 * last - at,
         PadMode::Reflect => at,
     };
-    usize::try_from(at).ok().filter(|&at| at < size)
+    usize::try_from(at).ok().filter(|_| kept.contains(&at))
 }
 
 fn pad<const N: usize>(

@@ -9,6 +9,7 @@ use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{Dim, Tensor, TensorView};
+use std::ops::Range;
 
 /// What the new elements are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,22 +74,24 @@ impl Pad {
         };
         let size = size.ok_or_else(|| wrong("leave no valid size"))?;
         // A mirror shows one element less than there is, and an edge needs one.
+        let kept = kept(n, (begin, end));
         let reach = match self.mode {
             PadMode::Constant => i64::MAX,
-            PadMode::Reflect => i64::try_from(n).map_or(i64::MAX, |n| n - 1),
-            PadMode::Edge | PadMode::Wrap => {
-                if n == 0 {
-                    0
-                } else {
-                    i64::MAX
-                }
-            }
+            PadMode::Reflect => (kept.end - kept.start - 1).max(0),
+            PadMode::Edge | PadMode::Wrap if kept.is_empty() => 0,
+            PadMode::Edge | PadMode::Wrap => i64::MAX,
         };
         if begin > reach || end > reach {
             return Err(wrong("reach beyond what there is to repeat"));
         }
         Ok(Dim::Known(size))
     }
+}
+
+/// What is left of an axis once negative pads have cut it: only that is repeated.
+fn kept(size: usize, (begin, end): (i64, i64)) -> Range<i64> {
+    let size = i64::try_from(size).unwrap_or(i64::MAX);
+    begin.min(0).saturating_neg()..size.saturating_add(end.min(0))
 }
 
 impl Op for Pad {

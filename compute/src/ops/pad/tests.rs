@@ -63,3 +63,44 @@ fn bad_pads_are_errors() {
     let inputs = [info("f32 n h"), constant(ints(&[0, 1, 0, 1]))];
     assert_eq!(infers(&pad(PadMode::Constant), &inputs), "f32 [n,?]");
 }
+
+#[test]
+fn what_is_cut_is_not_repeated() {
+    let x = t(&[4], &[1f32, 2., 3., 4.]);
+    for (mode, pads, want) in [
+        (PadMode::Wrap, [2, -1], vec![2f32, 3., 1., 2., 3.]),
+        (PadMode::Wrap, [-1, 3], vec![2., 3., 4., 2., 3., 4.]),
+        (PadMode::Wrap, [3, -2], vec![2., 1., 2., 1., 2.]),
+        (PadMode::Reflect, [2, -1], vec![3., 2., 1., 2., 3.]),
+        (PadMode::Edge, [-2, 3], vec![3., 4., 4., 4., 4.]),
+    ] {
+        assert_eq!(run(&pad(mode), &[&x, &ints(&pads)]), t(&[want.len()], &want), "{pads:?}");
+    }
+    assert!(fails(&pad(PadMode::Reflect), &[&x, &ints(&[-1, 3])]).contains("reach beyond"));
+    let empty = t(&[0], &[] as &[f32]);
+    assert_eq!(run(&pad(PadMode::Reflect), &[&empty, &ints(&[0, 0])]), empty);
+    assert!(fails(&pad(PadMode::Reflect), &[&empty, &ints(&[1, 0])]).contains("reach beyond"));
+}
+
+/// The first text of a table is not what an empty string is.
+#[test]
+fn strings_are_padded_with_empty_ones() {
+    use crate::Context;
+    use crate::ops::{Binary, BinaryKind, CenterCropPad, Trilu};
+    use lgp_memory::Tensor;
+    let ctx = Context::new(1);
+    let texts = |texts: &[&str]| Tensor::from_strings([1, texts.len()], texts).unwrap();
+    let launch = |op: &dyn crate::Op, x: &Tensor, with: &Tensor| {
+        crate::launch(op, &ctx, &[Some(x.view()), Some(with.view())]).unwrap().remove(0)
+    };
+    for (given, want) in [(["b", "c"], ["", "b", "c"]), (["", "c"], ["", "", "c"])] {
+        let out = launch(&pad(PadMode::Constant), &texts(&given), &ints(&[0, 1, 0, 0]));
+        assert_eq!(out, texts(&want));
+        let same = launch(&Binary::new(BinaryKind::Equal), &out, &texts(&want));
+        assert_eq!(same.as_slice::<bool>().unwrap(), [true; 3]);
+        let out = launch(&CenterCropPad::default(), &texts(&given), &ints(&[1, 3]));
+        assert_eq!(out, texts(&[given[0], given[1], ""]));
+        let out = launch(&Trilu { upper: false }, &texts(&given), &t(&[], &[0i64]));
+        assert_eq!(out, texts(&[given[0], ""]));
+    }
+}

@@ -74,9 +74,13 @@ impl RegexFullMatch {
     /// # Errors
     /// What is wrong with the pattern, or that its automaton takes too much memory.
     pub fn new(pattern: &str) -> Result<Self> {
-        let whole = format!("^(?:{pattern})$");
         let failed = |e: regex::Error| Error::invalid("RegexFullMatch", format!("pattern: {e}"));
-        Ok(Self(regex::Regex::new(&whole).map_err(failed)?))
+        // A pattern that is whole by itself cannot end the group that is put around it.
+        regex::Regex::new(pattern).map_err(failed)?;
+        let whole = regex::Regex::new(&format!("^(?:{pattern})$"));
+        // Only a comment of the verbose syntax can hide the group's end, up to a new line.
+        let whole = whole.or_else(|_| regex::Regex::new(&format!("^(?:{pattern}\n)$")));
+        Ok(Self(whole.map_err(failed)?))
     }
 }
 

@@ -49,6 +49,12 @@ fn patterns_match_whole_strings() {
     let out = run(&op, &[&texts(&[4], &["a", "bb", "ab", ""])]);
     assert_eq!(out[0].as_slice::<bool>().unwrap(), [true, true, false, false]);
     assert!(RegexFullMatch::new("(").is_err());
+    assert!(RegexFullMatch::new("a)|(b").is_err(), "it ends a group that is not its own");
+    for (pattern, want) in [("(?x) a b # (c", [true, false]), ("a|ab", [true, false])] {
+        let op = RegexFullMatch::new(pattern).unwrap();
+        let out = run(&op, &[&texts(&[2], &["ab", "abc"])]);
+        assert_eq!(out[0].as_slice::<bool>().unwrap(), want, "{pattern}");
+    }
     assert!(RegexFullMatch::new(r"(\w{1000}){1000}").is_err(), "its automaton is too large");
 }
 

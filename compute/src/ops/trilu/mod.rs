@@ -3,11 +3,12 @@
 use crate::args::{arity, concrete_one, optional, output, required, single};
 use crate::error::{Error, Result};
 use crate::index::{index_dtype, ints};
+use crate::movement::zero_byte;
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{Tensor, TensorView};
 
 /// `Trilu`: inputs x (rank 2 or more, any dtype) and k (i64, one element, optional): which
-/// diagonal bounds the triangle. All else becomes zero.
+/// diagonal bounds the triangle. All else becomes zero, or empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trilu {
     /// The triangle above the diagonal rather than below; the diagonal belongs to either.
@@ -43,16 +44,16 @@ impl Op for Trilu {
         if out.is_empty() {
             return Ok(vec![out]);
         }
-        let size = dtype.size();
+        let (size, zero) = (dtype.size(), zero_byte(x));
         for (i, row) in out.as_bytes_mut()?.chunks_exact_mut(columns * size).enumerate() {
             // The first column on or right of the diagonal; the lower triangle has one more.
             let row_index = i64::try_from(i % rows).unwrap_or(i64::MAX);
             let bound = row_index.saturating_add(k).saturating_add(i64::from(!self.upper));
             let bound = usize::try_from(bound.max(0)).unwrap_or(columns).min(columns);
             if self.upper {
-                row[..bound * size].fill(0);
+                row[..bound * size].fill(zero);
             } else {
-                row[bound * size..].fill(0);
+                row[bound * size..].fill(zero);
             }
         }
         Ok(vec![out])

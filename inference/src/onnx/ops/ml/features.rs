@@ -3,8 +3,8 @@
 use super::{floats, vector};
 use crate::onnx::node::{NodeCx, Refusal, unsupported};
 use lgp_compute::ops::{
-    Binary, BinaryKind, Cast, CastAs, Concat, Gather, IndexOf, Reduce, ReduceKind, Reshape, Unary,
-    UnaryKind, Unsqueeze, Where,
+    Binary, BinaryKind, Cast, CastAs, Concat, Flatten, Gather, IndexOf, Pad, PadMode, Reduce,
+    ReduceKind, Reshape, Slice, Unary, UnaryKind, Unsqueeze, Where,
 };
 use lgp_memory::{DType, PowerRounding, Tensor};
 
@@ -47,7 +47,7 @@ pub(crate) fn binarizer(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     cx.map_with(like(), vec![Some(above), x])
 }
 
-/// Whatever equals the replaced value, NaN by default, becomes the feature's imputed value.
+/// Whatever equals the replaced value, 0 by default, becomes the feature's imputed value.
 pub(crate) fn imputer(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     let (floats, ints) = (cx.floats("imputed_value_floats")?, cx.ints("imputed_value_int64s")?);
     let old_float = cx.float("replaced_value_float")?;
@@ -71,10 +71,14 @@ pub(crate) fn imputer(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     cx.map_with(Where, vec![Some(missing), Some(imputed), x])
 }
 
-/// All inputs as f32, side by side.
+/// All inputs as f32, side by side: rows of as many features as their sizes say, filled up with
+/// zeros. A vector is one row.
 pub(crate) fn feature_vectorizer(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     let sizes = cx.ints("inputdimensions")?.unwrap_or_default();
     let inputs = cx.inputs.clone();
+    if let Some(size) = sizes.iter().find(|&&size| size < 0) {
+        return Err(format!("attribute 'inputdimensions' has {size}, expected 0 or more"));
+    }
     if !sizes.is_empty() && sizes.len() != inputs.len() {
         let (a, b) = (sizes.len(), inputs.len());
         return Err(format!("attribute 'inputdimensions' has {a} entries, expected {b}"));
@@ -83,8 +87,15 @@ pub(crate) fn feature_vectorizer(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     for (i, input) in inputs.into_iter().enumerate() {
         let mut part = cx.emit(Cast { to: DType::F32 }, vec![input]);
         if let Some(&size) = sizes.get(i) {
-            let shape = cx.emit_ints(&[-1, size])?;
-            part = cx.emit(Reshape::default(), vec![Some(part), Some(shape)]);
+            part = if input.and_then(|id| super::rank(cx, id)) == Some(1) {
+                cx.emit(Unsqueeze { axes: Some(vec![0]) }, vec![Some(part)])
+            } else {
+                cx.emit(Flatten { axis: 1 }, vec![Some(part)])
+            };
+            let pads = Some(vec![0, 0, 0, size]);
+            part = cx.emit(Pad { mode: PadMode::Constant, pads, value: None }, vec![Some(part)]);
+            let (starts, ends, axes) = (Some(vec![0]), Some(vec![size]), Some(vec![1]));
+            part = cx.emit(Slice { starts, ends, axes, steps: None }, vec![Some(part)]);
         }
         parts.push(Some(part));
     }

@@ -5,6 +5,8 @@ mod labels;
 mod linear;
 mod maps;
 mod svm;
+#[cfg(test)]
+mod tests;
 mod tree;
 mod tree_parts;
 

@@ -41,20 +41,26 @@ pub(crate) fn tree_ensemble_classifier(cx: &mut NodeCx<'_>) -> Result<(), Refusa
         targets: cx.sizes("class_ids")?,
         weights: numbers(cx, "class_weights", "class_weights_as_tensor")?,
     };
-    let mut base = numbers(cx, "base_values", "base_values_as_tensor")?;
+    let base = numbers(cx, "base_values", "base_values_as_tensor")?;
     let mut scores = labels.len();
     let rule = match one_of_two(&leaves, scores) {
         None => ClassRule::Highest,
         Some(class) => {
             let probability = leaves.weights.iter().all(|w| *w >= 0.);
             let threshold = if probability { 0.5 } else { 0. };
-            if class == 0 && base.len() < 2 {
+            // ONNX does not say what becomes of these, and ONNX Runtime forgets the base values.
+            if base.len() == 2 - class {
+                let (count, which) = (base.len(), ["first", "second"][class]);
+                return Err(format!(
+                    "{count} base values where all weights are of the {which} class"
+                ));
+            }
+            if class == 0 {
                 // The one score that there is belongs to the second class.
                 leaves.targets.fill(0);
                 scores = 1;
                 ClassRule::Above { threshold, probability }
             } else {
-                base.resize(2, 0.);
                 ClassRule::SecondAbove { threshold }
             }
         }
@@ -69,7 +75,7 @@ pub(crate) fn tree_ensemble_classifier(cx: &mut NodeCx<'_>) -> Result<(), Refusa
 
 /// The class that all weights are for, where there are two.
 fn one_of_two(leaves: &Leaves, classes: usize) -> Option<usize> {
-    let first = *leaves.targets.first()?;
+    let first = *leaves.targets.first().filter(|&&class| class < 2)?;
     (classes == 2 && leaves.targets.iter().all(|&t| t == first)).then_some(first)
 }
 
