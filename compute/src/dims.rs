@@ -19,6 +19,21 @@ pub(crate) fn expect(op: &'static str, what: &str, expected: &Dim, given: &Dim) 
     unify(op, what, expected, given).map(drop)
 }
 
+/// Fails when a shape is certainly not the expected one.
+pub(crate) fn expect_all(
+    op: &'static str,
+    what: &str,
+    expected: &[Dim],
+    given: &[Dim],
+) -> Result<()> {
+    if given.len() != expected.len() {
+        let message = format!("{what} has rank {}, expected {}", given.len(), expected.len());
+        return Err(Error::invalid(op, message));
+    }
+    let what = format!("a dimension of {what}");
+    expected.iter().zip(given).try_for_each(|(expected, given)| expect(op, &what, expected, given))
+}
+
 /// Numpy's broadcasting of two shapes.
 pub(crate) fn broadcast(op: &'static str, a: &[Dim], b: &[Dim]) -> Result<Vec<Dim>> {
     let rank = a.len().max(b.len());

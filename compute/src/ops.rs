@@ -193,7 +193,7 @@ pub use pool::{Pool, PoolKind};
 pub use pool_nhwc::{GlobalPoolNhwc, PoolNhwc};
 pub use q_conv::{QConv, QConvParts};
 pub use q_elementwise::{QAdd, QLookup};
-pub use q_matmul::{QInput, QMatMul, QMatMulParts, QOutput};
+pub use q_matmul::{QKind, QMatMul, QMatMulParts};
 pub use q_pool::{QGlobalAveragePool, QMaxPool};
 pub use quantize_linear::QuantizeLinear;
 pub use random::{Multinomial, Random, RandomKind};

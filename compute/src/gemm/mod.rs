@@ -22,6 +22,9 @@ use std::ops::Range;
 /// cache, beside the rows that meet it.
 const STEPS: usize = 512;
 
+/// Rows that meet all panels before others do: their steps fill half of the second-level cache.
+const ROWS: usize = 240;
+
 /// The left side: rows of words that follow each other, `row` words apart.
 #[derive(Clone, Copy)]
 pub(crate) struct Rows<'a> {
@@ -99,6 +102,16 @@ pub(crate) fn multiply_here(
     let part = Part { rows: 0..m, panels, a, b, c: &Shared::new(c), c_row, epilogue };
     // SAFETY: this thread alone writes `c`.
     unsafe { part.compute(simd, Word::F32) };
+}
+
+/// Rows and a panel that meet for some steps of the inner dimension.
+struct Piece<'a> {
+    /// The rows from the first step on.
+    a: Rows<'a>,
+    /// Which rows they are.
+    lines: Range<usize>,
+    panel: usize,
+    steps: Range<usize>,
 }
 
 /// What one thread computes.
@@ -183,27 +196,37 @@ impl Part<'_> {
         let mut copy = Vec::new();
         for block in 0..blocks {
             let steps = (block * size).min(k)..((block + 1) * size).min(k);
-            let rows = self.left(&steps, &mut copy);
-            for panel in self.panels.clone() {
-                // SAFETY: the panel is one of `b`'s and the rows are `a`'s or a copy of them.
-                unsafe { self.panel::<V, MR, NV>(rows, panel, &steps, block + 1 == blocks) };
+            // Rows that meet all panels before others do stay in the second-level cache.
+            for first in self.rows.clone().step_by(ROWS) {
+                let lines = first..self.rows.end.min(first + ROWS);
+                let a = self.left(&lines, &steps, &mut copy);
+                for panel in self.panels.clone() {
+                    let piece = Piece { a, lines: lines.clone(), panel, steps: steps.clone() };
+                    // SAFETY: the panel is one of `b`'s and the rows are `a`'s or a copy of them.
+                    unsafe { self.panel::<V, MR, NV>(&piece, block + 1 == blocks) };
+                }
             }
         }
     }
 
-    /// The part's rows of the left side from the first step of a block on.
-    fn left<'b>(&'b self, steps: &Range<usize>, copy: &'b mut Vec<f32>) -> Rows<'b> {
-        let (height, row) = (self.rows.len(), self.a.row);
-        let from = &self.a.words[self.rows.start * row + steps.start..];
-        if height <= 4 || row % 256 != 0 {
+    /// Rows of the left side from the first step of a block on.
+    fn left<'b>(
+        &'b self,
+        lines: &Range<usize>,
+        steps: &Range<usize>,
+        copy: &'b mut Vec<f32>,
+    ) -> Rows<'b> {
+        let row = self.a.row;
+        let from = &self.a.words[lines.start * row + steps.start..];
+        if lines.len() <= 4 || row % 256 != 0 {
             return Rows { words: from, row };
         }
-        let width = steps.len() + 16;
-        copy.resize(height * width, 0.);
-        for (i, to) in copy.chunks_exact_mut(width).enumerate() {
-            to[..steps.len()].copy_from_slice(&from[i * row..][..steps.len()]);
+        copy.clear();
+        for i in 0..lines.len() {
+            copy.extend_from_slice(&from[i * row..][..steps.len()]);
+            copy.extend_from_slice(&[0.; 16]);
         }
-        Rows { words: copy, row: width }
+        Rows { words: copy, row: steps.len() + 16 }
     }
 
     /// The tiles of one panel.
@@ -213,22 +236,22 @@ impl Part<'_> {
     #[inline(always)]
     unsafe fn panel<V: Vector, const MR: usize, const NV: usize>(
         &self,
-        a: Rows<'_>,
-        panel: usize,
-        steps: &Range<usize>,
+        piece: &Piece<'_>,
         last: bool,
     ) {
+        let Piece { a, lines, panel, steps } = piece;
+        let panel = *panel;
         let column = panel * PANEL;
         let width = PANEL.min(self.b.columns - column);
         let (k, add) = (steps.len(), steps.start > 0);
         let b = self.b.words[panel * self.b.steps * PANEL + steps.start * PANEL..].as_ptr();
         let mut next = b.wrapping_add(self.b.steps * PANEL);
-        let tiles = self.rows.len().div_ceil(MR);
+        let tiles = lines.len().div_ceil(MR);
         let mut at = 0;
         for left in (1..=tiles).rev() {
-            let height = (self.rows.len() - at).div_ceil(left);
+            let height = (lines.len() - at).div_ceil(left);
             let words = a.words[at * a.row..].as_ptr();
-            let c = self.c.at((self.rows.start + at) * self.c_row + column);
+            let c = self.c.at((lines.start + at) * self.c_row + column);
             let mut edge = [0f32; 12 * PANEL];
             let (to, to_row) =
                 if width == PANEL { (c, self.c_row) } else { (edge.as_mut_ptr(), PANEL) };
@@ -260,7 +283,7 @@ impl Part<'_> {
                 if last {
                     for i in 0..height {
                         let c = std::slice::from_raw_parts_mut(c.add(i * self.c_row), width);
-                        self.finish(self.rows.start + at + i, column, c);
+                        self.finish(lines.start + at + i, column, c);
                     }
                 }
             }

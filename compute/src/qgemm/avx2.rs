@@ -12,7 +12,9 @@ pub(super) const ROWS: usize = 4;
 /// # Safety
 /// `rows` has, for each tap, `step` apart, a pointer for each row to as many bytes as a segment
 /// has.
+#[inline]
 #[target_feature(enable = "avx2")]
+#[expect(clippy::needless_range_loop, reason = "the indices are also those of the registers")]
 pub(super) unsafe fn rows<const R: usize>(
     weights: &Packed,
     panel: usize,
@@ -26,20 +28,27 @@ pub(super) unsafe fn rows<const R: usize>(
     // and stores of 32 bytes are of halves of 64-byte arrays.
     unsafe {
         let mut acc = [[_mm256_setzero_si256(); 2]; R];
-        for (acc, sums) in acc.iter_mut().zip(sums.iter()) {
-            for (i, acc) in acc.iter_mut().enumerate() {
-                *acc = _mm256_loadu_si256(sums.as_ptr().add(8 * i).cast());
+        for r in 0..R {
+            for i in 0..2 {
+                acc[r][i] = _mm256_loadu_si256(sums[r].as_ptr().add(8 * i).cast());
             }
         }
+        let mut line = lines.as_ptr().cast::<__m256i>();
         for tap in 0..weights.taps {
-            let x: [*const u8; R] = std::array::from_fn(|r| *rows.add(tap * step + r));
+            let mut x = [std::ptr::null::<u8>(); R];
+            for r in 0..R {
+                x[r] = *rows.add(tap * step + r);
+            }
             for group in 0..weights.groups {
-                let line = lines.as_ptr().add(tap * weights.groups + group).cast::<__m256i>();
-                let w = [_mm256_load_si256(line), _mm256_load_si256(line.add(1))];
-                let even = w.map(|w| _mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(w)));
-                let odd = w.map(|w| _mm256_srai_epi16::<8>(w));
-                for (x, acc) in x.iter().zip(&mut acc) {
-                    let four = x.add(4 * group).cast::<i32>().read_unaligned();
+                let (mut even, mut odd) = ([low_bytes; 2], [low_bytes; 2]);
+                for i in 0..2 {
+                    let w = _mm256_load_si256(line.add(i));
+                    even[i] = _mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(w));
+                    odd[i] = _mm256_srai_epi16::<8>(w);
+                }
+                line = line.add(2);
+                for r in 0..R {
+                    let four = x[r].add(4 * group).cast::<i32>().read_unaligned();
                     let four = _mm256_set1_epi32(four);
                     let (a, b) = (_mm256_and_si256(four, low_bytes), _mm256_srli_epi16::<8>(four));
                     for i in 0..2 {
@@ -47,14 +56,14 @@ pub(super) unsafe fn rows<const R: usize>(
                             _mm256_madd_epi16(a, even[i]),
                             _mm256_madd_epi16(b, odd[i]),
                         );
-                        acc[i] = _mm256_add_epi32(acc[i], both);
+                        acc[r][i] = _mm256_add_epi32(acc[r][i], both);
                     }
                 }
             }
         }
-        for (acc, sums) in acc.iter().zip(sums.iter_mut()) {
-            for (i, acc) in acc.iter().enumerate() {
-                _mm256_storeu_si256(sums.as_mut_ptr().add(8 * i).cast(), *acc);
+        for r in 0..R {
+            for i in 0..2 {
+                _mm256_storeu_si256(sums[r].as_mut_ptr().add(8 * i).cast(), acc[r][i]);
             }
         }
     }

@@ -1,42 +1,44 @@
 //! What becomes of 32-bit sums: bytes with a scale and zero point, or floats.
 
+#[cfg(target_arch = "x86_64")]
+use super::vnni;
+use crate::epilogue::Activation;
+use crate::error::{Error, Result};
+use crate::quantized::Quant;
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::__m512i;
+
 /// What a row's sums become.
 pub(crate) trait Epilogue: Sync {
     /// Element of the output.
     type Out: Copy + Send;
+    /// Whether [`Self::finish`] does anything.
+    const FINISHES: bool;
+
+    /// Whether there are scales, and whatever else a column has, for so many columns, and
+    /// whatever an element has for `rows` rows of `n`.
+    fn reaches(&self, columns: usize, rows: usize, n: usize) -> bool;
 
     /// The output of one sum.
     fn element(&self, sum: i32, column: usize) -> Self::Out;
 
+    /// What happens to a piece of a row after it was written, while it is in the cache; `at` is
+    /// where in a result without gaps it begins. To be called where vectors are enabled.
+    fn finish(&self, at: usize, out: &mut [Self::Out]);
+
     /// Writes `N` panels of a row; `columns` of them exist.
     ///
     /// # Safety
-    /// The machine has the instructions; `out` may be written for as many columns, and `column`
-    /// begins a panel inside the scales.
+    /// The machine has AVX-512 with VNNI; `out` may be written for as many columns, and the
+    /// scales reach to the end of `N` panels from `column` on.
     #[cfg(target_arch = "x86_64")]
     unsafe fn store<const N: usize>(
         &self,
-        sums: &[std::arch::x86_64::__m512i; N],
+        sums: &[__m512i; N],
         column: usize,
         out: *mut Self::Out,
         columns: usize,
     );
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-impl Epilogue for ToBytes {
-    type Out = u8;
-    fn element(&self, sum: i32, column: usize) -> u8 {
-        self.one(sum, column)
-    }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-impl Epilogue for ToFloats {
-    type Out = f32;
-    fn element(&self, sum: i32, column: usize) -> f32 {
-        self.one(sum, column)
-    }
 }
 
 /// Sums times a column's scale, rounded half to even, plus a zero point, limited.
@@ -52,15 +54,16 @@ pub(crate) struct ToBytes {
     pub(crate) flip: u8,
 }
 
-/// Sums times a column's scale, plus a bias, limited.
+/// Sums times a column's scale, plus a bias and a residual, then an activation.
 #[derive(Debug, Clone)]
-pub(crate) struct ToFloats {
+pub(crate) struct ToFloats<'a> {
     /// One a column, filled up to whole panels.
     pub(crate) scale: Vec<f32>,
     /// One a column, filled up to whole panels.
-    pub(crate) bias: Vec<f32>,
-    pub(crate) low: f32,
-    pub(crate) high: f32,
+    pub(crate) bias: &'a [f32],
+    /// As many elements as the result.
+    pub(crate) residual: Option<&'a [f32]>,
+    pub(crate) activation: Activation,
 }
 
 /// Adding this to a number below 2^22 leaves the number, rounded half to even, in the lowest bits.
@@ -76,7 +79,35 @@ pub(crate) fn round(x: f32) -> i32 {
 /// Larger products are cut before they are rounded: all output ranges lie far inside.
 pub(crate) const LARGE: f32 = 1e6;
 
+const _: () = assert!(LARGE < 4_194_304., "what is rounded has at most 22 bits");
+
 impl ToBytes {
+    /// From scales for whole panels.
+    ///
+    /// # Errors
+    /// A scale that is not finite: then what a sum becomes could be NaN.
+    pub(crate) fn new(
+        op: &'static str,
+        scale: Vec<f32>,
+        y: Quant,
+        (low, high): (f32, f32),
+    ) -> Result<Self> {
+        if scale.iter().all(|s| s.is_finite()) {
+            let (low, high) = (y.unsigned(low), y.unsigned(high));
+            return Ok(Self { scale, zero: y.unsigned_zero(), low, high, flip: y.flip() });
+        }
+        Err(Error::unsupported(op, "a scale that is not finite"))
+    }
+}
+
+impl Epilogue for ToBytes {
+    type Out = u8;
+    const FINISHES: bool = false;
+
+    fn reaches(&self, columns: usize, _: usize, _: usize) -> bool {
+        self.scale.len() >= columns
+    }
+
     #[inline(always)]
     #[allow(
         clippy::cast_possible_truncation,
@@ -84,18 +115,65 @@ impl ToBytes {
         clippy::cast_precision_loss,
         reason = "limited to a byte; sums round to f32 by definition"
     )]
-    pub(crate) fn one(&self, sum: i32, column: usize) -> u8 {
-        #[expect(clippy::manual_clamp, reason = "a NaN must become a number")]
+    fn element(&self, sum: i32, column: usize) -> u8 {
+        #[expect(clippy::manual_clamp, reason = "scales are finite, so there is no NaN")]
         let scaled = (sum as f32 * self.scale[column]).min(LARGE).max(-LARGE);
         let rounded = round(scaled) + self.zero;
         rounded.max(self.low).min(self.high) as u8 ^ self.flip
     }
+
+    #[inline(always)]
+    fn finish(&self, _: usize, _: &mut [u8]) {}
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn store<const N: usize>(
+        &self,
+        sums: &[__m512i; N],
+        column: usize,
+        out: *mut u8,
+        columns: usize,
+    ) {
+        // SAFETY: as the caller vouches.
+        unsafe { vnni::bytes(self, sums, column, out, columns) }
+    }
 }
 
-impl ToFloats {
+impl Epilogue for ToFloats<'_> {
+    type Out = f32;
+    const FINISHES: bool = true;
+
+    fn reaches(&self, columns: usize, rows: usize, n: usize) -> bool {
+        let enough = |r: &[f32]| rows.checked_mul(n).is_some_and(|all| all <= r.len());
+        self.scale.len() >= columns
+            && self.bias.len() >= columns
+            && self.residual.is_none_or(enough)
+    }
+
     #[inline(always)]
     #[allow(clippy::cast_precision_loss, reason = "sums round to f32 by definition")]
-    pub(crate) fn one(&self, sum: i32, column: usize) -> f32 {
-        (sum as f32).mul_add(self.scale[column], self.bias[column]).max(self.low).min(self.high)
+    fn element(&self, sum: i32, column: usize) -> f32 {
+        sum as f32 * self.scale[column] + self.bias[column]
+    }
+
+    #[inline(always)]
+    fn finish(&self, at: usize, out: &mut [f32]) {
+        if let Some(residual) = self.residual {
+            out.iter_mut().zip(&residual[at..]).for_each(|(out, r)| *out += r);
+        }
+        self.activation.apply(out);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn store<const N: usize>(
+        &self,
+        sums: &[__m512i; N],
+        column: usize,
+        out: *mut f32,
+        columns: usize,
+    ) {
+        // SAFETY: as the caller vouches.
+        unsafe { vnni::floats(self, sums, column, out, columns) }
     }
 }

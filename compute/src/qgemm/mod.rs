@@ -15,13 +15,17 @@ mod tests;
 mod vnni;
 
 use crate::isa::{Isa, Simd};
+use crate::op::Context;
+use crate::par::Shared;
+use crate::simd::dispatch;
+use std::ops::Range;
 
 pub(crate) use epilogue::{Epilogue, LARGE, ToBytes, ToFloats, round};
 pub(crate) use pack::{PANEL, Packed};
 
 /// The instructions that a product may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Level {
+enum Level {
     /// Any machine.
     Scalar,
     /// AVX2.
@@ -32,7 +36,7 @@ pub(crate) enum Level {
 
 impl Level {
     /// The best of what a context allows.
-    pub(crate) fn of(simd: Simd) -> Self {
+    fn of(simd: Simd) -> Self {
         match simd.isa() {
             Isa::Avx512 if simd.vnni() => Self::Vnni,
             Isa::Avx512 | Isa::Avx2 => Self::Avx2,
@@ -47,81 +51,137 @@ pub(crate) trait Rows {
     fn fill(&self, first: usize, count: usize, step: usize, at: &mut [*const u8]);
 }
 
+/// Panels of the widest tile.
+const WIDE: usize = 4;
+
 /// Rows that are worked on at once: their pointers, and the bytes behind them, stay in the
 /// first caches while the weights pass by.
 const BLOCK: usize = 192;
 
-/// A product with its operands.
+/// A product with its operands. What it reads was checked when it was made, and the `Simd` proves
+/// what the machine has.
 pub(crate) struct Product<'a, E> {
-    pub(crate) level: Level,
-    pub(crate) weights: &'a Packed,
-    /// What each column starts from, filled up to whole panels.
-    pub(crate) seeds: &'a [i32],
-    pub(crate) epilogue: &'a E,
+    simd: Simd,
+    weights: &'a Packed,
+    seeds: &'a [i32],
+    epilogue: &'a E,
 }
 
-impl<E: Epilogue> Product<'_, E> {
-    /// Computes rows `first..` into `out`, which has whole rows of `stride` elements of which the
-    /// first `n` are written.
+impl<'a, E: Epilogue> Product<'a, E> {
+    /// `seeds` are what each column starts from, filled up to whole panels.
+    ///
+    /// # Panics
+    /// When there are fewer seeds, scales or biases than columns: operators make them together.
+    pub(crate) fn new(simd: Simd, weights: &'a Packed, seeds: &'a [i32], epilogue: &'a E) -> Self {
+        let columns = weights.panels() * PANEL;
+        let lines = weights.panels() * weights.panel();
+        assert!(
+            seeds.len() >= columns
+                && epilogue.reaches(columns, 0, 0)
+                && weights.lines.len() == lines,
+            "operands for {columns} columns"
+        );
+        Self { simd, weights, seeds, epilogue }
+    }
+
+    /// Computes `m` rows, split between the context's threads: `out` has rows of `stride` elements
+    /// of which the first `n` are written; the last one may end there.
     ///
     /// # Safety
     /// The pointers that `rows` gives point to as many readable bytes as a segment of the weights
     /// has, filled up to a multiple of four.
+    ///
+    /// # Panics
+    /// When `out` or what the epilogue adds is shorter.
     pub(crate) unsafe fn run(
         &self,
+        ctx: &Context,
+        rows: &(impl Rows + Sync),
+        m: usize,
+        (out, stride): (&mut [E::Out], usize),
+    ) {
+        let (n, panels) = (self.weights.n, self.weights.panels());
+        if m == 0 || n == 0 {
+            return;
+        }
+        let reach = (m - 1).checked_mul(stride).and_then(|r| r.checked_add(n));
+        assert!(
+            (stride >= n || m == 1)
+                && reach.is_some_and(|r| r <= out.len())
+                && self.epilogue.reaches(panels * PANEL, m, n),
+            "a result of {m}x{n}"
+        );
+        let operations = m.saturating_mul(n).saturating_mul(self.weights.panel()) / 2;
+        let by_rows = m > n.max(64) || panels <= 2;
+        let units = if by_rows { m.div_ceil(4) } else { panels.div_ceil(2) };
+        let parts = ctx.parts(units, operations);
+        let each = units.div_ceil(parts);
+        let shared = Shared::new(out);
+        ctx.parallel(units.div_ceil(each), |i| {
+            let range = i * each..units.min((i + 1) * each);
+            let (lines, panels) = if by_rows {
+                (range.start * 4..m.min(range.end * 4), 0..panels)
+            } else {
+                (0..m, range.start * 2..panels.min(range.end * 2))
+            };
+            // SAFETY: the pointers are as the caller vouches; rows and panels exist, `out` has
+            // them, and parts differ in rows or columns.
+            unsafe { self.part(rows, lines, panels, &shared, stride) };
+        });
+    }
+
+    /// Some panels of some rows.
+    ///
+    /// # Safety
+    /// As [`Self::run`]; the rows and panels exist, `out` has them, and nobody else uses them.
+    unsafe fn part(
+        &self,
         rows: &impl Rows,
-        first: usize,
-        out: &mut [E::Out],
+        lines: Range<usize>,
+        panels: Range<usize>,
+        out: &Shared<'_, E::Out>,
         stride: usize,
     ) {
-        let (n, taps) = (self.weights.n, self.weights.taps);
-        assert!(stride >= n && self.seeds.len() == n.div_ceil(PANEL) * PANEL);
-        let count = (out.len() + (stride - n)) / stride.max(1);
-        let mut at = vec![std::ptr::null(); taps * BLOCK];
-        for start in (0..count).step_by(BLOCK) {
-            let block = BLOCK.min(count - start);
-            rows.fill(first + start, block, BLOCK, &mut at);
-            let end = ((start + block) * stride).min(out.len());
-            let out = &mut out[start * stride..end];
-            match self.level {
-                // SAFETY: the pointers are as the caller vouches, `out` has `block` rows, and the
-                // machine has the level.
-                Level::Scalar => unsafe { self.block_by_panels::<1>(&at, block, out, stride) },
-                #[cfg(target_arch = "x86_64")]
-                // SAFETY: the pointers are as the caller vouches, `out` has `block` rows, and the
-                // machine has the level.
-                Level::Avx2 => unsafe { self.block_by_panels::<4>(&at, block, out, stride) },
-                #[cfg(target_arch = "x86_64")]
-                // SAFETY: the pointers are as the caller vouches, `out` has `block` rows, and the
-                // machine has the level.
-                Level::Vnni => unsafe { self.block_vnni(&at, block, out, stride) },
-                #[cfg(not(target_arch = "x86_64"))]
-                // SAFETY: the pointers are as the caller vouches, `out` has `block` rows, and the
-                // machine has the level.
-                _ => unsafe { self.block_by_panels::<1>(&at, block, out, stride) },
+        let simd = self.simd;
+        let mut at = vec![std::ptr::null(); self.weights.taps * BLOCK];
+        for start in lines.clone().step_by(BLOCK) {
+            let count = BLOCK.min(lines.end - start);
+            rows.fill(start, count, BLOCK, &mut at);
+            let block = Block { at: &at, row: start, count, panels: panels.clone(), out, stride };
+            // SAFETY: as the caller vouches; the machine has what the level says.
+            unsafe {
+                match Level::of(simd) {
+                    Level::Scalar => self.by_panels::<1>(&block),
+                    #[cfg(target_arch = "x86_64")]
+                    Level::Avx2 => dispatch(
+                        simd,
+                        #[inline(always)]
+                        || self.by_panels::<4>(&block),
+                    ),
+                    #[cfg(target_arch = "x86_64")]
+                    Level::Vnni => self.by_tiles(&block),
+                    #[cfg(not(target_arch = "x86_64"))]
+                    _ => self.by_panels::<1>(&block),
+                }
             }
         }
     }
 
     /// A block by panels of 16 columns and `R` rows: one is scalar, four AVX2.
-    unsafe fn block_by_panels<const R: usize>(
-        &self,
-        at: &[*const u8],
-        count: usize,
-        out: &mut [E::Out],
-        stride: usize,
-    ) {
-        let n = self.weights.n;
-        for panel in 0..n.div_ceil(PANEL) {
-            let seeds: [i32; PANEL] = std::array::from_fn(|i| self.seeds[panel * PANEL + i]);
-            let columns = PANEL.min(n - panel * PANEL);
-            for row in (0..count).step_by(R) {
-                let rows = R.min(count - row);
+    ///
+    /// # Safety
+    /// As [`Self::part`]; for four rows the machine has AVX2.
+    #[inline(always)]
+    unsafe fn by_panels<const R: usize>(&self, block: &Block<'_, E::Out>) {
+        for panel in block.panels.clone() {
+            let mut seeds = [0; PANEL];
+            seeds.copy_from_slice(&self.seeds[panel * PANEL..][..PANEL]);
+            for row in (0..block.count).step_by(R) {
+                let rows = R.min(block.count - row);
                 let mut sums = [seeds; 4];
-                // SAFETY: there are pointers for `rows` rows from `row` on; the level says that
-                // the machine has AVX2.
+                // SAFETY: there are pointers for `rows` rows from `row` on.
                 unsafe {
-                    let at = at.as_ptr().add(row);
+                    let at = block.at.as_ptr().add(row);
                     #[cfg(target_arch = "x86_64")]
                     if R == 4 {
                         let w = self.weights;
@@ -137,72 +197,120 @@ impl<E: Epilogue> Product<'_, E> {
                     }
                 }
                 for (i, sums) in sums[..rows].iter().enumerate() {
-                    let out = &mut out[(row + i) * stride + panel * PANEL..][..columns];
+                    // SAFETY: as the caller vouches.
+                    let out = unsafe { self.piece(block, row + i, panel, 1) };
                     for (j, (out, sum)) in out.iter_mut().zip(sums).enumerate() {
                         *out = self.epilogue.element(*sum, panel * PANEL + j);
+                    }
+                    if E::FINISHES {
+                        self.epilogue.finish(self.position(block, row + i, panel), out);
                     }
                 }
             }
         }
     }
 
+    /// The columns of some panels in one row of a block.
+    ///
+    /// # Safety
+    /// As [`Self::part`].
+    #[inline(always)]
+    unsafe fn piece<'b>(
+        &self,
+        block: &Block<'b, E::Out>,
+        row: usize,
+        panel: usize,
+        panels: usize,
+    ) -> &'b mut [E::Out] {
+        let first = (block.row + row) * block.stride + panel * PANEL;
+        let columns = (panels * PANEL).min(self.weights.n - panel * PANEL);
+        // SAFETY: as the caller vouches.
+        unsafe { block.out.slice(first..first + columns) }
+    }
+
+    /// Where a panel's columns of a row are in a result without gaps.
+    #[inline(always)]
+    fn position(&self, block: &Block<'_, E::Out>, row: usize, panel: usize) -> usize {
+        (block.row + row) * self.weights.n + panel * PANEL
+    }
+
     /// A block by the widest tiles that the columns allow.
+    ///
+    /// # Safety
+    /// As [`Self::part`].
     #[cfg(target_arch = "x86_64")]
-    unsafe fn block_vnni(&self, at: &[*const u8], count: usize, out: &mut [E::Out], stride: usize) {
-        let panels = self.weights.n.div_ceil(PANEL);
-        let mut panel = 0;
-        while panel < panels {
-            let wide = match panels - panel {
-                4.. => 4,
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma")]
+    unsafe fn by_tiles(&self, block: &Block<'_, E::Out>) {
+        let mut panel = block.panels.start;
+        while panel < block.panels.end {
+            let wide = match block.panels.end - panel {
+                WIDE.. => WIDE,
                 2.. => 2,
                 _ => 1,
             };
+            let tallest = if wide == WIDE { 6 } else { 12 };
             let mut row = 0;
-            while row < count {
-                let left = count - row;
+            for left in (1..=block.count.div_ceil(tallest)).rev() {
+                let height = (block.count - row).div_ceil(left);
                 let tile = vnni::Tile {
                     weights: self.weights,
                     seeds: self.seeds,
                     panel,
-                    rows: at[row..].as_ptr(),
+                    rows: block.at[row..].as_ptr(),
                     step: BLOCK,
                 };
-                let out = out[row * stride + panel * PANEL..].as_mut_ptr();
-                let e = self.epilogue;
-                // SAFETY: the level says that the machine has VNNI; there are pointers and output
-                // for as many rows as the tile has, and as many panels.
-                row += unsafe {
-                    match (wide, left) {
-                        (4, 6..) => run::<6, 4, E>(&tile, e, out, stride),
-                        (4, 3..) => run::<3, 4, E>(&tile, e, out, stride),
-                        (4, _) => run::<1, 4, E>(&tile, e, out, stride),
-                        (2, 12..) => run::<12, 2, E>(&tile, e, out, stride),
-                        (2, 4..) => run::<4, 2, E>(&tile, e, out, stride),
-                        (2, _) => run::<1, 2, E>(&tile, e, out, stride),
-                        (_, 12..) => run::<12, 1, E>(&tile, e, out, stride),
-                        (_, 4..) => run::<4, 1, E>(&tile, e, out, stride),
-                        (_, _) => run::<1, 1, E>(&tile, e, out, stride),
+                let out = block.out.at((block.row + row) * block.stride + panel * PANEL);
+                // SAFETY: there are pointers and output for as many rows as the tile has, and as
+                // many panels.
+                unsafe {
+                    self.tile(&tile, (height, wide), out, block.stride);
+                    for i in if E::FINISHES { row..row + height } else { 0..0 } {
+                        let out = self.piece(block, i, panel, wide);
+                        self.epilogue.finish(self.position(block, i, panel), out);
                     }
-                };
+                }
+                row += height;
             }
             panel += wide;
         }
     }
+
+    /// A tile of so many rows and panels.
+    ///
+    /// # Safety
+    /// As [`vnni::tile`].
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn tile(
+        &self,
+        tile: &vnni::Tile<'_>,
+        size: (usize, usize),
+        out: *mut E::Out,
+        stride: usize,
+    ) {
+        macro_rules! sizes {
+            ($(($m:literal, $n:literal))*) => {
+                match size {
+                    // SAFETY: as the caller promises.
+                    $(($m, $n) => unsafe { vnni::tile::<$m, $n, E>(tile, self.epilogue, out, stride) },)*
+                    _ => {}
+                }
+            };
+        }
+        sizes!((1, 4)(2, 4)(3, 4)(4, 4)(5, 4)(6, 4));
+        sizes!((1, 2)(2, 2)(3, 2)(4, 2)(5, 2)(6, 2)(7, 2)(8, 2)(9, 2)(10, 2)(11, 2)(12, 2));
+        sizes!((1, 1)(2, 1)(3, 1)(4, 1)(5, 1)(6, 1)(7, 1)(8, 1)(9, 1)(10, 1)(11, 1)(12, 1));
+    }
 }
 
-/// One tile; how many rows it has.
-///
-/// # Safety
-/// As [`vnni::tile`].
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-unsafe fn run<const M: usize, const N: usize, E: Epilogue>(
-    tile: &vnni::Tile<'_>,
-    epilogue: &E,
-    out: *mut E::Out,
+/// Rows that are worked on at once, and what of the result.
+struct Block<'a, T> {
+    /// For each tap, `BLOCK` apart, a pointer for each row.
+    at: &'a [*const u8],
+    /// The first row.
+    row: usize,
+    count: usize,
+    panels: Range<usize>,
+    out: &'a Shared<'a, T>,
     stride: usize,
-) -> usize {
-    // SAFETY: as the caller vouches.
-    unsafe { vnni::tile::<M, N, E>(tile, epilogue, out, stride) };
-    M
 }

@@ -72,6 +72,10 @@ impl Packed {
         Ok(Self { lines, n, taps, groups, sums })
     }
 
+    pub(crate) fn panels(&self) -> usize {
+        self.n.div_ceil(PANEL)
+    }
+
     /// Lines of one panel.
     pub(crate) fn panel(&self) -> usize {
         self.taps * self.groups

@@ -20,7 +20,8 @@ pub(super) struct Tile<'a> {
 /// # Safety
 /// The tile's pointers are as said, its panels exist, and `out` may be written for `M` rows,
 /// `stride` apart, of the columns that exist.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,fma")]
+#[expect(clippy::needless_range_loop, reason = "the indices are also those of the registers")]
 pub(super) unsafe fn tile<const M: usize, const N: usize, S: Epilogue>(
     tile: &Tile<'_>,
     store: &S,
@@ -34,19 +35,27 @@ pub(super) unsafe fn tile<const M: usize, const N: usize, S: Epilogue>(
     unsafe {
         let lines = weights.panel();
         let mut line = weights.lines.as_ptr().add(panel * lines);
-        let first: [__m512i; N] = std::array::from_fn(|n| {
-            _mm512_loadu_si512(seeds.as_ptr().add(column + n * PANEL).cast())
-        });
-        let mut acc = [first; M];
+        let mut acc = [[_mm512_setzero_si512(); N]; M];
+        for n in 0..N {
+            let seed = _mm512_loadu_si512(seeds.as_ptr().add(column + n * PANEL).cast());
+            for m in 0..M {
+                acc[m][n] = seed;
+            }
+        }
         for tap in 0..weights.taps {
-            let x: [*const u8; M] = std::array::from_fn(|m| *rows.add(tap * step + m));
-            for group in 0..weights.groups {
-                let w: [__m512i; N] =
-                    std::array::from_fn(|n| _mm512_load_si512(line.add(n * lines).cast()));
+            let mut x = [std::ptr::null::<u8>(); M];
+            for m in 0..M {
+                x[m] = *rows.add(tap * step + m);
+            }
+            for _ in 0..weights.groups {
+                let mut w = [_mm512_setzero_si512(); N];
+                for n in 0..N {
+                    w[n] = _mm512_load_si512(line.add(n * lines).cast());
+                }
                 line = line.add(1);
                 for m in 0..M {
-                    let four = x[m].add(4 * group).cast::<i32>().read_unaligned();
-                    let four = _mm512_set1_epi32(four);
+                    let four = _mm512_set1_epi32(x[m].cast::<i32>().read_unaligned());
+                    x[m] = x[m].add(4);
                     for n in 0..N {
                         acc[m][n] = _mm512_dpbusd_epi32(acc[m][n], four, w[n]);
                     }
@@ -68,97 +77,85 @@ fn mask(n: usize) -> u64 {
     if n >= 64 { u64::MAX } else { (1u64 << n) - 1 }
 }
 
-impl Epilogue for ToBytes {
-    type Out = u8;
-
-    #[inline(always)]
-    fn element(&self, sum: i32, column: usize) -> u8 {
-        self.one(sum, column)
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        clippy::cast_possible_wrap,
-        reason = "limits and zero points of bytes, and masks of as many bits as there are lanes"
-    )]
-    unsafe fn store<const N: usize>(
-        &self,
-        sums: &[__m512i; N],
-        column: usize,
-        out: *mut u8,
-        columns: usize,
-    ) {
-        // SAFETY: the scales fill whole panels; the stores are masked to the columns that exist.
-        unsafe {
-            let large = _mm512_set1_ps(LARGE);
-            let rounded: [__m512i; N] = std::array::from_fn(|n| {
-                let scale = _mm512_loadu_ps(self.scale.as_ptr().add(column + n * PANEL));
-                let scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(sums[n]), scale);
-                _mm512_cvtps_epi32(_mm512_min_ps(scaled, large))
-            });
-            if N == 4 {
-                // Saturating to 16 bits loses nothing: the zero point has 8.
-                let a = _mm512_packs_epi32(rounded[0], rounded[1]);
-                let b = _mm512_packs_epi32(rounded[2], rounded[3]);
-                let zero = _mm512_set1_epi16(self.zero as i16);
-                let a = _mm512_adds_epi16(a, zero);
-                let b = _mm512_adds_epi16(b, zero);
-                let bytes = _mm512_packus_epi16(a, b);
-                let order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-                let bytes = _mm512_permutexvar_epi32(order, bytes);
-                let bytes = _mm512_max_epu8(bytes, _mm512_set1_epi8(self.low as u8 as i8));
-                let bytes = _mm512_min_epu8(bytes, _mm512_set1_epi8(self.high as u8 as i8));
-                let bytes = _mm512_xor_si512(bytes, _mm512_set1_epi8(self.flip as i8));
-                _mm512_mask_storeu_epi8(out.cast(), mask(columns), bytes);
-                return;
-            }
-            for (n, rounded) in rounded.iter().enumerate() {
-                let sum = _mm512_add_epi32(*rounded, _mm512_set1_epi32(self.zero));
-                let sum = _mm512_max_epi32(sum, _mm512_set1_epi32(self.low));
-                let sum = _mm512_min_epi32(sum, _mm512_set1_epi32(self.high));
-                let bytes = _mm512_cvtepi32_epi8(sum);
-                let bytes = _mm_xor_si128(bytes, _mm_set1_epi8(self.flip as i8));
-                let left = mask(columns.saturating_sub(n * PANEL).min(PANEL)) as u16;
-                _mm_mask_storeu_epi8(out.add(n * PANEL).cast(), left, bytes);
-            }
+/// [`Epilogue::store`] of bytes.
+///
+/// # Safety
+/// As there.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,fma")]
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_possible_wrap,
+    reason = "limits and zero points of bytes, and masks of as many bits as there are lanes"
+)]
+pub(super) unsafe fn bytes<const N: usize>(
+    to: &ToBytes,
+    sums: &[__m512i; N],
+    column: usize,
+    out: *mut u8,
+    columns: usize,
+) {
+    // SAFETY: the scales fill whole panels; the stores are masked to the columns that exist.
+    unsafe {
+        let large = _mm512_set1_ps(LARGE);
+        let mut rounded = *sums;
+        for (n, sums) in rounded.iter_mut().enumerate() {
+            let scale = _mm512_loadu_ps(to.scale.as_ptr().add(column + n * PANEL));
+            let scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(*sums), scale);
+            *sums = _mm512_cvtps_epi32(_mm512_min_ps(scaled, large));
+        }
+        if N == 4 {
+            // Saturating to 16 bits loses nothing: the zero point has 8.
+            let a = _mm512_packs_epi32(rounded[0], rounded[1]);
+            let b = _mm512_packs_epi32(rounded[2], rounded[3]);
+            let zero = _mm512_set1_epi16(to.zero as i16);
+            let a = _mm512_adds_epi16(a, zero);
+            let b = _mm512_adds_epi16(b, zero);
+            let bytes = _mm512_packus_epi16(a, b);
+            let order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+            let bytes = _mm512_permutexvar_epi32(order, bytes);
+            let bytes = _mm512_max_epu8(bytes, _mm512_set1_epi8(to.low as u8 as i8));
+            let bytes = _mm512_min_epu8(bytes, _mm512_set1_epi8(to.high as u8 as i8));
+            let bytes = _mm512_xor_si512(bytes, _mm512_set1_epi8(to.flip as i8));
+            _mm512_mask_storeu_epi8(out.cast(), mask(columns), bytes);
+            return;
+        }
+        for (n, rounded) in rounded.iter().enumerate() {
+            let sum = _mm512_add_epi32(*rounded, _mm512_set1_epi32(to.zero));
+            let sum = _mm512_max_epi32(sum, _mm512_set1_epi32(to.low));
+            let sum = _mm512_min_epi32(sum, _mm512_set1_epi32(to.high));
+            let bytes = _mm512_cvtepi32_epi8(sum);
+            let bytes = _mm_xor_si128(bytes, _mm_set1_epi8(to.flip as i8));
+            let left = mask(columns.saturating_sub(n * PANEL).min(PANEL)) as u16;
+            _mm_mask_storeu_epi8(out.add(n * PANEL).cast(), left, bytes);
         }
     }
 }
 
-impl Epilogue for ToFloats {
-    type Out = f32;
-
-    #[inline(always)]
-    fn element(&self, sum: i32, column: usize) -> f32 {
-        self.one(sum, column)
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
-    #[allow(clippy::cast_possible_truncation, reason = "masks of as many bits as there are lanes")]
-    unsafe fn store<const N: usize>(
-        &self,
-        sums: &[__m512i; N],
-        column: usize,
-        out: *mut f32,
-        columns: usize,
-    ) {
-        // SAFETY: scales and bias fill whole panels; the stores are masked to the columns that
-        // exist.
-        unsafe {
-            for (n, sums) in sums.iter().enumerate() {
-                let at = column + n * PANEL;
-                let scale = _mm512_loadu_ps(self.scale.as_ptr().add(at));
-                let bias = _mm512_loadu_ps(self.bias.as_ptr().add(at));
-                let y = _mm512_fmadd_ps(_mm512_cvtepi32_ps(*sums), scale, bias);
-                let y = _mm512_max_ps(y, _mm512_set1_ps(self.low));
-                let y = _mm512_min_ps(y, _mm512_set1_ps(self.high));
-                let left = mask(columns.saturating_sub(n * PANEL).min(PANEL)) as u16;
-                _mm512_mask_storeu_ps(out.add(n * PANEL), left, y);
-            }
+/// [`Epilogue::store`] of floats.
+///
+/// # Safety
+/// As there.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,fma")]
+#[allow(clippy::cast_possible_truncation, reason = "masks of as many bits as there are lanes")]
+pub(super) unsafe fn floats<const N: usize>(
+    to: &ToFloats<'_>,
+    sums: &[__m512i; N],
+    column: usize,
+    out: *mut f32,
+    columns: usize,
+) {
+    // SAFETY: scales and bias fill whole panels; the stores are masked to the columns that exist.
+    unsafe {
+        for (n, sums) in sums.iter().enumerate() {
+            let at = column + n * PANEL;
+            let scale = _mm512_loadu_ps(to.scale.as_ptr().add(at));
+            let bias = _mm512_loadu_ps(to.bias.as_ptr().add(at));
+            let y = _mm512_add_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(*sums), scale), bias);
+            let left = mask(columns.saturating_sub(n * PANEL).min(PANEL)) as u16;
+            _mm512_mask_storeu_ps(out.add(n * PANEL), left, y);
         }
     }
 }

@@ -1,11 +1,11 @@
-//! Lets packed products add their bias and a residual and apply an activation, while the result
-//! is in the cache.
+//! Lets products with packed weights add their bias and a residual and apply an activation, while
+//! the result is in the cache.
 
 use super::Pass;
 use crate::error::Result;
 use crate::graph::{Graph, ValueId};
-use lgp_compute::Activation;
-use lgp_compute::ops::{Binary, BinaryKind, MatMulPacked, Unary};
+use lgp_compute::ops::{Binary, BinaryKind, MatMulPacked, QMatMul, Unary};
+use lgp_compute::{Activation, Op};
 use lgp_memory::{DType, Dim};
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ impl Pass for MatMulFusion {
             };
             // The product moves to its reader's place, where the residual is there, too.
             graph.nodes[index].name = graph.nodes[product].name.clone();
-            graph.nodes[index].op = Arc::new(op);
+            graph.nodes[index].op = op.op();
             graph.nodes[index].inputs = inputs;
             removed[product] = true;
             for id in graph.nodes[product].outputs.iter().flatten() {
@@ -40,7 +40,48 @@ impl Pass for MatMulFusion {
     }
 }
 
-type Fused = (usize, MatMulPacked, Vec<Option<ValueId>>);
+type Fused = (usize, Product, Vec<Option<ValueId>>);
+
+/// A product that can take over what follows it.
+#[derive(Clone)]
+enum Product {
+    Floats(MatMulPacked),
+    Bytes(QMatMul),
+}
+
+impl Product {
+    /// The product at a node, if it does not end in an activation yet.
+    fn at(graph: &Graph, node: usize) -> Option<Self> {
+        let plain = |activation| activation == Activation::None;
+        if let Some(op) = graph.op::<MatMulPacked>(node) {
+            return plain(op.activation).then(|| Self::Floats(op.clone()));
+        }
+        let op = graph.op::<QMatMul>(node)?;
+        op.activation().is_some_and(plain).then(|| Self::Bytes(op.clone()))
+    }
+
+    fn with(self, activation: Activation) -> Self {
+        match self {
+            Self::Floats(op) => Self::Floats(MatMulPacked { activation, ..op }),
+            Self::Bytes(op) => Self::Bytes(op.with_activation(activation)),
+        }
+    }
+
+    /// Columns of a bias that the product can add.
+    fn bias(&self, inputs: &[Option<ValueId>]) -> Option<usize> {
+        match self {
+            Self::Floats(op) => inputs[2].is_none().then_some(op.n),
+            Self::Bytes(_) => None,
+        }
+    }
+
+    fn op(self) -> Arc<dyn Op> {
+        match self {
+            Self::Floats(op) => Arc::new(op),
+            Self::Bytes(op) => Arc::new(op),
+        }
+    }
+}
 
 /// The product that a node follows, and what both are together.
 fn fused(
@@ -49,32 +90,31 @@ fn fused(
     uses: &[usize],
     producers: &[Option<usize>],
 ) -> Result<Option<Fused>> {
-    let product = |id: ValueId| {
+    let product = |graph: &Graph, id: ValueId| {
         let node = producers[id.0].filter(|_| uses.get(id.0) == Some(&1))?;
-        let op = graph.op::<MatMulPacked>(node)?;
-        (op.activation == Activation::None).then(|| (node, op.clone()))
+        Some((node, Product::at(graph, node)?))
     };
     match graph.nodes[index].inputs.as_slice() {
         [Some(x)] => {
             let kind = graph.op::<Unary>(index).map(|op| op.kind);
             let activation = kind.and_then(Activation::from_unary);
-            let (Some((node, mut op)), Some(activation)) = (product(*x), activation) else {
+            let (Some((node, op)), Some(activation)) = (product(graph, *x), activation) else {
                 return Ok(None);
             };
-            op.activation = activation;
             let inputs = graph.nodes[node].inputs.clone();
-            Ok(Some((node, op, inputs)))
+            Ok(Some((node, op.with(activation), inputs)))
         }
         &[Some(a), Some(b)] => {
             if graph.op::<Binary>(index).is_none_or(|op| op.kind != BinaryKind::Add) {
                 return Ok(None);
             }
             for (x, other) in [(a, b), (b, a)] {
-                let Some((node, op)) = product(x) else { continue };
+                let Some((node, op)) = product(graph, x) else { continue };
                 let mut inputs = graph.nodes[node].inputs.clone();
                 inputs.resize(4, None);
-                if inputs[2].is_none() && is_bias(graph, other, x, op.n) {
-                    inputs[2] = Some(flat(graph, other, op.n)?);
+                let bias = op.bias(&inputs).filter(|&n| is_bias(graph, other, x, n));
+                if let Some(n) = bias {
+                    inputs[2] = Some(flat(graph, other, n)?);
                 } else if inputs[3].is_none() && same_shape(graph, x, other) {
                     inputs[3] = Some(other);
                 } else {

@@ -1,7 +1,7 @@
 //! Attention on the CPU: two matrix products a head, for a block of queries at a time, so that
 //! their scores stay in the cache.
 
-use super::mask::Masks;
+use super::mask::{Masks, MasksOf};
 use super::{Attention, OP, Scores};
 use crate::args::{concrete, infos, optional, required};
 use crate::error::{Error, Result};
@@ -9,7 +9,7 @@ use crate::isa::Simd;
 use crate::matrix::{Mat, product};
 use crate::movement::strided;
 use crate::number::{Number, with_type};
-use crate::op::Context;
+use crate::op::{Context, ValueInfo};
 use crate::ops::unary::Exp;
 use crate::reduction::{fold, sum};
 use crate::simd::dispatch;
@@ -95,7 +95,7 @@ pub(super) fn run(
             query: Heads::new(query.as_slice::<T>()?, query.shape(), heads, sizes.size),
             key: Heads::new(kv.as_slice::<T>()?, kv.shape(), sizes.key_heads, sizes.size),
             value: Heads::new(vv.as_slice::<T>()?, vv.shape(), sizes.key_heads, value_size),
-            masks: &masks,
+            masks: masks.of::<T>()?,
         };
         let shown = scores.as_mut().map(Tensor::as_mut_slice::<T>).transpose()?;
         all.attend(ctx, y.as_mut_slice::<T>()?, shown)
@@ -136,6 +136,22 @@ fn sizes(op: &Attention, inputs: &[Option<TensorView<'_>>]) -> Result<Sizes> {
     })
 }
 
+/// Bytes of scratch memory: scores of a block for each thread, and the output before its heads are
+/// joined.
+pub(super) fn scratch(op: &Attention, threads: usize, inputs: &[Option<&ValueInfo>]) -> usize {
+    let sizes = || {
+        let forms = op.forms(inputs).ok()??;
+        let keys = op.keys(inputs, &forms).ok()?.known()?;
+        let [q, _, v] = &forms;
+        let queries = q.length.known()?;
+        let scores = BLOCK.min(queries).checked_mul(keys)?.checked_mul(threads)?;
+        let rows = q.batch.known()?.checked_mul(q.heads.known()?)?.checked_mul(queries)?;
+        let joined = rows.checked_mul(v.size.known()?)?;
+        scores.checked_add(joined)?.checked_mul(optional(inputs, 0)?.ty.dtype.size())
+    };
+    sizes().unwrap_or(0)
+}
+
 /// The past and the new rows of every head, `[batch, heads, keys, size]`.
 fn present(
     ctx: &Context,
@@ -174,7 +190,7 @@ struct All<'a, T> {
     query: Heads<'a, T>,
     key: Heads<'a, T>,
     value: Heads<'a, T>,
-    masks: &'a Masks<'a>,
+    masks: MasksOf<'a, T>,
 }
 
 impl<T: Exp + Number> All<'_, T> {

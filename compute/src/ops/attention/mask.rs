@@ -8,7 +8,7 @@ use crate::number::Number;
 use crate::op::{Context, Op};
 use crate::ops::Cast;
 use crate::ops::unary::Exp;
-use lgp_memory::{DType, Layout, Shape, Tensor, TensorView};
+use lgp_memory::{DType, Element, Layout, Shape, Tensor, TensorView};
 
 /// The mask, with strides that broadcast it, the numbers of keys, and the causal rule.
 pub(super) struct Masks<'a> {
@@ -56,35 +56,57 @@ impl<'a> Masks<'a> {
         Ok(masks)
     }
 
+    /// The same for scores of a type.
+    pub(super) fn of<T: Element>(&self) -> Result<MasksOf<'_, T>> {
+        let mask = match &self.mask {
+            None => None,
+            Some(mask) if mask.dtype() == DType::Bool => Some(Mask::Chosen(mask.as_slice()?)),
+            Some(mask) => Some(Mask::Added(mask.as_slice()?)),
+        };
+        Ok(MasksOf { masks: self, mask })
+    }
+}
+
+/// [`Masks`] whose elements are at hand: to look at them as bools reads all of them.
+pub(super) struct MasksOf<'a, T> {
+    masks: &'a Masks<'a>,
+    mask: Option<Mask<'a, T>>,
+}
+
+enum Mask<'a, T> {
+    /// Which keys a query sees.
+    Chosen(&'a [bool]),
+    /// What is added to the scores.
+    Added(&'a [T]),
+}
+
+impl<T: Exp + Number> MasksOf<'_, T> {
     /// Adds to the scores of one query what its mask says.
-    pub(super) fn apply<T: Exp + Number>(
-        &self,
-        batch: usize,
-        head: usize,
-        query: usize,
-        row: &mut [T],
-    ) {
+    pub(super) fn apply(&self, batch: usize, head: usize, query: usize, row: &mut [T]) {
         let hidden = T::neg_infinity();
+        let Masks { causal, past, strides, width, counts, .. } = self.masks;
         if let Some(mask) = &self.mask {
-            let [b, h, q] = self.strides;
-            let at = batch * b + head * h + query * q;
-            let (seen, rest) = row.split_at_mut(self.width.min(row.len()));
+            let at = batch * strides[0] + head * strides[1] + query * strides[2];
+            let (seen, rest) = row.split_at_mut((*width).min(row.len()));
             rest.fill(hidden);
-            if let Ok(mask) = mask.as_slice::<bool>() {
-                for (x, m) in seen.iter_mut().zip(&mask[at..]) {
-                    *x = if *m { *x } else { hidden };
+            match mask {
+                Mask::Chosen(mask) => {
+                    for (x, m) in seen.iter_mut().zip(&mask[at..]) {
+                        *x = if *m { *x } else { hidden };
+                    }
                 }
-            } else if let Ok(mask) = mask.as_slice::<T>() {
-                for (x, m) in seen.iter_mut().zip(&mask[at..]) {
-                    *x = *x + *m;
+                Mask::Added(mask) => {
+                    for (x, m) in seen.iter_mut().zip(&mask[at..]) {
+                        *x = *x + *m;
+                    }
                 }
             }
         }
-        if self.causal {
-            let first = (self.past + query + 1).min(row.len());
+        if *causal {
+            let first = (past + query + 1).min(row.len());
             row[first..].fill(hidden);
         }
-        if let Some(count) = self.counts.and_then(|c| c.get(batch)) {
+        if let Some(count) = counts.and_then(|c| c.get(batch)) {
             let first = usize::try_from(*count).unwrap_or(0).min(row.len());
             row[first..].fill(hidden);
         }

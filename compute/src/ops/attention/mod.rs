@@ -216,4 +216,8 @@ impl Op for Attention {
         }
         cpu::run(self, ctx, inputs)
     }
+
+    fn scratch_bytes(&self, threads: usize, inputs: &[Option<&ValueInfo>]) -> usize {
+        cpu::scratch(self, threads, inputs)
+    }
 }

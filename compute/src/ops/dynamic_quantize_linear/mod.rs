@@ -5,7 +5,6 @@ mod tests;
 
 use crate::args::{arity, concrete, output, required, same_dtype};
 use crate::error::Result;
-use crate::isa::Simd;
 use crate::number::Number;
 use crate::op::{Context, Op, ValueInfo};
 use crate::ops::quantize_linear::{Params, bytes_f32};
@@ -38,7 +37,7 @@ impl Op for DynamicQuantizeLinear {
         let x = required(self.name(), inputs, 0)?;
         let mut out = ctx.alloc(DType::U8, x.shape().clone())?;
         let x = x.as_slice::<f32>()?;
-        let (scale, zero) = dynamic_params(ctx.simd(), x);
+        let (scale, zero) = dynamic_params(ctx, x);
         let params = Params::new(scale, zero.into(), (0, 255));
         ctx.split(out.as_mut_slice::<u8>()?, 1, 4, |start, part| {
             bytes_f32(ctx.simd(), &x[start..start + part.len()], part, params);
@@ -52,17 +51,31 @@ fn same(x: f32) -> f32 {
     x
 }
 
+/// Elements of which one thread finds the least and the largest at a time.
+const PIECE: usize = 1 << 14;
+
 /// Scale and zero point of values that are quantised to u8.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to a byte")]
-pub(crate) fn dynamic_params(simd: Simd, x: &[f32]) -> (f32, u8) {
-    let (low, high) = dispatch(
-        simd,
-        #[inline(always)]
-        || (fold(x, 0., same, Number::least), fold(x, 0., same, Number::most)),
-    );
+fn dynamic_params(ctx: &Context, x: &[f32]) -> (f32, u8) {
+    // The pieces are the same for any number of threads, and so is the result.
+    let mut bounds = vec![(0., 0.); x.len().div_ceil(PIECE)];
+    ctx.split(&mut bounds, 1, PIECE / 2, |first, bounds| {
+        for (bounds, x) in bounds.iter_mut().zip(x[first * PIECE..].chunks(PIECE)) {
+            *bounds = dispatch(
+                ctx.simd(),
+                #[inline(always)]
+                || {
+                    // Of few elements: what the second pass reads is in the cache.
+                    (fold(x, 0., same, Number::least), fold(x, 0., same, Number::most))
+                },
+            );
+        }
+    });
+    let (low, high) =
+        bounds.iter().fold((0f32, 0f32), |(low, high), &(l, h)| (low.least(l), high.most(h)));
     let scale = (high - low) / 255.;
-    // Where all is 0, any scale will do.
-    let scale = if scale > 0. { scale } else { 1. };
+    // Where all is 0, any scale will do; one of NaN or infinity shows in what it scales.
+    let scale = if scale == 0. { 1. } else { scale };
     let zero = (-low / scale).round_ties_even().clamp(0., 255.);
     (scale, zero as u8)
 }

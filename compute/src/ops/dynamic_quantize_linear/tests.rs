@@ -20,5 +20,11 @@ fn zero_is_always_in_range() {
         let out = run_all(&DynamicQuantizeLinear, &[Some(&t(&[x.len()], x))]).unwrap();
         assert_eq!(out, [t(&[y.len()], y), t(&[], &[scale]), t(&[], &[zero])]);
     }
+    for strange in [f32::NAN, f32::INFINITY] {
+        let mut x = vec![0.5; 40_000];
+        x[39_000] = strange;
+        let out = run_all(&DynamicQuantizeLinear, &[Some(&t(&[x.len()], &x))]).unwrap();
+        assert!(!out[1].as_slice::<f32>().unwrap()[0].is_finite(), "what it scales is not finite");
+    }
     assert!(fails(&DynamicQuantizeLinear, &[&t(&[1], &[1u8])]).contains("expected f32"));
 }

@@ -66,19 +66,6 @@ impl MatMulPacked {
     fn steps(&self) -> usize {
         if self.bf16 { self.k.div_ceil(2) } else { self.k }
     }
-
-    /// Checks the residual against the output's shape.
-    fn check_residual(&self, shape: &[Dim], residual: &[Dim]) -> Result<()> {
-        if residual.len() != shape.len() {
-            let (given, expected) = (residual.len(), shape.len());
-            let message = format!("the residual has rank {given}, expected {expected}");
-            return Err(Error::invalid(self.name(), message));
-        }
-        for (expected, given) in shape.iter().zip(residual) {
-            dims::expect(self.name(), "a dimension of the residual", expected, given)?;
-        }
-        Ok(())
-    }
 }
 
 impl Op for MatMulPacked {
@@ -115,7 +102,7 @@ impl Op for MatMulPacked {
         let mut shape = rows.to_vec();
         shape.push(Dim::Known(self.n));
         if let Some(residual) = optional(inputs, 3).and_then(|x| x.sym_shape()) {
-            self.check_residual(&shape, residual)?;
+            dims::expect_all(op, "the residual", &shape, residual)?;
         }
         Ok(output(DType::F32, Some(shape)))
     }
@@ -147,6 +134,13 @@ impl Op for MatMulPacked {
             return Err(Error::unsupported(self.name(), message));
         }
         Ok(vec![out])
+    }
+
+    fn scratch_bytes(&self, _threads: usize, inputs: &[Option<&ValueInfo>]) -> usize {
+        let shape = optional(inputs, 0).and_then(|x| x.ty.concrete_shape());
+        let Some(shape) = shape.filter(|_| self.bf16) else { return 0 };
+        let rows = shape.split_last().map_or(0, |(_, rows)| rows.iter().product());
+        self.steps().saturating_mul(rows).saturating_mul(4)
     }
 }
 

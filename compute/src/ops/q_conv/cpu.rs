@@ -4,7 +4,7 @@ use super::{NAME, QConv, Segments, Weights};
 use crate::args::{concrete_one, required};
 use crate::error::{Error, Result};
 use crate::op::Context;
-use crate::qgemm::{Level, Product, Rows};
+use crate::qgemm::{Product, Rows};
 use crate::window::Axis;
 use lgp_memory::{DType, Tensor, TensorView};
 
@@ -25,7 +25,7 @@ pub(super) fn run(
         return Err(Error::unsupported(NAME, "an input without pixels"));
     }
     let unsigned;
-    let bytes = if dtype_is_signed(x.dtype()) {
+    let bytes = if x.dtype() == DType::I8 {
         unsigned = flipped(ctx, x)?;
         unsigned.as_bytes()
     } else {
@@ -33,53 +33,44 @@ pub(super) fn run(
     };
     let zero = u8::try_from(op.x.unsigned_zero()).unwrap_or(0);
     let m = op.geometry.maps;
-    let level = Level::of(ctx.simd());
+    let pixels = out.len() / m;
+    let to = out.as_bytes_mut()?;
     match &*op.weights {
         Weights::Depthwise(weights) => {
             let border = vec![zero; c];
             let window = Window { x: bytes, border: &border, axes, c, first_channel: 0 };
             let taps = op.geometry.kernel[0] * op.geometry.kernel[1];
-            ctx.split(out.as_bytes_mut()?, m, m * taps, |first, part| {
-                weights.run(level, ctx.simd(), &window, first, part);
+            ctx.split(to, m, m.saturating_mul(taps) / 4, |first, part| {
+                weights.run(ctx.simd(), &window, first, part);
             });
         }
         Weights::Dense { groups, segments: Segments::Taps } => {
             let border = vec![zero; c / op.geometry.group];
             let n = m / groups.len();
-            let cost = groups.first().map_or(1, |g| g.0.panel() * 4) * n;
             for (i, (packed, seeds, epilogue)) in groups.iter().enumerate() {
                 let first_channel = i * border.len();
                 let window = Window { x: bytes, border: &border, axes, c, first_channel };
-                let product = Product { level, weights: packed, seeds, epilogue };
-                ctx.split(out.as_bytes_mut()?, m, cost, |first, part| {
-                    // SAFETY: a window's rows point to whole pixels, or to a border of as many
-                    // bytes as a group has channels, which is a multiple of four.
-                    unsafe { product.run(&window, first, &mut part[i * n..], m) }
-                });
+                let product = Product::new(ctx.simd(), packed, seeds, epilogue);
+                // SAFETY: a window's rows point to whole pixels, or to a border of as many
+                // bytes as a group has channels, which is a multiple of four.
+                unsafe { product.run(ctx, &window, pixels, (&mut to[i * n..], m)) };
             }
         }
         Weights::Dense { groups, segments: Segments::Lines } => {
             let Some((packed, seeds, epilogue)) = groups.first() else { return Ok(vec![out]) };
-            let (padded, lines) = padded(ctx, bytes, x.shape()[0], &axes, c, zero)?;
-            let lines = Lines { x: padded.as_bytes(), axes, width: lines, c };
-            let product = Product { level, weights: packed, seeds, epilogue };
-            ctx.split(out.as_bytes_mut()?, m, packed.panel() * 4 * m, |first, part| {
-                // SAFETY: a row points into the padded copy, at a line of taps that lies inside
-                // it; what is read beyond, to fill up a multiple of four, is at most the three
-                // bytes that the copy has more.
-                unsafe { product.run(&lines, first, part, m) }
-            });
+            let (padded, width) = padded(ctx, bytes, x.shape()[0], &axes, c, zero)?;
+            let lines = Lines { x: padded.as_bytes(), axes, width, c };
+            let product = Product::new(ctx.simd(), packed, seeds, epilogue);
+            // SAFETY: a row points at a line of taps in the padded copy, of which there is as much
+            // as a multiple of four takes: `Lines` checks that.
+            unsafe { product.run(ctx, &lines, pixels, (to, m)) };
         }
     }
     Ok(vec![out])
 }
 
-fn dtype_is_signed(dtype: DType) -> bool {
-    dtype == DType::I8
-}
-
 /// Signed bytes as unsigned ones, 128 higher.
-pub(crate) fn flipped(ctx: &Context, x: &TensorView<'_>) -> Result<Tensor> {
+fn flipped(ctx: &Context, x: &TensorView<'_>) -> Result<Tensor> {
     let mut out = ctx.alloc(DType::U8, x.shape().clone())?;
     let from = x.as_bytes();
     ctx.split(out.as_bytes_mut()?, 1, 1, |start, part| {
@@ -88,7 +79,23 @@ pub(crate) fn flipped(ctx: &Context, x: &TensorView<'_>) -> Result<Tensor> {
     Ok(out)
 }
 
-/// A copy of the images with their borders, and how many pixels a line has. Three bytes follow.
+/// What kernels read beyond the last line of taps, to fill up a multiple of four.
+const BEYOND: usize = 3;
+
+/// Lines of all padded images, pixels of a line, and bytes of the copy.
+pub(super) fn padded_sizes(
+    images: usize,
+    axes: &[Axis; 2],
+    c: usize,
+) -> Option<(usize, usize, usize)> {
+    let size = |axis: &Axis| axis.begin.checked_add(axis.input)?.checked_add(axis.end);
+    let lines = size(&axes[0])?.checked_mul(images)?;
+    let width = size(&axes[1])?;
+    let bytes = width.checked_mul(c)?.checked_mul(lines)?.checked_add(BEYOND)?;
+    Some((lines, width, bytes))
+}
+
+/// A copy of the images with their borders, and how many pixels a line has.
 fn padded(
     ctx: &Context,
     x: &[u8],
@@ -97,28 +104,53 @@ fn padded(
     c: usize,
     zero: u8,
 ) -> Result<(Tensor, usize)> {
-    let [y, w] = axes;
     let too_large = || Error::unsupported(NAME, "an input that is too large with its padding");
-    let height = y.begin.checked_add(y.input).and_then(|n| n.checked_add(y.end));
-    let width = w.begin.checked_add(w.input).and_then(|n| n.checked_add(w.end));
-    let (height, width) = (height.ok_or_else(too_large)?, width.ok_or_else(too_large)?);
-    let line = width.checked_mul(c).ok_or_else(too_large)?;
-    let bytes = line.checked_mul(height).and_then(|n| n.checked_mul(images));
-    let bytes = bytes.and_then(|n| n.checked_add(3)).ok_or_else(too_large)?;
+    let (lines, width, bytes) = padded_sizes(images, axes, c).ok_or_else(too_large)?;
+    let [y, w] = axes;
+    let (height, line, row) = (lines / images.max(1), width * c, w.input * c);
     let mut out = ctx.alloc(DType::U8, [bytes])?;
-    let all = out.as_bytes_mut()?;
-    if y.begin + y.end + w.begin + w.end > 0 {
-        all.fill(zero);
+    let (all, beyond) = out.as_bytes_mut()?.split_at_mut(bytes - BEYOND);
+    beyond.fill(zero);
+    ctx.split(all, line, line / 4, |first, part| {
+        for (i, out) in part.chunks_exact_mut(line).enumerate() {
+            let (image, at) = ((first + i) / height, (first + i) % height);
+            let at = at.wrapping_sub(y.begin);
+            if at >= y.input {
+                out.fill(zero);
+                continue;
+            }
+            let (before, rest) = out.split_at_mut(w.begin * c);
+            let (inside, after) = rest.split_at_mut(row);
+            before.fill(zero);
+            inside.copy_from_slice(&x[(image * y.input + at) * row..][..row]);
+            after.fill(zero);
+        }
+    });
+    Ok((out, width))
+}
+
+/// An output pixel.
+struct Pixel {
+    image: usize,
+    y: usize,
+    x: usize,
+}
+
+impl Pixel {
+    fn new(index: usize, [y, x]: &[Axis; 2]) -> Self {
+        let (image, pixel) = (index / (y.output * x.output), index % (y.output * x.output));
+        Self { image, y: pixel / x.output, x: pixel % x.output }
     }
-    let from = w.begin * c;
-    for image in 0..images {
-        for row in 0..y.input {
-            let to = (image * height + y.begin + row) * line + from;
-            let at = (image * y.input + row) * w.input * c;
-            all[to..to + w.input * c].copy_from_slice(&x[at..at + w.input * c]);
+
+    fn advance(&mut self, [y, x]: &[Axis; 2]) {
+        self.x += 1;
+        if self.x == x.output {
+            (self.x, self.y) = (0, self.y + 1);
+            if self.y == y.output {
+                (self.y, self.image) = (0, self.image + 1);
+            }
         }
     }
-    Ok((out, width))
 }
 
 /// Rows of a product that are the windows of a channels-last image, read where it lies.
@@ -141,28 +173,19 @@ impl Rows for Window<'_> {
             }
             return;
         }
-        let outputs = ay.output * ax.output;
         for ky in 0..ay.kernel {
             for kx in 0..ax.kernel {
-                let at = &mut at[(ky * ax.kernel + kx) * step..][..count];
-                let (image, pixel) = (first / outputs, first % outputs);
-                let (mut image, mut oy, mut ox) = (image, pixel / ax.output, pixel % ax.output);
-                for at in at {
-                    let y = (oy * ay.stride + ky * ay.dilation).wrapping_sub(ay.begin);
-                    let x = (ox * ax.stride + kx * ax.dilation).wrapping_sub(ax.begin);
+                let mut pixel = Pixel::new(first, &self.axes);
+                for at in &mut at[(ky * ax.kernel + kx) * step..][..count] {
+                    let y = (pixel.y * ay.stride + ky * ay.dilation).wrapping_sub(ay.begin);
+                    let x = (pixel.x * ax.stride + kx * ax.dilation).wrapping_sub(ax.begin);
                     *at = if y < ay.input && x < ax.input {
-                        let pixel = (image * ay.input + y) * ax.input + x;
-                        self.x[pixel * self.c + self.first_channel..].as_ptr()
+                        let from = (pixel.image * ay.input + y) * ax.input + x;
+                        self.x[from * self.c + self.first_channel..].as_ptr()
                     } else {
                         self.border.as_ptr()
                     };
-                    ox += 1;
-                    if ox == ax.output {
-                        (ox, oy) = (0, oy + 1);
-                        if oy == ay.output {
-                            (oy, image) = (0, image + 1);
-                        }
-                    }
+                    pixel.advance(&self.axes);
                 }
             }
         }
@@ -181,15 +204,16 @@ struct Lines<'a> {
 impl Rows for Lines<'_> {
     fn fill(&self, first: usize, count: usize, step: usize, at: &mut [*const u8]) {
         let [ay, ax] = &self.axes;
-        let outputs = ay.output * ax.output;
         let height = ay.begin + ay.input + ay.end;
+        let read = (ax.kernel * self.c).next_multiple_of(4);
         for ky in 0..ay.kernel {
-            for (i, at) in at[ky * step..][..count].iter_mut().enumerate() {
-                let (image, pixel) = ((first + i) / outputs, (first + i) % outputs);
-                let (oy, ox) = (pixel / ax.output, pixel % ax.output);
-                let y = image * height + oy * ay.stride + ky * ay.dilation;
-                let pixel = y * self.width + ox * ax.stride;
-                *at = self.x[pixel * self.c..][..ax.kernel * self.c].as_ptr();
+            let mut pixel = Pixel::new(first, &self.axes);
+            for at in &mut at[ky * step..][..count] {
+                let y = pixel.image * height + pixel.y * ay.stride + ky * ay.dilation;
+                let line = &self.x[(y * self.width + pixel.x * ax.stride) * self.c..];
+                assert!(line.len() >= read, "a line of taps in the padded copy");
+                *at = line.as_ptr();
+                pixel.advance(&self.axes);
             }
         }
     }

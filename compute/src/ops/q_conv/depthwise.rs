@@ -2,7 +2,7 @@
 
 use super::cpu::Window;
 use crate::isa::Simd;
-use crate::qgemm::{Epilogue, Level, PANEL, Rows, ToBytes};
+use crate::qgemm::{Epilogue, PANEL, Rows, ToBytes};
 use crate::simd::dispatch;
 
 /// Output pixels that are worked on at once.
@@ -55,7 +55,7 @@ impl DepthwiseWeights {
         for (panel, weights) in self.weights.chunks_exact(self.taps.max(1)).enumerate() {
             for i in 0..PANEL {
                 let c = panel * PANEL + i;
-                let sum: i32 = weights.iter().map(|w| w[i]).sum();
+                let sum = weights.iter().fold(0i32, |sum, w| sum.wrapping_add(w[i]));
                 let bias = bias.and_then(|b| b.get(c)).copied().unwrap_or(0);
                 self.seeds[c] = bias.wrapping_sub(sum.wrapping_mul(zero));
             }
@@ -64,26 +64,18 @@ impl DepthwiseWeights {
     }
 
     /// Computes the output pixels from `first` on.
-    pub(super) fn run(
-        &self,
-        level: Level,
-        simd: Simd,
-        window: &Window<'_>,
-        first: usize,
-        out: &mut [u8],
-    ) {
+    pub(super) fn run(&self, simd: Simd, window: &Window<'_>, first: usize, out: &mut [u8]) {
         let mut at = vec![std::ptr::null(); self.taps * BLOCK];
         for (block, out) in out.chunks_mut(BLOCK * self.channels).enumerate() {
             let count = out.len() / self.channels;
             window.fill(first + block * BLOCK, count, BLOCK, &mut at);
             #[cfg(target_arch = "x86_64")]
-            if level == Level::Vnni {
-                // SAFETY: the level says that the machine has the instructions; every pointer is
+            if simd.vnni() {
+                // SAFETY: the `Simd` says that the machine has the instructions; every pointer is
                 // of a pixel or border of all channels, and `out` has `count` pixels.
                 unsafe { self.vnni(&at, count, out) };
                 continue;
             }
-            let _ = level;
             dispatch(
                 simd,
                 #[inline(always)]
@@ -104,7 +96,7 @@ impl DepthwiseWeights {
                     let x =
                         unsafe { std::slice::from_raw_parts(at[tap * BLOCK + pixel].add(from), n) };
                     for ((sum, x), w) in sums.iter_mut().zip(x).zip(w) {
-                        *sum += i32::from(*x) * *w;
+                        *sum = sum.wrapping_add(i32::from(*x) * *w);
                     }
                 }
                 let out = &mut out[pixel * self.channels + from..][..n];
@@ -119,7 +111,7 @@ impl DepthwiseWeights {
     /// The machine has the instructions; `at` has `count` pointers for each tap, each of a pixel
     /// of all channels, and `out` as many pixels.
     #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,fma")]
     unsafe fn vnni(&self, at: &[*const u8], count: usize, out: &mut [u8]) {
         for panel in 0..self.channels.div_ceil(PANEL) {
             let mut pixel = 0;
@@ -144,7 +136,7 @@ impl DepthwiseWeights {
     /// As [`Self::vnni`], for `P` pixels.
     #[cfg(target_arch = "x86_64")]
     #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,fma")]
     unsafe fn tile<const P: usize>(&self, at: &[*const u8], panel: usize, out: &mut [u8]) -> usize {
         use std::arch::x86_64::*;
         let from = panel * PANEL;

@@ -12,7 +12,7 @@ use crate::op::{Context, Op, ValueInfo};
 use crate::ops::ConvGeometry;
 use crate::qgemm::{PANEL, Packed, ToBytes};
 use crate::quantized::{Quant, widened};
-use crate::window::{Axis, specs};
+use crate::window::{Axis, Spec, specs};
 use depthwise::DepthwiseWeights;
 use lgp_memory::{Dim, Tensor, TensorView};
 use std::sync::Arc;
@@ -77,6 +77,7 @@ impl QConv {
     pub fn new(geometry: ConvGeometry, parts: QConvParts<'_>) -> Result<Self> {
         let (g, m) = (geometry.group, geometry.maps);
         let [kh, kw] = geometry.kernel;
+        window(&geometry)?;
         parts.x.check(NAME)?;
         parts.y.check(NAME)?;
         let per_group = geometry.channels.checked_div(g).unwrap_or(0);
@@ -100,7 +101,7 @@ impl QConv {
         let at = |map: usize, c: usize, tap: usize| weight[(map * per_group + c) * kh * kw + tap];
         let zero = parts.x.unsigned_zero();
         let weights = if g == m && g == geometry.channels && g > 1 {
-            let epilogue = to_bytes(&parts, 0..m);
+            let epilogue = to_bytes(&parts, 0..m)?;
             let weights = DepthwiseWeights::new(m, kh * kw, |c, tap| at(c, 0, tap), epilogue);
             Weights::Depthwise(weights.seeded(parts.bias, zero))
         } else {
@@ -123,7 +124,7 @@ impl QConv {
                     }
                 };
                 let seeds = packed.seeds(parts.bias.map(|b| &b[columns.clone()]), zero);
-                groups.push((packed, seeds, to_bytes(&parts, columns)));
+                groups.push((packed, seeds, to_bytes(&parts, columns)?));
             }
             Weights::Dense { groups, segments }
         };
@@ -132,25 +133,23 @@ impl QConv {
 
     /// The windows of both axes.
     fn axes(&self, h: usize, w: usize) -> Result<[Axis; 2]> {
-        let g = &self.geometry;
-        let specs = specs(NAME, &g.kernel, &g.strides, &g.dilations, &g.pads, false)?;
+        let specs = window(&self.geometry)?;
         Ok([specs[0].axis(NAME, h)?, specs[1].axis(NAME, w)?])
     }
 }
 
+/// Both axes of a window.
+fn window(g: &ConvGeometry) -> Result<Vec<Spec>> {
+    specs(NAME, &g.kernel, &g.strides, &g.dilations, &g.pads, false)
+}
+
 /// The epilogue of some output channels.
-fn to_bytes(parts: &QConvParts<'_>, columns: std::ops::Range<usize>) -> ToBytes {
+fn to_bytes(parts: &QConvParts<'_>, columns: std::ops::Range<usize>) -> Result<ToBytes> {
     let scales = parts.weight_scale;
     let of = |i: usize| if scales.len() == 1 { scales[0] } else { scales[i] };
     let mut scale: Vec<f32> = columns.map(|i| parts.x.scale * of(i) / parts.y.scale).collect();
     scale.resize(scale.len().div_ceil(PANEL) * PANEL, 0.);
-    ToBytes {
-        scale,
-        zero: parts.y.unsigned_zero(),
-        low: parts.y.unsigned(parts.limits.0),
-        high: parts.y.unsigned(parts.limits.1),
-        flip: parts.y.flip(),
-    }
+    ToBytes::new(NAME, scale, parts.y, parts.limits)
 }
 
 impl Op for QConv {
@@ -176,7 +175,7 @@ impl Op for QConv {
         let shape = match x.sym_shape() {
             Some([n, h, w, c]) => {
                 dims::expect(NAME, "the number of channels", &Dim::Known(g.channels), c)?;
-                let specs = specs(NAME, &g.kernel, &g.strides, &g.dilations, &g.pads, false)?;
+                let specs = window(g)?;
                 let (h, w) = (specs[0].output(NAME, h)?, specs[1].output(NAME, w)?);
                 Some(vec![n.clone(), h, w, Dim::Known(g.maps)])
             }
@@ -187,5 +186,15 @@ impl Op for QConv {
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
+    }
+
+    fn scratch_bytes(&self, _threads: usize, inputs: &[Option<&ValueInfo>]) -> usize {
+        let shape = inputs.first().copied().flatten().and_then(|x| x.ty.concrete_shape());
+        let Some([n, h, w, c]) = shape.as_deref() else { return 0 };
+        let flipped = if self.x.flip() == 0 { 0 } else { n * h * w * c };
+        let lines = matches!(&*self.weights, Weights::Dense { segments: Segments::Lines, .. });
+        let Ok(axes) = self.axes(*h, *w) else { return 0 };
+        let padded = cpu::padded_sizes(*n, &axes, *c).filter(|_| lines);
+        flipped + padded.map_or(0, |(_, _, bytes)| bytes)
     }
 }

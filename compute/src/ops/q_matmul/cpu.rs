@@ -1,12 +1,10 @@
 //! Products with packed 8-bit weights on the CPU.
 
-use super::{Finish, NAME, QInput, QMatMul};
-use crate::args::{concrete_one, required};
+use super::{Finish, NAME, QMatMul};
+use crate::args::{concrete_one, optional, required};
 use crate::error::{Error, Result};
 use crate::op::Context;
-use crate::ops::dynamic_quantize_linear::dynamic_params;
-use crate::ops::quantize_linear::{Params, bytes_f32};
-use crate::qgemm::{Epilogue, Level, Product, Rows};
+use crate::qgemm::{Epilogue, Product, Rows, ToFloats};
 use lgp_memory::{DType, Tensor, TensorView};
 
 pub(super) fn run(
@@ -20,56 +18,45 @@ pub(super) fn run(
     if out.is_empty() {
         return Ok(vec![out]);
     }
-    let k = op.k;
-    let padded = k.next_multiple_of(4);
-    let (rows, scale, zero) = match op.x {
-        QInput::Bytes(quant) if padded == k && quant.flip() == 0 => {
-            (x.to_tensor()?, quant.scale, quant.unsigned_zero())
-        }
-        QInput::Bytes(quant) => {
-            let (x, flip) = (x.as_bytes(), quant.flip());
-            let rows = filled(ctx, x.len() / k, padded, |row, out| {
-                let x = &x[row * k..][..k];
-                out.iter_mut().zip(x).for_each(|(o, x)| *o = *x ^ flip);
-            })?;
-            (rows, quant.scale, quant.unsigned_zero())
-        }
-        QInput::Floats => {
-            let x = x.as_slice::<f32>()?;
-            let (scale, zero) = dynamic_params(ctx.simd(), x);
-            let params = Params::new(scale, zero.into(), (0, 255));
-            let rows = filled(ctx, x.len() / k, padded, |row, out| {
-                bytes_f32(ctx.simd(), &x[row * k..][..k], &mut out[..k], params);
-            })?;
-            (rows, scale, zero.into())
-        }
+    let width = op.k.next_multiple_of(4);
+    let copy;
+    let bytes = if op.copies() {
+        let flip = if x.dtype() == DType::I8 { 0x80 } else { 0 };
+        copy = filled(ctx, x.as_bytes(), (op.k, width), flip)?;
+        copy.as_bytes()
+    } else {
+        x.as_bytes()
     };
-    let rows = Matrix { x: rows.as_bytes(), width: padded };
-    match &op.inner.finish {
+    let rows = Matrix { x: bytes, width };
+    match &op.finish {
         Finish::Bytes { seeds, epilogue, .. } => {
-            multiply(op, ctx, &rows, seeds, epilogue, out.as_bytes_mut()?);
+            multiply(op, ctx, &rows, seeds, &**epilogue, out.as_bytes_mut()?);
         }
-        Finish::Floats { .. } => {
-            let Some((seeds, epilogue)) = op.floats(scale, zero) else {
-                return Err(Error::invalid(NAME, "floats from bytes"));
+        Finish::Floats { scale, bias, activation } => {
+            let one = |i| required(NAME, inputs, i).map(TensorView::as_bytes);
+            let (&[a, b, c, d], &[zero]) = (one(1)?, one(2)?) else {
+                return Err(Error::invalid(NAME, "the scale or the zero point is not one number"));
             };
+            let by = f32::from_ne_bytes([a, b, c, d]);
+            let epilogue = ToFloats {
+                scale: scale.iter().map(|w| by * w).collect(),
+                bias,
+                residual: optional(inputs, 3).map(TensorView::as_slice::<f32>).transpose()?,
+                activation: *activation,
+            };
+            let seeds = op.weights.seeds(None, zero.into());
             multiply(op, ctx, &rows, &seeds, &epilogue, out.as_mut_slice::<f32>()?);
         }
     }
     Ok(vec![out])
 }
 
-/// Rows of bytes, each written by `row`; what it leaves is 0.
-fn filled(
-    ctx: &Context,
-    rows: usize,
-    width: usize,
-    row: impl Fn(usize, &mut [u8]) + Sync,
-) -> Result<Tensor> {
-    let mut out = ctx.alloc(DType::U8, [rows, width])?;
-    ctx.split(out.as_bytes_mut()?, width, width * 4, |first, part| {
-        for (i, out) in part.chunks_exact_mut(width).enumerate() {
-            row(first + i, out);
+/// Rows of `k` bytes as u8 in rows of `width`. What follows a row meets weights of 0.
+fn filled(ctx: &Context, x: &[u8], (k, width): (usize, usize), flip: u8) -> Result<Tensor> {
+    let mut out = ctx.alloc(DType::U8, [x.len() / k, width])?;
+    ctx.split(out.as_bytes_mut()?, width, width, |first, part| {
+        for (out, x) in part.chunks_exact_mut(width).zip(x[first * k..].chunks_exact(k)) {
+            out.iter_mut().zip(x).for_each(|(o, x)| *o = *x ^ flip);
         }
     });
     Ok(out)
@@ -83,13 +70,10 @@ fn multiply<E: Epilogue>(
     epilogue: &E,
     out: &mut [E::Out],
 ) {
-    let weights = &op.inner.weights;
-    let product = Product { level: Level::of(ctx.simd()), weights, seeds, epilogue };
-    let cost = weights.n.saturating_mul(op.k) / 8;
-    ctx.split(out, weights.n, cost, |first, part| {
-        // SAFETY: rows are as wide as the weights' only segment, filled up to a multiple of four.
-        unsafe { product.run(rows, first, part, weights.n) }
-    });
+    let product = Product::new(ctx.simd(), &op.weights, seeds, epilogue);
+    let m = rows.x.len() / rows.width;
+    // SAFETY: rows are as wide as the weights' only segment, filled up to a multiple of four.
+    unsafe { product.run(ctx, rows, m, (out, op.weights.n)) }
 }
 
 /// Rows that follow each other.

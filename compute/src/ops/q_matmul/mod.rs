@@ -1,50 +1,46 @@
-//! Products of bytes, or of floats that are quantised on the way, with packed 8-bit weights.
+//! Products of bytes with packed 8-bit weights, quantised again or made floats.
 
 mod cpu;
 #[cfg(test)]
 mod tests;
 
-use crate::args::{arity, output, required, same_dtype};
+use crate::args::{arity, optional, output, rank, required, same_dtype};
 use crate::dims;
+use crate::epilogue::Activation;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
-use crate::qgemm::{LARGE, PANEL, Packed, ToBytes, ToFloats};
+use crate::qgemm::{PANEL, Packed, ToBytes};
 use crate::quantized::{Quant, centre, widened};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
 use std::sync::Arc;
 
-/// What a [`QMatMul`] reads.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum QInput {
-    /// Bytes.
-    Bytes(Quant),
-    /// f32, quantised to u8 with a scale that follows from all of its values, as
-    /// `DynamicQuantizeLinear` does.
-    Floats,
-}
-
-/// What a [`QMatMul`] makes of its sums.
+/// What a [`QMatMul`] reads and makes of its sums.
 #[derive(Debug, Clone, PartialEq)]
-pub enum QOutput {
-    /// Quantised again; the bias has the scale of the sums.
-    Bytes {
-        /// How.
-        quant: Quant,
-        /// One for each column.
+pub enum QKind {
+    /// From bytes to bytes. The input is x.
+    Fixed {
+        /// What comes in.
+        x: Quant,
+        /// What goes out.
+        y: Quant,
+        /// One for each column, of the scale of the sums.
         bias: Option<Vec<i32>>,
+        /// Limits of the numbers that the output stands for.
+        limits: (f32, f32),
     },
-    /// f32.
-    Floats {
+    /// From u8 to f32. The inputs are those that `DynamicQuantizeLinear` gives, x, its scale and
+    /// its zero point, and a residual of the output's shape, which may be absent.
+    Dynamic {
         /// One for each column.
         bias: Option<Vec<f32>>,
+        /// What happens to each element last.
+        activation: Activation,
     },
 }
 
 /// What a [`QMatMul`] is made of.
 #[derive(Debug, Clone)]
 pub struct QMatMulParts<'a> {
-    /// What comes in.
-    pub x: QInput,
     /// The weight, i8 or u8, `[k, n]`, or `[n, k]` where it is transposed.
     pub weight: &'a TensorView<'a>,
     /// Whether the weight lies column by column.
@@ -53,35 +49,25 @@ pub struct QMatMulParts<'a> {
     pub weight_scale: &'a [f32],
     /// The weight's zero points, as many as scales; i8's must be 0 and u8's 128.
     pub weight_zero: &'a [i32],
-    /// What goes out.
-    pub y: QOutput,
-    /// Limits of the numbers that the output stands for.
-    pub limits: (f32, f32),
+    /// What comes in and goes out.
+    pub kind: QKind,
 }
 
 /// A product `[…, k]` by `[k, n]`.
 ///
-/// The result is what back to floats, `MatMul`, a bias, a clip and quantisation would give, but
-/// that the sums are exact.
+/// The result is what back to floats, `MatMul`, a bias, a clip and quantisation, or a bias, a
+/// residual and an activation would give, but that the sums are exact.
 #[derive(Debug, Clone)]
 pub struct QMatMul {
     k: usize,
-    x: QInput,
-    inner: Arc<Inner>,
-}
-
-#[derive(Debug)]
-struct Inner {
-    weights: Packed,
-    /// Scales of the columns, filled up to whole panels.
-    scale: Vec<f32>,
+    weights: Arc<Packed>,
     finish: Finish,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Finish {
-    Bytes { seeds: Vec<i32>, epilogue: ToBytes, dtype: DType },
-    Floats { bias: Vec<f32>, limits: (f32, f32) },
+    Bytes { x: Quant, y: DType, seeds: Arc<Vec<i32>>, epilogue: Arc<ToBytes> },
+    Floats { scale: Arc<Vec<f32>>, bias: Arc<Vec<f32>>, activation: Activation },
 }
 
 const NAME: &str = "QMatMul";
@@ -98,13 +84,13 @@ impl QMatMul {
             _ => return Err(Error::unsupported(NAME, "a weight that is no matrix")),
         };
         let scales = parts.weight_scale;
-        let bias_fits = match &parts.y {
-            QOutput::Bytes { bias, .. } => bias.as_ref().is_none_or(|b| b.len() == n),
-            QOutput::Floats { bias } => bias.as_ref().is_none_or(|b| b.len() == n),
+        let bias = match &parts.kind {
+            QKind::Fixed { bias, .. } => bias.as_ref().map(Vec::len),
+            QKind::Dynamic { bias, .. } => bias.as_ref().map(Vec::len),
         };
         let fits = (scales.len() == 1 || scales.len() == n)
             && scales.len() == parts.weight_zero.len()
-            && bias_fits;
+            && bias.is_none_or(|b| b == n);
         if !fits || k == 0 || n == 0 {
             let message = format!("{} scales for a weight of {k}x{n}", scales.len());
             return Err(Error::invalid(NAME, message));
@@ -120,48 +106,77 @@ impl QMatMul {
         let whole = n.div_ceil(PANEL) * PANEL;
         let mut scale = if scales.len() == 1 { vec![scales[0]; n] } else { scales.to_vec() };
         scale.resize(whole, 0.);
-        let finish = match parts.y {
-            QOutput::Floats { bias } => {
+        let finish = match parts.kind {
+            QKind::Dynamic { bias, activation } => {
                 let mut bias = bias.unwrap_or_default();
                 bias.resize(whole, 0.);
-                Finish::Floats { bias, limits: parts.limits }
+                Finish::Floats { scale: Arc::new(scale), bias: Arc::new(bias), activation }
             }
-            QOutput::Bytes { quant, bias } => {
-                let QInput::Bytes(x) = parts.x else {
-                    return Err(Error::unsupported(NAME, "floats to bytes"));
-                };
-                quant.check(NAME)?;
-                let epilogue = ToBytes {
-                    scale: scale.iter().map(|w| x.scale * w / quant.scale).collect(),
-                    zero: quant.unsigned_zero(),
-                    low: quant.unsigned(parts.limits.0),
-                    high: quant.unsigned(parts.limits.1),
-                    flip: quant.flip(),
-                };
+            QKind::Fixed { x, y, bias, limits } => {
+                x.check(NAME)?;
+                y.check(NAME)?;
+                scale.iter_mut().for_each(|w| *w = x.scale * *w / y.scale);
                 let seeds = weights.seeds(bias.as_deref(), x.unsigned_zero());
-                Finish::Bytes { seeds, epilogue, dtype: quant.dtype }
+                let epilogue = Arc::new(ToBytes::new(NAME, scale, y, limits)?);
+                Finish::Bytes { x, y: y.dtype, seeds: Arc::new(seeds), epilogue }
             }
         };
-        if let QInput::Bytes(x) = parts.x {
-            x.check(NAME)?;
-        }
-        Ok(Self { k, x: parts.x, inner: Arc::new(Inner { weights, scale, finish }) })
+        Ok(Self { k, weights: Arc::new(weights), finish })
     }
 
-    /// The epilogue for an input's scale, and where the sums start for its zero point.
-    fn floats(&self, scale: f32, zero: i32) -> Option<(Vec<i32>, ToFloats)> {
-        let Finish::Floats { bias, limits } = &self.inner.finish else { return None };
-        let epilogue = ToFloats {
-            scale: self.inner.scale.iter().map(|w| scale * w).collect(),
-            bias: bias.clone(),
-            low: limits.0,
-            high: limits.1,
-        };
-        Some((self.inner.weights.seeds(None, zero), epilogue))
+    /// Columns of the weight.
+    #[must_use]
+    pub fn columns(&self) -> usize {
+        self.weights.n
+    }
+
+    /// The activation, where there can be one.
+    #[must_use]
+    pub fn activation(&self) -> Option<Activation> {
+        match self.finish {
+            Finish::Floats { activation, .. } => Some(activation),
+            Finish::Bytes { .. } => None,
+        }
+    }
+
+    /// The same product with another activation, where there can be one.
+    #[must_use]
+    pub fn with_activation(mut self, with: Activation) -> Self {
+        if let Finish::Floats { activation, .. } = &mut self.finish {
+            *activation = with;
+        }
+        self
+    }
+
+    /// Whether the rows of an input are copied: kernels read four bytes at a time, of u8.
+    fn copies(&self) -> bool {
+        let flips = matches!(&self.finish, Finish::Bytes { x, .. } if x.flip() != 0);
+        flips || !self.k.is_multiple_of(4)
+    }
+
+    fn check_inputs(&self, inputs: &[Option<&ValueInfo>]) -> Result<()> {
+        let x = required(NAME, inputs, 0)?;
+        if let Finish::Bytes { x: quant, .. } = &self.finish {
+            arity(NAME, inputs, 1, 1)?;
+            return same_dtype(NAME, "the input", quant.dtype, x.ty.dtype);
+        }
+        arity(NAME, inputs, 3, 4)?;
+        let expected = [
+            (0, "the input", DType::U8),
+            (1, "the scale", DType::F32),
+            (2, "the zero point", DType::U8),
+            (3, "the residual", DType::F32),
+        ];
+        for (i, what, dtype) in expected {
+            let Some(given) = optional(inputs, i) else { continue };
+            same_dtype(NAME, what, dtype, given.ty.dtype)?;
+        }
+        for i in [1, 2] {
+            rank(NAME, expected[i].1, required(NAME, inputs, i)?, 0)?;
+        }
+        Ok(())
     }
 }
-
-const _: () = assert!(LARGE < 4_194_304., "what is rounded has at most 22 bits");
 
 impl Op for QMatMul {
     fn name(&self) -> &'static str {
@@ -173,31 +188,33 @@ impl Op for QMatMul {
     }
 
     fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity(NAME, inputs, 1, 1)?;
+        self.check_inputs(inputs)?;
         let x = required(NAME, inputs, 0)?;
-        let expected = match self.x {
-            QInput::Bytes(quant) => quant.dtype,
-            QInput::Floats => DType::F32,
-        };
-        same_dtype(NAME, "the input", expected, x.ty.dtype)?;
-        let shape = match x.sym_shape() {
-            None => None,
-            Some([batch @ .., k]) => {
-                dims::expect(NAME, "the inner dimension", &Dim::Known(self.k), k)?;
-                let mut out = batch.to_vec();
-                out.push(Dim::Known(self.inner.weights.n));
-                Some(out)
-            }
-            Some([]) => return Err(Error::invalid(NAME, "the input is a scalar")),
-        };
-        let dtype = match &self.inner.finish {
-            Finish::Bytes { dtype, .. } => *dtype,
+        let dtype = match &self.finish {
+            Finish::Bytes { y, .. } => *y,
             Finish::Floats { .. } => DType::F32,
         };
-        Ok(output(dtype, shape))
+        let Some(dims) = x.sym_shape() else { return Ok(output(dtype, None)) };
+        let Some((k, batch)) = dims.split_last() else {
+            return Err(Error::invalid(NAME, "the input is a scalar"));
+        };
+        dims::expect(NAME, "the inner dimension", &Dim::Known(self.k), k)?;
+        let mut shape = batch.to_vec();
+        shape.push(Dim::Known(self.weights.n));
+        if let Some(residual) = optional(inputs, 3).and_then(|x| x.sym_shape()) {
+            dims::expect_all(NAME, "the residual", &shape, residual)?;
+        }
+        Ok(output(dtype, Some(shape)))
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
+    }
+
+    fn scratch_bytes(&self, _threads: usize, inputs: &[Option<&ValueInfo>]) -> usize {
+        let shape = optional(inputs, 0).and_then(|x| x.ty.concrete_shape());
+        let Some(shape) = shape.filter(|_| self.copies()) else { return 0 };
+        let rows = shape.split_last().map_or(0, |(_, rows)| rows.iter().product());
+        self.k.next_multiple_of(4).saturating_mul(rows)
     }
 }

@@ -7,6 +7,7 @@ use crate::args::{arity, concrete_one, output, rank, required, same_dtype};
 use crate::error::{Error, Result};
 use crate::isa::Simd;
 use crate::op::{Context, Op, ValueInfo};
+use crate::par::Shared;
 use crate::qgemm::{LARGE, round};
 use crate::quantized::Quant;
 use crate::simd::dispatch;
@@ -152,29 +153,44 @@ impl Op for QGlobalAveragePool {
         let scale = self.x.scale / (self.y.scale * plane as f32);
         let out_zero = self.y.unsigned_zero();
         let x = x.as_bytes();
-        ctx.split(out.as_bytes_mut()?, c, x.len() / 8, |first, part| {
-            let mut sums = vec![0i32; c];
-            for (i, out) in part.chunks_exact_mut(c).enumerate() {
-                sums.fill(0);
-                for pixel in x[(first + i) * plane * c..][..plane * c].chunks_exact(c) {
-                    dispatch(
-                        ctx.simd(),
-                        #[inline(always)]
-                        || accumulate(pixel, &mut sums, flip),
-                    );
-                }
-                for (out, sum) in out.iter_mut().zip(&sums) {
+        // Pieces of an image's channels: a single image is shared between threads, too.
+        let pieces = c.div_ceil(CHANNELS);
+        let images = out.len() / c;
+        let to = Shared::new(out.as_bytes_mut()?);
+        let units = images * pieces;
+        let parts = ctx.parts(units, x.len() / 4);
+        let each = units.div_ceil(parts);
+        ctx.parallel(units.div_ceil(each), |part| {
+            for unit in part * each..units.min((part + 1) * each) {
+                let (image, first) = (unit / pieces, unit % pieces * CHANNELS);
+                let channels = CHANNELS.min(c - first);
+                let mut sums = [0i32; CHANNELS];
+                let sums = &mut sums[..channels];
+                let x = &x[image * plane * c..][..plane * c];
+                dispatch(
+                    ctx.simd(),
+                    #[inline(always)]
+                    || {
+                        for pixel in x.chunks_exact(c) {
+                            accumulate(&pixel[first..][..channels], sums, flip);
+                        }
+                    },
+                );
+                // SAFETY: each piece is written by one part.
+                let out = unsafe { to.slice(image * c + first..image * c + first + channels) };
+                for (out, sum) in out.iter_mut().zip(sums) {
                     let centred = i64::from(*sum) - plane as i64 * i64::from(zero);
-                    #[expect(clippy::manual_clamp, reason = "a NaN must become a number")]
-                    let scaled = (centred as f32 * scale).min(LARGE).max(-LARGE);
-                    let q = (round(scaled) + out_zero).clamp(0, 255);
-                    *out = q as u8 ^ self.y.flip();
+                    let q = round((centred as f32 * scale).clamp(-LARGE, LARGE)) + out_zero;
+                    *out = q.clamp(0, 255) as u8 ^ self.y.flip();
                 }
             }
         });
         Ok(vec![out])
     }
 }
+
+/// Channels whose sums are taken at once.
+const CHANNELS: usize = 256;
 
 #[inline(always)]
 fn accumulate(x: &[u8], sums: &mut [i32], flip: u8) {

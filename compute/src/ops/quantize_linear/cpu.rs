@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::isa::Simd;
 use crate::op::{Context, Op};
 use crate::ops::{Cast, CastAs};
+use crate::qgemm::round;
 use crate::quantized::{Granularity, range, small_float, widened};
 use crate::simd::dispatch;
 use half::{bf16, f16};
@@ -111,9 +112,6 @@ pub(crate) struct Params {
     high: f32,
 }
 
-/// Adding this to a number below 2^22 leaves the number, rounded half to even, in the lowest bits.
-const MAGIC: f32 = 12_582_912.;
-
 impl Params {
     #[allow(clippy::cast_precision_loss, reason = "the bounds have at most 17 bits")]
     pub(crate) fn new(scale: f32, zero: i32, (low, high): (i32, i32)) -> Self {
@@ -122,11 +120,8 @@ impl Params {
 
     /// The quantised value; a NaN becomes the least one.
     #[inline(always)]
-    #[allow(clippy::cast_possible_wrap, reason = "the bit patterns are of small positive floats")]
     fn of(self, quotient: f32) -> i32 {
-        let clamped = quotient.max(self.low).min(self.high);
-        let rounded = (clamped + MAGIC).to_bits() as i32 - MAGIC.to_bits() as i32;
-        rounded + self.zero
+        round(quotient.max(self.low).min(self.high)) + self.zero
     }
 }
 

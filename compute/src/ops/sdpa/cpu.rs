@@ -82,7 +82,7 @@ pub(super) fn run(
         out.as_mut_slice::<f32>()?.fill(0.);
         return Ok(vec![out]);
     }
-    let block = (BLOCK / t).clamp(12, 96).min(s);
+    let block = block(s, t);
     let job = Job {
         q,
         k,
@@ -103,7 +103,8 @@ pub(super) fn run(
         ctx.parts(units, heads.saturating_mul(s).saturating_mul(t).saturating_mul(d + e) / 8);
     let each = units.div_ceil(parts);
     let parts = units.div_ceil(each);
-    let size = job.scratch().ok_or_else(|| Error::invalid(op.name(), "the sizes are too large"))?;
+    let size = scratch(block, d, t, e)
+        .ok_or_else(|| Error::invalid(op.name(), "the sizes are too large"))?;
     let mut scratch = ctx.alloc(DType::F32, [parts, size])?;
     let scratch = Shared::new(scratch.as_mut_slice::<f32>()?);
     let target = Shared::new(out.as_mut_slice::<f32>()?);
@@ -119,15 +120,18 @@ pub(super) fn run(
     Ok(vec![out])
 }
 
-impl Job<'_> {
-    /// Words of scratch memory that a thread needs.
-    fn scratch(&self) -> Option<usize> {
-        let [_, _, _, e] = self.out;
-        let (d, t) = (self.q.dims[3], self.k.dims[3]);
-        let packed = Packed::words(d, t)?.checked_add(Packed::words(t, e)?)?;
-        packed.checked_add(self.block.checked_mul(t.checked_add(e)?)?)?.checked_add(self.block)
-    }
+/// Rows of scores that are computed at once; `t` is not 0.
+pub(super) fn block(s: usize, t: usize) -> usize {
+    (BLOCK / t.max(1)).clamp(12, 96).min(s)
+}
 
+/// Words of scratch memory that a thread needs.
+pub(super) fn scratch(block: usize, d: usize, t: usize, e: usize) -> Option<usize> {
+    let packed = Packed::words(d, t)?.checked_add(Packed::words(t, e)?)?;
+    packed.checked_add(block.checked_mul(t.checked_add(e)?)?)?.checked_add(block)
+}
+
+impl Job<'_> {
     /// Some rows of one head.
     fn head(
         &self,

@@ -90,4 +90,18 @@ impl Op for Sdpa {
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
+
+    fn scratch_bytes(&self, threads: usize, inputs: &[Option<&ValueInfo>]) -> usize {
+        let shape = |i, axes: [usize; 4]| {
+            let shape = optional(inputs, i)?.ty.concrete_shape()?;
+            let dims: [usize; 4] = shape.dims().try_into().ok()?;
+            Some(axes.map(|a| dims[a]))
+        };
+        let sizes = || {
+            let ([_, _, s, d], [_, _, _, t]) = (shape(0, self.q)?, shape(1, self.k)?);
+            let [_, _, _, e] = shape(2, self.v)?;
+            cpu::scratch(cpu::block(s, t), d, t, e)
+        };
+        sizes().unwrap_or(0).saturating_mul(threads).saturating_mul(4)
+    }
 }

@@ -3,9 +3,10 @@
 use super::{Quantized, Rewrite};
 use crate::error::Result;
 use crate::graph::ValueId;
+use lgp_compute::Activation;
 use lgp_compute::ops::{
-    Binary, BinaryKind, Cast, DynamicQuantizeLinear, Gemm, MatMul, MatMulInteger, QInput, QMatMul,
-    QMatMulParts, QOutput,
+    Binary, BinaryKind, Cast, DynamicQuantizeLinear, Gemm, MatMul, MatMulInteger, QKind, QMatMul,
+    QMatMulParts,
 };
 use lgp_memory::{DType, Tensor};
 
@@ -50,13 +51,11 @@ impl Rewrite<'_> {
             Some(_) => return None,
         };
         let parts = QMatMulParts {
-            x: QInput::Bytes(quant),
             weight: &weight.tensor.view(),
             transposed,
             weight_scale: &weight.scale,
             weight_zero: &weight.zero,
-            y: QOutput::Bytes { quant: q.quant, bias },
-            limits: q.limits,
+            kind: QKind::Fixed { x: quant, y: q.quant, bias, limits: q.limits },
         };
         Some((x, QMatMul::new(parts).ok()?))
     }
@@ -102,25 +101,24 @@ impl Rewrite<'_> {
         plain.then_some(gemm.trans_b)
     }
 
-    /// `DynamicQuantizeLinear`, `MatMulInteger`, `Cast`, `Mul` and perhaps `Add`, replaced where
-    /// the product is.
+    /// `MatMulInteger` of what `DynamicQuantizeLinear` makes, `Cast`, `Mul` and perhaps `Add`,
+    /// replaced where the product is.
     pub(super) fn dynamic(&mut self, index: usize) -> Result<Option<Vec<usize>>> {
-        let Some((x, mut out, parts)) = self.dynamic_of(index) else { return Ok(None) };
-        let Some((weight, scale, zero)) = parts else { return Ok(None) };
+        let Some((x, mut out, (weight, scale, zero))) = self.dynamic_of(index) else {
+            return Ok(None);
+        };
         let mut also = Vec::new();
         let n = weight.shape().get(1).copied().unwrap_or(0);
         let bias = self.bias_after(out, n, &mut out, &mut also);
         let parts = QMatMulParts {
-            x: QInput::Floats,
             weight: &weight.view(),
             transposed: false,
             weight_scale: &scale,
             weight_zero: &zero,
-            y: QOutput::Floats { bias },
-            limits: (f32::NEG_INFINITY, f32::INFINITY),
+            kind: QKind::Dynamic { bias, activation: Activation::None },
         };
         let Ok(op) = QMatMul::new(parts) else { return Ok(None) };
-        self.push(op, vec![x], out)?;
+        self.push(op, x.to_vec(), out)?;
         Ok(Some(also))
     }
 
@@ -146,12 +144,13 @@ impl Rewrite<'_> {
         Some(self.graph.constant(bias)?.as_slice::<f32>().ok()?.to_vec())
     }
 
-    /// Input, output and weight of the pattern that ends in a multiplication.
+    /// The bytes with their scale and zero point, the output, and the weight of the pattern that
+    /// ends in a multiplication.
     #[allow(clippy::type_complexity, reason = "read once, right after")]
     fn dynamic_of(
         &self,
         index: usize,
-    ) -> Option<(ValueId, ValueId, Option<(Tensor, Vec<f32>, Vec<i32>)>)> {
+    ) -> Option<([ValueId; 3], ValueId, (Tensor, Vec<f32>, Vec<i32>))> {
         self.op::<Binary>(index).filter(|b| b.kind == BinaryKind::Mul)?;
         let inputs = [self.input(index, 0)?, self.input(index, 1)?];
         let (cast, scales) = match inputs.map(|id| self.made_by::<Cast>(id)) {
@@ -194,7 +193,7 @@ impl Rewrite<'_> {
         // One zero point serves all columns.
         let zero = if zero.len() == 1 { vec![zero[0]; scale.len()] } else { zero };
         let out = self.old[index].outputs.first().copied().flatten()?;
-        Some((self.input(quantize, 0)?, out, Some((weight, scale, zero))))
+        Some(([own(0)?, own(1)?, own(2)?], out, (weight, scale, zero)))
     }
 
     /// A product of floats with a constant weight, quantised because the session asks for it.
@@ -222,17 +221,30 @@ impl Rewrite<'_> {
             Some(_) => return Ok(None),
         };
         let parts = QMatMulParts {
-            x: QInput::Floats,
             weight: &bytes.view(),
             transposed,
             weight_scale: &scale,
             weight_zero: &vec![0; scale.len()],
-            y: QOutput::Floats { bias },
-            limits: (f32::NEG_INFINITY, f32::INFINITY),
+            kind: QKind::Dynamic { bias, activation: Activation::None },
         };
         let Ok(op) = QMatMul::new(parts) else { return Ok(None) };
-        self.push(op, vec![x], result)?;
+        let inputs = self.made_bytes(x)?;
+        self.push(op, inputs.to_vec(), result)?;
         Ok(Some(also))
+    }
+
+    /// A value as bytes with their scale and zero point; several products share them.
+    fn made_bytes(&mut self, x: ValueId) -> Result<[ValueId; 3]> {
+        if let Some(&made) = self.quantized_floats.get(&x) {
+            return Ok(made);
+        }
+        let made = ["bytes", "scale", "zero"].map(|what| {
+            let name = format!("{}.{what}", self.graph.values[x.0].name);
+            self.graph.add_value(name)
+        });
+        self.push_all(DynamicQuantizeLinear, vec![x], &made)?;
+        self.quantized_floats.insert(x, made);
+        Ok(made)
     }
 }
 

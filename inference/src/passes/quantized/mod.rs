@@ -35,8 +35,15 @@ impl Pass for QuantizedFusion {
             node.inputs.iter().flatten().for_each(|id| readers[id.0] = Some(index));
         }
         let mut skip = vec![false; old.len()];
-        let mut cx =
-            Rewrite { graph, old: &old, uses, producers, readers, channels_last: HashMap::new() };
+        let mut cx = Rewrite {
+            graph,
+            old: &old,
+            uses,
+            producers,
+            readers,
+            channels_last: HashMap::new(),
+            quantized_floats: HashMap::new(),
+        };
         for (index, node) in old.iter().enumerate() {
             if skip[index] {
                 continue;
@@ -60,6 +67,8 @@ struct Rewrite<'a> {
     readers: Vec<Option<usize>>,
     /// Values of which there is a copy whose channels come last.
     channels_last: HashMap<ValueId, ValueId>,
+    /// Floats of which there are bytes with a scale and a zero point.
+    quantized_floats: HashMap<ValueId, [ValueId; 3]>,
 }
 
 /// What goes into a [`QuantizeLinear`], and what the node becomes.
@@ -201,10 +210,15 @@ impl Rewrite<'_> {
 
     /// Adds a node.
     fn push(&mut self, op: impl Op, inputs: Vec<ValueId>, out: ValueId) -> Result<()> {
-        let name = self.graph.values[out.0].name.clone();
+        self.push_all(op, inputs, &[out])
+    }
+
+    /// Adds a node with several outputs; it is named after the first.
+    fn push_all(&mut self, op: impl Op, inputs: Vec<ValueId>, out: &[ValueId]) -> Result<()> {
+        let name = out.first().map(|id| self.graph.values[id.0].name.clone()).unwrap_or_default();
         let inputs = inputs.into_iter().map(Some).collect();
-        let (op, outputs) = (Arc::new(op), vec![Some(out)]);
-        self.graph.nodes.push(Node { name, op_type: None, op, inputs, outputs });
+        let outputs = out.iter().copied().map(Some).collect();
+        self.graph.nodes.push(Node { name, op_type: None, op: Arc::new(op), inputs, outputs });
         let last = self.graph.nodes.len() - 1;
         self.graph.infer_node(last)
     }
