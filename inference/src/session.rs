@@ -45,7 +45,8 @@ pub enum Precision {
     Exact,
     /// Products of matrices in bf16 with sums in f32, where the machine has instructions for it.
     Fast,
-    /// Weights and activations of 8 bits, quantised when the model is loaded.
+    /// Products of matrices with constant weights in 8 bits: the weights are quantised when the
+    /// model is loaded, what meets them in each run. Convolutions stay f32.
     Int8,
 }
 

@@ -218,7 +218,7 @@ impl Part<'_> {
     ) -> Rows<'b> {
         let row = self.a.row;
         let from = &self.a.words[lines.start * row + steps.start..];
-        if lines.len() <= 4 || row % 256 != 0 {
+        if lines.len() <= 4 || !row.is_multiple_of(512) {
             return Rows { words: from, row };
         }
         copy.clear();

@@ -56,7 +56,7 @@ pub(crate) enum Precision {
     F32,
     /// Matrix products in bf16 where the machine has it
     Fast,
-    /// Quantised to 8 bits when it is loaded
+    /// Matrix products in 8 bits, quantised when it is loaded; convolutions stay f32
     Int8,
 }
 

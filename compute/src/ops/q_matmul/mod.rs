@@ -184,7 +184,13 @@ impl Op for QMatMul {
     }
 
     fn held_bytes(&self) -> usize {
-        self.inner.weights.bytes() + size_of_val(&*self.inner.scale)
+        let rest = match &self.finish {
+            Finish::Bytes { seeds, epilogue, .. } => {
+                size_of_val(&***seeds) + size_of_val(&*epilogue.scale)
+            }
+            Finish::Floats { scale, bias, .. } => size_of_val(&***scale) + size_of_val(&***bias),
+        };
+        self.weights.bytes() + rest
     }
 
     fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
