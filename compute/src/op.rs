@@ -87,6 +87,12 @@ impl Context {
         self
     }
 
+    /// The same context for a kernel or graph that runs beside others: it stays on its own thread.
+    #[must_use]
+    pub fn on_one_thread(&self) -> Self {
+        Self { threads: Arc::new(Threads::new(1)), ..self.clone() }
+    }
+
     /// The vector instructions that kernels use.
     #[must_use]
     pub fn simd(&self) -> Simd {

@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::graph::{Graph, Node, ValueId, node_error};
 use crate::plan::{MemoryPlan, Plan, PlanCache, Signature};
 use crate::profile::{NodeProfile, Recorder};
+use crate::slices;
 use lgp_compute::{Context, launch};
 use lgp_memory::{Arena, Datum, TensorType, TensorView};
 use std::sync::Arc;
@@ -15,6 +16,8 @@ pub(crate) struct Program {
     pub(crate) graph: Graph,
     plan: Plan,
     memory: PlanCache,
+    /// Whether images of a batch run one by one.
+    by_image: bool,
 }
 
 /// A value while a graph runs.
@@ -37,14 +40,32 @@ impl From<Datum> for Slot<'_> {
 impl Program {
     pub(crate) fn new(graph: Graph) -> Self {
         let plan = Plan::new(&graph);
-        Self { graph, plan, memory: PlanCache::default() }
+        let by_image = slices::are_independent(&graph);
+        Self { graph, plan, memory: PlanCache::default(), by_image }
     }
 
-    /// Runs the graph on inputs in its order; the outputs come in theirs.
+    /// Runs the graph on inputs in its order; the outputs come in theirs. With a recorder, a batch
+    /// runs as a whole, so that each node has one time.
     ///
     /// # Errors
     /// What a node has against its inputs, with the node's name.
     pub(crate) fn run<'a>(
+        &'a self,
+        ctx: &Context,
+        inputs: Vec<Slot<'a>>,
+        recorder: Option<&mut Recorder>,
+    ) -> Result<Vec<Datum>> {
+        if self.by_image
+            && recorder.is_none()
+            && let Some(outputs) = self.run_images(ctx, &inputs)
+        {
+            return outputs;
+        }
+        self.run_whole(ctx, inputs, recorder)
+    }
+
+    /// [`Program::run`] of whatever the inputs are at once.
+    pub(crate) fn run_whole<'a>(
         &'a self,
         ctx: &Context,
         inputs: Vec<Slot<'a>>,

@@ -19,6 +19,7 @@ mod plan;
 mod profile;
 mod repository;
 mod session;
+mod slices;
 mod task;
 mod weights;
 

@@ -1,0 +1,244 @@
+//! Batches of images, run image by image: what lies between the layers of one image stays in the
+//! caches where that of a whole batch does not, and threads that compute an image each never wait
+//! for each other inside a layer.
+
+use crate::error::{Error, Result};
+use crate::exec::{Program, Slot};
+use crate::graph::{Graph, ValueId};
+use lgp_compute::ops::{
+    Binary, Clip, Concat, ConvNhwc, Flatten, GlobalPool, GlobalPoolNhwc, MatMulPacked, Pool,
+    PoolNhwc, Reshape, Transpose, Unary,
+};
+use lgp_compute::{Context, Op};
+use lgp_memory::{DType, Datum, Dim, TensorView};
+use std::any::Any;
+use std::sync::{Mutex, PoisonError};
+
+/// Products for each weight that make up for reading all weights again for each image.
+const PRODUCTS_A_WEIGHT: usize = 50;
+
+/// Whether a graph is one of images that know nothing of each other, and convolves enough for it
+/// to pay to run them one by one.
+pub(crate) fn are_independent(graph: &Graph) -> bool {
+    let Some(batch) = graph.inputs.first().and_then(|&id| leading_symbol(graph, id)) else {
+        return false;
+    };
+    let of_batch = |id: ValueId| leading_symbol(graph, id) == Some(batch);
+    let inputs = graph
+        .inputs
+        .iter()
+        .all(|&id| of_batch(id) && graph.info(id).is_some_and(|info| info.ty.dtype == DType::F32));
+    let nodes = graph.nodes.iter().all(|node| {
+        node.outputs.iter().flatten().all(|&id| of_batch(id)) && keeps_apart(graph, node, &of_batch)
+    });
+    inputs && nodes && graph.outputs.iter().all(|(_, id)| of_batch(*id)) && pays(graph)
+}
+
+/// The first dimension of a value, if it is a symbol and all others are known.
+fn leading_symbol(graph: &Graph, id: ValueId) -> Option<&str> {
+    match graph.info(id)?.ty.shape.as_ref()?.0.as_slice() {
+        [Dim::Symbol(name), rest @ ..] if rest.iter().all(|d| d.known().is_some()) => Some(name),
+        _ => None,
+    }
+}
+
+/// Whether an operator computes each image's part of its output from that image's part of its
+/// inputs, given that its outputs have a part for each image.
+fn keeps_apart(
+    graph: &Graph,
+    node: &crate::graph::Node,
+    of_batch: &impl Fn(ValueId) -> bool,
+) -> bool {
+    let op: &dyn Any = &*node.op;
+    let first = node.inputs.first().copied().flatten().is_some_and(of_batch);
+    if op.is::<Binary>() {
+        // The others are broadcast: the same for each image.
+        let rank = |id: ValueId| graph.info(id)?.ty.shape.as_ref().map(|s| s.0.len());
+        let out = node.outputs.first().copied().flatten().and_then(rank);
+        return node.inputs.iter().flatten().all(|&id| match graph.constant(id) {
+            Some(constant) => {
+                Some(constant.shape().rank()) < out || constant.shape().first() == Some(&1)
+            }
+            None => of_batch(id) && rank(id) == out,
+        });
+    }
+    if let Some(concat) = op.downcast_ref::<Concat>() {
+        return concat.axis > 0 && node.inputs.iter().flatten().all(|&id| of_batch(id));
+    }
+    if op.is::<ConvNhwc>() {
+        return first && node.inputs.get(3).copied().flatten().is_none_or(of_batch);
+    }
+    if op.is::<MatMulPacked>() {
+        return first && node.inputs.get(3).copied().flatten().is_none_or(of_batch);
+    }
+    if let Some(transpose) = op.downcast_ref::<Transpose>() {
+        return first && transpose.perm.as_ref().is_some_and(|perm| perm.first() == Some(&0));
+    }
+    let elementwise = op.is::<Unary>() || op.is::<Clip>();
+    let pools = op.is::<PoolNhwc>()
+        || op.is::<GlobalPoolNhwc>()
+        || op.is::<Pool>()
+        || op.is::<GlobalPool>();
+    // Both keep the order of elements; that the first dimension stays keeps the images.
+    let reshapes = op.is::<Reshape>() || op.is::<Flatten>();
+    first && (elementwise || pools || reshapes)
+}
+
+fn pays(graph: &Graph) -> bool {
+    let (mut products, mut weights) = (0usize, 0usize);
+    for (index, node) in graph.nodes.iter().enumerate() {
+        for id in node.inputs.iter().flatten() {
+            weights = weights.saturating_add(graph.constant(*id).map_or(0, |t| t.len()));
+        }
+        let out = node.outputs.first().copied().flatten().and_then(|id| graph.info(id));
+        let shape = out.and_then(|info| info.ty.shape.as_ref());
+        if let (Some(conv), Some(shape)) = (graph.op::<ConvNhwc>(index), shape) {
+            let g = conv.geometry();
+            let depth = (g.channels / g.group).saturating_mul(g.kernel[0] * g.kernel[1]);
+            let outputs = shape.0.iter().filter_map(Dim::known);
+            products = products.saturating_add(outputs.fold(depth, |n, d| n.saturating_mul(d)));
+        }
+    }
+    products >= weights.saturating_mul(PRODUCTS_A_WEIGHT) && products > 0
+}
+
+impl Program {
+    /// Runs the images of a batch one by one, each thread its own as far as they can be shared out
+    /// evenly; `None` where the inputs are no batch for that.
+    ///
+    /// # Errors
+    /// As [`Program::run`].
+    pub(crate) fn run_images(
+        &self,
+        ctx: &Context,
+        inputs: &[Slot<'_>],
+    ) -> Option<Result<Vec<Datum>>> {
+        let views: Vec<TensorView<'_>> = inputs
+            .iter()
+            .map(|input| match input {
+                Slot::View(view) => Some(view.clone()),
+                Slot::Own(Datum::Tensor(tensor)) => Some(tensor.view()),
+                _ => None,
+            })
+            .collect::<Option<_>>()?;
+        let batch = *views.first()?.shape().first()?;
+        let agree = |view: &TensorView<'_>| view.shape().first() == Some(&batch);
+        if batch < 2 || batch < ctx.threads() || !views.iter().all(agree) {
+            return None;
+        }
+        Some(self.images(ctx, &views, batch))
+    }
+
+    fn images(&self, ctx: &Context, inputs: &[TensorView<'_>], batch: usize) -> Result<Vec<Datum>> {
+        let run = |ctx: &Context, image: usize| {
+            let inputs = inputs.iter().map(|view| Ok(Slot::View(part(view, image, batch)?)));
+            self.run_whole(ctx, inputs.collect::<Result<_>>()?, None)
+        };
+        let even = batch - batch % ctx.threads();
+        let results: Vec<Mutex<Option<Result<Vec<Datum>>>>> =
+            (0..even).map(|_| Mutex::new(None)).collect();
+        let alone = ctx.on_one_thread();
+        ctx.parallel(even, |image| {
+            *results[image].lock().unwrap_or_else(PoisonError::into_inner) =
+                Some(run(&alone, image));
+        });
+        let mut images = Vec::with_capacity(batch);
+        for result in results {
+            let result = result.into_inner().unwrap_or_else(PoisonError::into_inner);
+            images.push(result.ok_or_else(|| Error::graph("an image did not run"))??);
+        }
+        for image in even..batch {
+            images.push(run(ctx, image)?);
+        }
+        (0..self.graph.outputs.len()).map(|i| joined(ctx, &images, i)).collect()
+    }
+}
+
+/// One image of a batch.
+fn part<'a>(view: &TensorView<'a>, image: usize, batch: usize) -> Result<TensorView<'a>> {
+    let mut dims = view.shape().to_vec();
+    let elements = view.as_slice::<f32>()?;
+    let each = elements.len() / batch;
+    if let Some(first) = dims.first_mut() {
+        *first = 1;
+    }
+    Ok(TensorView::from_slice(dims, &elements[image * each..][..each])?)
+}
+
+/// One output of all images.
+fn joined(ctx: &Context, images: &[Vec<Datum>], output: usize) -> Result<Datum> {
+    let parts = images.iter().map(|outputs| match outputs.get(output) {
+        Some(Datum::Tensor(tensor)) => Ok(Some(tensor.view())),
+        _ => Err(Error::graph(format!("output {output} of an image is no tensor"))),
+    });
+    let parts = parts.collect::<Result<Vec<_>>>()?;
+    let mut joined = Concat { axis: 0 }
+        .run(ctx, &parts)
+        .map_err(|e| Error::graph(format!("the outputs of images do not join: {e}")))?;
+    joined.pop().map(Datum::Tensor).ok_or_else(|| Error::graph("nothing was joined"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::GraphBuilder;
+    use crate::builder::Value;
+    use crate::passes::tests::graph_of;
+    use lgp_memory::{SymShape, Tensor, TensorType};
+
+    fn images(dims: &[usize]) -> TensorType {
+        let mut shape = vec![Dim::Symbol("n".into())];
+        shape.extend(dims.iter().map(|&d| Dim::Known(d)));
+        TensorType { dtype: DType::F32, shape: Some(SymShape(shape)) }
+    }
+
+    /// A convolution with what `last` puts behind it, optimised.
+    fn program(last: impl FnOnce(&mut GraphBuilder, Value) -> Value) -> Result<Program> {
+        let mut g = GraphBuilder::new("g");
+        let x = g.input("x", images(&[3, 16, 16]));
+        let weights: Vec<f32> = (0..8 * 3 * 9).map(|i| (i % 7) as f32 - 3.).collect();
+        let w = g.initializer("w", Tensor::from_slice([8, 3, 3, 3], &weights)?);
+        let y = g.node("Conv", &[x, w], []);
+        let y = g.node("Relu", &[y], []);
+        let y = last(&mut g, y);
+        g.output("y", y, TensorType { dtype: DType::F32, shape: None });
+        let mut graph = graph_of(g)?;
+        crate::passes::optimize(&mut graph)?;
+        Ok(Program::new(graph))
+    }
+
+    #[test]
+    fn images_one_by_one_give_what_the_batch_gives() -> Result<()> {
+        let program = program(|g, y| {
+            let y = g.node("GlobalAveragePool", &[y], []);
+            g.node("Flatten", &[y], [])
+        })?;
+        assert!(are_independent(&program.graph));
+        for (threads, batch) in [(1, 3), (2, 5), (3, 3), (4, 2)] {
+            let data: Vec<f32> = (0..batch * 3 * 256).map(|i| ((i * 31) % 101) as f32).collect();
+            let x = Tensor::from_slice([batch, 3, 16, 16], &data)?;
+            let ctx = Context::new(threads);
+            let alone = program.run_images(&ctx, &[Slot::View(x.view())]);
+            assert_eq!(alone.is_some(), batch >= threads);
+            let got = program.run(&ctx, vec![Slot::View(x.view())], None)?;
+            let want = program.run_whole(&ctx, vec![Slot::View(x.view())], None)?;
+            let [Datum::Tensor(got), Datum::Tensor(want)] = [&got[0], &want[0]] else {
+                panic!("an output is no tensor")
+            };
+            assert_eq!(got.shape().dims(), [batch, 8]);
+            assert_eq!(got, want);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn images_that_meet_stay_together() -> Result<()> {
+        let softmax = program(|g, y| g.node("Softmax", &[y], [("axis", 0i64.into())]))?;
+        let joined = program(|g, y| g.node("Concat", &[y, y], [("axis", 0i64.into())]))?;
+        let reduced = program(|g, y| g.node("ReduceSum", &[y], [("keepdims", 0i64.into())]))?;
+        for program in [softmax, joined, reduced] {
+            assert!(!are_independent(&program.graph));
+        }
+        Ok(())
+    }
+}
