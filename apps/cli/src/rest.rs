@@ -86,25 +86,13 @@ impl Client {
 
     /// `GET /api/v1/cluster/…`
     pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
-        self.answer(self.fetch(path))
-    }
-
-    /// Asking changes nothing, so that a question whose connection ended before its answer began
-    /// may be asked once more (RFC 9110, section 9.2.2).
-    fn fetch(&self, path: &str) -> Result<ureq::http::Response<ureq::Body>, ureq::Error> {
-        use std::io::ErrorKind::{ConnectionReset, UnexpectedEof};
-        let ask = || self.agent.get(self.url(path)).call();
-        match ask() {
-            Err(ureq::Error::Io(io)) if matches!(io.kind(), ConnectionReset | UnexpectedEof) => {
-                ask()
-            }
-            result => result,
-        }
+        self.answer(self.agent.get(self.url(path)).call())
     }
 
     /// `GET` whose body says more than its status: health answers 503 with a body worth showing.
     pub(crate) fn get_any(&self, path: &str) -> Result<Value> {
-        let mut response = self.fetch(path).map_err(|error| self.unreachable(&error))?;
+        let call = self.agent.get(self.url(path)).call();
+        let mut response = call.map_err(|error| self.unreachable(&error))?;
         response.body_mut().read_json().map_err(|error| self.unreachable(&error))
     }
 

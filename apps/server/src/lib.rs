@@ -7,6 +7,7 @@
 mod catalog;
 mod cluster;
 mod config;
+mod drain;
 mod driver;
 mod error;
 mod exposition;

@@ -2,7 +2,7 @@
 
 use crate::fault::Fault;
 use crate::state::ServerState;
-use crate::{cluster, exposition, guard, oip};
+use crate::{cluster, drain, exposition, guard, oip};
 use axum::Router;
 use axum::extract::Request;
 use axum::http::StatusCode;
@@ -17,6 +17,7 @@ pub fn router(state: ServerState) -> Router {
         .route("/metrics", get(exposition::metrics))
         .fallback(unknown_path)
         .method_not_allowed_fallback(wrong_verb)
+        .layer(axum::middleware::from_fn(drain::drained))
         .layer(axum::middleware::from_fn(guard::local_only))
         .with_state(state)
 }

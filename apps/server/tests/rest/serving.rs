@@ -101,6 +101,28 @@ async fn slow_headers_and_bodies_are_cut_off() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_connection_outlives_bodies_that_nobody_reads() {
+    let rig = Rig::start().await;
+    let server = run(&rig).await;
+    let mut stream = TcpStream::connect(server.addr).await.unwrap();
+    for path in ["/api/v1/cluster/coordinator/start", "/nowhere"] {
+        let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        // The body comes when the answer could have been on its way already.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        stream.write_all(b"{}").await.unwrap();
+        let mut answer = String::new();
+        while !answer.ends_with('}') {
+            let mut buffer = [0; 4096];
+            let read = tokio::time::timeout(PATIENCE, stream.read(&mut buffer)).await.unwrap();
+            let read = read.unwrap();
+            assert!(read > 0, "closed after {answer:?} for {path}");
+            answer.push_str(std::str::from_utf8(&buffer[..read]).unwrap());
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn open_requests_finish_before_the_end() {
     let rig = Rig::start().await;
     let server = run(&rig).await;
