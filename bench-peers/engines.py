@@ -88,9 +88,9 @@ def serve(name, precision, model, threads, *inputs):
     engine = kind(module, precision, model, int(threads), arrays)
     print(f"loaded {milliseconds(started):.4f}", flush=True)
     for line in sys.stdin:
-        command, *words = line.split()
+        command, _, rest = line.rstrip("\n").partition(" ")
         if command == "run":
-            warm, timed = map(int, words)
+            warm, timed = map(int, rest.split())
             for _ in range(warm):
                 engine.run()
             times = []
@@ -101,7 +101,7 @@ def serve(name, precision, model, threads, *inputs):
             print("times", *times, flush=True)
         elif command == "save":
             outputs = [np.asarray(o, np.float32).reshape(-1) for o in engine.outputs()]
-            np.concatenate(outputs).tofile(words[0])
+            np.concatenate(outputs).tofile(rest)
             print("saved", flush=True)
         else:
             raise ValueError(f"unknown command '{line}'")

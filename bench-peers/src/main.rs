@@ -55,9 +55,11 @@ fn serve() -> Result<()> {
     println!("loaded {:.4}", milliseconds(started));
     for line in std::io::stdin().lock().lines() {
         let line = line?;
-        let words: Vec<&str> = line.split(' ').collect();
-        match words.as_slice() {
-            ["run", warm, timed] => {
+        // A path may have blanks in it.
+        let (command, rest) = line.split_once(' ').unwrap_or((line.as_str(), ""));
+        match command {
+            "run" => {
+                let (warm, timed) = rest.split_once(' ').context("expected run WARM TIMED")?;
                 for _ in 0..warm.parse()? {
                     engine.run()?;
                 }
@@ -69,10 +71,10 @@ fn serve() -> Result<()> {
                 }
                 println!("{answer}");
             }
-            ["save", file] => {
+            "save" => {
                 let values = engine.outputs()?;
                 let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
-                std::fs::write(file, bytes)?;
+                std::fs::write(rest, bytes)?;
                 println!("saved");
             }
             _ => bail!("unknown command '{line}'"),

@@ -32,9 +32,11 @@ fn serve() -> Result<()> {
     println!("loaded {:.4}", milliseconds(started));
     for line in std::io::stdin().lock().lines() {
         let line = line?;
-        let words: Vec<&str> = line.split(' ').collect();
-        match words.as_slice() {
-            ["run", warm, timed] => {
+        // A path may have blanks in it.
+        let (command, rest) = line.split_once(' ').unwrap_or((line.as_str(), ""));
+        match command {
+            "run" => {
+                let (warm, timed) = rest.split_once(' ').ok_or("expected run WARM TIMED")?;
                 for _ in 0..warm.parse()? {
                     session.run(&views)?;
                 }
@@ -46,14 +48,14 @@ fn serve() -> Result<()> {
                 }
                 println!("{answer}");
             }
-            ["save", file] => {
+            "save" => {
                 let mut bytes = Vec::new();
                 for output in session.run(&views)? {
                     bytes.extend(
                         output.tensor.as_slice::<f32>()?.iter().flat_map(|v| v.to_le_bytes()),
                     );
                 }
-                std::fs::write(file, bytes)?;
+                std::fs::write(rest, bytes)?;
                 println!("saved");
             }
             _ => return Err(format!("unknown command '{line}'").into()),

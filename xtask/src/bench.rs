@@ -38,7 +38,8 @@ pub(crate) struct Options {
     /// Where to write the run, instead of docs/bench-runs.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Engines only: the cases whose name contains this, such as resnet50-f32-t1 or load.
+    /// Engines only: the cases whose name contains this, such as resnet50-f32-t1 or load, written
+    /// below target.
     #[arg(long, value_name = "TEXT", default_value = "")]
     only: String,
     /// Engines only: a few short rounds, which show that all works, written below target.
@@ -78,7 +79,9 @@ pub(crate) fn run(what: What, options: Options) -> Result<()> {
         }
     }
     print!("{}", table.as_deref().map_or_else(|| run.summary(), str::to_owned));
-    let folder = if quick { "target/xtask" } else { "docs/bench-runs" };
+    // A part of the cases must not take the place of the day's whole run.
+    let part = quick || !only.is_empty();
+    let folder = if part { "target/xtask" } else { "docs/bench-runs" };
     let out = out.unwrap_or_else(|| cmd::root().join(folder).join(run.file_name()));
     run.write(&out).with_context(|| format!("cannot write {}", out.display()))?;
     println!("written to {}", out.display());

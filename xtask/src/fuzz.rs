@@ -4,6 +4,7 @@ use crate::cmd;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use std::ffi::OsStr;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// What libFuzzer is compiled against: counters at every edge, and the operands of comparisons.
@@ -66,13 +67,19 @@ pub(crate) fn run(target: Target, options: &Options) -> Result<()> {
     let result = summary(name, seeds, &finished.output, finished.ok);
     print!("{result}");
     if let Some(page) = &options.record {
-        let known = std::fs::read_to_string(page).unwrap_or_else(|_| "# Fuzzing\n".to_owned());
-        std::fs::write(page, known + &result).with_context(|| page.display().to_string())?;
+        record(page, &result).with_context(|| page.display().to_string())?;
     }
     if !finished.ok {
         bail!("{name} broke; the input is in {}", artifacts.display());
     }
     Ok(())
+}
+
+/// Adds a summary to the end of a page, which begins with its heading.
+fn record(page: &Path, result: &str) -> std::io::Result<()> {
+    let mut page = std::fs::OpenOptions::new().create(true).append(true).open(page)?;
+    let heading = if page.metadata()?.len() == 0 { "# Fuzzing\n" } else { "" };
+    page.write_all(format!("{heading}{result}").as_bytes())
 }
 
 /// Copies small files that are sound into the corpus, and says how many.
@@ -134,5 +141,17 @@ mod tests {
         assert!(good.contains("2 seeds; nothing found") && good.contains("executed_units: 12"));
         let bad = summary("onnx", 2, "thread panicked at a.rs:1\nother\n", false);
         assert!(bad.contains("breaks it") && bad.ends_with("- found: thread panicked at a.rs:1\n"));
+    }
+
+    #[test]
+    fn a_page_keeps_what_it_has() -> std::io::Result<()> {
+        let page = std::env::temp_dir().join(format!("lgp-fuzz-{}.md", std::process::id()));
+        record(&page, "\n1\n")?;
+        assert_eq!(std::fs::read(&page)?, b"# Fuzzing\n\n1\n");
+        // Not even what cannot be read as text is lost.
+        std::fs::write(&page, b"\xff\n")?;
+        record(&page, "\n2\n")?;
+        assert_eq!(std::fs::read(&page)?, b"\xff\n\n2\n");
+        std::fs::remove_file(&page)
     }
 }
