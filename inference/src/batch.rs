@@ -16,22 +16,21 @@ impl Session {
     /// that does not fit the others or the model.
     pub fn run_batch(&self, requests: &[Vec<NamedTensor>]) -> Result<Vec<Vec<NamedTensor>>> {
         let symbol = batch_symbol(self.inputs(), self.outputs())?;
-        let Some(first) = requests.first() else { return Ok(Vec::new()) };
+        if requests.is_empty() {
+            return Ok(Vec::new());
+        }
         let mut sizes = Vec::with_capacity(requests.len());
-        for request in requests {
+        for (i, request) in requests.iter().enumerate() {
+            check_names(i, request, self.inputs())?;
             sizes.push(rows(request)?);
         }
+        let total: usize = sizes.iter().sum();
         let ctx = Context::new(1);
         let concat = ops::Concat { axis: 0 };
-        let mut joined: Vec<NamedTensor> = Vec::with_capacity(first.len());
-        for input in first {
-            let parts = requests.iter().enumerate().map(|(i, request)| {
-                let part = request.iter().find(|part| part.name == input.name);
-                part.map(|part| Some(part.tensor.view())).ok_or_else(|| Error::Batch {
-                    message: format!("request {i} lacks input '{}'", input.name),
-                })
-            });
-            let parts = parts.collect::<Result<Vec<_>>>()?;
+        let mut joined: Vec<NamedTensor> = Vec::with_capacity(self.inputs().len());
+        for input in self.inputs() {
+            let parts = requests.iter().flatten().filter(|part| part.name == input.name);
+            let parts: Vec<_> = parts.map(|part| Some(part.tensor.view())).collect();
             let whole = launch(&concat, &ctx, &parts).map_err(|e| Error::Batch {
                 message: format!("input '{}' cannot be joined: {e}", input.name),
             })?;
@@ -42,6 +41,14 @@ impl Session {
         let outputs = self.run(&views)?;
         let mut answers: Vec<Vec<NamedTensor>> = vec![Vec::new(); requests.len()];
         for output in &outputs {
+            // Rows that belong to no request would be given to the wrong one.
+            if output.tensor.shape().first() != Some(&total) {
+                let (name, shape) = (&output.name, output.tensor.shape().dims());
+                let message = format!(
+                    "output '{name}' has shape {shape:?}, expected {total} rows ({symbol})"
+                );
+                return Err(Error::Batch { message });
+            }
             let mut start = 0;
             for (answer, &rows) in answers.iter_mut().zip(&sizes) {
                 let part = cut(&output.tensor, start, rows).map_err(|error| Error::Batch {
@@ -73,6 +80,20 @@ fn batch_symbol(inputs: &[ValueSpec], outputs: &[ValueSpec]) -> Result<String> {
         }
     }
     found.ok_or_else(|| Error::Batch { message: "the model takes no input".to_owned() })
+}
+
+/// A request gives every input once, and nothing else.
+fn check_names(number: usize, request: &[NamedTensor], inputs: &[ValueSpec]) -> Result<()> {
+    let mut given: Vec<&str> = request.iter().map(|part| part.name.as_str()).collect();
+    let mut expected: Vec<&str> = inputs.iter().map(|input| input.name.as_str()).collect();
+    given.sort_unstable();
+    expected.sort_unstable();
+    if given == expected {
+        return Ok(());
+    }
+    let (given, expected) = (given.join("', '"), expected.join("', '"));
+    let message = format!("request {number} gives '{given}', expected '{expected}'");
+    Err(Error::Batch { message })
 }
 
 /// The first dimension that a request's inputs share.

@@ -161,6 +161,12 @@ pub enum Error {
     /// The run was asked to end, or took too long.
     #[error(transparent)]
     Stopped(#[from] lgp_compute::Stopped),
+    /// A task has no result to give.
+    #[error("the task has no result: {message}")]
+    Task {
+        /// Where it went.
+        message: &'static str,
+    },
     /// Requests cannot run as one batch.
     #[error("the requests cannot run as one batch: {message}")]
     Batch {

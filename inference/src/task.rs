@@ -24,10 +24,31 @@ struct Shared {
     done: Condvar,
 }
 
-#[derive(Debug, Default)]
-struct State {
-    result: Option<Result<Vec<NamedTensor>>>,
-    waker: Option<Waker>,
+#[derive(Debug)]
+enum State {
+    /// Under way, with who is to be woken at its end.
+    Running(Option<Waker>),
+    Done(Result<Vec<NamedTensor>>),
+    Taken,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self::Running(None)
+    }
+}
+
+impl State {
+    /// The result, once the run has ended. A result can be had once.
+    fn take(&mut self) -> Option<Result<Vec<NamedTensor>>> {
+        match self {
+            Self::Running(_) => None,
+            _ => Some(match std::mem::replace(self, Self::Taken) {
+                Self::Done(result) => result,
+                _ => Err(Error::Task { message: "it was taken before" }),
+            }),
+        }
+    }
 }
 
 impl Shared {
@@ -74,13 +95,12 @@ impl Session {
             };
             // A panic must not leave somebody waiting for ever.
             let result = catch_unwind(AssertUnwindSafe(run))
-                .unwrap_or_else(|_| Err(Error::graph("the run panicked")));
-            let mut state = shared.lock();
-            state.result = Some(result);
-            let waker = state.waker.take();
-            drop(state);
+                .unwrap_or_else(|_| Err(Error::Task { message: "the run panicked" }));
+            // Who has the result may count on the memory of the run being free.
+            drop((inputs, session));
+            let before = std::mem::replace(&mut *shared.lock(), State::Done(result));
             shared.done.notify_all();
-            if let Some(waker) = waker {
+            if let State::Running(Some(waker)) = before {
                 waker.wake();
             }
         };
@@ -96,11 +116,12 @@ impl RunTask {
     /// Waits for the outputs.
     ///
     /// # Errors
-    /// As [`Session::run`], and [`Error::Stopped`].
+    /// As [`Session::run`], [`Error::Stopped`], and [`Error::Task`] where the run panicked or the
+    /// task was polled to its end before.
     pub fn wait(self) -> Result<Vec<NamedTensor>> {
         let mut state = self.shared.lock();
         loop {
-            if let Some(result) = state.result.take() {
+            if let Some(result) = state.take() {
                 return result;
             }
             state = self.shared.done.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -118,10 +139,10 @@ impl Future for RunTask {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.shared.lock();
-        match state.result.take() {
+        match state.take() {
             Some(result) => Poll::Ready(result),
             None => {
-                state.waker = Some(cx.waker().clone());
+                *state = State::Running(Some(cx.waker().clone()));
                 Poll::Pending
             }
         }

@@ -235,9 +235,27 @@ fn requests_share_a_run() {
         answers.iter().map(|a| a[0].tensor.as_slice::<f32>().unwrap()).collect();
     assert_eq!(values, [&[-1f32, -0.][..], &[], &[-3., -4., -0., -6.]]);
     assert!(session.run_batch(&[]).unwrap().is_empty());
-    let other = vec![NamedTensor::new("z", Tensor::scalar(1f32).unwrap())];
-    let error = session.run_batch(&[request(&[1., 2.]), other]).unwrap_err();
-    assert!(matches!(error, Error::Batch { .. }), "{error}");
+    let twice = [request(&[1., 2.]), request(&[3., 4.])].concat();
+    let mut more = request(&[1., 2.]);
+    more.push(NamedTensor::new("z", Tensor::zeros(DType::F32, [1, 2]).unwrap()));
+    for other in [vec![more[1].clone()], more, twice, vec![]] {
+        let error = session.run_batch(&[request(&[1., 2.]), other]).unwrap_err();
+        let message = error.to_string();
+        assert!(message.contains("request 1 gives") && message.contains("'x'"), "{message}");
+    }
+}
+
+#[test]
+fn a_batch_whose_outputs_have_other_rows_is_refused() {
+    let shape = SymShape(vec![Dim::Symbol("n".into()), Dim::Known(2)]);
+    let ty = TensorType { dtype: DType::F32, shape: Some(shape) };
+    let mut g = GraphBuilder::new("twice");
+    let x = g.input("x", ty.clone());
+    let y = g.node("Concat", &[x, x], [("axis", 0.into())]);
+    g.output("y", y, ty);
+    let session = Session::new(&g.finish().unwrap(), SessionOptions::with_threads(1)).unwrap();
+    let error = session.run_batch(&[request(&[1., 2.]), request(&[3., 4.])]).unwrap_err();
+    assert!(error.to_string().contains("shape [4, 2], expected 2 rows (n)"), "{error}");
 }
 
 #[test]
@@ -254,6 +272,10 @@ fn a_task_is_a_future() {
         }
     };
     assert_eq!(outputs[0].tensor.as_slice::<f32>().unwrap(), [-1., -0.]);
+    // The run holds nothing any more, and its result was given away.
+    assert_eq!(std::sync::Arc::strong_count(&session), 1);
+    let again = std::future::Future::poll(task.as_mut(), &mut Context::from_waker(Waker::noop()));
+    assert!(matches!(again, Poll::Ready(Err(Error::Task { .. }))), "{again:?}");
     let wrong = session.start(vec![]).unwrap().wait();
     assert!(matches!(wrong, Err(Error::MissingInput { .. })), "{wrong:?}");
 }
