@@ -176,6 +176,7 @@ impl GraphBuilder {
             opsets: [(String::new(), self.opset)].into(),
             metadata: self.metadata,
             inputs: self.inputs,
+            defaults: Vec::new(),
             outputs: self.outputs.into_iter().map(|(spec, _)| spec).collect(),
             initializers,
             nodes,

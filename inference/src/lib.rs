@@ -37,4 +37,4 @@ pub use profile::{NodeProfile, Profile};
 pub use repository::{Entry, Repository};
 pub use session::{Precision, Session, SessionOptions};
 pub use task::RunTask;
-pub use weights::{BoundWeight, BoundWeights, Weights};
+pub use weights::{BoundWeight, BoundWeights, KeptFloats, StoredFloats, Weights};

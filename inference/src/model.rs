@@ -197,6 +197,8 @@ pub struct Model {
     pub(crate) opsets: BTreeMap<String, i64>,
     pub(crate) metadata: BTreeMap<String, String>,
     pub(crate) inputs: Vec<ValueSpec>,
+    /// Inputs that the file stores a value for.
+    pub(crate) defaults: Vec<ValueSpec>,
     pub(crate) outputs: Vec<ValueSpec>,
     pub(crate) initializers: BTreeMap<String, Tensor>,
     pub(crate) nodes: Vec<ModelNode>,
@@ -245,6 +247,12 @@ impl Model {
         &self.inputs
     }
 
+    /// Inputs with a stored default: constants here, and inputs again in a file that is written.
+    #[must_use]
+    pub fn defaults(&self) -> &[ValueSpec] {
+        &self.defaults
+    }
+
     /// What the model returns, in order, as the file declares it.
     #[must_use]
     pub fn outputs(&self) -> &[ValueSpec] {
@@ -263,20 +271,36 @@ impl Model {
         &self.initializers
     }
 
-    /// Number of stored elements, the count that papers call parameters.
+    /// Number of stored elements, the count that papers call parameters. Those of graphs inside
+    /// nodes are among them.
     #[must_use]
     pub fn parameters(&self) -> usize {
-        self.initializers.values().map(Tensor::len).sum()
+        self.graphs().iter().flat_map(|(stored, _)| stored.values()).map(Tensor::len).sum()
     }
 
-    /// How often each operator occurs.
+    /// How often each operator occurs, graphs inside nodes included.
     #[must_use]
     pub fn operator_counts(&self) -> BTreeMap<&str, usize> {
         let mut counts = BTreeMap::new();
-        for node in &self.nodes {
+        for node in self.graphs().iter().flat_map(|(_, nodes)| nodes.iter()) {
             *counts.entry(node.op_type.as_str()).or_default() += 1;
         }
         counts
+    }
+
+    /// Stored tensors and nodes of the graph, and of every graph inside its nodes.
+    fn graphs(&self) -> Vec<(&BTreeMap<String, Tensor>, &[ModelNode])> {
+        let mut all = vec![(&self.initializers, self.nodes.as_slice())];
+        let mut at = 0;
+        while let Some(&(_, nodes)) = all.get(at) {
+            let attributes = nodes.iter().flat_map(|node| node.attributes.values());
+            all.extend(attributes.filter_map(|attribute| match attribute {
+                Attr::Graph(graph) => Some((&graph.initializers, graph.nodes.as_slice())),
+                _ => None,
+            }));
+            at += 1;
+        }
+        all
     }
 
     /// Checks the names and puts the nodes in running order.
@@ -394,6 +418,7 @@ mod tests {
             opsets: [(String::new(), 18)].into(),
             metadata: BTreeMap::new(),
             inputs: vec![spec("x")],
+            defaults: Vec::new(),
             outputs: vec![spec("y")],
             initializers: [("w".to_owned(), Tensor::scalar(1f32)?)].into(),
             nodes,
@@ -407,6 +432,27 @@ mod tests {
         assert_eq!(m.nodes.iter().map(|n| n.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
         assert_eq!(m.operator_counts(), [("Relu", 2)].into());
         assert_eq!(m.parameters(), 1);
+        Ok(())
+    }
+
+    #[test]
+    fn graphs_inside_nodes_count() -> Result<()> {
+        let body = Subgraph {
+            name: "body".into(),
+            inputs: vec![],
+            outputs: vec!["b".into()],
+            initializers: [("v".to_owned(), Tensor::from_slice([3], &[1f32; 3])?)].into(),
+            nodes: vec![node("b", &["v"], &["b"])],
+            captures: vec![],
+        };
+        let mut outer = node("y", &["x"], &["y"]);
+        outer.op_type = "If".into();
+        for branch in ["then_branch", "else_branch"] {
+            outer.attributes.insert(branch.into(), Attr::Graph(Arc::new(body.clone())));
+        }
+        let m = model(vec![outer])?;
+        assert_eq!(m.operator_counts(), [("If", 1), ("Relu", 2)].into());
+        assert_eq!(m.parameters(), 1 + 2 * 3);
         Ok(())
     }
 

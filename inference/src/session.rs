@@ -211,9 +211,29 @@ impl Session {
     /// # Errors
     /// As [`Session::run`], and for a value of another kind than the model declares.
     pub fn run_data(&self, inputs: Vec<(&str, Datum)>) -> Result<Vec<(String, Datum)>> {
-        let bound = inputs::bind_data(&self.inputs, inputs)?;
-        let values =
-            self.program.run(&self.ctx, bound.into_iter().map(Slot::Own).collect(), None)?;
+        self.run_data_in(inputs, None)
+    }
+
+    /// Runs the model once on values of any kind and tells what each node took.
+    ///
+    /// # Errors
+    /// As [`Session::run_data`].
+    pub fn profile_data(
+        &self,
+        inputs: Vec<(&str, Datum)>,
+    ) -> Result<(Vec<(String, Datum)>, Profile)> {
+        let mut recorder = Recorder::new();
+        let outputs = self.run_data_in(inputs, Some(&mut recorder))?;
+        Ok((outputs, recorder.finish()))
+    }
+
+    fn run_data_in(
+        &self,
+        inputs: Vec<(&str, Datum)>,
+        recorder: Option<&mut Recorder>,
+    ) -> Result<Vec<(String, Datum)>> {
+        let bound = inputs::bind_data(&self.inputs, inputs)?.into_iter().map(Slot::Own).collect();
+        let values = self.program.run(&self.ctx, bound, recorder)?;
         Ok(self.outputs.iter().map(|spec| spec.name.clone()).zip(values).collect())
     }
 }

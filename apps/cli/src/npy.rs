@@ -6,7 +6,10 @@
 
 use crate::failure::{Failure, Result};
 use half::bf16;
-use lgp_sdk::{DType, Shape, Tensor, TensorError};
+use lgp_sdk::{
+    DType, Element, F4E2M1, F8E4M3FN, F8E4M3FNUZ, F8E5M2, F8E5M2FNUZ, F8E8M0, Shape, Tensor,
+    TensorError,
+};
 use std::path::Path;
 
 /// Reads a tensor: any byte order, C or Fortran order.
@@ -18,15 +21,6 @@ pub(crate) fn read(path: &Path) -> Result<Tensor> {
     parse(&bytes).map_err(|what| {
         Failure::new("npy_invalid", format!("{} is not usable: {what}", path.display()))
     })
-}
-
-/// Writes a tensor in C order; bf16, which NumPy does not know, becomes f32.
-///
-/// # Errors
-/// When the file cannot be written.
-pub(crate) fn write(path: &Path, tensor: &Tensor) -> Result<()> {
-    let bytes = encode(tensor).map_err(Failure::internal)?;
-    std::fs::write(path, bytes).map_err(|error| Failure::file("write", path, &error))
 }
 
 /// What the header of a `.npy` file says, a Python dictionary of three entries.
@@ -168,9 +162,25 @@ fn to_row_major(data: &[u8], dims: &[usize], size: usize) -> Vec<u8> {
     out
 }
 
-fn encode(tensor: &Tensor) -> Result<Vec<u8>, TensorError> {
+/// The file of a tensor, in C order. Types that NumPy does not know become wider ones that hold
+/// their values: bf16 and floats of 8 and 4 bits f32, integers of 4 and 2 bits such of 8.
+///
+/// # Errors
+/// For strings.
+pub(crate) fn encode(tensor: &Tensor) -> Result<Vec<u8>, TensorError> {
     let (descr, body) = match tensor.dtype() {
-        DType::BF16 => ("<f4", to_f32(tensor)?),
+        DType::BF16 => ("<f4", to_f32(tensor, bf16::to_f32)?),
+        DType::F8E4M3FN => ("<f4", to_f32(tensor, F8E4M3FN::to_f32)?),
+        DType::F8E4M3FNUZ => ("<f4", to_f32(tensor, F8E4M3FNUZ::to_f32)?),
+        DType::F8E5M2 => ("<f4", to_f32(tensor, F8E5M2::to_f32)?),
+        DType::F8E5M2FNUZ => ("<f4", to_f32(tensor, F8E5M2FNUZ::to_f32)?),
+        DType::F8E8M0 => ("<f4", to_f32(tensor, F8E8M0::to_f32)?),
+        DType::F4E2M1 => ("<f4", to_f32(tensor, F4E2M1::to_f32)?),
+        DType::Complex64 => ("<c8", tensor.as_bytes().to_vec()),
+        DType::Complex128 => ("<c16", tensor.as_bytes().to_vec()),
+        // A byte of them reads as the value.
+        DType::I4 | DType::I2 => ("|i1", tensor.as_bytes().to_vec()),
+        DType::U4 | DType::U2 => ("|u1", tensor.as_bytes().to_vec()),
         DType::F16 => ("<f2", tensor.as_bytes().to_vec()),
         DType::F32 => ("<f4", tensor.as_bytes().to_vec()),
         DType::F64 => ("<f8", tensor.as_bytes().to_vec()),
@@ -202,8 +212,8 @@ fn encode(tensor: &Tensor) -> Result<Vec<u8>, TensorError> {
     Ok(bytes)
 }
 
-fn to_f32(tensor: &Tensor) -> Result<Vec<u8>, TensorError> {
-    Ok(tensor.as_slice::<bf16>()?.iter().flat_map(|v| v.to_f32().to_le_bytes()).collect())
+fn to_f32<T: Element>(tensor: &Tensor, wide: fn(T) -> f32) -> Result<Vec<u8>, TensorError> {
+    Ok(tensor.as_slice::<T>()?.iter().flat_map(|v| wide(*v).to_le_bytes()).collect())
 }
 
 #[cfg(test)]
@@ -233,7 +243,7 @@ mod tests {
         ];
         for tensor in tensors {
             let tensor = tensor.expect("the shape fits");
-            let bytes = encode(&tensor).expect("every dtype but bf16 exists in NumPy");
+            let bytes = encode(&tensor).expect("they are no strings");
             let body = split(&bytes).expect("the header is whole").1;
             assert_eq!((bytes.len() - body.len()) % 64, 0, "the data is aligned");
             assert_eq!(parse(&bytes), Ok(tensor));
@@ -241,10 +251,27 @@ mod tests {
     }
 
     #[test]
-    fn bf16_is_widened() {
-        let tensor = Tensor::from_slice([2], &[bf16::from_f32(1.5), bf16::from_f32(-2.0)]);
-        let bytes = encode(&tensor.expect("the shape fits")).expect("bf16 is widened");
-        assert_eq!(parse(&bytes), Ok(Tensor::from_slice([2], &[1.5f32, -2.0]).expect("fits")));
+    fn what_numpy_does_not_know_is_widened() {
+        let floats = Tensor::from_slice([2], &[1.5f32, -2.0]).expect("fits");
+        let bytes = Tensor::from_slice([2], &[7i8, -2]).expect("fits");
+        let f8 = [1.5, -2.].map(|v| F8E4M3FN::from_f32(v, true));
+        let i4 = Tensor::from_bytes(DType::I4, [2], bytes.as_bytes());
+        for (tensor, wide) in [
+            (Tensor::from_slice([2], &[bf16::from_f32(1.5), bf16::from_f32(-2.0)]), &floats),
+            (Tensor::from_slice([2], &f8), &floats),
+            (i4, &bytes),
+        ] {
+            let file = encode(&tensor.expect("the shape fits")).expect("it is no string");
+            assert_eq!(parse(&file).as_ref(), Ok(wide));
+        }
+    }
+
+    #[test]
+    fn every_dtype_has_a_file() {
+        for dtype in DType::ALL {
+            let tensor = Tensor::zeros(dtype, [2, 3]).expect("the shape fits");
+            assert!(encode(&tensor).is_ok(), "{dtype}");
+        }
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Tasks as the cluster API describes them.
 
-use crate::commands::run;
 use crate::failure::{Failure, Result};
 use crate::output::{self, Output};
+use crate::outputs;
 use crate::rest::{Client, segment};
 use crate::wire::WireTensor;
 use lgp_sdk::NamedTensor;
@@ -43,9 +43,12 @@ pub(crate) fn report(task: &Value, folder: Option<&Path>, out: Output) -> Result
             return Err(Failure::new(code, format!("task {id} {state}: {reason}")));
         }
     }
-    let outputs = outputs(task)?;
+    let tensors = tensors(task)?;
     let written = match folder {
-        Some(folder) => run::write(folder, &outputs)?,
+        Some(folder) => {
+            let named = |x: &NamedTensor| (x.name.clone(), x.tensor.clone().into());
+            outputs::write(folder, &tensors.iter().map(named).collect::<Vec<_>>())?
+        }
         None => Vec::new(),
     };
     out.emit(task, |task| {
@@ -58,14 +61,14 @@ pub(crate) fn report(task: &Value, folder: Option<&Path>, out: Output) -> Result
             number("overhead_ms"),
         );
         let tail = match folder {
-            Some(_) => run::lines(&written),
-            None => run::previews(&outputs),
+            Some(_) => outputs::lines(&written),
+            None => outputs::previews(&tensors),
         };
         head + &tail
     })
 }
 
-fn outputs(task: &Value) -> Result<Vec<NamedTensor>> {
+fn tensors(task: &Value) -> Result<Vec<NamedTensor>> {
     let odd = |error: serde_json::Error| {
         Failure::new("bad_answer", format!("the task's outputs are damaged: {error}"))
     };

@@ -20,13 +20,13 @@ pub use lgp_hal::{
     Status as FindingStatus, Telemetry, diagnose, open, probe, select_auto,
 };
 pub use lgp_inference::{
-    BoundWeights, Entry, Error as ModelError, Isa, MemoryReport, Model, NodeProfile, PassReport,
-    Precision, Profile, Repository, RunTask, Session, SessionOptions, Stop, Stopped, TensorBytes,
-    ValueSpec, Weights, pass_reports, read_value,
+    BoundWeights, Entry, Error as ModelError, Isa, KeptFloats, MemoryReport, Model, NodeProfile,
+    PassReport, Precision, Profile, Repository, RunTask, Session, SessionOptions, Stop, Stopped,
+    StoredFloats, TensorBytes, ValueSpec, Weights, pass_reports, read_value,
 };
 pub use lgp_memory::{
-    DType, Datum, Dim, Element, Error as TensorError, NamedTensor, Shape, SymShape, Tensor,
-    TensorType, TensorView, ValueKind,
+    DType, Datum, Dim, Element, Error as TensorError, F4E2M1, F8E4M3FN, F8E4M3FNUZ, F8E5M2,
+    F8E5M2FNUZ, F8E8M0, NamedTensor, Shape, SymShape, Tensor, TensorType, TensorView, ValueKind,
 };
 
 /// The README's examples, so that they compile and run.

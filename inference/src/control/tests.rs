@@ -49,6 +49,7 @@ fn session(inputs: &[(&str, DType)], output: DType, nodes: Vec<ModelNode>) -> Re
         opsets: [(String::new(), 18)].into(),
         metadata: BTreeMap::new(),
         inputs,
+        defaults: Vec::new(),
         outputs: vec![spec("y", output)],
         initializers: [("w".to_owned(), Tensor::from_slice([2], &[10f32, 20.])?)].into(),
         nodes,

@@ -33,7 +33,7 @@ impl Model {
             name: Some(self.name.clone()),
             node: self.nodes.iter().map(node).collect::<Result<_>>()?,
             initializer: initializers(&self.initializers)?,
-            input: self.inputs.iter().map(value).collect::<Result<_>>()?,
+            input: self.inputs.iter().chain(&self.defaults).map(value).collect::<Result<_>>()?,
             output: self.outputs.iter().map(value).collect::<Result<_>>()?,
             ..GraphProto::default()
         };

@@ -94,6 +94,7 @@ impl Model {
             opsets,
             metadata,
             inputs: Vec::new(),
+            defaults: Vec::new(),
             outputs: Vec::new(),
             initializers: BTreeMap::new(),
             nodes: Vec::new(),
@@ -112,6 +113,9 @@ impl Model {
             // Old files list the weights among the inputs too.
             if !self.initializers.contains_key(name) {
                 self.inputs.push(value(proto, "input")?);
+            } else if let Ok(spec) = value(proto, "input") {
+                // A constant needs no declared type, so that one which is not understood is no harm.
+                self.defaults.push(spec);
             }
         }
         self.outputs = graph.output.iter().map(|v| value(v, "output")).collect::<Result<_>>()?;

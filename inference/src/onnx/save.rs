@@ -15,17 +15,17 @@ const INLINE_BYTES_MAX: usize = 1024;
 
 impl Model {
     /// Writes the model to a file. With `external_data` its weights go to a second one beside it,
-    /// named as the first with `.data` after it: what passes 2 GiB needs that. Each file appears
-    /// whole or not at all, the weights first.
+    /// named as the first with `.data` after it: what passes 2 GiB needs that. Nothing is replaced
+    /// before both files are whole on the disk; then the weights take their place first.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Export`] as [`Model::to_onnx`], or where the second file would take
-    /// the place of one that belongs to another model.
+    /// the place of one in which the model that is replaced has no weights: it is another's.
     pub fn save(&self, path: impl AsRef<Path>, external_data: bool) -> Result<()> {
         let path = path.as_ref();
         if !external_data {
             let bytes = self.to_onnx()?;
-            return place(path, |out| out.write_all(&bytes));
+            return Written::new(path, |out| out.write_all(&bytes))?.place();
         }
         let name = path.file_name().and_then(|name| name.to_str());
         let Some(name) = name.map(|name| format!("{name}.data")) else {
@@ -33,15 +33,26 @@ impl Model {
             return Err(Error::Export { message });
         };
         let data = path.with_file_name(&name);
-        if data.exists() && !path.exists() {
-            let message = format!("{} is there already, without its model", data.display());
+        if data.exists() && !stores_in(path, &data) {
+            let (data, path) = (data.display(), path.display());
+            let message = format!("{data} is there already, and is not where {path} has weights");
             return Err(Error::Export { message });
         }
         let mut proto = self.to_proto()?;
-        place(&data, |out| move_out(&mut proto, &name, out))?;
+        let weights = Written::new(&data, |out| move_out(&mut proto, &name, out))?;
         let bytes = super::export::encoded(&proto)?;
-        place(path, |out| out.write_all(&bytes))
+        let model = Written::new(path, |out| out.write_all(&bytes))?;
+        weights.place()?;
+        model.place()
     }
+}
+
+/// Whether a file is a model that has weights in the file `data`.
+fn stores_in(model: &Path, data: &Path) -> bool {
+    let files = super::read_file(model)
+        .and_then(|bytes| super::external_files(&bytes, Some(super::folder_of(model))));
+    let Ok(data) = data.canonicalize() else { return false };
+    files.is_ok_and(|files| files.values().any(|file| *file == data))
 }
 
 /// Writes the bytes of large tensors one after the other and leaves their place in the model.
@@ -72,21 +83,34 @@ fn move_out(proto: &mut ModelProto, name: &str, out: &mut dyn Write) -> std::io:
     Ok(())
 }
 
-/// Writes a file beside its place and moves it there when it is on the disk.
-fn place(path: &Path, write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Result<()> {
-    let failed = |e| Error::io("write", path)(e);
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut builder = tempfile::Builder::new();
-    // As any file that a program creates, less what the user's mask takes away.
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    let mut file: NamedTempFile = builder.tempfile_in(folder).map_err(failed)?;
-    let mut out = BufWriter::new(&mut file);
-    write(&mut out).and_then(|()| out.flush()).map_err(failed)?;
-    drop(out);
-    file.as_file().sync_all().map_err(failed)?;
-    file.persist(path).map_err(|e| failed(e.error))?;
-    Ok(())
+/// A file that is whole and on the disk, but not yet where it belongs.
+struct Written<'a> {
+    file: NamedTempFile,
+    path: &'a Path,
+}
+
+impl<'a> Written<'a> {
+    fn new(
+        path: &'a Path,
+        write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
+    ) -> Result<Self> {
+        let failed = |e| Error::io("write", path)(e);
+        let mut builder = tempfile::Builder::new();
+        // As any file that a program creates, less what the user's mask takes away.
+        #[cfg(unix)]
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+        let mut file = builder.tempfile_in(super::folder_of(path)).map_err(failed)?;
+        let mut out = BufWriter::new(&mut file);
+        write(&mut out).and_then(|()| out.flush()).map_err(failed)?;
+        drop(out);
+        file.as_file().sync_all().map_err(failed)?;
+        Ok(Self { file, path })
+    }
+
+    fn place(self) -> Result<()> {
+        self.file.persist(self.path).map_err(|e| Error::io("write", self.path)(e.error))?;
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -124,25 +148,40 @@ mod tests {
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
         let error = model.save(folder.path().join("n/m.onnx"), true).unwrap_err();
         assert!(error.to_string().starts_with("cannot write"), "{error}");
-        std::fs::remove_file(&path).unwrap();
-        let error = model.save(&path, true).unwrap_err().to_string();
-        assert!(error.contains("m.onnx.data is there already"), "{error}");
         Ok(())
     }
 
     #[test]
-    fn floats_are_stored_narrow_and_widened_again() -> Result<()> {
-        for dtype in [DType::F16, DType::BF16] {
-            let narrow = model()?.with_stored_floats(dtype)?;
-            assert!(narrow.initializers().values().all(|t| t.dtype() == dtype));
-            let back = Model::from_bytes(&narrow.to_onnx()?, None)?;
-            // Whole numbers up to 250 survive in both.
-            assert_eq!(
-                back.with_stored_floats(DType::F32)?.initializers(),
-                model()?.initializers()
-            );
-        }
-        assert!(model()?.with_stored_floats(DType::I8).is_err());
+    fn weights_of_another_model_are_not_replaced() -> Result<()> {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let model = model()?;
+        // a.onnx has its weights in b.onnx.data, and b.onnx has its own in itself.
+        model.save(at("b.onnx"), true)?;
+        std::fs::rename(at("b.onnx"), at("a.onnx")).unwrap();
+        let refused = || {
+            let error = model.save(at("b.onnx"), true).unwrap_err().to_string();
+            assert!(error.contains("b.onnx.data is there already"), "{error}");
+        };
+        refused();
+        model.save(at("b.onnx"), false)?;
+        refused();
+        std::fs::write(at("b.onnx"), "no model").unwrap();
+        refused();
+        assert_eq!(Model::load(at("a.onnx"))?, model);
+        // One's own are.
+        std::fs::copy(at("a.onnx"), at("b.onnx")).unwrap();
+        model.save(at("b.onnx"), true)
+    }
+
+    #[test]
+    fn inputs_with_a_default_stay_inputs() -> Result<()> {
+        let ty = TensorType { dtype: DType::F32, shape: None };
+        let mut given = model()?;
+        given.defaults.push(crate::ValueSpec::tensor("small", ty));
+        let back = Model::from_bytes(&given.to_onnx()?, None)?;
+        assert_eq!(back, given);
+        assert_eq!(back.inputs().len(), 1);
         Ok(())
     }
 }

@@ -19,6 +19,7 @@ mod torch_legacy;
 mod torch_zip;
 
 pub use bind::{BoundWeight, BoundWeights};
+pub use store::{KeptFloats, StoredFloats};
 
 use crate::error::{Error, Result, list};
 use entry::Entry;

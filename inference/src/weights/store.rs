@@ -8,16 +8,46 @@ use std::collections::BTreeMap;
 
 /// ONNX's number of `f32`.
 const FLOAT: i64 = 1;
+/// Tensors of fewer elements keep their type: such are the epsilons, limits and scales of a graph,
+/// for which precision matters and room does not.
+const SMALL: usize = 16;
+/// One in so many elements of a tensor may become 0. Among weights some always are that close to it,
+/// and add nothing to a sum; where more are, their smallness is the point.
+const LOST_ONE_IN: usize = 1000;
+
+/// What became of a model's `f32` tensors.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct StoredFloats {
+    /// Tensors whose elements have another width now.
+    pub converted: usize,
+    /// Tensors of so few elements that they were left as they were.
+    pub small: usize,
+    /// Elements of converted tensors that were too close to 0 for the new type, and are 0 now.
+    pub zeroed: usize,
+    /// Tensors that the new type cannot hold, left as they were.
+    pub kept: Vec<KeptFloats>,
+}
+
+/// A stored tensor that keeps its type.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KeptFloats {
+    /// The model's name for it.
+    pub initializer: String,
+    /// An element that the narrower type has not.
+    pub value: f32,
+}
 
 impl Model {
     /// The model with its `f32` tensors stored as `dtype`: `f16` or `bf16`, each followed by a `Cast`
     /// to `f32`, so that every other node stays as it is. With `f32` such tensors are widened and
     /// their `Cast`s go.
     ///
+    /// Tensors of fewer than 16 elements stay as they are, and so do those with a number that would
+    /// become infinite, or with more than one in a thousand that would become 0.
+    ///
     /// # Errors
-    /// [`Error::Export`] for another dtype or an operator set whose `Cast` does not know it,
-    /// [`Error::Tensor`] for a number that `f16` cannot hold.
-    pub fn with_stored_floats(&self, dtype: DType) -> Result<Self> {
+    /// [`Error::Export`] for another dtype or an operator set whose `Cast` does not know it.
+    pub fn with_stored_floats(&self, dtype: DType) -> Result<(Self, StoredFloats)> {
         let since = match dtype {
             DType::F32 => return self.widened(),
             DType::F16 => 9,
@@ -34,8 +64,21 @@ impl Model {
         }
         let mut model = self.clone();
         let mut casts = Vec::new();
+        let mut report = StoredFloats::default();
         for (name, tensor) in self.initializers.iter().filter(|(_, t)| t.dtype() == DType::F32) {
             let fail = |message| Error::Tensor { tensor: name.clone(), message };
+            if tensor.len() < SMALL {
+                report.small += 1;
+                continue;
+            }
+            match loss(tensor.as_slice()?, dtype) {
+                Ok(zeroed) => report.zeroed += zeroed,
+                Err(value) => {
+                    report.kept.push(KeptFloats { initializer: name.clone(), value });
+                    continue;
+                }
+            }
+            report.converted += 1;
             let stored = format!("{name}.{dtype}");
             model.initializers.remove(name);
             model.initializers.insert(stored.clone(), cast(tensor, dtype).map_err(fail)?);
@@ -48,13 +91,16 @@ impl Model {
                 attributes: BTreeMap::from([("to".to_owned(), Attr::Int(FLOAT))]),
             });
         }
+        // What a node makes now cannot be given by a caller any more.
+        model.defaults.retain(|spec| model.initializers.contains_key(&spec.name));
         model.nodes.splice(0..0, casts);
-        model.validated()
+        Ok((model.validated()?, report))
     }
 
     /// The model with every stored tensor that is cast to `f32` stored so.
-    fn widened(&self) -> Result<Self> {
+    fn widened(&self) -> Result<(Self, StoredFloats)> {
         let mut model = self.clone();
+        let mut report = StoredFloats::default();
         let mut kept = Vec::new();
         for node in std::mem::take(&mut model.nodes) {
             let to_float = node.op_type == "Cast"
@@ -63,6 +109,7 @@ impl Model {
             let stored = node.inputs.first().and_then(|input| self.initializers.get(input));
             match (stored.map(|t| cast(t, DType::F32)), node.outputs.first()) {
                 (Some(Ok(wide)), Some(output)) if to_float => {
+                    report.converted += 1;
                     model.initializers.insert(output.clone(), wide);
                 }
                 _ => kept.push(node),
@@ -77,8 +124,28 @@ impl Model {
         let gone = model.initializers.iter().filter(|(name, t)| narrow(t) && !read(name));
         let gone: Vec<String> = gone.map(|(name, _)| name.clone()).collect();
         model.initializers.retain(|name, _| !gone.contains(name));
-        model.validated()
+        model.defaults.retain(|spec| model.initializers.contains_key(&spec.name));
+        Ok((model.validated()?, report))
     }
+}
+
+/// How many of the numbers become 0 as `dtype`, or one that stands against storing them so.
+fn loss(values: &[f32], dtype: DType) -> Result<usize, f32> {
+    let narrow = |v: f32| match dtype {
+        DType::F16 => f16::from_f32(v).to_f32(),
+        _ => bf16::from_f32(v).to_f32(),
+    };
+    let (mut lost, mut example) = (0usize, 0.);
+    for &value in values.iter().filter(|v| v.is_finite() && **v != 0.) {
+        let stored = narrow(value);
+        if stored.is_infinite() {
+            return Err(value);
+        }
+        if stored == 0. {
+            (lost, example) = (lost + 1, value);
+        }
+    }
+    if lost > values.len() / LOST_ONE_IN { Err(example) } else { Ok(lost) }
 }
 
 /// The tensor with elements of another dtype: its own, or one float of at most 32 bits to another.
@@ -106,11 +173,76 @@ pub(super) fn cast(tensor: &Tensor, dtype: DType) -> Result<Tensor, String> {
         DType::F16 => {
             let lost = |v: &&f32| v.is_finite() && !f16::from_f32(**v).is_finite();
             if let Some(value) = values.iter().find(lost) {
-                return Err(format!("{value} is too large for f16"));
+                return Err(format!("{value:e} is too large for f16"));
             }
             let values: Vec<f16> = values.into_iter().map(f16::from_f32).collect();
             Tensor::from_slice(shape(), &values).map_err(text)
         }
         _ => Err(format!("its dtype is {given}, expected {dtype}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::builder::GraphBuilder;
+    use lgp_memory::TensorType;
+
+    /// `y = x + a + b + …`
+    fn model(tensors: &[(&str, Vec<f32>)]) -> Model {
+        let ty = TensorType { dtype: DType::F32, shape: None };
+        let mut g = GraphBuilder::new("sums");
+        let mut y = g.input("x", ty.clone());
+        for (name, values) in tensors {
+            let w = g.initializer(*name, Tensor::from_slice([values.len()], values).unwrap());
+            y = g.node("Add", &[y, w], []);
+        }
+        g.output("y", y, ty);
+        g.finish().unwrap()
+    }
+
+    fn dtypes(model: &Model) -> Vec<(&str, DType)> {
+        model.initializers().iter().map(|(name, t)| (name.as_str(), t.dtype())).collect()
+    }
+
+    #[test]
+    fn floats_are_stored_narrow_and_widened_again() -> Result<()> {
+        // Whole numbers up to 250 survive in both.
+        let values = (0u8..=250).map(f32::from).collect();
+        let given = model(&[("large", values), ("small", vec![1e-12])]);
+        for dtype in [DType::F16, DType::BF16] {
+            let (narrow, report) = given.with_stored_floats(dtype)?;
+            assert_eq!(report, StoredFloats { converted: 1, small: 1, ..Default::default() });
+            let large = format!("large.{dtype}");
+            assert_eq!(dtypes(&narrow), [(large.as_str(), dtype), ("small", DType::F32)]);
+            let back = Model::from_bytes(&narrow.to_onnx()?, None)?;
+            let (back, report) = back.with_stored_floats(DType::F32)?;
+            assert_eq!(back.initializers(), given.initializers());
+            assert_eq!(report.converted, 1);
+        }
+        assert!(given.with_stored_floats(DType::I8).is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn what_the_type_cannot_hold_is_kept_and_said() -> Result<()> {
+        let with = |n: usize, odd: &[f32]| [vec![0.5; n], odd.to_vec()].concat();
+        let given = model(&[
+            ("mask", with(100, &[-3.4e38])),
+            ("large", with(100, &[1e6])),
+            ("tiny", with(100, &[1e-12])),
+            ("weights", with(4000, &[1e-12, -1e-9])),
+            ("open", with(100, &[f32::INFINITY, f32::NAN])),
+        ]);
+        let (narrow, report) = given.with_stored_floats(DType::F16)?;
+        let kept: Vec<_> = report.kept.iter().map(|k| (k.initializer.as_str(), k.value)).collect();
+        assert_eq!(kept, [("large", 1e6), ("mask", -3.4e38), ("tiny", 1e-12)]);
+        assert_eq!((report.converted, report.zeroed), (2, 2));
+        let stored: Vec<&str> = dtypes(&narrow).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(stored, ["large", "mask", "open.f16", "tiny", "weights.f16"]);
+        let (_, report) = given.with_stored_floats(DType::BF16)?;
+        assert_eq!((report.converted, report.kept.len(), report.zeroed), (4, 1, 0));
+        assert_eq!(report.kept[0].initializer, "mask");
+        Ok(())
     }
 }

@@ -64,13 +64,14 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let given = inputs::read(&args.inputs, model.inputs(), &scaling)?;
     let (given, batch) = complete(given, model.inputs(), args.batch)?;
     for _ in 0..WARM_UPS {
-        run::infer(&session, &given)?;
+        session.run_data(run::data(&given))?;
     }
     let bar = out.progress(args.runs.into(), "runs");
     let mut samples = Vec::new();
     for _ in 0..args.runs {
+        let inputs = run::data(&given);
         let start = Instant::now();
-        run::infer(&session, &given)?;
+        session.run_data(inputs)?;
         samples.push(measure::ms(start.elapsed()));
         bar.inc(1);
     }

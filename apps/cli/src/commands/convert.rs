@@ -3,7 +3,7 @@
 use crate::failure::{Failure, Result};
 use crate::output::{self, Output};
 use clap::ValueEnum;
-use lgp_sdk::{BoundWeights, DType, Model, Weights};
+use lgp_sdk::{BoundWeights, DType, Model, Repository, StoredFloats, Weights};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,8 @@ pub(crate) struct Args {
     /// The model's name for a tensor and the file's, where they differ; may be given several times
     #[arg(long, value_name = "NAME=NAME", requires = "weights")]
     map: Vec<String>,
-    /// Store float weights as this type, cast back to f32 where the model reads them
+    /// Store float weights as this type, cast back to f32 where the model reads them; tensors of
+    /// fewer than 16 elements, and those with numbers that the type has not, stay f32
     #[arg(long, value_enum)]
     dtype: Option<Float>,
     /// Write the weights to OUT.onnx.data
@@ -53,6 +54,28 @@ struct Report {
     bound: Vec<Bound>,
     unused: Vec<String>,
     unmatched: Vec<String>,
+    /// With `--dtype`: what became of the f32 tensors.
+    floats: Option<Floats>,
+    /// Inputs with a default that are none any more: their value is computed now.
+    fixed: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Floats {
+    converted: usize,
+    /// Tensors of too few elements to be worth it.
+    small: usize,
+    /// Elements that are 0 now.
+    zeroed: usize,
+    /// Tensors that stayed f32.
+    kept: Vec<Kept>,
+}
+
+#[derive(Debug, Serialize)]
+struct Kept {
+    initializer: String,
+    /// A number that the type has not.
+    value: f32,
 }
 
 #[derive(Debug, Serialize)]
@@ -70,21 +93,22 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
             .ok_or_else(|| Failure::usage(format!("--map is '{pair}', expected NAME=NAME")))
     });
     let map: BTreeMap<String, String> = map.collect::<Result<_>>()?;
-    if same(&args.model, &args.output) {
-        let message = format!("{} is the input, expected another file", args.output.display());
-        return Err(Failure::usage(message));
-    }
+    check_output(args)?;
     let mut model = Model::load(&args.model)?;
+    let defaults = model.defaults().to_vec();
     let mut binding = BoundWeights::default();
     if let Some(path) = &args.weights {
         (model, binding) = model.with_weights(&Weights::load(path)?, &map)?;
     }
+    let mut floats = None;
     if let Some(dtype) = args.dtype {
-        model = model.with_stored_floats(match dtype {
+        let dtype = match dtype {
             Float::F32 => DType::F32,
             Float::F16 => DType::F16,
             Float::Bf16 => DType::BF16,
-        })?;
+        };
+        let (converted, report) = model.with_stored_floats(dtype)?;
+        (model, floats) = (converted, Some(Floats::of(report)));
     }
     model.save(&args.output, args.external_data)?;
     let length = std::fs::metadata(&args.output);
@@ -96,13 +120,52 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let output = args.output.display().to_string();
     let report = Report {
         bytes,
-        external_data: args.external_data.then(|| format!("{output}.data")),
+        external_data: args.external_data.then(|| data_file(&args.output).display().to_string()),
         output,
         bound: bound.collect(),
         unused: binding.unused,
         unmatched: binding.unmatched,
+        floats,
+        fixed: defaults
+            .into_iter()
+            .filter(|spec| !model.defaults().contains(spec))
+            .map(|spec| spec.name)
+            .collect(),
     };
     out.emit(&report, |report| text(report, args.weights.is_some()))
+}
+
+impl Floats {
+    fn of(report: StoredFloats) -> Self {
+        let StoredFloats { converted, small, zeroed, kept } = report;
+        let kept = kept.into_iter().map(|k| Kept { initializer: k.initializer, value: k.value });
+        Self { converted, small, zeroed, kept: kept.collect() }
+    }
+}
+
+/// Nothing that is read is written over: the model, its own files of weights, and `--weights`.
+fn check_output(args: &Args) -> Result<()> {
+    let mut written = vec![args.output.clone()];
+    written.extend(args.external_data.then(|| data_file(&args.output)));
+    let mut read = vec![args.model.clone()];
+    read.extend(args.weights.clone());
+    read.extend(Repository::external_files(&args.model)?.into_values());
+    for written in &written {
+        if let Some(read) = read.iter().find(|read| same(read, written)) {
+            let (written, read) = (written.display(), read.display());
+            let message =
+                format!("{written} would replace the input {read}, expected another file");
+            return Err(Failure::usage(message));
+        }
+    }
+    Ok(())
+}
+
+/// Where the weights of a model go with `--external-data`.
+fn data_file(output: &Path) -> PathBuf {
+    let mut name = output.as_os_str().to_owned();
+    name.push(".data");
+    name.into()
 }
 
 /// Whether both names are of one file.
@@ -114,6 +177,19 @@ fn text(report: &Report, weights: bool) -> String {
     let mut text = format!("{}  {}\n", report.output, output::bytes(report.bytes));
     if let Some(data) = &report.external_data {
         text += &format!("{data}\n");
+    }
+    if let Some(Floats { converted, small, zeroed, kept }) = &report.floats {
+        text += &format!("{converted} tensors converted, {small} of few elements left\n");
+        if *zeroed > 0 {
+            text += &format!("{zeroed} numbers were too close to 0 for the type and are 0 now\n");
+        }
+        for Kept { initializer, value } in kept {
+            text += &format!("stays f32: {initializer}, for it has {value:e}\n");
+        }
+    }
+    if !report.fixed.is_empty() {
+        text +=
+            &format!("no inputs any more, fixed at their default: {}\n", report.fixed.join(", "));
     }
     if weights {
         let turned = report.bound.iter().filter(|b| b.transposed).count();

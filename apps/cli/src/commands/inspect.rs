@@ -2,11 +2,13 @@
 
 use crate::failure::{Failure, Result, chain};
 use crate::output::{self, Output};
-use lgp_sdk::{Dim, Model, PassReport, Session, SessionOptions, Shape, ValueSpec, pass_reports};
+use lgp_sdk::{
+    Dim, Model, PassReport, Repository, Session, SessionOptions, Shape, ValueSpec, pass_reports,
+};
 use serde::Serialize;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
 /// Flags of `inspect`.
 #[derive(Debug, clap::Args)]
@@ -44,9 +46,6 @@ struct Report {
 /// Runs the command.
 pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let model = Model::load(&args.model)?;
-    let bytes = std::fs::metadata(&args.model)
-        .map_err(|error| Failure::file("read", &args.model, &error))?
-        .len();
     // Every missing operator is named at once.
     let reason = Session::new(&model, SessionOptions::with_threads(1)).err().map(|e| chain(&e));
     let passes = if args.passes && reason.is_none() {
@@ -66,10 +65,10 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         opset: model.opset(),
         inputs: model.inputs().iter().map(value).collect(),
         outputs: model.outputs().iter().map(value).collect(),
-        nodes: model.nodes().len(),
+        nodes: ops.values().sum(),
         ops: ops.into_iter().map(|(op, count)| (op.to_owned(), count)).collect(),
         parameters: model.parameters(),
-        bytes,
+        bytes: bytes(&args.model)?,
         runs: reason.is_none(),
         reason,
         passes,
@@ -77,7 +76,19 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     out.emit(&report, |report| text(report, &model))
 }
 
-/// Name, dtype and shape; a symbolic dimension is its name, an unknown one null.
+/// The bytes of the model's file and of the files that it has weights in.
+fn bytes(model: &Path) -> Result<u64> {
+    let files = Repository::external_files(model)?;
+    // Two names may be of one file.
+    let files: BTreeSet<&Path> = files.values().map(PathBuf::as_path).chain([model]).collect();
+    let len = |file: &Path| {
+        let about = std::fs::metadata(file).map_err(|error| Failure::file("read", file, &error))?;
+        Ok(about.len())
+    };
+    files.into_iter().map(len).sum()
+}
+
+/// Name, kind, dtype and shape; a symbolic dimension is its name, an unknown one null.
 fn value(spec: &ValueSpec) -> Value {
     let dim = |dim: &Dim| match dim {
         Dim::Known(size) => json!(size),
@@ -85,14 +96,15 @@ fn value(spec: &ValueSpec) -> Value {
         Dim::Unknown => Value::Null,
     };
     let shape = spec.ty.shape.as_ref().map(|shape| shape.0.iter().map(dim).collect::<Vec<_>>());
-    json!({ "name": spec.name, "dtype": spec.ty.dtype.name(), "shape": shape })
+    let dtype = spec.ty.dtype.name();
+    json!({ "name": spec.name, "kind": spec.kind, "dtype": dtype, "shape": shape })
 }
 
 fn text(report: &Report, model: &Model) -> String {
     let values = |specs: &[ValueSpec]| {
-        specs
-            .iter()
-            .fold(String::new(), |all, spec| all + &format!("  {}  {}\n", spec.name, spec.ty))
+        specs.iter().fold(String::new(), |all, spec| {
+            all + &format!("  {}  {}\n", spec.name, spec.kind.describe(&spec.ty))
+        })
     };
     let mut by_count: Vec<(&String, &usize)> = report.ops.iter().collect();
     by_count.sort_by_key(|(_, count)| std::cmp::Reverse(**count));

@@ -3,7 +3,7 @@
 use crate::failure::{Failure, Result};
 use crate::output::{self, Output};
 use lgp_sdk::{
-    MemoryReport, Model, ProbeOptions, Session, SessionOptions, Shape, ValueSpec, probe,
+    Dim, MemoryReport, Model, ProbeOptions, Session, SessionOptions, Shape, ValueSpec, probe,
     select_auto,
 };
 use serde::Serialize;
@@ -38,10 +38,24 @@ struct Report {
     batch: usize,
     /// What it must fit into; null where that is not known.
     vram_bytes: Option<u64>,
+    /// Null where that is not known, or the batch is refused.
     fits: Option<bool>,
+    /// Whether a node refuses this batch, which it took as 1: sizes behind it are not known.
+    batch_refused: bool,
+    /// Dimensions that the model leaves open and that are not the batch: planned as 1.
+    assumed: Vec<Assumed>,
     #[serde(flatten)]
     memory: MemoryReport,
     optimal_batch: Option<OptimalBatch>,
+}
+
+/// A dimension of an input that stands for any size.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Assumed {
+    input: String,
+    axis: usize,
+    /// Its name, where it has one.
+    dimension: Option<String>,
 }
 
 /// The largest batches that fit; 0 where not even one image does.
@@ -67,16 +81,25 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     };
     let vram_bytes = args.vram.or_else(device_bytes);
     let planned = memory(batch)?;
-    let fits_in = |peak: usize, limit: u64| u64::try_from(peak).is_ok_and(|peak| peak <= limit);
+    // Sizes that only a run knows are unknown at every batch.
+    let unknown = memory(1)?.unknown;
+    let refused = |memory: &MemoryReport| memory.unknown > unknown;
+    let fits = |memory: &MemoryReport, limit: u64| {
+        let small = u64::try_from(memory.peak_bytes).is_ok_and(|peak| peak <= limit);
+        // What is behind the node that refuses was not counted.
+        if small && refused(memory) { None } else { Some(small) }
+    };
     let optimal_batch = match vram_bytes.filter(|_| has_open_batch(model.inputs())) {
-        Some(limit) => Some(optimal(|batch| Ok(fits_in(memory(batch)?.peak_bytes, limit)))?),
+        Some(limit) => Some(optimal(|batch| Ok(fits(&memory(batch)?, limit) == Some(true)))?),
         None => None,
     };
     let report = Report {
         model: args.model.display().to_string(),
         batch,
         vram_bytes,
-        fits: vram_bytes.map(|limit| fits_in(planned.peak_bytes, limit)),
+        fits: vram_bytes.and_then(|limit| fits(&planned, limit)),
+        batch_refused: refused(&planned),
+        assumed: assumed(model.inputs()),
         memory: planned,
         optimal_batch,
     };
@@ -104,6 +127,21 @@ pub(super) fn shapes(inputs: &[ValueSpec], batch: usize) -> Result<Vec<(String, 
         Ok((input.name.clone(), Shape::new(dims)))
     };
     inputs.iter().map(one).collect()
+}
+
+/// The dimensions that [`shapes`] takes as 1.
+fn assumed(inputs: &[ValueSpec]) -> Vec<Assumed> {
+    let open = |input: &ValueSpec| -> Vec<Assumed> {
+        let dims = input.ty.shape.iter().flat_map(|shape| &shape.0).enumerate().skip(1);
+        let open = dims.filter(|(_, dim)| dim.known().is_none());
+        let one = |(axis, dim): (usize, &Dim)| Assumed {
+            input: input.name.clone(),
+            axis,
+            dimension: if let Dim::Symbol(name) = dim { Some(name.to_string()) } else { None },
+        };
+        open.map(one).collect()
+    };
+    inputs.iter().flat_map(open).collect()
 }
 
 /// Whether the batch is for the caller to choose.
@@ -163,7 +201,8 @@ fn text(report: &Report) -> String {
     let verdict = match (report.fits, report.vram_bytes) {
         (Some(true), Some(limit)) => format!("fits into {}", output::bytes(limit)),
         (Some(false), Some(limit)) => format!("does not fit into {}", output::bytes(limit)),
-        _ => "no device says how much memory it has".to_owned(),
+        (None, Some(_)) => "but the model refuses that batch".to_owned(),
+        (_, None) => "no device says how much memory it has".to_owned(),
     };
     let best = report.optimal_batch.map_or_else(String::new, |best| {
         let OptimalBatch { largest, power_of_two } = best;
@@ -193,6 +232,10 @@ fn text(report: &Report) -> String {
     );
     if memory.unknown > 0 {
         text += &format!("{} values have sizes that only a run knows\n", memory.unknown);
+    }
+    for Assumed { input, axis, dimension } in &report.assumed {
+        let dimension = dimension.as_deref().unwrap_or("unnamed");
+        text += &format!("dimension {axis} ({dimension}) of '{input}' is open, and planned as 1\n");
     }
     if let Some(node) = &memory.peak_node {
         text += &format!("\nthe most is alive at node '{node}'\n");

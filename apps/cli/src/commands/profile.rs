@@ -5,13 +5,14 @@ mod trace;
 
 use crate::commands::bench;
 use crate::commands::run::{self, Loaded, Machine};
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
+use crate::files::{self, Staged};
 use crate::output::{self, Output};
 use crate::picture::Scaling;
 use crate::{inputs, measure};
-use lgp_sdk::{Profile, TensorView};
+use lgp_sdk::Profile;
 use serde::Serialize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Nodes that the text lists: the most expensive ones.
@@ -85,13 +86,11 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let Loaded { model, session, device, threads, .. } = run::load(&args.model, &args.machine)?;
     let given = inputs::read(&args.inputs, model.inputs(), &scaling)?;
     let (given, batch) = bench::complete(given, model.inputs(), args.batch)?;
-    let views: Vec<(&str, TensorView<'_>)> =
-        given.iter().map(|input| (input.name.as_str(), input.tensor.view())).collect();
     // The first run fills caches and pools.
-    session.run(&views)?;
+    session.run_data(run::data(&given))?;
     let mut fastest: Option<Profile> = None;
     for _ in 0..args.runs {
-        let (_, profile) = session.profile(&views)?;
+        let (_, profile) = session.profile_data(run::data(&given))?;
         if fastest.as_ref().is_none_or(|known| profile.total < known.total) {
             fastest = Some(profile);
         }
@@ -100,8 +99,11 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let stem = args.model.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let trace_file = args.output_dir.join(format!("{stem}.trace.json"));
     let svg_file = args.output_dir.join(format!("{stem}.svg"));
-    write(&trace_file, &trace::events(&profile)?)?;
-    write(&svg_file, &chart::svg(&profile, &stem)?)?;
+    files::make_folder(&args.output_dir)?;
+    let trace = Staged::new(&trace_file, trace::events(&profile)?.as_bytes())?;
+    let svg = Staged::new(&svg_file, chart::svg(&profile, &stem)?.as_bytes())?;
+    trace.place()?;
+    svg.place()?;
     let share = |time: Duration| time.as_secs_f64() / profile.total.as_secs_f64().max(1e-12);
     let operators = profile.by_operator().into_iter().map(|(op, nodes, time)| Operator {
         op,
@@ -133,21 +135,6 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         svg: svg_file.display().to_string(),
     };
     out.emit(&report, text)
-}
-
-/// Writes a file whole or not at all.
-fn write(path: &Path, text: &str) -> Result<()> {
-    let failed = |error: std::io::Error| Failure::file("write", path, &error);
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    std::fs::create_dir_all(folder).map_err(failed)?;
-    // Others may look at the picture too, if the system's mask lets them.
-    let mut file = tempfile::Builder::new()
-        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666))
-        .tempfile_in(folder)
-        .map_err(failed)?;
-    std::io::Write::write_all(&mut file, text.as_bytes()).map_err(failed)?;
-    file.persist(path).map_err(|error| failed(error.error))?;
-    Ok(())
 }
 
 fn text(report: &Report) -> String {

@@ -1,14 +1,14 @@
 //! `run`: one inference of a model file, from `.npy` files and images to `.npy` files.
 
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::output::Output;
+use crate::outputs::{self, Written};
 use crate::picture::Scaling;
 use crate::simd::Simd;
-use crate::{device, inputs, measure, npy, settings, values};
+use crate::{device, inputs, measure, settings};
 use clap::ValueEnum;
-use lgp_sdk::{DType, Datum, Model, NamedTensor, Session, SessionOptions, Tensor, TensorView};
+use lgp_sdk::{Datum, Model, NamedTensor, Session, SessionOptions};
 use serde::Serialize;
-use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -25,7 +25,7 @@ pub(crate) struct Args {
     /// A file for an input; NAME= may be left out where the model has one input
     #[arg(long = "input", value_name = "NAME=FILE")]
     inputs: Vec<String>,
-    /// Where to write one .npy file per output
+    /// Where to write the outputs: tensors as .npy files, strings and maps as .json files
     #[arg(long, value_name = "DIR", default_value = ".")]
     output_dir: PathBuf,
     #[command(flatten)]
@@ -54,9 +54,9 @@ pub(crate) struct Machine {
 pub(crate) enum Precision {
     /// As the model is written
     F32,
-    /// Matrix products in bf16 where the machine has it
+    /// Products and convolutions in bf16, where the machine has instructions for it
     Fast,
-    /// Matrix products in 8 bits, quantised when it is loaded; convolutions stay f32
+    /// Matrix products in 8 bits, quantised when the model is loaded; other operators stay f32
     Int8,
 }
 
@@ -103,11 +103,9 @@ pub(crate) fn load(path: &Path, machine: &Machine) -> Result<Loaded> {
     Ok(Loaded { model, session, device, threads: options.threads, load_ms })
 }
 
-/// Runs a session on owned tensors.
-pub(crate) fn infer(session: &Session, inputs: &[NamedTensor]) -> Result<Vec<NamedTensor>> {
-    let views: Vec<(&str, TensorView<'_>)> =
-        inputs.iter().map(|input| (input.name.as_str(), input.tensor.view())).collect();
-    Ok(session.run(&views)?)
+/// The inputs as a session takes them, whatever kind its outputs are of.
+pub(crate) fn data(inputs: &[NamedTensor]) -> Vec<(&str, Datum)> {
+    inputs.iter().map(|input| (input.name.as_str(), input.tensor.clone().into())).collect()
 }
 
 #[derive(Debug, Serialize)]
@@ -121,25 +119,13 @@ struct Report {
     outputs: Vec<Written>,
 }
 
-/// An output and the file that it was written to.
-#[derive(Debug, Serialize)]
-pub(crate) struct Written {
-    name: String,
-    dtype: &'static str,
-    shape: Vec<usize>,
-    file: String,
-    #[serde(skip)]
-    preview: String,
-}
-
 /// Runs the command.
 pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let scaling = Scaling::of_model(&args.model)?;
     let loaded = load(&args.model, &args.machine)?;
     let inputs = inputs::read(&args.inputs, loaded.model.inputs(), &scaling)?;
     let start = Instant::now();
-    let given = inputs.iter().map(|x| (x.name.as_str(), x.tensor.clone().into())).collect();
-    let outputs = loaded.session.run_data(given)?;
+    let outputs = loaded.session.run_data(data(&inputs))?;
     let run_ms = measure::ms(start.elapsed());
     let report = Report {
         model: args.model.display().to_string(),
@@ -148,173 +134,13 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         precision: args.machine.precision.name(),
         load_ms: loaded.load_ms,
         run_ms,
-        outputs: write_all(&args.output_dir, &outputs)?,
+        outputs: outputs::write(&args.output_dir, &outputs)?,
     };
     out.emit(&report, |report| {
         let Report { device, threads, load_ms, run_ms, .. } = report;
         let head = format!(
             "loaded in {load_ms:.1} ms, ran in {run_ms:.2} ms on {device}, {threads} threads\n"
         );
-        head + &lines(&report.outputs)
+        head + &outputs::lines(&report.outputs)
     })
-}
-
-/// One line per written output.
-pub(crate) fn lines(outputs: &[Written]) -> String {
-    outputs.iter().fold(String::new(), |all, output| {
-        let Written { name, dtype, shape, file, preview } = output;
-        all + &format!("{name}  {dtype} {shape:?}  {preview}\n  -> {file}\n")
-    })
-}
-
-/// One line per output that is only shown.
-pub(crate) fn previews(outputs: &[NamedTensor]) -> String {
-    outputs.iter().fold(String::new(), |all, NamedTensor { name, tensor }| {
-        let (dtype, shape) = (tensor.dtype(), tensor.shape().dims());
-        all + &format!("{name}  {dtype} {shape:?}  {}\n", preview(tensor))
-    })
-}
-
-/// Writes each output to a file of its own: see [`Folder::tensor`].
-pub(crate) fn write(folder: &Path, outputs: &[NamedTensor]) -> Result<Vec<Written>> {
-    let mut folder = Folder::new(folder)?;
-    outputs.iter().map(|output| folder.tensor(&output.name, &output.tensor)).collect()
-}
-
-/// Writes outputs of any kind: the tensors of a sequence as `NAME.0`, `NAME.1` and so on, maps as
-/// `NAME.json`; of an absent optional, nothing.
-fn write_all(folder: &Path, outputs: &[(String, Datum)]) -> Result<Vec<Written>> {
-    let mut folder = Folder::new(folder)?;
-    let mut written = Vec::new();
-    for (name, value) in outputs {
-        match value {
-            Datum::Sequence(items) if items.iter().all(|item| item.tensor().is_some()) => {
-                for (i, item) in items.iter().filter_map(Datum::tensor).enumerate() {
-                    written.push(folder.tensor(&format!("{name}.{i}"), item)?);
-                }
-            }
-            Datum::Tensor(tensor) => written.push(folder.tensor(name, tensor)?),
-            Datum::Absent => {}
-            other => written.push(folder.json(name, "map", Vec::new(), &values::json(other))?),
-        }
-    }
-    Ok(written)
-}
-
-/// Where outputs are written, and the names that are taken.
-struct Folder<'a> {
-    path: &'a Path,
-    taken: HashSet<String>,
-}
-
-impl<'a> Folder<'a> {
-    fn new(path: &'a Path) -> Result<Self> {
-        std::fs::create_dir_all(path)
-            .map_err(|error| Failure::file("make the output folder", path, &error))?;
-        Ok(Self { path, taken: HashSet::new() })
-    }
-
-    /// A file for an output: every character of its name outside `[A-Za-z0-9._-]` as `_`.
-    fn file(&mut self, name: &str, extension: &str) -> PathBuf {
-        let mut stem = file_stem(name);
-        // Two names that differ only in such characters must not overwrite each other.
-        while !self.taken.insert(stem.clone()) {
-            stem.push('_');
-        }
-        self.path.join(format!("{stem}.{extension}"))
-    }
-
-    /// Numbers as `NAME.npy`, strings as `NAME.json`.
-    fn tensor(&mut self, name: &str, tensor: &Tensor) -> Result<Written> {
-        let (dtype, shape) = (tensor.dtype().name(), tensor.shape().to_vec());
-        if tensor.dtype() == DType::Str {
-            return self.json(name, dtype, shape, &values::tensor(tensor));
-        }
-        let path = self.file(name, "npy");
-        npy::write(&path, tensor)?;
-        let file = path.display().to_string();
-        Ok(Written { name: name.to_owned(), dtype, shape, file, preview: preview(tensor) })
-    }
-
-    fn json(
-        &mut self,
-        name: &str,
-        dtype: &'static str,
-        shape: Vec<usize>,
-        value: &serde_json::Value,
-    ) -> Result<Written> {
-        let path = self.file(name, "json");
-        let text = serde_json::to_string_pretty(value).map_err(Failure::internal)?;
-        std::fs::write(&path, text).map_err(|error| Failure::file("write", &path, &error))?;
-        let file = path.display().to_string();
-        Ok(Written { name: name.to_owned(), dtype, shape, file, preview: String::new() })
-    }
-}
-
-fn file_stem(name: &str) -> String {
-    let keep = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    name.chars().map(|c| if keep(c) { c } else { '_' }).collect()
-}
-
-/// The first few values of a tensor of the usual dtypes.
-fn preview(tensor: &Tensor) -> String {
-    const MOST: usize = 10;
-    let texts: Vec<String> = match tensor.dtype() {
-        DType::F32 => tensor
-            .as_slice::<f32>()
-            .map(|values| values.iter().take(MOST).map(|v| format!("{v:.4}")).collect()),
-        DType::I64 => tensor
-            .as_slice::<i64>()
-            .map(|values| values.iter().take(MOST).map(ToString::to_string).collect()),
-        _ => return String::new(),
-    }
-    .unwrap_or_default();
-    let more = if tensor.len() > MOST { " …" } else { "" };
-    texts.join(" ") + more
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn outputs_never_leave_their_folder_nor_overwrite_each_other() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let names = ["logits", "a/b", "a:b", "../../x", "..", "größe"];
-        let outputs: Vec<NamedTensor> = names
-            .iter()
-            .map(|name| NamedTensor::new(*name, Tensor::scalar(1f32).expect("one element")))
-            .collect();
-        let written = write(&folder.path().join("new"), &outputs).expect("the folder is ours");
-        let files: Vec<String> = written
-            .iter()
-            .map(|w| w.file.rsplit('/').next().unwrap_or_default().to_owned())
-            .collect();
-        assert_eq!(
-            files,
-            ["logits.npy", "a_b.npy", "a_b_.npy", ".._.._x.npy", "...npy", "gr__e.npy"]
-        );
-    }
-
-    #[test]
-    fn what_is_no_tensor_is_written_too() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let one = || Datum::Tensor(Tensor::scalar(1f32).expect("one element"));
-        let map = Datum::Map {
-            keys: Tensor::from_slice([1], &[7i64]).expect("one key"),
-            values: Tensor::from_slice([1], &[0.5f32]).expect("one value"),
-        };
-        let outputs = [
-            ("parts", Datum::Sequence(vec![one(), one()])),
-            ("odds", Datum::Sequence(vec![map])),
-            ("nothing", Datum::Absent),
-        ];
-        let outputs = outputs.map(|(name, value)| (name.to_owned(), value));
-        let written = write_all(folder.path(), &outputs).expect("the folder is ours");
-        let files: Vec<&str> = written.iter().filter_map(|w| w.file.rsplit('/').next()).collect();
-        assert_eq!(files, ["parts.0.npy", "parts.1.npy", "odds.json"]);
-        let odds = std::fs::read_to_string(folder.path().join("odds.json")).expect("written");
-        let odds: serde_json::Value = serde_json::from_str(&odds).expect("JSON");
-        assert_eq!(odds, serde_json::json!([{ "7": 0.5 }]));
-    }
 }

@@ -1,17 +1,6 @@
 //! Bad input gets a clear error: exit code, stable code, and a message that names what was wrong.
 
-use crate::harness::{World, ZERO, digits, npy, npy_of};
-
-/// A protobuf field: bytes.
-fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
-    let len = u8::try_from(bytes.len()).ok().filter(|&len| len < 128).expect("a short field");
-    [&[number << 3 | 2, len], bytes].concat()
-}
-
-/// A protobuf field: a small number.
-fn number(number: u8, value: u8) -> Vec<u8> {
-    vec![number << 3, value]
-}
+use crate::harness::{World, ZERO, digits, field, npy, npy_of, number};
 
 /// `y = identity(w)` with w's bytes in another file.
 pub(crate) fn external(location: &str) -> Vec<u8> {

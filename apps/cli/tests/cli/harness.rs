@@ -195,6 +195,20 @@ pub(crate) fn digits() -> &'static str {
     concat!(env!("CARGO_MANIFEST_DIR"), "/assets/digits/digits.onnx")
 }
 
+/// A protobuf field: bytes, of which there are fewer than 2¹⁴.
+pub(crate) fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+    let (low, high) = (bytes.len() % 128, u8::try_from(bytes.len() / 128).expect("a short field"));
+    let low = u8::try_from(low).expect("below 128");
+    assert!(high < 128, "a short field");
+    let len = if high == 0 { vec![low] } else { vec![low | 128, high] };
+    [&[number << 3 | 2], &len[..], bytes].concat()
+}
+
+/// A protobuf field: a small number.
+pub(crate) fn number(number: u8, value: u8) -> Vec<u8> {
+    vec![number << 3, value]
+}
+
 /// A `.npy` file of f32.
 pub(crate) fn npy(shape: &[usize], values: &[f32]) -> Vec<u8> {
     npy_of("<f4", shape, values.iter().flat_map(|value| value.to_le_bytes()).collect())

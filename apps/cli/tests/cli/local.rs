@@ -143,10 +143,46 @@ fn plan_says_what_fits() {
     assert_eq!(code, "usage");
 }
 
+fn has_bf16() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return std::is_x86_feature_detected!("avx512bf16");
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
+#[test]
+fn plan_does_not_praise_a_batch_that_is_refused() {
+    let world = World::new();
+    let dims = vec![Dim::Symbol("n".into()), Dim::Symbol("w".into())];
+    let ty = TensorType { dtype: DType::F32, shape: Some(SymShape(dims)) };
+    let mut graph = GraphBuilder::new("one");
+    let x = graph.input("x", ty.clone());
+    let shape = lgp_memory::Tensor::from_slice([2], &[1i64, 1]).expect("two numbers");
+    let shape = graph.initializer("shape", shape);
+    let y = graph.node("Reshape", &[x, shape], []);
+    let y = graph.node("Relu", &[y], []);
+    graph.output("y", y, ty);
+    let model = graph.finish().expect("a sound graph").to_onnx().expect("a sound model");
+    let model = text(&world.write("one.onnx", model));
+    let plan = |batch: &str| {
+        let args = ["plan", &model, "--vram", "1MiB", "--batch", batch];
+        (world.run(&[&args[..], &["--json"]].concat()).json(), world.run(&args).stdout)
+    };
+    let (one, people) = plan("1");
+    assert_eq!((&one["fits"], &one["batch_refused"]), (&json!(true), &json!(false)));
+    assert_eq!(one["assumed"], json!([{ "input": "x", "axis": 1, "dimension": "w" }]));
+    assert_eq!(one["optimal_batch"]["largest"], json!(1));
+    assert!(people.contains("dimension 1 (w) of 'x' is open, and planned as 1"), "{people}");
+    let (four, people) = plan("4");
+    assert_eq!((&four["fits"], &four["batch_refused"]), (&json!(null), &json!(true)));
+    assert!(people.contains("refuses that batch"), "{people}");
+}
+
 #[test]
 fn precisions_and_instructions_agree_about_a_digit() {
     let world = World::new();
     let image = text(&world.write("zero.npy", npy(&[1, 1, 8, 8], &ZERO)));
+    let mut exact = Vec::new();
     for flags in [
         ["--simd", "scalar"],
         ["--simd", "avx2"],
@@ -156,11 +192,21 @@ fn precisions_and_instructions_agree_about_a_digit() {
     ] {
         let args = [&["run", digits(), "--input", &image, "--json"], &flags[..]].concat();
         let report = world.run(&args).json();
-        assert_eq!(best(&read_npy(&world.path("logits.npy")).1), 0, "{flags:?}");
+        let logits = read_npy(&world.path("logits.npy")).1;
+        assert_eq!(best(&logits), 0, "{flags:?}");
         if flags[0] == "--precision" {
             assert_eq!(report["precision"], json!(flags[1]));
+            // Less precise is another number, where the machine has the instructions.
+            let other = flags[1] == "int8" || has_bf16();
+            assert_eq!(logits != exact, other, "{flags:?}: {logits:?}, exactly {exact:?}");
+        } else {
+            exact = logits;
         }
     }
+    let profile = ["profile", digits(), "--runs", "1", "--precision", "int8", "--json"];
+    let profile = world.run(&profile).json();
+    let operators = profile["operators"].as_array().expect("a list");
+    assert!(operators.iter().any(|op| op["op"] == "QMatMul"), "{profile}");
     let output = world
         .command(&["run", digits(), "--input", &image, "--json"])
         .env("RADEON_SIMD", "neon")

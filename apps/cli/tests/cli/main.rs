@@ -2,8 +2,10 @@
 
 mod bad_input;
 mod cluster;
+mod convert;
 mod demo;
 mod faults;
 mod harness;
 mod help;
+mod kinds;
 mod local;

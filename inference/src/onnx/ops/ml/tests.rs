@@ -24,6 +24,7 @@ fn run(op: &str, outputs: &[&str], attributes: Vec<(&str, Attr)>, x: &Tensor) ->
         opsets: [(String::new(), 18), ("ai.onnx.ml".into(), 3)].into(),
         metadata: BTreeMap::new(),
         inputs: vec![ValueSpec::tensor("x", ty)],
+        defaults: Vec::new(),
         outputs: vec![spec(outputs[outputs.len() - 1])],
         initializers: BTreeMap::new(),
         nodes: vec![node],
