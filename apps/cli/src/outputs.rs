@@ -239,7 +239,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary folder");
         std::fs::create_dir(folder.path().join("bad.npy")).expect("the folder is ours");
         let outputs = named([("good", one()), ("bad", one())]);
-        let failure = write(folder.path(), &outputs).err().expect("a folder is in the way");
+        let failure = write(folder.path(), &outputs).expect_err("a folder is in the way");
         assert!(failure.message.contains("bad.npy"), "{failure}");
         assert_eq!(std::fs::read_dir(folder.path()).expect("it is there").count(), 1);
     }

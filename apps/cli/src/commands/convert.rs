@@ -8,6 +8,9 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+/// How many names of inputs people see.
+const NAMES_SHOWN: usize = 8;
+
 /// Flags of `convert`.
 #[derive(Debug, clap::Args)]
 #[command(
@@ -188,8 +191,12 @@ fn text(report: &Report, weights: bool) -> String {
         }
     }
     if !report.fixed.is_empty() {
-        text +=
-            &format!("no inputs any more, fixed at their default: {}\n", report.fixed.join(", "));
+        // Old files list every weight among the inputs.
+        let (shown, rest) = report.fixed.split_at(report.fixed.len().min(NAMES_SHOWN));
+        let more =
+            if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+        let names = shown.join(", ") + &more;
+        text += &format!("no inputs any more, fixed at their default: {names}\n");
     }
     if weights {
         let turned = report.bound.iter().filter(|b| b.transposed).count();

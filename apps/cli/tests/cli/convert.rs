@@ -2,8 +2,7 @@
 
 use crate::harness::{World, field, number};
 use lgp_inference::{GraphBuilder, Model};
-use lgp_memory::{DType, Dim, SymShape};
-use lgp_memory::{Tensor, TensorType};
+use lgp_memory::{DType, Dim, SymShape, Tensor, TensorType};
 use serde_json::json;
 
 const ELEMENTS: usize = 400;
@@ -76,7 +75,7 @@ fn what_a_narrow_type_cannot_hold_is_said() {
 fn inputs_with_a_default_are_kept_or_named() {
     let world = World::new();
     // Messages that follow each other are one: `w` becomes an input besides.
-    let dim = field(1, &[vec![1 << 3], vec![0x90, 0x03]].concat());
+    let dim = field(1, &[1 << 3, 0x90, 0x03]);
     let ty = field(1, &[number(1, 1), field(2, &dim)].concat());
     let input = field(11, &[field(1, b"w"), field(2, &ty)].concat());
     let model = [sums(&[("w", 1.)]), field(7, &input)].concat();

@@ -49,8 +49,8 @@ fn sequences_run_are_measured_and_are_described() {
     let bench = world.run(&["bench", &model, "--runs", "2", "--json"]).json();
     assert_eq!(bench["runs"], json!(2));
     let profile = world.run(&["profile", &model, "--runs", "2", "--json"]).json();
-    let ops = profile["nodes"].as_array().expect("a list").iter().map(|node| &node["op"]);
-    assert!(ops.into_iter().any(|op| op == "SequenceConstruct"), "{profile}");
+    let mut ops = profile["nodes"].as_array().expect("a list").iter().map(|node| &node["op"]);
+    assert!(ops.any(|op| op == "SequenceConstruct"), "{profile}");
 
     let described = world.run(&["inspect", &model, "--json"]).json();
     let kinds = described["outputs"].as_array().expect("a list").iter().map(|o| &o["kind"]);

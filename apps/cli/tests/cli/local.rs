@@ -143,10 +143,13 @@ fn plan_says_what_fits() {
     assert_eq!(code, "usage");
 }
 
+#[cfg(target_arch = "x86_64")]
 fn has_bf16() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    return std::is_x86_feature_detected!("avx512bf16");
-    #[cfg(not(target_arch = "x86_64"))]
+    std::is_x86_feature_detected!("avx512bf16")
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn has_bf16() -> bool {
     false
 }
 
