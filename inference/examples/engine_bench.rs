@@ -28,7 +28,7 @@ fn serve() -> Result<()> {
         inputs.iter().map(|i| (i.name.as_str(), i.tensor.view())).collect();
     println!("ready");
     let started = Instant::now();
-    let session = Session::new(&Model::load(model)?, options)?;
+    let session = Session::new(Model::load(model)?, options)?;
     println!("loaded {:.4}", milliseconds(started));
     for line in std::io::stdin().lock().lines() {
         let line = line?;

@@ -35,7 +35,7 @@ fn run() -> Result<()> {
         })
         .collect::<Result<Vec<_>>>()?;
     let session =
-        Session::new(&Model::load(model)?, SessionOptions::with_threads(threads.parse()?))?;
+        Session::new(Model::load(model)?, SessionOptions::with_threads(threads.parse()?))?;
     let views: Vec<(&str, TensorView<'_>)> =
         inputs.iter().map(|i| (i.name.as_str(), i.tensor.view())).collect();
 

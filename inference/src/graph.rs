@@ -78,6 +78,17 @@ impl Graph {
         self.info(id).and_then(|info| info.constant.as_ref())
     }
 
+    /// Lets go of a constant of which a reader has made what it needs, if no other reads it: `uses`
+    /// has how many read each value, and has one fewer from now on.
+    pub(crate) fn release(&mut self, id: ValueId, uses: &mut [usize]) {
+        uses[id.0] = uses[id.0].saturating_sub(1);
+        if uses[id.0] == 0
+            && let Some(info) = &mut self.values[id.0].info
+        {
+            info.constant = None;
+        }
+    }
+
     /// The node's operator, if it is a `T`.
     pub(crate) fn op<T: Op>(&self, node: usize) -> Option<&T> {
         let op: &dyn std::any::Any = &*self.nodes[node].op;

@@ -5,6 +5,7 @@
 
 use crate::error::{Error, Result};
 use lgp_memory::{Tensor, TensorType, ValueKind};
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet};
 use std::sync::Arc;
@@ -202,6 +203,18 @@ pub struct Model {
     pub(crate) outputs: Vec<ValueSpec>,
     pub(crate) initializers: BTreeMap<String, Tensor>,
     pub(crate) nodes: Vec<ModelNode>,
+}
+
+impl From<Model> for Cow<'_, Model> {
+    fn from(model: Model) -> Self {
+        Self::Owned(model)
+    }
+}
+
+impl<'a> From<&'a Model> for Cow<'a, Model> {
+    fn from(model: &'a Model) -> Self {
+        Self::Borrowed(model)
+    }
 }
 
 impl Model {

@@ -147,7 +147,7 @@ impl Repository {
         check_name(name)?;
         let model = Model::from_bytes(bytes, base)?;
         // Compiled once, so that what cannot run is refused now and not by the first request.
-        let session = Session::new(&model, SessionOptions::with_threads(1))?;
+        let session = Session::new(model, SessionOptions::with_threads(1))?;
         let external = crate::onnx::external_files(bytes, base)?;
 
         let staging = tempfile::Builder::new()

@@ -10,6 +10,7 @@ use lgp_compute::{Context, Isa, Stop, ValueInfo};
 use lgp_memory::{
     Datum, Dim, NamedTensor, PoolStats, Shape, SymShape, TensorType, TensorView, ValueKind,
 };
+use std::borrow::Cow;
 
 /// How a session runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,27 +82,31 @@ pub struct Session {
 }
 
 impl Session {
-    /// Compiles a model.
+    /// Compiles a model. One that is given by value is gone by the end, each of its weights as
+    /// soon as it is packed; of one that is borrowed, both are in memory at once.
     ///
     /// # Errors
     /// [`Error::Unsupported`] with every operator and attribute that has no implementation,
     /// [`Error::Node`] for a node whose inputs cannot fit, [`Error::Threads`].
-    pub fn new(model: &Model, options: SessionOptions) -> Result<Self> {
+    pub fn new<'a>(model: impl Into<Cow<'a, Model>>, options: SessionOptions) -> Result<Self> {
+        let model = model.into();
         let threads = options.threads.max(1);
-        let mut graph = onnx::lower(model, options)?;
+        let mut graph = onnx::lower(&model, options)?;
+        let (inputs, declared) = (model.inputs().to_vec(), model.outputs().to_vec());
+        // The graph has its weights, and now has them alone if the model was given by value.
+        drop(model);
         let ctx = Context::new(threads).with_isa(options.isa);
         if ctx.threads() < threads {
             let message = format!("the system started {}", ctx.threads());
             return Err(Error::Threads { threads, message });
         }
         passes::optimize(&mut graph)?;
-        let outputs = model
-            .outputs()
+        let outputs = declared
             .iter()
             .zip(&graph.outputs)
             .map(|(spec, (_, id))| refined(spec, graph.info(*id)))
             .collect::<Result<_>>()?;
-        Ok(Self { inputs: model.inputs().to_vec(), outputs, program: Program::new(graph), ctx })
+        Ok(Self { inputs, outputs, program: Program::new(graph), ctx })
     }
 
     /// What a run must be given, in any order.

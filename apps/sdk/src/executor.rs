@@ -91,7 +91,7 @@ impl ModelExecutor {
         }
         tracing::info!(%model, "loading");
         let parsed = self.repository.load(&entry).map_err(|e| failure(&e))?;
-        Session::new(&parsed, self.options).map_err(|e| failure(&e))
+        Session::new(parsed, self.options).map_err(|e| failure(&e))
     }
 }
 

@@ -17,6 +17,7 @@ mod read;
 mod registry;
 mod save;
 mod sparse;
+mod split;
 mod tensor;
 #[cfg(test)]
 mod tests;

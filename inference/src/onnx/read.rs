@@ -4,15 +4,14 @@ use super::external::Location;
 use super::proto::attribute_proto::AttributeType;
 use super::proto::tensor_shape_proto::dimension;
 use super::proto::{
-    AttributeProto, GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto,
-    TensorShapeProto, TypeProto, ValueInfoProto, type_proto,
+    AttributeProto, GraphProto, NodeProto, SparseTensorProto, TensorProto, TensorShapeProto,
+    TypeProto, ValueInfoProto, type_proto,
 };
+use super::split::{self, Parts};
 use super::{dtype, functions, sparse, tensor};
 use crate::error::{Error, Result};
 use crate::model::{Attr, Model, ModelNode, Subgraph, ValueSpec};
-use lgp_memory::{DType, Dim, SymShape, Tensor, TensorType, ValueKind};
-use prost::Message;
-use prost::bytes::Bytes;
+use lgp_memory::{Buffer, DType, Dim, SymShape, Tensor, TensorType, ValueKind};
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,12 +25,18 @@ const OPSETS: (i64, i64) = (1, 28);
 
 /// The bytes of a file, which must be a regular one: devices and pipes have no end.
 pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>> {
+    length(path)?;
+    std::fs::read(path).map_err(Error::io("read", path))
+}
+
+/// Bytes of a regular file.
+fn length(path: &Path) -> Result<u64> {
     let about = std::fs::metadata(path).map_err(Error::io("read", path))?;
     if !about.is_file() {
         let reason = std::io::Error::other("not a regular file");
         return Err(Error::io("read", path)(reason));
     }
-    std::fs::read(path).map_err(Error::io("read", path))
+    Ok(about.len())
 }
 
 impl Model {
@@ -42,8 +47,10 @@ impl Model {
     /// and one that names the value, node or tensor for a file that breaks ONNX's rules.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let bytes = read_file(path)?;
-        Self::read(Bytes::from(bytes), Some(folder_of(path))).map_err(|error| match error {
+        let len = length(path)?;
+        let file = std::fs::File::open(path).map_err(Error::io("read", path))?;
+        let file = std::io::BufReader::new(file);
+        Self::read(file, len, Some(folder_of(path))).map_err(|error| match error {
             Error::Malformed { message } => {
                 Error::Malformed { message: format!("{}: {message}", path.display()) }
             }
@@ -57,11 +64,11 @@ impl Model {
     /// # Errors
     /// As [`Model::load`].
     pub fn from_bytes(bytes: &[u8], base: Option<&Path>) -> Result<Self> {
-        Self::read(Bytes::copy_from_slice(bytes), base)
+        Self::read(bytes, u64::try_from(bytes.len()).unwrap_or(u64::MAX), base)
     }
 
-    fn read(bytes: Bytes, base: Option<&Path>) -> Result<Self> {
-        let mut proto = decode(bytes)?;
+    fn read(from: impl std::io::Read, len: u64, base: Option<&Path>) -> Result<Self> {
+        let Parts { mut proto, raw } = split::read(from, len)?;
         functions::inline(&mut proto)?;
         let ir_version = proto.ir_version.unwrap_or(0);
         if !(IR_VERSIONS.0..=IR_VERSIONS.1).contains(&ir_version) {
@@ -99,11 +106,16 @@ impl Model {
             initializers: BTreeMap::new(),
             nodes: Vec::new(),
         };
-        model.with_graph(graph, base)?.validated()
+        model.with_graph(graph, raw, base)?.validated()
     }
 
-    fn with_graph(mut self, graph: GraphProto, base: Option<&Path>) -> Result<Self> {
-        self.initializers = initializers(&graph, base)?;
+    fn with_graph(
+        mut self,
+        graph: GraphProto,
+        raw: Vec<Option<Buffer>>,
+        base: Option<&Path>,
+    ) -> Result<Self> {
+        self.initializers = initializers(&graph, raw, base)?;
         let mut seen = HashSet::new();
         for proto in &graph.input {
             let name = proto.name();
@@ -125,13 +137,6 @@ impl Model {
     }
 }
 
-fn decode(bytes: Bytes) -> Result<ModelProto> {
-    if bytes.is_empty() {
-        return Err(Error::Malformed { message: "the file is empty".into() });
-    }
-    ModelProto::decode(bytes).map_err(|error| Error::Malformed { message: error.to_string() })
-}
-
 /// The folder of a model's file, beneath which its weights may lie.
 pub(crate) fn folder_of(file: &Path) -> &Path {
     match file.parent() {
@@ -149,7 +154,7 @@ pub(crate) fn external_files(
     bytes: &[u8],
     base: Option<&Path>,
 ) -> Result<BTreeMap<PathBuf, PathBuf>> {
-    let proto = decode(Bytes::copy_from_slice(bytes))?;
+    let proto = split::read(bytes, u64::try_from(bytes.len()).unwrap_or(u64::MAX))?.proto;
     let graph = proto.graph.unwrap_or_default();
     let mut files = BTreeMap::new();
     let mut nodes: Vec<&NodeProto> = graph.node.iter().collect();
@@ -323,7 +328,7 @@ fn attribute(node: &str, proto: AttributeProto, base: Option<&Path>) -> Result<A
 
 /// A graph inside a node. Its values need not declare their types.
 fn subgraph(graph: GraphProto, base: Option<&Path>) -> Result<Subgraph> {
-    let initializers = initializers(&graph, base)?;
+    let initializers = initializers(&graph, Vec::new(), base)?;
     let names = |values: &[ValueInfoProto]| -> Vec<String> {
         values.iter().map(|v| v.name().to_owned()).collect()
     };
@@ -344,10 +349,16 @@ fn nodes(protos: Vec<NodeProto>, base: Option<&Path>) -> Result<Vec<ModelNode>> 
     protos.into_iter().enumerate().map(|(index, proto)| node(index, proto, base)).collect()
 }
 
-fn initializers(graph: &GraphProto, base: Option<&Path>) -> Result<BTreeMap<String, Tensor>> {
-    let dense = graph.initializer.iter().map(|proto| {
+/// The stored tensors of a graph; `raw` has the raw data of those that were taken apart.
+fn initializers(
+    graph: &GraphProto,
+    raw: Vec<Option<Buffer>>,
+    base: Option<&Path>,
+) -> Result<BTreeMap<String, Tensor>> {
+    let raw = raw.into_iter().chain(std::iter::repeat_with(|| None));
+    let dense = graph.initializer.iter().zip(raw).map(|(proto, raw)| {
         let name = proto.name();
-        tensor::read(name, proto, base).map(|tensor| (name, tensor))
+        tensor::read_with(name, proto, raw, base).map(|tensor| (name, tensor))
     });
     let sparse = graph.sparse_initializer.iter().map(|proto| {
         let name = proto.values.as_ref().map_or("", |values| values.name());

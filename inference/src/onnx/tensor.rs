@@ -10,6 +10,16 @@ use std::path::Path;
 
 /// Reads a tensor; `name` is for messages, `base` the folder for bytes in other files.
 pub(crate) fn read(name: &str, proto: &TensorProto, base: Option<&Path>) -> Result<Tensor> {
+    read_with(name, proto, None, base)
+}
+
+/// Reads a tensor whose raw data, if it has any, was taken out of the message.
+pub(crate) fn read_with(
+    name: &str,
+    proto: &TensorProto,
+    raw: Option<Buffer>,
+    base: Option<&Path>,
+) -> Result<Tensor> {
     let fail = |message: String| Error::Tensor { tensor: name.to_owned(), message };
     let dtype = dtype::from_onnx(i64::from(proto.data_type.unwrap_or(0)))
         .map_err(|given| fail(format!("element type {given} is not supported")))?;
@@ -26,6 +36,9 @@ pub(crate) fn read(name: &str, proto: &TensorProto, base: Option<&Path>) -> Resu
     }
     let data = if is_external(proto) {
         Location::parse(name, &proto.external_data)?.read(base, expected)?
+    } else if let Some(raw) = raw {
+        check_len(dtype, &shape, expected, raw.len()).map_err(fail)?;
+        raw
     } else if let Some(raw) = &proto.raw_data {
         check_len(dtype, &shape, expected, raw.len()).map_err(fail)?;
         let mut buffer = Buffer::zeroed(expected)?;

@@ -24,6 +24,7 @@ impl Pass for MatMulPacking {
         let ctx = Context::new(1).with_isa(graph.options.isa);
         let fast = graph.options.precision == Precision::Fast;
         // Weights that several products share are packed once.
+        let mut uses = graph.uses();
         let mut packed: HashMap<(ValueId, bool), (MatMulPacked, ValueId)> = HashMap::new();
         for index in 0..graph.nodes.len() {
             let Some(product) = packable(graph, index)? else { continue };
@@ -48,6 +49,7 @@ impl Pass for MatMulPacking {
             }
             let node = &mut graph.nodes[index];
             *node = Node { op: Arc::new(op), inputs, ..node.clone() };
+            graph.release(b, &mut uses);
         }
         Ok(())
     }

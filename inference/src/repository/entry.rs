@@ -107,7 +107,7 @@ pub(super) fn load(root: &Path, name: &str, version: u64) -> Result<Entry> {
     }
     let bytes = std::fs::read(&path).map_err(Error::io("read", &path))?;
     let model = Model::from_bytes(&bytes, Some(&folder))?;
-    let session = Session::new(&model, SessionOptions::with_threads(1))?;
+    let session = Session::new(model, SessionOptions::with_threads(1))?;
     let external = crate::onnx::external_files(&bytes, Some(&folder))?;
     let sha256 = files::digest(&bytes, &external)?;
     let (inputs, outputs) = (session.inputs().to_vec(), session.outputs().to_vec());

@@ -62,9 +62,10 @@ impl Pass for ChannelsLast {
         if !chosen.contains(&true) {
             return Ok(());
         }
+        let uses = graph.uses();
         let nodes = std::mem::take(&mut graph.nodes);
         let (plain, last) = (graph.values.len(), vec![None; graph.values.len()]);
-        let mut rewrite = Rewrite { plain: vec![true; plain], graph, last };
+        let mut rewrite = Rewrite { plain: vec![true; plain], graph, last, uses };
         for node in &nodes {
             for id in node.outputs.iter().flatten() {
                 rewrite.plain[id.0] = false;
@@ -87,6 +88,8 @@ struct Rewrite<'a> {
     plain: Vec<bool>,
     /// Their channels-last forms.
     last: Vec<Option<ValueId>>,
+    /// How many read each value; a weight that was packed is not read by its convolution any more.
+    uses: Vec<usize>,
 }
 
 impl Rewrite<'_> {
@@ -99,7 +102,11 @@ impl Rewrite<'_> {
             return self.push(node);
         }
         let converted = if anchor::is_anchor(self.graph, &node) {
-            anchor::anchor(self.graph, &node)?
+            let converted = anchor::anchor(self.graph, &node)?;
+            if let Some(Some(weight)) = node.inputs.get(1) {
+                self.graph.release(*weight, &mut self.uses);
+            }
+            converted
         } else if let Some(converted) = follow::follower(self.graph, &node) {
             converted
         } else {

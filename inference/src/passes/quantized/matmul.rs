@@ -104,7 +104,7 @@ impl Rewrite<'_> {
     /// `MatMulInteger` of what `DynamicQuantizeLinear` makes, `Cast`, `Mul` and perhaps `Add`,
     /// replaced where the product is.
     pub(super) fn dynamic(&mut self, index: usize) -> Result<Option<Vec<usize>>> {
-        let Some((x, mut out, (weight, scale, zero))) = self.dynamic_of(index) else {
+        let Some((x, mut out, (weight, scale, zero, only))) = self.dynamic_of(index) else {
             return Ok(None);
         };
         let mut also = Vec::new();
@@ -119,6 +119,9 @@ impl Rewrite<'_> {
         };
         let Ok(op) = QMatMul::new(parts) else { return Ok(None) };
         self.push(op, x.to_vec(), out)?;
+        if let Some(id) = only {
+            self.graph.release(id, &mut self.uses);
+        }
         Ok(Some(also))
     }
 
@@ -145,12 +148,12 @@ impl Rewrite<'_> {
     }
 
     /// The bytes with their scale and zero point, the output, and the weight of the pattern that
-    /// ends in a multiplication.
+    /// ends in a multiplication, with where it is stored if nothing else reads it.
     #[allow(clippy::type_complexity, reason = "read once, right after")]
     fn dynamic_of(
         &self,
         index: usize,
-    ) -> Option<([ValueId; 3], ValueId, (Tensor, Vec<f32>, Vec<i32>))> {
+    ) -> Option<([ValueId; 3], ValueId, (Tensor, Vec<f32>, Vec<i32>, Option<ValueId>))> {
         self.op::<Binary>(index).filter(|b| b.kind == BinaryKind::Mul)?;
         let inputs = [self.input(index, 0)?, self.input(index, 1)?];
         let (cast, scales) = match inputs.map(|id| self.made_by::<Cast>(id)) {
@@ -193,7 +196,10 @@ impl Rewrite<'_> {
         // One zero point serves all columns.
         let zero = if zero.len() == 1 { vec![zero[0]; scale.len()] } else { zero };
         let out = self.old[index].outputs.first().copied().flatten()?;
-        Some(([own(0)?, own(1)?, own(2)?], out, (weight, scale, zero)))
+        let stored = self.input(product, 1)?;
+        let chain = [stored, self.input(cast, 0)?, inputs[usize::from(inputs[0] == scales)]];
+        let only = chain.iter().all(|id| self.uses[id.0] == 1).then_some(stored);
+        Some(([own(0)?, own(1)?, own(2)?], out, (weight, scale, zero, only)))
     }
 
     /// A product of floats with a constant weight, quantised because the session asks for it.
