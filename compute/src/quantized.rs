@@ -4,6 +4,7 @@ use crate::args::axis;
 use crate::error::{Error, Result};
 use crate::op::ValueInfo;
 use lgp_memory::{DType, TensorView};
+use std::borrow::Cow;
 
 /// The least and the largest value of a dtype that values can be quantised to.
 pub(crate) fn range(dtype: DType) -> Option<(i32, i32)> {
@@ -66,16 +67,22 @@ impl Quant {
     }
 }
 
-/// What to take away from weights so that they are i8 around 0: their zero points must all be in
-/// the middle of their range.
-pub(crate) fn centre(op: &'static str, dtype: DType, zero: &[i32]) -> Result<i32> {
-    let middle = match dtype {
-        DType::I8 => 0,
-        DType::U8 => 128,
+/// The elements of a weight as i8 around 0: its zero points must all be in the middle of the range.
+pub(crate) fn centred<'a>(
+    op: &'static str,
+    weight: &TensorView<'a>,
+    zero: &[i32],
+) -> Result<Cow<'a, [i8]>> {
+    let (middle, centred) = match weight.dtype() {
+        DType::I8 => (0, Cow::Borrowed(weight.as_slice()?)),
+        DType::U8 => {
+            let moved = weight.as_slice::<u8>()?.iter().map(|w| (w ^ 0x80).cast_signed());
+            (128, moved.collect())
+        }
         other => return Err(Error::unsupported(op, format!("weights of dtype {other}"))),
     };
     if zero.iter().all(|&z| z == middle) {
-        Ok(middle)
+        Ok(centred)
     } else {
         Err(Error::unsupported(op, format!("zero points of weights other than {middle}")))
     }

@@ -37,37 +37,36 @@ impl Packed {
         size_of_val(&*self.lines) + size_of_val(&*self.sums)
     }
 
-    /// Packs `taps` segments of `width` elements; `at` gives the element of a column, a segment
-    /// and a position in it.
+    /// Packs `taps` segments of `width` elements. The element of a column, a segment and a position
+    /// in it is at the sum of these times `strides`; `from` reaches as far, or this panics.
     pub(crate) fn new(
         n: usize,
         taps: usize,
         width: usize,
-        at: impl Fn(usize, usize, usize) -> i8,
+        from: &[i8],
+        strides: [usize; 3],
     ) -> Result<Self> {
         let (panels, groups) = (n.div_ceil(PANEL), width.div_ceil(4));
         let count = panels.checked_mul(taps).and_then(|c| c.checked_mul(groups));
         let count = count.filter(|c| c.checked_mul(64).is_some());
         let too_large = || Error::unsupported("packing", format!("{n} columns of {taps}x{width}"));
+        let count = count.ok_or_else(too_large)?;
         let mut lines = Vec::new();
-        lines.try_reserve_exact(count.ok_or_else(too_large)?).map_err(|_| too_large())?;
+        lines.try_reserve_exact(count).map_err(|_| too_large())?;
+        lines.resize(count, Line([0; 64]));
         let mut sums = vec![0i32; panels * PANEL];
-        for panel in 0..panels {
-            for tap in 0..taps {
-                for group in 0..groups {
-                    let mut line = Line([0; 64]);
-                    for (lane, four) in line.0.as_chunks_mut::<4>().0.iter_mut().enumerate() {
-                        let column = panel * PANEL + lane;
-                        for (i, element) in four.iter_mut().enumerate() {
-                            if column < n && group * 4 + i < width {
-                                *element = at(column, tap, group * 4 + i);
-                                sums[column] = sums[column].wrapping_add((*element).into());
-                            }
-                        }
-                    }
-                    lines.push(line);
-                }
+        let [by_column, by_tap, by_step] = strides;
+        for (segment, lines) in lines.chunks_exact_mut(groups.max(1)).enumerate() {
+            let (panel, tap) = (segment / taps, segment % taps);
+            let first = panel * PANEL;
+            let columns = PANEL.min(n - first);
+            let from = &from[first * by_column + tap * by_tap..];
+            if by_column == 1 {
+                across(lines, from, (columns, width), by_step);
+            } else {
+                along(lines, from, (columns, width), (by_column, by_step));
             }
+            add_up(&mut sums[first..][..PANEL], lines);
         }
         Ok(Self { lines, n, taps, groups, sums })
     }
@@ -90,5 +89,52 @@ impl Packed {
             *seed = seed.wrapping_add(*bias);
         }
         seeds
+    }
+}
+
+/// Packs columns that lie side by side: a line is four of their rows, interleaved.
+fn across(lines: &mut [Line], from: &[i8], (columns, width): (usize, usize), step: usize) {
+    for (group, line) in lines.iter_mut().enumerate() {
+        let mut rows = [[0i8; PANEL]; 4];
+        for (i, row) in (group * 4..width).zip(&mut rows) {
+            row[..columns].copy_from_slice(&from[i * step..][..columns]);
+        }
+        for (lane, four) in line.0.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+            *four = [rows[0][lane], rows[1][lane], rows[2][lane], rows[3][lane]];
+        }
+    }
+}
+
+/// Packs columns one after the other.
+fn along(
+    lines: &mut [Line],
+    from: &[i8],
+    (columns, width): (usize, usize),
+    (column, step): (usize, usize),
+) {
+    for lane in 0..columns {
+        let from = &from[lane * column..];
+        for (group, line) in lines.iter_mut().enumerate() {
+            let four = &mut line.0[lane * 4..][..4];
+            let rest = &from[group * 4 * step..];
+            match rest.first_chunk::<4>().filter(|_| step == 1 && group * 4 + 4 <= width) {
+                Some(whole) => four.copy_from_slice(whole),
+                None => {
+                    let elements = rest.iter().step_by(step).take(width - group * 4);
+                    four.iter_mut().zip(elements).for_each(|(to, from)| *to = *from);
+                }
+            }
+        }
+    }
+}
+
+/// Adds the elements of each column.
+fn add_up(sums: &mut [i32], lines: &[Line]) {
+    for line in lines {
+        for (sum, four) in sums.iter_mut().zip(line.0.as_chunks::<4>().0) {
+            for &w in four {
+                *sum = sum.wrapping_add(w.into());
+            }
+        }
     }
 }

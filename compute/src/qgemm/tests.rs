@@ -41,7 +41,7 @@ fn every_level_sums_exactly() {
     ] {
         let x: Vec<u8> = (0..m * k).map(|_| next()).collect();
         let w: Vec<i8> = (0..n * k).map(|_| next().cast_signed()).collect();
-        let packed = Packed::new(n, 2, k / 2, |c, tap, i| w[c * k + tap * k / 2 + i]).unwrap();
+        let packed = Packed::new(n, 2, k / 2, &w, [k, k / 2, 1]).unwrap();
         let bias: Vec<i32> = (0..n).map(|i| i32::try_from(i).unwrap() * 100).collect();
         let zero = i32::from(next());
         let seeds = packed.seeds(Some(&bias), zero);

@@ -53,28 +53,43 @@ pub(super) fn pack(conv: &ConvNhwc, weight: &[f32]) -> Result<Tensor> {
     Ok(packed)
 }
 
-/// Channels that are packed together: their taps and columns fit the first-level cache.
-const BLOCK: usize = 16;
+/// Calls `body` for up to [`LANE`] columns at a time: with the first of them, how many they are,
+/// where their elements of the first row begin, and how far rows are apart.
+fn lanes(columns: usize, rows: usize, mut body: impl FnMut(usize, usize, usize, usize)) {
+    let mut start = 0;
+    for panel in 0..panel_count(columns) {
+        let width = panel_width(columns, panel);
+        for at in (0..width).step_by(LANE) {
+            let column = panel * 2 * LANE + at;
+            body(column, LANE.min(columns - column), start + at, width);
+        }
+        start += width * rows;
+    }
+}
 
 /// Panels of weights `[m, c, taps]`: for each tap and channel the columns side by side.
 fn panels(out: &mut [f32], weight: &[f32], (m, c, taps): (usize, usize, usize)) {
-    let mut rest = out;
-    for panel in 0..panel_count(m) {
-        let width = panel_width(m, panel);
-        let (out, left) = rest.split_at_mut(width * c * taps);
-        rest = left;
-        let first = panel * 2 * LANE;
-        for block in (0..c).step_by(BLOCK) {
-            for column in 0..width.min(m - first) {
-                let weight = &weight[(first + column) * c * taps..][..c * taps];
-                for i in block..c.min(block + BLOCK) {
-                    for tap in 0..taps {
-                        out[(tap * c + i) * width + column] = weight[i * taps + tap];
-                    }
+    let rows = c * taps;
+    lanes(m, rows, |column, count, start, width| {
+        let weight = &weight[column * rows..][..count * rows];
+        for block in (0..rows).step_by(LANE) {
+            let len = LANE.min(rows - block);
+            let mut tile = [[0f32; LANE]; LANE];
+            for (tile, weight) in tile.iter_mut().zip(weight.chunks_exact(rows)) {
+                match weight[block..].first_chunk() {
+                    Some(whole) => *tile = *whole,
+                    None => tile[..len].copy_from_slice(&weight[block..]),
+                }
+            }
+            for (i, at) in (block..block + len).enumerate() {
+                let row = at % taps * c + at / taps;
+                let out = &mut out[start + row * width..][..LANE];
+                for (out, tile) in out.iter_mut().zip(&tile) {
+                    *out = tile[i];
                 }
             }
         }
-    }
+    });
 }
 
 /// The weight transform `G` of F(2×2, 3×3).
@@ -97,27 +112,32 @@ fn winograd<const S: usize>(
     g: &[[f32; 3]; S],
 ) {
     let position = out.len() / (S * S);
-    for panel in 0..panel_count(m) {
-        let width = panel_width(m, panel);
-        let first = panel * 2 * LANE;
-        for block in (0..c).step_by(BLOCK) {
-            for column in 0..width.min(m - first) {
-                for i in block..c.min(block + BLOCK) {
-                    let w = &weight[((first + column) * c + i) * 9..][..9];
-                    let half: [[f32; 3]; S] = std::array::from_fn(|y| {
-                        std::array::from_fn(|x| {
-                            g[y][0] * w[x] + g[y][1] * w[3 + x] + g[y][2] * w[6 + x]
-                        })
-                    });
-                    let at = first * c + i * width + column;
-                    for (y, half) in half.iter().enumerate() {
-                        for (x, g) in g.iter().enumerate() {
-                            out[(y * S + x) * position + at] =
-                                half[0] * g[0] + half[1] * g[1] + half[2] * g[2];
-                        }
-                    }
+    lanes(m, c, |column, count, start, width| {
+        for i in 0..c {
+            let mut w = [[0f32; LANE]; 9];
+            for lane in 0..count {
+                let taps = &weight[((column + lane) * c + i) * 9..][..9];
+                for (w, &tap) in w.iter_mut().zip(taps) {
+                    w[lane] = tap;
+                }
+            }
+            for (y, gy) in g.iter().enumerate() {
+                let mut half = [[0f32; LANE]; 3];
+                for (x, half) in half.iter_mut().enumerate() {
+                    sum(half, gy, [&w[x], &w[3 + x], &w[6 + x]]);
+                }
+                for (x, gx) in g.iter().enumerate() {
+                    let at = (y * S + x) * position + start + i * width;
+                    sum(&mut out[at..][..LANE], gx, [&half[0], &half[1], &half[2]]);
                 }
             }
         }
+    });
+}
+
+/// One entry of a product with `G`, for columns side by side.
+fn sum(out: &mut [f32], g: &[f32; 3], w: [&[f32; LANE]; 3]) {
+    for (i, out) in out.iter_mut().enumerate() {
+        *out = g[0] * w[0][i] + g[1] * w[1][i] + g[2] * w[2][i];
     }
 }

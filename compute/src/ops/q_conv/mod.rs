@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use crate::ops::ConvGeometry;
 use crate::qgemm::{PANEL, Packed, ToBytes};
-use crate::quantized::{Quant, widened};
+use crate::quantized::{Quant, centred};
 use crate::window::{Axis, Spec, specs};
 use depthwise::DepthwiseWeights;
 use lgp_memory::{Dim, Tensor, TensorView};
@@ -93,11 +93,7 @@ impl QConv {
         if !fits {
             return Err(Error::invalid(NAME, format!("{geometry:?} does not fit the weights")));
         }
-        let flip = crate::quantized::centre(NAME, parts.weight.dtype(), parts.weight_zero)?;
-        let weight: Vec<i8> = widened(NAME, parts.weight)?
-            .into_iter()
-            .map(|w| i8::try_from(w - flip).unwrap_or(0))
-            .collect();
+        let weight = centred(NAME, parts.weight, parts.weight_zero)?;
         let at = |map: usize, c: usize, tap: usize| weight[(map * per_group + c) * kh * kw + tap];
         let zero = parts.x.unsigned_zero();
         let weights = if g == m && g == geometry.channels && g > 1 {
@@ -112,15 +108,17 @@ impl QConv {
             let mut groups = Vec::with_capacity(g);
             for group in 0..g {
                 let columns = group * (m / g)..(group + 1) * (m / g);
-                let first = columns.start;
+                let (n, size) = (columns.len(), per_group * kh * kw);
                 let packed = match segments {
-                    Segments::Taps => Packed::new(columns.len(), kh * kw, per_group, |n, t, c| {
-                        at(first + n, c, t)
-                    })?,
+                    Segments::Taps => {
+                        let weight = &weight[columns.start * size..];
+                        Packed::new(n, kh * kw, per_group, weight, [size, 1, kh * kw])?
+                    }
                     Segments::Lines => {
-                        Packed::new(columns.len(), kh, kw * per_group, |n, y, i| {
-                            at(first + n, i % per_group, y * kw + i / per_group)
-                        })?
+                        let map =
+                            |map| (0..size).map(move |i| at(map, i % per_group, i / per_group));
+                        let weight: Vec<i8> = (0..n).flat_map(map).collect();
+                        Packed::new(n, kh, kw * per_group, &weight, [size, kw * per_group, 1])?
                     }
                 };
                 let seeds = packed.seeds(parts.bias.map(|b| &b[columns.clone()]), zero);

@@ -10,7 +10,7 @@ use crate::epilogue::Activation;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use crate::qgemm::{PANEL, Packed, ToBytes};
-use crate::quantized::{Quant, centre, widened};
+use crate::quantized::{Quant, centred};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
 use std::sync::Arc;
 
@@ -95,14 +95,9 @@ impl QMatMul {
             let message = format!("{} scales for a weight of {k}x{n}", scales.len());
             return Err(Error::invalid(NAME, message));
         }
-        let middle = centre(NAME, parts.weight.dtype(), parts.weight_zero)?;
-        let weight: Vec<i8> = widened(NAME, parts.weight)?
-            .into_iter()
-            .map(|w| i8::try_from(w - middle).unwrap_or(0))
-            .collect();
-        let weights = Packed::new(n, 1, k, |column, _, i| {
-            if parts.transposed { weight[column * k + i] } else { weight[i * n + column] }
-        })?;
+        let weight = centred(NAME, parts.weight, parts.weight_zero)?;
+        let strides = if parts.transposed { [k, 0, 1] } else { [1, 0, n] };
+        let weights = Packed::new(n, 1, k, &weight, strides)?;
         let whole = n.div_ceil(PANEL) * PANEL;
         let mut scale = if scales.len() == 1 { vec![scales[0]; n] } else { scales.to_vec() };
         scale.resize(whole, 0.);
