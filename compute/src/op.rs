@@ -148,6 +148,15 @@ impl Context {
         }
         Ok(Tensor::pooled(&self.pool, dtype, shape)?)
     }
+
+    /// Allocates what an operator needs besides its outputs, from the pool: it must not take the
+    /// place that was planned for an output of the same size. Otherwise as [`Context::alloc`].
+    ///
+    /// # Errors
+    /// Out of memory, or a shape that cannot be addressed.
+    pub fn scratch(&self, dtype: DType, shape: impl Into<Shape>) -> Result<Tensor> {
+        Ok(Tensor::pooled(&self.pool, dtype, shape)?)
+    }
 }
 
 /// An operator with its attributes: pure, and safe to run from several threads at once.
@@ -212,7 +221,7 @@ pub trait Op: std::any::Any + std::fmt::Debug + Send + Sync {
                 Some(other) => return Err(wrong_kind(self.name(), i, other.kind(), "a tensor")),
             });
         }
-        Ok(launch_any(self, ctx, &views)?.into_iter().map(Datum::Tensor).collect())
+        Ok(launch(self, ctx, &views)?.into_iter().map(Datum::Tensor).collect())
     }
 }
 
@@ -233,15 +242,7 @@ pub(crate) fn wrong_dtype(op: &'static str, input: usize, given: DType) -> Error
 ///
 /// # Errors
 /// As [`Op::run`].
-pub fn launch(
-    op: &dyn Op,
-    ctx: &Context,
-    inputs: &[Option<TensorView<'_>>],
-) -> Result<Vec<Tensor>> {
-    launch_any(op, ctx, inputs)
-}
-
-fn launch_any<O: Op + ?Sized>(
+pub fn launch<O: Op + ?Sized>(
     op: &O,
     ctx: &Context,
     inputs: &[Option<TensorView<'_>>],
@@ -301,15 +302,17 @@ mod tests {
         let a = context.alloc(DType::F32, [64]).unwrap();
         assert!(arena.take(0, 64).is_none(), "it is in the arena");
         let before = plain.pool().stats().allocations;
-        let scratch = context.alloc(DType::F32, [3]).unwrap();
+        let small = context.alloc(DType::F32, [3]).unwrap();
         assert_eq!(plain.pool().stats().allocations, before + 1, "nothing of 12 bytes is planned");
+        let scratch = context.scratch(DType::F32, [64]).unwrap();
+        assert_eq!(plain.pool().stats().allocations, before + 2, "it is no output");
         let conflict = context.alloc(DType::F32, [64]).unwrap();
-        assert_eq!(plain.pool().stats().allocations, before + 2, "its place is taken");
+        assert_eq!(plain.pool().stats().allocations, before + 3, "its place is taken");
         arena.take(256, 64).unwrap().fill(9);
         let bools = context.alloc(DType::Bool, [64]).unwrap();
         assert_eq!(bools.as_slice::<bool>().unwrap(), [false; 64]);
-        assert_eq!(plain.pool().stats().allocations, before + 2);
-        drop((a, scratch, conflict, bools));
+        assert_eq!(plain.pool().stats().allocations, before + 3);
+        drop((a, small, scratch, conflict, bools));
         context.expect_outputs(&[]);
         assert!(arena.take(0, 512).is_some());
     }

@@ -116,9 +116,11 @@ impl Threads {
         shared.done.store(0, Ordering::Relaxed);
         let number = ((shared.ticket.load(Ordering::Relaxed) >> 32) + 1) & 0xffff_ffff;
         shared.ticket.store(number << 32 | u64::from(count) << 16, Ordering::SeqCst);
-        if shared.asleep.load(Ordering::SeqCst) > 0 {
+        // This thread takes a part too.
+        let needed = shared.asleep.load(Ordering::SeqCst).min(parts - 1);
+        if needed > 0 {
             let _guard = shared.locked();
-            shared.work.notify_all();
+            (0..needed).for_each(|_| shared.work.notify_one());
         }
         while shared.part(number) {}
         shared.wait_for(u32::from(count));

@@ -34,7 +34,7 @@ pub(crate) fn widened_unchecked(
     let narrow = inputs.first().and_then(Option::as_ref).map_or(DType::F32, TensorView::dtype);
     let wide: Vec<Option<Tensor>> = inputs
         .iter()
-        .map(|x| x.as_ref().map(|x| convert(ctx, x, DType::F32)).transpose())
+        .map(|x| x.as_ref().map(|x| widen(ctx, x)).transpose())
         .collect::<Result<_>>()?;
     let views: Vec<Option<TensorView<'_>>> =
         wide.iter().map(|x| x.as_ref().map(Tensor::view)).collect();
@@ -45,21 +45,43 @@ pub(crate) fn widened_unchecked(
         .collect()
 }
 
-/// Converts between f32 and the halves; other dtypes pass unchanged.
+/// Converts between f32 and the halves; other dtypes pass unchanged. The result is an output.
 pub(crate) fn convert(ctx: &Context, x: &TensorView<'_>, to: DType) -> Result<Tensor> {
-    let mut out = ctx.alloc(to, x.shape().clone())?;
-    match (x.dtype(), to) {
-        (DType::F16, DType::F32) => x.as_slice::<f16>()?.convert_to_f32_slice(out.as_mut_slice()?),
+    converted(x, to, || ctx.alloc(to, x.shape().clone()))
+}
+
+/// Widens halves to f32 for a kernel that reads no others; other dtypes pass unchanged.
+pub(crate) fn widen(ctx: &Context, x: &TensorView<'_>) -> Result<Tensor> {
+    converted(x, DType::F32, || ctx.scratch(DType::F32, x.shape().clone()))
+}
+
+fn converted(
+    x: &TensorView<'_>,
+    to: DType,
+    alloc: impl FnOnce() -> Result<Tensor>,
+) -> Result<Tensor> {
+    let out = match (x.dtype(), to) {
+        (DType::F16, DType::F32) => {
+            let mut out = alloc()?;
+            x.as_slice::<f16>()?.convert_to_f32_slice(out.as_mut_slice()?);
+            out
+        }
         (DType::BF16, DType::F32) => {
+            let mut out = alloc()?;
             x.as_slice::<bf16>()?.convert_to_f32_slice(out.as_mut_slice()?);
+            out
         }
         (DType::F32, DType::F16) => {
+            let mut out = alloc()?;
             out.as_mut_slice::<f16>()?.convert_from_f32_slice(x.as_slice()?);
+            out
         }
         (DType::F32, DType::BF16) => {
+            let mut out = alloc()?;
             out.as_mut_slice::<bf16>()?.convert_from_f32_slice(x.as_slice()?);
+            out
         }
-        _ => return Ok(x.to_tensor()?),
-    }
+        _ => x.to_tensor()?,
+    };
     Ok(out)
 }

@@ -81,7 +81,9 @@ pub(super) fn run(
 
     let dtype = query.dtype();
     let Sizes { batch, heads, queries, value_size, .. } = sizes;
-    let mut y = ctx.alloc(dtype, [batch, heads, queries, value_size])?;
+    let by_head = [batch, heads, queries, value_size];
+    let last = query.shape().rank() == 3;
+    let mut y = if last { ctx.scratch(dtype, by_head) } else { ctx.alloc(dtype, by_head) }?;
     let mut scores = match (op.scores, types.get(3)) {
         (Some(_), Some((dtype, shape))) => Some(ctx.alloc(*dtype, shape.clone())?),
         _ => None,
@@ -100,7 +102,7 @@ pub(super) fn run(
         let shown = scores.as_mut().map(Tensor::as_mut_slice::<T>).transpose()?;
         all.attend(ctx, y.as_mut_slice::<T>()?, shown)
     })?;
-    let y = if query.shape().rank() == 3 {
+    let y = if last {
         let by_length = Layout::contiguous(y.shape())?.permuted(&[0, 2, 1, 3])?;
         let shape = types.first().map(|(_, shape)| shape.clone()).unwrap_or_default();
         strided(ctx, &y.view(), &by_length)?.reshape(shape)?
@@ -244,7 +246,7 @@ impl<T: Exp + Number> All<'_, T> {
         }
         let (batch, head) = (i / heads, i % heads);
         let key_head = head / (heads / key_heads);
-        let mut scratch = ctx.alloc(T::DTYPE, [BLOCK.min(queries), keys])?;
+        let mut scratch = ctx.scratch(T::DTYPE, [BLOCK.min(queries), keys])?;
         let scratch = scratch.as_mut_slice::<T>()?;
         for first in (0..queries).step_by(BLOCK) {
             let rows = BLOCK.min(queries - first);

@@ -34,7 +34,7 @@ fn native(dtype: DType) -> Option<DType> {
 /// The same numbers in a native dtype; `None` for what is native already.
 pub(super) fn widen(ctx: &Context, x: &TensorView<'_>) -> Result<Option<Tensor>> {
     let Some(wide) = native(x.dtype()) else { return Ok(None) };
-    let mut out = ctx.alloc(wide, x.shape().clone())?;
+    let mut out = ctx.scratch(wide, x.shape().clone())?;
     if wide != DType::F32 {
         // They lie in memory as native integers do.
         out.as_bytes_mut()?.copy_from_slice(x.as_bytes());

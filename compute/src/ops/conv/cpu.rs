@@ -112,7 +112,7 @@ impl<T: Real> Convolution<'_, T> {
         let m = out.len() / columns;
         let k = weight.len() / m;
         let width = block_width(k, size_of::<T>(), columns);
-        let mut scratch = self.ctx.alloc(T::DTYPE, [k, width])?;
+        let mut scratch = self.ctx.scratch(T::DTYPE, [k, width])?;
         let scratch = scratch.as_mut_slice::<T>()?;
         for start in (0..columns).step_by(width) {
             let n = width.min(columns - start);

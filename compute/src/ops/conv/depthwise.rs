@@ -34,7 +34,7 @@ pub(super) fn run<T: Real>(conv: &Convolution<'_, T>, out: &mut [T]) -> Result<b
     // One padded plane and one line a thread.
     let parts = planes.div_ceil(per_part);
     let size = grid.size + grid.line;
-    let mut scratch = conv.ctx.alloc(T::DTYPE, [parts, size])?;
+    let mut scratch = conv.ctx.scratch(T::DTYPE, [parts, size])?;
     let scratch = scratch.as_mut_slice::<T>()?;
     let body = |first: usize, scratch: &mut [T], part: &mut [T]| {
         let (padded, line) = scratch.split_at_mut(grid.size);

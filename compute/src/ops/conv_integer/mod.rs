@@ -72,7 +72,7 @@ fn centred(
         let message = format!("{} zero points given, expected 1 or {rows}", zero.len());
         return Err(crate::Error::invalid("ConvInteger", message));
     }
-    let mut out = ctx.alloc(DType::F64, x.shape().clone())?;
+    let mut out = ctx.scratch(DType::F64, x.shape().clone())?;
     if out.is_empty() {
         return Ok(out);
     }

@@ -71,7 +71,7 @@ impl Winograd<'_> {
             output: (tiles * maps).next_multiple_of(2 * LANE) + LANE,
         };
         let size = S * S * (scratch.input + scratch.output) + LANE;
-        let mut memory = ctx.alloc(DType::F32, [threads, size])?;
+        let mut memory = ctx.scratch(DType::F32, [threads, size])?;
         let memory = Out(memory.as_mut_slice::<f32>()?.as_mut_ptr());
         let out = Out(out);
         ctx.parallel(threads, |thread| {

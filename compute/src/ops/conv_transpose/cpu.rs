@@ -48,7 +48,7 @@ fn compute<T: Real>(
     }
     let c = channels / group;
     let rows = m * taps;
-    let mut folded = ctx.alloc(T::DTYPE, [rows, plane])?;
+    let mut folded = ctx.scratch(T::DTYPE, [rows, plane])?;
     let folded = folded.as_mut_slice::<T>()?;
     for (i, out) in out.chunks_exact_mut(m * outputs).enumerate() {
         let (image, g) = (i / group, i % group);

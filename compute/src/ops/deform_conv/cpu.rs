@@ -48,7 +48,7 @@ fn compute<T: Real>(
     let outputs: usize = axes.iter().map(|a| a.output).product();
     let taps: usize = axes.iter().map(|a| a.kernel).product();
     let (c, per_group) = (channels / op.group, m / op.group);
-    let mut columns = ctx.alloc(T::DTYPE, [channels, taps, outputs])?;
+    let mut columns = ctx.scratch(T::DTYPE, [channels, taps, outputs])?;
     let columns = columns.as_mut_slice::<T>()?;
     for (image, out) in out.chunks_exact_mut(m * outputs).enumerate() {
         let x = &x[image * channels * plane..][..channels * plane];

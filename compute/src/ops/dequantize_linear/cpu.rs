@@ -8,7 +8,7 @@ use crate::op::{Context, Op};
 use crate::ops::Cast;
 use crate::quantized::{Granularity, small_float, widened};
 use crate::simd::dispatch;
-use crate::widen::convert;
+use crate::widen::{convert, widen};
 use lgp_memory::{DType, Element, Tensor, TensorView};
 
 pub(super) fn run(
@@ -19,7 +19,7 @@ pub(super) fn run(
     let (dtype, shape) = concrete_one(op, inputs)?;
     let (x, scale) = (required(op.name(), inputs, 0)?, required(op.name(), inputs, 1)?);
     let lines = Granularity::new(op.name(), x.shape(), scale.shape(), op.axis, op.block)?;
-    let scale = convert(ctx, scale, DType::F32)?;
+    let scale = widen(ctx, scale)?;
     let scale = scale.as_slice::<f32>()?;
     let native = match x.dtype() {
         DType::I4 | DType::I2 => Some(DType::I8),

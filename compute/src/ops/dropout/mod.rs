@@ -5,7 +5,7 @@ mod twister;
 use crate::args::{arity, concrete, float, optional, required, single};
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
-use crate::widen::convert;
+use crate::widen::widen;
 use lgp_memory::{DType, Tensor, TensorType, TensorView};
 use twister::Twister;
 
@@ -105,7 +105,7 @@ fn single_float(ctx: &Context, x: &TensorView<'_>) -> Result<f64> {
     if x.dtype() == DType::F64 {
         return Ok(x.as_slice::<f64>()?.first().copied().unwrap_or(0.5));
     }
-    let wide = convert(ctx, x, DType::F32)?;
+    let wide = widen(ctx, x)?;
     Ok(wide.as_slice::<f32>()?.first().copied().unwrap_or(0.5).into())
 }
 

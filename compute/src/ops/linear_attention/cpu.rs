@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::isa::Simd;
 use crate::op::Context;
 use crate::simd::dispatch;
-use crate::widen::convert;
+use crate::widen::{convert, widen};
 use lgp_memory::{DType, Tensor, TensorView};
 
 /// The inputs in f32, and the sizes.
@@ -41,7 +41,7 @@ pub(super) fn run(
     let mut state = ctx.alloc(DType::F32, state_shape.clone())?;
     let wide: Vec<Option<Tensor>> = inputs
         .iter()
-        .map(|x| x.as_ref().map(|x| convert(ctx, x, DType::F32)).transpose())
+        .map(|x| x.as_ref().map(|x| widen(ctx, x)).transpose())
         .collect::<Result<_>>()?;
     let slice = |i: usize| {
         let tensor = wide.get(i).and_then(Option::as_ref);
@@ -89,7 +89,7 @@ impl Recurrence<'_> {
         let row = self.groups * self.v;
         let (kept, shown) = (self.k * self.v, self.length * row);
         let unit = kept + shown;
-        let mut scratch = ctx.alloc(DType::F32, [batch * self.heads, unit])?;
+        let mut scratch = ctx.scratch(DType::F32, [batch * self.heads, unit])?;
         let scratch = scratch.as_mut_slice::<f32>()?;
         let cost = self.length.saturating_mul(kept).saturating_mul(2 + self.groups);
         ctx.split(scratch, unit, cost, |first, part| {

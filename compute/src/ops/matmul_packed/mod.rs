@@ -124,7 +124,7 @@ impl Op for MatMulPacked {
             gemm::multiply(ctx, m, rows, packed, c, Word::F32, epilogue);
         } else if ctx.simd().bf16() {
             let steps = self.steps();
-            let mut left = ctx.alloc(DType::F32, [m, steps])?;
+            let mut left = ctx.scratch(DType::F32, [m, steps])?;
             let left = left.as_mut_slice::<f32>()?;
             to_pairs(ctx, a, self.k, left);
             let rows = Rows { words: left, row: steps };

@@ -71,7 +71,7 @@ pub(super) fn run(
 
 /// Signed bytes as unsigned ones, 128 higher.
 fn flipped(ctx: &Context, x: &TensorView<'_>) -> Result<Tensor> {
-    let mut out = ctx.alloc(DType::U8, x.shape().clone())?;
+    let mut out = ctx.scratch(DType::U8, x.shape().clone())?;
     let from = x.as_bytes();
     ctx.split(out.as_bytes_mut()?, 1, 1, |start, part| {
         part.iter_mut().zip(&from[start..]).for_each(|(o, x)| *o = *x ^ 0x80);
@@ -108,7 +108,7 @@ fn padded(
     let (lines, width, bytes) = padded_sizes(images, axes, c).ok_or_else(too_large)?;
     let [y, w] = axes;
     let (height, line, row) = (lines / images.max(1), width * c, w.input * c);
-    let mut out = ctx.alloc(DType::U8, [bytes])?;
+    let mut out = ctx.scratch(DType::U8, [bytes])?;
     let (all, beyond) = out.as_bytes_mut()?.split_at_mut(bytes - BEYOND);
     beyond.fill(zero);
     ctx.split(all, line, line / 4, |first, part| {

@@ -53,7 +53,7 @@ pub(super) fn run(
 
 /// Rows of `k` bytes as u8 in rows of `width`. What follows a row meets weights of 0.
 fn filled(ctx: &Context, x: &[u8], (k, width): (usize, usize), flip: u8) -> Result<Tensor> {
-    let mut out = ctx.alloc(DType::U8, [x.len() / k, width])?;
+    let mut out = ctx.scratch(DType::U8, [x.len() / k, width])?;
     ctx.split(out.as_bytes_mut()?, width, width, |first, part| {
         for (out, x) in part.chunks_exact_mut(width).zip(x[first * k..].chunks_exact(k)) {
             out.iter_mut().zip(x).for_each(|(o, x)| *o = *x ^ flip);

@@ -87,7 +87,7 @@ fn small_floats(
     precision: DType,
     (dtype, shape): (DType, Shape),
 ) -> Result<Vec<Tensor>> {
-    let mut quotients = ctx.alloc(DType::F32, shape)?;
+    let mut quotients = ctx.scratch(DType::F32, shape)?;
     for (i, (q, x)) in quotients.as_mut_slice::<f32>()?.iter_mut().zip(x).enumerate() {
         *q = rounded(x / scale(i), precision);
     }

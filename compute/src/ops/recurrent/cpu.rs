@@ -130,7 +130,7 @@ fn layer<T: Exp + Number>(
     let bias = part(3, 2 * all)?;
     let mut step = Step::new(op, sizes, direction, recurrent, bias, part(7, 3 * hidden)?);
 
-    let mut projected = ctx.alloc(T::DTYPE, [steps * batch, all])?;
+    let mut projected = ctx.scratch(T::DTYPE, [steps * batch, all])?;
     let projected = projected.as_mut_slice::<T>()?;
     let bias = step.projected_bias();
     projected.chunks_exact_mut(all).for_each(|row| row.copy_from_slice(&bias));

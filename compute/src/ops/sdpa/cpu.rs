@@ -105,7 +105,7 @@ pub(super) fn run(
     let parts = units.div_ceil(each);
     let size = scratch(block, d, t, e)
         .ok_or_else(|| Error::invalid(op.name(), "the sizes are too large"))?;
-    let mut scratch = ctx.alloc(DType::F32, [parts, size])?;
+    let mut scratch = ctx.scratch(DType::F32, [parts, size])?;
     let scratch = Shared::new(scratch.as_mut_slice::<f32>()?);
     let target = Shared::new(out.as_mut_slice::<f32>()?);
     ctx.parallel(parts, |i| {
