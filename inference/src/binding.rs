@@ -18,7 +18,7 @@ use lgp_memory::{Tensor, TensorView};
 /// let x = g.input("x", ty.clone());
 /// let y = g.node("Relu", &[x], []);
 /// g.output("y", y, ty);
-/// let session = Session::new(&g.finish()?, SessionOptions::with_threads(1))?;
+/// let session = Session::new(g.finish()?, SessionOptions::with_threads(1))?;
 ///
 /// let mut binding = session.binding();
 /// binding.bind("x", Tensor::from_slice([2], &[-1f32, 2.])?)?;

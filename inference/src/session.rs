@@ -66,7 +66,7 @@ pub enum Precision {
 /// let y = g.node("Relu", &[x], []);
 /// g.output("y", y, ty);
 ///
-/// let session = Session::new(&g.finish()?, SessionOptions::with_threads(1))?;
+/// let session = Session::new(g.finish()?, SessionOptions::with_threads(1))?;
 /// let x = array![[-1f32, 2.]].into_dyn();
 /// let outputs = session.run(&[("x", TensorView::try_from(x.view())?)])?;
 /// assert_eq!(outputs[0].name, "y");
@@ -161,7 +161,7 @@ impl Session {
     /// let x = g.input("x", ty.clone());
     /// let y = g.node("Relu", &[x], []);
     /// g.output("y", y, ty);
-    /// let session = Session::new(&g.finish()?, SessionOptions::with_threads(1))?;
+    /// let session = Session::new(g.finish()?, SessionOptions::with_threads(1))?;
     ///
     /// let x = Tensor::from_slice([1], &[1f32])?;
     /// let passed = Stop::at(std::time::Instant::now());

@@ -75,7 +75,7 @@ impl Session {
     /// let y = g.node("Relu", &[x], []);
     /// g.output("y", y, ty);
     /// let options = SessionOptions::with_threads(1);
-    /// let session = std::sync::Arc::new(Session::new(&g.finish()?, options)?);
+    /// let session = std::sync::Arc::new(Session::new(g.finish()?, options)?);
     ///
     /// let x = Tensor::from_slice([2], &[-1f32, 2.])?;
     /// let task = session.start(vec![NamedTensor::new("x", x)])?;

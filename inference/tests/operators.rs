@@ -25,7 +25,7 @@ fn run(
     }
     let y = g.node(op, &inputs, attributes);
     g.output("y", y, unknown(x.dtype()));
-    let session = Session::new(&g.finish()?, SessionOptions::with_threads(1))?;
+    let session = Session::new(g.finish()?, SessionOptions::with_threads(1))?;
     Ok(session.run(&[("x", x.view())])?.remove(0).tensor)
 }
 
@@ -355,7 +355,7 @@ fn constants_of_every_kind() -> Result<()> {
         let mut g = GraphBuilder::new("g");
         let y = g.node("Constant", &[], [(key, value)]);
         g.output("y", y, TensorType { dtype: expected.dtype(), shape: None });
-        let session = Session::new(&g.finish()?, SessionOptions::with_threads(1))?;
+        let session = Session::new(g.finish()?, SessionOptions::with_threads(1))?;
         assert_eq!(session.run(&[])?[0].tensor, expected);
     }
     Ok(())
@@ -380,7 +380,7 @@ fn pieces_of_a_split() -> Result<()> {
         for (k, piece) in pieces.into_iter().enumerate() {
             g.output(format!("y{k}"), piece, ty.clone());
         }
-        let session = Session::new(&g.finish()?, SessionOptions::with_threads(1))?;
+        let session = Session::new(g.finish()?, SessionOptions::with_threads(1))?;
         let outputs = session.run(&[("x", x.view())])?;
         assert_eq!(outputs.iter().map(|o| o.tensor.len()).collect::<Vec<_>>(), expected);
         assert_eq!(outputs[2].tensor.as_slice::<f32>()?.last(), Some(&5.));

@@ -107,7 +107,7 @@ fn folding_the_normalisation_changes_the_numbers_little() -> Result<()> {
     ];
     let y = g.node("BatchNormalization", &inputs, []);
     g.output("y", y, ty(&[None, Some(1), Some(1), Some(1)]));
-    let session = Session::new(&g.finish()?, SessionOptions::with_threads(1))?;
+    let session = Session::new(g.finish()?, SessionOptions::with_threads(1))?;
     let y = session.run(&[("x", TensorView::from_slice([1, 1, 1, 1], &[1.3f32])?)])?;
     let expected = (3. * 1.3 + 0.4) / (2.3f64 + 1e-5).sqrt() * 0.7 + 0.1;
     assert!((f64::from(y[0].tensor.as_slice::<f32>()?[0]) - expected).abs() < 1e-6);
@@ -121,7 +121,7 @@ fn outputs_may_be_inputs_or_constants() -> Result<()> {
     let w = g.initializer("w", Tensor::from_slice([1], &[5f32])?);
     g.output("same", x, ty(&[None]));
     g.output("stored", w, ty(&[Some(1)]));
-    let session = Session::new(&g.finish()?, SessionOptions::with_threads(1))?;
+    let session = Session::new(g.finish()?, SessionOptions::with_threads(1))?;
     let y = session.run(&[("x", TensorView::from_slice([2], &[1f32, 2.])?)])?;
     assert_eq!(y[0], NamedTensor::new("same", Tensor::from_slice([2], &[1f32, 2.])?));
     assert_eq!(y[1], NamedTensor::new("stored", Tensor::from_slice([1], &[5f32])?));
@@ -134,7 +134,7 @@ fn what_is_not_a_number_flows_through() -> Result<()> {
     let x = g.input("x", ty(&[None]));
     let y = g.node("Add", &[x, x], []);
     g.output("y", y, ty(&[None]));
-    let session = Session::new(&g.finish()?, SessionOptions::with_threads(1))?;
+    let session = Session::new(g.finish()?, SessionOptions::with_threads(1))?;
     let x = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX];
     let y = session.run(&[("x", TensorView::from_slice([4], &x)?)])?;
     let y = y[0].tensor.as_slice::<f32>()?;
@@ -167,7 +167,7 @@ fn types_of_outputs_are_inferred() -> Result<()> {
     let unknown = TensorType { dtype: DType::F32, shape: None };
     g.output("y", y, unknown.clone());
     g.output("flat", flat, unknown);
-    let session = Session::new(&g.finish()?, SessionOptions::with_threads(1))?;
+    let session = Session::new(g.finish()?, SessionOptions::with_threads(1))?;
     let types: Vec<String> = session.outputs().iter().map(|o| o.ty.to_string()).collect();
     assert_eq!(types, ["f32 [n,5,3,3]", "f32 [n,45]"]);
     let y = session.run(&[("x", Tensor::zeros(DType::F32, [2, 3, 8, 8])?.view())])?;
@@ -182,13 +182,13 @@ fn a_node_that_cannot_fit_is_named() -> Result<()> {
     let w = g.initializer("w", Tensor::zeros(DType::F32, [5, 2])?);
     let y = g.node("MatMul", &[x, w], []);
     g.output("y", y, ty(&[None, Some(2)]));
-    let error = Session::new(&g.finish()?, SessionOptions::with_threads(1)).unwrap_err();
+    let error = Session::new(g.finish()?, SessionOptions::with_threads(1)).unwrap_err();
     assert!(error.to_string().starts_with("node 'MatMul_0' (MatMul): "), "{error}");
 
     let mut g = GraphBuilder::new("g");
     let x = g.input("x", ty(&[None, Some(4)]));
     g.output("y", x, TensorType { dtype: DType::I64, shape: None });
-    let error = Session::new(&g.finish()?, SessionOptions::with_threads(1)).unwrap_err();
+    let error = Session::new(g.finish()?, SessionOptions::with_threads(1)).unwrap_err();
     assert_eq!(
         error.to_string(),
         "invalid graph: output 'y' is declared i64, but its value is f32"
@@ -219,7 +219,7 @@ fn batched() -> Session {
     let y = g.node("Relu", &[x], []);
     let y = g.node("Neg", &[y], []);
     g.output("y", y, ty);
-    Session::new(&g.finish().unwrap(), SessionOptions::with_threads(1)).unwrap()
+    Session::new(g.finish().unwrap(), SessionOptions::with_threads(1)).unwrap()
 }
 
 fn request(rows: &[f32]) -> Vec<NamedTensor> {
@@ -253,7 +253,7 @@ fn a_batch_whose_outputs_have_other_rows_is_refused() {
     let x = g.input("x", ty.clone());
     let y = g.node("Concat", &[x, x], [("axis", 0.into())]);
     g.output("y", y, ty);
-    let session = Session::new(&g.finish().unwrap(), SessionOptions::with_threads(1)).unwrap();
+    let session = Session::new(g.finish().unwrap(), SessionOptions::with_threads(1)).unwrap();
     let error = session.run_batch(&[request(&[1., 2.]), request(&[3., 4.])]).unwrap_err();
     assert!(error.to_string().contains("shape [4, 2], expected 2 rows (n)"), "{error}");
 }

@@ -6,6 +6,7 @@ mod cli;
 mod cluster;
 mod commands;
 mod device;
+mod dims;
 mod failure;
 mod files;
 mod folder;

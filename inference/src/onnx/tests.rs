@@ -369,7 +369,7 @@ fn all_that_is_missing_is_listed_in_one_error() -> Result<()> {
     let [f, mask] = g.node_with_outputs("BatchNormalization", &[e, e, e, e, e], []);
     g.output("y", f, ty.clone());
     g.output("mask", mask, ty);
-    let error = Session::new(&g.finish()?, SessionOptions::with_threads(1)).unwrap_err();
+    let error = Session::new(g.finish()?, SessionOptions::with_threads(1)).unwrap_err();
     assert_eq!(
         error.to_string(),
         "2 operators are not supported: Whirl (nodes 'Whirl_0', 'Whirl_2'), Twist (node \

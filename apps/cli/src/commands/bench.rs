@@ -1,6 +1,7 @@
 //! `bench`: load time, latency and memory of a model file on this machine.
 
 use crate::commands::run::{self, Loaded, Machine};
+use crate::dims::Dims;
 use crate::failure::{Failure, Result};
 use crate::inputs;
 use crate::measure::{self, Percentiles};
@@ -30,6 +31,8 @@ pub(crate) struct Args {
     /// The size of the leading dimension where the model leaves it open [default: 1]
     #[arg(long, value_name = "B", value_parser = clap::value_parser!(u32).range(1..))]
     batch: Option<u32>,
+    #[command(flatten)]
+    dims: Dims,
     /// Measured runs
     #[arg(long, value_name = "N", default_value_t = 20,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -59,10 +62,9 @@ struct Latency {
 /// Runs the command.
 pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let scaling = Scaling::of_model(&args.model)?;
-    let Loaded { model, session, device, threads, load_ms } =
-        run::load(&args.model, &args.machine)?;
-    let given = inputs::read(&args.inputs, model.inputs(), &scaling)?;
-    let (given, batch) = complete(given, model.inputs(), args.batch)?;
+    let Loaded { session, device, threads, load_ms } = run::load(&args.model, &args.machine)?;
+    let given = inputs::read(&args.inputs, session.inputs(), &scaling)?;
+    let (given, batch) = complete(given, session.inputs(), args.batch, &args.dims)?;
     for _ in 0..WARM_UPS {
         session.run_data(run::data(&given))?;
     }
@@ -108,11 +110,13 @@ pub(crate) fn complete(
     mut given: Vec<NamedTensor>,
     inputs: &[ValueSpec],
     batch: Option<u32>,
+    dims: &Dims,
 ) -> Result<(Vec<NamedTensor>, usize)> {
     let batch = batch.map(usize::try_from).transpose().map_err(Failure::internal)?;
+    dims.check(inputs)?;
     for input in inputs {
         if !given.iter().any(|tensor| tensor.name == input.name) {
-            given.push(make(input, batch.unwrap_or(1))?);
+            given.push(make(input, batch.unwrap_or(1), dims)?);
         }
     }
     let batch = check_batch(batch, &given)?;
@@ -131,19 +135,11 @@ fn check_batch(wanted: Option<usize>, inputs: &[NamedTensor]) -> Result<usize> {
     }
 }
 
-/// An input made up: unknown dimensions are 1, the leading one `batch`.
-fn make(input: &ValueSpec, batch: usize) -> Result<NamedTensor> {
-    let Some(shape) = &input.ty.shape else {
-        let message = format!("the rank of input '{}' is not known", input.name);
-        return Err(Failure::new("input_shape", message)
-            .hint(format!("give it with --input {}=FILE.npy", input.name)));
-    };
-    let dims = shape
-        .0
-        .iter()
-        .enumerate()
-        .map(|(axis, dim)| dim.known().unwrap_or(if axis == 0 { batch } else { 1 }));
-    let shape = Shape::new(dims.collect::<Vec<_>>());
+/// An input made up.
+fn make(input: &ValueSpec, batch: usize, dims: &Dims) -> Result<NamedTensor> {
+    let shape = dims
+        .shape(input, batch)
+        .map_err(|failure| failure.hint(format!("give it with --input {}=FILE.npy", input.name)))?;
     let tensor = random(input.ty.dtype, shape)
         .map_err(|error| Failure::from_error("input_shape", &error))?;
     Ok(NamedTensor::new(input.name.clone(), tensor))
@@ -188,16 +184,21 @@ mod tests {
     #[test]
     fn made_up_inputs_fit_the_model() {
         let dims = || Some(vec![Dim::Symbol("n".into()), Dim::Known(3), Dim::Unknown]);
-        let made = make(&spec(DType::F32, dims()), 4).expect("the rank is known").tensor;
+        let made =
+            make(&spec(DType::F32, dims()), 4, &Dims::default()).expect("the rank is known").tensor;
         assert_eq!(made.shape().dims(), [4, 3, 1]);
         let values = made.as_slice::<f32>().expect("f32");
         assert!(values.iter().all(|v| (0.0..1.0).contains(v)));
         assert!(values.windows(2).any(|pair| pair[0] != pair[1]), "they are random");
-        assert_eq!(make(&spec(DType::F32, dims()), 4).expect("as before").tensor, made);
+        assert_eq!(
+            make(&spec(DType::F32, dims()), 4, &Dims::default()).expect("as before").tensor,
+            made
+        );
 
-        let zeros = make(&spec(DType::I64, dims()), 1).expect("the rank is known").tensor;
+        let zeros =
+            make(&spec(DType::I64, dims()), 1, &Dims::default()).expect("the rank is known").tensor;
         assert!(zeros.as_slice::<i64>().expect("i64").iter().all(|&v| v == 0));
-        let unknown = make(&spec(DType::F32, None), 1).expect_err("no rank");
+        let unknown = make(&spec(DType::F32, None), 1, &Dims::default()).expect_err("no rank");
         assert_eq!(unknown.code, "input_shape");
     }
 

@@ -1,9 +1,10 @@
 //! `inspect`: what a model takes and gives, and what it is made of.
 
+use crate::dims::Dims;
 use crate::failure::{Failure, Result, chain};
 use crate::output::{self, Output};
 use lgp_sdk::{
-    Dim, Model, PassReport, Repository, Session, SessionOptions, Shape, ValueSpec, pass_reports,
+    Dim, Model, PassReport, Repository, Session, SessionOptions, ValueSpec, pass_reports,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -49,10 +50,9 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     // Every missing operator is named at once.
     let reason = Session::new(&model, SessionOptions::with_threads(1)).err().map(|e| chain(&e));
     let passes = if args.passes && reason.is_none() {
-        let shapes = super::plan::shapes(model.inputs(), 1)?;
-        let shapes: Vec<(&str, Shape)> =
-            shapes.iter().map(|(name, shape)| (name.as_str(), shape.clone())).collect();
-        Some(pass_reports(&model, &shapes)?)
+        let shapes = Dims::default().shapes(model.inputs(), 1)?;
+        let names = model.inputs().iter().map(|input| input.name.as_str());
+        Some(pass_reports(&model, &names.zip(shapes).collect::<Vec<_>>())?)
     } else {
         None
     };

@@ -1,10 +1,10 @@
 //! `plan`: what a model takes of memory, whether that fits, and which batch fits best.
 
+use crate::dims::Dims;
 use crate::failure::{Failure, Result};
 use crate::output::{self, Output};
 use lgp_sdk::{
-    Dim, MemoryReport, Model, ProbeOptions, Session, SessionOptions, Shape, ValueSpec, probe,
-    select_auto,
+    Dim, MemoryReport, Model, ProbeOptions, Session, SessionOptions, ValueSpec, probe, select_auto,
 };
 use serde::Serialize;
 use std::path::PathBuf;
@@ -26,6 +26,8 @@ pub(crate) struct Args {
     /// The leading dimension of every input that leaves it open
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65536))]
     batch: u32,
+    #[command(flatten)]
+    dims: Dims,
     /// Threads to compute with: each may need memory of its own [default: all cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
@@ -67,17 +69,15 @@ struct OptimalBatch {
 
 /// Runs the command.
 pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
-    let model = Model::load(&args.model)?;
     let options = args
         .threads
         .map_or_else(SessionOptions::default, |n| SessionOptions::with_threads(n.into()));
-    let session = Session::new(&model, options)?;
+    let session = Session::new(Model::load(&args.model)?, options)?;
     let batch = usize::try_from(args.batch).map_err(Failure::internal)?;
     let memory = |batch| -> Result<MemoryReport> {
-        let shapes = shapes(model.inputs(), batch)?;
-        let shapes: Vec<(&str, Shape)> =
-            shapes.iter().map(|(n, s)| (n.as_str(), s.clone())).collect();
-        Ok(session.memory(&shapes)?)
+        let shapes = args.dims.shapes(session.inputs(), batch)?;
+        let names = session.inputs().iter().map(|input| input.name.as_str());
+        Ok(session.memory(&names.zip(shapes).collect::<Vec<_>>())?)
     };
     let vram_bytes = args.vram.or_else(device_bytes);
     let planned = memory(batch)?;
@@ -89,7 +89,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         // What is behind the node that refuses was not counted.
         if small && refused(memory) { None } else { Some(small) }
     };
-    let optimal_batch = match vram_bytes.filter(|_| has_open_batch(model.inputs())) {
+    let optimal_batch = match vram_bytes.filter(|_| args.dims.leave_batch_open(session.inputs())) {
         Some(limit) => Some(optimal(|batch| Ok(fits(&memory(batch)?, limit) == Some(true)))?),
         None => None,
     };
@@ -99,7 +99,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         vram_bytes,
         fits: vram_bytes.and_then(|limit| fits(&planned, limit)),
         batch_refused: refused(&planned),
-        assumed: assumed(model.inputs()),
+        assumed: assumed(&args.dims, session.inputs()),
         memory: planned,
         optimal_batch,
     };
@@ -113,27 +113,10 @@ fn device_bytes() -> Option<u64> {
     devices.iter().find(|info| info.device == Some(auto)).and_then(|info| info.memory_bytes)
 }
 
-/// The inputs' shapes: an open leading dimension is the batch, any other one is 1.
-pub(super) fn shapes(inputs: &[ValueSpec], batch: usize) -> Result<Vec<(String, Shape)>> {
-    let one = |input: &ValueSpec| {
-        let Some(shape) = &input.ty.shape else {
-            let message = format!("the rank of input '{}' is not known", input.name);
-            return Err(Failure::new("input_shape", message));
-        };
-        let dims = shape.0.iter().enumerate();
-        let dims: Vec<usize> = dims
-            .map(|(axis, dim)| dim.known().unwrap_or(if axis == 0 { batch } else { 1 }))
-            .collect();
-        Ok((input.name.clone(), Shape::new(dims)))
-    };
-    inputs.iter().map(one).collect()
-}
-
-/// The dimensions that [`shapes`] takes as 1.
-fn assumed(inputs: &[ValueSpec]) -> Vec<Assumed> {
+/// The dimensions that are taken as 1 because nobody gives their size.
+fn assumed(dims: &Dims, inputs: &[ValueSpec]) -> Vec<Assumed> {
     let open = |input: &ValueSpec| -> Vec<Assumed> {
-        let dims = input.ty.shape.iter().flat_map(|shape| &shape.0).enumerate().skip(1);
-        let open = dims.filter(|(_, dim)| dim.known().is_none());
+        let open = dims.taken_as_one(input).into_iter();
         let one = |(axis, dim): (usize, &Dim)| Assumed {
             input: input.name.clone(),
             axis,
@@ -142,15 +125,6 @@ fn assumed(inputs: &[ValueSpec]) -> Vec<Assumed> {
         open.map(one).collect()
     };
     inputs.iter().flat_map(open).collect()
-}
-
-/// Whether the batch is for the caller to choose.
-fn has_open_batch(inputs: &[ValueSpec]) -> bool {
-    let open = |input: &ValueSpec| {
-        let first = input.ty.shape.as_ref().and_then(|shape| shape.0.first());
-        first.is_some_and(|dim| dim.known().is_none())
-    };
-    !inputs.is_empty() && inputs.iter().all(open)
 }
 
 /// The largest batch that fits, where memory grows with the batch.

@@ -5,6 +5,7 @@ mod trace;
 
 use crate::commands::bench;
 use crate::commands::run::{self, Loaded, Machine};
+use crate::dims::Dims;
 use crate::failure::Result;
 use crate::files::{self, Staged};
 use crate::output::{self, Output};
@@ -37,6 +38,8 @@ pub(crate) struct Args {
     /// The size of the leading dimension where the model leaves it open [default: 1]
     #[arg(long, value_name = "B", value_parser = clap::value_parser!(u32).range(1..))]
     batch: Option<u32>,
+    #[command(flatten)]
+    dims: Dims,
     /// Runs; the fastest one is shown
     #[arg(long, value_name = "N", default_value_t = 10,
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -83,9 +86,9 @@ struct Node {
 /// Runs the command.
 pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let scaling = Scaling::of_model(&args.model)?;
-    let Loaded { model, session, device, threads, .. } = run::load(&args.model, &args.machine)?;
-    let given = inputs::read(&args.inputs, model.inputs(), &scaling)?;
-    let (given, batch) = bench::complete(given, model.inputs(), args.batch)?;
+    let Loaded { session, device, threads, .. } = run::load(&args.model, &args.machine)?;
+    let given = inputs::read(&args.inputs, session.inputs(), &scaling)?;
+    let (given, batch) = bench::complete(given, session.inputs(), args.batch, &args.dims)?;
     // The first run fills caches and pools.
     session.run_data(run::data(&given))?;
     let mut fastest: Option<Profile> = None;

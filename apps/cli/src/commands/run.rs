@@ -80,7 +80,6 @@ impl Precision {
 
 /// A model that is ready to run.
 pub(crate) struct Loaded {
-    pub(crate) model: Model,
     pub(crate) session: Session,
     pub(crate) device: String,
     pub(crate) threads: usize,
@@ -97,10 +96,9 @@ pub(crate) fn load(path: &Path, machine: &Machine) -> Result<Loaded> {
     let isa = Simd::resolve(machine.simd, settings::environment)?.isa();
     let options = SessionOptions { isa, precision: machine.precision.of_session(), ..options };
     let start = Instant::now();
-    let model = Model::load(path)?;
-    let session = Session::new(&model, options)?;
+    let session = Session::new(Model::load(path)?, options)?;
     let load_ms = measure::ms(start.elapsed());
-    Ok(Loaded { model, session, device, threads: options.threads, load_ms })
+    Ok(Loaded { session, device, threads: options.threads, load_ms })
 }
 
 /// The inputs as a session takes them, whatever kind its outputs are of.
@@ -123,7 +121,7 @@ struct Report {
 pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let scaling = Scaling::of_model(&args.model)?;
     let loaded = load(&args.model, &args.machine)?;
-    let inputs = inputs::read(&args.inputs, loaded.model.inputs(), &scaling)?;
+    let inputs = inputs::read(&args.inputs, loaded.session.inputs(), &scaling)?;
     let start = Instant::now();
     let outputs = loaded.session.run_data(data(&inputs))?;
     let run_ms = measure::ms(start.elapsed());
