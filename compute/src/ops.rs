@@ -4,7 +4,7 @@
 //! |---|---|
 //! | convolution, products, recurrent layers, attention, average, Lp and global pooling, norms, softmax, losses, dropout, most unary functions, linear resizing | f32, f64; f16 and bf16 through f32 |
 //! | binary arithmetic and comparison, `Clip`, max pooling, reductions, `ArgMax`, `Relu`, `Neg`, `Abs`, `Sign` | the same and all integers |
-//! | `LinearAttention` | f32; f16 and bf16 through f32 |
+//! | `LinearAttention`, `GroupQueryAttention` | f32; f16 and bf16 through f32 |
 //! | `Range` | f32, f64, i16, i32, i64 |
 //! | `QuantizeLinear`, `DequantizeLinear` | integers of 2 to 16 bits (i32 back only) and floats of 4 and 8 bits from and to f32, f16, bf16 |
 //! | `IndexOf` | every dtype but complex numbers |
@@ -22,6 +22,7 @@ mod affine_grid;
 mod align;
 mod arg_reduce;
 mod attention;
+mod attention_mask;
 mod batch_norm;
 mod binary;
 mod bit_cast;
@@ -58,10 +59,12 @@ mod gemm;
 mod global_pool;
 mod grid_sample;
 mod group_norm;
+mod group_query_attention;
 mod hardmax;
 mod identity;
 mod index_of;
 mod instance_norm;
+mod inverse;
 mod layer_norm;
 mod layer_norm_stats;
 mod linear_attention;
@@ -74,6 +77,7 @@ mod max_pool_indices;
 mod max_unpool;
 mod mean;
 mod mel_weights;
+mod ngram_repeat_block;
 mod nll_loss;
 mod non_max_suppression;
 mod non_zero;
@@ -91,6 +95,7 @@ mod random;
 mod range;
 mod recurrent;
 mod reduce;
+mod relative_position_bias;
 mod reshape;
 mod resize;
 mod reverse_sequence;
@@ -131,6 +136,7 @@ pub use affine_grid::AffineGrid;
 pub use align::Align;
 pub use arg_reduce::{ArgKind, ArgReduce};
 pub use attention::{Attention, Scores};
+pub use attention_mask::AttentionMask;
 pub use batch_norm::BatchNorm;
 pub use binary::{Binary, BinaryKind};
 pub use bit_cast::BitCast;
@@ -167,10 +173,12 @@ pub use gemm::Gemm;
 pub use global_pool::{GlobalPool, GlobalPoolKind};
 pub use grid_sample::{GridSample, SampleMode, SamplePadding};
 pub use group_norm::GroupNorm;
+pub use group_query_attention::GroupQueryAttention;
 pub use hardmax::Hardmax;
 pub use identity::Identity;
 pub use index_of::IndexOf;
 pub use instance_norm::InstanceNorm;
+pub use inverse::Inverse;
 pub use layer_norm::LayerNorm;
 pub use layer_norm_stats::LayerNormStats;
 pub use linear_attention::LinearAttention;
@@ -183,6 +191,7 @@ pub use max_pool_indices::MaxPoolIndices;
 pub use max_unpool::MaxUnpool;
 pub use mean::Mean;
 pub use mel_weights::MelWeights;
+pub use ngram_repeat_block::NGramRepeatBlock;
 pub use nll_loss::{NllLoss, Reduction};
 pub use non_max_suppression::NonMaxSuppression;
 pub use non_zero::NonZero;
@@ -200,6 +209,7 @@ pub use random::{Multinomial, Random, RandomKind};
 pub use range::Range;
 pub use recurrent::{Activation, Cell, Direction, Recurrent};
 pub use reduce::{Reduce, ReduceKind};
+pub use relative_position_bias::RelativePositionBias;
 pub use reshape::Reshape;
 pub use resize::{AspectRatio, CoordinateMode, NearestRounding, Resize, ResizeMode};
 pub use reverse_sequence::ReverseSequence;

@@ -318,7 +318,8 @@ fn every_op_refuses_no_input_and_no_rank() {
         maps: 1,
     };
     let weight = noise(&[1, 1, 1, 1], 0);
-    let (conv_nhwc, _) = ConvNhwc::pack(geometry, &weight.view(), ConvHints::default()).unwrap();
+    let (conv_nhwc, _) =
+        ConvNhwc::pack(geometry.clone(), &weight.view(), ConvHints::default()).unwrap();
     let pool_nhwc = PoolNhwc {
         kind: PoolKind::Max,
         kernel: [1; 2],
@@ -331,7 +332,60 @@ fn every_op_refuses_no_input_and_no_rank() {
         TreeEnsemble::new(&Trees::default(), 1, TreeAggregate::Sum, vec![], PostTransform::None);
     let svm = Svm::new(SvmKernel::Linear, SvmDecision::Regression, vec![1.], 1, vec![1.], vec![0.]);
     let (trees, svm) = (trees.unwrap(), svm.unwrap());
+    let quant = Quant { dtype: DType::U8, scale: 1., zero: 1 };
+    let bytes = Tensor::zeros(DType::I8, [1, 1, 1, 1]).unwrap();
+    let parts = QConvParts {
+        x: quant,
+        weight: &bytes.view(),
+        weight_scale: &[1.],
+        weight_zero: &[0],
+        bias: None,
+        y: quant,
+        limits: (f32::NEG_INFINITY, f32::INFINITY),
+    };
+    let q_conv = QConv::new(geometry, parts).unwrap();
+    let matrix = Tensor::zeros(DType::I8, [2, 2]).unwrap();
+    let q_matmul = |x, y| {
+        let parts = QMatMulParts {
+            x,
+            weight: &matrix.view(),
+            transposed: false,
+            weight_scale: &[1.],
+            weight_zero: &[0],
+            y,
+            limits: (f32::NEG_INFINITY, f32::INFINITY),
+        };
+        QMatMul::new(parts).unwrap()
+    };
     let ops: Vec<Box<dyn Op>> = vec![
+        Box::new(q_conv),
+        Box::new(q_matmul(QInput::Bytes(quant), QOutput::Bytes { quant, bias: None })),
+        Box::new(q_matmul(QInput::Floats, QOutput::Floats { bias: None })),
+        Box::new(QAdd { a: quant, b: quant, y: quant, limits: (0., 1.) }),
+        Box::new(QLookup { from: DType::U8, to: DType::I8, table: Box::new([0; 256]) }),
+        Box::new(QMaxPool {
+            kernel: [1; 2],
+            strides: [1; 2],
+            dilations: [1; 2],
+            pads: Pads::default(),
+            ceil_mode: false,
+        }),
+        Box::new(QGlobalAveragePool { x: quant, y: quant }),
+        Box::new(AttentionMask { hidden: -1. }),
+        Box::new(GroupQueryAttention {
+            heads: 2,
+            key_heads: 1,
+            causal: true,
+            scale: None,
+            softcap: 0.,
+            window: Some(1),
+            rotary: true,
+            interleaved: false,
+            smooth: true,
+        }),
+        Box::new(Inverse),
+        Box::new(NGramRepeatBlock { size: 1 }),
+        Box::new(RelativePositionBias { bidirectional: true, far: 8 }),
         Box::new(Align { axis: 0 }),
         Box::new(ArgReduce {
             kind: ArgKind::Max,

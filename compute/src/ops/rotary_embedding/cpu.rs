@@ -26,13 +26,16 @@ pub(super) fn run(
     let (heads, length, size, heads_first) = match shape.dims() {
         [_, heads, length, size] => (*heads, *length, *size, true),
         [_, length, hidden] => {
-            let heads = op.heads.unwrap_or(1);
-            (heads, *length, hidden / heads, false)
+            let size = match op.heads {
+                Some(heads) => hidden / heads,
+                None => 2 * cos.shape().last().copied().unwrap_or(0),
+            };
+            (hidden / size, *length, size, false)
         }
         _ => return Err(Error::invalid(OP, "x has neither rank 3 nor 4")),
     };
     let half = cos.shape().last().copied().unwrap_or(0);
-    let positions = positions(inputs, cos)?;
+    let positions = positions(inputs, cos, shape.first().copied().unwrap_or(0), length)?;
     with_type!(OP, dtype, real T => {
         let (x, cos, sin) = (x.as_slice::<T>()?, cos.as_slice::<T>()?, sin.as_slice::<T>()?);
         ctx.split(out.as_mut_slice::<T>()?, size, size * 4, |first, part| {
@@ -58,14 +61,22 @@ pub(super) fn run(
 fn positions(
     inputs: &[Option<TensorView<'_>>],
     cos: &TensorView<'_>,
+    batch: usize,
+    length: usize,
 ) -> Result<Option<Vec<usize>>> {
     let Some(ids) = optional(inputs, 3) else { return Ok(None) };
     let rows = cos.shape().first().copied().unwrap_or(0);
-    let one = |&id: &i64| {
+    let one = |id: i64| {
         let row = usize::try_from(id).ok().filter(|&id| id < rows);
         row.ok_or_else(|| Error::invalid(OP, format!("position {id} is not one of {rows}")))
     };
-    ids.as_slice::<i64>()?.iter().map(one).collect::<Result<_>>().map(Some)
+    let given = ids.as_slice::<i64>()?;
+    if let ([first], 1) = (given, ids.shape().rank()) {
+        let sequence = (0i64..).take(length).map(|i| one(first.saturating_add(i)));
+        let sequence = sequence.collect::<Result<Vec<usize>>>()?;
+        return Ok(Some(sequence.repeat(batch)));
+    }
+    given.iter().copied().map(one).collect::<Result<_>>().map(Some)
 }
 
 /// Turns the pairs of one head; what is beyond them stays.

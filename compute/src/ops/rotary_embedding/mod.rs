@@ -4,7 +4,7 @@ mod cpu;
 #[cfg(test)]
 mod tests;
 
-use crate::args::{arity, float, optional, output, rank, required, same_dtype};
+use crate::args::{arity, float, optional, output, rank, required, same_dtype, single};
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
@@ -12,14 +12,16 @@ use lgp_memory::{DType, Dim, Tensor, TensorView};
 
 /// `RotaryEmbedding`: inputs x, cosines, sines, position ids (optional, i64 `[batch, length]`).
 ///
-/// x is `[batch, heads, length, size]`, or `[batch, length, heads · size]`. Cosines and sines are
+/// x is `[batch, heads, length, size]`, or `[batch, length, heads · size]`. A position id alone, of
+/// rank 1, is that of the first token of each sequence. Cosines and sines are
 /// `[positions, rotated / 2]` with position ids, otherwise `[batch, length, rotated / 2]`. Pairs of
 /// elements turn by the angle of their position.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RotaryEmbedding {
     /// Pairs are neighbours, rather than elements of the first and the second half.
     pub interleaved: bool,
-    /// Heads of an x of rank 3.
+    /// Heads of an x of rank 3; where neither this nor `rotated` is given, they are as wide as the
+    /// angles say.
     pub heads: Option<usize>,
     /// How many elements of each head turn; 0 means all.
     pub rotated: usize,
@@ -29,9 +31,18 @@ const OP: &str = "RotaryEmbedding";
 
 impl RotaryEmbedding {
     /// Batch, length, and half of what turns.
-    fn sizes(&self, x: &[Dim]) -> Result<[Dim; 3]> {
+    fn sizes(&self, x: &[Dim], angles: Option<&Dim>) -> Result<[Dim; 3]> {
         let (batch, length, size) = match x {
             [batch, _, length, size] => (batch, length, size.clone()),
+            [batch, length, hidden] if self.heads.is_none() && self.rotated == 0 => {
+                let size = match angles.map(Dim::known) {
+                    Some(Some(0)) => return Err(Error::invalid(OP, "there are no angles")),
+                    Some(Some(half)) => Dim::Known(half.saturating_mul(2)),
+                    _ => Dim::Unknown,
+                };
+                dims::quotient(OP, std::slice::from_ref(hidden), std::slice::from_ref(&size))?;
+                (batch, length, size)
+            }
             [batch, length, hidden] => {
                 let Some(heads) = self.heads.filter(|&n| n > 0) else {
                     let message = "x has rank 3, but the number of heads is missing";
@@ -69,11 +80,16 @@ impl Op for RotaryEmbedding {
         arity(OP, inputs, 3, 4)?;
         let x = required(OP, inputs, 0)?;
         float(OP, x.ty.dtype)?;
-        let sizes = x.sym_shape().map(|dims| self.sizes(dims)).transpose()?;
+        let angles = required(OP, inputs, 1)?.sym_shape().and_then(<[_]>::last);
+        let sizes = x.sym_shape().map(|dims| self.sizes(dims, angles)).transpose()?;
         let ids = optional(inputs, 3);
         if let Some(ids) = ids {
             same_dtype(OP, "position_ids", DType::I64, ids.ty.dtype)?;
-            rank(OP, "position_ids", ids, 2)?;
+            if ids.sym_shape().is_some_and(|dims| dims.len() == 1) {
+                single(OP, "position_ids", ids)?;
+            } else {
+                rank(OP, "position_ids", ids, 2)?;
+            }
         }
         for (i, what) in [(1, "the cosines"), (2, "the sines")] {
             let cache = required(OP, inputs, i)?;

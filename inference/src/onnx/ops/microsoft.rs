@@ -4,8 +4,8 @@ use super::conv;
 use crate::graph::ValueId;
 use crate::onnx::node::{NodeCx, Refusal, unsupported};
 use lgp_compute::ops::{
-    Binary, BinaryKind, Conv, Gather, Gemm, Identity, LayerNorm, MatMul, RmsNorm, Shape, Slice,
-    Transpose, Unary, UnaryKind,
+    Binary, BinaryKind, Conv, Gemm, Identity, Inverse, LayerNorm, MatMul, NGramRepeatBlock,
+    RmsNorm, Transpose, Unary, UnaryKind, Unsqueeze,
 };
 
 pub(crate) fn gelu(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
@@ -73,66 +73,74 @@ fn skipped(cx: &mut NodeCx<'_>, bias: usize) -> Result<ValueId, Refusal> {
     Ok(sum)
 }
 
-/// Word, position and, where there are any, segment embeddings, summed and normalised.
-pub(crate) fn embed_layer_norm(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
-    cx.ignore(&["mask_index_type"]);
-    let epsilon = cx.float("epsilon")?.unwrap_or(1e-12);
-    if cx.output(1).is_some() {
-        return Err("output 1, the mask's index, is not supported".into());
-    }
-    let gather = |cx: &mut NodeCx<'_>, table: usize, ids: Option<ValueId>| {
-        let table = cx.input(table);
-        cx.emit(Gather { axis: 0 }, vec![table, ids])
-    };
-    let words = gather(cx, 2, cx.input(0));
-    let positions = match cx.input(8) {
-        Some(ids) => gather(cx, 3, Some(ids)),
-        None => first_rows(cx)?,
-    };
-    let mut sum = add(cx, Some(words), Some(positions));
-    if cx.input(1).is_some() && cx.input(4).is_some() {
-        let segments = gather(cx, 4, cx.input(1));
-        sum = add(cx, Some(sum), Some(segments));
-    }
-    if let Some(output) = cx.output(2) {
-        cx.emit_into(Identity, vec![Some(sum)], vec![Some(output)]);
-    }
-    let (scale, shift, y) = (cx.input(5), cx.input(6), cx.output(0));
-    cx.emit_into(LayerNorm { axis: -1, epsilon }, vec![Some(sum), scale, shift], vec![y]);
-    Ok(())
-}
-
-/// As many rows of the positions' table as a sequence is long.
-fn first_rows(cx: &mut NodeCx<'_>) -> Result<ValueId, Refusal> {
-    let (ids, table) = (cx.input(0), cx.input(3));
-    let length = cx.emit(Shape { start: 1, end: Some(2) }, vec![ids]);
-    let zero = cx.emit_ints(&[0])?;
-    Ok(cx.emit(Slice::default(), vec![table, Some(zero), Some(length), Some(zero)]))
-}
-
-/// `alpha · a · b`, with matrices transposed whose rank is known.
+/// `alpha · a · b`, with matrices transposed whose rank is known. Where batches are transposed too,
+/// the rows come first, before the batch.
 pub(crate) fn fused_mat_mul(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
-    for batches in ["transBatchA", "transBatchB"] {
-        if cx.flag(batches)? == Some(true) {
-            return Err(format!("attribute '{batches}' is 1, supported: 0"));
-        }
-    }
     let alpha = cx.float("alpha")?.unwrap_or(1.);
     let mut sides = [cx.input(0), cx.input(1)];
-    for (i, key) in ["transA", "transB"].into_iter().enumerate() {
-        if cx.flag(key)? != Some(true) {
+    let keys = [("transA", "transBatchA"), ("transB", "transBatchB")];
+    for (i, (rows, batches)) in keys.into_iter().enumerate() {
+        let (rows, batches) = (cx.flag(rows)? == Some(true), cx.flag(batches)? == Some(true));
+        if !rows && !batches {
             continue;
         }
         let rank = sides[i].and_then(|id| super::ml::rank(cx, id));
         let Some(rank) = rank.filter(|&r| r >= 2) else {
-            return Err(format!("attribute '{key}' is 1, but the rank of input {i} is not known"));
+            return Err(format!("input {i} is transposed, but its rank is not known"));
         };
         let mut order: Vec<usize> = (0..rank).collect();
-        order.swap(rank - 1, rank - 2);
+        if batches {
+            order[..rank - 1].rotate_left(1);
+        }
+        if rows {
+            order.swap(rank - 1, rank - 2);
+        }
         sides[i] = Some(cx.emit(Transpose { perm: Some(order) }, vec![sides[i]]));
     }
     let product = cx.emit(MatMul, sides.to_vec());
     cx.map_with(Unary::new(UnaryKind::Linear { scale: alpha, shift: 0. }), vec![Some(product)])
+}
+
+/// A product, a bias where there is one, and the approximation by tanh.
+pub(crate) fn gemm_fast_gelu(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
+    let mut y = cx.emit(MatMul, vec![cx.input(0), cx.input(1)]);
+    if let Some(bias) = cx.input(2) {
+        y = add(cx, Some(y), Some(bias));
+    }
+    cx.map_with(Unary::new(UnaryKind::Gelu { tanh: true }), vec![Some(y)])
+}
+
+/// `x + bias + residual`: outside training nothing is dropped.
+pub(crate) fn bias_dropout(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
+    cx.ignore(&["seed"]);
+    cx.at_most_outputs(1)?;
+    let training = cx.input(4).map(|_| cx.constant(4).and_then(|t| t.as_slice::<bool>().ok()));
+    if training.is_some_and(|training| !matches!(training, Some([false]))) {
+        return Err("input 'training_mode' is not a constant false".into());
+    }
+    let sum = add(cx, cx.input(0), cx.input(1));
+    match cx.input(2) {
+        None => cx.map_with(Identity, vec![Some(sum)]),
+        residual => cx.map_with(Binary::new(BinaryKind::Add), vec![Some(sum), residual]),
+    }
+}
+
+/// A new axis at the place that a constant names.
+pub(crate) fn expand_dims(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
+    let axis = cx.constant(1).and_then(|t| t.as_slice::<i32>().ok()?.first().copied());
+    let axis = axis.ok_or("the axis is not a constant of i32")?;
+    cx.map_with(Unsqueeze { axes: Some(vec![axis.into()]) }, vec![cx.input(0)])
+}
+
+/// Inputs tokens and the scores of the next.
+pub(crate) fn ngram_repeat_block(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
+    let size = cx.size("ngram_size")?.ok_or("attribute 'ngram_size' is missing")?;
+    cx.map(NGramRepeatBlock { size })
+}
+
+/// Matrices that must have an inverse.
+pub(crate) fn inverse(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
+    cx.map(Inverse)
 }
 
 pub(crate) fn fused_gemm(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
@@ -146,12 +154,18 @@ pub(crate) fn fused_gemm(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     let beta = cx.float("activation_beta")?;
     cx.ignore(&["activation_gamma"]);
     let y = cx.emit(op, cx.inputs.clone());
-    activate(cx, y, alpha, beta)
+    let y = activated(cx, y, alpha, beta)?;
+    cx.map_with(Identity, vec![Some(y)])
 }
 
 /// A convolution, plus input 3 where there is one, and an activation.
 pub(crate) fn fused_conv(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     conv::check_kernel(cx, 1)?;
+    let y = activated_conv(cx)?;
+    cx.map_with(Identity, vec![Some(y)])
+}
+
+pub(super) fn activated_conv(cx: &mut NodeCx<'_>) -> Result<ValueId, Refusal> {
     let op = Conv {
         strides: cx.sizes("strides")?,
         pads: conv::pads(cx)?,
@@ -163,18 +177,18 @@ pub(crate) fn fused_conv(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     if let Some(sum) = cx.input(3) {
         y = add(cx, Some(y), Some(sum));
     }
-    activate(cx, y, params.first().copied(), params.get(1).copied())
+    activated(cx, y, params.first().copied(), params.get(1).copied())
 }
 
-/// Ends the node with its activation.
-fn activate(
+/// What the node's activation makes of a value.
+fn activated(
     cx: &mut NodeCx<'_>,
     y: ValueId,
     alpha: Option<f32>,
     beta: Option<f32>,
-) -> Result<(), Refusal> {
+) -> Result<ValueId, Refusal> {
     let kind = match cx.text("activation")?.unwrap_or("") {
-        "" => return cx.map_with(Identity, vec![Some(y)]),
+        "" => return Ok(y),
         "Relu" => UnaryKind::Relu,
         "Sigmoid" => UnaryKind::Sigmoid,
         "Tanh" => UnaryKind::Tanh,
@@ -184,14 +198,14 @@ fn activate(
         }
         "Clip" => {
             let op = lgp_compute::ops::Clip { min: alpha, max: beta };
-            return cx.map_with(op, vec![Some(y)]);
+            return Ok(cx.emit(op, vec![Some(y)]));
         }
         other => {
             let all = ["Relu", "Sigmoid", "Tanh", "LeakyRelu", "HardSigmoid", "Clip"];
             return Err(unsupported("activation", other, &all));
         }
     };
-    cx.map_with(Unary::new(kind), vec![Some(y)])
+    Ok(cx.emit(Unary::new(kind), vec![Some(y)]))
 }
 
 pub(super) fn add(cx: &mut NodeCx<'_>, a: Option<ValueId>, b: Option<ValueId>) -> ValueId {

@@ -2,6 +2,7 @@
 //! opset knows and adds one of `lgp-compute`'s operators, or a few.
 
 pub(crate) mod attention;
+pub(crate) mod block_quantized;
 pub(crate) mod control;
 pub(crate) mod conv;
 pub(crate) mod data;
@@ -11,6 +12,9 @@ pub(crate) mod linear;
 pub(crate) mod loss;
 pub(crate) mod microsoft;
 pub(crate) mod microsoft_attention;
+pub(crate) mod microsoft_cache;
+pub(crate) mod microsoft_embed;
+pub(crate) mod microsoft_images;
 pub(crate) mod ml;
 pub(crate) mod normalization;
 pub(crate) mod pool;

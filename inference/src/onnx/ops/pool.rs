@@ -68,7 +68,7 @@ fn kernel(cx: &mut NodeCx<'_>) -> Result<Vec<usize>, Refusal> {
     Ok(kernel)
 }
 
-fn pool(cx: &mut NodeCx<'_>, kind: PoolKind) -> Result<Pool, Refusal> {
+pub(super) fn pool(cx: &mut NodeCx<'_>, kind: PoolKind) -> Result<Pool, Refusal> {
     Ok(Pool {
         kind,
         kernel: kernel(cx)?,

@@ -71,7 +71,15 @@ fn conv(cx: &mut NodeCx<'_>) -> Result<Conv, Refusal> {
 
 /// Three inputs in a row: values, their scale, their zero point.
 pub(crate) fn dequantized(cx: &mut NodeCx<'_>, first: usize, axis: i64) -> ValueId {
-    let (x, scale, zero) = (cx.input(first), cx.input(first + 1), cx.input(first + 2));
+    dequantize(cx, [cx.input(first), cx.input(first + 1), cx.input(first + 2)], axis)
+}
+
+/// The same of values.
+pub(super) fn dequantize(
+    cx: &mut NodeCx<'_>,
+    [x, scale, zero]: [Option<ValueId>; 3],
+    axis: i64,
+) -> ValueId {
     let scale = single_precision(cx, scale);
     let op = DequantizeLinear { axis, ..DequantizeLinear::default() };
     cx.emit(op, vec![x, scale, zero])
@@ -83,6 +91,14 @@ pub(crate) fn quantized(cx: &mut NodeCx<'_>, x: ValueId, scale: usize) -> Result
     let scale = cx.input(scale);
     let scale = single_precision(cx, scale);
     cx.map_with(QuantizeLinear::default(), vec![Some(x), scale, zero])
+}
+
+/// Quantises a value with a scale and the zero point after it.
+pub(super) fn quantize(cx: &mut NodeCx<'_>, x: ValueId, scale: usize) -> ValueId {
+    let zero = cx.input(scale + 1);
+    let scale = cx.input(scale);
+    let scale = single_precision(cx, scale);
+    cx.emit(QuantizeLinear::default(), vec![Some(x), scale, zero])
 }
 
 /// Scales may have half precision, which the operators between them need not share.
@@ -99,8 +115,14 @@ pub(crate) fn q_linear_mat_mul(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
 
 pub(crate) fn q_linear_conv(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     check_kernel(cx, 3)?;
-    let conv = conv(cx)?;
     let x = dequantized(cx, 0, 1);
+    let y = dequantized_conv(cx, x)?;
+    quantized(cx, y, 6)
+}
+
+/// The convolution of `x` with the weight and bias of the node.
+pub(super) fn dequantized_conv(cx: &mut NodeCx<'_>, x: ValueId) -> Result<ValueId, Refusal> {
+    let conv = conv(cx)?;
     let w = dequantized(cx, 3, 0);
     let mut inputs = vec![Some(x), Some(w)];
     if let Some(bias) = cx.input(8) {
@@ -109,8 +131,7 @@ pub(crate) fn q_linear_conv(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
         let op = DequantizeLinear { axis: 0, ..DequantizeLinear::default() };
         inputs.push(Some(cx.emit(op, vec![Some(bias), Some(scale)])));
     }
-    let y = cx.emit(conv, inputs);
-    quantized(cx, y, 6)
+    Ok(cx.emit(conv, inputs))
 }
 
 /// Adds an operator with several outputs in front.

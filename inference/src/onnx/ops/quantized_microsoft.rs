@@ -1,13 +1,14 @@
 //! The quantised operators of ONNX Runtime's own domain, which its quantiser writes.
 
-use super::conv::pads;
-use super::quantized::{dequantized, emit_all, quantized};
+use super::conv::{check_kernel, pads};
+use super::microsoft_images::{channels_first, map_channels_last};
+use super::quantized::{dequantize, dequantized, dequantized_conv, emit_all, quantize, quantized};
 use crate::graph::ValueId;
 use crate::onnx::node::{NodeCx, Refusal};
 use lgp_compute::ops::{
     Binary, BinaryKind, Cast, Concat, DequantizeLinear, DynamicQuantizeLinear, Gemm, GlobalPool,
     GlobalPoolKind, MatMul, MatMulInteger, Pool, PoolKind, Reduce, ReduceKind, Softmax, Unary,
-    UnaryKind, UnpackBits,
+    UnaryKind, UnpackBits, Where,
 };
 use lgp_memory::DType;
 
@@ -63,9 +64,7 @@ pub(crate) fn q_linear_global_average_pool(cx: &mut NodeCx<'_>) -> Result<(), Re
 }
 
 pub(crate) fn q_linear_average_pool(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
-    if cx.flag("channels_last")?.unwrap_or(false) {
-        return Err("attribute 'channels_last' is 1, supported: 0".into());
-    }
+    let last = cx.flag("channels_last")?.unwrap_or(false);
     let count_include_pad = cx.flag("count_include_pad")?.unwrap_or(false);
     let pool = Pool {
         kind: PoolKind::Average { count_include_pad },
@@ -75,8 +74,47 @@ pub(crate) fn q_linear_average_pool(cx: &mut NodeCx<'_>) -> Result<(), Refusal> 
         dilations: Vec::new(),
         ceil_mode: cx.flag("ceil_mode")?.unwrap_or(false),
     };
+    let rank = pool.kernel.len() + 2;
+    if last {
+        let first = channels_first(cx, cx.input(0), rank);
+        cx.inputs[0] = Some(first);
+    }
     let x = dequantized(cx, 0, 0);
     let y = cx.emit(pool, vec![Some(x)]);
+    if !last {
+        return quantized(cx, y, 3);
+    }
+    let y = quantize(cx, y, 3);
+    map_channels_last(cx, y, rank)
+}
+
+/// ONNX's convolution, with channels that may come last.
+pub(crate) fn q_linear_conv(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
+    if cx.flag("channels_last")? != Some(true) {
+        return super::quantized::q_linear_conv(cx);
+    }
+    check_kernel(cx, 3)?;
+    let weight = cx.constant(3).map(|w| w.shape().rank());
+    let rank = weight.filter(|&n| n > 2).ok_or("the weight is not a constant of rank 3 or more")?;
+    let first = channels_first(cx, cx.input(0), rank);
+    let x = dequantize(cx, [Some(first), cx.input(1), cx.input(2)], 1);
+    let y = dequantized_conv(cx, x)?;
+    let y = quantize(cx, y, 6);
+    map_channels_last(cx, y, rank)
+}
+
+/// Inputs condition, then three for each side.
+pub(crate) fn q_linear_where(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
+    let [x, y] = [1, 4].map(|first| Some(dequantized(cx, first, 0)));
+    let z = cx.emit(Where, vec![cx.input(0), x, y]);
+    quantized(cx, z, 7)
+}
+
+pub(crate) fn q_linear_reduce_mean(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
+    let mut mean = Reduce::new(ReduceKind::Mean, cx.ints("axes")?);
+    mean.keep_dims = cx.flag("keepdims")?.unwrap_or(true);
+    let x = dequantized(cx, 0, 0);
+    let y = cx.emit(mean, vec![Some(x)]);
     quantized(cx, y, 3)
 }
 
@@ -123,6 +161,18 @@ pub(crate) fn mat_mul_integer_to_float(cx: &mut NodeCx<'_>) -> Result<(), Refusa
     let inputs = vec![cx.input(0), cx.input(1), cx.input(4), cx.input(5)];
     let y = cx.emit(MatMulInteger, inputs);
     scaled(cx, y, cx.input(2), cx.input(3), cx.input(6))
+}
+
+/// Two matrices of bytes, their zero points and scales: their product as floats.
+pub(super) fn integer_product(
+    cx: &mut NodeCx<'_>,
+    [a, b, a_zero, b_zero]: [Option<ValueId>; 4],
+    [a_scale, b_scale]: [Option<ValueId>; 2],
+) -> ValueId {
+    let sums = cx.emit(MatMulInteger, vec![a, b, a_zero, b_zero]);
+    let sums = cx.emit(Cast { to: DType::F32 }, vec![Some(sums)]);
+    let scale = cx.emit(Binary::new(BinaryKind::Mul), vec![a_scale, b_scale]);
+    cx.emit(Binary::new(BinaryKind::Mul), vec![Some(sums), Some(scale)])
 }
 
 /// Integer sums as floats: times both scales, plus a bias.

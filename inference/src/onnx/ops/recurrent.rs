@@ -1,7 +1,11 @@
 //! Recurrent layers.
 
+use crate::graph::ValueId;
 use crate::onnx::node::{NodeCx, Refusal, unsupported};
-use lgp_compute::ops::{Activation, Cell, Direction, Recurrent};
+use lgp_compute::ops::{
+    Activation, Binary, BinaryKind, Cast, Cell, Direction, Recurrent, Transpose, Unsqueeze,
+};
+use lgp_memory::DType;
 
 pub(crate) fn rnn(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     layer(cx, Cell::Rnn)
@@ -15,6 +19,34 @@ pub(crate) fn gru(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
 pub(crate) fn lstm(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     let input_forget = cx.flag("input_forget")?.unwrap_or(false);
     layer(cx, Cell::Lstm { input_forget })
+}
+
+/// ONNX Runtime's `LSTM` with weights of bytes, `[directions, inputs, gates]`. They become floats, and
+/// the activations stay what they are, where ONNX Runtime rounds them to bytes at every step.
+pub(crate) fn dynamic_quantize_lstm(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
+    let w = float_weight(cx, 1, 8)?;
+    let r = float_weight(cx, 2, 10)?;
+    cx.inputs.truncate(8);
+    (cx.inputs[1], cx.inputs[2]) = (Some(w), Some(r));
+    lstm(cx)
+}
+
+/// A weight with its scales and zero points, one a direction or one a gate, as `LSTM` takes it.
+fn float_weight(cx: &mut NodeCx<'_>, weight: usize, scale: usize) -> Result<ValueId, Refusal> {
+    let axes = match cx.constant(scale).map(|scale| scale.shape().rank()) {
+        Some(1) => vec![1, 2],
+        Some(2) => vec![1],
+        Some(rank) => return Err(format!("scales of rank {rank}, expected 1 or 2")),
+        None => return Err(format!("input {scale}, scales, is not a constant")),
+    };
+    let mut float = |i: usize| Some(cx.emit(Cast { to: DType::F32 }, vec![cx.input(i)]));
+    let (w, zero) = (float(weight), float(scale + 1));
+    let scales = cx.input(scale);
+    let mut wide = |x| Some(cx.emit(Unsqueeze { axes: Some(axes.clone()) }, vec![x]));
+    let (zero, scale) = (wide(zero), wide(scales));
+    let w = cx.emit(Binary::new(BinaryKind::Sub), vec![w, zero]);
+    let w = cx.emit(Binary::new(BinaryKind::Mul), vec![Some(w), scale]);
+    Ok(cx.emit(Transpose { perm: Some(vec![0, 2, 1]) }, vec![Some(w)]))
 }
 
 fn layer(cx: &mut NodeCx<'_>, cell: Cell) -> Result<(), Refusal> {

@@ -1,0 +1,132 @@
+//! ONNX Runtime's forms of a mask for attention, as one that is added to scores.
+
+#[cfg(test)]
+mod tests;
+
+use crate::args::{arity, concrete_one, optional, output, rank, required, same_dtype};
+use crate::dims;
+use crate::error::{Error, Result};
+use crate::op::{Context, Op, ValueInfo};
+use lgp_memory::{DType, Dim, Tensor, TensorView};
+
+/// The mask of `Attention` and `MultiHeadAttention` of `com.microsoft`.
+///
+/// Inputs: the mask (i32), the query `[batch, length, …]`, the key `[batch, keys, …]` or
+/// `[batch, heads, keys, size]`, and the past key `[batch, heads, past, size]` (optional). The mask is
+/// one of
+///
+/// - `[batch]`: where each sequence's keys end;
+/// - `[2 · batch]`: where they end, then where they start;
+/// - `[batch, keys]`, the past's included, more than 0 where a key is seen; `[batch or 1, 1]` hides none;
+/// - `[batch, length, keys]`, the same for each query.
+///
+/// The output is f32 `[batch, 1, length or 1, keys]`: 0, or what hides a key.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AttentionMask {
+    /// What is added to the scores of hidden keys.
+    pub hidden: f32,
+}
+
+const OP: &str = "AttentionMask";
+
+impl AttentionMask {
+    /// Batch, queries and keys, the past's included.
+    fn sizes(inputs: &[Option<&ValueInfo>]) -> Result<[Dim; 3]> {
+        let (batch, length) = match required(OP, inputs, 1)?.sym_shape() {
+            None => (Dim::Unknown, Dim::Unknown),
+            Some([batch, length, _]) => (batch.clone(), length.clone()),
+            Some(dims) => {
+                let message = format!("the query has rank {}, expected 3", dims.len());
+                return Err(Error::invalid(OP, message));
+            }
+        };
+        let new = match required(OP, inputs, 2)?.sym_shape() {
+            None => Dim::Unknown,
+            Some([_, keys, _] | [_, _, keys, _]) => keys.clone(),
+            Some(dims) => {
+                let message = format!("the key has rank {}, expected 3 or 4", dims.len());
+                return Err(Error::invalid(OP, message));
+            }
+        };
+        let Some(past) = optional(inputs, 3) else { return Ok([batch, length, new]) };
+        rank(OP, "the past key", past, 4)?;
+        let keys = match past.sym_shape() {
+            Some([_, _, past, _]) => dims::add(OP, past, &new)?,
+            _ => Dim::Unknown,
+        };
+        Ok([batch, length, keys])
+    }
+}
+
+impl Op for AttentionMask {
+    fn name(&self) -> &'static str {
+        OP
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        arity(OP, inputs, 3, 4)?;
+        let mask = required(OP, inputs, 0)?;
+        same_dtype(OP, "the mask", DType::I32, mask.ty.dtype)?;
+        let [batch, length, keys] = Self::sizes(inputs)?;
+        let Some(given) = mask.sym_shape() else { return Ok(output(DType::F32, None)) };
+        let mut rows = Dim::Known(1);
+        match given {
+            [n] => {
+                if let (Some(n), Some(batch)) = (n.known(), batch.known())
+                    && n != batch
+                    && batch.checked_mul(2) != Some(n)
+                {
+                    let message = format!("a mask of shape [{n}] for {batch} sequences");
+                    return Err(Error::invalid(OP, message));
+                }
+            }
+            [b, one] if b.known() == Some(1) && one.known() == Some(1) => {}
+            [b, n] => {
+                dims::expect(OP, "the batch of the mask", &batch, b)?;
+                if n.known() != Some(1) {
+                    dims::expect(OP, "the keys of the mask", &keys, n)?;
+                }
+            }
+            [b, q, n] => {
+                dims::expect(OP, "the batch of the mask", &batch, b)?;
+                dims::expect(OP, "the queries of the mask", &length, q)?;
+                dims::expect(OP, "the keys of the mask", &keys, n)?;
+                rows = length;
+            }
+            _ => {
+                let message = format!("a mask of rank {}", given.len());
+                return Err(Error::unsupported(OP, message));
+            }
+        }
+        Ok(output(DType::F32, Some(vec![batch, Dim::Known(1), rows, keys])))
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        let (dtype, shape) = concrete_one(self, inputs)?;
+        let mask = required(OP, inputs, 0)?;
+        let given = mask.as_slice::<i32>()?;
+        let &[batch, _, rows, keys] = shape.dims() else {
+            return Err(Error::invalid(OP, "the output's rank is not 4"));
+        };
+        let mut out = ctx.alloc(dtype, shape)?;
+        let all = out.as_mut_slice::<f32>()?;
+        let value = |seen: bool| if seen { 0. } else { self.hidden };
+        if mask.shape().rank() == 1 {
+            for (i, row) in all.chunks_exact_mut(keys.max(1)).enumerate() {
+                let place = |i: usize| given.get(i).map(|&n| usize::try_from(n).unwrap_or(0));
+                let end = place(i).unwrap_or(0);
+                let start = place(batch + i).unwrap_or(0);
+                for (key, out) in row.iter_mut().enumerate() {
+                    *out = value(key >= start && key < end);
+                }
+            }
+        } else if given.len() == batch * rows * keys && mask.shape().last() == Some(&keys) {
+            for (out, &m) in all.iter_mut().zip(given) {
+                *out = value(m > 0);
+            }
+        } else {
+            all.fill(0.);
+        }
+        Ok(vec![out])
+    }
+}

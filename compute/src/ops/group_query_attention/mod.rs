@@ -1,0 +1,244 @@
+//! ONNX Runtime's attention with grouped keys, a cache of right-padded sequences and positions.
+
+mod cpu;
+#[cfg(test)]
+mod tests;
+
+use crate::args::{arity, optional, rank, required, same_dtype, single};
+use crate::dims;
+use crate::error::{Error, Result};
+use crate::op::{Context, Op, ValueInfo};
+use lgp_memory::{DType, Dim, SymShape, Tensor, TensorType, TensorView};
+
+/// `GroupQueryAttention` of `com.microsoft`; f32, and f16 and bf16 through f32.
+///
+/// Inputs: query `[batch, length, heads · size]`; key and value `[batch, length, key heads · size]`,
+/// both absent where the query holds all three side by side; the past key and value
+/// `[batch, key heads, buffer, size]` (optional); i32 `[batch]`, how many keys each sequence has in
+/// the end, less one; i32, how many keys the longest has; cosines and sines
+/// `[positions, rotated / 2]` (where [`GroupQueryAttention::rotary`]); positions (i64
+/// `[batch, length]`, optional); what is added to scores (`[batch or 1, heads or 1, length, keys]`,
+/// optional); a logit for each head that no key has (`[heads]`, optional).
+///
+/// Outputs: the attention `[batch, length, heads · size]`, and key and value as a buffer for
+/// the next call, `[batch, key heads, the larger of keys and buffer, size]`, zeros where no key is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GroupQueryAttention {
+    /// Heads of the query.
+    pub heads: usize,
+    /// Heads of key and value; each serves equally many heads of the query.
+    pub key_heads: usize,
+    /// Whether a query sees no keys after its own.
+    pub causal: bool,
+    /// Factor of the products; `1 / sqrt(size)` when absent.
+    pub scale: Option<f32>,
+    /// Where it is not 0, scores become `cap · tanh(score / cap)`.
+    pub softcap: f32,
+    /// How many keys a query sees at most, its own included.
+    pub window: Option<usize>,
+    /// Whether query and key are turned by their positions.
+    pub rotary: bool,
+    /// Whether the pairs that turn are neighbours, rather than of the first and second half.
+    pub interleaved: bool,
+    /// Whether each head has a logit of 0 that no key has.
+    pub smooth: bool,
+}
+
+const OP: &str = "GroupQueryAttention";
+
+/// The dimensions that the inputs' types tell.
+#[derive(Debug, Clone)]
+struct Sizes {
+    batch: Dim,
+    length: Dim,
+    /// Of one head.
+    size: Dim,
+    /// Keys that the past has room for.
+    past: Dim,
+    /// Keys of the longest sequence.
+    keys: Dim,
+}
+
+impl GroupQueryAttention {
+    /// Heads in the input that is called the query.
+    fn query_heads(&self, packed: bool) -> Result<usize> {
+        let all = self.key_heads.checked_mul(2).and_then(|n| n.checked_add(self.heads));
+        match all {
+            _ if !packed => Ok(self.heads),
+            Some(all) => Ok(all),
+            None => Err(Error::invalid(OP, format!("{} heads are too many", self.heads))),
+        }
+    }
+
+    fn sizes(&self, inputs: &[Option<&ValueInfo>]) -> Result<Option<Sizes>> {
+        let (heads, key_heads) = (self.heads, self.key_heads);
+        if heads == 0 || key_heads == 0 || !heads.is_multiple_of(key_heads) {
+            let message = format!("{key_heads} heads of the key do not divide {heads} heads");
+            return Err(Error::invalid(OP, message));
+        }
+        let query = required(OP, inputs, 0)?;
+        if !matches!(query.ty.dtype, DType::F32 | DType::F16 | DType::BF16) {
+            return Err(Error::unsupported(OP, format!("dtype {}", query.ty.dtype)));
+        }
+        rank(OP, "the query", query, 3)?;
+        let packed = optional(inputs, 1).is_none();
+        if packed != optional(inputs, 2).is_none() {
+            return Err(Error::invalid(OP, "key and value must be given together"));
+        }
+        let Some([batch, length, hidden]) = query.sym_shape() else { return Ok(None) };
+        let heads = Dim::Known(self.query_heads(packed)?);
+        let size = dims::quotient(OP, std::slice::from_ref(hidden), &[heads])?;
+        let (batch, length) = (batch.clone(), length.clone());
+        let keys = keys(inputs)?.map_or(Dim::Unknown, Dim::Known);
+        Ok(Some(Sizes { batch, length, size, past: Dim::Known(0), keys }))
+    }
+
+    /// Checks key, value and the past against the query, and notes how long the past is.
+    fn check_keys(&self, inputs: &[Option<&ValueInfo>], sizes: &mut Sizes) -> Result<()> {
+        let dtype = required(OP, inputs, 0)?.ty.dtype;
+        let hidden = dims::mul(OP, &sizes.size, &Dim::Known(self.key_heads))?;
+        for (i, what) in [(1, "the key"), (2, "the value")] {
+            let Some(x) = optional(inputs, i) else { continue };
+            same_dtype(OP, what, dtype, x.ty.dtype)?;
+            rank(OP, what, x, 3)?;
+            let Some([batch, length, width]) = x.sym_shape() else { continue };
+            dims::expect(OP, &format!("the batch of {what}"), &sizes.batch, batch)?;
+            dims::expect(OP, &format!("the length of {what}"), &sizes.length, length)?;
+            dims::expect(OP, &format!("the width of {what}"), &hidden, width)?;
+        }
+        if optional(inputs, 3).is_some() != optional(inputs, 4).is_some() {
+            return Err(Error::invalid(OP, "past key and value must be given together"));
+        }
+        for (i, what) in [(3, "the past key"), (4, "the past value")] {
+            let Some(x) = optional(inputs, i) else { continue };
+            same_dtype(OP, what, dtype, x.ty.dtype)?;
+            rank(OP, what, x, 4)?;
+            let Some([batch, heads, past, size]) = x.sym_shape() else {
+                sizes.past = Dim::Unknown;
+                continue;
+            };
+            let key_heads = Dim::Known(self.key_heads);
+            dims::expect(OP, &format!("the batch of {what}"), &sizes.batch, batch)?;
+            dims::expect(OP, &format!("the heads of {what}"), &key_heads, heads)?;
+            dims::expect(OP, &format!("the size of {what}"), &sizes.size, size)?;
+            if i == 4 {
+                dims::expect(OP, "the length of the past value", &sizes.past, past)?;
+            }
+            sizes.past = past.clone();
+        }
+        Ok(())
+    }
+
+    /// Checks what says where the queries are.
+    fn check_positions(&self, inputs: &[Option<&ValueInfo>], sizes: &Sizes) -> Result<()> {
+        let lengths = required(OP, inputs, 5)?;
+        same_dtype(OP, "the numbers of keys", DType::I32, lengths.ty.dtype)?;
+        rank(OP, "the numbers of keys", lengths, 1)?;
+        if let Some([n]) = lengths.sym_shape() {
+            dims::expect(OP, "the numbers of keys", &sizes.batch, n)?;
+        }
+        if let Some(positions) = optional(inputs, 9) {
+            same_dtype(OP, "the positions", DType::I64, positions.ty.dtype)?;
+            rank(OP, "the positions", positions, 2)?;
+            if let Some([batch, length]) = positions.sym_shape() {
+                dims::expect(OP, "the batch of the positions", &sizes.batch, batch)?;
+                dims::expect(OP, "the length of the positions", &sizes.length, length)?;
+            }
+        }
+        if !self.rotary {
+            return Ok(());
+        }
+        let dtype = required(OP, inputs, 0)?.ty.dtype;
+        let (cos, sin) = (required(OP, inputs, 7)?, required(OP, inputs, 8)?);
+        for (what, cache) in [("the cosines", cos), ("the sines", sin)] {
+            same_dtype(OP, what, dtype, cache.ty.dtype)?;
+            rank(OP, what, cache, 2)?;
+        }
+        if let (Some(cos), Some(sin)) = (cos.sym_shape(), sin.sym_shape()) {
+            for (c, s) in cos.iter().zip(sin) {
+                dims::expect(OP, "a dimension of the sines", c, s)?;
+            }
+            let half = cos.last().and_then(Dim::known);
+            let fits = |half: usize| half > 0 && sizes.size.known().is_none_or(|n| half <= n / 2);
+            if let Some(half) = half.filter(|&half| !fits(half)) {
+                let message = format!("{half} pairs of a head of {} elements turn", sizes.size);
+                return Err(Error::invalid(OP, message));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks what is added to the scores and what stands beside them.
+    fn check_scores(&self, inputs: &[Option<&ValueInfo>], sizes: &Sizes) -> Result<()> {
+        let dtype = required(OP, inputs, 0)?.ty.dtype;
+        let heads = Dim::Known(self.heads);
+        if let Some(bias) = optional(inputs, 10) {
+            same_dtype(OP, "what is added to scores", dtype, bias.ty.dtype)?;
+            rank(OP, "what is added to scores", bias, 4)?;
+            if let Some(given) = bias.sym_shape() {
+                let scores = [&sizes.batch, &heads, &sizes.length, &sizes.keys];
+                for (i, (given, wanted)) in given.iter().zip(scores).enumerate() {
+                    if i > 1 || given.known() != Some(1) {
+                        dims::expect(OP, "a dimension of what is added to scores", wanted, given)?;
+                    }
+                }
+            }
+        }
+        if let Some(sinks) = optional(inputs, 11) {
+            same_dtype(OP, "the heads' own logits", dtype, sinks.ty.dtype)?;
+            rank(OP, "the heads' own logits", sinks, 1)?;
+            if let Some([n]) = sinks.sym_shape() {
+                dims::expect(OP, "the heads' own logits", &heads, n)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How many keys the longest sequence has, where that is known.
+fn keys(inputs: &[Option<&ValueInfo>]) -> Result<Option<usize>> {
+    let total = required(OP, inputs, 6)?;
+    same_dtype(OP, "the number of keys", DType::I32, total.ty.dtype)?;
+    single(OP, "the number of keys", total)?;
+    let Some(values) = total.ints(OP, "the number of keys")? else { return Ok(None) };
+    match values[..] {
+        [n] if n > 0 => Ok(usize::try_from(n).ok()),
+        _ => {
+            Err(Error::invalid(OP, format!("the number of keys is {values:?}, expected 1 or more")))
+        }
+    }
+}
+
+impl Op for GroupQueryAttention {
+    fn name(&self) -> &'static str {
+        OP
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        arity(OP, inputs, 7, 12)?;
+        let dtype = required(OP, inputs, 0)?.ty.dtype;
+        let info = |shape: Option<Vec<Dim>>| {
+            ValueInfo::of(TensorType { dtype, shape: shape.map(SymShape) })
+        };
+        let Some(mut sizes) = self.sizes(inputs)? else { return Ok(vec![info(None); 3]) };
+        self.check_keys(inputs, &mut sizes)?;
+        self.check_positions(inputs, &sizes)?;
+        self.check_scores(inputs, &sizes)?;
+        let buffer = match (sizes.past.known(), sizes.keys.known()) {
+            (Some(past), Some(keys)) => Dim::Known(past.max(keys)),
+            _ => Dim::Unknown,
+        };
+        let hidden = dims::mul(OP, &sizes.size, &Dim::Known(self.heads))?;
+        let present =
+            vec![sizes.batch.clone(), Dim::Known(self.key_heads), buffer, sizes.size.clone()];
+        let y = vec![sizes.batch, sizes.length, hidden];
+        Ok(vec![info(Some(y)), info(Some(present.clone())), info(Some(present))])
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        if crate::widen::is_half(inputs) {
+            return crate::widen::widened(self, ctx, inputs);
+        }
+        cpu::run(self, ctx, inputs)
+    }
+}

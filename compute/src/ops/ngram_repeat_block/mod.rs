@@ -1,0 +1,95 @@
+//! Keeps a generator from repeating itself.
+
+use crate::args::{arity, concrete_one, output, rank, required};
+use crate::dims;
+use crate::error::{Error, Result};
+use crate::index::{index_dtype, ints};
+use crate::op::{Context, Op, ValueInfo};
+use lgp_memory::{DType, Tensor, TensorView};
+
+/// `NGramRepeatBlock` of `com.microsoft`: inputs tokens (i64 or i32, `[batch, length]`) and scores (f32,
+/// `[batch, tokens]`).
+///
+/// The output is the scores, minus infinity for every token that would make the last tokens one of the
+/// n-grams that the sequence has already.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NGramRepeatBlock {
+    /// Tokens of an n-gram, at least 1.
+    pub size: usize,
+}
+
+const OP: &str = "NGramRepeatBlock";
+
+impl Op for NGramRepeatBlock {
+    fn name(&self) -> &'static str {
+        OP
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        arity(OP, inputs, 2, 2)?;
+        if self.size == 0 {
+            return Err(Error::invalid(OP, "an n-gram has 0 tokens, expected 1 or more"));
+        }
+        let (tokens, scores) = (required(OP, inputs, 0)?, required(OP, inputs, 1)?);
+        index_dtype(OP, "the tokens", tokens.ty.dtype)?;
+        if scores.ty.dtype != DType::F32 {
+            return Err(Error::unsupported(OP, format!("scores of dtype {}", scores.ty.dtype)));
+        }
+        rank(OP, "the tokens", tokens, 2)?;
+        rank(OP, "the scores", scores, 2)?;
+        if let (Some([b, _]), Some([batch, _])) = (tokens.sym_shape(), scores.sym_shape()) {
+            dims::expect(OP, "the batch of the scores", b, batch)?;
+        }
+        Ok(output(DType::F32, scores.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn run(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        concrete_one(self, inputs)?;
+        let (tokens, scores) = (required(OP, inputs, 0)?, required(OP, inputs, 1)?);
+        let (length, words) = (tokens.shape()[1], scores.shape()[1]);
+        let tokens = ints(OP, "the tokens", tokens)?;
+        let mut out = scores.to_tensor()?;
+        if length < self.size || words == 0 {
+            return Ok(vec![out]);
+        }
+        let rows = out.as_mut_slice::<f32>()?.chunks_exact_mut(words);
+        for (row, tokens) in rows.zip(tokens.chunks_exact(length)) {
+            let begun = &tokens[length + 1 - self.size..];
+            for gram in tokens.windows(self.size) {
+                let Some((last, before)) = gram.split_last() else { continue };
+                if before != begun {
+                    continue;
+                }
+                let score = usize::try_from(*last).ok().and_then(|last| row.get_mut(last));
+                *score.ok_or_else(|| {
+                    Error::invalid(OP, format!("token {last} is not one of {words}"))
+                })? = f32::NEG_INFINITY;
+            }
+        }
+        Ok(vec![out])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::NGramRepeatBlock;
+    use crate::testing::{fails, run, t};
+
+    #[test]
+    fn what_would_repeat_is_blocked() {
+        let tokens = t(&[2, 4], &[1i64, 2, 3, 1, 2, 2, 2, 2]);
+        let scores = t(&[2, 4], &[0.5f32; 8]);
+        let no = f32::NEG_INFINITY;
+        for (size, want) in [
+            (1, [0.5, no, no, no, 0.5, 0.5, no, 0.5]),
+            (2, [0.5, 0.5, no, 0.5, 0.5, 0.5, no, 0.5]),
+            (3, [0.5, 0.5, 0.5, 0.5, 0.5, 0.5, no, 0.5]),
+            (5, [0.5; 8]),
+        ] {
+            assert_eq!(run(&NGramRepeatBlock { size }, &[&tokens, &scores]), t(&[2, 4], &want));
+        }
+        let few = t(&[2, 2], &[0f32; 4]);
+        let message = fails(&NGramRepeatBlock { size: 1 }, &[&tokens, &few]);
+        assert_eq!(message, "NGramRepeatBlock: token 2 is not one of 2");
+    }
+}

@@ -1,0 +1,1 @@
+ByJMi0_v;KpYOisao5j

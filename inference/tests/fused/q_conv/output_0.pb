@@ -1,0 +1,1 @@
+ByJèqX†z\ozf}x|X…Š}r|W‘tw…^}h[ƒ†~‹‹ˆ‹OhbÀOoL…¡qr~\¿¹j•j–v¢†“UžGYŠ¢do<ewœzÈSj_š›zulaš*h]„`}@ˆ}c•^fh‡d´e>€}s­5ŠÃÄ¤ˆZ™R„„‘:‰—j¥Žd~p»GKe‚L=y<\ˆ¨rˆ€Gp€|tp†‘‡žMtš‹‹‰`}m„ewŒtsa“vzr€mmajp€kS‰tsužk—Šˆp}n‘xv{žf·qšn•¡˜[Šx°|Òz¼»·šŒž…X…}§Žk¨d„‹dvqkfRCO}tzGc‰[ärmUd–_žgso|™’¾w§t(qŽ·V—qØo†w™™‰§b}z„hv?{q…=‰š‹kYv]Pkr1f„Zp‰t|ŽogzƒCwkƒŽZTctu‚z_fƒse‡‹nnl

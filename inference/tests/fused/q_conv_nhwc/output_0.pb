@@ -1,0 +1,1 @@
+ByJØ}~‡zz„Kˆ}}z|{jx‚{~‘x…ƒ‚ƒo…‚wwww|z~ˆ|us~satn}€}´n€„q†{‰]z›c`tvwqƒ…uŒ‡u{€vzh€x‰ru}~‰‰w{{v‹f‚vvƒƒ–{rr‰siƒ„€vyhrƒwsjuwv…‚‹’ao{loƒ|x‹xwm‡€ˆ”ttzu˜‰vi€or‰|Š\xu~€“’€uy€~l€pnydu{jŒ’€‹wt„R…„u~ˆgewr–}yur„
