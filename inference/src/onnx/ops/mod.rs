@@ -28,3 +28,6 @@ pub(crate) mod shape;
 pub(crate) mod signal;
 pub(crate) mod text;
 pub(crate) mod training;
+
+#[cfg(test)]
+mod microsoft_tests;

@@ -1,0 +1,71 @@
+//! What of ONNX Runtime's operators is refused rather than half understood. What is not is compared
+//! in `tests/fused`.
+
+use crate::onnx::proto::{ModelProto, OperatorSetIdProto};
+use crate::{Attr, GraphBuilder, Model, Result, Session, SessionOptions, Value};
+use lgp_memory::{DType, Tensor, TensorType};
+use prost::Message;
+
+/// What compiling one node with as many inputs says.
+fn refusal(op: &str, inputs: usize, attributes: &[(&str, Attr)]) -> Result<String> {
+    let mut g = GraphBuilder::new("g");
+    let ty = |dtype| TensorType { dtype, shape: None };
+    let mut given = vec![g.input("x", ty(DType::F32))];
+    given.push(g.initializer("w", Tensor::zeros(DType::F32, [4, 12])?));
+    given.resize(inputs.max(2), Value::ABSENT);
+    given[inputs - 1] = g.input("last", ty(DType::F32));
+    let y = g.node(op, &given, attributes.iter().cloned());
+    g.output("y", y, ty(DType::F32));
+    let mut model = ModelProto::decode(&*g.finish()?.to_onnx()?).unwrap();
+    let domain = Some("com.microsoft".to_owned());
+    model.opset_import.push(OperatorSetIdProto { domain: domain.clone(), version: Some(1) });
+    model.graph.as_mut().unwrap().node[0].domain = domain;
+    let model = Model::from_bytes(&model.encode_to_vec(), None)?;
+    let refused = Session::new(&model, SessionOptions::with_threads(1)).unwrap_err();
+    Ok(refused.to_string())
+}
+
+#[test]
+fn what_is_not_understood_is_refused() -> Result<()> {
+    let heads =
+        |key, value: Attr| vec![("num_heads", 2.into()), ("kv_num_heads", 2.into()), (key, value)];
+    let one = || Attr::from(1);
+    type Case<'a> = (&'a str, usize, Vec<(&'a str, Attr)>, &'a str);
+    let cases: Vec<Case<'_>> = vec![
+        ("GroupQueryAttention", 7, heads("qk_output", one()), "'qk_output' is 1"),
+        ("GroupQueryAttention", 7, heads("kv_cache_bit_width", 8.into()), "bit_width' is 8"),
+        ("GroupQueryAttention", 7, heads("k_quant_type", "PER_TENSOR".into()), "supported: NONE"),
+        ("GroupQueryAttention", 7, heads("local_window_size", 0.into()), "window_size' is 0"),
+        ("GroupQueryAttention", 7, heads("sharpness", one()), "'sharpness' is not supported"),
+        ("GroupQueryAttention", 13, heads("causal", one()), "input 12 is not supported"),
+        ("GroupQueryAttention", 7, vec![], "'num_heads' is missing"),
+        ("RotaryEmbedding", 4, vec![("scale", 2f32.into())], "'scale' is 2, supported: 1"),
+        ("Attention", 3, vec![("num_heads", 2.into()), ("do_rotary", one())], "'do_rotary' is 1"),
+        ("Attention", 7, vec![("num_heads", 2.into())], "input 6"),
+        ("MultiHeadAttention", 9, vec![("num_heads", 2.into())], "inputs 8 and 9"),
+        ("MultiHeadAttention", 2, vec![("num_heads", 2.into())], "input 2 is missing"),
+        ("NhwcMaxPool", 1, vec![], "'kernel_shape' is missing"),
+        ("GroupNorm", 3, vec![("groups", 2.into())], "'activation' is missing"),
+        ("BiasDropout", 5, vec![], "'training_mode' is not a constant"),
+        ("ExpandDims", 2, vec![], "the axis is not a constant"),
+        (
+            "MatMulBnb4",
+            3,
+            vec![
+                ("K", 4.into()),
+                ("N", 3.into()),
+                ("block_size", 16.into()),
+                ("quant_type", one()),
+            ],
+            "a weight of 3 by 4",
+        ),
+        ("GatherBlockQuantized", 3, vec![], "the data is not a constant"),
+        ("DynamicQuantizeLSTM", 12, vec![], "input 8, scales, is not a constant"),
+        ("QLinearConv", 8, vec![("channels_last", one())], "the weight is not a constant"),
+    ];
+    for (op, inputs, attributes, expected) in cases {
+        let said = refusal(op, inputs, &attributes)?;
+        assert!(said.contains(expected), "{op}: {said}");
+    }
+    Ok(())
+}
