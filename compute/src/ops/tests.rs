@@ -345,22 +345,25 @@ fn every_op_refuses_no_input_and_no_rank() {
     };
     let q_conv = QConv::new(geometry, parts).unwrap();
     let matrix = Tensor::zeros(DType::I8, [2, 2]).unwrap();
-    let q_matmul = |x, y| {
+    let q_matmul = |kind| {
         let parts = QMatMulParts {
-            x,
             weight: &matrix.view(),
             transposed: false,
             weight_scale: &[1.],
             weight_zero: &[0],
-            y,
-            limits: (f32::NEG_INFINITY, f32::INFINITY),
+            kind,
         };
         QMatMul::new(parts).unwrap()
     };
     let ops: Vec<Box<dyn Op>> = vec![
         Box::new(q_conv),
-        Box::new(q_matmul(QInput::Bytes(quant), QOutput::Bytes { quant, bias: None })),
-        Box::new(q_matmul(QInput::Floats, QOutput::Floats { bias: None })),
+        Box::new(q_matmul(QKind::Fixed {
+            x: quant,
+            y: quant,
+            bias: None,
+            limits: (f32::NEG_INFINITY, f32::INFINITY),
+        })),
+        Box::new(q_matmul(QKind::Dynamic { bias: None, activation: crate::Activation::None })),
         Box::new(QAdd { a: quant, b: quant, y: quant, limits: (0., 1.) }),
         Box::new(QLookup { from: DType::U8, to: DType::I8, table: Box::new([0; 256]) }),
         Box::new(QMaxPool {
