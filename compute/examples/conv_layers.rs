@@ -144,7 +144,7 @@ fn layer(ctx: &Context, batch: usize, layer: &Layer) -> (Duration, f64, f32) {
     };
     let terms = kernel * kernel * (c / group);
     let weight = filled(&[m, c / group, kernel, kernel], (3. / terms as f32).sqrt());
-    let hints = ConvHints { batch: Some(batch), input: Some([side; 2]), strict: false };
+    let hints = ConvHints { batch: Some(batch), input: Some([side; 2]), bf16: false };
     let (op, packed) = ConvNhwc::pack(geometry, &weight.view(), hints).expect("a geometry");
     let op = op.with_activation(Activation::Clip { min: -0.5, max: 6. });
     let x = filled(&[batch, side, side, c], 1.);

@@ -44,7 +44,8 @@ pub enum Precision {
     /// As the model is written.
     #[default]
     Exact,
-    /// Products of matrices in bf16 with sums in f32, where the machine has instructions for it.
+    /// Products of matrices and convolutions in bf16 with sums in f32, where the machine has
+    /// instructions for it (AVX-512 BF16); elsewhere as the model is written.
     Fast,
     /// Products of matrices with constant weights in 8 bits: the weights are quantised when the
     /// model is loaded, what meets them in each run. Convolutions stay f32.

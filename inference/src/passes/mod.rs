@@ -5,6 +5,7 @@ mod batch_norm;
 mod cast;
 mod common;
 mod constant_folding;
+mod conv_bf16;
 mod conv_epilogue;
 mod conv_scale;
 mod dead_code;
@@ -36,7 +37,7 @@ pub(crate) trait Pass: Sync {
 
 /// Every pass, in the order in which they run. The first one also infers the types that the
 /// others rely on.
-const PASSES: [&dyn Pass; 19] = [
+const PASSES: [&dyn Pass; 20] = [
     &constant_folding::ConstantFolding { keep_bytes: true },
     &identity::IdentityElimination,
     &quantized::QuantizedFusion,
@@ -55,6 +56,7 @@ const PASSES: [&dyn Pass; 19] = [
     &layout::ChannelsLast,
     &transpose::TransposeJoining,
     &conv_epilogue::ConvEpilogue,
+    &conv_bf16::ConvBf16,
     &matmul_packing::MatMulPacking,
     &matmul_fusion::MatMulFusion,
     &dead_code::DeadCodeElimination,

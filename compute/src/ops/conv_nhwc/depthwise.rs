@@ -2,31 +2,32 @@
 
 use super::direct::{Out, share};
 use super::kernel::depthwise::{OUTPUTS, Pixel, Row, SPAN_MAX};
+use super::kernel::element::Element;
 use super::kernel::{Epilogue, Width};
 use crate::op::Context;
 use crate::window::Axis;
 
 /// A depthwise convolution with its operands.
-pub(super) struct Depthwise<'a> {
+pub(super) struct Depthwise<'a, T> {
     pub(super) width: Width,
     pub(super) axes: [Axis; 2],
     pub(super) images: usize,
     pub(super) channels: usize,
-    pub(super) x: &'a [f32],
+    pub(super) x: &'a [T],
     pub(super) weight: &'a [f32],
     /// A pixel of zeros.
-    pub(super) zeros: &'a [f32],
+    pub(super) zeros: &'a [T],
     pub(super) epilogue: Epilogue<'a>,
 }
 
 // SAFETY: the pointers of the epilogue are only read.
-unsafe impl Sync for Depthwise<'_> {}
+unsafe impl<T: Sync> Sync for Depthwise<'_, T> {}
 
-impl Depthwise<'_> {
+impl<T: Element + Sync> Depthwise<'_, T> {
     /// # Safety
     /// `out` has room for all pixels and is written by nobody else; the operands have the sizes
     /// that the fields say; the machine has the instructions of `width`.
-    pub(super) unsafe fn run(&self, ctx: &Context, out: *mut f32) {
+    pub(super) unsafe fn run(&self, ctx: &Context, out: *mut T) {
         let [ay, ax] = &self.axes;
         let rows = self.images * ay.output;
         let row = ax.output * self.channels;
@@ -56,7 +57,7 @@ impl Depthwise<'_> {
     }
 
     /// A pixel of an image.
-    fn pixel(&self, image: usize, y: usize, x: usize) -> *const f32 {
+    fn pixel(&self, image: usize, y: usize, x: usize) -> *const T {
         let at = ((image * self.axes[0].input + y) * self.axes[1].input + x) * self.channels;
         self.x[at..at + self.channels].as_ptr()
     }
@@ -65,7 +66,7 @@ impl Depthwise<'_> {
     ///
     /// # Safety
     /// As `run`.
-    unsafe fn row<const K: usize, const S: usize>(&self, image: usize, oy: usize, out: &Out) {
+    unsafe fn row<const K: usize, const S: usize>(&self, image: usize, oy: usize, out: &Out<T>) {
         let [ay, ax] = &self.axes;
         let span = (OUTPUTS - 1) * S + K;
         let taps = ay.taps(oy);
@@ -87,7 +88,7 @@ impl Depthwise<'_> {
             // SAFETY: the pixels were just looked up in the image; the weights have a row for
             // each tap and the result a row for each output, `channels` long.
             unsafe {
-                self.width.body(Row::<K, S> {
+                self.width.body(Row::<T, K, S> {
                     pixels: &pixels,
                     weight: self.weight.as_ptr().add(taps.start * K * self.channels),
                     channels: self.channels,
@@ -103,7 +104,7 @@ impl Depthwise<'_> {
     ///
     /// # Safety
     /// As `run`.
-    unsafe fn any(&self, image: usize, oy: usize, out: &Out) {
+    unsafe fn any(&self, image: usize, oy: usize, out: &Out<T>) {
         let [ay, ax] = &self.axes;
         let mut taps = Vec::with_capacity(ay.kernel * ax.kernel);
         for ox in 0..ax.output {

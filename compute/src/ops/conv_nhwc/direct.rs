@@ -7,8 +7,10 @@
 use super::kernel::gather::{Gather, Origin};
 use super::kernel::tile::{Block, panel_count};
 use super::kernel::{DEPTH, Epilogue, GROUP_ROWS, LANE, ROW, Width};
+use crate::error::Result;
 use crate::op::Context;
 use crate::window::Axis;
+use lgp_memory::DType;
 use std::mem::MaybeUninit;
 
 /// Pixels whose sums are visited once for each part of the depth: they stay in the second-level
@@ -25,6 +27,7 @@ pub(super) struct Direct<'a> {
     pub(super) channels: usize,
     pub(super) maps: usize,
     pub(super) group: usize,
+    /// Pixels of `channels` words: f32, or pairs of bf16 where that is the width.
     pub(super) x: &'a [f32],
     pub(super) weight: &'a [f32],
     pub(super) epilogue: Epilogue<'a>,
@@ -39,14 +42,14 @@ struct Part {
 
 /// The result, of which parts write different elements.
 #[derive(Clone, Copy)]
-pub(super) struct Out(pub(super) *mut f32);
+pub(super) struct Out<T>(pub(super) *mut T);
 // SAFETY: each part of a convolution writes elements of its own.
-unsafe impl Sync for Out {}
+unsafe impl<T> Sync for Out<T> {}
 
-impl Out {
+impl<T> Out<T> {
     /// # Safety
     /// The element lies in the result or at its end.
-    pub(super) unsafe fn at(&self, element: usize) -> *mut f32 {
+    pub(super) unsafe fn at(&self, element: usize) -> *mut T {
         // SAFETY: as the caller promises.
         unsafe { self.0.add(element) }
     }
@@ -70,10 +73,19 @@ impl Direct<'_> {
         self.depth() * (self.maps / self.group).div_ceil(LANE) * LANE
     }
 
+    /// Bytes for sums that are not complete, where the results are bf16.
+    pub(super) fn sums_bytes(threads: usize, pixels: usize, maps: usize) -> usize {
+        threads.saturating_mul(pixels.min(PIXELS)).saturating_mul(maps).saturating_mul(4)
+    }
+
+    /// # Errors
+    /// Out of memory.
+    ///
     /// # Safety
-    /// `out` has room for all pixels and is written by nobody else; the operands have the sizes
-    /// that the fields say; the machine has the instructions of `width`.
-    pub(super) unsafe fn run(&self, ctx: &Context, out: *mut f32) {
+    /// `out` has room for all pixels and is written by nobody else, and so has the epilogue's
+    /// result, in place of which `out` may be null; the operands have the sizes that the fields
+    /// say; the machine has the instructions of `width`.
+    pub(super) unsafe fn run(&self, ctx: &Context, out: *mut f32) -> Result<()> {
         let pixels = self.images * self.axes[0].output * self.axes[1].output;
         let panels = panel_count(self.maps / self.group);
         let weights = self.group_len() * self.group;
@@ -83,7 +95,16 @@ impl Direct<'_> {
         let by_panels = self.group == 1
             && panels >= 2 * parts
             && (weights > image || pixels < 2 * parts * GROUP_ROWS);
-        let out = Out(out);
+        let mut memory = None;
+        let shared = !out.is_null();
+        if !shared {
+            memory = Some(ctx.alloc(DType::F32, [parts, pixels.min(PIXELS) * self.maps])?);
+        }
+        let sums = match &mut memory {
+            Some(memory) => memory.as_mut_slice::<f32>()?.as_mut_ptr(),
+            None => out,
+        };
+        let (sums, each) = (Out(sums), pixels.min(PIXELS) * self.maps);
         ctx.parallel(parts, |i| {
             let part = if by_panels {
                 Part { pixels: (0, pixels), panels: share(panels, parts, i) }
@@ -91,15 +112,24 @@ impl Direct<'_> {
                 Part { pixels: share(pixels, parts, i), panels: (0, panels) }
             };
             for group in 0..self.group {
-                // SAFETY: as the caller promises; the parts are disjoint.
-                unsafe { self.part(group, part, &out) };
+                // SAFETY: as the caller promises; the parts are disjoint, and so are the sums.
+                unsafe {
+                    if shared {
+                        self.part(group, part, |pixel| sums.at(pixel * self.maps));
+                    } else {
+                        self.part(group, part, |_| sums.at(i * each));
+                    }
+                }
             }
         });
+        Ok(())
     }
 
+    /// `sums` tells where those of the pixels from a certain one on are.
+    ///
     /// # Safety
     /// As `run`, for the pixels and columns of the part.
-    unsafe fn part(&self, group: usize, part: Part, out: &Out) {
+    unsafe fn part(&self, group: usize, part: Part, sums: impl Fn(usize) -> *mut f32) {
         let depth = self.depth();
         let steps = depth.div_ceil(DEPTH);
         let weight = &self.weight[group * self.group_len()..][..self.group_len()];
@@ -114,7 +144,7 @@ impl Direct<'_> {
                     let last = part.panels.1.min(panel + wide);
                     let inner = Part { pixels: (pixel, end), panels: (panel, last) };
                     // SAFETY: as the caller promises.
-                    unsafe { self.pixels(group, inner, k, weight, out) };
+                    unsafe { self.pixels(group, inner, k, weight, sums(pixel)) };
                     panel = last;
                 }
             }
@@ -132,7 +162,7 @@ impl Direct<'_> {
         part: Part,
         k: (usize, usize),
         weight: &[f32],
-        out: &Out,
+        sums: *mut f32,
     ) {
         let columns = self.maps / self.group;
         let channels = self.channels / self.group;
@@ -167,7 +197,7 @@ impl Direct<'_> {
                     steps: k,
                     columns,
                     panels: part.panels,
-                    c: out.at(element),
+                    c: sums.add(from * self.maps + group * columns),
                     row: self.maps,
                     accumulate: k.0 > 0,
                     epilogue: (k.1 == self.depth())

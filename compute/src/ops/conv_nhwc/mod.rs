@@ -56,20 +56,22 @@ pub struct ConvHints {
     pub batch: Option<usize>,
     /// Height and width of the input.
     pub input: Option<[usize; 2]>,
-    /// Refuses Winograd's algorithms, whose largest error was 5e-5 of the results' root mean
-    /// square on random data, where that of the plain sum is 1.5e-6.
-    pub strict: bool,
+    /// Rounds weights and images to bf16, where that is faster; sums are f32. Only for machines
+    /// with [`Simd::bf16`](crate::Simd::bf16): on others the convolution would not run.
+    pub bf16: bool,
 }
 
 /// A convolution on channels-last images: inputs x `[n, h, w, c]`, the packed weights that
 /// [`ConvNhwc::pack`] made, bias `[m]` (optional) and a residual of the output's shape (optional)
-/// that is added before the activation; output `[n, oh, ow, m]`. All are f32.
+/// that is added before the activation; output `[n, oh, ow, m]`. All are f32, but where it
+/// [multiplies bf16](ConvNhwc::multiplies_bf16), images may be bf16.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ConvNhwc {
     geometry: ConvGeometry,
     algorithm: Algorithm,
     /// What is done to the sum of products, bias and residual.
     pub activation: Activation,
+    out: DType,
 }
 
 /// How the packed weights lie, and thus what reads them.
@@ -77,6 +79,8 @@ pub struct ConvNhwc {
 enum Algorithm {
     /// Panels of columns, for products with the windows.
     Direct,
+    /// The same in words of two bf16: neighbouring channels of a tap.
+    DirectBf16,
     /// A row of channels for each tap.
     Depthwise,
     /// Panels for each position of transformed tiles whose input is `side` wide, 4 or 6.
@@ -95,9 +99,16 @@ impl ConvNhwc {
         hints: ConvHints,
     ) -> Result<(Self, Tensor)> {
         geometry.check(weight)?;
-        let algorithm = geometry.algorithm(hints);
-        let conv = Self { geometry, algorithm, activation: Activation::None };
-        let packed = pack::pack(&conv, weight.as_slice()?)?;
+        let values = weight.as_slice::<f32>()?;
+        let algorithm = match geometry.algorithm(hints) {
+            // The transform would spread an infinite weight to all taps.
+            Algorithm::Winograd { .. } if !values.iter().all(|w| w.is_finite()) => {
+                Algorithm::Direct
+            }
+            suited => suited,
+        };
+        let conv = Self { geometry, algorithm, activation: Activation::None, out: DType::F32 };
+        let packed = pack::pack(&conv, values)?;
         Ok((conv, packed))
     }
 
@@ -105,6 +116,50 @@ impl ConvNhwc {
     #[must_use]
     pub fn with_activation(self, activation: Activation) -> Self {
         Self { activation, ..self }
+    }
+
+    /// The same convolution with an output in bf16; only where it
+    /// [multiplies bf16](ConvNhwc::multiplies_bf16).
+    #[must_use]
+    pub fn with_bf16_output(self) -> Self {
+        Self { out: DType::BF16, ..self }
+    }
+
+    /// Whether products are of bf16. Then the output may be bf16, and so may the residual and, if
+    /// it has an even number of channels, the input.
+    #[must_use]
+    pub fn multiplies_bf16(&self) -> bool {
+        self.algorithm == Algorithm::DirectBf16
+    }
+
+    /// Whether every channel has a window of its own. Then the input may be bf16, and the output
+    /// is what the input is.
+    #[must_use]
+    pub fn is_depthwise(&self) -> bool {
+        self.algorithm == Algorithm::Depthwise
+    }
+
+    /// The output's dtype, for inputs whose dtypes fit.
+    fn dtype(&self, inputs: &[Option<&ValueInfo>]) -> Result<DType> {
+        let bf16 = self.multiplies_bf16();
+        let paired = bf16 && self.geometry.channels.is_multiple_of(2);
+        let may_be_bf16 = [paired || self.is_depthwise(), false, false, bf16];
+        for (input, may_be_bf16) in inputs.iter().zip(may_be_bf16) {
+            let Some(input) = input else { continue };
+            let dtype = input.ty.dtype;
+            if dtype != DType::F32 && !(may_be_bf16 && dtype == DType::BF16) {
+                let message = format!("an input has dtype {dtype}, expected f32");
+                return Err(Error::invalid(NAME, message));
+            }
+        }
+        let x = required(NAME, inputs, 0)?.ty.dtype;
+        Ok(if self.is_depthwise() {
+            x
+        } else if bf16 {
+            self.out
+        } else {
+            DType::F32
+        })
     }
 
     /// The attributes.
@@ -133,11 +188,12 @@ impl ConvGeometry {
             return Algorithm::Depthwise;
         }
         let eligible = self.kernel == [3; 2] && self.strides == [1; 2] && self.dilations == [1; 2];
-        if hints.strict
-            || !eligible
-            || self.group != 1
-            || self.channels.min(self.maps) < WINOGRAD_CHANNELS_MIN
-        {
+        // Pairs of channels must not mix groups.
+        let paired = self.group == 1 || (self.channels / self.group).is_multiple_of(2);
+        if hints.bf16 && paired {
+            return Algorithm::DirectBf16;
+        }
+        if !eligible || self.group != 1 || self.channels.min(self.maps) < WINOGRAD_CHANNELS_MIN {
             return Algorithm::Direct;
         }
         let Some([h, w]) = hints.input else { return Algorithm::Winograd { side: 4 } };
@@ -166,6 +222,9 @@ impl ConvGeometry {
 
     fn check(&self, weight: &TensorView<'_>) -> Result<()> {
         let (group, channels, maps) = (self.group, self.channels, self.maps);
+        if channels == 0 {
+            return Err(Error::invalid(NAME, "there are 0 input channels, expected 1 or more"));
+        }
         if group == 0 || !channels.is_multiple_of(group) || !maps.is_multiple_of(group) {
             let message = format!("group {group} does not divide {channels} and {maps} channels");
             return Err(Error::invalid(NAME, message));
@@ -189,12 +248,7 @@ impl Op for ConvNhwc {
     fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
         arity(NAME, inputs, 2, 4)?;
         let (x, weight) = (required(NAME, inputs, 0)?, required(NAME, inputs, 1)?);
-        for input in inputs.iter().flatten() {
-            if input.ty.dtype != DType::F32 {
-                let message = format!("an input has dtype {}, expected f32", input.ty.dtype);
-                return Err(Error::invalid(NAME, message));
-            }
-        }
+        let dtype = self.dtype(inputs)?;
         rank(NAME, "the input", x, 4)?;
         rank(NAME, "the packed weight", weight, 1)?;
         if let Some([length]) = weight.sym_shape() {
@@ -217,7 +271,34 @@ impl Op for ConvNhwc {
                 }
             }
         }
-        Ok(output(DType::F32, shape))
+        Ok(output(dtype, shape))
+    }
+
+    fn scratch_bytes(&self, threads: usize, inputs: &[Option<&ValueInfo>]) -> usize {
+        let shape = optional(inputs, 0).and_then(|x| x.ty.concrete_shape());
+        let Some(&[images, h, w, channels]) = shape.as_ref().map(|s| s.dims()) else { return 0 };
+        let Ok(axes) = self.geometry.axes(h, w) else { return 0 };
+        let maps = self.geometry.maps;
+        match self.algorithm {
+            Algorithm::Direct | Algorithm::Depthwise => 0,
+            Algorithm::DirectBf16 => {
+                let is_f32 = optional(inputs, 0).is_some_and(|x| x.ty.dtype == DType::F32);
+                let words = if is_f32 { channels.div_ceil(2) } else { 0 };
+                let rounded =
+                    [images, h, w, words, 4].iter().fold(1, |n: usize, &d| n.saturating_mul(d));
+                if self.out == DType::F32 {
+                    return rounded;
+                }
+                let pixels = axes.iter().fold(images, |n, a| n.saturating_mul(a.output));
+                rounded.saturating_add(direct::Direct::sums_bytes(threads, pixels, maps))
+            }
+            Algorithm::Winograd { side: 4 } => {
+                winograd::scratch_bytes::<4>(threads, images, &axes, (channels, maps))
+            }
+            Algorithm::Winograd { .. } => {
+                winograd::scratch_bytes::<6>(threads, images, &axes, (channels, maps))
+            }
+        }
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

@@ -4,6 +4,7 @@ use super::kernel::LANE;
 use super::kernel::tile::{panel_count, panel_width};
 use super::{Algorithm, ConvNhwc, NAME};
 use crate::error::{Error, Result};
+use crate::gemm;
 use lgp_memory::{DType, Tensor};
 
 /// Elements of the packed weights.
@@ -14,6 +15,9 @@ pub(super) fn len(conv: &ConvNhwc) -> Result<usize> {
     let len = match conv.algorithm {
         Algorithm::Direct => taps
             .and_then(|n| n.checked_mul(g.channels))
+            .and_then(|n| n.checked_mul(columns(g.maps / g.group)?)),
+        Algorithm::DirectBf16 => taps
+            .and_then(|n| n.checked_mul(g.channels.div_ceil(2)))
             .and_then(|n| n.checked_mul(columns(g.maps / g.group)?)),
         Algorithm::Depthwise => taps.and_then(|n| n.checked_mul(g.channels)),
         Algorithm::Winograd { side } => {
@@ -38,6 +42,13 @@ pub(super) fn pack(conv: &ConvNhwc, weight: &[f32]) -> Result<Tensor> {
             let packed = out.chunks_exact_mut(out.len() / g.group);
             for (out, weight) in packed.zip(weight.chunks_exact(m * c * taps)) {
                 panels(out, weight, (m, c, taps));
+            }
+        }
+        Algorithm::DirectBf16 => {
+            let words = c.div_ceil(2);
+            let packed = out.chunks_exact_mut(out.len() / g.group);
+            for (out, weight) in packed.zip(weight.chunks_exact(m * c * taps)) {
+                panels(out, &pairs(weight, c, taps), (m, words, taps));
             }
         }
         Algorithm::Depthwise => {
@@ -90,6 +101,22 @@ fn panels(out: &mut [f32], weight: &[f32], (m, c, taps): (usize, usize, usize)) 
             }
         }
     });
+}
+
+/// Weights `[m, c, taps]` as words `[m, c / 2, taps]`, each of two neighbouring channels in bf16; an
+/// odd last channel is paired with zeros.
+fn pairs(weight: &[f32], c: usize, taps: usize) -> Vec<f32> {
+    let mut words = vec![0f32; weight.len() / c * c.div_ceil(2)];
+    let maps = weight.chunks_exact(c * taps);
+    for (words, map) in words.chunks_exact_mut(c.div_ceil(2) * taps).zip(maps) {
+        for (words, two) in words.chunks_exact_mut(taps).zip(map.chunks(2 * taps)) {
+            for (tap, word) in words.iter_mut().enumerate() {
+                let second = two.get(taps + tap).copied().unwrap_or(0.);
+                gemm::pairs_of_row(&[two[tap], second], std::slice::from_mut(word));
+            }
+        }
+    }
+    words
 }
 
 /// The weight transform `G` of F(2×2, 3×3).

@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::isa::Isa;
-use crate::ops::{Conv, Transpose};
+use crate::ops::{Cast, Conv, Transpose};
 use crate::testing::{assert_close, fails, infers, info, noise, run, run_all, t};
+use lgp_memory::TensorType;
 
 /// `(n, c, m, h, w, kernel, stride, dilation, pads, group)`.
 type Case = (usize, usize, usize, usize, usize, [usize; 2], usize, usize, [usize; 4], usize);
@@ -24,6 +25,9 @@ const CASES: &[Case] = &[
     (2, 50, 50, 11, 9, [3, 3], 2, 1, [1, 1, 1, 1], 50),
     (1, 24, 24, 14, 14, [5, 5], 1, 1, [2, 2, 2, 2], 24),
     (1, 17, 17, 14, 13, [5, 5], 2, 1, [2, 2, 2, 2], 17),
+    (1, 24, 36, 9, 10, [3, 3], 1, 1, [1, 1, 1, 1], 4),
+    (1, 15, 36, 9, 10, [3, 3], 2, 1, [1, 1, 1, 1], 3),
+    (2, 1100, 50, 12, 11, [1, 1], 1, 1, [0, 0, 0, 0], 1),
     (1, 20, 20, 9, 9, [7, 7], 1, 1, [3, 3, 3, 3], 20),
     (1, 20, 20, 9, 9, [3, 3], 1, 2, [2, 2, 2, 2], 20),
     (1, 6, 12, 9, 9, [3, 3], 1, 1, [1, 1, 1, 1], 6),
@@ -78,17 +82,18 @@ fn agrees_with_the_plain_operator() {
         let tolerance = 2e-5 * (terms as f64).sqrt().max(10.);
         let residual = noise(want.shape(), 300 + i as u64);
         let x = last(&x);
-        let hints = [
-            ConvHints::default(),
-            ConvHints { strict: true, ..ConvHints::default() },
-            ConvHints { batch: Some(n), input: Some([h, w]), strict: false },
-        ];
+        let hints =
+            [ConvHints::default(), ConvHints { batch: Some(n), input: Some([h, w]), bf16: false }];
         for hints in hints {
             let (op, packed) = ConvNhwc::pack(geometry(case), &weight.view(), hints).unwrap();
             let got = run(&op, &[&x, &packed, &bias]);
             assert_close(&got, &want, tolerance);
             for isa in Isa::ALL {
                 let context = Context::new(1).with_isa(Some(isa));
+                if context.simd().isa() != isa {
+                    println!("skipped: {}: this machine does not have it", isa.name());
+                    continue;
+                }
                 let inputs = [Some(x.view()), Some(packed.view()), Some(bias.view())];
                 let got = op.run(&context, &inputs).unwrap().remove(0);
                 assert_close(&got, &want, tolerance);
@@ -107,6 +112,148 @@ fn agrees_with_the_plain_operator() {
             let bare = last(&plain(&conv, &[&first(&x), &weight]));
             assert_close(&no_bias, &bare, tolerance);
         }
+    }
+}
+
+/// What is left of a number in bf16.
+fn rounded(x: &Tensor, to: DType) -> Tensor {
+    let half = run(&Cast { to: DType::BF16 }, &[x]);
+    if to == DType::BF16 { half } else { run(&Cast { to }, &[&half]) }
+}
+
+/// Images in f32 and in bf16, to results in f32 and in bf16.
+#[test]
+fn products_of_bf16_agree_with_the_plain_operator() {
+    if !Context::new(1).simd().bf16() {
+        println!("skipped: avx512bf16: this machine does not have it");
+        return;
+    }
+    for (i, case) in CASES.iter().enumerate() {
+        let &(n, c, m, h, w, kernel, stride, dilation, pads, group) = case;
+        let weight = rounded(&noise(&[m, c / group, kernel[0], kernel[1]], i as u64), DType::F32);
+        let hints = ConvHints { bf16: true, ..ConvHints::default() };
+        let (op, packed) = ConvNhwc::pack(geometry(case), &weight.view(), hints).unwrap();
+        assert_eq!(op.multiplies_bf16(), group == 1 || c / group % 2 == 0, "{case:?}");
+        let exact = rounded(&noise(&[n, c, h, w], 100 + i as u64), DType::F32);
+        let bias = noise(&[m], 200 + i as u64);
+        let conv = Conv {
+            strides: vec![stride; 2],
+            pads: Pads::Explicit(pads.to_vec()),
+            dilations: vec![dilation; 2],
+            group,
+        };
+        let want = last(&plain(&conv, &[&exact, &weight, &bias]));
+        // Inputs were rounded, so that only the sums differ.
+        let terms = c / group * kernel[0] * kernel[1];
+        let tolerance = 2e-5 * (terms as f64).sqrt().max(10.);
+        let x = last(&exact);
+        assert_close(&run(&op, &[&x, &packed, &bias]), &want, tolerance);
+        let half = rounded(&x, DType::BF16);
+        if !(op.is_depthwise() || op.multiplies_bf16() && c % 2 == 0) {
+            assert!(fails(&op, &[&half, &packed, &bias]).contains("bf16, expected f32"));
+            continue;
+        }
+        let op = if op.is_depthwise() { op } else { op.with_bf16_output() };
+        let residual = noise(want.shape(), 300 + i as u64);
+        for activation in [Activation::None, Activation::Relu, Activation::Silu] {
+            let op = op.clone().with_activation(activation);
+            for residual in [Some(&residual), Some(&rounded(&residual, DType::BF16)), None] {
+                if op.is_depthwise() && residual.is_some_and(|r| r.dtype() == DType::BF16) {
+                    continue;
+                }
+                let mut sum: Vec<f32> = want.as_slice::<f32>().unwrap().to_vec();
+                if let Some(residual) = residual {
+                    let wide = run(&Cast { to: DType::F32 }, &[residual]);
+                    let wide = wide.as_slice::<f32>().unwrap();
+                    sum.iter_mut().zip(wide).for_each(|(sum, r)| *sum += r);
+                }
+                activation.apply(&mut sum);
+                let inputs = [Some(&half), Some(&packed), Some(&bias), residual];
+                let got = run_all(&op, &inputs).unwrap().remove(0);
+                assert_eq!(got.dtype(), DType::BF16);
+                assert_close(&rounded(&got, DType::F32), &t(want.shape(), &sum), 0.01);
+            }
+        }
+    }
+}
+
+/// Outputs whose windows do not see an infinity or NaN are as they are without it.
+#[test]
+fn infinities_stay_where_they_are_seen() {
+    let (side, c, m) = (15, 40, 50);
+    let (x, weight) = (noise(&[1, side, side, c], 1), noise(&[m, c, 3, 3], 2));
+    let g = geometry(&(1, c, m, side, side, [3, 3], 1, 1, [1; 4], 1));
+    for value in [f32::INFINITY, f32::NEG_INFINITY, f32::NAN] {
+        let mut data = x.as_slice::<f32>().unwrap().to_vec();
+        data[(7 * side + 5) * c + 33] = value;
+        let spoilt = t(&[1, side, side, c], &data);
+        let pack = |algorithm| {
+            let (geometry, activation) = (g.clone(), Activation::Relu);
+            let op = ConvNhwc { geometry, algorithm, activation, out: DType::F32 };
+            let packed = pack::pack(&op, weight.as_slice().unwrap()).unwrap();
+            (op, packed)
+        };
+        let (direct, packed) = pack(Algorithm::Direct);
+        let want = run(&direct, &[&spoilt, &packed]);
+        for side in [4, 6] {
+            let (op, packed) = pack(Algorithm::Winograd { side });
+            assert_close(&run(&op, &[&spoilt, &packed]), &want, 1e-3);
+        }
+    }
+    let mut data = weight.as_slice::<f32>().unwrap().to_vec();
+    data[77] = f32::INFINITY;
+    let (op, _) = ConvNhwc::pack(g, &t(&[m, c, 3, 3], &data).view(), ConvHints::default()).unwrap();
+    assert_eq!(op.algorithm, Algorithm::Direct);
+}
+
+#[test]
+fn a_machine_without_bf16_refuses_its_weights() {
+    let case = (1, 4, 8, 5, 5, [3, 3], 1, 1, [1, 1, 1, 1], 1);
+    let hints = ConvHints { bf16: true, ..ConvHints::default() };
+    let weight = noise(&[8, 4, 3, 3], 1);
+    let (op, packed) = ConvNhwc::pack(geometry(&case), &weight.view(), hints).unwrap();
+    let x = noise(&[1, 5, 5, 4], 1);
+    let context = Context::new(1).with_isa(Some(Isa::Avx2));
+    let error = op.run(&context, &[Some(x.view()), Some(packed.view())]).unwrap_err().to_string();
+    assert!(error.contains("without bf16"), "{error}");
+}
+
+#[test]
+fn no_channels_are_refused() {
+    let case = (1, 0, 8, 5, 5, [3, 3], 1, 1, [1, 1, 1, 1], 1);
+    let weight = noise(&[8, 0, 3, 3], 1);
+    let error = ConvNhwc::pack(geometry(&case), &weight.view(), ConvHints::default()).unwrap_err();
+    assert!(error.to_string().contains("0 input channels"), "{error}");
+}
+
+/// What a plan counts on is what a run takes.
+#[test]
+fn scratch_memory_is_counted() {
+    for (case, bf16) in [
+        ((1, 64, 64, 56, 56, [3, 3], 1, 1, [1, 1, 1, 1], 1), false),
+        ((2, 64, 32, 9, 9, [3, 3], 1, 1, [1, 1, 1, 1], 1), true),
+    ] {
+        let &(n, c, m, h, w, ..) = &case;
+        let weight = noise(&[m, c, 3, 3], 1);
+        let hints = ConvHints { bf16, ..ConvHints::default() };
+        let (op, packed) = ConvNhwc::pack(geometry(&case), &weight.view(), hints).unwrap();
+        let x = noise(&[n, h, w, c], 1);
+        let context = Context::new(1);
+        if bf16 && !context.simd().bf16() {
+            println!("skipped: avx512bf16: this machine does not have it");
+            continue;
+        }
+        let infos =
+            [&x, &packed].map(|x| ValueInfo::of(TensorType::concrete(x.dtype(), x.shape())));
+        let counted = op.scratch_bytes(1, &[Some(&infos[0]), Some(&infos[1])]);
+        let out = op.run(&context, &[Some(x.view()), Some(packed.view())]).unwrap();
+        let taken = context.pool().stats().high_water_bytes;
+        let out_bytes = out[0].shape().byte_len(DType::F32).unwrap();
+        assert!(
+            counted > 0 && counted + out_bytes <= taken + 1024,
+            "{counted} {out_bytes} {taken}"
+        );
+        assert!(taken <= 2 * (counted + out_bytes), "{counted} {out_bytes} {taken}");
     }
 }
 
@@ -144,10 +291,10 @@ fn wrong_inputs_are_errors() {
 
 #[test]
 fn algorithms_suit_shapes() {
-    // (channels, maps, side, batch, strict) -> algorithm
-    for (c, m, side, batch, strict, want) in [
+    // (channels, maps, side, batch, bf16) -> algorithm
+    for (c, m, side, batch, bf16, want) in [
         (64, 64, Some(56), None, false, Algorithm::Winograd { side: 6 }),
-        (64, 64, Some(56), None, true, Algorithm::Direct),
+        (64, 64, Some(56), None, true, Algorithm::DirectBf16),
         (256, 256, Some(14), Some(1), false, Algorithm::Winograd { side: 4 }),
         (512, 512, Some(7), None, false, Algorithm::Direct),
         (512, 512, Some(7), Some(8), false, Algorithm::Winograd { side: 6 }),
@@ -155,8 +302,8 @@ fn algorithms_suit_shapes() {
         (16, 64, Some(56), None, false, Algorithm::Direct),
     ] {
         let g = geometry(&(1, c, m, 1, 1, [3, 3], 1, 1, [1, 1, 1, 1], 1));
-        let hints = ConvHints { batch, input: side.map(|s| [s; 2]), strict };
-        assert_eq!(g.algorithm(hints), want, "{c} {m} {side:?} {batch:?} {strict}");
+        let hints = ConvHints { batch, input: side.map(|s| [s; 2]), bf16 };
+        assert_eq!(g.algorithm(hints), want, "{c} {m} {side:?} {batch:?} {bf16}");
     }
 }
 
@@ -184,7 +331,12 @@ fn errors_are_bounded() {
         (Algorithm::Winograd { side: 4 }, 6e-6),
         (Algorithm::Winograd { side: 6 }, 1e-4),
     ] {
-        let op = ConvNhwc { geometry: g.clone(), algorithm, activation: Activation::None };
+        let op = ConvNhwc {
+            geometry: g.clone(),
+            algorithm,
+            activation: Activation::None,
+            out: DType::F32,
+        };
         let packed = pack::pack(&op, ws).unwrap();
         let got = run(&op, &[&x, &packed]);
         let errors = got.as_slice::<f32>().unwrap().iter().zip(&want);

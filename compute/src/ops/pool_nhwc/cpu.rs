@@ -6,7 +6,9 @@ use crate::error::{Error, Result};
 use crate::op::{Context, Op};
 use crate::ops::{GlobalPoolKind, PoolKind};
 use crate::simd::dispatch;
-use lgp_memory::{Tensor, TensorView};
+use crate::window::Axis;
+use half::bf16;
+use lgp_memory::{DType, Tensor, TensorView};
 
 pub(super) fn pool(
     op: &PoolNhwc,
@@ -17,11 +19,58 @@ pub(super) fn pool(
     let x = required(op.name(), inputs, 0)?;
     let [ay, ax] = op.axes(x.shape()[1], x.shape()[2])?;
     let c = x.shape()[3];
-    let x = x.as_slice::<f32>()?;
     let mut out = ctx.alloc(dtype, shape)?;
+    let axes = [ay, ax];
+    match (op.kind, dtype) {
+        (PoolKind::Max, DType::BF16) => {
+            let (x, out) = (x.as_slice::<bf16>()?, out.as_mut_slice::<bf16>()?);
+            windows(ctx, &axes, c, x, out, bf16::NEG_INFINITY, most_of, |_, _, _| {});
+        }
+        (PoolKind::Max, _) => {
+            let (x, out) = (x.as_slice::<f32>()?, out.as_mut_slice::<f32>()?);
+            windows(ctx, &axes, c, x, out, f32::NEG_INFINITY, most_of, |_, _, _| {});
+        }
+        (PoolKind::Sum, _) => {
+            let (x, out) = (x.as_slice::<f32>()?, out.as_mut_slice::<f32>()?);
+            windows(ctx, &axes, c, x, out, 0., add, |_, _, _| {});
+        }
+        (PoolKind::Average { count_include_pad }, _) => {
+            let (x, out) = (x.as_slice::<f32>()?, out.as_mut_slice::<f32>()?);
+            let mean = |at, seen| 1. / divisor(count_include_pad, &axes, at, seen);
+            windows(
+                ctx,
+                &axes,
+                c,
+                x,
+                out,
+                0.,
+                add,
+                #[inline(always)]
+                |out, at, seen| {
+                    scale(out, mean(at, seen));
+                },
+            );
+        }
+    }
+    Ok(vec![out])
+}
+
+/// Combines the pixels of each window; one that sees padding alone gives `none`. `finish` is told
+/// the place of the output and how many pixels its window saw.
+#[expect(clippy::too_many_arguments, reason = "what differs between the kinds of pooling")]
+fn windows<T: Copy + Send + Sync>(
+    ctx: &Context,
+    [ay, ax]: &[Axis; 2],
+    c: usize,
+    x: &[T],
+    out: &mut [T],
+    none: T,
+    combine: impl Fn(&mut [T], &[T]) + Sync,
+    finish: impl Fn(&mut [T], (usize, usize), usize) + Sync,
+) {
     let taps = ay.kernel.saturating_mul(ax.kernel);
     let row = ax.output * c;
-    ctx.split(out.as_mut_slice::<f32>()?, row, row.saturating_mul(taps), |first, out| {
+    ctx.split(out, row, row.saturating_mul(taps), |first, out| {
         dispatch(
             ctx.simd(),
             #[inline(always)]
@@ -36,45 +85,31 @@ pub(super) fn pool(
                         let seen = ty.len() * tx.len();
                         let mut pixels =
                             ty.clone().flat_map(|ky| tx.clone().map(move |kx| (ky, kx)));
-                        let Some((ky, kx)) = pixels.next() else { continue };
+                        let Some((ky, kx)) = pixels.next() else {
+                            out.fill(none);
+                            continue;
+                        };
                         out.copy_from_slice(pixel(ky, kx));
-                        if op.kind == PoolKind::Max {
-                            for (ky, kx) in pixels {
-                                most(out, pixel(ky, kx));
-                            }
-                        } else {
-                            for (ky, kx) in pixels {
-                                add(out, pixel(ky, kx));
-                            }
-                            scale(out, 1. / divisor(op.kind, &ay, &ax, (oy, ox), seen));
+                        for (ky, kx) in pixels {
+                            combine(out, pixel(ky, kx));
                         }
+                        finish(out, (oy, ox), seen);
                     }
                 }
             },
         );
     });
-    Ok(vec![out])
 }
 
 /// What a mean divides by.
 #[allow(clippy::cast_precision_loss, reason = "windows are small")]
-fn divisor(
-    kind: PoolKind,
-    ay: &crate::window::Axis,
-    ax: &crate::window::Axis,
-    (oy, ox): (usize, usize),
-    seen: usize,
-) -> f32 {
+fn divisor(padded: bool, [ay, ax]: &[Axis; 2], (oy, ox): (usize, usize), seen: usize) -> f32 {
     // In ceil mode a window may hang over the padding, too; what lies there does not count.
-    let within = |a: &crate::window::Axis, o: usize| {
+    let within = |a: &Axis, o: usize| {
         let room = (a.input + a.begin + a.end).saturating_sub(o * a.stride);
         room.div_ceil(a.dilation).min(a.kernel)
     };
-    match kind {
-        PoolKind::Average { count_include_pad: true } => (within(ay, oy) * within(ax, ox)) as f32,
-        PoolKind::Sum => 1.,
-        _ => seen as f32,
-    }
+    if padded { (within(ay, oy) * within(ax, ox)) as f32 } else { seen as f32 }
 }
 
 pub(super) fn global(
@@ -88,13 +123,28 @@ pub(super) fn global(
     if pixels == 0 {
         return Err(Error::invalid(op.name(), "the planes are empty, expected a pixel"));
     }
-    let x = x.as_slice::<f32>()?;
     let mut out = ctx.alloc(dtype, shape)?;
+    let to = out.as_mut_slice::<f32>()?;
+    match x.dtype() {
+        DType::BF16 => planes(ctx, op.kind, (pixels, c), x.as_slice::<bf16>()?, to),
+        _ => planes(ctx, op.kind, (pixels, c), x.as_slice::<f32>()?, to),
+    }
+    Ok(vec![out])
+}
+
+/// Combines the pixels of each plane.
+fn planes<T: Wide + Sync>(
+    ctx: &Context,
+    kind: GlobalPoolKind,
+    (pixels, c): (usize, usize),
+    x: &[T],
+    out: &mut [f32],
+) {
     #[allow(clippy::cast_precision_loss, reason = "a mean of so many pixels needs no last digit")]
     let inverse = 1. / pixels as f32;
     /// Channels that are summed in one go, a few registers.
     const BLOCK: usize = 64;
-    ctx.split(out.as_mut_slice::<f32>()?, 1, pixels, |first, out| {
+    ctx.split(out, 1, pixels, |first, out| {
         dispatch(
             ctx.simd(),
             #[inline(always)]
@@ -105,16 +155,13 @@ pub(super) fn global(
                     let width = BLOCK.min(c - from).min(out.len() - done);
                     let out = &mut out[done..done + width];
                     let plane = &x[n * pixels * c..][..pixels * c];
-                    out.copy_from_slice(&plane[from..from + width]);
-                    for pixel in plane.chunks_exact(c).skip(1) {
-                        match op.kind {
-                            GlobalPoolKind::Average | GlobalPoolKind::Sum => {
-                                add(out, &pixel[from..from + width]);
-                            }
-                            GlobalPoolKind::Max => most(out, &pixel[from..from + width]),
-                        }
+                    let max = kind == GlobalPoolKind::Max;
+                    out.fill(if max { f32::NEG_INFINITY } else { 0. });
+                    for pixel in plane.chunks_exact(c) {
+                        let pixel = &pixel[from..from + width];
+                        if max { most(out, pixel, Wide::wide) } else { add(out, pixel) }
                     }
-                    if op.kind == GlobalPoolKind::Average {
+                    if kind == GlobalPoolKind::Average {
                         scale(out, inverse);
                     }
                     done += width;
@@ -122,22 +169,52 @@ pub(super) fn global(
             },
         );
     });
-    Ok(vec![out])
+}
+
+/// A number that is compared and summed as f32.
+trait Wide: Copy {
+    fn wide(self) -> f32;
+}
+
+impl Wide for f32 {
+    #[inline(always)]
+    fn wide(self) -> f32 {
+        self
+    }
+}
+
+impl Wide for bf16 {
+    /// The conversion of `half` looks for NaN, and then loops over it are not vectors.
+    #[inline(always)]
+    fn wide(self) -> f32 {
+        f32::from_bits(u32::from(self.to_bits()) << 16)
+    }
 }
 
 /// NaN wins, as in the plain operator.
 #[inline(always)]
-#[allow(clippy::eq_op, reason = "only NaN differs from itself")]
-fn most(out: &mut [f32], x: &[f32]) {
+fn most<T: Wide, X: Wide>(out: &mut [T], x: &[X], keep: impl Fn(X) -> T) {
     for (out, &x) in out.iter_mut().zip(x) {
-        *out = if x > *out || x != x { x } else { *out };
+        let (new, old) = (x.wide(), out.wide());
+        *out = if new > old || new.is_nan() { keep(x) } else { *out };
     }
 }
 
+/// [`most`] of one type.
 #[inline(always)]
-fn add(out: &mut [f32], x: &[f32]) {
+fn most_of<T: Wide>(out: &mut [T], x: &[T]) {
+    most(
+        out,
+        x,
+        #[inline(always)]
+        |x| x,
+    );
+}
+
+#[inline(always)]
+fn add<X: Wide>(out: &mut [f32], x: &[X]) {
     for (out, x) in out.iter_mut().zip(x) {
-        *out += x;
+        *out += x.wide();
     }
 }
 

@@ -11,7 +11,7 @@ use crate::ops::{GlobalPoolKind, PoolKind};
 use crate::window::{Axis, Pads, Spec, specs};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
 
-/// Max or average pooling `[n, h, w, c]` to `[n, oh, ow, c]`, f32.
+/// Max or average pooling `[n, h, w, c]` to `[n, oh, ow, c]`: f32, maxima also bf16.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolNhwc {
     /// Maximum or mean.
@@ -62,7 +62,7 @@ impl Op for PoolNhwc {
     }
 
     fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let x = image(self.name(), inputs)?;
+        let x = image(self.name(), inputs, self.kind == PoolKind::Max)?;
         let specs = self.specs()?;
         let shape = match x.sym_shape() {
             Some([n, h, w, c]) => Some(vec![
@@ -73,7 +73,7 @@ impl Op for PoolNhwc {
             ]),
             _ => None,
         };
-        Ok(output(DType::F32, shape))
+        Ok(output(x.ty.dtype, shape))
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
@@ -81,7 +81,7 @@ impl Op for PoolNhwc {
     }
 }
 
-/// Pooling over whole planes, `[n, h, w, c]` to `[n, 1, 1, c]`, f32.
+/// Pooling over whole planes, `[n, h, w, c]` of f32 or bf16 to `[n, 1, 1, c]` of f32.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GlobalPoolNhwc {
     /// Mean or maximum.
@@ -98,7 +98,7 @@ impl Op for GlobalPoolNhwc {
     }
 
     fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let shape = match image(self.name(), inputs)?.sym_shape() {
+        let shape = match image(self.name(), inputs, true)?.sym_shape() {
             Some([n, _, _, c]) => Some(vec![n.clone(), Dim::Known(1), Dim::Known(1), c.clone()]),
             _ => None,
         };
@@ -110,11 +110,15 @@ impl Op for GlobalPoolNhwc {
     }
 }
 
-/// The only input, an f32 tensor of rank 4.
-fn image<'a>(op: &'static str, inputs: &'a [Option<&'a ValueInfo>]) -> Result<&'a ValueInfo> {
+/// The only input, an f32 tensor of rank 4, which in some places may be bf16.
+fn image<'a>(
+    op: &'static str,
+    inputs: &'a [Option<&'a ValueInfo>],
+    bf16: bool,
+) -> Result<&'a ValueInfo> {
     arity(op, inputs, 1, 1)?;
     let x = required(op, inputs, 0)?;
-    if x.ty.dtype != DType::F32 {
+    if x.ty.dtype != DType::F32 && !(bf16 && x.ty.dtype == DType::BF16) {
         return Err(Error::invalid(op, format!("the dtype is {}, expected f32", x.ty.dtype)));
     }
     rank(op, "the input", x, 4)?;

@@ -1,7 +1,7 @@
 //! Channels-last pooling against the plain operators.
 
 use super::*;
-use crate::ops::{GlobalPool, Pool, Transpose};
+use crate::ops::{Cast, GlobalPool, Pool, Transpose};
 use crate::testing::{assert_close, fails, noise, run};
 
 fn last(x: &Tensor) -> Tensor {
@@ -15,6 +15,9 @@ fn agrees_with_the_plain_operators() {
         ([2, 5, 9, 12], [2, 3], 1, 1, [0, 0, 0, 0], false),
         ([1, 17, 8, 8], [3, 3], 2, 1, [0, 0, 1, 1], true),
         ([1, 3, 10, 9], [3, 2], 1, 2, [2, 0, 0, 1], false),
+        // Windows that see padding alone.
+        ([1, 2, 1, 1], [2, 2], 1, 3, [1, 1, 2, 2], false),
+        ([1, 3, 0, 5], [2, 2], 1, 1, [1, 1, 1, 1], false),
     ]
     .into_iter()
     .enumerate()
@@ -45,10 +48,35 @@ fn agrees_with_the_plain_operators() {
             };
             assert_close(&run(&op, &[&last(&x)]), &last(&run(&plain, &[&x])), 1e-6);
         }
+        if x.is_empty() {
+            continue;
+        }
         for kind in [GlobalPoolKind::Average, GlobalPoolKind::Max, GlobalPoolKind::Sum] {
             let want = last(&run(&GlobalPool { kind }, &[&x]));
             assert_close(&run(&GlobalPoolNhwc { kind }, &[&last(&x)]), &want, 1e-5);
         }
+    }
+}
+
+#[test]
+fn bf16_is_pooled() {
+    let x = run(&Cast { to: DType::BF16 }, &[&noise(&[2, 9, 7, 35], 1)]);
+    let wide = run(&Cast { to: DType::F32 }, &[&x]);
+    let op = PoolNhwc {
+        kind: PoolKind::Max,
+        kernel: [3, 3],
+        strides: [2; 2],
+        pads: Pads::Explicit(vec![1; 4]),
+        dilations: [1; 2],
+        ceil_mode: false,
+    };
+    let want = run(&Cast { to: DType::BF16 }, &[&run(&op, &[&wide])]);
+    assert_close(&run(&op, &[&x]), &want, 0.);
+    let average = PoolNhwc { kind: PoolKind::Average { count_include_pad: true }, ..op };
+    assert!(fails(&average, &[&x]).contains("bf16, expected f32"));
+    for kind in [GlobalPoolKind::Average, GlobalPoolKind::Max, GlobalPoolKind::Sum] {
+        let op = GlobalPoolNhwc { kind };
+        assert_close(&run(&op, &[&x]), &run(&op, &[&wide]), 0.);
     }
 }
 

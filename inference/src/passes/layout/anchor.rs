@@ -3,6 +3,7 @@
 use super::{Converted, Input, Step, rank_of};
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Node, ValueId};
+use crate::session::Precision;
 use lgp_compute::ops::{Conv, ConvGeometry, ConvHints, ConvNhwc};
 use lgp_memory::{DType, Dim, Tensor};
 use std::sync::Arc;
@@ -36,7 +37,9 @@ fn parts<'a>(graph: &'a Graph, node: &Node) -> Option<(ConvGeometry, &'a Tensor,
     let dims = graph.info(x)?.ty.shape.as_ref()?.0.as_slice();
     let known = |i: usize| dims.get(i).and_then(Dim::known);
     let input = known(2).zip(known(3)).map(|(h, w)| [h, w]);
-    Some((geometry, weight, ConvHints { batch: known(0), input, strict: false }))
+    let bf16 = graph.options.precision == Precision::Fast
+        && lgp_compute::Simd::detect(graph.options.isa).bf16();
+    Some((geometry, weight, ConvHints { batch: known(0), input, bf16 }))
 }
 
 /// Whether the node is such a convolution.

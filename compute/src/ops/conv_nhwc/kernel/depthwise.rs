@@ -4,6 +4,7 @@
 //! of inputs and 9 of weights for 63 multiply-adds, and memory is read in the order in which it
 //! lies.
 
+use super::element::Element;
 use super::vector::Vector;
 use super::{Body, Epilogue};
 
@@ -13,20 +14,20 @@ pub(crate) const OUTPUTS: usize = 7;
 pub(crate) const SPAN_MAX: usize = 2 * (OUTPUTS - 1) + 7;
 
 /// Up to [`OUTPUTS`] neighbouring outputs of a window `K` wide with stride `S`.
-pub(crate) struct Row<'a, const K: usize, const S: usize> {
+pub(crate) struct Row<'a, T, const K: usize, const S: usize> {
     /// The pixels that the window's rows see, [`SPAN_MAX`] for each; padding is a pixel of zeros.
-    pub(crate) pixels: &'a [[*const f32; SPAN_MAX]],
+    pub(crate) pixels: &'a [[*const T; SPAN_MAX]],
     /// `rows × K × channels` weights.
     pub(crate) weight: *const f32,
     pub(crate) channels: usize,
     /// The first output; the others follow each `channels` elements.
-    pub(crate) out: *mut f32,
+    pub(crate) out: *mut T,
     /// How many outputs are stored.
     pub(crate) outputs: usize,
     pub(crate) epilogue: Epilogue<'a>,
 }
 
-impl<const K: usize, const S: usize> Body for Row<'_, K, S> {
+impl<T: Element, const K: usize, const S: usize> Body for Row<'_, T, K, S> {
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
         let mut c = 0;
@@ -35,9 +36,9 @@ impl<const K: usize, const S: usize> Body for Row<'_, K, S> {
             // SAFETY: all pixels, weights and outputs have `channels` elements.
             unsafe {
                 if left >= V::LANES {
-                    self.lanes::<V>(c, |p| V::load(p), |v, p| v.store(p));
+                    self.lanes::<V, true>(c, left);
                 } else {
-                    self.lanes::<V>(c, |p| V::load_some(p, left), |v, p| v.store_some(p, left));
+                    self.lanes::<V, false>(c, left);
                 }
             }
             c += V::LANES;
@@ -46,22 +47,20 @@ impl<const K: usize, const S: usize> Body for Row<'_, K, S> {
             // SAFETY: the outputs were just written.
             let out =
                 unsafe { std::slice::from_raw_parts_mut(self.out, self.outputs * self.channels) };
-            activation.apply(out);
+            T::activate(activation, out);
         }
     }
 }
 
-impl<const K: usize, const S: usize> Row<'_, K, S> {
-    /// The outputs' channels from `c` on, as many as a register holds.
+impl<T: Element, const K: usize, const S: usize> Row<'_, T, K, S> {
+    /// The outputs' channels from `c` on, as many as a register holds, or `left` if that is not
+    /// `FULL`.
     #[inline(always)]
-    unsafe fn lanes<V: Vector>(
-        &self,
-        c: usize,
-        load: impl Fn(*const f32) -> V,
-        store: impl Fn(V, *mut f32),
-    ) {
-        // SAFETY: `c` is a channel, and `load` and `store` stay inside a pixel.
+    unsafe fn lanes<V: Vector, const FULL: bool>(&self, c: usize, left: usize) {
+        // SAFETY: `c` is a channel, and what is read and written stays inside a pixel.
         unsafe {
+            let load = |p| if FULL { V::load(p) } else { V::load_some(p, left) };
+            let pixel = |p| if FULL { T::load::<V>(p) } else { T::load_some::<V>(p, left) };
             let e = &self.epilogue;
             let start = if e.bias.is_null() { V::splat(0.) } else { load(e.bias.add(c)) };
             let mut acc = [start; OUTPUTS];
@@ -71,7 +70,7 @@ impl<const K: usize, const S: usize> Row<'_, K, S> {
                     *w = load(self.weight.add((ky * K + kx) * self.channels + c));
                 }
                 for i in 0..(OUTPUTS - 1) * S + K {
-                    let x = load(pixels[i].add(c));
+                    let x = pixel(pixels[i].add(c));
                     for o in 0..OUTPUTS {
                         if i >= o * S && i - o * S < K {
                             acc[o] = x.fma(w[i - o * S], acc[o]);
@@ -85,7 +84,9 @@ impl<const K: usize, const S: usize> Row<'_, K, S> {
                     let at = o * self.channels + c;
                     let acc =
                         if e.residual.is_null() { acc } else { acc.add(load(e.residual.add(at))) };
-                    store(acc.clamp(low, high), self.out.add(at));
+                    let acc = acc.clamp(low, high);
+                    let to = self.out.add(at);
+                    if FULL { T::store(acc, to) } else { T::store_some(acc, to, left) }
                 }
             }
         }
@@ -93,17 +94,17 @@ impl<const K: usize, const S: usize> Row<'_, K, S> {
 }
 
 /// One output of any window.
-pub(crate) struct Pixel<'a> {
+pub(crate) struct Pixel<'a, T> {
     /// The pixels that the window sees and the positions of their weights.
-    pub(crate) taps: &'a [(*const f32, usize)],
+    pub(crate) taps: &'a [(*const T, usize)],
     /// `taps × channels` weights.
     pub(crate) weight: *const f32,
     pub(crate) channels: usize,
-    pub(crate) out: *mut f32,
+    pub(crate) out: *mut T,
     pub(crate) epilogue: Epilogue<'a>,
 }
 
-impl Body for Pixel<'_> {
+impl<T: Element> Body for Pixel<'_, T> {
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
         let e = &self.epilogue;
@@ -118,19 +119,20 @@ impl Body for Pixel<'_> {
                 }
                 for &(x, tap) in self.taps {
                     let w = V::load_up_to(self.weight.add(tap * self.channels + c), left);
-                    acc = V::load_up_to(x.add(c), left).fma(w, acc);
+                    acc = T::load_up_to::<V>(x.add(c), left).fma(w, acc);
                 }
                 if !e.residual.is_null() {
                     acc = acc.add(V::load_up_to(e.residual.add(c), left));
                 }
                 let acc = acc.clamp(V::splat(e.low), V::splat(e.high));
-                acc.store_up_to(self.out.add(c), left);
+                T::store_up_to(acc, self.out.add(c), left);
             }
             c += V::LANES;
         }
         if let Some(activation) = e.activation {
             // SAFETY: the output was just written.
-            activation.apply(unsafe { std::slice::from_raw_parts_mut(self.out, self.channels) });
+            let out = unsafe { std::slice::from_raw_parts_mut(self.out, self.channels) };
+            T::activate(activation, out);
         }
     }
 }

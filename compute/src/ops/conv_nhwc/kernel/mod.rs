@@ -1,6 +1,9 @@
 //! The loops of channels-last convolution for each width of vectors.
 
 pub(crate) mod depthwise;
+pub(crate) mod element;
+#[allow(clippy::needless_range_loop, reason = "rows and columns of a tile are indices")]
+pub(crate) mod exact;
 pub(crate) mod gather;
 #[allow(clippy::needless_range_loop, reason = "a tile of registers is clearest by its indices")]
 pub(crate) mod tile;
@@ -9,6 +12,7 @@ pub(crate) mod vector;
 pub(crate) mod winograd;
 
 use crate::epilogue::Activation;
+use half::bf16;
 use std::marker::PhantomData;
 
 /// Packed columns come in registers of so many, whatever the machine's own width.
@@ -33,6 +37,9 @@ pub(crate) enum Width {
     /// AVX-512 F, VL, BW and DQ.
     #[cfg(target_arch = "x86_64")]
     Avx512,
+    /// AVX-512 with products of pairs of bf16.
+    #[cfg(target_arch = "x86_64")]
+    Bf16,
 }
 
 /// What is done to complete sums. Null pointers mean that there is nothing to add.
@@ -42,6 +49,11 @@ pub(crate) struct Epilogue<'a> {
     pub(crate) bias: *const f32,
     /// Laid out as the result.
     pub(crate) residual: *const f32,
+    /// The same in bf16.
+    pub(crate) residual_bf16: *const bf16,
+    /// Where results go as bf16, laid out as the result is; null where they stay f32. Read by
+    /// products of bf16 alone.
+    pub(crate) out_bf16: *mut bf16,
     /// Lower bound.
     pub(crate) low: f32,
     /// Upper bound.
@@ -52,16 +64,30 @@ pub(crate) struct Epilogue<'a> {
 }
 
 impl Epilogue<'_> {
+    /// Whether results or residuals are bf16.
+    pub(crate) fn has_bf16(&self) -> bool {
+        !self.residual_bf16.is_null() || !self.out_bf16.is_null()
+    }
+
     /// The same for a result that begins `column` columns and `element` elements later.
     ///
     /// # Safety
     /// Both lie inside bias and residual.
     pub(crate) unsafe fn at(self, column: usize, element: usize) -> Self {
-        let step = |p: *const f32, n: usize| {
-            // SAFETY: as the caller promises.
-            if p.is_null() { p } else { unsafe { p.add(n) } }
-        };
-        Self { bias: step(self.bias, column), residual: step(self.residual, element), ..self }
+        // A null pointer stays one: where an operand is absent, so are its elements.
+        let present = |here: bool, n: usize| if here { n } else { 0 };
+        // SAFETY: as the caller promises.
+        unsafe {
+            Self {
+                bias: self.bias.add(present(!self.bias.is_null(), column)),
+                residual: self.residual.add(present(!self.residual.is_null(), element)),
+                residual_bf16: self
+                    .residual_bf16
+                    .add(present(!self.residual_bf16.is_null(), element)),
+                out_bf16: self.out_bf16.add(present(!self.out_bf16.is_null(), element)),
+                ..self
+            }
+        }
     }
 }
 
@@ -80,6 +106,8 @@ impl Width {
                 Self::Avx2 => tile::avx2(block),
                 #[cfg(target_arch = "x86_64")]
                 Self::Avx512 => tile::avx512(block),
+                #[cfg(target_arch = "x86_64")]
+                Self::Bf16 => tile::bf16(block),
             }
         }
     }
@@ -97,7 +125,7 @@ impl Width {
                 #[cfg(target_arch = "x86_64")]
                 Self::Avx2 => avx2(body),
                 #[cfg(target_arch = "x86_64")]
-                Self::Avx512 => avx512(body),
+                Self::Avx512 | Self::Bf16 => avx512(body),
             }
         }
     }

@@ -5,8 +5,56 @@
 //! loads are the bound; 28 accumulators cover four cycles of latency at two a cycle. The rows'
 //! distance is a constant: their addresses then need no register each.
 
+use super::element::{Element, rounded};
 use super::vector::Vector;
 use super::{Epilogue, GROUP_ROWS, LANE, ROW};
+use half::bf16;
+
+/// What the words of rows and packed columns are, and thus how two registers of them multiply.
+trait Words<V: Vector> {
+    /// Whether results and residuals may be bf16.
+    const BF16: bool;
+    /// `a · b + sum`; sums are f32.
+    ///
+    /// # Safety
+    /// As [`Vector`].
+    unsafe fn multiply(a: V, b: V, sum: V) -> V;
+}
+
+/// Words are f32.
+struct Floats;
+
+impl<V: Vector> Words<V> for Floats {
+    const BF16: bool = false;
+    #[inline(always)]
+    unsafe fn multiply(a: V, b: V, sum: V) -> V {
+        // SAFETY: as the caller promises.
+        unsafe { a.fma(b, sum) }
+    }
+}
+
+/// Words are two bf16 of neighbouring steps: twice the products for each load and instruction.
+#[cfg(target_arch = "x86_64")]
+struct Pairs;
+
+#[cfg(target_arch = "x86_64")]
+impl Words<std::arch::x86_64::__m512> for Pairs {
+    const BF16: bool = true;
+    #[inline(always)]
+    unsafe fn multiply(
+        a: std::arch::x86_64::__m512,
+        b: std::arch::x86_64::__m512,
+        sum: std::arch::x86_64::__m512,
+    ) -> std::arch::x86_64::__m512 {
+        use std::arch::x86_64::{__m512, __m512bh, _mm512_dpbf16_ps};
+        // SAFETY: the caller has AVX-512 BF16; the types are other views of the same bits.
+        unsafe {
+            let a = std::mem::transmute::<__m512, __m512bh>(a);
+            let b = std::mem::transmute::<__m512, __m512bh>(b);
+            _mm512_dpbf16_ps(sum, a, b)
+        }
+    }
+}
 
 /// Rows that lie [`ROW`] elements apart times packed columns.
 #[derive(Clone, Copy)]
@@ -25,7 +73,7 @@ pub(crate) struct Block<'a> {
     pub(crate) columns: usize,
     /// Which panels.
     pub(crate) panels: (usize, usize),
-    /// The result's first row at column 0.
+    /// The result's first row at column 0; where results go as bf16, room for what is not complete.
     pub(crate) c: *mut f32,
     /// Distance of the result's rows.
     pub(crate) row: usize,
@@ -48,7 +96,7 @@ pub(crate) fn panel_width(columns: usize, panel: usize) -> usize {
 
 /// `MR × NV` registers of the result, from column `at` of the panel that begins at `column`.
 #[inline(always)]
-unsafe fn tile<V: Vector, const MR: usize, const NV: usize>(
+unsafe fn tile<V: Vector, W: Words<V>, const MR: usize, const NV: usize>(
     t: &Block<'_>,
     first: usize,
     b: *const f32,
@@ -69,16 +117,16 @@ unsafe fn tile<V: Vector, const MR: usize, const NV: usize>(
             for i in 0..MR {
                 let x = V::splat(*a.add(i * ROW));
                 for n in 0..NV {
-                    acc[i][n] = x.fma(w[n], acc[i][n]);
+                    acc[i][n] = W::multiply(x, w[n], acc[i][n]);
                 }
             }
             a = a.add(1);
             b = b.add(width);
         }
         if t.columns - column >= NV * V::LANES {
-            finish::<V, MR, NV, true>(t, first, column, acc);
+            finish::<V, W, MR, NV, true>(t, first, column, acc);
         } else {
-            finish::<V, MR, NV, false>(t, first, column, acc);
+            finish::<V, W, MR, NV, false>(t, first, column, acc);
         }
     }
 }
@@ -86,7 +134,7 @@ unsafe fn tile<V: Vector, const MR: usize, const NV: usize>(
 /// Adds what there is to add to the sums and stores them; `FULL` means that no column of the
 /// registers lies beyond the result's.
 #[inline(always)]
-unsafe fn finish<V: Vector, const MR: usize, const NV: usize, const FULL: bool>(
+unsafe fn finish<V: Vector, W: Words<V>, const MR: usize, const NV: usize, const FULL: bool>(
     t: &Block<'_>,
     first: usize,
     column: usize,
@@ -122,8 +170,10 @@ unsafe fn finish<V: Vector, const MR: usize, const NV: usize, const FULL: bool>(
                         acc[i][n] = acc[i][n].add(load(e.residual.wrapping_add(at), n));
                     }
                 }
-                for i in 0..MR {
-                    acc[i][n] = acc[i][n].clamp(low, high);
+                if !(W::BF16 && e.has_bf16()) {
+                    for i in 0..MR {
+                        acc[i][n] = acc[i][n].clamp(low, high);
+                    }
                 }
             }
         }
@@ -142,9 +192,9 @@ unsafe fn finish<V: Vector, const MR: usize, const NV: usize, const FULL: bool>(
 
 /// Calls the tile of so many rows.
 macro_rules! by_rows {
-    ($rows:expr, $v:ty, $nv:literal, $args:tt, [$($n:literal)*]) => {
+    ($rows:expr, ($v:ty, $w:ty), $nv:literal, $args:tt, [$($n:literal)*]) => {
         match $rows {
-            $($n => tile::<$v, $n, $nv> $args,)*
+            $($n => tile::<$v, $w, $n, $nv> $args,)*
             _ => {}
         }
     };
@@ -152,7 +202,7 @@ macro_rules! by_rows {
 
 /// All rows of one strip of columns, in equal parts of at most `most`.
 macro_rules! strip {
-    ($t:expr, $v:ty, $nv:literal, $b:expr, $width:expr, $column:expr, $most:literal, $list:tt) => {
+    ($t:expr, $v:tt, $nv:literal, $b:expr, $width:expr, $column:expr, $most:literal, $list:tt) => {
         let parts = $t.rows.div_ceil($most);
         let mut first = 0;
         for part in 0..parts {
@@ -176,16 +226,55 @@ unsafe fn each_panel(t: &Block<'_>, mut f: impl FnMut(*const f32, usize, usize))
     }
 }
 
-/// The result's rows after an activation that is no clamp.
+/// What is left to do with the sums of all rows once they lie in memory: what is bf16, and
+/// activations that are no clamp. In the tiles it would cost the accumulators their registers.
 #[inline(always)]
-unsafe fn activate(t: &Block<'_>) {
-    let Some(Epilogue { activation: Some(activation), .. }) = &t.epilogue else { return };
+unsafe fn complete<V: Vector, W: Words<V>>(t: &Block<'_>) {
+    let Some(e) = &t.epilogue else { return };
+    if e.activation.is_none() && !(W::BF16 && e.has_bf16()) {
+        return;
+    }
     let from = t.panels.0 * 2 * LANE;
     let to = if t.panels.1 == panel_count(t.columns) { t.columns } else { t.panels.1 * 2 * LANE };
     for i in 0..t.rows {
-        // SAFETY: these elements were just written, and belong to this call alone.
-        let row = unsafe { std::slice::from_raw_parts_mut(t.c.add(i * t.row + from), to - from) };
-        activation.apply(row);
+        let at = i * t.row + from;
+        // SAFETY: these elements were just written, and belong to this call alone; results and
+        // residuals that are bf16 lie as the rows do.
+        unsafe {
+            if W::BF16 && e.has_bf16() {
+                narrow::<V>(t.c.add(at), at, to - from, e);
+            }
+            let Some(activation) = &e.activation else { continue };
+            let row = std::slice::from_raw_parts_mut(t.c.add(at), to - from);
+            activation.apply(row);
+            if !e.out_bf16.is_null() {
+                let to = std::slice::from_raw_parts_mut(e.out_bf16.add(at), to - from);
+                to.iter_mut().zip(&*row).for_each(|(to, &x)| *to = rounded(x));
+            }
+        }
+    }
+}
+
+/// Adds a residual of bf16 to `len` sums and clamps them; they go where results of bf16 go, unless
+/// there is an activation to come. `at` is their place in residual and result.
+#[inline(always)]
+unsafe fn narrow<V: Vector>(sums: *mut f32, at: usize, len: usize, e: &Epilogue<'_>) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let (low, high) = (V::splat(e.low), V::splat(e.high));
+        for n in (0..len).step_by(V::LANES) {
+            let left = len - n;
+            let mut x = <f32 as Element>::load_up_to::<V>(sums.add(n), left);
+            if !e.residual_bf16.is_null() {
+                x = x.add(bf16::load_up_to(e.residual_bf16.add(at + n), left));
+            }
+            x = x.clamp(low, high);
+            if e.out_bf16.is_null() || e.activation.is_some() {
+                <f32 as Element>::store_up_to(x, sums.add(n), left);
+            } else {
+                bf16::store_up_to(x, e.out_bf16.add(at + n), left);
+            }
+        }
     }
 }
 
@@ -201,11 +290,11 @@ pub(crate) unsafe fn portable(t: &Block<'_>) {
             for at in (0..width).step_by(8) {
                 if column + at < t.columns {
                     let (b, column) = (b.add(at), column + at);
-                    strip!(t, Four, 2, b, width, column, 6, [1 2 3 4 5 6]);
+                    strip!(t, (Four, Floats), 2, b, width, column, 6, [1 2 3 4 5 6]);
                 }
             }
         });
-        activate(t);
+        complete::<Four, Floats>(t);
     }
 }
 
@@ -223,11 +312,11 @@ pub(crate) unsafe fn avx2(t: &Block<'_>) {
             for at in (0..width).step_by(16) {
                 if column + at < t.columns {
                     let (b, column) = (b.add(at), column + at);
-                    strip!(t, __m256, 2, b, width, column, 6, [1 2 3 4 5 6]);
+                    strip!(t, (__m256, Floats), 2, b, width, column, 6, [1 2 3 4 5 6]);
                 }
             }
         });
-        activate(t);
+        complete::<__m256, Floats>(t);
     }
 }
 
@@ -238,20 +327,47 @@ pub(crate) unsafe fn avx2(t: &Block<'_>) {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma")]
 pub(crate) unsafe fn avx512(t: &Block<'_>) {
-    use std::arch::x86_64::__m512;
     // SAFETY: as the caller promises; the features are enabled here.
+    unsafe { wide::<Floats>(t) }
+}
+
+/// As [`portable`], of words that are pairs of bf16.
+///
+/// # Safety
+/// As [`portable`], on a machine with AVX-512 and its BF16.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx512bf16,avx2,fma")]
+pub(crate) unsafe fn bf16(t: &Block<'_>) {
+    // SAFETY: as the caller promises; the features are enabled here.
+    unsafe { wide::<Pairs>(t) }
+}
+
+/// A block in registers of sixteen.
+///
+/// # Safety
+/// As [`portable`]; the caller enables the features.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn wide<W: Words<std::arch::x86_64::__m512>>(t: &Block<'_>) {
+    use std::arch::x86_64::__m512;
+    // SAFETY: as the caller promises.
     unsafe {
-        each_panel(t, |b, width, column| match width / LANE {
-            1 => {
-                strip!(t, __m512, 1, b, 16, column, 14, [1 2 3 4 5 6 7 8 9 10 11 12 13 14]);
-            }
-            2 => {
-                strip!(t, __m512, 2, b, 32, column, 14, [1 2 3 4 5 6 7 8 9 10 11 12 13 14]);
-            }
-            _ => {
-                strip!(t, __m512, 3, b, 48, column, 7, [1 2 3 4 5 6 7]);
-            }
-        });
-        activate(t);
+        // Left out of line, the closure would be compiled without the features.
+        each_panel(
+            t,
+            #[inline(always)]
+            |b, width, column| match width / LANE {
+                1 => {
+                    strip!(t, (__m512, W), 1, b, 16, column, 14, [1 2 3 4 5 6 7 8 9 10 11 12 13 14]);
+                }
+                2 => {
+                    strip!(t, (__m512, W), 2, b, 32, column, 14, [1 2 3 4 5 6 7 8 9 10 11 12 13 14]);
+                }
+                _ => {
+                    strip!(t, (__m512, W), 3, b, 48, column, 7, [1 2 3 4 5 6 7]);
+                }
+            },
+        );
+        complete::<__m512, W>(t);
     }
 }

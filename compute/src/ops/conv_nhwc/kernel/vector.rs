@@ -3,6 +3,11 @@
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
+use half::bf16;
+
+/// Lanes of the widest register.
+const LANES_MAX: usize = 16;
+
 /// A register of f32.
 ///
 /// # Safety
@@ -25,6 +30,43 @@ pub(crate) trait Vector: Copy {
     unsafe fn fma(self, b: Self, c: Self) -> Self;
     /// `min(max(self, low), high)`; NaN stays.
     unsafe fn clamp(self, low: Self, high: Self) -> Self;
+
+    /// Reads `LANES` elements. bf16 lie in memory where the machine multiplies them, which has
+    /// registers of its own for them; the others do what keeps the kernels one.
+    #[inline(always)]
+    unsafe fn load_bf16(from: *const bf16) -> Self {
+        // SAFETY: as the caller promises.
+        unsafe { Self::load_some_bf16(from, Self::LANES) }
+    }
+    /// Writes `LANES` elements, rounded to the nearest, halves to the even one.
+    #[inline(always)]
+    unsafe fn store_bf16(self, to: *mut bf16) {
+        // SAFETY: as the caller promises.
+        unsafe { self.store_some_bf16(to, Self::LANES) }
+    }
+    /// Reads `n <= LANES` elements; the others are zero.
+    #[inline(always)]
+    unsafe fn load_some_bf16(from: *const bf16, n: usize) -> Self {
+        let mut wide = [0f32; LANES_MAX];
+        for (i, wide) in wide.iter_mut().enumerate().take(n) {
+            // SAFETY: the caller's pointer is valid for `n` elements.
+            *wide = unsafe { *from.add(i) }.to_f32();
+        }
+        // SAFETY: no register is longer.
+        unsafe { Self::load(wide.as_ptr()) }
+    }
+    /// Writes the first `n <= LANES` elements.
+    #[inline(always)]
+    unsafe fn store_some_bf16(self, to: *mut bf16, n: usize) {
+        let mut wide = [0f32; LANES_MAX];
+        // SAFETY: no register is longer; the caller's pointer is valid for `n` elements.
+        unsafe {
+            self.store(wide.as_mut_ptr());
+            for (i, &wide) in wide.iter().enumerate().take(n) {
+                *to.add(i) = bf16::from_f32(wide);
+            }
+        }
+    }
 
     /// Reads `min(n, LANES)` elements.
     #[inline(always)]
@@ -203,5 +245,47 @@ impl Vector for __m512 {
     unsafe fn clamp(self, low: Self, high: Self) -> Self {
         // SAFETY: the caller has AVX-512. The second operand wins over a NaN.
         unsafe { _mm512_min_ps(high, _mm512_max_ps(low, self)) }
+    }
+    #[inline(always)]
+    unsafe fn load_bf16(from: *const bf16) -> Self {
+        // SAFETY: the caller has AVX-512 and a pointer to sixteen elements.
+        unsafe { widened(_mm256_loadu_si256(from.cast())) }
+    }
+    #[inline(always)]
+    unsafe fn store_bf16(self, to: *mut bf16) {
+        // SAFETY: the caller has AVX-512 and a pointer to sixteen elements.
+        unsafe { _mm256_storeu_si256(to.cast(), rounded(self)) }
+    }
+    #[inline(always)]
+    unsafe fn load_some_bf16(from: *const bf16, n: usize) -> Self {
+        // SAFETY: the caller has AVX-512; masked elements are not touched.
+        unsafe { widened(_mm256_maskz_loadu_epi16((1 << n) - 1, from.cast())) }
+    }
+    #[inline(always)]
+    unsafe fn store_some_bf16(self, to: *mut bf16, n: usize) {
+        // SAFETY: the caller has AVX-512; masked elements are not touched.
+        unsafe { _mm256_mask_storeu_epi16(to.cast(), (1 << n) - 1, rounded(self)) }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn widened(halves: __m256i) -> __m512 {
+    // SAFETY: the caller has AVX-512.
+    unsafe { _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(halves))) }
+}
+
+/// To the nearest bf16, halves to the even one; NaN stays NaN.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn rounded(x: __m512) -> __m256i {
+    // SAFETY: the caller has AVX-512.
+    unsafe {
+        let bits = _mm512_castps_si512(x);
+        let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
+        let near = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+        let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(x, x);
+        let kept = _mm512_mask_or_epi32(near, nan, bits, _mm512_set1_epi32(0x40_0000));
+        _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(kept))
     }
 }

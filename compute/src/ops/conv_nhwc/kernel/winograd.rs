@@ -2,7 +2,7 @@
 //! Algorithms for Convolutional Neural Networks" (2015), with the points 0, ±1, ±2 and infinity.
 
 use super::vector::Vector;
-use super::{Body, Epilogue};
+use super::{Body, Epilogue, LANE};
 
 /// The side of the largest tile's input.
 pub(crate) const SIDE_MAX: usize = 6;
@@ -104,37 +104,84 @@ impl<const S: usize> Body for Input<'_, S> {
     }
 }
 
-/// The inverse transform of one tile's products to up to `(S - 2)²` outputs.
+/// Where the outputs of one tile go.
+#[derive(Clone, Copy)]
 pub(crate) struct Output<'a, const S: usize> {
-    /// The tile's row of position 0.
-    pub(crate) products: *const f32,
-    /// Distance of the positions.
-    pub(crate) position: usize,
     /// Output channels.
     pub(crate) maps: usize,
     /// The first output.
     pub(crate) out: *mut f32,
     /// Distance of the outputs' rows.
     pub(crate) row: usize,
-    /// Height and width that are stored.
+    /// Height and width that are stored, up to `S - 2`.
     pub(crate) size: (usize, usize),
     /// Its residual begins where `out` does.
     pub(crate) epilogue: Epilogue<'a>,
 }
 
-impl<const S: usize> Body for Output<'_, S> {
+impl<const S: usize> Output<'_, S> {
+    /// Stores the output at `(y, x)`, the maps from `m` on.
+    ///
+    /// # Safety
+    /// The output lies inside `size` and has `maps` elements.
+    #[inline(always)]
+    pub(crate) unsafe fn finish<V: Vector>(&self, m: usize, (y, x): (usize, usize), sum: V) {
+        let e = &self.epilogue;
+        let (left, at) = (self.maps - m, y * self.row + x * self.maps + m);
+        // SAFETY: as the caller promises; bias and residual reach as far.
+        unsafe {
+            let mut v = sum;
+            if !e.bias.is_null() {
+                v = v.add(V::load_up_to(e.bias.add(m), left));
+            }
+            if !e.residual.is_null() {
+                v = v.add(V::load_up_to(e.residual.add(at), left));
+            }
+            v.clamp(V::splat(e.low), V::splat(e.high)).store_up_to(self.out.add(at), left);
+        }
+    }
+
+    /// Applies an activation that is no clamp.
+    ///
+    /// # Safety
+    /// All outputs were written.
+    #[inline(always)]
+    pub(crate) unsafe fn activate(&self) {
+        let Some(activation) = self.epilogue.activation else { return };
+        for y in 0..self.size.0 {
+            // SAFETY: as the caller promises.
+            let row = unsafe {
+                let row = self.out.add(y * self.row);
+                std::slice::from_raw_parts_mut(row, self.size.1 * self.maps)
+            };
+            activation.apply(row);
+        }
+    }
+}
+
+/// The inverse transform of one tile's products to up to `(S - 2)²` outputs.
+pub(crate) struct Inverse<'a, const S: usize> {
+    /// The tile's row of position 0.
+    pub(crate) products: *const f32,
+    /// Distance of the positions.
+    pub(crate) position: usize,
+    pub(crate) output: Output<'a, S>,
+    /// Is set when the tile has infinities or NaN. Those of an image are in all maps, so that the
+    /// first ones tell.
+    pub(crate) spoilt: &'a mut bool,
+}
+
+impl<const S: usize> Body for Inverse<'_, S> {
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
-        let e = &self.epilogue;
+        let to = &self.output;
         let mut m = 0;
-        while m < self.maps {
-            let left = self.maps - m;
+        while m < to.maps {
+            let left = to.maps - m;
             // SAFETY: the products have `maps` columns in each position, and the outputs inside
             // `size` have as many.
             unsafe {
                 let zero = V::splat(0.);
-                let bias = if e.bias.is_null() { zero } else { V::load_up_to(e.bias.add(m), left) };
-                let (low, high) = (V::splat(e.low), V::splat(e.high));
                 let mut rows = [[zero; S]; S];
                 for x in 0..S {
                     let mut column = [zero; S];
@@ -147,31 +194,42 @@ impl<const S: usize> Body for Output<'_, S> {
                         rows[y][x] = column[y];
                     }
                 }
-                for (y, row) in rows.into_iter().enumerate().take(S - 2) {
-                    let row = output_column::<V, S>(row);
+                for row in rows.iter_mut().take(S - 2) {
+                    *row = output_column::<V, S>(*row);
+                }
+                if m == 0 && !all_finite::<V, S>(&rows) {
+                    *self.spoilt = true;
+                    return;
+                }
+                for (y, row) in rows.iter().enumerate().take(S - 2) {
                     for (x, &v) in row.iter().enumerate().take(S - 2) {
-                        if y < self.size.0 && x < self.size.1 {
-                            let at = y * self.row + x * self.maps + m;
-                            let mut v = v.add(bias);
-                            if !e.residual.is_null() {
-                                v = v.add(V::load_up_to(e.residual.add(at), left));
-                            }
-                            v.clamp(low, high).store_up_to(self.out.add(at), left);
+                        if y < to.size.0 && x < to.size.1 {
+                            to.finish(m, (y, x), v);
                         }
                     }
                 }
             }
             m += V::LANES;
         }
-        if let Some(activation) = e.activation {
-            for y in 0..self.size.0 {
-                // SAFETY: these outputs were just written.
-                let row = unsafe {
-                    let row = self.out.add(y * self.row);
-                    std::slice::from_raw_parts_mut(row, self.size.1 * self.maps)
-                };
-                activation.apply(row);
+        // SAFETY: all outputs were just written.
+        unsafe { to.activate() };
+    }
+}
+
+/// Whether the outputs are finite.
+#[inline(always)]
+unsafe fn all_finite<V: Vector, const S: usize>(rows: &[[V; S]; S]) -> bool {
+    // SAFETY: the caller enables the features of `V`, and no register is longer than a lane.
+    unsafe {
+        let mut sum = V::splat(0.);
+        for row in &rows[..S - 2] {
+            for &v in &row[..S - 2] {
+                // Zero, but NaN of what is not finite.
+                sum = v.fma(V::splat(0.), sum);
             }
         }
+        let mut lanes = [0f32; LANE];
+        sum.store(lanes.as_mut_ptr());
+        lanes.iter().all(|&x| x == 0.)
     }
 }
