@@ -156,7 +156,11 @@ unsafe fn finish<V: Vector, W: Words<V>, const MR: usize, const NV: usize, const
             }
         }
         if let Some(e) = &t.epilogue {
-            let (low, high) = (V::splat(e.low), V::splat(e.high));
+            // Where there is more to add, the limits come after that.
+            let open = W::BF16 && e.has_bf16();
+            let (low, high) =
+                if open { (f32::NEG_INFINITY, f32::INFINITY) } else { (e.low, e.high) };
+            let (low, high) = (V::splat(low), V::splat(high));
             for n in 0..NV {
                 if !e.bias.is_null() {
                     let bias = load(e.bias.wrapping_add(column + n * V::LANES), n);
@@ -170,10 +174,8 @@ unsafe fn finish<V: Vector, W: Words<V>, const MR: usize, const NV: usize, const
                         acc[i][n] = acc[i][n].add(load(e.residual.wrapping_add(at), n));
                     }
                 }
-                if !(W::BF16 && e.has_bf16()) {
-                    for i in 0..MR {
-                        acc[i][n] = acc[i][n].clamp(low, high);
-                    }
+                for i in 0..MR {
+                    acc[i][n] = acc[i][n].clamp(low, high);
                 }
             }
         }
