@@ -263,8 +263,9 @@ mod tests {
     #[test]
     fn a_run_survives_its_file() {
         let path = cmd::root().join("target/xtask/run-test.json");
-        run(1.0, 2.0).write(&path).unwrap();
-        assert_eq!(Run::read(&path).unwrap(), run(1.0, 2.0));
+        let run = run(1.0, 2.0);
+        run.write(&path).unwrap();
+        assert_eq!(Run::read(&path).unwrap(), run);
     }
 
     #[test]
