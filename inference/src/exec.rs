@@ -17,7 +17,7 @@ pub(crate) struct Program {
     plan: Plan,
     memory: PlanCache,
     /// Whether images of a batch run one by one.
-    by_image: bool,
+    pub(crate) by_image: bool,
 }
 
 /// A value while a graph runs.
@@ -112,7 +112,13 @@ impl Program {
                 slots[id.0] = Slot::Empty;
             }
         }
-        self.graph.outputs.iter().map(|(_, id)| self.datum(*id, &slots)).collect()
+        let output = |id: ValueId| {
+            Ok(match self.datum(id, &slots)? {
+                Datum::Tensor(tensor) => Datum::Tensor(tensor.outside_arena(ctx.pool())?),
+                other => other,
+            })
+        };
+        self.graph.outputs.iter().map(|(_, id)| output(*id)).collect()
     }
 
     /// What is told of a node that has just run.

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::exec::{Program, Slot};
 use crate::model::{Model, ValueSpec};
-use crate::plan::{MemoryPlan, MemoryReport};
+use crate::plan::MemoryReport;
 use crate::profile::{Profile, Recorder};
 use crate::{inputs, onnx, passes};
 use lgp_compute::{Context, Isa, Stop, ValueInfo};
@@ -128,8 +128,7 @@ impl Session {
     /// [`Error::Graph`] for an input without a shape.
     pub fn memory(&self, shapes: &[(&str, Shape)]) -> Result<MemoryReport> {
         let signature = passes::signature(&self.inputs, shapes)?;
-        let graph = &self.program.graph;
-        Ok(MemoryPlan::new(graph, &signature, self.ctx.threads()).report(graph))
+        Ok(self.program.memory_report(&signature, self.ctx.threads()))
     }
 
     /// What its runs have taken from the pool so far: everything but weights and inputs.

@@ -5,12 +5,13 @@
 use crate::error::{Error, Result};
 use crate::exec::{Program, Slot};
 use crate::graph::{Graph, ValueId};
+use crate::plan::{MemoryPlan, MemoryReport};
 use lgp_compute::ops::{
     Binary, Clip, Concat, ConvNhwc, Flatten, GlobalPool, GlobalPoolNhwc, MatMulPacked, Pool,
     PoolNhwc, Reshape, Transpose, Unary,
 };
 use lgp_compute::{Context, Op};
-use lgp_memory::{DType, Datum, Dim, TensorView};
+use lgp_memory::{DType, Datum, Dim, Shape, TensorView};
 use std::any::Any;
 use std::sync::{Mutex, PoisonError};
 
@@ -121,12 +122,42 @@ impl Program {
                 _ => None,
             })
             .collect::<Option<_>>()?;
-        let batch = *views.first()?.shape().first()?;
-        let agree = |view: &TensorView<'_>| view.shape().first() == Some(&batch);
-        if batch < 2 || batch < ctx.threads() || !views.iter().all(agree) {
-            return None;
-        }
+        let batch = batch_of_images(views.iter().map(TensorView::shape), ctx.threads())?;
         Some(self.images(ctx, &views, batch))
+    }
+
+    /// What a run with inputs of these types takes of memory. Images that run one by one take an
+    /// arena a thread; when all have run, their outputs are joined to those of the batch.
+    pub(crate) fn memory_report(&self, inputs: &[(DType, Shape)], threads: usize) -> MemoryReport {
+        let whole = MemoryPlan::new(&self.graph, inputs, threads).report(&self.graph);
+        let batch = batch_of_images(inputs.iter().map(|(_, shape)| shape), threads);
+        if !self.by_image || batch.is_none() {
+            return whole;
+        }
+        let one = |(dtype, shape): &(DType, Shape)| {
+            let mut dims = shape.to_vec();
+            dims[0] = 1;
+            (*dtype, Shape::new(dims))
+        };
+        let image: Vec<_> = inputs.iter().map(one).collect();
+        let image = MemoryPlan::new(&self.graph, &image, 1).report(&self.graph);
+        let each = |bytes: usize| bytes.saturating_mul(threads);
+        let (arena_bytes, scratch_bytes) = (each(image.arena_bytes), each(image.scratch_bytes));
+        let running = arena_bytes.saturating_add(scratch_bytes);
+        let besides = running.max(whole.output_bytes);
+        let parts = [whole.weights_bytes, whole.input_bytes, whole.output_bytes, besides];
+        MemoryReport {
+            peak_bytes: parts.into_iter().fold(0, usize::saturating_add),
+            weights_bytes: whole.weights_bytes,
+            input_bytes: whole.input_bytes,
+            output_bytes: whole.output_bytes,
+            arena_bytes,
+            scratch_bytes,
+            lower_bound_bytes: each(image.lower_bound_bytes),
+            naive_bytes: each(image.naive_bytes),
+            tensors: image.tensors * threads,
+            ..image
+        }
     }
 
     fn images(&self, ctx: &Context, inputs: &[TensorView<'_>], batch: usize) -> Result<Vec<Datum>> {
@@ -152,6 +183,17 @@ impl Program {
         }
         (0..self.graph.outputs.len()).map(|i| joined(ctx, &images, i)).collect()
     }
+}
+
+/// How many images inputs of these shapes hold, if there are enough for `threads` threads to run
+/// them one by one.
+fn batch_of_images<'a>(
+    mut shapes: impl Iterator<Item = &'a Shape>,
+    threads: usize,
+) -> Option<usize> {
+    let batch = *shapes.next()?.first()?;
+    let whole = shapes.all(|shape| shape.first() == Some(&batch));
+    (whole && batch >= 2 && batch >= threads).then_some(batch)
 }
 
 /// One image of a batch.

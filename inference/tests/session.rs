@@ -73,6 +73,34 @@ fn plans_foretell_what_runs_take() -> Result<()> {
     Ok(())
 }
 
+/// Convolutions on large images of few weights: a batch of them runs image by image.
+#[test]
+fn plans_foretell_what_batches_take() -> Result<()> {
+    let mut g = GraphBuilder::new("g");
+    let mut x = g.input("input", ty(&[None, Some(3), Some(96), Some(96)]));
+    for (name, dims) in [("w", [8, 3, 3, 3]), ("v", [16, 8, 3, 3]), ("u", [4, 16, 3, 3])] {
+        let values: Vec<f32> = (0..dims.iter().product()).map(|i| (i % 5) as f32 - 2.).collect();
+        let weight = g.initializer(name, Tensor::from_slice(dims, &values)?);
+        x = g.node("Conv", &[x, weight], []);
+    }
+    let x = g.node("GlobalAveragePool", &[x], []);
+    g.output("y", x, ty(&[None, Some(4), Some(1), Some(1)]));
+    let model = g.finish()?;
+    for (threads, batch) in [(1, 1), (1, 6), (2, 6), (3, 7)] {
+        let session = Session::new(&model, SessionOptions::with_threads(threads))?;
+        let x = Tensor::from_slice([batch, 3, 96, 96], &vec![0.5f32; batch * 3 * 96 * 96])?;
+        let plan = session.memory(&[("input", x.shape().clone())])?;
+        for _ in 0..2 {
+            drop(run(&session, &x)?);
+        }
+        let taken = session.pool_stats().high_water_bytes as f64;
+        let planned = (plan.peak_bytes - plan.weights_bytes - plan.input_bytes) as f64;
+        let ratio = taken / planned;
+        assert!((0.95..1.05).contains(&ratio), "{threads} {batch}: {taken} of {plan:?}");
+    }
+    Ok(())
+}
+
 #[test]
 fn samples_of_a_batch_do_not_touch_each_other() -> Result<()> {
     let session =

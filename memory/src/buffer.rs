@@ -51,6 +51,11 @@ impl Buffer {
         Self { store: Store::Region(region), len }
     }
 
+    /// Whether the bytes are a range of an arena, all of which lives as long as they do.
+    pub(crate) fn is_in_arena(&self) -> bool {
+        matches!(self.store, Store::Region(_))
+    }
+
     /// The first byte; `None` when there is none.
     fn start(&self) -> Option<NonNull<u8>> {
         match &self.store {

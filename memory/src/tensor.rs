@@ -240,6 +240,20 @@ impl Tensor {
         Ok(Self { shape, ..self.clone() })
     }
 
+    /// The tensor for somebody who may keep it for long: bytes in an arena, which would keep all of
+    /// that, are copied to a buffer of the pool.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn outside_arena(self, pool: &Pool) -> Result<Self> {
+        if !self.data.is_in_arena() {
+            return Ok(self);
+        }
+        let mut data = pool.alloc(self.data.len())?;
+        data.copy_from_slice(&self.data);
+        Ok(Self { data: Arc::new(data), ..self })
+    }
+
     /// A borrowed view of the whole tensor.
     #[must_use]
     pub fn view(&self) -> TensorView<'_> {

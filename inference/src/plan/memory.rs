@@ -30,7 +30,8 @@ pub struct MemoryReport {
     pub input_bytes: usize,
     /// What the caller gets.
     pub output_bytes: usize,
-    /// The block that holds all intermediate tensors.
+    /// The block that holds all intermediate tensors; where a batch runs image by image, one for
+    /// each thread.
     pub arena_bytes: usize,
     /// The most that one node's kernel takes besides.
     pub scratch_bytes: usize,

@@ -106,7 +106,7 @@ fn pairs<'a>(
 ) -> Result<&'a [f32]> {
     if x.dtype() == DType::F32 {
         let x = x.as_slice::<f32>()?;
-        let rounded = ctx.alloc(DType::F32, [x.len() / channels, channels.div_ceil(2)])?;
+        let rounded = ctx.scratch(DType::F32, [x.len() / channels, channels.div_ceil(2)])?;
         let pairs = memory.insert(rounded).as_mut_slice::<f32>()?;
         to_pairs(ctx, x, channels, pairs);
         return Ok(pairs);

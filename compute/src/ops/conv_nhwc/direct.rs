@@ -98,7 +98,7 @@ impl Direct<'_> {
         let mut memory = None;
         let shared = !out.is_null();
         if !shared {
-            memory = Some(ctx.alloc(DType::F32, [parts, pixels.min(PIXELS) * self.maps])?);
+            memory = Some(ctx.scratch(DType::F32, [parts, pixels.min(PIXELS) * self.maps])?);
         }
         let sums = match &mut memory {
             Some(memory) => memory.as_mut_slice::<f32>()?.as_mut_ptr(),

@@ -199,7 +199,7 @@ fn cached(
 /// The first rows of each head of a buffer, and zeros where it has no more.
 fn seen(ctx: &Context, x: &Tensor, width: usize, call: &Call) -> Result<Tensor> {
     let (heads, buffer) = (x.shape()[1], x.shape()[2]);
-    let mut out = ctx.alloc(x.dtype(), [call.batch, heads, width, call.size])?;
+    let mut out = ctx.scratch(x.dtype(), [call.batch, heads, width, call.size])?;
     if out.is_empty() {
         return Ok(out);
     }
@@ -223,7 +223,7 @@ fn mask(
 ) -> Result<Tensor> {
     let (bias, sinks) = (optional(inputs, 10), optional(inputs, 11));
     let heads = if bias.is_some() || sinks.is_some() { op.heads } else { 1 };
-    let mut out = ctx.alloc(lgp_memory::DType::F32, [call.batch, heads, call.length, width])?;
+    let mut out = ctx.scratch(lgp_memory::DType::F32, [call.batch, heads, call.length, width])?;
     let given = bias.map(TensorView::as_slice::<f32>).transpose()?;
     let sinks = sinks.map(TensorView::as_slice::<f32>).transpose()?;
     // How far the bias goes on from one batch and head to the next.
