@@ -155,7 +155,7 @@ impl Context {
     /// # Errors
     /// Out of memory, or a shape that cannot be addressed.
     pub fn scratch(&self, dtype: DType, shape: impl Into<Shape>) -> Result<Tensor> {
-        Ok(Tensor::pooled(&self.pool, dtype, shape)?)
+        Ok(Tensor::scratch(&self.pool, dtype, shape)?)
     }
 }
 

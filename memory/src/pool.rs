@@ -65,11 +65,23 @@ impl Pool {
     /// # Errors
     /// [`Error::OutOfMemory`] when the host refuses even after all idle memory was given back.
     pub fn alloc(&self, len: usize) -> Result<Buffer> {
+        self.alloc_from(len, LARGE_SLACK)
+    }
+
+    /// As [`Pool::alloc`], for a moment: since it is back soon, a block of any size will do.
+    ///
+    /// # Errors
+    /// As [`Pool::alloc`].
+    pub fn alloc_briefly(&self, len: usize) -> Result<Buffer> {
+        self.alloc_from(len, usize::MAX)
+    }
+
+    fn alloc_from(&self, len: usize, slack: usize) -> Result<Buffer> {
         if len == 0 {
             return Buffer::zeroed(0);
         }
         let capacity = rounded(len).ok_or(Error::OutOfMemory { bytes: len })?;
-        let reused = self.0.lock().take(capacity);
+        let reused = self.0.lock().take(capacity, slack);
         let block = match reused {
             Some(block) => block,
             // The lock is not held while the host maps and zeroes pages.
@@ -104,7 +116,7 @@ pub(crate) struct Shared(Mutex<State>);
 impl Shared {
     /// Takes a buffer's block back.
     pub(crate) fn put(&self, block: Block) {
-        // A block that is refused is freed after the lock is gone.
+        // What is too much is freed after the lock is gone.
         let _refused = self.lock().put(block);
     }
 
@@ -124,11 +136,11 @@ struct State {
 }
 
 impl State {
-    fn take(&mut self, capacity: usize) -> Option<Block> {
+    fn take(&mut self, capacity: usize, slack: usize) -> Option<Block> {
         let block = if capacity <= SMALL_BYTES_MAX {
             self.small.get_mut(class(capacity))?.pop()?
         } else {
-            let most = capacity.saturating_mul(LARGE_SLACK);
+            let most = capacity.saturating_mul(slack);
             let mut fitting = self.large.range_mut(capacity..=most);
             let (&fit, blocks) = fitting.next()?;
             let block = blocks.pop()?;
@@ -142,11 +154,23 @@ impl State {
         Some(block)
     }
 
-    fn put(&mut self, block: Block) -> Option<Block> {
+    /// Takes a block back, and returns what then is too much: smaller blocks first, because the
+    /// larger ones can serve in their place.
+    fn put(&mut self, block: Block) -> Vec<Block> {
         let capacity = block.capacity();
         self.stats.in_use_bytes -= capacity;
-        if self.stats.idle_bytes + capacity > self.stats.high_water_bytes {
-            return Some(block);
+        let mut refused = Vec::new();
+        while self.stats.idle_bytes + capacity > self.stats.high_water_bytes {
+            let Some(smaller) = self.large.range_mut(..capacity).next() else {
+                refused.push(block);
+                return refused;
+            };
+            let (&size, blocks) = smaller;
+            refused.extend(blocks.pop());
+            if blocks.is_empty() {
+                self.large.remove(&size);
+            }
+            self.stats.idle_bytes -= size;
         }
         self.stats.idle_bytes += capacity;
         if capacity <= SMALL_BYTES_MAX {
@@ -158,7 +182,7 @@ impl State {
         } else {
             self.large.entry(capacity).or_default().push(block);
         }
-        None
+        refused
     }
 
     fn release_idle(&mut self) {
@@ -252,6 +276,26 @@ mod tests {
         }
         let stats = pool.stats();
         assert!(stats.idle_bytes <= stats.high_water_bytes, "{stats:?}");
+    }
+
+    /// Kernels of a network take turns: their scratch memory has other sizes, and a run after the
+    /// first allocates none.
+    #[test]
+    fn one_block_serves_all_that_need_it_briefly() {
+        let pool = Pool::new();
+        let run = || {
+            let arena = pool.alloc(7_000_000).unwrap();
+            for size in [900_000, 1_300_000, 2_000_000, 1_700_000, 100_000] {
+                drop(pool.alloc_briefly(size));
+            }
+            drop(arena);
+        };
+        run();
+        let first = pool.stats();
+        assert_eq!(first.idle_bytes, first.high_water_bytes, "the largest scratch and the arena");
+        run();
+        let second = pool.stats();
+        assert_eq!(second.hits - first.hits, second.allocations - first.allocations);
     }
 
     #[test]

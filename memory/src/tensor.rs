@@ -40,12 +40,26 @@ impl Tensor {
     /// [`Error::TooLarge`] or [`Error::OutOfMemory`].
     pub fn pooled(pool: &Pool, dtype: DType, shape: impl Into<Shape>) -> Result<Self> {
         let shape = shape.into();
-        let mut data = pool.alloc(shape.byte_len(dtype)?)?;
+        let data = pool.alloc(shape.byte_len(dtype)?)?;
+        Ok(Self::unspecified(dtype, shape, data))
+    }
+
+    /// As [`Tensor::pooled`], for a moment: see [`Pool::alloc_briefly`].
+    ///
+    /// # Errors
+    /// As [`Tensor::pooled`].
+    pub fn scratch(pool: &Pool, dtype: DType, shape: impl Into<Shape>) -> Result<Self> {
+        let shape = shape.into();
+        let data = pool.alloc_briefly(shape.byte_len(dtype)?)?;
+        Ok(Self::unspecified(dtype, shape, data))
+    }
+
+    fn unspecified(dtype: DType, shape: Shape, mut data: Buffer) -> Self {
         if dtype.is_checked() {
             // Not every byte is an element: what the buffer held before must not be read as one.
             data.fill(0);
         }
-        Ok(Self { dtype, shape, data: Arc::new(data), table: None })
+        Self { dtype, shape, data: Arc::new(data), table: None }
     }
 
     /// A tensor on a buffer that already holds its elements, row-major, in native byte order.

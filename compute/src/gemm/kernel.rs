@@ -84,8 +84,10 @@ unsafe fn store<V: Vector>(sums: V, c: *mut f32, add: bool) {
     }
 }
 
+/// Fetches the line at `p` into the second-level cache; nothing is read from there, wherever it
+/// leads.
 #[inline(always)]
-fn prefetch(p: *const f32) {
+pub(crate) fn prefetch(p: *const f32) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a hint reads nothing, wherever it leads.
     unsafe {

@@ -13,8 +13,8 @@ use crate::epilogue::Activation;
 use crate::isa::{Isa, Simd};
 use crate::op::Context;
 use crate::par::Shared;
-pub(crate) use kernel::PANEL;
 use kernel::{Four, Vector, tile};
+pub(crate) use kernel::{PANEL, prefetch};
 pub(crate) use pack::{Packed, pack, pack_bf16, pairs_of_row};
 use std::ops::Range;
 
@@ -222,6 +222,7 @@ impl Part<'_> {
             return Rows { words: from, row };
         }
         copy.clear();
+        copy.reserve(lines.len() * (steps.len() + 16));
         for i in 0..lines.len() {
             copy.extend_from_slice(&from[i * row..][..steps.len()]);
             copy.extend_from_slice(&[0.; 16]);
@@ -240,53 +241,32 @@ impl Part<'_> {
         last: bool,
     ) {
         let Piece { a, lines, panel, steps } = piece;
-        let panel = *panel;
         let column = panel * PANEL;
         let width = PANEL.min(self.b.columns - column);
-        let (k, add) = (steps.len(), steps.start > 0);
         let b = self.b.words[panel * self.b.steps * PANEL + steps.start * PANEL..].as_ptr();
         let mut next = b.wrapping_add(self.b.steps * PANEL);
         let tiles = lines.len().div_ceil(MR);
         let mut at = 0;
         for left in (1..=tiles).rev() {
             let height = (lines.len() - at).div_ceil(left);
-            let words = a.words[at * a.row..].as_ptr();
+            let a = (a.words[at * a.row..].as_ptr(), a.row);
             let c = self.c.at((lines.start + at) * self.c_row + column);
-            let mut edge = [0f32; 12 * PANEL];
-            let (to, to_row) =
-                if width == PANEL { (c, self.c_row) } else { (edge.as_mut_ptr(), PANEL) };
-            // SAFETY: a tile lies inside the operands, or on the edge, which has room for it.
+            let tile = Tile { height, steps, a, b, next };
+            // SAFETY: a tile lies inside the operands.
             unsafe {
-                if width < PANEL && add {
-                    for i in 0..height {
-                        std::ptr::copy_nonoverlapping(
-                            c.add(i * self.c_row),
-                            to.add(i * PANEL),
-                            width,
-                        );
-                    }
+                if width == PANEL {
+                    tile.compute::<V, MR, NV>((c, self.c_row));
+                } else {
+                    tile.compute_edge::<V, MR, NV>((c, self.c_row), width);
                 }
-                for j in (0..PANEL).step_by(NV * V::LANES) {
-                    let (a, b, c) = ((words, a.row), b.add(j), (to.add(j), to_row));
-                    rows_of::<V, MR, NV>(height, k, a, b, c, add, next);
-                }
-                next = next.wrapping_add(k / 4 * 16);
-                if width < PANEL {
-                    for i in 0..height {
-                        std::ptr::copy_nonoverlapping(
-                            to.add(i * PANEL),
-                            c.add(i * self.c_row),
-                            width,
-                        );
-                    }
-                }
-                if last {
+                if last && !self.epilogue.is_empty() {
                     for i in 0..height {
                         let c = std::slice::from_raw_parts_mut(c.add(i * self.c_row), width);
                         self.finish(lines.start + at + i, column, c);
                     }
                 }
             }
+            next = next.wrapping_add(steps.len() / 4 * 16);
             at += height;
         }
     }
@@ -302,6 +282,66 @@ impl Part<'_> {
             c.iter_mut().zip(residual).for_each(|(c, r)| *c += r);
         }
         self.epilogue.activation.apply(c);
+    }
+}
+
+impl Epilogue<'_> {
+    fn is_empty(&self) -> bool {
+        self.bias.is_none()
+            && self.residual.is_none()
+            && matches!(self.activation, Activation::None)
+    }
+}
+
+/// Some rows and a panel.
+struct Tile<'a> {
+    height: usize,
+    steps: &'a Range<usize>,
+    /// The first row, and the distance of the others.
+    a: (*const f32, usize),
+    b: *const f32,
+    /// What will be read later.
+    next: *const f32,
+}
+
+impl Tile<'_> {
+    /// # Safety
+    /// The machine has the vectors' instructions, and the operands reach as far as the sizes say.
+    #[inline(always)]
+    unsafe fn compute<V: Vector, const MR: usize, const NV: usize>(&self, c: (*mut f32, usize)) {
+        for j in (0..PANEL).step_by(NV * V::LANES) {
+            // SAFETY: as the caller promises.
+            unsafe {
+                let (b, c) = (self.b.add(j), (c.0.add(j), c.1));
+                let (k, add) = (self.steps.len(), self.steps.start > 0);
+                rows_of::<V, MR, NV>(self.height, k, self.a, b, c, add, self.next);
+            }
+        }
+    }
+
+    /// A tile of which only `width` columns are the result's.
+    ///
+    /// # Safety
+    /// As [`Tile::compute`].
+    #[inline(always)]
+    unsafe fn compute_edge<V: Vector, const MR: usize, const NV: usize>(
+        &self,
+        (c, c_row): (*mut f32, usize),
+        width: usize,
+    ) {
+        let mut edge = [0f32; 12 * PANEL];
+        let to = edge.as_mut_ptr();
+        let copy = std::ptr::copy_nonoverlapping::<f32>;
+        // SAFETY: as the caller promises; the edge has room for all columns.
+        unsafe {
+            for i in 0..self.height {
+                copy(c.add(i * c_row), to.add(i * PANEL), width);
+            }
+            self.compute::<V, MR, NV>((to, PANEL));
+            for i in 0..self.height {
+                copy(to.add(i * PANEL), c.add(i * c_row), width);
+            }
+        }
     }
 }
 

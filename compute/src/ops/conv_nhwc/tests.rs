@@ -295,8 +295,9 @@ fn algorithms_suit_shapes() {
     for (c, m, side, batch, bf16, want) in [
         (64, 64, Some(56), None, false, Algorithm::Winograd { side: 6 }),
         (64, 64, Some(56), None, true, Algorithm::DirectBf16),
-        (256, 256, Some(14), Some(1), false, Algorithm::Winograd { side: 4 }),
-        (512, 512, Some(7), None, false, Algorithm::Direct),
+        (256, 256, Some(14), Some(1), false, Algorithm::Winograd { side: 6 }),
+        (512, 512, Some(7), None, false, Algorithm::Winograd { side: 4 }),
+        (512, 512, Some(6), None, false, Algorithm::Direct),
         (512, 512, Some(7), Some(8), false, Algorithm::Winograd { side: 6 }),
         (64, 64, None, None, false, Algorithm::Winograd { side: 4 }),
         (16, 64, Some(56), None, false, Algorithm::Direct),

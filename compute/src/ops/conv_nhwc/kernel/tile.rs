@@ -8,6 +8,7 @@
 use super::element::{Element, rounded};
 use super::vector::Vector;
 use super::{Epilogue, GROUP_ROWS, LANE, ROW};
+use crate::gemm::prefetch;
 use half::bf16;
 
 /// What the words of rows and packed columns are, and thus how two registers of them multiply.
@@ -103,10 +104,13 @@ unsafe fn tile<V: Vector, W: Words<V>, const MR: usize, const NV: usize>(
     width: usize,
     column: usize,
 ) {
+    // The panel that comes next, which may still be in memory.
+    let mut next = b.wrapping_add(t.stride * width);
     // SAFETY: the caller's block describes valid memory: rows `first..first + MR` of `a` and `c`,
     // and all steps of `width` packed columns at `b`. Columns beyond `columns` are packed as
     // zeros but neither read nor written in `c`, `bias` and `residual`.
     unsafe {
+        ahead::<MR>(t, first, column);
         let mut acc = [[V::splat(0.); NV]; MR];
         let (mut a, mut b) = (t.a.add(first * ROW), b);
         for _ in t.steps.0..t.steps.1 {
@@ -114,6 +118,10 @@ unsafe fn tile<V: Vector, W: Words<V>, const MR: usize, const NV: usize>(
             for n in 0..NV {
                 w[n] = V::load(b.add(n * V::LANES));
             }
+            for line in 0..NV * V::LANES / LANE {
+                prefetch(next.wrapping_add(line * LANE));
+            }
+            next = next.wrapping_add(width);
             for i in 0..MR {
                 let x = V::splat(*a.add(i * ROW));
                 for n in 0..NV {
@@ -127,6 +135,22 @@ unsafe fn tile<V: Vector, W: Words<V>, const MR: usize, const NV: usize>(
             finish::<V, W, MR, NV, true>(t, first, column, acc);
         } else {
             finish::<V, W, MR, NV, false>(t, first, column, acc);
+        }
+    }
+}
+
+/// Fetches what the end of a tile overwrites, and the residual that it adds, while the sums are
+/// computed: both often lie in memory. Sums that go on elsewhere are in the cache.
+#[inline(always)]
+fn ahead<const MR: usize>(t: &Block<'_>, first: usize, column: usize) {
+    let Some(e) = t.epilogue.as_ref().filter(|e| !e.has_bf16()) else { return };
+    for i in 0..MR {
+        let at = (first + i) * t.row + column;
+        for at in [at, at + LANE] {
+            prefetch(t.c.cast_const().wrapping_add(at));
+            if !e.residual.is_null() {
+                prefetch(e.residual.wrapping_add(at));
+            }
         }
     }
 }
