@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::model::{Attr, Model, ModelNode};
 use half::{bf16, f16};
 use lgp_memory::{DType, Tensor};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 /// ONNX's number of `f32`.
 const FLOAT: i64 = 1;
@@ -63,6 +63,9 @@ impl Model {
             return Err(Error::Export { message });
         }
         let mut model = self.clone();
+        let made = self.nodes.iter().flat_map(|node| &node.outputs);
+        let given = self.inputs.iter().map(|input| &input.name).chain(self.initializers.keys());
+        let taken: HashSet<&String> = made.chain(given).collect();
         let mut casts = Vec::new();
         let mut report = StoredFloats::default();
         for (name, tensor) in self.initializers.iter().filter(|(_, t)| t.dtype() == DType::F32) {
@@ -79,7 +82,10 @@ impl Model {
                 }
             }
             report.converted += 1;
-            let stored = format!("{name}.{dtype}");
+            let mut stored = format!("{name}.{dtype}");
+            while taken.contains(&stored) || model.initializers.contains_key(&stored) {
+                stored.push('_');
+            }
             model.initializers.remove(name);
             model.initializers.insert(stored.clone(), cast(tensor, dtype).map_err(fail)?);
             casts.push(ModelNode {
@@ -117,13 +123,10 @@ impl Model {
         }
         model.nodes = kept;
         let narrow = |t: &Tensor| matches!(t.dtype(), DType::F16 | DType::BF16);
-        let read = |name: &String| {
-            model.nodes.iter().any(|node| node.reads().any(|read| read == name))
-                || model.outputs.iter().any(|output| output.name == *name)
-        };
-        let gone = model.initializers.iter().filter(|(name, t)| narrow(t) && !read(name));
-        let gone: Vec<String> = gone.map(|(name, _)| name.clone()).collect();
-        model.initializers.retain(|name, _| !gone.contains(name));
+        let outputs = model.outputs.iter().map(|output| output.name.as_str());
+        let read: HashSet<&str> =
+            model.nodes.iter().flat_map(ModelNode::reads).chain(outputs).collect();
+        model.initializers.retain(|name, t| !narrow(t) || read.contains(name.as_str()));
         model.defaults.retain(|spec| model.initializers.contains_key(&spec.name));
         Ok((model.validated()?, report))
     }
@@ -243,6 +246,23 @@ mod tests {
         let (_, report) = given.with_stored_floats(DType::BF16)?;
         assert_eq!((report.converted, report.kept.len(), report.zeroed), (4, 1, 0));
         assert_eq!(report.kept[0].initializer, "mask");
+        Ok(())
+    }
+
+    #[test]
+    fn stored_tensors_take_no_name_that_is_in_use() -> Result<()> {
+        let ty = TensorType { dtype: DType::F32, shape: None };
+        let mut g = GraphBuilder::new("names");
+        let x = g.input("x", ty.clone());
+        let w = g.initializer("w", Tensor::from_slice([16], &[1f32; 16])?);
+        let same = g.initializer("w.f16", Tensor::from_slice([16], &[f16::from_f32(5.); 16])?);
+        let same = g.node("Cast", &[same], [("to", FLOAT.into())]);
+        let y = g.node("Add", &[x, w], []);
+        let y = g.node("Mul", &[y, same], []);
+        g.output("y", y, ty);
+        let (narrow, _) = g.finish()?.with_stored_floats(DType::F16)?;
+        assert_eq!(dtypes(&narrow), [("w.f16", DType::F16), ("w.f16_", DType::F16)]);
+        assert_eq!(narrow.initializers()["w.f16"].as_slice::<f16>()?[0], f16::from_f32(5.));
         Ok(())
     }
 }
