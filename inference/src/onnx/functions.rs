@@ -154,6 +154,9 @@ fn instance(
     number: usize,
     room: &mut Room,
 ) -> Result<Vec<NodeProto>> {
+    // Every call walks all that is declared, given or not, and may make an entry of each.
+    let declared = function.input.len().saturating_add(function.output.len());
+    room.bytes(declared.saturating_mul(size_of::<(&str, String)>()))?;
     let what =
         [("inputs", &call.input, &function.input), ("outputs", &call.output, &function.output)];
     let mut names: HashMap<&str, String> = HashMap::new();
@@ -205,12 +208,15 @@ struct Instance<'a> {
 impl Instance<'_> {
     /// Outputs that are inputs: no node of the body makes them.
     fn passed_through(&self) -> Vec<NodeProto> {
+        let inputs = self.function.input.iter().enumerate();
+        let positions: HashMap<&str, usize> = inputs.map(|(i, name)| (&**name, i)).collect();
         let pairs = self.function.output.iter().zip(&self.call.output);
-        let passed = pairs
-            .filter(|(formal, actual)| self.function.input.contains(formal) && !actual.is_empty());
-        let node = |(formal, actual): (&String, &String)| {
-            let position = self.function.input.iter().position(|input| input == formal);
-            let source = position.and_then(|i| self.call.input.get(i)).cloned();
+        let passed = pairs.filter_map(|(formal, actual)| {
+            let position = positions.get(&**formal).filter(|_| !actual.is_empty())?;
+            Some((formal, actual, *position))
+        });
+        let node = |(formal, actual, position): (&String, &String, usize)| {
+            let source = self.call.input.get(position).cloned();
             NodeProto {
                 op_type: Some("Identity".to_owned()),
                 name: Some(format!("{}{formal}", self.prefix)),

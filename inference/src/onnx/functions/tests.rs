@@ -287,3 +287,18 @@ fn calls_that_do_not_fit_are_refused() {
          model's version 18"
     );
 }
+
+/// A call walks all that its function declares, however little of it is given.
+#[test]
+fn calls_of_functions_that_declare_much_are_bounded() {
+    let names: Vec<String> = (0..20_000).map(|i| format!("{i:x}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let inputs = function("F", &names, &["out"], vec![]);
+    let outputs = function("F", &["in"], &names, vec![]);
+    for function in [inputs, outputs] {
+        let mut nodes = vec![node("own", "F", &["x"], &[""]); 1500];
+        nodes.push(node("", "Neg", &["x"], &["y"]));
+        let error = model(vec![function], nodes).unwrap_err().to_string();
+        assert!(error.contains("times the bytes that the file has"), "{error}");
+    }
+}
