@@ -379,3 +379,20 @@ fn all_that_is_missing_is_listed_in_one_error() -> Result<()> {
     );
     Ok(())
 }
+
+#[test]
+fn convolutions_of_integers_take_the_size_of_their_window() -> Result<()> {
+    let session = |size: i64| {
+        let ty = |dtype| TensorType { dtype, shape: None };
+        let mut g = GraphBuilder::new("g");
+        let x = g.input("x", ty(DType::U8));
+        let w = g.initializer("w", Tensor::from_slice([1, 1, 2, 2], &[1i8, 2, 3, 4])?);
+        let y = g.node("ConvInteger", &[x, w], [("kernel_shape", vec![size; 2].into())]);
+        g.output("y", y, ty(DType::I32));
+        Session::new(&g.finish()?, SessionOptions::with_threads(1))
+    };
+    let x = Tensor::from_slice([1, 1, 2, 2], &[1u8; 4])?;
+    assert_eq!(session(2)?.run(&[("x", x.view())])?[0].tensor.as_slice::<i32>()?, [10]);
+    assert!(session(3).is_err());
+    Ok(())
+}

@@ -56,6 +56,7 @@ pub(crate) fn mat_mul_integer(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
 }
 
 pub(crate) fn conv_integer(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
+    check_kernel(cx, 1)?;
     let conv = conv(cx)?;
     cx.map(ConvInteger { conv })
 }
