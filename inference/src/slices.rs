@@ -66,14 +66,18 @@ fn keeps_apart(
     if let Some(concat) = op.downcast_ref::<Concat>() {
         return concat.axis > 0 && node.inputs.iter().flatten().all(|&id| of_batch(id));
     }
-    if op.is::<ConvNhwc>() {
-        return first && node.inputs.get(3).copied().flatten().is_none_or(of_batch);
+    // Residuals have a part for each image; weights, biases and limits are the same for each.
+    let rest = node.inputs.iter().enumerate().skip(1).all(|(i, id)| {
+        id.is_none_or(|id| if i == 3 { of_batch(id) } else { graph.constant(id).is_some() })
+    });
+    if !first || !rest {
+        return false;
     }
-    if op.is::<MatMulPacked>() {
-        return first && node.inputs.get(3).copied().flatten().is_none_or(of_batch);
+    if op.is::<ConvNhwc>() || op.is::<MatMulPacked>() {
+        return true;
     }
     if let Some(transpose) = op.downcast_ref::<Transpose>() {
-        return first && transpose.perm.as_ref().is_some_and(|perm| perm.first() == Some(&0));
+        return transpose.perm.as_ref().is_some_and(|perm| perm.first() == Some(&0));
     }
     let elementwise = op.is::<Unary>() || op.is::<Clip>();
     let pools = op.is::<PoolNhwc>()
@@ -82,7 +86,7 @@ fn keeps_apart(
         || op.is::<GlobalPool>();
     // Both keep the order of elements; that the first dimension stays keeps the images.
     let reshapes = op.is::<Reshape>() || op.is::<Flatten>();
-    first && (elementwise || pools || reshapes)
+    elementwise || pools || reshapes
 }
 
 fn pays(graph: &Graph) -> bool {
@@ -278,7 +282,17 @@ mod tests {
         let softmax = program(|g, y| g.node("Softmax", &[y], [("axis", 0i64.into())]))?;
         let joined = program(|g, y| g.node("Concat", &[y, y], [("axis", 0i64.into())]))?;
         let reduced = program(|g, y| g.node("ReduceSum", &[y], [("keepdims", 0i64.into())]))?;
-        for program in [softmax, joined, reduced] {
+        let numbers = |g: &mut GraphBuilder| g.input("b", images(&[]));
+        let biased = program(|g, y| {
+            let weights = Tensor::zeros(DType::F32, [4, 8, 3, 3]).unwrap();
+            let (v, b) = (g.initializer("v", weights), numbers(g));
+            g.node("Conv", &[y, v, b], [])
+        })?;
+        let clipped = program(|g, y| {
+            let b = numbers(g);
+            g.node("Clip", &[y, b], [])
+        })?;
+        for program in [softmax, joined, reduced, biased, clipped] {
             assert!(!are_independent(&program.graph));
         }
         Ok(())
