@@ -37,15 +37,23 @@ impl Rewrite<'_> {
         Some(Weight { tensor, scale, zero, axis })
     }
 
-    /// A constant bias in steps of the sums.
-    pub(super) fn bias(&self, id: ValueId, x_scale: f32, scale: &[f32]) -> Option<Vec<i32>> {
+    /// A constant bias in steps of the sums, where these are fine beside the output's.
+    pub(super) fn bias(
+        &self,
+        id: ValueId,
+        x_scale: f32,
+        scale: &[f32],
+        y_scale: f32,
+    ) -> Option<Vec<i32>> {
         let bias = self.graph.constant(id)?.as_slice::<f32>().ok()?;
         let mut out = Vec::with_capacity(bias.len());
         for (i, bias) in bias.iter().enumerate() {
             let scale = if scale.len() == 1 { scale[0] } else { *scale.get(i)? };
             let step = f64::from(x_scale) * f64::from(scale);
             let steps = (f64::from(*bias) / step).round_ties_even();
-            if steps.is_nan() || steps.abs() > f64::from(1 << 30) {
+            let off = (steps * step - f64::from(*bias)).abs();
+            if steps.is_nan() || steps.abs() > f64::from(1 << 30) || off > f64::from(y_scale) / 16.
+            {
                 return None;
             }
             #[allow(clippy::cast_possible_truncation, reason = "checked just before")]
@@ -71,7 +79,7 @@ impl Rewrite<'_> {
         }
         let bias = match self.input(node, 2) {
             None => None,
-            Some(id) => Some(self.bias(id, x_quant.scale, &weight.scale)?),
+            Some(id) => Some(self.bias(id, x_quant.scale, &weight.scale, q.quant.scale)?),
         };
         let pair = |v: &[usize]| match v {
             [] => Some([1, 1]),

@@ -73,19 +73,28 @@ impl Rewrite<'_> {
         if q.limits != (f32::NEG_INFINITY, f32::INFINITY) {
             return Ok(false);
         }
+        // Nothing is written before all tables are there.
+        let tables: Option<Vec<_>> = parts
+            .into_iter()
+            .map(|(x, quant)| {
+                let same = quant == q.quant;
+                Some((x, if same { None } else { Some(table(quant, None, q.quant)?) }))
+            })
+            .collect();
+        let Some(parts) = tables else { return Ok(false) };
         let image = parts.iter().any(|(x, _)| self.channels_last.contains_key(x))
             && self.rank(q.from) == Some(4);
         let mut inputs = Vec::with_capacity(parts.len());
-        for (x, quant) in parts {
+        for (x, table) in parts {
             let x = if image { self.channels_last(x)? } else { x };
-            inputs.push(if quant == q.quant {
-                x
-            } else {
-                let name = format!("{}.requantized", self.graph.values[x.0].name);
-                let id = self.graph.add_value(name);
-                let Some(table) = table(quant, None, q.quant) else { return Ok(false) };
-                self.push(table, vec![x], id)?;
-                id
+            inputs.push(match table {
+                None => x,
+                Some(table) => {
+                    let name = format!("{}.requantized", self.graph.values[x.0].name);
+                    let id = self.graph.add_value(name);
+                    self.push(table, vec![x], id)?;
+                    id
+                }
             });
         }
         if image {

@@ -46,7 +46,7 @@ impl Rewrite<'_> {
         let bias = match bias {
             None => None,
             Some(id) if self.is_row(id, n) && self.keeps_rank(id, from) => {
-                Some(self.bias(id, quant.scale, &weight.scale)?)
+                Some(self.bias(id, quant.scale, &weight.scale, q.quant.scale)?)
             }
             Some(_) => return None,
         };

@@ -142,3 +142,26 @@ fn operators_that_hold_data_are_not_the_same() -> Result<()> {
     assert_eq!(lookups(&left), 2);
     Ok(())
 }
+
+/// Sums have steps of 0.05 here, outputs of 0.1.
+#[test]
+fn a_bias_between_the_steps_of_the_sums_stays_in_floats() -> Result<()> {
+    for (bias, fused) in [(0.05f32, true), (0.102, true), (0.07, false)] {
+        for op in ["Conv", "Gemm"] {
+            let mut net = Net::new()?;
+            let dims = if op == "Conv" { vec![4, 4, 1, 1] } else { vec![4, 4] };
+            let ty = f32_type(&dims.iter().map(|&d| Some(d)).collect::<Vec<_>>());
+            let x = net.g.input("x", ty.clone());
+            let x = net.through(x);
+            let w = net.weight(&dims)?;
+            let b = net.g.initializer("b", Tensor::from_slice([4], &[bias; 4])?);
+            let y = net.g.node(op, &[x, w, b], []);
+            let y = net.through(y);
+            net.g.output("y", y, ty);
+            let names = names(&mut graph_of(net.g)?)?;
+            let integer = names.iter().any(|name| ["QConvNhwc", "QMatMul"].contains(name));
+            assert_eq!(integer, fused, "{op} with {bias}: {names:?}");
+        }
+    }
+    Ok(())
+}
