@@ -184,10 +184,12 @@ impl Block {
         let mut map = memmap2::MmapMut::map_anon(room).map_err(|_| oom())?;
         let start = NonNull::from(&mut map[..]).cast::<u8>();
         let skip = start.align_offset(HUGE_PAGE).min(HUGE_PAGE);
-        let whole = capacity - capacity % HUGE_PAGE;
         #[cfg(target_os = "linux")]
-        // A system without huge pages refuses, and the block is as good with small ones.
-        let _ = map.advise_range(memmap2::Advice::HugePage, skip, whole);
+        {
+            let whole = capacity - capacity % HUGE_PAGE;
+            // A system without huge pages refuses, and the block is as good with small ones.
+            let _ = map.advise_range(memmap2::Advice::HugePage, skip, whole);
+        }
         // SAFETY: the mapping is longer than the capacity by a huge page.
         let ptr = unsafe { start.add(skip) };
         Ok(Self { ptr, source: Source::Mapped { _map: map }, capacity })
