@@ -111,6 +111,10 @@ impl Spec {
                 let padded = input.checked_add(begin).and_then(|n| n.checked_add(end));
                 let padded = padded.ok_or_else(overflow)?;
                 let Some(free) = padded.checked_sub(reach) else {
+                    // In ceil mode a window may reach beyond the padding by less than a step.
+                    if self.ceil && reach - padded < stride && input + begin > 0 {
+                        return Ok(Axis { input, output: 1, kernel, stride, dilation, begin, end });
+                    }
                     return Err(Error::invalid(
                         op,
                         format!(
@@ -227,7 +231,9 @@ mod tests {
             };
             let spec = specs("op", &[kernel], &[stride], &[dilation], &pads, ceil).unwrap()[0];
             let Ok(axis) = spec.axis("op", input) else {
-                prop_assert!((kernel - 1) * dilation + 1 > input + begin + end);
+                let beyond = (kernel - 1) * dilation + 1 - (input + begin + end);
+                let refused = if ceil { stride } else { 1 };
+                prop_assert!(beyond >= refused);
                 return Ok(());
             };
             for k in 0..kernel {
@@ -253,6 +259,9 @@ mod tests {
             (112, 3, 2, 1, (0, 0), true, Some(56)),
             (4, 2, 3, 1, (0, 0), true, Some(2)),
             (2, 1, 3, 1, (0, 1), true, Some(1)),
+            (2, 3, 2, 1, (0, 0), true, Some(1)),
+            (2, 4, 2, 1, (0, 0), true, None),
+            (0, 3, 9, 1, (0, 1), true, None),
             (5, 3, 1, 2, (0, 0), false, Some(1)),
             (4, 3, 1, 2, (0, 0), false, None),
             (1, 1, 1, 1, (usize::MAX, 1), false, None),

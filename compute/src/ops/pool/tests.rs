@@ -36,8 +36,12 @@ proptest! {
             ..pool(kind, &[kernel.0, kernel.1])
         };
         let x = noise(&[1, 2, size.0, size.1], seed);
-        if size.0 + 2 * p[0] < (kernel.0 - 1) * dilation.0 + 1
-            || size.1 + 2 * p[1] < (kernel.1 - 1) * dilation.1 + 1
+        let beyond = |size: usize, p: usize, kernel: usize, dilation: usize| {
+            ((kernel - 1) * dilation + 1).saturating_sub(size + 2 * p)
+        };
+        let most = if ceil_mode { (stride.0, stride.1) } else { (1, 1) };
+        if beyond(size.0, p[0], kernel.0, dilation.0) >= most.0
+            || beyond(size.1, p[1], kernel.1, dilation.1) >= most.1
         {
             prop_assert!(fails(&op, &[&x]).contains("does not fit"));
             return Ok(());
@@ -134,5 +138,16 @@ fn taps_in_the_padding_cost_nothing() {
             ceil_mode: false,
         };
         assert_eq!(run(&op, &[&x]), t(&[1, 1, want.len()], want));
+    }
+}
+
+/// What ONNX Runtime gives for a window that is larger than the input.
+#[test]
+fn a_window_may_reach_beyond_the_input_in_ceil_mode() {
+    let x = t(&[1, 1, 2, 2], &[0f32, 1., 2., 3.]);
+    let whole = PoolKind::Average { count_include_pad: true };
+    for (kind, out) in [(PoolKind::Max, 3f32), (MEAN, 1.5), (whole, 1.5)] {
+        let op = Pool { strides: vec![2, 2], ceil_mode: true, ..pool(kind, &[3, 3]) };
+        assert_close(&run(&op, &[&x]), &t(&[1, 1, 1, 1], &[out]), 1e-6);
     }
 }
