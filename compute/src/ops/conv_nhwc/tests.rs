@@ -201,9 +201,12 @@ fn infinities_stay_where_they_are_seen() {
         }
     }
     let mut data = weight.as_slice::<f32>().unwrap().to_vec();
-    data[77] = f32::INFINITY;
-    let (op, _) = ConvNhwc::pack(g, &t(&[m, c, 3, 3], &data).view(), ConvHints::default()).unwrap();
-    assert_eq!(op.algorithm, Algorithm::Direct);
+    for value in [f32::INFINITY, f32::NAN, -1e19] {
+        data[77] = value;
+        let weight = t(&[m, c, 3, 3], &data);
+        let (op, _) = ConvNhwc::pack(g.clone(), &weight.view(), ConvHints::default()).unwrap();
+        assert_eq!(op.algorithm, Algorithm::Direct);
+    }
 }
 
 #[test]

@@ -8,6 +8,10 @@
 //! The largest error beside sums in f64, of 64 to 512 channels of random data and relative to the
 //! root mean square of the results: 1.5e-6 for the plain sum, 3e-6 for F(2×2), 5e-5 for F(4×4).
 //!
+//! A transform mixes the pixels of a tile, so that the rounding error of one that is far larger than
+//! the others is spread over all its outputs: beside a pixel of 1e6, F(4×4) was off by 0.1 where the
+//! others are about 1.
+//!
 //! An infinity or NaN in an image would spoil a whole tile: such tiles are summed plainly.
 
 use super::direct::{Out, share};
