@@ -1,7 +1,9 @@
 //! Sharing a kernel's work between threads.
 
+use crate::error::{Error, Result};
 use crate::op::Context;
 use std::marker::PhantomData;
+use std::sync::{Mutex, PoisonError};
 
 /// Work below this many elementary operations is not worth waking a thread for.
 const WORTH_A_THREAD: usize = 1 << 15;
@@ -52,6 +54,25 @@ impl Context {
     /// at most one for each thread, and one where threads would not gain.
     pub(crate) fn parts(&self, units: usize, operations: usize) -> usize {
         self.threads().min(operations / WORTH_A_THREAD).min(units).max(1)
+    }
+}
+
+/// What has gone wrong in parts of a computation on several threads.
+#[derive(Default)]
+pub(crate) struct Failure(Mutex<Option<Error>>);
+
+impl Failure {
+    /// Keeps a part's error.
+    pub(crate) fn note(&self, part: Result<()>) {
+        if let Err(error) = part {
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        }
+    }
+
+    /// The last error, when all parts are over.
+    pub(crate) fn result(self) -> Result<()> {
+        let error = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        error.map_or(Ok(()), Err)
     }
 }
 

@@ -8,20 +8,23 @@
 mod avx2;
 mod epilogue;
 mod pack;
+mod positions;
 mod scalar;
 #[cfg(test)]
 mod tests;
 #[cfg(target_arch = "x86_64")]
 mod vnni;
 
+use crate::error::Result;
 use crate::isa::{Isa, Simd};
 use crate::op::Context;
-use crate::par::Shared;
+use crate::par::{Failure, Shared};
 use crate::simd::dispatch;
 use std::ops::Range;
 
 pub(crate) use epilogue::{Epilogue, LARGE, ToBytes, ToFloats, round};
 pub(crate) use pack::{PANEL, Packed};
+pub(crate) use positions::positions;
 
 /// The instructions that a product may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,6 +90,9 @@ impl<'a, E: Epilogue> Product<'a, E> {
     /// Computes `m` rows, split between the context's threads: `out` has rows of `stride` elements
     /// of which the first `n` are written; the last one may end there.
     ///
+    /// # Errors
+    /// Out of memory.
+    ///
     /// # Safety
     /// The pointers that `rows` gives point to as many readable bytes as a segment of the weights
     /// has, filled up to a multiple of four.
@@ -99,10 +105,10 @@ impl<'a, E: Epilogue> Product<'a, E> {
         rows: &(impl Rows + Sync),
         m: usize,
         (out, stride): (&mut [E::Out], usize),
-    ) {
+    ) -> Result<()> {
         let (n, panels) = (self.weights.n, self.weights.panels());
         if m == 0 || n == 0 {
-            return;
+            return Ok(());
         }
         let reach = (m - 1).checked_mul(stride).and_then(|r| r.checked_add(n));
         assert!(
@@ -117,6 +123,7 @@ impl<'a, E: Epilogue> Product<'a, E> {
         let parts = ctx.parts(units, operations);
         let each = units.div_ceil(parts);
         let shared = Shared::new(out);
+        let failure = Failure::default();
         ctx.parallel(units.div_ceil(each), |i| {
             let range = i * each..units.min((i + 1) * each);
             let (lines, panels) = if by_rows {
@@ -126,11 +133,15 @@ impl<'a, E: Epilogue> Product<'a, E> {
             };
             // SAFETY: the pointers are as the caller vouches; rows and panels exist, `out` has
             // them, and parts differ in rows or columns.
-            unsafe { self.part(rows, lines, panels, &shared, stride) };
+            failure.note(unsafe { self.part(rows, lines, panels, &shared, stride) });
         });
+        failure.result()
     }
 
     /// Some panels of some rows.
+    ///
+    /// # Errors
+    /// Out of memory.
     ///
     /// # Safety
     /// As [`Self::run`]; the rows and panels exist, `out` has them, and nobody else uses them.
@@ -141,13 +152,14 @@ impl<'a, E: Epilogue> Product<'a, E> {
         panels: Range<usize>,
         out: &Shared<'_, E::Out>,
         stride: usize,
-    ) {
+    ) -> Result<()> {
         let simd = self.simd;
-        let mut at = vec![std::ptr::null(); self.weights.taps * BLOCK];
-        for start in lines.clone().step_by(BLOCK) {
-            let count = BLOCK.min(lines.end - start);
-            rows.fill(start, count, BLOCK, &mut at);
-            let block = Block { at: &at, row: start, count, panels: panels.clone(), out, stride };
+        let (mut at, step) = positions(self.weights.taps, BLOCK.min(lines.len()))?;
+        for start in lines.clone().step_by(step) {
+            let count = step.min(lines.end - start);
+            rows.fill(start, count, step, &mut at);
+            let panels = panels.clone();
+            let block = Block { at: &at, step, row: start, count, panels, out, stride };
             // SAFETY: as the caller vouches; the machine has what the level says.
             unsafe {
                 match Level::of(simd) {
@@ -165,6 +177,7 @@ impl<'a, E: Epilogue> Product<'a, E> {
                 }
             }
         }
+        Ok(())
     }
 
     /// A block by panels of 16 columns and `R` rows: one is scalar, four AVX2.
@@ -186,14 +199,14 @@ impl<'a, E: Epilogue> Product<'a, E> {
                     if R == 4 {
                         let w = self.weights;
                         match rows {
-                            1 => avx2::rows::<1>(w, panel, at, BLOCK, &mut sums),
-                            2 => avx2::rows::<2>(w, panel, at, BLOCK, &mut sums),
-                            3 => avx2::rows::<3>(w, panel, at, BLOCK, &mut sums),
-                            _ => avx2::rows::<4>(w, panel, at, BLOCK, &mut sums),
+                            1 => avx2::rows::<1>(w, panel, at, block.step, &mut sums),
+                            2 => avx2::rows::<2>(w, panel, at, block.step, &mut sums),
+                            3 => avx2::rows::<3>(w, panel, at, block.step, &mut sums),
+                            _ => avx2::rows::<4>(w, panel, at, block.step, &mut sums),
                         }
                     }
                     if R == 1 {
-                        scalar::row(self.weights, panel, at, BLOCK, &mut sums[0]);
+                        scalar::row(self.weights, panel, at, block.step, &mut sums[0]);
                     }
                 }
                 for (i, sums) in sums[..rows].iter().enumerate() {
@@ -257,7 +270,7 @@ impl<'a, E: Epilogue> Product<'a, E> {
                     seeds: self.seeds,
                     panel,
                     rows: block.at[row..].as_ptr(),
-                    step: BLOCK,
+                    step: block.step,
                 };
                 let out = block.out.at((block.row + row) * block.stride + panel * PANEL);
                 // SAFETY: there are pointers and output for as many rows as the tile has, and as
@@ -305,8 +318,9 @@ impl<'a, E: Epilogue> Product<'a, E> {
 
 /// Rows that are worked on at once, and what of the result.
 struct Block<'a, T> {
-    /// For each tap, `BLOCK` apart, a pointer for each row.
+    /// For each tap, `step` apart, a pointer for each row.
     at: &'a [*const u8],
+    step: usize,
     /// The first row.
     row: usize,
     count: usize,

@@ -1,6 +1,7 @@
 //! Integer products at every level of instructions against a naive loop.
 
-use super::{Level, PANEL, Packed, Product, Rows, ToBytes, ToFloats};
+use super::positions::POINTERS_MAX;
+use super::{BLOCK, Level, PANEL, Packed, Product, Rows, ToBytes, ToFloats, positions};
 use crate::epilogue::Activation;
 use crate::isa::{Isa, Simd};
 use crate::op::Context;
@@ -63,12 +64,12 @@ fn every_level_sums_exactly() {
             // SAFETY: each tap of a row has half of its bytes, a multiple of four.
             unsafe {
                 let product = Product::new(simd, &packed, &seeds, &bytes);
-                product.run(&one, &rows, m, (&mut q, n + 3));
+                product.run(&one, &rows, m, (&mut q, n + 3)).unwrap();
                 let mut again = q.clone();
-                product.run(&three, &rows, m, (&mut again, n + 3));
+                product.run(&three, &rows, m, (&mut again, n + 3)).unwrap();
                 assert_eq!(q, again, "{level:?} {m}x{n}x{k} on three threads");
                 let product = Product::new(simd, &packed, &seeds, &floats);
-                product.run(&one, &rows, m, (&mut f, n));
+                product.run(&one, &rows, m, (&mut f, n)).unwrap();
             }
             for (i, q) in q.chunks_exact(n + 3).enumerate() {
                 assert_eq!(q[n..], [9; 3], "beyond the columns");
@@ -87,5 +88,46 @@ fn every_level_sums_exactly() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn windows_of_many_taps_take_few_rows_at_once() {
+    for (taps, most, rows) in
+        [(9, BLOCK, BLOCK), (9, 5, 5), (1000, BLOCK, 48), (POINTERS_MAX + 1, BLOCK, 1), (9, 0, 1)]
+    {
+        let (at, got) = positions(taps, most).unwrap();
+        assert_eq!((at.len(), got), (taps * rows, rows), "{taps} taps");
+    }
+    let error = positions(usize::MAX / 2, BLOCK).unwrap_err().to_string();
+    assert!(error.contains("cannot allocate"), "{error}");
+}
+
+/// As many taps as make blocks of one row.
+#[test]
+fn windows_of_many_taps_sum_exactly() {
+    struct Bytes<'a>(&'a [u8]);
+    impl Rows for Bytes<'_> {
+        fn fill(&self, first: usize, count: usize, step: usize, at: &mut [*const u8]) {
+            for (tap, at) in at.chunks_exact_mut(step).enumerate() {
+                for (row, at) in at[..count].iter_mut().enumerate() {
+                    *at = self.0[(first + row + tap) * 4..].as_ptr();
+                }
+            }
+        }
+    }
+    let (taps, m) = (POINTERS_MAX / 3, 20);
+    let x: Vec<u8> = (0..(taps + m) * 4).map(|i| (i % 251) as u8).collect();
+    let packed = Packed::new(1, taps, 4, &vec![1; taps * 4], [taps * 4, 4, 1]).unwrap();
+    let (scale, zero) = (vec![1.; PANEL], vec![0.; PANEL]);
+    let floats = ToFloats { scale, bias: &zero, residual: None, activation: Activation::None };
+    let seeds = packed.seeds(None, 0);
+    let mut out = vec![0f32; m];
+    let product = Product::new(Simd::detect(None), &packed, &seeds, &floats);
+    // SAFETY: each tap of a row points to four bytes.
+    unsafe { product.run(&Context::new(2), &Bytes(&x), m, (&mut out, 1)).unwrap() };
+    for (row, out) in out.into_iter().enumerate() {
+        let sum: u64 = x[row * 4..][..taps * 4].iter().map(|&x| u64::from(x)).sum();
+        assert_eq!(out, sum as f32, "row {row}");
     }
 }

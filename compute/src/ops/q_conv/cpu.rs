@@ -1,9 +1,11 @@
 //! Convolution of bytes on the CPU: products of which each row points at the taps of its window.
 
+use super::windows::Windows;
 use super::{NAME, QConv, Segments, Weights};
 use crate::args::{concrete_one, required};
 use crate::error::{Error, Result};
 use crate::op::Context;
+use crate::par::Failure;
 use crate::qgemm::{Product, Rows};
 use crate::window::Axis;
 use lgp_memory::{DType, Tensor, TensorView};
@@ -40,9 +42,11 @@ pub(super) fn run(
             let border = vec![zero; c];
             let window = Window { x: bytes, border: &border, axes, c, first_channel: 0 };
             let taps = op.geometry.kernel[0] * op.geometry.kernel[1];
+            let failure = Failure::default();
             ctx.split(to, m, m.saturating_mul(taps) / 4, |first, part| {
-                weights.run(ctx.simd(), &window, first, part);
+                failure.note(weights.run(ctx.simd(), &window, first, part));
             });
+            failure.result()?;
         }
         Weights::Dense { groups, segments: Segments::Taps } => {
             let border = vec![zero; c / op.geometry.group];
@@ -53,17 +57,23 @@ pub(super) fn run(
                 let product = Product::new(ctx.simd(), packed, seeds, epilogue);
                 // SAFETY: a window's rows point to whole pixels, or to a border of as many
                 // bytes as a group has channels, which is a multiple of four.
-                unsafe { product.run(ctx, &window, pixels, (&mut to[i * n..], m)) };
+                unsafe { product.run(ctx, &window, pixels, (&mut to[i * n..], m))? };
             }
         }
         Weights::Dense { groups, segments: Segments::Lines } => {
             let Some((packed, seeds, epilogue)) = groups.first() else { return Ok(vec![out]) };
-            let (padded, width) = padded(ctx, bytes, x.shape()[0], &axes, c, zero)?;
-            let lines = Lines { x: padded.as_bytes(), axes, width, c };
             let product = Product::new(ctx.simd(), packed, seeds, epilogue);
+            let images = x.shape()[0];
+            let Some((lines, width, size)) = padded_sizes(images, &axes, c, m) else {
+                Windows { x: bytes, zero, axes, c }.multiply(ctx, &product, (to, m))?;
+                return Ok(vec![out]);
+            };
+            let mut copy = ctx.scratch(DType::U8, [size])?;
+            padded(ctx, bytes, (lines / images, width), &axes, c, zero, copy.as_bytes_mut()?);
+            let lines = Lines { x: copy.as_bytes(), axes, width, c };
             // SAFETY: a row points at a line of taps in the padded copy, of which there is as much
             // as a multiple of four takes: `Lines` checks that.
-            unsafe { product.run(ctx, &lines, pixels, (to, m)) };
+            unsafe { product.run(ctx, &lines, pixels, (to, m))? };
         }
     }
     Ok(vec![out])
@@ -82,34 +92,42 @@ fn flipped(ctx: &Context, x: &TensorView<'_>) -> Result<Tensor> {
 /// What kernels read beyond the last line of taps, to fill up a multiple of four.
 const BEYOND: usize = 3;
 
-/// Lines of all padded images, pixels of a line, and bytes of the copy.
+/// A padded copy has at most so many times the bytes of input and output. Beyond that hardly any of
+/// it is read.
+const PADDED_TIMES: usize = 16;
+
+/// Lines of all padded images, pixels of a line, and bytes of the copy; `None` where most of it
+/// would be for nothing.
 pub(super) fn padded_sizes(
     images: usize,
     axes: &[Axis; 2],
     c: usize,
+    maps: usize,
 ) -> Option<(usize, usize, usize)> {
     let size = |axis: &Axis| axis.begin.checked_add(axis.input)?.checked_add(axis.end);
     let lines = size(&axes[0])?.checked_mul(images)?;
     let width = size(&axes[1])?;
     let bytes = width.checked_mul(c)?.checked_mul(lines)?.checked_add(BEYOND)?;
-    Some((lines, width, bytes))
+    let area = |of: fn(&Axis) -> usize, each: usize| {
+        axes.iter().fold(images.saturating_mul(each), |n, axis| n.saturating_mul(of(axis)))
+    };
+    let used = area(|axis| axis.input, c).saturating_add(area(|axis| axis.output, maps));
+    (bytes <= used.saturating_mul(PADDED_TIMES)).then_some((lines, width, bytes))
 }
 
-/// A copy of the images with their borders, and how many pixels a line has.
+/// Copies images of some lines and pixels with their borders.
 fn padded(
     ctx: &Context,
     x: &[u8],
-    images: usize,
+    (height, width): (usize, usize),
     axes: &[Axis; 2],
     c: usize,
     zero: u8,
-) -> Result<(Tensor, usize)> {
-    let too_large = || Error::unsupported(NAME, "an input that is too large with its padding");
-    let (lines, width, bytes) = padded_sizes(images, axes, c).ok_or_else(too_large)?;
+    out: &mut [u8],
+) {
     let [y, w] = axes;
-    let (height, line, row) = (lines / images.max(1), width * c, w.input * c);
-    let mut out = ctx.scratch(DType::U8, [bytes])?;
-    let (all, beyond) = out.as_bytes_mut()?.split_at_mut(bytes - BEYOND);
+    let (line, row) = (width * c, w.input * c);
+    let (all, beyond) = out.split_at_mut(out.len() - BEYOND);
     beyond.fill(zero);
     ctx.split(all, line, line / 4, |first, part| {
         for (i, out) in part.chunks_exact_mut(line).enumerate() {
@@ -126,18 +144,17 @@ fn padded(
             after.fill(zero);
         }
     });
-    Ok((out, width))
 }
 
 /// An output pixel.
-struct Pixel {
-    image: usize,
-    y: usize,
-    x: usize,
+pub(super) struct Pixel {
+    pub(super) image: usize,
+    pub(super) y: usize,
+    pub(super) x: usize,
 }
 
 impl Pixel {
-    fn new(index: usize, [y, x]: &[Axis; 2]) -> Self {
+    pub(super) fn new(index: usize, [y, x]: &[Axis; 2]) -> Self {
         let (image, pixel) = (index / (y.output * x.output), index % (y.output * x.output));
         Self { image, y: pixel / x.output, x: pixel % x.output }
     }

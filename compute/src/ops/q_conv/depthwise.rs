@@ -1,8 +1,9 @@
 //! Depthwise convolution of bytes: each channel with its own window.
 
 use super::cpu::Window;
+use crate::error::Result;
 use crate::isa::Simd;
-use crate::qgemm::{Epilogue, PANEL, Rows, ToBytes};
+use crate::qgemm::{Epilogue, PANEL, Rows, ToBytes, positions};
 use crate::simd::dispatch;
 
 /// Output pixels that are worked on at once.
@@ -64,28 +65,38 @@ impl DepthwiseWeights {
     }
 
     /// Computes the output pixels from `first` on.
-    pub(super) fn run(&self, simd: Simd, window: &Window<'_>, first: usize, out: &mut [u8]) {
-        let mut at = vec![std::ptr::null(); self.taps * BLOCK];
-        for (block, out) in out.chunks_mut(BLOCK * self.channels).enumerate() {
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub(super) fn run(
+        &self,
+        simd: Simd,
+        window: &Window<'_>,
+        first: usize,
+        out: &mut [u8],
+    ) -> Result<()> {
+        let (mut at, step) = positions(self.taps, BLOCK.min(out.len() / self.channels))?;
+        for (block, out) in out.chunks_mut(step * self.channels).enumerate() {
             let count = out.len() / self.channels;
-            window.fill(first + block * BLOCK, count, BLOCK, &mut at);
+            window.fill(first + block * step, count, step, &mut at);
             #[cfg(target_arch = "x86_64")]
             if simd.vnni() {
                 // SAFETY: the `Simd` says that the machine has the instructions; every pointer is
                 // of a pixel or border of all channels, and `out` has `count` pixels.
-                unsafe { self.vnni(&at, count, out) };
+                unsafe { self.vnni(&at, step, count, out) };
                 continue;
             }
             dispatch(
                 simd,
                 #[inline(always)]
-                || self.plain(&at, count, out),
+                || self.plain(&at, step, count, out),
             );
         }
+        Ok(())
     }
 
     #[inline(always)]
-    fn plain(&self, at: &[*const u8], count: usize, out: &mut [u8]) {
+    fn plain(&self, at: &[*const u8], step: usize, count: usize, out: &mut [u8]) {
         for (panel, weights) in self.weights.chunks_exact(self.taps.max(1)).enumerate() {
             let from = panel * PANEL;
             let n = PANEL.min(self.channels - from);
@@ -94,7 +105,7 @@ impl DepthwiseWeights {
                 for (tap, w) in weights.iter().enumerate() {
                     // SAFETY: the pointer is of a pixel or border of all channels.
                     let x =
-                        unsafe { std::slice::from_raw_parts(at[tap * BLOCK + pixel].add(from), n) };
+                        unsafe { std::slice::from_raw_parts(at[tap * step + pixel].add(from), n) };
                     for ((sum, x), w) in sums.iter_mut().zip(x).zip(w) {
                         *sum = sum.wrapping_add(i32::from(*x) * *w);
                     }
@@ -108,11 +119,11 @@ impl DepthwiseWeights {
     }
 
     /// # Safety
-    /// The machine has the instructions; `at` has `count` pointers for each tap, each of a pixel
-    /// of all channels, and `out` as many pixels.
+    /// The machine has the instructions; `at` has for each tap, `step` apart, `count` pointers,
+    /// each of a pixel of all channels, and `out` as many pixels.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,fma")]
-    unsafe fn vnni(&self, at: &[*const u8], count: usize, out: &mut [u8]) {
+    unsafe fn vnni(&self, at: &[*const u8], step: usize, count: usize, out: &mut [u8]) {
         for panel in 0..self.channels.div_ceil(PANEL) {
             let mut pixel = 0;
             while pixel < count {
@@ -121,9 +132,9 @@ impl DepthwiseWeights {
                 // SAFETY: as the caller vouches; there are as many pixels as each takes.
                 pixel += unsafe {
                     match count - pixel {
-                        8.. => self.tile::<8>(at, panel, out),
-                        4.. => self.tile::<4>(at, panel, out),
-                        _ => self.tile::<1>(at, panel, out),
+                        8.. => self.tile::<8>(at, step, panel, out),
+                        4.. => self.tile::<4>(at, step, panel, out),
+                        _ => self.tile::<1>(at, step, panel, out),
                     }
                 };
             }
@@ -137,15 +148,19 @@ impl DepthwiseWeights {
     #[cfg(target_arch = "x86_64")]
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,fma")]
-    unsafe fn tile<const P: usize>(&self, at: &[*const u8], panel: usize, out: &mut [u8]) -> usize {
+    unsafe fn tile<const P: usize>(
+        &self,
+        at: &[*const u8],
+        step: usize,
+        panel: usize,
+        out: &mut [u8],
+    ) -> usize {
         use std::arch::x86_64::*;
         let from = panel * PANEL;
         let n = PANEL.min(self.channels - from);
         #[allow(clippy::cast_possible_truncation, reason = "as many bits as there are lanes")]
         let mask = ((1u32 << n) - 1) as u16;
-        assert!(
-            out.len() >= (P - 1) * self.channels + n && at.len() >= (self.taps - 1) * BLOCK + P
-        );
+        assert!(out.len() >= (P - 1) * self.channels + n && at.len() >= (self.taps - 1) * step + P);
         // SAFETY: loads are masked to the channels that exist, which the pointers and the output
         // have; weights, seeds and scales fill whole panels.
         unsafe {
@@ -156,7 +171,7 @@ impl DepthwiseWeights {
             for tap in 0..self.taps {
                 let w = _mm512_loadu_si512(weights.add(tap).cast());
                 for (p, acc) in acc.iter_mut().enumerate() {
-                    let x = (*at.add(tap * BLOCK + p)).add(from);
+                    let x = (*at.add(tap * step + p)).add(from);
                     let x = if n == PANEL {
                         _mm_loadu_si128(x.cast())
                     } else {

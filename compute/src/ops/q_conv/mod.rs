@@ -4,6 +4,7 @@ mod cpu;
 mod depthwise;
 #[cfg(test)]
 mod tests;
+mod windows;
 
 use crate::args::{arity, output, rank, required, same_dtype};
 use crate::dims;
@@ -46,7 +47,8 @@ enum Weights {
 enum Segments {
     /// The channels of one tap: the input is read where it lies.
     Taps,
-    /// One line of taps with their channels: the input is copied with its padding.
+    /// One line of taps with their channels: the input is copied with its padding, or window by
+    /// window.
     Lines,
 }
 
@@ -189,10 +191,21 @@ impl Op for QConv {
     fn scratch_bytes(&self, _threads: usize, inputs: &[Option<&ValueInfo>]) -> usize {
         let shape = inputs.first().copied().flatten().and_then(|x| x.ty.concrete_shape());
         let Some([n, h, w, c]) = shape.as_deref() else { return 0 };
-        let flipped = if self.x.flip() == 0 { 0 } else { n * h * w * c };
-        let lines = matches!(&*self.weights, Weights::Dense { segments: Segments::Lines, .. });
+        let bytes =
+            |sizes: [usize; 4]| sizes.into_iter().fold(1, |n: usize, size| n.saturating_mul(size));
+        let flipped = if self.x.flip() == 0 { 0 } else { bytes([*n, *h, *w, *c]) };
         let Ok(axes) = self.axes(*h, *w) else { return 0 };
-        let padded = cpu::padded_sizes(*n, &axes, *c).filter(|_| lines);
-        flipped + padded.map_or(0, |(_, _, bytes)| bytes)
+        if !matches!(&*self.weights, Weights::Dense { segments: Segments::Lines, .. }) {
+            return flipped;
+        }
+        let copied = match cpu::padded_sizes(*n, &axes, *c, self.geometry.maps) {
+            Some((_, _, bytes)) => bytes,
+            None => {
+                let pixels = bytes([*n, axes[0].output, axes[1].output, 1]);
+                let (_, window, at_once) = windows::sizes(&axes, *c, pixels);
+                window.saturating_mul(at_once)
+            }
+        };
+        flipped.saturating_add(copied)
     }
 }

@@ -41,12 +41,18 @@ fn agrees_with_floats_in_between() {
     let dense = geometry(1, 8, 17);
     let strided = ConvGeometry { strides: [2, 1], dilations: [1, 2], ..geometry(1, 8, 5) };
     let point = ConvGeometry { kernel: [1, 1], pads: Pads::default(), ..geometry(1, 8, 70) };
+    let far_apart = ConvGeometry {
+        strides: [40, 41],
+        pads: Pads::Explicit(vec![79, 41, 120, 161]),
+        ..geometry(1, 3, 5)
+    };
     for (geometry, x_quant, y_quant) in [
         (dense.clone(), u8s, u8s),
         (dense, i8s, i8s),
         (strided, u8s, i8s),
         (point, u8s, u8s),
         (geometry(1, 3, 20), u8s, u8s),
+        (far_apart, i8s, u8s),
         (geometry(2, 8, 6), i8s, u8s),
         (geometry(20, 20, 20), u8s, i8s),
     ] {
@@ -146,4 +152,52 @@ fn what_has_no_kernel_is_refused() {
     let op = of(&[128], quant).unwrap();
     assert!(fails(&op, &[&t(&[1, 2, 2, 4], &[0u8; 16])]).contains("channels"));
     assert!(fails(&op, &[&t(&[1, 2, 2, 3], &[0i8; 12])]).contains("expected u8"));
+}
+
+/// Padding of 3.6e9 pixels, of which strides leave nine.
+#[test]
+fn padding_that_strides_skip_is_not_copied() {
+    let quant = Quant { dtype: DType::U8, scale: 1., zero: 0 };
+    let geometry = ConvGeometry {
+        kernel: [1, 1],
+        strides: [60_000; 2],
+        pads: Pads::Explicit(vec![60_000; 4]),
+        ..geometry(1, 1, 1)
+    };
+    let weight = t(&[1, 1, 1, 1], &[2i8]);
+    let parts = QConvParts {
+        x: quant,
+        weight: &weight.view(),
+        weight_scale: &[1.],
+        weight_zero: &[0],
+        bias: None,
+        y: quant,
+        limits: (f32::MIN, f32::MAX),
+    };
+    let op = QConv::new(geometry, parts).unwrap();
+    let x = t(&[1, 2, 2, 1], &[5u8, 6, 7, 8]);
+    assert_eq!(op.scratch_bytes(1, &[Some(&crate::testing::info("u8 1 2 2 1"))]), 36);
+    assert_eq!(run(&op, &[&x]).as_bytes(), [0, 0, 0, 0, 10, 0, 0, 0, 0]);
+}
+
+/// Windows of so many taps that few pixels are worked on at once.
+#[test]
+fn large_windows_by_channels() {
+    let quant = Quant { dtype: DType::U8, scale: 1., zero: 0 };
+    let geometry = ConvGeometry { kernel: [60, 60], pads: Pads::default(), ..geometry(20, 20, 20) };
+    let weight = t(&[20, 1, 60, 60], &[1i8; 20 * 3600]);
+    let parts = QConvParts {
+        x: quant,
+        weight: &weight.view(),
+        weight_scale: &[1.],
+        weight_zero: &[0],
+        bias: None,
+        y: Quant { scale: 3600., ..quant },
+        limits: (f32::MIN, f32::MAX),
+    };
+    let op = QConv::new(geometry, parts).unwrap();
+    let x: Vec<u8> = (0..65 * 62 * 20).map(|i| (i % 20) as u8).collect();
+    let y = run(&op, &[&t(&[1, 65, 62, 20], &x)]);
+    let want: Vec<u8> = (0..6 * 3 * 20).map(|i| (i % 20) as u8).collect();
+    assert_eq!(y.as_bytes(), want);
 }

@@ -30,7 +30,7 @@ pub(super) fn run(
     let rows = Matrix { x: bytes, width };
     match &op.finish {
         Finish::Bytes { seeds, epilogue, .. } => {
-            multiply(op, ctx, &rows, seeds, &**epilogue, out.as_bytes_mut()?);
+            multiply(op, ctx, &rows, seeds, &**epilogue, out.as_bytes_mut()?)?;
         }
         Finish::Floats { scale, bias, activation } => {
             let one = |i| required(NAME, inputs, i).map(TensorView::as_bytes);
@@ -45,7 +45,7 @@ pub(super) fn run(
                 activation: *activation,
             };
             let seeds = op.weights.seeds(None, zero.into());
-            multiply(op, ctx, &rows, &seeds, &epilogue, out.as_mut_slice::<f32>()?);
+            multiply(op, ctx, &rows, &seeds, &epilogue, out.as_mut_slice::<f32>()?)?;
         }
     }
     Ok(vec![out])
@@ -69,7 +69,7 @@ fn multiply<E: Epilogue>(
     seeds: &[i32],
     epilogue: &E,
     out: &mut [E::Out],
-) {
+) -> Result<()> {
     let product = Product::new(ctx.simd(), &op.weights, seeds, epilogue);
     let m = rows.x.len() / rows.width;
     // SAFETY: rows are as wide as the weights' only segment, filled up to a multiple of four.

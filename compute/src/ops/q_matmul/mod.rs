@@ -215,7 +215,9 @@ impl Op for QMatMul {
     fn scratch_bytes(&self, _threads: usize, inputs: &[Option<&ValueInfo>]) -> usize {
         let shape = optional(inputs, 0).and_then(|x| x.ty.concrete_shape());
         let Some(shape) = shape.filter(|_| self.copies()) else { return 0 };
-        let rows = shape.split_last().map_or(0, |(_, rows)| rows.iter().product());
+        let rows = shape.split_last().map_or(0, |(_, rows)| {
+            rows.iter().fold(1, |product: usize, n| product.saturating_mul(*n))
+        });
         self.k.next_multiple_of(4).saturating_mul(rows)
     }
 }

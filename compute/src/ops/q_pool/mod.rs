@@ -64,7 +64,7 @@ impl Op for QMaxPool {
         let flip = if dtype == DType::I8 { 0x80 } else { 0 };
         let x = x.as_bytes();
         let line = axes[1].output * c;
-        let cost = line * self.kernel[0] * self.kernel[1] / 8;
+        let cost = line.saturating_mul(self.kernel[0]).saturating_mul(self.kernel[1]) / 8;
         ctx.split(out.as_bytes_mut()?, line, cost, |first, part| {
             for (i, out) in part.chunks_exact_mut(line).enumerate() {
                 let (image, oy) = ((first + i) / axes[0].output, (first + i) % axes[0].output);
