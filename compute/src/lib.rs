@@ -33,6 +33,7 @@ mod error;
 mod gemm;
 mod index;
 mod isa;
+mod list;
 
 mod matrix;
 mod movement;

@@ -4,11 +4,13 @@ use super::fft::{Complex, Plan};
 use super::{Dft, Stft};
 use crate::args::{concrete_one, infos, optional, required};
 use crate::error::{Error, Result};
+use crate::list::list;
 use crate::matrix::Real;
 use crate::number::with_type;
 use crate::op::Context;
 use lgp_memory::{Tensor, TensorView};
 use num_traits::cast;
+use std::sync::OnceLock;
 
 fn wide<T: Real>(x: T) -> f64 {
     cast(x).unwrap_or(f64::NAN)
@@ -40,13 +42,12 @@ pub(super) fn dft(
     let (kept, out_parts) = (shape[along], shape[rank - 1]);
     // Elements between neighbours on the axis, in elements of however many parts.
     let inner: usize = shape[along + 1..rank - 1].iter().product();
-    let plan = Plan::new(n);
+    let plan = Plan::new(n)?;
     let cost = inner.saturating_mul(plan.len()).saturating_mul(64);
     with_type!("DFT", dtype, real T => {
         let x = x.as_slice::<T>()?;
         let block = kept * inner * out_parts;
-        ctx.split(out.as_mut_slice::<T>()?, block, cost, |first, part| {
-            let mut line: Vec<Complex> = Vec::new();
+        split(ctx, out.as_mut_slice::<T>()?, (block, cost), &plan, |first, part, line, work| {
             for (i, part) in part.chunks_exact_mut(block).enumerate() {
                 let start = (first + i) * size * inner;
                 for at in 0..inner {
@@ -55,9 +56,9 @@ pub(super) fn dft(
                     line.extend(given);
                     line.resize(n, (0., 0.));
                     if op.inverse && op.one_sided {
-                        mirror(&mut line, size);
+                        mirror(line, size);
                     }
-                    plan.run(&mut line, op.inverse);
+                    plan.run(line, work, op.inverse);
                     let scale = if op.inverse { 1. / cast::<_, f64>(n).unwrap_or(1.) } else { 1. };
                     for (j, (re, im)) in line.iter().take(kept).enumerate() {
                         let to = (j * inner + at) * out_parts;
@@ -68,10 +69,30 @@ pub(super) fn dft(
                     }
                 }
             }
-        });
-        Ok(())
+        })
     })?;
     Ok(vec![out])
+}
+
+/// [`Context::split`] with a line and working memory for each part. What a unit is and costs comes
+/// as a pair.
+fn split<T: Real>(
+    ctx: &Context,
+    out: &mut [T],
+    (unit, cost): (usize, usize),
+    plan: &Plan,
+    transform: impl Fn(usize, &mut [T], &mut Vec<Complex>, &mut [Complex]) + Sync,
+) -> Result<()> {
+    let failed = OnceLock::new();
+    ctx.split(out, unit, cost, |first, part| {
+        let line = list(std::iter::repeat_n((0., 0.), plan.len()));
+        match line.and_then(|line| Ok((line, plan.work()?))) {
+            Ok((mut line, mut work)) => transform(first, part, &mut line, &mut work),
+            // Whichever part was first: they all fail alike.
+            Err(error) => _ = failed.set(error),
+        }
+    });
+    failed.into_inner().map_or(Ok(()), Err)
 }
 
 /// Completes the frequencies of a real signal from those up to the middle.
@@ -101,14 +122,17 @@ pub(super) fn stft(
     };
     let (x, window) = (required("STFT", inputs, 0)?, optional(inputs, 2));
     let mut out = ctx.alloc(dtype, shape.clone())?;
+    if out.is_empty() {
+        return Ok(vec![out]);
+    }
     let (frames, kept) = (shape[1], shape[2]);
     let (length, parts) = (x.shape()[1], x.shape()[2]);
-    let plan = Plan::new(n);
+    let plan = Plan::new(n)?;
     with_type!("STFT", dtype, real T => {
         let x = x.as_slice::<T>()?;
         let window = window.map(TensorView::as_slice::<T>).transpose()?;
-        ctx.split(out.as_mut_slice::<T>()?, kept * 2, n.saturating_mul(64), |first, part| {
-            let mut line: Vec<Complex> = Vec::new();
+        let unit = (kept * 2, n.saturating_mul(64));
+        split(ctx, out.as_mut_slice::<T>()?, unit, &plan, |first, part, line, work| {
             for (i, part) in part.chunks_exact_mut(kept * 2).enumerate() {
                 let (signal, frame) = ((first + i) / frames, (first + i) % frames);
                 let start = signal * length + frame * step;
@@ -118,14 +142,13 @@ pub(super) fn stft(
                     let weight = window.map_or(1., |window| wide(window[j]));
                     line.push((re * weight, im * weight));
                 }
-                plan.run(&mut line, false);
-                for (to, (re, im)) in part.chunks_exact_mut(2).zip(&line) {
+                plan.run(line, work, false);
+                for (to, (re, im)) in part.chunks_exact_mut(2).zip(&*line) {
                     to[0] = cast(*re).unwrap_or(T::NAN);
                     to[1] = cast(*im).unwrap_or(T::NAN);
                 }
             }
-        });
-        Ok(())
+        })
     })?;
     Ok(vec![out])
 }

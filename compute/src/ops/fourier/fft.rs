@@ -1,6 +1,8 @@
 //! Discrete Fourier transforms of any length in n·log n: by halves where the length is a power of
 //! two, and as a convolution (Bluestein) otherwise.
 
+use crate::error::Result;
+use crate::list::list;
 use std::f64::consts::PI;
 
 /// Real and imaginary part.
@@ -20,49 +22,60 @@ fn turn(numerator: usize, denominator: usize) -> Complex {
 /// What transforms of one length share.
 pub(super) struct Plan {
     n: usize,
+    /// The unit vectors of the transform by halves.
+    turns: Vec<Complex>,
     /// The chirp, and the transform of its conjugate, where the length is no power of two.
     chirp: Option<(Vec<Complex>, Vec<Complex>)>,
 }
 
 impl Plan {
-    pub(super) fn new(n: usize) -> Self {
+    pub(super) fn new(n: usize) -> Result<Self> {
+        let turns = |size: usize| list((0..size / 2).map(|i| turn(i, size)));
         if n.is_power_of_two() {
-            return Self { n, chirp: None };
+            return Ok(Self { n, turns: turns(n)?, chirp: None });
         }
         let size = (2 * n).next_power_of_two();
         // i² modulo 2n: the angle's whole turns cost no precision.
         let square = |i: usize| (i as u128 * i as u128 % (2 * n) as u128) as usize;
-        let chirp: Vec<Complex> = (0..n).map(|i| turn(square(i), 2 * n)).collect();
-        let mut filter = vec![(0., 0.); size];
+        let chirp = list((0..n).map(|i| turn(square(i), 2 * n)))?;
+        let mut filter = list(std::iter::repeat_n((0., 0.), size))?;
         for (i, &(re, im)) in chirp.iter().enumerate() {
             filter[i] = (re, -im);
             filter[(size - i) % size] = (re, -im);
         }
-        halves(&mut filter);
-        Self { n, chirp: Some((chirp, filter)) }
+        let turns = turns(size)?;
+        halves(&mut filter, &turns);
+        Ok(Self { n, turns, chirp: Some((chirp, filter)) })
     }
 
-    /// Transforms a line of the plan's length; without the inverse's division.
+    /// What a thread needs besides its line.
+    pub(super) fn work(&self) -> Result<Vec<Complex>> {
+        let size = self.chirp.as_ref().map_or(0, |(_, filter)| filter.len());
+        list(std::iter::repeat_n((0., 0.), size))
+    }
+
+    /// Transforms a line of the plan's length in memory of [`Plan::work`]; without the inverse's
+    /// division.
     #[allow(clippy::cast_precision_loss, reason = "a length")]
-    pub(super) fn run(&self, line: &mut [Complex], inverse: bool) {
+    pub(super) fn run(&self, line: &mut [Complex], work: &mut [Complex], inverse: bool) {
         let conjugate = |line: &mut [Complex]| line.iter_mut().for_each(|x| x.1 = -x.1);
         if inverse {
             conjugate(line);
         }
         match &self.chirp {
-            None => halves(line),
+            None => halves(line, &self.turns),
             Some((chirp, filter)) => {
-                let mut work = vec![(0., 0.); filter.len()];
+                work.fill((0., 0.));
                 for (w, (x, c)) in work.iter_mut().zip(line.iter().zip(chirp)) {
                     *w = times(*x, *c);
                 }
-                halves(&mut work);
+                halves(work, &self.turns);
                 for (w, f) in work.iter_mut().zip(filter) {
                     let (re, im) = times(*w, *f);
                     // The way back is the way there between two conjugations.
                     *w = (re, -im);
                 }
-                halves(&mut work);
+                halves(work, &self.turns);
                 let size = filter.len() as f64;
                 for (x, (w, c)) in line.iter_mut().zip(work.iter().zip(chirp)) {
                     *x = times((w.0 / size, -w.1 / size), *c);
@@ -79,8 +92,9 @@ impl Plan {
     }
 }
 
-/// Cooley and Tukey's transform in place; the length is a power of two.
-fn halves(x: &mut [Complex]) {
+/// Cooley and Tukey's transform in place; the length is a power of two, and `turns` are half as
+/// many unit vectors.
+fn halves(x: &mut [Complex], turns: &[Complex]) {
     let n = x.len();
     if n < 2 {
         return;
@@ -92,7 +106,6 @@ fn halves(x: &mut [Complex]) {
             x.swap(i, j);
         }
     }
-    let turns: Vec<Complex> = (0..n / 2).map(|i| turn(i, n)).collect();
     let mut half = 1;
     while half < n {
         for block in x.chunks_exact_mut(2 * half) {

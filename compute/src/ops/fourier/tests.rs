@@ -1,7 +1,7 @@
 //! Against sums written out.
 
 use crate::ops::{Dft, Stft};
-use crate::testing::{assert_close, fails, ints, noise, run, t};
+use crate::testing::{assert_close, fails, ints, noise, run, run_all, t};
 use lgp_memory::Tensor;
 
 fn dft(axis: i64, inverse: bool, one_sided: bool) -> Dft {
@@ -81,4 +81,17 @@ fn windows_slide() {
     assert!(fails(&op, &[&x, &ints(&[0]), &window]).contains("step is 0"));
     assert!(fails(&op, &[&x, &ints(&[1])]).contains("both missing"));
     assert!(fails(&op, &[&x, &ints(&[1]), &noise(&[11], 1)]).contains("longer than 10"));
+}
+
+/// Lines are held in f64, and so can need more memory than an output that fits.
+#[test]
+fn lengths_beyond_memory_are_refused() {
+    for n in [1 << 60, (1 << 60) - 1] {
+        assert!(super::fft::Plan::new(n).is_err());
+    }
+    // No signal, and so no frame, however long.
+    let (x, length) = (t::<f32>(&[0, 1 << 50, 1], &[]), t(&[], &[1i64 << 50]));
+    let out =
+        run_all(&Stft { one_sided: true }, &[Some(&x), Some(&ints(&[1])), None, Some(&length)]);
+    assert_eq!(out.unwrap()[0].shape().dims()[0], 0);
 }

@@ -1,9 +1,10 @@
 //! Resize on the CPU, one axis after the other.
 
-use super::taps::{Taps, taps};
+use super::taps::Taps;
 use super::{CoordinateMode, NearestRounding, Resize, ResizeMode, Target};
 use crate::args::{concrete_one, infos, optional, required};
 use crate::error::{Error, Result};
+use crate::list::list;
 use crate::matrix::Real;
 use crate::movement::around;
 use crate::number::with_type;
@@ -37,30 +38,28 @@ pub(super) fn run(
             continue;
         }
         let line = Line { from, to, scale: scale(&target, from, to), crop };
-        if crop.is_some() {
-            outside.push((axis, line.outside()));
-        }
         let mut dims = current.shape().to_vec();
         dims[axis] = to;
         let mut out = ctx.alloc(current.dtype(), dims)?;
         if !out.is_empty() && from > 0 {
+            // Only now is it known that the output's size is one that fits into memory.
+            if crop.is_some() {
+                outside.push((axis, line.outside()?));
+            }
             match op.mode {
                 ResizeMode::Nearest(rounding) => {
-                    let sources = line.nearest(op.coordinates, rounding);
+                    let sources = line.nearest(op.coordinates, rounding)?;
                     pick(ctx, &current, axis, &sources, &mut out)?;
                 }
                 ResizeMode::Linear if !op.antialias && !op.exclude_outside => {
-                    let sources = line.linear(op.coordinates);
                     with_type!("Resize", current.dtype(), real T => {
-                        let sources: Vec<_> =
-                            sources.iter().map(|s| s.rounded::<T>()).collect();
+                        let sources = line.linear::<T>(op.coordinates)?;
                         blend::<T>(ctx, &current, axis, &sources, &mut out)
                     })?;
                 }
                 ResizeMode::Linear | ResizeMode::Cubic { .. } => {
-                    let sources: Vec<_> = (0..to)
-                        .map(|i| taps(op, line.position(op.coordinates, i), line.scale, from))
-                        .collect();
+                    let positions = (0..to).map(|i| line.position(op.coordinates, i));
+                    let sources = Taps::new(op, positions, line.scale, from)?;
                     with_type!("Resize", current.dtype(), real T => {
                         gather::<T>(ctx, &current, axis, &sources, &mut out)
                     })?;
@@ -132,26 +131,19 @@ fn number(n: usize) -> f64 {
 }
 
 /// One axis that is resized; not empty on either side.
-struct Line {
-    from: usize,
-    to: usize,
-    scale: f64,
+pub(super) struct Line {
+    pub(super) from: usize,
+    pub(super) to: usize,
+    pub(super) scale: f64,
     /// Start and end of the part that is resized.
-    crop: Option<(f64, f64)>,
+    pub(super) crop: Option<(f64, f64)>,
 }
 
 /// Two neighbours and the weight of the second.
-struct Blend<T> {
+pub(super) struct Blend<T> {
     left: usize,
     right: usize,
     weight: T,
-}
-
-impl Blend<f64> {
-    fn rounded<T: Real>(&self) -> Blend<T> {
-        let weight = cast(self.weight).unwrap_or_else(T::zero);
-        Blend { left: self.left, right: self.right, weight }
-    }
 }
 
 impl Line {
@@ -191,11 +183,14 @@ impl Line {
     }
 
     /// The outputs that come from outside of the input.
-    fn outside(&self) -> Vec<usize> {
+    fn outside(&self) -> Result<Vec<usize>> {
         let last = number(self.from - 1);
         let inside = |x: f64| (0. ..=last).contains(&x);
         let at = |&i: &usize| !inside(self.position(CoordinateMode::TfCropAndResize, i));
-        (0..self.to).filter(at).collect()
+        let found = (0..self.to).filter(at);
+        let mut outside = list(std::iter::repeat_n(0, found.clone().count()))?;
+        outside.iter_mut().zip(found).for_each(|(to, at)| *to = at);
+        Ok(outside)
     }
 
     /// A whole position inside the input.
@@ -203,7 +198,11 @@ impl Line {
         cast(position.max(0.)).unwrap_or(self.from).min(self.from - 1)
     }
 
-    fn nearest(&self, mode: CoordinateMode, rounding: NearestRounding) -> Vec<usize> {
+    pub(super) fn nearest(
+        &self,
+        mode: CoordinateMode,
+        rounding: NearestRounding,
+    ) -> Result<Vec<usize>> {
         let source = |i| {
             let x = self.position(mode, i);
             self.clamped(match rounding {
@@ -215,16 +214,17 @@ impl Line {
                 NearestRounding::Ceil => x.ceil(),
             })
         };
-        (0..self.to).map(source).collect()
+        list((0..self.to).map(source))
     }
 
-    fn linear(&self, mode: CoordinateMode) -> Vec<Blend<f64>> {
+    pub(super) fn linear<T: Real>(&self, mode: CoordinateMode) -> Result<Vec<Blend<T>>> {
         let source = |i| {
             let x = self.position(mode, i).clamp(0., number(self.from - 1));
             let left = self.clamped(x.floor());
-            Blend { left, right: (left + 1).min(self.from - 1), weight: x - x.floor() }
+            let weight = cast(x - x.floor()).unwrap_or_else(T::zero);
+            Blend { left, right: (left + 1).min(self.from - 1), weight }
         };
-        (0..self.to).map(source).collect()
+        list((0..self.to).map(source))
     }
 }
 
@@ -269,17 +269,17 @@ fn gather<T: Real>(
     ctx: &Context,
     x: &Tensor,
     axis: usize,
-    sources: &[Taps],
+    sources: &Taps,
     out: &mut Tensor,
 ) -> Result<()> {
     let (_, size, inner) = around(x.shape(), axis);
     let x = x.as_slice::<T>()?;
     let n = sources.len();
-    let cost = sources.iter().map(|taps| taps.len()).sum::<usize>().saturating_mul(inner);
+    let cost = sources.count().saturating_mul(inner);
     ctx.split(out.as_mut_slice::<T>()?, inner * n, cost, |first, part| {
         for (i, part) in part.chunks_exact_mut(inner * n).enumerate() {
             let x = &x[(first + i) * size * inner..][..size * inner];
-            for (to, taps) in part.chunks_exact_mut(inner).zip(sources) {
+            for (to, taps) in part.chunks_exact_mut(inner).zip(sources.iter()) {
                 to.fill(T::zero());
                 for &(at, weight) in taps {
                     let weight = cast(weight).unwrap_or_else(T::zero);

@@ -1,14 +1,64 @@
 //! Which elements an interpolated one is made of, and their weights.
 
 use super::{Resize, ResizeMode};
+use crate::error::Result;
+use crate::list::list;
+use lgp_memory::Error;
 use num_traits::cast;
 
-/// Positions and their weights.
-pub(super) type Taps = Vec<(usize, f64)>;
+/// For each output its elements and their weights, one after the other.
+pub(super) struct Taps {
+    all: Vec<(usize, f64)>,
+    /// Where each output's are over.
+    ends: Vec<usize>,
+}
 
-/// The elements around `x` on an axis of `n > 0`, resized by `scale`. Positions outside count as
-/// the edge, or not at all.
-pub(super) fn taps(op: &Resize, x: f64, scale: f64, n: usize) -> Taps {
+impl Taps {
+    /// Those of outputs at some positions on an axis of `n > 0`, resized by `scale`.
+    pub(super) fn new(
+        op: &Resize,
+        positions: impl ExactSizeIterator<Item = f64>,
+        scale: f64,
+        n: usize,
+    ) -> Result<Self> {
+        let mut ends = list(std::iter::repeat_n(0, positions.len()))?;
+        let mut all = Vec::new();
+        if !op.antialias {
+            // A cubic kernel spans four elements, a linear one two.
+            reserve(&mut all, positions.len().saturating_mul(4))?;
+        }
+        for (x, end) in positions.zip(&mut ends) {
+            taps(op, x, scale, n, &mut all)?;
+            *end = all.len();
+        }
+        Ok(Self { all, ends })
+    }
+
+    /// How many there are of all outputs together.
+    pub(super) fn count(&self) -> usize {
+        self.all.len()
+    }
+
+    /// How many outputs there are.
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &[(usize, f64)]> {
+        let starts = std::iter::once(&0).chain(&self.ends);
+        starts.zip(&self.ends).map(|(&start, &end)| &self.all[start..end])
+    }
+}
+
+/// Makes room for so many more.
+fn reserve(all: &mut Vec<(usize, f64)>, more: usize) -> Result<()> {
+    let bytes = all.len().saturating_add(more).saturating_mul(size_of::<(usize, f64)>());
+    Ok(all.try_reserve(more).map_err(|_| Error::OutOfMemory { bytes })?)
+}
+
+/// Adds the elements around `x` on an axis of `n > 0`, resized by `scale`. Positions outside count
+/// as the edge, or not at all.
+fn taps(op: &Resize, x: f64, scale: f64, n: usize, all: &mut Vec<(usize, f64)>) -> Result<()> {
     let scale = if op.antialias { scale.min(1.) } else { 1. };
     let reach = if op.mode == ResizeMode::Linear { 1. } else { 2. };
     // A scale that leaves any output is at least 1/n, so that the kernel spans a few times n.
@@ -17,7 +67,7 @@ pub(super) fn taps(op: &Resize, x: f64, scale: f64, n: usize) -> Taps {
     let first = whole((-reach / scale).floor() + 1.);
     let last = 1i64.saturating_sub(first);
     let base_at = whole(base);
-    let mut out: Taps = Vec::new();
+    let start = all.len();
     for i in first..=last {
         let distance = cast::<_, f64>(i).unwrap_or(0.) - (x - base);
         let weight = kernel(op.mode, distance * scale);
@@ -26,16 +76,20 @@ pub(super) fn taps(op: &Resize, x: f64, scale: f64, n: usize) -> Taps {
             continue;
         }
         let at = usize::try_from(at.clamp(0, size - 1)).unwrap_or(0);
-        match out.last_mut() {
+        match all[start..].last_mut() {
             Some((last, sum)) if *last == at => *sum += weight,
-            _ => out.push((at, weight)),
+            _ => {
+                reserve(all, 1)?;
+                all.push((at, weight));
+            }
         }
     }
+    let out = &mut all[start..];
     let sum: f64 = out.iter().map(|(_, weight)| weight).sum();
     if sum != 0. {
         out.iter_mut().for_each(|(_, weight)| *weight /= sum);
     }
-    out
+    Ok(())
 }
 
 /// The weight of an element at a distance.

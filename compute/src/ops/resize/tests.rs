@@ -168,3 +168,30 @@ fn cropping_is_calculated_in_f32() {
         assert_eq!(out[0], t(&[1, 5], &want));
     }
 }
+
+/// The positions outside of the input are looked for where there is an output only.
+#[test]
+fn sizes_beyond_memory_are_refused_at_once() {
+    let (x, none) = (t(&[1, 2], &[1f32, 2.]), t::<f32>(&[0, 2], &[]));
+    let roi = t(&[4], &[0f32, 0., 1., 0.9]);
+    for mode in [M::Nearest(N::Floor), M::Linear, M::Cubic { a: -0.75 }] {
+        let op = resize(mode, C::TfCropAndResize);
+        let sizes = ints(&[1, 1 << 60]);
+        let error = run_all(&op, &[Some(&x), Some(&roi), None, Some(&sizes)]).unwrap_err();
+        assert!(error.to_string().contains("host memory"), "{mode:?}: {error}");
+        let sizes = ints(&[0, 1 << 40]);
+        let out = run_all(&op, &[Some(&none), Some(&roi), None, Some(&sizes)]).unwrap();
+        assert_eq!(out[0].shape().dims(), [0, 1 << 40]);
+    }
+}
+
+/// What an axis needs besides its output can be more than memory has, where the output is not.
+#[test]
+fn positions_beyond_memory_are_refused() {
+    let line = super::cpu::Line { from: 2, to: 1 << 60, scale: 1., crop: None };
+    assert!(line.nearest(C::HalfPixel, N::Floor).is_err());
+    assert!(line.linear::<f32>(C::HalfPixel).is_err());
+    let op = resize(M::Cubic { a: -0.75 }, C::HalfPixel);
+    let positions = std::iter::repeat_n(0., 1 << 60);
+    assert!(super::taps::Taps::new(&op, positions, 1., 2).is_err());
+}
