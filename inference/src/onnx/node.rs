@@ -136,6 +136,9 @@ impl<'a> NodeCx<'a> {
     ) {
         let op_type = Some(self.node.op_type.as_str().into());
         self.graph.nodes.push(Node { name, op_type, op: Arc::new(op), inputs, outputs });
+        // For mappings that ask for a dtype or a rank. What the operator has against its inputs is
+        // said when all types are inferred, for the second time.
+        let _ = self.graph.infer_node(self.graph.nodes.len() - 1);
     }
 
     /// Adds a constant of i64 and rank 1.

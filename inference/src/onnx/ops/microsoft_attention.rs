@@ -9,7 +9,7 @@ use lgp_compute::ops::{
     Attention, AttentionMask, Cast, Concat, Gather, MatMul, RelativePositionBias, Scores, Slice,
     Unsqueeze,
 };
-use lgp_memory::{DType, Dim, Tensor};
+use lgp_memory::{DType, Tensor};
 
 /// Query, key and value of rank 3, a bias for all three side by side, a mask of keys, and what is
 /// added to the scores. Key and value of rank 4 are those of an encoder, with heads apart.
@@ -53,10 +53,10 @@ fn biased(
     let Some(bias_id) = cx.input(bias) else { return Ok(()) };
     let length = cx.constant(bias).map(Tensor::len).ok_or("the bias is not a constant")?;
     // Query and key have the same width; where the graph does not tell it, so has the value.
-    let width = match parts[0].and_then(|q| cx.graph.info(q)).and_then(|q| q.ty.shape.as_ref()) {
-        Some(shape) => shape.0.last().and_then(Dim::known),
-        None => None,
-    };
+    let width = parts[..2].iter().flatten().find_map(|&x| {
+        let dims = &cx.graph.info(x)?.ty.shape.as_ref()?.0;
+        if dims.len() == 3 { dims[2].known() } else { None }
+    });
     let width = width.unwrap_or(length / 3).min(length / 2);
     let cuts = [(0, width), (width, 2 * width), (2 * width, length)];
     // What an encoder gave has its bias already.

@@ -69,3 +69,66 @@ fn what_is_not_understood_is_refused() -> Result<()> {
     }
     Ok(())
 }
+
+/// A session of a graph of these operators.
+fn compiled(g: GraphBuilder, operators: &[&str]) -> Result<Session> {
+    let mut model = ModelProto::decode(&*g.finish()?.to_onnx()?).unwrap();
+    let domain = Some("com.microsoft".to_owned());
+    model.opset_import.push(OperatorSetIdProto { domain: domain.clone(), version: Some(1) });
+    for node in &mut model.graph.as_mut().unwrap().node {
+        if operators.contains(&node.op_type()) {
+            node.domain.clone_from(&domain);
+        }
+    }
+    let model = Model::from_bytes(&model.encode_to_vec(), None)?;
+    Session::new(&model, SessionOptions::with_threads(1))
+}
+
+#[test]
+fn without_a_zero_point_results_have_the_dtype_of_what_goes_in() -> Result<()> {
+    let ty = |dtype| TensorType { dtype, shape: None };
+    let mut g = GraphBuilder::new("g");
+    let x = g.input("x", ty(DType::I8));
+    let s = g.initializer("s", Tensor::scalar(0.1f32)?);
+    let alpha = ("alpha", Attr::from(1f32));
+    let none = Value::ABSENT;
+    let y = g.node("QLinearLeakyRelu", &[x, s, none, s, none], [alpha.clone()]);
+    let y = g.node("QLinearLeakyRelu", &[y, s, none, s, none], [alpha]);
+    g.output("y", y, ty(DType::I8));
+    let session = compiled(g, &["QLinearLeakyRelu"])?;
+    let x = Tensor::from_slice([3], &[-100i8, 0, 50])?;
+    assert_eq!(session.run(&[("x", x.view())])?[0].tensor, x);
+    Ok(())
+}
+
+/// Ranks and widths that no input declares, but the operators on the way tell.
+#[test]
+fn ranks_are_known_after_other_operators() -> Result<()> {
+    let ty = |dims: &[usize]| TensorType::concrete(DType::F32, &dims.into());
+    let open = TensorType { dtype: DType::F32, shape: None };
+    let mut g = GraphBuilder::new("g");
+    let x = g.input("x", ty(&[1, 1, 2, 2]));
+    let moved = g.node("Transpose", &[x], [("perm", vec![0i64, 2, 1, 3].into())]);
+    let y = g.node("FusedMatMul", &[moved, moved], [("transB", 1.into())]);
+    g.output("y", y, open.clone());
+    let x = Tensor::from_slice([1, 1, 2, 2], &[1f32, 2., 3., 4.])?;
+    let out = compiled(g, &["FusedMatMul"])?.run(&[("x", x.view())])?;
+    assert_eq!(out[0].tensor, Tensor::from_slice([1, 2, 1, 1], &[5f32, 25.])?);
+
+    let mut g = GraphBuilder::new("g");
+    let x = g.input("x", ty(&[1, 1, 2]));
+    let mut project = |name: &str, width: usize| -> Result<Value> {
+        let weight = g.initializer(name, Tensor::from_slice([2, width], &vec![1f32; 2 * width])?);
+        Ok(g.node("MatMul", &[x, weight], []))
+    };
+    let [q, k, v] = [project("q", 4)?, project("k", 4)?, project("v", 8)?];
+    let bias: Vec<f32> = (0..16u8).map(f32::from).collect();
+    let bias = g.initializer("bias", Tensor::from_slice([16], &bias)?);
+    let y = g.node("MultiHeadAttention", &[q, k, v, bias], [("num_heads", 2.into())]);
+    g.output("y", y, open);
+    let x = Tensor::from_slice([1, 1, 2], &[1f32, 2.])?;
+    let out = compiled(g, &["MultiHeadAttention"])?.run(&[("x", x.view())])?;
+    let want: Vec<f32> = (8..16u8).map(|i| 3. + f32::from(i)).collect();
+    assert_eq!(out[0].tensor, Tensor::from_slice([1, 1, 8], &want)?);
+    Ok(())
+}

@@ -91,15 +91,34 @@ pub(crate) fn quantized(cx: &mut NodeCx<'_>, x: ValueId, scale: usize) -> Result
     let zero = cx.input(scale + 1);
     let scale = cx.input(scale);
     let scale = single_precision(cx, scale);
-    cx.map_with(QuantizeLinear::default(), vec![Some(x), scale, zero])
+    let op = quantizer(cx, zero)?;
+    cx.map_with(op, vec![Some(x), scale, zero])
 }
 
 /// Quantises a value with a scale and the zero point after it.
-pub(super) fn quantize(cx: &mut NodeCx<'_>, x: ValueId, scale: usize) -> ValueId {
+pub(super) fn quantize(cx: &mut NodeCx<'_>, x: ValueId, scale: usize) -> Result<ValueId, Refusal> {
     let zero = cx.input(scale + 1);
     let scale = cx.input(scale);
     let scale = single_precision(cx, scale);
-    cx.emit(QuantizeLinear::default(), vec![Some(x), scale, zero])
+    let op = quantizer(cx, zero)?;
+    Ok(cx.emit(op, vec![Some(x), scale, zero]))
+}
+
+/// The result has its zero point's dtype, and without one that of the first tensor that goes in.
+fn quantizer(cx: &NodeCx<'_>, zero: Option<ValueId>) -> Result<QuantizeLinear, Refusal> {
+    if zero.is_some() {
+        return Ok(QuantizeLinear::default());
+    }
+    let first = match cx.node.op_type.as_str() {
+        "QLinearWhere" => 1,
+        "QLinearConcat" => 2,
+        _ => 0,
+    };
+    let known = [first, first + 2].into_iter().find_map(|i| cx.graph.info(cx.input(i)?));
+    let to = known.ok_or_else(|| {
+        format!("the output has no zero point, and the dtype of input {first} is not known")
+    })?;
+    Ok(QuantizeLinear { to: Some(to.ty.dtype), ..QuantizeLinear::default() })
 }
 
 /// Scales may have half precision, which the operators between them need not share.

@@ -84,7 +84,7 @@ pub(crate) fn q_linear_average_pool(cx: &mut NodeCx<'_>) -> Result<(), Refusal> 
     if !last {
         return quantized(cx, y, 3);
     }
-    let y = quantize(cx, y, 3);
+    let y = quantize(cx, y, 3)?;
     map_channels_last(cx, y, rank)
 }
 
@@ -99,7 +99,7 @@ pub(crate) fn q_linear_conv(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     let first = channels_first(cx, cx.input(0), rank);
     let x = dequantize(cx, [Some(first), cx.input(1), cx.input(2)], 1);
     let y = dequantized_conv(cx, x)?;
-    let y = quantize(cx, y, 6);
+    let y = quantize(cx, y, 6)?;
     map_channels_last(cx, y, rank)
 }
 

@@ -23,7 +23,7 @@ pub(crate) use tree::{tree_ensemble, tree_ensemble_classifier, tree_ensemble_reg
 use crate::graph::ValueId;
 use crate::onnx::node::{NodeCx, Refusal, unsupported};
 use lgp_compute::ops::{Cast, ClassRule, ClassScores, Gather, PostTransform};
-use lgp_memory::{DType, Tensor};
+use lgp_memory::{DType, SymShape, Tensor};
 
 /// The attribute `post_transform`.
 fn post_transform(cx: &mut NodeCx<'_>) -> Result<PostTransform, Refusal> {
@@ -84,23 +84,7 @@ fn vector(cx: &mut NodeCx<'_>, values: &[f32]) -> Result<ValueId, Refusal> {
     Ok(cx.emit_constant(tensor))
 }
 
-/// The rank of a value, where its type is declared, it is a constant, or an operator on the way
-/// here, of those that keep the rank, has such an input.
+/// The rank of a value, where its type tells.
 pub(crate) fn rank(cx: &NodeCx<'_>, id: ValueId) -> Option<usize> {
-    let mut id = id;
-    for _ in 0..8 {
-        if let Some(constant) = cx.graph.constant(id) {
-            return Some(constant.shape().rank());
-        }
-        let info = cx.graph.values.get(id.0).and_then(|v| v.info.as_ref());
-        if let Some(shape) = info.and_then(|info| info.ty.shape.as_ref()) {
-            return Some(shape.rank());
-        }
-        let maker = cx.graph.nodes.iter().rev().find(|n| n.outputs.first() == Some(&Some(id)))?;
-        if !matches!(maker.op.name(), "Cast" | "Identity" | "Softmax") {
-            return None;
-        }
-        id = maker.inputs.first().copied().flatten()?;
-    }
-    None
+    cx.graph.info(id)?.ty.shape.as_ref().map(SymShape::rank)
 }
