@@ -4,11 +4,12 @@ use crate::failure::{Failure, Result};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use tempfile::NamedTempFile;
+use tempfile::TempPath;
 
 /// A file that is whole, but not yet where it belongs. Dropped, it is gone.
 pub(crate) struct Staged {
-    file: NamedTempFile,
+    /// No open file: of those a process may have few, and outputs can be thousands.
+    file: TempPath,
     path: PathBuf,
 }
 
@@ -29,7 +30,7 @@ impl Staged {
             .tempfile_in(folder)
             .map_err(failed)?;
         file.write_all(bytes).map_err(failed)?;
-        Ok(Self { file, path: path.to_owned() })
+        Ok(Self { file: file.into_temp_path(), path: path.to_owned() })
     }
 
     /// Moves the file to its place, where it replaces another one.
@@ -50,4 +51,21 @@ impl Staged {
 pub(crate) fn make_folder(path: &Path) -> Result<()> {
     std::fs::create_dir_all(path)
         .map_err(|error| Failure::file("make the output folder", path, &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Staged;
+
+    #[test]
+    fn what_waits_for_its_place_is_not_open() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("a");
+        let staged = Staged::new(&path, b"a").expect("the folder is ours");
+        let open = std::fs::read_dir("/proc/self/fd").expect("Linux");
+        let open = open.flatten().filter_map(|fd| std::fs::read_link(fd.path()).ok());
+        assert_eq!(open.filter(|file| file.starts_with(folder.path())).count(), 0);
+        staged.place().expect("as before");
+        assert_eq!(std::fs::read(path).expect("it is there"), b"a");
+    }
 }

@@ -45,7 +45,8 @@ impl Written {
     }
 }
 
-/// Writes every output, or none where one of them cannot be written.
+/// Writes every output, or none where one of them cannot be written. They are moved to their places
+/// once all are written; should the system refuse one of the moves, those before it stay.
 ///
 /// # Errors
 /// `output_dtype`, with the output's name, and what the system has against the folder or a file.
@@ -134,10 +135,13 @@ impl<'a> Folder<'a> {
 
     /// A file for an output: every character of its name outside `[A-Za-z0-9._-]` as `_`.
     fn file(&mut self, mut written: Written, extension: &str, bytes: &[u8]) -> Result<()> {
-        let mut stem = file_stem(&written.name);
+        let own = file_stem(&written.name);
+        let mut stem = own.clone();
+        let mut same = 1;
         // Two names that differ only in such characters must not overwrite each other.
         while !self.taken.insert(stem.clone()) {
-            stem.push('_');
+            stem = if same == 1 { format!("{own}_") } else { format!("{own}_{same}") };
+            same += 1;
         }
         let path: PathBuf = self.path.join(format!("{stem}.{extension}"));
         written.file = Some(path.display().to_string());
@@ -200,6 +204,17 @@ mod tests {
         );
         let there = std::fs::read_dir(folder.path().join("new")).expect("it is there");
         assert_eq!(there.count(), names.len());
+    }
+
+    /// No file system takes names of more than 255 bytes.
+    #[test]
+    fn many_outputs_may_begin_alike() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let outputs: Vec<_> =
+            (0..300).map(|i| (format!("{}{i}", "x".repeat(200)), one())).collect();
+        let written = write(folder.path(), &outputs).expect("the names are short enough");
+        let files: HashSet<&str> = written.iter().filter_map(file).collect();
+        assert_eq!(files.len(), 300);
     }
 
     #[test]

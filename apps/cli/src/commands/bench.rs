@@ -114,13 +114,23 @@ pub(crate) fn complete(
 ) -> Result<(Vec<NamedTensor>, usize)> {
     let batch = batch.map(usize::try_from).transpose().map_err(Failure::internal)?;
     dims.check(inputs)?;
+    let made = batch.or_else(|| given_batch(&given, inputs)).unwrap_or(1);
     for input in inputs {
         if !given.iter().any(|tensor| tensor.name == input.name) {
-            given.push(make(input, batch.unwrap_or(1), dims)?);
+            given.push(make(input, made, dims)?);
         }
     }
     let batch = check_batch(batch, &given)?;
     Ok((given, batch))
+}
+
+/// The leading dimension of an input that was given, of those whose model leaves it open.
+fn given_batch(given: &[NamedTensor], inputs: &[ValueSpec]) -> Option<usize> {
+    given.iter().find_map(|tensor| {
+        let dims = &inputs.iter().find(|input| input.name == tensor.name)?.ty.shape.as_ref()?.0;
+        dims.first().filter(|dim| dim.known().is_none())?;
+        tensor.tensor.shape().first().copied()
+    })
 }
 
 /// The batch that is measured: what every tensor has as its leading dimension.
@@ -200,6 +210,25 @@ mod tests {
         assert!(zeros.as_slice::<i64>().expect("i64").iter().all(|&v| v == 0));
         let unknown = make(&spec(DType::F32, None), 1, &Dims::default()).expect_err("no rank");
         assert_eq!(unknown.code, "input_shape");
+    }
+
+    #[test]
+    fn made_up_inputs_have_the_batch_of_the_given_ones() {
+        let input = |name, dims| {
+            ValueSpec::tensor(name, TensorType { dtype: DType::F32, shape: Some(SymShape(dims)) })
+        };
+        let open = || Dim::Symbol("n".into());
+        let specs = [
+            input("fixed", vec![Dim::Known(2)]),
+            input("x", vec![open(), Dim::Known(3)]),
+            input("y", vec![open()]),
+        ];
+        let given = |name, dims: &[usize]| {
+            NamedTensor::new(name, Tensor::zeros(DType::F32, dims).expect("small"))
+        };
+        let given = vec![given("fixed", &[2]), given("x", &[4, 3])];
+        let (all, _) = complete(given, &specs, None, &Dims::default()).expect("ranks are known");
+        assert_eq!(all[2].tensor.shape().dims(), [4]);
     }
 
     #[test]
