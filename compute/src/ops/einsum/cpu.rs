@@ -1,5 +1,6 @@
 //! Einsum on the CPU: inputs are joined one after the other, each time as a batched product of
-//! matrices.
+//! matrices. The next is one that shares an axis with those before, if any does: others would make
+//! it an outer product, which can be larger than inputs and output.
 
 use super::Einsum;
 use super::equation::{Equation, Label};
@@ -44,12 +45,15 @@ pub(super) fn run(
     for (labels, x) in equation.inputs.iter().zip(&views) {
         terms.push(diagonal(ctx, labels, x, &size)?);
     }
-    let mut terms = terms.into_iter();
-    let mut joined = terms.next().ok_or_else(|| Error::invalid("Einsum", "there is no input"))?;
-    while let Some(next) = terms.next() {
+    if terms.is_empty() {
+        return Err(Error::invalid("Einsum", "there is no input"));
+    }
+    let mut joined = terms.remove(0);
+    while !terms.is_empty() {
+        let shares = |term: &Term| term.labels.iter().any(|label| joined.labels.contains(label));
+        let next = terms.remove(terms.iter().position(shares).unwrap_or(0));
         let later = |label: &Label| {
-            equation.output.contains(label)
-                || terms.as_slice().iter().any(|t| t.labels.contains(label))
+            equation.output.contains(label) || terms.iter().any(|t| t.labels.contains(label))
         };
         let a = summed(ctx, joined, &|label| later(label) || next.labels.contains(label))?;
         let b = summed(ctx, next, &|label| later(label) || a.labels.contains(label))?;

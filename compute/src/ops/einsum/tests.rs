@@ -77,3 +77,15 @@ fn integers_are_summed_as_they_come() {
     let out = run(&Einsum { equation: "ij,kj->ik".into() }, &[&narrow, &narrow]);
     assert_eq!(out, t(&[2000, 2000], &vec![180u8; 4_000_000]));
 }
+
+/// The outer product of the first two would take 4 TB.
+#[test]
+fn inputs_that_share_an_axis_are_joined_first() {
+    let row = t(&[1_000_000], &vec![1f32; 1_000_000]);
+    let both = t(&[1_000_000, 1], &vec![1f32; 1_000_000]);
+    let out = run(
+        &Einsum { equation: "i,j,ik,kj->k".into() },
+        &[&row, &row, &both, &t(&[1, 1_000_000], &vec![1f32; 1_000_000])],
+    );
+    assert_close(&out, &t(&[1], &[1e12f32]), 1e6);
+}

@@ -28,19 +28,20 @@ pub(super) fn run(
     Ok(vec![out])
 }
 
-/// The extremes of bools, as those of the numbers that stand for them.
-pub(super) fn bools(
+/// The reduction in another dtype.
+pub(super) fn through(
     op: &Reduce,
     ctx: &Context,
     inputs: &[Option<TensorView<'_>>],
+    to: DType,
 ) -> Result<Vec<Tensor>> {
-    concrete_one(op, inputs)?;
-    let numbers = crate::ops::Cast { to: DType::U8 }.run(ctx, &inputs[..1])?;
+    let (dtype, _) = concrete_one(op, inputs)?;
+    let numbers = crate::ops::Cast { to }.run(ctx, &inputs[..1])?;
     let mut inputs = inputs.to_vec();
     inputs[0] = numbers.first().map(Tensor::view);
     let out = run(op, ctx, &inputs)?;
     let out: Vec<_> = out.iter().map(|x| Some(x.view())).collect();
-    crate::ops::Cast { to: DType::Bool }.run(ctx, &out)
+    crate::ops::Cast { to: dtype }.run(ctx, &out)
 }
 
 /// The tensor with some axes moved to the end, and the number of elements of these.

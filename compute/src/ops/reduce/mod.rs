@@ -120,7 +120,17 @@ impl Op for Reduce {
             return crate::widen::widened(self, ctx, inputs);
         }
         if inputs.first().and_then(Option::as_ref).is_some_and(|x| x.dtype() == DType::Bool) {
-            return cpu::bools(self, ctx, inputs);
+            // The extremes of bools are those of the numbers that stand for them.
+            return cpu::through(self, ctx, inputs, DType::U8);
+        }
+        let integers = |x: &TensorView<'_>| {
+            matches!(x.dtype(), DType::I32 | DType::I64 | DType::U32 | DType::U64)
+        };
+        if matches!(self.kind, ReduceKind::L2 | ReduceKind::LogSumExp)
+            && inputs.first().and_then(Option::as_ref).is_some_and(integers)
+        {
+            // Of integers the result is cut off to one.
+            return cpu::through(self, ctx, inputs, DType::F64);
         }
         cpu::run(self, ctx, inputs)
     }

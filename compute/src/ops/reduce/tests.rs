@@ -88,3 +88,14 @@ fn extremes() {
     assert_eq!(run(&arg(ArgKind::Max, 0, false), &[&nan]), t(&[], &[1i64]));
     assert!(fails(&arg(ArgKind::Max, 0, false), &[&t(&[0], &[0f32; 0])]).contains("no elements"));
 }
+
+/// As ONNX's reference has it: calculated as numbers with a fraction, which is then cut off.
+#[test]
+fn roots_and_logarithms_of_integers() {
+    let x = t(&[2, 3], &[3i64, 4, 0, 5, 5, 5]);
+    let op = |kind| Reduce { keep_dims: false, ..Reduce::new(kind, Some(vec![1])) };
+    assert_eq!(run(&op(K::L2), &[&x]), t(&[2], &[5i64, 8]));
+    assert_eq!(run(&op(K::LogSumExp), &[&x]), t(&[2], &[4i64, 6]));
+    let x = t(&[1, 2], &[-3i32, 3]);
+    assert_eq!(run(&op(K::L2), &[&x]), t(&[1], &[4i32]));
+}

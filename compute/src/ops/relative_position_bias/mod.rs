@@ -48,6 +48,11 @@ fn positions(info: &ValueInfo) -> Result<Dim> {
     let what = "the number of positions";
     same_dtype(OP, what, DType::I64, info.ty.dtype)?;
     single(OP, what, info)?;
+    if let Some(&[n]) = info.ints(OP, what)?.as_deref()
+        && n < 0
+    {
+        return Err(Error::invalid(OP, format!("{what} is {n}, expected 0 or more")));
+    }
     let known = info.contents().and_then(|contents| contents.into_iter().next());
     Ok(known.unwrap_or(Dim::Unknown))
 }
@@ -140,6 +145,8 @@ mod tests {
             message,
             "RelativePositionBias: there are [2] queries and [3] keys, expected as many"
         );
+        let negative = ints(&[-1]);
+        assert!(fails(&op, &[&table, &negative, &negative]).contains("is -1, expected 0 or more"));
         let few = t(&[1, 1], &[1f32]);
         assert!(fails(&op, &[&few, &n, &n]).contains("1 buckets for distances up to 9"));
     }

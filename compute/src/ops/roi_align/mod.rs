@@ -17,7 +17,7 @@ use lgp_memory::{Dim, Tensor, TensorView};
 pub struct RoiAlign {
     /// Height and width of the output.
     pub output: [usize; 2],
-    /// Samples on each axis of a bin, up to 1024; 0 adapts them to the bin's size.
+    /// Samples on each axis of a bin, up to 64; 0 adapts them to the bin's size.
     pub sampling_ratio: usize,
     /// From the regions' units to elements of x.
     pub spatial_scale: f32,
@@ -27,8 +27,8 @@ pub struct RoiAlign {
     pub max: bool,
 }
 
-/// They are held while a region is pooled, and a file can ask for any number.
-const SAMPLES_MAX: usize = 1024;
+/// Every element of the output takes its square, and a file can ask for any number.
+const SAMPLES_MAX: usize = 64;
 
 impl Op for RoiAlign {
     fn name(&self) -> &'static str {
