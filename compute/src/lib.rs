@@ -61,3 +61,4 @@ pub use error::{Error, Result};
 pub use isa::{Isa, Simd};
 pub use op::{Context, Op, ValueInfo, launch};
 pub use stop::{Stop, Stopped};
+pub use widen::scratch_bytes;

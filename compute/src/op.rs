@@ -188,8 +188,14 @@ pub trait Op: std::any::Any + std::fmt::Debug + Send + Sync {
         false
     }
 
+    /// Whether a run computes f16 and bf16 through copies in f32.
+    fn widens_halves(&self) -> bool {
+        false
+    }
+
     /// Bytes that a run on `threads` threads takes from the pool besides its outputs, for inputs
-    /// of known shapes: what a memory plan counts on top.
+    /// of known shapes. Of halves that it widens the copies are left out, and its kernel's bytes
+    /// are asked for in f32: [`crate::scratch_bytes`] is what a memory plan counts on top.
     fn scratch_bytes(&self, threads: usize, inputs: &[Option<&ValueInfo>]) -> usize {
         let _ = (threads, inputs);
         0

@@ -1,7 +1,7 @@
 //! f16 and bf16 kernels: the f32 ones, with conversions around them.
 
 use crate::error::Result;
-use crate::op::{Context, Op};
+use crate::op::{Context, Op, ValueInfo};
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use lgp_memory::{DType, Tensor, TensorView};
@@ -43,6 +43,40 @@ pub(crate) fn widened_unchecked(
         .into_iter()
         .map(|y| if y.dtype() == DType::F32 { convert(ctx, &y.view(), narrow) } else { Ok(y) })
         .collect()
+}
+
+/// Bytes that a run of an operator takes from the pool besides its outputs, for inputs of known
+/// shapes: what its kernel takes, and the copies in f32 of inputs and outputs that are halves.
+#[must_use]
+pub fn scratch_bytes(op: &dyn Op, threads: usize, inputs: &[Option<&ValueInfo>]) -> usize {
+    let half = |info: &ValueInfo| matches!(info.ty.dtype, DType::F16 | DType::BF16);
+    if !op.widens_halves() || !inputs.first().copied().flatten().is_some_and(half) {
+        return op.scratch_bytes(threads, inputs);
+    }
+    let mut copies = 0usize;
+    let mut wide: Vec<Option<ValueInfo>> = Vec::with_capacity(inputs.len());
+    for input in inputs {
+        let mut info = input.cloned();
+        if let Some(info) = info.as_mut().filter(|info| half(info)) {
+            (info.ty.dtype, info.constant) = (DType::F32, None);
+            copies = copies.saturating_add(info.bytes_in(DType::F32));
+        }
+        wide.push(info);
+    }
+    let wide: Vec<Option<&ValueInfo>> = wide.iter().map(Option::as_ref).collect();
+    for output in op.infer(&wide).unwrap_or_default() {
+        if output.ty.dtype == DType::F32 {
+            copies = copies.saturating_add(output.bytes_in(DType::F32));
+        }
+    }
+    copies.saturating_add(op.scratch_bytes(threads, &wide))
+}
+
+impl ValueInfo {
+    /// Bytes of such a tensor in a dtype; 0 while its shape is unknown.
+    pub(crate) fn bytes_in(&self, dtype: DType) -> usize {
+        self.ty.concrete_shape().and_then(|shape| shape.byte_len(dtype).ok()).unwrap_or(0)
+    }
 }
 
 /// Converts between f32 and the halves; other dtypes pass unchanged. The result is an output.

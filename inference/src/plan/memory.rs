@@ -165,7 +165,7 @@ fn concrete(
         let Some(given) = given else { continue };
         // A run with such inputs says what is wrong with them; a plan has nothing to say.
         let Ok(outputs) = node.op.infer(&given) else { continue };
-        scratch = scratch.max(node.op.scratch_bytes(threads, &given));
+        scratch = scratch.max(lgp_compute::scratch_bytes(&*node.op, threads, &given));
         for (id, info) in node.outputs.iter().zip(outputs) {
             if let Some(id) = id {
                 infos[id.0] = with_constant(info).ok();

@@ -139,7 +139,7 @@ fn sizes(op: &Attention, inputs: &[Option<TensorView<'_>>]) -> Result<Sizes> {
 }
 
 /// Bytes of scratch memory: scores of a block for each thread, and the output before its heads are
-/// joined.
+/// joined, where they are.
 pub(super) fn scratch(op: &Attention, threads: usize, inputs: &[Option<&ValueInfo>]) -> usize {
     let sizes = || {
         let forms = op.forms(inputs).ok()??;
@@ -148,8 +148,10 @@ pub(super) fn scratch(op: &Attention, threads: usize, inputs: &[Option<&ValueInf
         let queries = q.length.known()?;
         let scores = BLOCK.min(queries).checked_mul(keys)?.checked_mul(threads)?;
         let rows = q.batch.known()?.checked_mul(q.heads.known()?)?.checked_mul(queries)?;
-        let joined = rows.checked_mul(v.size.known()?)?;
-        scores.checked_add(joined)?.checked_mul(optional(inputs, 0)?.ty.dtype.size())
+        let query = &optional(inputs, 0)?.ty;
+        let apart = query.shape.as_ref()?.rank() == 4;
+        let joined = if apart { 0 } else { rows.checked_mul(v.size.known()?)? };
+        scores.checked_add(joined)?.checked_mul(query.dtype.size())
     };
     sizes().unwrap_or(0)
 }

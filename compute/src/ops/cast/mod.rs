@@ -6,7 +6,7 @@ mod small;
 mod tests;
 mod text;
 
-use crate::args::{arity, output, required};
+use crate::args::{arity, optional, output, required};
 use crate::error::Result;
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{DType, PowerRounding, Tensor, TensorView};
@@ -46,6 +46,10 @@ impl Op for Cast {
         infer(self.to, required("Cast", inputs, 0)?)
     }
 
+    fn scratch_bytes(&self, _threads: usize, inputs: &[Option<&ValueInfo>]) -> usize {
+        optional(inputs, 0).map_or(0, |x| small::scratch_bytes(x, self.to))
+    }
+
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs, Manner { saturate: true, rounding: PowerRounding::Up })
     }
@@ -68,6 +72,11 @@ impl Op for CastAs {
             }
         };
         infer(to, required(self.name(), inputs, 0)?)
+    }
+
+    fn scratch_bytes(&self, _threads: usize, inputs: &[Option<&ValueInfo>]) -> usize {
+        let (Some(x), Ok(out)) = (optional(inputs, 0), self.infer(inputs)) else { return 0 };
+        out.first().map_or(0, |y| small::scratch_bytes(x, y.ty.dtype))
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

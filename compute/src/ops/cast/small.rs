@@ -3,7 +3,7 @@
 
 use super::Cast;
 use crate::error::{Error, Result};
-use crate::op::{Context, Op};
+use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{
     DType, Element, F4E2M1, F8E4M3FN, F8E4M3FNUZ, F8E5M2, F8E5M2FNUZ, F8E8M0, I2, I4,
     PowerRounding, Shape, Tensor, TensorView, U2, U4,
@@ -29,6 +29,30 @@ fn native(dtype: DType) -> Option<DType> {
         | DType::F8E8M0 => DType::F32,
         _ => return None,
     })
+}
+
+/// The native dtype on the way from one to a small one; `None` for what is native already.
+fn between(from: DType, to: DType) -> Option<DType> {
+    Some(match to {
+        // Low bits are kept, and all of them are among a byte's.
+        DType::I4 | DType::U4 | DType::I2 | DType::U2 => DType::I8,
+        _ if native(to).is_none() => return None,
+        _ => match from {
+            DType::F64 | DType::I32 | DType::I64 | DType::U32 | DType::U64 => DType::F64,
+            _ => DType::F32,
+        },
+    })
+}
+
+/// Bytes of the dtypes on the way, for a tensor.
+pub(super) fn scratch_bytes(x: &ValueInfo, to: DType) -> usize {
+    if x.ty.dtype == to {
+        return 0;
+    }
+    let wide = native(x.ty.dtype);
+    let from = wide.unwrap_or(x.ty.dtype);
+    let next = between(from, to).filter(|&by| by != from);
+    wide.into_iter().chain(next).map(|by| x.bytes_in(by)).fold(0, usize::saturating_add)
 }
 
 /// The same numbers in a native dtype; `None` for what is native already.
@@ -66,15 +90,7 @@ pub(super) fn narrow(
     shape: &Shape,
     Manner { saturate, rounding }: Manner,
 ) -> Result<Option<Tensor>> {
-    let by = match to {
-        // Low bits are kept, and all of them are among a byte's.
-        DType::I4 | DType::U4 | DType::I2 | DType::U2 => DType::I8,
-        _ if native(to).is_none() => return Ok(None),
-        _ => match x.dtype() {
-            DType::F64 | DType::I32 | DType::I64 | DType::U32 | DType::U64 => DType::F64,
-            _ => DType::F32,
-        },
-    };
+    let Some(by) = between(x.dtype(), to) else { return Ok(None) };
     let cast = Cast { to: by }.run(ctx, &[Some(x.clone())])?;
     let x = cast.first().ok_or_else(|| Error::unsupported("Cast", format!("dtype {to}")))?;
     let mut out = ctx.alloc(to, shape.clone())?;

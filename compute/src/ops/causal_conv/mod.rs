@@ -59,6 +59,10 @@ impl Op for CausalConv {
         Ok(vec![ValueInfo::of(x.ty.clone()), ValueInfo::of(state)])
     }
 
+    fn widens_halves(&self) -> bool {
+        true
+    }
+
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         if crate::widen::is_half(inputs) {
             return crate::widen::widened(self, ctx, inputs);

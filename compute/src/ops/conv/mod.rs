@@ -109,11 +109,14 @@ impl Op for Conv {
         if x.rank() != weight.rank() || x.rank() < 3 {
             return 0;
         }
-        // Halves are computed as floats.
-        let size = optional(inputs, 0).map_or(4, |info| info.ty.dtype.size().max(4));
+        let size = optional(inputs, 0).map_or(4, |info| info.ty.dtype.size());
         self.axes(&x, &weight).map_or(0, |axes| {
             cpu::scratch_elements(self.group, threads, &axes, &weight, size).saturating_mul(size)
         })
+    }
+
+    fn widens_halves(&self) -> bool {
+        true
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

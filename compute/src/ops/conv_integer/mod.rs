@@ -9,7 +9,7 @@ use crate::op::{Context, Op, ValueInfo};
 use crate::ops::matmul_integer::byte;
 use crate::ops::{Cast, Conv};
 use crate::quantized::widened;
-use lgp_memory::{DType, Tensor, TensorView};
+use lgp_memory::{DType, Tensor, TensorType, TensorView};
 
 /// `ConvInteger`: inputs x and weight, each i8 or u8, their zero points (optional): one, or one
 /// for each output channel of the weight. The output is i32.
@@ -41,6 +41,20 @@ impl Op for ConvInteger {
         let mut out = self.conv.infer(&[Some(&wide[0]), Some(&wide[1])])?;
         out.iter_mut().for_each(|o| o.ty.dtype = DType::I32);
         Ok(out)
+    }
+
+    fn scratch_bytes(&self, threads: usize, inputs: &[Option<&ValueInfo>]) -> usize {
+        // Inputs and result in f64, and what the convolution of these takes.
+        let wide: Vec<ValueInfo> = inputs
+            .iter()
+            .take(2)
+            .flatten()
+            .map(|info| ValueInfo::of(TensorType { dtype: DType::F64, ..info.ty.clone() }))
+            .collect();
+        let given: Vec<_> = wide.iter().map(Some).collect();
+        let result = self.conv.infer(&given).unwrap_or_default();
+        let copies = wide.iter().chain(&result).map(|info| info.bytes_in(DType::F64));
+        copies.fold(self.conv.scratch_bytes(threads, &given), usize::saturating_add)
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

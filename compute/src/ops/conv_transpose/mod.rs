@@ -160,6 +160,20 @@ impl Op for ConvTranspose {
         Ok(output(x.ty.dtype, shape))
     }
 
+    fn scratch_bytes(&self, _threads: usize, inputs: &[Option<&ValueInfo>]) -> usize {
+        let shape = |i: usize| optional(inputs, i).and_then(|info| info.ty.concrete_shape());
+        let (Some(x), Some(weight), Some(info)) = (shape(0), shape(1), optional(inputs, 0)) else {
+            return 0;
+        };
+        // For each tap of each map of a group, a plane of the input's size.
+        let dims = x.iter().skip(2).chain(weight.iter().skip(1));
+        dims.fold(info.ty.dtype.size(), |n, &d| n.saturating_mul(d))
+    }
+
+    fn widens_halves(&self) -> bool {
+        true
+    }
+
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         if crate::widen::is_half(inputs) {
             return crate::widen::widened(self, ctx, inputs);

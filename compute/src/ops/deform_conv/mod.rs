@@ -117,6 +117,22 @@ impl Op for DeformConv {
         Ok(output(x.ty.dtype, shape))
     }
 
+    fn scratch_bytes(&self, _threads: usize, inputs: &[Option<&ValueInfo>]) -> usize {
+        let shape = |info: &ValueInfo| info.ty.concrete_shape();
+        let out = self.infer(inputs).ok().and_then(|out| shape(out.first()?));
+        let given = |i: usize| optional(inputs, i).and_then(|info| shape(info));
+        let (Some(out), Some(x), Some(weight)) = (out, given(0), given(1)) else { return 0 };
+        // Of every channel, each output's taps.
+        let channels = x.get(1).copied().unwrap_or(0);
+        let size = optional(inputs, 0).map_or(0, |info| info.ty.dtype.size());
+        let dims = out.iter().skip(2).chain(weight.iter().skip(2));
+        dims.fold(channels.saturating_mul(size), |n, &d| n.saturating_mul(d))
+    }
+
+    fn widens_halves(&self) -> bool {
+        true
+    }
+
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         if crate::widen::is_half(inputs) {
             return crate::widen::widened(self, ctx, inputs);

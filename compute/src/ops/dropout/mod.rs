@@ -46,6 +46,10 @@ impl Op for Dropout {
         Ok(vec![ValueInfo::of(x.ty.clone()), ValueInfo::of(mask)])
     }
 
+    fn widens_halves(&self) -> bool {
+        true
+    }
+
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         if crate::widen::is_half(inputs) {
             return crate::widen::widened(self, ctx, inputs);

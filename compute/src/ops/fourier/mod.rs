@@ -106,6 +106,10 @@ impl Op for Dft {
         Ok(output(x.ty.dtype, Some(shape)))
     }
 
+    fn widens_halves(&self) -> bool {
+        true
+    }
+
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         if crate::widen::is_half(inputs) {
             return crate::widen::widened(self, ctx, inputs);
@@ -177,6 +181,10 @@ impl Op for Stft {
         }
         let shape = vec![dims[0].clone(), frames, frequencies, Dim::Known(2)];
         Ok(output(x.ty.dtype, Some(shape)))
+    }
+
+    fn widens_halves(&self) -> bool {
+        true
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

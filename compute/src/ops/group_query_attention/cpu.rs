@@ -5,9 +5,9 @@ use super::{GroupQueryAttention, OP};
 use crate::args::{concrete, optional, required};
 use crate::error::{Error, Result};
 use crate::index::ints;
-use crate::op::{Context, Op};
+use crate::op::{Context, Op, ValueInfo};
 use crate::ops::{Attention, RotaryEmbedding, Slice};
-use lgp_memory::{Tensor, TensorView};
+use lgp_memory::{DType, Tensor, TensorType, TensorView};
 
 /// Everything that is known once the inputs are there.
 struct Call {
@@ -48,21 +48,61 @@ pub(super) fn run(
         |x: &Tensor| if width == buffer { Ok(None) } else { seen(ctx, x, width, &call).map(Some) };
     let (seen_key, seen_value) = (seen(&present_key)?, seen(&present_value)?);
     let mask = mask(op, ctx, inputs, width, &call)?;
-    let attention = Attention {
-        scale: op.scale,
-        softcap: op.softcap,
-        query_heads: Some(op.heads),
-        ..Attention::default()
-    };
     let views = [
         Some(query.view()),
         Some(seen_key.as_ref().unwrap_or(&present_key).view()),
         Some(seen_value.as_ref().unwrap_or(&present_value).view()),
         Some(mask.view()),
     ];
-    let mut out = attention.run(ctx, &views)?;
+    let mut out = attention(op).run(ctx, &views)?;
     out.extend([present_key, present_value]);
     Ok(out)
+}
+
+/// Bytes besides the outputs, at the most: the parts of a packed query, what is turned, key and
+/// value with another length than the buffer's, the mask, and what attention takes.
+pub(super) fn scratch(
+    op: &GroupQueryAttention,
+    threads: usize,
+    inputs: &[Option<&ValueInfo>],
+) -> Option<usize> {
+    let mut sizes = op.sizes(inputs).ok()??;
+    op.check_keys(inputs, &mut sizes).ok()?;
+    let (batch, length, size) = (sizes.batch.known()?, sizes.length.known()?, sizes.size.known()?);
+    let past = sizes.past.known()?;
+    let keys = sizes.keys.known().unwrap_or(past.saturating_add(length));
+    let sinks = optional(inputs, 11).is_some();
+    let width = keys.saturating_add(usize::from(op.smooth || sinks));
+    let by_head = optional(inputs, 10).is_some() || sinks;
+    let info = |dims: &[usize]| ValueInfo::of(TensorType::concrete(DType::F32, &dims.into()));
+    let hidden = |heads: usize| info(&[batch, length, heads.saturating_mul(size)]);
+    let query = hidden(op.heads);
+    let key = info(&[batch, op.key_heads, width, size]);
+    let mask = info(&[batch, if by_head { op.heads } else { 1 }, length, width]);
+    let new = hidden(op.key_heads);
+    let mut taken = vec![&mask];
+    if optional(inputs, 1).is_none() {
+        taken.extend([&query, &new, &new]);
+    }
+    if op.rotary {
+        taken.extend([&query, &new]);
+    }
+    if width != past.max(keys) {
+        taken.extend([&key, &key]);
+    }
+    let given = [Some(&query), Some(&key), Some(&key), Some(&mask)];
+    let attention = attention(op).scratch_bytes(threads, &given);
+    Some(taken.iter().map(|x| x.bytes_in(DType::F32)).fold(attention, usize::saturating_add))
+}
+
+/// Of heads whose mask says which keys they see.
+fn attention(op: &GroupQueryAttention) -> Attention {
+    Attention {
+        scale: op.scale,
+        softcap: op.softcap,
+        query_heads: Some(op.heads),
+        ..Attention::default()
+    }
 }
 
 /// How long the sequences are, checked against each other.
@@ -223,7 +263,7 @@ fn mask(
 ) -> Result<Tensor> {
     let (bias, sinks) = (optional(inputs, 10), optional(inputs, 11));
     let heads = if bias.is_some() || sinks.is_some() { op.heads } else { 1 };
-    let mut out = ctx.scratch(lgp_memory::DType::F32, [call.batch, heads, call.length, width])?;
+    let mut out = ctx.scratch(DType::F32, [call.batch, heads, call.length, width])?;
     let given = bias.map(TensorView::as_slice::<f32>).transpose()?;
     let sinks = sinks.map(TensorView::as_slice::<f32>).transpose()?;
     // How far the bias goes on from one batch and head to the next.

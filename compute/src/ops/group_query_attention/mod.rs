@@ -235,6 +235,14 @@ impl Op for GroupQueryAttention {
         Ok(vec![info(Some(y)), info(Some(present.clone())), info(Some(present))])
     }
 
+    fn scratch_bytes(&self, threads: usize, inputs: &[Option<&ValueInfo>]) -> usize {
+        cpu::scratch(self, threads, inputs).unwrap_or(0)
+    }
+
+    fn widens_halves(&self) -> bool {
+        true
+    }
+
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         if crate::widen::is_half(inputs) {
             return crate::widen::widened(self, ctx, inputs);

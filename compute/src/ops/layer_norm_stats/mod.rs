@@ -40,6 +40,10 @@ impl Op for LayerNormStats {
         Ok(vec![one.clone(), one])
     }
 
+    fn widens_halves(&self) -> bool {
+        true
+    }
+
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         if crate::widen::is_half(inputs) {
             return crate::widen::widened(self, ctx, inputs);

@@ -124,6 +124,18 @@ impl Op for LinearAttention {
         Ok(vec![info(dtype, y), info(kept, state)])
     }
 
+    fn scratch_bytes(&self, _threads: usize, inputs: &[Option<&ValueInfo>]) -> usize {
+        let Ok(outputs) = self.infer(inputs) else { return 0 };
+        let [y, state] = &outputs[..] else { return 0 };
+        // State and output of each head, and copies of what is not f32.
+        let all = inputs.iter().copied().flatten().chain([y, state]);
+        let copies = all.filter(|info| info.ty.dtype != DType::F32);
+        copies
+            .chain([y, state])
+            .map(|info| info.bytes_in(DType::F32))
+            .fold(0, usize::saturating_add)
+    }
+
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }

@@ -68,6 +68,14 @@ impl Op for QuantizeLinear {
         Ok(output(to, x.sym_shape().map(<[_]>::to_vec)))
     }
 
+    fn scratch_bytes(&self, _threads: usize, inputs: &[Option<&ValueInfo>]) -> usize {
+        let (Some(x), Ok(out)) = (optional(inputs, 0), self.infer(inputs)) else { return 0 };
+        let floats = x.bytes_in(DType::F32);
+        let copy = if x.ty.dtype == DType::F32 { 0 } else { floats };
+        let quotients = if out.iter().any(|y| small_float(y.ty.dtype)) { floats } else { 0 };
+        copy.saturating_add(quotients)
+    }
+
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }

@@ -35,6 +35,10 @@ impl Op for Range {
         Ok(output(start.ty.dtype, Some(vec![length])))
     }
 
+    fn widens_halves(&self) -> bool {
+        true
+    }
+
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         if crate::widen::is_half(inputs) {
             return crate::widen::widened_unchecked(self, ctx, inputs);

@@ -115,6 +115,10 @@ impl Op for Reduce {
         Ok(out.into_iter().map(|o| o.with_contents(contents.clone())).collect())
     }
 
+    fn widens_halves(&self) -> bool {
+        true
+    }
+
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         if crate::widen::is_half(inputs) {
             return crate::widen::widened(self, ctx, inputs);

@@ -273,10 +273,13 @@ impl Op for Resize {
         pairs.chain(sizes.iter().copied()).max().unwrap_or(0)
     }
 
+    fn widens_halves(&self) -> bool {
+        self.coordinates == CoordinateMode::TfCropAndResize
+            || !matches!(self.mode, ResizeMode::Nearest(_))
+    }
+
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        let extrapolates = self.coordinates == CoordinateMode::TfCropAndResize;
-        let blends = extrapolates || !matches!(self.mode, ResizeMode::Nearest(_));
-        if blends && crate::widen::is_half(inputs) {
+        if self.widens_halves() && crate::widen::is_half(inputs) {
             return crate::widen::widened(self, ctx, inputs);
         }
         let x = required("Resize", inputs, 0)?;

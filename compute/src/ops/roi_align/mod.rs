@@ -63,6 +63,10 @@ impl Op for RoiAlign {
         Ok(output(x.ty.dtype, Some(vec![k.clone(), c.clone(), height, width])))
     }
 
+    fn widens_halves(&self) -> bool {
+        true
+    }
+
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         if crate::widen::is_half(inputs) {
             return crate::widen::widened(self, ctx, inputs);
@@ -106,6 +110,10 @@ impl Op for MaxRoiPool {
         };
         dims::expect(op, "the regions' last axis", &Dim::Known(5), five)?;
         Ok(output(x.ty.dtype, Some(vec![k.clone(), c.clone(), height, width])))
+    }
+
+    fn widens_halves(&self) -> bool {
+        true
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

@@ -81,8 +81,12 @@ impl Op for ScatterElements {
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
     }
 
+    fn widens_halves(&self) -> bool {
+        self.reduction != ScatterReduction::None
+    }
+
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if self.reduction != ScatterReduction::None && crate::widen::is_half(inputs) {
+        if self.widens_halves() && crate::widen::is_half(inputs) {
             return crate::widen::widened(self, ctx, inputs);
         }
         cpu::elements(self, inputs)
@@ -109,8 +113,12 @@ impl Op for ScatterNd {
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
     }
 
+    fn widens_halves(&self) -> bool {
+        self.reduction != ScatterReduction::None
+    }
+
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if self.reduction != ScatterReduction::None && crate::widen::is_half(inputs) {
+        if self.widens_halves() && crate::widen::is_half(inputs) {
             return crate::widen::widened(self, ctx, inputs);
         }
         cpu::slices(self, inputs)

@@ -67,6 +67,10 @@ impl Op for TopK {
         Ok(vec![of(x.ty.dtype), of(DType::I64)])
     }
 
+    fn widens_halves(&self) -> bool {
+        true
+    }
+
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         if crate::widen::is_half(inputs) {
             return crate::widen::widened(self, ctx, inputs);

@@ -44,6 +44,10 @@ impl Op for Unique {
         Ok(vec![of(x.ty.dtype, shape), i64s(), i64s(), i64s()])
     }
 
+    fn widens_halves(&self) -> bool {
+        true
+    }
+
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         arity("Unique", inputs, 1, 1)?;
         let x = required("Unique", inputs, 0)?;

@@ -132,3 +132,35 @@ fn ranks_are_known_after_other_operators() -> Result<()> {
     assert_eq!(out[0].tensor, Tensor::from_slice([1, 1, 8], &want)?);
     Ok(())
 }
+
+#[test]
+fn plans_foretell_what_grouped_attention_takes() -> Result<()> {
+    let (heads, key_heads, size, length) = (8, 2, 16, 128);
+    let ty = |dims: &[usize]| TensorType::concrete(DType::F32, &dims.into());
+    for sinks in [false, true] {
+        let mut g = GraphBuilder::new("g");
+        let [q, k, v] = [("q", heads), ("k", key_heads), ("v", key_heads)]
+            .map(|(name, heads)| g.input(name, ty(&[1, length, heads * size])));
+        let last = g.initializer("last", Tensor::from_slice([1], &[127i32])?);
+        let total = g.initializer("total", Tensor::from_slice([1], &[128i32])?);
+        let none = Value::ABSENT;
+        let mut given = vec![q, k, v, none, none, last, total];
+        if sinks {
+            given.extend([none; 4]);
+            given.push(g.initializer("sinks", Tensor::from_slice([heads], &[0f32; 8])?));
+        }
+        let attributes = [("num_heads", 8.into()), ("kv_num_heads", 2.into())];
+        let y = g.node("GroupQueryAttention", &given, attributes);
+        g.output("y", y, ty(&[1, length, heads * size]));
+        let session = compiled(g, &["GroupQueryAttention"])?;
+        let [q, k] = [heads, key_heads].map(|n| Tensor::zeros(DType::F32, [1, length, n * size]));
+        let (q, k) = (q?, k?);
+        let shapes = [("q", &q), ("k", &k), ("v", &k)];
+        let plan = session.memory(&shapes.map(|(name, x)| (name, x.shape().clone())))?;
+        drop(session.run(&shapes.map(|(name, x)| (name, x.view())))?);
+        let taken = session.pool_stats().high_water_bytes;
+        let planned = plan.peak_bytes - plan.weights_bytes - plan.input_bytes;
+        assert!((planned * 9..planned * 11).contains(&(taken * 10)), "{taken} of {plan:?}");
+    }
+    Ok(())
+}
