@@ -119,3 +119,64 @@ fn converted(
     };
     Ok(out)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::{Cast, Cell, Conv, ConvInteger, ConvTranspose, DeformConv, LinearAttention};
+    use crate::ops::{QuantizeLinear, Recurrent};
+    use lgp_memory::TensorType;
+
+    fn zeros(dtype: DType, dims: &[usize]) -> Tensor {
+        Tensor::zeros(dtype, dims).unwrap()
+    }
+
+    /// What the pool sees beyond the outputs is about what was foretold: the pool rounds sizes up.
+    #[test]
+    fn scratch_is_what_the_pool_sees() {
+        let f32s = |dims: &[usize]| zeros(DType::F32, dims);
+        let conv = Conv { group: 1, ..Conv::default() };
+        let linear = LinearAttention {
+            query_heads: 4,
+            key_heads: 4,
+            scale: None,
+            gated: false,
+            delta: false,
+        };
+        let cases: Vec<(Box<dyn Op>, Vec<Tensor>)> = vec![
+            (Box::new(ConvTranspose::default()), vec![f32s(&[1, 8, 32, 32]), f32s(&[8, 8, 3, 3])]),
+            (
+                Box::new(DeformConv::default()),
+                vec![f32s(&[1, 8, 32, 32]), f32s(&[8, 8, 3, 3]), f32s(&[1, 18, 30, 30])],
+            ),
+            (
+                Box::new(Recurrent::new(Cell::Rnn)),
+                vec![f32s(&[64, 8, 16]), f32s(&[1, 64, 16]), f32s(&[1, 64, 64])],
+            ),
+            (Box::new(linear), vec![f32s(&[2, 64, 64]), f32s(&[2, 64, 64]), f32s(&[2, 64, 64])]),
+            (
+                Box::new(QuantizeLinear::default()),
+                vec![zeros(DType::F16, &[256, 256]), Tensor::scalar(1f32).unwrap()],
+            ),
+            (Box::new(Cast { to: DType::F64 }), vec![zeros(DType::F8E5M2, &[256, 256])]),
+            (
+                Box::new(ConvInteger { conv }),
+                vec![zeros(DType::U8, &[1, 8, 64, 64]), zeros(DType::I8, &[8, 8, 3, 3])],
+            ),
+        ];
+        for (op, inputs) in cases {
+            let info = |x: &Tensor| ValueInfo::of(TensorType::concrete(x.dtype(), x.shape()));
+            let infos: Vec<ValueInfo> = inputs.iter().map(info).collect();
+            let ctx = Context::new(1);
+            let views: Vec<_> = inputs.iter().map(|x| Some(x.view())).collect();
+            let outputs = op.run(&ctx, &views).unwrap();
+            let own: usize = outputs.iter().map(|y| y.as_bytes().len()).sum();
+            let taken = ctx.pool().stats().high_water_bytes - own;
+            let given: Vec<_> = infos.iter().map(Some).collect();
+            let counted = scratch_bytes(&*op, 1, &given);
+            let name = op.name();
+            assert!(taken * 8 <= counted * 9, "{name}: {taken} taken, {counted} counted");
+            assert!(counted * 3 <= taken * 4, "{name}: {taken} taken, {counted} counted");
+        }
+    }
+}
