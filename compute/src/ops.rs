@@ -4,13 +4,15 @@
 //! |---|---|
 //! | convolution, products, recurrent layers, attention, average, Lp and global pooling, norms, softmax, losses, dropout, most unary functions, linear resizing | f32, f64; f16 and bf16 through f32 |
 //! | binary arithmetic and comparison, `Clip`, max pooling, reductions, `ArgMax`, `Relu`, `Neg`, `Abs`, `Sign` | the same and all integers |
+//! | `Equal` | those of binary arithmetic, and bool |
+//! | channels-last convolutions and pools, packed products and `Sdpa`, which passes put in place of others | f32; convolutions and pools also bf16 |
+//! | quantised convolutions, products, pools, sums and tables, which passes put in place of others | i8, u8 |
 //! | `LinearAttention`, `GroupQueryAttention` | f32; f16 and bf16 through f32 |
 //! | `Range` | f32, f64, i16, i32, i64 |
 //! | `QuantizeLinear`, `DequantizeLinear` | integers of 2 to 16 bits (i32 back only) and floats of 4 and 8 bits from and to f32, f16, bf16 |
 //! | `IndexOf` | every dtype but complex numbers |
 //! | `MatMulInteger`, `ConvInteger`, `DynamicQuantizeLinear` | i8, u8 |
 //! | `And`, `Or`, `Xor`, `Not` | bool |
-//! | `Equal` | the same and bool |
 //! | `Cast` | every dtype but complex numbers |
 //! | `Where`, nearest resizing, and all that moves elements or shapes | every dtype |
 //!

@@ -253,6 +253,12 @@ fn copy<const N: usize>(axes: &[Axis], offset: usize, src: &[u8], dst: &mut [u8]
 
 /// Writes a plane whose rows are neighbours in `src` and whose columns are `step` apart.
 fn transpose<T: Copy>(rows: usize, columns: usize, step: usize, src: &[T], plane: &mut [T]) {
+    match columns {
+        2 => return interleave::<T, 2>(rows, step, src, plane),
+        3 => return interleave::<T, 3>(rows, step, src, plane),
+        4 => return interleave::<T, 4>(rows, step, src, plane),
+        _ => {}
+    }
     for r0 in (0..rows).step_by(TILE) {
         for c0 in (0..columns).step_by(TILE) {
             let c1 = (c0 + TILE).min(columns);
@@ -262,6 +268,14 @@ fn transpose<T: Copy>(rows: usize, columns: usize, step: usize, src: &[T], plane
                 to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
             }
         }
+    }
+}
+
+/// [`transpose`] for the few channels of an image.
+fn interleave<T: Copy, const C: usize>(rows: usize, step: usize, src: &[T], plane: &mut [T]) {
+    let columns: [&[T]; C] = std::array::from_fn(|c| &src[c * step..][..rows]);
+    for (r, to) in plane.as_chunks_mut::<C>().0.iter_mut().enumerate() {
+        *to = std::array::from_fn(|c| columns[c][r]);
     }
 }
 

@@ -30,7 +30,7 @@ pub(super) struct Effort {
 
 impl Effort {
     pub(super) const FULL: Self =
-        Self { rounds: 10, rounds_of_others: 4, round_ms: 250., loads: 3 };
+        Self { rounds: 10, rounds_of_others: 6, round_ms: 250., loads: 3 };
     /// Shows that everything works; its figures mean little.
     pub(super) const QUICK: Self = Self { rounds: 2, rounds_of_others: 1, round_ms: 30., loads: 1 };
 }

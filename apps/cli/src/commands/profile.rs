@@ -23,6 +23,7 @@ const NODES_SHOWN: usize = 15;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  radeon-cluster profile resnet50.onnx --output-dir out\n\n\
     It writes MODEL.trace.json, which chrome://tracing and Perfetto show, and MODEL.svg.\n\
+    A batch is measured as a whole; run and bench may take its images one by one.\n\
     Inputs that are not given are made up as bench makes them up.")]
 pub(crate) struct Args {
     /// The ONNX file

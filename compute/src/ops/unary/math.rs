@@ -55,25 +55,27 @@ impl Exp for f32 {
         if self.abs() < 0.625 { small } else { large }
     }
 
+    /// A quotient of polynomials, the best of degrees 5 and 5 in x² by relative error up to 3.92,
+    /// from where on the function is 1 in f32. Within 3.5e-7 of the value.
     #[inline(always)]
     fn erf_(self) -> Self {
-        let z = self * self;
-        // Cephes' erff polynomial for |x| < 1.
-        let p = 7.853_861_35e-5 * z - 8.010_193_63e-4;
-        let p = p * z + 5.188_327_69e-3;
-        let p = p * z - 2.685_381_19e-2;
-        let p = p * z + 1.128_358_51e-1;
-        let p = p * z - 3.761_262_58e-1;
-        let small = (p * z + std::f32::consts::FRAC_2_SQRT_PI) * self;
-        // Abramowitz and Stegun 7.1.26: absolute error 1.5e-7, here beside values over 0.84.
-        let t = 1. / (1. + 0.327_591_1 * self.abs());
-        let p = 1.061_405_429 * t - 1.453_152_027;
-        let p = p * t + 1.421_413_741;
-        let p = p * t - 0.284_496_736;
-        let p = (p * t + 0.254_829_592) * t;
-        let large = 1. - p * (-z).exp_();
-        let large = if self < 0. { -large } else { large };
-        if self.abs() < 1. { small } else { large }
+        const END: f32 = 3.92;
+        let x = if self > END { END } else { self };
+        let x = if x < -END { -END } else { x };
+        let z = x * x;
+        let p = 2.050_082_2e-6 * z + 2.848_837_5e-4;
+        let p = p * z + 3.765_655_7e-3;
+        let p = p * z + 5.274_884_4e-2;
+        let p = p * z + 1.904_073_5e-1;
+        let p = p * z + 1.128_379_1;
+        let q = 3.809_171_5e-5 * z + 1.162_545_2e-3;
+        let q = q * z + 1.496_929_4e-2;
+        let q = q * z + 1.141_094_8e-1;
+        let q = q * z + 5.020_768_6e-1;
+        let q = q * z + 1.;
+        let y = x * p / q;
+        let y = if y > 1. { 1. } else { y };
+        if y < -1. { -1. } else { y }
     }
 
     #[inline(always)]

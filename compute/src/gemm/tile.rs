@@ -1,0 +1,86 @@
+//! A tile of the result: the microkernel for its number of rows, and the columns of a last panel.
+
+use super::PANEL;
+use super::kernel::{Vector, tile};
+use std::ops::Range;
+
+/// Some rows and a panel.
+pub(super) struct Tile<'a> {
+    pub(super) height: usize,
+    pub(super) steps: &'a Range<usize>,
+    /// The first row, and the distance of the others.
+    pub(super) a: (*const f32, usize),
+    pub(super) b: *const f32,
+    /// What will be read later.
+    pub(super) next: *const f32,
+}
+
+impl Tile<'_> {
+    /// # Safety
+    /// The machine has the vectors' instructions, and the operands reach as far as the sizes say.
+    #[inline(always)]
+    pub(super) unsafe fn compute<V: Vector, const MR: usize, const NV: usize>(
+        &self,
+        c: (*mut f32, usize),
+    ) {
+        for j in (0..PANEL).step_by(NV * V::LANES) {
+            // SAFETY: as the caller promises.
+            unsafe {
+                let (b, c) = (self.b.add(j), (c.0.add(j), c.1));
+                let (k, add) = (self.steps.len(), self.steps.start > 0);
+                rows_of::<V, MR, NV>(self.height, k, self.a, b, c, add, self.next);
+            }
+        }
+    }
+
+    /// A tile of which only `width` columns are the result's.
+    ///
+    /// # Safety
+    /// As [`Tile::compute`].
+    #[inline(always)]
+    pub(super) unsafe fn compute_edge<V: Vector, const MR: usize, const NV: usize>(
+        &self,
+        (c, c_row): (*mut f32, usize),
+        width: usize,
+    ) {
+        let mut edge = [0f32; 12 * PANEL];
+        let to = edge.as_mut_ptr();
+        let copy = std::ptr::copy_nonoverlapping::<f32>;
+        // SAFETY: as the caller promises; the edge has room for all columns.
+        unsafe {
+            for i in 0..self.height {
+                copy(c.add(i * c_row), to.add(i * PANEL), width);
+            }
+            self.compute::<V, MR, NV>((to, PANEL));
+            for i in 0..self.height {
+                copy(to.add(i * PANEL), c.add(i * c_row), width);
+            }
+        }
+    }
+}
+
+/// A tile of so many rows, at most `MR`.
+///
+/// # Safety
+/// As [`tile`].
+#[inline(always)]
+unsafe fn rows_of<V: Vector, const MR: usize, const NV: usize>(
+    height: usize,
+    k: usize,
+    a: (*const f32, usize),
+    b: *const f32,
+    c: (*mut f32, usize),
+    add: bool,
+    next: *const f32,
+) {
+    macro_rules! by_height {
+        ($($n:literal)*) => {
+            match height {
+                // SAFETY: as the caller promises.
+                $($n if $n <= MR => unsafe { tile::<V, $n, NV>(k, a, b, c, add, next) },)*
+                _ => {}
+            }
+        };
+    }
+    by_height!(1 2 3 4 5 6 7 8 9 10 11 12);
+}
