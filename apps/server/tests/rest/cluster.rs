@@ -205,7 +205,11 @@ async fn refusals_have_code_message_and_hint() {
 #[tokio::test(flavor = "multi_thread")]
 async fn workers_are_listed_measured_and_sent_away() {
     let rig = Rig::start().await;
-    let list = rig.get("/api/v1/cluster/workers").await.json();
+    // A worker tells what it has loaded with its next heartbeat.
+    let loaded = |worker: &Value| {
+        worker["models"].as_array().is_some_and(|models| models.contains(&json!("relu/1")))
+    };
+    let list = rig.until("/api/v1/cluster/workers", |a| loaded(&a.json()[0])).await.json();
     assert_eq!(list.as_array().unwrap().len(), 1, "a bare array");
     let worker = &list[0];
     for key in [
@@ -223,7 +227,6 @@ async fn workers_are_listed_measured_and_sent_away() {
         assert!(worker.get(key).is_some(), "{key} is missing in {worker}");
     }
     assert_eq!((&worker["id"], &worker["state"]), (&json!("w1"), &json!("ready")));
-    assert!(worker["models"].as_array().unwrap().contains(&json!("relu/1")));
     assert_eq!(rig.get("/api/v1/cluster/workers/w1").await.json()["device"], "cpu:0");
     assert_eq!(rig.get("/api/v1/cluster/workers/w1/metrics").await.json()["slots"], 1);
     assert_eq!(rig.get("/api/v1/cluster/health").await.json()["status"], "ok");
