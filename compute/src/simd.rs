@@ -34,6 +34,20 @@ fn avx2<R>(body: impl FnOnce() -> R) -> R {
     body()
 }
 
+/// Fetches the line at `p` into the second-level cache; nothing is read from there, wherever it
+/// leads.
+#[inline(always)]
+pub(crate) fn prefetch(p: *const f32) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint reads nothing, wherever it leads.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T1>(p.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = p;
+}
+
 /// `out[i] = f(x[i])`, to be called inside [`dispatch`].
 #[inline(always)]
 pub(crate) fn map<T: Copy, U>(out: &mut [U], x: &[T], f: impl Fn(T) -> U) {

@@ -16,17 +16,15 @@ pub(crate) enum Profile {
 
 /// The `radeon-cluster` binary, built now.
 pub(crate) fn binary(profile: Profile) -> Result<PathBuf> {
-    let mut cargo = cmd::cargo();
-    cargo.args(["build", "--quiet", "--bin", "radeon-cluster"]);
     let folder = match profile {
-        Profile::Dev => "debug",
+        Profile::Dev => cmd::programs()?,
         Profile::Release => {
-            cargo.arg("--release");
-            "release"
+            let mut cargo = cmd::cargo();
+            cmd::run(cargo.args(["build", "--quiet", "--bin", "radeon-cluster", "--release"]))?;
+            cmd::root().join("target/release")
         }
     };
-    cmd::run(&mut cargo)?;
-    Ok(cmd::root().join("target").join(folder).join("radeon-cluster"))
+    Ok(folder.join("radeon-cluster"))
 }
 
 /// A running cluster. It is stopped when dropped, if not before.

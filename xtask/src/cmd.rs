@@ -28,6 +28,13 @@ pub(crate) fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
     command
 }
 
+/// The folder of the workspace's programs, with their `examples` below, built now as the tests are.
+/// All at once: a package built alone unifies other features, and compiles what it needs again.
+pub(crate) fn programs() -> Result<PathBuf> {
+    run(cargo().args(["build", "--quiet", "--workspace", "--bins", "--examples"]))?;
+    Ok(root().join("target/debug"))
+}
+
 /// What a finished program left.
 pub(crate) struct Finished {
     /// Standard output and, where it was captured, standard error after it.

@@ -62,9 +62,7 @@ fn hal() -> Result<(String, Outcome)> {
     if let Err(error) = apt::opencl() {
         eprintln!("without OpenCL: {error:#}");
     }
-    let mut cargo = cmd::cargo();
-    cargo.args(["run", "--quiet", "-p", "lgp-hal-conformance"]);
-    let finished = cmd::stdout(&mut cargo)?;
+    let finished = cmd::stdout(&mut cmd::command(cmd::programs()?.join("lgp-hal-conformance")))?;
     let mut outcome = Outcome::read(&finished.output);
     if !finished.ok && outcome.failed.is_empty() {
         outcome.failed.push("the program ended with a failure".to_owned());

@@ -1,5 +1,6 @@
 //! The program on a processor without AVX: `run` under an emulated Nehalem gives what it gives here.
 
+use crate::cluster::{self, Profile};
 use crate::report::{Outcome, Skip};
 use crate::{apt, cmd};
 use anyhow::{Context, Result};
@@ -19,8 +20,7 @@ pub(crate) fn suite() -> Result<Outcome> {
     if let Err(error) = apt::qemu() {
         return Ok(Outcome::skip(Skip::new("qemu", format!("{error:#}"))));
     }
-    cmd::run(cmd::cargo().args(["build", "--quiet", "--bin", "radeon-cluster"]))?;
-    let program = cmd::root().join("target/debug/radeon-cluster");
+    let program = cluster::binary(Profile::Dev)?;
     let folder = cmd::root().join("target/xtask/nehalem");
     std::fs::create_dir_all(&folder)?;
     let input = folder.join("image.npy");

@@ -144,8 +144,7 @@ fn agreement() -> Result<Outcome> {
         Ok(python) => python,
         Err(error) => return Ok(Outcome::skip(Skip::new("python", format!("{error:#}")))),
     };
-    cmd::run(cmd::cargo().args(["build", "--quiet", "-p", "lgp-inference", "--examples"]))?;
-    let examples = cmd::root().join("target/debug/examples");
+    let examples = cmd::programs()?.join("examples");
     let mut zoo = cmd::command(examples.join("zoo"));
     let written = cmd::stdout(zoo.arg(cmd::root().join("target/xtask/zoo")))?;
     ensure!(written.ok, "the reference networks cannot be written");

@@ -4,6 +4,8 @@
 //! One body for all vectors: what differs is their width, and for bf16 that a word is a pair of
 //! numbers and a step a dot product of two pairs.
 
+use crate::simd::prefetch;
+
 /// Columns of a panel of the packed right side, whatever the vectors.
 pub(crate) const PANEL: usize = 32;
 
@@ -82,20 +84,6 @@ unsafe fn store<V: Vector>(sums: V, c: *mut f32, add: bool) {
             sums.store(c);
         }
     }
-}
-
-/// Fetches the line at `p` into the second-level cache; nothing is read from there, wherever it
-/// leads.
-#[inline(always)]
-pub(crate) fn prefetch(p: *const f32) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint reads nothing, wherever it leads.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T1>(p.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = p;
 }
 
 /// Four words that the compiler puts where it can.

@@ -118,8 +118,7 @@ fn judge(results: &[Line], expectations: &Expectations) -> Outcome {
 
 /// The runner's lines: tests, and the operators that exist.
 fn results(data: &std::path::Path) -> Result<(Vec<Line>, Vec<Line>)> {
-    cmd::run(cmd::cargo().args(["build", "--quiet", "-p", "lgp-inference", "--examples"]))?;
-    let runner = cmd::root().join("target/debug/examples/conformance");
+    let runner = cmd::programs()?.join("examples/conformance");
     let finished = cmd::stdout(cmd::command(runner).arg(data))?;
     if !finished.ok {
         bail!("the runner of ONNX's tests ended with a failure");

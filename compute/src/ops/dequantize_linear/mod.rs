@@ -57,6 +57,17 @@ impl Op for DequantizeLinear {
         Ok(output(to, x.sym_shape().map(<[_]>::to_vec)))
     }
 
+    fn scratch_bytes(&self, _threads: usize, inputs: &[Option<&ValueInfo>]) -> usize {
+        let (Some(x), Some(scale)) = (optional(inputs, 0), optional(inputs, 1)) else { return 0 };
+        let wide = match x.ty.dtype {
+            DType::I4 | DType::U4 | DType::I2 | DType::U2 => x.bytes_in(DType::I8),
+            small if small_float(small) => x.bytes_in(DType::F32),
+            _ => 0,
+        };
+        let narrow = self.to.unwrap_or(scale.ty.dtype) != DType::F32;
+        wide.saturating_add(if narrow { x.bytes_in(DType::F32) } else { 0 })
+    }
+
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }

@@ -1,5 +1,6 @@
 //! What quantised numbers stand for.
 
+use crate::op::Op;
 use crate::ops::DequantizeLinear;
 use crate::testing::{fails, infers, info, run, t};
 use half::f16;
@@ -35,6 +36,8 @@ fn every_dtype_and_granularity() {
 fn types() {
     let op = DequantizeLinear { to: Some(DType::F16), ..DequantizeLinear::default() };
     assert_eq!(infers(&op, &[info("u8 n 3"), info("f32")]), "f16 [n,3]");
+    let taken = |x: &str| op.scratch_bytes(1, &[Some(&info(x)), Some(&info("f32"))]);
+    assert_eq!((taken("u8 2 3"), taken("i4 2 3")), (24, 30), "f32 before f16, and 4 bits as 8");
     assert!(infers(&op, &[info("u8 n 3"), info("f32"), info("i8")]).contains("expected u8"));
     assert!(infers(&op, &[info("f32 n 3"), info("f32")]).contains("not supported for dtype f32"));
 }

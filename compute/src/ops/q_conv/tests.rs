@@ -6,7 +6,7 @@ use crate::ops::{
 };
 use crate::testing::{fails, noise, run, t};
 use crate::{Context, Op};
-use lgp_memory::{DType, Tensor};
+use lgp_memory::{DType, Tensor, TensorView};
 
 fn scalar(q: Quant) -> (Tensor, Tensor) {
     let zero = match q.dtype {
@@ -116,21 +116,26 @@ fn agrees_with_floats_in_between() {
     }
 }
 
+/// Weights of scale 1, no bias, no limits, and the input's quantisation for the output.
+fn plain<'a>(quant: Quant, weight: &'a TensorView<'a>) -> QConvParts<'a> {
+    QConvParts {
+        x: quant,
+        weight,
+        weight_scale: &[1.],
+        weight_zero: &[0],
+        bias: None,
+        y: quant,
+        limits: (f32::MIN, f32::MAX),
+    }
+}
+
 #[test]
 fn what_has_no_kernel_is_refused() {
     let quant = Quant { dtype: DType::U8, scale: 0.01, zero: 117 };
     let weight = t(&[4, 3, 3, 3], &[1u8; 108]);
     let view = weight.view();
     let of = |zero: &'static [i32], y: Quant| {
-        let parts = QConvParts {
-            x: quant,
-            weight: &view,
-            weight_scale: &[1.],
-            weight_zero: zero,
-            bias: None,
-            y,
-            limits: (f32::MIN, f32::MAX),
-        };
+        let parts = QConvParts { weight_zero: zero, y, ..plain(quant, &view) };
         QConv::new(geometry(1, 3, 4), parts)
     };
     assert!(of(&[128], quant).is_ok());
@@ -139,16 +144,12 @@ fn what_has_no_kernel_is_refused() {
     assert!(of(&[128], Quant { zero: 256, ..quant }).is_err());
     let none = Tensor::from_bytes(DType::I8, [1 << 60, 1, 0, 3], &[]).unwrap();
     let geometry = ConvGeometry { kernel: [0, 3], maps: 1 << 60, ..geometry(1 << 60, 1 << 60, 1) };
-    let parts = QConvParts {
-        x: quant,
-        weight: &none.view(),
-        weight_scale: &[1.],
-        weight_zero: &[0],
-        bias: None,
-        y: quant,
-        limits: (f32::MIN, f32::MAX),
-    };
-    assert!(QConv::new(geometry, parts).unwrap_err().to_string().contains("expected no 0"));
+    assert!(
+        QConv::new(geometry, plain(quant, &none.view()))
+            .unwrap_err()
+            .to_string()
+            .contains("expected no 0")
+    );
     let op = of(&[128], quant).unwrap();
     assert!(fails(&op, &[&t(&[1, 2, 2, 4], &[0u8; 16])]).contains("channels"));
     assert!(fails(&op, &[&t(&[1, 2, 2, 3], &[0i8; 12])]).contains("expected u8"));
@@ -165,16 +166,7 @@ fn padding_that_strides_skip_is_not_copied() {
         ..geometry(1, 1, 1)
     };
     let weight = t(&[1, 1, 1, 1], &[2i8]);
-    let parts = QConvParts {
-        x: quant,
-        weight: &weight.view(),
-        weight_scale: &[1.],
-        weight_zero: &[0],
-        bias: None,
-        y: quant,
-        limits: (f32::MIN, f32::MAX),
-    };
-    let op = QConv::new(geometry, parts).unwrap();
+    let op = QConv::new(geometry, plain(quant, &weight.view())).unwrap();
     let x = t(&[1, 2, 2, 1], &[5u8, 6, 7, 8]);
     assert_eq!(op.scratch_bytes(1, &[Some(&crate::testing::info("u8 1 2 2 1"))]), 36);
     assert_eq!(run(&op, &[&x]).as_bytes(), [0, 0, 0, 0, 10, 0, 0, 0, 0]);

@@ -8,7 +8,7 @@
 use super::element::{Element, rounded};
 use super::vector::Vector;
 use super::{Epilogue, GROUP_ROWS, LANE, ROW};
-use crate::gemm::prefetch;
+use crate::simd::prefetch;
 use half::bf16;
 
 /// What the words of rows and packed columns are, and thus how two registers of them multiply.
