@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use std::any::Any;
 use std::fmt::Debug;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// A fixed number of bytes in one device's memory; freed when the last handle goes and no queued
 /// command needs it. Its content moves through a [`crate::Queue`].
@@ -11,8 +12,24 @@ pub trait Buffer: Debug + Send + Sync {
     /// The size in bytes.
     fn bytes(&self) -> usize;
 
+    /// The `bytes` bytes from `offset` on, as a buffer of their own that shares this one's memory
+    /// and keeps it. Kernels must not write to two slices that overlap while either is read.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`]; [`Error::Unaligned`] for an offset that is no multiple of
+    /// [`crate::Caps::alignment_bytes`]; or the driver's refusal.
+    fn slice(self: Arc<Self>, offset: usize, bytes: usize) -> Result<Arc<dyn Buffer>>;
+
     /// The backend's own type behind the trait.
     fn as_any(&self) -> &dyn Any;
+}
+
+/// Refuses an offset at which no slice can begin.
+pub(crate) fn refuse_unaligned(offset: usize, alignment: usize) -> Result<()> {
+    if alignment > 0 && !offset.is_multiple_of(alignment) {
+        return Err(Error::Unaligned { offset, alignment });
+    }
+    Ok(())
 }
 
 /// The range `offset..offset + bytes`, if a buffer of `capacity` bytes has it.

@@ -35,7 +35,8 @@ pub trait Device: Debug + Send + Sync {
     /// When the driver refuses.
     fn queue(&self) -> Result<Box<dyn Queue>>;
 
-    /// Compiles `source` with compiler `options` (`-D NAME=VALUE …`).
+    /// Compiles `source`, which is written in the portable language of kernels
+    /// ([`crate::prelude`]), with compiler `options` (`-D NAME=VALUE …`).
     ///
     /// # Errors
     /// [`crate::Error::Compile`] with the compiler's messages, [`crate::Error::Unsupported`] on a

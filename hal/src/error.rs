@@ -73,6 +73,14 @@ pub enum Error {
         /// The size of the buffer.
         capacity: usize,
     },
+    /// A slice that begins where the device allows none.
+    #[error("a slice cannot begin at byte {offset}, only at multiples of {alignment}")]
+    Unaligned {
+        /// Where it was to begin.
+        offset: usize,
+        /// The device's alignment in bytes.
+        alignment: usize,
+    },
     /// A copy within one buffer whose source and destination overlap.
     #[error("copy of {bytes} bytes from offset {from} to {to} overlaps itself")]
     Overlap {

@@ -30,7 +30,7 @@
 //! queues run independently; one sees what the other did after that one's `finish`. Handles may be
 //! dropped in any order, at any time.
 //!
-//! **Programs.** [`Device::compile`] takes OpenCL C 1.2. A source that does not compile is
+//! **Programs.** [`Device::compile`] takes the portable language of kernels ([`prelude`]). A source that does not compile is
 //! [`Error::Compile`] with the compiler's messages, a launch that does not fit [`Error::Launch`].
 //! A device without programs (the processor, the recording device, CUDA in this version) answers
 //! [`Error::Unsupported`].
@@ -73,6 +73,7 @@ mod diagnose;
 mod error;
 mod id;
 mod info;
+mod portable;
 mod probe;
 mod program;
 mod queue;
@@ -91,6 +92,7 @@ pub use diagnose::{Finding, Status, diagnose};
 pub use error::{Error, Result};
 pub use id::{BackendKind, DeviceId, PciAddress};
 pub use info::{DeviceInfo, SelfTest};
+pub use portable::{prelude, with_prelude};
 pub use probe::{ProbeOptions, probe, select_auto};
 pub use program::{Arg, Launch, Program};
 pub use queue::Queue;

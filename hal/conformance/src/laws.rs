@@ -52,6 +52,7 @@ pub const LAWS: &[Law] = &[
     Law { name: "a write leaves the rest alone", check: |it| told(memory::partial_write(it)) },
     Law { name: "every bound is checked", check: |it| told(memory::bounds(it)) },
     Law { name: "copies copy", check: |it| told(memory::copies(it)) },
+    Law { name: "slices share their buffer", check: |it| told(memory::slices(it)) },
     Law { name: "nothing can be moved too", check: |it| told(memory::nothing(it)) },
     Law { name: "out of memory has a type", check: |it| told(memory::out_of_memory(it)) },
     Law { name: "foreign buffers are refused", check: |it| told(memory::foreign(it)) },

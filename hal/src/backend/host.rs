@@ -1,10 +1,10 @@
 //! Bytes in host memory behind the buffer trait, for the backends whose memory that is.
 
-use crate::buffer::{Buffer, range, refuse_overlap};
+use crate::buffer::{Buffer, range, refuse_overlap, refuse_unaligned};
 use crate::error::{Error, Result};
 use crate::id::DeviceId;
 use std::any::Any;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// A cache line, so that buffers start on one.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
@@ -14,8 +14,10 @@ struct Line([u8; HostBuffer::ALIGNMENT]);
 /// Zeroed bytes in host memory, on a cache line.
 pub(crate) struct HostBuffer {
     device: DeviceId,
+    /// Where it begins in the lines: a slice shares them with the buffer it was taken of.
+    start: usize,
     bytes: usize,
-    lines: RwLock<Vec<Line>>,
+    lines: Arc<RwLock<Vec<Line>>>,
 }
 
 impl HostBuffer {
@@ -32,7 +34,7 @@ impl HostBuffer {
         let mut lines = Vec::new();
         lines.try_reserve_exact(count).map_err(|error| refuse(error.to_string()))?;
         lines.resize(count, bytemuck::Zeroable::zeroed());
-        Ok(Self { device, bytes, lines: RwLock::new(lines) })
+        Ok(Self { device, start: 0, bytes, lines: Arc::new(RwLock::new(lines)) })
     }
 
     /// The host buffer behind `buffer`, if it is one of `device`.
@@ -54,16 +56,22 @@ impl HostBuffer {
         self.lines.write().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The range of the lines that is `bytes` bytes from `offset` on.
+    fn at(&self, offset: usize, bytes: usize) -> Result<std::ops::Range<usize>> {
+        let own = range(offset, bytes, self.bytes)?;
+        Ok(self.start + own.start..self.start + own.end)
+    }
+
     /// Stores `data` at `offset`.
     pub(crate) fn write(&self, offset: usize, data: &[u8]) -> Result<()> {
-        let at = range(offset, data.len(), self.bytes)?;
+        let at = self.at(offset, data.len())?;
         bytemuck::cast_slice_mut::<_, u8>(&mut self.exclusive())[at].copy_from_slice(data);
         Ok(())
     }
 
     /// Fills `out` from `offset` on.
     pub(crate) fn read(&self, offset: usize, out: &mut [u8]) -> Result<()> {
-        let at = range(offset, out.len(), self.bytes)?;
+        let at = self.at(offset, out.len())?;
         out.copy_from_slice(&bytemuck::cast_slice::<_, u8>(&self.shared())[at]);
         Ok(())
     }
@@ -76,12 +84,12 @@ impl HostBuffer {
         target_offset: usize,
         bytes: usize,
     ) -> Result<()> {
-        let source = range(offset, bytes, self.bytes)?;
-        let destination = range(target_offset, bytes, target.bytes)?;
-        if std::ptr::eq(self, target) {
-            refuse_overlap(offset, target_offset, bytes)?;
+        let source = self.at(offset, bytes)?;
+        let destination = target.at(target_offset, bytes)?;
+        if Arc::ptr_eq(&self.lines, &target.lines) {
+            refuse_overlap(source.start, destination.start, bytes)?;
             bytemuck::cast_slice_mut::<_, u8>(&mut self.exclusive())
-                .copy_within(source, target_offset);
+                .copy_within(source, destination.start);
             return Ok(());
         }
         // Through a copy of the bytes: two threads that copy in opposite directions must not
@@ -96,6 +104,12 @@ impl HostBuffer {
 impl Buffer for HostBuffer {
     fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    fn slice(self: Arc<Self>, offset: usize, bytes: usize) -> Result<Arc<dyn Buffer>> {
+        refuse_unaligned(offset, Self::ALIGNMENT)?;
+        let start = self.at(offset, bytes)?.start;
+        Ok(Arc::new(Self { device: self.device, start, bytes, lines: Arc::clone(&self.lines) }))
     }
 
     fn as_any(&self) -> &dyn Any {

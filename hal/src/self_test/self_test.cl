@@ -1,39 +1,39 @@
-// The self-test's operations in OpenCL C 1.2, one element (or one group of 64) per work-item.
+// The self-test's operations in the portable language, one element (or one group of 64) per work-item.
 
-__kernel void test_fma(__global const float *a, __global const float *b, __global const float *c,
-                       __global float *out) {
-    size_t i = get_global_id(0);
+KERNEL GROUP_SIZE(64, 1, 1) void test_fma(GLOBAL const float *a, GLOBAL const float *b, GLOBAL const float *c,
+                       GLOBAL float *out) {
+    size_t i = GLOBAL_ID(0);
     out[i] = fma(a[i], b[i], c[i]);
 }
 
-__kernel void test_exp(__global const float *a, __global float *out) {
-    size_t i = get_global_id(0);
+KERNEL GROUP_SIZE(64, 1, 1) void test_exp(GLOBAL const float *a, GLOBAL float *out) {
+    size_t i = GLOBAL_ID(0);
     out[i] = exp(a[i]);
 }
 
-__kernel void test_divide_sqrt(__global const float *b, __global const float *c,
-                               __global float *out) {
-    size_t i = get_global_id(0);
+KERNEL GROUP_SIZE(64, 1, 1) void test_divide_sqrt(GLOBAL const float *b, GLOBAL const float *c,
+                               GLOBAL float *out) {
+    size_t i = GLOBAL_ID(0);
     out[i] = sqrt(b[i]) / (1.0f + c[i] * c[i]);
 }
 
-__kernel void test_integer(__global const uint *x, __global const uint *y, __global uint *out) {
-    size_t i = get_global_id(0);
+KERNEL GROUP_SIZE(64, 1, 1) void test_integer(GLOBAL const u32 *x, GLOBAL const u32 *y, GLOBAL u32 *out) {
+    size_t i = GLOBAL_ID(0);
     out[i] = x[i] * y[i] + ((x[i] >> 7) ^ y[i]);
 }
 
-__kernel __attribute__((reqd_work_group_size(64, 1, 1))) void
-test_group_sum(__global const float *n, __global float *out) {
-    __local float part[64];
-    uint lane = get_local_id(0);
-    part[lane] = n[get_global_id(0)];
-    for (uint stride = 32; stride > 0; stride /= 2) {
-        barrier(CLK_LOCAL_MEM_FENCE);
+KERNEL GROUP_SIZE(64, 1, 1) void
+test_group_sum(GLOBAL const float *n, GLOBAL float *out) {
+    LOCAL float part[64];
+    u32 lane = LOCAL_ID(0);
+    part[lane] = n[GLOBAL_ID(0)];
+    for (u32 stride = 32; stride > 0; stride /= 2) {
+        BARRIER();
         if (lane < stride) {
             part[lane] += part[lane + stride];
         }
     }
     if (lane == 0) {
-        out[get_group_id(0)] = part[0];
+        out[GROUP_ID(0)] = part[0];
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{Lawful, ensure, pattern, refused, same};
 use lgp_hal::{Device, Error, NullDevice};
+use std::sync::Arc;
 
 fn is_out_of_bounds(error: &Error) -> bool {
     matches!(error, Error::OutOfBounds { .. })
@@ -51,6 +52,36 @@ pub(super) fn partial_write(device: &dyn Device) -> Lawful {
     let mut all = vec![0; 1000];
     queue.read(&*buffer, 0, &mut all)?;
     same("the whole buffer", &all, &expected)
+}
+
+pub(super) fn slices(device: &dyn Device) -> Lawful {
+    let step = (device.caps().alignment_bytes as usize).max(1);
+    let mut queue = device.queue()?;
+    let whole = device.allocate(4 * step)?;
+    let mut expected = pattern(4 * step, 21);
+    queue.write(&*whole, 0, &expected)?;
+    let upper = Arc::clone(&whole).slice(2 * step, 2 * step)?;
+    let last = Arc::clone(&upper).slice(step, step)?;
+    drop(whole);
+    let data = pattern(step, 22);
+    queue.write(&*last, 0, &data)?;
+    expected[3 * step..].copy_from_slice(&data);
+    queue.copy(&*last, 0, &*upper, 0, step)?;
+    expected.copy_within(3 * step.., 2 * step);
+    let mut back = vec![0; 2 * step];
+    queue.read(&*upper, 0, &mut back)?;
+    same("the slice", &back, &expected[2 * step..])?;
+    ensure(Arc::clone(&upper).slice(2 * step, 0)?.bytes() == 0, || "an end has bytes".to_owned())?;
+    let beyond = Arc::clone(&upper).slice(step, step + 1);
+    refused("a slice beyond the end", beyond, is_out_of_bounds)?;
+    refused("a write beyond a slice", queue.write(&*last, 1, &data), is_out_of_bounds)?;
+    let overlap = queue.copy(&*upper, step / 2, &*last, 0, step);
+    refused("a copy onto itself", overlap, |error| matches!(error, Error::Overlap { .. }))?;
+    if step > 1 {
+        let wanted = |error: &Error| matches!(error, Error::Unaligned { .. });
+        refused("an offset between", upper.slice(1, 1), wanted)?;
+    }
+    Ok(())
 }
 
 pub(super) fn bounds(device: &dyn Device) -> Lawful {

@@ -2,7 +2,7 @@
 
 use super::device::Shared;
 use super::{code, driver};
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, range, refuse_unaligned};
 use crate::error::{Error, Result};
 use cudarc::driver::result;
 use cudarc::driver::sys::{CUdeviceptr, CUresult};
@@ -17,6 +17,8 @@ const BYTES_MIN: usize = 16;
 pub(super) struct CudaBuffer {
     shared: Arc<Shared>,
     address: CUdeviceptr,
+    /// Of a slice: the buffer that owns the memory.
+    root: Option<Arc<CudaBuffer>>,
     bytes: usize,
 }
 
@@ -32,7 +34,7 @@ impl CudaBuffer {
         shared.context.bind_to_thread().map_err(driver(device, "cuCtxSetCurrent"))?;
         // SAFETY: the context is current; the address is freed once, in `drop`.
         match unsafe { result::malloc_sync(bytes.max(BYTES_MIN)) } {
-            Ok(address) => Ok(Self { shared, address, bytes }),
+            Ok(address) => Ok(Self { shared, address, root: None, bytes }),
             Err(error) if error.0 == CUresult::CUDA_ERROR_OUT_OF_MEMORY => Err(refuse(code(error))),
             Err(error) => Err(driver(device, "cuMemAlloc")(error)),
         }
@@ -55,6 +57,9 @@ impl CudaBuffer {
 
 impl Drop for CudaBuffer {
     fn drop(&mut self) {
+        if self.root.is_some() {
+            return;
+        }
         // A context that cannot be bound is lost, and its memory with it.
         if self.shared.context.bind_to_thread().is_ok() {
             // SAFETY: the address came from `malloc_sync` and is not used again. The call waits
@@ -67,6 +72,16 @@ impl Drop for CudaBuffer {
 impl Buffer for CudaBuffer {
     fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    fn slice(self: Arc<Self>, offset: usize, bytes: usize) -> Result<Arc<dyn Buffer>> {
+        range(offset, bytes, self.bytes)?;
+        let address = self.address + offset as u64;
+        let root = self.root.clone().unwrap_or_else(|| Arc::clone(&self));
+        let start = usize::try_from(address - root.address).unwrap_or(usize::MAX);
+        refuse_unaligned(start, self.shared.caps.alignment_bytes as usize)?;
+        let shared = Arc::clone(&self.shared);
+        Ok(Arc::new(Self { shared, address, root: Some(root), bytes }))
     }
 
     fn as_any(&self) -> &dyn Any {

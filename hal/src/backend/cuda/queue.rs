@@ -71,9 +71,10 @@ impl Queue for CudaQueue {
         let to = CudaBuffer::of(to, &self.shared)?;
         range(from_offset, bytes, from.bytes())?;
         range(to_offset, bytes, to.bytes())?;
-        if from.address() == to.address() {
-            refuse_overlap(from_offset, to_offset, bytes)?;
-        }
+        let place = |buffer: &CudaBuffer, offset: usize| -> usize {
+            usize::try_from(buffer.address()).unwrap_or(usize::MAX).saturating_add(offset)
+        };
+        refuse_overlap(place(from, from_offset), place(to, to_offset), bytes)?;
         if bytes == 0 {
             return Ok(());
         }

@@ -2,7 +2,7 @@
 
 use super::device::Shared;
 use super::{driver, is_out_of_memory};
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, range, refuse_unaligned};
 use crate::error::{Error, Result};
 use opencl3::memory::{CL_MEM_READ_WRITE, ClMem};
 use opencl3::types::cl_mem;
@@ -17,6 +17,8 @@ const BYTES_MIN: usize = 16;
 pub(super) struct ClBuffer {
     pub(super) shared: Arc<Shared>,
     buffer: opencl3::memory::Buffer<u8>,
+    /// Of a slice: the buffer it was taken of, and where it begins there.
+    root: Option<(Arc<ClBuffer>, usize)>,
     bytes: usize,
 }
 
@@ -39,7 +41,7 @@ impl ClBuffer {
             )
         };
         match buffer {
-            Ok(buffer) => Ok(Self { shared, buffer, bytes }),
+            Ok(buffer) => Ok(Self { shared, buffer, root: None, bytes }),
             Err(error) if is_out_of_memory(&error) => Err(refuse(error.to_string())),
             Err(error) => Err(driver(device, "clCreateBuffer")(error)),
         }
@@ -54,6 +56,11 @@ impl ClBuffer {
             .ok_or(Error::Foreign { what: "buffer", device: shared.id })
     }
 
+    /// The buffer that owns the memory, and where this one begins there.
+    pub(super) fn origin(&self) -> (&Self, usize) {
+        self.root.as_ref().map_or((self, 0), |(root, offset)| (root, *offset))
+    }
+
     /// The driver's handle.
     pub(super) fn handle(&self) -> cl_mem {
         self.buffer.get()
@@ -63,6 +70,26 @@ impl ClBuffer {
 impl Buffer for ClBuffer {
     fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    fn slice(self: Arc<Self>, offset: usize, bytes: usize) -> Result<Arc<dyn Buffer>> {
+        range(offset, bytes, self.bytes)?;
+        let (root, start) = match &self.root {
+            Some((root, start)) => (Arc::clone(root), start + offset),
+            None => (Arc::clone(&self), offset),
+        };
+        refuse_unaligned(start, self.shared.caps.alignment_bytes as usize)?;
+        // Drivers refuse slices of no bytes; the root has these, unless it ends here.
+        let reach = bytes.max(BYTES_MIN).min(root.bytes.max(BYTES_MIN).saturating_sub(start));
+        if reach == 0 {
+            return Ok(Arc::new(Self::new(Arc::clone(&self.shared), bytes)?));
+        }
+        // SAFETY: the range lies in the root's memory, which the driver keeps for the slice; the
+        // root is no slice itself.
+        let buffer = unsafe { root.buffer.create_sub_buffer(CL_MEM_READ_WRITE, start, reach) }
+            .map_err(driver(self.shared.id, "clCreateSubBuffer"))?;
+        let shared = Arc::clone(&self.shared);
+        Ok(Arc::new(Self { shared, buffer, root: Some((root, start)), bytes }))
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -4,6 +4,7 @@ use super::buffer::ClBuffer;
 use super::device::Shared;
 use super::driver;
 use crate::error::{Error, Result};
+use crate::portable::with_prelude;
 use crate::program::{Arg, Program};
 use opencl3::error_codes::{CL_BUILD_PROGRAM_FAILURE, ClError};
 use opencl3::kernel::Kernel;
@@ -32,8 +33,11 @@ impl ClProgram {
             return Err(Error::Compile { device, log });
         }
         let options = format!("{STANDARD} {options}");
-        let mut program = opencl3::program::Program::create_from_source(&shared.context, source)
-            .map_err(driver(device, "clCreateProgramWithSource"))?;
+        let mut program = opencl3::program::Program::create_from_source(
+            &shared.context,
+            &with_prelude(device.backend, source),
+        )
+        .map_err(driver(device, "clCreateProgramWithSource"))?;
         if let Err(error) = program.build(&[shared.device.id()], options.trim()) {
             let log = program.get_build_log(shared.device.id()).unwrap_or_default();
             return Err(refusal(&shared, error, log.trim_matches(['\0', ' ', '\n'])));

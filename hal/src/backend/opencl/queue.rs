@@ -112,8 +112,9 @@ impl Queue for ClQueue {
         let to = ClBuffer::of(to, &self.shared)?;
         range(from_offset, bytes, from.bytes())?;
         range(to_offset, bytes, to.bytes())?;
-        if from.handle() == to.handle() {
-            refuse_overlap(from_offset, to_offset, bytes)?;
+        let ((from_root, from_start), (to_root, to_start)) = (from.origin(), to.origin());
+        if from_root.handle() == to_root.handle() {
+            refuse_overlap(from_start + from_offset, to_start + to_offset, bytes)?;
         }
         if bytes == 0 {
             return Ok(());

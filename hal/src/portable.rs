@@ -1,0 +1,41 @@
+//! The language in which kernels are written once for every device.
+//!
+//! It is what OpenCL C 1.2 and CUDA C++ have in common, with these names for what they spell
+//! differently:
+//!
+//! | name | meaning |
+//! |---|---|
+//! | `KERNEL GROUP_SIZE(x, y, z) void name(…)` | a kernel whose work-groups have that size |
+//! | `DEVICE` | before a function that kernels call |
+//! | `GLOBAL` | before a pointer to a buffer, wherever a pointer is declared |
+//! | `LOCAL` | before an array that a work-group shares; its size is a constant |
+//! | `BARRIER()` | all work-items of the group get here, and see its local memory |
+//! | `GLOBAL_ID(d)`, `LOCAL_ID(d)`, `GROUP_ID(d)`, `GROUPS(d)` | places in the grid; `d` is a literal |
+//! | `i8` … `u64` | integers of that many bits |
+//! | `f16`, `bf16` | halves in memory: `load_f16(p, i)`, `store_f16(x, p, i)`, and so for bf16 |
+//! | `BITS_F32(x)`, `F32_BITS(u)` | a float's bits, and back |
+//! | `F32X4(a, b, c, d)` | a `float4`; its parts are `.x .y .z .w`, and it has no operators |
+//! | `compare_and_swap(p, old, new)`, `atomic_add_f32(p, x)` | atomics on buffers |
+//!
+//! The functions of mathematics have their OpenCL names, on `float`. Work-items do not run in
+//! lock-step, whatever the device; there are no subgroups, no `half` arithmetic, no swizzles, and
+//! no local memory as an argument.
+
+use crate::id::BackendKind;
+
+/// What stands before a portable kernel's source for the compiler of a family of devices; `None`
+/// for one that compiles no programs.
+#[must_use]
+pub fn prelude(backend: BackendKind) -> Option<&'static str> {
+    match backend {
+        BackendKind::OpenCl => Some(include_str!("portable/opencl.h")),
+        BackendKind::Cuda => Some(include_str!("portable/cuda.h")),
+        BackendKind::Null | BackendKind::Cpu => None,
+    }
+}
+
+/// A source as a compiler gets it; its messages then count lines from the source's own first.
+#[must_use]
+pub fn with_prelude(backend: BackendKind, source: &str) -> String {
+    format!("{}#line 1\n{source}", prelude(backend).unwrap_or_default())
+}

@@ -1,0 +1,48 @@
+/* The language of portable kernels, for OpenCL C 1.2. What it means stands in portable.rs. */
+#define KERNEL __kernel
+#define GROUP_SIZE(x, y, z) __attribute__((reqd_work_group_size(x, y, z)))
+#define DEVICE static inline
+#define GLOBAL __global
+#define LOCAL __local
+#define BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
+#define GLOBAL_ID(d) get_global_id(d)
+#define LOCAL_ID(d) get_local_id(d)
+#define GROUP_ID(d) get_group_id(d)
+#define GROUPS(d) get_num_groups(d)
+
+typedef char i8;
+typedef uchar u8;
+typedef short i16;
+typedef ushort u16;
+typedef int i32;
+typedef uint u32;
+typedef long i64;
+typedef ulong u64;
+/* Stored only: load_f16 and store_f16 convert. */
+typedef half f16;
+typedef ushort bf16;
+
+#define BITS_F32(x) as_uint(x)
+#define F32_BITS(x) as_float(x)
+#define F32X4(a, b, c, d) ((float4)((a), (b), (c), (d)))
+
+DEVICE float load_f16(GLOBAL const f16 *p, size_t i) { return vload_half(i, p); }
+DEVICE void store_f16(float x, GLOBAL f16 *p, size_t i) { vstore_half_rte(x, i, p); }
+
+DEVICE u32 compare_and_swap(volatile GLOBAL u32 *p, u32 old, u32 new_) { return atomic_cmpxchg(p, old, new_); }
+
+DEVICE float load_bf16(GLOBAL const bf16 *p, size_t i) { return F32_BITS((u32)p[i] << 16); }
+DEVICE void store_bf16(float x, GLOBAL bf16 *p, size_t i) {
+    u32 bits = BITS_F32(x);
+    u32 rounded = bits + 0x7fff + ((bits >> 16) & 1);
+    p[i] = (bf16)((x != x ? bits | 0x400000 : rounded) >> 16);
+}
+
+DEVICE void atomic_add_f32(volatile GLOBAL float *p, float x) {
+    volatile GLOBAL u32 *word = (volatile GLOBAL u32 *)p;
+    u32 seen = *word, old;
+    do {
+        old = seen;
+        seen = compare_and_swap(word, old, BITS_F32(F32_BITS(old) + x));
+    } while (seen != old);
+}
