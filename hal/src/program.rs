@@ -1,6 +1,7 @@
 //! Compiled code and what a launch of it takes.
 
 use crate::buffer::Buffer;
+use crate::error::{Error, Result};
 use std::any::Any;
 use std::fmt::Debug;
 
@@ -18,8 +19,6 @@ pub trait Program: Debug + Send + Sync {
 pub enum Arg<'a> {
     /// A pointer to a buffer's first byte.
     Buffer(&'a dyn Buffer),
-    /// This many bytes of local memory for each work-group.
-    Local(usize),
     /// A 32-bit unsigned integer.
     U32(u32),
     /// A 32-bit signed integer.
@@ -39,8 +38,40 @@ pub struct Launch<'a> {
     pub kernel: &'a str,
     /// Work-items in each of three dimensions; 1 where a dimension is not used.
     pub global: [usize; 3],
-    /// Work-items of a work-group; each must divide its dimension. `None` lets the driver choose.
+    /// Work-items of a work-group; each must divide its dimension. `None` leaves the choice to the
+    /// backend; a kernel with a `GROUP_SIZE` needs that very size.
     pub local: Option<[usize; 3]>,
     /// The arguments.
     pub args: &'a [Arg<'a>],
+}
+
+impl Launch<'_> {
+    /// The refusal of this launch.
+    pub(crate) fn refusal(&self, reason: impl Into<String>) -> Error {
+        Error::Launch { kernel: self.kernel.to_owned(), reason: reason.into() }
+    }
+
+    /// Refuses a grid that is empty, that its work-groups do not divide, or whose work-groups have
+    /// more than `most` work-items.
+    pub(crate) fn check_grid(&self, most: usize) -> Result<()> {
+        let Self { global, local, .. } = self;
+        if global.contains(&0) {
+            return Err(self.refusal(format!("the grid {global:?} is empty in a dimension")));
+        }
+        let Some(local) = local else { return Ok(()) };
+        let divides = local
+            .iter()
+            .zip(global)
+            .all(|(&local, &global)| local > 0 && global.is_multiple_of(local));
+        if !divides {
+            let reason = format!("work-groups of {local:?} do not divide the grid {global:?}");
+            return Err(self.refusal(reason));
+        }
+        let items = local.iter().try_fold(1usize, |items, &side| items.checked_mul(side));
+        if items.is_none_or(|items| items > most) {
+            let reason = format!("work-groups of {local:?} exceed the device's {most} items");
+            return Err(self.refusal(reason));
+        }
+        Ok(())
+    }
 }

@@ -65,6 +65,7 @@ pub const LAWS: &[Law] = &[
     Law { name: "a kernel adds vectors", check: programs::add_vectors },
     Law { name: "options define constants", check: programs::options },
     Law { name: "each kind of argument arrives", check: programs::arguments },
+    Law { name: "each work-item knows its place", check: programs::grids },
     Law { name: "kernels and transfers keep their order", check: programs::order },
     Law { name: "a faulty source is a typed error", check: programs::faulty_source },
     Law { name: "a faulty launch is a typed error", check: programs::faulty_launch },

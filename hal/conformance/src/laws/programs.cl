@@ -1,36 +1,45 @@
-// Kernels of the laws about programs, in OpenCL C 1.2.
+// Kernels of the laws about programs, in the portable language.
 
 #ifndef CONSTANT
 #define CONSTANT 1u
 #endif
 
-__kernel void add(__global const float *a, __global const float *b, __global float *out) {
-    size_t i = get_global_id(0);
+KERNEL void add(GLOBAL const float *a, GLOBAL const float *b, GLOBAL float *out) {
+    size_t i = GLOBAL_ID(0);
     out[i] = a[i] + b[i];
 }
 
-__kernel void twice_and_one(__global uint *values) {
-    size_t i = get_global_id(0);
+KERNEL void twice_and_one(GLOBAL u32 *values) {
+    size_t i = GLOBAL_ID(0);
     values[i] = 2u * values[i] + 1u;
 }
 
-__kernel void constant_of_options(__global uint *out) { out[get_global_id(0)] = CONSTANT; }
+KERNEL void constant_of_options(GLOBAL u32 *out) { out[GLOBAL_ID(0)] = CONSTANT; }
 
-__kernel void all_arguments(__global uint *out, uint u, int i, ulong l, float f,
-                            __local uint *scratch) {
-    uint lane = get_local_id(0);
+KERNEL GROUP_SIZE(64, 1, 1) void all_arguments(GLOBAL u32 *out, u32 u, i32 i, u64 l, float f) {
+    LOCAL u32 scratch[64];
+    u32 lane = LOCAL_ID(0);
     scratch[lane] = lane;
-    barrier(CLK_LOCAL_MEM_FENCE);
+    BARRIER();
     if (lane == 0) {
-        uint sum = 0;
-        for (uint at = 0; at < get_local_size(0); ++at) {
+        u32 sum = 0;
+        for (u32 at = 0; at < 64; ++at) {
             sum += scratch[at];
         }
         out[0] = u;
-        out[1] = as_uint(i);
-        out[2] = (uint)l;
-        out[3] = (uint)(l >> 32);
-        out[4] = as_uint(f);
+        out[1] = (u32)i;
+        out[2] = (u32)l;
+        out[3] = (u32)(l >> 32);
+        out[4] = BITS_F32(f);
         out[5] = sum;
     }
+}
+
+// Where each work-item stands: its group and its place there, in three dimensions.
+KERNEL void places(GLOBAL u32 *out) {
+    size_t width = GROUPS(0) * 4, height = GROUPS(1) * 2;
+    size_t at = (GLOBAL_ID(2) * height + GLOBAL_ID(1)) * width + GLOBAL_ID(0);
+    u32 group = (u32)((GROUP_ID(2) * GROUPS(1) + GROUP_ID(1)) * GROUPS(0) + GROUP_ID(0));
+    u32 lane = (u32)((LOCAL_ID(2) * 2 + LOCAL_ID(1)) * 4 + LOCAL_ID(0));
+    out[at] = group << 16 | lane;
 }

@@ -112,7 +112,6 @@ pub(super) fn arguments(device: &dyn Device) -> Verdict {
             Arg::I32(-5),
             Arg::U64(0x0123_4567_89ab_cdef),
             Arg::F32(1.5),
-            Arg::Local(64 * 4),
         ];
         let launch = Launch {
             program: &*program,
@@ -121,11 +120,43 @@ pub(super) fn arguments(device: &dyn Device) -> Verdict {
             local: Some([64, 1, 1]),
             args: &args,
         };
-        // SAFETY: the kernel writes six words from its first work-item and uses one word of
-        // local memory per work-item; the types are those of its parameters.
+        // SAFETY: the kernel writes six words from its first work-item; the types are those of its
+        // parameters.
         unsafe { queue.launch(&launch)? };
         let expected = [0xdead_beef, 0xffff_fffb, 0x89ab_cdef, 0x0123_4567, 1.5f32.to_bits(), 2016];
         same("the arguments", &download(&mut *queue, &*out)?, &expected)
+    })
+}
+
+pub(super) fn grids(device: &dyn Device) -> Verdict {
+    with_programs(device, |device| {
+        let program = device.compile(SOURCE, "")?;
+        let mut queue = device.queue()?;
+        // Work-groups of 4 × 2 × 3, and of those 5 × 3 × 2.
+        let (group, groups) = ([4, 2, 3], [5, 3, 2]);
+        let global = [20, 6, 6];
+        let out = upload(device, &mut *queue, &[0; 720])?;
+        let args = [Arg::Buffer(&*out)];
+        let launch = Launch {
+            program: &*program,
+            kernel: "places",
+            global,
+            local: Some(group),
+            args: &args,
+        };
+        // SAFETY: one element per work-item, and the buffer has 720 of them.
+        unsafe { queue.launch(&launch)? };
+        let place = |at: usize| {
+            let item = [at % 20, at / 20 % 6, at / 120];
+            let index = |place: fn(usize, usize) -> usize, sides: [usize; 3]| {
+                let [x, y, z] = [0, 1, 2].map(|axis| place(item[axis], group[axis]));
+                (z * sides[1] + y) * sides[0] + x
+            };
+            (index(|item, group| item / group, groups) << 16
+                | index(|item, group| item % group, group)) as u32
+        };
+        let expected: Vec<u32> = (0..720).map(place).collect();
+        same("the places", &download(&mut *queue, &*out)?, &expected)
     })
 }
 
@@ -160,7 +191,7 @@ pub(super) fn order(device: &dyn Device) -> Verdict {
 
 pub(super) fn faulty_source(device: &dyn Device) -> Verdict {
     with_programs(device, |device| {
-        for source in ["__kernel void broken(__global float *out) { out[0] = nowhere; }", "not C"] {
+        for source in ["KERNEL void broken(GLOBAL float *out) { out[0] = nowhere; }", "not C"] {
             match device.compile(source, "") {
                 Err(Error::Compile { log, .. }) => {
                     ensure(!log.is_empty(), || "the compiler's messages are missing".to_owned())?;

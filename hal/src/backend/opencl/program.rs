@@ -105,7 +105,6 @@ pub(super) unsafe fn set_args(
                 Arg::Buffer(buffer) => {
                     kernel.set_arg(index, &ClBuffer::of(*buffer, shared)?.handle())
                 }
-                Arg::Local(bytes) => kernel.set_arg_local_buffer(index, *bytes),
                 Arg::U32(value) => kernel.set_arg(index, value),
                 Arg::I32(value) => kernel.set_arg(index, value),
                 Arg::U64(value) => kernel.set_arg(index, value),

@@ -39,29 +39,6 @@ impl ClQueue {
             false => driver(device, call)(error),
         }
     }
-
-    fn check_grid(&self, launch: &Launch<'_>) -> Result<()> {
-        let refuse =
-            |reason: String| Err(Error::Launch { kernel: launch.kernel.to_owned(), reason });
-        let Launch { global, local, .. } = launch;
-        if global.contains(&0) {
-            return refuse(format!("the grid {global:?} is empty in a dimension"));
-        }
-        let Some(local) = local else { return Ok(()) };
-        let divides = local
-            .iter()
-            .zip(global)
-            .all(|(&local, &global)| local > 0 && global.is_multiple_of(local));
-        if !divides {
-            return refuse(format!("work-groups of {local:?} do not divide the grid {global:?}"));
-        }
-        let items = local.iter().try_fold(1usize, |items, &side| items.checked_mul(side));
-        let most = self.shared.caps.work_group_max as usize;
-        if items.is_none_or(|items| items > most) {
-            return refuse(format!("work-groups of {local:?} exceed the device's {most} items"));
-        }
-        Ok(())
-    }
 }
 
 /// A second handle of a buffer in the shape that the bindings want; it does not own it.
@@ -138,12 +115,11 @@ impl Queue for ClQueue {
 
     unsafe fn launch(&mut self, launch: &Launch<'_>) -> Result<()> {
         let program = ClProgram::of(launch.program, &self.shared)?;
-        self.check_grid(launch)?;
-        let refuse = |reason: String| Error::Launch { kernel: launch.kernel.to_owned(), reason };
+        launch.check_grid(self.shared.caps.work_group_max as usize)?;
         let kernels = program.kernels();
         let kernel = kernels.get(launch.kernel).ok_or_else(|| {
             let names = crate::program::Program::kernels(program).join(", ");
-            refuse(format!("the program has no such kernel, only {names}"))
+            launch.refusal(format!("the program has no such kernel, only {names}"))
         })?;
         let local = launch.local.as_ref().map_or(std::ptr::null(), |local| local.as_ptr());
         // SAFETY: the caller promises that arguments and kernel fit; grid and local size are
@@ -160,7 +136,7 @@ impl Queue for ClQueue {
                 &[],
             )
         }
-        .map_err(|error| refuse(error.to_string()))?;
+        .map_err(|error| launch.refusal(error.to_string()))?;
         Ok(())
     }
 
