@@ -1,6 +1,7 @@
 //! What can be wrong with a shape, a dtype or an allocation.
 
 use crate::dtype::DType;
+use crate::segments::Shortage;
 
 /// The result of this crate's fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -107,5 +108,40 @@ pub enum Error {
         source_bytes: usize,
         /// Bytes to write.
         target_bytes: usize,
+    },
+    /// A limit of segments that cannot be kept.
+    #[error("the limit {limit} is {given}, expected {expected}")]
+    SegmentLimit {
+        /// The limit's name.
+        limit: &'static str,
+        /// Its value.
+        given: usize,
+        /// What it may be.
+        expected: &'static str,
+    },
+    /// A range that no segment can hold.
+    #[error(
+        "{bytes} bytes do not fit one segment, which has {segment_bytes_max} at most; split them"
+    )]
+    RangeTooLarge {
+        /// Bytes asked for.
+        bytes: usize,
+        /// The largest segment.
+        segment_bytes_max: usize,
+    },
+    /// There is no room for a range now.
+    #[error("out of memory: cannot take {shortage}")]
+    Shortage {
+        /// How things stand, and who holds what.
+        shortage: Box<Shortage>,
+        /// Why the source has no further segment; nothing where the budget was the limit.
+        #[source]
+        refusal: Option<Box<Error>>,
+    },
+    /// A range that is not taken.
+    #[error("range {serial} is not taken: it was given back, or is one of others")]
+    NoSuchRange {
+        /// The range's serial number.
+        serial: u64,
     },
 }

@@ -19,6 +19,7 @@ mod dtype;
 mod error;
 mod layout;
 mod pool;
+mod segments;
 mod shape;
 mod small_float;
 mod small_int;
@@ -32,6 +33,10 @@ pub use dtype::{DType, Element};
 pub use error::{Error, Result};
 pub use layout::Layout;
 pub use pool::{Pool, PoolStats};
+pub use segments::{
+    Holder, Place, RangeId, SegmentLimits, SegmentSource, SegmentStats, Segments, Shortage,
+    SimulatedDevice, SimulatedSegment,
+};
 pub use shape::{Dim, Shape, SymShape, TensorType};
 pub use small_float::{
     Complex, Complex64, Complex128, F4E2M1, F8E4M3FN, F8E4M3FNUZ, F8E5M2, F8E5M2FNUZ, F8E8M0,

@@ -1,0 +1,346 @@
+//! Ranges of addresses out of a few large segments: best fit for large ones, bins for small ones.
+//!
+//! Nothing here touches the bytes. Where segments come from is a parameter, so that the same code
+//! runs on a device's memory, in simulations, and in the replay of a log.
+
+mod account;
+mod bins;
+mod limits;
+mod ranges;
+mod simulated;
+#[cfg(test)]
+mod tests;
+
+pub use account::{Holder, SegmentStats, Shortage};
+pub use limits::SegmentLimits;
+pub use simulated::{SimulatedDevice, SimulatedSegment};
+
+use crate::error::{Error, Result};
+use account::Owners;
+use bins::{Bins, Slot};
+use ranges::{Node, Ranges};
+use slab::Slab;
+use std::sync::Arc;
+
+/// Where segments come from.
+pub trait SegmentSource {
+    /// What stands for a segment. Dropping it gives its bytes back.
+    type Segment;
+
+    /// A segment of `bytes` bytes.
+    ///
+    /// # Errors
+    /// When there is none.
+    fn segment(&mut self, bytes: usize) -> Result<Self::Segment>;
+}
+
+/// Names a range that was handed out. No two ranges of one [`Segments`] have the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RangeId {
+    serial: u64,
+    index: usize,
+}
+
+impl RangeId {
+    /// The number of the request that was served with this range, from 0.
+    #[must_use]
+    pub fn serial(self) -> u64 {
+        self.serial
+    }
+}
+
+/// Where a range lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// The segment; its number is used again when it has been given back.
+    pub segment: usize,
+    /// The offset in it, a multiple of the alignment.
+    pub offset: usize,
+    /// The size, rounded up.
+    pub bytes: usize,
+}
+
+#[derive(Debug)]
+struct Segment<T> {
+    bytes: usize,
+    first: Node,
+    storage: T,
+}
+
+/// A range that is taken.
+#[derive(Debug)]
+struct Taken {
+    serial: u64,
+    owner: Arc<str>,
+    at: At,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum At {
+    Range(Node),
+    Slot(Slot),
+}
+
+/// Hands out ranges of segments that it takes from a source as they are needed.
+///
+/// Sizes are rounded up to the alignment. Ranges of up to 16 times the alignment come from blocks
+/// of 64 equal slots in constant time; larger ones are the best fit among the free ranges of all
+/// segments, and free neighbours become one again. Small ranges are rounded up by less than a
+/// quarter, large ones to the alignment only.
+///
+/// ```
+/// use lgp_memory::{SegmentLimits, Segments, SimulatedDevice};
+/// let device = SimulatedDevice::new(8 << 30, 2 << 30);
+/// let mut segments = Segments::new(SegmentLimits::new(8 << 30, 2 << 30), device)?;
+/// let weights = segments.allocate(100 << 20, "weights")?;
+/// assert_eq!(segments.place(weights)?.offset, 0);
+/// segments.free(weights)?;
+/// assert_eq!(segments.stats().in_use_bytes, 0);
+/// # Ok::<(), lgp_memory::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Segments<S: SegmentSource> {
+    limits: SegmentLimits,
+    source: S,
+    segments: Slab<Segment<S::Segment>>,
+    ranges: Ranges,
+    bins: Bins,
+    taken: Slab<Taken>,
+    owners: Owners,
+    serial: u64,
+    stats: SegmentStats,
+}
+
+impl<S: SegmentSource> Segments<S> {
+    /// No segments yet; they are taken from `source` within `limits`.
+    ///
+    /// # Errors
+    /// [`Error::SegmentLimit`] for limits that contradict themselves.
+    pub fn new(limits: SegmentLimits, source: S) -> Result<Self> {
+        let limits = limits.checked()?;
+        Ok(Self {
+            limits,
+            source,
+            segments: Slab::new(),
+            ranges: Ranges::default(),
+            bins: Bins::new(limits.alignment_bytes),
+            taken: Slab::new(),
+            owners: Owners::default(),
+            serial: 0,
+            stats: SegmentStats::default(),
+        })
+    }
+
+    /// Takes a range of `bytes` bytes. `owner` is a short label of who holds it, such as
+    /// `weights`: messages and profiles add up by it. A range of no bytes takes the alignment.
+    ///
+    /// # Errors
+    /// [`Error::RangeTooLarge`] where no segment can hold it, and [`Error::Shortage`] where there
+    /// is no room now. Nothing has changed then, but that segments in which nothing is taken may
+    /// have been given back.
+    pub fn allocate(&mut self, bytes: usize, owner: &str) -> Result<RangeId> {
+        let segment_bytes_max = self.limits.segment_bytes_max;
+        let rounded = bytes.max(1).checked_next_multiple_of(self.limits.alignment_bytes);
+        let Some(rounded) = rounded.filter(|&rounded| rounded <= segment_bytes_max) else {
+            self.stats.failures += 1;
+            return Err(Error::RangeTooLarge { bytes, segment_bytes_max });
+        };
+        let segments_before = self.stats.segments_taken;
+        let slot = self.bins.class(rounded).and_then(|class| self.take_slot(class));
+        let at = match slot {
+            Some(slot) => At::Slot(slot),
+            None => match self.take_range(rounded) {
+                Ok(node) => At::Range(node),
+                Err(refusal) => {
+                    self.stats.failures += 1;
+                    let shortage = Box::new(self.shortage(bytes, owner));
+                    return Err(Error::Shortage { shortage, refusal: refusal.map(Box::new) });
+                }
+            },
+        };
+        let taken_bytes = self.place_of(at).bytes;
+        let serial = self.serial;
+        self.serial += 1;
+        let owner = self.owners.add(owner, taken_bytes);
+        let index = self.taken.insert(Taken { serial, owner, at });
+        let stats = &mut self.stats;
+        stats.allocations += 1;
+        stats.hits += u64::from(stats.segments_taken == segments_before);
+        stats.in_use_bytes += taken_bytes;
+        stats.high_water_bytes = stats.high_water_bytes.max(stats.in_use_bytes);
+        Ok(RangeId { serial, index })
+    }
+
+    /// Gives a range back.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRange`] when it has been given back, or is one of others.
+    pub fn free(&mut self, id: RangeId) -> Result<()> {
+        let at = self.find(id)?.at;
+        let bytes = self.place_of(at).bytes;
+        let Taken { owner, .. } = self.taken.remove(id.index);
+        self.owners.remove(&owner, bytes);
+        self.stats.in_use_bytes -= bytes;
+        let range = match at {
+            At::Range(node) => Some(node),
+            At::Slot(slot) => self.bins.release(slot),
+        };
+        if let Some(node) = range {
+            self.ranges.release(node);
+        }
+        self.collect(self.limits.idle_bytes_max);
+        Ok(())
+    }
+
+    /// Where a range lies.
+    ///
+    /// # Errors
+    /// As [`Segments::free`].
+    pub fn place(&self, id: RangeId) -> Result<Place> {
+        Ok(self.place_of(self.find(id)?.at))
+    }
+
+    /// What stands for a segment.
+    #[must_use]
+    pub fn segment(&self, number: usize) -> Option<&S::Segment> {
+        self.segments.get(number).map(|segment| &segment.storage)
+    }
+
+    /// Gives back every segment in which nothing is taken.
+    pub fn release_idle(&mut self) {
+        self.collect(0);
+    }
+
+    /// The limits, rounded as they are kept.
+    #[must_use]
+    pub fn limits(&self) -> SegmentLimits {
+        self.limits
+    }
+
+    /// What has been done so far.
+    #[must_use]
+    pub fn stats(&self) -> SegmentStats {
+        SegmentStats { largest_free_bytes: self.ranges.largest_free_bytes(), ..self.stats }
+    }
+
+    /// Who holds what, the most first.
+    #[must_use]
+    pub fn holders(&self) -> Vec<Holder> {
+        self.owners.holders()
+    }
+
+    fn shortage(&self, bytes: usize, owner: &str) -> Shortage {
+        Shortage {
+            bytes,
+            owner: owner.into(),
+            budget_bytes: self.limits.budget_bytes,
+            stats: self.stats(),
+            holders: self.holders(),
+        }
+    }
+
+    fn find(&self, id: RangeId) -> Result<&Taken> {
+        let taken = self.taken.get(id.index).filter(|taken| taken.serial == id.serial);
+        taken.ok_or(Error::NoSuchRange { serial: id.serial })
+    }
+
+    fn place_of(&self, at: At) -> Place {
+        match at {
+            At::Range(node) => {
+                let (segment, offset, bytes) = self.ranges.place(node);
+                Place { segment, offset, bytes }
+            }
+            At::Slot(slot) => {
+                let (node, within, bytes) = self.bins.place(slot);
+                let (segment, offset, _) = self.ranges.place(node);
+                Place { segment, offset: offset + within, bytes }
+            }
+        }
+    }
+
+    /// A slot, if a block has one or there is room for a further block. Where there is none, a
+    /// range of the very size may still be found.
+    fn take_slot(&mut self, class: usize) -> Option<Slot> {
+        if let Some(slot) = self.bins.take(class) {
+            return Some(slot);
+        }
+        let bytes = self.bins.block_bytes(class);
+        if bytes > self.limits.segment_bytes {
+            return None;
+        }
+        let node = self.take_range(bytes).ok()?;
+        self.bins.add(class, node);
+        self.bins.take(class)
+    }
+
+    /// A range, of a new segment if need be. The error is the source's word, where it was asked.
+    fn take_range(&mut self, bytes: usize) -> Result<Node, Option<Error>> {
+        if let Some(node) = self.ranges.take(bytes) {
+            return Ok(node);
+        }
+        self.grow(bytes)?;
+        self.ranges.take(bytes).ok_or(None)
+    }
+
+    /// What the budget leaves for further segments.
+    fn room(&self) -> usize {
+        let room = self.limits.budget_bytes.saturating_sub(self.stats.reserved_bytes);
+        room - room % self.limits.alignment_bytes
+    }
+
+    /// Takes a further segment that holds a range of `bytes` bytes.
+    fn grow(&mut self, bytes: usize) -> Result<(), Option<Error>> {
+        if self.room() < bytes {
+            // What lies idle is too small for this range, and in the way of a larger segment.
+            self.release_idle();
+        }
+        let room = self.room();
+        if room < bytes {
+            return Err(None);
+        }
+        let alignment = self.limits.alignment_bytes;
+        let mut size = self.limits.segment_bytes.max(bytes).min(room);
+        loop {
+            match self.source.segment(size) {
+                Ok(storage) => {
+                    self.add_segment(size, storage);
+                    return Ok(());
+                }
+                Err(refusal) if size == bytes && self.ranges.idle_segments() == 0 => {
+                    return Err(Some(refusal));
+                }
+                // The source has less than the budget says: first it gets back what lies idle,
+                // then smaller segments will do.
+                Err(_) if self.ranges.idle_segments() > 0 => self.release_idle(),
+                Err(_) => size = (size / 2 / alignment * alignment).max(bytes),
+            }
+        }
+    }
+
+    fn add_segment(&mut self, bytes: usize, storage: S::Segment) {
+        let entry = self.segments.vacant_entry();
+        let first = self.ranges.add_segment(entry.key(), bytes);
+        entry.insert(Segment { bytes, first, storage });
+        let stats = &mut self.stats;
+        stats.segments += 1;
+        stats.segments_taken += 1;
+        stats.reserved_bytes += bytes;
+        stats.reserved_high_water_bytes = stats.reserved_high_water_bytes.max(stats.reserved_bytes);
+    }
+
+    /// Gives idle segments back until at most `idle_bytes_max` bytes are free, or none is idle.
+    fn collect(&mut self, idle_bytes_max: usize) {
+        if self.ranges.idle_segments() == 0 || self.stats.free_bytes() <= idle_bytes_max {
+            return;
+        }
+        let (ranges, stats) = (&mut self.ranges, &mut self.stats);
+        self.segments.retain(|_, segment| {
+            let idle = stats.free_bytes() > idle_bytes_max && ranges.remove_segment(segment.first);
+            if idle {
+                stats.segments -= 1;
+                stats.reserved_bytes -= segment.bytes;
+            }
+            !idle
+        });
+    }
+}

@@ -1,0 +1,174 @@
+//! Free and taken ranges of several segments: best fit, with neighbours that are free made one.
+
+use slab::Slab;
+use std::collections::BTreeMap;
+
+/// A range in [`Ranges`].
+pub(super) type Node = usize;
+
+/// A free range where best fit looks for it: the smallest comes first, and of equals the one that
+/// lies lowest, which leaves the ends of segments free.
+type Key = (usize, usize, usize);
+
+/// A piece of a segment; together the pieces of a segment cover it, and no two neighbours are
+/// both free.
+#[derive(Debug)]
+struct Range {
+    segment: usize,
+    offset: usize,
+    bytes: usize,
+    previous: Option<Node>,
+    next: Option<Node>,
+    taken: bool,
+}
+
+impl Range {
+    fn key(&self) -> Key {
+        (self.bytes, self.segment, self.offset)
+    }
+
+    fn is_whole_segment(&self) -> bool {
+        self.previous.is_none() && self.next.is_none()
+    }
+}
+
+/// Ranges of all segments. Sizes are the caller's to round: every size given must be a multiple of
+/// the alignment, and above 0.
+#[derive(Debug, Default)]
+pub(super) struct Ranges {
+    ranges: Slab<Range>,
+    free: BTreeMap<Key, Node>,
+    /// Segments in which nothing is taken.
+    idle_segments: usize,
+}
+
+impl Ranges {
+    /// Adds a segment that is free from end to end.
+    pub(super) fn add_segment(&mut self, segment: usize, bytes: usize) -> Node {
+        let range = Range { segment, offset: 0, bytes, previous: None, next: None, taken: false };
+        let key = range.key();
+        let node = self.ranges.insert(range);
+        self.free.insert(key, node);
+        self.idle_segments += 1;
+        node
+    }
+
+    /// Forgets a segment in which nothing is taken, by its first range. Whether it was one.
+    pub(super) fn remove_segment(&mut self, first: Node) -> bool {
+        let whole = self.ranges.get(first).is_some_and(|r| !r.taken && r.is_whole_segment());
+        if whole {
+            self.free.remove(&self.ranges.remove(first).key());
+            self.idle_segments -= 1;
+        }
+        whole
+    }
+
+    /// Takes `bytes` bytes out of the smallest free range that has them.
+    pub(super) fn take(&mut self, bytes: usize) -> Option<Node> {
+        let (&key, &node) = self.free.range((bytes, 0, 0)..).next()?;
+        self.take_from(key, node, bytes);
+        Some(node)
+    }
+
+    fn take_from(&mut self, key: Key, node: Node, bytes: usize) {
+        self.free.remove(&key);
+        let range = &mut self.ranges[node];
+        self.idle_segments -= usize::from(range.is_whole_segment());
+        range.taken = true;
+        let (rest, next) = (range.bytes - bytes, range.next);
+        if rest == 0 {
+            return;
+        }
+        range.bytes = bytes;
+        let rest = Range {
+            segment: range.segment,
+            offset: range.offset + bytes,
+            bytes: rest,
+            previous: Some(node),
+            next,
+            taken: false,
+        };
+        let key = rest.key();
+        let behind = self.ranges.insert(rest);
+        self.ranges[node].next = Some(behind);
+        if let Some(next) = next {
+            self.ranges[next].previous = Some(behind);
+        }
+        self.free.insert(key, behind);
+    }
+
+    /// Frees a taken range.
+    pub(super) fn release(&mut self, node: Node) {
+        self.ranges[node].taken = false;
+        let mut merged = node;
+        if let Some(next) = self.ranges[node].next.filter(|&next| !self.ranges[next].taken) {
+            self.free.remove(&self.ranges[next].key());
+            self.absorb_next(node);
+        }
+        if let Some(previous) = self.ranges[node].previous.filter(|&p| !self.ranges[p].taken) {
+            self.free.remove(&self.ranges[previous].key());
+            self.absorb_next(previous);
+            merged = previous;
+        }
+        let range = &self.ranges[merged];
+        self.idle_segments += usize::from(range.is_whole_segment());
+        self.free.insert(range.key(), merged);
+    }
+
+    /// Makes a range and the one behind it one.
+    fn absorb_next(&mut self, node: Node) {
+        let Some(next) = self.ranges[node].next else { return };
+        let Range { bytes, next: behind, .. } = self.ranges.remove(next);
+        let range = &mut self.ranges[node];
+        range.bytes += bytes;
+        range.next = behind;
+        if let Some(behind) = behind {
+            self.ranges[behind].previous = Some(node);
+        }
+    }
+
+    /// Segment, offset and size of a range.
+    pub(super) fn place(&self, node: Node) -> (usize, usize, usize) {
+        let Range { segment, offset, bytes, .. } = self.ranges[node];
+        (segment, offset, bytes)
+    }
+
+    /// How many segments have nothing taken.
+    pub(super) fn idle_segments(&self) -> usize {
+        self.idle_segments
+    }
+
+    /// The size of the largest free range; 0 where there is none.
+    pub(super) fn largest_free_bytes(&self) -> usize {
+        self.free.last_key_value().map_or(0, |(&(bytes, ..), _)| bytes)
+    }
+}
+
+#[cfg(test)]
+impl Ranges {
+    /// What must always hold: the ranges of each segment cover it in order, neighbours are not
+    /// both free, and the index knows just the free ones. `segments` are first ranges and sizes.
+    pub(super) fn check(&self, segments: impl Iterator<Item = (usize, Node, usize)>) {
+        let (mut seen, mut free, mut idle) = (0, 0, 0);
+        for (segment, first, bytes) in segments {
+            let (mut at, mut offset, mut previous) = (Some(first), 0, None);
+            let mut free_before = false;
+            while let Some(node) = at {
+                let range = &self.ranges[node];
+                assert_eq!((range.segment, range.offset), (segment, offset));
+                assert_eq!(range.previous, previous);
+                assert!(range.bytes > 0 && (range.taken || !free_before), "{range:?}");
+                assert_eq!(self.free.get(&range.key()) == Some(&node), !range.taken);
+                seen += 1;
+                free += usize::from(!range.taken);
+                idle += usize::from(!range.taken && range.is_whole_segment());
+                free_before = !range.taken;
+                offset += range.bytes;
+                (previous, at) = (at, range.next);
+            }
+            assert_eq!(offset, bytes, "segment {segment} is covered");
+        }
+        assert_eq!((self.ranges.len(), self.free.len()), (seen, free));
+        assert_eq!(self.idle_segments, idle);
+    }
+}
