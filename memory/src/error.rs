@@ -144,4 +144,18 @@ pub enum Error {
         /// The range's serial number.
         serial: u64,
     },
+    /// A log that cannot be written or read.
+    #[error("the log of memory failed: {reason}")]
+    LogFile {
+        /// What the file said.
+        reason: String,
+    },
+    /// A line that is none of a log.
+    #[error("no log of memory, line {line}: {reason}")]
+    LogLine {
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong with it.
+        reason: String,
+    },
 }

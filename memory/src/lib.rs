@@ -18,6 +18,7 @@ mod datum;
 mod dtype;
 mod error;
 mod layout;
+mod log;
 mod pool;
 mod segments;
 mod shape;
@@ -32,6 +33,7 @@ pub use datum::{Datum, ValueKind};
 pub use dtype::{DType, Element};
 pub use error::{Error, Result};
 pub use layout::Layout;
+pub use log::{MemoryEvent, MemoryLog, Replay};
 pub use pool::{Pool, PoolStats};
 pub use segments::{
     Holder, Place, RangeId, SegmentLimits, SegmentSource, SegmentStats, Segments, Shortage,
