@@ -26,6 +26,9 @@ pub enum Error {
     /// The run was asked to end.
     #[error(transparent)]
     Stopped(#[from] crate::stop::Stopped),
+    /// What a device or its driver refuses.
+    #[error(transparent)]
+    Device(#[from] lgp_hal::Error),
     /// A shape, dtype or allocation error.
     #[error(transparent)]
     Memory(#[from] lgp_memory::Error),

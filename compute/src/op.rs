@@ -1,5 +1,6 @@
 //! What an operator is: it infers types, validates its inputs and computes its outputs.
 
+use crate::device::{Element, Launches, Limits};
 use crate::error::{Error, Result};
 use crate::isa::{Isa, Simd};
 use crate::planned::Planned;
@@ -182,6 +183,29 @@ pub trait Op: std::any::Any + std::fmt::Debug + Send + Sync {
     /// # Errors
     /// Inputs that do not fit, a dtype without a kernel, or out of memory.
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>>;
+
+    /// Of an operator each element of whose output is a function of its inputs' elements at the
+    /// same place, broadcast: that function as an expression in the portable language of kernels,
+    /// where halves are `float` and bool is `u8`. `None` otherwise, or for these dtypes.
+    fn expression(&self, x: &[Option<Element<'_>>]) -> Option<String> {
+        let _ = x;
+        None
+    }
+
+    /// The kernels that compute it on a device, for inputs and outputs of types whose dimensions
+    /// are all known; inputs that are constants of the graph are there with their contents.
+    /// `None` where there are none for these: the CPU computes it then.
+    ///
+    /// Every kernel stays within the buffers of those types, whatever is in them.
+    fn launches(
+        &self,
+        limits: Limits,
+        inputs: &[Option<&ValueInfo>],
+        outputs: &[ValueInfo],
+    ) -> Option<Launches> {
+        let _ = (limits, inputs, outputs);
+        None
+    }
 
     /// Whether output 0 is input 0's own memory, under another shape at most.
     fn passes_memory_on(&self) -> bool {

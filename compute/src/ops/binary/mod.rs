@@ -1,10 +1,12 @@
 //! Element-wise operators of two inputs, with numpy broadcasting.
 
 mod cpu;
+mod device;
 #[cfg(test)]
 mod tests;
 
 use crate::args::{arity, output, required, same_dtype};
+use crate::device::Element;
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
@@ -124,6 +126,10 @@ impl Op for Binary {
         let dtype = if self.compares() { DType::Bool } else { a.ty.dtype };
         let contents = self.contents(a, b);
         Ok(output(dtype, shape).into_iter().map(|o| o.with_contents(contents.clone())).collect())
+    }
+
+    fn expression(&self, x: &[Option<Element<'_>>]) -> Option<String> {
+        device::expression(self, x)
     }
 
     fn widens_halves(&self) -> bool {

@@ -1,12 +1,14 @@
 //! Conversion between dtypes.
 
 mod cpu;
+mod device;
 mod small;
 #[cfg(test)]
 mod tests;
 mod text;
 
 use crate::args::{arity, optional, output, required};
+use crate::device::Element;
 use crate::error::Result;
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{DType, PowerRounding, Tensor, TensorView};
@@ -50,6 +52,10 @@ impl Op for Cast {
         optional(inputs, 0).map_or(0, |x| small::scratch_bytes(x, self.to))
     }
 
+    fn expression(&self, x: &[Option<Element<'_>>]) -> Option<String> {
+        device::expression(x.first().copied().flatten()?, self.to)
+    }
+
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs, Manner { saturate: true, rounding: PowerRounding::Up })
     }
@@ -77,6 +83,14 @@ impl Op for CastAs {
     fn scratch_bytes(&self, _threads: usize, inputs: &[Option<&ValueInfo>]) -> usize {
         let (Some(x), Ok(out)) = (optional(inputs, 0), self.infer(inputs)) else { return 0 };
         out.first().map_or(0, |y| small::scratch_bytes(x, y.ty.dtype))
+    }
+
+    fn expression(&self, x: &[Option<Element<'_>>]) -> Option<String> {
+        let to = match self.to {
+            Some(to) => to,
+            None => x.get(1).copied().flatten()?.dtype,
+        };
+        device::expression(x.first().copied().flatten()?, to)
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

@@ -3,6 +3,7 @@
 mod cpu;
 
 use crate::args::{arity, optional, output, required, same_dtype, single};
+use crate::device::{Element, literal};
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Tensor, TensorView};
@@ -37,6 +38,25 @@ impl Op for Clip {
             }
         }
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn expression(&self, x: &[Option<Element<'_>>]) -> Option<String> {
+        let value = x.first().copied().flatten()?;
+        let is_float = matches!(value.dtype, DType::F32 | DType::F16 | DType::BF16);
+        let bound = |i: usize, attribute: Option<f32>| match x.get(i).copied().flatten() {
+            Some(given) => Some(Some(given.name.to_owned())),
+            None if attribute.is_none() => Some(None),
+            None => is_float.then(|| attribute.map(literal)),
+        };
+        let (least, most) = (bound(1, self.min)?, bound(2, self.max)?);
+        let mut y = value.name.to_owned();
+        if let Some(least) = least {
+            y = format!("({y} < {least} ? {least} : {y})");
+        }
+        if let Some(most) = most {
+            y = format!("({y} > {most} ? {most} : {y})");
+        }
+        Some(y)
     }
 
     fn widens_halves(&self) -> bool {

@@ -1,11 +1,13 @@
 //! Element-wise operators of one input.
 
 mod cpu;
+mod device;
 mod math;
 #[cfg(test)]
 mod tests;
 
 use crate::args::{arity, output, required};
+use crate::device::Element;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Tensor, TensorView};
@@ -176,6 +178,10 @@ impl Op for Unary {
         let asks = matches!(self.kind, UnaryKind::IsNaN | UnaryKind::IsInf { .. });
         let dtype = if asks { DType::Bool } else { given };
         Ok(output(dtype, x.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn expression(&self, x: &[Option<Element<'_>>]) -> Option<String> {
+        device::expression(self, x)
     }
 
     fn widens_halves(&self) -> bool {

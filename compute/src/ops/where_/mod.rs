@@ -3,6 +3,7 @@
 mod cpu;
 
 use crate::args::{arity, output, required, same_dtype};
+use crate::device::{Element, all};
 use crate::dims;
 use crate::error::Result;
 use crate::op::{Context, Op, ValueInfo};
@@ -30,6 +31,11 @@ impl Op for Where {
             _ => None,
         };
         Ok(output(a.ty.dtype, shape))
+    }
+
+    fn expression(&self, x: &[Option<Element<'_>>]) -> Option<String> {
+        let [condition, a, b] = all(x)?;
+        Some(format!("{} ? {} : {}", condition.name, a.name, b.name))
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

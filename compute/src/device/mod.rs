@@ -1,0 +1,18 @@
+//! Operators on devices: what to launch for an operator, and the device that it is launched on.
+//!
+//! An operator does not drive a device. It answers a [`Recipe`]: kernels in the portable language
+//! of `lgp-hal`, their grids, and which input, output or scratch buffer each argument is. A
+//! recipe is plain data, made for inputs whose dimensions are known; it can be printed, counted
+//! and compiled where no device is. An [`Accelerator`] compiles and launches it.
+
+mod accelerator;
+mod pointwise;
+mod recipe;
+#[cfg(test)]
+mod tests;
+
+pub use accelerator::{Accelerator, DeviceTensor, Prepared};
+pub use pointwise::{Element, Operand, Pointwise};
+pub(crate) use pointwise::{all, literal};
+pub(crate) use recipe::c_type;
+pub use recipe::{Argument, Call, Kernel, Launches, Limits, Recipe};
