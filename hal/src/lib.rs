@@ -32,8 +32,9 @@
 //!
 //! **Programs.** [`Device::compile`] takes the portable language of kernels ([`prelude`]). A source that does not compile is
 //! [`Error::Compile`] with the compiler's messages, a launch that does not fit [`Error::Launch`].
-//! A device without programs (the processor, the recording device, CUDA in this version) answers
-//! [`Error::Unsupported`].
+//! A device without programs (the processor, the recording device, an NVIDIA card without NVRTC)
+//! answers [`Error::Unsupported`]. Where the vendor's library of products is there
+//! ([`Caps::gemm`]), [`Queue::gemm`] calls it.
 //!
 //! The crate `lgp-hal-conformance` holds these laws as code and runs them against every backend.
 //!
@@ -71,6 +72,7 @@ mod caps;
 mod device;
 mod diagnose;
 mod error;
+mod gemm;
 mod id;
 mod info;
 mod portable;
@@ -90,6 +92,7 @@ pub use caps::{Caps, DeviceKind};
 pub use device::Device;
 pub use diagnose::{Finding, Status, diagnose};
 pub use error::{Error, Result};
+pub use gemm::{Gemm, Matrix};
 pub use id::{BackendKind, DeviceId, PciAddress};
 pub use info::{DeviceInfo, SelfTest};
 pub use portable::{prelude, with_prelude};

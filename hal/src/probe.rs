@@ -4,6 +4,7 @@ use crate::advice::{Advice, Environment, unbacked};
 use crate::amd::sysfs::{Card, Reader, Sysfs};
 use crate::backend::{Found, Probe};
 use crate::caps::{Caps, DeviceKind};
+use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::id::{BackendKind, DeviceId};
 use crate::info::{DeviceInfo, SelfTest};
@@ -140,11 +141,31 @@ fn join(cards: &[Card], found: &[(DeviceId, &Found)]) -> Vec<Option<usize>> {
     owners
 }
 
+/// What an opened device tells of itself.
+#[derive(Debug)]
+struct Tested {
+    caps: Caps,
+    /// Why it compiles no programs, although devices of its kind do.
+    no_programs: Option<String>,
+}
+
+impl Tested {
+    fn of(device: &dyn Device) -> Self {
+        let no_programs = match device.compile("", "") {
+            Err(Error::Unsupported { reason, .. }) if device.id().backend == BackendKind::Cuda => {
+                Some(reason)
+            }
+            _ => None,
+        };
+        Self { caps: device.caps().clone(), no_programs }
+    }
+}
+
 /// Opens a device, which tests it, on a thread that is left behind if it hangs.
-fn test_in_time(table: &'static [Line], id: DeviceId, limit: Duration) -> Result<Caps> {
+fn test_in_time(table: &'static [Line], id: DeviceId, limit: Duration) -> Result<Tested> {
     let (sender, receiver) = mpsc::channel();
     let test = move || {
-        let answer = open_in(table, id).map(|device| device.caps().clone());
+        let answer = open_in(table, id).map(|device| Tested::of(&*device));
         // Nobody listens once the time is over.
         let _ = sender.send(answer);
     };
@@ -167,16 +188,16 @@ fn backed(
     found: &Found,
     card: Option<&Card>,
     sysfs: &Sysfs<'_>,
-    tested: Result<Caps>,
+    tested: Result<Tested>,
 ) -> DeviceInfo {
     let advice = match &tested {
         Ok(_) if id.backend == BackendKind::Cpu => None,
-        Ok(caps) => Some(Advice { reason: not_yet(id, caps), hint: None }),
+        Ok(tested) => Some(Advice { reason: not_yet(id, tested), hint: None }),
         Err(error) => Some(Advice { reason: error.to_string(), hint: driver_update(id) }),
     };
     let self_test = if tested.is_ok() { SelfTest::Passed } else { SelfTest::Failed };
     // An opened device knows more, such as the wave of an OpenCL 1.2 device.
-    let caps = tested.unwrap_or_else(|_| found.caps.clone());
+    let caps = tested.map_or_else(|_| found.caps.clone(), |tested| tested.caps);
     let (reason, hint) = advice.map_or((None, None), |it| (Some(it.reason), it.hint));
     DeviceInfo {
         id: id.to_string(),
@@ -196,10 +217,12 @@ fn backed(
 }
 
 /// Why a healthy device is not used.
-fn not_yet(id: DeviceId, caps: &Caps) -> String {
-    let test = match (id.backend, caps.kind) {
-        (BackendKind::Cuda, _) => "memory test passed",
-        (_, DeviceKind::Cpu) => "self-test passed; this is the processor seen through OpenCL",
+fn not_yet(id: DeviceId, tested: &Tested) -> String {
+    let test = match (&tested.no_programs, tested.caps.kind) {
+        (Some(reason), _) => return format!("memory test passed; no kernel compiles: {reason}"),
+        (None, DeviceKind::Cpu) if id.backend == BackendKind::OpenCl => {
+            "self-test passed; this is the processor seen through OpenCL"
+        }
         _ => "self-test passed",
     };
     format!("{test}; models do not run on {} devices in this version", id.backend)

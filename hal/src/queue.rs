@@ -1,12 +1,17 @@
 //! The queue: the order in which a device does things.
 
 use crate::buffer::Buffer;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::gemm::Gemm;
+use crate::id::DeviceId;
 use crate::program::Launch;
 
 /// An in-order queue of commands on one device: each command sees the effects of those before it
 /// in the same queue. What another queue did is seen after that queue's `finish`.
 pub trait Queue: Send {
+    /// The device whose queue it is.
+    fn device(&self) -> DeviceId;
+
     /// Copies `data` into `buffer` from byte `offset` on. The data may be reused on return.
     ///
     /// # Errors
@@ -44,6 +49,17 @@ pub trait Queue: Send {
     /// [`crate::Error::Launch`] when kernel, grid or arguments do not fit,
     /// [`crate::Error::Unsupported`] on a device without programs.
     unsafe fn launch(&mut self, launch: &Launch<'_>) -> Result<()>;
+
+    /// Queues a product of matrices by the vendor's library.
+    ///
+    /// # Errors
+    /// [`crate::Error::Unsupported`] on a device whose caps have no `gemm`;
+    /// [`crate::Error::Launch`] when sizes, strides and buffers do not fit;
+    /// [`crate::Error::Foreign`]; or the library's refusal.
+    fn gemm(&mut self, _gemm: &Gemm<'_>) -> Result<()> {
+        let reason = "there is no library of the vendor's for it".to_owned();
+        Err(Error::Unsupported { device: self.device(), what: "gemm", reason })
+    }
 
     /// Hands everything queued so far to the device, without waiting for it.
     ///

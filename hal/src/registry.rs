@@ -104,6 +104,10 @@ mod tests {
     }
 
     impl Queue for LeakingQueue {
+        fn device(&self) -> DeviceId {
+            self.0.device()
+        }
+
         fn write(&mut self, buffer: &dyn Buffer, offset: usize, data: &[u8]) -> Result<()> {
             self.0.write(buffer, offset, data)
         }

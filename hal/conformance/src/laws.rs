@@ -1,5 +1,6 @@
 //! The table of laws, and what a law answers.
 
+mod gemm;
 mod memory;
 mod order;
 mod programs;
@@ -69,6 +70,8 @@ pub const LAWS: &[Law] = &[
     Law { name: "kernels and transfers keep their order", check: programs::order },
     Law { name: "a faulty source is a typed error", check: programs::faulty_source },
     Law { name: "a faulty launch is a typed error", check: programs::faulty_launch },
+    Law { name: "the vendor's library multiplies", check: gemm::products },
+    Law { name: "no library is a typed answer", check: gemm::absence },
 ];
 
 /// What a law stops with: a broken promise in words.

@@ -1,8 +1,10 @@
 //! NVIDIA devices through the driver library, which is loaded at run time: a host without one is
 //! a host without these devices.
 
+mod blas;
 mod buffer;
 mod device;
+mod nvrtc;
 mod program;
 mod queue;
 
@@ -17,7 +19,7 @@ use std::sync::Arc;
 
 /// The driver calls this backend makes. The bindings panic over a call that the library lacks, so
 /// a stub or a very old driver is refused before the first one.
-const CALLS: [&str; 22] = [
+const CALLS: [&str; 27] = [
     "cuInit",
     "cuGetErrorName",
     "cuGetErrorString",
@@ -40,6 +42,11 @@ const CALLS: [&str; 22] = [
     "cuMemcpyHtoDAsync_v2",
     "cuMemcpyDtoHAsync_v2",
     "cuMemcpyDtoDAsync_v2",
+    "cuModuleLoadData",
+    "cuModuleUnload",
+    "cuModuleGetFunction",
+    "cuFuncGetAttribute",
+    "cuLaunchKernel",
 ];
 
 /// The table entry of CUDA.
@@ -127,7 +134,7 @@ fn describe(device: sys::CUdevice) -> Found {
     let caps = Caps {
         kind: DeviceKind::Gpu,
         vendor: "NVIDIA".to_owned(),
-        driver: driver_version(),
+        driver: driver_name(),
         pci,
         compute_units: number(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT).unwrap_or(0),
         clock_mhz_max: number(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE).map(|khz| khz / 1000),
@@ -141,21 +148,27 @@ fn describe(device: sys::CUdevice) -> Found {
         unified_memory: number(Attribute::CU_DEVICE_ATTRIBUTE_INTEGRATED) == Some(1),
         fp16: (major, minor) >= (5, 3),
         fp64: true,
-        // Compiling needs NVRTC, which this backend does not drive.
+        // Whether the libraries of both are there is found out when the device is opened.
         programs: false,
+        gemm: false,
         features: vec![format!("sm_{major}{minor}")],
     };
     let name = result::device::get_name(device).unwrap_or_else(|_| "NVIDIA device".to_owned());
     Found { name, caps }
 }
 
-fn driver_version() -> String {
+/// The newest CUDA version that the driver knows, as 1000 · major + 10 · minor; 0 if it tells none.
+fn driver_version() -> i32 {
     let mut version = 0;
     // SAFETY: the call writes one integer into the place given.
     let answer = unsafe { sys::cuDriverGetVersion(&raw mut version) };
-    match answer.result() {
-        Ok(()) => format!("CUDA {}.{}", version / 1000, version % 1000 / 10),
-        Err(_) => "CUDA".to_owned(),
+    if answer.result().is_ok() { version } else { 0 }
+}
+
+fn driver_name() -> String {
+    match driver_version() {
+        0 => "CUDA".to_owned(),
+        version => format!("CUDA {}.{}", version / 1000, version % 1000 / 10),
     }
 }
 

@@ -12,6 +12,10 @@ use crate::queue::Queue;
 pub(super) struct CpuQueue;
 
 impl Queue for CpuQueue {
+    fn device(&self) -> DeviceId {
+        DeviceId::CPU
+    }
+
     fn write(&mut self, buffer: &dyn Buffer, offset: usize, data: &[u8]) -> Result<()> {
         CpuBuffer::of(buffer, DeviceId::CPU)?.write(offset, data)
     }

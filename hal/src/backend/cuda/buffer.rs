@@ -1,7 +1,7 @@
 //! A buffer in the memory of an NVIDIA device.
 
+use super::code;
 use super::device::Shared;
-use super::{code, driver};
 use crate::buffer::{Buffer, range, refuse_unaligned};
 use crate::error::{Error, Result};
 use cudarc::driver::result;
@@ -31,12 +31,12 @@ impl CudaBuffer {
         if let Some(limit) = limit.filter(|&limit| bytes as u64 > limit) {
             return Err(refuse(format!("it has {limit} bytes")));
         }
-        shared.context.bind_to_thread().map_err(driver(device, "cuCtxSetCurrent"))?;
+        shared.bind()?;
         // SAFETY: the context is current; the address is freed once, in `drop`.
         match unsafe { result::malloc_sync(bytes.max(BYTES_MIN)) } {
             Ok(address) => Ok(Self { shared, address, root: None, bytes }),
             Err(error) if error.0 == CUresult::CUDA_ERROR_OUT_OF_MEMORY => Err(refuse(code(error))),
-            Err(error) => Err(driver(device, "cuMemAlloc")(error)),
+            Err(error) => Err(shared.failed("cuMemAlloc")(error)),
         }
     }
 
@@ -61,7 +61,7 @@ impl Drop for CudaBuffer {
             return;
         }
         // A context that cannot be bound is lost, and its memory with it.
-        if self.shared.context.bind_to_thread().is_ok() {
+        if self.shared.bind().is_ok() {
             // SAFETY: the address came from `malloc_sync` and is not used again. The call waits
             // for the commands that still use it.
             let _ = unsafe { result::free_sync(self.address) };

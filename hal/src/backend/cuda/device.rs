@@ -1,19 +1,20 @@
 //! An opened NVIDIA device.
 
 use super::buffer::CudaBuffer;
-use super::driver;
-use super::program::refusal;
+use super::nvrtc::{Nvrtc, Target};
+use super::program::CudaProgram;
 use super::queue::CudaQueue;
+use super::{blas, driver, driver_version};
 use crate::backend::Found;
 use crate::buffer::Buffer;
 use crate::caps::Caps;
 use crate::device::Device;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::id::DeviceId;
 use crate::program::Program;
 use crate::queue::Queue;
-use crate::self_test::{Operands, Outcomes};
-use cudarc::driver::CudaContext;
+use crate::self_test::{Operands, Outcomes, arithmetic_by_program};
+use cudarc::driver::{CudaContext, DriverError};
 use std::sync::Arc;
 
 /// What buffers and queues of one opened device have in common.
@@ -22,6 +23,20 @@ pub(super) struct Shared {
     pub(super) id: DeviceId,
     pub(super) caps: Caps,
     pub(super) context: Arc<CudaContext>,
+    /// The compiler and what it compiles to, or why there is none.
+    pub(super) compiler: Result<(Nvrtc, Target), String>,
+}
+
+impl Shared {
+    /// Makes the device's context the current one of this thread, as every call needs it.
+    pub(super) fn bind(&self) -> Result<()> {
+        self.context.bind_to_thread().map_err(self.failed("cuCtxSetCurrent"))
+    }
+
+    /// An error of a driver call.
+    pub(super) fn failed(&self, call: &'static str) -> impl Fn(DriverError) -> Error {
+        driver(self.id, call)
+    }
 }
 
 /// An NVIDIA device with its primary context.
@@ -36,8 +51,15 @@ impl CudaDevice {
     pub(super) fn open(id: DeviceId, found: Found) -> Result<Self> {
         let ordinal = usize::try_from(id.ordinal).unwrap_or(usize::MAX);
         let context = CudaContext::new(ordinal).map_err(driver(id, "cuDevicePrimaryCtxRetain"))?;
-        let shared = Arc::new(Shared { id, caps: found.caps, context });
-        Ok(Self { name: found.name, shared })
+        let (major, minor) =
+            context.compute_capability().map_err(driver(id, "cuDeviceGetAttribute"))?;
+        let architecture = u32::try_from(10 * major + minor).unwrap_or(0);
+        let compiler = Nvrtc::load().and_then(|compiler| {
+            let target = compiler.target(architecture, driver_version() / 1000)?;
+            Ok((compiler, target))
+        });
+        let caps = Caps { programs: compiler.is_ok(), gemm: blas::is_present(), ..found.caps };
+        Ok(Self { name: found.name, shared: Arc::new(Shared { id, caps, context, compiler }) })
     }
 }
 
@@ -62,11 +84,14 @@ impl Device for CudaDevice {
         Ok(Box::new(CudaQueue::new(Arc::clone(&self.shared))?))
     }
 
-    fn compile(&self, _source: &str, _options: &str) -> Result<Arc<dyn Program>> {
-        Err(refusal(self.shared.id))
+    fn compile(&self, source: &str, options: &str) -> Result<Arc<dyn Program>> {
+        Ok(Arc::new(CudaProgram::build(Arc::clone(&self.shared), source, options)?))
     }
 
-    fn arithmetic(&self, _operands: &Operands) -> Result<Outcomes> {
-        Ok(Outcomes::new())
+    fn arithmetic(&self, operands: &Operands) -> Result<Outcomes> {
+        match self.shared.caps.programs {
+            true => arithmetic_by_program(self, operands),
+            false => Ok(Outcomes::new()),
+        }
     }
 }

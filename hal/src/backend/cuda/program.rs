@@ -1,10 +1,214 @@
-//! The CUDA backend moves bytes and compiles nothing yet, and says so.
+//! A program on an NVIDIA device, and the packing of its kernels' arguments.
 
-use crate::error::Error;
-use crate::id::DeviceId;
+use super::buffer::CudaBuffer;
+use super::device::Shared;
+use super::nvrtc::Image;
+use crate::error::{Error, Result};
+use crate::program::{Arg, Launch, Program};
+use cudarc::driver::result;
+use cudarc::driver::sys::{self, CUfunction_attribute, CUstream};
+use std::any::Any;
+use std::collections::HashMap;
+use std::ffi::{CString, c_void};
+use std::sync::Arc;
 
-/// The refusal of every program.
-pub(super) fn refusal(device: DeviceId) -> Error {
-    let reason = "this version does not compile kernels for CUDA".to_owned();
-    Error::Unsupported { device, what: "programs", reason }
+/// Work-items of a work-group where the caller leaves the choice: enough to hide latencies on any
+/// architecture.
+const GROUP: usize = 256;
+
+/// The driver's limits of a grid's dimensions in work-groups.
+const GROUPS_MAX: [usize; 3] = [0x7fff_ffff, 0xffff, 0xffff];
+
+/// A loaded module.
+#[derive(Debug)]
+pub(super) struct CudaProgram {
+    shared: Arc<Shared>,
+    module: sys::CUmodule,
+    names: Vec<String>,
+    kernels: HashMap<String, Kernel>,
+}
+
+/// One kernel of it.
+#[derive(Debug)]
+struct Kernel {
+    function: sys::CUfunction,
+    /// The sizes of its parameters in bytes.
+    sizes: Vec<usize>,
+    /// Most work-items of one of its work-groups.
+    group_max: usize,
+}
+
+// SAFETY: module and functions are the driver's handles, which any thread may use whose current
+// context is theirs; every use binds it first.
+unsafe impl Send for CudaProgram {}
+// SAFETY: as above; nothing here changes after the program is made.
+unsafe impl Sync for CudaProgram {}
+
+impl CudaProgram {
+    /// Compiles `source`.
+    pub(super) fn build(shared: Arc<Shared>, source: &str, options: &str) -> Result<Self> {
+        let device = shared.id;
+        let (compiler, target) = shared.compiler.as_ref().map_err(|reason| Error::Unsupported {
+            device,
+            what: "programs",
+            reason: reason.clone(),
+        })?;
+        let image = compiler
+            .compile(*target, source, options)
+            .map_err(|log| Error::Compile { device, log })?;
+        Self::load(shared, &image)
+    }
+
+    /// Puts an image on the device.
+    fn load(shared: Arc<Shared>, image: &Image) -> Result<Self> {
+        shared.bind()?;
+        // SAFETY: the code is what the compiler made: machine code, which tells its own size, or
+        // PTX that ends in a zero byte. The driver copies it.
+        let module = unsafe { result::module::load_data(image.code.as_ptr().cast()) }
+            .map_err(shared.failed("cuModuleLoadData"))?;
+        // From here on the module is unloaded with the program, whatever fails.
+        let mut program = Self { shared, module, names: Vec::new(), kernels: HashMap::new() };
+        for signature in &image.kernels {
+            let (name, sizes) = (signature.name.clone(), signature.sizes.clone());
+            let failed = |call| program.shared.failed(call);
+            let c_name = CString::new(name.as_str()).unwrap_or_default();
+            // SAFETY: the module is loaded.
+            let function = unsafe { result::module::get_function(module, c_name) }
+                .map_err(failed("cuModuleGetFunction"))?;
+            let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK;
+            // SAFETY: the function is the module's.
+            let most = unsafe { result::function::get_function_attribute(function, attribute) }
+                .map_err(failed("cuFuncGetAttribute"))?;
+            let group_max = usize::try_from(most).unwrap_or(0);
+            program.kernels.insert(name.clone(), Kernel { function, sizes, group_max });
+            program.names.push(name);
+        }
+        Ok(program)
+    }
+
+    /// The program behind `program`, if it was made by this opened device.
+    pub(super) fn of<'a>(program: &'a dyn Program, shared: &Arc<Shared>) -> Result<&'a Self> {
+        program
+            .as_any()
+            .downcast_ref::<Self>()
+            .filter(|own| Arc::ptr_eq(&own.shared, shared))
+            .ok_or(Error::Foreign { what: "program", device: shared.id })
+    }
+
+    /// Queues `launch`, whose program this is.
+    ///
+    /// # Safety
+    /// As [`crate::Queue::launch`]; the stream must be the opened device's and its context bound.
+    pub(super) unsafe fn launch(&self, launch: &Launch<'_>, stream: CUstream) -> Result<()> {
+        let kernel = self.kernels.get(launch.kernel).ok_or_else(|| {
+            let names = self.names.join(", ");
+            launch.refusal(format!("the program has no such kernel, only {names}"))
+        })?;
+        launch.check_grid(kernel.group_max)?;
+        let local = launch.local.unwrap_or_else(|| choose(launch.global, kernel.group_max));
+        let groups = groups(launch, local)?;
+        let items = local.map(|items| u32::try_from(items).unwrap_or(u32::MAX));
+        let mut values = pack(launch, &kernel.sizes, &self.shared)?;
+        let mut pointers: Vec<*mut c_void> =
+            values.iter_mut().map(|value| std::ptr::from_mut(value).cast()).collect();
+        // SAFETY: the function is this module's, which lives until the context has caught up; the
+        // pointers are to as many values as it has parameters, each at least as large as its
+        // parameter, and the call copies them. The rest is the caller's promise.
+        let launched = unsafe {
+            result::launch_kernel(
+                kernel.function,
+                groups.into(),
+                items.into(),
+                0,
+                stream,
+                &mut pointers,
+            )
+        };
+        launched.map_err(|error| match self.shared.failed("cuLaunchKernel")(error) {
+            Error::Driver { code, .. } => launch.refusal(code),
+            error => error,
+        })
+    }
+}
+
+impl Drop for CudaProgram {
+    fn drop(&mut self) {
+        // A context that cannot be bound is lost, and its modules with it.
+        if self.shared.bind().is_ok() {
+            // Kernels of it may still run on any stream.
+            let _ = result::ctx::synchronize();
+            // SAFETY: the module was loaded once, and no kernel of it runs.
+            let _ = unsafe { result::module::unload(self.module) };
+        }
+    }
+}
+
+impl Program for CudaProgram {
+    fn kernels(&self) -> &[String] {
+        &self.names
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// The arguments as the driver takes them: in the first bytes of a word each, as little-endian
+/// machines, which all hosts of CUDA are, have them.
+fn pack(launch: &Launch<'_>, sizes: &[usize], shared: &Arc<Shared>) -> Result<Vec<u64>> {
+    let (given, expected) = (launch.args.len(), sizes.len());
+    if given != expected {
+        return Err(launch.refusal(format!("{given} arguments given, expected {expected}")));
+    }
+    let mut values = Vec::with_capacity(given);
+    for (index, (arg, &expected)) in launch.args.iter().zip(sizes).enumerate() {
+        let (value, size) = match arg {
+            Arg::Buffer(buffer) => (CudaBuffer::of(*buffer, shared)?.address(), 8),
+            Arg::U32(value) => (u64::from(*value), 4),
+            Arg::I32(value) => (u64::from(value.cast_unsigned()), 4),
+            Arg::U64(value) => (*value, 8),
+            Arg::F32(value) => (u64::from(value.to_bits()), 4),
+        };
+        if size != expected {
+            let reason = format!("argument {index} has {size} bytes, expected {expected}");
+            return Err(launch.refusal(reason));
+        }
+        values.push(value);
+    }
+    Ok(values)
+}
+
+/// Work-groups along the first dimension, as large as divides it.
+fn choose(global: [usize; 3], most: usize) -> [usize; 3] {
+    let most = most.min(GROUP);
+    let first = (1..=most).rev().find(|&items| global[0].is_multiple_of(items));
+    [first.unwrap_or(1), 1, 1]
+}
+
+/// The grid in work-groups.
+fn groups(launch: &Launch<'_>, local: [usize; 3]) -> Result<[u32; 3]> {
+    let mut groups = [0; 3];
+    for axis in 0..3 {
+        let count = launch.global[axis] / local[axis];
+        let fits = u32::try_from(count).ok().filter(|_| count <= GROUPS_MAX[axis]);
+        groups[axis] = fits.ok_or_else(|| {
+            let most = GROUPS_MAX[axis];
+            launch.refusal(format!("dimension {axis} has {count} work-groups, at most {most} fit"))
+        })?;
+    }
+    Ok(groups)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chosen_groups_divide_the_grid() {
+        for (length, most, expected) in
+            [(1024, 1024, 256), (1000, 1024, 250), (1009, 1024, 1), (7, 1024, 7), (64, 32, 32)]
+        {
+            assert_eq!(choose([length, 5, 2], most), [expected, 1, 1], "{length}");
+        }
+    }
 }

@@ -1,11 +1,13 @@
 //! A CUDA stream.
 
+use super::blas::Blas;
 use super::buffer::CudaBuffer;
 use super::device::Shared;
-use super::driver;
-use super::program::refusal;
+use super::program::CudaProgram;
 use crate::buffer::{Buffer, range, refuse_overlap};
 use crate::error::Result;
+use crate::gemm::Gemm;
+use crate::id::DeviceId;
 use crate::program::Launch;
 use crate::queue::Queue;
 use cudarc::driver::CudaStream;
@@ -16,32 +18,34 @@ use std::sync::Arc;
 pub(super) struct CudaQueue {
     shared: Arc<Shared>,
     stream: Arc<CudaStream>,
+    /// Made with the first product, for it takes memory of the device.
+    blas: Option<Blas>,
 }
 
 impl CudaQueue {
     /// Makes a stream.
     pub(super) fn new(shared: Arc<Shared>) -> Result<Self> {
-        let stream = shared.context.new_stream().map_err(driver(shared.id, "cuStreamCreate"))?;
-        Ok(Self { shared, stream })
-    }
-
-    fn bind(&self) -> Result<()> {
-        self.shared.context.bind_to_thread().map_err(driver(self.shared.id, "cuCtxSetCurrent"))
+        let stream = shared.context.new_stream().map_err(shared.failed("cuStreamCreate"))?;
+        Ok(Self { shared, stream, blas: None })
     }
 }
 
 impl Queue for CudaQueue {
+    fn device(&self) -> DeviceId {
+        self.shared.id
+    }
+
     fn write(&mut self, buffer: &dyn Buffer, offset: usize, data: &[u8]) -> Result<()> {
         let buffer = CudaBuffer::of(buffer, &self.shared)?;
         range(offset, data.len(), buffer.bytes())?;
         if data.is_empty() {
             return Ok(());
         }
-        self.bind()?;
+        self.shared.bind()?;
         let address = buffer.address() + offset as u64;
         // SAFETY: the range lies in the buffer; `data` lives until the stream has caught up.
         unsafe { result::memcpy_htod_async(address, data, self.stream.cu_stream()) }
-            .map_err(driver(self.shared.id, "cuMemcpyHtoDAsync"))?;
+            .map_err(self.shared.failed("cuMemcpyHtoDAsync"))?;
         self.finish()
     }
 
@@ -51,11 +55,11 @@ impl Queue for CudaQueue {
         if out.is_empty() {
             return Ok(());
         }
-        self.bind()?;
+        self.shared.bind()?;
         let address = buffer.address() + offset as u64;
         // SAFETY: the range lies in the buffer; `out` lives until the stream has caught up.
         unsafe { result::memcpy_dtoh_async(out, address, self.stream.cu_stream()) }
-            .map_err(driver(self.shared.id, "cuMemcpyDtoHAsync"))?;
+            .map_err(self.shared.failed("cuMemcpyDtoHAsync"))?;
         self.finish()
     }
 
@@ -78,17 +82,31 @@ impl Queue for CudaQueue {
         if bytes == 0 {
             return Ok(());
         }
-        self.bind()?;
+        self.shared.bind()?;
         let (source, target) =
             (from.address() + from_offset as u64, to.address() + to_offset as u64);
         // SAFETY: both ranges lie in their buffers and do not overlap. Freeing a buffer waits for
         // the device, so it outlives the command.
         unsafe { result::memcpy_dtod_async(target, source, bytes, self.stream.cu_stream()) }
-            .map_err(driver(self.shared.id, "cuMemcpyDtoDAsync"))
+            .map_err(self.shared.failed("cuMemcpyDtoDAsync"))
     }
 
-    unsafe fn launch(&mut self, _launch: &Launch<'_>) -> Result<()> {
-        Err(refusal(self.shared.id))
+    unsafe fn launch(&mut self, launch: &Launch<'_>) -> Result<()> {
+        let program = CudaProgram::of(launch.program, &self.shared)?;
+        self.shared.bind()?;
+        // SAFETY: the stream is this device's, whose context is bound; the rest is the caller's
+        // promise.
+        unsafe { program.launch(launch, self.stream.cu_stream()) }
+    }
+
+    fn gemm(&mut self, gemm: &Gemm<'_>) -> Result<()> {
+        gemm.check()?;
+        self.shared.bind()?;
+        let blas = match &mut self.blas {
+            Some(blas) => blas,
+            none => none.insert(Blas::new(Arc::clone(&self.shared), Arc::clone(&self.stream))?),
+        };
+        blas.gemm(gemm)
     }
 
     fn submit(&mut self) -> Result<()> {
@@ -97,6 +115,6 @@ impl Queue for CudaQueue {
     }
 
     fn finish(&mut self) -> Result<()> {
-        self.stream.synchronize().map_err(driver(self.shared.id, "cuStreamSynchronize"))
+        self.stream.synchronize().map_err(self.shared.failed("cuStreamSynchronize"))
     }
 }

@@ -40,6 +40,10 @@ pub(super) struct NullQueue {
 }
 
 impl Queue for NullQueue {
+    fn device(&self) -> DeviceId {
+        DeviceId::NULL
+    }
+
     fn write(&mut self, buffer: &dyn Buffer, offset: usize, data: &[u8]) -> Result<()> {
         NullBuffer::of(buffer, DeviceId::NULL)?.write(offset, data)?;
         note(&self.record, Command::Write(data.len()));

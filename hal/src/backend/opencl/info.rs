@@ -67,6 +67,7 @@ fn caps(entry: &Entry) -> Caps {
         fp16: features.iter().any(|name| name == "cl_khr_fp16"),
         fp64: device.supports_double(full),
         programs: device.compiler_available().unwrap_or(false),
+        gemm: false,
         features,
     }
 }

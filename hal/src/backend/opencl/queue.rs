@@ -6,6 +6,7 @@ use super::program::{ClProgram, set_args};
 use super::{driver, is_out_of_memory};
 use crate::buffer::{Buffer, range, refuse_overlap};
 use crate::error::{Error, Result};
+use crate::id::DeviceId;
 use crate::program::Launch;
 use crate::queue::Queue;
 use opencl3::command_queue::CommandQueue;
@@ -47,6 +48,10 @@ fn alias(handle: cl_mem) -> ManuallyDrop<opencl3::memory::Buffer<u8>> {
 }
 
 impl Queue for ClQueue {
+    fn device(&self) -> DeviceId {
+        self.shared.id
+    }
+
     fn write(&mut self, buffer: &dyn Buffer, offset: usize, data: &[u8]) -> Result<()> {
         let buffer = ClBuffer::of(buffer, &self.shared)?;
         range(offset, data.len(), buffer.bytes())?;
