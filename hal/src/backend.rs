@@ -13,6 +13,7 @@ pub(crate) mod opencl;
 use crate::caps::Caps;
 use crate::device::Device;
 use crate::error::Result;
+use crate::telemetry::Telemetry;
 use std::sync::Arc;
 
 /// A family of devices: what it finds and how it opens one.
@@ -26,6 +27,11 @@ pub(crate) trait Backend: Sync {
     /// # Errors
     /// [`crate::Error::NoDevice`] with the reason, or what the driver refused.
     fn open(&self, ordinal: u32) -> Result<Arc<dyn Device>>;
+
+    /// What the sensors of a found device say, where the backend can ask them.
+    fn telemetry(&self, _found: &Found) -> Option<Telemetry> {
+        None
+    }
 }
 
 /// What a backend found.

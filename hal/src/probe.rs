@@ -8,7 +8,7 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::id::{BackendKind, DeviceId};
 use crate::info::{DeviceInfo, SelfTest};
-use crate::registry::{BACKENDS, Line, open_in};
+use crate::registry::{BACKENDS, Line, backend_of, open_in};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -103,7 +103,12 @@ impl Survey {
             .zip(&owners)
             .map(|((id, found), owner)| {
                 let card = owner.map(|at| &cards[at]);
-                backed(*id, found, card, &sysfs, test_in_time(table, *id, SELF_TEST_LIMIT))
+                let telemetry = match card.filter(|card| card.is_amd()) {
+                    Some(card) => Some(sysfs.telemetry(card)),
+                    None => backend_of(table, id.backend).ok().and_then(|it| it.telemetry(found)),
+                };
+                let tested = test_in_time(table, *id, SELF_TEST_LIMIT);
+                DeviceInfo { telemetry, ..backed(*id, found, card, tested) }
             })
             .collect();
         let environment = Environment::read(&probes);
@@ -182,14 +187,8 @@ fn test_in_time(table: &'static [Line], id: DeviceId, limit: Duration) -> Result
     })
 }
 
-/// A device that a backend found.
-fn backed(
-    id: DeviceId,
-    found: &Found,
-    card: Option<&Card>,
-    sysfs: &Sysfs<'_>,
-    tested: Result<Tested>,
-) -> DeviceInfo {
+/// A device that a backend found, without its telemetry.
+fn backed(id: DeviceId, found: &Found, card: Option<&Card>, tested: Result<Tested>) -> DeviceInfo {
     let advice = match &tested {
         Ok(_) if id.backend == BackendKind::Cpu => None,
         Ok(tested) => Some(Advice { reason: not_yet(id, tested), hint: None }),
@@ -211,7 +210,7 @@ fn backed(
         hint,
         self_test,
         caps,
-        telemetry: card.filter(|card| card.is_amd()).map(|card| sysfs.telemetry(card)),
+        telemetry: None,
         card: card.cloned(),
     }
 }

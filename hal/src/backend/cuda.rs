@@ -7,12 +7,14 @@ mod device;
 mod nvrtc;
 mod program;
 mod queue;
+mod telemetry;
 
 use crate::backend::{Backend, Found, Missing, Probe};
 use crate::caps::{Caps, DeviceKind};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::id::{BackendKind, DeviceId, PciAddress};
+use crate::telemetry::Telemetry;
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
 use std::sync::Arc;
@@ -70,6 +72,10 @@ impl Backend for Cuda {
             return Err(absent(format!("there are {count} CUDA devices, counted from cuda:0")));
         }
         Ok(Arc::new(device::CudaDevice::open(id, found.swap_remove(at))?))
+    }
+
+    fn telemetry(&self, found: &Found) -> Option<Telemetry> {
+        telemetry::read(found.caps.pci?)
     }
 }
 
