@@ -4,6 +4,7 @@ use crate::buffer::Buffer;
 use crate::caps::Caps;
 use crate::error::Result;
 use crate::id::DeviceId;
+use crate::pinned::Pinned;
 use crate::program::Program;
 use crate::queue::Queue;
 use crate::self_test::{Operands, Outcomes};
@@ -34,6 +35,23 @@ pub trait Device: Debug + Send + Sync {
     /// # Errors
     /// When the driver refuses.
     fn queue(&self) -> Result<Box<dyn Queue>>;
+
+    /// Makes a queue whose events tell the device's time ([`crate::Event::since`]), which some
+    /// drivers do at the cost of speed.
+    ///
+    /// # Errors
+    /// When the driver refuses.
+    fn timed_queue(&self) -> Result<Box<dyn Queue>> {
+        self.queue()
+    }
+
+    /// Allocates `bytes` bytes of host memory that the device reaches by itself, for
+    /// [`Queue::write_async`] and [`Queue::read_async`]. It is taken from every program of the
+    /// host: a few blocks that are used again, not one for each tensor.
+    ///
+    /// # Errors
+    /// [`crate::Error::OutOfMemory`].
+    fn pinned(&self, bytes: usize) -> Result<Pinned>;
 
     /// Compiles `source`, which is written in the portable language of kernels
     /// ([`crate::prelude`]), with compiler `options` (`-D NAME=VALUE …`).

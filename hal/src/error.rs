@@ -91,10 +91,10 @@ pub enum Error {
         /// Length in bytes.
         bytes: usize,
     },
-    /// A buffer or program of another opened device was passed.
+    /// A buffer, event or program of another opened device was passed.
     #[error("the {what} belongs to another opened device than {device}")]
     Foreign {
-        /// "buffer" or "program".
+        /// "buffer", "event" or "program".
         what: &'static str,
         /// The device that was to use it.
         device: DeviceId,

@@ -27,8 +27,12 @@
 //!
 //! **Order.** A [`Queue`] is in order: each command sees what earlier ones of the same queue did.
 //! `write` and `read` are done on return; `copy` and `launch` may still run until `finish`. Two
-//! queues run independently; one sees what the other did after that one's `finish`. Handles may be
-//! dropped in any order, at any time.
+//! queues run independently; one sees what the other did after that one's `finish`, or by waiting
+//! for an [`Event`] that the other recorded. Handles may be dropped in any order, at any time.
+//!
+//! **Transfers.** A [`Pinned`] block is host memory that the device reaches by itself. A
+//! [`Transfer`] owns its block while it runs and gives it back, so that no code can touch bytes
+//! that are on their way.
 //!
 //! **Programs.** [`Device::compile`] takes the portable language of kernels ([`prelude`]). A source that does not compile is
 //! [`Error::Compile`] with the compiler's messages, a launch that does not fit [`Error::Launch`].
@@ -72,9 +76,11 @@ mod caps;
 mod device;
 mod diagnose;
 mod error;
+mod event;
 mod gemm;
 mod id;
 mod info;
+mod pinned;
 mod portable;
 mod probe;
 mod program;
@@ -92,9 +98,11 @@ pub use caps::{Caps, DeviceKind};
 pub use device::Device;
 pub use diagnose::{Finding, Status, diagnose};
 pub use error::{Error, Result};
+pub use event::Event;
 pub use gemm::{Gemm, Matrix};
 pub use id::{BackendKind, DeviceId, PciAddress};
 pub use info::{DeviceInfo, SelfTest};
+pub use pinned::{Pinned, Transfer};
 pub use portable::{prelude, with_prelude};
 pub use probe::{ProbeOptions, probe, select_auto};
 pub use program::{Arg, Launch, Program};

@@ -2,12 +2,16 @@
 
 use crate::buffer::Buffer;
 use crate::error::{Error, Result};
+use crate::event::Event;
 use crate::gemm::Gemm;
 use crate::id::DeviceId;
+use crate::pinned::{Pinned, Transfer};
 use crate::program::Launch;
+use std::sync::Arc;
 
 /// An in-order queue of commands on one device: each command sees the effects of those before it
-/// in the same queue. What another queue did is seen after that queue's `finish`.
+/// in the same queue. What another queue did is seen after that queue's `finish`, or by waiting for
+/// its event.
 pub trait Queue: Send {
     /// The device whose queue it is.
     fn device(&self) -> DeviceId;
@@ -23,6 +27,32 @@ pub trait Queue: Send {
     /// # Errors
     /// As [`Queue::write`]; also a failure of an earlier command.
     fn read(&mut self, buffer: &dyn Buffer, offset: usize, out: &mut [u8]) -> Result<()>;
+
+    /// Queues the copying of the first `bytes` bytes of `block` into `buffer` from byte `offset`
+    /// on. The block comes back from the transfer.
+    ///
+    /// # Errors
+    /// As [`Queue::write`]; the block is lost then.
+    fn write_async(
+        &mut self,
+        buffer: &dyn Buffer,
+        offset: usize,
+        block: Pinned,
+        bytes: usize,
+    ) -> Result<Transfer>;
+
+    /// Queues the filling of the first `bytes` bytes of `block` from `buffer` from byte `offset`
+    /// on. The block comes back from the transfer.
+    ///
+    /// # Errors
+    /// As [`Queue::write`]; the block is lost then.
+    fn read_async(
+        &mut self,
+        buffer: &dyn Buffer,
+        offset: usize,
+        block: Pinned,
+        bytes: usize,
+    ) -> Result<Transfer>;
 
     /// Copies `bytes` bytes between two buffers of the device, or two places of one that do not
     /// overlap.
@@ -60,6 +90,19 @@ pub trait Queue: Send {
         let reason = "there is no library of the vendor's for it".to_owned();
         Err(Error::Unsupported { device: self.device(), what: "gemm", reason })
     }
+
+    /// Marks this point of the queue, and submits what is queued before it.
+    ///
+    /// # Errors
+    /// The driver's refusal.
+    fn record(&mut self) -> Result<Arc<dyn Event>>;
+
+    /// Lets what is queued from now on wait for `event`, which may be of another queue of the
+    /// device. The host does not wait.
+    ///
+    /// # Errors
+    /// [`crate::Error::Foreign`] for an event of another opened device, or the driver's refusal.
+    fn wait_for(&mut self, event: &dyn Event) -> Result<()>;
 
     /// Hands everything queued so far to the device, without waiting for it.
     ///

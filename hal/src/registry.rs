@@ -58,6 +58,8 @@ mod tests {
     use crate::backend::null::NullDevice;
     use crate::buffer::Buffer;
     use crate::caps::Caps;
+    use crate::event::Event;
+    use crate::pinned::{Pinned, Transfer};
     use crate::program::{Launch, Program};
     use crate::queue::Queue;
     use crate::self_test::{Operands, Outcomes};
@@ -95,6 +97,9 @@ mod tests {
         fn queue(&self) -> Result<Box<dyn Queue>> {
             Ok(Box::new(LeakingQueue(self.0.queue()?)))
         }
+        fn pinned(&self, bytes: usize) -> Result<Pinned> {
+            self.0.pinned(bytes)
+        }
         fn compile(&self, source: &str, options: &str) -> Result<Arc<dyn Program>> {
             self.0.compile(source, options)
         }
@@ -130,6 +135,30 @@ mod tests {
         unsafe fn launch(&mut self, launch: &Launch<'_>) -> Result<()> {
             // SAFETY: the caller's promise is passed on.
             unsafe { self.0.launch(launch) }
+        }
+        fn write_async(
+            &mut self,
+            buffer: &dyn Buffer,
+            offset: usize,
+            block: Pinned,
+            bytes: usize,
+        ) -> Result<Transfer> {
+            self.0.write_async(buffer, offset, block, bytes)
+        }
+        fn read_async(
+            &mut self,
+            buffer: &dyn Buffer,
+            offset: usize,
+            block: Pinned,
+            bytes: usize,
+        ) -> Result<Transfer> {
+            self.0.read_async(buffer, offset, block, bytes)
+        }
+        fn record(&mut self) -> Result<Arc<dyn Event>> {
+            self.0.record()
+        }
+        fn wait_for(&mut self, event: &dyn Event) -> Result<()> {
+            self.0.wait_for(event)
         }
         fn submit(&mut self) -> Result<()> {
             self.0.submit()

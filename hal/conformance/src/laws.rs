@@ -1,8 +1,10 @@
 //! The table of laws, and what a law answers.
 
+mod events;
 mod gemm;
 mod memory;
 mod order;
+mod pinned;
 mod programs;
 
 use lgp_hal::{Device, Error};
@@ -61,6 +63,13 @@ pub const LAWS: &[Law] = &[
     Law { name: "two queues do not disturb each other", check: |it| told(order::two_queues(it)) },
     Law { name: "threads may share buffers", check: |it| told(order::threads(it)) },
     Law { name: "handles drop in any order", check: |it| told(order::drops(it)) },
+    Law { name: "an event is done after what is before it", check: |it| told(events::done(it)) },
+    Law { name: "a queue waits for another's event", check: |it| told(events::across(it)) },
+    Law { name: "timed queues tell the device's time", check: |it| told(events::times(it)) },
+    Law { name: "pinned blocks carry bytes both ways", check: |it| told(pinned::both_ways(it)) },
+    Law { name: "transfers keep their order", check: |it| told(pinned::order(it)) },
+    Law { name: "transfers may be dropped in flight", check: |it| told(pinned::drops(it)) },
+    Law { name: "bounds of transfers are checked", check: |it| told(pinned::bounds(it)) },
     Law { name: "the self-test passes", check: |it| told(order::self_test(it)) },
     Law { name: "no programs is a typed answer", check: programs::absence },
     Law { name: "a kernel adds vectors", check: programs::add_vectors },

@@ -4,7 +4,9 @@
 mod blas;
 mod buffer;
 mod device;
+mod event;
 mod nvrtc;
+mod pinned;
 mod program;
 mod queue;
 mod telemetry;
@@ -21,7 +23,7 @@ use std::sync::Arc;
 
 /// The driver calls this backend makes. The bindings panic over a call that the library lacks, so
 /// a stub or a very old driver is refused before the first one.
-const CALLS: [&str; 27] = [
+const CALLS: [&str; 36] = [
     "cuInit",
     "cuGetErrorName",
     "cuGetErrorString",
@@ -49,6 +51,15 @@ const CALLS: [&str; 27] = [
     "cuModuleGetFunction",
     "cuFuncGetAttribute",
     "cuLaunchKernel",
+    "cuEventCreate",
+    "cuEventDestroy_v2",
+    "cuEventRecord",
+    "cuEventQuery",
+    "cuEventSynchronize",
+    "cuEventElapsedTime",
+    "cuStreamWaitEvent",
+    "cuMemHostAlloc",
+    "cuMemFreeHost",
 ];
 
 /// The table entry of CUDA.

@@ -1,15 +1,32 @@
-//! Bytes in host memory behind the buffer trait, for the backends whose memory that is.
+//! Bytes in host memory behind the traits, for the backends whose memory that is. Their queues do
+//! each command at once.
 
 use crate::buffer::{Buffer, range, refuse_overlap, refuse_unaligned};
 use crate::error::{Error, Result};
+use crate::event::Event;
 use crate::id::DeviceId;
+use crate::pinned::{Pinned, Transfer};
 use std::any::Any;
+use std::ptr::NonNull;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::{Duration, Instant};
 
 /// A cache line, so that buffers start on one.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C, align(64))]
 struct Line([u8; HostBuffer::ALIGNMENT]);
+
+/// Enough zeroed lines for `bytes` bytes.
+fn lines(device: DeviceId, bytes: usize) -> Result<Vec<Line>> {
+    let count = bytes.div_ceil(HostBuffer::ALIGNMENT);
+    let mut lines = Vec::new();
+    lines.try_reserve_exact(count).map_err(|error| {
+        let reason = error.to_string();
+        Error::OutOfMemory { device, bytes, reason }
+    })?;
+    lines.resize(count, bytemuck::Zeroable::zeroed());
+    Ok(lines)
+}
 
 /// Zeroed bytes in host memory, on a cache line.
 pub(crate) struct HostBuffer {
@@ -30,10 +47,7 @@ impl HostBuffer {
         if let Some(limit) = bytes_max.filter(|&limit| bytes as u64 > limit) {
             return Err(refuse(format!("the host has {limit} bytes")));
         }
-        let count = bytes.div_ceil(Self::ALIGNMENT);
-        let mut lines = Vec::new();
-        lines.try_reserve_exact(count).map_err(|error| refuse(error.to_string()))?;
-        lines.resize(count, bytemuck::Zeroable::zeroed());
+        let lines = lines(device, bytes)?;
         Ok(Self { device, start: 0, bytes, lines: Arc::new(RwLock::new(lines)) })
     }
 
@@ -123,5 +137,83 @@ impl std::fmt::Debug for HostBuffer {
             .field("device", &self.device)
             .field("bytes", &self.bytes)
             .finish_non_exhaustive()
+    }
+}
+
+/// The lines of a block, which are freed with this.
+struct Lines(NonNull<[Line]>);
+
+// SAFETY: it owns the lines as a `Box` would.
+unsafe impl Send for Lines {}
+// SAFETY: as above; nothing is done through a shared reference.
+unsafe impl Sync for Lines {}
+
+impl Drop for Lines {
+    fn drop(&mut self) {
+        // SAFETY: the pointer came from a box and is not used again.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+}
+
+/// A block of plain host memory.
+pub(crate) fn pinned(device: DeviceId, bytes: usize) -> Result<Pinned> {
+    let lines = Box::leak(lines(device, bytes)?.into_boxed_slice());
+    let owner = Lines(NonNull::from(lines));
+    let start = owner.0.cast();
+    // SAFETY: there are lines for that many bytes, which live as long as their owner, and nothing
+    // else refers to them.
+    Ok(unsafe { Pinned::new(start, bytes, Box::new(owner)) })
+}
+
+/// The first `bytes` bytes of a block.
+pub(crate) fn part(block: &mut Pinned, bytes: usize) -> Result<&mut [u8]> {
+    let part = range(0, bytes, block.len())?;
+    Ok(&mut block[part])
+}
+
+/// A point in a queue that does everything at once: it is in the past.
+#[derive(Debug)]
+pub(crate) struct HostEvent {
+    device: DeviceId,
+    at: Instant,
+}
+
+impl HostEvent {
+    /// The present.
+    pub(crate) fn now(device: DeviceId) -> Self {
+        Self { device, at: Instant::now() }
+    }
+
+    /// A transfer of `block` that is over.
+    pub(crate) fn over(device: DeviceId, block: Pinned) -> Transfer {
+        Transfer::new(block, Arc::new(Self::now(device)))
+    }
+
+    /// The host event behind `event`, if it is one of `device`.
+    pub(crate) fn of(event: &dyn Event, device: DeviceId) -> Result<&Self> {
+        event
+            .as_any()
+            .downcast_ref::<Self>()
+            .filter(|own| own.device == device)
+            .ok_or(Error::Foreign { what: "event", device })
+    }
+}
+
+impl Event for HostEvent {
+    fn is_done(&self) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn wait(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn since(&self, earlier: &dyn Event) -> Result<Option<Duration>> {
+        let earlier = Self::of(earlier, self.device)?;
+        Ok(Some(self.at.saturating_duration_since(earlier.at)))
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
     }
 }

@@ -3,7 +3,9 @@
 
 mod buffer;
 mod device;
+mod event;
 mod info;
+mod pinned;
 mod program;
 mod queue;
 

@@ -5,6 +5,7 @@ use crate::backend::cpu::CpuDevice;
 use crate::buffer::Buffer;
 use crate::caps::Caps;
 use crate::id::DeviceId;
+use crate::pinned::Pinned;
 use crate::program::Program;
 use crate::queue::Queue;
 use std::sync::Arc;
@@ -32,6 +33,9 @@ impl Device for Corrupting {
     }
     fn queue(&self) -> Result<Box<dyn Queue>> {
         self.inner.queue()
+    }
+    fn pinned(&self, bytes: usize) -> Result<Pinned> {
+        self.inner.pinned(bytes)
     }
     fn compile(&self, source: &str, options: &str) -> Result<Arc<dyn Program>> {
         self.inner.compile(source, options)

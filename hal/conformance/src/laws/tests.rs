@@ -3,10 +3,12 @@
 use super::*;
 use crate::backends::{Report, run_device};
 use lgp_hal::{
-    Buffer, Caps, DeviceId, Gemm, Launch, Matrix, NullDevice, Operands, Outcomes, Program, Queue,
-    Result,
+    Buffer, Caps, DeviceId, Event, Gemm, Launch, Matrix, NullDevice, Operands, Outcomes, Pinned,
+    Program, Queue, Result, Transfer,
 };
+use std::any::Any;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The promises that the faulty device can break.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +26,10 @@ enum Fault {
     Programs,
     /// The capabilities contradict each other.
     Caps,
+    /// A pinned block loses a bit on its way.
+    Transfer,
+    /// Events are never done.
+    Event,
     /// Products forget what the result held.
     Gemm,
 }
@@ -65,6 +71,9 @@ impl Device for Faulty {
     fn queue(&self) -> Result<Box<dyn Queue>> {
         Ok(Box::new(FaultyQueue(self.inner.queue()?, self.fault)))
     }
+    fn pinned(&self, bytes: usize) -> Result<Pinned> {
+        self.inner.pinned(bytes)
+    }
     fn compile(&self, source: &str, options: &str) -> Result<Arc<dyn Program>> {
         match self.fault {
             Fault::Programs => Err(Error::Compile { device: self.id(), log: String::new() }),
@@ -73,6 +82,25 @@ impl Device for Faulty {
     }
     fn arithmetic(&self, operands: &Operands) -> Result<Outcomes> {
         self.inner.arithmetic(operands)
+    }
+}
+
+/// An event that is never done.
+#[derive(Debug)]
+struct Never(Arc<dyn Event>);
+
+impl Event for Never {
+    fn is_done(&self) -> Result<bool> {
+        Ok(false)
+    }
+    fn wait(&self) -> Result<()> {
+        self.0.wait()
+    }
+    fn since(&self, earlier: &dyn Event) -> Result<Option<Duration>> {
+        self.0.since(earlier)
+    }
+    fn as_any(&self) -> &dyn Any {
+        self.0.as_any()
     }
 }
 
@@ -149,6 +177,34 @@ impl Queue for FaultyQueue {
         let bytes: Vec<u8> = c.iter().flat_map(|value| value.to_ne_bytes()).collect();
         self.0.write(gemm.c.buffer, 0, &bytes)
     }
+    fn write_async(
+        &mut self,
+        buffer: &dyn Buffer,
+        offset: usize,
+        mut block: Pinned,
+        bytes: usize,
+    ) -> Result<Transfer> {
+        if self.1 == Fault::Transfer && !block.is_empty() {
+            block[0] ^= 1;
+        }
+        self.0.write_async(buffer, offset, block, bytes)
+    }
+    fn read_async(
+        &mut self,
+        buffer: &dyn Buffer,
+        offset: usize,
+        block: Pinned,
+        bytes: usize,
+    ) -> Result<Transfer> {
+        self.0.read_async(buffer, offset, block, bytes)
+    }
+    fn record(&mut self) -> Result<Arc<dyn Event>> {
+        let event = self.0.record()?;
+        Ok(if self.1 == Fault::Event { Arc::new(Never(event)) } else { event })
+    }
+    fn wait_for(&mut self, event: &dyn Event) -> Result<()> {
+        self.0.wait_for(event)
+    }
     fn submit(&mut self) -> Result<()> {
         self.0.submit()
     }
@@ -169,6 +225,8 @@ fn each_fault_is_caught_by_the_law_about_it() {
         (Fault::Copy, "the self-test passes"),
         (Fault::Programs, "no programs is a typed answer"),
         (Fault::Caps, "capabilities are plausible"),
+        (Fault::Transfer, "pinned blocks carry bytes both ways"),
+        (Fault::Event, "an event is done after what is before it"),
         (Fault::Gemm, "the vendor's library multiplies"),
     ] {
         let device = Faulty::new(fault);

@@ -5,11 +5,13 @@ use super::facts::CpuFacts;
 use super::program::refusal;
 use super::queue::CpuQueue;
 use super::simd::SimdLevel;
+use crate::backend::host;
 use crate::buffer::Buffer;
 use crate::caps::Caps;
 use crate::device::Device;
 use crate::error::Result;
 use crate::id::DeviceId;
+use crate::pinned::Pinned;
 use crate::program::Program;
 use crate::queue::Queue;
 use crate::self_test::{Operands, Outcomes};
@@ -49,6 +51,10 @@ impl Device for CpuDevice {
 
     fn queue(&self) -> Result<Box<dyn Queue>> {
         Ok(Box::new(CpuQueue))
+    }
+
+    fn pinned(&self, bytes: usize) -> Result<Pinned> {
+        host::pinned(DeviceId::CPU, bytes)
     }
 
     fn compile(&self, _source: &str, _options: &str) -> Result<Arc<dyn Program>> {

@@ -2,11 +2,15 @@
 
 use super::buffer::CpuBuffer;
 use super::program::refusal;
+use crate::backend::host::{HostEvent, part};
 use crate::buffer::Buffer;
 use crate::error::Result;
+use crate::event::Event;
 use crate::id::DeviceId;
+use crate::pinned::{Pinned, Transfer};
 use crate::program::Launch;
 use crate::queue::Queue;
+use std::sync::Arc;
 
 /// A queue of the processor.
 pub(super) struct CpuQueue;
@@ -24,6 +28,28 @@ impl Queue for CpuQueue {
         CpuBuffer::of(buffer, DeviceId::CPU)?.read(offset, out)
     }
 
+    fn write_async(
+        &mut self,
+        buffer: &dyn Buffer,
+        offset: usize,
+        mut block: Pinned,
+        bytes: usize,
+    ) -> Result<Transfer> {
+        self.write(buffer, offset, part(&mut block, bytes)?)?;
+        Ok(HostEvent::over(DeviceId::CPU, block))
+    }
+
+    fn read_async(
+        &mut self,
+        buffer: &dyn Buffer,
+        offset: usize,
+        mut block: Pinned,
+        bytes: usize,
+    ) -> Result<Transfer> {
+        self.read(buffer, offset, part(&mut block, bytes)?)?;
+        Ok(HostEvent::over(DeviceId::CPU, block))
+    }
+
     fn copy(
         &mut self,
         from: &dyn Buffer,
@@ -38,6 +64,14 @@ impl Queue for CpuQueue {
 
     unsafe fn launch(&mut self, _launch: &Launch<'_>) -> Result<()> {
         Err(refusal())
+    }
+
+    fn record(&mut self) -> Result<Arc<dyn Event>> {
+        Ok(Arc::new(HostEvent::now(DeviceId::CPU)))
+    }
+
+    fn wait_for(&mut self, event: &dyn Event) -> Result<()> {
+        HostEvent::of(event, DeviceId::CPU).map(drop)
     }
 
     fn submit(&mut self) -> Result<()> {

@@ -4,13 +4,14 @@ use super::buffer::CudaBuffer;
 use super::nvrtc::{Nvrtc, Target};
 use super::program::CudaProgram;
 use super::queue::CudaQueue;
-use super::{blas, driver, driver_version};
+use super::{blas, driver, driver_version, pinned};
 use crate::backend::Found;
 use crate::buffer::Buffer;
 use crate::caps::Caps;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::id::DeviceId;
+use crate::pinned::Pinned;
 use crate::program::Program;
 use crate::queue::Queue;
 use crate::self_test::{Operands, Outcomes, arithmetic_by_program};
@@ -81,7 +82,15 @@ impl Device for CudaDevice {
     }
 
     fn queue(&self) -> Result<Box<dyn Queue>> {
-        Ok(Box::new(CudaQueue::new(Arc::clone(&self.shared))?))
+        Ok(Box::new(CudaQueue::new(Arc::clone(&self.shared), false)?))
+    }
+
+    fn timed_queue(&self) -> Result<Box<dyn Queue>> {
+        Ok(Box::new(CudaQueue::new(Arc::clone(&self.shared), true)?))
+    }
+
+    fn pinned(&self, bytes: usize) -> Result<Pinned> {
+        pinned::new(&self.shared, bytes)
     }
 
     fn compile(&self, source: &str, options: &str) -> Result<Arc<dyn Program>> {

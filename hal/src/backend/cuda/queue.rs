@@ -3,11 +3,14 @@
 use super::blas::Blas;
 use super::buffer::CudaBuffer;
 use super::device::Shared;
+use super::event::CudaEvent;
 use super::program::CudaProgram;
 use crate::buffer::{Buffer, range, refuse_overlap};
 use crate::error::Result;
+use crate::event::Event;
 use crate::gemm::Gemm;
 use crate::id::DeviceId;
+use crate::pinned::{Pinned, Transfer};
 use crate::program::Launch;
 use crate::queue::Queue;
 use cudarc::driver::CudaStream;
@@ -18,15 +21,29 @@ use std::sync::Arc;
 pub(super) struct CudaQueue {
     shared: Arc<Shared>,
     stream: Arc<CudaStream>,
+    /// Whether its events tell times.
+    timed: bool,
     /// Made with the first product, for it takes memory of the device.
     blas: Option<Blas>,
 }
 
 impl CudaQueue {
-    /// Makes a stream.
-    pub(super) fn new(shared: Arc<Shared>) -> Result<Self> {
+    /// Makes a stream, whose events tell times if it is `timed`.
+    pub(super) fn new(shared: Arc<Shared>, timed: bool) -> Result<Self> {
         let stream = shared.context.new_stream().map_err(shared.failed("cuStreamCreate"))?;
-        Ok(Self { shared, stream, blas: None })
+        Ok(Self { shared, stream, timed, blas: None })
+    }
+
+    /// The transfer of `block` that was just queued.
+    fn started(&mut self, block: Pinned) -> Result<Transfer> {
+        match self.record() {
+            Ok(done) => Ok(Transfer::new(block, done)),
+            Err(error) => {
+                // Without an event nobody knows when the device is done with the block.
+                std::mem::forget(block);
+                Err(error)
+            }
+        }
     }
 }
 
@@ -61,6 +78,44 @@ impl Queue for CudaQueue {
         unsafe { result::memcpy_dtoh_async(out, address, self.stream.cu_stream()) }
             .map_err(self.shared.failed("cuMemcpyDtoHAsync"))?;
         self.finish()
+    }
+
+    fn write_async(
+        &mut self,
+        buffer: &dyn Buffer,
+        offset: usize,
+        block: Pinned,
+        bytes: usize,
+    ) -> Result<Transfer> {
+        let buffer = CudaBuffer::of(buffer, &self.shared)?;
+        range(offset, bytes, buffer.bytes())?;
+        let data = &block[range(0, bytes, block.len())?];
+        self.shared.bind()?;
+        let address = buffer.address() + offset as u64;
+        // SAFETY: the range lies in the buffer, and the transfer keeps `data` as it is until the
+        // stream has caught up.
+        unsafe { result::memcpy_htod_async(address, data, self.stream.cu_stream()) }
+            .map_err(self.shared.failed("cuMemcpyHtoDAsync"))?;
+        self.started(block)
+    }
+
+    fn read_async(
+        &mut self,
+        buffer: &dyn Buffer,
+        offset: usize,
+        mut block: Pinned,
+        bytes: usize,
+    ) -> Result<Transfer> {
+        let buffer = CudaBuffer::of(buffer, &self.shared)?;
+        range(offset, bytes, buffer.bytes())?;
+        let part = range(0, bytes, block.len())?;
+        self.shared.bind()?;
+        let address = buffer.address() + offset as u64;
+        // SAFETY: the range lies in the buffer, and the transfer keeps the block from everybody
+        // else until the stream has caught up.
+        unsafe { result::memcpy_dtoh_async(&mut block[part], address, self.stream.cu_stream()) }
+            .map_err(self.shared.failed("cuMemcpyDtoHAsync"))?;
+        self.started(block)
     }
 
     fn copy(
@@ -107,6 +162,15 @@ impl Queue for CudaQueue {
             none => none.insert(Blas::new(Arc::clone(&self.shared), Arc::clone(&self.stream))?),
         };
         blas.gemm(gemm)
+    }
+
+    fn record(&mut self) -> Result<Arc<dyn Event>> {
+        Ok(Arc::new(CudaEvent::record(Arc::clone(&self.shared), &self.stream, self.timed)?))
+    }
+
+    fn wait_for(&mut self, event: &dyn Event) -> Result<()> {
+        let event = CudaEvent::of(event, &self.shared)?;
+        self.stream.wait(&event.handle).map_err(self.shared.failed("cuStreamWaitEvent"))
     }
 
     fn submit(&mut self) -> Result<()> {

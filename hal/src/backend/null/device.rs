@@ -3,11 +3,13 @@
 use super::buffer::NullBuffer;
 use super::program::refusal;
 use super::queue::{Command, NullQueue, Record, note};
+use crate::backend::host;
 use crate::buffer::Buffer;
 use crate::caps::Caps;
 use crate::device::Device;
 use crate::error::Result;
 use crate::id::DeviceId;
+use crate::pinned::Pinned;
 use crate::program::Program;
 use crate::queue::Queue;
 use crate::self_test::{Operands, Outcomes};
@@ -64,6 +66,10 @@ impl Device for NullDevice {
 
     fn queue(&self) -> Result<Box<dyn Queue>> {
         Ok(Box::new(NullQueue { record: Arc::clone(&self.record) }))
+    }
+
+    fn pinned(&self, bytes: usize) -> Result<Pinned> {
+        host::pinned(DeviceId::NULL, bytes)
     }
 
     fn compile(&self, _source: &str, _options: &str) -> Result<Arc<dyn Program>> {

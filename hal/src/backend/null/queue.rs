@@ -2,9 +2,12 @@
 
 use super::buffer::NullBuffer;
 use super::program::refusal;
+use crate::backend::host::{HostEvent, part};
 use crate::buffer::Buffer;
 use crate::error::Result;
+use crate::event::Event;
 use crate::id::DeviceId;
+use crate::pinned::{Pinned, Transfer};
 use crate::program::Launch;
 use crate::queue::Queue;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -56,6 +59,28 @@ impl Queue for NullQueue {
         Ok(())
     }
 
+    fn write_async(
+        &mut self,
+        buffer: &dyn Buffer,
+        offset: usize,
+        mut block: Pinned,
+        bytes: usize,
+    ) -> Result<Transfer> {
+        self.write(buffer, offset, part(&mut block, bytes)?)?;
+        Ok(HostEvent::over(DeviceId::NULL, block))
+    }
+
+    fn read_async(
+        &mut self,
+        buffer: &dyn Buffer,
+        offset: usize,
+        mut block: Pinned,
+        bytes: usize,
+    ) -> Result<Transfer> {
+        self.read(buffer, offset, part(&mut block, bytes)?)?;
+        Ok(HostEvent::over(DeviceId::NULL, block))
+    }
+
     fn copy(
         &mut self,
         from: &dyn Buffer,
@@ -72,6 +97,14 @@ impl Queue for NullQueue {
 
     unsafe fn launch(&mut self, _launch: &Launch<'_>) -> Result<()> {
         Err(refusal())
+    }
+
+    fn record(&mut self) -> Result<Arc<dyn Event>> {
+        Ok(Arc::new(HostEvent::now(DeviceId::NULL)))
+    }
+
+    fn wait_for(&mut self, event: &dyn Event) -> Result<()> {
+        HostEvent::of(event, DeviceId::NULL).map(drop)
     }
 
     fn submit(&mut self) -> Result<()> {

@@ -3,16 +3,18 @@
 use super::buffer::ClBuffer;
 use super::program::ClProgram;
 use super::queue::ClQueue;
-use super::{Entry, driver, info};
+use super::{Entry, driver, info, pinned};
 use crate::backend::Found;
 use crate::buffer::Buffer;
 use crate::caps::Caps;
 use crate::device::Device;
 use crate::error::Result;
 use crate::id::DeviceId;
+use crate::pinned::Pinned;
 use crate::program::Program;
 use crate::queue::Queue;
 use crate::self_test::{Operands, Outcomes, arithmetic_by_program};
+use opencl3::command_queue::CL_QUEUE_PROFILING_ENABLE;
 use opencl3::context::Context;
 use std::sync::Arc;
 
@@ -79,7 +81,15 @@ impl Device for ClDevice {
     }
 
     fn queue(&self) -> Result<Box<dyn Queue>> {
-        Ok(Box::new(ClQueue::new(Arc::clone(&self.shared))?))
+        Ok(Box::new(ClQueue::new(Arc::clone(&self.shared), 0)?))
+    }
+
+    fn timed_queue(&self) -> Result<Box<dyn Queue>> {
+        Ok(Box::new(ClQueue::new(Arc::clone(&self.shared), CL_QUEUE_PROFILING_ENABLE)?))
+    }
+
+    fn pinned(&self, bytes: usize) -> Result<Pinned> {
+        pinned::new(&self.shared, bytes)
     }
 
     fn compile(&self, source: &str, options: &str) -> Result<Arc<dyn Program>> {

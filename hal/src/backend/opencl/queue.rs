@@ -2,16 +2,19 @@
 
 use super::buffer::ClBuffer;
 use super::device::Shared;
+use super::event::ClEvent;
 use super::program::{ClProgram, set_args};
 use super::{driver, is_out_of_memory};
 use crate::buffer::{Buffer, range, refuse_overlap};
 use crate::error::{Error, Result};
+use crate::event::Event;
 use crate::id::DeviceId;
+use crate::pinned::{Pinned, Transfer};
 use crate::program::Launch;
 use crate::queue::Queue;
 use opencl3::command_queue::CommandQueue;
 use opencl3::error_codes::ClError;
-use opencl3::types::{CL_BLOCKING, cl_mem};
+use opencl3::types::{CL_BLOCKING, CL_NON_BLOCKING, cl_command_queue_properties, cl_mem};
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
@@ -22,11 +25,14 @@ pub(super) struct ClQueue {
 }
 
 impl ClQueue {
-    /// Makes a queue.
-    pub(super) fn new(shared: Arc<Shared>) -> Result<Self> {
+    /// Makes a queue with these properties of OpenCL.
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        properties: cl_command_queue_properties,
+    ) -> Result<Self> {
         // In-order is the default. The call is the one of OpenCL 1.2, which every later driver
         // has too.
-        let queue = CommandQueue::create_default(&shared.context, 0)
+        let queue = CommandQueue::create_default(&shared.context, properties)
             .map_err(driver(shared.id, "clCreateCommandQueue"))?;
         Ok(Self { shared, queue })
     }
@@ -39,6 +45,15 @@ impl ClQueue {
             true => Error::OutOfMemory { device, bytes, reason: error.to_string() },
             false => driver(device, call)(error),
         }
+    }
+
+    /// The transfer of `block` that ends with `event`.
+    fn started(&self, block: Pinned, event: opencl3::event::Event) -> Result<Transfer> {
+        let event = ClEvent::new(Arc::clone(&self.shared), event);
+        let transfer = Transfer::new(block, Arc::new(event));
+        // Whoever waits for the event must not wait for a submission.
+        self.queue.flush().map_err(driver(self.shared.id, "clFlush"))?;
+        Ok(transfer)
     }
 }
 
@@ -80,6 +95,51 @@ impl Queue for ClQueue {
         }
         .map_err(self.refusal("clEnqueueReadBuffer", bytes))?;
         Ok(())
+    }
+
+    fn write_async(
+        &mut self,
+        buffer: &dyn Buffer,
+        offset: usize,
+        block: Pinned,
+        bytes: usize,
+    ) -> Result<Transfer> {
+        let buffer = ClBuffer::of(buffer, &self.shared)?;
+        range(offset, bytes, buffer.bytes())?;
+        let data = &block[range(0, bytes, block.len())?];
+        if bytes == 0 {
+            return Ok(Transfer::new(block, self.record()?));
+        }
+        let mut handle = alias(buffer.handle());
+        // SAFETY: the range lies in the buffer, and the transfer keeps `data` as it is until the
+        // command's event has come.
+        let event = unsafe {
+            self.queue.enqueue_write_buffer(&mut handle, CL_NON_BLOCKING, offset, data, &[])
+        }
+        .map_err(self.refusal("clEnqueueWriteBuffer", bytes))?;
+        self.started(block, event)
+    }
+
+    fn read_async(
+        &mut self,
+        buffer: &dyn Buffer,
+        offset: usize,
+        mut block: Pinned,
+        bytes: usize,
+    ) -> Result<Transfer> {
+        let buffer = ClBuffer::of(buffer, &self.shared)?;
+        range(offset, bytes, buffer.bytes())?;
+        let part = range(0, bytes, block.len())?;
+        if bytes == 0 {
+            return Ok(Transfer::new(block, self.record()?));
+        }
+        let (handle, out) = (alias(buffer.handle()), &mut block[part]);
+        // SAFETY: the range lies in the buffer, and the transfer keeps `out` from everybody else
+        // until the command's event has come.
+        let event =
+            unsafe { self.queue.enqueue_read_buffer(&handle, CL_NON_BLOCKING, offset, out, &[]) }
+                .map_err(self.refusal("clEnqueueReadBuffer", bytes))?;
+        self.started(block, event)
     }
 
     fn copy(
@@ -142,6 +202,23 @@ impl Queue for ClQueue {
             )
         }
         .map_err(|error| launch.refusal(error.to_string()))?;
+        Ok(())
+    }
+
+    fn record(&mut self) -> Result<Arc<dyn Event>> {
+        // SAFETY: there is no list of events to be wrong.
+        let event = unsafe { self.queue.enqueue_marker_with_wait_list(&[]) }
+            .map_err(driver(self.shared.id, "clEnqueueMarkerWithWaitList"))?;
+        // Whoever waits for the event, even on another queue, must not wait for a submission.
+        self.submit()?;
+        Ok(Arc::new(ClEvent::new(Arc::clone(&self.shared), event)))
+    }
+
+    fn wait_for(&mut self, event: &dyn Event) -> Result<()> {
+        let event = ClEvent::of(event, &self.shared)?;
+        // SAFETY: the event is alive, and of this context.
+        unsafe { self.queue.enqueue_barrier_with_wait_list(&[event.event.get()]) }
+            .map_err(driver(self.shared.id, "clEnqueueBarrierWithWaitList"))?;
         Ok(())
     }
 

@@ -1,0 +1,56 @@
+//! Host memory that an NVIDIA device reaches by itself.
+
+use super::code;
+use super::device::Shared;
+use crate::error::{Error, Result};
+use crate::pinned::Pinned;
+use cudarc::driver::result;
+use cudarc::driver::sys::{CU_MEMHOSTALLOC_PORTABLE, CUresult};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// Memory from the driver, which is freed with this.
+struct Block {
+    start: NonNull<u8>,
+    shared: Arc<Shared>,
+}
+
+// SAFETY: the pointer is only given back to the driver, from any thread with the context bound.
+unsafe impl Send for Block {}
+// SAFETY: as above; nothing is done through a shared reference.
+unsafe impl Sync for Block {}
+
+/// Makes a block of `bytes` bytes.
+pub(super) fn new(shared: &Arc<Shared>, bytes: usize) -> Result<Pinned> {
+    let device = shared.id;
+    let refuse = |reason: String| Error::OutOfMemory { device, bytes, reason };
+    if isize::try_from(bytes).is_err() {
+        return Err(refuse("no host has as many".to_owned()));
+    }
+    shared.bind()?;
+    // Portable: other NVIDIA devices of the process reach it at full speed too.
+    // SAFETY: the context is bound; the pointer is freed once, by its owner.
+    let start = match unsafe { result::malloc_host(bytes.max(1), CU_MEMHOSTALLOC_PORTABLE) } {
+        Ok(start) => start,
+        Err(error) if error.0 == CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
+            return Err(refuse(code(error)));
+        }
+        Err(error) => return Err(shared.failed("cuMemHostAlloc")(error)),
+    };
+    let start = NonNull::new(start.cast::<u8>())
+        .ok_or_else(|| refuse("the driver gives no address".to_owned()))?;
+    let owner = Block { start, shared: Arc::clone(shared) };
+    // SAFETY: the driver promises that many bytes until the owner frees them; only a transfer,
+    // which owns the block, hands the pointer to the driver.
+    Ok(unsafe { Pinned::new(start, bytes, Box::new(owner)) })
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        // A context that cannot be bound is lost, and its memory with it.
+        if self.shared.bind().is_ok() {
+            // SAFETY: the pointer came from `malloc_host` and is not used again.
+            let _ = unsafe { result::free_host(self.start.as_ptr().cast()) };
+        }
+    }
+}
