@@ -158,4 +158,7 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// What a device said.
+    #[error(transparent)]
+    Device(#[from] lgp_hal::Error),
 }

@@ -1,7 +1,8 @@
 //! Dtypes, shapes, layouts, host tensors on aligned buffers, pools, and arenas that are planned.
 //!
 //! This layer knows shapes and bytes, not maths: what to do with a tensor is `lgp-compute`'s
-//! business, where the bytes live on a device is `lgp-hal`'s.
+//! business. A device's buffers come from `lgp-hal`; which part of them is whose is decided here,
+//! by a [`DevicePool`], whose [`MemoryLog`] can be replayed without the device.
 //!
 //! ```
 //! use lgp_memory::{DType, Pool, Tensor};
@@ -15,6 +16,7 @@
 mod arena;
 mod buffer;
 mod datum;
+mod device_pool;
 mod dtype;
 mod error;
 mod layout;
@@ -30,14 +32,15 @@ mod tensor;
 pub use arena::{Arena, ArenaPlan, Lifetime, Order};
 pub use buffer::{ALIGNMENT, Buffer};
 pub use datum::{Datum, ValueKind};
+pub use device_pool::{DeviceBlock, DevicePool, PinnedBlock, RelocatableBlock};
 pub use dtype::{DType, Element};
 pub use error::{Error, Result};
 pub use layout::Layout;
 pub use log::{MemoryEvent, MemoryLog, Replay};
 pub use pool::{Pool, PoolStats};
 pub use segments::{
-    Holder, Place, RangeId, SegmentLimits, SegmentSource, SegmentStats, Segments, Shortage,
-    SimulatedDevice, SimulatedSegment,
+    Defragmented, Holder, Place, RangeId, SegmentCopy, SegmentLimits, SegmentSource, SegmentStats,
+    Segments, Shortage, SimulatedDevice, SimulatedSegment,
 };
 pub use shape::{Dim, Shape, SymShape, TensorType};
 pub use small_float::{

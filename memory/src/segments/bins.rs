@@ -47,12 +47,12 @@ impl Bins {
 
     /// The class of a size that is small enough for one.
     pub(super) fn class(&self, bytes: usize) -> Option<usize> {
-        let units = bytes.div_ceil(self.unit);
+        let units = bytes.div_ceil(self.unit).max(1);
         (units <= UNITS_MAX).then(|| CLASSES.partition_point(|&class| class < units))
     }
 
     /// Bytes of a slot of a class.
-    fn slot_bytes(&self, class: usize) -> usize {
+    pub(super) fn slot_bytes(&self, class: usize) -> usize {
         CLASSES[class] * self.unit
     }
 
@@ -105,5 +105,12 @@ impl Bins {
         let block = &self.blocks[slot.block];
         let bytes = self.slot_bytes(block.class);
         (block.node, slot.index * bytes, bytes)
+    }
+
+    /// Notes that a block lies in another range now.
+    pub(super) fn move_block(&mut self, block: usize, node: Node) {
+        if let Some(block) = self.blocks.get_mut(block) {
+            block.node = node;
+        }
     }
 }

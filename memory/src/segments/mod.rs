@@ -7,12 +7,16 @@ mod account;
 mod bins;
 mod limits;
 mod ranges;
+mod relocate;
+#[cfg(test)]
+mod relocate_tests;
 mod simulated;
 #[cfg(test)]
 mod tests;
 
 pub use account::{Holder, SegmentStats, Shortage};
 pub use limits::SegmentLimits;
+pub use relocate::{Defragmented, SegmentCopy};
 pub use simulated::{SimulatedDevice, SimulatedSegment};
 
 use crate::error::{Error, Result};
@@ -140,13 +144,17 @@ impl<S: SegmentSource> Segments<S> {
     /// have been given back.
     pub fn allocate(&mut self, bytes: usize, owner: &str) -> Result<RangeId> {
         let segment_bytes_max = self.limits.segment_bytes_max;
-        let rounded = bytes.max(1).checked_next_multiple_of(self.limits.alignment_bytes);
+        let class = self.bins.class(bytes);
+        let rounded = match class {
+            Some(class) => Some(self.bins.slot_bytes(class)),
+            None => bytes.checked_next_multiple_of(self.limits.alignment_bytes),
+        };
         let Some(rounded) = rounded.filter(|&rounded| rounded <= segment_bytes_max) else {
             self.stats.failures += 1;
             return Err(Error::RangeTooLarge { bytes, segment_bytes_max });
         };
         let segments_before = self.stats.segments_taken;
-        let slot = self.bins.class(rounded).and_then(|class| self.take_slot(class));
+        let slot = class.and_then(|class| self.take_slot(class));
         let at = match slot {
             Some(slot) => At::Slot(slot),
             None => match self.take_range(rounded) {
@@ -158,15 +166,14 @@ impl<S: SegmentSource> Segments<S> {
                 }
             },
         };
-        let taken_bytes = self.place_of(at).bytes;
         let serial = self.serial;
         self.serial += 1;
-        let owner = self.owners.add(owner, taken_bytes);
+        let owner = self.owners.add(owner, rounded);
         let index = self.taken.insert(Taken { serial, owner, at });
         let stats = &mut self.stats;
         stats.allocations += 1;
         stats.hits += u64::from(stats.segments_taken == segments_before);
-        stats.in_use_bytes += taken_bytes;
+        stats.in_use_bytes += rounded;
         stats.high_water_bytes = stats.high_water_bytes.max(stats.in_use_bytes);
         Ok(RangeId { serial, index })
     }
@@ -198,6 +205,13 @@ impl<S: SegmentSource> Segments<S> {
     /// As [`Segments::free`].
     pub fn place(&self, id: RangeId) -> Result<Place> {
         Ok(self.place_of(self.find(id)?.at))
+    }
+
+    /// Every range that is taken, its place and its owner.
+    pub fn taken(&self) -> impl Iterator<Item = (RangeId, Place, &Arc<str>)> {
+        self.taken.iter().map(|(index, taken)| {
+            (RangeId { serial: taken.serial, index }, self.place_of(taken.at), &taken.owner)
+        })
     }
 
     /// What stands for a segment.
@@ -259,7 +273,7 @@ impl<S: SegmentSource> Segments<S> {
     }
 
     /// A slot, if a block has one or there is room for a further block. Where there is none, a
-    /// range of the very size may still be found.
+    /// range of a slot's size may still be found.
     fn take_slot(&mut self, class: usize) -> Option<Slot> {
         if let Some(slot) = self.bins.take(class) {
             return Some(slot);

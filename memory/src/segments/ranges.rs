@@ -70,6 +70,24 @@ impl Ranges {
         Some(node)
     }
 
+    /// As [`Ranges::take`], in the segments for which `allowed` holds.
+    pub(super) fn take_in(
+        &mut self,
+        bytes: usize,
+        allowed: impl Fn(usize) -> bool,
+    ) -> Option<Node> {
+        let mut fitting = self.free.range((bytes, 0, 0)..);
+        let (&key, &node) = fitting.find(|((_, segment, _), _)| allowed(*segment))?;
+        self.take_from(key, node, bytes);
+        Some(node)
+    }
+
+    /// Takes the front of a free range that has at least `bytes` bytes, and keeps its name.
+    pub(super) fn take_front(&mut self, node: Node, bytes: usize) -> Node {
+        self.take_from(self.ranges[node].key(), node, bytes);
+        node
+    }
+
     fn take_from(&mut self, key: Key, node: Node, bytes: usize) {
         self.free.remove(&key);
         let range = &mut self.ranges[node];
@@ -131,6 +149,22 @@ impl Ranges {
     pub(super) fn place(&self, node: Node) -> (usize, usize, usize) {
         let Range { segment, offset, bytes, .. } = self.ranges[node];
         (segment, offset, bytes)
+    }
+
+    /// Whether a range is free.
+    pub(super) fn is_free(&self, node: Node) -> bool {
+        !self.ranges[node].taken
+    }
+
+    /// The range behind one in its segment.
+    pub(super) fn next(&self, node: Node) -> Option<Node> {
+        self.ranges[node].next
+    }
+
+    /// The taken ranges of a segment in order, by its first range, and their sizes.
+    pub(super) fn taken(&self, first: Node) -> impl Iterator<Item = (Node, usize)> {
+        let all = std::iter::successors(Some(first), |&node| self.next(node));
+        all.filter(|&node| !self.is_free(node)).map(|node| (node, self.ranges[node].bytes))
     }
 
     /// How many segments have nothing taken.

@@ -18,7 +18,7 @@ fn small_limits() -> SegmentLimits {
 }
 
 impl<S: SegmentSource> Segments<S> {
-    fn check(&self) {
+    pub(super) fn check(&self) {
         self.ranges.check(self.segments.iter().map(|(i, s)| (i, s.first, s.bytes)));
         let reserved: usize = self.segments.iter().map(|(_, segment)| segment.bytes).sum();
         assert_eq!(

@@ -1,0 +1,153 @@
+//! Blocks of a device pool: those that stay where they are, and those that may be moved.
+
+use super::Shared;
+use crate::error::{Error, Result};
+use crate::log::MemoryEvent;
+use crate::segments::RangeId;
+use lgp_hal::Buffer;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// A range that goes back to its pool when this is dropped.
+#[derive(Debug)]
+pub(super) struct Lease {
+    pub(super) pool: Arc<Shared>,
+    pub(super) id: RangeId,
+    pub(super) bytes: usize,
+}
+
+impl Lease {
+    /// The range as a buffer of its own, and its offset in the segment.
+    fn slice(&self) -> Result<(Arc<dyn Buffer>, usize)> {
+        let state = self.pool.lock();
+        let place = state.segments.place(self.id)?;
+        let segment = state.segments.segment(place.segment);
+        let segment = segment.ok_or(Error::NoSuchRange { serial: self.id.serial() })?;
+        Ok((Arc::clone(segment).slice(place.offset, self.bytes)?, place.offset))
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let mut state = self.pool.lock();
+        state.relocatable.remove(&self.id);
+        // A lease is the only one that frees its range, and does it once.
+        if state.segments.free(self.id).is_ok() {
+            state.note(MemoryEvent::Freed { range: self.id.serial() });
+        }
+    }
+}
+
+/// A block of a device's memory. Dropping it gives it back to its pool.
+#[derive(Debug)]
+pub struct DeviceBlock {
+    // Before the lease: the memory must be let go before others can have it.
+    buffer: Arc<dyn Buffer>,
+    offset: usize,
+    lease: Lease,
+}
+
+impl DeviceBlock {
+    pub(super) fn new(lease: Lease) -> Result<Self> {
+        let (buffer, offset) = lease.slice()?;
+        Ok(Self { buffer, offset, lease })
+    }
+
+    /// The block as a buffer of its own: it begins at byte 0 and ends after [`Self::bytes`].
+    #[must_use]
+    pub fn buffer(&self) -> &dyn Buffer {
+        &*self.buffer
+    }
+
+    /// Where the block begins in its segment.
+    #[must_use]
+    pub fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// The bytes that were asked for.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.lease.bytes
+    }
+
+    /// Lets [`super::DevicePool::defragment`] move the block whenever it is not pinned.
+    #[must_use]
+    pub fn relocatable(self) -> RelocatableBlock {
+        let Self { buffer, offset, lease } = self;
+        let (pool, id, bytes) = (Arc::clone(&lease.pool), lease.id, lease.bytes);
+        let block = Arc::new(RwLock::new(Movable { buffer: Some((buffer, offset)), lease }));
+        pool.lock().relocatable.insert(id, Arc::downgrade(&block));
+        RelocatableBlock { block, bytes }
+    }
+}
+
+/// A block and its present place.
+#[derive(Debug)]
+pub(super) struct Movable {
+    /// Nothing after it may have moved, until it is asked for.
+    buffer: Option<(Arc<dyn Buffer>, usize)>,
+    lease: Lease,
+}
+
+impl Movable {
+    pub(super) fn forget_place(&mut self) {
+        self.buffer = None;
+    }
+}
+
+/// A block of a device's memory that may be moved while nobody has pinned it.
+#[derive(Debug)]
+pub struct RelocatableBlock {
+    block: Arc<RwLock<Movable>>,
+    bytes: usize,
+}
+
+impl RelocatableBlock {
+    /// The block where it is now; it stays there until the answer is dropped. Waits while blocks
+    /// are being moved. Several may pin it at once.
+    ///
+    /// # Errors
+    /// [`Error::Device`] when the device refuses a slice.
+    pub fn pin(&self) -> Result<PinnedBlock<'_>> {
+        let block = self.block.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some((buffer, offset)) = block.buffer.clone() {
+            return Ok(PinnedBlock { buffer, offset, _block: block });
+        }
+        drop(block);
+        let mut block = self.block.write().unwrap_or_else(PoisonError::into_inner);
+        let (buffer, offset) = match block.buffer.clone() {
+            Some(place) => place,
+            None => block.lease.slice()?,
+        };
+        block.buffer = Some((Arc::clone(&buffer), offset));
+        Ok(PinnedBlock { buffer, offset, _block: RwLockWriteGuard::downgrade(block) })
+    }
+
+    /// The bytes that were asked for.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+/// A [`RelocatableBlock`] that stays where it is.
+#[derive(Debug)]
+pub struct PinnedBlock<'a> {
+    buffer: Arc<dyn Buffer>,
+    offset: usize,
+    _block: RwLockReadGuard<'a, Movable>,
+}
+
+impl PinnedBlock<'_> {
+    /// As [`DeviceBlock::buffer`].
+    #[must_use]
+    pub fn buffer(&self) -> &dyn Buffer {
+        &*self.buffer
+    }
+
+    /// As [`DeviceBlock::offset`].
+    #[must_use]
+    pub fn offset(&self) -> usize {
+        self.offset
+    }
+}

@@ -1,0 +1,250 @@
+//! Blocks on the recording device, which keeps bytes, and on one that refuses.
+
+use super::*;
+use crate::error::Error;
+use crate::segments::Place;
+use lgp_hal::{DeviceId, NullDevice, Operands, Outcomes, Pinned, Program};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+const MIB: usize = 1 << 20;
+
+/// A recording device whose `refused`th allocation fails, counted from 0.
+#[derive(Debug)]
+struct Refusing {
+    inner: NullDevice,
+    refused: usize,
+    asked: AtomicUsize,
+}
+
+impl Refusing {
+    fn new(refused: usize) -> Arc<Self> {
+        let inner = NullDevice::new(Some(4 * MIB as u64));
+        Arc::new(Self { inner, refused, asked: AtomicUsize::new(0) })
+    }
+}
+
+impl Device for Refusing {
+    fn id(&self) -> DeviceId {
+        self.inner.id()
+    }
+
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn caps(&self) -> &Caps {
+        self.inner.caps()
+    }
+
+    fn allocate(&self, bytes: usize) -> lgp_hal::Result<Arc<dyn Buffer>> {
+        if self.asked.fetch_add(1, Ordering::Relaxed) == self.refused {
+            let reason = "it was told to".to_owned();
+            return Err(lgp_hal::Error::OutOfMemory { device: self.id(), bytes, reason });
+        }
+        self.inner.allocate(bytes)
+    }
+
+    fn queue(&self) -> lgp_hal::Result<Box<dyn Queue>> {
+        self.inner.queue()
+    }
+
+    fn pinned(&self, bytes: usize) -> lgp_hal::Result<Pinned> {
+        self.inner.pinned(bytes)
+    }
+
+    fn compile(&self, source: &str, options: &str) -> lgp_hal::Result<Arc<dyn Program>> {
+        self.inner.compile(source, options)
+    }
+
+    fn arithmetic(&self, operands: &Operands) -> lgp_hal::Result<Outcomes> {
+        self.inner.arithmetic(operands)
+    }
+}
+
+fn limits() -> SegmentLimits {
+    SegmentLimits { segment_bytes: MIB, ..SegmentLimits::new(8 * MIB, 4 * MIB) }
+}
+
+fn pool() -> (DevicePool, Box<dyn Queue>) {
+    let device = Refusing::new(usize::MAX);
+    let queue = device.queue().unwrap();
+    (DevicePool::new(device, limits()).unwrap(), queue)
+}
+
+fn fill(queue: &mut dyn Queue, block: &DeviceBlock, mark: u8) {
+    queue.write(block.buffer(), 0, &vec![mark; block.bytes()]).unwrap();
+}
+
+fn has(queue: &mut dyn Queue, buffer: &dyn Buffer, mark: u8) -> bool {
+    let mut out = vec![0; buffer.bytes()];
+    queue.read(buffer, 0, &mut out).unwrap();
+    out.iter().all(|&byte| byte == mark)
+}
+
+#[test]
+fn a_block_is_a_buffer_of_its_own_and_goes_back() {
+    let (pool, mut queue) = pool();
+    let blocks: Vec<_> =
+        [1000, 0, 700_000, 512].map(|bytes| pool.allocate(bytes, "x").unwrap()).into();
+    for (block, mark) in blocks.iter().zip(1..) {
+        assert_eq!(block.buffer().bytes(), block.bytes());
+        fill(&mut *queue, block, mark);
+    }
+    for (block, mark) in blocks.iter().zip(1..) {
+        assert!(has(&mut *queue, block.buffer(), mark));
+    }
+    assert_eq!(pool.stats().segments, 1);
+    let clone = pool.clone();
+    drop(pool);
+    drop(blocks);
+    assert_eq!((clone.stats().in_use_bytes, clone.stats().allocations), (0, 4));
+    let last = clone.allocate(1, "x").unwrap();
+    drop(clone);
+    fill(&mut *queue, &last, 9);
+}
+
+#[test]
+fn limits_follow_the_device() {
+    let caps = |allocation_bytes_max, alignment_bytes| Caps {
+        allocation_bytes_max,
+        alignment_bytes,
+        ..Caps::default()
+    };
+    for (largest, alignment, wanted) in [
+        (Some(2 << 30), 512, (2 << 30, 512)),
+        (None, 64, (8 << 30, 256)),
+        (Some(u64::MAX), 0, (8 << 30, 256)),
+        (Some(1 << 30), 4096, (1 << 30, 4096)),
+    ] {
+        let limits = SegmentLimits::of_device(&caps(largest, alignment), 8 << 30);
+        assert_eq!((limits.segment_bytes_max, limits.alignment_bytes), wanted);
+    }
+    let odd = SegmentLimits::of_device(&caps(None, u32::MAX), 8 << 30);
+    assert!(DevicePool::new(Refusing::new(0), odd).is_err());
+}
+
+/// One kind of use, with whatever fails: every block that was handed out keeps its content.
+fn use_pool(pool: &DevicePool, queue: &mut dyn Queue) -> Vec<Error> {
+    let (mut blocks, mut errors) = (Vec::new(), Vec::new());
+    for (mark, bytes) in (0..).zip([100, 900_000, 3 * MIB, 600_000, 5000, 2 * MIB, 5 * MIB]) {
+        match pool.allocate(bytes, "weights") {
+            Ok(block) => {
+                fill(queue, &block, mark);
+                blocks.push((block, mark));
+            }
+            Err(error) => errors.push(error),
+        }
+        if mark == 3 {
+            blocks.remove(0);
+        }
+    }
+    assert!(blocks.iter().all(|(block, mark)| has(queue, block.buffer(), *mark)));
+    errors
+}
+
+/// The device refuses each of its allocations once. Smaller segments are tried, or the request
+/// fails with a table; the pool stays usable, and nothing is lost.
+#[test]
+fn a_refusal_at_any_allocation_leaves_a_usable_pool() {
+    let device = Refusing::new(usize::MAX);
+    let mut queue = device.queue().unwrap();
+    let whole = DevicePool::new(device.clone(), limits()).unwrap();
+    let usual = use_pool(&whole, &mut *queue);
+    assert!(matches!(usual[..], [Error::RangeTooLarge { .. }]), "{usual:?}");
+    let asked = device.asked.load(Ordering::Relaxed);
+    assert!(asked >= 4, "{asked} segments");
+    let mut shortages = 0;
+    for refused in 0..asked {
+        let device = Refusing::new(refused);
+        let mut queue = device.queue().unwrap();
+        let pool = DevicePool::new(device, limits()).unwrap();
+        for error in use_pool(&pool, &mut *queue) {
+            match &error {
+                Error::Shortage { shortage, refusal: Some(refusal) } => {
+                    assert!(matches!(**refusal, Error::Device(_)), "{refusal}");
+                    let held: usize = shortage.holders.iter().map(|holder| holder.bytes).sum();
+                    assert_eq!(held, shortage.stats.in_use_bytes);
+                    shortages += 1;
+                }
+                other => assert!(matches!(other, Error::RangeTooLarge { .. }), "{other}"),
+            }
+        }
+        assert_eq!(pool.stats().in_use_bytes, 0);
+        assert_eq!(use_pool(&pool, &mut *queue).len(), 1, "all is well afterwards");
+    }
+    assert!(shortages > 0);
+}
+
+#[test]
+fn relocatable_blocks_move_unless_they_are_pinned() {
+    let (pool, mut queue) = pool();
+    let mut blocks: Vec<Option<RelocatableBlock>> = Vec::new();
+    for mark in 0..8 {
+        let block = pool.allocate(MIB / 8, "weights").unwrap();
+        fill(&mut *queue, &block, mark);
+        blocks.push(Some(block.relocatable()));
+    }
+    for hole in [0, 3] {
+        blocks[hole] = None;
+    }
+    assert!((pool.stats().fragmentation() - 0.5).abs() < 1e-9);
+    let pinned = blocks[1].as_ref().unwrap().pin().unwrap();
+    let at = pinned.offset();
+    let done = pool.defragment(&mut *queue).unwrap();
+    assert!(done.copied_bytes > 0);
+    assert_eq!(pinned.offset(), at);
+    assert!(has(&mut *queue, pinned.buffer(), 1));
+    drop(pinned);
+    pool.defragment(&mut *queue).unwrap();
+    assert!(pool.stats().fragmentation() < 1e-9, "{:?}", pool.stats());
+    for (mark, block) in (0..).zip(&blocks) {
+        if let Some(block) = block {
+            assert!(has(&mut *queue, block.pin().unwrap().buffer(), mark));
+        }
+    }
+    blocks.clear();
+    assert_eq!(pool.stats().in_use_bytes, 0);
+    assert!(pool.0.lock().relocatable.is_empty());
+}
+
+#[test]
+fn a_log_replays_on_a_simulated_device() {
+    let (pool, _) = pool();
+    let early = pool.allocate(MIB, "weights").unwrap();
+    assert!(pool.log().is_none());
+    pool.start_log(100);
+    let late = pool.allocate(MIB / 2, "arena").unwrap();
+    drop(early);
+    assert!(pool.allocate(9 * MIB, "cache").is_err());
+    let log = pool.log().unwrap();
+    let replay = log.replay(log.limits(), crate::SimulatedDevice::new(8 * MIB, 4 * MIB)).unwrap();
+    assert_eq!(replay.stats.in_use_bytes, pool.stats().in_use_bytes);
+    assert_eq!(replay.first_failure.unwrap().0, 2);
+    drop(late);
+}
+
+#[test]
+fn threads_share_a_pool() {
+    let (pool, _) = pool();
+    std::thread::scope(|scope| {
+        for thread in 0..4u8 {
+            let pool = &pool;
+            scope.spawn(move || {
+                let mut queue = Refusing::new(usize::MAX).queue().unwrap();
+                for round in 0..200 {
+                    let bytes = 1 + 977 * (round % 50) * usize::from(thread + 1);
+                    let block = pool.allocate(bytes, "x").unwrap();
+                    fill(&mut *queue, &block, thread);
+                    let block = block.relocatable();
+                    if round % 40 == 0 {
+                        pool.defragment(&mut *queue).unwrap();
+                    }
+                    assert!(has(&mut *queue, block.pin().unwrap().buffer(), thread));
+                }
+            });
+        }
+    });
+    let state = pool.0.lock();
+    let places: Vec<Place> = state.segments.taken().map(|(_, place, _)| place).collect();
+    assert_eq!(places, []);
+}
