@@ -115,6 +115,18 @@ pub enum Error {
         /// What is wrong with the request.
         reason: String,
     },
+    /// The device was lost: a kernel that reached beyond its memory, a hang, a reset, a pulled card.
+    /// Every later call on its queues answers the same. What its memory held is gone; drop all that
+    /// came from the device and open it again, or go on with another one.
+    #[error("device {device} is lost: {call} answered {code}")]
+    DeviceLost {
+        /// The device.
+        device: DeviceId,
+        /// The driver call that noticed it.
+        call: &'static str,
+        /// The driver's error name.
+        code: String,
+    },
     /// The driver refused a call.
     #[error("{call} failed on {device}: {code}")]
     Driver {

@@ -34,6 +34,12 @@
 //! [`Transfer`] owns its block while it runs and gives it back, so that no code can touch bytes
 //! that are on their way.
 //!
+//! **Loss.** A kernel that reached beyond its memory, a hang, a reset or a pulled card end an opened
+//! device. The call that notices it, and every later one on the device's queues, answers
+//! [`Error::DeviceLost`]. What the device's memory held is gone: drop all that came from the device
+//! and open it again, which gives it a new context, or go on with another one. A kernel that loses
+//! the device once will do so again.
+//!
 //! **Programs.** [`Device::compile`] takes the portable language of kernels ([`prelude`]). A source that does not compile is
 //! [`Error::Compile`] with the compiler's messages, a launch that does not fit [`Error::Launch`].
 //! A device without programs (the processor, the recording device, an NVIDIA card without NVRTC)
@@ -80,6 +86,7 @@ mod event;
 mod gemm;
 mod id;
 mod info;
+mod life;
 mod pinned;
 mod portable;
 mod probe;

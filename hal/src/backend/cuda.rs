@@ -197,7 +197,53 @@ fn code(error: DriverError) -> String {
     }
 }
 
+/// Whether an error is one of those after which the driver refuses every call in the context.
+fn is_loss(error: DriverError) -> bool {
+    use sys::CUresult::*;
+    matches!(
+        error.0,
+        CUDA_ERROR_DEINITIALIZED
+            | CUDA_ERROR_DEVICE_UNAVAILABLE
+            | CUDA_ERROR_INVALID_CONTEXT
+            | CUDA_ERROR_ECC_UNCORRECTABLE
+            | CUDA_ERROR_NVLINK_UNCORRECTABLE
+            | CUDA_ERROR_ILLEGAL_ADDRESS
+            | CUDA_ERROR_LAUNCH_TIMEOUT
+            | CUDA_ERROR_CONTEXT_IS_DESTROYED
+            | CUDA_ERROR_ASSERT
+            | CUDA_ERROR_HARDWARE_STACK_ERROR
+            | CUDA_ERROR_ILLEGAL_INSTRUCTION
+            | CUDA_ERROR_MISALIGNED_ADDRESS
+            | CUDA_ERROR_INVALID_ADDRESS_SPACE
+            | CUDA_ERROR_INVALID_PC
+            | CUDA_ERROR_LAUNCH_FAILED
+            | CUDA_ERROR_EXTERNAL_DEVICE
+            | CUDA_ERROR_UNKNOWN
+    )
+}
+
 /// An error of a driver call.
 fn driver(device: DeviceId, call: &'static str) -> impl Fn(DriverError) -> Error {
     move |error| Error::Driver { device, call, code: code(error) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_are_told_from_refusals() {
+        use sys::CUresult as Code;
+        for (code, lost) in [
+            (Code::CUDA_ERROR_ILLEGAL_ADDRESS, true),
+            (Code::CUDA_ERROR_LAUNCH_FAILED, true),
+            (Code::CUDA_ERROR_ECC_UNCORRECTABLE, true),
+            (Code::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, false),
+            (Code::CUDA_ERROR_OUT_OF_MEMORY, false),
+            (Code::CUDA_ERROR_INVALID_VALUE, false),
+            (Code::CUDA_ERROR_NOT_READY, false),
+        ] {
+            assert_eq!(is_loss(DriverError(code)), lost, "{code:?}");
+        }
+    }
 }

@@ -106,9 +106,25 @@ fn enumerate() -> Result<(Vec<Entry>, Vec<String>), Missing> {
     Ok((devices, names))
 }
 
-/// An error of a driver call.
-fn driver(device: DeviceId, call: &'static str) -> impl Fn(ClError) -> Error {
-    move |error| Error::Driver { device, call, code: error.to_string() }
+/// Whether an error code means that the device is lost. Some codes say so to any call; when a call
+/// `waited` for commands, running out of resources is how drivers tell of a command that hung or
+/// reached beyond its memory.
+fn is_loss(error: &ClError, waited: bool) -> bool {
+    use opencl3::error_codes::{
+        CL_CONTEXT_TERMINATED_KHR, CL_DEVICE_NOT_AVAILABLE, CL_INVALID_COMMAND_QUEUE,
+        CL_INVALID_CONTEXT, CL_OUT_OF_RESOURCES,
+    };
+    /// NVIDIA's code for a kernel that reached beyond its memory.
+    const ILLEGAL_ACCESS_NVIDIA: i32 = -9999;
+    // Queues and contexts are ours and were valid once.
+    let fatal = [
+        CL_DEVICE_NOT_AVAILABLE,
+        CL_INVALID_COMMAND_QUEUE,
+        CL_INVALID_CONTEXT,
+        CL_CONTEXT_TERMINATED_KHR,
+        ILLEGAL_ACCESS_NVIDIA,
+    ];
+    fatal.contains(&error.0) || waited && error.0 == CL_OUT_OF_RESOURCES
 }
 
 /// Whether an error code means that memory ran out; drivers use all three.
@@ -118,4 +134,26 @@ fn is_out_of_memory(error: &ClError) -> bool {
     };
     [CL_MEM_OBJECT_ALLOCATION_FAILURE, CL_OUT_OF_HOST_MEMORY, CL_OUT_OF_RESOURCES]
         .contains(&error.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_are_told_from_refusals() {
+        for (code, at_any_call, after_waiting) in [
+            (-2, true, true),
+            (-4, false, false),
+            (-5, false, true),
+            (-34, true, true),
+            (-36, true, true),
+            (-54, false, false),
+            (-1121, true, true),
+            (-9999, true, true),
+        ] {
+            let answers = [false, true].map(|waited| is_loss(&ClError(code), waited));
+            assert_eq!(answers, [at_any_call, after_waiting], "{code}");
+        }
+    }
 }

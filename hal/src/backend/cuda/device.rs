@@ -4,13 +4,14 @@ use super::buffer::CudaBuffer;
 use super::nvrtc::{Nvrtc, Target};
 use super::program::CudaProgram;
 use super::queue::CudaQueue;
-use super::{blas, driver, driver_version, pinned};
+use super::{blas, code, driver, driver_version, is_loss, pinned};
 use crate::backend::Found;
 use crate::buffer::Buffer;
 use crate::caps::Caps;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::id::DeviceId;
+use crate::life::Life;
 use crate::pinned::Pinned;
 use crate::program::Program;
 use crate::queue::Queue;
@@ -26,17 +27,25 @@ pub(super) struct Shared {
     pub(super) context: Arc<CudaContext>,
     /// The compiler and what it compiles to, or why there is none.
     pub(super) compiler: Result<(Nvrtc, Target), String>,
+    life: Life,
 }
 
 impl Shared {
     /// Makes the device's context the current one of this thread, as every call needs it.
     pub(super) fn bind(&self) -> Result<()> {
+        self.life.check()?;
         self.context.bind_to_thread().map_err(self.failed("cuCtxSetCurrent"))
     }
 
     /// An error of a driver call.
     pub(super) fn failed(&self, call: &'static str) -> impl Fn(DriverError) -> Error {
-        driver(self.id, call)
+        move |error| {
+            let (device, code) = (self.id, code(error));
+            match is_loss(error) {
+                true => self.life.end(Error::DeviceLost { device, call, code }),
+                false => Error::Driver { device, call, code },
+            }
+        }
     }
 }
 
@@ -60,7 +69,10 @@ impl CudaDevice {
             Ok((compiler, target))
         });
         let caps = Caps { programs: compiler.is_ok(), gemm: blas::is_present(), ..found.caps };
-        Ok(Self { name: found.name, shared: Arc::new(Shared { id, caps, context, compiler }) })
+        Ok(Self {
+            name: found.name,
+            shared: Arc::new(Shared { id, caps, context, compiler, life: Life::default() }),
+        })
     }
 }
 

@@ -47,6 +47,7 @@ impl Event for CudaEvent {
     }
 
     fn wait(&self) -> Result<()> {
+        self.shared.bind()?;
         self.handle.synchronize().map_err(self.shared.failed("cuEventSynchronize"))
     }
 

@@ -47,6 +47,7 @@ unsafe impl Sync for CudaProgram {}
 impl CudaProgram {
     /// Compiles `source`.
     pub(super) fn build(shared: Arc<Shared>, source: &str, options: &str) -> Result<Self> {
+        shared.bind()?;
         let device = shared.id;
         let (compiler, target) = shared.compiler.as_ref().map_err(|reason| Error::Unsupported {
             device,

@@ -30,6 +30,7 @@ pub(super) struct CudaQueue {
 impl CudaQueue {
     /// Makes a stream, whose events tell times if it is `timed`.
     pub(super) fn new(shared: Arc<Shared>, timed: bool) -> Result<Self> {
+        shared.bind()?;
         let stream = shared.context.new_stream().map_err(shared.failed("cuStreamCreate"))?;
         Ok(Self { shared, stream, timed, blas: None })
     }
@@ -165,20 +166,23 @@ impl Queue for CudaQueue {
     }
 
     fn record(&mut self) -> Result<Arc<dyn Event>> {
+        self.shared.bind()?;
         Ok(Arc::new(CudaEvent::record(Arc::clone(&self.shared), &self.stream, self.timed)?))
     }
 
     fn wait_for(&mut self, event: &dyn Event) -> Result<()> {
         let event = CudaEvent::of(event, &self.shared)?;
+        self.shared.bind()?;
         self.stream.wait(&event.handle).map_err(self.shared.failed("cuStreamWaitEvent"))
     }
 
     fn submit(&mut self) -> Result<()> {
         // A stream starts its commands by itself.
-        Ok(())
+        self.shared.bind()
     }
 
     fn finish(&mut self) -> Result<()> {
+        self.shared.bind()?;
         self.stream.synchronize().map_err(self.shared.failed("cuStreamSynchronize"))
     }
 }

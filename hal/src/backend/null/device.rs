@@ -7,8 +7,9 @@ use crate::backend::host;
 use crate::buffer::Buffer;
 use crate::caps::Caps;
 use crate::device::Device;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::id::DeviceId;
+use crate::life::Life;
 use crate::pinned::Pinned;
 use crate::program::Program;
 use crate::queue::Queue;
@@ -20,6 +21,7 @@ use std::sync::{Arc, PoisonError};
 pub struct NullDevice {
     caps: Caps,
     record: Record,
+    life: Arc<Life>,
 }
 
 impl NullDevice {
@@ -35,7 +37,14 @@ impl NullDevice {
             unified_memory: true,
             ..Caps::default()
         };
-        Self { caps, record: Record::default() }
+        Self { caps, record: Record::default(), life: Arc::default() }
+    }
+
+    /// Loses the device, as a hang or a reset does to hardware.
+    pub fn lose(&self) {
+        let code = "loss on request".to_owned();
+        let end = Error::DeviceLost { device: DeviceId::NULL, call: "NullDevice::lose", code };
+        self.life.end(end);
     }
 
     /// The commands carried out so far.
@@ -59,13 +68,16 @@ impl Device for NullDevice {
     }
 
     fn allocate(&self, bytes: usize) -> Result<Arc<dyn Buffer>> {
+        self.life.check()?;
         let buffer = NullBuffer::new(DeviceId::NULL, bytes, self.caps.allocation_bytes_max)?;
         note(&self.record, Command::Allocate(bytes));
         Ok(Arc::new(buffer))
     }
 
     fn queue(&self) -> Result<Box<dyn Queue>> {
-        Ok(Box::new(NullQueue { record: Arc::clone(&self.record) }))
+        self.life.check()?;
+        let (record, life) = (Arc::clone(&self.record), Arc::clone(&self.life));
+        Ok(Box::new(NullQueue { record, life }))
     }
 
     fn pinned(&self, bytes: usize) -> Result<Pinned> {
@@ -84,7 +96,7 @@ impl Device for NullDevice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Error;
+    use crate::backend::host::pinned;
 
     #[test]
     fn commands_are_recorded_in_order_and_refusals_are_not() {
@@ -102,5 +114,31 @@ mod tests {
         use Command::{Allocate, Copy, Finish, Read, Submit, Write};
         assert_eq!(device.commands(), [Allocate(16), Write(8), Copy(8), Read(16), Submit, Finish]);
         assert!(matches!(device.allocate(65), Err(Error::OutOfMemory { bytes: 65, .. })));
+    }
+
+    #[test]
+    fn a_lost_device_answers_each_call_with_its_loss() {
+        let device = NullDevice::new(None);
+        let buffer = device.allocate(16).expect("fits");
+        let mut queue = device.queue().expect("is there");
+        let event = queue.record().expect("is there");
+        let block = || pinned(DeviceId::NULL, 16).expect("fits");
+        device.lose();
+        let answers = [
+            device.allocate(1).map(drop),
+            device.queue().map(drop),
+            queue.write(&*buffer, 0, &[0]),
+            queue.read(&*buffer, 0, &mut [0]),
+            queue.write_async(&*buffer, 0, block(), 16).map(drop),
+            queue.read_async(&*buffer, 0, block(), 16).map(drop),
+            queue.copy(&*buffer, 0, &*buffer, 8, 8),
+            queue.record().map(drop),
+            queue.wait_for(&*event),
+            queue.submit(),
+            queue.finish(),
+        ];
+        for (at, answer) in answers.into_iter().enumerate() {
+            assert!(matches!(answer, Err(Error::DeviceLost { .. })), "call {at}: {answer:?}");
+        }
     }
 }

@@ -7,6 +7,7 @@ use crate::buffer::Buffer;
 use crate::error::Result;
 use crate::event::Event;
 use crate::id::DeviceId;
+use crate::life::Life;
 use crate::pinned::{Pinned, Transfer};
 use crate::program::Launch;
 use crate::queue::Queue;
@@ -40,6 +41,7 @@ pub(super) fn note(record: &Record, command: Command) {
 /// A queue of the recording device.
 pub(super) struct NullQueue {
     pub(super) record: Record,
+    pub(super) life: Arc<Life>,
 }
 
 impl Queue for NullQueue {
@@ -48,12 +50,14 @@ impl Queue for NullQueue {
     }
 
     fn write(&mut self, buffer: &dyn Buffer, offset: usize, data: &[u8]) -> Result<()> {
+        self.life.check()?;
         NullBuffer::of(buffer, DeviceId::NULL)?.write(offset, data)?;
         note(&self.record, Command::Write(data.len()));
         Ok(())
     }
 
     fn read(&mut self, buffer: &dyn Buffer, offset: usize, out: &mut [u8]) -> Result<()> {
+        self.life.check()?;
         NullBuffer::of(buffer, DeviceId::NULL)?.read(offset, out)?;
         note(&self.record, Command::Read(out.len()));
         Ok(())
@@ -89,6 +93,7 @@ impl Queue for NullQueue {
         to_offset: usize,
         bytes: usize,
     ) -> Result<()> {
+        self.life.check()?;
         let from = NullBuffer::of(from, DeviceId::NULL)?;
         from.copy(from_offset, NullBuffer::of(to, DeviceId::NULL)?, to_offset, bytes)?;
         note(&self.record, Command::Copy(bytes));
@@ -100,19 +105,23 @@ impl Queue for NullQueue {
     }
 
     fn record(&mut self) -> Result<Arc<dyn Event>> {
+        self.life.check()?;
         Ok(Arc::new(HostEvent::now(DeviceId::NULL)))
     }
 
     fn wait_for(&mut self, event: &dyn Event) -> Result<()> {
+        self.life.check()?;
         HostEvent::of(event, DeviceId::NULL).map(drop)
     }
 
     fn submit(&mut self) -> Result<()> {
+        self.life.check()?;
         note(&self.record, Command::Submit);
         Ok(())
     }
 
     fn finish(&mut self) -> Result<()> {
+        self.life.check()?;
         note(&self.record, Command::Finish);
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! A buffer in the memory of an OpenCL device.
 
 use super::device::Shared;
-use super::{driver, is_out_of_memory};
+use super::is_out_of_memory;
 use crate::buffer::{Buffer, range, refuse_unaligned};
 use crate::error::{Error, Result};
 use opencl3::memory::{CL_MEM_READ_WRITE, ClMem};
@@ -43,7 +43,7 @@ impl ClBuffer {
         match buffer {
             Ok(buffer) => Ok(Self { shared, buffer, root: None, bytes }),
             Err(error) if is_out_of_memory(&error) => Err(refuse(error.to_string())),
-            Err(error) => Err(driver(device, "clCreateBuffer")(error)),
+            Err(error) => Err(shared.failed("clCreateBuffer")(error)),
         }
     }
 
@@ -87,7 +87,7 @@ impl Buffer for ClBuffer {
         // SAFETY: the range lies in the root's memory, which the driver keeps for the slice; the
         // root is no slice itself.
         let buffer = unsafe { root.buffer.create_sub_buffer(CL_MEM_READ_WRITE, start, reach) }
-            .map_err(driver(self.shared.id, "clCreateSubBuffer"))?;
+            .map_err(self.shared.failed("clCreateSubBuffer"))?;
         let shared = Arc::clone(&self.shared);
         Ok(Arc::new(Self { shared, buffer, root: Some((root, start)), bytes }))
     }

@@ -3,19 +3,21 @@
 use super::buffer::ClBuffer;
 use super::program::ClProgram;
 use super::queue::ClQueue;
-use super::{Entry, driver, info, pinned};
+use super::{Entry, info, is_loss, pinned};
 use crate::backend::Found;
 use crate::buffer::Buffer;
 use crate::caps::Caps;
 use crate::device::Device;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::id::DeviceId;
+use crate::life::Life;
 use crate::pinned::Pinned;
 use crate::program::Program;
 use crate::queue::Queue;
 use crate::self_test::{Operands, Outcomes, arithmetic_by_program};
 use opencl3::command_queue::CL_QUEUE_PROFILING_ENABLE;
 use opencl3::context::Context;
+use opencl3::error_codes::ClError;
 use std::sync::Arc;
 
 /// What buffers, programs and queues of one opened device have in common.
@@ -25,6 +27,27 @@ pub(super) struct Shared {
     pub(super) caps: Caps,
     pub(super) device: opencl3::device::Device,
     pub(super) context: Context,
+    pub(super) life: Life,
+}
+
+impl Shared {
+    /// An error of a driver call.
+    pub(super) fn failed(&self, call: &'static str) -> impl Fn(ClError) -> Error {
+        move |error| self.judge(call, error, false)
+    }
+
+    /// An error of a driver call that waited for commands.
+    pub(super) fn waited(&self, call: &'static str) -> impl Fn(ClError) -> Error {
+        move |error| self.judge(call, error, true)
+    }
+
+    fn judge(&self, call: &'static str, error: ClError, waited: bool) -> Error {
+        let (device, code) = (self.id, error.to_string());
+        match is_loss(&error, waited) {
+            true => self.life.end(Error::DeviceLost { device, call, code }),
+            false => Error::Driver { device, call, code },
+        }
+    }
 }
 
 /// An OpenCL device with a context of its own.
@@ -37,10 +60,13 @@ pub(super) struct ClDevice {
 impl ClDevice {
     /// Makes a context on the device.
     pub(super) fn open(id: DeviceId, entry: &Entry) -> Result<Self> {
-        let context = Context::from_device(&entry.device).map_err(driver(id, "clCreateContext"))?;
+        let context = Context::from_device(&entry.device).map_err(|error| {
+            let code = error.to_string();
+            Error::Driver { device: id, call: "clCreateContext", code }
+        })?;
         let Found { name, mut caps } = info::describe(entry);
         let device = entry.device;
-        let mut shared = Shared { id, caps: caps.clone(), device, context };
+        let mut shared = Shared { id, caps: caps.clone(), device, context, life: Life::default() };
         if caps.programs && caps.wave == 0 {
             caps.wave = wave_of_a_kernel(&shared);
             shared.caps = caps;
@@ -77,26 +103,74 @@ impl Device for ClDevice {
     }
 
     fn allocate(&self, bytes: usize) -> Result<Arc<dyn Buffer>> {
+        self.shared.life.check()?;
         Ok(Arc::new(ClBuffer::new(Arc::clone(&self.shared), bytes)?))
     }
 
     fn queue(&self) -> Result<Box<dyn Queue>> {
+        self.shared.life.check()?;
         Ok(Box::new(ClQueue::new(Arc::clone(&self.shared), 0)?))
     }
 
     fn timed_queue(&self) -> Result<Box<dyn Queue>> {
+        self.shared.life.check()?;
         Ok(Box::new(ClQueue::new(Arc::clone(&self.shared), CL_QUEUE_PROFILING_ENABLE)?))
     }
 
     fn pinned(&self, bytes: usize) -> Result<Pinned> {
+        self.shared.life.check()?;
         pinned::new(&self.shared, bytes)
     }
 
     fn compile(&self, source: &str, options: &str) -> Result<Arc<dyn Program>> {
+        self.shared.life.check()?;
         Ok(Arc::new(ClProgram::build(Arc::clone(&self.shared), source, options)?))
     }
 
     fn arithmetic(&self, operands: &Operands) -> Result<Outcomes> {
         arithmetic_by_program(self, operands)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::BackendKind;
+
+    #[test]
+    fn a_lost_device_answers_each_call_with_its_loss() {
+        let Some(entry) = super::super::enumerate().ok().and_then(|(mut it, _)| it.pop()) else {
+            println!("skipped: opencl: there is no device");
+            return;
+        };
+        let id = DeviceId::new(BackendKind::OpenCl, 0);
+        let device = ClDevice::open(id, &entry).expect("opens");
+        let buffer = device.allocate(16).expect("fits");
+        let (mut queue, blocks) =
+            (device.queue().expect("is there"), [16, 16].map(|bytes| device.pinned(bytes)));
+        let event = queue.record().expect("is there");
+        let [one, two] = blocks.map(|block| block.expect("fits"));
+        let end = device.shared.waited("clFinish")(ClError(-5));
+        assert!(matches!(end, Error::DeviceLost { call: "clFinish", .. }), "{end}");
+        let answers = [
+            device.allocate(1).map(drop),
+            device.pinned(1).map(drop),
+            device.queue().map(drop),
+            device.compile("KERNEL void f(void) {}", "").map(drop),
+            queue.write(&*buffer, 0, &[0]),
+            queue.read(&*buffer, 0, &mut [0]),
+            queue.write_async(&*buffer, 0, one, 16).map(drop),
+            queue.read_async(&*buffer, 0, two, 16).map(drop),
+            queue.copy(&*buffer, 0, &*buffer, 8, 8),
+            queue.record().map(drop),
+            queue.wait_for(&*event),
+            event.wait(),
+            event.is_done().map(drop),
+            queue.submit(),
+            queue.finish(),
+        ];
+        for (at, answer) in answers.into_iter().enumerate() {
+            assert_eq!(answer, Err(end.clone()), "call {at}");
+        }
     }
 }

@@ -1,7 +1,6 @@
 //! OpenCL events.
 
 use super::device::Shared;
-use super::driver;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use opencl3::error_codes::{CL_PROFILING_INFO_NOT_AVAILABLE, ClError};
@@ -38,14 +37,15 @@ impl ClEvent {
         match self.event.profiling_command_end() {
             Ok(end) => Ok(Some(end)),
             Err(ClError(CL_PROFILING_INFO_NOT_AVAILABLE)) => Ok(None),
-            Err(error) => Err(driver(self.shared.id, "clGetEventProfilingInfo")(error)),
+            Err(error) => Err(self.shared.failed("clGetEventProfilingInfo")(error)),
         }
     }
 }
 
 impl Event for ClEvent {
     fn is_done(&self) -> Result<bool> {
-        let failed = driver(self.shared.id, "clGetEventInfo");
+        self.shared.life.check()?;
+        let failed = self.shared.waited("clGetEventInfo");
         match self.event.command_execution_status().map_err(&failed)?.0 {
             CL_COMPLETE => Ok(true),
             // A command that failed has its error for a state.
@@ -55,7 +55,8 @@ impl Event for ClEvent {
     }
 
     fn wait(&self) -> Result<()> {
-        let waited = self.event.wait().map_err(driver(self.shared.id, "clWaitForEvents"));
+        self.shared.life.check()?;
+        let waited = self.event.wait().map_err(self.shared.waited("clWaitForEvents"));
         // The state says more than that the wait has failed.
         waited.or_else(|error| self.is_done().and(Err(error)))
     }

@@ -1,7 +1,7 @@
 //! Host memory of the driver's own, which its transfers reach without a copy in between.
 
 use super::device::Shared;
-use super::{driver, is_out_of_memory};
+use super::is_out_of_memory;
 use crate::error::{Error, Result};
 use crate::pinned::Pinned;
 use opencl3::command_queue::CommandQueue;
@@ -39,7 +39,7 @@ pub(super) fn new(shared: &Arc<Shared>, bytes: usize) -> Result<Pinned> {
     let failed = |call| {
         move |error| match is_out_of_memory(&error) {
             true => refuse(error.to_string()),
-            false => driver(device, call)(error),
+            false => shared.failed(call)(error),
         }
     };
     let queue =

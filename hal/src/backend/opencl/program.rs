@@ -2,7 +2,6 @@
 
 use super::buffer::ClBuffer;
 use super::device::Shared;
-use super::driver;
 use crate::error::{Error, Result};
 use crate::portable::with_prelude;
 use crate::program::{Arg, Program};
@@ -37,7 +36,7 @@ impl ClProgram {
             &shared.context,
             &with_prelude(device.backend, source),
         )
-        .map_err(driver(device, "clCreateProgramWithSource"))?;
+        .map_err(shared.failed("clCreateProgramWithSource"))?;
         if let Err(error) = program.build(&[shared.device.id()], options.trim()) {
             let log = program.get_build_log(shared.device.id()).unwrap_or_default();
             return Err(refusal(&shared, error, log.trim_matches(['\0', ' ', '\n'])));
@@ -46,8 +45,7 @@ impl ClProgram {
             program.kernel_names().split(';').map(|name| name.trim().to_owned()).collect();
         let mut kernels = HashMap::new();
         for name in names.iter().filter(|name| !name.is_empty()) {
-            let kernel =
-                Kernel::create(&program, name).map_err(driver(device, "clCreateKernel"))?;
+            let kernel = Kernel::create(&program, name).map_err(shared.failed("clCreateKernel"))?;
             kernels.insert(name.clone(), kernel);
         }
         // The kernels keep the program alive.
@@ -76,7 +74,7 @@ fn refusal(shared: &Shared, error: ClError, log: &str) -> Error {
     let device = shared.id;
     // Some drivers report a faulty source by another code; they all leave a log then.
     if error.0 != CL_BUILD_PROGRAM_FAILURE && log.is_empty() {
-        return driver(device, "clBuildProgram")(error);
+        return shared.failed("clBuildProgram")(error);
     }
     let log = if log.is_empty() { "the compiler gives no reason" } else { log };
     Error::Compile { device, log: log.to_owned() }
@@ -93,7 +91,7 @@ pub(super) unsafe fn set_args(
 ) -> Result<()> {
     let name = || kernel.function_name().unwrap_or_default();
     let refuse = |reason: String| Error::Launch { kernel: name(), reason };
-    let expected = kernel.num_args().map_err(driver(shared.id, "clGetKernelInfo"))?;
+    let expected = kernel.num_args().map_err(shared.failed("clGetKernelInfo"))?;
     if u32::try_from(args.len()) != Ok(expected) {
         return Err(refuse(format!("{} arguments given, expected {expected}", args.len())));
     }

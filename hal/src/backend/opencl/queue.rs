@@ -3,8 +3,8 @@
 use super::buffer::ClBuffer;
 use super::device::Shared;
 use super::event::ClEvent;
+use super::is_out_of_memory;
 use super::program::{ClProgram, set_args};
-use super::{driver, is_out_of_memory};
 use crate::buffer::{Buffer, range, refuse_overlap};
 use crate::error::{Error, Result};
 use crate::event::Event;
@@ -33,7 +33,7 @@ impl ClQueue {
         // In-order is the default. The call is the one of OpenCL 1.2, which every later driver
         // has too.
         let queue = CommandQueue::create_default(&shared.context, properties)
-            .map_err(driver(shared.id, "clCreateCommandQueue"))?;
+            .map_err(shared.failed("clCreateCommandQueue"))?;
         Ok(Self { shared, queue })
     }
 
@@ -43,7 +43,7 @@ impl ClQueue {
         let device = self.shared.id;
         move |error| match is_out_of_memory(&error) {
             true => Error::OutOfMemory { device, bytes, reason: error.to_string() },
-            false => driver(device, call)(error),
+            false => self.shared.failed(call)(error),
         }
     }
 
@@ -52,7 +52,7 @@ impl ClQueue {
         let event = ClEvent::new(Arc::clone(&self.shared), event);
         let transfer = Transfer::new(block, Arc::new(event));
         // Whoever waits for the event must not wait for a submission.
-        self.queue.flush().map_err(driver(self.shared.id, "clFlush"))?;
+        self.queue.flush().map_err(self.shared.failed("clFlush"))?;
         Ok(transfer)
     }
 }
@@ -68,6 +68,7 @@ impl Queue for ClQueue {
     }
 
     fn write(&mut self, buffer: &dyn Buffer, offset: usize, data: &[u8]) -> Result<()> {
+        self.shared.life.check()?;
         let buffer = ClBuffer::of(buffer, &self.shared)?;
         range(offset, data.len(), buffer.bytes())?;
         if data.is_empty() {
@@ -82,6 +83,7 @@ impl Queue for ClQueue {
     }
 
     fn read(&mut self, buffer: &dyn Buffer, offset: usize, out: &mut [u8]) -> Result<()> {
+        self.shared.life.check()?;
         let buffer = ClBuffer::of(buffer, &self.shared)?;
         range(offset, out.len(), buffer.bytes())?;
         if out.is_empty() {
@@ -104,6 +106,7 @@ impl Queue for ClQueue {
         block: Pinned,
         bytes: usize,
     ) -> Result<Transfer> {
+        self.shared.life.check()?;
         let buffer = ClBuffer::of(buffer, &self.shared)?;
         range(offset, bytes, buffer.bytes())?;
         let data = &block[range(0, bytes, block.len())?];
@@ -127,6 +130,7 @@ impl Queue for ClQueue {
         mut block: Pinned,
         bytes: usize,
     ) -> Result<Transfer> {
+        self.shared.life.check()?;
         let buffer = ClBuffer::of(buffer, &self.shared)?;
         range(offset, bytes, buffer.bytes())?;
         let part = range(0, bytes, block.len())?;
@@ -150,6 +154,7 @@ impl Queue for ClQueue {
         to_offset: usize,
         bytes: usize,
     ) -> Result<()> {
+        self.shared.life.check()?;
         let from = ClBuffer::of(from, &self.shared)?;
         let to = ClBuffer::of(to, &self.shared)?;
         range(from_offset, bytes, from.bytes())?;
@@ -179,6 +184,7 @@ impl Queue for ClQueue {
     }
 
     unsafe fn launch(&mut self, launch: &Launch<'_>) -> Result<()> {
+        self.shared.life.check()?;
         let program = ClProgram::of(launch.program, &self.shared)?;
         launch.check_grid(self.shared.caps.work_group_max as usize)?;
         let kernels = program.kernels();
@@ -206,27 +212,31 @@ impl Queue for ClQueue {
     }
 
     fn record(&mut self) -> Result<Arc<dyn Event>> {
+        self.shared.life.check()?;
         // SAFETY: there is no list of events to be wrong.
         let event = unsafe { self.queue.enqueue_marker_with_wait_list(&[]) }
-            .map_err(driver(self.shared.id, "clEnqueueMarkerWithWaitList"))?;
+            .map_err(self.shared.failed("clEnqueueMarkerWithWaitList"))?;
         // Whoever waits for the event, even on another queue, must not wait for a submission.
         self.submit()?;
         Ok(Arc::new(ClEvent::new(Arc::clone(&self.shared), event)))
     }
 
     fn wait_for(&mut self, event: &dyn Event) -> Result<()> {
+        self.shared.life.check()?;
         let event = ClEvent::of(event, &self.shared)?;
         // SAFETY: the event is alive, and of this context.
         unsafe { self.queue.enqueue_barrier_with_wait_list(&[event.event.get()]) }
-            .map_err(driver(self.shared.id, "clEnqueueBarrierWithWaitList"))?;
+            .map_err(self.shared.failed("clEnqueueBarrierWithWaitList"))?;
         Ok(())
     }
 
     fn submit(&mut self) -> Result<()> {
-        self.queue.flush().map_err(driver(self.shared.id, "clFlush"))
+        self.shared.life.check()?;
+        self.queue.flush().map_err(self.shared.failed("clFlush"))
     }
 
     fn finish(&mut self) -> Result<()> {
-        self.queue.finish().map_err(driver(self.shared.id, "clFinish"))
+        self.shared.life.check()?;
+        self.queue.finish().map_err(self.shared.waited("clFinish"))
     }
 }
