@@ -61,6 +61,19 @@ pub trait Device: Debug + Send + Sync {
     /// device without programs.
     fn compile(&self, source: &str, options: &str) -> Result<Arc<dyn Program>>;
 
+    /// Loads a program that was compiled earlier, even by another process, instead of compiling its
+    /// source again.
+    ///
+    /// # Safety
+    /// The bytes must be those of a [`Program::binary`], for drivers run what they are given.
+    /// Damage by accident is found and refused, as is what another device or driver made; a
+    /// forgery is not.
+    ///
+    /// # Errors
+    /// [`crate::Error::Binary`], which compiling the source answers; [`crate::Error::Unsupported`]
+    /// on a device without programs.
+    unsafe fn load(&self, binary: &[u8]) -> Result<Arc<dyn Program>>;
+
     /// Calculates the self-test's operations with the device's own arithmetic. A device that
     /// cannot calculate answers no outcome at all.
     ///

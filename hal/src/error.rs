@@ -107,6 +107,15 @@ pub enum Error {
         /// The compiler's messages.
         log: String,
     },
+    /// A program binary that the device does not take: another device or driver made it, or it is
+    /// damaged. Compiling the source again makes one that it takes.
+    #[error("program binary is refused by {device}: {reason}")]
+    Binary {
+        /// The device.
+        device: DeviceId,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A kernel cannot be launched as asked.
     #[error("cannot launch kernel {kernel:?}: {reason}")]
     Launch {

@@ -43,7 +43,9 @@
 //! **Programs.** [`Device::compile`] takes the portable language of kernels ([`prelude`]). A source that does not compile is
 //! [`Error::Compile`] with the compiler's messages, a launch that does not fit [`Error::Launch`].
 //! A device without programs (the processor, the recording device, an NVIDIA card without NVRTC)
-//! answers [`Error::Unsupported`]. Where the vendor's library of products is there
+//! answers [`Error::Unsupported`]. What was compiled can be kept ([`Program::binary`]) and loaded
+//! again ([`Device::load`]); a binary that is refused is [`Error::Binary`], and compiling is the
+//! answer to it. Where the vendor's library of products is there
 //! ([`Caps::gemm`]), [`Queue::gemm`] calls it.
 //!
 //! The crate `lgp-hal-conformance` holds these laws as code and runs them against every backend.
@@ -77,6 +79,7 @@
 mod advice;
 mod amd;
 mod backend;
+mod binary;
 mod buffer;
 mod caps;
 mod device;

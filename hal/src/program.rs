@@ -10,6 +10,10 @@ pub trait Program: Debug + Send + Sync {
     /// The names of its kernels.
     fn kernels(&self) -> &[String];
 
+    /// The program as [`crate::Device::load`] takes it, for the same device and driver; `None` where
+    /// the driver gives none.
+    fn binary(&self) -> Option<Vec<u8>>;
+
     /// The backend's own type behind the trait.
     fn as_any(&self) -> &dyn Any;
 }

@@ -103,6 +103,10 @@ mod tests {
         fn compile(&self, source: &str, options: &str) -> Result<Arc<dyn Program>> {
             self.0.compile(source, options)
         }
+        unsafe fn load(&self, binary: &[u8]) -> Result<Arc<dyn Program>> {
+            // SAFETY: the caller's promise is passed on.
+            unsafe { self.0.load(binary) }
+        }
         fn arithmetic(&self, operands: &Operands) -> Result<Outcomes> {
             self.0.arithmetic(operands)
         }

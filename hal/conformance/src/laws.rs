@@ -77,6 +77,7 @@ pub const LAWS: &[Law] = &[
     Law { name: "each kind of argument arrives", check: programs::arguments },
     Law { name: "each work-item knows its place", check: programs::grids },
     Law { name: "kernels and transfers keep their order", check: programs::order },
+    Law { name: "a binary is the program", check: programs::binaries },
     Law { name: "a faulty source is a typed error", check: programs::faulty_source },
     Law { name: "a faulty launch is a typed error", check: programs::faulty_launch },
     Law { name: "the vendor's library multiplies", check: gemm::products },

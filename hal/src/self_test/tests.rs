@@ -40,6 +40,10 @@ impl Device for Corrupting {
     fn compile(&self, source: &str, options: &str) -> Result<Arc<dyn Program>> {
         self.inner.compile(source, options)
     }
+    unsafe fn load(&self, binary: &[u8]) -> Result<Arc<dyn Program>> {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.inner.load(binary) }
+    }
     fn arithmetic(&self, operands: &Operands) -> Result<Outcomes> {
         let mut outcomes = self.inner.arithmetic(operands)?;
         for (_, results) in outcomes.iter_mut().filter(|(op, _)| *op == self.op) {

@@ -1,7 +1,7 @@
 //! Laws of programs: they compile or say why not, and calculate what they say.
 
 use super::{Broken, Lawful, Verdict, ensure, refused, same, told};
-use lgp_hal::{Arg, Buffer, Device, Error, Launch, Queue};
+use lgp_hal::{Arg, Buffer, Device, Error, Launch, Program, Queue};
 use std::sync::Arc;
 
 const SOURCE: &str = include_str!("programs.cl");
@@ -20,7 +20,12 @@ pub(super) fn absence(device: &dyn Device) -> Verdict {
         return Verdict::Skipped("the device has programs".to_owned());
     }
     let wanted = |error: &Error| matches!(error, Error::Unsupported { .. });
-    told(refused("a program", device.compile(SOURCE, ""), wanted))
+    // SAFETY: a device without programs runs none.
+    let loaded = unsafe { device.load(&[]) };
+    told(
+        refused("a program", device.compile(SOURCE, ""), wanted)
+            .and_then(|()| refused("a binary", loaded, wanted)),
+    )
 }
 
 fn bytes_of(words: &[u32]) -> Vec<u8> {
@@ -186,6 +191,51 @@ pub(super) fn order(device: &dyn Device) -> Verdict {
         let expected: Vec<u32> = start.iter().map(|&value| five(value)).collect();
         same("the copy between launches", &download(&mut *queue, &*copy)?, &expected)?;
         same("the launch after the write", &download(&mut *queue, &*values)?, &[1; LENGTH])
+    })
+}
+
+pub(super) fn binaries(device: &dyn Device) -> Verdict {
+    with_programs(device, |device| {
+        let compiled = device.compile(SOURCE, "-D CONSTANT=19u")?;
+        let binary = compiled.binary().ok_or(Broken("the driver gives no binary".to_owned()))?;
+        // SAFETY: the device has just made it.
+        let loaded = unsafe { device.load(&binary)? };
+        let sorted = |program: &dyn Program| {
+            let mut names = program.kernels().to_vec();
+            names.sort_unstable();
+            names
+        };
+        same("the kernels", &sorted(&*loaded), &sorted(&*compiled))?;
+        drop(compiled);
+        let mut queue = device.queue()?;
+        let out = upload(device, &mut *queue, &[0; 64])?;
+        let args = [Arg::Buffer(&*out)];
+        let launch = Launch {
+            program: &*loaded,
+            kernel: "constant_of_options",
+            global: [64, 1, 1],
+            local: None,
+            args: &args,
+        };
+        // SAFETY: one element per work-item, and the buffer has 64.
+        unsafe { queue.launch(&launch)? };
+        same("what the binary calculates", &download(&mut *queue, &*out)?, &[19; 64])?;
+        let again = loaded.binary().ok_or(Broken("a loaded program has no binary".to_owned()))?;
+        // SAFETY: the device has made it.
+        unsafe { device.load(&again)? };
+        let mut damaged = binary.clone();
+        damaged[binary.len() / 2] ^= 1;
+        for (what, faulty) in [
+            ("no binary", [].as_slice()),
+            ("half a binary", &binary[..binary.len() / 2]),
+            ("a damaged binary", &damaged),
+            ("a source", SOURCE.as_bytes()),
+        ] {
+            // SAFETY: it must be refused before the driver sees it.
+            let loaded = unsafe { device.load(faulty) };
+            refused(what, loaded, |error| matches!(error, Error::Binary { .. }))?;
+        }
+        Ok(())
     })
 }
 

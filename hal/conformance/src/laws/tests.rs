@@ -80,6 +80,10 @@ impl Device for Faulty {
             _ => self.inner.compile(source, options),
         }
     }
+    unsafe fn load(&self, binary: &[u8]) -> Result<Arc<dyn Program>> {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.inner.load(binary) }
+    }
     fn arithmetic(&self, operands: &Operands) -> Result<Outcomes> {
         self.inner.arithmetic(operands)
     }

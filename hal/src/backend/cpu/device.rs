@@ -61,6 +61,10 @@ impl Device for CpuDevice {
         Err(refusal())
     }
 
+    unsafe fn load(&self, _binary: &[u8]) -> Result<Arc<dyn Program>> {
+        Err(refusal())
+    }
+
     fn arithmetic(&self, operands: &Operands) -> Result<Outcomes> {
         Ok(SimdLevel::best().arithmetic(operands))
     }

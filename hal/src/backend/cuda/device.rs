@@ -37,6 +37,11 @@ impl Shared {
         self.context.bind_to_thread().map_err(self.failed("cuCtxSetCurrent"))
     }
 
+    /// Who makes program binaries: a compiler for a device, as this driver takes them.
+    pub(super) fn maker(&self) -> String {
+        format!("cuda {} {}", self.caps.driver, self.caps.features.join(" "))
+    }
+
     /// An error of a driver call.
     pub(super) fn failed(&self, call: &'static str) -> impl Fn(DriverError) -> Error {
         move |error| {
@@ -107,6 +112,11 @@ impl Device for CudaDevice {
 
     fn compile(&self, source: &str, options: &str) -> Result<Arc<dyn Program>> {
         Ok(Arc::new(CudaProgram::build(Arc::clone(&self.shared), source, options)?))
+    }
+
+    unsafe fn load(&self, binary: &[u8]) -> Result<Arc<dyn Program>> {
+        // SAFETY: the caller's promise is passed on.
+        Ok(Arc::new(unsafe { CudaProgram::load(Arc::clone(&self.shared), binary) }?))
     }
 
     fn arithmetic(&self, operands: &Operands) -> Result<Outcomes> {

@@ -157,6 +157,36 @@ impl Nvrtc {
     }
 }
 
+impl Image {
+    /// The image as bytes: a line for each kernel, an empty one, the code.
+    pub(super) fn write(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for Signature { name, sizes } in &self.kernels {
+            bytes.extend_from_slice(name.as_bytes());
+            sizes.iter().for_each(|size| bytes.extend_from_slice(format!(" {size}").as_bytes()));
+            bytes.push(b'\n');
+        }
+        bytes.push(b'\n');
+        bytes.extend_from_slice(&self.code);
+        bytes
+    }
+
+    /// The image that was written as `bytes`.
+    pub(super) fn read(mut bytes: &[u8]) -> Option<Self> {
+        let mut kernels = Vec::new();
+        loop {
+            let end = bytes.iter().position(|&byte| byte == b'\n')?;
+            let line = std::str::from_utf8(&bytes[..end]).ok()?;
+            bytes = &bytes[end + 1..];
+            let mut words = line.split_whitespace();
+            let Some(name) = words.next() else { break };
+            let sizes: Option<Vec<usize>> = words.map(|word| word.parse().ok()).collect();
+            kernels.push(Signature { name: name.to_owned(), sizes: sizes? });
+        }
+        Some(Self { kernels, code: bytes.to_vec() })
+    }
+}
+
 /// A program of the library, destroyed with this.
 struct Program(sys::nvrtcProgram);
 
@@ -295,6 +325,22 @@ mod tests {
     }
 
     #[test]
+    fn images_are_read_as_they_were_written() {
+        let kernel = |name: &str, sizes: &[usize]| Signature {
+            name: name.to_owned(),
+            sizes: sizes.to_vec(),
+        };
+        let kernels = vec![kernel("add", &[8, 8, 4]), kernel("none", &[])];
+        for kernels in [kernels, vec![]] {
+            let image = Image { kernels, code: b"\n\x7fELF\n\n\0".to_vec() };
+            assert_eq!(Image::read(&image.write()), Some(image));
+        }
+        for faulty in [b"" as &[u8], b"add 8", b"add 8\n", b"add eight\n\n", b"\xff\n\n"] {
+            assert_eq!(Image::read(faulty), None, "{faulty:?}");
+        }
+    }
+
+    #[test]
     fn portable_sources_compile_without_a_device() {
         let compiler = match Nvrtc::load() {
             Ok(compiler) => compiler,
@@ -317,6 +363,7 @@ mod tests {
                 assert_eq!(found.sizes, sizes, "{kernel}");
                 let is_machine_code = image.code.starts_with(b"\x7fELF");
                 assert_eq!(is_machine_code, matches!(target, Target::Machine(_)), "{target:?}");
+                assert_eq!(Image::read(&image.write()), Some(image));
             }
         }
         let log = compiler.compile(target, "KERNEL void f(GLOBAL int *p) {\n nowhere; }", "");

@@ -2,7 +2,8 @@
 
 use super::buffer::CudaBuffer;
 use super::device::Shared;
-use super::nvrtc::Image;
+use super::nvrtc::{Image, Signature};
+use crate::binary;
 use crate::error::{Error, Result};
 use crate::program::{Arg, Launch, Program};
 use cudarc::driver::result;
@@ -24,6 +25,8 @@ const GROUPS_MAX: [usize; 3] = [0x7fff_ffff, 0xffff, 0xffff];
 pub(super) struct CudaProgram {
     shared: Arc<Shared>,
     module: sys::CUmodule,
+    /// What the module was loaded from.
+    image: Image,
     names: Vec<String>,
     kernels: HashMap<String, Kernel>,
 }
@@ -57,20 +60,43 @@ impl CudaProgram {
         let image = compiler
             .compile(*target, source, options)
             .map_err(|log| Error::Compile { device, log })?;
-        Self::load(shared, &image)
+        // SAFETY: the compiler has just made it.
+        unsafe { Self::put(shared, image) }
     }
 
-    /// Puts an image on the device.
-    fn load(shared: Arc<Shared>, image: &Image) -> Result<Self> {
+    /// Loads what [`Program::binary`] gave.
+    ///
+    /// # Safety
+    /// As [`crate::Device::load`].
+    pub(super) unsafe fn load(shared: Arc<Shared>, binary: &[u8]) -> Result<Self> {
         shared.bind()?;
+        let device = shared.id;
+        let image =
+            Image::read(binary::open(device, &shared.maker(), binary)?).ok_or_else(|| {
+                let reason = "it is no image of kernels".to_owned();
+                Error::Binary { device, reason }
+            })?;
+        // SAFETY: the caller promises that the compiler made it.
+        unsafe { Self::put(shared, image) }.map_err(|error| match error {
+            Error::Driver { code, .. } => Error::Binary { device, reason: code },
+            error => error,
+        })
+    }
+
+    /// Puts an image on the device, whose context is bound.
+    ///
+    /// # Safety
+    /// The image must be one that the compiler made.
+    unsafe fn put(shared: Arc<Shared>, image: Image) -> Result<Self> {
         // SAFETY: the code is what the compiler made: machine code, which tells its own size, or
         // PTX that ends in a zero byte. The driver copies it.
         let module = unsafe { result::module::load_data(image.code.as_ptr().cast()) }
             .map_err(shared.failed("cuModuleLoadData"))?;
         // From here on the module is unloaded with the program, whatever fails.
-        let mut program = Self { shared, module, names: Vec::new(), kernels: HashMap::new() };
-        for signature in &image.kernels {
-            let (name, sizes) = (signature.name.clone(), signature.sizes.clone());
+        let (names, kernels) = (Vec::new(), HashMap::new());
+        let mut program = Self { shared, module, image, names, kernels };
+        for at in 0..program.image.kernels.len() {
+            let Signature { name, sizes } = program.image.kernels[at].clone();
             let failed = |call| program.shared.failed(call);
             let c_name = CString::new(name.as_str()).unwrap_or_default();
             // SAFETY: the module is loaded.
@@ -147,6 +173,10 @@ impl Drop for CudaProgram {
 impl Program for CudaProgram {
     fn kernels(&self) -> &[String] {
         &self.names
+    }
+
+    fn binary(&self) -> Option<Vec<u8>> {
+        Some(binary::seal(&self.shared.maker(), &self.image.write()))
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -88,6 +88,10 @@ impl Device for NullDevice {
         Err(refusal())
     }
 
+    unsafe fn load(&self, _binary: &[u8]) -> Result<Arc<dyn Program>> {
+        Err(refusal())
+    }
+
     fn arithmetic(&self, _operands: &Operands) -> Result<Outcomes> {
         Ok(Outcomes::new())
     }

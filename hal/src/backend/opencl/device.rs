@@ -31,6 +31,11 @@ pub(super) struct Shared {
 }
 
 impl Shared {
+    /// Who makes program binaries: a driver for a device.
+    pub(super) fn maker(&self) -> String {
+        format!("opencl {} {}", self.caps.driver, self.device.name().unwrap_or_default())
+    }
+
     /// An error of a driver call.
     pub(super) fn failed(&self, call: &'static str) -> impl Fn(ClError) -> Error {
         move |error| self.judge(call, error, false)
@@ -125,6 +130,12 @@ impl Device for ClDevice {
     fn compile(&self, source: &str, options: &str) -> Result<Arc<dyn Program>> {
         self.shared.life.check()?;
         Ok(Arc::new(ClProgram::build(Arc::clone(&self.shared), source, options)?))
+    }
+
+    unsafe fn load(&self, binary: &[u8]) -> Result<Arc<dyn Program>> {
+        self.shared.life.check()?;
+        // SAFETY: the caller's promise is passed on.
+        Ok(Arc::new(unsafe { ClProgram::load(Arc::clone(&self.shared), binary) }?))
     }
 
     fn arithmetic(&self, operands: &Operands) -> Result<Outcomes> {

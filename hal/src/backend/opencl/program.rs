@@ -2,6 +2,7 @@
 
 use super::buffer::ClBuffer;
 use super::device::Shared;
+use crate::binary;
 use crate::error::{Error, Result};
 use crate::portable::with_prelude;
 use crate::program::{Arg, Program};
@@ -19,6 +20,7 @@ const STANDARD: &str = "-cl-std=CL1.2";
 #[derive(Debug)]
 pub(super) struct ClProgram {
     shared: Arc<Shared>,
+    program: opencl3::program::Program,
     names: Vec<String>,
     kernels: Mutex<HashMap<String, Kernel>>,
 }
@@ -41,16 +43,43 @@ impl ClProgram {
             let log = program.get_build_log(shared.device.id()).unwrap_or_default();
             return Err(refusal(&shared, error, log.trim_matches(['\0', ' ', '\n'])));
         }
-        let names: Vec<String> =
-            program.kernel_names().split(';').map(|name| name.trim().to_owned()).collect();
+        Self::of_built(shared, program)
+    }
+
+    /// Loads what [`Program::binary`] gave.
+    ///
+    /// # Safety
+    /// As [`crate::Device::load`].
+    pub(super) unsafe fn load(shared: Arc<Shared>, binary: &[u8]) -> Result<Self> {
+        let device = shared.id;
+        let binary = binary::open(device, &shared.maker(), binary)?;
+        let refuse = |call| {
+            let failed = shared.failed(call);
+            move |error| match failed(error) {
+                Error::Driver { code, .. } => Error::Binary { device, reason: code },
+                error => error,
+            }
+        };
+        let devices = [shared.device.id()];
+        // SAFETY: the device is the context's, and the caller promises that a driver made the
+        // binary.
+        let mut program = unsafe {
+            opencl3::program::Program::create_from_binary(&shared.context, &devices, &[binary])
+        }
+        .map_err(refuse("clCreateProgramWithBinary"))?;
+        program.build(&devices, STANDARD).map_err(refuse("clBuildProgram"))?;
+        Self::of_built(Arc::clone(&shared), program)
+    }
+
+    fn of_built(shared: Arc<Shared>, program: opencl3::program::Program) -> Result<Self> {
+        let names = program.kernel_names().split(';').map(|name| name.trim().to_owned());
+        let names: Vec<String> = names.filter(|name| !name.is_empty()).collect();
         let mut kernels = HashMap::new();
-        for name in names.iter().filter(|name| !name.is_empty()) {
+        for name in &names {
             let kernel = Kernel::create(&program, name).map_err(shared.failed("clCreateKernel"))?;
             kernels.insert(name.clone(), kernel);
         }
-        // The kernels keep the program alive.
-        let names = names.into_iter().filter(|name| !name.is_empty()).collect();
-        Ok(Self { shared, names, kernels: Mutex::new(kernels) })
+        Ok(Self { shared, program, names, kernels: Mutex::new(kernels) })
     }
 
     /// The program behind `program`, if it was compiled by this opened device.
@@ -117,6 +146,12 @@ pub(super) unsafe fn set_args(
 impl Program for ClProgram {
     fn kernels(&self) -> &[String] {
         &self.names
+    }
+
+    fn binary(&self) -> Option<Vec<u8>> {
+        // The context has one device, and so the program one binary.
+        let binary = self.program.get_binaries().ok()?.pop()?;
+        (!binary.is_empty()).then(|| binary::seal(&self.shared.maker(), &binary))
     }
 
     fn as_any(&self) -> &dyn Any {
