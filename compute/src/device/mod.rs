@@ -8,11 +8,11 @@
 mod accelerator;
 mod pointwise;
 mod recipe;
-#[cfg(test)]
-mod tests;
+mod window;
 
 pub use accelerator::{Accelerator, DeviceTensor, Prepared};
 pub use pointwise::{Element, Operand, Pointwise};
 pub(crate) use pointwise::{all, literal};
-pub(crate) use recipe::c_type;
 pub use recipe::{Argument, Call, Kernel, Launches, Limits, Recipe};
+pub(crate) use recipe::{c_type, groups};
+pub(crate) use window::planes;

@@ -2,11 +2,13 @@
 
 mod cpu;
 mod depthwise;
+mod device;
 mod im2col;
 #[cfg(test)]
 mod tests;
 
 use crate::args::{arity, float, optional, output, rank, required, same_dtype};
+use crate::device::{Launches, Limits};
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
@@ -101,6 +103,15 @@ impl Op for Conv {
             _ => None,
         };
         Ok(output(x.ty.dtype, shape))
+    }
+
+    fn launches(
+        &self,
+        _: Limits,
+        inputs: &[Option<&ValueInfo>],
+        outputs: &[ValueInfo],
+    ) -> Option<Launches> {
+        device::launches(self, inputs, outputs)
     }
 
     fn scratch_bytes(&self, threads: usize, inputs: &[Option<&ValueInfo>]) -> usize {

@@ -1,6 +1,9 @@
 //! Pooling over all spatial axes.
 
+mod device;
+
 use crate::args::{arity, concrete_one, float, output, required};
+use crate::device::{Launches, Limits};
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use crate::ops::reduce::{ReduceKind, reduce_rows};
@@ -50,6 +53,15 @@ impl Op for GlobalPool {
             }
         };
         Ok(output(x.ty.dtype, shape))
+    }
+
+    fn launches(
+        &self,
+        _: Limits,
+        inputs: &[Option<&ValueInfo>],
+        outputs: &[ValueInfo],
+    ) -> Option<Launches> {
+        device::launches(self, inputs, outputs)
     }
 
     fn widens_halves(&self) -> bool {

@@ -1,10 +1,12 @@
 //! Max, average and sum pooling over windows.
 
 mod cpu;
+mod device;
 #[cfg(test)]
 mod tests;
 
 use crate::args::{arity, float, output, required};
+use crate::device::{Launches, Limits};
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use crate::window::Pads;
@@ -105,6 +107,15 @@ impl Op for Pool {
             }
         };
         Ok(output(x.ty.dtype, shape))
+    }
+
+    fn launches(
+        &self,
+        _: Limits,
+        inputs: &[Option<&ValueInfo>],
+        outputs: &[ValueInfo],
+    ) -> Option<Launches> {
+        device::launches(self, inputs, outputs)
     }
 
     fn widens_halves(&self) -> bool {

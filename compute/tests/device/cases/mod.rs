@@ -1,5 +1,6 @@
 //! Operators with inputs, to be computed on a device and on the CPU.
 
+mod convolution;
 mod elementwise;
 
 use lgp_compute::device::{Accelerator, Recipe};
@@ -126,5 +127,5 @@ pub(crate) fn cast(x: &Tensor, to: DType) -> Tensor {
 
 /// Every case.
 pub(crate) fn all() -> Vec<Case> {
-    [elementwise::cases()].into_iter().flatten().collect()
+    [convolution::cases(), elementwise::cases()].into_iter().flatten().collect()
 }

@@ -1,0 +1,46 @@
+//! Windows as kernels see them: their shape is constants, the sizes of planes are arguments.
+
+use super::recipe::{Argument, Kernel, c_type, load, store};
+use crate::window::Axis;
+use lgp_memory::DType;
+
+impl Kernel {
+    /// With the floats in memory as `X_TYPE`, `LOAD(p, i)` and `STORE(value, p, i)`. `None` for a
+    /// dtype that kernels do not calculate in.
+    pub(crate) fn floats(self, dtype: DType) -> Option<Self> {
+        let is_float = matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
+        let kernel = self.define("X_TYPE", c_type(dtype).filter(|_| is_float)?);
+        let stored = store(dtype, "(value)", "(p)", "(i)");
+        Some(
+            kernel
+                .define("LOAD(p, i)", load(dtype, "(p)", "(i)"))
+                .define("STORE(value, p, i)", stored),
+        )
+    }
+
+    /// With a window's `KERNEL_D`, `STRIDE_D`, `DILATION_D` and `PAD_D` (before the input), and
+    /// so for `H` and `W`.
+    pub(crate) fn window(self, axes: &[Axis; 3]) -> Self {
+        axes.iter().zip(["D", "H", "W"]).fold(self, |kernel, (axis, name)| {
+            kernel
+                .define(&format!("KERNEL_{name}"), axis.kernel)
+                .define(&format!("STRIDE_{name}"), axis.stride)
+                .define(&format!("DILATION_{name}"), axis.dilation)
+                .define(&format!("PAD_{name}"), axis.begin)
+        })
+    }
+}
+
+/// The input's and then the output's depth, height and width. `None` where a place in a window,
+/// padding included, has no `i32`.
+pub(crate) fn planes(axes: &[Axis; 3]) -> Option<[Argument; 6]> {
+    for axis in axes {
+        let reach = axis.kernel.checked_mul(axis.dilation)?;
+        let last = axis.output.checked_mul(axis.stride)?.checked_add(reach)?;
+        i32::try_from(last.max(axis.begin).checked_add(axis.input)?).ok()?;
+    }
+    let [d, h, w] = axes;
+    let sizes = [d.input, h.input, w.input, d.output, h.output, w.output];
+    // None is larger than what was just checked.
+    Some(sizes.map(|size| Argument::U32(u32::try_from(size).unwrap_or(0))))
+}

@@ -1,0 +1,69 @@
+//! Pooling on devices.
+
+use super::{Pool, PoolKind};
+use crate::args::optional;
+use crate::device::{Argument, Call, Kernel, Launches, c_type, groups, planes};
+use crate::op::{Op, ValueInfo};
+use crate::window::three;
+use lgp_memory::DType;
+
+const GROUP: usize = 64;
+
+pub(super) fn launches(
+    op: &Pool,
+    inputs: &[Option<&ValueInfo>],
+    outputs: &[ValueInfo],
+) -> Option<Launches> {
+    let (x, y) = (optional(inputs, 0)?, outputs.first()?);
+    let (dtype, dims, shape) = (x.ty.dtype, x.ty.concrete_shape()?, y.ty.concrete_shape()?);
+    if dims.contains(&0) || shape.contains(&0) {
+        return None;
+    }
+    let axes = three(op.name(), &op.axes(&dims).ok()?).ok()?;
+    let kernel = Kernel::new("pool", include_str!("pool.cl"), [GROUP, 1, 1]).window(&axes);
+    let mut kernel = function(kernel, op.kind, dtype)?;
+    for (axis, name) in axes.iter().zip(["END_D", "END_H", "END_W"]) {
+        kernel = kernel.define(name, axis.end);
+    }
+    let outputs: usize = shape.iter().product();
+    let count = u32::try_from(dims[0] * dims[1]).ok()?;
+    let mut arguments = vec![Argument::Input(0), Argument::Output(0), Argument::U32(count)];
+    arguments.extend(planes(&axes)?);
+    let taps: usize = axes.iter().map(|axis| axis.kernel).product();
+    let bytes = dims.byte_len(dtype).ok()? + shape.byte_len(dtype).ok()?;
+    let (flops, bytes) = ((outputs * taps) as u64, bytes as u64);
+    Some(Call { kernel, groups: [groups(outputs, GROUP), 1, 1], arguments, flops, bytes }.into())
+}
+
+/// The kernel for what becomes of a window's elements. Maxima of integers stay integers, which
+/// nothing else finishes.
+fn function(kernel: Kernel, kind: PoolKind, dtype: DType) -> Option<Kernel> {
+    let count_padding = kind == PoolKind::Average { count_include_pad: true };
+    let kernel = kernel.define("COUNT_PADDING", usize::from(count_padding));
+    let [combine, result] = match kind {
+        // NaN stays.
+        PoolKind::Max => ["((a) != (a) || (a) > (b) ? (a) : (b))", "(a)"],
+        PoolKind::Average { .. } => ["((a) + (b))", "((a) / (float)(n))"],
+        PoolKind::Sum => ["((a) + (b))", "(a)"],
+    };
+    let kernel = kernel.define("COMBINE(a, b)", combine).define("RESULT(a, n)", result);
+    if matches!(dtype, DType::F32 | DType::F16 | DType::BF16) {
+        let start = if kind == PoolKind::Max { "-INFINITY" } else { "0.0f" };
+        return kernel.define("REGISTER", "float").define("START", start).floats(dtype);
+    }
+    let (name, bits) = (c_type(dtype)?, 8 * dtype.size());
+    let start = match dtype {
+        DType::I8 | DType::I16 | DType::I32 | DType::I64 => {
+            format!("(X_TYPE)((i64)((u64)1 << 63) >> {})", 64 - bits)
+        }
+        _ => "0".to_owned(),
+    };
+    let kernel = kernel.define("X_TYPE", name).define("Y_TYPE", name).define("REGISTER", name);
+    Some(
+        kernel
+            .define("START", start)
+            .define("LOAD(p, i)", "(p)[i]")
+            .define("EXTRA_PARAMETERS", "")
+            .define("FINISH(value, index)", "y[index] = (value)"),
+    )
+}
