@@ -3,6 +3,7 @@
 mod events;
 mod gemm;
 mod memory;
+mod neighbours;
 mod order;
 mod pinned;
 mod programs;
@@ -80,6 +81,7 @@ pub const LAWS: &[Law] = &[
     Law { name: "a binary is the program", check: programs::binaries },
     Law { name: "a faulty source is a typed error", check: programs::faulty_source },
     Law { name: "a faulty launch is a typed error", check: programs::faulty_launch },
+    Law { name: "devices do not disturb each other", check: neighbours::law },
     Law { name: "the vendor's library multiplies", check: gemm::products },
     Law { name: "no library is a typed answer", check: gemm::absence },
 ];

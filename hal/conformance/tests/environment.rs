@@ -37,6 +37,25 @@ fn broken_driver_libraries_have_reasons() {
 }
 
 #[test]
+fn two_devices_of_one_process_keep_apart() {
+    let output = laws(&[], &[("POCL_DEVICES", Path::new("pthread pthread"))]);
+    let out = String::from_utf8_lossy(&output.stdout);
+    let verdict = |id: &str| {
+        let line = format!("{id}: devices do not disturb each other … ");
+        out.lines().find_map(|it| it.strip_prefix(&line))
+    };
+    // Without PoCL there is another number of devices.
+    if let Some(reason) = ["opencl:0", "opencl:1"].into_iter().find_map(|id| {
+        verdict(id).map_or(Some("no such device"), |it| it.strip_prefix("skipped: "))
+    }) {
+        println!("skipped: pocl: {reason}");
+        return;
+    }
+    assert!(output.status.success(), "{out}");
+    assert_eq!([verdict("opencl:0"), verdict("opencl:1")], [Some("ok"); 2], "{out}");
+}
+
+#[test]
 fn absence_of_a_required_backend_fails() {
     let nowhere = Path::new("/nonexistent");
     let output = laws(&["--require", "opencl"], &[("OCL_ICD_VENDORS", nowhere)]);
