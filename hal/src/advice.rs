@@ -35,17 +35,39 @@ pub(crate) struct Situation<'a> {
     pub(crate) platforms: &'a [String],
     /// Why the card's backend has no devices.
     pub(crate) missing: Option<&'a Missing>,
-    /// rusticl's own switch, `RUSTICL_ENABLE`.
-    pub(crate) rusticl_enable: Option<&'a str>,
+    /// What of the environment the OpenCL drivers heed.
+    pub(crate) variables: &'a Variables,
     /// The card's render node.
     pub(crate) render_node: RenderNode,
+}
+
+/// The variables by which OpenCL drivers show or hide cards; `None` where one is not set.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Variables {
+    /// rusticl's own switch, `RUSTICL_ENABLE`: the drivers whose cards it shows.
+    rusticl_enable: Option<String>,
+    /// AMD's, `ROC_ENABLE_PRE_VEGA`: 1 shows cards older than Vega.
+    enable_pre_vega: Option<String>,
+    /// The loader's, `OCL_ICD_VENDORS`: the only folder or file where it looks for drivers.
+    icd_vendors: Option<String>,
+}
+
+impl Variables {
+    fn read() -> Self {
+        let read = |name: &str| std::env::var(name).ok();
+        Self {
+            rusticl_enable: read("RUSTICL_ENABLE"),
+            enable_pre_vega: read("ROC_ENABLE_PRE_VEGA"),
+            icd_vendors: read("OCL_ICD_VENDORS"),
+        }
+    }
 }
 
 /// What is the same for every card of the machine.
 pub(crate) struct Environment<'a> {
     opencl: Option<&'a Probe>,
     cuda: Option<&'a Probe>,
-    rusticl_enable: Option<String>,
+    variables: Variables,
 }
 
 impl<'a> Environment<'a> {
@@ -55,7 +77,7 @@ impl<'a> Environment<'a> {
         Self {
             opencl: of(BackendKind::OpenCl),
             cuda: of(BackendKind::Cuda),
-            rusticl_enable: std::env::var("RUSTICL_ENABLE").ok(),
+            variables: Variables::read(),
         }
     }
 
@@ -66,7 +88,7 @@ impl<'a> Environment<'a> {
             compiled: probe.is_some(),
             platforms: probe.map_or(&[], |probe| &probe.platforms),
             missing: probe.and_then(|probe| probe.missing.as_ref()),
-            rusticl_enable: self.rusticl_enable.as_deref(),
+            variables: &self.variables,
             render_node: dev_root.map_or(RenderNode::Open, |root| render_node(card, root)),
         }
     }
@@ -101,7 +123,7 @@ fn advice(reason: impl Into<String>, hint: &str) -> Advice {
 
 const INSTALL_RUSTICL: &str =
     "sudo apt install mesa-opencl-icd ocl-icd-libopencl1 && export RUSTICL_ENABLE=radeonsi";
-const SWITCH_ON_RUSTICL: &str = "export RUSTICL_ENABLE=radeonsi";
+const SWITCH_ON_RUSTICL: &str = "export RUSTICL_ENABLE=radeonsi  # for all programs: put RUSTICL_ENABLE=radeonsi into /etc/environment";
 
 fn amd(card: &Card, situation: &Situation<'_>) -> Advice {
     if let Some(advice) = amd_kernel_driver(card) {
@@ -132,21 +154,57 @@ fn amd(card: &Card, situation: &Situation<'_>) -> Advice {
         situation.platforms.iter().any(|name| name.to_ascii_lowercase().contains(part))
     };
     if has("rusticl") {
-        return rusticl(situation.rusticl_enable);
+        return rusticl(situation.variables.rusticl_enable.as_deref());
     }
     if has("amd accelerated") {
-        let chip = card.chip.map_or_else(String::new, |chip| format!(" ({chip})"));
+        return amd_own(card, situation.variables);
+    }
+    if let Some(place) = &situation.variables.icd_vendors {
         return advice(
             format!(
-                "AMD's own OpenCL driver is installed but shows no such card{chip}; its newer versions have dropped old cards"
+                "OCL_ICD_VENDORS is {place:?}, so drivers are looked for only there, and none of those is for AMD cards"
             ),
-            INSTALL_RUSTICL,
+            "unset OCL_ICD_VENDORS",
         );
     }
     if has("clover") {
-        return advice("Mesa's old Clover driver cannot drive this card", INSTALL_RUSTICL);
+        return advice(
+            "Mesa's old Clover driver cannot drive this card, and Mesa 25.2 has dropped it for rusticl",
+            INSTALL_RUSTICL,
+        );
+    }
+    if situation.variables.rusticl_enable.is_some() {
+        return advice(
+            "RUSTICL_ENABLE is set, but Mesa's rusticl is not installed",
+            INSTALL_RUSTICL,
+        );
     }
     advice("no OpenCL driver for AMD cards is installed", INSTALL_RUSTICL)
+}
+
+/// Why AMD's own OpenCL driver, which is there, does not show the card.
+fn amd_own(card: &Card, variables: &Variables) -> Advice {
+    let before_vega = card.chip.is_some_and(AmdChip::is_before_vega);
+    let shown = variables.enable_pre_vega.as_deref().is_some_and(|value| value != "0");
+    let chip = card.chip.map_or_else(String::new, |chip| format!(" ({chip})"));
+    let reason = match (card.kfd.is_some(), before_vega, shown) {
+        (false, ..) => format!(
+            "AMD's own OpenCL driver shows no such card{chip}: ROCm needs the kernel's compute driver (KFD), which leaves out cards on boards and risers without PCIe atomics; Mesa's rusticl needs neither"
+        ),
+        (true, true, false) => {
+            return advice(
+                format!(
+                    "AMD's own OpenCL driver shows cards older than Vega{chip} only where ROC_ENABLE_PRE_VEGA is set"
+                ),
+                "export ROC_ENABLE_PRE_VEGA=1",
+            );
+        }
+        (true, true, true) => format!(
+            "AMD's own OpenCL driver shows no such card{chip}: ROCm's packages dropped these old cards with 4.5, and ROCm 7 refuses them; Mesa's rusticl, Debian's ROCm 5.7 and AMD's legacy driver do not"
+        ),
+        (true, false, _) => format!("AMD's own OpenCL driver shows no such card{chip}"),
+    };
+    advice(reason, INSTALL_RUSTICL)
 }
 
 /// What is wrong with the kernel driver that has an AMD card, if anything is.
@@ -171,21 +229,29 @@ fn amd_kernel_driver(card: &Card) -> Option<Advice> {
 
 /// Why rusticl, which is there, does not show the card.
 fn rusticl(enable: Option<&str>) -> Advice {
-    let on =
-        enable.unwrap_or_default().split(',').any(|driver| driver.trim().starts_with("radeonsi"));
-    match (on, enable) {
-        (true, _) => advice(
+    let drivers = || enable.unwrap_or_default().split(',').map(str::trim);
+    let Some(value) = enable.filter(|_| drivers().any(|driver| !driver.is_empty())) else {
+        return advice(
+            "Mesa's rusticl is installed but switched off for AMD cards",
+            SWITCH_ON_RUSTICL,
+        );
+    };
+    if drivers().any(|driver| driver == "radeonsi") {
+        return advice(
             "Mesa's rusticl is switched on and yet shows no such card; Mesa may be too old or built without radeonsi",
             "RUSTICL_ENABLE=radeonsi clinfo --list",
-        ),
-        (false, None) => {
-            advice("Mesa's rusticl is installed but switched off for AMD cards", SWITCH_ON_RUSTICL)
-        }
-        (false, Some(value)) => advice(
-            format!("RUSTICL_ENABLE is {value:?}, which leaves AMD cards out"),
-            SWITCH_ON_RUSTICL,
-        ),
+        );
     }
+    if drivers().any(|driver| driver.starts_with("radeonsi:")) {
+        return advice(
+            format!("RUSTICL_ENABLE is {value:?}, which names some AMD cards and not this one"),
+            SWITCH_ON_RUSTICL,
+        );
+    }
+    advice(
+        format!("RUSTICL_ENABLE is {value:?}, which leaves AMD cards out"),
+        &format!("export RUSTICL_ENABLE={value},radeonsi"),
+    )
 }
 
 fn nvidia(card: &Card, situation: &Situation<'_>) -> Advice {

@@ -215,4 +215,4 @@ fn transfers(device: &dyn Device) -> Result<()> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,6 +1,7 @@
 //! Each reason with the line that mends it.
 
 use super::*;
+use crate::amd::kfd::KfdNode;
 use crate::amd::{VENDOR_AMD, VENDOR_NVIDIA};
 
 fn card(vendor: u16, driver: Option<&str>, chip: Option<AmdChip>) -> Card {
@@ -19,11 +20,19 @@ fn card(vendor: u16, driver: Option<&str>, chip: Option<AmdChip>) -> Card {
     }
 }
 
+static NOTHING_SET: Variables =
+    Variables { rusticl_enable: None, enable_pre_vega: None, icd_vendors: None };
+
+/// An environment in which rusticl's switch has this value.
+fn rusticl_enable(value: &str) -> Variables {
+    Variables { rusticl_enable: Some(value.to_owned()), ..Variables::default() }
+}
+
 const HEALTHY: Situation<'static> = Situation {
     compiled: true,
     platforms: &[],
     missing: None,
-    rusticl_enable: None,
+    variables: &NOTHING_SET,
     render_node: RenderNode::Open,
 };
 
@@ -38,6 +47,23 @@ fn amd_cards() {
     let rusticl = names(&["Portable Computing Language", "rusticl"]);
     let legacy = names(&["AMD Accelerated Parallel Processing"]);
     let clover = names(&["Clover"]);
+    let [iris, first, none, on] =
+        ["iris", "iris,radeonsi:0", "", "iris, radeonsi"].map(rusticl_enable);
+    let elsewhere = Variables { icd_vendors: Some("/opt/icd".to_owned()), ..Variables::default() };
+    let [shown, hidden] = ["1", "0"]
+        .map(|value| Variables { enable_pre_vega: Some(value.to_owned()), ..Variables::default() });
+    let kfd = KfdNode {
+        gfx: "gfx803".to_owned(),
+        simd_count: 144,
+        wave: 64,
+        local_memory_kib: 64,
+        render_minor: 128,
+        has_cpu: false,
+    };
+    let with_kfd = || Card { kfd: Some(kfd.clone()), ..amdgpu() };
+    let vega = Card { chip: Some(AmdChip::Vega), ..with_kfd() };
+    let on_rusticl = |variables| Situation { platforms: &rusticl, variables, ..HEALTHY };
+    let on_legacy = |variables| Situation { platforms: &legacy, variables, ..HEALTHY };
     let install = INSTALL_RUSTICL;
     let switch = "export RUSTICL_ENABLE=radeonsi";
     let cases = [
@@ -50,21 +76,34 @@ fn amd_cards() {
         (amdgpu(), Situation { missing: Some(&library), ..HEALTHY }, "library is not", install),
         (amdgpu(), HEALTHY, "no OpenCL driver for AMD", install),
         (amdgpu(), Situation { platforms: &pocl, ..HEALTHY }, "no OpenCL driver for AMD", install),
-        (amdgpu(), Situation { platforms: &legacy, ..HEALTHY }, "dropped old cards", install),
-        (amdgpu(), Situation { platforms: &clover, ..HEALTHY }, "Clover", install),
+        (amdgpu(), on_legacy(&NOTHING_SET), "without PCIe atomics", install),
+        (with_kfd(), on_legacy(&NOTHING_SET), "older than Vega", "ROC_ENABLE_PRE_VEGA=1"),
+        (with_kfd(), on_legacy(&hidden), "older than Vega", "ROC_ENABLE_PRE_VEGA=1"),
+        (with_kfd(), on_legacy(&shown), "Debian's ROCm 5.7", install),
+        (vega, on_legacy(&NOTHING_SET), "shows no such card (", install),
+        (amdgpu(), Situation { platforms: &clover, ..HEALTHY }, "Mesa 25.2 has dropped", install),
+        (
+            amdgpu(),
+            Situation { platforms: &pocl, variables: &elsewhere, ..HEALTHY },
+            "OCL_ICD_VENDORS is \"/opt/icd\"",
+            "unset OCL_ICD_VENDORS",
+        ),
+        (
+            amdgpu(),
+            Situation { platforms: &pocl, variables: &on, ..HEALTHY },
+            "rusticl is not installed",
+            install,
+        ),
+        (amdgpu(), on_rusticl(&none), "switched off", switch),
         (amdgpu(), Situation { platforms: &rusticl, ..HEALTHY }, "switched off", switch),
         (
             amdgpu(),
-            Situation { platforms: &rusticl, rusticl_enable: Some("iris"), ..HEALTHY },
+            on_rusticl(&iris),
             "\"iris\", which leaves AMD cards out",
-            switch,
+            "export RUSTICL_ENABLE=iris,radeonsi",
         ),
-        (
-            amdgpu(),
-            Situation { platforms: &rusticl, rusticl_enable: Some("iris,radeonsi:0"), ..HEALTHY },
-            "switched on and yet shows no such card",
-            "clinfo",
-        ),
+        (amdgpu(), on_rusticl(&first), "some AMD cards and not this one", switch),
+        (amdgpu(), on_rusticl(&on), "switched on and yet shows no such card", "clinfo"),
         (
             amdgpu(),
             Situation { render_node: RenderNode::Denied(node.clone()), ..HEALTHY },

@@ -35,6 +35,11 @@ impl AmdChip {
     pub fn is_polaris(self) -> bool {
         matches!(self, Self::Polaris10 | Self::Polaris11 | Self::Polaris12 | Self::VegaM)
     }
+
+    /// Whether AMD's own OpenCL drivers count this chip among those before Vega.
+    pub(crate) fn is_before_vega(self) -> bool {
+        self.is_polaris() || matches!(self, Self::Gcn2 | Self::Gcn3)
+    }
 }
 
 impl fmt::Display for AmdChip {

@@ -3,6 +3,8 @@
 use super::*;
 use crate::backend::Backend;
 use crate::device::Device;
+use crate::diagnose::{Status, findings};
+use crate::self_test::TestOp;
 use std::sync::Arc;
 
 fn fixture(host: &str) -> ProbeOptions {
@@ -91,6 +93,47 @@ fn cards_join_their_devices() {
         let devices = Survey::new(table, &fixture("rx580")).devices;
         assert_eq!(devices.len(), count, "an unclear match is none: {devices:?}");
         assert!(devices.iter().any(|info| info.id == "pci:0000:01:00.0"));
+    }
+}
+
+/// A driver whose device gets one operation wrong.
+struct Corrupting(TestOp);
+
+impl Backend for Corrupting {
+    fn probe(&self) -> Probe {
+        Fake(&[("Corrupting", "AMD", None)]).probe()
+    }
+    fn open(&self, _ordinal: u32) -> Result<Arc<dyn Device>> {
+        Ok(Arc::new(crate::self_test::tests::Corrupting::new(self.0)))
+    }
+}
+
+#[test]
+fn a_device_that_calculates_wrongly_is_refused_with_the_operation() {
+    static TABLES: [[Line; 1]; 5] = [
+        opencl(&Corrupting(TestOp::Fma)),
+        opencl(&Corrupting(TestOp::Exp)),
+        opencl(&Corrupting(TestOp::DivideSqrt)),
+        opencl(&Corrupting(TestOp::Integer)),
+        opencl(&Corrupting(TestOp::GroupSum)),
+    ];
+    let options = fixture("no-drm");
+    for (table, op) in TABLES.iter().zip(TestOp::ALL) {
+        let opened = open_in(table, DeviceId::new(BackendKind::OpenCl, 0));
+        let error = opened.expect_err("it calculates wrongly");
+        assert!(
+            matches!(error, Error::SelfTest { op: named, .. } if named == op.name()),
+            "{error}"
+        );
+        let survey = Survey::new(table, &options);
+        let [device] = survey.devices.as_slice() else { panic!("{:?}", survey.devices) };
+        assert_eq!((device.usable, device.self_test), (false, SelfTest::Failed));
+        assert!(device.reason.as_ref().is_some_and(|it| it.contains(op.name())), "{device:?}");
+        let findings = findings(&survey, &options);
+        let told = findings.iter().find(|it| it.subject == "opencl:0").expect("is told");
+        assert_eq!(told.status, Status::Fail);
+        assert!(told.message.contains(op.name()) && told.fix.is_some(), "{told:?}");
+        assert_eq!(select_auto(&survey.devices), DeviceId::CPU);
     }
 }
 

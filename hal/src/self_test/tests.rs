@@ -12,10 +12,22 @@ use std::sync::Arc;
 
 /// A processor that gets one operation wrong, as a bad driver would.
 #[derive(Debug)]
-struct Corrupting {
+pub(crate) struct Corrupting {
     inner: CpuDevice,
     op: TestOp,
     corrupt: fn(&mut Vec<u32>),
+}
+
+impl Corrupting {
+    /// A processor that gets the last element of `op` wrong by one bit.
+    pub(crate) fn new(op: TestOp) -> Self {
+        let corrupt = |results: &mut Vec<u32>| {
+            if let Some(last) = results.last_mut() {
+                *last ^= 1 << 20;
+            }
+        };
+        Self { inner: CpuDevice::new(), op, corrupt }
+    }
 }
 
 impl Device for Corrupting {
