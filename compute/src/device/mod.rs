@@ -7,12 +7,14 @@
 
 mod accelerator;
 mod pointwise;
+mod product;
 mod recipe;
 mod window;
 
 pub use accelerator::{Accelerator, DeviceTensor, Prepared};
 pub use pointwise::{Element, Operand, Pointwise};
 pub(crate) use pointwise::{all, literal};
+pub(crate) use product::{Addend, Factor, Product, Zero};
 pub use recipe::{Argument, Call, Kernel, Launches, Limits, Recipe};
 pub(crate) use recipe::{c_type, groups};
 pub(crate) use window::planes;

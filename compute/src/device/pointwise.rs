@@ -146,27 +146,7 @@ impl Pointwise {
     /// For each input from `first` on, the expression of its element's index, of the output's `i`.
     fn places(&self, first: usize) -> Option<Vec<String>> {
         let shapes: Vec<&[usize]> = self.inputs[first..].iter().map(|(_, s)| s.dims()).collect();
-        let joined = joined(self.output.1.dims(), &shapes)?;
-        if joined.dims.len() > RANK_MAX {
-            return None;
-        }
-        // What one step of each dimension is in the output.
-        let mut outer = vec![1usize; joined.dims.len() + 1];
-        for d in (0..joined.dims.len()).rev() {
-            outer[d] = outer[d + 1].saturating_mul(joined.dims[d]);
-        }
-        let place = |steps: &Vec<usize>| {
-            if *steps == outer[1..] {
-                return "i".to_owned();
-            }
-            let terms = steps.iter().enumerate().filter(|(_, step)| **step > 0).map(|(d, step)| {
-                let above = if d == 0 { String::new() } else { format!(" % {}u", outer[d]) };
-                format!("i{above} / {}u * {step}u", outer[d + 1])
-            });
-            let sum = terms.collect::<Vec<_>>().join(" + ");
-            if sum.is_empty() { "0".to_owned() } else { sum }
-        };
-        Some(joined.steps.iter().map(place).collect())
+        places(self.output.1.dims(), &shapes, "i")
     }
 
     /// A kernel that stores by `FINISH(value, index)`, made to compute this before it stores.
@@ -196,6 +176,32 @@ impl Pointwise {
     pub(super) fn output_bytes(&self) -> Option<usize> {
         self.output.1.byte_len(self.output.0).ok()
     }
+}
+
+/// For each tensor that broadcasts to the dimensions `output`, the expression of its element's
+/// place, of the output's place `i`; `None` for one that does not, or does it in too many ways.
+pub(super) fn places(output: &[usize], inputs: &[&[usize]], i: &str) -> Option<Vec<String>> {
+    let joined = joined(output, inputs)?;
+    if joined.dims.len() > RANK_MAX {
+        return None;
+    }
+    // What one step of each dimension is in the output.
+    let mut outer = vec![1usize; joined.dims.len() + 1];
+    for d in (0..joined.dims.len()).rev() {
+        outer[d] = outer[d + 1].saturating_mul(joined.dims[d]);
+    }
+    let place = |steps: &Vec<usize>| {
+        if *steps == outer[1..] && !steps.is_empty() {
+            return i.to_owned();
+        }
+        let terms = steps.iter().enumerate().filter(|(_, step)| **step > 0).map(|(d, step)| {
+            let above = if d == 0 { String::new() } else { format!(" % {}u", outer[d]) };
+            format!("{i}{above} / {}u * {step}u", outer[d + 1])
+        });
+        let sum = terms.collect::<Vec<_>>().join(" + ");
+        if sum.is_empty() { "0".to_owned() } else { sum }
+    };
+    Some(joined.steps.iter().map(place).collect())
 }
 
 /// What holds an element of a dtype in a register.

@@ -1,10 +1,12 @@
 //! Matrix product, batched.
 
 mod cpu;
+mod device;
 #[cfg(test)]
 mod tests;
 
 use crate::args::{arity, float, output, required, same_dtype};
+use crate::device::{Launches, Limits};
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
@@ -30,6 +32,15 @@ impl Op for MatMul {
             _ => None,
         };
         Ok(output(a.ty.dtype, shape))
+    }
+
+    fn launches(
+        &self,
+        _limits: Limits,
+        inputs: &[Option<&ValueInfo>],
+        outputs: &[ValueInfo],
+    ) -> Option<Launches> {
+        device::launches(inputs, outputs)
     }
 
     fn widens_halves(&self) -> bool {

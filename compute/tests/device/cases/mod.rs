@@ -2,6 +2,7 @@
 
 mod convolution;
 mod elementwise;
+mod products;
 
 use lgp_compute::device::{Accelerator, Recipe};
 use lgp_compute::{Context, Op, ValueInfo};
@@ -127,5 +128,6 @@ pub(crate) fn cast(x: &Tensor, to: DType) -> Tensor {
 
 /// Every case.
 pub(crate) fn all() -> Vec<Case> {
-    [convolution::cases(), elementwise::cases()].into_iter().flatten().collect()
+    let cases = [convolution::cases(), elementwise::cases(), products::cases()];
+    cases.into_iter().flatten().collect()
 }

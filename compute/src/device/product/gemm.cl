@@ -1,0 +1,108 @@
+/* A tile of ROWS × COLUMNS a work-group, EACH_ROW × EACH_COLUMN of it a work-item. Both operands
+   pass through local memory, DEPTH of the sum at a time; the next ones are on their way while these
+   are multiplied. Groups along z are batches, and parts of the sum of `part` elements for each. */
+#define ALIGNED __attribute__((aligned(16)))
+#define ITEMS (GROUP_X * GROUP_Y)
+
+/* Vector `e` of an operand's part of the tile: where it begins. */
+DEVICE u32 tile_depth(u32 along, u32 side, u32 width, u32 e) {
+    return along ? e % (DEPTH / width) * width : e / (side / width);
+}
+DEVICE u32 tile_side(u32 along, u32 side, u32 width, u32 e) {
+    return along ? e / (DEPTH / width) : e % (side / width) * width;
+}
+
+#if LEFT_WIDTH == 4
+#define LEFT_VECTOR(to, from, side) load4(to, a, from)
+#else
+#define LEFT_VECTOR(to, from, side) *(to) = LEFT_LOAD(from, side)
+#endif
+#if RIGHT_WIDTH == 4
+#define RIGHT_VECTOR(to, from, side) load4(to, b, from)
+#else
+#define RIGHT_VECTOR(to, from, side) *(to) = RIGHT_LOAD(from, side)
+#endif
+
+#if LEFT_WIDTH == 4 || RIGHT_WIDTH == 4
+DEVICE void load4(float *to, GLOBAL const float *from, u32 at) {
+    float4 x = ((GLOBAL const float4 *)from)[at / 4];
+    to[0] = x.x;
+    to[1] = x.y;
+    to[2] = x.z;
+    to[3] = x.w;
+}
+#endif
+
+/* Beyond the operand's last row or column, that one is read again: its sums are not stored. Beyond
+   the end of the sum there are zeros. */
+#define FETCH(next, vector, first, size, start, side_tile, along, width)                            \
+    for (u32 t = 0; t < side_tile * DEPTH / (width * ITEMS); t++) {                                 \
+        u32 e = t * ITEMS + item;                                                                   \
+        u32 side = least(first + tile_side(along, side_tile, width, e), size - (along ? 1 : width)); \
+        u32 depth = at + tile_depth(along, side_tile, width, e);                                    \
+        if (!EDGE || depth < end) {                                                                 \
+            vector(next + t * width, start + place(along, size, k, side, depth), side);             \
+        } else {                                                                                    \
+            for (u32 i = 0; i < width; i++) next[t * width + i] = 0;                                \
+        }                                                                                           \
+    }
+#define KEEP(tile, next, side_tile, along, width)                                                   \
+    for (u32 t = 0; t < side_tile * DEPTH / (width * ITEMS); t++) {                                 \
+        u32 e = t * ITEMS + item;                                                                   \
+        u32 side = tile_side(along, side_tile, width, e);                                           \
+        u32 depth = tile_depth(along, side_tile, width, e);                                         \
+        for (u32 i = 0; i < width; i++) {                                                           \
+            tile[depth + (along ? i : 0)][side + (along ? 0 : i)] = next[t * width + i];            \
+        }                                                                                           \
+    }
+
+KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z)
+void gemm(OPERANDS GLOBAL Y_TYPE *y, u32 m, u32 n, u32 k, u32 row_step, u32 column_step, u32 batches,
+          u32 part EXTRA_PARAMETERS) {
+    /* Four more, so that what is stored along the sum goes to other banks. */
+    LOCAL TILE left[DEPTH][ROWS + 4] ALIGNED;
+    LOCAL TILE right[DEPTH][COLUMNS + 4] ALIGNED;
+    u32 item = LOCAL_ID(1) * GROUP_X + LOCAL_ID(0);
+    u32 first_row = GROUP_ID(1) * ROWS, first_column = GROUP_ID(0) * COLUMNS;
+    u32 z = GROUP_ID(2);
+    u32 left_start = LEFT_BATCH(z % batches), right_start = RIGHT_BATCH(z % batches);
+    u32 at = z / batches * part;
+    u32 end = least(k, at + part);
+    TILE next_left[ROWS * DEPTH / ITEMS], next_right[COLUMNS * DEPTH / ITEMS];
+    SUM sums[EACH_ROW][EACH_COLUMN];
+    for (u32 i = 0; i < EACH_ROW; i++)
+        for (u32 j = 0; j < EACH_COLUMN; j++) sums[i][j] = 0;
+
+    if (at < end) {
+        FETCH(next_left, LEFT_VECTOR, first_row, m, left_start, ROWS, LEFT_ALONG, LEFT_WIDTH)
+        FETCH(next_right, RIGHT_VECTOR, first_column, n, right_start, COLUMNS, RIGHT_ALONG, RIGHT_WIDTH)
+    }
+    while (at < end) {
+        KEEP(left, next_left, ROWS, LEFT_ALONG, LEFT_WIDTH)
+        KEEP(right, next_right, COLUMNS, RIGHT_ALONG, RIGHT_WIDTH)
+        BARRIER();
+        at += DEPTH;
+        if (at < end) {
+            FETCH(next_left, LEFT_VECTOR, first_row, m, left_start, ROWS, LEFT_ALONG, LEFT_WIDTH)
+            FETCH(next_right, RIGHT_VECTOR, first_column, n, right_start, COLUMNS, RIGHT_ALONG, RIGHT_WIDTH)
+        }
+        for (u32 d = 0; d < DEPTH; d++) {
+            SUM l[EACH_ROW], r[EACH_COLUMN];
+            for (u32 i = 0; i < EACH_ROW; i++) l[i] = left[d][LOCAL_ID(1) * EACH_ROW + i];
+            for (u32 j = 0; j < EACH_COLUMN; j++) r[j] = right[d][LOCAL_ID(0) * EACH_COLUMN + j];
+            for (u32 i = 0; i < EACH_ROW; i++)
+                for (u32 j = 0; j < EACH_COLUMN; j++) sums[i][j] += l[i] * r[j];
+        }
+        BARRIER();
+    }
+    for (u32 i = 0; i < EACH_ROW; i++) {
+        for (u32 j = 0; j < EACH_COLUMN; j++) {
+            u32 row = first_row + LOCAL_ID(1) * EACH_ROW + i;
+            u32 column = first_column + LOCAL_ID(0) * EACH_COLUMN + j;
+            if (row < m && column < n) {
+                u32 index = z * m * n + row * row_step + column * column_step;
+                FINISH(RESULT(sums[i][j], row, column), index);
+            }
+        }
+    }
+}

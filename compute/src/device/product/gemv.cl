@@ -1,0 +1,47 @@
+/* A product with few rows, VECTORS of them: each element of the right operand is used once for each,
+   and is read once. Of a work-group, COLUMNS work-items share each of LANES steps of the sum. */
+#if RIGHT_ALONG
+#define COLUMNS GROUP_Y
+#define LANES GROUP_X
+#define COLUMN LOCAL_ID(1)
+#define LANE LOCAL_ID(0)
+#else
+#define COLUMNS GROUP_X
+#define LANES GROUP_Y
+#define COLUMN LOCAL_ID(0)
+#define LANE LOCAL_ID(1)
+#endif
+
+KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z)
+void gemv(OPERANDS GLOBAL Y_TYPE *y, u32 m, u32 n, u32 k, u32 row_step, u32 column_step, u32 batches,
+          u32 part EXTRA_PARAMETERS) {
+    LOCAL SUM shared[VECTORS][LANES][COLUMNS];
+    u32 column = GROUP_ID(0) * COLUMNS + COLUMN;
+    u32 clamped = least(column, n - 1);
+    u32 z = GROUP_ID(2);
+    u32 left_start = LEFT_BATCH(z % batches), right_start = RIGHT_BATCH(z % batches);
+    u32 first = z / batches * part;
+    u32 end = least(k, first + part);
+    SUM sums[VECTORS];
+    for (u32 v = 0; v < VECTORS; v++) sums[v] = 0;
+    for (u32 d = first + LANE; d < end; d += LANES) {
+        SUM r = RIGHT_LOAD(right_start + place(RIGHT_ALONG, n, k, clamped, d), clamped);
+        for (u32 v = 0; v < VECTORS; v++) {
+            SUM l = LEFT_LOAD(left_start + place(LEFT_ALONG, m, k, v, d), v);
+            sums[v] += l * r;
+        }
+    }
+    for (u32 v = 0; v < VECTORS; v++) shared[v][LANE][COLUMN] = sums[v];
+    for (u32 half_ = LANES / 2; half_ > 0; half_ /= 2) {
+        BARRIER();
+        if (LANE < half_) {
+            for (u32 v = 0; v < VECTORS; v++) shared[v][LANE][COLUMN] += shared[v][LANE + half_][COLUMN];
+        }
+    }
+    if (LANE == 0 && column < n) {
+        for (u32 v = 0; v < VECTORS; v++) {
+            u32 index = z * m * n + v * row_step + column * column_step;
+            FINISH(RESULT(shared[v][0][COLUMN], v, column), index);
+        }
+    }
+}

@@ -1,0 +1,17 @@
+/* What the kernels of products share: y = left · right, of m × k and k × n, for each of several
+   batches. Sizes are never 0, but for k. Generated are OPERANDS, the parameters of what is read;
+   LEFT_LOAD(place, row) and RIGHT_LOAD(place, column), an element of TILE's type; LEFT_BATCH(z) and
+   RIGHT_BATCH(z), where a batch begins; and RESULT(sum, row, column). An operand lies ALONG the sum
+   where its neighbours in memory follow each other along k. */
+#ifndef EXTRA_PARAMETERS
+#define EXTRA_PARAMETERS
+#define Y_TYPE STORED
+#define FINISH(value, index) STORE(value, index)
+#endif
+
+DEVICE u32 least(u32 a, u32 b) { return a < b ? a : b; }
+
+/* Where an operand of `size` rows, or columns, has the element of one of them at a depth. */
+DEVICE u32 place(u32 along, u32 size, u32 k, u32 side, u32 depth) {
+    return along ? side * k + depth : depth * size + side;
+}

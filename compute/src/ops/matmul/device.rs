@@ -1,0 +1,50 @@
+//! MatMul on devices.
+
+use crate::device::{Argument, Factor, Launches, Product, Zero};
+use crate::op::ValueInfo;
+
+pub(super) fn launches(inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
+    product(inputs, [None, None], outputs)
+}
+
+/// The product of the first two inputs, which may be bytes that `zeros` is subtracted from.
+pub(crate) fn product(
+    inputs: &[Option<&ValueInfo>],
+    zeros: [Option<Zero>; 2],
+    outputs: &[ValueInfo],
+) -> Option<Launches> {
+    let [Some(a), Some(b), ..] = inputs else { return None };
+    let [output] = outputs else { return None };
+    let factor = |i: usize, info: &ValueInfo, along| {
+        let (argument, dtype) = (Argument::Input(i), info.ty.dtype);
+        Factor { argument, dtype, along, zero: zeros[i] }
+    };
+    let operands = [factor(0, a, true), factor(1, b, false)];
+    let (a, b) = (a.ty.concrete_shape()?, b.ty.concrete_shape()?);
+    let (batch_a, m, k) = match a.dims() {
+        [batch @ .., m, k] => (batch, *m, *k),
+        dims => (&[][..], 1, dims.iter().product()),
+    };
+    let (batch_b, n) = match b.dims() {
+        [batch @ .., _, n] => (batch, *n),
+        _ => (&[][..], 1),
+    };
+    let y = output.ty.concrete_shape()?;
+    let batch = &y[..batch_a.len().max(batch_b.len())];
+    let y = (Argument::Output(0), output.ty.dtype);
+    let whole = Product {
+        sizes: [m, n, k],
+        operands,
+        batches: [batch, batch_a, batch_b],
+        alpha: 1.,
+        addend: None,
+        y,
+    };
+    // One right side for all: the batch of the left one is only more rows.
+    if batch_b.iter().all(|&d| d == 1) {
+        let rows = batch.iter().product::<usize>().checked_mul(m)?;
+        let whole = Product { sizes: [rows, n, k], batches: [&[]; 3], ..whole };
+        return whole.launches();
+    }
+    whole.launches()
+}
