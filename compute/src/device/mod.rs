@@ -6,15 +6,19 @@
 //! and compiled where no device is. An [`Accelerator`] compiles and launches it.
 
 mod accelerator;
+mod lines;
+mod norm;
 mod pointwise;
 mod product;
 mod recipe;
 mod window;
 
 pub use accelerator::{Accelerator, DeviceTensor, Prepared};
+pub(crate) use lines::kernel_of_lines;
+pub(crate) use norm::{Norm, Parameters};
 pub use pointwise::{Element, Operand, Pointwise};
 pub(crate) use pointwise::{all, literal};
 pub(crate) use product::{Addend, Factor, Product, Zero};
 pub use recipe::{Argument, Call, Kernel, Launches, Limits, Recipe};
-pub(crate) use recipe::{c_type, groups};
+pub(crate) use recipe::{c_type, groups, load};
 pub(crate) use window::planes;

@@ -48,6 +48,12 @@ impl Kernel {
         self
     }
 
+    /// The same kernel, which learns as `STORED` and `STORE(value, index)` what elements `y` has.
+    pub(crate) fn storing(self, dtype: DType) -> Option<Self> {
+        let store = store(dtype, "(value)", "y", "(index)");
+        Some(self.define("STORED", c_type(dtype)?).define("STORE(value, index)", store))
+    }
+
     /// The entry point.
     #[must_use]
     pub fn name(&self) -> &'static str {

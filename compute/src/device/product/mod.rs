@@ -3,7 +3,7 @@
 mod schedule;
 
 use super::pointwise::{literal, places};
-use super::recipe::{Argument, Call, Kernel, Launches, c_type, groups, load, store};
+use super::recipe::{Argument, Call, Kernel, Launches, c_type, groups, load};
 use lgp_memory::DType;
 use schedule::{Schedule, Way};
 
@@ -144,9 +144,8 @@ impl Product<'_> {
         let mut parameters = Parameters::default();
         let kernel = Kernel::new("sum_parts", SUM_PARTS, [SUM_GROUP, 1, 1]);
         let kernel = self.result_defines(kernel, &mut parameters)?;
-        let kernel = kernel
-            .define("OPERANDS", &parameters.declared)
-            .define("SUM", self.numbers().1);
+        let kernel =
+            kernel.define("OPERANDS", &parameters.declared).define("SUM", self.numbers().1);
         let mut arguments = vec![from];
         arguments.extend(parameters.given);
         arguments.push(self.y.0);
@@ -156,7 +155,13 @@ impl Product<'_> {
         u32::try_from(count.checked_mul(parts)?).ok()?;
         let (count, parts) = (count as u64, parts as u64);
         let groups = [groups(usize::try_from(count).ok()?, SUM_GROUP), 1, 1];
-        Some(Call { kernel, groups, arguments, flops: count * parts, bytes: 4 * count * (parts + 1) })
+        Some(Call {
+            kernel,
+            groups,
+            arguments,
+            flops: count * parts,
+            bytes: 4 * count * (parts + 1),
+        })
     }
 
     /// Elements of the result.
@@ -219,13 +224,11 @@ impl Product<'_> {
         }
         let kernel = kernel.define("RESULT(sum, row, column)", result);
         let y = self.y.1;
-        Some(match y.is_float() {
-            true => kernel
-                .define("STORED", c_type(y)?)
-                .define("STORE(value, index)", store(y, "(value)", "y", "(index)")),
+        match y.is_float() {
+            true => kernel.storing(y),
             // What may follow it in the same kernel takes floats.
-            false => stored_plainly(kernel, c_type(y)?),
-        })
+            false => Some(stored_plainly(kernel, c_type(y)?)),
+        }
     }
 }
 

@@ -51,7 +51,11 @@ impl Tile {
 pub(super) enum Way {
     Tiles(Tile),
     /// Few rows, with work-groups of so many work-items.
-    Rows { count: usize, group: [usize; 2], columns: usize },
+    Rows {
+        count: usize,
+        group: [usize; 2],
+        columns: usize,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

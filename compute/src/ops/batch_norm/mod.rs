@@ -1,8 +1,10 @@
 //! Batch normalisation at inference: a scale and a shift per channel.
 
 mod cpu;
+mod device;
 
 use crate::args::{arity, float, output, required, same_dtype};
+use crate::device::{Launches, Limits};
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
@@ -35,6 +37,15 @@ impl Op for BatchNorm {
         float(op, x.ty.dtype)?;
         channels(op, x, inputs, &[(1, "scale"), (2, "bias"), (3, "mean"), (4, "variance")])?;
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn launches(
+        &self,
+        _limits: Limits,
+        _inputs: &[Option<&ValueInfo>],
+        outputs: &[ValueInfo],
+    ) -> Option<Launches> {
+        device::launches(self, outputs)
     }
 
     fn widens_halves(&self) -> bool {

@@ -1,9 +1,11 @@
 //! Normalisation over groups of channels.
 
 mod cpu;
+mod device;
 
 use super::batch_norm::channels;
 use crate::args::{arity, float, output, rank, required, same_dtype};
+use crate::device::{Launches, Limits};
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
@@ -47,6 +49,15 @@ impl Op for GroupNorm {
             }
         }
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn launches(
+        &self,
+        _limits: Limits,
+        inputs: &[Option<&ValueInfo>],
+        outputs: &[ValueInfo],
+    ) -> Option<Launches> {
+        device::launches(self, inputs, outputs)
     }
 
     fn widens_halves(&self) -> bool {

@@ -1,9 +1,11 @@
 //! Normalisation of each channel of each sample.
 
 mod cpu;
+mod device;
 
 use super::batch_norm::channels;
 use crate::args::{arity, float, output, required};
+use crate::device::{Launches, Limits};
 use crate::error::Result;
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{Tensor, TensorView};
@@ -33,6 +35,15 @@ impl Op for InstanceNorm {
         float(op, x.ty.dtype)?;
         channels(op, x, inputs, &[(1, "scale"), (2, "bias")])?;
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn launches(
+        &self,
+        _limits: Limits,
+        inputs: &[Option<&ValueInfo>],
+        outputs: &[ValueInfo],
+    ) -> Option<Launches> {
+        device::launches(self, inputs, outputs)
     }
 
     fn widens_halves(&self) -> bool {

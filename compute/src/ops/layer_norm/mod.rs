@@ -1,8 +1,10 @@
 //! Normalisation over the last axes.
 
 mod cpu;
+mod device;
 
 use crate::args::{arity, axis, float, optional, output, required, same_dtype};
+use crate::device::{Launches, Limits};
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
@@ -35,6 +37,15 @@ impl Op for LayerNorm {
         check(op, self.axis, inputs, &[(1, "scale"), (2, "bias")])?;
         let x = required(op, inputs, 0)?;
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn launches(
+        &self,
+        _limits: Limits,
+        inputs: &[Option<&ValueInfo>],
+        outputs: &[ValueInfo],
+    ) -> Option<Launches> {
+        device::launches(self, inputs, outputs)
     }
 
     fn widens_halves(&self) -> bool {

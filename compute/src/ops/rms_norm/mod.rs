@@ -1,8 +1,10 @@
 //! Root mean square normalisation over the last axes.
 
 mod cpu;
+mod device;
 
 use crate::args::{arity, output, required};
+use crate::device::{Launches, Limits};
 use crate::error::Result;
 use crate::op::{Context, Op, ValueInfo};
 use crate::ops::layer_norm;
@@ -35,6 +37,15 @@ impl Op for RmsNorm {
         layer_norm::check(op, self.axis, inputs, &[(1, "scale")])?;
         let x = required(op, inputs, 0)?;
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn launches(
+        &self,
+        _limits: Limits,
+        inputs: &[Option<&ValueInfo>],
+        outputs: &[ValueInfo],
+    ) -> Option<Launches> {
+        device::launches(self, inputs, outputs)
     }
 
     fn widens_halves(&self) -> bool {

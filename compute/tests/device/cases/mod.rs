@@ -1,7 +1,9 @@
 //! Operators with inputs, to be computed on a device and on the CPU.
 
+mod attention;
 mod convolution;
 mod elementwise;
+mod norms;
 mod products;
 
 use lgp_compute::device::{Accelerator, Recipe};
@@ -128,6 +130,12 @@ pub(crate) fn cast(x: &Tensor, to: DType) -> Tensor {
 
 /// Every case.
 pub(crate) fn all() -> Vec<Case> {
-    let cases = [convolution::cases(), elementwise::cases(), products::cases()];
+    let cases = [
+        attention::cases(),
+        convolution::cases(),
+        elementwise::cases(),
+        norms::cases(),
+        products::cases(),
+    ];
     cases.into_iter().flatten().collect()
 }

@@ -1,0 +1,18 @@
+//! Root mean square normalisation on devices.
+
+use super::RmsNorm;
+use crate::args::axis;
+use crate::device::{Launches, Norm, Parameters};
+use crate::op::{Op, ValueInfo};
+
+pub(super) fn launches(
+    op: &RmsNorm,
+    inputs: &[Option<&ValueInfo>],
+    outputs: &[ValueInfo],
+) -> Option<Launches> {
+    let shape = outputs.first()?.ty.concrete_shape()?;
+    let last = &shape[axis(op.name(), op.axis, shape.rank()).ok()?..];
+    let (line, parameters) = (last.iter().product(), Parameters::Line(last));
+    let norm = Norm { line, centred: false, epsilon: op.epsilon, parameters };
+    norm.launches(inputs, outputs)
+}
