@@ -1,6 +1,6 @@
 //! Installs Debian packages that a suite needs, where that is ours to do: as root, with apt.
 
-use crate::cmd;
+use crate::{cmd, oclgrind};
 use anyhow::{Result, bail};
 use std::path::Path;
 
@@ -20,6 +20,11 @@ pub(crate) fn qemu() -> Result<()> {
         Ok(finished) if finished.ok => Ok(()),
         _ => install(&["qemu-user"]),
     }
+}
+
+/// Makes sure that there is a simulator of OpenCL devices which finds races.
+pub(crate) fn oclgrind() -> Result<()> {
+    if Path::new(oclgrind::LIBRARY).exists() { Ok(()) } else { install(&["oclgrind"]) }
 }
 
 fn install(packages: &[&str]) -> Result<()> {

@@ -10,6 +10,7 @@ mod conformance;
 mod digits;
 mod fuzz;
 mod nehalem;
+mod oclgrind;
 mod python;
 mod readme;
 mod report;

@@ -2,7 +2,7 @@
 
 use crate::cluster::{Cluster, Profile};
 use crate::report::{Outcome, Report, Skip};
-use crate::{cmd, conformance, nehalem, python, readme, sim, tidy};
+use crate::{cmd, conformance, nehalem, oclgrind, python, readme, sim, tidy};
 use anyhow::{Result, bail, ensure};
 use std::process::Command;
 use std::time::Duration;
@@ -45,6 +45,7 @@ const SUITES: &[Suite] = &[
     ("agreement with ONNX Runtime", agreement),
     ("tritonclient against the server", tritonclient),
     ("a processor without AVX", nehalem::suite),
+    ("races and bounds of kernels", oclgrind::suite),
     ("README commands", readme::suite),
 ];
 
