@@ -2,6 +2,7 @@
 
 mod engine;
 mod measure;
+mod memory;
 mod run;
 
 use crate::cmd;
@@ -25,6 +26,8 @@ pub(crate) enum What {
     Build,
     /// The kernels, and a scheduling decision, by criterion.
     Micro,
+    /// The allocator of device memory over a simulated device.
+    Memory,
     /// This engine beside ONNX Runtime, OpenVINO, rten and tract.
     Engine,
 }
@@ -60,6 +63,7 @@ pub(crate) fn run(what: What, options: Options) -> Result<()> {
         What::Size => "size",
         What::Build => "build",
         What::Micro => "micro",
+        What::Memory => "memory",
         What::Engine => "engine",
     };
     // Read first: the run may be written over it.
@@ -73,6 +77,7 @@ pub(crate) fn run(what: What, options: Options) -> Result<()> {
         What::Size => measure::size(&mut run)?,
         What::Build => measure::build(&mut run)?,
         What::Micro => measure::micro(&mut run)?,
+        What::Memory => table = Some(memory::run(&mut run)?),
         What::Engine => {
             let effort = if quick { engine::Effort::QUICK } else { engine::Effort::FULL };
             table = Some(engine::run(&mut run, &only, &effort)?);

@@ -1,5 +1,6 @@
 //! Who holds what, what has been done so far, and the answer when there is no more.
 
+use slab::Slab;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
@@ -105,38 +106,52 @@ impl fmt::Display for Shortage {
     }
 }
 
-/// Each owner that holds anything.
+/// Each owner that holds anything, by the number that its ranges keep.
 #[derive(Debug, Default)]
-pub(super) struct Owners(HashMap<Arc<str>, Holder>);
+pub(super) struct Owners {
+    holders: Slab<Holder>,
+    numbers: HashMap<Arc<str>, usize>,
+    /// The owner of the last range: the next range is often one of its own.
+    last: usize,
+}
 
 impl Owners {
-    /// Notes a range, and answers the label to keep with it.
-    pub(super) fn add(&mut self, owner: &str, bytes: usize) -> Arc<str> {
-        if let Some(holder) = self.0.get_mut(owner) {
-            holder.ranges += 1;
-            holder.bytes += bytes;
-            return Arc::clone(&holder.owner);
-        }
-        let label: Arc<str> = owner.into();
-        let holder = Holder { owner: Arc::clone(&label), ranges: 1, bytes };
-        self.0.insert(Arc::clone(&label), holder);
-        label
+    /// Notes a range, and answers its owner's number.
+    pub(super) fn add(&mut self, owner: &str, bytes: usize) -> usize {
+        let same = self.holders.get(self.last).is_some_and(|last| &*last.owner == owner);
+        let number = if same { Some(&self.last) } else { self.numbers.get(owner) };
+        let number = number.copied().unwrap_or_else(|| {
+            let owner: Arc<str> = owner.into();
+            let holder = Holder { owner: Arc::clone(&owner), ranges: 0, bytes: 0 };
+            let number = self.holders.insert(holder);
+            self.numbers.insert(owner, number);
+            number
+        });
+        let holder = &mut self.holders[number];
+        holder.ranges += 1;
+        holder.bytes += bytes;
+        self.last = number;
+        number
     }
 
     /// Forgets a range.
-    pub(super) fn remove(&mut self, owner: &str, bytes: usize) {
-        if let Some(holder) = self.0.get_mut(owner) {
-            holder.ranges -= 1;
-            holder.bytes -= bytes;
-            if holder.ranges == 0 {
-                self.0.remove(owner);
-            }
+    pub(super) fn remove(&mut self, number: usize, bytes: usize) {
+        let holder = &mut self.holders[number];
+        holder.ranges -= 1;
+        holder.bytes -= bytes;
+        if holder.ranges == 0 {
+            self.numbers.remove(&self.holders.remove(number).owner);
         }
+    }
+
+    /// The label of an owner.
+    pub(super) fn label(&self, number: usize) -> &Arc<str> {
+        &self.holders[number].owner
     }
 
     /// Who holds what, the most first.
     pub(super) fn holders(&self) -> Vec<Holder> {
-        let mut holders: Vec<Holder> = self.0.values().cloned().collect();
+        let mut holders: Vec<Holder> = self.holders.iter().map(|(_, h)| h.clone()).collect();
         holders.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.owner.cmp(&b.owner)));
         holders
     }

@@ -1,5 +1,6 @@
 //! How much may be taken, and in what pieces.
 
+use super::ranges::OFFSET_BITS;
 use crate::error::{Error, Result};
 
 /// The smallest alignment: no device's buffers begin at less.
@@ -40,7 +41,8 @@ impl SegmentLimits {
         }
     }
 
-    /// The limits with sizes of segments rounded down to the alignment.
+    /// The limits with sizes of segments rounded down to the alignment, and to what can be
+    /// addressed.
     pub(super) fn checked(self) -> Result<Self> {
         let Self { alignment_bytes: alignment, segment_bytes, segment_bytes_max, .. } = self;
         let wrong = |limit, given, expected| Err(Error::SegmentLimit { limit, given, expected });
@@ -54,7 +56,11 @@ impl SegmentLimits {
         if segment_bytes < alignment {
             return wrong("segment_bytes", segment_bytes, "at least alignment_bytes");
         }
-        let down = |bytes: usize| bytes - bytes % alignment;
+        let addressed = 1usize.checked_shl(OFFSET_BITS).unwrap_or(usize::MAX);
+        let down = |bytes: usize| {
+            let bytes = bytes.min(addressed - 1);
+            bytes - bytes % alignment
+        };
         Ok(Self {
             segment_bytes: down(segment_bytes),
             segment_bytes_max: down(segment_bytes_max),

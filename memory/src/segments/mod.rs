@@ -75,7 +75,7 @@ struct Segment<T> {
 #[derive(Debug)]
 struct Taken {
     serial: u64,
-    owner: Arc<str>,
+    owner: usize,
     at: At,
 }
 
@@ -186,7 +186,7 @@ impl<S: SegmentSource> Segments<S> {
         let at = self.find(id)?.at;
         let bytes = self.place_of(at).bytes;
         let Taken { owner, .. } = self.taken.remove(id.index);
-        self.owners.remove(&owner, bytes);
+        self.owners.remove(owner, bytes);
         self.stats.in_use_bytes -= bytes;
         let range = match at {
             At::Range(node) => Some(node),
@@ -210,7 +210,11 @@ impl<S: SegmentSource> Segments<S> {
     /// Every range that is taken, its place and its owner.
     pub fn taken(&self) -> impl Iterator<Item = (RangeId, Place, &Arc<str>)> {
         self.taken.iter().map(|(index, taken)| {
-            (RangeId { serial: taken.serial, index }, self.place_of(taken.at), &taken.owner)
+            (
+                RangeId { serial: taken.serial, index },
+                self.place_of(taken.at),
+                self.owners.label(taken.owner),
+            )
         })
     }
 
