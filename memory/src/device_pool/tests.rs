@@ -56,6 +56,11 @@ impl Device for Refusing {
         self.inner.compile(source, options)
     }
 
+    unsafe fn load(&self, binary: &[u8]) -> lgp_hal::Result<Arc<dyn Program>> {
+        // SAFETY: the caller keeps the promise to the device behind.
+        unsafe { self.inner.load(binary) }
+    }
+
     fn arithmetic(&self, operands: &Operands) -> lgp_hal::Result<Outcomes> {
         self.inner.arithmetic(operands)
     }
