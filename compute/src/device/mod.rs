@@ -7,6 +7,7 @@
 
 mod accelerator;
 mod lines;
+mod movement;
 mod norm;
 mod pointwise;
 mod product;
@@ -15,10 +16,11 @@ mod window;
 
 pub use accelerator::{Accelerator, DeviceTensor, Prepared};
 pub(crate) use lines::kernel_of_lines;
+pub(crate) use movement::{fills, moves, plain, viewed};
 pub(crate) use norm::{Norm, Parameters};
 pub use pointwise::{Element, Operand, Pointwise};
 pub(crate) use pointwise::{all, literal};
 pub(crate) use product::{Addend, Factor, Product, Zero};
 pub use recipe::{Argument, Call, Kernel, Launches, Limits, Recipe};
-pub(crate) use recipe::{c_type, groups, load};
+pub(crate) use recipe::{c_type, groups, load, store};
 pub(crate) use window::planes;

@@ -142,6 +142,10 @@ impl Recipe {
             None => op.launches(limits, inputs, outputs)?,
         };
         let Launches { calls, scratch } = launches;
+        let reads = |i: usize| calls.iter().any(|c| c.arguments.contains(&Argument::Input(i)));
+        let keep = |(i, bytes): (usize, usize)| if reads(i) { bytes } else { 0 };
+        let input_bytes: Vec<usize> = input_bytes;
+        let input_bytes = input_bytes.into_iter().enumerate().map(keep).collect();
         Some(Self { calls, scratch, inputs: input_bytes, outputs: output_bytes })
     }
 
@@ -157,6 +161,12 @@ impl Recipe {
         self.inputs.extend(steps.extra_bytes()?);
         self.outputs = vec![steps.output_bytes()?];
         Some(self)
+    }
+
+    /// Whether its kernels read an input.
+    #[must_use]
+    pub fn reads(&self, input: usize) -> bool {
+        self.calls.iter().any(|call| call.arguments.contains(&Argument::Input(input)))
     }
 
     /// Whether buffers of these sizes hold what the kernels touch.

@@ -1,8 +1,10 @@
 //! Joins tensors along an axis.
 
 mod cpu;
+mod device;
 
 use crate::args::{axis, output_moved, required, same_dtype};
+use crate::device::{Launches, Limits};
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
@@ -44,6 +46,15 @@ impl Op for Concat {
             }
         }
         output_moved(self, inputs, 0..inputs.len(), shape)
+    }
+
+    fn launches(
+        &self,
+        _limits: Limits,
+        inputs: &[Option<&ValueInfo>],
+        outputs: &[ValueInfo],
+    ) -> Option<Launches> {
+        device::launches(self, inputs, outputs)
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

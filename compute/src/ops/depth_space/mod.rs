@@ -1,8 +1,10 @@
 //! DepthToSpace and SpaceToDepth: channels become pixels and back.
 
 mod cpu;
+mod device;
 
 use crate::args::{arity, output, rank, required};
+use crate::device::{Launches, Limits};
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
@@ -72,6 +74,15 @@ impl Op for DepthToSpace {
         Ok(output(required(op, inputs, 0)?.ty.dtype, shape))
     }
 
+    fn launches(
+        &self,
+        _limits: Limits,
+        inputs: &[Option<&ValueInfo>],
+        outputs: &[ValueInfo],
+    ) -> Option<Launches> {
+        device::depth_to_space(self, inputs, outputs)
+    }
+
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::depth_to_space(self, ctx, inputs)
     }
@@ -96,6 +107,15 @@ impl Op for SpaceToDepth {
             None => None,
         };
         Ok(output(required(op, inputs, 0)?.ty.dtype, shape))
+    }
+
+    fn launches(
+        &self,
+        _limits: Limits,
+        inputs: &[Option<&ValueInfo>],
+        outputs: &[ValueInfo],
+    ) -> Option<Launches> {
+        device::space_to_depth(self, inputs, outputs)
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

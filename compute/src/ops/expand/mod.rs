@@ -1,8 +1,10 @@
 //! Broadcasting to a given shape.
 
 mod cpu;
+mod device;
 
 use crate::args::{arity, output, rank, required};
+use crate::device::{Launches, Limits};
 use crate::dims;
 use crate::error::Result;
 use crate::op::{Context, Op, ValueInfo};
@@ -39,6 +41,15 @@ impl Op for Expand {
             _ => None,
         };
         Ok(output(x.ty.dtype, shape))
+    }
+
+    fn launches(
+        &self,
+        _limits: Limits,
+        inputs: &[Option<&ValueInfo>],
+        outputs: &[ValueInfo],
+    ) -> Option<Launches> {
+        device::launches(self, inputs, outputs)
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

@@ -1,8 +1,10 @@
 //! Picks slices by index.
 
 mod cpu;
+mod device;
 
 use crate::args::{arity, axis, output_moved, required};
+use crate::device::{Launches, Limits};
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Tensor, TensorView};
@@ -34,6 +36,15 @@ impl Op for Gather {
             _ => None,
         };
         output_moved(self, inputs, 0..1, shape)
+    }
+
+    fn launches(
+        &self,
+        _limits: Limits,
+        inputs: &[Option<&ValueInfo>],
+        outputs: &[ValueInfo],
+    ) -> Option<Launches> {
+        device::launches(self, inputs, outputs)
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

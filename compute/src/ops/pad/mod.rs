@@ -1,10 +1,12 @@
 //! Adds elements around a tensor, or cuts them off.
 
 mod cpu;
+mod device;
 #[cfg(test)]
 mod tests;
 
 use crate::args::{arity, axes, ints_or, optional, output, required, same_dtype, single};
+use crate::device::{Launches, Limits};
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
@@ -120,6 +122,15 @@ impl Op for Pad {
             dims::product("Pad", shape)?;
         }
         Ok(output(x.ty.dtype, shape))
+    }
+
+    fn launches(
+        &self,
+        _limits: Limits,
+        inputs: &[Option<&ValueInfo>],
+        outputs: &[ValueInfo],
+    ) -> Option<Launches> {
+        device::launches(self, inputs, outputs)
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

@@ -1,10 +1,12 @@
 //! Reductions over axes.
 
 mod cpu;
+mod device;
 #[cfg(test)]
 mod tests;
 
 use crate::args::{arity, axes, ints_or, optional, output, required};
+use crate::device::{Launches, Limits};
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
@@ -117,6 +119,15 @@ impl Op for Reduce {
 
     fn widens_halves(&self) -> bool {
         true
+    }
+
+    fn launches(
+        &self,
+        _limits: Limits,
+        inputs: &[Option<&ValueInfo>],
+        outputs: &[ValueInfo],
+    ) -> Option<Launches> {
+        device::launches(self, inputs, outputs)
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

@@ -1,8 +1,10 @@
 //! Cuts ranges out of axes.
 
 mod cpu;
+mod device;
 
 use crate::args::{self, arity, ints_or, optional, output_moved, required};
+use crate::device::{Launches, Limits};
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{Dim, Tensor, TensorView};
@@ -128,6 +130,15 @@ impl Op for Slice {
             }),
         };
         output_moved(self, inputs, 0..1, shape)
+    }
+
+    fn launches(
+        &self,
+        _limits: Limits,
+        inputs: &[Option<&ValueInfo>],
+        outputs: &[ValueInfo],
+    ) -> Option<Launches> {
+        device::launches(self, inputs, outputs)
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

@@ -1,8 +1,10 @@
 //! Cuts a tensor into pieces along an axis.
 
 mod cpu;
+mod device;
 
 use crate::args::{arity, axis, ints_or, moved, optional, output, required};
+use crate::device::{Launches, Limits};
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{Dim, Tensor, TensorView};
@@ -87,6 +89,15 @@ impl Op for Split {
                 .map(move |o| o.with_contents(contents.clone()))
         };
         Ok(pieces.into_iter().enumerate().flat_map(piece).collect())
+    }
+
+    fn launches(
+        &self,
+        _limits: Limits,
+        inputs: &[Option<&ValueInfo>],
+        outputs: &[ValueInfo],
+    ) -> Option<Launches> {
+        device::launches(self, inputs, outputs)
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

@@ -1,8 +1,10 @@
 //! Repeats a tensor along its axes.
 
 mod cpu;
+mod device;
 
 use crate::args::{arity, output_moved, rank, required};
+use crate::device::{Launches, Limits};
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
@@ -35,6 +37,15 @@ impl Op for Tile {
             _ => None,
         };
         output_moved(self, inputs, 0..1, shape)
+    }
+
+    fn launches(
+        &self,
+        _limits: Limits,
+        inputs: &[Option<&ValueInfo>],
+        outputs: &[ValueInfo],
+    ) -> Option<Launches> {
+        device::launches(self, inputs, outputs)
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

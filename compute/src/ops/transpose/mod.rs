@@ -1,8 +1,10 @@
 //! Reorders axes.
 
 mod cpu;
+mod device;
 
 use crate::args::{arity, output, required};
+use crate::device::{Launches, Limits};
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{Tensor, TensorView};
@@ -41,6 +43,15 @@ impl Op for Transpose {
             None => None,
         };
         Ok(output(x.ty.dtype, shape))
+    }
+
+    fn launches(
+        &self,
+        _limits: Limits,
+        inputs: &[Option<&ValueInfo>],
+        outputs: &[ValueInfo],
+    ) -> Option<Launches> {
+        device::launches(self, inputs, outputs)
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

@@ -3,6 +3,7 @@
 mod attention;
 mod convolution;
 mod elementwise;
+mod movement;
 mod norms;
 mod products;
 
@@ -134,6 +135,7 @@ pub(crate) fn all() -> Vec<Case> {
         attention::cases(),
         convolution::cases(),
         elementwise::cases(),
+        movement::cases(),
         norms::cases(),
         products::cases(),
     ];

@@ -1,0 +1,98 @@
+//! Moving elements on a device, whatever they are: from one strided arrangement to another.
+
+use super::recipe::{Argument, Call, Kernel, Launches, c_type, groups, store};
+use crate::op::ValueInfo;
+use lgp_memory::{DType, Layout, Shape};
+use std::fmt::Write as _;
+
+const GROUP: usize = 64;
+
+/// The call that moves the elements of `from`, an arrangement of `source`, to those of `to`, one
+/// of `target`. Both have the same dimensions. `None` where 32 bits do not address them.
+pub(crate) fn moves(
+    dtype: DType,
+    (source, from): (Argument, &Layout),
+    (target, to): (Argument, &Layout),
+) -> Option<Call> {
+    let word = match dtype.size() {
+        1 => "u8",
+        2 => "u16",
+        4 => "u32",
+        8 => "u64",
+        _ => return None,
+    };
+    let number = |n: isize| i32::try_from(n).ok().map(Argument::I32);
+    let count = from.dims().iter().try_fold(1usize, |n, &d| n.checked_mul(d))?;
+    let mut arguments = vec![source, target, Argument::U32(u32::try_from(count).ok()?)];
+    for offset in [from.offset(), to.offset()] {
+        arguments.push(number(isize::try_from(offset).ok()?)?);
+    }
+    let (mut parameters, mut places) = (String::new(), String::new());
+    let axes = axes(from, to);
+    for (d, axis) in axes.iter().enumerate().rev() {
+        let _ = write!(parameters, ", u32 n{d}, i32 a{d}, i32 b{d}");
+        let _ = write!(
+            places,
+            "from += (i32)(rest % n{d}) * a{d}; to += (i32)(rest % n{d}) * b{d}; rest /= n{d}; "
+        );
+        arguments.push(Argument::U32(u32::try_from(axis.size).ok()?));
+        arguments.extend([number(axis.from)?, number(axis.to)?]);
+    }
+    let kernel = Kernel::new("move_elements", include_str!("movement.cl"), [GROUP, 1, 1])
+        .define("WORD", word)
+        .define("PARAMETERS", parameters)
+        .define("PLACES", places);
+    let bytes = (2 * count * dtype.size()) as u64;
+    Some(Call { kernel, groups: [groups(count, GROUP), 1, 1], arguments, flops: 0, bytes })
+}
+
+/// A dimension along which both arrangements step evenly.
+struct Axis {
+    size: usize,
+    from: isize,
+    to: isize,
+}
+
+/// The dimensions, joined with the one inside where both step evenly through the two.
+fn axes(from: &Layout, to: &Layout) -> Vec<Axis> {
+    let mut axes: Vec<Axis> = Vec::new();
+    let steps = from.strides().iter().zip(to.strides());
+    for (&size, (&from, &to)) in from.dims().iter().zip(steps) {
+        if size == 1 {
+            continue;
+        }
+        let inner = isize::try_from(size).unwrap_or(isize::MAX);
+        match axes.last_mut() {
+            Some(outer)
+                if from.checked_mul(inner) == Some(outer.from)
+                    && to.checked_mul(inner) == Some(outer.to) =>
+            {
+                *outer = Axis { size: outer.size.saturating_mul(size), from, to };
+            }
+            _ => axes.push(Axis { size, from, to }),
+        }
+    }
+    axes
+}
+
+/// The call that writes a number, an expression of portable C, to `count` elements of `target`.
+pub(crate) fn fills(dtype: DType, value: &str, target: Argument, count: usize) -> Option<Call> {
+    let kernel = Kernel::new("fill", include_str!("fill.cl"), [GROUP, 1, 1])
+        .define("TYPE", c_type(dtype)?)
+        .define("STORE", store(dtype, value, "y", "i"));
+    let arguments = vec![target, Argument::U32(u32::try_from(count).ok()?)];
+    let bytes = (count * dtype.size()) as u64;
+    Some(Call { kernel, groups: [groups(count, GROUP), 1, 1], arguments, flops: 0, bytes })
+}
+
+/// The arrangement in which a tensor of known dimensions lies.
+pub(crate) fn plain(info: &ValueInfo) -> Option<Layout> {
+    Layout::contiguous(&info.ty.concrete_shape()?).ok()
+}
+
+/// The launches of an operator that makes its output of `view`, an arrangement of input 0.
+pub(crate) fn viewed(view: &Layout, output: &ValueInfo) -> Option<Launches> {
+    let to = Layout::contiguous(&Shape::from(view.dims())).ok()?;
+    let (source, target) = ((Argument::Input(0), view), (Argument::Output(0), &to));
+    Some(moves(output.ty.dtype, source, target)?.into())
+}

@@ -1,0 +1,13 @@
+/* Picks slices of `inner` elements by index along an axis of `size`, one element a work-item. */
+KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void gather(GLOBAL const WORD *x, GLOBAL const INDEX *indices,
+                                                         GLOBAL WORD *y, u32 count, u32 size, u32 picked,
+                                                         u32 inner) {
+    u32 i = (u32)GLOBAL_ID(0);
+    if (i < count) {
+        u32 outer = i / inner / picked;
+        i64 index = (i64)indices[i / inner % picked];
+        index = index < 0 ? index + (i64)size : index;
+        index = index < 0 ? 0 : index < (i64)size ? index : (i64)size - 1;
+        y[i] = x[(outer * size + (u32)index) * inner + i % inner];
+    }
+}
