@@ -43,6 +43,9 @@ pub enum Error {
         /// Oldest and newest version that is read.
         expected: (i64, i64),
     },
+    /// A device or its driver refuses, outside a node.
+    #[error(transparent)]
+    Compute(#[from] lgp_compute::Error),
     /// The graph breaks a rule of ONNX.
     #[error("invalid graph: {message}")]
     Graph {

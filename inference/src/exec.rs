@@ -15,7 +15,7 @@ use std::time::Duration;
 pub(crate) struct Program {
     pub(crate) graph: Graph,
     plan: Plan,
-    memory: PlanCache,
+    memory: PlanCache<MemoryPlan>,
     /// Whether images of a batch run one by one.
     pub(crate) by_image: bool,
 }
@@ -172,10 +172,10 @@ impl Program {
                 _ => None,
             })
             .collect();
-        let memory = signature.map(|signature| {
-            self.memory
-                .get(signature, |signature| MemoryPlan::new(&self.graph, signature, ctx.threads()))
-        });
+        let make = |signature: &Signature| {
+            Ok::<_, Error>(MemoryPlan::new(&self.graph, signature, ctx.threads()))
+        };
+        let memory = signature.map(|signature| self.memory.get(signature, make)).transpose()?;
         let bytes = memory.as_ref().map_or(0, |memory| memory.bytes);
         let arena = Arena::new(ctx.pool(), bytes)?;
         Ok((memory, ctx.on_arena(arena)))

@@ -8,6 +8,7 @@ mod batch;
 mod binding;
 mod builder;
 mod control;
+mod device;
 mod error;
 mod exec;
 mod graph;
@@ -25,6 +26,7 @@ mod weights;
 
 pub use binding::Binding;
 pub use builder::{GraphBuilder, Value};
+pub use device::Placement;
 pub use error::{Error, Result};
 pub use lgp_compute::{Isa, Stop, Stopped};
 pub use model::{Attr, Model, ModelNode, Subgraph, ValueSpec};

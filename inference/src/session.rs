@@ -1,11 +1,13 @@
 //! Runs a model: validates what it is given, then one node after the other.
 
+use crate::device::{self, OnDevice, Placement};
 use crate::error::{Error, Result};
 use crate::exec::{Program, Slot};
 use crate::model::{Model, ValueSpec};
 use crate::plan::MemoryReport;
 use crate::profile::{Profile, Recorder};
 use crate::{inputs, onnx, passes};
+use lgp_compute::device::Accelerator;
 use lgp_compute::{Context, Isa, Stop, ValueInfo};
 use lgp_memory::{
     Datum, Dim, NamedTensor, PoolStats, Shape, SymShape, TensorType, TensorView, ValueKind,
@@ -81,8 +83,15 @@ pub enum Precision {
 pub struct Session {
     inputs: Vec<ValueSpec>,
     outputs: Vec<ValueSpec>,
-    program: Program,
+    code: Code,
     ctx: Context,
+}
+
+/// What a session runs.
+#[derive(Debug)]
+enum Code {
+    Cpu(Program),
+    Device(OnDevice),
 }
 
 impl Session {
@@ -93,7 +102,27 @@ impl Session {
     /// [`Error::Unsupported`] with every operator and attribute that has no implementation,
     /// [`Error::Node`] for a node whose inputs cannot fit, [`Error::Threads`].
     pub fn new<'a>(model: impl Into<Cow<'a, Model>>, options: SessionOptions) -> Result<Self> {
-        let model = model.into();
+        Self::compile(model.into(), options, None)
+    }
+
+    /// As [`Session::new`], to run on a device. What has no kernels there runs on the CPU:
+    /// [`Session::placement`] tells. Kernels compute in f32, whatever [`Precision`] is asked for.
+    ///
+    /// # Errors
+    /// As [`Session::new`].
+    pub fn on_device<'a>(
+        model: impl Into<Cow<'a, Model>>,
+        options: SessionOptions,
+        accelerator: Accelerator,
+    ) -> Result<Self> {
+        Self::compile(model.into(), options, Some(accelerator))
+    }
+
+    fn compile(
+        model: Cow<'_, Model>,
+        options: SessionOptions,
+        accelerator: Option<Accelerator>,
+    ) -> Result<Self> {
         let threads = options.threads.max(1);
         let mut graph = onnx::lower(&model, options)?;
         let (inputs, declared) = (model.inputs().to_vec(), model.outputs().to_vec());
@@ -104,13 +133,20 @@ impl Session {
             let message = format!("the system started {}", ctx.threads());
             return Err(Error::Threads { threads, message });
         }
-        passes::optimize(&mut graph)?;
+        match accelerator {
+            None => passes::optimize(&mut graph)?,
+            Some(_) => passes::optimize_for_device(&mut graph)?,
+        }
         let outputs = declared
             .iter()
             .zip(&graph.outputs)
             .map(|(spec, (_, id))| refined(spec, graph.info(*id)))
             .collect::<Result<_>>()?;
-        Ok(Self { inputs, outputs, program: Program::new(graph), ctx })
+        let code = match accelerator {
+            None => Code::Cpu(Program::new(graph)),
+            Some(accelerator) => Code::Device(OnDevice::new(graph, accelerator)),
+        };
+        Ok(Self { inputs, outputs, code, ctx })
     }
 
     /// What a run must be given, in any order.
@@ -131,7 +167,44 @@ impl Session {
     /// [`Error::Graph`] for an input without a shape.
     pub fn memory(&self, shapes: &[(&str, Shape)]) -> Result<MemoryReport> {
         let signature = passes::signature(&self.inputs, shapes)?;
-        Ok(self.program.memory_report(&signature, self.ctx.threads()))
+        Ok(match &self.code {
+            Code::Cpu(program) => program.memory_report(&signature, self.ctx.threads()),
+            Code::Device(program) => program.memory_report(&signature),
+        })
+    }
+
+    /// Where each node runs, for inputs of these shapes. A session without a device has all on
+    /// the CPU, and says no more.
+    ///
+    /// # Errors
+    /// [`Error::Graph`] for an input without a shape; a node whose inputs cannot fit.
+    pub fn placement(&self, shapes: &[(&str, Shape)]) -> Result<Vec<Placement>> {
+        let signature = passes::signature(&self.inputs, shapes)?;
+        match &self.code {
+            Code::Cpu(program) => Ok(device::on_cpu(&program.graph)),
+            Code::Device(program) => program.placement(&self.ctx, signature),
+        }
+    }
+
+    /// The device that it runs on, if that is not the CPU.
+    #[must_use]
+    pub fn accelerator(&self) -> Option<&Accelerator> {
+        match &self.code {
+            Code::Cpu(_) => None,
+            Code::Device(program) => Some(program.accelerator()),
+        }
+    }
+
+    fn execute<'a>(
+        &'a self,
+        ctx: &Context,
+        inputs: Vec<Slot<'a>>,
+        recorder: Option<&mut Recorder>,
+    ) -> Result<Vec<Datum>> {
+        match &self.code {
+            Code::Cpu(program) => program.run(ctx, inputs, recorder),
+            Code::Device(program) => program.run(ctx, inputs, recorder),
+        }
     }
 
     /// What its runs have taken from the pool so far: everything but weights and inputs.
@@ -201,7 +274,7 @@ impl Session {
     ) -> Result<Vec<NamedTensor>> {
         let bound = inputs::bind(&self.inputs, inputs)?;
         let values = bound.into_iter().map(Slot::View).collect();
-        let values = self.program.run(ctx, values, recorder)?;
+        let values = self.execute(ctx, values, recorder)?;
         let outputs = self.outputs.iter().zip(values).map(|(spec, value)| match value {
             Datum::Tensor(tensor) => Ok(NamedTensor::new(spec.name.clone(), tensor)),
             other => Err(Error::NotATensor {
@@ -241,7 +314,7 @@ impl Session {
         recorder: Option<&mut Recorder>,
     ) -> Result<Vec<(String, Datum)>> {
         let bound = inputs::bind_data(&self.inputs, inputs)?.into_iter().map(Slot::Own).collect();
-        let values = self.program.run(&self.ctx, bound, recorder)?;
+        let values = self.execute(&self.ctx, bound, recorder)?;
         Ok(self.outputs.iter().map(|spec| spec.name.clone()).zip(values).collect())
     }
 }

@@ -62,6 +62,38 @@ const PASSES: [&dyn Pass; 20] = [
     &dead_code::DeadCodeElimination,
 ];
 
+/// The passes for graphs that run on a device: those that choose no kernels of the CPU.
+const DEVICE_PASSES: [&dyn Pass; 11] = [
+    &constant_folding::ConstantFolding { keep_bytes: false },
+    &identity::IdentityElimination,
+    &cast::CastElimination,
+    &common::CommonSubexpressions,
+    &batch_norm::BatchNormFolding,
+    &conv_scale::ConvScaleFolding,
+    &norms::NormFusion,
+    &gelu::GeluFusion,
+    &attention::AttentionFusion,
+    &transpose::TransposeJoining,
+    &dead_code::DeadCodeElimination,
+];
+
+/// The passes that have more to do once dimensions are known.
+const SPECIALIZING_PASSES: [&dyn Pass; 3] = [
+    &constant_folding::ConstantFolding { keep_bytes: false },
+    &identity::IdentityElimination,
+    &dead_code::DeadCodeElimination,
+];
+
+/// Runs the passes for a device.
+pub(crate) fn optimize_for_device(graph: &mut Graph) -> Result<()> {
+    DEVICE_PASSES.iter().try_for_each(|pass| pass.run(graph))
+}
+
+/// Rewrites a graph whose inputs have become of known shapes.
+pub(crate) fn specialize(graph: &mut Graph) -> Result<()> {
+    SPECIALIZING_PASSES.iter().try_for_each(|pass| pass.run(graph))
+}
+
 /// Runs every pass.
 pub(crate) fn optimize(graph: &mut Graph) -> Result<()> {
     optimize_watched(graph, |_, _| {})
