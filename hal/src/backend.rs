@@ -5,8 +5,12 @@ pub(crate) mod cpu;
 pub(crate) mod host;
 pub(crate) mod null;
 
+#[cfg(any(feature = "cuda", feature = "rocm"))]
+pub(crate) mod binary;
 #[cfg(feature = "cuda")]
 pub(crate) mod cuda;
+#[cfg(any(feature = "cuda", feature = "rocm"))]
+pub(crate) mod grid;
 #[cfg(feature = "rocm")]
 pub(crate) mod opencl;
 

@@ -49,11 +49,6 @@ impl Gemm<'_> {
         Error::Launch { kernel: "gemm".to_owned(), reason: reason.into() }
     }
 
-    /// Whether there is nothing to write.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.m == 0 || self.n == 0 || self.batch == 0
-    }
-
     /// Refuses operands that reach beyond their buffers and results that overlap, as every queue
     /// that multiplies does.
     ///

@@ -79,7 +79,6 @@
 mod advice;
 mod amd;
 mod backend;
-mod binary;
 mod buffer;
 mod caps;
 mod device;

@@ -1,7 +1,6 @@
 //! Compiled code and what a launch of it takes.
 
 use crate::buffer::Buffer;
-use crate::error::{Error, Result};
 use std::any::Any;
 use std::fmt::Debug;
 
@@ -47,35 +46,4 @@ pub struct Launch<'a> {
     pub local: Option<[usize; 3]>,
     /// The arguments.
     pub args: &'a [Arg<'a>],
-}
-
-impl Launch<'_> {
-    /// The refusal of this launch.
-    pub(crate) fn refusal(&self, reason: impl Into<String>) -> Error {
-        Error::Launch { kernel: self.kernel.to_owned(), reason: reason.into() }
-    }
-
-    /// Refuses a grid that is empty, that its work-groups do not divide, or whose work-groups have
-    /// more than `most` work-items.
-    pub(crate) fn check_grid(&self, most: usize) -> Result<()> {
-        let Self { global, local, .. } = self;
-        if global.contains(&0) {
-            return Err(self.refusal(format!("the grid {global:?} is empty in a dimension")));
-        }
-        let Some(local) = local else { return Ok(()) };
-        let divides = local
-            .iter()
-            .zip(global)
-            .all(|(&local, &global)| local > 0 && global.is_multiple_of(local));
-        if !divides {
-            let reason = format!("work-groups of {local:?} do not divide the grid {global:?}");
-            return Err(self.refusal(reason));
-        }
-        let items = local.iter().try_fold(1usize, |items, &side| items.checked_mul(side));
-        if items.is_none_or(|items| items > most) {
-            let reason = format!("work-groups of {local:?} exceed the device's {most} items");
-            return Err(self.refusal(reason));
-        }
-        Ok(())
-    }
 }

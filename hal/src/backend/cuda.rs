@@ -80,7 +80,10 @@ impl Backend for Cuda {
         let count = found.len();
         let at = usize::try_from(ordinal).unwrap_or(usize::MAX);
         if at >= count {
-            return Err(absent(format!("there are {count} CUDA devices, counted from cuda:0")));
+            return Err(absent(match count {
+                1 => "there is one CUDA device, cuda:0".to_owned(),
+                _ => format!("there are {count} CUDA devices, counted from cuda:0"),
+            }));
         }
         Ok(Arc::new(device::CudaDevice::open(id, found.swap_remove(at))?))
     }

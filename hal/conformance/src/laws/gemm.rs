@@ -92,7 +92,9 @@ fn multiply(device: &dyn Device, case: Case) -> Lawful {
     }
     let mut back = vec![0; 4 * counts[2]];
     queue.read(&*buffers[2], 0, &mut back)?;
-    same(&format!("{case:?}"), &back, &bytes_of(&expected))?;
+    let words = back.chunks_exact(4).map(|it| [it[0], it[1], it[2], it[3]]);
+    let given: Vec<f32> = words.map(f32::from_ne_bytes).collect();
+    same(&format!("{case:?}"), &given, &expected)?;
     let too_long = Gemm { m: m + 1, ..gemm };
     refused("a result beyond its buffer", queue.gemm(&too_long), |error| {
         matches!(error, Error::Launch { .. })

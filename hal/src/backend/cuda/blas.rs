@@ -61,7 +61,7 @@ impl Blas {
         let address =
             |matrix: &Matrix<'_>| Ok(CudaBuffer::of(matrix.buffer, &self.shared)?.address());
         let (a, b, c) = (address(&gemm.a)?, address(&gemm.b)?, address(&gemm.c)?);
-        if gemm.is_empty() {
+        if gemm.m == 0 || gemm.n == 0 || gemm.batch == 0 {
             return Ok(());
         }
         let int = |value: usize| {

@@ -26,7 +26,7 @@ pub(super) struct Shared {
     pub(super) caps: Caps,
     pub(super) context: Arc<CudaContext>,
     /// The compiler and what it compiles to, or why there is none.
-    pub(super) compiler: Result<(Nvrtc, Target), String>,
+    compiler: Result<(Nvrtc, Target), String>,
     life: Life,
 }
 
@@ -35,6 +35,14 @@ impl Shared {
     pub(super) fn bind(&self) -> Result<()> {
         self.life.check()?;
         self.context.bind_to_thread().map_err(self.failed("cuCtxSetCurrent"))
+    }
+
+    /// The compiler and what it compiles to, without which there are no programs.
+    pub(super) fn compiler(&self) -> Result<&(Nvrtc, Target)> {
+        self.compiler.as_ref().map_err(|reason| {
+            let (device, reason) = (self.id, reason.clone());
+            Error::Unsupported { device, what: "programs", reason }
+        })
     }
 
     /// Who makes program binaries: a compiler for a device, as this driver takes them.

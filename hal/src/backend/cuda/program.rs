@@ -3,7 +3,7 @@
 use super::buffer::CudaBuffer;
 use super::device::Shared;
 use super::nvrtc::{Image, Signature};
-use crate::binary;
+use crate::backend::binary;
 use crate::error::{Error, Result};
 use crate::program::{Arg, Launch, Program};
 use cudarc::driver::result;
@@ -50,13 +50,9 @@ unsafe impl Sync for CudaProgram {}
 impl CudaProgram {
     /// Compiles `source`.
     pub(super) fn build(shared: Arc<Shared>, source: &str, options: &str) -> Result<Self> {
+        let (compiler, target) = shared.compiler()?;
         shared.bind()?;
         let device = shared.id;
-        let (compiler, target) = shared.compiler.as_ref().map_err(|reason| Error::Unsupported {
-            device,
-            what: "programs",
-            reason: reason.clone(),
-        })?;
         let image = compiler
             .compile(*target, source, options)
             .map_err(|log| Error::Compile { device, log })?;
@@ -69,6 +65,8 @@ impl CudaProgram {
     /// # Safety
     /// As [`crate::Device::load`].
     pub(super) unsafe fn load(shared: Arc<Shared>, binary: &[u8]) -> Result<Self> {
+        // Without a compiler the device's arithmetic was not tested.
+        shared.compiler()?;
         shared.bind()?;
         let device = shared.id;
         let image =

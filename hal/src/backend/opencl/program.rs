@@ -2,7 +2,7 @@
 
 use super::buffer::ClBuffer;
 use super::device::Shared;
-use crate::binary;
+use crate::backend::binary;
 use crate::error::{Error, Result};
 use crate::portable::with_prelude;
 use crate::program::{Arg, Program};
