@@ -2,7 +2,7 @@
 
 use crate::cluster::{Cluster, Profile};
 use crate::report::{Outcome, Report, Skip};
-use crate::{cmd, conformance, nehalem, oclgrind, python, readme, sim, tidy};
+use crate::{apt, cmd, conformance, nehalem, oclgrind, python, readme, sim, tidy};
 use anyhow::{Result, bail, ensure};
 use std::process::Command;
 use std::time::Duration;
@@ -100,6 +100,10 @@ fn alone() -> Result<Outcome> {
 }
 
 fn workspace() -> Result<Outcome> {
+    // Without it the tests of devices report that they were skipped.
+    if let Err(error) = apt::opencl() {
+        eprintln!("without OpenCL: {error:#}");
+    }
     tests(&["--workspace"])
 }
 
