@@ -9,7 +9,7 @@
 #define CHANNEL(line, j) (((line) * per_line + (j) / plane) % channels)
 
 KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z)
-void normalize(GLOBAL const STORED *x, PARAMETERS GLOBAL Y_TYPE *y, u32 n, u32 channels, u32 per_line, u32 plane,
+void norm_lines(GLOBAL const STORED *x, PARAMETERS GLOBAL Y_TYPE *y, u32 n, u32 channels, u32 per_line, u32 plane,
           float epsilon EXTRA_PARAMETERS) {
     LOCAL float shared[LANES][COLUMNS];
     u32 line = (u32)GROUP_ID(0);

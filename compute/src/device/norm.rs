@@ -47,7 +47,7 @@ impl Norm<'_> {
             return Some(Launches::default());
         }
         let lines = count.checked_div(self.line)?;
-        let (mut kernel, groups) = kernel_of_lines("normalize", BODY, [lines, self.line, 1]);
+        let (mut kernel, groups) = kernel_of_lines("norm_lines", BODY, [lines, self.line, 1]);
         let mut arguments = vec![Argument::Input(0)];
         let mut declared = String::new();
         for (i, pointer, name) in [(1, "scale", "SCALE(line, j)"), (2, "bias", "BIAS(line, j)")] {
