@@ -43,6 +43,7 @@ const SUITES: &[Suite] = &[
     ("ONNX conformance", conformance::onnx_suite),
     ("cluster simulation", simulation),
     ("agreement with ONNX Runtime", agreement),
+    ("networks on OpenCL", networks),
     ("tritonclient against the server", tritonclient),
     ("a processor without AVX", nehalem::suite),
     ("races and bounds of kernels", oclgrind::suite),
@@ -150,11 +151,7 @@ fn agreement() -> Result<Outcome> {
         Err(error) => return Ok(Outcome::skip(Skip::new("python", format!("{error:#}")))),
     };
     let examples = cmd::programs()?.join("examples");
-    let mut zoo = cmd::command(examples.join("zoo"));
-    let written = cmd::stdout(zoo.arg(cmd::root().join("target/xtask/zoo")))?;
-    ensure!(written.ok, "the reference networks cannot be written");
-    let mut models: Vec<&str> = written.output.lines().collect();
-    models.push("apps/cli/assets/digits/digits.onnx");
+    let models = zoo()?;
     let mut compare = cmd::command(python);
     compare.arg("inference/tests/ort_agreement.py").arg(examples.join("run_onnx"));
     let finished = cmd::capture(compare.args(&models))?;
@@ -167,6 +164,27 @@ fn agreement() -> Result<Outcome> {
     let failed: Vec<String> = failed.map(str::to_owned).collect();
     let passed = models.len().saturating_sub(failed.len());
     Ok(Outcome { passed, failed, ..Outcome::default() })
+}
+
+/// The same networks on a device, where OpenCL has one, and on the CPU.
+fn networks() -> Result<Outcome> {
+    let program = cmd::programs()?.join("examples/on_device");
+    let finished = cmd::capture(cmd::command(program).arg("opencl:0").args(zoo()?))?;
+    eprint!("{}", finished.output);
+    let mut outcome = Outcome::read(&finished.output);
+    if !finished.ok && outcome.failed.is_empty() {
+        outcome.failed.push("on_device ended with a failure".to_owned());
+    }
+    Ok(outcome)
+}
+
+/// Writes the reference networks: the files, and that of the bundled model.
+fn zoo() -> Result<Vec<String>> {
+    let mut zoo = cmd::command(cmd::programs()?.join("examples/zoo"));
+    let written = cmd::stdout(zoo.arg(cmd::root().join("target/xtask/zoo")))?;
+    ensure!(written.ok, "the reference networks cannot be written");
+    let digits = "apps/cli/assets/digits/digits.onnx".to_owned();
+    Ok(written.output.lines().map(str::to_owned).chain([digits]).collect())
 }
 
 fn simulation() -> Result<Outcome> {
