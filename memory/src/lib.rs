@@ -22,6 +22,7 @@ mod error;
 mod layout;
 mod log;
 mod pool;
+mod profile;
 mod segments;
 mod shape;
 mod small_float;
@@ -38,6 +39,7 @@ pub use error::{Error, Result};
 pub use layout::Layout;
 pub use log::{MemoryEvent, MemoryLog, Replay};
 pub use pool::{Pool, PoolStats};
+pub use profile::{MemoryKind, MemoryPhase, MemoryProfile, MemoryStep, Spike, SpikeRule};
 pub use segments::{
     Defragmented, Holder, Place, RangeId, SegmentCopy, SegmentLimits, SegmentSource, SegmentStats,
     Segments, Shortage, SimulatedDevice, SimulatedSegment,

@@ -8,6 +8,7 @@ pub use block::{DeviceBlock, PinnedBlock, RelocatableBlock};
 
 use crate::error::Result;
 use crate::log::{MemoryEvent, MemoryLog};
+use crate::pool::Pool;
 use crate::segments::{
     Defragmented, Holder, RangeId, SegmentLimits, SegmentSource, SegmentStats, Segments,
 };
@@ -138,6 +139,24 @@ impl DevicePool {
         state.log = Some((Instant::now(), log));
     }
 
+    /// Notes in the log that a phase begins: loading, a run.
+    pub fn phase(&self, name: &str) {
+        self.0.lock().note(MemoryEvent::Phase { name: name.into() });
+    }
+
+    /// Notes in the log what `pool` has of the host's RAM, and what the whole process has where
+    /// the system tells it.
+    pub fn note_host(&self, pool: &Pool) {
+        let stats = pool.stats();
+        let bytes = stats.in_use_bytes + stats.idle_bytes;
+        let process = resident_bytes();
+        let mut state = self.0.lock();
+        state.note(MemoryEvent::Host { owner: "host pool".into(), bytes });
+        if let Some(bytes) = process {
+            state.note(MemoryEvent::Host { owner: "process".into(), bytes });
+        }
+    }
+
     /// The log as it is now, if one was started.
     #[must_use]
     pub fn log(&self) -> Option<MemoryLog> {
@@ -185,6 +204,14 @@ impl DevicePool {
         finished?;
         Ok(done)
     }
+}
+
+/// Resident memory of this process, as Linux tells it.
+fn resident_bytes() -> Option<usize> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kibibytes: usize = line.split_whitespace().next()?.parse().ok()?;
+    kibibytes.checked_mul(1024)
 }
 
 impl Shared {

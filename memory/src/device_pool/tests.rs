@@ -2,9 +2,11 @@
 
 use super::*;
 use crate::error::Error;
+use crate::profile::{MemoryProfile, SpikeRule};
 use crate::segments::Place;
 use lgp_hal::{DeviceId, NullDevice, Operands, Outcomes, Pinned, Program};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 const MIB: usize = 1 << 20;
 
@@ -252,4 +254,22 @@ fn threads_share_a_pool() {
     let state = pool.0.lock();
     let places: Vec<Place> = state.segments.taken().map(|(_, place, _)| place).collect();
     assert_eq!(places, []);
+}
+
+#[test]
+fn the_host_is_in_the_log() {
+    let (pool, _) = pool();
+    pool.start_log(100);
+    pool.phase("load");
+    let host = Pool::new();
+    let buffer = host.alloc(MIB).unwrap();
+    pool.note_host(&host);
+    let rule = SpikeRule { bytes: MIB, within: Duration::from_secs(1) };
+    let profile = MemoryProfile::new(&pool.log().unwrap(), rule);
+    let peaks = &profile.phases.last().unwrap().host_peaks;
+    assert_eq!(peaks.get("host pool"), Some(&MIB));
+    let process = peaks.get("process");
+    assert_eq!(process.is_some(), cfg!(target_os = "linux"));
+    assert!(process.is_none_or(|&bytes| bytes > MIB));
+    drop(buffer);
 }

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What happened to the ranges of a pool.
+/// What happened to the ranges of a pool, and around it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MemoryEvent {
     /// A range was handed out.
@@ -36,6 +36,18 @@ pub enum MemoryEvent {
         bytes: usize,
         /// The label of who asked.
         owner: Arc<str>,
+    },
+    /// A phase begins, and the one before it ends.
+    Phase {
+        /// Its name.
+        name: Arc<str>,
+    },
+    /// So much of the host's RAM somebody has now.
+    Host {
+        /// Who: a pool, the process.
+        owner: Arc<str>,
+        /// How much.
+        bytes: usize,
     },
 }
 
@@ -81,7 +93,7 @@ impl MemoryLog {
             MemoryEvent::Freed { range } => {
                 self.held.remove(&range);
             }
-            MemoryEvent::Failed { .. } => {}
+            MemoryEvent::Failed { .. } | MemoryEvent::Phase { .. } | MemoryEvent::Host { .. } => {}
         }
     }
 

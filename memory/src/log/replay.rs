@@ -76,6 +76,7 @@ impl MemoryLog {
                     Some(id) => segments.free(id).map(|()| None),
                     None => Ok(None),
                 },
+                MemoryEvent::Phase { .. } | MemoryEvent::Host { .. } => Ok(None),
             };
             if let Err(error) = taken
                 && replay.first_failure.is_none()

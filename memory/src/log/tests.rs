@@ -80,7 +80,7 @@ proptest! {
 
     /// Whatever stands in a file, reading and replaying it ends with an answer.
     #[test]
-    fn any_text_has_an_answer(text in "(event|[a-z]{4,6}|held|taken|freed|failed|[0-9]{0,20}|,|\n|\"){0,60}") {
+    fn any_text_has_an_answer(text in "(event|[a-z]{4,6}|held|taken|freed|failed|phase|host|[0-9]{0,20}|,|\n|\"){0,60}") {
         let text = format!("event,time_us,range,bytes,owner\n{text}");
         if let Ok(log) = MemoryLog::read_csv(text.as_bytes()) {
             let _ = log.replay(limits(), device());
@@ -106,6 +106,24 @@ fn a_shortage_is_found_again_and_a_larger_budget_mends_it() {
     let more = SegmentLimits { budget_bytes: 9 * MIB, ..log.limits() };
     let replay = log.replay(more, SimulatedDevice::new(9 * MIB, 4 * MIB)).unwrap();
     assert_eq!((replay.recovered, replay.first_failure), (1, None));
+}
+
+#[test]
+fn every_kind_of_event_survives_a_file() {
+    let mut log = MemoryLog::new(limits(), 9);
+    for event in [
+        MemoryEvent::Phase { name: "load".into() },
+        MemoryEvent::Taken { range: 3, bytes: 10, owner: "weights".into() },
+        MemoryEvent::Host { owner: "process".into(), bytes: 77 },
+        MemoryEvent::Failed { bytes: 5, owner: "arena".into() },
+        MemoryEvent::Freed { range: 3 },
+    ] {
+        log.push(Duration::from_micros(8), event);
+    }
+    let mut file = Vec::new();
+    log.write_csv(&mut file).unwrap();
+    let read = MemoryLog::read_csv(&file[..]).unwrap();
+    assert_eq!((read.limits, read.events), (log.limits, log.events));
 }
 
 #[test]

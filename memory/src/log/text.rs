@@ -53,6 +53,10 @@ impl MemoryLog {
                     line("taken", &time, &range.to_string(), &bytes.to_string(), owner)?;
                 }
                 MemoryEvent::Freed { range } => line("freed", &time, &range.to_string(), "", "")?,
+                MemoryEvent::Phase { name } => line("phase", &time, "", "", name)?,
+                MemoryEvent::Host { owner, bytes } => {
+                    line("host", &time, "", &bytes.to_string(), owner)?;
+                }
                 MemoryEvent::Failed { bytes, owner } => {
                     line("failed", &time, "", &bytes.to_string(), owner)?;
                 }
@@ -89,6 +93,11 @@ impl MemoryLog {
                 "failed" => {
                     let (bytes, owner) = (line.number(3)?, line.owner());
                     (Some(line.time()?), MemoryEvent::Failed { bytes, owner })
+                }
+                "phase" => (Some(line.time()?), MemoryEvent::Phase { name: line.owner() }),
+                "host" => {
+                    let (bytes, owner) = (line.number(3)?, line.owner());
+                    (Some(line.time()?), MemoryEvent::Host { owner, bytes })
                 }
                 "dropped" => {
                     log.dropped = line.number(2)?;

@@ -1,0 +1,33 @@
+//! The profile as CSV, for spreadsheets.
+
+use super::{MemoryKind, MemoryProfile};
+use crate::error::{Error, Result};
+use std::io::Write;
+
+impl MemoryProfile {
+    /// Writes a line for each change of what an owner holds: when, in which phase, on the device
+    /// or the host, who, how much the owner and all owners on the device then held.
+    ///
+    /// # Errors
+    /// [`Error::LogFile`] when the target refuses.
+    pub fn write_csv(&self, target: impl Write) -> Result<()> {
+        let io = |error: csv::Error| Error::LogFile { reason: error.to_string() };
+        let mut out = csv::Writer::from_writer(target);
+        out.write_record(["time_us", "phase", "memory", "owner", "owner_bytes", "device_bytes"])
+            .map_err(io)?;
+        for step in &self.steps {
+            let phase = self.phases.get(step.phase).map_or("", |phase| &*phase.name);
+            let memory = match step.kind {
+                MemoryKind::Device => "device",
+                MemoryKind::Host => "host",
+            };
+            let [time, own, all] = [
+                step.time.as_micros().to_string(),
+                step.owner_bytes.to_string(),
+                step.device_bytes.to_string(),
+            ];
+            out.write_record([&*time, phase, memory, &*step.owner, &*own, &*all]).map_err(io)?;
+        }
+        out.flush().map_err(|error| Error::LogFile { reason: error.to_string() })
+    }
+}
