@@ -155,7 +155,9 @@ impl Pointwise {
         for (i, (dtype, _)) in self.inputs.iter().enumerate().skip(1) {
             let _ = write!(parameters, ", GLOBAL const {} *p{i}", c_type(*dtype)?);
         }
-        let finish = format!("{{ float x0 = (value); u32 i = (u32)(index); {} }}", self.code(1)?);
+        // The kernel's own `i` may be in what it stores, and where.
+        let names = "u32 finished = (u32)(index); float x0 = (value); u32 i = finished;";
+        let finish = format!("{{ {names} {} }}", self.code(1)?);
         Some(
             kernel
                 .define("EXTRA_PARAMETERS", parameters)

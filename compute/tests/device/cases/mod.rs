@@ -7,7 +7,8 @@ mod movement;
 mod norms;
 mod products;
 
-use lgp_compute::device::{Accelerator, Recipe};
+use lgp_compute::device::{Accelerator, Operand, Pointwise, Recipe};
+use lgp_compute::ops::{Binary, BinaryKind, Unary, UnaryKind};
 use lgp_compute::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Tensor, TensorType};
 
@@ -21,12 +22,15 @@ pub(crate) struct Case {
     constants: Vec<usize>,
     /// The largest difference, relative to the larger of 1 and the value.
     tolerance: f32,
+    /// Whether a sum and a ReLU follow, computed where the operator's result is stored.
+    finished: bool,
 }
 
 impl Case {
     fn new(name: impl Into<String>, op: impl Op, inputs: Vec<Tensor>) -> Self {
         let inputs = inputs.into_iter().map(Some).collect();
-        Self { name: name.into(), op: Box::new(op), inputs, constants: vec![], tolerance: 1e-5 }
+        let (name, op) = (name.into(), Box::new(op));
+        Self { name, op, inputs, constants: vec![], tolerance: 1e-5, finished: false }
     }
 
     fn absent(mut self, input: usize) -> Self {
@@ -41,6 +45,13 @@ impl Case {
 
     fn within(mut self, tolerance: f32) -> Self {
         self.tolerance = tolerance;
+        self
+    }
+
+    /// The same operator, followed by others in its last kernel.
+    fn finished(mut self) -> Self {
+        self.name += ", finished";
+        self.finished = true;
         self
     }
 
@@ -66,14 +77,22 @@ impl Case {
         let infos: Vec<Option<&ValueInfo>> = infos.iter().map(Option::as_ref).collect();
         let outputs = self.op.infer(&infos).map_err(shown)?;
         let views: Vec<_> = self.inputs.iter().map(|x| x.as_ref().map(Tensor::view)).collect();
-        let want = self.op.run(&Context::new(1), &views).map_err(shown)?;
-        let recipe = Recipe::new(&*self.op, accelerator.limits(), &infos, &outputs)
+        let mut want = self.op.run(&Context::new(1), &views).map_err(shown)?;
+        let mut recipe = Recipe::new(&*self.op, accelerator.limits(), &infos, &outputs)
             .ok_or("it has no kernels for these inputs")?;
+        let mut given = self.inputs.clone();
+        if self.finished {
+            let bias =
+                cast(&noise(&want[0].shape()[want[0].shape().rank() - 1..], 8), want[0].dtype());
+            recipe = finish(recipe, &outputs[0], &bias).ok_or("it cannot be finished")?;
+            want = vec![sum_and_relu(&want[0], &bias).map_err(shown)?];
+            given.push(Some(bias));
+        }
         let prepared = accelerator.prepare(recipe).map_err(shown)?;
         let upload = |x: &Option<Tensor>| {
             x.as_ref().map(|x| accelerator.upload(&x.view())).transpose().map_err(shown)
         };
-        let inputs = self.inputs.iter().map(upload).collect::<Result<Vec<_>, _>>()?;
+        let inputs = given.iter().map(upload).collect::<Result<Vec<_>, _>>()?;
         let inputs: Vec<_> = inputs.iter().map(Option::as_ref).collect();
         let alloc = |x: &Tensor| accelerator.alloc(x.dtype(), x.shape().clone()).map_err(shown);
         let given = want.iter().map(alloc).collect::<Result<Vec<_>, _>>()?;
@@ -85,6 +104,24 @@ impl Case {
         }
         Ok(())
     }
+}
+
+/// The recipe, followed by a sum with the bias and a ReLU.
+fn finish(recipe: Recipe, output: &ValueInfo, bias: &Tensor) -> Option<Recipe> {
+    let dtype = output.ty.dtype;
+    let bias = ValueInfo::of(TensorType::concrete(dtype, bias.shape()));
+    let operands = [Some(Operand::Input(0)), Some(Operand::Input(1))];
+    let steps = Pointwise::new(&[output, &bias], output)?
+        .step(&Binary::new(BinaryKind::Add), &operands, dtype)?
+        .step(&Unary::new(UnaryKind::Relu), &[Some(Operand::Step(0))], dtype)?;
+    recipe.finished_by(&steps)
+}
+
+fn sum_and_relu(x: &Tensor, bias: &Tensor) -> lgp_compute::Result<Tensor> {
+    let (add, relu) = (Binary::new(BinaryKind::Add), Unary::new(UnaryKind::Relu));
+    let mut sum = add.run(&Context::new(1), &[Some(x.view()), Some(bias.view())])?;
+    sum = relu.run(&Context::new(1), &[Some(sum[0].view())])?;
+    Ok(sum.remove(0))
 }
 
 fn compare(given: &Tensor, want: &Tensor, tolerance: f32) -> Result<(), String> {

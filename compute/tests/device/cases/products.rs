@@ -66,6 +66,12 @@ fn matmul() -> Vec<Case> {
             Case::new(format!("MatMul {a:?} {b:?}"), MatMul, inputs).within(TOLERANCE)
         })
         .collect();
+    // In tiles, in parts that are added up, and row by row.
+    for (a, b) in [([40, 70], [70, 33]), ([40, 600], [600, 33]), ([2, 9], [9, 50])] {
+        let case =
+            Case::new(format!("MatMul {a:?} {b:?}"), MatMul, vec![noise(&a, 1), noise(&b, 2)]);
+        cases.push(case.within(TOLERANCE).finished());
+    }
     for dtype in [DType::F16, DType::BF16] {
         let inputs = [noise(&[2, 2, 36], 1), noise(&[2, 36, 24], 2)].map(|x| cast(&x, dtype));
         cases.push(Case::new(format!("MatMul {dtype}"), MatMul, inputs.to_vec()));
