@@ -1,6 +1,6 @@
 //! What an operator is: it infers types, validates its inputs and computes its outputs.
 
-use crate::device::{Element, Launches, Limits};
+use crate::device::{Element, Launches};
 use crate::error::{Error, Result};
 use crate::isa::{Isa, Simd};
 use crate::planned::Planned;
@@ -197,13 +197,8 @@ pub trait Op: std::any::Any + std::fmt::Debug + Send + Sync {
     /// `None` where there are none for these: the CPU computes it then.
     ///
     /// Every kernel stays within the buffers of those types, whatever is in them.
-    fn launches(
-        &self,
-        limits: Limits,
-        inputs: &[Option<&ValueInfo>],
-        outputs: &[ValueInfo],
-    ) -> Option<Launches> {
-        let _ = (limits, inputs, outputs);
+    fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
+        let _ = (inputs, outputs);
         None
     }
 

@@ -22,8 +22,9 @@
 //!
 //! **Bytes.** A [`Buffer`] is a fixed number of bytes with undefined content, zero allowed. It
 //! belongs to the opened device that made it; a device of another backend refuses it, and so do
-//! GPUs that were opened a second time. Every transfer is checked against the buffer's end. Running out of memory is a typed error, at the
-//! allocation or at the first use, for drivers promise memory that they do not have.
+//! GPUs that were opened a second time. Every transfer is checked against the buffer's end. Running
+//! out of memory is a typed error, at the allocation or at the first use, for drivers promise memory
+//! that they do not have.
 //!
 //! **Order.** A [`Queue`] is in order: each command sees what earlier ones of the same queue did.
 //! `write` and `read` are done on return; `copy` and `launch` may still run until `finish`. Two
@@ -40,8 +41,8 @@
 //! and open it again, which gives it a new context, or go on with another one. A kernel that loses
 //! the device once will do so again.
 //!
-//! **Programs.** [`Device::compile`] takes the portable language of kernels ([`prelude`]). A source that does not compile is
-//! [`Error::Compile`] with the compiler's messages, a launch that does not fit [`Error::Launch`].
+//! **Programs.** [`Device::compile`] takes the portable language of kernels ([`prelude`]). A source
+//! that does not compile is [`Error::Compile`] with the compiler's messages, a launch that does not fit [`Error::Launch`].
 //! A device without programs (the processor, the recording device, an NVIDIA card without NVRTC)
 //! answers [`Error::Unsupported`]. What was compiled can be kept ([`Program::binary`]) and loaded
 //! again ([`Device::load`]); a binary that is refused is [`Error::Binary`], and compiling is the

@@ -28,8 +28,12 @@ use crate::id::BackendKind;
 #[must_use]
 pub fn prelude(backend: BackendKind) -> Option<&'static str> {
     match backend {
-        BackendKind::OpenCl => Some(include_str!("portable/opencl.h")),
-        BackendKind::Cuda => Some(include_str!("portable/cuda.h")),
+        BackendKind::OpenCl => {
+            Some(concat!(include_str!("portable/opencl.h"), include_str!("portable/shared.h")))
+        }
+        BackendKind::Cuda => {
+            Some(concat!(include_str!("portable/cuda.h"), include_str!("portable/shared.h")))
+        }
         BackendKind::Null | BackendKind::Cpu => None,
     }
 }

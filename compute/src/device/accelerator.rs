@@ -1,6 +1,6 @@
 //! A device with what operators need of it: a queue, memory and compiled programs.
 
-use super::recipe::{Argument, Kernel, Limits, Recipe};
+use super::recipe::{Argument, GROUP_MAX, Kernel, LOCAL_BYTES, Recipe};
 use crate::error::{Error, Result};
 use lgp_hal::{Arg, Buffer, Device, DeviceId, Launch, Program, Queue};
 use lgp_memory::{DType, Shape, Tensor, TensorView};
@@ -66,7 +66,6 @@ struct Inner {
     device: Arc<dyn Device>,
     queue: Mutex<Box<dyn Queue>>,
     programs: Mutex<HashMap<Kernel, Arc<dyn Program>>>,
-    limits: Limits,
 }
 
 impl std::fmt::Debug for Accelerator {
@@ -84,10 +83,10 @@ impl Accelerator {
     /// Makes a queue on a device that compiles programs.
     ///
     /// # Errors
-    /// [`Error::Device`]: it compiles none, has less than [`Limits`] asks for, or its driver
-    /// refuses.
+    /// [`Error::Device`]: it compiles none, its work-groups or their memory are smaller than
+    /// kernels rely on, or its driver refuses.
     pub fn new(device: Arc<dyn Device>) -> Result<Self> {
-        let (caps, limits) = (device.caps(), Limits::default());
+        let caps = device.caps();
         let unfit = |reason: String| {
             let device = device.id();
             Error::Device(lgp_hal::Error::Unsupported { device, what: "kernels", reason })
@@ -96,13 +95,13 @@ impl Accelerator {
             return Err(unfit("it compiles no programs".to_owned()));
         }
         let (group, local) = (caps.work_group_max as usize, caps.local_memory_bytes);
-        if group < limits.group_max || local < limits.local_bytes as u64 {
+        if group < GROUP_MAX || local < LOCAL_BYTES {
             let has = format!("work-groups of {group} and {local} bytes of local memory");
-            let wanted = format!("{} and {}", limits.group_max, limits.local_bytes);
+            let wanted = format!("{GROUP_MAX} and {LOCAL_BYTES}");
             return Err(unfit(format!("it has {has}, expected {wanted} at least")));
         }
         let queue = Mutex::new(device.queue()?);
-        Ok(Self(Arc::new(Inner { device, queue, programs: Mutex::default(), limits })))
+        Ok(Self(Arc::new(Inner { device, queue, programs: Mutex::default() })))
     }
 
     /// The device's name in settings and messages.
@@ -111,17 +110,18 @@ impl Accelerator {
         self.0.device.id()
     }
 
-    /// What kernels may ask of it.
-    #[must_use]
-    pub fn limits(&self) -> Limits {
-        self.0.limits
-    }
-
     /// Compiles what a recipe launches; each kernel is compiled once.
     ///
     /// # Errors
     /// [`Error::Device`] with the compiler's messages.
     pub fn prepare(&self, recipe: Recipe) -> Result<Prepared> {
+        // A device here may take more than the cards do that a kernel must fit as well.
+        let items = |kernel: &Kernel| kernel.group().iter().product::<usize>();
+        if let Some(call) = recipe.calls().iter().find(|call| items(&call.kernel) > GROUP_MAX) {
+            let (kernel, group) = (call.kernel.name(), call.kernel.group());
+            let message = format!("kernel {kernel} has groups of {group:?}, at most {GROUP_MAX}");
+            return Err(Error::invalid("prepare", message));
+        }
         let programs = recipe.calls().iter().map(|call| self.program(&call.kernel));
         Ok(Prepared { programs: programs.collect::<Result<_>>()?, recipe })
     }

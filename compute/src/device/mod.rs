@@ -21,6 +21,6 @@ pub(crate) use norm::{Norm, Parameters};
 pub use pointwise::{Element, Operand, Pointwise};
 pub(crate) use pointwise::{all, literal};
 pub(crate) use product::{Addend, Factor, Product, Zero};
-pub use recipe::{Argument, Call, Kernel, Launches, Limits, Recipe};
+pub use recipe::{Argument, Call, Kernel, Launches, Recipe};
 pub(crate) use recipe::{c_type, groups, load, store};
 pub(crate) use window::planes;

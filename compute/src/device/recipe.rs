@@ -5,21 +5,10 @@ use crate::op::{Op, ValueInfo};
 use lgp_memory::DType;
 use std::fmt::Write as _;
 
-/// What kernels may ask of a device. The default is what every device has that this platform is
-/// for: a Polaris card by any of its drivers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Most work-items of a work-group.
-    pub group_max: usize,
-    /// Bytes of local memory of a work-group.
-    pub local_bytes: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { group_max: 256, local_bytes: 32 * 1024 }
-    }
-}
+/// Work-items that a work-group has at most: what every device takes that this platform is for.
+pub(super) const GROUP_MAX: usize = 256;
+/// Bytes of local memory that every such device has for a work-group.
+pub(super) const LOCAL_BYTES: u64 = 32 * 1024;
 
 /// A kernel: portable C, made special by constants.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -34,7 +23,7 @@ impl Kernel {
     /// The kernel `name` of the source `body`, in work-groups of `group` work-items. The source
     /// finds the group's sides as `GROUP_X`, `GROUP_Y` and `GROUP_Z`.
     #[must_use]
-    pub fn new(name: &'static str, body: &'static str, group: [usize; 3]) -> Self {
+    pub(crate) fn new(name: &'static str, body: &'static str, group: [usize; 3]) -> Self {
         let kernel = Self { name, body, defines: String::new(), group };
         let [x, y, z] = group;
         kernel.define("GROUP_X", x).define("GROUP_Y", y).define("GROUP_Z", z)
@@ -42,7 +31,7 @@ impl Kernel {
 
     /// The same kernel with a constant, or with a piece of code, in place of a name.
     #[must_use]
-    pub fn define(mut self, name: &str, value: impl std::fmt::Display) -> Self {
+    pub(crate) fn define(mut self, name: &str, value: impl std::fmt::Display) -> Self {
         // Writing to a string cannot fail.
         let _ = writeln!(self.defines, "#define {name} {value}");
         self
@@ -125,21 +114,16 @@ pub struct Recipe {
 }
 
 impl Recipe {
-    /// How a device with these limits computes an operator, for inputs and outputs of these types;
+    /// How a device computes an operator, for inputs and outputs of these types;
     /// `None` where the operator has no kernels for them, or some dimension is not known.
     #[must_use]
-    pub fn new(
-        op: &dyn Op,
-        limits: Limits,
-        inputs: &[Option<&ValueInfo>],
-        outputs: &[ValueInfo],
-    ) -> Option<Self> {
+    pub fn new(op: &dyn Op, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Self> {
         let bytes_in = |info: &Option<&ValueInfo>| info.map_or(Some(0), bytes);
         let input_bytes = inputs.iter().map(bytes_in).collect::<Option<_>>()?;
         let output_bytes = outputs.iter().map(bytes).collect::<Option<Vec<_>>>()?;
         let launches = match Pointwise::single(op, inputs, outputs) {
             Some(pointwise) => pointwise.launches()?,
-            None => op.launches(limits, inputs, outputs)?,
+            None => op.launches(inputs, outputs)?,
         };
         let Launches { calls, scratch } = launches;
         let reads = |i: usize| calls.iter().any(|c| c.arguments.contains(&Argument::Input(i)));

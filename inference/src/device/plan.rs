@@ -107,7 +107,7 @@ fn work_of(graph: &Graph, node: &Node, accelerator: &Accelerator) -> Work {
     {
         return Work::Alias(output.ty.clone());
     }
-    let Some(recipe) = Recipe::new(&*node.op, accelerator.limits(), &inputs, &outputs) else {
+    let Some(recipe) = Recipe::new(&*node.op, &inputs, &outputs) else {
         let dtypes: Vec<String> =
             inputs.iter().copied().flatten().map(|info| info.ty.to_string()).collect();
         return Work::Host(format!("no kernels for {}", dtypes.join(", ")));

@@ -4,7 +4,7 @@ mod cpu;
 mod device;
 
 use crate::args::{arity, float, output, required, same_dtype};
-use crate::device::{Launches, Limits};
+use crate::device::Launches;
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
@@ -39,12 +39,7 @@ impl Op for BatchNorm {
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
     }
 
-    fn launches(
-        &self,
-        _limits: Limits,
-        _inputs: &[Option<&ValueInfo>],
-        outputs: &[ValueInfo],
-    ) -> Option<Launches> {
+    fn launches(&self, _inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
         device::launches(self, outputs)
     }
 

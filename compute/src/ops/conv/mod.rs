@@ -8,7 +8,7 @@ mod im2col;
 mod tests;
 
 use crate::args::{arity, float, optional, output, rank, required, same_dtype};
-use crate::device::{Launches, Limits};
+use crate::device::Launches;
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
@@ -105,12 +105,7 @@ impl Op for Conv {
         Ok(output(x.ty.dtype, shape))
     }
 
-    fn launches(
-        &self,
-        _: Limits,
-        inputs: &[Option<&ValueInfo>],
-        outputs: &[ValueInfo],
-    ) -> Option<Launches> {
+    fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
         device::launches(self, inputs, outputs)
     }
 

@@ -4,7 +4,7 @@ mod cpu;
 mod device;
 
 use crate::args::{arity, output, rank, required};
-use crate::device::{Launches, Limits};
+use crate::device::Launches;
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
@@ -74,12 +74,7 @@ impl Op for DepthToSpace {
         Ok(output(required(op, inputs, 0)?.ty.dtype, shape))
     }
 
-    fn launches(
-        &self,
-        _limits: Limits,
-        inputs: &[Option<&ValueInfo>],
-        outputs: &[ValueInfo],
-    ) -> Option<Launches> {
+    fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
         device::depth_to_space(self, inputs, outputs)
     }
 
@@ -109,12 +104,7 @@ impl Op for SpaceToDepth {
         Ok(output(required(op, inputs, 0)?.ty.dtype, shape))
     }
 
-    fn launches(
-        &self,
-        _limits: Limits,
-        inputs: &[Option<&ValueInfo>],
-        outputs: &[ValueInfo],
-    ) -> Option<Launches> {
+    fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
         device::space_to_depth(self, inputs, outputs)
     }
 

@@ -4,7 +4,7 @@ mod cpu;
 mod device;
 
 use crate::args::{arity, output, rank, required};
-use crate::device::{Launches, Limits};
+use crate::device::Launches;
 use crate::dims;
 use crate::error::Result;
 use crate::op::{Context, Op, ValueInfo};
@@ -43,12 +43,7 @@ impl Op for Expand {
         Ok(output(x.ty.dtype, shape))
     }
 
-    fn launches(
-        &self,
-        _limits: Limits,
-        inputs: &[Option<&ValueInfo>],
-        outputs: &[ValueInfo],
-    ) -> Option<Launches> {
+    fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
         device::launches(self, inputs, outputs)
     }
 

@@ -4,7 +4,7 @@ mod cpu;
 mod device;
 
 use crate::args::{arity, axis, output_moved, required};
-use crate::device::{Launches, Limits};
+use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Tensor, TensorView};
@@ -38,12 +38,7 @@ impl Op for Gather {
         output_moved(self, inputs, 0..1, shape)
     }
 
-    fn launches(
-        &self,
-        _limits: Limits,
-        inputs: &[Option<&ValueInfo>],
-        outputs: &[ValueInfo],
-    ) -> Option<Launches> {
+    fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
         device::launches(self, inputs, outputs)
     }
 

@@ -6,7 +6,7 @@ mod device;
 mod tests;
 
 use crate::args::{arity, float, optional, output, rank, required, same_dtype};
-use crate::device::{Launches, Limits};
+use crate::device::Launches;
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
@@ -73,12 +73,7 @@ impl Op for Gemm {
         Ok(output(a.ty.dtype, Some(shape)))
     }
 
-    fn launches(
-        &self,
-        _limits: Limits,
-        inputs: &[Option<&ValueInfo>],
-        outputs: &[ValueInfo],
-    ) -> Option<Launches> {
+    fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
         device::launches(self, inputs, outputs)
     }
 

@@ -3,7 +3,7 @@
 mod device;
 
 use crate::args::{arity, concrete_one, float, output, required};
-use crate::device::{Launches, Limits};
+use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use crate::ops::reduce::{ReduceKind, reduce_rows};
@@ -55,12 +55,7 @@ impl Op for GlobalPool {
         Ok(output(x.ty.dtype, shape))
     }
 
-    fn launches(
-        &self,
-        _: Limits,
-        inputs: &[Option<&ValueInfo>],
-        outputs: &[ValueInfo],
-    ) -> Option<Launches> {
+    fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
         device::launches(self, inputs, outputs)
     }
 

@@ -5,7 +5,7 @@ mod device;
 
 use super::batch_norm::channels;
 use crate::args::{arity, float, output, rank, required, same_dtype};
-use crate::device::{Launches, Limits};
+use crate::device::Launches;
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
@@ -51,12 +51,7 @@ impl Op for GroupNorm {
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
     }
 
-    fn launches(
-        &self,
-        _limits: Limits,
-        inputs: &[Option<&ValueInfo>],
-        outputs: &[ValueInfo],
-    ) -> Option<Launches> {
+    fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
         device::launches(self, inputs, outputs)
     }
 

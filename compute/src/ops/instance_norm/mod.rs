@@ -5,7 +5,7 @@ mod device;
 
 use super::batch_norm::channels;
 use crate::args::{arity, float, output, required};
-use crate::device::{Launches, Limits};
+use crate::device::Launches;
 use crate::error::Result;
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{Tensor, TensorView};
@@ -37,12 +37,7 @@ impl Op for InstanceNorm {
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
     }
 
-    fn launches(
-        &self,
-        _limits: Limits,
-        inputs: &[Option<&ValueInfo>],
-        outputs: &[ValueInfo],
-    ) -> Option<Launches> {
+    fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
         device::launches(self, inputs, outputs)
     }
 

@@ -6,7 +6,7 @@ mod device;
 mod tests;
 
 use crate::args::{arity, float, output, required, same_dtype};
-use crate::device::{Launches, Limits};
+use crate::device::Launches;
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
@@ -34,12 +34,7 @@ impl Op for MatMul {
         Ok(output(a.ty.dtype, shape))
     }
 
-    fn launches(
-        &self,
-        _limits: Limits,
-        inputs: &[Option<&ValueInfo>],
-        outputs: &[ValueInfo],
-    ) -> Option<Launches> {
+    fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
         device::launches(inputs, outputs)
     }
 

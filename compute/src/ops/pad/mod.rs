@@ -6,7 +6,7 @@ mod device;
 mod tests;
 
 use crate::args::{arity, axes, ints_or, optional, output, required, same_dtype, single};
-use crate::device::{Launches, Limits};
+use crate::device::Launches;
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
@@ -124,12 +124,7 @@ impl Op for Pad {
         Ok(output(x.ty.dtype, shape))
     }
 
-    fn launches(
-        &self,
-        _limits: Limits,
-        inputs: &[Option<&ValueInfo>],
-        outputs: &[ValueInfo],
-    ) -> Option<Launches> {
+    fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
         device::launches(self, inputs, outputs)
     }
 

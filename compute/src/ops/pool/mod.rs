@@ -6,7 +6,7 @@ mod device;
 mod tests;
 
 use crate::args::{arity, float, output, required};
-use crate::device::{Launches, Limits};
+use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use crate::window::Pads;
@@ -109,12 +109,7 @@ impl Op for Pool {
         Ok(output(x.ty.dtype, shape))
     }
 
-    fn launches(
-        &self,
-        _: Limits,
-        inputs: &[Option<&ValueInfo>],
-        outputs: &[ValueInfo],
-    ) -> Option<Launches> {
+    fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
         device::launches(self, inputs, outputs)
     }
 

@@ -6,7 +6,7 @@ mod device;
 mod tests;
 
 use crate::args::{arity, axes, ints_or, optional, output, required};
-use crate::device::{Launches, Limits};
+use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
@@ -121,12 +121,7 @@ impl Op for Reduce {
         true
     }
 
-    fn launches(
-        &self,
-        _limits: Limits,
-        inputs: &[Option<&ValueInfo>],
-        outputs: &[ValueInfo],
-    ) -> Option<Launches> {
+    fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
         device::launches(self, inputs, outputs)
     }
 

@@ -1,6 +1,5 @@
 /* Reductions: of neighbours by a work-group, and of elements `inner` apart by a work-item. START,
    JOIN, EACH and RESULT are the kind; with SHIFTED the largest element is found first. */
-#define JOINED(a, b) joined(a, b)
 DEVICE float joined(float a, float b) { return JOIN(a, b); }
 DEVICE float larger(float a, float b) { return b > a || b != b ? b : a; }
 
@@ -29,13 +28,13 @@ KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void reduce_rows(GLOBAL const TYPE 
     float sum = START;
     for (u32 i = lane; i < size; i += GROUP_X) {
         float v = LOAD(row * size + i);
-        sum = JOINED(sum, EACH(v));
+        sum = joined(sum, EACH(v));
     }
     part[lane] = sum;
     for (u32 stride = GROUP_X / 2; stride > 0; stride /= 2) {
         BARRIER();
         if (lane < stride) {
-            part[lane] = JOINED(part[lane], part[lane + stride]);
+            part[lane] = joined(part[lane], part[lane + stride]);
         }
     }
     if (lane == 0) {
@@ -60,7 +59,7 @@ KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void reduce_columns(GLOBAL const TY
         float sum = START;
         for (u32 k = 0; k < size; ++k) {
             float v = LOAD(first + k * inner);
-            sum = JOINED(sum, EACH(v));
+            sum = joined(sum, EACH(v));
         }
         STORE((RESULT(sum)), i);
     }

@@ -4,7 +4,7 @@ mod cpu;
 mod device;
 
 use crate::args::{arity, output, required};
-use crate::device::{Launches, Limits};
+use crate::device::Launches;
 use crate::error::Result;
 use crate::op::{Context, Op, ValueInfo};
 use crate::ops::layer_norm;
@@ -39,12 +39,7 @@ impl Op for RmsNorm {
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
     }
 
-    fn launches(
-        &self,
-        _limits: Limits,
-        inputs: &[Option<&ValueInfo>],
-        outputs: &[ValueInfo],
-    ) -> Option<Launches> {
+    fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
         device::launches(self, inputs, outputs)
     }
 

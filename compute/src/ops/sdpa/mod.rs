@@ -8,7 +8,7 @@ mod device;
 mod tests;
 
 use crate::args::{arity, optional, output, required, same_dtype};
-use crate::device::{Launches, Limits};
+use crate::device::Launches;
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
@@ -89,12 +89,7 @@ impl Op for Sdpa {
         Ok(output(DType::F32, self.sizes(inputs)?.map(|dims| dims.to_vec())))
     }
 
-    fn launches(
-        &self,
-        _limits: Limits,
-        inputs: &[Option<&ValueInfo>],
-        outputs: &[ValueInfo],
-    ) -> Option<Launches> {
+    fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
         device::launches(self, inputs, outputs)
     }
 

@@ -6,7 +6,7 @@ mod device;
 mod tests;
 
 use crate::args::{arity, axis, float, output, required};
-use crate::device::{Launches, Limits};
+use crate::device::Launches;
 use crate::error::Result;
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{Tensor, TensorView};
@@ -38,12 +38,7 @@ impl Op for Softmax {
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
     }
 
-    fn launches(
-        &self,
-        _limits: Limits,
-        inputs: &[Option<&ValueInfo>],
-        outputs: &[ValueInfo],
-    ) -> Option<Launches> {
+    fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
         device::launches(self, inputs, outputs)
     }
 

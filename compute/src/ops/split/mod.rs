@@ -4,7 +4,7 @@ mod cpu;
 mod device;
 
 use crate::args::{arity, axis, ints_or, moved, optional, output, required};
-use crate::device::{Launches, Limits};
+use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{Dim, Tensor, TensorView};
@@ -91,12 +91,7 @@ impl Op for Split {
         Ok(pieces.into_iter().enumerate().flat_map(piece).collect())
     }
 
-    fn launches(
-        &self,
-        _limits: Limits,
-        inputs: &[Option<&ValueInfo>],
-        outputs: &[ValueInfo],
-    ) -> Option<Launches> {
+    fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
         device::launches(self, inputs, outputs)
     }
 

@@ -4,7 +4,7 @@ mod cpu;
 mod device;
 
 use crate::args::{arity, output, required};
-use crate::device::{Launches, Limits};
+use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{Tensor, TensorView};
@@ -45,12 +45,7 @@ impl Op for Transpose {
         Ok(output(x.ty.dtype, shape))
     }
 
-    fn launches(
-        &self,
-        _limits: Limits,
-        inputs: &[Option<&ValueInfo>],
-        outputs: &[ValueInfo],
-    ) -> Option<Launches> {
+    fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
         device::launches(self, inputs, outputs)
     }
 

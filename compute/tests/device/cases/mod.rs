@@ -78,8 +78,8 @@ impl Case {
         let outputs = self.op.infer(&infos).map_err(shown)?;
         let views: Vec<_> = self.inputs.iter().map(|x| x.as_ref().map(Tensor::view)).collect();
         let mut want = self.op.run(&Context::new(1), &views).map_err(shown)?;
-        let mut recipe = Recipe::new(&*self.op, accelerator.limits(), &infos, &outputs)
-            .ok_or("it has no kernels for these inputs")?;
+        let mut recipe =
+            Recipe::new(&*self.op, &infos, &outputs).ok_or("it has no kernels for these inputs")?;
         let mut given = self.inputs.clone();
         if self.finished {
             let bias =

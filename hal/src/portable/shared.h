@@ -1,0 +1,17 @@
+
+/* What both compilers take alike. */
+DEVICE float load_bf16(GLOBAL const bf16 *p, size_t i) { return F32_BITS((u32)p[i] << 16); }
+DEVICE void store_bf16(float x, GLOBAL bf16 *p, size_t i) {
+    u32 bits = BITS_F32(x);
+    u32 rounded = bits + 0x7fff + ((bits >> 16) & 1);
+    p[i] = (bf16)((x != x ? bits | 0x400000 : rounded) >> 16);
+}
+
+DEVICE void atomic_add_f32(volatile GLOBAL float *p, float x) {
+    volatile GLOBAL u32 *word = (volatile GLOBAL u32 *)p;
+    u32 seen = *word, old;
+    do {
+        old = seen;
+        seen = compare_and_swap(word, old, BITS_F32(F32_BITS(old) + x));
+    } while (seen != old);
+}
