@@ -6,17 +6,23 @@ mod cases;
 
 use lgp_compute::device::Accelerator;
 use lgp_hal::DeviceId;
+use lgp_memory::SegmentLimits;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let id = arguments.next().unwrap_or_else(|| "opencl:0".to_owned());
     let small = arguments.next().is_some_and(|filter| filter == "small");
-    let opened = id
-        .parse::<DeviceId>()
-        .and_then(lgp_hal::open)
-        .map_err(|error| error.to_string())
-        .and_then(|device| Accelerator::new(device).map_err(|error| error.to_string()));
+    let opened =
+        id.parse::<DeviceId>().and_then(lgp_hal::open).map_err(|error| error.to_string()).and_then(
+            |device| {
+                // Each tensor is a buffer of its own: an emulator sees what reaches beyond one.
+                let limits = SegmentLimits::of_device(device.caps(), 1 << 30);
+                let segment_bytes = limits.alignment_bytes;
+                let limits = SegmentLimits { segment_bytes, idle_bytes_max: 0, ..limits };
+                Accelerator::with_limits(device, limits).map_err(|error| error.to_string())
+            },
+        );
     let accelerator = match opened {
         Ok(accelerator) => accelerator,
         Err(reason) => {

@@ -29,6 +29,26 @@ pub enum Error {
     /// What a device or its driver refuses.
     #[error(transparent)]
     Device(#[from] lgp_hal::Error),
+    /// A device failed before all bytes of a transfer had arrived.
+    #[error("{missing_bytes} bytes from device {from} to device {to} did not arrive: {source}")]
+    Transfer {
+        /// Number of the device that the bytes come from.
+        from: usize,
+        /// Number of the device that they go to.
+        to: usize,
+        /// How many had not arrived.
+        missing_bytes: usize,
+        /// What the device said.
+        source: Box<lgp_hal::Error>,
+    },
+    /// A folder that cannot keep programs.
+    #[error("programs cannot be kept in {}: {reason}", folder.display())]
+    Cache {
+        /// The folder.
+        folder: std::path::PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A shape, dtype or allocation error.
     #[error(transparent)]
     Memory(#[from] lgp_memory::Error),

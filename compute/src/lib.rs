@@ -27,6 +27,7 @@
 //! where memory comes from.
 
 mod args;
+pub mod comm;
 pub mod device;
 mod dims;
 mod epilogue;

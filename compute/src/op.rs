@@ -202,6 +202,12 @@ pub trait Op: std::any::Any + std::fmt::Debug + Send + Sync {
         None
     }
 
+    /// All ways to compute it there that are worth measuring, [`Op::launches`] first. Their results
+    /// may be rounded differently.
+    fn schedules(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Vec<Launches> {
+        self.launches(inputs, outputs).into_iter().collect()
+    }
+
     /// Whether output 0 is input 0's own memory, under another shape at most.
     fn passes_memory_on(&self) -> bool {
         false

@@ -5,7 +5,7 @@
 //! | convolution, products, recurrent layers, attention, average, Lp and global pooling, norms, softmax, losses, dropout, most unary functions, linear resizing | f32, f64; f16 and bf16 through f32 |
 //! | binary arithmetic and comparison, `Clip`, max pooling, reductions, `ArgMax`, `Relu`, `Neg`, `Abs`, `Sign` | the same and all integers |
 //! | `Equal` | those of binary arithmetic, and bool |
-//! | channels-last convolutions and pools, packed products and `Sdpa`, which passes put in place of others | f32; convolutions and pools also bf16 |
+//! | channels-last convolutions and pools, packed, stored and sparse products and `Sdpa`, which passes put in place of others | f32; convolutions and pools also bf16 |
 //! | quantised convolutions, products, pools, sums and tables, which passes put in place of others | i8, u8 |
 //! | `LinearAttention`, `GroupQueryAttention` | f32; f16 and bf16 through f32 |
 //! | `Range` | f32, f64, i16, i32, i64 |
@@ -75,6 +75,8 @@ mod maps;
 mod matmul;
 mod matmul_integer;
 mod matmul_packed;
+mod matmul_sparse;
+mod matmul_stored;
 mod max_pool_indices;
 mod max_unpool;
 mod mean;
@@ -189,6 +191,8 @@ pub use maps::{CastMap, DictVectorizer, ZipMap};
 pub use matmul::MatMul;
 pub use matmul_integer::MatMulInteger;
 pub use matmul_packed::MatMulPacked;
+pub use matmul_sparse::MatMulSparse;
+pub use matmul_stored::MatMulStored;
 pub use max_pool_indices::MaxPoolIndices;
 pub use max_unpool::MaxUnpool;
 pub use mean::Mean;

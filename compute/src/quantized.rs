@@ -164,6 +164,21 @@ impl Granularity {
         if scales.len() == 1 { scales.start } else { scales.start + at % self.inner }
     }
 
+    /// The scale of element `i` as an expression of kernels, of `inner`, `along` and `block`; and
+    /// what these are.
+    pub(crate) fn expression(&self) -> (&'static str, [usize; 3]) {
+        let sizes = |block| [self.inner, self.along, block];
+        match self.kind {
+            Kind::Tensor => ("0", sizes(1)),
+            Kind::Axis => ("(i) / inner % along", sizes(1)),
+            Kind::Blocks(size) => (
+                "((i) / inner / along * ((along + block - 1) / block) \
+                 + (i) / inner % along / block) * inner + (i) % inner",
+                sizes(size),
+            ),
+        }
+    }
+
     /// The scales of a line: one for all its elements, or one each.
     pub(crate) fn scales(&self, line: usize) -> std::ops::Range<usize> {
         match self.kind {

@@ -23,6 +23,11 @@ pub trait Device: Debug + Send + Sync {
     /// What the device can do.
     fn caps(&self) -> &Caps;
 
+    /// Bytes of the device's memory that nobody has taken now, where driver or system tell it.
+    fn free_bytes(&self) -> Option<u64> {
+        None
+    }
+
     /// Allocates `bytes` bytes of the device's memory; their content is undefined. Zero bytes
     /// are allowed.
     ///

@@ -1,11 +1,12 @@
 //! The doctor's findings: what was looked at, how it is, and the line that mends it.
 
 use crate::amd::sysfs::Card;
+use crate::auto::select_auto;
 use crate::backend::{Missing, Probe};
 use crate::caps::DeviceKind;
 use crate::id::BackendKind;
 use crate::info::{DeviceInfo, SelfTest};
-use crate::probe::{ProbeOptions, Survey, select_auto};
+use crate::probe::{ProbeOptions, Survey};
 use crate::registry::BACKENDS;
 use crate::telemetry::Telemetry;
 use serde::Serialize;

@@ -10,10 +10,9 @@
 //! joins both by PCI address, and answers one [`DeviceInfo`] per device. It needs no library,
 //! driver or device to be present, never panics and never waits for a hanging driver: what is
 //! wrong stands in `reason`, the line that mends it in `hint`. `usable` means that models can run
-//! on the device now. In this version that is the processor; a healthy OpenCL or CUDA device is
-//! found, tested and reported with `usable: false` and a reason that says just that.
-//! [`select_auto`] picks the device that `auto` means; [`diagnose`] tells a person the same at
-//! length.
+//! on the device now: it passed its test, and kernels run on it ([`Caps::unfit`]). [`select_auto`]
+//! picks the device that `auto` means and [`open_auto`] opens it; [`diagnose`] tells a person the
+//! same at length.
 //!
 //! **Opening.** [`open`] takes a [`DeviceId`], whose variants exist in every build, and answers
 //! [`Error::BackendNotCompiled`] with the feature's name or [`Error::NoDevice`] with the reason
@@ -79,6 +78,7 @@
 
 mod advice;
 mod amd;
+mod auto;
 mod backend;
 mod buffer;
 mod caps;
@@ -95,6 +95,7 @@ mod portable;
 mod probe;
 mod program;
 mod queue;
+mod refusing;
 mod registry;
 mod self_test;
 mod telemetry;
@@ -102,6 +103,7 @@ mod telemetry;
 pub use amd::ids::AmdChip;
 pub use amd::kfd::KfdNode;
 pub use amd::sysfs::Card;
+pub use auto::{open_auto, select_auto};
 pub use backend::null::{Command, NullDevice};
 pub use buffer::Buffer;
 pub use caps::{Caps, DeviceKind};
@@ -113,10 +115,11 @@ pub use gemm::{Gemm, Matrix};
 pub use id::{BackendKind, DeviceId, PciAddress};
 pub use info::{DeviceInfo, SelfTest};
 pub use pinned::{Pinned, Transfer};
-pub use portable::{prelude, with_prelude};
-pub use probe::{ProbeOptions, probe, select_auto};
+pub use portable::{GROUP_MAX, LOCAL_BYTES, prelude, with_prelude};
+pub use probe::{ProbeOptions, probe};
 pub use program::{Arg, Launch, Program};
 pub use queue::Queue;
+pub use refusing::RefusingDevice;
 pub use registry::open;
 pub use self_test::{Operands, Outcomes, TestOp, arithmetic_by_program, self_test};
 pub use telemetry::{PcieLink, Telemetry};

@@ -19,9 +19,15 @@
 //!
 //! The functions of mathematics have their OpenCL names, on `float`. Work-items do not run in
 //! lock-step, whatever the device; there are no subgroups, no `half` arithmetic, no swizzles, and
-//! no local memory as an argument.
+//! no local memory as an argument. A work-group has [`GROUP_MAX`] work-items and [`LOCAL_BYTES`] of
+//! local memory at most.
 
 use crate::id::BackendKind;
+
+/// Work-items that a work-group has at most: what every device takes that this platform is for.
+pub const GROUP_MAX: usize = 256;
+/// Bytes of local memory that every such device has for a work-group.
+pub const LOCAL_BYTES: u64 = 32 * 1024;
 
 /// What stands before a portable kernel's source for the compiler of a family of devices; `None`
 /// for one that compiles no programs.

@@ -10,11 +10,11 @@ use crate::id::{BackendKind, DeviceId};
 use crate::info::{DeviceInfo, SelfTest};
 use crate::registry::{BACKENDS, Line, backend_of, open_in};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 /// How long a self-test may take, with slow compilers, before the driver counts as hanging.
-const SELF_TEST_LIMIT: Duration = Duration::from_secs(30);
+pub(crate) const SELF_TEST_LIMIT: Duration = Duration::from_secs(30);
 
 /// Where to look.
 #[derive(Debug, Clone)]
@@ -49,27 +49,6 @@ impl ProbeOptions {
 #[must_use]
 pub fn probe(options: &ProbeOptions) -> Vec<DeviceInfo> {
     Survey::new(BACKENDS, options).devices
-}
-
-/// The device that `auto` means: the usable one that is fastest by kind, and the processor if
-/// there is no better. An OpenCL device of type CPU is the processor in disguise, slower, and
-/// never chosen.
-#[must_use]
-pub fn select_auto(devices: &[DeviceInfo]) -> DeviceId {
-    let rank = |id: DeviceId| match id.backend {
-        BackendKind::Null => 0,
-        BackendKind::Cpu => 1,
-        BackendKind::OpenCl => 2,
-        BackendKind::Cuda => 3,
-    };
-    let candidates = devices.iter().filter(|info| info.usable).filter_map(|info| {
-        let id = info.device?;
-        let disguised = id.backend == BackendKind::OpenCl && info.caps.kind == DeviceKind::Cpu;
-        // Of equals the larger memory, then the lower number.
-        let key = (rank(id), info.memory_bytes, std::cmp::Reverse(id.ordinal));
-        (!disguised && id.backend != BackendKind::Null).then_some((key, id))
-    });
-    candidates.max().map_or(DeviceId::CPU, |(_, id)| id)
 }
 
 /// Everything that was looked at, once.
@@ -146,31 +125,46 @@ fn join(cards: &[Card], found: &[(DeviceId, &Found)]) -> Vec<Option<usize>> {
     owners
 }
 
-/// What an opened device tells of itself.
+/// A device that was opened, and so has passed its self-test.
 #[derive(Debug)]
-struct Tested {
-    caps: Caps,
+pub(crate) struct Tested {
+    pub(crate) device: Arc<dyn Device>,
     /// Why it compiles no programs, although devices of its kind do.
     no_programs: Option<String>,
 }
 
 impl Tested {
-    fn of(device: &dyn Device) -> Self {
+    fn new(device: Arc<dyn Device>) -> Self {
         let no_programs = match device.compile("", "") {
             Err(Error::Unsupported { reason, .. }) if device.id().backend == BackendKind::Cuda => {
                 Some(reason)
             }
             _ => None,
         };
-        Self { caps: device.caps().clone(), no_programs }
+        Self { device, no_programs }
+    }
+
+    /// Why models do not run on it; `None` if they do.
+    pub(crate) fn unfit(&self) -> Option<String> {
+        if self.device.id().backend == BackendKind::Cpu {
+            return None;
+        }
+        if let Some(reason) = &self.no_programs {
+            return Some(format!("memory test passed; no kernel compiles: {reason}"));
+        }
+        Some(format!("self-test passed; {}", self.device.caps().unfit()?))
     }
 }
 
 /// Opens a device, which tests it, on a thread that is left behind if it hangs.
-fn test_in_time(table: &'static [Line], id: DeviceId, limit: Duration) -> Result<Tested> {
+pub(crate) fn test_in_time(
+    table: &'static [Line],
+    id: DeviceId,
+    limit: Duration,
+) -> Result<Tested> {
     let (sender, receiver) = mpsc::channel();
     let test = move || {
-        let answer = open_in(table, id).map(|device| Tested::of(&*device));
+        let answer = open_in(table, id).map(Tested::new);
         // Nobody listens once the time is over.
         let _ = sender.send(answer);
     };
@@ -190,13 +184,12 @@ fn test_in_time(table: &'static [Line], id: DeviceId, limit: Duration) -> Result
 /// A device that a backend found, without its telemetry.
 fn backed(id: DeviceId, found: &Found, card: Option<&Card>, tested: Result<Tested>) -> DeviceInfo {
     let advice = match &tested {
-        Ok(_) if id.backend == BackendKind::Cpu => None,
-        Ok(tested) => Some(Advice { reason: not_yet(id, tested), hint: None }),
+        Ok(tested) => tested.unfit().map(|reason| Advice { reason, hint: None }),
         Err(error) => Some(Advice { reason: error.to_string(), hint: driver_update(id) }),
     };
     let self_test = if tested.is_ok() { SelfTest::Passed } else { SelfTest::Failed };
     // An opened device knows more, such as the wave of an OpenCL 1.2 device.
-    let caps = tested.map_or_else(|_| found.caps.clone(), |tested| tested.caps);
+    let caps = tested.map_or_else(|_| found.caps.clone(), |it| it.device.caps().clone());
     let (reason, hint) = advice.map_or((None, None), |it| (Some(it.reason), it.hint));
     DeviceInfo {
         id: id.to_string(),
@@ -213,18 +206,6 @@ fn backed(id: DeviceId, found: &Found, card: Option<&Card>, tested: Result<Teste
         telemetry: None,
         card: card.cloned(),
     }
-}
-
-/// Why a healthy device is not used.
-fn not_yet(id: DeviceId, tested: &Tested) -> String {
-    let test = match (&tested.no_programs, tested.caps.kind) {
-        (Some(reason), _) => return format!("memory test passed; no kernel compiles: {reason}"),
-        (None, DeviceKind::Cpu) if id.backend == BackendKind::OpenCl => {
-            "self-test passed; this is the processor seen through OpenCL"
-        }
-        _ => "self-test passed",
-    };
-    format!("{test}; models do not run on {} devices in this version", id.backend)
 }
 
 fn driver_update(id: DeviceId) -> Option<String> {
@@ -245,8 +226,7 @@ fn place(card: &Card) -> String {
 }
 
 /// What following the advice brings, so that nobody expects more of it.
-const MENDED: &str =
-    "once mended it is tested and listed, models run on the processor in this version";
+const MENDED: &str = "once mended it is tested, and models run there if it passes";
 
 /// A card that the kernel sees and no backend does.
 fn orphan(card: &Card, sysfs: &Sysfs<'_>, advice: Advice) -> DeviceInfo {

@@ -43,6 +43,14 @@ pub struct Telemetry {
     pub unavailable: Vec<&'static str>,
 }
 
+impl Telemetry {
+    /// Memory on the card that no program uses.
+    #[must_use]
+    pub fn vram_free_bytes(&self) -> Option<u64> {
+        Some(self.vram_total_bytes?.saturating_sub(self.vram_used_bytes?))
+    }
+}
+
 /// A PCIe link as it is and as it could be.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct PcieLink {

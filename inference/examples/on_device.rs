@@ -1,12 +1,16 @@
 //! Models on a device and on the CPU: `on_device DEVICE MODEL.onnx…` runs each in both places on
 //! the same numbers, and prints how many nodes the device left to the CPU, which ones, the largest
 //! difference over the largest magnitude, and the milliseconds of the device's second run.
+//!
+//! Of several devices, `DEVICE,DEVICE…`, each is given 7/10 of the memory that the model takes, so
+//! that it is cut; what comes out must then be what the first device alone answers, to the bit.
 
 use lgp_compute::device::Accelerator;
-use lgp_hal::DeviceId;
+use lgp_hal::{Device, DeviceId};
 use lgp_inference::{Model, Session, SessionOptions};
 use lgp_memory::{DType, Dim, NamedTensor, Shape, Tensor, TensorView};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Instant;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -20,9 +24,9 @@ fn main() -> ExitCode {
         eprintln!("usage: on_device DEVICE MODEL.onnx…");
         return ExitCode::FAILURE;
     };
-    let opened = device.parse::<DeviceId>().and_then(lgp_hal::open);
-    let accelerator = match opened.map_err(lgp_compute::Error::from).and_then(Accelerator::new) {
-        Ok(accelerator) => accelerator,
+    let open = |id: &str| id.parse::<DeviceId>().and_then(lgp_hal::open);
+    let opened: Vec<Arc<dyn Device>> = match device.split(',').map(open).collect() {
+        Ok(opened) => opened,
         Err(error) => {
             println!("skipped: {device}: {error}");
             return ExitCode::SUCCESS;
@@ -30,7 +34,7 @@ fn main() -> ExitCode {
     };
     let mut failed = false;
     for model in models {
-        match compare(model, &accelerator) {
+        match compare(model, &opened) {
             Ok((line, good)) => {
                 println!("{} {model}: {line}", if good { "ok" } else { "FAILED" });
                 failed |= !good;
@@ -44,15 +48,25 @@ fn main() -> ExitCode {
     ExitCode::from(u8::from(failed))
 }
 
-fn compare(path: &str, accelerator: &Accelerator) -> Result<(String, bool)> {
+fn compare(path: &str, opened: &[Arc<dyn Device>]) -> Result<(String, bool)> {
     let model = Model::load(path)?;
     let cpu = Session::new(&model, SessionOptions::default())?;
-    let device = Session::on_device(&model, SessionOptions::default(), accelerator.clone())?;
+    let mut device = Session::on_device(
+        &model,
+        SessionOptions::default(),
+        Accelerator::new(opened[0].clone())?,
+    )?;
     let inputs = inputs(&device)?;
     let views: Vec<(&str, TensorView<'_>)> =
         inputs.iter().map(|x| (x.name.as_str(), x.tensor.view())).collect();
     let shapes: Vec<(&str, Shape)> =
         views.iter().map(|(name, x)| (*name, x.shape().clone())).collect();
+    let mut same = true;
+    if opened.len() > 1 {
+        let alone = device.run(&views)?;
+        device = split(&model, opened, device.memory(&shapes)?.peak_bytes / 10 * 7)?;
+        same = device.run(&views)? == alone;
+    }
     let places = device.placement(&shapes)?;
     let left: Vec<String> = places
         .iter()
@@ -69,8 +83,22 @@ fn compare(path: &str, accelerator: &Accelerator) -> Result<(String, bool)> {
     }
     let (nodes, count) = (places.len(), left.len());
     let left = if left.is_empty() { String::new() } else { format!(": {}", left.join(", ")) };
-    let line = format!("{nodes} nodes, {count} on the CPU{left}; {worst:.2e} off; {ms:.1} ms");
-    Ok((line, worst <= LIMIT))
+    let mut line = format!("{nodes} nodes, {count} on the CPU{left}; {worst:.2e} off; {ms:.1} ms");
+    for id in opened.iter().map(|device| device.id().to_string()).skip_while(|_| opened.len() == 1)
+    {
+        let own = places.iter().filter(|place| place.device == id).count();
+        line += &format!("; {own} on {id}");
+        same &= own > 0;
+    }
+    line += if same { "" } else { "; NOT as one device does it" };
+    Ok((line, same && worst <= LIMIT))
+}
+
+/// The model on devices of so many bytes each.
+fn split(model: &Model, opened: &[Arc<dyn Device>], bytes: usize) -> Result<Session> {
+    let limited = |device: &Arc<dyn Device>| Accelerator::with_memory(device.clone(), bytes);
+    let limited = opened.iter().map(limited).collect::<lgp_compute::Result<_>>()?;
+    Ok(Session::on_devices(model, SessionOptions::default(), limited)?)
 }
 
 /// Numbers that look random, of the declared types. Unknown dimensions are 1, lengths of sequences

@@ -202,6 +202,22 @@ pub enum Error {
         /// Module and name of what it wants.
         global: String,
     },
+    /// A device may not take the memory that the model needs at least.
+    #[error(
+        "{device} may take {limit_bytes} bytes for the model, expected {smallest_bytes} at least; \
+         there it needs {}",
+        table(.needs)
+    )]
+    DeviceTooSmall {
+        /// The device.
+        device: lgp_hal::DeviceId,
+        /// What may be taken.
+        limit_bytes: usize,
+        /// The smallest limit with which the model can run.
+        smallest_bytes: usize,
+        /// Who needs how much of that, where most is needed.
+        needs: Vec<lgp_memory::Holder>,
+    },
     /// The session's threads cannot be started.
     #[error("cannot start {threads} threads: {message}")]
     Threads {
@@ -257,12 +273,29 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether a device was lost, and has to be opened again before anything runs on it.
+    #[must_use]
+    pub fn is_device_lost(&self) -> bool {
+        let (Self::Compute(source) | Self::Node { source, .. }) = self else { return false };
+        matches!(source, lgp_compute::Error::Device(lgp_hal::Error::DeviceLost { .. }))
+    }
+
     pub(crate) fn io(
         action: &'static str,
         path: impl Into<PathBuf>,
     ) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io { action, path, source }
+    }
+
+    /// Whether a device has no room now: it may once others have given theirs back.
+    pub(crate) fn is_shortage(&self) -> bool {
+        use lgp_memory::Error::Shortage;
+        matches!(
+            self,
+            Self::Memory(Shortage { .. })
+                | Self::Compute(lgp_compute::Error::Memory(Shortage { .. }))
+        )
     }
 
     pub(crate) fn graph(message: impl Into<String>) -> Self {
@@ -281,6 +314,11 @@ pub(crate) fn list(names: &[String]) -> String {
         out.push_str(&format!(" and {} more", names.len() - MOST));
     }
     out
+}
+
+fn table(needs: &[lgp_memory::Holder]) -> String {
+    let row = |h: &lgp_memory::Holder| format!("{} bytes for {}", h.bytes, h.owner);
+    needs.iter().map(row).collect::<Vec<_>>().join(", ")
 }
 
 fn because(reason: &Option<String>) -> String {

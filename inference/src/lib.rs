@@ -26,7 +26,9 @@ mod weights;
 
 pub use binding::Binding;
 pub use builder::{GraphBuilder, Value};
-pub use device::Placement;
+pub use device::{
+    DeviceMemoryReport, MemoryNeed, NodeRecipes, Placement, TunedNode, WeightBytes, recipes,
+};
 pub use error::{Error, Result};
 pub use lgp_compute::{Isa, Stop, Stopped};
 pub use model::{Attr, Model, ModelNode, Subgraph, ValueSpec};

@@ -1,6 +1,6 @@
 //! Runs a model: validates what it is given, then one node after the other.
 
-use crate::device::{self, OnDevice, Placement};
+use crate::device::{self, DeviceMemoryReport, OnDevice, Placement, Split, TunedNode};
 use crate::error::{Error, Result};
 use crate::exec::{Program, Slot};
 use crate::model::{Model, ValueSpec};
@@ -13,6 +13,7 @@ use lgp_memory::{
     Datum, Dim, NamedTensor, PoolStats, Shape, SymShape, TensorType, TensorView, ValueKind,
 };
 use std::borrow::Cow;
+use std::time::Duration;
 
 /// How a session runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,6 +93,7 @@ pub struct Session {
 enum Code {
     Cpu(Program),
     Device(OnDevice),
+    Devices(Split),
 }
 
 impl Session {
@@ -102,11 +104,13 @@ impl Session {
     /// [`Error::Unsupported`] with every operator and attribute that has no implementation,
     /// [`Error::Node`] for a node whose inputs cannot fit, [`Error::Threads`].
     pub fn new<'a>(model: impl Into<Cow<'a, Model>>, options: SessionOptions) -> Result<Self> {
-        Self::compile(model.into(), options, None)
+        Self::compile(model.into(), options, Vec::new())
     }
 
     /// As [`Session::new`], to run on a device. What has no kernels there runs on the CPU:
-    /// [`Session::placement`] tells. Kernels compute in f32, whatever [`Precision`] is asked for.
+    /// [`Session::placement`] tells. Weights that find no room in what the accelerator may take
+    /// come from the host in each run: [`Session::device_memory`] tells. Kernels compute in f32,
+    /// whatever [`Precision`] is asked for.
     ///
     /// # Errors
     /// As [`Session::new`].
@@ -115,13 +119,29 @@ impl Session {
         options: SessionOptions,
         accelerator: Accelerator,
     ) -> Result<Self> {
-        Self::compile(model.into(), options, Some(accelerator))
+        Self::compile(model.into(), options, vec![accelerator])
+    }
+
+    /// As [`Session::on_device`], on as many of the devices as it takes for weights and values to
+    /// fit their memory: the nodes are cut in their order, one part for each device, where the
+    /// fewest bytes have to cross. Parts run one after the other, and what crosses does it through
+    /// the host's memory. Without a device it runs on the CPU.
+    ///
+    /// # Errors
+    /// As [`Session::new`]; a run, or [`Session::placement`], of inputs for which there is no such
+    /// cut is [`Error::Graph`].
+    pub fn on_devices<'a>(
+        model: impl Into<Cow<'a, Model>>,
+        options: SessionOptions,
+        accelerators: Vec<Accelerator>,
+    ) -> Result<Self> {
+        Self::compile(model.into(), options, accelerators)
     }
 
     fn compile(
         model: Cow<'_, Model>,
         options: SessionOptions,
-        accelerator: Option<Accelerator>,
+        accelerators: Vec<Accelerator>,
     ) -> Result<Self> {
         let threads = options.threads.max(1);
         let mut graph = onnx::lower(&model, options)?;
@@ -133,18 +153,19 @@ impl Session {
             let message = format!("the system started {}", ctx.threads());
             return Err(Error::Threads { threads, message });
         }
-        match accelerator {
-            None => passes::optimize(&mut graph)?,
-            Some(_) => passes::optimize_for_device(&mut graph)?,
+        match accelerators.is_empty() {
+            true => passes::optimize(&mut graph)?,
+            false => passes::optimize_for_device(&mut graph)?,
         }
         let outputs = declared
             .iter()
             .zip(&graph.outputs)
             .map(|(spec, (_, id))| refined(spec, graph.info(*id)))
             .collect::<Result<_>>()?;
-        let code = match accelerator {
-            None => Code::Cpu(Program::new(graph)),
-            Some(accelerator) => Code::Device(OnDevice::new(graph, accelerator)),
+        let code = match accelerators.as_slice() {
+            [] => Code::Cpu(Program::new(graph)),
+            [one] => Code::Device(OnDevice::new(graph, one.clone())?),
+            _ => Code::Devices(Split::new(graph, accelerators)),
         };
         Ok(Self { inputs, outputs, code, ctx })
     }
@@ -161,16 +182,31 @@ impl Session {
         &self.outputs
     }
 
-    /// What a run with inputs of these shapes takes of memory, without running it.
+    /// What a run with inputs of these shapes takes of memory, without running it: of the memory
+    /// of its device, where it has one.
     ///
     /// # Errors
-    /// [`Error::Graph`] for an input without a shape.
+    /// [`Error::Graph`] for an input without a shape; on a device, a node whose inputs cannot fit.
     pub fn memory(&self, shapes: &[(&str, Shape)]) -> Result<MemoryReport> {
         let signature = passes::signature(&self.inputs, shapes)?;
         Ok(match &self.code {
             Code::Cpu(program) => program.memory_report(&signature, self.ctx.threads()),
-            Code::Device(program) => program.memory_report(&signature),
+            Code::Device(program) => program.memory_report(&signature)?,
+            Code::Devices(program) => program.memory_report(&signature),
         })
+    }
+
+    /// How a run with inputs of these shapes uses its device's memory: which weights stay there,
+    /// and what goes over the link. A run then does just that. `None` without a device, and with several.
+    ///
+    /// # Errors
+    /// As [`Session::memory`].
+    pub fn device_memory(&self, shapes: &[(&str, Shape)]) -> Result<Option<DeviceMemoryReport>> {
+        let signature = passes::signature(&self.inputs, shapes)?;
+        match &self.code {
+            Code::Cpu(_) | Code::Devices(_) => Ok(None),
+            Code::Device(program) => program.device_memory(&signature).map(Some),
+        }
     }
 
     /// Where each node runs, for inputs of these shapes. A session without a device has all on
@@ -183,15 +219,34 @@ impl Session {
         match &self.code {
             Code::Cpu(program) => Ok(device::on_cpu(&program.graph)),
             Code::Device(program) => program.placement(&self.ctx, signature),
+            Code::Devices(program) => program.placement(&self.ctx, signature),
         }
     }
 
-    /// The device that it runs on, if that is not the CPU.
+    /// Measures for `budget`, for inputs of these shapes, which of their kernels' schedules the nodes
+    /// are fastest with on the session's device, those that calculate most first. Sessions that are
+    /// made afterwards on the same accelerator use them, and later processes too where it keeps
+    /// programs ([`Accelerator::keep_in`]). Empty for a session without a device, which has no
+    /// choice, or on several, which are tuned one by one.
+    ///
+    /// # Errors
+    /// [`Error::Graph`] for an input without a shape; a node whose inputs cannot fit, or whose kernels
+    /// do not run.
+    pub fn tune(&self, shapes: &[(&str, Shape)], budget: Duration) -> Result<Vec<TunedNode>> {
+        let signature = passes::signature(&self.inputs, shapes)?;
+        match &self.code {
+            Code::Cpu(_) | Code::Devices(_) => Ok(Vec::new()),
+            Code::Device(program) => program.tune(&signature, budget),
+        }
+    }
+
+    /// The device that it runs on, if that is not the CPU; of several, the first.
     #[must_use]
     pub fn accelerator(&self) -> Option<&Accelerator> {
         match &self.code {
             Code::Cpu(_) => None,
             Code::Device(program) => Some(program.accelerator()),
+            Code::Devices(program) => program.accelerators().first(),
         }
     }
 
@@ -204,6 +259,7 @@ impl Session {
         match &self.code {
             Code::Cpu(program) => program.run(ctx, inputs, recorder),
             Code::Device(program) => program.run(ctx, inputs, recorder),
+            Code::Devices(program) => program.run(ctx, inputs, recorder),
         }
     }
 

@@ -4,6 +4,7 @@ use crate::arena::Region;
 use crate::error::{Error, Result};
 use crate::pool::Shared;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::fs::File;
 use std::ptr::NonNull;
 use std::sync::Weak;
 
@@ -49,6 +50,25 @@ impl Buffer {
     /// The `len` bytes of a range of an arena.
     pub(crate) fn in_arena(region: Region, len: usize) -> Self {
         Self { store: Store::Region(region), len }
+    }
+
+    /// The `len` bytes of a file from `offset` on, a multiple of the system's pages. What is written
+    /// to them stays this program's.
+    ///
+    /// # Safety
+    /// Nobody may write to that part of the file, or cut it off, while the buffer lives.
+    pub(crate) unsafe fn mapped(file: &File, offset: usize, len: usize) -> Result<Self> {
+        if len == 0 {
+            return Self::zeroed(0);
+        }
+        let offset = u64::try_from(offset).unwrap_or(u64::MAX);
+        let mut options = memmap2::MmapOptions::new();
+        // SAFETY: the caller promises that the bytes stay as they are.
+        let map = unsafe { options.offset(offset).len(len).map_copy(file) };
+        let mut map = map.map_err(|error| Error::spill(&error))?;
+        let ptr = NonNull::from(&mut map[..]).cast();
+        let block = Block { ptr, source: Source::Mapped { _map: map }, capacity: len };
+        Ok(Self { store: Store::Block(block, Weak::new()), len })
     }
 
     /// Whether the bytes are a range of an arena, all of which lives as long as they do.

@@ -144,6 +144,12 @@ pub enum Error {
         /// The range's serial number.
         serial: u64,
     },
+    /// A tensor that cannot be put on disk.
+    #[error("a tensor cannot be kept on disk: {reason}")]
+    Spill {
+        /// What the system said.
+        reason: String,
+    },
     /// A log that cannot be written or read.
     #[error("the log of memory failed: {reason}")]
     LogFile {
@@ -161,4 +167,10 @@ pub enum Error {
     /// What a device said.
     #[error(transparent)]
     Device(#[from] lgp_hal::Error),
+}
+
+impl Error {
+    pub(crate) fn spill(error: &std::io::Error) -> Self {
+        Self::Spill { reason: error.to_string() }
+    }
 }

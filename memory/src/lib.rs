@@ -27,10 +27,11 @@ mod segments;
 mod shape;
 mod small_float;
 mod small_int;
+mod spill;
 mod strings;
 mod tensor;
 
-pub use arena::{Arena, ArenaPlan, Lifetime, Order};
+pub use arena::{Arena, ArenaPlan, BlockPlan, Lifetime, Order};
 pub use buffer::{ALIGNMENT, Buffer};
 pub use datum::{Datum, ValueKind};
 pub use device_pool::{DeviceBlock, DevicePool, PinnedBlock, RelocatableBlock};
@@ -50,5 +51,6 @@ pub use small_float::{
     PowerRounding,
 };
 pub use small_int::{I2, I4, U2, U4, pack, unpack};
+pub use spill::Spill;
 pub use strings::StringTable;
 pub use tensor::{NamedTensor, Tensor, TensorView};

@@ -1,6 +1,6 @@
 //! Installs Debian packages that a suite needs, where that is ours to do: as root, with apt.
 
-use crate::{cmd, oclgrind};
+use crate::{cmd, oclgrind, polaris};
 use anyhow::{Result, bail};
 use std::path::Path;
 
@@ -20,6 +20,15 @@ pub(crate) fn qemu() -> Result<()> {
         Ok(finished) if finished.ok => Ok(()),
         _ => install(&["qemu-user"]),
     }
+}
+
+/// Makes sure that kernels can be compiled for AMD's processors.
+pub(crate) fn clang() -> Result<()> {
+    let found = cmd::capture(cmd::command(polaris::CLANG).arg("--version"));
+    if found.is_ok_and(|finished| finished.ok) && Path::new(polaris::LIBRARY).exists() {
+        return Ok(());
+    }
+    install(&["clang-19", "rocm-device-libs"])
 }
 
 /// Makes sure that there is a simulator of OpenCL devices which finds races.

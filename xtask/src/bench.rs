@@ -1,5 +1,6 @@
 //! Measures: runs the thing several times, keeps every raw value, the machine and the commit.
 
+mod comm;
 mod engine;
 mod measure;
 mod memory;
@@ -28,6 +29,8 @@ pub(crate) enum What {
     Micro,
     /// The allocator of device memory over a simulated device.
     Memory,
+    /// Transfers and collectives between devices.
+    Comm,
     /// This engine beside ONNX Runtime, OpenVINO, rten and tract.
     Engine,
 }
@@ -64,6 +67,7 @@ pub(crate) fn run(what: What, options: Options) -> Result<()> {
         What::Build => "build",
         What::Micro => "micro",
         What::Memory => "memory",
+        What::Comm => "comm",
         What::Engine => "engine",
     };
     // Read first: the run may be written over it.
@@ -78,6 +82,7 @@ pub(crate) fn run(what: What, options: Options) -> Result<()> {
         What::Build => measure::build(&mut run)?,
         What::Micro => measure::micro(&mut run)?,
         What::Memory => table = Some(memory::run(&mut run)?),
+        What::Comm => table = Some(comm::run(&mut run)?),
         What::Engine => {
             let effort = if quick { engine::Effort::QUICK } else { engine::Effort::FULL };
             table = Some(engine::run(&mut run, &only, &effort)?);

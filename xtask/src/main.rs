@@ -9,8 +9,13 @@ mod cmd;
 mod conformance;
 mod digits;
 mod fuzz;
+mod kept;
+mod kernels;
+mod mesa;
 mod nehalem;
+mod nvrtc;
 mod oclgrind;
+mod polaris;
 mod python;
 mod readme;
 mod report;
@@ -88,6 +93,18 @@ enum Command {
         #[arg(long, default_value_t = 1000)]
         seeds: u64,
     },
+    /// What every kernel takes from AMD's processors, as clang says, and an estimate of networks on
+    /// an RX 580. A kernel that spills, or leaves a processor too few waves, fails.
+    Polaris {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// What every kernel takes from Polaris when Mesa compiles it. Unpacks Debian's Mesa below
+    /// target; takes root.
+    Mesa,
+    /// What every kernel takes from NVIDIA's processors, as NVRTC says. A kernel that spills fails.
+    Nvrtc,
     /// Sets up the Python environment that the agreement tests use, and prints its interpreter.
     Python,
 }
@@ -140,6 +157,9 @@ fn dispatch(command: Command) -> Result<()> {
         Command::TrainDigits { write } => digits::train(write),
         Command::Fuzz { target, options } => fuzz::run(target, &options),
         Command::Sim { seeds } => cmd::run(&mut sim(seeds)),
+        Command::Polaris { json } => polaris::run(json),
+        Command::Mesa => mesa::run(),
+        Command::Nvrtc => nvrtc::run(),
         Command::Python => {
             println!("{}", python::interpreter()?.display());
             Ok(())

@@ -12,6 +12,9 @@ const PACKAGES: &[&str] =
 /// The engines that this one is compared with, pinned so that figures stay comparable.
 pub(crate) const ENGINES: &[&str] = &["numpy==2.4.6", "onnxruntime==1.31.1", "openvino==2026.4.1"];
 
+/// NVIDIA's compiler, of the last series that compiles for cards before sm_75.
+const NVRTC: &[&str] = &["nvidia-cuda-nvrtc-cu12==12.9.86"];
+
 /// The interpreter of the agreement tests; sets its environment up first where that is needed.
 pub(crate) fn interpreter() -> Result<PathBuf> {
     environment("target/venv", PACKAGES)
@@ -20,6 +23,11 @@ pub(crate) fn interpreter() -> Result<PathBuf> {
 /// The interpreter of the comparison of engines, likewise.
 pub(crate) fn engines() -> Result<PathBuf> {
     environment("target/venv-engines", ENGINES)
+}
+
+/// The interpreter that has NVIDIA's compiler, likewise.
+pub(crate) fn nvrtc() -> Result<PathBuf> {
+    environment("target/venv-nvrtc", NVRTC)
 }
 
 fn environment(folder: &str, packages: &[&str]) -> Result<PathBuf> {

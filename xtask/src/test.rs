@@ -2,13 +2,13 @@
 
 use crate::cluster::{Cluster, Profile};
 use crate::report::{Outcome, Report, Skip};
-use crate::{apt, cmd, conformance, nehalem, oclgrind, python, readme, tidy};
+use crate::{apt, cmd, conformance, nehalem, nvrtc, oclgrind, polaris, python, readme, tidy};
 use anyhow::{Result, bail, ensure};
 use std::process::Command;
 use std::time::Duration;
 
 /// A change that waits longer than this for its tests is not tried often enough.
-const LIMIT: Duration = Duration::from_secs(40 * 60);
+const LIMIT: Duration = Duration::from_secs(45 * 60);
 /// How many seeds of the simulation every run tries; `cargo xtask sim` tries more.
 const SEEDS: u64 = 200;
 /// The crates that stand alone, and the features that each must compile under.
@@ -44,8 +44,11 @@ const SUITES: &[Suite] = &[
     ("cluster simulation", simulation),
     ("agreement with ONNX Runtime", agreement),
     ("networks on OpenCL", networks),
+    ("networks on two devices", networks_on_two),
     ("tritonclient against the server", tritonclient),
     ("a processor without AVX", nehalem::suite),
+    ("kernels on AMD's processors", polaris::suite),
+    ("kernels on NVIDIA's processors", nvrtc::suite),
     ("races and bounds of kernels", oclgrind::suite),
     ("README commands", readme::suite),
 ];
@@ -168,8 +171,26 @@ fn agreement() -> Result<Outcome> {
 
 /// The same networks on a device, where OpenCL has one, and on the CPU.
 fn networks() -> Result<Outcome> {
-    let program = cmd::programs()?.join("examples/on_device");
-    let finished = cmd::capture(cmd::command(program).arg("opencl:0").args(zoo()?))?;
+    on_device(cmd::command(on_device_program()?).arg("opencl:0").args(zoo()?))
+}
+
+/// Some of them over two devices, of which neither has memory for all; PoCL is asked for two.
+fn networks_on_two() -> Result<Outcome> {
+    let few = zoo()?.into_iter().filter(|path| TWO.iter().any(|name| path.ends_with(name)));
+    let mut program = cmd::command(on_device_program()?);
+    on_device(program.env("POCL_DEVICES", "pthread pthread").arg("opencl:0,opencl:1").args(few))
+}
+
+/// The networks that are cut in every run: one that is small, one whose values take more than its
+/// weights do, and one of the other kind.
+const TWO: [&str; 3] = ["digits.onnx", "mobilenetv2.onnx", "resnet50.onnx"];
+
+fn on_device_program() -> Result<std::path::PathBuf> {
+    Ok(cmd::programs()?.join("examples/on_device"))
+}
+
+fn on_device(command: &mut Command) -> Result<Outcome> {
+    let finished = cmd::capture(command)?;
     eprint!("{}", finished.output);
     let mut outcome = Outcome::read(&finished.output);
     if !finished.ok && outcome.failed.is_empty() {

@@ -18,6 +18,7 @@ pub(crate) mod status;
 pub(crate) mod stop;
 pub(crate) mod submit;
 pub(crate) mod tasks;
+pub(crate) mod tune;
 pub(crate) mod worker;
 pub(crate) mod workers;
 
@@ -34,6 +35,7 @@ pub(crate) fn dispatch(cli: &Cli) -> Result<()> {
         Command::Doctor(args) => doctor::run(args, out),
         Command::Run(args) => run::run(args, out),
         Command::Bench(args) => bench::run(args, out),
+        Command::Tune(args) => tune::run(args, out),
         Command::Profile(args) => profile::run(args, out),
         Command::Inspect(args) => inspect::run(args, out),
         Command::Plan(args) => plan::run(args, out),

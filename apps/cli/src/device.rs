@@ -1,8 +1,25 @@
 //! `--device`: which device runs models, and why the others do not.
 
 use crate::failure::{Failure, Result};
-use lgp_sdk::{DeviceError, DeviceId, DeviceInfo, ModelExecutor, ProbeOptions};
+use crate::size;
+use etcetera::BaseStrategy;
+use lgp_sdk::{
+    Accelerator, BackendKind, DeviceError, DeviceId, DeviceInfo, DeviceKind, ProbeOptions,
+};
 use serde::Serialize;
+
+/// What a model may take of memory on a device, and beside it.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct Limits {
+    /// What it may take of the device's memory, such as 2GiB: weights that find no room come from
+    /// the host in each run [default: what is free]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub(crate) vram: Option<u64>,
+    /// What weights may take of the host's RAM for a device: the others lie in a temporary file
+    /// [default: all]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub(crate) host_memory: Option<u64>,
+}
 
 /// A device that was found and is not used.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -12,27 +29,98 @@ pub(crate) struct NotUsed {
 }
 
 /// Resolves `auto`, `cpu`, `opencl:0` … to a device that opens, passes its self-test and runs
-/// models.
+/// models; `None` is the processor.
 ///
 /// # Errors
 /// `device_unknown` for a text that names no device, `device_not_compiled`, `device_missing`,
 /// `device_broken`, and `device_without_models`.
-pub(crate) fn resolve(text: &str) -> Result<DeviceId> {
-    if text == "auto" {
-        // Only the CPU runs models for now, so there is nothing to choose from.
-        return Ok(DeviceId::CPU);
+pub(crate) fn resolve(text: &str) -> Result<Option<Accelerator>> {
+    resolve_within(text, &Limits::default())
+}
+
+/// As [`resolve`], within limits.
+///
+/// # Errors
+/// As [`resolve`]; `usage` for limits of the processor, and for one too small for anything.
+pub(crate) fn resolve_within(text: &str, limits: &Limits) -> Result<Option<Accelerator>> {
+    let (id, opened) = if text == "auto" {
+        (DeviceId::CPU, lgp_sdk::open_auto())
+    } else {
+        let id: DeviceId = text.parse().map_err(|error: DeviceError| {
+            Failure { exit: 2, ..Failure::from_error("device_unknown", &error) }
+                .hint("radeon-cluster devices lists the devices of this machine")
+        })?;
+        (id, lgp_sdk::open(id))
+    };
+    let device = opened.map_err(|error| cannot_open(id, &error))?;
+    if device.id().backend == BackendKind::Cpu {
+        return match limits {
+            Limits { vram: None, host_memory: None } => Ok(None),
+            _ => Err(Failure::usage("memory is limited for devices, and this is the processor")
+                .hint("name a device, such as --device opencl:0")),
+        };
     }
-    let id: DeviceId = text.parse().map_err(|error: DeviceError| {
-        Failure { exit: 2, ..Failure::from_error("device_unknown", &error) }
-            .hint("radeon-cluster devices lists the devices of this machine")
+    let accelerator = match limits.vram {
+        None => Accelerator::new(device),
+        Some(bytes) => {
+            let bytes = usize::try_from(bytes).map_err(Failure::internal)?;
+            Accelerator::with_memory(device, bytes)
+        }
+    };
+    let accelerator = accelerator.map_err(|error| {
+        Failure::from_error("device_without_models", &error)
+            .hint("use --device cpu, or auto to take the best device that runs models")
     })?;
-    lgp_sdk::open(id).map_err(|error| cannot_open(id, &error))?;
-    if !ModelExecutor::runs_on(id.backend) {
-        let message = format!("device {id} works, but models do not run on {} yet", id.backend);
-        return Err(Failure::new("device_without_models", message)
-            .hint("use --device cpu, or auto to take the best device that runs models"));
+    if let Some(bytes) = limits.host_memory {
+        let bytes = usize::try_from(bytes).map_err(Failure::internal)?;
+        let folder = std::env::temp_dir();
+        let limited = accelerator.limit_host(bytes, &folder);
+        limited.map_err(|error| Failure::from_error("file", &error))?;
     }
-    Ok(id)
+    keep_programs(&accelerator);
+    Ok(Some(accelerator))
+}
+
+/// Compiled programs and tuned schedules stay in the platform's folder for what can be made again.
+/// Without one, each process compiles for itself.
+fn keep_programs(accelerator: &Accelerator) {
+    let kept = etcetera::choose_base_strategy().map_err(|error| error.to_string());
+    let kept = kept.and_then(|strategy| {
+        let folder = strategy.cache_dir().join("radeon-cluster").join("devices");
+        accelerator.keep_in(&folder).map_err(|error| error.to_string())
+    });
+    if let Err(reason) = kept {
+        tracing::warn!(reason, "programs are compiled each time");
+    }
+}
+
+/// Resolves a list, `opencl:0,opencl:1`, to devices that a model is cut over if one has not the
+/// memory for it; none is the processor. The limits are each device's.
+///
+/// # Errors
+/// As [`resolve`]; `usage` for a list with the processor in it.
+pub(crate) fn resolve_all(text: &str, limits: &Limits) -> Result<Vec<Accelerator>> {
+    let one = |text| resolve_within(text, limits);
+    let all = text.split(',').map(one).collect::<Result<Vec<_>>>()?;
+    let (count, others) = (all.len(), all.into_iter().flatten().collect::<Vec<_>>());
+    if count > 1 && others.len() < count {
+        let message = format!("--device {text} cuts a model over the processor and other devices");
+        return Err(
+            Failure::usage(message).hint("what has no kernels on a device runs there anyway")
+        );
+    }
+    Ok(others)
+}
+
+/// What [`resolve_all`] resolves to these devices.
+pub(crate) fn names(accelerators: &[Accelerator]) -> String {
+    let ids: Vec<String> = accelerators.iter().map(|device| device.id().to_string()).collect();
+    if ids.is_empty() { DeviceId::CPU.to_string() } else { ids.join(",") }
+}
+
+/// The device that is meant: the processor where there is no other.
+pub(crate) fn id(accelerator: Option<&Accelerator>) -> DeviceId {
+    accelerator.map_or(DeviceId::CPU, Accelerator::id)
 }
 
 fn cannot_open(id: DeviceId, error: &DeviceError) -> Failure {
@@ -50,16 +138,23 @@ fn cannot_open(id: DeviceId, error: &DeviceError) -> Failure {
 
 /// Every device of this machine other than `used`, with the reason.
 pub(crate) fn not_used(used: DeviceId) -> Vec<NotUsed> {
-    let reason = |device: &DeviceInfo| match (&device.reason, device.usable) {
-        (Some(reason), _) => reason.clone(),
-        (None, true) => "works, but models do not run on it yet".to_owned(),
-        (None, false) => "not usable".to_owned(),
-    };
     lgp_sdk::probe(&ProbeOptions::default())
         .iter()
         .filter(|device| device.device != Some(used))
-        .map(|device| NotUsed { id: device.id.clone(), reason: reason(device) })
+        .map(|device| NotUsed { id: device.id.clone(), reason: reason(device, used) })
         .collect()
+}
+
+fn reason(device: &DeviceInfo, used: DeviceId) -> String {
+    let is_cpu = device.caps.kind == DeviceKind::Cpu;
+    match (&device.reason, device.usable) {
+        (Some(reason), _) => reason.clone(),
+        (None, true) if is_cpu && device.device != Some(DeviceId::CPU) => {
+            "works; it is the processor seen through OpenCL, which auto takes itself".to_owned()
+        }
+        (None, true) => format!("works; auto takes {used}"),
+        (None, false) => "not usable".to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -88,10 +183,15 @@ mod tests {
     }
 
     #[test]
-    fn auto_and_cpu_are_the_processor() {
-        for text in ["auto", "cpu", "cpu:0"] {
-            assert_eq!(resolve(text).expect("every machine has one"), DeviceId::CPU);
+    fn cpu_is_the_processor() {
+        for text in ["cpu", "cpu:0"] {
+            assert!(resolve(text).expect("every machine has one").is_none());
         }
+        assert_eq!((id(None), names(&[])), (DeviceId::CPU, "cpu".to_owned()));
+        assert!(resolve_all("cpu", &Limits::default()).expect("every machine has one").is_empty());
+        let failure =
+            resolve_all("cpu,cpu", &Limits::default()).expect_err("there is nothing to cut for");
+        assert_eq!((failure.code.as_ref(), failure.exit), ("usage", 2));
         let failure = resolve("gpu").expect_err("no such backend");
         assert_eq!((failure.code.as_ref(), failure.exit), ("device_unknown", 2));
     }

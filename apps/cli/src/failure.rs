@@ -138,6 +138,12 @@ impl From<ModelError> for Failure {
             | ModelError::DuplicateInput { .. } => "input_name",
             ModelError::InputDType { .. } => "input_dtype",
             ModelError::InputShape { .. } => "input_shape",
+            ModelError::DeviceTooSmall { smallest_bytes, .. } => {
+                // Rounded up, for people type whole units.
+                let kib = smallest_bytes.div_ceil(1024);
+                return Self::from_error("device_memory", &error)
+                    .hint(format!("--vram {kib}KiB would do, plan says what that moves"));
+            }
             ModelError::ModelName { .. } => "model_name",
             ModelError::UnknownModel { .. } | ModelError::UnknownVersion { .. } => "model_unknown",
             _ => "model_failed",

@@ -20,6 +20,7 @@ mod picture;
 mod rest;
 mod settings;
 mod simd;
+mod size;
 mod task;
 mod values;
 mod wire;

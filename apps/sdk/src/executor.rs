@@ -1,11 +1,12 @@
 //! What a worker of the cluster runs: inference sessions of the models in a repository.
 
+use lgp_compute::device::Accelerator;
 use lgp_distributed::{ExecError, Executor, ExecutorStatus, ModelRef};
-use lgp_hal::{BackendKind, DeviceId, Error as DeviceError};
+use lgp_hal::DeviceId;
 use lgp_inference::{Error as ModelError, Repository, Session, SessionOptions};
 use lgp_memory::{Error as TensorError, NamedTensor, TensorView};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// Runs the models of a [`Repository`] for [`run_worker`](crate::run_worker).
 ///
@@ -13,11 +14,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 /// not loaded is loaded first. Models stay loaded until they are unloaded.
 ///
 /// ```
-/// use lgp_sdk::{DeviceId, Executor, ModelExecutor, Repository, SessionOptions};
+/// use lgp_sdk::{Executor, ModelExecutor, Repository, SessionOptions};
 ///
 /// let folder = tempfile::tempdir()?;
 /// let repository = Repository::open(folder.path())?;
-/// let executor = ModelExecutor::new(repository, DeviceId::CPU, SessionOptions::with_threads(1))?;
+/// let executor = ModelExecutor::new(repository, None, SessionOptions::with_threads(1));
 /// assert_eq!(executor.status().device, "cpu");
 /// assert!(executor.status().models.is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -27,36 +28,22 @@ pub struct ModelExecutor {
     device: DeviceId,
     options: SessionOptions,
     sessions: RwLock<BTreeMap<ModelRef, Arc<Session>>>,
-    /// Held while a model loads, so that two tasks do not load the same one.
-    loading: Mutex<()>,
+    /// What models are loaded for. Held while one loads, so that two tasks do not load the same.
+    loading: Mutex<Option<Accelerator>>,
 }
 
 impl ModelExecutor {
-    /// Whether models run on a device of this kind. GPUs are found and tested, but have no kernels
-    /// yet.
+    /// An executor on an opened device, or on the processor where there is none, with nothing
+    /// loaded yet; every session gets `options`.
     #[must_use]
-    pub fn runs_on(backend: BackendKind) -> bool {
-        backend == BackendKind::Cpu
-    }
-
-    /// An executor with nothing loaded yet; every session gets `options`.
-    ///
-    /// # Errors
-    /// [`DeviceError::Unsupported`] for a device that models do not run on.
     pub fn new(
         repository: Repository,
-        device: DeviceId,
+        accelerator: Option<Accelerator>,
         options: SessionOptions,
-    ) -> Result<Self, DeviceError> {
-        if !Self::runs_on(device.backend) {
-            return Err(DeviceError::Unsupported {
-                device,
-                what: "kernels for models",
-                reason: format!("models run on {} only", DeviceId::CPU),
-            });
-        }
-        let (sessions, loading) = (RwLock::default(), Mutex::default());
-        Ok(Self { repository, device, options, sessions, loading })
+    ) -> Self {
+        let device = accelerator.as_ref().map_or(DeviceId::CPU, Accelerator::id);
+        let (sessions, loading) = (RwLock::default(), Mutex::new(accelerator));
+        Self { repository, device, options, sessions, loading }
     }
 
     fn loaded(&self, model: &ModelRef) -> Option<Arc<Session>> {
@@ -67,12 +54,12 @@ impl ModelExecutor {
         if let Some(session) = self.loaded(model) {
             return Ok(session);
         }
-        let _turn: MutexGuard<'_, ()> = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
         // Another task may have loaded it while this one waited for its turn.
         if let Some(session) = self.loaded(model) {
             return Ok(session);
         }
-        let session = Arc::new(self.open(model)?);
+        let session = Arc::new(self.open(model, turn.clone())?);
         self.sessions
             .write()
             .unwrap_or_else(PoisonError::into_inner)
@@ -80,7 +67,11 @@ impl ModelExecutor {
         Ok(session)
     }
 
-    fn open(&self, model: &ModelRef) -> Result<Session, ExecError> {
+    fn open(
+        &self,
+        model: &ModelRef,
+        accelerator: Option<Accelerator>,
+    ) -> Result<Session, ExecError> {
         let entry =
             self.repository.get(&model.name, Some(model.version)).map_err(|e| failure(&e))?;
         if entry.sha256 != model.sha256 {
@@ -91,7 +82,24 @@ impl ModelExecutor {
         }
         tracing::info!(%model, "loading");
         let parsed = self.repository.load(&entry).map_err(|e| failure(&e))?;
-        Session::new(parsed, self.options).map_err(|e| failure(&e))
+        crate::session(parsed, self.options, accelerator).map_err(|e| failure(&e))
+    }
+
+    /// Opens a device again that was lost: all that was loaded for it went with its memory.
+    fn reopen(&self, lost: &Session) {
+        let mut accelerator = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sessions = self.sessions.write().unwrap_or_else(PoisonError::into_inner);
+        // Another task may have noticed it first.
+        if !sessions.values().any(|session| std::ptr::eq(&**session, lost)) {
+            return;
+        }
+        sessions.clear();
+        let opened = lgp_hal::open(self.device).map_err(lgp_compute::Error::from);
+        match opened.and_then(Accelerator::new) {
+            Ok(opened) => *accelerator = Some(opened),
+            // The next task finds it lost again, and tries again.
+            Err(error) => tracing::error!(device = %self.device, %error, "cannot be reopened"),
+        }
     }
 }
 
@@ -118,7 +126,13 @@ impl Executor for ModelExecutor {
         let session = self.session(model)?;
         let views: Vec<(&str, TensorView<'_>)> =
             inputs.iter().map(|input| (input.name.as_str(), input.tensor.view())).collect();
-        session.run(&views).map_err(|e| failure(&e))
+        session.run(&views).map_err(|error| {
+            if error.is_device_lost() {
+                tracing::error!(device = %self.device, %error, "opening the device again");
+                self.reopen(&session);
+            }
+            failure(&error)
+        })
     }
 
     fn status(&self) -> ExecutorStatus {
@@ -147,6 +161,7 @@ fn failure(error: &ModelError) -> ExecError {
         ModelError::Memory(TensorError::OutOfMemory { .. }) | ModelError::Threads { .. } => {
             ExecError::unavailable(message)
         }
+        error if error.is_device_lost() => ExecError::unavailable(message),
         _ => ExecError::failed(message),
     }
 }
@@ -186,7 +201,7 @@ mod tests {
 
     fn executor(repository: Repository) -> ModelExecutor {
         let options = SessionOptions::with_threads(1);
-        ModelExecutor::new(repository, DeviceId::CPU, options).expect("models run there")
+        ModelExecutor::new(repository, None, options)
     }
 
     #[test]
@@ -218,17 +233,6 @@ mod tests {
         ] {
             let error = executor.execute(&model, &input).expect_err("a bad task");
             assert_eq!(error.kind, kind, "{error}");
-        }
-    }
-
-    #[test]
-    fn devices_without_kernels_are_refused() {
-        for backend in [BackendKind::Null, BackendKind::OpenCl, BackendKind::Cuda] {
-            let (_folder, repository, _) = repository();
-            let device = DeviceId { backend, ordinal: 0 };
-            let error = ModelExecutor::new(repository, device, SessionOptions::default());
-            let error = error.map(|_| ()).expect_err("no kernels");
-            assert!(matches!(error, DeviceError::Unsupported { device: d, .. } if d == device));
         }
     }
 

@@ -9,6 +9,7 @@
 mod executor;
 
 pub use executor::ModelExecutor;
+pub use lgp_compute::device::Accelerator;
 pub use lgp_distributed::{
     Coordinator, CoordinatorConfig, Error as ClusterError, ExecError, ExecErrorKind, Executor,
     ExecutorStatus, Identity, ModelRef, Percentiles, Pki, Priority, Stats, TaskCounts, TaskError,
@@ -16,18 +17,36 @@ pub use lgp_distributed::{
     WorkerInfo, WorkerState, balancing_strategies, run_worker,
 };
 pub use lgp_hal::{
-    BackendKind, Caps, DeviceId, DeviceInfo, Error as DeviceError, Finding, ProbeOptions, SelfTest,
-    Status as FindingStatus, Telemetry, diagnose, open, probe, select_auto,
+    BackendKind, Caps, DeviceId, DeviceInfo, DeviceKind, Error as DeviceError, Finding,
+    ProbeOptions, SelfTest, Status as FindingStatus, Telemetry, diagnose, open, open_auto, probe,
+    select_auto,
 };
 pub use lgp_inference::{
-    BoundWeights, Entry, Error as ModelError, Isa, KeptFloats, MemoryReport, Model, NodeProfile,
-    PassReport, Precision, Profile, Repository, RunTask, Session, SessionOptions, Stop, Stopped,
-    StoredFloats, TensorBytes, ValueSpec, Weights, pass_reports, read_value,
+    BoundWeights, DeviceMemoryReport, Entry, Error as ModelError, Isa, KeptFloats, MemoryReport,
+    Model, NodeProfile, PassReport, Placement, Precision, Profile, Repository, RunTask, Session,
+    SessionOptions, Stop, Stopped, StoredFloats, TensorBytes, TunedNode, ValueSpec, Weights,
+    pass_reports, read_value,
 };
 pub use lgp_memory::{
     DType, Datum, Dim, Element, Error as TensorError, F4E2M1, F8E4M3FN, F8E4M3FNUZ, F8E5M2,
-    F8E5M2FNUZ, F8E8M0, NamedTensor, Shape, SymShape, Tensor, TensorType, TensorView, ValueKind,
+    F8E5M2FNUZ, F8E8M0, MemoryKind, MemoryPhase, MemoryProfile, NamedTensor, Shape, SpikeRule,
+    SymShape, Tensor, TensorType, TensorView, ValueKind,
 };
+
+/// Compiles a model for an opened device, or for the processor where there is none.
+///
+/// # Errors
+/// As [`Session::new`].
+pub fn session<'a>(
+    model: impl Into<std::borrow::Cow<'a, Model>>,
+    options: SessionOptions,
+    accelerator: Option<Accelerator>,
+) -> Result<Session, ModelError> {
+    match accelerator {
+        Some(accelerator) => Session::on_device(model, options, accelerator),
+        None => Session::new(model, options),
+    }
+}
 
 /// The README's examples, so that they compile and run.
 #[cfg(doctest)]

@@ -1,46 +1,17 @@
 //! A device with what operators need of it: a queue, memory and compiled programs.
 
-use super::recipe::{Argument, GROUP_MAX, Kernel, LOCAL_BYTES, Recipe};
+use super::cache::Cache;
+use super::memory::{Counters, HostLimit, free_bytes};
+use super::recipe::{Argument, Kernel, Recipe};
+use super::tensor::DeviceTensor;
+use super::tune::Choices;
+use super::turn::Runs;
+use super::uploads::Uploads;
 use crate::error::{Error, Result};
-use lgp_hal::{Arg, Buffer, Device, DeviceId, Launch, Program, Queue};
-use lgp_memory::{DType, Shape, Tensor, TensorView};
+use lgp_hal::{Arg, Device, DeviceId, Event, GROUP_MAX, Launch, Program, Queue};
+use lgp_memory::{DType, DevicePool, SegmentLimits};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// A tensor in a device's memory. Clones share the memory.
-#[derive(Debug, Clone)]
-pub struct DeviceTensor {
-    dtype: DType,
-    shape: Shape,
-    buffer: Arc<dyn Buffer>,
-}
-
-impl DeviceTensor {
-    /// The element type.
-    #[must_use]
-    pub fn dtype(&self) -> DType {
-        self.dtype
-    }
-
-    /// The dimensions.
-    #[must_use]
-    pub fn shape(&self) -> &Shape {
-        &self.shape
-    }
-
-    /// The same elements under another shape.
-    ///
-    /// # Errors
-    /// [`lgp_memory::Error::TooLarge`], or a shape of another number of elements.
-    pub fn reshaped(&self, dtype: DType, shape: Shape) -> Result<Self> {
-        let bytes = shape.byte_len(dtype)?;
-        if bytes != self.shape.byte_len(self.dtype)? {
-            let message = format!("{:?} has not the elements of {:?}", shape, self.shape);
-            return Err(Error::invalid("Reshape", message));
-        }
-        Ok(Self { dtype, shape, buffer: Arc::clone(&self.buffer) })
-    }
-}
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// A recipe whose kernels are compiled.
 #[derive(Debug)]
@@ -57,15 +28,23 @@ impl Prepared {
     }
 }
 
-/// An opened device that runs operators. Clones share its queue, so that all that they launch
-/// happens in order.
+/// An opened device that runs operators, with memory of its own. Clones share its queue, so that
+/// all that they launch happens in order: what one run has let go of, the next may have at once,
+/// while kernels that use it are still queued.
 #[derive(Clone)]
-pub struct Accelerator(Arc<Inner>);
+pub struct Accelerator(pub(super) Arc<Inner>);
 
-struct Inner {
-    device: Arc<dyn Device>,
+pub(super) struct Inner {
+    pub(super) device: Arc<dyn Device>,
+    pub(super) cache: OnceLock<Cache>,
+    pub(super) choices: Mutex<Choices>,
     queue: Mutex<Box<dyn Queue>>,
     programs: Mutex<HashMap<Kernel, Arc<dyn Program>>>,
+    pub(super) pool: DevicePool,
+    pub(super) runs: Runs,
+    pub(super) uploads: Mutex<Uploads>,
+    pub(super) traffic: Counters,
+    pub(super) host: OnceLock<HostLimit>,
 }
 
 impl std::fmt::Debug for Accelerator {
@@ -74,40 +53,79 @@ impl std::fmt::Debug for Accelerator {
     }
 }
 
-fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Both are consistent between any two statements that could panic.
+pub(super) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // All are consistent between any two statements that could panic.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Accelerator {
-    /// Makes a queue on a device that compiles programs.
+    /// Makes a queue on a device that compiles programs. Of its memory it takes what is free now,
+    /// less a margin for the driver, the screen and other programs: an eighth, 1 GiB at most.
     ///
     /// # Errors
     /// [`Error::Device`]: it compiles none, its work-groups or their memory are smaller than
     /// kernels rely on, or its driver refuses.
     pub fn new(device: Arc<dyn Device>) -> Result<Self> {
-        let caps = device.caps();
-        let unfit = |reason: String| {
+        let limit = free_bytes(&*device);
+        Self::with_memory(device, limit)
+    }
+
+    /// As [`Accelerator::new`], with at most `bytes` bytes of the device's memory.
+    ///
+    /// # Errors
+    /// As [`Accelerator::new`], and a limit below the alignment of buffers.
+    pub fn with_memory(device: Arc<dyn Device>, bytes: usize) -> Result<Self> {
+        let limits = SegmentLimits::of_device(device.caps(), bytes);
+        Self::with_limits(device, limits)
+    }
+
+    /// As [`Accelerator::with_memory`], taken of the device in pieces as `limits` say.
+    ///
+    /// # Errors
+    /// As [`Accelerator::new`], and limits that contradict themselves.
+    pub fn with_limits(device: Arc<dyn Device>, limits: SegmentLimits) -> Result<Self> {
+        if let Some(reason) = device.caps().unfit() {
             let device = device.id();
-            Error::Device(lgp_hal::Error::Unsupported { device, what: "kernels", reason })
-        };
-        if !caps.programs {
-            return Err(unfit("it compiles no programs".to_owned()));
+            let what = "kernels";
+            return Err(Error::Device(lgp_hal::Error::Unsupported { device, what, reason }));
         }
-        let (group, local) = (caps.work_group_max as usize, caps.local_memory_bytes);
-        if group < GROUP_MAX || local < LOCAL_BYTES {
-            let has = format!("work-groups of {group} and {local} bytes of local memory");
-            let wanted = format!("{GROUP_MAX} and {LOCAL_BYTES}");
-            return Err(unfit(format!("it has {has}, expected {wanted} at least")));
-        }
-        let queue = Mutex::new(device.queue()?);
-        Ok(Self(Arc::new(Inner { device, queue, programs: Mutex::default() })))
+        Ok(Self(Arc::new(Inner {
+            queue: Mutex::new(device.queue()?),
+            programs: Mutex::default(),
+            pool: DevicePool::new(Arc::clone(&device), limits)?,
+            runs: Runs::default(),
+            uploads: Mutex::default(),
+            traffic: Counters::default(),
+            host: OnceLock::new(),
+            cache: OnceLock::new(),
+            choices: Mutex::default(),
+            device,
+        })))
+    }
+
+    /// Bytes of the device's memory that it may take.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.0.pool.limits().budget_bytes
     }
 
     /// The device's name in settings and messages.
     #[must_use]
     pub fn id(&self) -> DeviceId {
         self.0.device.id()
+    }
+
+    /// The device.
+    pub(crate) fn device(&self) -> &Arc<dyn Device> {
+        &self.0.device
+    }
+
+    /// The point up to which work has been launched.
+    ///
+    /// # Errors
+    /// A refusal of the driver.
+    pub(crate) fn record(&self) -> Result<Arc<dyn Event>> {
+        Ok(self.queue().record()?)
     }
 
     /// Compiles what a recipe launches; each kernel is compiled once.
@@ -131,66 +149,55 @@ impl Accelerator {
             return Ok(Arc::clone(program));
         }
         // Compiled without the lock: two threads may do it twice, none waits for another's.
-        let program = self.0.device.compile(&kernel.source(), "")?;
+        let source = kernel.source();
+        let program = match self.0.cache.get() {
+            Some(cache) => cache.program(&*self.0.device, &source)?,
+            None => self.0.device.compile(&source, "")?,
+        };
         lock(&self.0.programs).insert(kernel.clone(), Arc::clone(&program));
         Ok(program)
-    }
-
-    /// Memory for a tensor; its contents are undefined.
-    ///
-    /// # Errors
-    /// Out of memory, or a shape that cannot be addressed.
-    pub fn alloc(&self, dtype: DType, shape: impl Into<Shape>) -> Result<DeviceTensor> {
-        let shape = shape.into();
-        let buffer = self.0.device.allocate(shape.byte_len(dtype)?)?;
-        Ok(DeviceTensor { dtype, shape, buffer })
-    }
-
-    /// Copies a tensor to the device.
-    ///
-    /// # Errors
-    /// As [`Accelerator::alloc`].
-    pub fn upload(&self, tensor: &TensorView<'_>) -> Result<DeviceTensor> {
-        let on_device = self.alloc(tensor.dtype(), tensor.shape().clone())?;
-        lock(&self.0.queue).write(&*on_device.buffer, 0, tensor.as_bytes())?;
-        Ok(on_device)
-    }
-
-    /// Copies a tensor from the device, once all that was launched before is done.
-    ///
-    /// # Errors
-    /// A failure of an earlier launch, or out of host memory.
-    pub fn download(&self, tensor: &DeviceTensor) -> Result<Tensor> {
-        let mut bytes = vec![0; tensor.shape.byte_len(tensor.dtype)?];
-        lock(&self.0.queue).read(&*tensor.buffer, 0, &mut bytes)?;
-        Ok(Tensor::from_bytes(tensor.dtype, tensor.shape.clone(), &bytes)?)
     }
 
     /// Launches a recipe. Inputs and outputs have the types that it was made for.
     ///
     /// # Errors
-    /// An argument that is missing, or a refusal of the driver.
+    /// An argument that is missing, out of memory for its scratch buffers, or a refusal of the
+    /// driver.
     pub fn launch(
         &self,
         prepared: &Prepared,
         inputs: &[Option<&DeviceTensor>],
         outputs: &[Option<&DeviceTensor>],
     ) -> Result<()> {
+        let bytes = |&bytes: &usize| self.alloc_for("scratch", DType::U8, [bytes]);
+        let scratch: Vec<DeviceTensor> =
+            prepared.recipe.scratch().iter().map(bytes).collect::<Result<_>>()?;
+        self.launch_with(prepared, inputs, outputs, &scratch)
+    }
+
+    /// As [`Accelerator::launch`], with scratch buffers of the bytes that the recipe names, which
+    /// nothing else uses until its kernels are done.
+    ///
+    /// # Errors
+    /// An argument that is missing or too small, or a refusal of the driver.
+    pub fn launch_with(
+        &self,
+        prepared: &Prepared,
+        inputs: &[Option<&DeviceTensor>],
+        outputs: &[Option<&DeviceTensor>],
+        scratch: &[DeviceTensor],
+    ) -> Result<()> {
         let sizes = |tensors: &[Option<&DeviceTensor>]| -> Vec<usize> {
-            tensors.iter().map(|tensor| tensor.map_or(0, |tensor| tensor.buffer.bytes())).collect()
+            let bytes = |tensor: &DeviceTensor| tensor.buffer().bytes();
+            tensors.iter().map(|tensor| tensor.map_or(0, bytes)).collect()
         };
-        if !prepared.recipe.fits(&sizes(inputs), &sizes(outputs)) {
+        let spare: Vec<usize> = scratch.iter().map(|tensor| tensor.buffer().bytes()).collect();
+        if !prepared.recipe.fits(&sizes(inputs), &sizes(outputs), &spare) {
             let message = "inputs or outputs have not the types that it was made for";
             return Err(Error::invalid("launch", message));
         }
-        let scratch: Vec<Arc<dyn Buffer>> = prepared
-            .recipe
-            .scratch()
-            .iter()
-            .map(|&bytes| self.0.device.allocate(bytes))
-            .collect::<Result<_, _>>()?;
         for (call, program) in prepared.recipe.calls().iter().zip(&prepared.programs) {
-            let argument = |argument: &Argument| argument.resolve(inputs, outputs, &scratch);
+            let argument = |argument: &Argument| argument.resolve(inputs, outputs, scratch);
             let args: Vec<Arg<'_>> = call.arguments.iter().map(argument).collect::<Result<_>>()?;
             let local = call.kernel.group();
             let global = std::array::from_fn(|d| call.groups[d].saturating_mul(local[d]));
@@ -199,7 +206,7 @@ impl Accelerator {
                 Launch { program: &**program, kernel, global, local: Some(local), args: &args };
             // SAFETY: a recipe promises that its kernels stay within buffers of the sizes just
             // checked, and that its arguments are those of their parameters.
-            unsafe { lock(&self.0.queue).launch(&launch)? };
+            unsafe { self.queue().launch(&launch)? };
         }
         Ok(())
     }
@@ -209,7 +216,24 @@ impl Accelerator {
     /// # Errors
     /// A failure of an earlier launch.
     pub fn finish(&self) -> Result<()> {
-        Ok(lock(&self.0.queue).finish()?)
+        Ok(self.queue().finish()?)
+    }
+
+    /// Hands all that was launched to the device without waiting for it.
+    ///
+    /// # Errors
+    /// A refusal of the driver.
+    pub fn submit(&self) -> Result<()> {
+        Ok(self.queue().submit()?)
+    }
+
+    pub(super) fn inner(&self) -> &Inner {
+        &self.0
+    }
+
+    /// The queue in which everything happens but the uploads that run ahead.
+    pub(super) fn queue(&self) -> MutexGuard<'_, Box<dyn Queue>> {
+        lock(&self.0.queue)
     }
 }
 
@@ -218,19 +242,19 @@ impl Argument {
         &self,
         inputs: &[Option<&'a DeviceTensor>],
         outputs: &[Option<&'a DeviceTensor>],
-        scratch: &'a [Arc<dyn Buffer>],
+        scratch: &'a [DeviceTensor],
     ) -> Result<Arg<'a>> {
         let tensor = |tensors: &[Option<&'a DeviceTensor>], what: &str, i: usize| {
             let tensor = tensors.get(i).copied().flatten();
             let missing = || Error::invalid("launch", format!("{what} {i} is missing"));
-            tensor.map(|tensor| Arg::Buffer(&*tensor.buffer)).ok_or_else(missing)
+            tensor.map(|tensor| Arg::Buffer(&**tensor.buffer())).ok_or_else(missing)
         };
         match *self {
             Self::Input(i) => tensor(inputs, "input", i),
             Self::Output(i) => tensor(outputs, "output", i),
             Self::Scratch(i) => scratch
                 .get(i)
-                .map(|buffer| Arg::Buffer(&**buffer))
+                .map(|tensor| Arg::Buffer(&**tensor.buffer()))
                 .ok_or_else(|| Error::invalid("launch", format!("scratch {i} is missing"))),
             Self::U32(value) => Ok(Arg::U32(value)),
             Self::I32(value) => Ok(Arg::I32(value)),

@@ -6,21 +6,36 @@
 //! and compiled where no device is. An [`Accelerator`] compiles and launches it.
 
 mod accelerator;
+mod attention;
+mod cache;
+mod fused;
 mod lines;
+mod memory;
 mod movement;
 mod norm;
 mod pointwise;
 mod product;
 mod recipe;
+mod tensor;
+mod tune;
+mod turn;
+mod uploads;
 mod window;
 
-pub use accelerator::{Accelerator, DeviceTensor, Prepared};
+pub use accelerator::{Accelerator, Prepared};
+pub(crate) use attention::{Attention, Grid, Mask as AttentionMask};
+pub use fused::{Fused, Step};
 pub(crate) use lines::kernel_of_lines;
-pub(crate) use movement::{fills, moves, plain, viewed};
+pub use memory::{DeviceArena, HostLimit, Traffic};
+pub(crate) use movement::{at_strides, fills, moves, plain, viewed};
 pub(crate) use norm::{Norm, Parameters};
-pub use pointwise::{Element, Operand, Pointwise};
+pub use pointwise::{Element, Operand};
 pub(crate) use pointwise::{all, literal};
-pub(crate) use product::{Addend, Factor, Product, Zero};
+pub(crate) use product::{Addend, Blocks, Factor, Product, Scale, Zero};
 pub use recipe::{Argument, Call, Kernel, Launches, Recipe};
-pub(crate) use recipe::{c_type, groups, load, store};
+pub(crate) use recipe::{c_type, groups, load, store, word};
+pub use tensor::DeviceTensor;
+pub use tune::Tuned;
+pub use turn::{Kept, PinnedTensor, Resident, Turn};
+pub use uploads::{Ahead, Mark};
 pub(crate) use window::planes;

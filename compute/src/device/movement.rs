@@ -1,6 +1,6 @@
 //! Moving elements on a device, whatever they are: from one strided arrangement to another.
 
-use super::recipe::{Argument, Call, Kernel, Launches, c_type, groups, store};
+use super::recipe::{Argument, Call, Kernel, Launches, c_type, groups, store, word};
 use crate::op::ValueInfo;
 use lgp_memory::{DType, Layout, Shape};
 use std::fmt::Write as _;
@@ -14,13 +14,6 @@ pub(crate) fn moves(
     (source, from): (Argument, &Layout),
     (target, to): (Argument, &Layout),
 ) -> Option<Call> {
-    let word = match dtype.size() {
-        1 => "u8",
-        2 => "u16",
-        4 => "u32",
-        8 => "u64",
-        _ => return None,
-    };
     let number = |n: isize| i32::try_from(n).ok().map(Argument::I32);
     let count = from.dims().iter().try_fold(1usize, |n, &d| n.checked_mul(d))?;
     let mut arguments = vec![source, target, Argument::U32(u32::try_from(count).ok()?)];
@@ -39,7 +32,7 @@ pub(crate) fn moves(
         arguments.extend([number(axis.from)?, number(axis.to)?]);
     }
     let kernel = Kernel::new("move_elements", include_str!("movement.cl"), [GROUP, 1, 1])
-        .define("WORD", word)
+        .define("WORD", word(dtype)?)
         .define("PARAMETERS", parameters)
         .define("PLACES", places);
     let bytes = (2 * count * dtype.size()) as u64;
@@ -83,6 +76,20 @@ pub(crate) fn fills(dtype: DType, value: &str, target: Argument, count: usize) -
     let arguments = vec![target, Argument::U32(u32::try_from(count).ok()?)];
     let bytes = (count * dtype.size()) as u64;
     Some(Call { kernel, groups: [groups(count, GROUP), 1, 1], arguments, flops: 0, bytes })
+}
+
+/// The expression of where the position numbered `i` of these dimensions, of which none is 0, is
+/// among elements that are `strides` apart.
+pub(crate) fn at_strides(dims: &[usize], strides: &[usize], i: &str) -> String {
+    let mut outer = 1;
+    let mut terms = Vec::new();
+    for (size, stride) in dims.iter().zip(strides).rev() {
+        if *size > 1 && *stride > 0 {
+            terms.push(format!("{i} / {outer}u % {size}u * {stride}u"));
+        }
+        outer *= size;
+    }
+    if terms.is_empty() { "0".to_owned() } else { terms.join(" + ") }
 }
 
 /// The arrangement in which a tensor of known dimensions lies.

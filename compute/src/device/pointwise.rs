@@ -41,7 +41,7 @@ pub enum Operand {
 
 /// Element-wise operators that compute one tensor together.
 #[derive(Debug, Clone)]
-pub struct Pointwise {
+pub(super) struct Pointwise {
     inputs: Vec<(DType, Shape)>,
     /// Which input of the operator each one is, where one operator is all.
     arguments: Vec<usize>,
@@ -54,8 +54,7 @@ pub struct Pointwise {
 impl Pointwise {
     /// Operators that read these inputs, and whose last result broadcasts to `shape`. `None` for
     /// types with unknown dimensions, or that kernels do not have.
-    #[must_use]
-    pub fn new(inputs: &[&ValueInfo], output: &ValueInfo) -> Option<Self> {
+    pub(super) fn new(inputs: &[&ValueInfo], output: &ValueInfo) -> Option<Self> {
         let known = |info: &ValueInfo| {
             c_type(info.ty.dtype)?;
             Some((info.ty.dtype, info.ty.concrete_shape()?))
@@ -66,8 +65,12 @@ impl Pointwise {
     }
 
     /// Adds an operator, whose result has dtype `to`. `None` if it is no element-wise one.
-    #[must_use]
-    pub fn step(mut self, op: &dyn Op, operands: &[Option<Operand>], to: DType) -> Option<Self> {
+    pub(super) fn step(
+        mut self,
+        op: &dyn Op,
+        operands: &[Option<Operand>],
+        to: DType,
+    ) -> Option<Self> {
         c_type(to)?;
         let mut named = Vec::with_capacity(operands.len());
         for operand in operands {
@@ -116,7 +119,8 @@ impl Pointwise {
         arguments.push(Argument::Output(0));
         arguments.push(Argument::U32(u32::try_from(count).ok()?));
         let read: usize = self.inputs.iter().filter_map(|(d, s)| s.byte_len(*d).ok()).sum();
-        let bytes = (read + self.output_bytes()?) as u64;
+        let written = self.output.1.byte_len(self.output.0).ok()?;
+        let bytes = (read + written) as u64;
         let flops = (count * self.steps.len()) as u64;
         Some(Call { kernel, groups: [groups(count, GROUP), 1, 1], arguments, flops, bytes }.into())
     }
@@ -151,6 +155,11 @@ impl Pointwise {
 
     /// A kernel that stores by `FINISH(value, index)`, made to compute this before it stores.
     pub(super) fn define_finish(&self, kernel: Kernel) -> Option<Kernel> {
+        let (first, shape) = self.inputs.first()?;
+        // It is handed on as a `float`, an element of the output for each that was stored.
+        if register(*first) != "float" || *shape != self.output.1 {
+            return None;
+        }
         let mut parameters = String::new();
         for (i, (dtype, _)) in self.inputs.iter().enumerate().skip(1) {
             let _ = write!(parameters, ", GLOBAL const {} *p{i}", c_type(*dtype)?);
@@ -171,12 +180,10 @@ impl Pointwise {
         (0..self.inputs.len().saturating_sub(1)).map(move |i| Argument::Input(from + i))
     }
 
-    pub(super) fn extra_bytes(&self) -> Option<Vec<usize>> {
-        self.inputs.iter().skip(1).map(|(dtype, shape)| shape.byte_len(*dtype).ok()).collect()
-    }
-
-    pub(super) fn output_bytes(&self) -> Option<usize> {
-        self.output.1.byte_len(self.output.0).ok()
+    /// Bytes of the inputs but the first, for estimates.
+    pub(super) fn extra_bytes(&self) -> u64 {
+        let bytes = self.inputs.iter().skip(1).filter_map(|(d, shape)| shape.byte_len(*d).ok());
+        bytes.sum::<usize>() as u64
     }
 }
 

@@ -5,11 +5,6 @@ use crate::op::{Op, ValueInfo};
 use lgp_memory::DType;
 use std::fmt::Write as _;
 
-/// Work-items that a work-group has at most: what every device takes that this platform is for.
-pub(super) const GROUP_MAX: usize = 256;
-/// Bytes of local memory that every such device has for a work-group.
-pub(super) const LOCAL_BYTES: u64 = 32 * 1024;
-
 /// A kernel: portable C, made special by constants.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Kernel {
@@ -118,33 +113,47 @@ impl Recipe {
     /// `None` where the operator has no kernels for them, or some dimension is not known.
     #[must_use]
     pub fn new(op: &dyn Op, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Self> {
-        let bytes_in = |info: &Option<&ValueInfo>| info.map_or(Some(0), bytes);
-        let input_bytes = inputs.iter().map(bytes_in).collect::<Option<_>>()?;
-        let output_bytes = outputs.iter().map(bytes).collect::<Option<Vec<_>>>()?;
         let launches = match Pointwise::single(op, inputs, outputs) {
             Some(pointwise) => pointwise.launches()?,
             None => op.launches(inputs, outputs)?,
         };
-        let Launches { calls, scratch } = launches;
-        let reads = |i: usize| calls.iter().any(|c| c.arguments.contains(&Argument::Input(i)));
-        let keep = |(i, bytes): (usize, usize)| if reads(i) { bytes } else { 0 };
-        let input_bytes: Vec<usize> = input_bytes;
-        let input_bytes = input_bytes.into_iter().enumerate().map(keep).collect();
-        Some(Self { calls, scratch, inputs: input_bytes, outputs: output_bytes })
+        Self::with(launches, inputs, outputs)
     }
 
-    /// The recipe whose result each element of goes through element-wise operators before it is
-    /// stored: `steps`' operand 0 is what was stored, the others are further inputs. `None` where
-    /// this recipe's last kernel cannot do it.
+    /// All ways to compute it that are worth measuring, [`Recipe::new`] first.
     #[must_use]
-    pub fn finished_by(mut self, steps: &Pointwise) -> Option<Self> {
-        let last = self.calls.last_mut().filter(|call| call.kernel.finishes())?;
-        let first = self.inputs.len();
-        last.kernel = steps.define_finish(last.kernel.clone())?;
-        last.arguments.extend(steps.extra_arguments(first));
-        self.inputs.extend(steps.extra_bytes()?);
-        self.outputs = vec![steps.output_bytes()?];
-        Some(self)
+    pub fn alternatives(
+        op: &dyn Op,
+        inputs: &[Option<&ValueInfo>],
+        outputs: &[ValueInfo],
+    ) -> Vec<Self> {
+        let schedules = match Pointwise::single(op, inputs, outputs) {
+            Some(pointwise) => pointwise.launches().into_iter().collect(),
+            None => op.schedules(inputs, outputs),
+        };
+        let recipe = |launches| Self::with(launches, inputs, outputs);
+        schedules.into_iter().filter_map(recipe).collect()
+    }
+
+    fn with(
+        launches: Launches,
+        inputs: &[Option<&ValueInfo>],
+        outputs: &[ValueInfo],
+    ) -> Option<Self> {
+        let Launches { calls, scratch } = launches;
+        let bytes_in = |info: &Option<&ValueInfo>| info.map_or(Some(0), bytes);
+        let input_bytes: Vec<usize> = inputs.iter().map(bytes_in).collect::<Option<_>>()?;
+        let outputs = outputs.iter().map(bytes).collect::<Option<_>>()?;
+        let reads = |i: usize| calls.iter().any(|c| c.arguments.contains(&Argument::Input(i)));
+        let keep = |(i, bytes): (usize, usize)| if reads(i) { bytes } else { 0 };
+        let inputs = input_bytes.into_iter().enumerate().map(keep).collect();
+        Some(Self { calls, scratch, inputs, outputs })
+    }
+
+    /// Launches that stand for no operator, with the bytes of each input and output.
+    pub(crate) fn of(launches: Launches, inputs: Vec<usize>, outputs: Vec<usize>) -> Self {
+        let Launches { calls, scratch } = launches;
+        Self { calls, scratch, inputs, outputs }
     }
 
     /// Whether its kernels read an input.
@@ -154,11 +163,24 @@ impl Recipe {
     }
 
     /// Whether buffers of these sizes hold what the kernels touch.
-    pub(super) fn fits(&self, inputs: &[usize], outputs: &[usize]) -> bool {
+    pub(super) fn fits(&self, inputs: &[usize], outputs: &[usize], scratch: &[usize]) -> bool {
         let holds = |given: &[usize], wanted: &[usize]| {
             given.len() == wanted.len() && given.iter().zip(wanted).all(|(g, w)| g >= w)
         };
-        holds(inputs, &self.inputs) && holds(outputs, &self.outputs)
+        holds(inputs, &self.inputs)
+            && holds(outputs, &self.outputs)
+            && holds(scratch, &self.scratch)
+    }
+
+    /// Bytes of each input that is read, and of each output.
+    pub(super) fn sizes(&self) -> [&[usize]; 2] {
+        [&self.inputs, &self.outputs]
+    }
+
+    /// Additions and multiplications of all launches.
+    #[must_use]
+    pub fn flops(&self) -> u64 {
+        self.calls.iter().map(|call| call.flops).sum()
     }
 
     /// What is launched.
@@ -181,6 +203,19 @@ pub struct Launches {
     pub(crate) calls: Vec<Call>,
     /// Bytes of each scratch buffer.
     pub(crate) scratch: Vec<usize>,
+}
+
+impl Launches {
+    /// The launches whose result each element of goes through element-wise operators before it is
+    /// stored: `steps`' input 0 is what was stored, the others are further inputs, from `first` on.
+    /// `None` where the last kernel cannot do it.
+    pub(super) fn finished_by(mut self, steps: &Pointwise, first: usize) -> Option<Self> {
+        let last = self.calls.last_mut().filter(|call| call.kernel.finishes())?;
+        last.kernel = steps.define_finish(last.kernel.clone())?;
+        last.arguments.extend(steps.extra_arguments(first));
+        last.bytes += steps.extra_bytes();
+        Some(self)
+    }
 }
 
 impl From<Call> for Launches {
@@ -216,6 +251,17 @@ pub(crate) fn c_type(dtype: DType) -> Option<&'static str> {
         DType::U16 => "u16",
         DType::U32 => "u32",
         DType::U64 => "u64",
+        _ => return None,
+    })
+}
+
+/// How kernels spell what is as large as an element, which they only move.
+pub(crate) fn word(dtype: DType) -> Option<&'static str> {
+    Some(match dtype.size() {
+        1 => "u8",
+        2 => "u16",
+        4 => "u32",
+        8 => "u64",
         _ => return None,
     })
 }

@@ -18,6 +18,24 @@ impl Kernel {
         )
     }
 
+    /// With elements of any dtype: as [`Kernel::floats`], or as `LOAD(p, i)` of integers, which stay
+    /// what they are and which nothing else finishes. `REGISTER` is what one is in a register.
+    pub(crate) fn elements(self, dtype: DType) -> Option<Self> {
+        if matches!(dtype, DType::F32 | DType::F16 | DType::BF16) {
+            return self.define("REGISTER", "float").floats(dtype);
+        }
+        let name = c_type(dtype)?;
+        let kernel = self.define("X_TYPE", name).define("REGISTER", name);
+        Some(
+            kernel
+                .define("LOAD(p, i)", "(p)[i]")
+                .define("STORE(value, p, i)", "(p)[i] = (value)")
+                .define("EXTRA_PARAMETERS", "")
+                .define("Y_TYPE", name)
+                .define("FINISH(value, index)", "y[index] = (value)"),
+        )
+    }
+
     /// With a window's `KERNEL_D`, `STRIDE_D`, `DILATION_D` and `PAD_D` (before the input), and
     /// so for `H` and `W`.
     pub(crate) fn window(self, axes: &[Axis; 3]) -> Self {

@@ -3,7 +3,7 @@
 
 mod buffer;
 mod device;
-mod facts;
+pub(crate) mod facts;
 mod program;
 mod queue;
 mod simd;

@@ -1,22 +1,33 @@
 //! Runs a compiled graph on a device, node by node. What has no kernels there runs on the CPU.
 
+mod layout;
+mod needs;
 mod plan;
+mod recipes;
+mod report;
 mod run;
+mod split;
 #[cfg(test)]
 mod tests;
+mod tune;
 
 pub use plan::Placement;
+pub use recipes::{NodeRecipes, recipes};
+pub use report::{DeviceMemoryReport, MemoryNeed, WeightBytes};
+pub(crate) use split::Split;
+pub use tune::TunedNode;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::exec::Slot;
 use crate::graph::{Graph, ValueId};
-use crate::plan::{MemoryPlan, MemoryReport, PlanCache, Signature};
+use crate::plan::{MemoryReport, PlanCache, Signature};
 use crate::profile::Recorder;
+use layout::{Layout, TooSmall};
 use lgp_compute::Context;
-use lgp_compute::device::{Accelerator, DeviceTensor};
-use lgp_memory::Datum;
-use plan::DevicePlan;
-use std::collections::HashMap;
+use lgp_compute::device::{Accelerator, HostLimit, Kept};
+use lgp_memory::{DType, Datum};
+use plan::{DevicePlan, Drafted};
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Where nodes run that were compiled for the CPU.
@@ -31,8 +42,19 @@ pub(crate) fn on_cpu(graph: &Graph) -> Vec<Placement> {
     graph.nodes.iter().map(place).collect()
 }
 
-/// Tensors of a graph that stay on a device, by value.
-type Resident = Mutex<HashMap<ValueId, DeviceTensor>>;
+/// The types of what a run is given. What is no tensor has no shape: a model that takes it has
+/// nothing that a device could plan.
+fn signature_of(inputs: &[Slot<'_>]) -> Signature {
+    let known = |input: &Slot<'_>| match input {
+        Slot::View(view) => Some((view.dtype(), view.shape().clone())),
+        Slot::Own(Datum::Tensor(tensor)) => Some((tensor.dtype(), tensor.shape().clone())),
+        _ => None,
+    };
+    inputs.iter().filter_map(known).collect()
+}
+
+/// Tensors of a graph that stay on a device while there is room, by value.
+type Weights = Mutex<HashMap<ValueId, Arc<Kept>>>;
 
 /// A graph and the device that it runs on.
 #[derive(Debug)]
@@ -40,13 +62,23 @@ pub(crate) struct OnDevice {
     graph: Graph,
     accelerator: Accelerator,
     plans: PlanCache<DevicePlan>,
-    weights: Resident,
+    weights: Weights,
+    /// Weights that lie on disk.
+    on_disk: HashSet<ValueId>,
 }
 
 impl OnDevice {
     /// Prepares to run a graph that all passes but those for the CPU's kernels have rewritten.
-    pub(crate) fn new(graph: Graph, accelerator: Accelerator) -> Self {
-        Self { graph, accelerator, plans: PlanCache::default(), weights: Mutex::default() }
+    ///
+    /// # Errors
+    /// Weights that are to lie on disk, and cannot.
+    pub(crate) fn new(mut graph: Graph, accelerator: Accelerator) -> Result<Self> {
+        let on_disk = match accelerator.host_limit() {
+            Some(limit) => spill(&mut graph, limit)?,
+            None => HashSet::new(),
+        };
+        let (plans, weights) = (PlanCache::default(), Weights::default());
+        Ok(Self { graph, accelerator, plans, weights, on_disk })
     }
 
     /// The device.
@@ -64,21 +96,33 @@ impl OnDevice {
         inputs: Vec<Slot<'_>>,
         recorder: Option<&mut Recorder>,
     ) -> Result<Vec<Datum>> {
-        let known = |input: &Slot<'_>| match input {
-            Slot::View(view) => Some((view.dtype(), view.shape().clone())),
-            Slot::Own(Datum::Tensor(tensor)) => Some((tensor.dtype(), tensor.shape().clone())),
-            _ => None,
-        };
-        // What is no tensor has no shape: such a model has nothing that a device could plan.
-        let signature: Signature = inputs.iter().filter_map(known).collect();
-        let plan = self.plan(ctx, signature)?;
+        let plan = self.plan(ctx, signature_of(&inputs))?;
         run::run(self, &plan, ctx, inputs, recorder)
     }
 
-    /// What a run with inputs of these types takes of memory: what the CPU would, until devices
-    /// have arenas.
-    pub(crate) fn memory_report(&self, signature: &Signature) -> MemoryReport {
-        MemoryPlan::new(&self.graph, signature, 1).report(&self.graph)
+    /// What a run with inputs of these types takes of memory.
+    ///
+    /// # Errors
+    /// A node whose inputs cannot fit.
+    pub(crate) fn memory_report(&self, signature: &Signature) -> Result<MemoryReport> {
+        let drafted = Drafted::new(&self.graph, signature, &self.accelerator)?;
+        let layout = self.layout(&drafted).unwrap_or_else(|small| small.layout);
+        Ok(report::memory(&drafted, &layout))
+    }
+
+    /// What a run with inputs of these types takes of the device's memory, and what it moves.
+    ///
+    /// # Errors
+    /// A node whose inputs cannot fit.
+    pub(crate) fn device_memory(&self, signature: &Signature) -> Result<DeviceMemoryReport> {
+        let drafted = Drafted::new(&self.graph, signature, &self.accelerator)?;
+        let layout = self.layout(&drafted);
+        Ok(DeviceMemoryReport::new(&drafted, layout, &self.accelerator, &self.on_disk))
+    }
+
+    fn layout(&self, drafted: &Drafted) -> Result<Layout, Box<TooSmall>> {
+        let limits = self.accelerator.pool().limits();
+        Layout::new(&drafted.needs, limits, self.accelerator.buffer_bytes_max())
     }
 
     /// Where each node runs, for inputs of these types.
@@ -91,21 +135,48 @@ impl OnDevice {
 
     fn plan(&self, ctx: &Context, signature: Signature) -> Result<Arc<DevicePlan>> {
         self.plans.get(signature, |signature| {
-            DevicePlan::new(&self.graph, signature, ctx, &self.accelerator)
+            let drafted = Drafted::new(&self.graph, signature, &self.accelerator)?;
+            let layout = self.layout(&drafted).map_err(|small| Error::DeviceTooSmall {
+                device: self.accelerator.id(),
+                limit_bytes: self.accelerator.pool().limits().budget_bytes,
+                smallest_bytes: small.smallest_bytes,
+                needs: small.needs,
+            })?;
+            DevicePlan::new(drafted, layout, ctx, &self.accelerator)
         })
     }
 
-    /// A constant on the device: a weight of the model, which all plans share, or one of a plan.
-    fn constant(&self, plan: &DevicePlan, id: ValueId) -> Result<Option<DeviceTensor>> {
-        let Some(tensor) = plan.graph.constant(id) else { return Ok(None) };
+    /// A constant that stays on the device: a weight of the model, which all plans share, or one
+    /// of a plan.
+    fn kept(&self, plan: &DevicePlan, id: ValueId) -> Arc<Kept> {
         let is_weight = id.0 < self.graph.values.len() && self.graph.constant(id).is_some();
-        let resident = if is_weight { &self.weights } else { &plan.constants };
-        let mut resident = resident.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(there) = resident.get(&id) {
-            return Ok(Some(there.clone()));
-        }
-        let there = self.accelerator.upload(&tensor.view())?;
-        resident.insert(id, there.clone());
-        Ok(Some(there))
+        let kept = if is_weight { &self.weights } else { &plan.constants };
+        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(kept.entry(id).or_insert_with(|| self.accelerator.keep()))
     }
+}
+
+/// Puts the largest constants on disk until the others keep the limit.
+fn spill(graph: &mut Graph, limit: &HostLimit) -> Result<HashSet<ValueId>> {
+    let ids = (0..graph.values.len()).map(ValueId);
+    let mut constants: Vec<(usize, ValueId)> = ids
+        .filter_map(|id| Some((graph.constant(id)?, id)))
+        .filter(|(tensor, _)| tensor.dtype() != DType::Str)
+        .map(|(tensor, id)| (tensor.as_bytes().len(), id))
+        .collect();
+    constants.sort_unstable_by_key(|(bytes, id)| (std::cmp::Reverse(*bytes), *id));
+    let mut left: usize = constants.iter().map(|(bytes, _)| bytes).sum();
+    let mut on_disk = HashSet::new();
+    for (bytes, id) in constants {
+        if left <= limit.bytes {
+            break;
+        }
+        if let Some(tensor) = graph.constant(id) {
+            let tensor = limit.spill.put(tensor)?;
+            graph.set_constant(id, tensor);
+        }
+        on_disk.insert(id);
+        left -= bytes;
+    }
+    Ok(on_disk)
 }

@@ -1,14 +1,20 @@
-//! One run: values move between host and device where the next node needs them.
+//! One run: values move between host and device where the next node needs them, and weights that
+//! do not stay come while the nodes before theirs compute.
 
 use super::OnDevice;
+use super::layout::Stream;
+use super::needs::Spot;
 use super::plan::{DevicePlan, Work};
 use crate::error::{Error, Result};
 use crate::exec::Slot;
 use crate::graph::{Node, ValueId, node_error};
 use crate::profile::{NodeProfile, Recorder};
-use lgp_compute::device::{DeviceTensor, Prepared};
+use lgp_compute::device::{
+    Ahead, DeviceArena, DeviceTensor, Mark, PinnedTensor, Prepared, Resident, Turn,
+};
 use lgp_compute::{Context, launch};
-use lgp_memory::{Datum, Shape, TensorType, TensorView};
+use lgp_memory::{DType, Datum, Shape, TensorType, TensorView};
+use std::collections::HashMap;
 
 /// Where a value is: on the host, on the device, or in both places.
 #[derive(Debug, Clone)]
@@ -20,7 +26,13 @@ struct Value<'a> {
 struct Run<'a> {
     session: &'a OnDevice,
     plan: &'a DevicePlan,
+    /// Uploads end before the arena goes that they write to: fields are dropped in this order.
+    ahead: Option<Ahead<'a>>,
+    arena: DeviceArena,
     values: Vec<Value<'a>>,
+    /// Weights on the device, and until somebody has waited for it the end of their upload.
+    weights: HashMap<ValueId, (DeviceTensor, Option<Mark>)>,
+    node: usize,
 }
 
 pub(super) fn run<'a>(
@@ -30,32 +42,133 @@ pub(super) fn run<'a>(
     inputs: Vec<Slot<'a>>,
     mut recorder: Option<&mut Recorder>,
 ) -> Result<Vec<Datum>> {
+    let accelerator = &session.accelerator;
+    let pool = accelerator.pool();
+    pool.phase("load");
+    pool.note_host(ctx.pool());
+    let turn = accelerator.turn();
+    let (_turn, (arena, residents)) = match memory(session, plan, &turn) {
+        Err(error) if error.is_shortage() => {
+            // Runs beside this one end, and what no run wants goes.
+            drop(turn);
+            let turn = accelerator.turn_alone();
+            let held = match memory(session, plan, &turn) {
+                // What it wants and has may lie so that no gap is large enough for the rest.
+                Err(error) if error.is_shortage() => {
+                    turn.clear();
+                    memory(session, plan, &turn)?
+                }
+                held => held?,
+            };
+            (turn.shared(), held)
+        }
+        memory => (turn, memory?),
+    };
+    let pins: Vec<PinnedTensor<'_>> =
+        residents.iter().map(Resident::pin).collect::<lgp_compute::Result<_>>()?;
+    pool.phase("run");
+    let there = pins.iter().map(|pin| (pin.tensor().clone(), None));
     let nothing = Value { host: Slot::Empty, device: None };
-    let mut run = Run { session, plan, values: vec![nothing; plan.graph.values.len()] };
+    let mut run = Run {
+        session,
+        plan,
+        ahead: (!plan.layout.streams.is_empty()).then(|| accelerator.ahead()),
+        arena,
+        values: vec![nothing; plan.graph.values.len()],
+        weights: plan.layout.resident.iter().copied().zip(there).collect(),
+        node: 0,
+    };
     for (id, value) in plan.graph.inputs.iter().zip(inputs) {
         run.values[id.0].host = value;
     }
-    for ((node, work), frees) in plan.graph.nodes.iter().zip(&plan.work).zip(&plan.frees) {
+    let mut streams = plan.layout.streams.as_slice();
+    for (index, (node, frees)) in plan.graph.nodes.iter().zip(&plan.frees).enumerate() {
         ctx.check()?;
+        run.node = index;
         let start = recorder.as_ref().map(|r| r.now());
-        match work {
-            Work::Kernels(prepared, types) => run.kernels(node, prepared, types)?,
-            Work::Alias(ty) => run.alias(node, ty)?,
-            Work::Host(_) => run.host(ctx, node)?,
-        }
+        let due = streams.partition_point(|stream| stream.issue <= index);
+        let (now, later) = streams.split_at(due);
+        streams = later;
+        run.work(ctx, node, now)?;
         if let (Some(recorder), Some(start)) = (recorder.as_deref_mut(), start) {
             // A time of a node is worth nothing before its kernels have ended.
-            session.accelerator.finish()?;
+            accelerator.finish()?;
             recorder.node(run.measured(node, start, recorder.now()));
         }
         for id in frees {
             run.values[id.0] = Value { host: Slot::Empty, device: None };
         }
     }
-    plan.graph.outputs.iter().map(|(_, id)| run.datum(*id)).collect()
+    let outputs = plan.graph.outputs.iter().map(|(_, id)| run.datum(*id)).collect();
+    pool.note_host(ctx.pool());
+    outputs
+}
+
+/// What a run has from its beginning on: the arena, and the weights that stay.
+fn memory(
+    session: &OnDevice,
+    plan: &DevicePlan,
+    turn: &Turn<'_>,
+) -> Result<(DeviceArena, Vec<Resident>)> {
+    let ids = &plan.layout.resident;
+    let kept: Vec<_> = ids.iter().map(|id| session.kept(plan, *id)).collect();
+    kept.iter().for_each(|kept| turn.want(kept));
+    let arena = turn.arena(&plan.layout.blocks)?;
+    let residents = kept.iter().zip(ids).map(|(kept, id)| {
+        let tensor = plan.graph.constant(*id);
+        let tensor = tensor.ok_or_else(|| Error::graph("a weight has gone"))?;
+        Ok(turn.resident(kept, &tensor.view())?)
+    });
+    Ok((arena, residents.collect::<Result<_>>()?))
 }
 
 impl Run<'_> {
+    /// Computes a node, and sends the weights on their way that are due at it. What lay in their
+    /// places was used last before it: they wait for the kernels until here, and for no others.
+    fn work(&mut self, ctx: &Context, node: &Node, due: &[Stream]) -> Result<()> {
+        let plan = self.plan;
+        let accelerator = &self.session.accelerator;
+        let free = if due.is_empty() { None } else { Some(accelerator.mark()?) };
+        let (now, next): (Vec<&Stream>, Vec<&Stream>) =
+            due.iter().partition(|stream| stream.ready == self.node);
+        if let Some(free) = &free {
+            now.into_iter().try_for_each(|stream| self.send(free, stream))?;
+        }
+        match &plan.work[self.node] {
+            Work::Kernels(prepared, types) => self.kernels(node, prepared, types)?,
+            Work::Alias(ty) => self.alias(node, ty)?,
+            Work::Host(_) => self.host(ctx, node)?,
+        }
+        if let Some(free) = &free
+            && !next.is_empty()
+        {
+            // The device computes while the host copies.
+            accelerator.submit()?;
+            next.into_iter().try_for_each(|stream| self.send(free, stream))?;
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, free: &Mark, stream: &Stream) -> Result<()> {
+        let constant = self.plan.graph.constant(stream.value);
+        let (Some(tensor), Some(ahead)) = (constant, &mut self.ahead) else {
+            return Err(self.missing(stream.value));
+        };
+        let place = self.arena.tensor(stream.place, tensor.dtype(), tensor.shape().clone())?;
+        let sent = ahead.upload(free, &place, tensor.as_bytes())?;
+        self.weights.insert(stream.value, (place, Some(sent)));
+        Ok(())
+    }
+
+    /// Memory for a tensor: its place in the arena, or some of its own where none was planned, for
+    /// its size was not known.
+    fn place(&self, spot: Spot, dtype: DType, shape: Shape) -> Result<DeviceTensor> {
+        Ok(match self.plan.layout.places.get(&spot) {
+            Some(place) => self.arena.tensor(*place, dtype, shape)?,
+            None => self.session.accelerator.alloc_for("values", dtype, shape)?,
+        })
+    }
+
     fn kernels(&mut self, node: &Node, prepared: &Prepared, types: &[TensorType]) -> Result<()> {
         let mut inputs = Vec::with_capacity(node.inputs.len());
         for (i, input) in node.inputs.iter().enumerate() {
@@ -63,13 +176,20 @@ impl Run<'_> {
             inputs.push(read.map(|id| self.on_device(id)).transpose()?);
         }
         let mut outputs = Vec::with_capacity(types.len());
-        for ty in types {
-            let shape = ty.concrete_shape().unwrap_or_default();
-            outputs.push(self.session.accelerator.alloc(ty.dtype, shape)?);
+        for (i, ty) in types.iter().enumerate() {
+            let id = node.outputs.get(i).copied().flatten();
+            let spot = id.map_or(Spot::Unwanted(self.node, i), Spot::Value);
+            outputs.push(self.place(spot, ty.dtype, ty.concrete_shape().unwrap_or_default())?);
+        }
+        let mut scratch = Vec::with_capacity(prepared.recipe().scratch().len());
+        for (i, &bytes) in prepared.recipe().scratch().iter().enumerate() {
+            let spot = Spot::Scratch(self.node, i);
+            scratch.push(self.place(spot, DType::U8, [bytes].into())?);
         }
         let given: Vec<Option<&DeviceTensor>> = inputs.iter().map(Option::as_ref).collect();
         let made: Vec<Option<&DeviceTensor>> = outputs.iter().map(Some).collect();
-        let launched = self.session.accelerator.launch(prepared, &given, &made);
+        let accelerator = &self.session.accelerator;
+        let launched = accelerator.launch_with(prepared, &given, &made, &scratch);
         launched.map_err(|error| node_error(node, error))?;
         for (id, tensor) in node.outputs.iter().zip(outputs) {
             if let Some(id) = id {
@@ -125,21 +245,37 @@ impl Run<'_> {
         if let Some(tensor) = &self.values[id.0].device {
             return Ok(tensor.clone());
         }
-        let upload = |view: &TensorView<'_>| self.session.accelerator.upload(view);
+        if let Some((tensor, sent)) = self.weights.get_mut(&id) {
+            if let Some(sent) = sent.take() {
+                self.session.accelerator.wait_for(&sent)?;
+            }
+            return Ok(tensor.clone());
+        }
         let tensor = match &self.values[id.0].host {
-            Slot::View(view) => upload(view)?,
-            Slot::Own(Datum::Tensor(tensor)) => upload(&tensor.view())?,
+            Slot::View(view) => self.upload(id, view)?,
+            Slot::Own(Datum::Tensor(tensor)) => self.upload(id, &tensor.view())?,
             Slot::Own(other) => {
                 let name = &self.plan.graph.values[id.0].name;
                 let message = format!("value '{name}' is {}, expected a tensor", other.kind());
                 return Err(Error::graph(message));
             }
-            Slot::Empty => {
-                let constant = self.session.constant(self.plan, id)?;
-                return constant.ok_or_else(|| self.missing(id));
-            }
+            Slot::Empty => return Err(self.missing(id)),
         };
         self.values[id.0].device = Some(tensor.clone());
+        Ok(tensor)
+    }
+
+    fn upload(&self, id: ValueId, view: &TensorView<'_>) -> Result<DeviceTensor> {
+        let (accelerator, shape) = (&self.session.accelerator, view.shape().clone());
+        let info = self.plan.graph.info(id);
+        let planned = info.and_then(|info| info.ty.concrete_shape()?.byte_len(info.ty.dtype).ok());
+        // Its place has room for what was inferred, and for no more.
+        let tensor = if planned == Some(view.as_bytes().len()) {
+            self.place(Spot::Value(id), view.dtype(), shape)?
+        } else {
+            accelerator.alloc_for("values", view.dtype(), shape)?
+        };
+        accelerator.write(&tensor, view.as_bytes())?;
         Ok(tensor)
     }
 

@@ -9,6 +9,7 @@ mod conv_bf16;
 mod conv_epilogue;
 mod conv_scale;
 mod dead_code;
+mod device_fusion;
 mod gelu;
 mod identity;
 mod layout;
@@ -18,6 +19,8 @@ mod norms;
 mod pattern;
 mod quantized;
 mod report;
+mod sparse_weights;
+mod stored_weights;
 mod transpose;
 
 pub(crate) use report::signature;
@@ -63,7 +66,10 @@ const PASSES: [&dyn Pass; 20] = [
 ];
 
 /// The passes for graphs that run on a device: those that choose no kernels of the CPU.
-const DEVICE_PASSES: [&dyn Pass; 11] = [
+const DEVICE_PASSES: [&dyn Pass; 14] = [
+    &stored_weights::StoredWeights,
+    // Before what only made floats of such weights is computed.
+    &dead_code::DeadCodeElimination,
     &constant_folding::ConstantFolding { keep_bytes: false },
     &identity::IdentityElimination,
     &cast::CastElimination,
@@ -74,14 +80,17 @@ const DEVICE_PASSES: [&dyn Pass; 11] = [
     &gelu::GeluFusion,
     &attention::AttentionFusion,
     &transpose::TransposeJoining,
+    &sparse_weights::SparseWeights,
     &dead_code::DeadCodeElimination,
 ];
 
 /// The passes that have more to do once dimensions are known.
-const SPECIALIZING_PASSES: [&dyn Pass; 3] = [
+const SPECIALIZING_PASSES: [&dyn Pass; 4] = [
     &constant_folding::ConstantFolding { keep_bytes: false },
     &identity::IdentityElimination,
     &dead_code::DeadCodeElimination,
+    // Counts readers.
+    &device_fusion::DeviceFusion,
 ];
 
 /// Runs the passes for a device.

@@ -4,7 +4,7 @@ mod planner;
 #[cfg(test)]
 mod tests;
 
-pub use planner::{ArenaPlan, Lifetime, Order};
+pub use planner::{ArenaPlan, BlockPlan, Lifetime, Order};
 
 use crate::buffer::{ALIGNMENT, Buffer, Memory};
 use crate::error::Result;

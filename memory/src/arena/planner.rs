@@ -43,6 +43,16 @@ pub struct ArenaPlan {
     pub bytes: usize,
 }
 
+/// Places in several blocks of memory, such that no two tensors that live at once overlap.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlockPlan {
+    /// Block and offset of each tensor; offsets are multiples of [`ALIGNMENT`], and of whatever
+    /// all sizes are multiples of.
+    pub places: Vec<(usize, usize)>,
+    /// Bytes of each block.
+    pub blocks: Vec<usize>,
+}
+
 impl ArenaPlan {
     /// Places tensors one after the other, each into the smallest gap that holds it between
     /// those that live at the same time, or behind them ("greedy by size" of Pisarchyk and Lee,
@@ -86,6 +96,36 @@ impl ArenaPlan {
         }
         isize::try_from(bytes).ok()?;
         Some(Self { offsets, bytes })
+    }
+
+    /// As [`ArenaPlan::new`], by size, over several blocks of which none is larger than
+    /// `block_bytes_max`: for devices that have no buffer of any size. What does not fit the first
+    /// block is planned for the next. `None` also for a tensor that fits no block.
+    #[must_use]
+    pub fn in_blocks(tensors: &[Lifetime], block_bytes_max: usize) -> Option<BlockPlan> {
+        let mut plan = BlockPlan { places: vec![(0, 0); tensors.len()], blocks: Vec::new() };
+        let mut rest: Vec<usize> = (0..tensors.len()).filter(|&i| tensors[i].bytes > 0).collect();
+        while !rest.is_empty() {
+            let lives: Vec<Lifetime> = rest.iter().map(|&i| tensors[i]).collect();
+            let Self { offsets, .. } = Self::new(&lives, Order::BySize)?;
+            let block = plan.blocks.len();
+            let (mut bytes, mut left) = (0, Vec::new());
+            for (&i, offset) in rest.iter().zip(offsets) {
+                let end = offset + tensors[i].padded()?;
+                if end <= block_bytes_max {
+                    plan.places[i] = (block, offset);
+                    bytes = bytes.max(end);
+                } else {
+                    left.push(i);
+                }
+            }
+            if left.len() == rest.len() {
+                return None;
+            }
+            plan.blocks.push(bytes);
+            rest = left;
+        }
+        Some(plan)
     }
 
     /// The most bytes that live at once: no plan needs less.

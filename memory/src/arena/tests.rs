@@ -163,4 +163,30 @@ proptest! {
             }
         }
     }
+
+    /// Over several blocks too; and none is larger than it may be.
+    #[test]
+    fn plans_in_blocks_are_sound(
+        lives in prop::collection::vec((0usize..5000, 0usize..40, 0usize..12), 0..60),
+        most in 1000usize..20_000,
+    ) {
+        let tensors: Vec<Lifetime> = lives
+            .into_iter()
+            .map(|(bytes, first, steps)| Lifetime { bytes, first, last: first + steps })
+            .collect();
+        let largest = tensors.iter().map(|t| t.bytes.next_multiple_of(ALIGNMENT)).max();
+        let plan = ArenaPlan::in_blocks(&tensors, most);
+        prop_assert_eq!(plan.is_some(), largest.unwrap_or(0) <= most);
+        let Some(BlockPlan { places, blocks }) = plan else { return Ok(()) };
+        prop_assert!(blocks.iter().all(|&bytes| 0 < bytes && bytes <= most));
+        for (i, a) in tensors.iter().enumerate().filter(|(_, a)| a.bytes > 0) {
+            prop_assert!(places[i].1 + a.bytes <= blocks[places[i].0]);
+            for (j, b) in tensors.iter().enumerate().skip(i + 1).filter(|(_, b)| b.bytes > 0) {
+                let at_once = a.first <= b.last && b.first <= a.last;
+                let ((p, x), (q, y)) = (places[i], places[j]);
+                let apart = p != q || x + a.bytes <= y || y + b.bytes <= x;
+                prop_assert!(!at_once || apart, "{a:?} at {p} {x}, {b:?} at {q} {y}");
+            }
+        }
+    }
 }

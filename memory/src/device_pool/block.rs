@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::log::MemoryEvent;
 use crate::segments::RangeId;
 use lgp_hal::Buffer;
+use std::any::Any;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// A range that goes back to its pool when this is dropped.
@@ -58,6 +59,13 @@ impl DeviceBlock {
         &*self.buffer
     }
 
+    /// The block as a buffer that gives it back with its last handle; slices are handles too.
+    #[must_use]
+    pub fn into_buffer(self) -> Arc<dyn Buffer> {
+        let buffer = Arc::clone(&self.buffer);
+        Arc::new(Leased { buffer, block: Arc::new(self) })
+    }
+
     /// Where the block begins in its segment.
     #[must_use]
     pub fn offset(&self) -> usize {
@@ -78,6 +86,29 @@ impl DeviceBlock {
         let block = Arc::new(RwLock::new(Movable { buffer: Some((buffer, offset)), lease }));
         pool.lock().relocatable.insert(id, Arc::downgrade(&block));
         RelocatableBlock { block, bytes }
+    }
+}
+
+/// A block, or a part of one, that is kept as long as the buffer is.
+#[derive(Debug)]
+struct Leased {
+    buffer: Arc<dyn Buffer>,
+    block: Arc<DeviceBlock>,
+}
+
+impl Buffer for Leased {
+    fn bytes(&self) -> usize {
+        self.buffer.bytes()
+    }
+
+    fn slice(self: Arc<Self>, offset: usize, bytes: usize) -> lgp_hal::Result<Arc<dyn Buffer>> {
+        let buffer = Arc::clone(&self.buffer).slice(offset, bytes)?;
+        Ok(Arc::new(Self { buffer, block: Arc::clone(&self.block) }))
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        // Backends look for their own type.
+        self.buffer.as_any()
     }
 }
 
@@ -143,6 +174,13 @@ impl PinnedBlock<'_> {
     #[must_use]
     pub fn buffer(&self) -> &dyn Buffer {
         &*self.buffer
+    }
+
+    /// [`Self::buffer`] for who keeps this as well: the block may be moved as soon as this is
+    /// dropped.
+    #[must_use]
+    pub fn handle(&self) -> Arc<dyn Buffer> {
+        Arc::clone(&self.buffer)
     }
 
     /// As [`DeviceBlock::offset`].

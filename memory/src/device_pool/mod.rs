@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::log::{MemoryEvent, MemoryLog};
 use crate::pool::Pool;
 use crate::segments::{
-    Defragmented, Holder, RangeId, SegmentLimits, SegmentSource, SegmentStats, Segments,
+    Defragmented, Holder, RangeId, SegmentLimits, SegmentSource, SegmentStats, Segments, Shortage,
 };
 use block::{Lease, Movable};
 use lgp_hal::{Buffer, Caps, Device, Queue};
@@ -111,6 +111,12 @@ impl DevicePool {
         outcome.map(|id| Lease { pool: Arc::clone(&self.0), id, bytes })
     }
 
+    /// The limits, rounded as they are kept.
+    #[must_use]
+    pub fn limits(&self) -> SegmentLimits {
+        self.0.lock().segments.limits()
+    }
+
     /// What the pool has done so far.
     #[must_use]
     pub fn stats(&self) -> SegmentStats {
@@ -121,6 +127,13 @@ impl DevicePool {
     #[must_use]
     pub fn holders(&self) -> Vec<Holder> {
         self.0.lock().segments.holders()
+    }
+
+    /// How things stand for who got no `bytes` bytes as `owner`, though the pool had them: drivers
+    /// find out at the first use that memory which they promised is not there.
+    #[must_use]
+    pub fn shortage(&self, bytes: usize, owner: &str) -> Shortage {
+        self.0.lock().segments.shortage(bytes, owner)
     }
 
     /// Gives every segment back to the device in which nothing is taken.
@@ -145,8 +158,11 @@ impl DevicePool {
     }
 
     /// Notes in the log what `pool` has of the host's RAM, and what the whole process has where
-    /// the system tells it.
+    /// the system tells it. Without a log it does nothing.
     pub fn note_host(&self, pool: &Pool) {
+        if self.0.lock().log.is_none() {
+            return;
+        }
         let stats = pool.stats();
         let bytes = stats.in_use_bytes + stats.idle_bytes;
         let process = resident_bytes();

@@ -4,68 +4,13 @@ use super::*;
 use crate::error::Error;
 use crate::profile::{MemoryProfile, SpikeRule};
 use crate::segments::Place;
-use lgp_hal::{DeviceId, NullDevice, Operands, Outcomes, Pinned, Program};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use lgp_hal::{NullDevice, RefusingDevice};
 use std::time::Duration;
 
 const MIB: usize = 1 << 20;
 
-/// A recording device whose `refused`th allocation fails, counted from 0.
-#[derive(Debug)]
-struct Refusing {
-    inner: NullDevice,
-    refused: usize,
-    asked: AtomicUsize,
-}
-
-impl Refusing {
-    fn new(refused: usize) -> Arc<Self> {
-        let inner = NullDevice::new(Some(4 * MIB as u64));
-        Arc::new(Self { inner, refused, asked: AtomicUsize::new(0) })
-    }
-}
-
-impl Device for Refusing {
-    fn id(&self) -> DeviceId {
-        self.inner.id()
-    }
-
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn caps(&self) -> &Caps {
-        self.inner.caps()
-    }
-
-    fn allocate(&self, bytes: usize) -> lgp_hal::Result<Arc<dyn Buffer>> {
-        if self.asked.fetch_add(1, Ordering::Relaxed) == self.refused {
-            let reason = "it was told to".to_owned();
-            return Err(lgp_hal::Error::OutOfMemory { device: self.id(), bytes, reason });
-        }
-        self.inner.allocate(bytes)
-    }
-
-    fn queue(&self) -> lgp_hal::Result<Box<dyn Queue>> {
-        self.inner.queue()
-    }
-
-    fn pinned(&self, bytes: usize) -> lgp_hal::Result<Pinned> {
-        self.inner.pinned(bytes)
-    }
-
-    fn compile(&self, source: &str, options: &str) -> lgp_hal::Result<Arc<dyn Program>> {
-        self.inner.compile(source, options)
-    }
-
-    unsafe fn load(&self, binary: &[u8]) -> lgp_hal::Result<Arc<dyn Program>> {
-        // SAFETY: the caller keeps the promise to the device behind.
-        unsafe { self.inner.load(binary) }
-    }
-
-    fn arithmetic(&self, operands: &Operands) -> lgp_hal::Result<Outcomes> {
-        self.inner.arithmetic(operands)
-    }
+fn device() -> Arc<NullDevice> {
+    Arc::new(NullDevice::new(Some(4 * MIB as u64)))
 }
 
 fn limits() -> SegmentLimits {
@@ -73,7 +18,7 @@ fn limits() -> SegmentLimits {
 }
 
 fn pool() -> (DevicePool, Box<dyn Queue>) {
-    let device = Refusing::new(usize::MAX);
+    let device = self::device();
     let queue = device.queue().unwrap();
     (DevicePool::new(device, limits()).unwrap(), queue)
 }
@@ -127,7 +72,7 @@ fn limits_follow_the_device() {
         assert_eq!((limits.segment_bytes_max, limits.alignment_bytes), wanted);
     }
     let odd = SegmentLimits::of_device(&caps(None, u32::MAX), 8 << 30);
-    assert!(DevicePool::new(Refusing::new(0), odd).is_err());
+    assert!(DevicePool::new(device(), odd).is_err());
 }
 
 /// One kind of use, with whatever fails: every block that was handed out keeps its content.
@@ -153,18 +98,17 @@ fn use_pool(pool: &DevicePool, queue: &mut dyn Queue) -> Vec<Error> {
 /// fails with a table; the pool stays usable, and nothing is lost.
 #[test]
 fn a_refusal_at_any_allocation_leaves_a_usable_pool() {
-    let device = Refusing::new(usize::MAX);
-    let mut queue = device.queue().unwrap();
+    let device = Arc::new(RefusingDevice::new(device()));
+    let mut queue = self::device().queue().unwrap();
     let whole = DevicePool::new(device.clone(), limits()).unwrap();
     let usual = use_pool(&whole, &mut *queue);
     assert!(matches!(usual[..], [Error::RangeTooLarge { .. }]), "{usual:?}");
-    let asked = device.asked.load(Ordering::Relaxed);
+    let asked = device.asked();
     assert!(asked >= 4, "{asked} segments");
     let mut shortages = 0;
     for refused in 0..asked {
-        let device = Refusing::new(refused);
-        let mut queue = device.queue().unwrap();
-        let pool = DevicePool::new(device, limits()).unwrap();
+        device.refuse(refused..refused + 1);
+        let pool = DevicePool::new(device.clone(), limits()).unwrap();
         for error in use_pool(&pool, &mut *queue) {
             match &error {
                 Error::Shortage { shortage, refusal: Some(refusal) } => {
@@ -180,6 +124,19 @@ fn a_refusal_at_any_allocation_leaves_a_usable_pool() {
         assert_eq!(use_pool(&pool, &mut *queue).len(), 1, "all is well afterwards");
     }
     assert!(shortages > 0);
+}
+
+#[test]
+fn a_block_is_kept_by_the_last_handle_of_its_buffer() {
+    let (pool, mut queue) = pool();
+    let buffer = pool.allocate(4096, "x").unwrap().into_buffer();
+    let part = Arc::clone(&buffer).slice(1024, 512).unwrap();
+    queue.write(&*buffer, 1024, &[7; 512]).unwrap();
+    drop(buffer);
+    assert!(has(&mut *queue, &*part, 7) && part.bytes() == 512);
+    assert_eq!(pool.stats().in_use_bytes, 4096);
+    drop(part);
+    assert_eq!(pool.stats().in_use_bytes, 0);
 }
 
 #[test]
@@ -237,7 +194,7 @@ fn threads_share_a_pool() {
         for thread in 0..4u8 {
             let pool = &pool;
             scope.spawn(move || {
-                let mut queue = Refusing::new(usize::MAX).queue().unwrap();
+                let mut queue = device().queue().unwrap();
                 for round in 0..200 {
                     let bytes = 1 + 977 * (round % 50) * usize::from(thread + 1);
                     let block = pool.allocate(bytes, "x").unwrap();

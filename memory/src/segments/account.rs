@@ -84,6 +84,14 @@ pub struct Shortage {
     pub holders: Vec<Holder>,
 }
 
+impl Shortage {
+    /// Whether the budget has room enough, though not in one piece.
+    #[must_use]
+    pub fn is_fragmentation(&self) -> bool {
+        self.budget_bytes.saturating_sub(self.stats.in_use_bytes) >= self.bytes
+    }
+}
+
 impl fmt::Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { bytes, owner, budget_bytes, stats, holders } = self;

@@ -247,7 +247,7 @@ impl<S: SegmentSource> Segments<S> {
         self.owners.holders()
     }
 
-    fn shortage(&self, bytes: usize, owner: &str) -> Shortage {
+    pub(crate) fn shortage(&self, bytes: usize, owner: &str) -> Shortage {
         Shortage {
             bytes,
             owner: owner.into(),

@@ -45,7 +45,8 @@ pub(crate) fn host(
     runtime()?.block_on(async {
         // Before a driver is loaded: some handle signals too, and then end the process.
         let mut signals = Signals::listen()?;
-        let device = device::resolve(&settings.device)?;
+        // Opened to say now what is wrong with it; each worker opens it for itself.
+        let device = device::id(device::resolve(&settings.device)?.as_ref());
         let plan = Plan {
             data: settings.data.clone(),
             quic: settings.quic.addr,

@@ -98,7 +98,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
 
 /// The best device that runs models, and the others with the reason why not.
 fn find_devices() -> Result<(DeviceId, Vec<NotUsed>)> {
-    let device = device::resolve("auto")?;
+    let device = device::id(device::resolve("auto")?.as_ref());
     Ok((device, device::not_used(device)))
 }
 

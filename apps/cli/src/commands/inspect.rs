@@ -1,10 +1,12 @@
 //! `inspect`: what a model takes and gives, and what it is made of.
 
+use crate::device::{self, Limits};
 use crate::dims::Dims;
 use crate::failure::{Failure, Result, chain};
 use crate::output::{self, Output};
 use lgp_sdk::{
-    Dim, Model, PassReport, Repository, Session, SessionOptions, ValueSpec, pass_reports,
+    Dim, Model, PassReport, Placement, Repository, Session, SessionOptions, Shape, ValueSpec,
+    pass_reports,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -13,13 +15,21 @@ use std::path::{Path, PathBuf};
 
 /// Flags of `inspect`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  radeon-cluster inspect resnet50.onnx")]
+#[command(after_help = "Example:\n  radeon-cluster inspect resnet50.onnx --device opencl:0")]
 pub(crate) struct Args {
     /// The ONNX file
     model: PathBuf,
-    /// Show what each pass of the compiler does, at batch 1
+    /// Show what each pass of the compiler does on the processor
     #[arg(long)]
     passes: bool,
+    /// Show where each node runs on these devices: auto, cpu, opencl:0, cuda:0 …
+    #[arg(long)]
+    device: Option<String>,
+    /// The leading dimension of every input that leaves it open, for --device and --passes
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    batch: u32,
+    #[command(flatten)]
+    dims: Dims,
 }
 
 #[derive(Debug, Serialize)]
@@ -42,6 +52,17 @@ struct Report {
     /// With `--passes`: nodes and planned memory before and after each.
     #[serde(skip_serializing_if = "Option::is_none")]
     passes: Option<Vec<PassReport>>,
+    /// With `--device`: its name, and where each node of the compiled graph runs.
+    #[serde(flatten)]
+    placed: Option<Placed>,
+}
+
+#[derive(Debug, Serialize)]
+struct Placed {
+    device: String,
+    /// How many nodes the processor runs because the device has no kernels for them.
+    fallbacks: usize,
+    placement: Vec<Placement>,
 }
 
 /// Runs the command.
@@ -49,12 +70,15 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let model = Model::load(&args.model)?;
     // Every missing operator is named at once.
     let reason = Session::new(&model, SessionOptions::with_threads(1)).err().map(|e| chain(&e));
-    let passes = if args.passes && reason.is_none() {
-        let shapes = Dims::default().shapes(model.inputs(), 1)?;
-        let names = model.inputs().iter().map(|input| input.name.as_str());
-        Some(pass_reports(&model, &names.zip(shapes).collect::<Vec<_>>())?)
-    } else {
-        None
+    let batch = usize::try_from(args.batch).map_err(Failure::internal)?;
+    let wanted = reason.is_none() && (args.passes || args.device.is_some());
+    let shapes = if wanted { args.dims.shapes(model.inputs(), batch)? } else { Vec::new() };
+    let names = model.inputs().iter().map(|input| input.name.as_str());
+    let shapes: Vec<(&str, Shape)> = names.zip(shapes).collect();
+    let passes = (args.passes && reason.is_none()).then(|| pass_reports(&model, &shapes));
+    let placed = match &args.device {
+        Some(device) if reason.is_none() => Some(placed(&model, device, &shapes)?),
+        _ => None,
     };
     let ops = model.operator_counts();
     let report = Report {
@@ -71,9 +95,20 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         bytes: bytes(&args.model)?,
         runs: reason.is_none(),
         reason,
-        passes,
+        passes: passes.transpose()?,
+        placed,
     };
     out.emit(&report, |report| text(report, &model))
+}
+
+/// Where the nodes of a model run, for inputs of these shapes.
+fn placed(model: &Model, device: &str, shapes: &[(&str, Shape)]) -> Result<Placed> {
+    let accelerators = device::resolve_all(device, &Limits::default())?;
+    let device = device::names(&accelerators);
+    let session = Session::on_devices(model, SessionOptions::with_threads(1), accelerators)?;
+    let placement = session.placement(shapes)?;
+    let fallbacks = placement.iter().filter(|place| place.reason.is_some()).count();
+    Ok(Placed { device, fallbacks, placement })
 }
 
 /// The bytes of the model's file and of the files that it has weights in.
@@ -118,10 +153,11 @@ fn text(report: &Report, model: &Model) -> String {
     };
     let ops = output::table(["  operator", "nodes"], ops);
     let passes = report.passes.as_deref().map(pass_table).unwrap_or_default();
+    let placed = report.placed.as_ref().map(placement_table).unwrap_or_default();
     format!(
         "{name} by {producer}, IR version {ir_version}, opset {opset}\n\
          {parameters} parameters, {nodes} nodes, {size}\n{runs}\n\n\
-         inputs\n{inputs}\noutputs\n{outputs}\n{ops}{passes}"
+         inputs\n{inputs}\noutputs\n{outputs}\n{ops}{passes}{placed}"
     )
 }
 
@@ -136,4 +172,20 @@ fn pass_table(passes: &[PassReport]) -> String {
         ]
     });
     format!("\n{}", output::table(["  pass", "nodes", "planned memory"], rows))
+}
+
+/// How many nodes run where, and each that does not run on the device with the reason.
+fn placement_table(placed: &Placed) -> String {
+    let Placed { device, fallbacks, placement } = placed;
+    let all = placement.len();
+    let head = format!("\n{} of {all} compiled nodes run on {device}\n", all - fallbacks);
+    let left = placement.iter().filter_map(|place| {
+        let reason = place.reason.clone()?;
+        Some([format!("  {}", place.name), place.op.clone(), place.device.clone(), reason])
+    });
+    if *fallbacks == 0 {
+        head
+    } else {
+        head + &output::table(["  node", "operator", "on", "because"], left)
+    }
 }

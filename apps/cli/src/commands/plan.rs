@@ -1,11 +1,13 @@
 //! `plan`: what a model takes of memory, whether that fits, and which batch fits best.
 
+mod offload;
+
+use crate::device::{self, Limits};
 use crate::dims::Dims;
 use crate::failure::{Failure, Result};
 use crate::output::{self, Output};
-use lgp_sdk::{
-    Dim, MemoryReport, Model, ProbeOptions, Session, SessionOptions, ValueSpec, probe, select_auto,
-};
+use lgp_sdk::{Dim, MemoryReport, Model, Session, SessionOptions, Shape, ValueSpec};
+use offload::Offload;
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -16,13 +18,16 @@ const TENSORS_SHOWN: usize = 8;
 
 /// Flags of `plan`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  radeon-cluster plan resnet50.onnx --vram 8GiB --batch 16")]
+#[command(after_help = "Example:\n  radeon-cluster plan resnet50.onnx --vram 8GiB --batch 16\n  \
+    radeon-cluster plan bert.onnx --device opencl:0 --vram 256MiB")]
 pub(crate) struct Args {
     /// The ONNX file
     model: PathBuf,
-    /// The memory that it must fit into, such as 8GiB [default: that of the device of auto]
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    vram: Option<u64>,
+    #[command(flatten)]
+    limits: Limits,
+    /// The device to plan for: opencl:0, cuda:0 … [default: what the processor would take]
+    #[arg(long)]
+    device: Option<String>,
     /// The leading dimension of every input that leaves it open
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65536))]
     batch: u32,
@@ -37,6 +42,8 @@ pub(crate) struct Args {
 #[derive(Debug, Serialize)]
 struct Report {
     model: String,
+    /// The device that was named.
+    device: Option<String>,
     batch: usize,
     /// What it must fit into; null where that is not known.
     vram_bytes: Option<u64>,
@@ -49,6 +56,8 @@ struct Report {
     #[serde(flatten)]
     memory: MemoryReport,
     optimal_batch: Option<OptimalBatch>,
+    /// With `--device`: what stays there, what goes over the link in each run, and what that costs.
+    offload: Option<Offload>,
 }
 
 /// A dimension of an input that stands for any size.
@@ -60,7 +69,7 @@ struct Assumed {
     dimension: Option<String>,
 }
 
-/// The largest batches that fit; 0 where not even one image does.
+/// The largest batches that fit, with all weights on the device if that goes at all; 0 where not even one image does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 struct OptimalBatch {
     largest: usize,
@@ -72,14 +81,58 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let options = args
         .threads
         .map_or_else(SessionOptions::default, |n| SessionOptions::with_threads(n.into()));
-    let session = Session::new(Model::load(&args.model)?, options)?;
-    let batch = usize::try_from(args.batch).map_err(Failure::internal)?;
-    let memory = |batch| -> Result<MemoryReport> {
-        let shapes = args.dims.shapes(session.inputs(), batch)?;
-        let names = session.inputs().iter().map(|input| input.name.as_str());
-        Ok(session.memory(&names.zip(shapes).collect::<Vec<_>>())?)
+    let accelerator = match &args.device {
+        Some(device) => device::resolve_within(device, &args.limits)?,
+        None => None,
     };
-    let vram_bytes = args.vram.or_else(device_bytes);
+    let session = lgp_sdk::session(Model::load(&args.model)?, options, accelerator)?;
+    let batch = usize::try_from(args.batch).map_err(Failure::internal)?;
+    let report = match session.accelerator() {
+        Some(_) => on_device(args, &session, batch)?,
+        None => on_processor(args, &session, batch)?,
+    };
+    out.emit(&report, text)
+}
+
+/// The inputs' names and shapes at a batch.
+fn shapes<'a>(args: &Args, session: &'a Session, batch: usize) -> Result<Vec<(&'a str, Shape)>> {
+    let shapes = args.dims.shapes(session.inputs(), batch)?;
+    Ok(session.inputs().iter().map(|input| input.name.as_str()).zip(shapes).collect())
+}
+
+fn on_device(args: &Args, session: &Session, batch: usize) -> Result<Report> {
+    let planned = session.memory(&shapes(args, session, batch)?)?;
+    let plan = offload::plan(session, &shapes(args, session, batch)?)?;
+    let stays = |batch: usize, all: bool| -> Result<bool> {
+        // A batch that a node refuses is too large.
+        let told = session.device_memory(&shapes(args, session, batch)?).ok().flatten();
+        Ok(told.is_some_and(|plan| plan.fits && !(all && plan.streamed_bytes > 0)))
+    };
+    let optimal_batch = match args.dims.leave_batch_open(session.inputs()) {
+        true => {
+            let all = stays(1, true)?;
+            Some(optimal(|batch| stays(batch, all))?)
+        }
+        false => None,
+    };
+    Ok(Report {
+        model: args.model.display().to_string(),
+        device: Some(plan.memory.device.clone()),
+        batch,
+        vram_bytes: u64::try_from(plan.memory.limit_bytes).ok(),
+        fits: Some(plan.memory.fits),
+        batch_refused: false,
+        assumed: assumed(&args.dims, session.inputs()),
+        memory: planned,
+        optimal_batch,
+        offload: Some(plan),
+    })
+}
+
+fn on_processor(args: &Args, session: &Session, batch: usize) -> Result<Report> {
+    let memory =
+        |batch| -> Result<MemoryReport> { Ok(session.memory(&shapes(args, session, batch)?)?) };
+    let vram_bytes = args.limits.vram.or_else(free_bytes);
     let planned = memory(batch)?;
     // Sizes that only a run knows are unknown at every batch.
     let unknown = memory(1)?.unknown;
@@ -93,8 +146,9 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         Some(limit) => Some(optimal(|batch| Ok(fits(&memory(batch)?, limit) == Some(true)))?),
         None => None,
     };
-    let report = Report {
+    Ok(Report {
         model: args.model.display().to_string(),
+        device: None,
         batch,
         vram_bytes,
         fits: vram_bytes.and_then(|limit| fits(&planned, limit)),
@@ -102,15 +156,14 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         assumed: assumed(&args.dims, session.inputs()),
         memory: planned,
         optimal_batch,
-    };
-    out.emit(&report, text)
+        offload: None,
+    })
 }
 
-/// The memory of the device that `--device auto` means.
-fn device_bytes() -> Option<u64> {
-    let devices = probe(&ProbeOptions::default());
-    let auto = select_auto(&devices);
-    devices.iter().find(|info| info.device == Some(auto)).and_then(|info| info.memory_bytes)
+/// What is free of the memory of the device that `--device auto` means.
+fn free_bytes() -> Option<u64> {
+    let device = lgp_sdk::open_auto().ok()?;
+    device.free_bytes().or(device.caps().memory_bytes)
 }
 
 /// The dimensions that are taken as 1 because nobody gives their size.
@@ -146,33 +199,14 @@ fn optimal(mut fits: impl FnMut(usize) -> Result<bool>) -> Result<OptimalBatch> 
     Ok(OptimalBatch { largest: low, power_of_two })
 }
 
-/// Bytes as a person writes them: `8GiB`, `512 MB`, `8g`, `1000000`.
-fn size(text: &str) -> std::result::Result<u64, String> {
-    let wrong = || format!("'{text}' is no size, expected one such as 8GiB, 512MiB or 4GB");
-    let text = text.trim();
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let factor: f64 = match unit.trim().to_ascii_lowercase().as_str() {
-        "" | "b" => 1.,
-        "k" | "kib" => 1024.,
-        "m" | "mib" => 1_048_576.,
-        "g" | "gib" => 1_073_741_824.,
-        "t" | "tib" => 1_099_511_627_776.,
-        "kb" => 1e3,
-        "mb" => 1e6,
-        "gb" => 1e9,
-        "tb" => 1e12,
-        _ => return Err(wrong()),
-    };
-    let bytes = number.parse::<f64>().map_err(|_| wrong())? * factor;
-    // Up to 2⁵³ every whole number is exact, which is more memory than there is.
-    if (1. ..9e15).contains(&bytes) { Ok(bytes as u64) } else { Err(wrong()) }
-}
-
 fn text(report: &Report) -> String {
     let count = |n: usize| output::bytes(u64::try_from(n).unwrap_or(u64::MAX));
     let memory = &report.memory;
+    let streams = report.offload.as_ref().is_some_and(|it| it.memory.streamed_bytes > 0);
     let verdict = match (report.fits, report.vram_bytes) {
+        (Some(true), Some(limit)) if streams => {
+            format!("fits into {} as weights come and go", output::bytes(limit))
+        }
         (Some(true), Some(limit)) => format!("fits into {}", output::bytes(limit)),
         (Some(false), Some(limit)) => format!("does not fit into {}", output::bytes(limit)),
         (None, Some(_)) => "but the model refuses that batch".to_owned(),
@@ -211,6 +245,9 @@ fn text(report: &Report) -> String {
         let dimension = dimension.as_deref().unwrap_or("unnamed");
         text += &format!("dimension {axis} ({dimension}) of '{input}' is open, and planned as 1\n");
     }
+    if let Some(offload) = &report.offload {
+        text += &offload::text(offload);
+    }
     if let Some(node) = &memory.peak_node {
         text += &format!("\nthe most is alive at node '{node}'\n");
         text += &output::table(["  tensor", "operator", "shape", "size"], peak);
@@ -221,26 +258,6 @@ fn text(report: &Report) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_as_people_write_them() {
-        for (text, bytes) in [
-            ("8GiB", Some(8 << 30)),
-            ("8g", Some(8 << 30)),
-            ("512 MB", Some(512_000_000)),
-            ("1.5k", Some(1536)),
-            ("1000", Some(1000)),
-            ("", None),
-            ("GiB", None),
-            ("8 parsecs", None),
-            ("-1", None),
-            ("0", None),
-            ("1e30", None),
-            ("99999999999TiB", None),
-        ] {
-            assert_eq!(size(text).ok(), bytes, "{text}");
-        }
-    }
 
     #[test]
     fn the_largest_batch_is_found() {

@@ -1,6 +1,7 @@
 //! `profile`: what a model's run spends its time on, node by node.
 
 mod chart;
+mod memory;
 mod trace;
 
 use crate::commands::bench;
@@ -22,7 +23,8 @@ const NODES_SHOWN: usize = 15;
 /// Flags of `profile`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  radeon-cluster profile resnet50.onnx --output-dir out\n\n\
-    It writes MODEL.trace.json, which chrome://tracing and Perfetto show, and MODEL.svg.\n\
+    It writes MODEL.trace.json, which chrome://tracing and Perfetto show, and MODEL.svg; on a device\n\
+    MODEL.memory.csv and MODEL.memory.svg too.\n\
     A batch is measured as a whole; run and bench may take its images one by one.\n\
     Inputs that are not given are made up as bench makes them up.")]
 pub(crate) struct Args {
@@ -62,6 +64,10 @@ struct Report {
     nodes: Vec<Node>,
     trace: String,
     svg: String,
+    /// On a device: what its memory saw, the files with all of it, and who holds what in a picture.
+    memory: Option<memory::Memory>,
+    memory_csv: Option<String>,
+    memory_svg: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -90,6 +96,9 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let Loaded { session, device, threads, .. } = run::load(&args.model, &args.machine)?;
     let given = inputs::read(&args.inputs, session.inputs(), &scaling)?;
     let (given, batch) = bench::complete(given, session.inputs(), args.batch, &args.dims)?;
+    if let Some(accelerator) = session.accelerator() {
+        accelerator.pool().start_log(memory::EVENTS_MAX);
+    }
     // The first run fills caches and pools.
     session.run_data(run::data(&given))?;
     let mut fastest: Option<Profile> = None;
@@ -106,6 +115,24 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     files::make_folder(&args.output_dir)?;
     let trace = Staged::new(&trace_file, trace::events(&profile)?.as_bytes())?;
     let svg = Staged::new(&svg_file, chart::svg(&profile, &stem)?.as_bytes())?;
+    let memory = session.accelerator().map(|device| -> Result<_> {
+        let profile = memory::profile(device)?;
+        let [csv, svg] =
+            ["csv", "svg"].map(|ending| args.output_dir.join(format!("{stem}.memory.{ending}")));
+        let staged = [
+            Staged::new(&csv, &memory::csv(&profile)?)?,
+            Staged::new(&svg, memory::svg(&profile, &stem)?.as_bytes())?,
+        ];
+        Ok((memory::told(&profile, device), [csv, svg], staged))
+    });
+    let (memory, memory_files) = match memory.transpose()? {
+        None => (None, None),
+        Some((memory, files, staged)) => {
+            staged.into_iter().try_for_each(Staged::place)?;
+            (Some(memory), Some(files.map(|file| file.display().to_string())))
+        }
+    };
+    let [memory_csv, memory_svg] = memory_files.map_or([None, None], |files| files.map(Some));
     trace.place()?;
     svg.place()?;
     let share = |time: Duration| time.as_secs_f64() / profile.total.as_secs_f64().max(1e-12);
@@ -137,6 +164,9 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         nodes: nodes.collect(),
         trace: trace_file.display().to_string(),
         svg: svg_file.display().to_string(),
+        memory,
+        memory_csv,
+        memory_svg,
     };
     out.emit(&report, text)
 }
@@ -157,10 +187,12 @@ fn text(report: &Report) -> String {
     });
     let rows = output::table(["  node", "operator", "ms", "makes"], rows);
     let more = if rest > 0 { format!("  and {rest} more, all in --json\n") } else { String::new() };
+    let memory = report.memory_svg.as_ref().zip(report.memory_csv.as_ref());
+    let memory = memory.map_or_else(String::new, |(svg, csv)| format!("memory   {svg}, {csv}\n"));
     format!(
         "{model} on {device}: {threads} threads, batch {batch}, {precision}, the fastest of {runs} \
          runs\n{total_ms:.3} ms, {overhead_ms:.3} ms of them between nodes\n\n\
-         {operators}\n{rows}{more}\ntrace    {}\npicture  {}\n",
+         {operators}\n{rows}{more}\ntrace    {}\npicture  {}\n{memory}",
         report.trace, report.svg
     )
 }

@@ -1,6 +1,7 @@
 //! `run`: one inference of a model file, from `.npy` files and images to `.npy` files.
 
-use crate::failure::Result;
+use crate::device::Limits;
+use crate::failure::{Failure, Result};
 use crate::output::Output;
 use crate::outputs::{self, Written};
 use crate::picture::Scaling;
@@ -35,9 +36,11 @@ pub(crate) struct Args {
 /// Where and how a model runs.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Machine {
-    /// The device: auto, cpu, opencl:0, cuda:0 …
+    /// The device: auto, cpu, opencl:0, cuda:0 …; a list cuts a model over several
     #[arg(long, default_value = "auto")]
     pub(crate) device: String,
+    #[command(flatten)]
+    pub(crate) limits: Limits,
     /// Threads to compute with [default: all cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
@@ -86,9 +89,15 @@ pub(crate) struct Loaded {
     pub(crate) load_ms: f64,
 }
 
-/// Checks the device, then loads a model.
+/// Opens the devices, then loads a model.
 pub(crate) fn load(path: &Path, machine: &Machine) -> Result<Loaded> {
-    let device = device::resolve(&machine.device)?.to_string();
+    let accelerators = device::resolve_all(&machine.device, &machine.limits)?;
+    let device = device::names(&accelerators);
+    if !accelerators.is_empty() && machine.precision != Precision::F32 {
+        let precision = machine.precision.name();
+        let message = format!("--precision {precision} is the processor's, {device} has f32 alone");
+        return Err(Failure::usage(message).hint("leave --precision out, or use --device cpu"));
+    }
     let options = match machine.threads {
         Some(threads) => SessionOptions::with_threads(usize::from(threads)),
         None => SessionOptions::default(),
@@ -96,7 +105,7 @@ pub(crate) fn load(path: &Path, machine: &Machine) -> Result<Loaded> {
     let isa = Simd::resolve(machine.simd, settings::environment)?.isa();
     let options = SessionOptions { isa, precision: machine.precision.of_session(), ..options };
     let start = Instant::now();
-    let session = Session::new(Model::load(path)?, options)?;
+    let session = Session::on_devices(Model::load(path)?, options, accelerators)?;
     let load_ms = measure::ms(start.elapsed());
     Ok(Loaded { session, device, threads: options.threads, load_ms })
 }

@@ -2,6 +2,7 @@
 
 use crate::cluster::bootstrap::Bootstrap;
 use crate::cluster::runtime;
+use crate::device;
 use crate::failure::{Failure, Result};
 use lgp_sdk::{ModelExecutor, Repository, SessionOptions, WorkerConfig};
 use std::io::{BufRead, Read};
@@ -25,13 +26,11 @@ pub(crate) fn run() -> Result<()> {
             .hint("start a cluster with: radeon-cluster start")
     })?;
     // A device that computes wrongly must not join.
-    lgp_sdk::open(bootstrap.device)
-        .map_err(|error| Failure::from_error("device_broken", &error))?;
+    let accelerator = device::resolve(&bootstrap.device.to_string())?;
     let repository = Repository::open(&bootstrap.models)?;
     let threads = SessionOptions::with_threads(bootstrap.threads);
     let options = SessionOptions { isa: bootstrap.simd.isa(), ..threads };
-    let executor = ModelExecutor::new(repository, bootstrap.device, options)
-        .map_err(|error| Failure::from_error("device_without_models", &error))?;
+    let executor = ModelExecutor::new(repository, accelerator, options);
     // As many tasks at once as there are threads: small models do not fill them otherwise.
     let slots = u32::try_from(bootstrap.threads).map_err(Failure::internal)?;
     let config = WorkerConfig::new(bootstrap.coordinator, bootstrap.identity, slots);

@@ -194,7 +194,7 @@ fn a_coordinator_for_every_address_has_local_workers_too() {
 #[test]
 fn a_folder_has_one_coordinator() {
     let cluster = Cluster::start(World::new(), "1");
-    let (code, message) = start(&cluster.world, "1").error(1);
+    let (code, message) = start(&cluster.world, &["--workers", "1"]).error(1);
     assert_eq!(code, "already_running");
     assert!(message.contains(&format!("pid {}", cluster.pid())), "{message}");
     assert_eq!(cluster.run(&["status"]).json()["status"], json!("ok"), "the first one is well");

@@ -67,6 +67,6 @@ fn a_start_that_is_interrupted_leaves_nothing() {
         world.expect_no_processes();
     }
     // The folder is free again.
-    start(&world, "1").json();
+    start(&world, &["--workers", "1"]).json();
     world.run(&["stop", "--data", &data, "--json"]).json();
 }

@@ -73,6 +73,7 @@ impl World {
             .args(args)
             .current_dir(self.folder.path())
             .env("XDG_DATA_HOME", self.folder.path())
+            .env("XDG_CACHE_HOME", self.folder.path())
             .env("LGP_TEST_WORLD", self.folder.path())
             .env_remove("RUST_LOG")
             .stdin(Stdio::null());
@@ -131,7 +132,12 @@ pub(crate) struct Cluster {
 impl Cluster {
     #[track_caller]
     pub(crate) fn start(world: World, workers: &str) -> Self {
-        let endpoint = start(&world, workers).json();
+        Self::start_with(world, &["--workers", workers])
+    }
+
+    #[track_caller]
+    pub(crate) fn start_with(world: World, flags: &[&str]) -> Self {
+        let endpoint = start(&world, flags).json();
         Self { world, endpoint }
     }
 
@@ -158,21 +164,11 @@ impl Cluster {
 }
 
 /// `start` on free ports and the world's own data folder.
-pub(crate) fn start(world: &World, workers: &str) -> Outcome {
+pub(crate) fn start(world: &World, flags: &[&str]) -> Outcome {
     let data = world.path("data").display().to_string();
     let any = "127.0.0.1:0";
-    world.run(&[
-        "start",
-        "--json",
-        "--data",
-        &data,
-        "--http",
-        any,
-        "--quic",
-        any,
-        "--workers",
-        workers,
-    ])
+    let own = ["start", "--json", "--data", &data, "--http", any, "--quic", any];
+    world.run(&[&own[..], flags].concat())
 }
 
 #[track_caller]

@@ -2,9 +2,9 @@
 
 use crate::harness::World;
 
-const COMMANDS: [&str; 18] = [
-    "demo", "devices", "doctor", "run", "bench", "profile", "inspect", "plan", "convert", "start",
-    "stop", "status", "workers", "submit", "result", "tasks", "cancel", "models",
+const COMMANDS: [&str; 19] = [
+    "demo", "devices", "doctor", "run", "bench", "tune", "profile", "inspect", "plan", "convert",
+    "start", "stop", "status", "workers", "submit", "result", "tasks", "cancel", "models",
 ];
 
 #[test]

@@ -4,6 +4,7 @@ mod bad_input;
 mod cluster;
 mod convert;
 mod demo;
+mod device;
 mod faults;
 mod harness;
 mod help;

@@ -12,27 +12,6 @@ DEVICE u32 tile_side(u32 along, u32 side, u32 width, u32 e) {
     return along ? e / (DEPTH / width) : e % (side / width) * width;
 }
 
-#if LEFT_WIDTH == 4
-#define LEFT_VECTOR(to, from, side) load4(to, a, from)
-#else
-#define LEFT_VECTOR(to, from, side) *(to) = LEFT_LOAD(from, side)
-#endif
-#if RIGHT_WIDTH == 4
-#define RIGHT_VECTOR(to, from, side) load4(to, b, from)
-#else
-#define RIGHT_VECTOR(to, from, side) *(to) = RIGHT_LOAD(from, side)
-#endif
-
-#if LEFT_WIDTH == 4 || RIGHT_WIDTH == 4
-DEVICE void load4(float *to, GLOBAL const float *from, u32 at) {
-    float4 x = ((GLOBAL const float4 *)from)[at / 4];
-    to[0] = x.x;
-    to[1] = x.y;
-    to[2] = x.z;
-    to[3] = x.w;
-}
-#endif
-
 /* Beyond the operand's last row or column, that one is read again: its sums are not stored. Beyond
    the end of the sum there are zeros. */
 #define FETCH(next, vector, first, size, start, side_tile, along, width)                            \
@@ -86,6 +65,7 @@ void gemm(OPERANDS GLOBAL Y_TYPE *y, u32 m, u32 n, u32 k, u32 row_step, u32 colu
             FETCH(next_left, LEFT_VECTOR, first_row, m, left_start, ROWS, LEFT_ALONG, LEFT_WIDTH)
             FETCH(next_right, RIGHT_VECTOR, first_column, n, right_start, COLUMNS, RIGHT_ALONG, RIGHT_WIDTH)
         }
+        UNROLL
         for (u32 d = 0; d < DEPTH; d++) {
             SUM l[EACH_ROW], r[EACH_COLUMN];
             for (u32 i = 0; i < EACH_ROW; i++) l[i] = left[d][LOCAL_ID(1) * EACH_ROW + i];

@@ -1,5 +1,5 @@
 /* A product with few rows, VECTORS of them: each element of the right operand is used once for each,
-   and is read once. Of a work-group, COLUMNS work-items share each of LANES steps of the sum. */
+   and is read once, RIGHT_WIDTH along the sum at a time. Of a work-group, COLUMNS work-items share each of LANES steps of the sum. */
 #if RIGHT_ALONG
 #define COLUMNS GROUP_Y
 #define LANES GROUP_X
@@ -24,11 +24,14 @@ void gemv(OPERANDS GLOBAL Y_TYPE *y, u32 m, u32 n, u32 k, u32 row_step, u32 colu
     u32 end = least(k, first + part);
     SUM sums[VECTORS];
     for (u32 v = 0; v < VECTORS; v++) sums[v] = 0;
-    for (u32 d = first + LANE; d < end; d += LANES) {
-        SUM r = RIGHT_LOAD(right_start + place(RIGHT_ALONG, n, k, clamped, d), clamped);
-        for (u32 v = 0; v < VECTORS; v++) {
-            SUM l = LEFT_LOAD(left_start + place(LEFT_ALONG, m, k, v, d), v);
-            sums[v] += l * r;
+    for (u32 d = first + LANE * RIGHT_WIDTH; d < end; d += LANES * RIGHT_WIDTH) {
+        TILE r[RIGHT_WIDTH];
+        RIGHT_VECTOR(r, right_start + place(RIGHT_ALONG, n, k, clamped, d), clamped);
+        for (u32 w = 0; w < RIGHT_WIDTH; w++) {
+            for (u32 v = 0; v < VECTORS; v++) {
+                SUM l = LEFT_LOAD(left_start + place(LEFT_ALONG, m, k, v, d + w), v);
+                sums[v] += l * r[w];
+            }
         }
     }
     for (u32 v = 0; v < VECTORS; v++) shared[v][LANE][COLUMN] = sums[v];

@@ -1,33 +1,13 @@
 //! Products of matrices on devices: which kernel, in which tiles, in how many parts.
 
+mod factor;
 mod schedule;
 
 use super::pointwise::{literal, places};
 use super::recipe::{Argument, Call, Kernel, Launches, c_type, groups, load};
+pub(crate) use factor::{Blocks, Factor, Scale, Zero};
 use lgp_memory::DType;
 use schedule::{Schedule, Way};
-
-/// An operand of a product.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Factor {
-    /// Where it is.
-    pub argument: Argument,
-    /// The type of its elements.
-    pub dtype: DType,
-    /// Whether neighbours in memory follow each other along the sum, not along its other side.
-    pub along: bool,
-    /// What is subtracted from its elements, if they are integers.
-    pub zero: Option<Zero>,
-}
-
-/// What stands for 0 in an operand of integers; of its dtype.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Zero {
-    /// Where it is.
-    pub argument: Argument,
-    /// Whether there is one for each row of the left operand, or column of the right one.
-    pub each: bool,
-}
 
 /// A matrix that is added, times `scale`; its steps are 0 where it repeats.
 #[derive(Debug, Clone, Copy)]
@@ -68,37 +48,75 @@ impl Product<'_> {
         Some(launches)
     }
 
+    /// The launches of every schedule that is worth measuring; [`Product::launches`] come first.
+    pub(crate) fn schedules(&self) -> Vec<Launches> {
+        let Some(best) = self.launches() else { return Vec::new() };
+        if self.count() == Some(0) {
+            return vec![best];
+        }
+        let (product, steps) = self.in_order();
+        let others = product.schedule().others(product.sizes[2], product.widths());
+        let launches = |schedule: &Schedule| {
+            let mut launches = Launches::default();
+            product.add_with(schedule, &mut launches, steps)?;
+            Some(launches)
+        };
+        std::iter::once(best).chain(others.iter().filter_map(launches)).collect()
+    }
+
     /// Adds its launches to others.
     pub(crate) fn add_to(&self, launches: &mut Launches) -> Option<()> {
-        let count = self.count()?;
-        if count == 0 {
+        if self.count()? == 0 {
             return Some(());
         }
-        // Few columns are few rows of the transposed product.
+        let (product, steps) = self.in_order();
+        product.add_with(&product.schedule(), launches, steps)
+    }
+
+    /// The product with few rows rather than few columns, and how far the rows and columns of its
+    /// result are apart.
+    fn in_order(&self) -> (Self, [usize; 2]) {
         let [m, n, k] = self.sizes;
-        if n < m && n <= schedule::ROWS_FEW {
-            let [left, right] = self.operands;
-            let [all, a, b] = self.batches;
-            let steps = |addend: Addend| [addend.steps[1], addend.steps[0]];
-            let addend = self.addend.map(|c| Addend { steps: steps(c), ..c });
-            let swapped = Product {
-                sizes: [n, m, k],
-                operands: [right, left],
-                batches: [all, b, a],
-                addend,
-                ..self.clone()
-            };
-            return swapped.add_in_order(launches, [1, n]);
+        if n >= m || n > schedule::ROWS_FEW {
+            return (self.clone(), [n, 1]);
         }
-        self.add_in_order(launches, [n, 1])
+        // Few columns are few rows of the transposed product.
+        let [left, right] = self.operands;
+        let [all, a, b] = self.batches;
+        let steps = |addend: Addend| [addend.steps[1], addend.steps[0]];
+        let addend = self.addend.map(|c| Addend { steps: steps(c), ..c });
+        let swapped = Self {
+            sizes: [n, m, k],
+            operands: [right, left],
+            batches: [all, b, a],
+            addend,
+            ..self.clone()
+        };
+        (swapped, [1, n])
+    }
+
+    /// How many elements of each operand are loaded at once.
+    fn widths(&self) -> [usize; 2] {
+        let ([m, n, k], [left, right]) = (self.sizes, self.operands);
+        [left.width(m, k), right.width(n, k)]
+    }
+
+    fn schedule(&self) -> Schedule {
+        let batches = self.batches[0].iter().product();
+        Schedule::new(self.sizes, batches, self.operands[1].along, self.widths())
     }
 
     /// Adds its launches, where the result's rows and columns are `steps` apart.
-    fn add_in_order(&self, launches: &mut Launches, steps: [usize; 2]) -> Option<()> {
+    fn add_with(
+        &self,
+        schedule: &Schedule,
+        launches: &mut Launches,
+        steps: [usize; 2],
+    ) -> Option<()> {
         let [m, n, k] = self.sizes;
         let count = self.count()?;
         let batches: usize = self.batches[0].iter().product();
-        let schedule = Schedule::new(self.sizes, batches, self.operands[1].along);
+        let ([left, right], widths) = (self.operands, self.widths());
         let mut parameters = Parameters::default();
         let mut kernel = self.operand_defines(schedule.kernel(), &mut parameters)?;
         let mut y = self.y.0;
@@ -110,13 +128,17 @@ impl Product<'_> {
             kernel = kernel.define("RESULT(sum, row, column)", "(sum)");
             kernel = stored_plainly(kernel, self.numbers().1);
         }
-        if let Way::Tiles(tile) = schedule.way {
-            let [left, right] = self.operands;
-            kernel = kernel
-                .define("LEFT_WIDTH", left.width(m, k))
-                .define("RIGHT_WIDTH", right.width(n, k))
-                .define("EDGE", u8::from(k % tile.depth != 0));
-        }
+        let widths = match schedule.way {
+            Way::Tiles(_) => widths,
+            // A work-item goes along the sum of one column.
+            Way::Rows { .. } => [1, if right.along { widths[1] } else { 1 }],
+        };
+        kernel = kernel
+            .define("LEFT_WIDTH", widths[0])
+            .define("RIGHT_WIDTH", widths[1])
+            .define("LEFT_VECTOR(to, from, side)", left.vector("LEFT_LOAD", "a", widths[0]))
+            .define("RIGHT_VECTOR(to, from, side)", right.vector("RIGHT_LOAD", "b", widths[1]))
+            .define("EDGE", u8::from(k % schedule.depth != 0));
         let kernel = kernel.define("OPERANDS", &parameters.declared);
         let mut arguments = parameters.given;
         arguments.push(y);
@@ -173,17 +195,16 @@ impl Product<'_> {
     /// Bytes of the operands and the result.
     fn bytes(&self) -> u64 {
         let [m, n, k] = self.sizes;
-        let bytes = |batches: &[usize], size: usize, dtype: DType| {
-            batches.iter().product::<usize>() as u64 * size as u64 * dtype.size() as u64
-        };
+        let count = |batches: &[usize], size: usize| batches.iter().product::<usize>() * size;
         let [all, a, b] = self.batches;
         let [left, right] = self.operands;
-        bytes(all, m * n, self.y.1) + bytes(a, m * k, left.dtype) + bytes(b, k * n, right.dtype)
+        let operands = left.bytes(count(a, m * k)) + right.bytes(count(b, k * n));
+        (count(all, m * n) * self.y.1.size() + operands) as u64
     }
 
     /// How elements are held in local memory, and what sums are.
     fn numbers(&self) -> (&'static str, &'static str) {
-        if self.operands[0].dtype.is_float() { ("float", "float") } else { ("i16", "i32") }
+        if self.y.1.is_float() { ("float", "float") } else { ("i16", "i32") }
     }
 
     fn operand_defines(&self, kernel: Kernel, parameters: &mut Parameters) -> Option<Kernel> {
@@ -191,9 +212,15 @@ impl Product<'_> {
         let [left, right] = self.operands;
         let batch = places(all, &[a, b], "(z)")?;
         let (tile, sum) = self.numbers();
+        // Elements of 16 bits are unpacked: of more steps at once than this, into too many registers.
+        let unroll = if tile == "i16" { "_Pragma(\"unroll 4\")" } else { "" };
+        let kernel = [left, right]
+            .into_iter()
+            .fold(kernel, |kernel, x| x.define_blocks(kernel, self.sizes[2]));
         Some(
             kernel
                 .define("TILE", tile)
+                .define("UNROLL", unroll)
                 .define("SUM", sum)
                 .define("LEFT_ALONG", u8::from(left.along))
                 .define("RIGHT_ALONG", u8::from(right.along))
@@ -246,24 +273,6 @@ fn stored_plainly(kernel: Kernel, y: &str) -> Kernel {
 /// Where matrices of `size` elements begin, of the expression of their number.
 fn start(number: &str, size: &str) -> String {
     if number == "0" { "0".to_owned() } else { format!("(({number}) * {size})") }
-}
-
-impl Factor {
-    /// Elements that are loaded at once, along its rows or columns of these lengths.
-    fn width(&self, side: usize, k: usize) -> usize {
-        let length = if self.along { k } else { side };
-        if self.dtype == DType::F32 && length > 0 && length % 4 == 0 { 4 } else { 1 }
-    }
-
-    /// The expression of an element at `place`, of row or column `side`; declares what it reads.
-    fn load(&self, name: &str, parameters: &mut Parameters) -> Option<String> {
-        let ty = c_type(self.dtype)?;
-        parameters.add(&format!("GLOBAL const {ty} *{name}"), self.argument);
-        let Some(zero) = self.zero else { return Some(load(self.dtype, name, "place")) };
-        parameters.add(&format!("GLOBAL const {ty} *{name}_zero"), zero.argument);
-        let at = if zero.each { "side" } else { "0" };
-        Some(format!("(i16)({name}[place] - {name}_zero[{at}])"))
-    }
 }
 
 /// Parameters of a kernel, and what they are given.

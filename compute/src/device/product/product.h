@@ -1,7 +1,8 @@
 /* What the kernels of products share: y = left · right, of m × k and k × n, for each of several
    batches. Sizes are never 0, but for k. Generated are OPERANDS, the parameters of what is read;
    LEFT_LOAD(place, row) and RIGHT_LOAD(place, column), an element of TILE's type; LEFT_BATCH(z) and
-   RIGHT_BATCH(z), where a batch begins; and RESULT(sum, row, column). An operand lies ALONG the sum
+   RIGHT_BATCH(z), where a batch begins; LEFT_VECTOR(to, from, side) and RIGHT_VECTOR(to, from, side),
+   which load the LEFT_WIDTH or RIGHT_WIDTH elements from a place on; and RESULT(sum, row, column). An operand lies ALONG the sum
    where its neighbours in memory follow each other along k. */
 #ifndef EXTRA_PARAMETERS
 #define EXTRA_PARAMETERS
@@ -10,6 +11,14 @@
 #endif
 
 DEVICE u32 least(u32 a, u32 b) { return a < b ? a : b; }
+
+DEVICE void load4(float *to, GLOBAL const float *from, u32 at) {
+    float4 x = ((GLOBAL const float4 *)from)[at / 4];
+    to[0] = x.x;
+    to[1] = x.y;
+    to[2] = x.z;
+    to[3] = x.w;
+}
 
 /* Where an operand of `size` rows, or columns, has the element of one of them at a depth. */
 DEVICE u32 place(u32 along, u32 size, u32 k, u32 side, u32 depth) {

@@ -3,8 +3,10 @@
 use crate::device::Kernel;
 use crate::device::recipe::groups;
 
-const GEMM: &str = concat!(include_str!("product.h"), include_str!("gemm.cl"));
-const GEMV: &str = concat!(include_str!("product.h"), include_str!("gemv.cl"));
+const GEMM: &str =
+    concat!(include_str!("product.h"), include_str!("blocks.h"), include_str!("gemm.cl"));
+const GEMV: &str =
+    concat!(include_str!("product.h"), include_str!("blocks.h"), include_str!("gemv.cl"));
 
 /// Products with so few rows read the right operand once for all of them, without tiles.
 pub(super) const ROWS_FEW: usize = 4;
@@ -13,6 +15,8 @@ pub(super) const ROWS_FEW: usize = 4;
 const WAVES: usize = 288;
 /// Elements of a sum that a part has at least: what adding the parts costs is then small.
 const PART_MIN: usize = 128;
+/// In how many parts a sum may be worth computing.
+const PARTS: [usize; 5] = [1, 2, 4, 8, 16];
 /// Most work-groups along the second and third dimension that every device takes.
 const GROUPS_MAX: usize = 65_535;
 
@@ -21,16 +25,20 @@ const GROUPS_MAX: usize = 65_535;
 pub(super) struct Tile {
     pub(super) rows: usize,
     pub(super) columns: usize,
-    pub(super) depth: usize,
     pub(super) each: [usize; 2],
 }
 
 /// From the one that moves the least to the one that fits small results best.
 const TILES: [Tile; 3] = [
-    Tile { rows: 128, columns: 64, depth: 16, each: [8, 4] },
-    Tile { rows: 64, columns: 64, depth: 16, each: [4, 4] },
-    Tile { rows: 32, columns: 32, depth: 16, each: [4, 4] },
+    Tile { rows: 128, columns: 64, each: [8, 4] },
+    Tile { rows: 64, columns: 64, each: [4, 4] },
+    Tile { rows: 32, columns: 32, each: [4, 4] },
 ];
+
+/// Elements of the sum that a tile takes at a time: with single elements fewer, so that those under
+/// way need not more registers.
+const DEPTH_VECTORS: usize = 16;
+const DEPTH_ELEMENTS: usize = 8;
 
 impl Tile {
     fn group(self) -> [usize; 2] {
@@ -47,6 +55,12 @@ impl Tile {
     }
 }
 
+/// The tiles for operands that are loaded by so many elements.
+fn tiles(widths: [usize; 2]) -> &'static [Tile] {
+    // With vectors and single elements, so large a tile needs more registers than three waves have.
+    &TILES[usize::from(widths[0] != widths[1])..]
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     Tiles(Tile),
@@ -61,14 +75,23 @@ pub(super) enum Way {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Schedule {
     pub(super) way: Way,
+    /// Elements of each sum that are taken at a time.
+    pub(super) depth: usize,
     /// How many parts each sum is computed in, and how many elements each has at most.
     pub(super) parts: usize,
     pub(super) part: usize,
 }
 
 impl Schedule {
-    /// For a result that is not empty; `right_along` as in an operand.
-    pub(super) fn new([m, n, k]: [usize; 3], batches: usize, right_along: bool) -> Self {
+    /// For a result that is not empty; `right_along` as in an operand, and `widths` how many elements
+    /// of each operand are loaded at once.
+    pub(super) fn new(
+        sizes: [usize; 3],
+        batches: usize,
+        right_along: bool,
+        widths: [usize; 2],
+    ) -> Self {
+        let [m, n, k] = sizes;
         let way = if m <= ROWS_FEW {
             // Neighbouring work-items read neighbours in memory.
             let (group, columns) = if right_along { ([64, 4], 4) } else { ([32, 8], 32) };
@@ -76,20 +99,45 @@ impl Schedule {
         } else {
             let busy = |tile: &&Tile| tile.count(m, n) * tile.waves() * batches >= WAVES;
             let wasted = |tile: &&Tile| tile.count(m, n) * tile.rows * tile.columns;
-            let fits = TILES.iter().find(busy);
+            let fits = tiles(widths).iter().find(busy);
             // Among those that are split, what computes the least beyond the edges.
             let best = fits.or_else(|| TILES[1..].iter().min_by_key(wasted));
             Way::Tiles(*best.unwrap_or(&TILES[2]))
         };
-        let (waves, step) = match way {
-            Way::Tiles(tile) => (tile.count(m, n) * tile.waves() * batches, tile.depth),
+        let waves = match way {
+            Way::Tiles(tile) => tile.count(m, n) * tile.waves() * batches,
             Way::Rows { group, columns, .. } => {
-                (n.div_ceil(columns) * batches * group[0] * group[1] / 64, 8)
+                n.div_ceil(columns) * batches * group[0] * group[1] / 64
             }
         };
         let wanted = WAVES.div_ceil(waves.max(1)).min(k / PART_MIN).max(1);
-        let part = k.div_ceil(wanted).next_multiple_of(step).max(step);
-        Self { way, parts: k.div_ceil(part).max(1), part }
+        Self::with(way, k, widths, wanted)
+    }
+
+    fn with(way: Way, k: usize, widths: [usize; 2], wanted: usize) -> Self {
+        let depth = if widths == [1, 1] { DEPTH_ELEMENTS } else { DEPTH_VECTORS };
+        let part = k.div_ceil(wanted).next_multiple_of(depth).max(depth);
+        Self { way, depth, parts: k.div_ceil(part).max(1), part }
+    }
+
+    /// Those that may be faster on some device: every tile, with sums in one part and in several.
+    pub(super) fn others(&self, k: usize, widths: [usize; 2]) -> Vec<Self> {
+        let ways: Vec<Way> = match self.way {
+            Way::Tiles(_) => tiles(widths).iter().copied().map(Way::Tiles).collect(),
+            rows @ Way::Rows { .. } => vec![rows],
+        };
+        let splits = PARTS.iter().filter(|parts| **parts == 1 || k / **parts >= PART_MIN);
+        let splits: Vec<usize> = splits.copied().collect();
+        let mut others: Vec<Self> = Vec::new();
+        for way in ways {
+            for &wanted in &splits {
+                let other = Self::with(way, k, widths, wanted);
+                if other != *self && !others.contains(&other) {
+                    others.push(other);
+                }
+            }
+        }
+        others
     }
 
     /// The kernel, with the constants of its tiles.
@@ -100,7 +148,7 @@ impl Schedule {
                 Kernel::new("gemm", GEMM, [x, y, 1])
                     .define("ROWS", tile.rows)
                     .define("COLUMNS", tile.columns)
-                    .define("DEPTH", tile.depth)
+                    .define("DEPTH", self.depth)
                     .define("EACH_ROW", tile.each[0])
                     .define("EACH_COLUMN", tile.each[1])
             }
@@ -126,6 +174,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn tiles_are_loaded_by_whole_groups() {
+        for tile in TILES {
+            let [x, y] = tile.group();
+            for side in [tile.rows, tile.columns] {
+                assert_eq!(side * DEPTH_VECTORS / 4 % (x * y), 0, "{tile:?}");
+                assert_eq!(side * DEPTH_ELEMENTS % (x * y), 0, "{tile:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn others_are_others() {
+        let best = Schedule::new([128, 768, 768], 1, false, [4, 4]);
+        let others = best.others(768, [4, 4]);
+        assert!(others.len() > TILES.len() && !others.contains(&best), "{others:?}");
+        assert!(others.iter().all(|other| other.part * other.parts >= 768), "{others:?}");
+    }
+
+    #[test]
     fn sums_are_split_where_the_result_is_small() {
         for (sizes, batches, rows, parts) in [
             ([1024, 1024, 1024], 1, 128, 1),
@@ -136,7 +203,7 @@ mod tests {
             ([1, 1000, 2048], 1, 1, 3),
             ([1, 1, 0], 1, 1, 1),
         ] {
-            let schedule = Schedule::new(sizes, batches, false);
+            let schedule = Schedule::new(sizes, batches, false, [4, 4]);
             let tile = match schedule.way {
                 Way::Tiles(tile) => tile.rows,
                 Way::Rows { count, .. } => count,

@@ -1,9 +1,11 @@
 //! ArgMax and ArgMin: the position of the extreme value along one axis.
 
 mod cpu;
+mod device;
 
 use super::reduce::without;
 use crate::args::{arity, axis, output, required};
+use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
@@ -56,6 +58,10 @@ impl Op for ArgReduce {
             }
         };
         Ok(output(DType::I64, shape))
+    }
+
+    fn launches(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Option<Launches> {
+        device::launches(self, inputs)
     }
 
     fn widens_halves(&self) -> bool {

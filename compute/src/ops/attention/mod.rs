@@ -1,11 +1,13 @@
 //! Scaled dot-product attention with heads, masks and a cache.
 
 mod cpu;
+mod device;
 mod mask;
 #[cfg(test)]
 mod tests;
 
 use crate::args::{arity, float, optional, rank, required, same_dtype};
+use crate::device::Launches;
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
@@ -208,6 +210,10 @@ impl Op for Attention {
         ];
         out.truncate(count);
         Ok(out)
+    }
+
+    fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
+        device::launches(self, inputs, outputs)
     }
 
     fn widens_halves(&self) -> bool {

@@ -33,7 +33,7 @@ KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void depthwise(
         for (u32 kd = 0; kd < KERNEL_D; kd++) {
             u32 d = od * STRIDE_D + kd * DILATION_D - PAD_D;
             u32 tap0 = (map * KERNEL_D + kd) * (KERNEL_H * KERNEL_W);
-            UNROLL
+            UNROLL_COLUMNS
             for (u32 kw = 0; kw < KERNEL_W; kw++) {
                 u32 w = column * STRIDE_W + kw * DILATION_W - PAD_W;
                 UNROLL

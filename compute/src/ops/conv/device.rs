@@ -2,22 +2,37 @@
 //! have one input channel.
 
 use super::Conv;
+use super::schedule::{Product, Schedule};
 use crate::args::optional;
-use crate::device::{Argument, Call, Kernel, Launches, groups, planes};
+use crate::device::{Argument, Call, Kernel, Launches, c_type, groups, planes};
 use crate::op::ValueInfo;
 use crate::window::{Axis, three};
 use lgp_memory::DType;
 
 /// A convolution's operands, of up to three spatial axes.
-struct Convolution {
-    dtype: DType,
-    axes: [Axis; 3],
-    images: usize,
-    groups: usize,
+pub(crate) struct Convolution {
+    pub(crate) dtype: DType,
+    pub(crate) axes: [Axis; 3],
+    /// Whether inputs and outputs of the axes are exchanged, and the weight's channels come first.
+    pub(crate) transposed: bool,
+    pub(crate) images: usize,
+    pub(crate) groups: usize,
     /// Input and output channels of a group.
-    channels: usize,
-    maps: usize,
-    bias: bool,
+    pub(crate) channels: usize,
+    pub(crate) maps: usize,
+    pub(crate) bias: bool,
+    /// Of bytes, which are multiplied as integers; `dtype` is the input's.
+    pub(crate) integers: Option<Integers>,
+}
+
+/// The weight of a convolution of bytes, and what stands for 0.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Integers {
+    pub(crate) weight: DType,
+    /// Whether there is input 2, for the input.
+    pub(crate) zero: bool,
+    /// Whether there is input 3, for the weight, and then one for each map.
+    pub(crate) weight_zero: Option<bool>,
 }
 
 pub(super) fn launches(
@@ -25,116 +40,265 @@ pub(super) fn launches(
     inputs: &[Option<&ValueInfo>],
     outputs: &[ValueInfo],
 ) -> Option<Launches> {
-    let (x, weight, y) = (optional(inputs, 0)?, optional(inputs, 1)?, outputs.first()?);
-    let shape = |info: &ValueInfo| info.ty.concrete_shape();
-    let (dims, kernel) = (shape(x)?, shape(weight)?);
-    if shape(y)?.contains(&0) || dims.contains(&0) || kernel.contains(&0) {
-        return None;
+    let conv = Convolution::new(op, inputs, outputs)?;
+    if conv.channels == 1 { conv.depthwise() } else { conv.product() }
+}
+
+pub(super) fn schedules(
+    op: &Conv,
+    inputs: &[Option<&ValueInfo>],
+    outputs: &[ValueInfo],
+) -> Vec<Launches> {
+    let Some(best) = launches(op, inputs, outputs) else { return Vec::new() };
+    let conv = Convolution::new(op, inputs, outputs).filter(|conv| conv.channels > 1);
+    let others = conv.map_or(Vec::new(), |conv| conv.others());
+    let others: Vec<Launches> = others.into_iter().filter(|other| *other != best).collect();
+    std::iter::once(best).chain(others).collect()
+}
+
+/// The dimensions of the input, the weight and the output, none of them 0.
+pub(crate) fn shapes(
+    inputs: &[Option<&ValueInfo>],
+    outputs: &[ValueInfo],
+) -> Option<[Vec<usize>; 3]> {
+    let infos = [optional(inputs, 0)?, optional(inputs, 1)?, outputs.first()?];
+    let mut shapes = [const { Vec::new() }; 3];
+    for (shape, info) in shapes.iter_mut().zip(infos) {
+        *shape = info.ty.concrete_shape()?.to_vec();
+        if shape.contains(&0) {
+            return None;
+        }
     }
-    let conv = Convolution {
-        dtype: x.ty.dtype,
-        axes: three("Conv", &op.axes(&dims, &kernel).ok()?).ok()?,
-        images: dims[0],
-        groups: op.group,
-        channels: kernel[1],
-        maps: kernel[0] / op.group,
-        bias: optional(inputs, 2).is_some(),
-    };
-    let call = if conv.channels == 1 { conv.depthwise() } else { conv.product() }?;
-    let bytes = inputs.iter().copied().flatten().chain([y]);
-    let bytes = bytes.filter_map(|info| shape(info)?.byte_len(info.ty.dtype).ok());
-    Some(Call { bytes: bytes.sum::<usize>() as u64, flops: conv.flops(), ..call }.into())
+    Some(shapes)
 }
-
-/// How outputs are shared out to work-items.
-struct Tile {
-    /// Work-items of a group, along places and along maps.
-    group: [usize; 2],
-    /// Outputs of a work-item.
-    thread: usize,
-}
-
-/// From the one that computes most with what it loads to the one for the fewest outputs.
-const TILES: [Tile; 3] = [
-    Tile { group: [16, 16], thread: 4 },
-    Tile { group: [16, 8], thread: 4 },
-    Tile { group: [8, 8], thread: 4 },
-];
-/// Work-groups that keep a card of 36 compute units busy.
-const GROUPS_BUSY: usize = 72;
-/// Products in a tile's depth, about.
-const DEPTH: usize = 16;
 
 impl Convolution {
-    fn plane(&self) -> usize {
-        self.axes.iter().map(|axis| axis.output).product()
+    fn new(op: &Conv, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Self> {
+        let [x, weight, y] = shapes(inputs, outputs)?;
+        Some(Self {
+            dtype: outputs.first()?.ty.dtype,
+            axes: three("Conv", &op.axes(&x, &weight).ok()?).ok()?,
+            transposed: false,
+            images: y[0],
+            groups: op.group,
+            channels: weight[1],
+            maps: weight[0] / op.group,
+            bias: optional(inputs, 2).is_some(),
+            integers: None,
+        })
     }
 
-    fn taps(&self) -> usize {
+    /// The input's and the output's sizes along each axis.
+    fn sizes(&self, axis: &Axis) -> (usize, usize) {
+        if self.transposed { (axis.output, axis.input) } else { (axis.input, axis.output) }
+    }
+
+    /// Elements of an input's and of an output's plane.
+    fn plane(&self) -> (usize, usize) {
+        let sizes = self.axes.iter().map(|axis| self.sizes(axis));
+        sizes.fold((1, 1), |(a, b), (x, y)| (a * x, b * y))
+    }
+
+    fn outputs(&self) -> usize {
+        self.images * self.groups * self.maps * self.plane().1
+    }
+
+    fn window(&self) -> usize {
         self.axes.iter().map(|axis| axis.kernel).product()
     }
 
-    fn flops(&self) -> u64 {
-        let outputs = self.images * self.groups * self.maps * self.plane();
-        2 * (outputs * self.channels * self.taps()) as u64
+    /// Additions and multiplications.
+    pub(super) fn flops(&self) -> u64 {
+        let planes = self.images * self.groups * self.channels * self.maps;
+        let (x, y) = self.plane();
+        2 * (planes * if self.transposed { x } else { y } * self.window()) as u64
     }
 
-    /// The tile that wastes little and makes enough groups.
-    fn tile(&self) -> &'static Tile {
-        let places = self.images * self.plane();
-        let fits = |tile: &&Tile| {
-            let [n, m] = tile.group.map(|size| size * tile.thread);
-            let tiles = groups(places, n) * groups(self.maps, m) * self.groups;
-            tiles >= GROUPS_BUSY && 2 * self.maps > m
-        };
-        TILES.iter().find(fits).unwrap_or(&TILES[TILES.len() - 1])
+    /// Bytes of the operands.
+    pub(super) fn bytes(&self) -> u64 {
+        let input = self.images * self.groups * self.channels * self.plane().0;
+        let weight = self.groups * self.channels * self.maps * self.window();
+        let bias = if self.bias { self.groups * self.maps } else { 0 };
+        ((input + weight + bias + self.outputs()) * self.dtype.size()) as u64
     }
 
-    fn product(&self) -> Option<Call> {
-        let Tile { group: [columns, rows], thread } = *self.tile();
-        let slices = self.taps().div_ceil(DEPTH);
-        let slice = self.taps().div_ceil(slices);
-        let channels = (DEPTH / slice).max(1);
-        let kernel = Kernel::new("conv", include_str!("conv.cl"), [columns, rows, 1])
-            .floats(self.dtype)?
+    /// How far apart the taps are that an output sees, along each axis.
+    fn steps(&self) -> [usize; 3] {
+        self.axes.map(|axis| self.phases(&axis) / common(self.phases(&axis), axis.dilation))
+    }
+
+    /// Transposed: outputs at the same place modulo the strides see the same taps.
+    fn phases(&self, axis: &Axis) -> usize {
+        if self.transposed { axis.stride } else { 1 }
+    }
+
+    fn sizes_of_product(&self) -> Option<Product> {
+        let taps = self.axes.iter().zip(self.steps()).map(|(a, step)| a.kernel.div_ceil(step));
+        let places = self.axes.iter().map(|a| self.sizes(a).1.div_ceil(self.phases(a)));
+        let phases: usize = self.axes.iter().map(|axis| self.phases(axis)).product();
+        Some(Product {
+            count: self.groups.checked_mul(phases)?,
+            maps: self.maps,
+            places: self.images * places.product::<usize>(),
+            taps: taps.product(),
+            channels: self.channels,
+        })
+    }
+
+    /// As products of matrices.
+    pub(crate) fn product(&self) -> Option<Launches> {
+        let product = self.sizes_of_product()?;
+        let schedule = Schedule::new(&product);
+        let winograd = self.winograd(schedule.cost(&product));
+        winograd.or_else(|| self.scheduled(&product, schedule))
+    }
+
+    /// The schedules of the product that cost the least, and Winograd's way.
+    fn others(&self) -> Vec<Launches> {
+        let Some(product) = self.sizes_of_product() else { return Vec::new() };
+        let schedules = Schedule::cheapest(&product).into_iter();
+        let products = schedules.filter_map(|schedule| self.scheduled(&product, schedule));
+        products.chain(self.winograd(usize::MAX)).collect()
+    }
+
+    fn scheduled(&self, product: &Product, schedule: Schedule) -> Option<Launches> {
+        let Schedule { tile, slice, step, splits, share } = schedule;
+        let [columns, rows] = tile.group;
+        let mut kernel = self
+            .numbers(Kernel::new("conv", include_str!("conv.cl"), [columns, rows, 1]))?
             .window(&self.axes)
-            .define("THREAD_M", thread)
-            .define("THREAD_N", thread)
+            .define("THREAD_M", tile.thread)
+            .define("THREAD_N", tile.thread)
             .define("SLICE", slice)
-            .define("CHANNELS", channels)
-            .define("WHOLE", usize::from(self.channels.is_multiple_of(channels)))
-            .define("BIAS", usize::from(self.bias));
-        let places = self.images * self.plane();
-        let grid =
-            [groups(places, columns * thread), groups(self.maps, rows * thread), self.groups];
-        self.call(kernel, grid, [self.channels, self.maps, places])
+            .define("CHANNELS", step)
+            .define("SPLITS", splits)
+            .define("WHOLE", usize::from(self.channels.is_multiple_of(step)))
+            .define("TRANSPOSED", usize::from(self.transposed));
+        if self.transposed {
+            for (step, name) in self.steps().iter().zip(["STEP_D", "STEP_H", "STEP_W"]) {
+                kernel = kernel.define(name, step);
+            }
+        }
+        let [n, m] = schedule.tiles(product);
+        let grid = [n, m, product.count * splits];
+        let sizes = [self.groups, self.channels, share, self.maps, self.images];
+        if splits == 1 {
+            let kernel = kernel.define("BIAS", usize::from(self.bias));
+            return Some(self.call(kernel, grid, Argument::Output(0), &sizes)?.into());
+        }
+        let mut kernel = kernel.define("BIAS", 0);
+        if self.integers.is_none() {
+            kernel = plainly(kernel, "float");
+        }
+        let parts = Self { bias: false, ..*self };
+        let first = parts.call(kernel, grid, Argument::Scratch(0), &sizes)?;
+        let copies = self.outputs().checked_mul(splits).filter(|n| i32::try_from(*n).is_ok())?;
+        Some(Launches { calls: vec![first, self.sum(splits)?], scratch: vec![copies * 4] })
     }
 
-    fn depthwise(&self) -> Option<Call> {
+    /// The kernel, told what it multiplies.
+    fn numbers(&self, kernel: Kernel) -> Option<Kernel> {
+        let Some(Integers { weight, zero, weight_zero }) = self.integers else {
+            return Some(
+                kernel
+                    .floats(self.dtype)?
+                    .define("W_TYPE", "X_TYPE")
+                    .define("NUMBER", "float")
+                    .define("TILE", "float")
+                    .define("ZEROS", "")
+                    .define("ELEMENT(i)", "LOAD(x, i)")
+                    .define("WEIGHT(i, map)", "LOAD(weight, i)"),
+            );
+        };
+        let x_zero = if zero { ("GLOBAL const X_TYPE *zero, ", " - zero[0]") } else { ("", "") };
+        let w_zero = match weight_zero {
+            None => ("", ""),
+            Some(false) => ("GLOBAL const W_TYPE *weight_zero,", " - weight_zero[0]"),
+            Some(true) => ("GLOBAL const W_TYPE *weight_zero,", " - weight_zero[map]"),
+        };
+        let kernel = kernel
+            .define("X_TYPE", c_type(self.dtype)?)
+            .define("W_TYPE", c_type(weight)?)
+            .define("NUMBER", "i32")
+            .define("TILE", "i16")
+            .define("ZEROS", format!("{}{}", x_zero.0, w_zero.0))
+            .define("ELEMENT(i)", format!("((i32)x[i]{})", x_zero.1))
+            .define("WEIGHT(i, map)", format!("((i32)weight[i]{})", w_zero.1));
+        Some(plainly(kernel, "i32"))
+    }
+
+    /// The sum of what groups computed of some channels each.
+    fn sum(&self, splits: usize) -> Option<Call> {
         const GROUP: usize = 64;
-        // Larger windows have more taps than a work-item has registers.
-        let unrolled = self.taps() <= 49;
+        let kernel = self
+            .numbers(Kernel::new("conv_sum", include_str!("sum.cl"), [GROUP, 1, 1]))?
+            .define("SPLITS", splits)
+            .define("BIAS", usize::from(self.bias));
+        let mut arguments = vec![Argument::Scratch(0)];
+        arguments.extend(self.bias.then_some(Argument::Input(2)));
+        arguments.push(Argument::Output(0));
+        let outputs = self.outputs();
+        for size in [outputs, self.plane().1, self.groups * self.maps] {
+            arguments.push(Argument::U32(u32::try_from(size).ok()?));
+        }
+        let bytes = (outputs * (4 * splits + self.dtype.size())) as u64;
+        let flops = (outputs * splits) as u64;
+        Some(Call { kernel, groups: [groups(outputs, GROUP), 1, 1], arguments, flops, bytes })
+    }
+
+    /// Plane by plane.
+    fn depthwise(&self) -> Option<Launches> {
+        const GROUP: usize = 64;
         let [d, h, w] = &self.axes;
-        let rows = if unrolled { h.output.min(4) } else { 1 };
+        let rows = h.output.min(4);
+        // Written out, much larger windows would not fit into the registers.
+        let unrolled = (rows - 1) * h.stride + h.kernel.saturating_mul(h.dilation) <= 32;
+        let rows = if unrolled { rows } else { 1 };
+        let unroll = |all| if all { "_Pragma(\"unroll\")" } else { "_Pragma(\"unroll 1\")" };
         let kernel = Kernel::new("depthwise", include_str!("depthwise.cl"), [GROUP, 1, 1])
             .floats(self.dtype)?
             .window(&self.axes)
             .define("ROWS", rows)
-            .define("UNROLL", if unrolled { "_Pragma(\"unroll\")" } else { "" })
+            .define("UNROLL", unroll(unrolled))
+            .define("UNROLL_COLUMNS", unroll(unrolled && self.window() <= 9))
             .define("BIAS", usize::from(self.bias));
         let planes = self.images * self.groups * self.maps;
         let items = planes * d.output * h.output.div_ceil(rows) * w.output;
-        self.call(kernel, [groups(items, GROUP), 1, 1], [self.groups, self.maps, planes])
+        let sizes = [self.groups, self.maps, planes];
+        let grid = [groups(items, GROUP), 1, 1];
+        Some(self.call(kernel, grid, Argument::Output(0), &sizes)?.into())
     }
 
-    fn call(&self, kernel: Kernel, groups: [usize; 3], sizes: [usize; 3]) -> Option<Call> {
-        let inputs = if self.bias { 3 } else { 2 };
-        let mut arguments: Vec<Argument> = (0..inputs).map(Argument::Input).collect();
-        arguments.push(Argument::Output(0));
-        for size in sizes {
+    fn call(
+        &self,
+        kernel: Kernel,
+        groups: [usize; 3],
+        y: Argument,
+        sizes: &[usize],
+    ) -> Option<Call> {
+        let mut arguments = vec![Argument::Input(0), Argument::Input(1)];
+        let zeros = self.integers.map(|x| [x.zero, x.weight_zero.is_some()]).unwrap_or_default();
+        arguments.extend((self.bias || zeros[0]).then_some(Argument::Input(2)));
+        arguments.extend(zeros[1].then_some(Argument::Input(3)));
+        arguments.push(y);
+        for &size in sizes {
             arguments.push(Argument::U32(u32::try_from(size).ok()?));
         }
-        arguments.extend(planes(&self.axes)?);
-        Some(Call { kernel, groups, arguments, flops: 0, bytes: 0 })
+        let [a, b, c, d, e, f] = planes(&self.axes)?;
+        arguments.extend(if self.transposed { [d, e, f, a, b, c] } else { [a, b, c, d, e, f] });
+        Some(Call { kernel, groups, arguments, flops: self.flops(), bytes: self.bytes() })
     }
+}
+
+/// The kernel, that stores what it has and nothing else.
+fn plainly(kernel: Kernel, y: &str) -> Kernel {
+    kernel
+        .define("EXTRA_PARAMETERS", "")
+        .define("Y_TYPE", y)
+        .define("FINISH(value, index)", "y[index] = (value)")
+}
+
+/// The greatest common divisor of two numbers from 1 on.
+fn common(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { common(b, a % b) }
 }

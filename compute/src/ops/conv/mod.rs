@@ -2,10 +2,12 @@
 
 mod cpu;
 mod depthwise;
-mod device;
+pub(crate) mod device;
 mod im2col;
+mod schedule;
 #[cfg(test)]
 mod tests;
+mod winograd;
 
 use crate::args::{arity, float, optional, output, rank, required, same_dtype};
 use crate::device::Launches;
@@ -37,7 +39,7 @@ impl Default for Conv {
 
 impl Conv {
     /// The window of each spatial axis for actual shapes.
-    fn axes(&self, x: &[usize], weight: &[usize]) -> Result<Vec<Axis>> {
+    pub(crate) fn axes(&self, x: &[usize], weight: &[usize]) -> Result<Vec<Axis>> {
         let specs = specs("Conv", &weight[2..], &self.strides, &self.dilations, &self.pads, false)?;
         specs.iter().zip(&x[2..]).map(|(spec, &n)| spec.axis("Conv", n)).collect()
     }
@@ -107,6 +109,10 @@ impl Op for Conv {
 
     fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
         device::launches(self, inputs, outputs)
+    }
+
+    fn schedules(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Vec<Launches> {
+        device::schedules(self, inputs, outputs)
     }
 
     fn scratch_bytes(&self, threads: usize, inputs: &[Option<&ValueInfo>]) -> usize {

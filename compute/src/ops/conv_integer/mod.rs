@@ -1,9 +1,11 @@
 //! Convolution of 8-bit tensors, summed in 32 bits.
 
+mod device;
 #[cfg(test)]
 mod tests;
 
 use crate::args::{arity, optional, required, same_dtype};
+use crate::device::Launches;
 use crate::error::Result;
 use crate::op::{Context, Op, ValueInfo};
 use crate::ops::matmul_integer::byte;
@@ -41,6 +43,10 @@ impl Op for ConvInteger {
         let mut out = self.conv.infer(&[Some(&wide[0]), Some(&wide[1])])?;
         out.iter_mut().for_each(|o| o.ty.dtype = DType::I32);
         Ok(out)
+    }
+
+    fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
+        device::launches(self, inputs, outputs)
     }
 
     fn scratch_bytes(&self, threads: usize, inputs: &[Option<&ValueInfo>]) -> usize {

@@ -1,8 +1,10 @@
 //! Transposed convolution: the gradient of a convolution, used to upsample.
 
 mod cpu;
+mod device;
 
 use crate::args::{arity, float, optional, output, rank, required, same_dtype};
+use crate::device::Launches;
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
@@ -158,6 +160,10 @@ impl Op for ConvTranspose {
             }
         }
         Ok(output(x.ty.dtype, shape))
+    }
+
+    fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
+        device::launches(self, inputs, outputs)
     }
 
     fn scratch_bytes(&self, _threads: usize, inputs: &[Option<&ValueInfo>]) -> usize {

@@ -1,6 +1,9 @@
 //! Running sums and products.
 
+mod device;
+
 use crate::args::{arity, axis, concrete_one, output, required, single};
+use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::index::{index_dtype, ints};
 use crate::movement::around;
@@ -39,6 +42,10 @@ impl Op for Cumulative {
             }
         }
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn launches(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Option<Launches> {
+        device::launches(self, inputs)
     }
 
     fn widens_halves(&self) -> bool {

@@ -1,10 +1,12 @@
 //! Back from quantised values.
 
 mod cpu;
+mod device;
 #[cfg(test)]
 mod tests;
 
 use crate::args::{arity, optional, output, required, same_dtype};
+use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use crate::quantized::{range, same_shape, small_float};
@@ -66,6 +68,10 @@ impl Op for DequantizeLinear {
         };
         let narrow = self.to.unwrap_or(scale.ty.dtype) != DType::F32;
         wide.saturating_add(if narrow { x.bytes_in(DType::F32) } else { 0 })
+    }
+
+    fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
+        device::launches(self, inputs, outputs)
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

@@ -1,9 +1,11 @@
 //! Quantisation with a scale that follows from the values.
 
+mod device;
 #[cfg(test)]
 mod tests;
 
 use crate::args::{arity, concrete, output, required, same_dtype};
+use crate::device::Launches;
 use crate::error::Result;
 use crate::number::Number;
 use crate::op::{Context, Op, ValueInfo};
@@ -30,6 +32,10 @@ impl Op for DynamicQuantizeLinear {
         out.extend(output(DType::F32, Some(vec![])));
         out.extend(output(DType::U8, Some(vec![])));
         Ok(out)
+    }
+
+    fn launches(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Option<Launches> {
+        device::launches(inputs)
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

@@ -1,11 +1,13 @@
 //! Sums of products over named axes.
 
 mod cpu;
+mod device;
 mod equation;
 #[cfg(test)]
 mod tests;
 
 use crate::args::{output, required, same_dtype};
+use crate::device::Launches;
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
@@ -52,6 +54,10 @@ impl Op for Einsum {
         let size = |label: &Label| sizes.iter().find(|(l, _)| l == label).map(|(_, d)| d.clone());
         let shape = equation.output.iter().map(size).collect::<Option<Vec<_>>>();
         Ok(output(first.ty.dtype, shape))
+    }
+
+    fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
+        device::launches(self, inputs, outputs)
     }
 
     fn widens_halves(&self) -> bool {

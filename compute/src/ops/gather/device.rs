@@ -3,7 +3,7 @@
 
 use super::Gather;
 use crate::args::axis;
-use crate::device::{Argument, Call, Kernel, Launches, c_type, groups};
+use crate::device::{Argument, Call, Kernel, Launches, c_type, groups, word};
 use crate::movement::around;
 use crate::op::ValueInfo;
 
@@ -20,14 +20,8 @@ pub(super) fn launches(
     let (_, size, inner) = around(&shape, along);
     let picked = indices.ty.concrete_shape()?.elements().ok()?;
     let count = outputs.first()?.ty.concrete_shape()?.elements().ok()?;
-    let word = match dtype.size() {
-        1 => "u8",
-        2 => "u16",
-        4 => "u32",
-        _ => "u64",
-    };
     let kernel = Kernel::new("gather", include_str!("gather.cl"), [GROUP, 1, 1])
-        .define("WORD", word)
+        .define("WORD", word(dtype)?)
         .define("INDEX", c_type(indices.ty.dtype)?);
     let mut arguments = vec![Argument::Input(0), Argument::Input(1), Argument::Output(0)];
     for number in [count, size, picked, inner] {

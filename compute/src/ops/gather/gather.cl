@@ -5,9 +5,7 @@ KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void gather(GLOBAL const WORD *x, G
     u32 i = (u32)GLOBAL_ID(0);
     if (i < count) {
         u32 outer = i / inner / picked;
-        i64 index = (i64)indices[i / inner % picked];
-        index = index < 0 ? index + (i64)size : index;
-        index = index < 0 ? 0 : index < (i64)size ? index : (i64)size - 1;
-        y[i] = x[(outer * size + (u32)index) * inner + i % inner];
+        u32 index = element_of((i64)indices[i / inner % picked], size);
+        y[i] = x[(outer * size + index) * inner + i % inner];
     }
 }

@@ -1,9 +1,11 @@
 //! Picks single elements along an axis.
 
+mod device;
 #[cfg(test)]
 mod tests;
 
 use crate::args::{arity, axis, concrete_one, output_moved, required};
+use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::index::{each, index_dtype, ints, pick, position, strides};
 use crate::op::{Context, Op, ValueInfo};
@@ -32,6 +34,10 @@ impl Op for GatherElements {
             within(op, x, i, axis)?;
         }
         output_moved(self, inputs, 0..1, indices.sym_shape().map(<[_]>::to_vec))
+    }
+
+    fn launches(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Option<Launches> {
+        device::launches(self, inputs)
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

@@ -1,13 +1,16 @@
 //! Picks slices by tuples of indices.
 
+mod device;
 #[cfg(test)]
 mod tests;
 
 use crate::args::{arity, concrete_one, output, required};
+use crate::device::Launches;
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::index::{index_dtype, ints, pick, position, strides};
 use crate::op::{Context, Op, ValueInfo};
+pub(crate) use device::Slices;
 use lgp_memory::{Tensor, TensorView};
 
 /// `GatherND`: inputs data and indices (i32 or i64), whose last axis holds a position in the axes
@@ -42,6 +45,10 @@ impl Op for GatherNd {
         let Some(width) = last.known() else { return Ok(output(x.ty.dtype, None)) };
         let rest = data[b..].get(width..).ok_or_else(|| too_wide(op, width, data.len() - b))?;
         Ok(output(x.ty.dtype, Some([outer, rest].concat())))
+    }
+
+    fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
+        device::launches(self, inputs, outputs)
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

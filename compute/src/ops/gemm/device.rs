@@ -11,10 +11,26 @@ pub(super) fn launches(
     inputs: &[Option<&ValueInfo>],
     outputs: &[ValueInfo],
 ) -> Option<Launches> {
+    product(op, inputs, outputs)?.launches()
+}
+
+pub(super) fn schedules(
+    op: &Gemm,
+    inputs: &[Option<&ValueInfo>],
+    outputs: &[ValueInfo],
+) -> Vec<Launches> {
+    product(op, inputs, outputs).map_or(Vec::new(), |product| product.schedules())
+}
+
+fn product(
+    op: &Gemm,
+    inputs: &[Option<&ValueInfo>],
+    outputs: &[ValueInfo],
+) -> Option<Product<'static>> {
     let factor = |i: usize, along: bool| -> Option<(Factor, Shape)> {
         let info = optional(inputs, i)?;
         let (argument, dtype) = (Argument::Input(i), info.ty.dtype);
-        Some((Factor { argument, dtype, along, zero: None }, info.ty.concrete_shape()?))
+        Some((Factor::plain(argument, dtype, along), info.ty.concrete_shape()?))
     };
     let (left, a) = factor(0, !op.trans_a)?;
     let (right, _) = factor(1, op.trans_b)?;
@@ -37,13 +53,12 @@ pub(super) fn launches(
         Some(c) => Some(addend(c)?),
         None => None,
     };
-    let product = Product {
+    Some(Product {
         sizes: [m, n, k],
         operands: [left, right],
         batches: [&[]; 3],
         alpha: op.alpha,
         addend,
         y: (Argument::Output(0), output.ty.dtype),
-    };
-    product.launches()
+    })
 }

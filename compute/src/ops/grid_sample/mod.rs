@@ -1,10 +1,12 @@
 //! Reads a tensor at given positions.
 
 mod cpu;
+mod device;
 #[cfg(test)]
 mod tests;
 
 use crate::args::{arity, float, output, required};
+use crate::device::Launches;
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
@@ -75,6 +77,10 @@ impl Op for GridSample {
         let mut shape = vec![n, dims[1].clone()];
         shape.extend_from_slice(&at[1..at.len() - 1]);
         Ok(output(x.ty.dtype, Some(shape)))
+    }
+
+    fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
+        device::launches(self, inputs, outputs)
     }
 
     fn widens_halves(&self) -> bool {

@@ -1,9 +1,11 @@
 //! Local response normalisation across channels.
 
 mod cpu;
+mod device;
 
 use super::batch_norm::channels;
 use crate::args::{arity, float, output, required};
+use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{Tensor, TensorView};
@@ -35,6 +37,10 @@ impl Op for Lrn {
             return Err(Error::invalid("LRN", "size is 0, expected 1 or more"));
         }
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn launches(&self, inputs: &[Option<&ValueInfo>], _: &[ValueInfo]) -> Option<Launches> {
+        device::launches(self, inputs)
     }
 
     fn widens_halves(&self) -> bool {

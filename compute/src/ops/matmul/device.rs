@@ -7,17 +7,32 @@ pub(super) fn launches(inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> 
     product(inputs, [None, None], outputs)
 }
 
+pub(super) fn schedules(inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Vec<Launches> {
+    let all = with_product(inputs, [None, None], outputs, |product| Some(product.schedules()));
+    all.unwrap_or_default()
+}
+
 /// The product of the first two inputs, which may be bytes that `zeros` is subtracted from.
 pub(crate) fn product(
     inputs: &[Option<&ValueInfo>],
     zeros: [Option<Zero>; 2],
     outputs: &[ValueInfo],
 ) -> Option<Launches> {
+    with_product(inputs, zeros, outputs, |product| product.launches())
+}
+
+/// What `make` makes of that product.
+fn with_product<T>(
+    inputs: &[Option<&ValueInfo>],
+    zeros: [Option<Zero>; 2],
+    outputs: &[ValueInfo],
+    make: impl FnOnce(&Product<'_>) -> Option<T>,
+) -> Option<T> {
     let [Some(a), Some(b), ..] = inputs else { return None };
     let [output] = outputs else { return None };
     let factor = |i: usize, info: &ValueInfo, along| {
         let (argument, dtype) = (Argument::Input(i), info.ty.dtype);
-        Factor { argument, dtype, along, zero: zeros[i] }
+        Factor { zero: zeros[i], ..Factor::plain(argument, dtype, along) }
     };
     let operands = [factor(0, a, true), factor(1, b, false)];
     let (a, b) = (a.ty.concrete_shape()?, b.ty.concrete_shape()?);
@@ -41,10 +56,10 @@ pub(crate) fn product(
         y,
     };
     // One right side for all: the batch of the left one is only more rows.
-    if batch_b.iter().all(|&d| d == 1) {
+    if batch_b.iter().all(|&d| d == 1) && !zeros[0].is_some_and(|zero| zero.each) {
         let rows = batch.iter().product::<usize>().checked_mul(m)?;
         let whole = Product { sizes: [rows, n, k], batches: [&[]; 3], ..whole };
-        return whole.launches();
+        return make(&whole);
     }
-    whole.launches()
+    make(&whole)
 }

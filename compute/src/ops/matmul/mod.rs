@@ -1,7 +1,7 @@
 //! Matrix product, batched.
 
 mod cpu;
-mod device;
+pub(crate) mod device;
 #[cfg(test)]
 mod tests;
 
@@ -36,6 +36,10 @@ impl Op for MatMul {
 
     fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
         device::launches(inputs, outputs)
+    }
+
+    fn schedules(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Vec<Launches> {
+        device::schedules(inputs, outputs)
     }
 
     fn widens_halves(&self) -> bool {

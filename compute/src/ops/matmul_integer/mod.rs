@@ -1,10 +1,12 @@
 //! Products of 8-bit matrices, summed in 32 bits.
 
 mod cpu;
+mod device;
 #[cfg(test)]
 mod tests;
 
 use crate::args::{arity, optional, output, required, same_dtype};
+use crate::device::Launches;
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
@@ -56,6 +58,10 @@ impl Op for MatMulInteger {
             per(op, "row of a", zero, a.iter().rev().nth(1), a.len().saturating_sub(1))?;
         }
         Ok(output(DType::I32, shape))
+    }
+
+    fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
+        device::launches(inputs, outputs)
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

@@ -1,9 +1,11 @@
 //! Max pooling that also says where each maximum was.
 
 mod cpu;
+mod device;
 #[cfg(test)]
 mod tests;
 
+use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use crate::ops::{Pool, PoolKind};
@@ -32,6 +34,10 @@ impl Op for MaxPoolIndices {
             out.first().map(|values| TensorType { dtype: DType::I64, ..values.ty.clone() });
         out.extend(indices.map(ValueInfo::of));
         Ok(out)
+    }
+
+    fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
+        device::launches(self, inputs, outputs)
     }
 
     fn widens_halves(&self) -> bool {

@@ -2,11 +2,12 @@
 
 use super::{Binary, BinaryKind};
 use crate::args::{float, output, required, same_dtype};
+use crate::device::Element;
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::number::with_type;
 use crate::op::{Context, Op, ValueInfo};
-use lgp_memory::{Tensor, TensorView};
+use lgp_memory::{DType, Tensor, TensorView};
 
 /// `Mean`: one or more inputs of one float dtype that broadcast to each other.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -30,6 +31,15 @@ impl Op for Mean {
             };
         }
         Ok(output(first.ty.dtype, shape))
+    }
+
+    fn expression(&self, x: &[Option<Element<'_>>]) -> Option<String> {
+        let floats = [DType::F32, DType::F16, DType::BF16];
+        let mut names = Vec::with_capacity(x.len());
+        for x in x {
+            names.push(x.filter(|x| floats.contains(&x.dtype))?.name);
+        }
+        Some(format!("({}) / {}.0f", names.join(" + "), names.len()))
     }
 
     fn widens_halves(&self) -> bool {

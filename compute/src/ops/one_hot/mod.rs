@@ -1,6 +1,9 @@
 //! Classes as vectors.
 
+mod device;
+
 use crate::args::{arity, output, rank, required, single};
+use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::movement::around;
 use crate::op::{Context, Op, ValueInfo};
@@ -39,6 +42,10 @@ impl Op for OneHot {
             }
         };
         Ok(output(values.ty.dtype, shape))
+    }
+
+    fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
+        device::launches(self, inputs, outputs)
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

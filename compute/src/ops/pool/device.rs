@@ -2,7 +2,7 @@
 
 use super::{Pool, PoolKind};
 use crate::args::optional;
-use crate::device::{Argument, Call, Kernel, Launches, c_type, groups, planes};
+use crate::device::{Argument, Call, Kernel, Launches, groups, planes};
 use crate::op::{Op, ValueInfo};
 use crate::window::three;
 use lgp_memory::DType;
@@ -35,8 +35,7 @@ pub(super) fn launches(
     Some(Call { kernel, groups: [groups(outputs, GROUP), 1, 1], arguments, flops, bytes }.into())
 }
 
-/// The kernel for what becomes of a window's elements. Maxima of integers stay integers, which
-/// nothing else finishes.
+/// The kernel for what becomes of a window's elements. Maxima of integers stay integers.
 fn function(kernel: Kernel, kind: PoolKind, dtype: DType) -> Option<Kernel> {
     let count_padding = kind == PoolKind::Average { count_include_pad: true };
     let kernel = kernel.define("COUNT_PADDING", usize::from(count_padding));
@@ -47,23 +46,13 @@ fn function(kernel: Kernel, kind: PoolKind, dtype: DType) -> Option<Kernel> {
         PoolKind::Sum => ["((a) + (b))", "(a)"],
     };
     let kernel = kernel.define("COMBINE(a, b)", combine).define("RESULT(a, n)", result);
-    if matches!(dtype, DType::F32 | DType::F16 | DType::BF16) {
-        let start = if kind == PoolKind::Max { "-INFINITY" } else { "0.0f" };
-        return kernel.define("REGISTER", "float").define("START", start).floats(dtype);
-    }
-    let (name, bits) = (c_type(dtype)?, 8 * dtype.size());
-    let start = match dtype {
-        DType::I8 | DType::I16 | DType::I32 | DType::I64 => {
+    let bits = 8 * dtype.size();
+    let start = match (kind, dtype) {
+        (PoolKind::Max, DType::F32 | DType::F16 | DType::BF16) => "-INFINITY".to_owned(),
+        (PoolKind::Max, DType::I8 | DType::I16 | DType::I32 | DType::I64) => {
             format!("(X_TYPE)((i64)((u64)1 << 63) >> {})", 64 - bits)
         }
         _ => "0".to_owned(),
     };
-    let kernel = kernel.define("X_TYPE", name).define("Y_TYPE", name).define("REGISTER", name);
-    Some(
-        kernel
-            .define("START", start)
-            .define("LOAD(p, i)", "(p)[i]")
-            .define("EXTRA_PARAMETERS", "")
-            .define("FINISH(value, index)", "y[index] = (value)"),
-    )
+    kernel.define("START", start).elements(dtype)
 }

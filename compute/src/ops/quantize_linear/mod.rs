@@ -1,10 +1,12 @@
 //! Quantisation with given scales.
 
 mod cpu;
+mod device;
 #[cfg(test)]
 mod tests;
 
 use crate::args::{arity, optional, output, required, same_dtype};
+use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use crate::quantized::{range, same_shape, small_float};
@@ -74,6 +76,10 @@ impl Op for QuantizeLinear {
         let copy = if x.ty.dtype == DType::F32 { 0 } else { floats };
         let quotients = if out.iter().any(|y| small_float(y.ty.dtype)) { floats } else { 0 };
         copy.saturating_add(quotients)
+    }
+
+    fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
+        device::launches(self, inputs, outputs)
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

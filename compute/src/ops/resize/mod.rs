@@ -1,11 +1,13 @@
 //! Resampling to another size.
 
 mod cpu;
+mod device;
 mod taps;
 #[cfg(test)]
 mod tests;
 
 use crate::args::{arity, axes, ints_or, optional, output, required};
+use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use crate::ops::Cast;
@@ -250,6 +252,10 @@ impl Op for Resize {
             }),
         };
         Ok(output(x.ty.dtype, shape))
+    }
+
+    fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
+        device::launches(self, inputs, outputs)
     }
 
     fn scratch_bytes(&self, _threads: usize, inputs: &[Option<&ValueInfo>]) -> usize {

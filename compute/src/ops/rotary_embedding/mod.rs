@@ -1,10 +1,12 @@
 //! Rotary position embedding.
 
 mod cpu;
+mod device;
 #[cfg(test)]
 mod tests;
 
 use crate::args::{arity, float, optional, output, rank, required, same_dtype, single};
+use crate::device::Launches;
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
@@ -119,6 +121,10 @@ impl Op for RotaryEmbedding {
             dims::expect(OP, "the length of position_ids", length, l)?;
         }
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn launches(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Option<Launches> {
+        device::launches(self, inputs)
     }
 
     fn widens_halves(&self) -> bool {

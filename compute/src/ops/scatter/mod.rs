@@ -1,12 +1,14 @@
 //! Writes elements and slices at positions that come as data.
 
 mod cpu;
+mod device;
 #[cfg(test)]
 mod tests;
 
 use super::gather_elements::within;
 use super::gather_nd::too_wide;
 use crate::args::{arity, axis, output, required, same_dtype};
+use crate::device::Launches;
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::index::index_dtype;
@@ -81,6 +83,10 @@ impl Op for ScatterElements {
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
     }
 
+    fn launches(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Option<Launches> {
+        device::elements(self, inputs)
+    }
+
     fn widens_halves(&self) -> bool {
         self.reduction != ScatterReduction::None
     }
@@ -111,6 +117,10 @@ impl Op for ScatterNd {
             }
         }
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn launches(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Option<Launches> {
+        device::slices(self, inputs)
     }
 
     fn widens_halves(&self) -> bool {

@@ -1,9 +1,11 @@
 //! The largest or smallest elements along an axis.
 
+mod device;
 #[cfg(test)]
 mod tests;
 
 use crate::args::{arity, axis, ints_or, optional, required};
+use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::index::pick;
 use crate::movement::around;
@@ -65,6 +67,10 @@ impl Op for TopK {
         };
         let of = |dtype| ValueInfo::of(TensorType { dtype, shape: shape.clone() });
         Ok(vec![of(x.ty.dtype), of(DType::I64)])
+    }
+
+    fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
+        device::launches(self, inputs, outputs)
     }
 
     fn widens_halves(&self) -> bool {

@@ -1,6 +1,9 @@
 //! The triangle above or below a diagonal.
 
+mod device;
+
 use crate::args::{arity, concrete_one, optional, output, required, single};
+use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::index::{index_dtype, ints};
 use crate::movement::zero_byte;
@@ -32,6 +35,10 @@ impl Op for Trilu {
             return Err(Error::invalid("Trilu", message));
         }
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn launches(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Option<Launches> {
+        device::launches(self, inputs)
     }
 
     fn run(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

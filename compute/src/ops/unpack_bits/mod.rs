@@ -1,9 +1,11 @@
 //! Weights that are stored in blocks of a few bits.
 
+mod device;
 #[cfg(test)]
 mod tests;
 
 use crate::args::{arity, optional, output, rank, required};
+use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
@@ -27,6 +29,18 @@ pub struct UnpackBits {
 impl UnpackBits {
     fn blocks(&self) -> usize {
         self.k.div_ceil(self.block)
+    }
+
+    /// Whether there are as many packed bytes, scales and zero points (of a dtype) as it reads.
+    pub(crate) fn fits(&self, given: [usize; 2], zero: Option<(DType, usize)>) -> bool {
+        let all = |per: usize| self.n.checked_mul(per);
+        let bytes = self.block.saturating_mul(self.bits) / 8;
+        let row = self.blocks().saturating_mul(self.bits).div_ceil(8);
+        let zeros = zero.is_none_or(|(dtype, count)| {
+            all(if dtype == DType::U8 { row } else { self.blocks() }) == Some(count)
+        });
+        let packed = self.blocks().checked_mul(bytes).and_then(all);
+        zeros && given.map(Some) == [packed, all(self.blocks())]
     }
 
     /// Fails unless the attributes and the numbers of elements make sense together.
@@ -78,6 +92,10 @@ impl Op for UnpackBits {
             return Err(Error::unsupported(op, message));
         }
         Ok(output(DType::F32, Some(vec![Dim::Known(self.k), Dim::Known(self.n)])))
+    }
+
+    fn launches(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Option<Launches> {
+        device::launches(self, inputs)
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

@@ -1,11 +1,11 @@
-//! Convolutions and pooling.
+//! Convolutions.
 
 use super::{Case, cast, noise};
-use lgp_compute::ops::{Conv, GlobalPool, GlobalPoolKind, Pads, Pool, PoolKind};
-use lgp_memory::{DType, Tensor};
+use lgp_compute::ops::{Conv, ConvTranspose, Pads};
+use lgp_memory::DType;
 
 pub(super) fn cases() -> Vec<Case> {
-    [convolutions(), halves(), pools()].into_iter().flatten().collect()
+    [convolutions(), transposed(), halves()].into_iter().flatten().collect()
 }
 
 /// A convolution: the input's shape, the weight's, groups, strides, dilations and pads; and the
@@ -44,6 +44,14 @@ fn convolutions() -> Vec<Case> {
         (&[2, 3, 30, 29], &[16, 3, 7, 7], 1, &[2, 2], &[], &[3, 3, 3, 3]),
         (&[1, 2, 9, 9], &[5, 2, 5, 5], 1, &[], &[], &[2, 2, 2, 2]),
         (&[1, 2, 6, 40], &[3, 2, 1, 33], 1, &[], &[], &[0, 40, 0, 3]),
+        // Enough of both for Winograd's algorithm.
+        (&[1, 66, 51, 42], &[70, 66, 3, 3], 1, &[], &[], &[1, 1, 1, 1]),
+        (&[3, 128, 32, 33], &[80, 64, 3, 3], 2, &[], &[], &[0, 1, 2, 0]),
+        // For the largest tiles.
+        (&[1, 7, 96, 95], &[768, 7, 1, 1], 1, &[], &[], &[]),
+        // Few places, so that channels are shared out.
+        (&[1, 250, 5, 5], &[33, 250, 3, 3], 1, &[], &[], &[1, 1, 1, 1]),
+        (&[2, 512, 3, 3], &[40, 256, 1, 1], 2, &[], &[], &[]),
         // Groups.
         (&[2, 8, 9, 9], &[12, 4, 3, 3], 2, &[], &[], &[1, 1, 1, 1]),
         (&[1, 12, 5, 6], &[9, 4, 1, 1], 3, &[], &[], &[]),
@@ -67,65 +75,43 @@ fn convolutions() -> Vec<Case> {
 fn halves() -> Vec<Case> {
     let mut cases = Vec::new();
     for dtype in [DType::F16, DType::BF16] {
-        for group in [1, 4] {
+        for (channels, group) in [(4, 1), (4, 4), (200, 1)] {
             let op = Conv { pads: Pads::SameUpper, group, ..Conv::default() };
-            let weight = noise(&[8, 4 / group, 3, 3], 2);
-            let inputs = [noise(&[2, 4, 7, 7], 1), weight, noise(&[8], 3)];
+            let weight = noise(&[8, channels / group, 3, 3], 2);
+            let inputs = [noise(&[2, channels, 7, 7], 1), weight, noise(&[8], 3)];
             let inputs = inputs.iter().map(|x| cast(x, dtype)).collect();
-            cases.push(Case::new(format!("Conv {dtype} {group}"), op, inputs).within(2e-2));
+            let name = format!("Conv {dtype} {channels} {group}");
+            cases.push(Case::new(name, op, inputs).within(2e-2));
         }
     }
     cases
 }
 
-fn pools() -> Vec<Case> {
-    let average = |count_include_pad| PoolKind::Average { count_include_pad };
-    let kinds = [PoolKind::Max, average(false), average(true), PoolKind::Sum];
+fn transposed() -> Vec<Case> {
     let mut cases = Vec::new();
-    for kind in kinds {
-        for (x, kernel, strides, pads, dilations, ceil_mode) in [
-            (&[2, 3, 9, 8][..], &[3, 3][..], &[2, 2][..], &[1, 1, 1, 1][..], &[][..], false),
-            (&[1, 2, 9, 8], &[3, 2], &[2, 3], &[0, 1, 2, 0], &[], true),
-            (&[1, 2, 11, 12], &[2, 3], &[], &[1, 0, 1, 2], &[3, 2], true),
-            (&[2, 3, 20], &[4], &[3], &[2, 1], &[], true),
-            (&[1, 2, 5, 6, 7], &[2, 3, 2], &[1, 2, 2], &[1, 1, 0, 0, 1, 1], &[], false),
-        ] {
-            let pool = Pool {
-                kind,
-                kernel: kernel.to_vec(),
-                strides: strides.to_vec(),
-                pads: Pads::Explicit(pads.to_vec()),
-                dilations: dilations.to_vec(),
-                ceil_mode,
-            };
-            let name = format!("{kind:?} {x:?} {kernel:?} {strides:?} {pads:?} {ceil_mode}");
-            cases.push(Case::new(name, pool, vec![noise(x, 1)]));
-        }
+    for (x, weight, group, strides, dilations, pads, output_padding) in [
+        (&[1, 3, 4, 5][..], &[3, 4, 3, 3][..], 1, &[][..], &[][..], &[][..], &[][..]),
+        (&[2, 6, 7, 5], &[6, 4, 2, 2], 1, &[2, 2], &[], &[], &[]),
+        (&[2, 18, 6, 6], &[18, 5, 4, 4], 1, &[2, 2], &[], &[1, 1, 1, 1], &[]),
+        (&[1, 4, 6, 5], &[4, 3, 3, 3], 2, &[2, 3], &[], &[1, 0, 0, 1], &[1, 2]),
+        (&[1, 2, 6, 5], &[2, 3, 3, 2], 1, &[2, 4], &[2, 3], &[2, 1, 1, 0], &[]),
+        // No tap reaches some of the outputs.
+        (&[1, 2, 4, 4], &[2, 2, 1, 2], 1, &[3, 4], &[1, 2], &[], &[]),
+        (&[2, 3, 9], &[3, 1, 5], 3, &[3], &[], &[1, 2], &[]),
+        (&[1, 2, 3, 4, 3], &[2, 2, 2, 3, 2], 1, &[2, 1, 2], &[], &[0, 1, 0, 0, 1, 1], &[]),
+        (&[1, 300, 4, 4], &[300, 8, 4, 4], 1, &[2, 2], &[], &[1, 1, 1, 1], &[]),
+    ] {
+        let op = ConvTranspose {
+            strides: strides.to_vec(),
+            pads: Pads::Explicit(pads.to_vec()),
+            dilations: dilations.to_vec(),
+            group,
+            output_padding: output_padding.to_vec(),
+            output_shape: None,
+        };
+        let inputs = vec![noise(x, 1), noise(weight, 2), noise(&[weight[1] * group], 3)];
+        let name = format!("ConvTranspose {x:?} {weight:?} {strides:?} {dilations:?} {pads:?}");
+        cases.push(Case::new(name, op, inputs).within(1e-4));
     }
-    let plain = |kind| Pool {
-        kind,
-        kernel: vec![2, 2],
-        strides: vec![2, 2],
-        pads: Pads::default(),
-        dilations: vec![],
-        ceil_mode: false,
-    };
-    let bytes: Vec<i32> = (0..128).map(|i| i * 37 % 256).collect();
-    let bytes = Tensor::from_slice([1, 2, 8, 8], &bytes).expect("as many");
-    for dtype in [DType::I8, DType::U8, DType::I64, DType::F16, DType::BF16] {
-        let inputs = vec![cast(&bytes, dtype)];
-        cases.push(Case::new(format!("MaxPool {dtype}"), plain(PoolKind::Max), inputs));
-    }
-    let inputs = vec![cast(&noise(&[2, 3, 6, 6], 1), DType::F16)];
-    cases.push(Case::new("AveragePool f16", plain(average(false)), inputs));
-    for kind in [GlobalPoolKind::Average, GlobalPoolKind::Max, GlobalPoolKind::Sum] {
-        for x in [&[2, 5, 7, 7][..], &[1, 3, 40, 40], &[3, 2, 1], &[2, 2, 3, 4, 5]] {
-            let x = noise(x, 4);
-            cases.push(Case::new(format!("Global {kind:?}"), GlobalPool { kind }, vec![x]));
-        }
-    }
-    let not_a_number = Tensor::from_slice([1, 1, 3], &[1f32, f32::NAN, 2.]).expect("three");
-    let op = GlobalPool { kind: GlobalPoolKind::Max };
-    cases.push(Case::new("Global Max NaN", op, vec![not_a_number]));
     cases
 }

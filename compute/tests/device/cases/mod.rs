@@ -3,21 +3,29 @@
 mod attention;
 mod convolution;
 mod elementwise;
+mod indices;
 mod movement;
 mod norms;
+mod pooling;
 mod products;
+mod quantized;
+mod recurrent;
 
-use lgp_compute::device::{Accelerator, Operand, Pointwise, Recipe};
+use lgp_compute::device::{Accelerator, Fused, Operand, Recipe, Step};
 use lgp_compute::ops::{Binary, BinaryKind, Unary, UnaryKind};
 use lgp_compute::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Tensor, TensorType};
+use std::sync::Arc;
+
+/// Those of an operator; `None` for an optional one that is absent.
+type Inputs = Vec<Option<Tensor>>;
 
 /// One operator with inputs.
 pub(crate) struct Case {
     /// What is printed of it.
     pub(crate) name: String,
-    op: Box<dyn Op>,
-    inputs: Vec<Option<Tensor>>,
+    op: Arc<dyn Op>,
+    inputs: Inputs,
     /// Inputs that the graph knows.
     constants: Vec<usize>,
     /// The largest difference, relative to the larger of 1 and the value.
@@ -29,7 +37,7 @@ pub(crate) struct Case {
 impl Case {
     fn new(name: impl Into<String>, op: impl Op, inputs: Vec<Tensor>) -> Self {
         let inputs = inputs.into_iter().map(Some).collect();
-        let (name, op) = (name.into(), Box::new(op));
+        let (name, op) = (name.into(), Arc::new(op));
         Self { name, op, inputs, constants: vec![], tolerance: 1e-5, finished: false }
     }
 
@@ -56,9 +64,54 @@ impl Case {
     }
 
     /// Whether the elements are few enough for an emulator.
-    #[allow(dead_code, reason = "one of the two programs that share this asks")]
+    #[allow(dead_code, reason = "one of the programs that share this asks")]
     pub(crate) fn is_small(&self) -> bool {
-        self.inputs.iter().flatten().map(Tensor::len).sum::<usize>() <= 4096
+        self.inputs.iter().flatten().map(Tensor::len).sum::<usize>() <= 1024
+    }
+
+    /// What is known of inputs.
+    fn infos(&self, inputs: &[Option<Tensor>]) -> Vec<Option<ValueInfo>> {
+        let info = |(i, x): (usize, &Option<Tensor>)| {
+            let x = x.as_ref()?;
+            let constant = self.constants.contains(&i).then(|| x.clone());
+            let ty = TensorType::concrete(x.dtype(), x.shape());
+            Some(ValueInfo { constant, ..ValueInfo::of(ty) })
+        };
+        inputs.iter().enumerate().map(info).collect()
+    }
+
+    /// The operator, finished if it is to be, and all inputs.
+    fn whole(&self) -> Result<(Arc<dyn Op>, Inputs), String> {
+        let (op, mut inputs) = (Arc::clone(&self.op), self.inputs.clone());
+        if !self.finished {
+            return Ok((op, inputs));
+        }
+        let infos = self.infos(&inputs);
+        let infos: Vec<Option<&ValueInfo>> = infos.iter().map(Option::as_ref).collect();
+        let output = op.infer(&infos).map_err(|error| error.to_string())?.swap_remove(0);
+        let last = output.ty.concrete_shape().and_then(|shape| shape.last().copied());
+        let bias = noise(&[last.ok_or("its shape is not known")?], 8);
+        let op = Arc::new(finish(op, inputs.len()));
+        inputs.push(Some(cast(&bias, output.ty.dtype)));
+        Ok((op, inputs))
+    }
+
+    fn recipe_of(&self, op: &dyn Op, inputs: &[Option<Tensor>]) -> Result<Recipe, String> {
+        let infos = self.infos(inputs);
+        let infos: Vec<Option<&ValueInfo>> = infos.iter().map(Option::as_ref).collect();
+        let outputs = op.infer(&infos).map_err(|error| error.to_string())?;
+        let recipe = Recipe::new(op, &infos, &outputs);
+        recipe.ok_or_else(|| "it has no kernels for these inputs".to_owned())
+    }
+
+    /// What a device launches for it.
+    ///
+    /// # Errors
+    /// Why it launches nothing.
+    #[allow(dead_code, reason = "one of the programs that share this asks")]
+    pub(crate) fn recipe(&self) -> Result<Recipe, String> {
+        let (op, inputs) = self.whole()?;
+        self.recipe_of(&*op, &inputs)
     }
 
     /// Computes it in both places and compares.
@@ -67,32 +120,15 @@ impl Case {
     /// What differs, or why one of them refuses.
     pub(crate) fn check(&self, accelerator: &Accelerator) -> Result<(), String> {
         let shown = |error: lgp_compute::Error| error.to_string();
-        let info = |(i, x): (usize, &Option<Tensor>)| {
-            let x = x.as_ref()?;
-            let constant = self.constants.contains(&i).then(|| x.clone());
-            let ty = TensorType::concrete(x.dtype(), x.shape());
-            Some(ValueInfo { constant, ..ValueInfo::of(ty) })
-        };
-        let infos: Vec<Option<ValueInfo>> = self.inputs.iter().enumerate().map(info).collect();
-        let infos: Vec<Option<&ValueInfo>> = infos.iter().map(Option::as_ref).collect();
-        let outputs = self.op.infer(&infos).map_err(shown)?;
-        let views: Vec<_> = self.inputs.iter().map(|x| x.as_ref().map(Tensor::view)).collect();
-        let mut want = self.op.run(&Context::new(1), &views).map_err(shown)?;
-        let mut recipe =
-            Recipe::new(&*self.op, &infos, &outputs).ok_or("it has no kernels for these inputs")?;
-        let mut given = self.inputs.clone();
-        if self.finished {
-            let bias =
-                cast(&noise(&want[0].shape()[want[0].shape().rank() - 1..], 8), want[0].dtype());
-            recipe = finish(recipe, &outputs[0], &bias).ok_or("it cannot be finished")?;
-            want = vec![sum_and_relu(&want[0], &bias).map_err(shown)?];
-            given.push(Some(bias));
-        }
+        let (op, inputs) = self.whole()?;
+        let views: Vec<_> = inputs.iter().map(|x| x.as_ref().map(Tensor::view)).collect();
+        let want = op.run(&Context::new(1), &views).map_err(shown)?;
+        let recipe = self.recipe_of(&*op, &inputs)?;
         let prepared = accelerator.prepare(recipe).map_err(shown)?;
         let upload = |x: &Option<Tensor>| {
             x.as_ref().map(|x| accelerator.upload(&x.view())).transpose().map_err(shown)
         };
-        let inputs = given.iter().map(upload).collect::<Result<Vec<_>, _>>()?;
+        let inputs = inputs.iter().map(upload).collect::<Result<Vec<_>, _>>()?;
         let inputs: Vec<_> = inputs.iter().map(Option::as_ref).collect();
         let alloc = |x: &Tensor| accelerator.alloc(x.dtype(), x.shape().clone()).map_err(shown);
         let given = want.iter().map(alloc).collect::<Result<Vec<_>, _>>()?;
@@ -106,22 +142,13 @@ impl Case {
     }
 }
 
-/// The recipe, followed by a sum with the bias and a ReLU.
-fn finish(recipe: Recipe, output: &ValueInfo, bias: &Tensor) -> Option<Recipe> {
-    let dtype = output.ty.dtype;
-    let bias = ValueInfo::of(TensorType::concrete(dtype, bias.shape()));
-    let operands = [Some(Operand::Input(0)), Some(Operand::Input(1))];
-    let steps = Pointwise::new(&[output, &bias], output)?
-        .step(&Binary::new(BinaryKind::Add), &operands, dtype)?
-        .step(&Unary::new(UnaryKind::Relu), &[Some(Operand::Step(0))], dtype)?;
-    recipe.finished_by(&steps)
-}
-
-fn sum_and_relu(x: &Tensor, bias: &Tensor) -> lgp_compute::Result<Tensor> {
-    let (add, relu) = (Binary::new(BinaryKind::Add), Unary::new(UnaryKind::Relu));
-    let mut sum = add.run(&Context::new(1), &[Some(x.view()), Some(bias.view())])?;
-    sum = relu.run(&Context::new(1), &[Some(sum[0].view())])?;
-    Ok(sum.remove(0))
+/// An operator of so many inputs, followed by a sum with a bias and a ReLU.
+fn finish(op: Arc<dyn Op>, inputs: usize) -> Fused {
+    let operands = vec![Some(Operand::Input(0)), Some(Operand::Input(1))];
+    let add = Step { op: Arc::new(Binary::new(BinaryKind::Add)), operands };
+    let relu = Arc::new(Unary::new(UnaryKind::Relu));
+    let relu = Step { op: relu, operands: vec![Some(Operand::Step(0))] };
+    Fused::new(Some((op, inputs)), vec![add, relu])
 }
 
 fn compare(given: &Tensor, want: &Tensor, tolerance: f32) -> Result<(), String> {
@@ -172,9 +199,13 @@ pub(crate) fn all() -> Vec<Case> {
         attention::cases(),
         convolution::cases(),
         elementwise::cases(),
+        indices::cases(),
         movement::cases(),
         norms::cases(),
+        pooling::cases(),
         products::cases(),
+        quantized::cases(),
+        recurrent::cases(),
     ];
     cases.into_iter().flatten().collect()
 }

@@ -60,6 +60,10 @@ fn moves() -> Vec<Case> {
     let pad = |value| Pad { mode: PadMode::Constant, pads: Some(vec![1, -1, 0, 2, 0, 1]), value };
     cases.push(Case::new("Pad", pad(Some(2.5)), vec![noise(&[3, 4, 5], 12)]));
     let whole = cast(&noise(&[3, 4, 5], 13), DType::I64);
+    for mode in [PadMode::Reflect, PadMode::Edge, PadMode::Wrap] {
+        let op = Pad { mode, pads: Some(vec![1, -1, 2, 2, 0, 1]), value: None };
+        cases.push(Case::new(format!("Pad {mode:?}"), op, vec![noise(&[3, 4, 5], 12)]));
+    }
     cases.push(Case::new("Pad i64", pad(None), vec![whole]));
     cases
 }

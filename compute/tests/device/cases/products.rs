@@ -1,14 +1,14 @@
 //! Products of matrices.
 
 use super::{Case, cast, noise};
-use lgp_compute::ops::{Gemm, MatMul};
-use lgp_memory::DType;
+use lgp_compute::ops::{Einsum, Gemm, MatMul, MatMulSparse, MatMulStored, UnpackBits};
+use lgp_memory::{DType, Tensor};
 
 /// Sums of many terms are rounded in another order.
 const TOLERANCE: f32 = 1e-4;
 
 pub(super) fn cases() -> Vec<Case> {
-    [gemm(), matmul()].into_iter().flatten().collect()
+    [gemm(), matmul(), stored(), sparse(), einsum()].into_iter().flatten().collect()
 }
 
 fn gemm() -> Vec<Case> {
@@ -77,4 +77,101 @@ fn matmul() -> Vec<Case> {
         cases.push(Case::new(format!("MatMul {dtype}"), MatMul, inputs.to_vec()));
     }
     cases
+}
+
+/// Weights that stay in fewer bits, for one row, few rows and tiles.
+fn stored() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (m, k, n, bits, block, zero) in [
+        (1, 64, 24, 4, 32, None),
+        (3, 70, 9, 4, 16, Some(DType::U8)),
+        (40, 64, 70, 4, 32, Some(DType::U8)),
+        (1, 520, 8, 4, 32, Some(DType::F32)),
+        (70, 36, 20, 8, 32, None),
+        (1, 36, 20, 8, 32, Some(DType::U8)),
+        (40, 33, 7, 2, 16, None),
+        (2, 64, 7, 2, 16, Some(DType::F32)),
+        (90, 64, 3, 4, 32, None),
+    ] {
+        let op = MatMulStored { bits: Some(UnpackBits { k, n, bits, block }) };
+        let blocks = k.div_ceil(block);
+        let packed = bytes(&[n, blocks, block * bits / 8]);
+        let mut inputs = vec![noise(&[m, k], 1), packed, noise(&[n * blocks], 2)];
+        inputs.extend(zero.map(|zero| match zero {
+            DType::U8 => bytes(&[n * (blocks * bits).div_ceil(8)]),
+            _ => noise(&[n * blocks], 3),
+        }));
+        let name = format!("MatMulStored {m} {k} {n} {bits} {block} {zero:?}");
+        cases.push(Case::new(name, op, inputs).within(2e-3));
+    }
+    for (m, k, n, dtype, each) in [
+        (1, 64, 24, DType::F16, false),
+        (40, 70, 9, DType::BF16, false),
+        (20, 300, 33, DType::F16, false),
+        (1, 70, 9, DType::I8, true),
+        (40, 64, 24, DType::I8, true),
+        (30, 70, 9, DType::U8, false),
+        (50, 64, 3, DType::U8, true),
+    ] {
+        let mut inputs = vec![noise(&[2, m, k], 1)];
+        if dtype.is_float() {
+            inputs.push(cast(&noise(&[k, n], 2), dtype));
+        } else {
+            let columns = if each { n } else { 1 };
+            let zero = cast(&bytes(&[columns]), dtype);
+            inputs.extend([cast(&bytes(&[k, n]), dtype), noise(&[columns], 3), zero]);
+        }
+        let name = format!("MatMulStored {m} {k} {n} {dtype}");
+        cases.push(Case::new(name, MatMulStored { bits: None }, inputs).within(2e-3));
+    }
+    cases
+}
+
+fn bytes(shape: &[usize]) -> Tensor {
+    let count = shape.iter().product::<usize>();
+    let data: Vec<u8> = (0..count).map(|i| (i * 37 % 251) as u8).collect();
+    Tensor::from_slice(shape, &data).expect("as many")
+}
+
+/// Weights of few blocks, or of few elements, for one row and for many.
+fn sparse() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for m in [1, 9, 70] {
+        for (k, n, block, apart) in [(64, 96, 32, 4), (96, 48, 16, 5), (50, 33, 1, 31)] {
+            let kept = |i: usize| (i / n / block * 7 + i % n / block * 3).is_multiple_of(apart);
+            let dense = noise(&[k, n], 1);
+            let dense = dense.as_slice::<f32>().expect("floats").iter().enumerate();
+            let data: Vec<f32> = dense.map(|(i, x)| if kept(i) { *x } else { 0. }).collect();
+            let weight = Tensor::from_slice([k, n], &data).expect("as many");
+            let packed = MatMulSparse::pack(&weight.view()).expect("it is f32");
+            let (op, parts) = packed.expect("few are left");
+            let inputs: Vec<Tensor> = [noise(&[m, k], 2)].into_iter().chain(parts).collect();
+            let case = |finished: bool| {
+                let name = format!("MatMulSparse {m} {k} {n} {block}");
+                let case = Case::new(name, op.clone(), inputs.clone()).within(TOLERANCE);
+                if finished { case.finished() } else { case }
+            };
+            cases.extend([case(false), case(true)]);
+        }
+    }
+    cases
+}
+
+fn einsum() -> Vec<Case> {
+    let equations: [(&str, &[&[usize]]); 8] = [
+        ("bij,bjk->bik", &[&[2, 5, 7], &[2, 7, 6]]),
+        ("bhid,bhjd->bhij", &[&[2, 3, 9, 8], &[2, 3, 11, 8]]),
+        ("bihd,bjhd->bhij", &[&[2, 9, 3, 8], &[2, 11, 3, 8]]),
+        ("bhij,bjhd->bihd", &[&[2, 3, 9, 11], &[2, 11, 3, 8]]),
+        ("...c,cd->...d", &[&[2, 3, 10], &[10, 6]]),
+        ("i,j->ji", &[&[40], &[30]]),
+        ("abc,cb->a", &[&[6, 7, 8], &[8, 7]]),
+        ("abcd->cadb", &[&[2, 3, 4, 5]]),
+    ];
+    let case = |(equation, shapes): &(&str, &[&[usize]])| {
+        let inputs = shapes.iter().zip(1..).map(|(shape, seed)| noise(shape, seed)).collect();
+        let op = Einsum { equation: (*equation).to_owned() };
+        Case::new(format!("Einsum {equation}"), op, inputs).within(TOLERANCE)
+    };
+    equations.iter().map(case).collect()
 }

@@ -1,7 +1,7 @@
 //! The processor as a device.
 
 use super::buffer::CpuBuffer;
-use super::facts::CpuFacts;
+use super::facts::{self, CpuFacts};
 use super::program::refusal;
 use super::queue::CpuQueue;
 use super::simd::SimdLevel;
@@ -43,6 +43,10 @@ impl Device for CpuDevice {
 
     fn caps(&self) -> &Caps {
         &self.caps
+    }
+
+    fn free_bytes(&self) -> Option<u64> {
+        facts::free_bytes()
     }
 
     fn allocate(&self, bytes: usize) -> Result<Arc<dyn Buffer>> {

@@ -101,14 +101,27 @@ fn features() -> Vec<String> {
 /// The machine's memory, or the container's share of it.
 fn memory_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let total = meminfo_total_bytes(&text)?;
-    let limit = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
-    Some(limit.and_then(|limit| limit.trim().parse().ok()).map_or(total, |it: u64| it.min(total)))
+    let total = meminfo_bytes(&text, "MemTotal:")?;
+    Some(cgroup_bytes("memory.max").map_or(total, |limit| limit.min(total)))
 }
 
-/// `MemTotal` of `/proc/meminfo` in bytes.
-fn meminfo_total_bytes(text: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+/// What of it programs can still take: what the kernel would free for them counts.
+pub(crate) fn free_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let free = meminfo_bytes(&text, "MemAvailable:")?;
+    let share = cgroup_bytes("memory.max").zip(cgroup_bytes("memory.current"));
+    Some(share.map_or(free, |(limit, used)| limit.saturating_sub(used).min(free)))
+}
+
+/// A number of the container, where it has one.
+fn cgroup_bytes(file: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/sys/fs/cgroup/{file}")).ok()?;
+    text.trim().parse().ok()
+}
+
+/// A line of `/proc/meminfo` in bytes.
+fn meminfo_bytes(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kib.checked_mul(1024)
 }
@@ -120,11 +133,19 @@ mod tests {
     #[test]
     fn meminfo_is_read_in_bytes() {
         let text = "MemTotal:       24684092 kB\nMemFree:        21093340 kB\n";
-        assert_eq!(meminfo_total_bytes(text), Some(24_684_092 * 1024));
+        assert_eq!(meminfo_bytes(text, "MemTotal:"), Some(24_684_092 * 1024));
+        assert_eq!(meminfo_bytes(text, "MemFree:"), Some(21_093_340 * 1024));
         for text in ["", "MemTotal: x kB", "MemTotal: 1 MB", "MemFree: 1 kB"] {
-            assert_eq!(meminfo_total_bytes(text), None, "{text:?}");
+            assert_eq!(meminfo_bytes(text, "MemTotal:"), None, "{text:?}");
         }
-        assert_eq!(meminfo_total_bytes(&format!("MemTotal: {} kB", u64::MAX)), None);
+        assert_eq!(meminfo_bytes(&format!("MemTotal: {} kB", u64::MAX), "MemTotal:"), None);
+    }
+
+    #[test]
+    fn free_memory_is_part_of_all_memory() {
+        if let (Some(free), Some(all)) = (free_bytes(), memory_bytes()) {
+            assert!((1..=all).contains(&free), "{free} of {all}");
+        }
     }
 
     #[test]

@@ -102,6 +102,11 @@ impl Device for CudaDevice {
         &self.shared.caps
     }
 
+    fn free_bytes(&self) -> Option<u64> {
+        let (free, _) = self.shared.context.mem_get_info().ok()?;
+        u64::try_from(free).ok()
+    }
+
     fn allocate(&self, bytes: usize) -> Result<Arc<dyn Buffer>> {
         Ok(Arc::new(CudaBuffer::new(Arc::clone(&self.shared), bytes)?))
     }

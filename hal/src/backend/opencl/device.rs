@@ -4,9 +4,10 @@ use super::buffer::ClBuffer;
 use super::program::ClProgram;
 use super::queue::ClQueue;
 use super::{Entry, info, is_loss, pinned};
-use crate::backend::Found;
+use crate::amd::sysfs::{Reader, Sysfs};
+use crate::backend::{Found, cpu};
 use crate::buffer::Buffer;
-use crate::caps::Caps;
+use crate::caps::{Caps, DeviceKind};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::id::DeviceId;
@@ -18,6 +19,7 @@ use crate::self_test::{Operands, Outcomes, arithmetic_by_program};
 use opencl3::command_queue::CL_QUEUE_PROFILING_ENABLE;
 use opencl3::context::Context;
 use opencl3::error_codes::ClError;
+use std::path::Path;
 use std::sync::Arc;
 
 /// What buffers, programs and queues of one opened device have in common.
@@ -105,6 +107,17 @@ impl Device for ClDevice {
 
     fn caps(&self) -> &Caps {
         &self.shared.caps
+    }
+
+    fn free_bytes(&self) -> Option<u64> {
+        if self.shared.caps.kind == DeviceKind::Cpu {
+            return cpu::facts::free_bytes();
+        }
+        let pci = self.shared.caps.pci?;
+        let read: Reader = |path| std::fs::read_to_string(path);
+        let sysfs = Sysfs::new(Path::new("/sys"), read);
+        let card = sysfs.cards().into_iter().find(|card| card.is_amd() && card.pci == Some(pci))?;
+        sysfs.telemetry(&card).vram_free_bytes()
     }
 
     fn allocate(&self, bytes: usize) -> Result<Arc<dyn Buffer>> {

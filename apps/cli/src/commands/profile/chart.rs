@@ -90,7 +90,7 @@ fn draw(
 }
 
 /// Colours that neighbours tell apart.
-fn colour(i: usize) -> RGBColor {
+pub(super) fn colour(i: usize) -> RGBColor {
     let (r, g, b) = Palette99::COLORS[i % Palette99::COLORS.len()];
     RGBColor(r, g, b)
 }

@@ -1,13 +1,17 @@
-/* softmax(scale · q · k + mask) · v without the matrix of scores: a work-group has ROWS rows of one
+/* softmax(scores) · v without the matrix of scores: a work-group has ROWS rows of one
    head and walks over the keys, KEYS at a time. Of each row it keeps the largest score so far and the
    sum of exponentials relative to it, and scales what it has added up when that grows.
 
    A work-item (x, y) has the rows y · EACH_ROW and following, of the scores the keys x, x + 16 …, and
-   of the result the columns x, x + 16 …, EACH_COLUMN of them. */
+   of the result the columns x, x + 16 …, EACH_COLUMN of them.
+
+   Generated are LOAD(p, i), an element; SCORE(product, row, key), what the score is of a product of
+   rows of q and k; SEEN(row, key), whether it counts at all; and NOTHING, whether there is nothing
+   to attend to, which gives 0. */
 #ifndef EXTRA_PARAMETERS
 #define EXTRA_PARAMETERS
-#define Y_TYPE float
-#define FINISH(value, index) y[index] = (value)
+#define Y_TYPE STORED
+#define FINISH(value, index) STORE(value, index)
 #endif
 #define ALIGNED __attribute__((aligned(16)))
 #define ROWS (16 * EACH_ROW)
@@ -22,21 +26,21 @@
 
 /* Elements between neighbours along each axis of a tensor. */
 #define STEPS(t) u32 t##_batch, u32 t##_head, u32 t##_row, u32 t##_column
-#define START(t) (batch * t##_batch + head * t##_head)
+#define START(t, head) (batch * t##_batch + (head) * t##_head)
 #define PLACE(t, row, column) (t##_start + (row) * t##_row + (column) * t##_column)
 
 KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z)
-void sdpa(GLOBAL const float *q, GLOBAL const float *k, GLOBAL const float *v, MASK_POINTER
-          GLOBAL Y_TYPE *y, STEPS(q), STEPS(k), STEPS(v), MASK_STEPS STEPS(y), u32 heads, u32 rows,
-          u32 keys, u32 depth, u32 columns, float scale EXTRA_PARAMETERS) {
+void attention(GLOBAL const STORED *q, GLOBAL const STORED *k, GLOBAL const STORED *v, MASK_POINTER COUNTS_POINTER
+               GLOBAL Y_TYPE *y, STEPS(q), STEPS(k), STEPS(v), STEPS(mask), STEPS(y), u32 heads, u32 sharing,
+               u32 rows, u32 keys, u32 depth, u32 columns, u32 width, u32 past, float scale EXTRA_PARAMETERS) {
     LOCAL float stage[STAGE] ALIGNED;
     LOCAL float weights[KEYS][ROWS + 4] ALIGNED;
     LOCAL float tops[ROWS][17];
     u32 x = LOCAL_ID(0), item = LOCAL_ID(1) * 16 + x, own = LOCAL_ID(1) * EACH_ROW;
     u32 batch = (u32)GROUP_ID(1) / heads, head = (u32)GROUP_ID(1) % heads;
     u32 first_row = GROUP_ID(0) * ROWS, first_column = GROUP_ID(2) * COLUMNS;
-    u32 q_start = START(q), k_start = START(k), v_start = START(v), y_start = START(y);
-    MASK_START
+    u32 q_start = START(q, head), k_start = START(k, head / sharing), v_start = START(v, head / sharing);
+    u32 mask_start = START(mask, head), y_start = START(y, head);
     float result[EACH_ROW][EACH_COLUMN], top[EACH_ROW], sum[EACH_ROW];
     for (u32 i = 0; i < EACH_ROW; i++) {
         top[i] = -INFINITY;
@@ -52,13 +56,13 @@ void sdpa(GLOBAL const float *q, GLOBAL const float *k, GLOBAL const float *v, M
             for (u32 e = item; e < ROWS * DEPTH; e += ITEMS) {
                 u32 d = e % DEPTH, row = e / DEPTH;
                 bool known = at + d < depth && first_row + row < rows;
-                stage[d * (ROWS + 4) + row] = known ? q[PLACE(q, first_row + row, at + d)] : 0.0f;
+                stage[d * (ROWS + 4) + row] = known ? LOAD(q, PLACE(q, first_row + row, at + d)) : 0.0f;
             }
             for (u32 e = item; e < KEYS * DEPTH; e += ITEMS) {
                 u32 d = KEYS_APART ? e % DEPTH : e / KEYS, key = KEYS_APART ? e / DEPTH : e % KEYS;
                 bool known = at + d < depth && first_key + key < keys;
                 stage[DEPTH * (ROWS + 4) + d * (KEYS + 4) + key] =
-                    known ? k[PLACE(k, at + d, first_key + key)] : 0.0f;
+                    known ? LOAD(k, PLACE(k, at + d, first_key + key)) : 0.0f;
             }
             BARRIER();
             for (u32 d = 0; d < DEPTH; d++) {
@@ -76,8 +80,8 @@ void sdpa(GLOBAL const float *q, GLOBAL const float *k, GLOBAL const float *v, M
             float most = -INFINITY;
             for (u32 j = 0; j < EACH_KEY; j++) {
                 u32 row = first_row + own + i, key = first_key + x + 16 * j;
-                if (row < rows && key < keys) {
-                    scores[i][j] = scores[i][j] * scale MASKED(row, key);
+                if (row < rows && key < keys && SEEN(row, key)) {
+                    scores[i][j] = SCORE(scores[i][j] * scale, row, key);
                 } else {
                     scores[i][j] = -INFINITY;
                 }
@@ -106,7 +110,7 @@ void sdpa(GLOBAL const float *q, GLOBAL const float *k, GLOBAL const float *v, M
             BARRIER();
             for (u32 e = item; e < DEPTH * COLUMNS; e += ITEMS) {
                 u32 key = first_key + at + e / COLUMNS, column = first_column + e % COLUMNS;
-                stage[e] = key < keys && column < columns ? v[PLACE(v, key, column)] : 0.0f;
+                stage[e] = key < keys && column < columns ? LOAD(v, PLACE(v, key, column)) : 0.0f;
             }
             BARRIER();
             for (u32 d = 0; d < DEPTH; d++) {
@@ -126,8 +130,7 @@ void sdpa(GLOBAL const float *q, GLOBAL const float *k, GLOBAL const float *v, M
     for (u32 i = 0; i < EACH_ROW; i++) {
         float all = 0.0f;
         for (u32 j = 0; j < 16; j++) all += tops[own + i][j];
-        /* Without keys, a sum of nothing. */
-        float factor = keys == 0 ? 0.0f : 1.0f / all;
+        float factor = NOTHING ? 0.0f : 1.0f / all;
         for (u32 j = 0; j < EACH_COLUMN; j++) {
             u32 row = first_row + own + i, column = first_column + x + 16 * j;
             if (row < rows && column < columns) FINISH(result[i][j] * factor, PLACE(y, row, column));

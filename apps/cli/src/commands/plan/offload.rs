@@ -1,0 +1,70 @@
+//! What a device holds of a model between runs, and what comes to it in each.
+
+use crate::failure::{Failure, Result};
+use crate::output;
+use lgp_sdk::{DeviceMemoryReport, Session, Shape};
+use serde::Serialize;
+
+/// The plan and what it costs.
+#[derive(Debug, Serialize)]
+pub(super) struct Offload {
+    #[serde(flatten)]
+    pub(super) memory: DeviceMemoryReport,
+    /// What the link to the device was just measured to carry; null where nothing fits there.
+    link_bytes_per_second: Option<f64>,
+    /// What each run spends on the link at least, part of it while kernels compute.
+    transfer_ms: Option<f64>,
+}
+
+/// Plans a run with inputs of these shapes.
+pub(super) fn plan(session: &Session, shapes: &[(&str, Shape)]) -> Result<Offload> {
+    let (Some(memory), Some(accelerator)) = (session.device_memory(shapes)?, session.accelerator())
+    else {
+        return Err(Failure::internal("the session has no device"));
+    };
+    let link = match memory.fits {
+        true => Some(accelerator.link_bytes_per_second().map_err(Failure::internal)?),
+        false => None,
+    };
+    let moved = memory.to_device_bytes + memory.to_host_bytes;
+    let transfer_ms = link.map(|link| moved as f64 / link * 1e3);
+    Ok(Offload { memory, link_bytes_per_second: link, transfer_ms })
+}
+
+/// For people.
+pub(super) fn text(plan: &Offload) -> String {
+    let bytes = |n: usize| output::bytes(u64::try_from(n).unwrap_or(u64::MAX));
+    let DeviceMemoryReport { device, fits, .. } = &plan.memory;
+    let memory = &plan.memory;
+    if !fits {
+        let needs = memory.needs.iter().map(|n| format!("{} for {}", bytes(n.bytes), n.owner));
+        return format!(
+            "\n{device} needs {} at least, there {}\n",
+            bytes(memory.smallest_bytes),
+            needs.collect::<Vec<_>>().join(", ")
+        );
+    }
+    let stay = memory.weights.iter().filter(|weight| weight.stays).count();
+    let come = memory.weights.len() - stay;
+    let mut text = format!(
+        "\n{stay} weights of {} stay on {device}, {come} of {} come in each run\n\
+         each run moves {} to the device and {} back; {} would do at least\n",
+        bytes(memory.resident_bytes),
+        bytes(memory.streamed_bytes),
+        bytes(memory.to_device_bytes),
+        bytes(memory.to_host_bytes),
+        bytes(memory.smallest_bytes),
+    );
+    if memory.disk_bytes > 0 {
+        text += &format!(
+            "the host has {} of weights in RAM and {} on disk, and each run reads {} of those\n",
+            bytes(memory.host_bytes),
+            bytes(memory.disk_bytes),
+            bytes(memory.from_disk_bytes),
+        );
+    }
+    if let (Some(link), Some(ms)) = (plan.link_bytes_per_second, plan.transfer_ms) {
+        text += &format!("that takes the link {ms:.2} ms at {:.2} GB/s\n", link / 1e9);
+    }
+    text
+}

@@ -1,0 +1,163 @@
+//! Models on a device other than the processor, where OpenCL has one.
+
+use crate::harness::{Cluster, World, ZERO, best, digits, npy, read_npy};
+use serde_json::{Value, json};
+
+/// An OpenCL device that models run on; without one it prints that the test is skipped.
+fn opencl(world: &World) -> Option<String> {
+    let found = world.run(&["devices", "--json"]).json();
+    let devices = found["devices"].as_array().expect("a list");
+    let usable = |device: &&Value| device["usable"] == true && device["backend"] == "opencl";
+    let id = devices.iter().find(usable).and_then(|device| device["id"].as_str());
+    if id.is_none() {
+        println!("skipped: opencl: no usable device");
+    }
+    id.map(str::to_owned)
+}
+
+#[test]
+fn a_model_runs_there_and_each_node_says_where() {
+    let world = World::new();
+    let Some(id) = opencl(&world) else { return };
+    let image = world.write("zero.npy", npy(&[1, 1, 8, 8], &ZERO)).display().to_string();
+    let logits = |device: &str| {
+        let run = ["run", digits(), "--input", &image, "--device", device, "--json"];
+        assert_eq!(world.run(&run).json()["device"], json!(device));
+        read_npy(&world.path("logits.npy")).1
+    };
+    let (there, here) = (logits(&id), logits("cpu"));
+    assert_eq!(best(&there), 0);
+    for (a, b) in there.iter().zip(&here) {
+        assert!((a - b).abs() <= 1e-4 * b.abs().max(1.), "{there:?} {here:?}");
+    }
+
+    let inspected = world.run(&["inspect", digits(), "--device", &id, "--json"]).json();
+    assert_eq!((&inspected["device"], &inspected["fallbacks"]), (&json!(id), &json!(0)));
+    let nodes = inspected["placement"].as_array().expect("a list");
+    assert!(!nodes.is_empty() && nodes.iter().all(|node| node["device"] == json!(id)));
+    let people = world.run(&["inspect", digits(), "--device", &id]).stdout;
+    assert!(people.contains(&format!("compiled nodes run on {id}")), "{people}");
+
+    let bench = ["bench", digits(), "--device", &id, "--runs", "2", "--json"];
+    assert_eq!(world.run(&bench).json()["device"], json!(id));
+    let profile = ["profile", digits(), "--device", &id, "--runs", "1", "--json"];
+    let nodes = world.run(&profile).json()["nodes"].as_array().map_or(0, Vec::len);
+    assert!(nodes > 0);
+
+    let fast = ["run", digits(), "--input", &image, "--device", &id, "--precision", "fast"];
+    let (code, message) = world.run(&[&fast[..], &["--json"]].concat()).error(2);
+    assert!(code == "usage" && message.contains("fast"), "{message}");
+}
+
+#[test]
+fn less_memory_than_weights_is_planned_and_profiled() {
+    let world = World::new();
+    let Some(id) = opencl(&world) else { return };
+    let plan = |flags: &[&str]| {
+        world.run(&[&["plan", digits(), "--device", &id, "--json"], flags].concat()).json()
+    };
+    let all = plan(&[]);
+    assert_eq!((&all["device"], &all["fits"]), (&json!(id), &json!(true)));
+    assert_eq!(all["offload"]["streamed_bytes"], json!(0));
+    assert!(all["optimal_batch"]["largest"].as_u64() > Some(1), "{all}");
+    let smallest = all["offload"]["smallest_bytes"].as_u64().expect("a count").to_string();
+    let small = plan(&["--vram", &smallest]);
+    assert_eq!(
+        (&small["fits"], &small["vram_bytes"]),
+        (&json!(true), &json!(smallest.parse::<u64>().ok()))
+    );
+    assert!(small["offload"]["streamed_bytes"].as_u64() > Some(0), "{small}");
+    assert!(small["offload"]["transfer_ms"].as_f64() > Some(0.), "{small}");
+    let disk = plan(&["--vram", &smallest, "--host-memory", "1KiB"]);
+    assert!(disk["offload"]["host_bytes"].as_u64() <= Some(1 << 10), "{disk}");
+    assert!(disk["offload"]["from_disk_bytes"].as_u64() > Some(0), "{disk}");
+    assert_eq!(plan(&["--vram", "2KiB"])["fits"], json!(false));
+
+    let image = world.write("zero.npy", npy(&[1, 1, 8, 8], &ZERO)).display().to_string();
+    let logits = |flags: &[&str]| {
+        let run = ["run", digits(), "--input", &image, "--device", &id, "--json"];
+        world.run(&[&run, flags].concat()).json();
+        read_npy(&world.path("logits.npy")).1
+    };
+    let flags = ["--vram", &smallest, "--host-memory", "1KiB"];
+    assert_eq!(logits(&flags[..2]), logits(&[]));
+    assert_eq!(logits(&flags), logits(&[]));
+    let run = ["run", digits(), "--input", &image, "--device", &id, "--vram", "2KiB", "--json"];
+    let (_, message) = world.run(&run).error(1);
+    assert!(message.contains(&format!("{smallest} at least")), "{message}");
+
+    let profile = ["profile", digits(), "--device", &id, "--runs", "2", "--json"];
+    let report = world.run(&profile).json();
+    let phases = report["memory"]["phases"].as_array().expect("a list");
+    assert_eq!(phases.len(), 6, "a load and a run, three times: {phases:?}");
+    assert!(phases[1]["holders"]["arena"].as_u64() > Some(0), "{phases:?}");
+    assert!(phases[1]["host_peaks"]["process"].as_u64() > Some(0), "{phases:?}");
+    let file =
+        |key: &str| std::fs::read_to_string(world.path(report[key].as_str().expect("a file")));
+    let csv = file("memory_csv").expect("it was written");
+    assert!(csv.starts_with("time_us,phase,memory,owner,owner_bytes,device_bytes"), "{csv}");
+    assert!(file("memory_svg").expect("it was written").contains("arena"));
+}
+
+#[test]
+fn what_was_tuned_and_compiled_is_kept() {
+    let world = World::new();
+    let Some(id) = opencl(&world) else { return };
+    let tune = ["tune", digits(), "--device", &id, "--budget", "60", "--json"];
+    let tuned = world.run(&tune).json();
+    let nodes = tuned["nodes"].as_array().expect("a list");
+    assert!(!nodes.is_empty());
+    for node in nodes {
+        let ms = |key: &str| node[key].as_f64().expect("a number");
+        assert!(0. < ms("after_ms") && ms("after_ms") <= ms("before_ms"), "{node}");
+    }
+    assert!(nodes.iter().any(|node| node["tried"].as_u64() > Some(1)), "{nodes:?}");
+    let kept = std::fs::read_dir(world.path("radeon-cluster/devices")).expect("it was made");
+    let kept: Vec<_> = kept.map(|file| file.expect("readable").path()).collect();
+    let count =
+        |kind: &str| kept.iter().filter(|p| p.extension().is_some_and(|e| e == kind)).count();
+    assert!(count("program") > nodes.len() && count("json") == 1, "{kept:?}");
+
+    let people = world.run(&["tune", digits(), "--device", &id, "--budget", "1"]).stdout;
+    assert!(people.contains("all of them: "), "{people}");
+    let (code, _) = world.run(&["tune", digits(), "--device", "cpu", "--json"]).error(1);
+    assert_eq!(code, "device_without_schedules");
+}
+
+#[test]
+fn workers_compute_there() {
+    let world = World::new();
+    let Some(id) = opencl(&world) else { return };
+    let image = world.write("zero.npy", npy(&[1, 1, 8, 8], &ZERO)).display().to_string();
+    let cluster = Cluster::start_with(world, &["--workers", "1", "--device", &id]);
+    let worker = &cluster.run(&["workers"]).json()[0];
+    assert_eq!((&worker["device"], &worker["backend"]), (&json!(id), &json!("opencl")));
+    let out = cluster.world.path("out").display().to_string();
+    let submit = ["submit", "--model", "digits", "--input", &image, "--wait", "--output-dir", &out];
+    assert_eq!(cluster.run(&submit).json()["state"], json!("succeeded"));
+    assert_eq!(best(&read_npy(&cluster.world.path("out/logits.npy")).1), 0);
+    cluster.run(&["stop"]).json();
+    cluster.world.expect_no_processes();
+}
+
+#[test]
+fn a_list_of_devices_is_what_a_model_may_take() {
+    let world = World::new();
+    let image = world.write("zero.npy", npy(&[1, 1, 8, 8], &ZERO)).display().to_string();
+    let list = "opencl:0,opencl:1";
+    let args = ["run", digits(), "--input", &image, "--device", list, "--json"];
+    let mut run = world.command(&args);
+    let output = run.env("POCL_DEVICES", "pthread pthread").output().expect("the binary starts");
+    let report: Value = match (output.status.code(), serde_json::from_slice(&output.stdout)) {
+        (Some(0), Ok(report)) => report,
+        _ => {
+            let why: Value = serde_json::from_slice(&output.stderr).expect("an error in JSON");
+            assert_eq!(why["error"]["code"], "device_missing", "{why}");
+            return println!("skipped: opencl: {}", why["error"]["message"]);
+        }
+    };
+    assert_eq!(report["device"], json!(list));
+    assert_eq!(best(&read_npy(&world.path("logits.npy")).1), 0);
+    let mixed = ["run", digits(), "--input", &image, "--device", "cpu,cpu", "--json"];
+    assert_eq!(world.run(&mixed).error(2).0, "usage");
+}

@@ -1,0 +1,19 @@
+//! Several devices at once: bytes move between them, and tensors are summed and shared by all.
+//!
+//! [`Transfers`] carries bytes from one device's memory to another's while host and devices do
+//! other things. [`Group`] is a set of devices with the collectives of the field on top of it.
+
+mod arrival;
+mod group;
+mod link;
+mod pace;
+mod reduce;
+mod ring;
+mod schedule;
+mod transfers;
+
+pub use arrival::Arrival;
+pub use group::Group;
+pub use link::LinkStats;
+pub use reduce::Reduction;
+pub use transfers::{Place, TransferConfig, Transfers};

@@ -1,0 +1,218 @@
+//! Compiled programs on disk, so that the next process need not compile them, and which recipes a
+//! device was fastest with.
+//!
+//! A program lies in a file that is named by the digest of all that it depends on: the source with
+//! the device's prelude, the compiler's options, the device and its driver. What the file holds is
+//! loaded only if the digest before it fits; else it is as if the file were not there.
+
+#[cfg(test)]
+mod tests;
+
+use super::Accelerator;
+use super::accelerator::lock;
+use super::tune::Choices;
+use crate::error::{Error, Result};
+use lgp_hal::{Device, Program, with_prelude};
+use sha2::{Digest as _, Sha256};
+use std::fs::{self, Metadata};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// Bytes that all programs of a folder take at most: thousands of them.
+const BYTES_MAX: u64 = 256 << 20;
+/// The extension of a program's file.
+const PROGRAM: &str = "program";
+/// Bytes of a digest.
+const DIGEST: usize = 32;
+
+/// A folder of programs, for one device and its driver.
+#[derive(Debug)]
+pub(super) struct Cache {
+    folder: PathBuf,
+    bytes_max: u64,
+    /// What is compiled for, as part of each program's name.
+    device: [u8; DIGEST],
+}
+
+impl Accelerator {
+    /// Keeps the programs that are compiled from now on in a folder, which is made if it is missing,
+    /// and loads those that are there instead of compiling them; likewise what
+    /// [`Accelerator::tune`] chooses. Processes and devices may share it. Only the first folder that
+    /// is given counts.
+    ///
+    /// # Errors
+    /// [`Error::Cache`]: the folder cannot be made or written, or it does not belong to this user
+    /// alone. Programs are then compiled as without it.
+    pub fn keep_in(&self, folder: &Path) -> Result<()> {
+        let cache = Cache::open(folder, &*self.0.device)?;
+        let choices = cache.choices();
+        if self.0.cache.set(cache).is_ok() {
+            lock(&self.0.choices).extend(choices);
+        }
+        Ok(())
+    }
+}
+
+impl Cache {
+    /// The programs in `folder` for `device`.
+    ///
+    /// # Errors
+    /// [`Error::Cache`].
+    fn open(folder: &Path, device: &dyn Device) -> Result<Self> {
+        let refuse = |reason: String| Error::Cache { folder: folder.to_owned(), reason };
+        create(folder).and_then(|()| own(folder)).map_err(|error| refuse(error.to_string()))?;
+        let device = digest(&[device.name().as_bytes(), device.caps().driver.as_bytes()]);
+        Ok(Self { folder: folder.to_owned(), bytes_max: BYTES_MAX, device })
+    }
+
+    /// The program of a source, loaded or else compiled and kept.
+    ///
+    /// # Errors
+    /// What the compiler says. A program that cannot be kept is no error: it is compiled again.
+    pub(super) fn program(&self, device: &dyn Device, source: &str) -> Result<Arc<dyn Program>> {
+        const OPTIONS: &str = "";
+        let text = with_prelude(device.id().backend, source);
+        let key = digest(&[&self.device, text.as_bytes(), OPTIONS.as_bytes()]);
+        if let Some(binary) = self.get(&key) {
+            // SAFETY: these are the bytes of a `Program::binary`. The folder belongs to this user
+            // alone, who could as well replace this program itself, and the digest shows that
+            // `put` wrote just these bytes for this source, device and driver.
+            if let Ok(program) = unsafe { device.load(&binary) } {
+                return Ok(program);
+            }
+        }
+        let program = device.compile(source, OPTIONS)?;
+        if let Some(binary) = program.binary() {
+            // A full disk is no reason not to run.
+            let _ = self.put(&key, &binary);
+        }
+        Ok(program)
+    }
+
+    /// The choices that were written for this device; none where there is no such file. They are
+    /// digests of recipes that this program makes itself: a wrong one names none of them.
+    fn choices(&self) -> Choices {
+        let text = fs::read(self.choices_path()).ok();
+        text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
+    }
+
+    /// Writes the choices for this device.
+    ///
+    /// # Errors
+    /// [`Error::Cache`].
+    pub(super) fn put_choices(&self, choices: &Choices) -> Result<()> {
+        let text = serde_json::to_vec_pretty(choices).map_err(io::Error::from);
+        let written = text.and_then(|text| self.write(&self.choices_path(), &[&text]));
+        let refuse = |error: io::Error| Error::Cache {
+            folder: self.folder.clone(),
+            reason: error.to_string(),
+        };
+        written.map_err(refuse)
+    }
+
+    fn choices_path(&self) -> PathBuf {
+        self.folder.join(hex(&self.device)).with_extension("json")
+    }
+
+    fn path(&self, key: &[u8; DIGEST]) -> PathBuf {
+        self.folder.join(hex(key)).with_extension(PROGRAM)
+    }
+
+    /// What was put under this key, if it is whole.
+    fn get(&self, key: &[u8; DIGEST]) -> Option<Vec<u8>> {
+        let path = self.path(key);
+        if fs::metadata(&path).ok()?.len() > self.bytes_max {
+            return None;
+        }
+        let mut bytes = fs::read(path).ok()?;
+        let (sum, binary) = bytes.split_first_chunk::<DIGEST>()?;
+        let whole = *sum == digest(&[key, binary]);
+        whole.then(|| bytes.split_off(DIGEST))
+    }
+
+    /// Keeps a program, and deletes the oldest for its room.
+    fn put(&self, key: &[u8; DIGEST], binary: &[u8]) -> io::Result<()> {
+        self.write(&self.path(key), &[&digest(&[key, binary]), binary])?;
+        self.trim()
+    }
+
+    /// Writes a file that appears at once or not at all.
+    fn write(&self, path: &Path, parts: &[&[u8]]) -> io::Result<()> {
+        let mut file = tempfile::NamedTempFile::new_in(&self.folder)?;
+        parts.iter().try_for_each(|part| file.write_all(part))?;
+        file.persist(path)?;
+        Ok(())
+    }
+
+    fn trim(&self) -> io::Result<()> {
+        let mut files = Vec::new();
+        for entry in fs::read_dir(&self.folder)? {
+            let path = entry?.path();
+            // Another process may delete it just now.
+            if path.extension().is_some_and(|it| it == PROGRAM)
+                && let Ok(metadata) = fs::metadata(&path)
+            {
+                let written = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+                files.push((written, metadata.len(), path));
+            }
+        }
+        let mut bytes: u64 = files.iter().map(|(_, bytes, _)| bytes).sum();
+        files.sort();
+        for (_, size, path) in files {
+            if bytes <= self.bytes_max {
+                break;
+            }
+            bytes -= size;
+            fs::remove_file(path)?;
+        }
+        Ok(())
+    }
+}
+
+/// The digest of parts, none of which can take what belongs to its neighbour.
+pub(super) fn digest(parts: &[&[u8]]) -> [u8; DIGEST] {
+    let mut digest = Sha256::new();
+    for part in parts {
+        digest.update((part.len() as u64).to_le_bytes());
+        digest.update(part);
+    }
+    digest.finalize().into()
+}
+
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Makes a folder that others cannot write to, and those above it.
+fn create(folder: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.recursive(true).create(folder)
+}
+
+/// Whether what lies in a folder can come from this user alone.
+fn own(folder: &Path) -> io::Result<()> {
+    let mine = tempfile::NamedTempFile::new_in(folder)?;
+    let foreign = foreign(&fs::metadata(folder)?, &mine.as_file().metadata()?);
+    foreign.map_or(Ok(()), |reason| Err(io::Error::other(reason)))
+}
+
+/// Why a folder is not the user's alone who owns the file `mine`.
+#[cfg(unix)]
+fn foreign(folder: &Metadata, mine: &Metadata) -> Option<String> {
+    use std::os::unix::fs::MetadataExt as _;
+    let mode = folder.mode() & 0o777;
+    if folder.uid() != mine.uid() {
+        return Some(format!("it belongs to user {}, expected {}", folder.uid(), mine.uid()));
+    }
+    (mode & 0o022 != 0).then(|| format!("its mode is {mode:o}, expected that others cannot write"))
+}
+
+/// Elsewhere the folders of a user are not open to others.
+#[cfg(not(unix))]
+fn foreign(_folder: &Metadata, _mine: &Metadata) -> Option<String> {
+    None
+}

@@ -1,0 +1,174 @@
+//! Several operators as one: element-wise ones, alone or at the end of another operator's kernel.
+
+use super::pointwise::{Operand, Pointwise};
+use super::recipe::Launches;
+use crate::error::{Error, Result};
+use crate::op::{Context, Op, ValueInfo, launch};
+use lgp_memory::{Tensor, TensorView};
+use std::sync::Arc;
+
+/// An element-wise operator and what it reads. Input 0 is the base's result where there is a base.
+#[derive(Debug, Clone)]
+pub struct Step {
+    /// The operator, of one output.
+    pub op: Arc<dyn Op>,
+    /// Where its inputs come from; `None` for an optional one that is absent.
+    pub operands: Vec<Option<Operand>>,
+}
+
+/// Operators whose intermediate results stay in registers: an operator that need not be an
+/// element-wise one, the base, and element-wise steps after it. Its inputs are those of the base,
+/// then those that steps read; its output is the last step's.
+///
+/// On the CPU the operators run one after the other.
+#[derive(Debug, Clone)]
+pub struct Fused {
+    /// With how many of the inputs are its own.
+    base: Option<(Arc<dyn Op>, usize)>,
+    steps: Vec<Step>,
+}
+
+impl Fused {
+    /// Joins operators; `base` comes with the number of its inputs. The steps are in order: each
+    /// reads inputs and the results of earlier ones.
+    #[must_use]
+    pub fn new(base: Option<(Arc<dyn Op>, usize)>, steps: Vec<Step>) -> Self {
+        Self { base, steps }
+    }
+
+    /// The operators' names, in order.
+    pub fn parts(&self) -> impl Iterator<Item = &'static str> {
+        let base = self.base.iter().map(|(op, _)| op.name());
+        base.chain(self.steps.iter().map(|step| step.op.name()))
+    }
+
+    /// How many inputs are the base's own.
+    fn own(&self, given: usize) -> Result<usize> {
+        let own = self.base.as_ref().map_or(0, |(_, inputs)| *inputs);
+        let message = || format!("{given} inputs, expected {own} at least");
+        if given < own { Err(Error::invalid("Fused", message())) } else { Ok(own) }
+    }
+
+    /// Applies the operators to whatever stands for their values: `apply` answers what an operator
+    /// makes of its inputs. Every result in order, the base's first where there is a base.
+    fn walk<T: Clone>(
+        &self,
+        inputs: &[Option<T>],
+        mut apply: impl FnMut(&dyn Op, &[Option<T>]) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        let (own, extra) = inputs.split_at(self.own(inputs.len())?);
+        let base = self.base.as_ref().map(|(op, _)| apply(&**op, own)).transpose()?;
+        let given: Vec<Option<T>> =
+            base.clone().map(Some).into_iter().chain(extra.iter().cloned()).collect();
+        let mut results: Vec<T> = Vec::with_capacity(self.steps.len());
+        for step in &self.steps {
+            let operands = step.operands.iter().map(|operand| match *operand {
+                None => Ok(None),
+                Some(Operand::Input(i)) => given.get(i).cloned().ok_or(()),
+                Some(Operand::Step(i)) => results.get(i).cloned().map(Some).ok_or(()),
+            });
+            let operands: Vec<Option<T>> = operands
+                .collect::<Result<_, ()>>()
+                .map_err(|()| Error::invalid("Fused", "a step reads what is not there"))?;
+            results.push(apply(&*step.op, &operands)?);
+        }
+        Ok(base.into_iter().chain(results).collect())
+    }
+
+    /// What a device has to do for these inputs, `None` where it cannot.
+    fn on_device<'a, 'b>(
+        &self,
+        inputs: &'a [Option<&'b ValueInfo>],
+        outputs: &[ValueInfo],
+    ) -> Option<Parts<'a, 'b>> {
+        let [output] = outputs else { return None };
+        let (own, extra) = inputs.split_at(self.own(inputs.len()).ok()?);
+        let extra: Vec<&ValueInfo> = extra.iter().copied().collect::<Option<_>>()?;
+        let mut base = self.types(inputs).ok()?;
+        let results = base.split_off(usize::from(self.base.is_some()));
+        let read: Vec<&ValueInfo> = base.iter().chain(extra.iter().copied()).collect();
+        let mut steps = Pointwise::new(&read, output)?;
+        for (step, result) in self.steps.iter().zip(results) {
+            steps = steps.step(&*step.op, &step.operands, result.ty.dtype)?;
+        }
+        Some(Parts { own, base, steps })
+    }
+
+    /// What is known of each result, the base's first where there is a base.
+    fn types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let owned: Vec<Option<ValueInfo>> = inputs.iter().map(|info| info.cloned()).collect();
+        self.walk(&owned, |op, given| {
+            let given: Vec<Option<&ValueInfo>> = given.iter().map(Option::as_ref).collect();
+            let made = op.infer(&given)?.into_iter().next();
+            made.ok_or_else(|| Error::invalid(op.name(), "it makes nothing"))
+        })
+    }
+}
+
+/// What a device has to do.
+struct Parts<'a, 'b> {
+    /// The base's inputs.
+    own: &'a [Option<&'b ValueInfo>],
+    /// What it makes of them, where there is a base.
+    base: Vec<ValueInfo>,
+    steps: Pointwise,
+}
+
+/// A tensor between operators on the CPU.
+#[derive(Clone)]
+enum Value<'a> {
+    Given(TensorView<'a>),
+    Made(Arc<Tensor>),
+}
+
+impl Value<'_> {
+    fn view(&self) -> TensorView<'_> {
+        match self {
+            Self::Given(view) => view.clone(),
+            Self::Made(tensor) => tensor.view(),
+        }
+    }
+}
+
+impl Op for Fused {
+    fn name(&self) -> &'static str {
+        "Fused"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        Ok(self.types(inputs)?.pop().into_iter().collect())
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        let given: Vec<Option<Value<'_>>> =
+            inputs.iter().map(|input| input.clone().map(Value::Given)).collect();
+        let mut results = self.walk(&given, |op, given| {
+            let views: Vec<Option<TensorView<'_>>> =
+                given.iter().map(|x| x.as_ref().map(Value::view)).collect();
+            let made = launch(op, ctx, &views)?.into_iter().next();
+            let made = made.ok_or_else(|| Error::invalid(op.name(), "it makes nothing"))?;
+            Ok(Value::Made(Arc::new(made)))
+        })?;
+        match results.pop() {
+            Some(Value::Made(last)) => Ok(Arc::into_inner(last).into_iter().collect()),
+            _ => Err(Error::invalid("Fused", "there are no operators")),
+        }
+    }
+
+    fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
+        let Parts { own, base, steps } = self.on_device(inputs, outputs)?;
+        match &self.base {
+            Some((op, _)) => op.launches(own, &base)?.finished_by(&steps, own.len()),
+            None => steps.launches(),
+        }
+    }
+
+    fn schedules(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Vec<Launches> {
+        let Some(Parts { own, base, steps }) = self.on_device(inputs, outputs) else {
+            return Vec::new();
+        };
+        let Some((op, _)) = &self.base else { return steps.launches().into_iter().collect() };
+        let schedules = op.schedules(own, &base).into_iter();
+        schedules.filter_map(|launches| launches.finished_by(&steps, own.len())).collect()
+    }
+}

@@ -1,0 +1,206 @@
+//! What tensors on a device lie in, and how their bytes get there and back.
+
+use super::accelerator::Accelerator;
+use super::tensor::DeviceTensor;
+use crate::error::{Error, Result};
+use lgp_hal::{Buffer, Device};
+use lgp_memory::{DType, DeviceBlock, DevicePool, Shape, Spill, Tensor, TensorView};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The most that is left to the driver, the screen and other programs.
+const MARGIN_BYTES_MAX: u64 = 1 << 30;
+
+/// What of a device's memory to take where nobody says: what is free, less a margin.
+pub(super) fn free_bytes(device: &dyn Device) -> usize {
+    // A device that does not tell has as much as it turns out to have.
+    let free = device.free_bytes().or(device.caps().memory_bytes).unwrap_or(1 << 40);
+    let less = free - (free / 8).min(MARGIN_BYTES_MAX);
+    usize::try_from(less).unwrap_or(usize::MAX)
+}
+
+/// Bytes that went over the link between host and device.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// From the host to the device.
+    pub to_device_bytes: u64,
+    /// From the device to the host.
+    pub to_host_bytes: u64,
+}
+
+/// [`Traffic`] while it happens.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    to_device_bytes: AtomicU64,
+    to_host_bytes: AtomicU64,
+}
+
+impl Counters {
+    pub(super) fn to_device(&self, bytes: usize) {
+        self.to_device_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+/// The blocks in which all tensors of a run have planned places.
+#[derive(Debug)]
+pub struct DeviceArena(Vec<Arc<dyn Buffer>>);
+
+impl DeviceArena {
+    pub(super) fn new(blocks: Vec<Arc<dyn Buffer>>) -> Self {
+        Self(blocks)
+    }
+
+    /// The tensor at `offset` of a block. Who plans sees to it that no other is used there between
+    /// the first and the last command on this one.
+    ///
+    /// # Errors
+    /// A place that is not in the arena, or that the device does not take.
+    pub fn tensor(
+        &self,
+        (block, offset): (usize, usize),
+        dtype: DType,
+        shape: impl Into<Shape>,
+    ) -> Result<DeviceTensor> {
+        let shape = shape.into();
+        let count = self.0.len();
+        let missing = || Error::invalid("arena", format!("it has no block {block} of {count}"));
+        let block = self.0.get(block).ok_or_else(missing)?;
+        let buffer = Arc::clone(block).slice(offset, shape.byte_len(dtype)?)?;
+        Ok(DeviceTensor::new(dtype, shape, buffer))
+    }
+}
+
+/// How much of the host's RAM the weights of a model may take, and where the others lie.
+#[derive(Debug)]
+pub struct HostLimit {
+    /// The most that stays in RAM.
+    pub bytes: usize,
+    /// The file of the others.
+    pub spill: Spill,
+}
+
+impl Accelerator {
+    /// Limits what the weights of each model take of the host's RAM, for models that are compiled
+    /// from now on: what is beyond `bytes` lies in a file in `folder` that goes with the last of
+    /// them, and is read from there when the device needs it. The first limit holds.
+    ///
+    /// # Errors
+    /// A folder in which no file can be made.
+    pub fn limit_host(&self, bytes: usize, folder: &Path) -> Result<()> {
+        let spill = Spill::new(folder)?;
+        // Models that are there already rely on the first.
+        let _ = self.inner().host.set(HostLimit { bytes, spill });
+        Ok(())
+    }
+
+    /// The limit for the host's RAM, if there is one.
+    #[must_use]
+    pub fn host_limit(&self) -> Option<&HostLimit> {
+        self.inner().host.get()
+    }
+
+    /// What its tensors come from: limits, statistics, who holds what, and a log.
+    #[must_use]
+    pub fn pool(&self) -> &DevicePool {
+        &self.inner().pool
+    }
+
+    /// The largest buffer that the device has.
+    #[must_use]
+    pub fn buffer_bytes_max(&self) -> usize {
+        let bytes = self.device().caps().allocation_bytes_max;
+        bytes.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(usize::MAX)
+    }
+
+    /// What has gone over the link so far.
+    #[must_use]
+    pub fn traffic(&self) -> Traffic {
+        let counters = &self.inner().traffic;
+        Traffic {
+            to_device_bytes: counters.to_device_bytes.load(Ordering::Relaxed),
+            to_host_bytes: counters.to_host_bytes.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Memory for a tensor; its contents are undefined.
+    ///
+    /// # Errors
+    /// Out of memory with who holds what, or a shape that cannot be addressed.
+    pub fn alloc(&self, dtype: DType, shape: impl Into<Shape>) -> Result<DeviceTensor> {
+        self.alloc_for("tensors", dtype, shape)
+    }
+
+    /// As [`Accelerator::alloc`], in the name of `owner`, by which messages and profiles add up.
+    ///
+    /// # Errors
+    /// As [`Accelerator::alloc`].
+    pub fn alloc_for(
+        &self,
+        owner: &str,
+        dtype: DType,
+        shape: impl Into<Shape>,
+    ) -> Result<DeviceTensor> {
+        let shape = shape.into();
+        let block = self.take(shape.byte_len(dtype)?, owner)?;
+        Ok(DeviceTensor::new(dtype, shape, block.into_buffer()))
+    }
+
+    /// A block of the pool. Where there is room but not in one piece, what may be moved is moved
+    /// first: nothing that a run uses may, for runs pin it; and the copies are in the queue of the
+    /// kernels, so that those before them have read what they need.
+    pub(super) fn take(&self, bytes: usize, owner: &str) -> Result<DeviceBlock> {
+        match self.pool().allocate(bytes, owner) {
+            Err(lgp_memory::Error::Shortage { shortage, .. }) if shortage.is_fragmentation() => {
+                self.pool().defragment(&mut **self.queue())?;
+                Ok(self.pool().allocate(bytes, owner)?)
+            }
+            other => Ok(other?),
+        }
+    }
+
+    /// Copies a tensor to the device.
+    ///
+    /// # Errors
+    /// As [`Accelerator::alloc`].
+    pub fn upload(&self, tensor: &TensorView<'_>) -> Result<DeviceTensor> {
+        let on_device = self.alloc(tensor.dtype(), tensor.shape().clone())?;
+        self.write(&on_device, tensor.as_bytes())?;
+        Ok(on_device)
+    }
+
+    /// Copies bytes into a tensor, after all that was launched before.
+    ///
+    /// # Errors
+    /// More bytes than the tensor has; out of memory, for some drivers notice only now.
+    pub fn write(&self, to: &DeviceTensor, bytes: &[u8]) -> Result<()> {
+        let written = self.queue().write(&**to.buffer(), 0, bytes);
+        written.map_err(|error| self.told(error, bytes.len(), "transfer"))?;
+        self.inner().traffic.to_device(bytes.len());
+        Ok(())
+    }
+
+    /// Copies a tensor from the device, once all that was launched before is done.
+    ///
+    /// # Errors
+    /// A failure of an earlier launch, or out of host memory.
+    pub fn download(&self, tensor: &DeviceTensor) -> Result<Tensor> {
+        let mut bytes = vec![0; tensor.shape().byte_len(tensor.dtype())?];
+        let read = self.queue().read(&**tensor.buffer(), 0, &mut bytes);
+        read.map_err(|error| self.told(error, bytes.len(), "transfer"))?;
+        self.inner().traffic.to_host_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        Ok(Tensor::from_bytes(tensor.dtype(), tensor.shape().clone(), &bytes)?)
+    }
+
+    /// A driver's word that memory is out, with who holds what.
+    pub(super) fn told(&self, error: lgp_hal::Error, bytes: usize, owner: &str) -> Error {
+        match error {
+            lgp_hal::Error::OutOfMemory { .. } => {
+                let shortage = Box::new(self.pool().shortage(bytes, owner));
+                let refusal = Some(Box::new(error.into()));
+                lgp_memory::Error::Shortage { shortage, refusal }.into()
+            }
+            error => error.into(),
+        }
+    }
+}

@@ -1,0 +1,25 @@
+#ifdef BLOCK_BITS
+/* A right operand whose elements have BLOCK_BITS bits each, the first in the lowest ones: a column after
+   the other, in BLOCKS blocks of BLOCK_SIZE along the sum, a multiple of 8, which share a scale.
+   BLOCK_ZERO(side, block) is what is subtracted, of `zero` where there are such numbers. */
+#define BLOCK_BYTES (BLOCKS * BLOCK_SIZE * BLOCK_BITS / 8)
+#define BLOCK_MASK ((1u << BLOCK_BITS) - 1)
+
+DEVICE u32 bits_at(GLOBAL const u8 *bytes, u32 i) {
+    return (u32)bytes[i * BLOCK_BITS / 8] >> (i * BLOCK_BITS % 8) & BLOCK_MASK;
+}
+
+DEVICE float block_element(GLOBAL const u8 *w, GLOBAL const float *scale, BLOCK_ZEROS u32 side, u32 depth) {
+    float q = (float)bits_at(w + side * BLOCK_BYTES, depth);
+    u32 block = depth / BLOCK_SIZE;
+    return (q - BLOCK_ZERO(side, block)) * scale[side * BLOCKS + block];
+}
+
+/* Four of one block, the first at a multiple of four. */
+DEVICE void block_vector(float *to, GLOBAL const u8 *w, GLOBAL const float *scale, BLOCK_ZEROS u32 side, u32 depth) {
+    u32 block = depth / BLOCK_SIZE;
+    float zero_ = BLOCK_ZERO(side, block), factor = scale[side * BLOCKS + block];
+    u32 q = ((GLOBAL const BLOCK_WORD *)(w + side * BLOCK_BYTES))[depth / 4];
+    for (u32 i = 0; i < 4; i++) to[i] = ((float)(q >> (i * BLOCK_BITS) & BLOCK_MASK) - zero_) * factor;
+}
+#endif

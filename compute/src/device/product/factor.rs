@@ -1,0 +1,149 @@
+//! Operands of products: how their elements are stored, and loaded.
+
+use super::Parameters;
+use crate::device::recipe::{Argument, Kernel, c_type, load};
+use lgp_memory::DType;
+
+/// An operand of a product.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Factor {
+    /// Where it is.
+    pub argument: Argument,
+    /// The type of its elements.
+    pub dtype: DType,
+    /// Whether neighbours in memory follow each other along the sum, not along its other side.
+    pub along: bool,
+    /// What is subtracted from its elements, if they are integers.
+    pub zero: Option<Zero>,
+    /// What its elements are multiplied by, if the product is of floats.
+    pub scale: Option<Scale>,
+}
+
+/// What stands for 0 in an operand of integers; of its dtype.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Zero {
+    /// Where it is.
+    pub argument: Argument,
+    /// Whether there is one for each row of the left operand, or column of the right one.
+    pub each: bool,
+}
+
+/// Factors of an operand's elements, f32.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Scale {
+    /// One for all, or one for each row of the left operand or column of the right one.
+    Sides { argument: Argument, each: bool },
+    /// One for each block of elements of few bits.
+    Blocks(Blocks),
+}
+
+/// A right operand, along the sum, whose elements are packed as [`crate::ops::UnpackBits`] has them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Blocks {
+    /// The scales.
+    pub scale: Argument,
+    /// What stands for 0 in each block: f32, or packed as the elements are. The middle if absent.
+    pub zero: Option<(Argument, DType)>,
+    /// Bits of an element: 2, 4 or 8.
+    pub bits: usize,
+    /// Elements of a block.
+    pub block: usize,
+}
+
+impl Factor {
+    /// An operand that is multiplied as it is.
+    pub(crate) fn plain(argument: Argument, dtype: DType, along: bool) -> Self {
+        Self { argument, dtype, along, zero: None, scale: None }
+    }
+
+    /// Elements that are loaded at once, along its rows or columns of these lengths.
+    pub(super) fn width(&self, side: usize, k: usize) -> usize {
+        let length = if self.along { k } else { side };
+        if length > 0 && length.is_multiple_of(4) { 4 } else { 1 }
+    }
+
+    /// Bytes of `count` elements.
+    pub(super) fn bytes(&self, count: usize) -> usize {
+        match self.scale {
+            Some(Scale::Blocks(Blocks { bits, .. })) => count * bits / 8,
+            _ => count * self.dtype.size(),
+        }
+    }
+
+    /// The expression of an element at `place`, of row or column `side`; declares what it reads.
+    pub(super) fn load(&self, name: &str, parameters: &mut Parameters) -> Option<String> {
+        let ty = c_type(self.dtype)?;
+        parameters.add(&format!("GLOBAL const {ty} *{name}"), self.argument);
+        let mut element = load(self.dtype, name, "(place)");
+        if let Some(Scale::Blocks(blocks)) = self.scale {
+            parameters.add(&format!("GLOBAL const float *{name}_scale"), blocks.scale);
+            if let Some((argument, dtype)) = blocks.zero {
+                parameters.add(&format!("GLOBAL const {} *{name}_zero", c_type(dtype)?), argument);
+            }
+            let given = blocks.given(name);
+            return Some(format!("block_element({given}side, (place) - (side) * k)"));
+        }
+        if let Some(zero) = self.zero {
+            parameters.add(&format!("GLOBAL const {ty} *{name}_zero"), zero.argument);
+            let at = if zero.each { "side" } else { "0" };
+            element = format!("(i16)({element} - {name}_zero[{at}])");
+        }
+        if let Some(Scale::Sides { argument, each }) = self.scale {
+            parameters.add(&format!("GLOBAL const float *{name}_scale"), argument);
+            let at = if each { "side" } else { "0" };
+            element = format!("((float){element} * {name}_scale[{at}])");
+        }
+        Some(element)
+    }
+
+    /// The statement that loads `width` elements, of which `element` is one.
+    pub(super) fn vector(&self, element: &str, name: &str, width: usize) -> String {
+        match (self.scale, self.dtype) {
+            _ if width == 1 => format!("*(to) = {element}(from, side)"),
+            (Some(Scale::Blocks(blocks)), _) => {
+                format!("block_vector(to, {}side, (from) - (side) * k)", blocks.given(name))
+            }
+            (None, DType::F32) => format!("load4(to, {name}, from)"),
+            _ => {
+                let side = if self.along { "side" } else { "(side) + i_" };
+                let each = format!("(to)[i_] = {element}((from) + i_, {side})");
+                format!("for (u32 i_ = 0; i_ < {width}; i_++) {each}")
+            }
+        }
+    }
+
+    /// The kernel, told how blocks are packed.
+    pub(super) fn define_blocks(&self, kernel: Kernel, k: usize) -> Kernel {
+        let Some(Scale::Blocks(Blocks { zero, bits, block, .. })) = self.scale else {
+            return kernel;
+        };
+        let count = k.div_ceil(block);
+        let (zeros, at) = match zero {
+            None => ("", format!("{}.0f", 1u32 << (bits - 1))),
+            Some((_, DType::F32)) => {
+                ("GLOBAL const float *zero,", format!("zero[(side) * {count}u + (block)]"))
+            }
+            Some(_) => {
+                let row = (count * bits).div_ceil(8);
+                let at = format!("(float)bits_at(zero + (side) * {row}u, block)");
+                ("GLOBAL const u8 *zero,", at)
+            }
+        };
+        let word = ["u8", "u16", "u32"][bits.ilog2().saturating_sub(1).min(2) as usize];
+        kernel
+            .define("BLOCK_BITS", bits)
+            .define("BLOCK_SIZE", block)
+            .define("BLOCKS", count)
+            .define("BLOCK_WORD", word)
+            .define("BLOCK_ZEROS", zeros)
+            .define("BLOCK_ZERO(side, block)", at)
+    }
+}
+
+impl Blocks {
+    /// What its functions are given of an operand.
+    fn given(&self, name: &str) -> String {
+        let zero = self.zero.map(|_| format!("{name}_zero, ")).unwrap_or_default();
+        format!("{name}, {name}_scale, {zero}")
+    }
+}

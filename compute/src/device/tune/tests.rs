@@ -1,0 +1,66 @@
+//! What is chosen, and for how long.
+
+use super::*;
+use crate::ValueInfo;
+use crate::ops::MatMul;
+use lgp_hal::{BackendKind, DeviceId};
+use lgp_memory::TensorType;
+
+fn accelerator() -> Option<Accelerator> {
+    let opened = lgp_hal::open(DeviceId::new(BackendKind::OpenCl, 0));
+    match opened.map_err(|error| error.to_string()) {
+        Ok(device) => Some(Accelerator::new(device).expect("it passed its self-test")),
+        Err(reason) => {
+            println!("skipped: opencl: {reason}");
+            None
+        }
+    }
+}
+
+fn product(m: usize) -> Vec<Recipe> {
+    let value = |dims: [usize; 2]| ValueInfo::of(TensorType::concrete(DType::F32, &dims.into()));
+    let (a, b, y) = (value([m, 96]), value([96, 80]), value([m, 80]));
+    Recipe::alternatives(&MatMul, &[Some(&a), Some(&b)], &[y])
+}
+
+#[test]
+fn the_first_is_kept_unless_another_is_clearly_faster() {
+    let us = |n: u64| Some(Duration::from_micros(n));
+    assert_eq!(fastest(&[us(100), us(99), us(98)]), 0);
+    assert_eq!(fastest(&[us(100), None, us(90), us(80), us(85)]), 3);
+    assert_eq!(fastest(&[None, us(1)]), 0);
+    assert_eq!(fastest(&[]), 0);
+}
+
+#[test]
+fn a_choice_is_for_its_recipes_and_the_next_process() {
+    let Some(accelerator) = accelerator() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    accelerator.keep_in(folder.path()).expect("the folder is ours");
+    let recipes = product(64);
+    assert!(recipes.len() > 2, "a product has schedules");
+    assert_eq!(accelerator.choose(recipes.clone()).as_ref(), recipes.first());
+
+    let tuned = accelerator.tune(&recipes, Duration::from_secs(60)).expect("it runs");
+    assert!(tuned.times.iter().all(Option::is_some), "{tuned:?}");
+    assert_eq!(accelerator.choose(recipes.clone()).as_ref(), recipes.get(tuned.chosen));
+
+    // Whatever was the fastest here, the next process takes what is written.
+    accelerator.remember(&recipes[0], &recipes[2]).expect("the folder is ours");
+    let next = self::accelerator().expect("it was there");
+    next.keep_in(folder.path()).expect("the folder is ours");
+    assert_eq!(next.choose(recipes.clone()).as_ref(), recipes.get(2));
+    let others = product(65);
+    assert_eq!(next.choose(others.clone()).as_ref(), others.first(), "another product");
+
+    // A file that is no list of choices is as none.
+    let mut files = std::fs::read_dir(folder.path()).expect("it is there");
+    let list = files.find_map(|file| {
+        let path = file.expect("readable").path();
+        path.extension().is_some_and(|it| it == "json").then_some(path)
+    });
+    std::fs::write(list.expect("choices were written"), "{\"a\": [").expect("writable");
+    let last = self::accelerator().expect("it was there");
+    last.keep_in(folder.path()).expect("the folder is ours");
+    assert_eq!(last.choose(recipes.clone()).as_ref(), recipes.first());
+}

@@ -1,0 +1,72 @@
+//! Kept tensors on OpenCL, where there is a device: what moves and what goes keeps its content.
+
+use super::*;
+use lgp_hal::{BackendKind, DeviceId};
+use lgp_memory::Tensor;
+
+const UNIT: usize = 64 << 10;
+
+fn accelerator(units: usize) -> Option<Accelerator> {
+    match lgp_hal::open(DeviceId::new(BackendKind::OpenCl, 0)) {
+        Ok(device) => Some(Accelerator::with_memory(device, units * UNIT).expect("it has that")),
+        Err(reason) => {
+            println!("skipped: opencl: {reason}");
+            None
+        }
+    }
+}
+
+fn unit(mark: u8) -> Result<Tensor> {
+    Ok(Tensor::from_slice([UNIT], &vec![mark; UNIT])?)
+}
+
+fn has(accelerator: &Accelerator, kept: &Kept, other: &TensorView<'_>) -> Result<Tensor> {
+    // Other content goes there only if it has lost its place.
+    let resident = accelerator.turn().resident(kept, other)?;
+    accelerator.download(resident.pin()?.tensor())
+}
+
+#[test]
+fn room_in_pieces_is_made_one_and_content_moves_along() -> Result<()> {
+    let Some(accelerator) = accelerator(4) else { return Ok(()) };
+    let tensors = [unit(1)?, unit(2)?, unit(3)?];
+    let mut kept = [0; 3].map(|_| Some(accelerator.keep()));
+    for (kept, tensor) in kept.iter().flatten().zip(&tensors) {
+        accelerator.turn().resident(kept, &tensor.view())?;
+    }
+    kept[1] = None;
+    assert!(accelerator.pool().stats().fragmentation() > 0.);
+    let two = accelerator.alloc(DType::U8, [2 * UNIT])?;
+    assert_eq!(accelerator.pool().stats().in_use_bytes, 4 * UNIT);
+    let nothing = unit(0)?;
+    for (kept, tensor) in kept.iter().zip(&tensors) {
+        if let Some(kept) = kept {
+            assert_eq!(has(&accelerator, kept, &nothing.view())?, *tensor);
+        }
+    }
+    drop(two);
+    Ok(())
+}
+
+#[test]
+fn what_was_wanted_least_recently_goes_first_and_only_for_who_is_alone() -> Result<()> {
+    let Some(accelerator) = accelerator(3) else { return Ok(()) };
+    let tensors = [unit(1)?, unit(2)?, unit(3)?];
+    let kept = [0; 3].map(|_| accelerator.keep());
+    for (kept, tensor) in kept.iter().zip(&tensors) {
+        let turn = accelerator.turn();
+        turn.want(kept);
+        turn.resident(kept, &tensor.view())?;
+    }
+    accelerator.turn().want(&kept[0]);
+    let refused = accelerator.turn().arena(&[UNIT]).expect_err("there is no room").to_string();
+    assert!(refused.contains("held by \"weights\": 196608 bytes in 3 ranges"), "{refused}");
+    let arena = accelerator.turn_alone().arena(&[UNIT])?;
+    drop(arena);
+    let nothing = unit(0)?;
+    let wanted = [&tensors[0], &nothing, &tensors[2]];
+    for (kept, wanted) in kept.iter().zip(wanted) {
+        assert_eq!(has(&accelerator, kept, &nothing.view())?, *wanted);
+    }
+    Ok(())
+}

@@ -1,0 +1,28 @@
+//! Transposed convolution on devices: a convolution for each place modulo the strides.
+
+use super::ConvTranspose;
+use crate::args::optional;
+use crate::device::Launches;
+use crate::op::{Op, ValueInfo};
+use crate::ops::conv::device::{Convolution, shapes};
+use crate::window::three;
+
+pub(super) fn launches(
+    op: &ConvTranspose,
+    inputs: &[Option<&ValueInfo>],
+    outputs: &[ValueInfo],
+) -> Option<Launches> {
+    let [x, weight, y] = shapes(inputs, outputs)?;
+    let conv = Convolution {
+        dtype: outputs.first()?.ty.dtype,
+        axes: three(op.name(), &op.axes(&x[2..], &weight[2..]).ok()?).ok()?,
+        transposed: true,
+        images: y[0],
+        groups: op.group,
+        channels: x[1] / op.group,
+        maps: weight[1],
+        bias: optional(inputs, 2).is_some(),
+        integers: None,
+    };
+    conv.product()
+}

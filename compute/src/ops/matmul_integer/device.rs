@@ -1,0 +1,21 @@
+//! Integer matrix products on devices.
+
+use crate::args::optional;
+use crate::device::{Argument, Launches, Zero};
+use crate::op::ValueInfo;
+use crate::ops::matmul::device::product;
+
+pub(super) fn launches(inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
+    let [Some(a), Some(b), ..] = inputs else { return None };
+    let (a, b) = (a.ty.concrete_shape()?, b.ty.concrete_shape()?);
+    let rows = a.iter().rev().nth(1).copied().unwrap_or(1);
+    let columns = if b.rank() > 1 { b.last().copied()? } else { 1 };
+    // One for all, or one for each row or column whatever the batch.
+    let zero = |i: usize, size: usize| -> Option<Option<Zero>> {
+        let Some(zero) = optional(inputs, i) else { return Some(None) };
+        let count = zero.ty.concrete_shape()?.elements().ok()?;
+        let each = count != 1;
+        (!each || count == size).then_some(Some(Zero { argument: Argument::Input(i), each }))
+    };
+    product(inputs, [zero(2, rows)?, zero(3, columns)?], outputs)
+}

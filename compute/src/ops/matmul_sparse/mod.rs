@@ -1,0 +1,113 @@
+//! Matrix product with a weight of which few elements, or few square blocks, are not zero. No operator
+//! of ONNX: a pass puts it in place of `MatMul` for devices.
+
+mod device;
+mod pack;
+#[cfg(test)]
+mod tests;
+
+use crate::args::{arity, concrete_one, output, required, same_dtype};
+use crate::device::Launches;
+use crate::dims;
+use crate::error::{Error, Result};
+use crate::op::{Context, Op, ValueInfo};
+use lgp_memory::{DType, Dim, Tensor, TensorView};
+
+/// `a · w` in f32: a of shape `[…, k]`; then the weight, `[k, n]`, by columns of blocks: where the
+/// blocks of each column of them begin and the last one's end (i32, `[n / block + 1]`), the row of
+/// blocks that each is in (i32), and their elements (f32, `[blocks, block, block]`, rows of k).
+///
+/// With blocks of one element this is the compressed form by columns, CSC.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MatMulSparse {
+    /// The inner dimension, a multiple of `block`.
+    pub k: usize,
+    /// Columns of the weight, a multiple of `block`.
+    pub n: usize,
+    /// Rows and columns of a block.
+    pub block: usize,
+}
+
+const OP: &str = "MatMulSparse";
+
+impl MatMulSparse {
+    /// Fails unless the blocks are where the weight is.
+    fn check(&self, starts: &[i32], rows: &[i32], values: &[f32]) -> Result<()> {
+        let inside = |r: &i32| usize::try_from(*r).is_ok_and(|r| r < self.k / self.block);
+        let ordered = starts.first() == Some(&0)
+            && starts.is_sorted()
+            && starts.last().map(|&end| usize::try_from(end)) == Some(Ok(rows.len()));
+        let elements = rows.len().checked_mul(self.block * self.block);
+        if ordered && rows.iter().all(inside) && elements == Some(values.len()) {
+            return Ok(());
+        }
+        let (blocks, numbers) = (rows.len(), values.len());
+        let message = format!("{blocks} blocks of {numbers} elements are not in a weight of ");
+        Err(Error::invalid(OP, format!("{message}{} x {}", self.k, self.n)))
+    }
+}
+
+impl Op for MatMulSparse {
+    fn name(&self) -> &'static str {
+        OP
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let Self { k, n, block } = *self;
+        arity(OP, inputs, 4, 4)?;
+        if block == 0 || !k.is_multiple_of(block) || !n.is_multiple_of(block) {
+            return Err(Error::invalid(OP, format!("blocks of {block} in {k} x {n}")));
+        }
+        for (i, dtype) in [DType::F32, DType::I32, DType::I32, DType::F32].into_iter().enumerate() {
+            same_dtype(OP, &format!("input {i}"), dtype, required(OP, inputs, i)?.ty.dtype)?;
+        }
+        let starts = required(OP, inputs, 1)?.sym_shape();
+        if let Some(dims) = starts {
+            dims::expect_all(OP, "input 1", &[Dim::Known(n / block + 1)], dims)?;
+        }
+        let Some(dims) = required(OP, inputs, 0)?.sym_shape() else {
+            return Ok(output(DType::F32, None));
+        };
+        let Some((inner, rows)) = dims.split_last() else {
+            return Err(Error::invalid(OP, "input 0 is a scalar, expected rank 1 or more"));
+        };
+        dims::expect(OP, "the last dimension of input 0", &Dim::Known(k), inner)?;
+        let mut shape = rows.to_vec();
+        shape.push(Dim::Known(n));
+        Ok(output(DType::F32, Some(shape)))
+    }
+
+    fn launches(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Option<Launches> {
+        device::launches(self, inputs)
+    }
+
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        let (dtype, shape) = concrete_one(self, inputs)?;
+        let floats = |i| -> Result<&[f32]> { Ok(required(OP, inputs, i)?.as_slice::<f32>()?) };
+        let whole = |i| -> Result<&[i32]> { Ok(required(OP, inputs, i)?.as_slice::<i32>()?) };
+        let (a, starts, rows, values) = (floats(0)?, whole(1)?, whole(2)?, floats(3)?);
+        self.check(starts, rows, values)?;
+        let Self { k, n, block } = *self;
+        let mut out = ctx.alloc(dtype, shape)?;
+        if n == 0 {
+            return Ok(vec![out]);
+        }
+        let index = |i: i32| usize::try_from(i).unwrap_or(0);
+        ctx.split(out.as_mut_slice::<f32>()?, n, 2 * values.len(), |first, part| {
+            for (i, y) in part.chunks_exact_mut(n).enumerate() {
+                let a = &a[(first + i) * k..][..k];
+                for (y, ends) in y.chunks_exact_mut(block).zip(starts.windows(2)) {
+                    y.fill(0.);
+                    for b in index(ends[0])..index(ends[1]) {
+                        let a = &a[index(rows[b]) * block..][..block];
+                        let values = &values[b * block * block..][..block * block];
+                        for (a, values) in a.iter().zip(values.chunks_exact(block)) {
+                            y.iter_mut().zip(values).for_each(|(y, w)| *y += a * w);
+                        }
+                    }
+                }
+            }
+        });
+        Ok(vec![out])
+    }
+}

@@ -1,0 +1,11 @@
+/* The second value where a class is the index, counted from the back where that is negative; the first
+   elsewhere. One element a work-item. */
+KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z)
+void one_hot(GLOBAL const INDEX *indices, GLOBAL const WORD *values, GLOBAL WORD *y, u32 count, u32 depth, u32 inner) {
+    u32 i = (u32)GLOBAL_ID(0);
+    if (i < count) {
+        i64 index = (i64)indices[i / (depth * inner) * inner + i % inner];
+        i64 class_ = (i64)(i / inner % depth);
+        y[i] = values[index == class_ || index + (i64)depth == class_ ? 1 : 0];
+    }
+}

@@ -1,0 +1,109 @@
+//! Which device `auto` means.
+
+use crate::caps::{Caps, DeviceKind};
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::id::{BackendKind, DeviceId};
+use crate::info::DeviceInfo;
+use crate::probe::{ProbeOptions, SELF_TEST_LIMIT, test_in_time};
+use crate::registry::{BACKENDS, Line, open_in};
+use std::cmp::Reverse;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What the better of two devices has more of.
+type Worth = (u8, Option<u64>, Reverse<u32>);
+
+/// How good a device is for models; `None` for one that `auto` never takes: an OpenCL device of
+/// type CPU is the processor in disguise, and slower.
+fn worth(id: DeviceId, kind: DeviceKind, memory: Option<u64>) -> Option<Worth> {
+    let rank = match id.backend {
+        BackendKind::Null => return None,
+        BackendKind::OpenCl if kind == DeviceKind::Cpu => return None,
+        BackendKind::Cpu => 0,
+        BackendKind::OpenCl => 1,
+        BackendKind::Cuda => 2,
+    };
+    // Of equals the larger memory, then the lower number.
+    Some((rank, memory, Reverse(id.ordinal)))
+}
+
+/// The device that `auto` means: the usable one that is fastest by kind, and the processor if
+/// there is no better. An OpenCL device of type CPU is never chosen.
+#[must_use]
+pub fn select_auto(devices: &[DeviceInfo]) -> DeviceId {
+    let usable = devices.iter().filter(|info| info.usable);
+    let candidates = usable.filter_map(|info| {
+        let id = info.device?;
+        Some((worth(id, info.caps.kind, info.memory_bytes)?, id))
+    });
+    candidates.max().map_or(DeviceId::CPU, |(_, id)| id)
+}
+
+/// Opens the device that `auto` means. It answers as [`select_auto`] of all devices would, but
+/// tests no more of them than it must, and loads no driver where the system shows no graphics card.
+///
+/// # Errors
+/// What opening the processor answers where nothing else can be used.
+pub fn open_auto() -> Result<Arc<dyn Device>> {
+    let options = ProbeOptions::default();
+    let table = if shows_graphics(&options) { BACKENDS } else { &[] };
+    open_best(table).map_or_else(|| open_in(BACKENDS, DeviceId::CPU), Ok)
+}
+
+/// The best device of a table that passes its test and runs kernels; `None` for the processor.
+fn open_best(table: &'static [Line]) -> Option<Arc<dyn Device>> {
+    let lines = table.iter().filter(|line| line.kind != BackendKind::Cpu);
+    let probed = lines.filter_map(|line| Some((line.kind, line.backend?.probe())));
+    let mut candidates: Vec<(Worth, DeviceId)> = probed
+        .flat_map(|(kind, probe)| {
+            (0u32..).zip(probe.found).filter_map(move |(at, found)| {
+                let id = DeviceId::new(kind, at);
+                Some((worth(id, found.caps.kind, found.caps.memory_bytes)?, id))
+            })
+        })
+        .collect();
+    candidates.sort_by_key(|candidate| Reverse(*candidate));
+    candidates.into_iter().find_map(|(_, id)| {
+        let tested =
+            test_in_time(table, id, SELF_TEST_LIMIT).and_then(|tested| match tested.unfit() {
+                None => Ok(tested.device),
+                Some(reason) => Err(Error::Unsupported { device: id, what: "kernels", reason }),
+            });
+        tested.inspect_err(|error| tracing::warn!(%id, %error, "a device is not used")).ok()
+    })
+}
+
+/// Whether the system shows a graphics card of any maker, as far as that can be said without a
+/// driver.
+fn shows_graphics(options: &ProbeOptions) -> bool {
+    if !cfg!(target_os = "linux") {
+        return true;
+    }
+    let card = |name: std::ffi::OsString| name.to_string_lossy().starts_with("card");
+    let cards = std::fs::read_dir(options.sysfs_root.join("class/drm"));
+    cards.is_ok_and(|mut cards| cards.any(|entry| entry.is_ok_and(|it| card(it.file_name()))))
+        // NVIDIA's driver without its display part, and Windows's subsystem for Linux.
+        || ["/dev/nvidiactl", "/dev/dxg"].iter().any(|node| Path::new(node).exists())
+}
+
+impl Caps {
+    /// Why kernels in the portable language cannot run, whatever they compute; `None` if they can.
+    #[must_use]
+    pub fn unfit(&self) -> Option<String> {
+        if !self.programs {
+            return Some("it compiles no programs".to_owned());
+        }
+        let (group, local) = (self.work_group_max, self.local_memory_bytes);
+        let (items, bytes) = (crate::portable::GROUP_MAX, crate::portable::LOCAL_BYTES);
+        ((group as usize) < items || local < bytes).then(|| {
+            format!(
+                "it has work-groups of {group} and {local} bytes of local memory, expected \
+                 {items} and {bytes} at least"
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

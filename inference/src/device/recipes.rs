@@ -1,0 +1,36 @@
+//! What a device would launch for a model, with no device at hand.
+
+use super::plan::{Task, specialized, task_of};
+use crate::error::Result;
+use crate::model::Model;
+use crate::passes;
+use crate::session::SessionOptions;
+use lgp_compute::device::Recipe;
+use lgp_memory::Shape;
+
+/// What is launched for a node.
+#[derive(Debug)]
+pub struct NodeRecipes {
+    /// The node's name, as in a [`crate::Placement`].
+    pub name: String,
+    /// The launches; more than one recipe where [`crate::Session::tune`] has something to choose.
+    pub recipes: Vec<Recipe>,
+}
+
+/// What [`crate::Session::on_device`] launches for a model and inputs of these shapes, node by node;
+/// nodes that launch nothing are left out.
+///
+/// # Errors
+/// As [`crate::Session::new`]; [`crate::Error::Graph`] for an input without a shape, or a shape for
+/// none; a node whose inputs cannot fit.
+pub fn recipes(model: &Model, shapes: &[(&str, Shape)]) -> Result<Vec<NodeRecipes>> {
+    let signature = passes::signature(model.inputs(), shapes)?;
+    let mut graph = crate::onnx::lower(model, SessionOptions::default())?;
+    passes::optimize_for_device(&mut graph)?;
+    let graph = specialized(&graph, &signature)?;
+    let nodes = graph.nodes.iter().filter_map(|node| match task_of(&graph, node) {
+        Task::Kernels(recipes, _) => Some(NodeRecipes { name: node.name.clone(), recipes }),
+        Task::Alias(_) | Task::Host(_) => None,
+    });
+    Ok(nodes.collect())
+}

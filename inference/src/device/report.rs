@@ -1,0 +1,183 @@
+//! What a device's memory is used for, and what goes over the link, said before any run.
+
+use super::layout::{Layout, TooSmall};
+use super::needs::{Needs, Spot};
+use super::plan::Drafted;
+use crate::graph::{Graph, ValueId};
+use crate::plan::{MemoryReport, TensorBytes};
+use lgp_compute::device::Accelerator;
+use lgp_memory::{ArenaPlan, Holder, Lifetime};
+use serde::Serialize;
+use std::collections::HashSet;
+
+/// A weight and where it is between runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct WeightBytes {
+    /// The value's name in the model.
+    pub name: String,
+    /// Its size in bytes.
+    pub bytes: usize,
+    /// Whether it stays on the device; else it comes from the host in each run.
+    pub stays: bool,
+    /// Whether the host has it on disk.
+    pub on_disk: bool,
+}
+
+/// What runs of a model take of a device's memory, and what they move, in bytes. The first run
+/// brings the weights that stay besides; what others hold of the device is not in it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DeviceMemoryReport {
+    /// The device, as settings name it.
+    pub device: String,
+    /// What the model may take.
+    pub limit_bytes: usize,
+    /// Whether it can run within that. If not, what follows is for the smallest limit.
+    pub fits: bool,
+    /// The smallest limit with which it can run.
+    pub smallest_bytes: usize,
+    /// Who needs how much of that, where most is needed.
+    pub needs: Vec<MemoryNeed>,
+    /// The block of all that comes and goes: values, scratch, weights on their way.
+    pub arena_bytes: usize,
+    /// Weights that stay on the device between runs.
+    pub resident_bytes: usize,
+    /// Weights that do not.
+    pub streamed_bytes: usize,
+    /// What each run copies to the device: inputs, weights that do not stay, what the CPU made.
+    pub to_device_bytes: usize,
+    /// What each run copies to the host: outputs, and what the CPU goes on with.
+    pub to_host_bytes: usize,
+    /// Values whose sizes only a run knows; they are not counted.
+    pub unknown: usize,
+    /// The host's RAM that the weights take.
+    pub host_bytes: usize,
+    /// The host's disk that the others take.
+    pub disk_bytes: usize,
+    /// What each run reads of that, from the disk or from what the system still has in RAM.
+    pub from_disk_bytes: usize,
+    /// All weights that kernels read, in the order of the model.
+    pub weights: Vec<WeightBytes>,
+}
+
+/// What somebody needs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct MemoryNeed {
+    /// Who.
+    pub owner: String,
+    /// How much.
+    pub bytes: usize,
+}
+
+impl From<&Holder> for MemoryNeed {
+    fn from(holder: &Holder) -> Self {
+        Self { owner: holder.owner.to_string(), bytes: holder.bytes }
+    }
+}
+
+impl DeviceMemoryReport {
+    pub(super) fn new(
+        drafted: &Drafted,
+        layout: Result<Layout, Box<TooSmall>>,
+        accelerator: &Accelerator,
+        on_disk: &HashSet<ValueId>,
+    ) -> Self {
+        let limits = accelerator.pool().limits();
+        let small = Layout::smallest(&drafted.needs, limits, accelerator.buffer_bytes_max());
+        let (fits, layout) = match layout {
+            Ok(layout) => (true, layout),
+            Err(small) => (false, small.layout),
+        };
+        let graph = &drafted.graph;
+        let stays: HashSet<ValueId> = layout.resident.iter().copied().collect();
+        let weights: Vec<WeightBytes> = drafted
+            .needs
+            .weights
+            .iter()
+            .map(|weight| WeightBytes {
+                name: graph.values[weight.value.0].name.clone(),
+                bytes: weight.bytes,
+                stays: stays.contains(&weight.value),
+                on_disk: on_disk.contains(&weight.value),
+            })
+            .collect();
+        let spilled = on_disk.iter().filter_map(|id| graph.constant(*id));
+        let disk_bytes = spilled.map(|tensor| tensor.as_bytes().len()).sum();
+        let read = layout.streams.iter().filter(|stream| on_disk.contains(&stream.value));
+        let sum = |stay: bool| weights.iter().filter(|w| w.stays == stay).map(|w| w.bytes).sum();
+        Self {
+            device: accelerator.id().to_string(),
+            limit_bytes: limits.budget_bytes,
+            fits,
+            smallest_bytes: small.smallest_bytes,
+            needs: small.needs.iter().map(MemoryNeed::from).collect(),
+            arena_bytes: layout.blocks.iter().sum(),
+            resident_bytes: sum(true),
+            streamed_bytes: sum(false),
+            to_device_bytes: drafted.needs.to_device_bytes + layout.streamed_bytes(),
+            to_host_bytes: drafted.needs.to_host_bytes,
+            unknown: drafted.needs.unknown,
+            host_bytes: graph.stored_bytes().saturating_sub(disk_bytes),
+            disk_bytes,
+            from_disk_bytes: read.map(|stream| stream.bytes).sum(),
+            weights,
+        }
+    }
+}
+
+/// As sessions on the CPU tell it: all weights are counted, and the arena has inputs, outputs and
+/// scratch in it.
+pub(super) fn memory(drafted: &Drafted, layout: &Layout) -> MemoryReport {
+    let Drafted { graph, needs, .. } = drafted;
+    let lives: Vec<Lifetime> = needs.tensors.iter().map(|(_, life)| *life).collect();
+    let (step, lower_bound_bytes) = ArenaPlan::peak(&lives);
+    let weights_bytes = needs.weights.iter().map(|weight| weight.bytes).sum();
+    let arena_bytes = layout.blocks.iter().sum();
+    let of = |wanted: fn(&Spot, &Graph) -> bool| {
+        let own = needs.tensors.iter().filter(move |(spot, _)| wanted(spot, graph));
+        own.map(|(_, life)| life.bytes)
+    };
+    MemoryReport {
+        peak_bytes: arena_bytes + weights_bytes,
+        weights_bytes,
+        input_bytes: of(is_input).sum(),
+        output_bytes: of(is_output).sum(),
+        arena_bytes,
+        scratch_bytes: of(|spot, _| matches!(spot, Spot::Scratch(..))).max().unwrap_or(0),
+        lower_bound_bytes,
+        naive_bytes: ArenaPlan::naive(&lives),
+        tensors: lives.len(),
+        unknown: needs.unknown,
+        peak_node: graph.nodes.get(step).map(|node| node.name.clone()),
+        peak_tensors: peak_tensors(graph, needs, step),
+    }
+}
+
+fn is_input(spot: &Spot, graph: &Graph) -> bool {
+    matches!(spot, Spot::Value(id) if graph.inputs.contains(id))
+}
+
+fn is_output(spot: &Spot, graph: &Graph) -> bool {
+    matches!(spot, Spot::Value(id) if graph.outputs.iter().any(|(_, output)| output == id))
+}
+
+/// What lives at a step, the largest first.
+fn peak_tensors(graph: &Graph, needs: &Needs, step: usize) -> Vec<TensorBytes> {
+    let alive = needs.tensors.iter().filter(|(_, l)| (l.first..=l.last).contains(&step));
+    let told = |(spot, life): &(Spot, Lifetime)| {
+        let node = graph.nodes.get(life.first);
+        let (name, shape) = match spot {
+            Spot::Value(id) => {
+                let value = &graph.values[id.0];
+                let shape = value.info.as_ref().and_then(|info| info.ty.concrete_shape());
+                (value.name.clone(), shape.map(|shape| shape.to_vec()).unwrap_or_default())
+            }
+            Spot::Unwanted(..) => ("an output that nobody wants".to_owned(), vec![life.bytes]),
+            Spot::Scratch(..) => ("scratch".to_owned(), vec![life.bytes]),
+        };
+        let op = node.map_or_else(String::new, |node| node.op.name().to_owned());
+        TensorBytes { name, op, shape, bytes: life.bytes }
+    };
+    let mut tensors: Vec<TensorBytes> = alive.map(told).collect();
+    tensors.sort_by_key(|tensor| std::cmp::Reverse(tensor.bytes));
+    tensors
+}

@@ -1,0 +1,175 @@
+//! A graph over several devices: cut into parts, each of which runs on one of them as any graph
+//! does, one after the other.
+
+mod cut;
+
+use super::plan::specialized;
+use super::{OnDevice, Placement};
+use crate::error::{Error, Result};
+use crate::exec::Slot;
+use crate::graph::{Graph, ValueId};
+use crate::plan::{MemoryPlan, MemoryReport, PlanCache, Signature};
+use crate::profile::Recorder;
+use cut::Costs;
+use lgp_compute::Context;
+use lgp_compute::device::Accelerator;
+use lgp_memory::Datum;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A graph and the devices that it is cut for. Inputs of other shapes may be cut elsewhere.
+#[derive(Debug)]
+pub(crate) struct Split {
+    graph: Graph,
+    accelerators: Vec<Accelerator>,
+    plans: PlanCache<SplitPlan>,
+}
+
+/// The parts of a graph whose dimensions are known.
+#[derive(Debug)]
+struct SplitPlan {
+    /// The whole, for its inputs and outputs.
+    graph: Graph,
+    parts: Vec<Part>,
+}
+
+/// A part and the device that has it.
+#[derive(Debug)]
+struct Part {
+    device: OnDevice,
+    /// What it reads of inputs and of other parts, and what others or the caller read of it.
+    inputs: Vec<ValueId>,
+    outputs: Vec<ValueId>,
+    signature: Signature,
+}
+
+impl Split {
+    /// Prepares to run a graph that all passes for devices have rewritten.
+    pub(crate) fn new(graph: Graph, accelerators: Vec<Accelerator>) -> Self {
+        Self { graph, accelerators, plans: PlanCache::default() }
+    }
+
+    /// The devices, in the order in which they compute.
+    pub(crate) fn accelerators(&self) -> &[Accelerator] {
+        &self.accelerators
+    }
+
+    /// Runs the graph on inputs in its order; the outputs come in theirs.
+    ///
+    /// # Errors
+    /// No cut that fits; what a node has against its inputs; what a device refuses.
+    pub(crate) fn run(
+        &self,
+        ctx: &Context,
+        inputs: Vec<Slot<'_>>,
+        mut recorder: Option<&mut Recorder>,
+    ) -> Result<Vec<Datum>> {
+        let plan = self.plan(super::signature_of(&inputs))?;
+        let mut values = vec![Slot::Empty; plan.graph.values.len()];
+        for (id, value) in plan.graph.inputs.iter().zip(inputs) {
+            values[id.0] = value;
+        }
+        for part in &plan.parts {
+            let given = part.inputs.iter().map(|id| values[id.0].clone()).collect();
+            let made = part.device.run(ctx, given, recorder.as_deref_mut())?;
+            for (id, value) in part.outputs.iter().zip(made) {
+                values[id.0] = Slot::Own(value);
+            }
+        }
+        let output = |(_, id): &(String, ValueId)| match &values[id.0] {
+            Slot::Own(value) => Ok(value.clone()),
+            Slot::View(view) => Ok(Datum::Tensor(view.to_tensor()?)),
+            Slot::Empty => match plan.graph.constant(*id) {
+                Some(tensor) => Ok(Datum::Tensor(tensor.clone())),
+                None => {
+                    let name = &plan.graph.values[id.0].name;
+                    Err(Error::graph(format!("value '{name}' is read before it exists")))
+                }
+            },
+        };
+        plan.graph.outputs.iter().map(output).collect()
+    }
+
+    /// Where each node runs, for inputs of these types.
+    ///
+    /// # Errors
+    /// As [`Split::run`].
+    pub(crate) fn placement(&self, ctx: &Context, signature: Signature) -> Result<Vec<Placement>> {
+        let plan = self.plan(signature)?;
+        let places =
+            plan.parts.iter().map(|part| part.device.placement(ctx, part.signature.clone()));
+        Ok(places.collect::<Result<Vec<_>>>()?.concat())
+    }
+
+    /// What a run takes of all devices together.
+    pub(crate) fn memory_report(&self, signature: &Signature) -> MemoryReport {
+        MemoryPlan::new(&self.graph, signature, 1).report(&self.graph)
+    }
+
+    fn plan(&self, signature: Signature) -> Result<Arc<SplitPlan>> {
+        self.plans.get(signature, |signature| self.cut(signature))
+    }
+
+    /// Cuts the graph for inputs of these types. All that knowing them changes is done before: a
+    /// part has the nodes, and so the kernels, that the whole has on one device.
+    fn cut(&self, signature: &Signature) -> Result<SplitPlan> {
+        let graph = specialized(&self.graph, signature)?;
+        let costs = Costs::new(&graph);
+        let budgets: Vec<usize> = self.accelerators.iter().map(Accelerator::memory_bytes).collect();
+        let ranges = costs.cut(&budgets).ok_or_else(|| {
+            let (weights, alive) = costs.whole();
+            Error::graph(format!(
+                "no cut of the model fits devices of {budgets:?} bytes: it has {weights} bytes of \
+                 weights, and {alive} bytes of values at most"
+            ))
+        })?;
+        let devices = ranges.into_iter().zip(&self.accelerators);
+        let devices = devices.filter(|(nodes, _)| !nodes.is_empty());
+        let parts = devices.map(|(nodes, device)| part(&graph, nodes, device.clone()));
+        let parts = parts.collect::<Result<_>>()?;
+        Ok(SplitPlan { graph, parts })
+    }
+}
+
+/// The part of a graph that these nodes are.
+fn part(graph: &Graph, nodes: Range<usize>, device: Accelerator) -> Result<Part> {
+    let count = graph.values.len();
+    let (mut made, mut read, mut wanted) =
+        (vec![false; count], vec![false; count], vec![false; count]);
+    let own = &graph.nodes[nodes.clone()];
+    own.iter().flat_map(|node| node.outputs.iter().flatten()).for_each(|id| made[id.0] = true);
+    own.iter().flat_map(|node| node.inputs.iter().flatten()).for_each(|id| read[id.0] = true);
+    let later = graph.nodes[nodes.end..].iter().flat_map(|node| node.inputs.iter().flatten());
+    later.chain(graph.outputs.iter().map(|(_, id)| id)).for_each(|id| wanted[id.0] = true);
+    let all = || (0..count).map(ValueId);
+    let is_given = |id: &ValueId| read[id.0] && !made[id.0] && graph.constant(*id).is_none();
+    let inputs: Vec<ValueId> = all().filter(is_given).collect();
+    let outputs: Vec<ValueId> = all().filter(|id| made[id.0] && wanted[id.0]).collect();
+    let mut values = graph.values.clone();
+    for (value, _) in values.iter_mut().zip(&read).filter(|(_, read)| !**read) {
+        // The weights of other parts are not this one's.
+        if let Some(info) = &mut value.info {
+            info.constant = None;
+        }
+    }
+    let named = |id: &ValueId| (graph.values[id.0].name.clone(), *id);
+    let signature = inputs.iter().filter_map(|id| {
+        let ty = &graph.info(*id).filter(|info| info.kind.holds_tensors())?.ty;
+        Some((ty.dtype, ty.concrete_shape()?))
+    });
+    Ok(Part {
+        signature: signature.collect(),
+        device: OnDevice::new(
+            Graph {
+                values,
+                nodes: own.to_vec(),
+                inputs: inputs.clone(),
+                outputs: outputs.iter().map(named).collect(),
+                options: graph.options,
+            },
+            device,
+        )?,
+        inputs,
+        outputs,
+    })
+}

@@ -1,0 +1,130 @@
+//! A model over two devices, where OpenCL has two: PoCL is asked for them.
+
+use lgp_compute::device::Accelerator;
+use lgp_hal::{BackendKind, DeviceId};
+use lgp_inference::{Attr, Error, GraphBuilder, Model, Placement, Session, SessionOptions};
+use lgp_memory::{DType, Dim, NamedTensor, Shape, SymShape, Tensor, TensorType};
+use std::process::Command;
+
+type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+const LAYERS: usize = 6;
+const WIDTH: usize = 64;
+/// Weights of one layer.
+const LAYER_BYTES: usize = WIDTH * WIDTH * 4;
+
+/// Layers of a product, a sum with the layer before and a ReLU; besides, the input as it is, a
+/// constant, and a value of the first layer.
+fn model() -> Result<Model> {
+    let shape = SymShape(vec![Dim::Symbol("n".into()), Dim::Known(WIDTH)]);
+    let ty = TensorType { dtype: DType::F32, shape: Some(shape) };
+    let mut g = GraphBuilder::new("layers");
+    let x = g.input("x", ty.clone());
+    let mut state = 1u32;
+    let mut last = x;
+    let mut first = None;
+    for layer in 0..LAYERS {
+        let mut next = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 8) as f32 / (1u32 << 26) as f32 - 0.125
+        };
+        let weights: Vec<f32> = (0..WIDTH * WIDTH).map(|_| next()).collect();
+        let tensor = Tensor::from_slice([WIDTH, WIDTH], &weights)?;
+        let weights = g.initializer(format!("w{layer}").as_str(), tensor);
+        let product = g.node("MatMul", &[last, weights], []);
+        let sum = g.node("Add", &[product, last], []);
+        last = g.node("Relu", &[sum], []);
+        first.get_or_insert(last);
+    }
+    let constant = g.initializer("constant", Tensor::from_slice([2], &[1f32, 2.])?);
+    let constant = g.node("Cast", &[constant], [("to", Attr::from(1))]);
+    g.output("y", last, ty.clone());
+    g.output("first", first.ok_or("there are layers")?, ty.clone());
+    g.output("x again", x, ty);
+    let pair = TensorType { dtype: DType::F32, shape: Some(SymShape(vec![Dim::Known(2)])) };
+    g.output("c", constant, pair);
+    Ok(g.finish()?)
+}
+
+fn input(rows: usize) -> Result<Tensor> {
+    let data: Vec<f32> = (0..rows * WIDTH).map(|i| (i % 17) as f32 / 16. - 0.5).collect();
+    Ok(Tensor::from_slice([rows, WIDTH], &data)?)
+}
+
+/// Device `number` of OpenCL, as if it had so many bytes.
+fn device(number: u32, bytes: usize) -> Result<Accelerator> {
+    let device = lgp_hal::open(DeviceId::new(BackendKind::OpenCl, number))?;
+    Ok(Accelerator::with_memory(device, bytes)?)
+}
+
+fn run(session: &Session, rows: usize) -> Result<Vec<NamedTensor>> {
+    Ok(session.run(&[("x", input(rows)?.view())])?)
+}
+
+fn places(session: &Session) -> lgp_inference::Result<Vec<Placement>> {
+    session.placement(&[("x", Shape::from([4, WIDTH]))])
+}
+
+/// Where the products run, in order.
+fn products(session: &Session) -> Result<Vec<String>> {
+    let places = places(session)?;
+    let products = places.into_iter().filter(|place| place.op.starts_with("MatMul"));
+    Ok(products.map(|place| place.device).collect())
+}
+
+#[test]
+fn a_model_that_fits_no_device_alone_runs_on_two() -> Result {
+    const DEVICES: (&str, &str) = ("POCL_DEVICES", "pthread pthread");
+    if std::env::var(DEVICES.0).is_ok_and(|given| given == DEVICES.1) {
+        return on_two_devices();
+    }
+    // PoCL reads its environment when it is loaded, so that it takes a process of its own.
+    let mut again = Command::new(std::env::current_exe()?);
+    let again = again.args(["a_model_that_fits_no_device_alone_runs_on_two", "--exact"]);
+    let output = again.arg("--nocapture").env(DEVICES.0, DEVICES.1).output()?;
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && out.contains("1 passed"), "{out}{err}");
+    out.lines().filter(|line| line.starts_with("skipped: ")).for_each(|line| println!("{line}"));
+    Ok(())
+}
+
+fn on_two_devices() -> Result {
+    let all = LAYERS * LAYER_BYTES + 64 * 1024;
+    let whole = match device(1, all).and_then(|_| device(0, all)) {
+        Ok(device) => device,
+        Err(reason) => {
+            println!("skipped: opencl: {reason}");
+            return Ok(());
+        }
+    };
+    let model = model()?;
+    let options = || SessionOptions::with_threads(1);
+    let devices = |bytes: usize| -> Result<Vec<Accelerator>> {
+        Ok(vec![device(0, bytes)?, device(1, bytes)?])
+    };
+    let alone = Session::on_device(&model, options(), whole)?;
+    // Room for four layers of six.
+    let split = Session::on_devices(&model, options(), devices(9 * LAYER_BYTES / 2)?)?;
+    for rows in [4, 1, 4] {
+        assert_eq!(run(&split, rows)?, run(&alone, rows)?, "{rows} rows");
+    }
+    let where_products = products(&split)?;
+    assert_eq!(where_products.len(), LAYERS);
+    assert_eq!((&*where_products[0], &*where_products[LAYERS - 1]), ("opencl:0", "opencl:1"));
+    assert!(where_products.is_sorted(), "{where_products:?}");
+    // With room for all, one device is enough.
+    let roomy = Session::on_devices(&model, options(), devices(all)?)?;
+    assert_eq!(products(&roomy)?, vec!["opencl:0"; LAYERS]);
+    assert_eq!(run(&roomy, 4)?, run(&alone, 4)?);
+    // With room for two layers on each, there is no cut.
+    let small = Session::on_devices(&model, options(), devices(5 * LAYER_BYTES / 2)?)?;
+    let refusal = places(&small).expect_err("there is no cut");
+    assert!(matches!(refusal, Error::Graph { .. }), "{refusal}");
+    let wanted = format!("{} bytes of weights", LAYERS * LAYER_BYTES);
+    assert!(refusal.to_string().contains(&wanted), "{refusal}");
+    assert!(run(&small, 4).is_err());
+    let (_, profile) = split.profile(&[("x", input(4)?.view())])?;
+    assert_eq!(profile.nodes.len(), places(&split)?.len());
+    Ok(())
+}

@@ -1,0 +1,183 @@
+//! Brings Mesa's OpenCL up below target, with a graphics card that is not there.
+//!
+//! The driver is Debian's, unpacked into a root of its own. The card is Mesa's drm-shim: it answers
+//! what a program asks the kernel of an RX 580, and executes nothing.
+
+use crate::cmd;
+use anyhow::{Context, Result, bail};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The first release of Debian whose Mesa has rusticl with radeonsi.
+const SUITE: &str = "trixie";
+const SOURCES: &str = "[signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] \
+    http://deb.debian.org/debian";
+/// The driver with all that it needs, a loader for it, and headers of the shim.
+const PACKAGES: &[&str] = &["mesa-opencl-icd", "ocl-icd-libopencl1", "libc6", "libdrm-dev"];
+/// Files of Mesa's source that are the shim, and those of its utilities that the shim calls.
+const SHIM: &[&str] = &[
+    "src/drm-shim/device.c",
+    "src/drm-shim/drm_shim.c",
+    "src/amd/drm-shim/amdgpu_noop_drm_shim.c",
+    "src/amd/drm-shim/amdgpu_devices.c",
+    "src/c11/impl/threads_posix.c",
+    "src/c11/impl/time.c",
+    "src/util/anon_file.c",
+    "src/util/blob.c",
+    "src/util/hash_table.c",
+    "src/util/log.c",
+    "src/util/memstream.c",
+    "src/util/os_file.c",
+    "src/util/os_misc.c",
+    "src/util/os_time.c",
+    "src/util/ralloc.c",
+    "src/util/set.c",
+    "src/util/simple_mtx.c",
+    "src/util/u_call_once.c",
+    "src/util/u_debug.c",
+    "src/util/u_printf.c",
+    "src/util/u_process.c",
+    "src/util/vma.c",
+];
+/// What Mesa's build would define for these files on Linux.
+const DEFINES: &[&str] = &[
+    "NDEBUG",
+    "_GNU_SOURCE",
+    "HAVE_PTHREAD",
+    "HAVE_STRUCT_TIMESPEC",
+    "HAVE_ENDIAN_H",
+    "HAVE_FUNC_ATTRIBUTE_PACKED",
+    "HAVE___BUILTIN_CLZ",
+    "HAVE___BUILTIN_CLZLL",
+    "HAVE_SECURE_GETENV",
+    "HAVE_MEMFD_CREATE",
+    "HAVE_PROGRAM_INVOCATION_NAME",
+    "UTIL_ARCH_LITTLE_ENDIAN=1",
+    "UTIL_ARCH_BIG_ENDIAN=0",
+    "MESA_DEBUG=0",
+    "PACKAGE_VERSION=\"\"",
+];
+/// The program, in the root.
+const PROGRAM: &str = "compile";
+
+/// A root folder in which Mesa finds a card.
+pub(super) struct Mesa(PathBuf);
+
+impl Mesa {
+    /// Unpacked and built where that was not done before; takes root, Debian's servers and a C
+    /// compiler.
+    pub(super) fn install() -> Result<Self> {
+        let home = cmd::root().join("target/xtask/mesa");
+        let root = home.join("root");
+        if !root.join(PROGRAM).exists() {
+            let user = cmd::capture(cmd::command("id").arg("-u"))?;
+            if user.output.trim() != "0" {
+                bail!("a root folder of its own for Mesa needs root");
+            }
+            if home.exists() {
+                std::fs::remove_dir_all(&home)?;
+            }
+            unpack(&home, &root)?;
+            build(&home.join("source"), &root)?;
+        }
+        Ok(Self(root))
+    }
+
+    /// The driver's version, as its package tells.
+    pub(super) fn version(&self) -> Result<String> {
+        let packages = std::fs::read_dir(self.0.join("../apt/archives"))?.flatten();
+        let names = packages.filter_map(|entry| entry.file_name().into_string().ok());
+        let own = names.filter_map(|name| Some(name.strip_prefix("mesa-opencl-icd_")?.to_owned()));
+        own.last().context("no package mesa-opencl-icd").map(|name| name.replace("_amd64.deb", ""))
+    }
+
+    /// Compiles the kernels of `folder` for an RX 580; what the driver prints of each.
+    pub(super) fn compile(&self, folder: &Path) -> Result<String> {
+        let kernels = self.0.join("kernels");
+        if kernels.exists() {
+            std::fs::remove_dir_all(&kernels)?;
+        }
+        std::fs::create_dir(&kernels)?;
+        for entry in std::fs::read_dir(folder)? {
+            let entry = entry?;
+            std::fs::copy(entry.path(), kernels.join(entry.file_name()))?;
+        }
+        let mut chroot = cmd::command("chroot");
+        chroot.arg(&self.0).args([format!("/{PROGRAM}").as_str(), "/kernels"]);
+        chroot.env("AMDGPU_GPU_ID", "polaris10").env("RUSTICL_ENABLE", "radeonsi");
+        chroot.env("OCL_ICD_VENDORS", "/etc/OpenCL/vendors/rusticl.icd");
+        // Statistics come with the listing alone, and of kernels that are compiled now.
+        chroot.env("AMD_DEBUG", "cs,asm").env("MESA_SHADER_CACHE_DISABLE", "1");
+        let finished = cmd::capture(&mut chroot)?;
+        if !finished.ok {
+            bail!("Mesa's OpenCL ended with a failure: {}", finished.output);
+        }
+        Ok(finished.output)
+    }
+}
+
+/// Packages and source, without touching what is installed here.
+fn unpack(home: &Path, root: &Path) -> Result<()> {
+    let apt = home.join("apt");
+    for folder in ["lists/partial", "archives/partial", "parts"] {
+        std::fs::create_dir_all(apt.join(folder))?;
+    }
+    let list = format!("deb {SOURCES} {SUITE} main\ndeb-src {SOURCES} {SUITE} main\n");
+    std::fs::write(apt.join("sources.list"), list)?;
+    std::fs::write(apt.join("status"), "")?;
+    let get = |arguments: &[&str], at: &Path| {
+        let mut command = cmd::command("apt-get");
+        command.current_dir(at).env("DEBIAN_FRONTEND", "noninteractive");
+        for (name, path) in [
+            ("Dir::Etc::sourcelist", "sources.list"),
+            ("Dir::Etc::sourceparts", "parts"),
+            ("Dir::Etc::preferencesparts", "parts"),
+            ("Dir::State::lists", "lists"),
+            ("Dir::State::status", "status"),
+            ("Dir::Cache", ""),
+        ] {
+            command.arg("-o").arg(format!("{name}={}", apt.join(path).display()));
+        }
+        cmd::run(command.arg("--quiet=2").args(arguments))
+    };
+    get(&["update"], home)?;
+    let install = ["install", "--yes", "--no-install-recommends", "--download-only"];
+    get(&[&install, PACKAGES].concat(), home)?;
+    get(&["source", "--download-only", "mesa"], home)?;
+    // The packages take /bin and its like for links into /usr.
+    for folder in ["bin", "lib", "lib64", "sbin"] {
+        std::fs::create_dir_all(root.join("usr").join(folder))?;
+        std::os::unix::fs::symlink(Path::new("usr").join(folder), root.join(folder))?;
+    }
+    for package in files(&apt.join("archives"), "deb")? {
+        cmd::run(cmd::command("dpkg").arg("-x").arg(package).arg(root))?;
+    }
+    // The shim opens it in the card's place.
+    std::fs::create_dir_all(root.join("dev"))?;
+    cmd::run(cmd::command("mknod").arg(root.join("dev/null")).args(["c", "1", "3"]))?;
+    let source = home.join("source");
+    std::fs::create_dir_all(&source)?;
+    let archives = files(home, "xz")?.into_iter();
+    let mut original = archives.filter(|path| path.to_string_lossy().contains(".orig."));
+    let original = original.next_back().context("no source of Mesa was fetched")?;
+    let mut tar = cmd::command("tar");
+    tar.arg("-xf").arg(original).arg("-C").arg(source).arg("--strip-components=1");
+    cmd::run(&mut tar)
+}
+
+/// The program and the shim in one: what it exports comes before the C library's.
+fn build(source: &Path, root: &Path) -> Result<()> {
+    let mut cc = Command::new("cc");
+    cc.current_dir(source).args(["-rdynamic", "-O1", "-w", "-fvisibility=hidden"]);
+    cc.args(DEFINES.iter().map(|define| format!("-D{define}")));
+    cc.args(["-Iinclude", "-Isrc", "-Isrc/amd", "-Isrc/util"]);
+    cc.arg("-I").arg(root.join("usr/include")).arg("-I").arg(root.join("usr/include/libdrm"));
+    cc.arg(cmd::root().join("xtask/src/mesa/compile.c")).args(SHIM);
+    cmd::run(cc.arg("-o").arg(root.join(PROGRAM)).args(["-lpthread", "-ldl", "-lm"]))
+}
+
+fn files(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(folder)?.flatten().map(|entry| entry.path());
+    Ok(entries.filter(|path| path.extension() == Some(OsStr::new(extension))).collect())
+}
