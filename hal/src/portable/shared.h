@@ -6,12 +6,3 @@ DEVICE void store_bf16(float x, GLOBAL bf16 *p, size_t i) {
     u32 rounded = bits + 0x7fff + ((bits >> 16) & 1);
     p[i] = (bf16)((x != x ? bits | 0x400000 : rounded) >> 16);
 }
-
-DEVICE void atomic_add_f32(volatile GLOBAL float *p, float x) {
-    volatile GLOBAL u32 *word = (volatile GLOBAL u32 *)p;
-    u32 seen = *word, old;
-    do {
-        old = seen;
-        seen = compare_and_swap(word, old, BITS_F32(F32_BITS(old) + x));
-    } while (seen != old);
-}

@@ -34,12 +34,11 @@ void scatter_last(GLOBAL const INDEX *indices, GLOBAL u32 *last, u32 tuples) {
     u32 t = (u32)GLOBAL_ID(0);
     if (t < tuples) {
         volatile GLOBAL u32 *own = last + (SLICE(t));
-        u32 seen = *own;
-        while (seen < t + 1) {
-            u32 old = seen;
+        u32 seen = 0, old;
+        do {
+            old = seen;
             seen = compare_and_swap(own, old, t + 1);
-            if (seen == old) break;
-        }
+        } while (seen != old && seen < t + 1);
     }
 }
 
