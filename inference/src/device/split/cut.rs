@@ -3,6 +3,7 @@
 use super::super::plan::{Task, task_of};
 use crate::graph::{Graph, ValueId};
 use lgp_compute::ValueInfo;
+use lgp_compute::device::{Accelerator, Recipe};
 use std::ops::Range;
 
 /// For each number of nodes that the devices so far may have: the fewest bytes that cross between
@@ -21,7 +22,8 @@ pub(super) struct Costs {
 }
 
 impl Costs {
-    pub(super) fn new(graph: &Graph) -> Self {
+    /// Of a graph, where each device launches what it is fastest with.
+    pub(super) fn new(graph: &Graph, accelerators: &[Accelerator]) -> Self {
         let count = graph.nodes.len();
         let mut costs =
             Self { weights: Vec::new(), alive: vec![0; count], crossing: vec![0; count] };
@@ -31,7 +33,9 @@ impl Costs {
             node.inputs.iter().flatten().for_each(|id| last_read[id.0] = Some(at));
             let mut weights = Vec::new();
             if let Task::Kernels(recipes, _) = task_of(graph, node) {
-                // Whichever the device will have chosen.
+                // Whichever device it will be.
+                let chosen = accelerators.iter().filter_map(|it| it.choose(recipes.clone()));
+                let recipes: Vec<Recipe> = chosen.collect();
                 let scratch = recipes.iter().map(|recipe| recipe.scratch().iter().sum());
                 costs.alive[at] = scratch.max().unwrap_or(0);
                 let reads = |i: usize| recipes.iter().any(|recipe| recipe.reads(i));

@@ -114,7 +114,7 @@ impl Split {
     /// part has the nodes, and so the kernels, that the whole has on one device.
     fn cut(&self, signature: &Signature) -> Result<SplitPlan> {
         let graph = specialized(&self.graph, signature)?;
-        let costs = Costs::new(&graph);
+        let costs = Costs::new(&graph, &self.accelerators);
         let budgets: Vec<usize> = self.accelerators.iter().map(Accelerator::memory_bytes).collect();
         let ranges = costs.cut(&budgets).ok_or_else(|| {
             let (weights, alive) = costs.whole();
