@@ -90,6 +90,7 @@ mod gemm;
 mod id;
 mod info;
 mod life;
+mod pass_on;
 mod pinned;
 mod portable;
 mod probe;

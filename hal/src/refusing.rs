@@ -1,22 +1,20 @@
-//! A device that runs out of memory when it is told to, for tests of what happens then.
+//! A device that runs out of memory or is slow when it is told to, for tests of what happens then.
 
 use crate::buffer::Buffer;
-use crate::caps::Caps;
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::event::Event;
-use crate::gemm::Gemm;
 use crate::id::DeviceId;
+use crate::pass_on;
 use crate::pinned::{Pinned, Transfer};
-use crate::program::{Launch, Program};
+use crate::program::Launch;
 use crate::queue::Queue;
-use crate::self_test::{Operands, Outcomes};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// A device that passes everything on to another one, but refuses chosen requests for memory:
 /// allocations, pinned blocks, and writes, with which drivers find out that memory which they
-/// promised is not there.
+/// promised is not there. It can also take its time for kernels.
 #[derive(Debug)]
 pub struct RefusingDevice {
     inner: Arc<dyn Device>,
@@ -28,19 +26,26 @@ pub struct RefusingDevice {
 struct Requests {
     device: DeviceId,
     state: Mutex<(usize, Range<usize>)>,
+    delay: Mutex<Duration>,
 }
 
 impl RefusingDevice {
     /// A device that refuses nothing yet.
     #[must_use]
     pub fn new(inner: Arc<dyn Device>) -> Self {
-        let requests = Requests { device: inner.id(), state: Mutex::new((0, 0..0)) };
+        let requests =
+            Requests { device: inner.id(), state: Mutex::new((0, 0..0)), delay: Mutex::default() };
         Self { inner, requests: Arc::new(requests) }
     }
 
     /// Counts requests from 0 again, and refuses those whose number is in `refused`.
     pub fn refuse(&self, refused: Range<usize>) {
         *self.requests.lock() = (0, refused);
+    }
+
+    /// Lets every launch of a kernel wait for so long.
+    pub fn slow_down(&self, delay: Duration) {
+        *self.requests.delay.lock().unwrap_or_else(PoisonError::into_inner) = delay;
     }
 
     /// How many requests there were since [`RefusingDevice::refuse`].
@@ -68,21 +73,7 @@ impl Requests {
 }
 
 impl Device for RefusingDevice {
-    fn id(&self) -> DeviceId {
-        self.inner.id()
-    }
-
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn caps(&self) -> &Caps {
-        self.inner.caps()
-    }
-
-    fn free_bytes(&self) -> Option<u64> {
-        self.inner.free_bytes()
-    }
+    pass_on!(inner: id, name, caps, free_bytes, compile, load, arithmetic);
 
     fn allocate(&self, bytes: usize) -> Result<Arc<dyn Buffer>> {
         self.requests.next(bytes)?;
@@ -98,19 +89,6 @@ impl Device for RefusingDevice {
         self.requests.next(bytes)?;
         self.inner.pinned(bytes)
     }
-
-    fn compile(&self, source: &str, options: &str) -> Result<Arc<dyn Program>> {
-        self.inner.compile(source, options)
-    }
-
-    unsafe fn load(&self, binary: &[u8]) -> Result<Arc<dyn Program>> {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { self.inner.load(binary) }
-    }
-
-    fn arithmetic(&self, operands: &Operands) -> Result<Outcomes> {
-        self.inner.arithmetic(operands)
-    }
 }
 
 /// A queue of a [`RefusingDevice`].
@@ -120,17 +98,11 @@ struct RefusingQueue {
 }
 
 impl Queue for RefusingQueue {
-    fn device(&self) -> DeviceId {
-        self.inner.device()
-    }
+    pass_on!(inner: device, read, read_async, copy, gemm, record, wait_for, submit, finish);
 
     fn write(&mut self, buffer: &dyn Buffer, offset: usize, data: &[u8]) -> Result<()> {
         self.requests.next(data.len())?;
         self.inner.write(buffer, offset, data)
-    }
-
-    fn read(&mut self, buffer: &dyn Buffer, offset: usize, out: &mut [u8]) -> Result<()> {
-        self.inner.read(buffer, offset, out)
     }
 
     fn write_async(
@@ -144,50 +116,11 @@ impl Queue for RefusingQueue {
         self.inner.write_async(buffer, offset, block, bytes)
     }
 
-    fn read_async(
-        &mut self,
-        buffer: &dyn Buffer,
-        offset: usize,
-        block: Pinned,
-        bytes: usize,
-    ) -> Result<Transfer> {
-        self.inner.read_async(buffer, offset, block, bytes)
-    }
-
-    fn copy(
-        &mut self,
-        from: &dyn Buffer,
-        from_offset: usize,
-        to: &dyn Buffer,
-        to_offset: usize,
-        bytes: usize,
-    ) -> Result<()> {
-        self.inner.copy(from, from_offset, to, to_offset, bytes)
-    }
-
     unsafe fn launch(&mut self, launch: &Launch<'_>) -> Result<()> {
+        let delay = *self.requests.delay.lock().unwrap_or_else(PoisonError::into_inner);
+        std::thread::sleep(delay);
         // SAFETY: the caller's promise is passed on.
         unsafe { self.inner.launch(launch) }
-    }
-
-    fn gemm(&mut self, gemm: &Gemm<'_>) -> Result<()> {
-        self.inner.gemm(gemm)
-    }
-
-    fn record(&mut self) -> Result<Arc<dyn Event>> {
-        self.inner.record()
-    }
-
-    fn wait_for(&mut self, event: &dyn Event) -> Result<()> {
-        self.inner.wait_for(event)
-    }
-
-    fn submit(&mut self) -> Result<()> {
-        self.inner.submit()
-    }
-
-    fn finish(&mut self) -> Result<()> {
-        self.inner.finish()
     }
 }
 

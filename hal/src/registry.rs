@@ -57,12 +57,8 @@ mod tests {
     use crate::backend::Probe;
     use crate::backend::null::NullDevice;
     use crate::buffer::Buffer;
-    use crate::caps::Caps;
-    use crate::event::Event;
-    use crate::pinned::{Pinned, Transfer};
-    use crate::program::{Launch, Program};
+    use crate::pass_on;
     use crate::queue::Queue;
-    use crate::self_test::{Operands, Outcomes};
 
     /// A backend whose memory loses a bit of everything that is copied on the device.
     struct Leaking;
@@ -88,41 +84,16 @@ mod tests {
         fn name(&self) -> &str {
             "leaking device"
         }
-        fn caps(&self) -> &Caps {
-            self.0.caps()
-        }
-        fn allocate(&self, bytes: usize) -> Result<Arc<dyn Buffer>> {
-            self.0.allocate(bytes)
-        }
+        pass_on!(0: caps, allocate, pinned, compile, load, arithmetic);
+
         fn queue(&self) -> Result<Box<dyn Queue>> {
             Ok(Box::new(LeakingQueue(self.0.queue()?)))
-        }
-        fn pinned(&self, bytes: usize) -> Result<Pinned> {
-            self.0.pinned(bytes)
-        }
-        fn compile(&self, source: &str, options: &str) -> Result<Arc<dyn Program>> {
-            self.0.compile(source, options)
-        }
-        unsafe fn load(&self, binary: &[u8]) -> Result<Arc<dyn Program>> {
-            // SAFETY: the caller's promise is passed on.
-            unsafe { self.0.load(binary) }
-        }
-        fn arithmetic(&self, operands: &Operands) -> Result<Outcomes> {
-            self.0.arithmetic(operands)
         }
     }
 
     impl Queue for LeakingQueue {
-        fn device(&self) -> DeviceId {
-            self.0.device()
-        }
+        pass_on!(0: device, write, read, write_async, read_async, launch, record, wait_for, submit, finish);
 
-        fn write(&mut self, buffer: &dyn Buffer, offset: usize, data: &[u8]) -> Result<()> {
-            self.0.write(buffer, offset, data)
-        }
-        fn read(&mut self, buffer: &dyn Buffer, offset: usize, out: &mut [u8]) -> Result<()> {
-            self.0.read(buffer, offset, out)
-        }
         fn copy(
             &mut self,
             from: &dyn Buffer,
@@ -135,40 +106,6 @@ mod tests {
             let mut byte = [0];
             self.0.read(to, to_offset + bytes / 2, &mut byte)?;
             self.0.write(to, to_offset + bytes / 2, &[byte[0] ^ 4])
-        }
-        unsafe fn launch(&mut self, launch: &Launch<'_>) -> Result<()> {
-            // SAFETY: the caller's promise is passed on.
-            unsafe { self.0.launch(launch) }
-        }
-        fn write_async(
-            &mut self,
-            buffer: &dyn Buffer,
-            offset: usize,
-            block: Pinned,
-            bytes: usize,
-        ) -> Result<Transfer> {
-            self.0.write_async(buffer, offset, block, bytes)
-        }
-        fn read_async(
-            &mut self,
-            buffer: &dyn Buffer,
-            offset: usize,
-            block: Pinned,
-            bytes: usize,
-        ) -> Result<Transfer> {
-            self.0.read_async(buffer, offset, block, bytes)
-        }
-        fn record(&mut self) -> Result<Arc<dyn Event>> {
-            self.0.record()
-        }
-        fn wait_for(&mut self, event: &dyn Event) -> Result<()> {
-            self.0.wait_for(event)
-        }
-        fn submit(&mut self) -> Result<()> {
-            self.0.submit()
-        }
-        fn finish(&mut self) -> Result<()> {
-            self.0.finish()
         }
     }
 

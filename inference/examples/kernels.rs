@@ -76,8 +76,9 @@ fn main() -> Result<()> {
         network(Path::new(&path), &mut variants)?;
     }
     for case in cases::all() {
-        let recipe = case.recipe().map_err(|why| format!("{}: {why}", case.name))?;
-        recipe.calls().iter().for_each(|call| variants.add(call, &case.name, None));
+        let recipes = case.recipes().map_err(|why| format!("{}: {why}", case.name))?;
+        let first = recipes.first().ok_or_else(|| format!("{}: no recipe", case.name))?;
+        first.calls().iter().for_each(|call| variants.add(call, &case.name, None));
     }
     std::fs::create_dir_all(&folder)?;
     variants.write(Path::new(&folder))

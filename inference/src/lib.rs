@@ -27,7 +27,8 @@ mod weights;
 pub use binding::Binding;
 pub use builder::{GraphBuilder, Value};
 pub use device::{
-    DeviceMemoryReport, MemoryNeed, NodeRecipes, Placement, TunedNode, WeightBytes, recipes,
+    DeviceMemoryReport, MeasuredPlacement, MemoryNeed, NodeRecipes, Placement, TunedModel,
+    TunedNode, WeightBytes, recipes,
 };
 pub use error::{Error, Result};
 pub use lgp_compute::{Isa, Stop, Stopped};

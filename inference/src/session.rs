@@ -1,6 +1,6 @@
 //! Runs a model: validates what it is given, then one node after the other.
 
-use crate::device::{self, DeviceMemoryReport, OnDevice, Placement, Split, TunedNode};
+use crate::device::{self, DeviceMemoryReport, OnDevice, Placement, Split, TunedModel};
 use crate::error::{Error, Result};
 use crate::exec::{Program, Slot};
 use crate::model::{Model, ValueSpec};
@@ -223,20 +223,23 @@ impl Session {
         }
     }
 
-    /// Measures for `budget`, for inputs of these shapes, which of their kernels' schedules the nodes
-    /// are fastest with on the session's device, those that calculate most first. Sessions that are
-    /// made afterwards on the same accelerator use them, and later processes too where it keeps
-    /// programs ([`Accelerator::keep_in`]). Empty for a session without a device, which has no
-    /// choice, or on several, which are tuned one by one.
+    /// Measures for about `budget`, for inputs of these shapes, which of their kernels' schedules the
+    /// nodes are fastest with on the session's device, those that calculate most first, and then
+    /// which nodes are cheaper on the host, transfers counted. Sessions that are made afterwards on
+    /// the same accelerator use what was found, and later processes too where it keeps programs
+    /// ([`Accelerator::keep_in`]). Nothing for a session without a device, which has no choice, or
+    /// on several, which are tuned one by one.
     ///
     /// # Errors
     /// [`Error::Graph`] for an input without a shape; a node whose inputs cannot fit, or whose kernels
     /// do not run.
-    pub fn tune(&self, shapes: &[(&str, Shape)], budget: Duration) -> Result<Vec<TunedNode>> {
+    pub fn tune(&self, shapes: &[(&str, Shape)], budget: Duration) -> Result<TunedModel> {
         let signature = passes::signature(&self.inputs, shapes)?;
         match &self.code {
-            Code::Cpu(_) | Code::Devices(_) => Ok(Vec::new()),
-            Code::Device(program) => program.tune(&signature, budget),
+            Code::Cpu(_) | Code::Devices(_) => {
+                Ok(TunedModel { nodes: Vec::new(), placement: None })
+            }
+            Code::Device(program) => program.tune(&self.ctx, &signature, budget),
         }
     }
 

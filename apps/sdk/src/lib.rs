@@ -22,10 +22,10 @@ pub use lgp_hal::{
     select_auto,
 };
 pub use lgp_inference::{
-    BoundWeights, DeviceMemoryReport, Entry, Error as ModelError, Isa, KeptFloats, MemoryReport,
-    Model, NodeProfile, PassReport, Placement, Precision, Profile, Repository, RunTask, Session,
-    SessionOptions, Stop, Stopped, StoredFloats, TensorBytes, TunedNode, ValueSpec, Weights,
-    pass_reports, read_value,
+    BoundWeights, DeviceMemoryReport, Entry, Error as ModelError, Isa, KeptFloats,
+    MeasuredPlacement, MemoryReport, Model, NodeProfile, PassReport, Placement, Precision, Profile,
+    Repository, RunTask, Session, SessionOptions, Stop, Stopped, StoredFloats, TensorBytes,
+    TunedModel, TunedNode, ValueSpec, Weights, pass_reports, read_value,
 };
 pub use lgp_memory::{
     DType, Datum, Dim, Element, Error as TensorError, F4E2M1, F8E4M3FN, F8E4M3FNUZ, F8E5M2,

@@ -131,7 +131,7 @@ impl Accelerator {
     /// Compiles what a recipe launches; each kernel is compiled once.
     ///
     /// # Errors
-    /// [`Error::Device`] with the compiler's messages.
+    /// [`Error::Device`] with the compiler's messages, or for a library that the device has not.
     pub fn prepare(&self, recipe: Recipe) -> Result<Prepared> {
         // A device here may take more than the cards do that a kernel must fit as well.
         let items = |kernel: &Kernel| kernel.group().iter().product::<usize>();
@@ -139,6 +139,11 @@ impl Accelerator {
             let (kernel, group) = (call.kernel.name(), call.kernel.group());
             let message = format!("kernel {kernel} has groups of {group:?}, at most {GROUP_MAX}");
             return Err(Error::invalid("prepare", message));
+        }
+        if recipe.library().is_some() && !self.0.device.caps().gemm {
+            let (device, what) = (self.id(), "gemm");
+            let reason = "there is no library of the vendor's for it".to_owned();
+            return Err(Error::Device(lgp_hal::Error::Unsupported { device, what, reason }));
         }
         let programs = recipe.calls().iter().map(|call| self.program(&call.kernel));
         Ok(Prepared { programs: programs.collect::<Result<_>>()?, recipe })
@@ -196,6 +201,9 @@ impl Accelerator {
             let message = "inputs or outputs have not the types that it was made for";
             return Err(Error::invalid("launch", message));
         }
+        if let Some(product) = prepared.recipe.library() {
+            self.queue().gemm(&product.on(inputs, outputs, scratch)?)?;
+        }
         for (call, program) in prepared.recipe.calls().iter().zip(&prepared.programs) {
             let argument = |argument: &Argument| argument.resolve(inputs, outputs, scratch);
             let args: Vec<Arg<'_>> = call.arguments.iter().map(argument).collect::<Result<_>>()?;
@@ -238,7 +246,7 @@ impl Accelerator {
 }
 
 impl Argument {
-    fn resolve<'a>(
+    pub(super) fn resolve<'a>(
         &self,
         inputs: &[Option<&'a DeviceTensor>],
         outputs: &[Option<&'a DeviceTensor>],

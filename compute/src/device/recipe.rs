@@ -1,5 +1,6 @@
 //! What an operator asks of a device, as data.
 
+use super::library::LibraryProduct;
 use super::pointwise::Pointwise;
 use crate::op::{Op, ValueInfo};
 use lgp_memory::DType;
@@ -101,6 +102,7 @@ pub struct Call {
 /// buffers of at least the bytes that it names, its kernels stay within them, whatever is in them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recipe {
+    library: Option<Box<LibraryProduct>>,
     calls: Vec<Call>,
     scratch: Vec<usize>,
     /// Bytes of each input that is read, and of each output.
@@ -140,26 +142,29 @@ impl Recipe {
         inputs: &[Option<&ValueInfo>],
         outputs: &[ValueInfo],
     ) -> Option<Self> {
-        let Launches { calls, scratch } = launches;
         let bytes_in = |info: &Option<&ValueInfo>| info.map_or(Some(0), bytes);
         let input_bytes: Vec<usize> = inputs.iter().map(bytes_in).collect::<Option<_>>()?;
         let outputs = outputs.iter().map(bytes).collect::<Option<_>>()?;
-        let reads = |i: usize| calls.iter().any(|c| c.arguments.contains(&Argument::Input(i)));
-        let keep = |(i, bytes): (usize, usize)| if reads(i) { bytes } else { 0 };
-        let inputs = input_bytes.into_iter().enumerate().map(keep).collect();
-        Some(Self { calls, scratch, inputs, outputs })
+        let mut recipe = Self::of(launches, input_bytes, outputs);
+        for i in 0..recipe.inputs.len() {
+            if !recipe.reads(i) {
+                recipe.inputs[i] = 0;
+            }
+        }
+        Some(recipe)
     }
 
     /// Launches that stand for no operator, with the bytes of each input and output.
     pub(crate) fn of(launches: Launches, inputs: Vec<usize>, outputs: Vec<usize>) -> Self {
-        let Launches { calls, scratch } = launches;
-        Self { calls, scratch, inputs, outputs }
+        let Launches { library, calls, scratch } = launches;
+        Self { library, calls, scratch, inputs, outputs }
     }
 
-    /// Whether its kernels read an input.
+    /// Whether what it launches reads an input.
     #[must_use]
     pub fn reads(&self, input: usize) -> bool {
-        self.calls.iter().any(|call| call.arguments.contains(&Argument::Input(input)))
+        let by_library = self.library().is_some_and(|product| product.reads(input));
+        by_library || self.calls.iter().any(|call| call.arguments.contains(&Argument::Input(input)))
     }
 
     /// Whether buffers of these sizes hold what the kernels touch.
@@ -180,7 +185,14 @@ impl Recipe {
     /// Additions and multiplications of all launches.
     #[must_use]
     pub fn flops(&self) -> u64 {
-        self.calls.iter().map(|call| call.flops).sum()
+        let library = self.library().map_or(0, LibraryProduct::flops);
+        library + self.calls.iter().map(|call| call.flops).sum::<u64>()
+    }
+
+    /// What the library of the device's vendor computes before the launches.
+    #[must_use]
+    pub fn library(&self) -> Option<&LibraryProduct> {
+        self.library.as_deref()
     }
 
     /// What is launched.
@@ -199,6 +211,8 @@ impl Recipe {
 /// The launches of an operator, and bytes of the scratch buffers that they pass things on in.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Launches {
+    /// What the library of the device's vendor computes before.
+    pub(crate) library: Option<Box<LibraryProduct>>,
     /// What is launched, one after the other.
     pub(crate) calls: Vec<Call>,
     /// Bytes of each scratch buffer.
@@ -220,7 +234,7 @@ impl Launches {
 
 impl From<Call> for Launches {
     fn from(call: Call) -> Self {
-        Self { calls: vec![call], scratch: Vec::new() }
+        Self { calls: vec![call], ..Self::default() }
     }
 }
 

@@ -11,9 +11,9 @@ use lgp_memory::{DType, Tensor};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// What was measured to be the fastest, by the recipe that a cost model prefers; both by digest. Who
-/// computes something else, or in another way, has another digest, and so an old entry misleads
-/// nobody.
+/// What was measured to be best, by the name of what it is best for: the recipe that is fastest, by
+/// that which a cost model prefers, both by digest, and what callers keep. Who computes something else,
+/// or in another way, has another digest, and so an old entry misleads nobody.
 pub(super) type Choices = BTreeMap<String, String>;
 
 /// What operands are filled with: small numbers in every type of float, and no denormal ones, which
@@ -39,16 +39,20 @@ pub struct Tuned {
 
 impl Accelerator {
     /// Of recipes that compute the same, the one that [`Accelerator::tune`] chose, in this process
-    /// or an earlier one; else the first. `None` for none.
+    /// or an earlier one; else one with the vendor's library, where the device has it; else the
+    /// first. `None` for none.
     #[must_use]
     pub fn choose(&self, mut recipes: Vec<Recipe>) -> Option<Recipe> {
-        let choices = lock(&self.0.choices);
-        if recipes.len() > 1 && !choices.is_empty() {
-            let chosen = choices.get(&recipes[0].digest());
-            let at = chosen.and_then(|c| recipes.iter().position(|recipe| recipe.digest() == *c));
-            return Some(recipes.swap_remove(at.unwrap_or(0)));
+        let by_library = |recipe: &Recipe| recipe.library().is_some();
+        let mut at = None;
+        if recipes.len() > 1 && self.has_choices() {
+            let chosen = self.choice(&recipes[0].digest());
+            at = chosen.and_then(|c| recipes.iter().position(|recipe| recipe.digest() == c));
         }
-        recipes.into_iter().next()
+        if at.is_none() && self.device().caps().gemm {
+            at = recipes.iter().position(by_library);
+        }
+        (!recipes.is_empty()).then(|| recipes.swap_remove(at.unwrap_or(0)))
     }
 
     /// Launches recipes that compute the same in turn until each has its shortest time, for `budget`
@@ -86,7 +90,7 @@ impl Accelerator {
         }
         let times: Vec<Option<Duration>> = runs.iter().map(|run| run.time).collect();
         let chosen = fastest(&times);
-        self.remember(first, &recipes[chosen])?;
+        self.keep_choice(first.digest(), recipes[chosen].digest())?;
         Ok(Tuned { times, chosen })
     }
 
@@ -127,9 +131,27 @@ impl Accelerator {
         sizes.iter().map(filled).collect()
     }
 
-    fn remember(&self, first: &Recipe, chosen: &Recipe) -> Result<()> {
+    /// Whether anything was chosen by measurement, in this process or an earlier one.
+    #[must_use]
+    pub fn has_choices(&self) -> bool {
+        !lock(&self.0.choices).is_empty()
+    }
+
+    /// What [`Accelerator::keep_choice`] kept under this name.
+    #[must_use]
+    pub fn choice(&self, name: &str) -> Option<String> {
+        lock(&self.0.choices).get(name).cloned()
+    }
+
+    /// Keeps what was measured to be best for something, where programs are kept
+    /// ([`Accelerator::keep_in`]) and until this process ends. Its name tells all that the
+    /// choice depends on but the device.
+    ///
+    /// # Errors
+    /// [`Error::Cache`] for a choice that cannot be written.
+    pub fn keep_choice(&self, name: String, chosen: String) -> Result<()> {
         let mut choices = lock(&self.0.choices);
-        choices.insert(first.digest(), chosen.digest());
+        choices.insert(name, chosen);
         self.0.cache.get().map_or(Ok(()), |cache| cache.put_choices(&choices))
     }
 }
@@ -165,8 +187,9 @@ fn fastest(times: &[Option<Duration>]) -> usize {
 
 impl Recipe {
     /// A name for just these launches, the same in every process.
-    fn digest(&self) -> String {
-        let mut text = format!("{:?}", self.scratch());
+    #[must_use]
+    pub fn digest(&self) -> String {
+        let mut text = format!("{:?} {:?}", self.library(), self.scratch());
         for call in self.calls() {
             let (name, source) = (call.kernel.name(), call.kernel.source());
             text += &format!("{name} {:?} {:?} {source}", call.groups, call.arguments);

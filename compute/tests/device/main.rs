@@ -1,27 +1,62 @@
 //! Every operator that has kernels, on a device and on the CPU.
 
 mod cases;
+mod library;
 
+use cases::Case;
 use lgp_compute::device::Accelerator;
-use lgp_hal::DeviceId;
+use lgp_hal::{Device, DeviceId};
+use library::WithLibrary;
+use std::sync::Arc;
 
-fn device() -> Result<Accelerator, String> {
+fn device() -> Result<Arc<dyn Device>, String> {
     let id: DeviceId = "opencl:0".parse().map_err(|error| format!("{error}"))?;
-    let device = lgp_hal::open(id).map_err(|error| error.to_string())?;
-    Accelerator::new(device).map_err(|error| error.to_string())
+    lgp_hal::open(id).map_err(|error| error.to_string())
+}
+
+/// What differs from the CPU.
+fn failures<'a>(cases: impl IntoIterator<Item = &'a Case>, device: Arc<dyn Device>) -> Vec<String> {
+    let accelerator = Accelerator::new(device).expect("it passed its self-test");
+    let failure = |case: &Case| {
+        let why = case.check(&accelerator).err()?;
+        Some(format!("{}: {why}", case.name))
+    };
+    cases.into_iter().filter_map(failure).collect()
 }
 
 #[test]
 fn operators_agree_with_the_cpu() {
-    let accelerator = match device() {
-        Ok(accelerator) => accelerator,
+    if let Err(reason) = device() {
+        return println!("skipped: opencl: {reason}");
+    }
+    // Most of the time goes by in the compiler, which has one thread for each time the device is opened.
+    let all = cases::all();
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let failures = std::thread::scope(|scope| {
+        let part = |first: usize| {
+            let own = all.iter().skip(first).step_by(threads);
+            scope.spawn(move || failures(own, device().expect("it was there")))
+        };
+        let parts: Vec<_> = (0..threads).map(part).collect();
+        let failures = parts.into_iter().map(|part| part.join().expect("no case panics"));
+        failures.collect::<Vec<_>>().concat()
+    });
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn products_of_a_vendors_library_agree_with_the_cpu() {
+    let device = match device() {
+        Ok(device) => Arc::new(WithLibrary::new(device)),
         Err(reason) => return println!("skipped: opencl: {reason}"),
     };
-    let failures: Vec<String> = cases::all()
-        .iter()
-        .filter_map(|case| {
-            case.check(&accelerator).err().map(|why| format!("{}: {why}", case.name))
-        })
-        .collect();
+    let all = cases::all();
+    let by_library = |case: &&Case| {
+        case.recipes().is_ok_and(|recipes| recipes.iter().any(|recipe| recipe.library().is_some()))
+    };
+    let some: Vec<&Case> = all.iter().filter(by_library).collect();
+    let failures = failures(some.iter().copied(), Arc::clone(&device) as Arc<dyn Device>);
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert!(some.len() >= 10, "{} cases", some.len());
+    assert_eq!(device.multiplied(), some.len(), "the library is preferred where it is");
 }

@@ -2,13 +2,7 @@
 
 use super::*;
 use crate::backend::cpu::CpuDevice;
-use crate::buffer::Buffer;
-use crate::caps::Caps;
-use crate::id::DeviceId;
-use crate::pinned::Pinned;
-use crate::program::Program;
-use crate::queue::Queue;
-use std::sync::Arc;
+use crate::pass_on;
 
 /// A processor that gets one operation wrong, as a bad driver would.
 #[derive(Debug)]
@@ -31,31 +25,8 @@ impl Corrupting {
 }
 
 impl Device for Corrupting {
-    fn id(&self) -> DeviceId {
-        self.inner.id()
-    }
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-    fn caps(&self) -> &Caps {
-        self.inner.caps()
-    }
-    fn allocate(&self, bytes: usize) -> Result<Arc<dyn Buffer>> {
-        self.inner.allocate(bytes)
-    }
-    fn queue(&self) -> Result<Box<dyn Queue>> {
-        self.inner.queue()
-    }
-    fn pinned(&self, bytes: usize) -> Result<Pinned> {
-        self.inner.pinned(bytes)
-    }
-    fn compile(&self, source: &str, options: &str) -> Result<Arc<dyn Program>> {
-        self.inner.compile(source, options)
-    }
-    unsafe fn load(&self, binary: &[u8]) -> Result<Arc<dyn Program>> {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { self.inner.load(binary) }
-    }
+    pass_on!(inner: id, name, caps, allocate, queue, pinned, compile, load);
+
     fn arithmetic(&self, operands: &Operands) -> Result<Outcomes> {
         let mut outcomes = self.inner.arithmetic(operands)?;
         for (_, results) in outcomes.iter_mut().filter(|(op, _)| *op == self.op) {

@@ -15,7 +15,7 @@ pub use plan::Placement;
 pub use recipes::{NodeRecipes, recipes};
 pub use report::{DeviceMemoryReport, MemoryNeed, WeightBytes};
 pub(crate) use split::Split;
-pub use tune::TunedNode;
+pub use tune::{MeasuredPlacement, TunedModel, TunedNode};
 
 use crate::error::{Error, Result};
 use crate::exec::Slot;
@@ -135,15 +135,18 @@ impl OnDevice {
 
     fn plan(&self, ctx: &Context, signature: Signature) -> Result<Arc<DevicePlan>> {
         self.plans.get(signature, |signature| {
-            let drafted = Drafted::new(&self.graph, signature, &self.accelerator)?;
-            let layout = self.layout(&drafted).map_err(|small| Error::DeviceTooSmall {
-                device: self.accelerator.id(),
-                limit_bytes: self.accelerator.pool().limits().budget_bytes,
-                smallest_bytes: small.smallest_bytes,
-                needs: small.needs,
-            })?;
-            DevicePlan::new(drafted, layout, ctx, &self.accelerator)
+            self.planned(Drafted::new(&self.graph, signature, &self.accelerator)?, ctx)
         })
+    }
+
+    fn planned(&self, drafted: Drafted, ctx: &Context) -> Result<DevicePlan> {
+        let layout = self.layout(&drafted).map_err(|small| Error::DeviceTooSmall {
+            device: self.accelerator.id(),
+            limit_bytes: self.accelerator.pool().limits().budget_bytes,
+            smallest_bytes: small.smallest_bytes,
+            needs: small.needs,
+        })?;
+        DevicePlan::new(drafted, layout, ctx, &self.accelerator)
     }
 
     /// A constant that stays on the device: a weight of the model, which all plans share, or one

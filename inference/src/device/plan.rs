@@ -12,6 +12,8 @@ use lgp_compute::{Context, ValueInfo};
 use lgp_hal::DeviceId;
 use lgp_memory::{DType, Shape, TensorType};
 use serde::Serialize;
+use sha2::{Digest, Sha256};
+use std::collections::HashSet;
 
 /// Where a node runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -85,11 +87,31 @@ impl Task<Vec<Recipe>> {
 }
 
 impl Drafted {
-    /// Rewrites the graph for inputs of these types.
+    /// Rewrites the graph for inputs of these types. What was measured to be cheaper on the host is
+    /// the host's.
     ///
     /// # Errors
     /// A node whose inputs cannot fit.
     pub(super) fn new(
+        graph: &Graph,
+        inputs: &[(DType, Shape)],
+        accelerator: &Accelerator,
+    ) -> Result<Self> {
+        let drafted = Self::undivided(graph, inputs, accelerator)?;
+        if !accelerator.has_choices() {
+            return Ok(drafted);
+        }
+        let Some(moved) = accelerator.choice(&drafted.key()) else { return Ok(drafted) };
+        let moved: HashSet<usize> =
+            moved.split_whitespace().filter_map(|node| node.parse().ok()).collect();
+        Ok(drafted.moved_to_host(&|node| moved.contains(&node)))
+    }
+
+    /// As [`Drafted::new`], with all on the device that has kernels.
+    ///
+    /// # Errors
+    /// A node whose inputs cannot fit.
+    pub(super) fn undivided(
         graph: &Graph,
         inputs: &[(DType, Shape)],
         accelerator: &Accelerator,
@@ -103,6 +125,43 @@ impl Drafted {
         let tasks: Vec<Task> = graph.nodes.iter().map(task).collect();
         let needs = Needs::new(&graph, &tasks);
         Ok(Self { graph, tasks, needs })
+    }
+
+    /// With these nodes on the host, the others as they are.
+    pub(super) fn moved_to_host(mut self, is_moved: &dyn Fn(usize) -> bool) -> Self {
+        for (i, task) in self.tasks.iter_mut().enumerate() {
+            if is_moved(i) && !matches!(task, Task::Host(_)) {
+                *task = Task::Host("it was measured to be faster there".to_owned());
+            }
+        }
+        self.needs = Needs::new(&self.graph, &self.tasks);
+        self
+    }
+
+    /// Moves these nodes of an undivided draft to the host whenever the same is drafted again; none
+    /// to forget earlier ones.
+    ///
+    /// # Errors
+    /// That it cannot be written.
+    pub(super) fn keep_moved(&self, accelerator: &Accelerator, moved: &[bool]) -> Result<()> {
+        let moved = moved.iter().enumerate().filter(|(_, moved)| **moved);
+        let moved: Vec<String> = moved.map(|(node, _)| node.to_string()).collect();
+        Ok(accelerator.keep_choice(self.key(), moved.join(" "))?)
+    }
+
+    /// A name for just this graph and these tasks, the same in every process.
+    fn key(&self) -> String {
+        let mut sha = Sha256::new();
+        for (node, task) in self.graph.nodes.iter().zip(&self.tasks) {
+            let task = match task {
+                Task::Kernels(recipe, _) => recipe.digest(),
+                Task::Alias(ty) => ty.to_string(),
+                Task::Host(_) => node.op.name().to_owned(),
+            };
+            sha.update(format!("{task} {:?} {:?}\n", node.inputs, node.outputs));
+        }
+        let hex = sha.finalize().into_iter().take(16).map(|byte| format!("{byte:02x}"));
+        format!("place {}", hex.collect::<String>())
     }
 }
 
@@ -125,6 +184,11 @@ impl DevicePlan {
         }
         let frees = Plan::new(&graph).frees;
         Ok(Self { graph, work, frees, constants: Weights::default(), layout })
+    }
+
+    /// Whether the device has something to do for a node, if only to call memory something else.
+    pub(super) fn is_on_device(&self, node: usize) -> bool {
+        matches!(self.work[node], Work::Kernels(..) | Work::Alias(_))
     }
 
     pub(super) fn placement(&self, device: DeviceId) -> Vec<Placement> {

@@ -1,6 +1,7 @@
 //! Sessions on a device, where OpenCL has one.
 
 mod memory;
+mod tune;
 
 use crate::passes::tests::f32_type;
 use crate::{Attr, GraphBuilder, Model, Result, Session, SessionOptions};

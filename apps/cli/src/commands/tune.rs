@@ -1,10 +1,11 @@
-//! `tune`: measures which schedules of its kernels a device runs a model fastest with.
+//! `tune`: measures which schedules of its kernels a device runs a model fastest with, and which
+//! nodes are faster on the CPU.
 
 use crate::commands::run::{self, Loaded, Machine};
 use crate::dims::Dims;
 use crate::failure::{Failure, Result};
 use crate::output::{self, Output};
-use lgp_sdk::{Shape, TunedNode};
+use lgp_sdk::{MeasuredPlacement, Shape, TunedModel, TunedNode};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -39,6 +40,8 @@ struct Report {
     /// All of these nodes together, as the cost model has them, and with what was chosen.
     before_ms: f64,
     after_ms: f64,
+    /// Where the nodes are cheapest then, transfers counted.
+    placement: Option<MeasuredPlacement>,
 }
 
 /// Runs the command.
@@ -57,15 +60,16 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let shapes = args.dims.shapes(session.inputs(), batch)?;
     let names = session.inputs().iter().map(|input| input.name.as_str());
     let shapes: Vec<(&str, Shape)> = names.zip(shapes).collect();
-    let nodes = session.tune(&shapes, Duration::from_secs(args.budget.into()))?;
+    let TunedModel { nodes, placement } =
+        session.tune(&shapes, Duration::from_secs(args.budget.into()))?;
     let sum = |ms: fn(&TunedNode) -> f64| nodes.iter().map(|n| n.nodes as f64 * ms(n)).sum();
     let (before_ms, after_ms) = (sum(|node| node.before_ms), sum(|node| node.after_ms));
     let model = args.model.display().to_string();
-    out.emit(&Report { model, device, batch, nodes, before_ms, after_ms }, text)
+    out.emit(&Report { model, device, batch, nodes, before_ms, after_ms, placement }, text)
 }
 
 fn text(report: &Report) -> String {
-    let Report { model, device, batch, nodes, before_ms, after_ms } = report;
+    let Report { model, device, batch, nodes, before_ms, after_ms, placement } = report;
     let rows = nodes.iter().map(|node| {
         let ms = |ms: f64| format!("{ms:.3} ms");
         let TunedNode { name, op, nodes, tried, before_ms, after_ms } = node;
@@ -75,6 +79,16 @@ fn text(report: &Report) -> String {
     let table = output::table(["  node", "operator", "alike", "tried", "before", "after"], rows);
     format!(
         "{model} on {device}, batch {batch}\n{table}\
-         all of them: {before_ms:.3} ms before, {after_ms:.3} ms after\n"
+         all of them: {before_ms:.3} ms before, {after_ms:.3} ms after\n{}",
+        placement.as_ref().map(placed).unwrap_or_default()
     )
+}
+
+fn placed(placement: &MeasuredPlacement) -> String {
+    let MeasuredPlacement { device_ms, divided_ms, on_host } = placement;
+    if on_host.is_empty() {
+        return format!("a run: {device_ms:.3} ms, and no faster with nodes on the CPU\n");
+    }
+    let nodes = on_host.join(", ");
+    format!("a run: {device_ms:.3} ms, and {divided_ms:.3} ms with these on the CPU: {nodes}\n")
 }

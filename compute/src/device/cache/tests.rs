@@ -1,7 +1,7 @@
 //! Programs that are kept, on a device that counts what it compiles.
 
 use super::*;
-use lgp_hal::{BackendKind, Buffer, Caps, DeviceId, NullDevice, Operands, Outcomes, Pinned, Queue};
+use lgp_hal::{BackendKind, DeviceId, NullDevice, pass_on};
 use std::any::Any;
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -32,29 +32,7 @@ impl Program for Text {
 }
 
 impl Device for Counting {
-    fn id(&self) -> DeviceId {
-        self.inner.id()
-    }
-
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn caps(&self) -> &Caps {
-        self.inner.caps()
-    }
-
-    fn allocate(&self, bytes: usize) -> lgp_hal::Result<Arc<dyn Buffer>> {
-        self.inner.allocate(bytes)
-    }
-
-    fn queue(&self) -> lgp_hal::Result<Box<dyn Queue>> {
-        self.inner.queue()
-    }
-
-    fn pinned(&self, bytes: usize) -> lgp_hal::Result<Pinned> {
-        self.inner.pinned(bytes)
-    }
+    pass_on!(inner: id, name, caps, allocate, queue, pinned, arithmetic);
 
     fn compile(&self, source: &str, options: &str) -> lgp_hal::Result<Arc<dyn Program>> {
         self.compiled.fetch_add(1, Ordering::Relaxed);
@@ -70,10 +48,6 @@ impl Device for Counting {
             // SAFETY: the caller's promise is passed on.
             _ => unsafe { self.inner.load(binary) },
         }
-    }
-
-    fn arithmetic(&self, operands: &Operands) -> lgp_hal::Result<Outcomes> {
-        self.inner.arithmetic(operands)
     }
 }
 

@@ -3,6 +3,7 @@
 mod factor;
 mod schedule;
 
+use super::library::{LibraryOperand, LibraryProduct};
 use super::pointwise::{literal, places};
 use super::recipe::{Argument, Call, Kernel, Launches, c_type, groups, load};
 pub(crate) use factor::{Blocks, Factor, Scale, Zero};
@@ -61,7 +62,45 @@ impl Product<'_> {
             product.add_with(schedule, &mut launches, steps)?;
             Some(launches)
         };
-        std::iter::once(best).chain(others.iter().filter_map(launches)).collect()
+        let own = std::iter::once(best).chain(others.iter().filter_map(launches));
+        own.chain(self.library()).collect()
+    }
+
+    /// The launches where the vendor's library multiplies. A kernel finishes what it leaves; where
+    /// there is nothing to finish, there is a way without one too, and it comes first.
+    fn library(&self) -> Vec<Launches> {
+        let [m, n, k] = self.sizes;
+        let [all, left, right] = self.batches.map(|dims| dims.iter().product::<usize>());
+        let plain = |x: Factor| x.dtype == DType::F32 && x.zero.is_none() && x.scale.is_none();
+        let regular = |batches: usize| batches == all || batches == 1;
+        // What has few rows or columns waits for memory, whoever multiplies.
+        let is_small = m.min(n) <= schedule::ROWS_FEW || k == 0;
+        if is_small || !self.operands.into_iter().all(plain) || !regular(left) || !regular(right) {
+            return Vec::new();
+        }
+        let [a, b] = self.operands;
+        let operand = |x: Factor, transposed: bool, batches: usize| LibraryOperand {
+            argument: x.argument,
+            transposed,
+            each: batches > 1,
+        };
+        let operands = [operand(a, !a.along, left), operand(b, b.along, right)];
+        let product = |result: Argument| {
+            Some(Box::new(LibraryProduct { sizes: self.sizes, batch: all, operands, result }))
+        };
+        let mut ways = Vec::new();
+        let is_plain = self.alpha.to_bits() == 1f32.to_bits() && self.addend.is_none();
+        if is_plain && self.y.1 == DType::F32 {
+            ways.push(Launches { library: product(self.y.0), ..Launches::default() });
+        }
+        let finished = || {
+            let count = self.count()?;
+            let (library, scratch) = (product(Argument::Scratch(0)), vec![count.checked_mul(4)?]);
+            let calls = vec![self.sum_parts(Argument::Scratch(0), count, 1, [n, 1])?];
+            Some(Launches { library, calls, scratch })
+        };
+        ways.extend(finished());
+        ways
     }
 
     /// Adds its launches to others.

@@ -193,7 +193,8 @@ impl Convolution {
         let parts = Self { bias: false, ..*self };
         let first = parts.call(kernel, grid, Argument::Scratch(0), &sizes)?;
         let copies = self.outputs().checked_mul(splits).filter(|n| i32::try_from(*n).is_ok())?;
-        Some(Launches { calls: vec![first, self.sum(splits)?], scratch: vec![copies * 4] })
+        let calls = vec![first, self.sum(splits)?];
+        Some(Launches { calls, scratch: vec![copies * 4], ..Launches::default() })
     }
 
     /// The kernel, told what it multiplies.

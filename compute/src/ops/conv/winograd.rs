@@ -50,7 +50,8 @@ impl Convolution {
         // 16 products for every 36 of the plain sum.
         let (flops, bytes) = (self.flops() / 9 * 4, self.bytes() + scratch as u64);
         let product = Call { kernel, groups: grid, arguments, flops, bytes };
-        Some(Launches { calls: vec![self.transformed(weights)?, product], scratch: vec![scratch] })
+        let calls = vec![self.transformed(weights)?, product];
+        Some(Launches { calls, scratch: vec![scratch], ..Launches::default() })
     }
 
     /// The weight, transformed.

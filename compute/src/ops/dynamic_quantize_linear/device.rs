@@ -25,5 +25,5 @@ pub(super) fn launches(inputs: &[Option<&ValueInfo>]) -> Option<Launches> {
         call("find_scale", 1, vec![bounds, scale, zero, number(parts)?], 8 * parts),
         call("quantize", parts, vec![x, scale, zero, y, number(count)?], 5 * count),
     ];
-    Some(Launches { calls, scratch: vec![8 * parts] })
+    Some(Launches { calls, scratch: vec![8 * parts], ..Launches::default() })
 }

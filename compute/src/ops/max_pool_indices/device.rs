@@ -1,10 +1,9 @@
 //! Max pooling with indices on devices.
 
 use super::MaxPoolIndices;
-use crate::args::optional;
 use crate::device::{Argument, Call, Kernel, Launches, groups, planes};
-use crate::op::{Op, ValueInfo};
-use crate::window::three;
+use crate::op::ValueInfo;
+use crate::ops::pool::Windows;
 
 const GROUP: usize = 64;
 
@@ -13,12 +12,7 @@ pub(super) fn launches(
     inputs: &[Option<&ValueInfo>],
     outputs: &[ValueInfo],
 ) -> Option<Launches> {
-    let (x, y) = (optional(inputs, 0)?, outputs.first()?);
-    let (dtype, dims, shape) = (x.ty.dtype, x.ty.concrete_shape()?, y.ty.concrete_shape()?);
-    if dims.contains(&0) || shape.contains(&0) {
-        return None;
-    }
-    let axes = three(op.name(), &op.pool.axes(&dims).ok()?).ok()?;
+    let Windows { dtype, dims, shape, axes } = Windows::of(&op.pool, inputs, outputs)?;
     let kernel =
         Kernel::new("max_pool_indices", include_str!("max_pool_indices.cl"), [GROUP, 1, 1]);
     let kernel =

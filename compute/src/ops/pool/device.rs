@@ -4,22 +4,42 @@ use super::{Pool, PoolKind};
 use crate::args::optional;
 use crate::device::{Argument, Call, Kernel, Launches, groups, planes};
 use crate::op::{Op, ValueInfo};
-use crate::window::three;
-use lgp_memory::DType;
+use crate::window::{Axis, three};
+use lgp_memory::{DType, Shape};
 
 const GROUP: usize = 64;
+
+/// Windows over elements of a dtype, from a shape to another one.
+pub(crate) struct Windows {
+    pub(crate) dtype: DType,
+    pub(crate) dims: Shape,
+    pub(crate) shape: Shape,
+    pub(crate) axes: [Axis; 3],
+}
+
+impl Windows {
+    /// `None` where a dimension is unknown or 0.
+    pub(crate) fn of(
+        op: &Pool,
+        inputs: &[Option<&ValueInfo>],
+        outputs: &[ValueInfo],
+    ) -> Option<Self> {
+        let x = optional(inputs, 0)?;
+        let (dims, shape) = (x.ty.concrete_shape()?, outputs.first()?.ty.concrete_shape()?);
+        if dims.contains(&0) || shape.contains(&0) {
+            return None;
+        }
+        let axes = three(op.name(), &op.axes(&dims).ok()?).ok()?;
+        Some(Self { dtype: x.ty.dtype, dims, shape, axes })
+    }
+}
 
 pub(super) fn launches(
     op: &Pool,
     inputs: &[Option<&ValueInfo>],
     outputs: &[ValueInfo],
 ) -> Option<Launches> {
-    let (x, y) = (optional(inputs, 0)?, outputs.first()?);
-    let (dtype, dims, shape) = (x.ty.dtype, x.ty.concrete_shape()?, y.ty.concrete_shape()?);
-    if dims.contains(&0) || shape.contains(&0) {
-        return None;
-    }
-    let axes = three(op.name(), &op.axes(&dims).ok()?).ok()?;
+    let Windows { dtype, dims, shape, axes } = Windows::of(op, inputs, outputs)?;
     let kernel = Kernel::new("pool", include_str!("pool.cl"), [GROUP, 1, 1]).window(&axes);
     let mut kernel = function(kernel, op.kind, dtype)?;
     for (axis, name) in axes.iter().zip(["END_D", "END_H", "END_W"]) {

@@ -5,6 +5,8 @@ mod device;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use device::Windows;
+
 use crate::args::{arity, float, output, required};
 use crate::device::Launches;
 use crate::error::{Error, Result};

@@ -59,7 +59,7 @@ impl Layer<'_> {
         let states = 4 * count;
         let projected = (4 * directions * all).checked_mul(steps.checked_mul(batch)?)?;
         let scratch = vec![projected.max(4), states, states, states * self.gates()];
-        let mut launches = Launches { calls: Vec::new(), scratch };
+        let mut launches = Launches { scratch, ..Launches::default() };
         let is_reset = self.op.cell == Cell::Gru { linear_before_reset: false };
         if is_reset {
             launches.scratch.extend([states, states * self.gates()]);

@@ -96,22 +96,25 @@ impl Case {
         Ok((op, inputs))
     }
 
-    fn recipe_of(&self, op: &dyn Op, inputs: &[Option<Tensor>]) -> Result<Recipe, String> {
+    fn recipes_of(&self, op: &dyn Op, inputs: &[Option<Tensor>]) -> Result<Vec<Recipe>, String> {
         let infos = self.infos(inputs);
         let infos: Vec<Option<&ValueInfo>> = infos.iter().map(Option::as_ref).collect();
         let outputs = op.infer(&infos).map_err(|error| error.to_string())?;
-        let recipe = Recipe::new(op, &infos, &outputs);
-        recipe.ok_or_else(|| "it has no kernels for these inputs".to_owned())
+        let recipes = Recipe::alternatives(op, &infos, &outputs);
+        if recipes.is_empty() {
+            return Err("it has no kernels for these inputs".to_owned());
+        }
+        Ok(recipes)
     }
 
-    /// What a device launches for it.
+    /// What a device may launch for it, first what it does where nothing was measured.
     ///
     /// # Errors
     /// Why it launches nothing.
     #[allow(dead_code, reason = "one of the programs that share this asks")]
-    pub(crate) fn recipe(&self) -> Result<Recipe, String> {
+    pub(crate) fn recipes(&self) -> Result<Vec<Recipe>, String> {
         let (op, inputs) = self.whole()?;
-        self.recipe_of(&*op, &inputs)
+        self.recipes_of(&*op, &inputs)
     }
 
     /// Computes it in both places and compares.
@@ -123,7 +126,8 @@ impl Case {
         let (op, inputs) = self.whole()?;
         let views: Vec<_> = inputs.iter().map(|x| x.as_ref().map(Tensor::view)).collect();
         let want = op.run(&Context::new(1), &views).map_err(shown)?;
-        let recipe = self.recipe_of(&*op, &inputs)?;
+        let recipe = accelerator.choose(self.recipes_of(&*op, &inputs)?);
+        let recipe = recipe.ok_or("there is nothing to choose from")?;
         let prepared = accelerator.prepare(recipe).map_err(shown)?;
         let upload = |x: &Option<Tensor>| {
             x.as_ref().map(|x| accelerator.upload(&x.view())).transpose().map_err(shown)

@@ -3,8 +3,7 @@
 use super::*;
 use crate::backends::{Report, run_device};
 use lgp_hal::{
-    Buffer, Caps, DeviceId, Event, Gemm, Launch, Matrix, NullDevice, Operands, Outcomes, Pinned,
-    Program, Queue, Result, Transfer,
+    Buffer, Caps, Event, Gemm, NullDevice, Pinned, Program, Queue, Result, Transfer, pass_on,
 };
 use std::any::Any;
 use std::sync::Arc;
@@ -56,36 +55,22 @@ impl Faulty {
 }
 
 impl Device for Faulty {
-    fn id(&self) -> DeviceId {
-        self.inner.id()
-    }
+    pass_on!(inner: id, allocate, pinned, load, arithmetic);
+
     fn name(&self) -> &str {
         "faulty device"
     }
     fn caps(&self) -> &Caps {
         &self.caps
     }
-    fn allocate(&self, bytes: usize) -> Result<Arc<dyn Buffer>> {
-        self.inner.allocate(bytes)
-    }
     fn queue(&self) -> Result<Box<dyn Queue>> {
         Ok(Box::new(FaultyQueue(self.inner.queue()?, self.fault)))
-    }
-    fn pinned(&self, bytes: usize) -> Result<Pinned> {
-        self.inner.pinned(bytes)
     }
     fn compile(&self, source: &str, options: &str) -> Result<Arc<dyn Program>> {
         match self.fault {
             Fault::Programs => Err(Error::Compile { device: self.id(), log: String::new() }),
             _ => self.inner.compile(source, options),
         }
-    }
-    unsafe fn load(&self, binary: &[u8]) -> Result<Arc<dyn Program>> {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { self.inner.load(binary) }
-    }
-    fn arithmetic(&self, operands: &Operands) -> Result<Outcomes> {
-        self.inner.arithmetic(operands)
     }
 }
 
@@ -118,9 +103,7 @@ impl FaultyQueue {
 }
 
 impl Queue for FaultyQueue {
-    fn device(&self) -> DeviceId {
-        self.0.device()
-    }
+    pass_on!(0: device, read_async, launch, wait_for, submit, finish);
 
     fn write(&mut self, buffer: &dyn Buffer, offset: usize, data: &[u8]) -> Result<()> {
         let mut data = data.to_vec();
@@ -150,36 +133,9 @@ impl Queue for FaultyQueue {
         let result = self.0.copy(from, from_offset, to, to_offset, bytes);
         self.forgive(result)
     }
-    unsafe fn launch(&mut self, launch: &Launch<'_>) -> Result<()> {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { self.0.launch(launch) }
-    }
     fn gemm(&mut self, gemm: &Gemm<'_>) -> Result<()> {
-        gemm.check()?;
-        let mut floats = |matrix: &Matrix<'_>| -> Result<Vec<f32>> {
-            let mut bytes = vec![0; matrix.buffer.bytes()];
-            self.0.read(matrix.buffer, 0, &mut bytes)?;
-            let words = bytes.chunks_exact(4).map(|it| [it[0], it[1], it[2], it[3]]);
-            Ok(words.map(f32::from_ne_bytes).collect())
-        };
-        let (a, b, mut c) = (floats(&gemm.a)?, floats(&gemm.b)?, floats(&gemm.c)?);
         let beta = if self.1 == Fault::Gemm { 0.0 } else { gemm.beta };
-        let place = |matrix: &Matrix<'_>, product: usize, transposed: bool, at: [usize; 2]| {
-            let [row, column] = if transposed { [at[1], at[0]] } else { at };
-            product * matrix.batch_stride + row * matrix.row_stride + column
-        };
-        let all = gemm.batch * gemm.m * gemm.n;
-        for at in 0..all {
-            let (product, i, j) = (at / (gemm.m * gemm.n), at / gemm.n % gemm.m, at % gemm.n);
-            let terms = (0..gemm.k).map(|k| {
-                a[place(&gemm.a, product, gemm.transpose_a, [i, k])]
-                    * b[place(&gemm.b, product, gemm.transpose_b, [k, j])]
-            });
-            let result = &mut c[place(&gemm.c, product, false, [i, j])];
-            *result = gemm.alpha * terms.sum::<f32>() + beta * *result;
-        }
-        let bytes: Vec<u8> = c.iter().flat_map(|value| value.to_ne_bytes()).collect();
-        self.0.write(gemm.c.buffer, 0, &bytes)
+        Gemm { beta, ..*gemm }.on_host(&mut *self.0)
     }
     fn write_async(
         &mut self,
@@ -193,27 +149,9 @@ impl Queue for FaultyQueue {
         }
         self.0.write_async(buffer, offset, block, bytes)
     }
-    fn read_async(
-        &mut self,
-        buffer: &dyn Buffer,
-        offset: usize,
-        block: Pinned,
-        bytes: usize,
-    ) -> Result<Transfer> {
-        self.0.read_async(buffer, offset, block, bytes)
-    }
     fn record(&mut self) -> Result<Arc<dyn Event>> {
         let event = self.0.record()?;
         Ok(if self.1 == Fault::Event { Arc::new(Never(event)) } else { event })
-    }
-    fn wait_for(&mut self, event: &dyn Event) -> Result<()> {
-        self.0.wait_for(event)
-    }
-    fn submit(&mut self) -> Result<()> {
-        self.0.submit()
-    }
-    fn finish(&mut self) -> Result<()> {
-        self.0.finish()
     }
 }
 

@@ -1,13 +1,33 @@
-//! Measures which kernels a device is fastest with, for each node that has a choice.
+//! Measures which kernels a device is fastest with, for each node that has a choice, and then which
+//! nodes are cheaper on the host.
+
+mod cheapest;
+mod place;
+
+pub use place::MeasuredPlacement;
 
 use super::OnDevice;
 use super::plan::{Task, operators, specialized, task_of};
 use crate::error::Result;
 use crate::graph::{Node, node_error};
 use crate::plan::Signature;
+use lgp_compute::Context;
 use lgp_compute::device::Recipe;
 use serde::Serialize;
 use std::time::{Duration, Instant};
+
+/// What measuring a model came to.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TunedModel {
+    /// Kinds of node whose kernels have several schedules, those that calculate most first.
+    pub nodes: Vec<TunedNode>,
+    /// Where the nodes are cheapest then; `None` where the session has the CPU alone, or several
+    /// devices.
+    pub placement: Option<MeasuredPlacement>,
+}
+
+/// The part of the budget that kernels have; placement has the rest.
+const KERNELS_SHARE: f64 = 0.75;
 
 /// What measuring came to for a node, and for all others that launch the same.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -41,12 +61,26 @@ impl Alike<'_> {
 }
 
 impl OnDevice {
-    /// Measures the recipes of the nodes with a choice, for inputs of these types: those that
-    /// calculate most first, until the budget is spent.
+    /// Measures for about `budget`, for inputs of these types, which kernels each node is fastest
+    /// with, and where.
     ///
     /// # Errors
     /// A node whose inputs cannot fit, or what the device refuses.
-    pub(crate) fn tune(&self, signature: &Signature, budget: Duration) -> Result<Vec<TunedNode>> {
+    pub(crate) fn tune(
+        &self,
+        ctx: &Context,
+        signature: &Signature,
+        budget: Duration,
+    ) -> Result<TunedModel> {
+        let end = Instant::now() + budget;
+        let nodes = self.tune_kernels(signature, budget.mul_f64(KERNELS_SHARE))?;
+        let left = end.saturating_duration_since(Instant::now());
+        Ok(TunedModel { nodes, placement: Some(self.place(ctx, signature, left)?) })
+    }
+
+    /// Measures the recipes of the nodes with a choice: those that calculate most first, until the
+    /// budget is spent.
+    fn tune_kernels(&self, signature: &Signature, budget: Duration) -> Result<Vec<TunedNode>> {
         let graph = specialized(&self.graph, signature)?;
         let mut all: Vec<Alike<'_>> = Vec::new();
         for node in &graph.nodes {

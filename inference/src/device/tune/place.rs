@@ -1,0 +1,217 @@
+//! Measures where each node is cheapest, on the device or on the host, transfers counted.
+
+use super::super::plan::{DevicePlan, Drafted};
+use super::super::{OnDevice, run};
+use super::cheapest::{NodeCost, ValueCost, on_host};
+use crate::error::Result;
+use crate::exec::Slot;
+use crate::graph::{Graph, ValueId};
+use crate::plan::Signature;
+use crate::profile::Recorder;
+use lgp_compute::Context;
+use lgp_compute::device::Accelerator;
+use lgp_memory::{DType, Tensor};
+use serde::Serialize;
+use std::time::{Duration, Instant};
+
+/// By this factor a division must beat the device alone to be preferred: less is noise.
+const GAIN_MIN: f64 = 1.03;
+/// Runs of each kind, after one that warms up: at least, whatever the budget, and at most.
+const ROUNDS: std::ops::Range<u32> = 3..20;
+/// Bytes of the two transfers that a link's latency and rate are told from.
+const PROBES: [usize; 2] = [4 << 10, 1 << 20];
+
+/// What measuring where nodes are cheapest came to.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct MeasuredPlacement {
+    /// Milliseconds of a run with all on the device that has kernels there.
+    pub device_ms: f64,
+    /// And with the nodes of `on_host` on the host; the same where there are none.
+    pub divided_ms: f64,
+    /// The nodes that the device could compute and that are cheaper on the host, by name. They run
+    /// there from now on.
+    pub on_host: Vec<String>,
+}
+
+/// Nanoseconds that bytes take from one side to the other.
+#[derive(Debug, Clone, Copy)]
+struct Link {
+    fixed: f64,
+    each: f64,
+}
+
+impl Link {
+    fn of(times: [Duration; 2]) -> Self {
+        let [small, large] = times.map(|time| time.as_secs_f64() * 1e9);
+        let each = (large - small).max(0.) / (PROBES[1] - PROBES[0]) as f64;
+        Self { fixed: (small - each * PROBES[0] as f64).max(0.), each }
+    }
+
+    fn nanos(self, bytes: usize) -> u64 {
+        nanos(Duration::from_secs_f64((self.fixed + self.each * bytes as f64) / 1e9))
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl OnDevice {
+    /// Runs the graph in both places for about `budget`, divides it so that a run takes least, and
+    /// where that is measured to be faster keeps the division for inputs of these types.
+    ///
+    /// # Errors
+    /// A node whose inputs cannot fit, what a node has against them, or what the device refuses.
+    pub(super) fn place(
+        &self,
+        ctx: &Context,
+        signature: &Signature,
+        budget: Duration,
+    ) -> Result<MeasuredPlacement> {
+        let end = Instant::now() + budget;
+        let inputs = inputs(signature)?;
+        let plan = |on_host: &dyn Fn(usize) -> bool| -> Result<DevicePlan> {
+            let drafted = Drafted::undivided(&self.graph, signature, &self.accelerator)?;
+            self.planned(drafted.moved_to_host(on_host), ctx)
+        };
+        let (device, host) = (plan(&|_| false)?, plan(&|_| true)?);
+        let share = budget / 4;
+        let costs = Costs {
+            device: self.times(&device, ctx, &inputs, Instant::now() + share)?,
+            host: self.times(&host, ctx, &inputs, Instant::now() + share)?,
+            links: links(&self.accelerator)?,
+        };
+        let moved = costs.divide(&device);
+        let names = device.graph.nodes.iter().zip(&moved).filter(|(_, moved)| **moved);
+        let names: Vec<String> = names.map(|(node, _)| node.name.clone()).collect();
+        let divided = plan(&|node| moved[node])?;
+        let [device_ms, divided_ms] = self.race([&device, &divided], ctx, &inputs, end)?;
+        let pays = !names.is_empty() && device_ms >= GAIN_MIN * divided_ms;
+        let drafted = Drafted::undivided(&self.graph, signature, &self.accelerator)?;
+        drafted.keep_moved(&self.accelerator, if pays { &moved } else { &[] })?;
+        Ok(if pays {
+            MeasuredPlacement { device_ms, divided_ms, on_host: names }
+        } else {
+            MeasuredPlacement { device_ms, divided_ms: device_ms, on_host: Vec::new() }
+        })
+    }
+
+    /// The shortest time of each node.
+    fn times(
+        &self,
+        plan: &DevicePlan,
+        ctx: &Context,
+        inputs: &[Tensor],
+        end: Instant,
+    ) -> Result<Vec<Duration>> {
+        let mut best = vec![Duration::MAX; plan.graph.nodes.len()];
+        for round in 0..ROUNDS.end {
+            if round > ROUNDS.start && Instant::now() >= end {
+                break;
+            }
+            let mut recorder = Recorder::new();
+            run::run(self, plan, ctx, slots(inputs), Some(&mut recorder))?;
+            if round > 0 {
+                let nodes = recorder.finish().nodes;
+                best.iter_mut().zip(nodes).for_each(|(best, it)| *best = it.duration.min(*best));
+            }
+        }
+        Ok(best)
+    }
+
+    /// The shortest milliseconds of a run of each plan, which run in turn.
+    fn race(
+        &self,
+        plans: [&DevicePlan; 2],
+        ctx: &Context,
+        inputs: &[Tensor],
+        end: Instant,
+    ) -> Result<[f64; 2]> {
+        let mut best = [f64::INFINITY; 2];
+        for round in 0..ROUNDS.end {
+            if round > ROUNDS.start && Instant::now() >= end {
+                break;
+            }
+            for (best, plan) in best.iter_mut().zip(plans) {
+                let start = Instant::now();
+                run::run(self, plan, ctx, slots(inputs), None)?;
+                if round > 0 {
+                    *best = best.min(start.elapsed().as_secs_f64() * 1e3);
+                }
+            }
+        }
+        Ok(best)
+    }
+}
+
+/// What was measured of nodes and link.
+struct Costs {
+    device: Vec<Duration>,
+    host: Vec<Duration>,
+    /// To the device, and back.
+    links: [Link; 2],
+}
+
+impl Costs {
+    /// Which nodes of the device belong on the host.
+    fn divide(&self, plan: &DevicePlan) -> Vec<bool> {
+        let graph = &plan.graph;
+        let times = self.device.iter().zip(&self.host).enumerate();
+        let nodes: Vec<NodeCost> = times
+            .map(|(i, (device, host))| NodeCost {
+                device: plan.is_on_device(i).then(|| nanos(*device)),
+                host: nanos(*host),
+            })
+            .collect();
+        let chosen = on_host(&nodes, &self.values(graph)).into_iter().enumerate();
+        chosen.map(|(i, to_host)| to_host && plan.is_on_device(i)).collect()
+    }
+
+    fn values(&self, graph: &Graph) -> Vec<ValueCost> {
+        let producers = graph.producers();
+        let mut readers = vec![Vec::new(); graph.values.len()];
+        for (at, node) in graph.nodes.iter().enumerate() {
+            node.inputs.iter().flatten().for_each(|id| readers[id.0].push(at));
+        }
+        let is_output = |id: ValueId| graph.outputs.iter().any(|(_, output)| *output == id);
+        let moving = |id: &ValueId| graph.constant(*id).is_none();
+        let all = (0..graph.values.len()).map(ValueId).filter(moving);
+        let value = |id: ValueId| {
+            let ty = graph.info(id).map(|info| &info.ty);
+            let bytes = ty.and_then(|ty| ty.concrete_shape()?.byte_len(ty.dtype).ok());
+            let [upload, download] = self.links.map(|link| link.nanos(bytes.unwrap_or(0)));
+            let (from, to) = (producers[id.0], std::mem::take(&mut readers[id.0]));
+            ValueCost { from, to, is_output: is_output(id), upload, download }
+        };
+        all.map(value).collect()
+    }
+}
+
+/// How fast bytes get to the device, and back.
+fn links(accelerator: &Accelerator) -> Result<[Link; 2]> {
+    let mut times = [[Duration::MAX; 2]; 2];
+    for (i, bytes) in PROBES.into_iter().enumerate() {
+        let host = Tensor::zeros(DType::U8, [bytes])?;
+        let there = accelerator.upload(&host.view())?;
+        for _ in 0..ROUNDS.end {
+            let start = Instant::now();
+            accelerator.write(&there, host.as_bytes())?;
+            accelerator.finish()?;
+            let written = Instant::now();
+            accelerator.download(&there)?;
+            times[0][i] = times[0][i].min(written - start);
+            times[1][i] = times[1][i].min(written.elapsed());
+        }
+    }
+    Ok(times.map(Link::of))
+}
+
+/// Inputs of these types: zeros, which every index may be.
+fn inputs(signature: &Signature) -> Result<Vec<Tensor>> {
+    let zeros = signature.iter().map(|(dtype, shape)| Tensor::zeros(*dtype, shape.clone()));
+    Ok(zeros.collect::<Result<_, _>>()?)
+}
+
+fn slots(inputs: &[Tensor]) -> Vec<Slot<'_>> {
+    inputs.iter().map(|input| Slot::View(input.view())).collect()
+}
