@@ -2,8 +2,9 @@
 //! the same numbers, and prints how many nodes the device left to the CPU, which ones, the largest
 //! difference over the largest magnitude, and the milliseconds of the device's second run.
 //!
-//! Of several devices, `DEVICE,DEVICE…`, each is given 7/10 of the memory that the model takes, so
-//! that it is cut; what comes out must then be what the first device alone answers, to the bit.
+//! Of several devices, `DEVICE,DEVICE…`, each is given as few tenths of the memory that the model
+//! takes as there is a cut for; what comes out must then be what the first device alone answers, to
+//! the bit.
 
 use lgp_compute::device::Accelerator;
 use lgp_hal::{Device, DeviceId};
@@ -64,7 +65,11 @@ fn compare(path: &str, opened: &[Arc<dyn Device>]) -> Result<(String, bool)> {
     let mut same = true;
     if opened.len() > 1 {
         let alone = device.run(&views)?;
-        device = split(&model, opened, device.memory(&shapes)?.peak_bytes / 10 * 7)?;
+        let bytes = device.memory(&shapes)?.peak_bytes / 10;
+        device = (5..10)
+            .map(|tenths| split(&model, opened, bytes * tenths))
+            .find(|cut| cut.as_ref().is_ok_and(|cut| cut.placement(&shapes).is_ok()))
+            .ok_or("it is not cut for nine tenths of its memory")??;
         same = device.run(&views)? == alone;
     }
     let places = device.placement(&shapes)?;
