@@ -38,6 +38,7 @@ pub(crate) fn on_cpu(graph: &Graph) -> Vec<Placement> {
         op: node.op.name().to_owned(),
         device: device.clone(),
         reason: None,
+        measured: false,
     };
     graph.nodes.iter().map(place).collect()
 }

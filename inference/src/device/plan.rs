@@ -26,7 +26,12 @@ pub struct Placement {
     pub device: String,
     /// Why it is the CPU, where a device was asked for.
     pub reason: Option<String>,
+    /// Whether the device has kernels for it, and was measured to be slower with them.
+    pub measured: bool,
 }
+
+/// Why a node is the CPU's that has kernels.
+const MEASURED: &str = "it was measured to be faster there";
 
 /// What is done for a node.
 #[derive(Debug)]
@@ -131,7 +136,7 @@ impl Drafted {
     pub(super) fn moved_to_host(mut self, is_moved: &dyn Fn(usize) -> bool) -> Self {
         for (i, task) in self.tasks.iter_mut().enumerate() {
             if is_moved(i) && !matches!(task, Task::Host(_)) {
-                *task = Task::Host("it was measured to be faster there".to_owned());
+                *task = Task::Host(MEASURED.to_owned());
             }
         }
         self.needs = Needs::new(&self.graph, &self.tasks);
@@ -197,7 +202,8 @@ impl DevicePlan {
                 Work::Host(reason) => (DeviceId::CPU.to_string(), Some(reason.clone())),
                 Work::Kernels(..) | Work::Alias(_) => (device.to_string(), None),
             };
-            Placement { name: node.name.clone(), op: operators(node), device, reason }
+            let measured = reason.as_deref() == Some(MEASURED);
+            Placement { name: node.name.clone(), op: operators(node), device, reason, measured }
         };
         self.graph.nodes.iter().zip(&self.work).map(place).collect()
     }

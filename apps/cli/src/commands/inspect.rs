@@ -60,7 +60,8 @@ struct Report {
 #[derive(Debug, Serialize)]
 struct Placed {
     device: String,
-    /// How many nodes the processor runs because the device has no kernels for them.
+    /// How many nodes the processor runs because the device has no kernels for them; those that
+    /// `tune` measured to be slower there are not counted.
     fallbacks: usize,
     placement: Vec<Placement>,
 }
@@ -107,7 +108,7 @@ fn placed(model: &Model, device: &str, shapes: &[(&str, Shape)]) -> Result<Place
     let device = device::names(&accelerators);
     let session = Session::on_devices(model, SessionOptions::with_threads(1), accelerators)?;
     let placement = session.placement(shapes)?;
-    let fallbacks = placement.iter().filter(|place| place.reason.is_some()).count();
+    let fallbacks = placement.iter().filter(|it| it.reason.is_some() && !it.measured).count();
     Ok(Placed { device, fallbacks, placement })
 }
 
@@ -176,16 +177,15 @@ fn pass_table(passes: &[PassReport]) -> String {
 
 /// How many nodes run where, and each that does not run on the device with the reason.
 fn placement_table(placed: &Placed) -> String {
-    let Placed { device, fallbacks, placement } = placed;
-    let all = placement.len();
-    let head = format!("\n{} of {all} compiled nodes run on {device}\n", all - fallbacks);
+    let Placed { device, placement, .. } = placed;
+    let (all, left) = (placement.len(), placement.iter().filter(|it| it.reason.is_some()).count());
+    let head = format!("\n{} of {all} compiled nodes run on {device}\n", all - left);
+    if left == 0 {
+        return head;
+    }
     let left = placement.iter().filter_map(|place| {
         let reason = place.reason.clone()?;
         Some([format!("  {}", place.name), place.op.clone(), place.device.clone(), reason])
     });
-    if *fallbacks == 0 {
-        head
-    } else {
-        head + &output::table(["  node", "operator", "on", "because"], left)
-    }
+    head + &output::table(["  node", "operator", "on", "because"], left)
 }

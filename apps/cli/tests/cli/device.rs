@@ -112,6 +112,16 @@ fn what_was_tuned_and_compiled_is_kept() {
         assert!(0. < ms("after_ms") && ms("after_ms") <= ms("before_ms"), "{node}");
     }
     assert!(nodes.iter().any(|node| node["tried"].as_u64() > Some(1)), "{nodes:?}");
+    // Which nodes are faster on the CPU is the machine's affair; none of them is said to have no kernels.
+    let placement = &tuned["placement"];
+    let moved = placement["on_host"].as_array().expect("a list").len() as u64;
+    let ms = |key: &str| placement[key].as_f64().expect("a number");
+    assert!(0. < ms("divided_ms") && ms("divided_ms") <= ms("device_ms"), "{placement}");
+    let inspected = world.run(&["inspect", digits(), "--device", &id, "--json"]).json();
+    assert_eq!(inspected["fallbacks"], 0);
+    let places = inspected["placement"].as_array().expect("a list");
+    let measured = places.iter().filter(|place| place["measured"] == true).count() as u64;
+    assert_eq!(measured, moved, "{inspected}");
     let kept = std::fs::read_dir(world.path("radeon-cluster/devices")).expect("it was made");
     let kept: Vec<_> = kept.map(|file| file.expect("readable").path()).collect();
     let count =

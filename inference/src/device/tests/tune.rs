@@ -41,8 +41,7 @@ fn nodes_that_are_cheaper_on_the_host_run_there() -> Result<()> {
         assert_eq!(on_device(&after)?, 0);
         assert_eq!(after.run(&[("x", x.view())])?, before.run(&[("x", x.view())])?);
         let places = after.placement(&[("x", Shape::from([3, 4]))])?;
-        let reason = "it was measured to be faster there";
-        assert!(places.iter().any(|place| place.reason.as_deref() == Some(reason)), "{places:?}");
+        assert_eq!(places.iter().filter(|place| place.measured).count(), had, "{places:?}");
         // What was measured is of these shapes.
         let other = after.placement(&[("x", Shape::from([5, 4]))])?;
         assert!(other.iter().any(|place| place.device != "cpu"), "{other:?}");
