@@ -55,6 +55,16 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether a device was lost.
+    #[must_use]
+    pub fn is_device_lost(&self) -> bool {
+        match self {
+            Self::Device(source) => matches!(source, lgp_hal::Error::DeviceLost { .. }),
+            Self::Memory(source) => source.is_device_lost(),
+            _ => false,
+        }
+    }
+
     /// Shorthand for [`Error::Invalid`].
     pub fn invalid(op: &'static str, message: impl Into<String>) -> Self {
         Self::Invalid { op, message: message.into() }

@@ -38,9 +38,9 @@ pub struct ExecutorStatus {
     pub backend: String,
     /// Models that are loaded.
     pub models: Vec<ModelRef>,
-    /// Device memory in use, where there is such a thing.
+    /// Device memory that it has taken, where there is such a thing.
     pub vram_used_bytes: Option<u64>,
-    /// Device memory in all.
+    /// Device memory that it may take.
     pub vram_total_bytes: Option<u64>,
     /// How busy the device is, 0 to 1, where it can be read.
     pub utilisation: Option<f32>,

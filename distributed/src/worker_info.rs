@@ -89,9 +89,9 @@ pub struct WorkerInfo {
     pub running: u32,
     /// Of those, attempts that wait at the worker for a free thread.
     pub queued: u32,
-    /// Device memory in use.
+    /// Device memory that it has taken.
     pub vram_used_bytes: Option<u64>,
-    /// Device memory in all.
+    /// Device memory that it may take.
     pub vram_total_bytes: Option<u64>,
     /// Tasks it may hold at once.
     pub slots: u32,

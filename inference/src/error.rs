@@ -276,8 +276,11 @@ impl Error {
     /// Whether a device was lost, and has to be opened again before anything runs on it.
     #[must_use]
     pub fn is_device_lost(&self) -> bool {
-        let (Self::Compute(source) | Self::Node { source, .. }) = self else { return false };
-        matches!(source, lgp_compute::Error::Device(lgp_hal::Error::DeviceLost { .. }))
+        match self {
+            Self::Memory(source) => source.is_device_lost(),
+            Self::Compute(source) | Self::Node { source, .. } => source.is_device_lost(),
+            _ => false,
+        }
     }
 
     pub(crate) fn io(
@@ -291,11 +294,11 @@ impl Error {
     /// Whether a device has no room now: it may once others have given theirs back.
     pub(crate) fn is_shortage(&self) -> bool {
         use lgp_memory::Error::Shortage;
-        matches!(
-            self,
-            Self::Memory(Shortage { .. })
-                | Self::Compute(lgp_compute::Error::Memory(Shortage { .. }))
-        )
+        let source = match self {
+            Self::Memory(source) | Self::Compute(lgp_compute::Error::Memory(source)) => source,
+            _ => return false,
+        };
+        matches!(source, Shortage { .. }) && !source.is_device_lost()
     }
 
     pub(crate) fn graph(message: impl Into<String>) -> Self {

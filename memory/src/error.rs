@@ -170,6 +170,16 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether a device was lost: by itself, or as the reason why there is no room.
+    #[must_use]
+    pub fn is_device_lost(&self) -> bool {
+        match self {
+            Self::Device(source) => matches!(source, lgp_hal::Error::DeviceLost { .. }),
+            Self::Shortage { refusal: Some(refusal), .. } => refusal.is_device_lost(),
+            _ => false,
+        }
+    }
+
     pub(crate) fn spill(error: &std::io::Error) -> Self {
         Self::Spill { reason: error.to_string() }
     }

@@ -7,15 +7,18 @@ use lgp_sdk::{
     Accelerator, BackendKind, DeviceError, DeviceId, DeviceInfo, DeviceKind, ProbeOptions,
 };
 use serde::Serialize;
+use std::path::PathBuf;
 
 /// What a model may take of memory on a device, and beside it.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Limits {
     /// What it may take of the device's memory, such as 2GiB: weights that find no room come from
-    /// the host in each run [default: what is free]
+    /// the host in each run; of several devices, what it may take of each, and there all weights must
+    /// find room [default: what is free]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub(crate) vram: Option<u64>,
-    /// What weights may take of the host's RAM for a device: the others lie in a temporary file
+    /// What weights may take of the host's RAM for a device: the others lie in a file that goes
+    /// with the process
     /// [default: all]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub(crate) host_memory: Option<u64>,
@@ -73,12 +76,21 @@ pub(crate) fn resolve_within(text: &str, limits: &Limits) -> Result<Option<Accel
     })?;
     if let Some(bytes) = limits.host_memory {
         let bytes = usize::try_from(bytes).map_err(Failure::internal)?;
-        let folder = std::env::temp_dir();
-        let limited = accelerator.limit_host(bytes, &folder);
+        let limited = accelerator.limit_host(bytes, &spill_folder());
         limited.map_err(|error| Failure::from_error("file", &error))?;
     }
     keep_programs(&accelerator);
     Ok(Some(accelerator))
+}
+
+/// Where weights lie that are to take no RAM: not among temporary files, which many systems keep
+/// in RAM, where there is another place.
+fn spill_folder() -> PathBuf {
+    let made = etcetera::choose_base_strategy().ok().and_then(|strategy| {
+        let folder = strategy.cache_dir().join("radeon-cluster").join("weights");
+        std::fs::create_dir_all(&folder).ok().map(|()| folder)
+    });
+    made.unwrap_or_else(std::env::temp_dir)
 }
 
 /// Compiled programs and tuned schedules stay in the platform's folder for what can be made again.
@@ -100,8 +112,18 @@ fn keep_programs(accelerator: &Accelerator) {
 /// # Errors
 /// As [`resolve`]; `usage` for a list with the processor in it.
 pub(crate) fn resolve_all(text: &str, limits: &Limits) -> Result<Vec<Accelerator>> {
-    let one = |text| resolve_within(text, limits);
-    let all = text.split(',').map(one).collect::<Result<Vec<_>>>()?;
+    let texts: Vec<&str> = text.split(',').collect();
+    let again = texts.iter().enumerate().find(|(i, one)| texts[..*i].contains(one));
+    if let Some((_, one)) = again {
+        let message = format!("--device {text} names {one} twice");
+        return Err(Failure::usage(message).hint("each device counts once, with all its memory"));
+    }
+    if texts.len() > 1 && limits.host_memory.is_some() {
+        let message = "--host-memory is for one device: over several, weights stay where they are";
+        return Err(Failure::usage(message).hint("leave it out, or name one device"));
+    }
+    let one = |text: &&str| resolve_within(text, limits);
+    let all = texts.iter().map(one).collect::<Result<Vec<_>>>()?;
     let (count, others) = (all.len(), all.into_iter().flatten().collect::<Vec<_>>());
     if count > 1 && others.len() < count {
         let message = format!("--device {text} cuts a model over the processor and other devices");

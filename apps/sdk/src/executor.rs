@@ -28,8 +28,10 @@ pub struct ModelExecutor {
     device: DeviceId,
     options: SessionOptions,
     sessions: RwLock<BTreeMap<ModelRef, Arc<Session>>>,
-    /// What models are loaded for. Held while one loads, so that two tasks do not load the same.
-    loading: Mutex<Option<Accelerator>>,
+    /// What models are loaded for.
+    accelerator: RwLock<Option<Accelerator>>,
+    /// Held while a model loads, so that two tasks do not load the same.
+    loading: Mutex<()>,
 }
 
 impl ModelExecutor {
@@ -42,24 +44,28 @@ impl ModelExecutor {
         options: SessionOptions,
     ) -> Self {
         let device = accelerator.as_ref().map_or(DeviceId::CPU, Accelerator::id);
-        let (sessions, loading) = (RwLock::default(), Mutex::new(accelerator));
-        Self { repository, device, options, sessions, loading }
+        let (sessions, accelerator) = (RwLock::default(), RwLock::new(accelerator));
+        Self { repository, device, options, sessions, accelerator, loading: Mutex::default() }
     }
 
     fn loaded(&self, model: &ModelRef) -> Option<Arc<Session>> {
         self.sessions.read().unwrap_or_else(PoisonError::into_inner).get(model).map(Arc::clone)
     }
 
+    fn accelerator(&self) -> Option<Accelerator> {
+        self.accelerator.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     fn session(&self, model: &ModelRef) -> Result<Arc<Session>, ExecError> {
         if let Some(session) = self.loaded(model) {
             return Ok(session);
         }
-        let turn = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
         // Another task may have loaded it while this one waited for its turn.
         if let Some(session) = self.loaded(model) {
             return Ok(session);
         }
-        let session = Arc::new(self.open(model, turn.clone())?);
+        let session = Arc::new(self.open(model, self.accelerator())?);
         self.sessions
             .write()
             .unwrap_or_else(PoisonError::into_inner)
@@ -87,16 +93,20 @@ impl ModelExecutor {
 
     /// Opens a device again that was lost: all that was loaded for it went with its memory.
     fn reopen(&self, lost: &Session) {
-        let mut accelerator = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
         let mut sessions = self.sessions.write().unwrap_or_else(PoisonError::into_inner);
         // Another task may have noticed it first.
         if !sessions.values().any(|session| std::ptr::eq(&**session, lost)) {
             return;
         }
         sessions.clear();
-        let opened = lgp_hal::open(self.device).map_err(lgp_compute::Error::from);
-        match opened.and_then(Accelerator::new) {
-            Ok(opened) => *accelerator = Some(opened),
+        let Some(lost) = self.accelerator() else { return };
+        match lost.reopened() {
+            Ok(opened) => {
+                let mut accelerator =
+                    self.accelerator.write().unwrap_or_else(PoisonError::into_inner);
+                *accelerator = Some(opened);
+            }
             // The next task finds it lost again, and tries again.
             Err(error) => tracing::error!(device = %self.device, %error, "cannot be reopened"),
         }
@@ -136,11 +146,14 @@ impl Executor for ModelExecutor {
     }
 
     fn status(&self) -> ExecutorStatus {
+        let accelerator = self.accelerator();
         let sessions = self.sessions.read().unwrap_or_else(PoisonError::into_inner);
         ExecutorStatus {
             device: self.device.to_string(),
             backend: self.device.backend.to_string(),
             models: sessions.keys().cloned().collect(),
+            vram_used_bytes: accelerator.as_ref().map(|it| it.pool().stats().reserved_bytes as u64),
+            vram_total_bytes: accelerator.as_ref().map(|it| it.memory_bytes() as u64),
             ..ExecutorStatus::default()
         }
     }

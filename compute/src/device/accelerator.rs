@@ -103,6 +103,19 @@ impl Accelerator {
         })))
     }
 
+    /// The same device, opened once more after it was lost, within the same limits of its memory and
+    /// with the same folder of programs and choices. Nothing of what lay in its memory is there.
+    ///
+    /// # Errors
+    /// What opening it says, or as [`Accelerator::new`].
+    pub fn reopened(&self) -> Result<Self> {
+        let opened = Self::with_limits(lgp_hal::open(self.id())?, self.0.pool.limits())?;
+        if let Some(cache) = self.0.cache.get() {
+            opened.keep_in(cache.folder())?;
+        }
+        Ok(opened)
+    }
+
     /// Bytes of the device's memory that it may take.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {

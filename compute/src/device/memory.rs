@@ -151,7 +151,9 @@ impl Accelerator {
     /// kernels, so that those before them have read what they need.
     pub(super) fn take(&self, bytes: usize, owner: &str) -> Result<DeviceBlock> {
         match self.pool().allocate(bytes, owner) {
-            Err(lgp_memory::Error::Shortage { shortage, .. }) if shortage.is_fragmentation() => {
+            Err(ref error @ lgp_memory::Error::Shortage { ref shortage, .. })
+                if shortage.is_fragmentation() && !error.is_device_lost() =>
+            {
                 self.pool().defragment(&mut **self.queue())?;
                 Ok(self.pool().allocate(bytes, owner)?)
             }

@@ -150,9 +150,8 @@ impl Accelerator {
     /// # Errors
     /// [`Error::Cache`] for a choice that cannot be written.
     pub fn keep_choice(&self, name: String, chosen: String) -> Result<()> {
-        let mut choices = lock(&self.0.choices);
-        choices.insert(name, chosen);
-        self.0.cache.get().map_or(Ok(()), |cache| cache.put_choices(&choices))
+        lock(&self.0.choices).insert(name.clone(), chosen.clone());
+        self.0.cache.get().map_or(Ok(()), |cache| cache.put_choice(name, chosen))
     }
 }
 

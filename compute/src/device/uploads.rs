@@ -95,19 +95,19 @@ impl Ahead<'_> {
     /// of the copy, which may not have begun yet; the bytes may be reused at once.
     ///
     /// # Errors
-    /// More bytes than the tensor has, none at all, or a refusal of the driver.
+    /// More bytes than the tensor has, or a refusal of the driver.
     pub fn upload(&mut self, free: &Mark, to: &DeviceTensor, bytes: &[u8]) -> Result<Mark> {
         let Self { accelerator, uploads } = self;
-        if uploads.queue.is_none() {
-            uploads.queue = Some(accelerator.device().queue()?);
-        }
+        let mut queue = match uploads.queue.take() {
+            Some(queue) => queue,
+            None => accelerator.device().queue()?,
+        };
         let told = |error| accelerator.told(error, bytes.len(), "transfer");
         let mut offset = 0;
         let mut end = Mark(Arc::clone(&free.0));
         for part in bytes.chunks(BLOCK_BYTES) {
             let mut block = uploads.block(accelerator)?;
             block[..part.len()].copy_from_slice(part);
-            let Some(queue) = &mut uploads.queue else { break };
             if offset == 0 {
                 queue.wait_for(&*free.0)?;
             }
@@ -117,6 +117,7 @@ impl Ahead<'_> {
             uploads.flying.push_back(transfer);
             offset += part.len();
         }
+        uploads.queue = Some(queue);
         accelerator.inner().traffic.to_device(bytes.len());
         Ok(end)
     }

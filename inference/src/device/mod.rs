@@ -57,13 +57,28 @@ fn signature_of(inputs: &[Slot<'_>]) -> Signature {
 /// Tensors of a graph that stay on a device while there is room, by value.
 type Weights = Mutex<HashMap<ValueId, Arc<Kept>>>;
 
+/// What all plans for a device share: the constants of the graph that is specialised for each.
+#[derive(Debug, Default)]
+struct Shared {
+    values: HashSet<ValueId>,
+    kept: Weights,
+}
+
+impl Shared {
+    fn new(graph: &Graph) -> Self {
+        let all = (0..graph.values.len()).map(ValueId);
+        let values = all.filter(|id| graph.constant(*id).is_some()).collect();
+        Self { values, kept: Weights::default() }
+    }
+}
+
 /// A graph and the device that it runs on.
 #[derive(Debug)]
 pub(crate) struct OnDevice {
     graph: Graph,
     accelerator: Accelerator,
     plans: PlanCache<DevicePlan>,
-    weights: Weights,
+    weights: Arc<Shared>,
     /// Weights that lie on disk.
     on_disk: HashSet<ValueId>,
 }
@@ -73,13 +88,25 @@ impl OnDevice {
     ///
     /// # Errors
     /// Weights that are to lie on disk, and cannot.
-    pub(crate) fn new(mut graph: Graph, accelerator: Accelerator) -> Result<Self> {
+    pub(crate) fn new(graph: Graph, accelerator: Accelerator) -> Result<Self> {
+        let weights = Arc::new(Shared::new(&graph));
+        Self::with_weights(graph, accelerator, weights)
+    }
+
+    /// As [`OnDevice::new`], of weights that others on the device may read too.
+    ///
+    /// # Errors
+    /// As [`OnDevice::new`].
+    fn with_weights(
+        mut graph: Graph,
+        accelerator: Accelerator,
+        weights: Arc<Shared>,
+    ) -> Result<Self> {
         let on_disk = match accelerator.host_limit() {
             Some(limit) => spill(&mut graph, limit)?,
             None => HashSet::new(),
         };
-        let (plans, weights) = (PlanCache::default(), Weights::default());
-        Ok(Self { graph, accelerator, plans, weights, on_disk })
+        Ok(Self { graph, accelerator, plans: PlanCache::default(), weights, on_disk })
     }
 
     /// The device.
@@ -153,8 +180,8 @@ impl OnDevice {
     /// A constant that stays on the device: a weight of the model, which all plans share, or one
     /// of a plan.
     fn kept(&self, plan: &DevicePlan, id: ValueId) -> Arc<Kept> {
-        let is_weight = id.0 < self.graph.values.len() && self.graph.constant(id).is_some();
-        let kept = if is_weight { &self.weights } else { &plan.constants };
+        let is_shared = self.weights.values.contains(&id);
+        let kept = if is_shared { &self.weights.kept } else { &plan.constants };
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(kept.entry(id).or_insert_with(|| self.accelerator.keep()))
     }

@@ -137,7 +137,10 @@ impl Run<'_> {
         match &plan.work[self.node] {
             Work::Kernels(prepared, types) => self.kernels(node, prepared, types)?,
             Work::Alias(ty) => self.alias(node, ty)?,
-            Work::Host(_) => self.host(ctx, node)?,
+            Work::Host(_) => {
+                self.host(ctx, node)?;
+                self.settle()?;
+            }
         }
         if let Some(free) = &free
             && !next.is_empty()
@@ -145,6 +148,16 @@ impl Run<'_> {
             // The device computes while the host copies.
             accelerator.submit()?;
             next.into_iter().try_for_each(|stream| self.send(free, stream))?;
+        }
+        Ok(())
+    }
+
+    /// Lets what follows wait for the weights that came for this node in vain, because its kernels
+    /// turned out not to compile: what is stored next may lie in their places.
+    fn settle(&mut self) -> Result<()> {
+        for stream in self.plan.layout.streams.iter().filter(|stream| stream.last == self.node) {
+            let sent = self.weights.get_mut(&stream.value).and_then(|(_, sent)| sent.take());
+            sent.map_or(Ok(()), |sent| self.session.accelerator.wait_for(&sent))?;
         }
         Ok(())
     }

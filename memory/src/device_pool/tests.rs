@@ -4,7 +4,8 @@ use super::*;
 use crate::error::Error;
 use crate::profile::{MemoryProfile, SpikeRule};
 use crate::segments::Place;
-use lgp_hal::{NullDevice, RefusingDevice};
+use lgp_hal::NullDevice;
+use lgp_hal::testing::RefusingDevice;
 use std::time::Duration;
 
 const MIB: usize = 1 << 20;

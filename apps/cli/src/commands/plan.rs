@@ -83,6 +83,10 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         .map_or_else(SessionOptions::default, |n| SessionOptions::with_threads(n.into()));
     let accelerator = match &args.device {
         Some(device) => device::resolve_within(device, &args.limits)?,
+        None if args.limits.host_memory.is_some() => {
+            return Err(Failure::usage("--host-memory is for a device, and none is named")
+                .hint("name one with --device"));
+        }
         None => None,
     };
     let session = lgp_sdk::session(Model::load(&args.model)?, options, accelerator)?;

@@ -146,6 +146,14 @@ fn workers_compute_there() {
     let submit = ["submit", "--model", "digits", "--input", &image, "--wait", "--output-dir", &out];
     assert_eq!(cluster.run(&submit).json()["state"], json!("succeeded"));
     assert_eq!(best(&read_npy(&cluster.world.path("out/logits.npy")).1), 0);
+    let bytes = |key: &str| cluster.run(&["workers"]).json()[0][key].as_u64();
+    // Heartbeats tell it.
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while bytes("vram_used_bytes") < Some(1) && std::time::Instant::now() < until {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    let (used, total) = (bytes("vram_used_bytes"), bytes("vram_total_bytes"));
+    assert!(Some(0) < used && used <= total, "{used:?} of {total:?}");
     cluster.run(&["stop"]).json();
     cluster.world.expect_no_processes();
 }

@@ -56,6 +56,11 @@ impl Accelerator {
 }
 
 impl Cache {
+    /// Where the programs are.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// The programs in `folder` for `device`.
     ///
     /// # Errors
@@ -76,9 +81,10 @@ impl Cache {
         let text = with_prelude(device.id().backend, source);
         let key = digest(&[&self.device, text.as_bytes(), OPTIONS.as_bytes()]);
         if let Some(binary) = self.get(&key) {
-            // SAFETY: these are the bytes of a `Program::binary`. The folder belongs to this user
-            // alone, who could as well replace this program itself, and the digest shows that
-            // `put` wrote just these bytes for this source, device and driver.
+            // SAFETY: these are the bytes of a `Program::binary`. When it was opened the folder
+            // belonged to this user alone, who could as well replace this program itself (as could
+            // whoever may write to the folders above it), and the digest shows that `put` wrote
+            // just these bytes for this source, device and driver.
             if let Ok(program) = unsafe { device.load(&binary) } {
                 return Ok(program);
             }
@@ -98,12 +104,14 @@ impl Cache {
         text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
     }
 
-    /// Writes the choices for this device.
+    /// Writes a choice for this device, beside those that other processes have written.
     ///
     /// # Errors
     /// [`Error::Cache`].
-    pub(super) fn put_choices(&self, choices: &Choices) -> Result<()> {
-        let text = serde_json::to_vec_pretty(choices).map_err(io::Error::from);
+    pub(super) fn put_choice(&self, name: String, chosen: String) -> Result<()> {
+        let mut choices = self.choices();
+        choices.insert(name, chosen);
+        let text = serde_json::to_vec_pretty(&choices).map_err(io::Error::from);
         let written = text.and_then(|text| self.write(&self.choices_path(), &[&text]));
         let refuse = |error: io::Error| Error::Cache {
             folder: self.folder.clone(),

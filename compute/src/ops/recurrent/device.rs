@@ -57,6 +57,8 @@ impl Layer<'_> {
         }
         let all = self.gates() * hidden;
         let states = 4 * count;
+        // Kernels index what is projected as they do the result, which has fewer elements.
+        i32::try_from((directions * all).checked_mul(steps.checked_mul(batch)?)?).ok()?;
         let projected = (4 * directions * all).checked_mul(steps.checked_mul(batch)?)?;
         let scratch = vec![projected.max(4), states, states, states * self.gates()];
         let mut launches = Launches { scratch, ..Launches::default() };

@@ -82,6 +82,10 @@ pub(super) fn elements(op: &ScatterElements, inputs: &[Option<&ValueInfo>]) -> O
     let from_step = std::mem::replace(&mut from[along], 0);
     let each = std::mem::replace(&mut updated[along], 1);
     let lines: usize = updated.iter().product();
+    if each > WALK_MAX.max(lines) {
+        // Few work-items that take long leave a card idle, and drivers end what takes seconds.
+        return None;
+    }
     let kernel = operands
         .kernel("scatter_elements", op.reduction)?
         .define("FROM(i)", at_strides(&updated, &from, "(i)"))

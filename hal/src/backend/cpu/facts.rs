@@ -110,7 +110,17 @@ pub(crate) fn free_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let free = meminfo_bytes(&text, "MemAvailable:")?;
     let share = cgroup_bytes("memory.max").zip(cgroup_bytes("memory.current"));
-    Some(share.map_or(free, |(limit, used)| limit.saturating_sub(used).min(free)))
+    let cached = std::fs::read_to_string("/sys/fs/cgroup/memory.stat").ok();
+    let cached = cached.map_or(0, |text| cached_bytes(&text));
+    let of_share = share.map(|(limit, used)| limit.saturating_sub(used.saturating_sub(cached)));
+    Some(of_share.map_or(free, |share| share.min(free)))
+}
+
+/// Bytes of files that a container counts as used and gives up when programs want them.
+fn cached_bytes(stat: &str) -> u64 {
+    let files = stat.lines().filter_map(|line| line.split_once(' '));
+    let files = files.filter(|(name, _)| matches!(*name, "active_file" | "inactive_file"));
+    files.filter_map(|(_, bytes)| bytes.trim().parse::<u64>().ok()).sum()
 }
 
 /// A number of the container, where it has one.
@@ -129,6 +139,13 @@ fn meminfo_bytes(text: &str, name: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_in_memory_can_be_given_up() {
+        let stat = "anon 4096\nfile 900\ninactive_file 600\nactive_file 200\nslab x\n";
+        assert_eq!(cached_bytes(stat), 800);
+        assert_eq!(cached_bytes(""), 0);
+    }
 
     #[test]
     fn meminfo_is_read_in_bytes() {

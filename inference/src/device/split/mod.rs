@@ -4,7 +4,7 @@
 mod cut;
 
 use super::plan::specialized;
-use super::{OnDevice, Placement};
+use super::{OnDevice, Placement, Shared};
 use crate::error::{Error, Result};
 use crate::exec::Slot;
 use crate::graph::{Graph, ValueId};
@@ -22,6 +22,8 @@ use std::sync::Arc;
 pub(crate) struct Split {
     graph: Graph,
     accelerators: Vec<Accelerator>,
+    /// What of the weights each device has, whatever the shapes that it was cut for.
+    weights: Vec<Arc<Shared>>,
     plans: PlanCache<SplitPlan>,
 }
 
@@ -46,7 +48,8 @@ struct Part {
 impl Split {
     /// Prepares to run a graph that all passes for devices have rewritten.
     pub(crate) fn new(graph: Graph, accelerators: Vec<Accelerator>) -> Self {
-        Self { graph, accelerators, plans: PlanCache::default() }
+        let weights = accelerators.iter().map(|_| Arc::new(Shared::new(&graph))).collect();
+        Self { graph, accelerators, weights, plans: PlanCache::default() }
     }
 
     /// The devices, in the order in which they compute.
@@ -120,19 +123,26 @@ impl Split {
             let (weights, alive) = costs.whole();
             Error::graph(format!(
                 "no cut of the model fits devices of {budgets:?} bytes: it has {weights} bytes of \
-                 weights, and {alive} bytes of values at most"
+                 weights, and {alive} bytes of values at most; on one device alone weights come \
+                 from the host where they find no room"
             ))
         })?;
-        let devices = ranges.into_iter().zip(&self.accelerators);
+        let devices = ranges.into_iter().zip(self.accelerators.iter().zip(&self.weights));
         let devices = devices.filter(|(nodes, _)| !nodes.is_empty());
-        let parts = devices.map(|(nodes, device)| part(&graph, nodes, device.clone()));
+        let parts = devices.map(|(nodes, (device, weights))| {
+            part(&graph, nodes, (device.clone(), Arc::clone(weights)))
+        });
         let parts = parts.collect::<Result<_>>()?;
         Ok(SplitPlan { graph, parts })
     }
 }
 
 /// The part of a graph that these nodes are.
-fn part(graph: &Graph, nodes: Range<usize>, device: Accelerator) -> Result<Part> {
+fn part(
+    graph: &Graph,
+    nodes: Range<usize>,
+    (device, weights): (Accelerator, Arc<Shared>),
+) -> Result<Part> {
     let count = graph.values.len();
     let (mut made, mut read, mut wanted) =
         (vec![false; count], vec![false; count], vec![false; count]);
@@ -159,7 +169,7 @@ fn part(graph: &Graph, nodes: Range<usize>, device: Accelerator) -> Result<Part>
     });
     Ok(Part {
         signature: signature.collect(),
-        device: OnDevice::new(
+        device: OnDevice::with_weights(
             Graph {
                 values,
                 nodes: own.to_vec(),
@@ -168,6 +178,7 @@ fn part(graph: &Graph, nodes: Range<usize>, device: Accelerator) -> Result<Part>
                 options: graph.options,
             },
             device,
+            weights,
         )?,
         inputs,
         outputs,

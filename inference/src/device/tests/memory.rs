@@ -4,7 +4,8 @@ use super::device;
 use crate::passes::tests::f32_type;
 use crate::{DeviceMemoryReport, Error, GraphBuilder, Model, Result, Session, SessionOptions};
 use lgp_compute::device::{Accelerator, Traffic};
-use lgp_hal::{Device, RefusingDevice};
+use lgp_hal::Device;
+use lgp_hal::testing::RefusingDevice;
 use lgp_memory::{NamedTensor, SegmentLimits, Shape, Tensor};
 use std::sync::Arc;
 

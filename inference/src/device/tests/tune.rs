@@ -3,7 +3,7 @@
 use super::{device, model};
 use crate::{Result, Session, SessionOptions};
 use lgp_compute::device::Accelerator;
-use lgp_hal::RefusingDevice;
+use lgp_hal::testing::RefusingDevice;
 use lgp_memory::{Shape, Tensor};
 use std::sync::Arc;
 use std::time::Duration;

@@ -12,7 +12,7 @@ pub(super) struct Offload {
     pub(super) memory: DeviceMemoryReport,
     /// What the link to the device was just measured to carry; null where nothing fits there.
     link_bytes_per_second: Option<f64>,
-    /// What each run spends on the link at least, part of it while kernels compute.
+    /// What each run's way to the device takes at least, part of it while kernels compute.
     transfer_ms: Option<f64>,
 }
 
@@ -26,8 +26,8 @@ pub(super) fn plan(session: &Session, shapes: &[(&str, Shape)]) -> Result<Offloa
         true => Some(accelerator.link_bytes_per_second().map_err(Failure::internal)?),
         false => None,
     };
-    let moved = memory.to_device_bytes + memory.to_host_bytes;
-    let transfer_ms = link.map(|link| moved as f64 / link * 1e3);
+    let link = link.filter(|link| *link > 0.);
+    let transfer_ms = link.map(|link| memory.to_device_bytes as f64 / link * 1e3);
     Ok(Offload { memory, link_bytes_per_second: link, transfer_ms })
 }
 
