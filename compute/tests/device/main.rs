@@ -4,7 +4,7 @@ mod cases;
 mod library;
 
 use cases::Case;
-use lgp_compute::device::Accelerator;
+use lgp_compute::device::{Accelerator, Recipe};
 use lgp_hal::{Device, DeviceId};
 use library::WithLibrary;
 use std::sync::Arc;
@@ -59,4 +59,29 @@ fn products_of_a_vendors_library_agree_with_the_cpu() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
     assert!(some.len() >= 10, "{} cases", some.len());
     assert_eq!(device.multiplied(), some.len(), "the library is preferred where it is");
+}
+
+#[test]
+fn every_way_to_convolve_first_layers_agrees_with_the_cpu() {
+    let device = match device() {
+        Ok(device) => device,
+        Err(reason) => return println!("skipped: opencl: {reason}"),
+    };
+    let accelerator = Accelerator::new(device).expect("it passed its self-test");
+    let directly =
+        |recipe: &Recipe| recipe.calls().iter().any(|call| call.kernel.name() == "conv_direct");
+    let (mut cases, mut preferred, mut failures) = (0, 0, Vec::new());
+    for case in cases::all() {
+        let Ok(recipes) = case.recipes() else { continue };
+        if !recipes.iter().any(directly) {
+            continue;
+        }
+        cases += 1;
+        preferred += usize::from(recipes.first().is_some_and(directly));
+        if let Err(why) = case.check_all(&accelerator) {
+            failures.push(format!("{}: {why}", case.name));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert!(cases >= 15 && preferred >= 2, "{cases} cases, {preferred} of them preferred");
 }

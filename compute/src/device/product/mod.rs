@@ -251,8 +251,14 @@ impl Product<'_> {
         let [left, right] = self.operands;
         let batch = places(all, &[a, b], "(z)")?;
         let (tile, sum) = self.numbers();
-        // Elements of 16 bits are unpacked: of more steps at once than this, into too many registers.
-        let unroll = if tile == "i16" { "_Pragma(\"unroll 4\")" } else { "" };
+        let [left_width, right_width] = self.widths();
+        // Of more steps at once than these, elements of 16 bits are unpacked into too many registers,
+        // and single elements and vectors under way together leave too few.
+        let unroll = match tile {
+            "i16" => "_Pragma(\"unroll 4\")",
+            _ if left_width != right_width => "_Pragma(\"unroll 8\")",
+            _ => "",
+        };
         let kernel = [left, right]
             .into_iter()
             .fold(kernel, |kernel, x| x.define_blocks(kernel, self.sizes[2]));

@@ -41,7 +41,7 @@ pub(super) fn launches(
     outputs: &[ValueInfo],
 ) -> Option<Launches> {
     let conv = Convolution::new(op, inputs, outputs)?;
-    if conv.channels == 1 { conv.depthwise() } else { conv.product() }
+    if conv.channels == 1 { conv.by_planes() } else { conv.product() }
 }
 
 pub(super) fn schedules(
@@ -50,8 +50,7 @@ pub(super) fn schedules(
     outputs: &[ValueInfo],
 ) -> Vec<Launches> {
     let Some(best) = launches(op, inputs, outputs) else { return Vec::new() };
-    let conv = Convolution::new(op, inputs, outputs).filter(|conv| conv.channels > 1);
-    let others = conv.map_or(Vec::new(), |conv| conv.others());
+    let others = Convolution::new(op, inputs, outputs).map_or(Vec::new(), |conv| conv.others());
     let others: Vec<Launches> = others.into_iter().filter(|other| *other != best).collect();
     std::iter::once(best).chain(others).collect()
 }
@@ -99,11 +98,11 @@ impl Convolution {
         sizes.fold((1, 1), |(a, b), (x, y)| (a * x, b * y))
     }
 
-    fn outputs(&self) -> usize {
+    pub(super) fn outputs(&self) -> usize {
         self.images * self.groups * self.maps * self.plane().1
     }
 
-    fn window(&self) -> usize {
+    pub(super) fn window(&self) -> usize {
         self.axes.iter().map(|axis| axis.kernel).product()
     }
 
@@ -149,16 +148,21 @@ impl Convolution {
     pub(crate) fn product(&self) -> Option<Launches> {
         let product = self.sizes_of_product()?;
         let schedule = Schedule::new(&product);
-        let winograd = self.winograd(schedule.cost(&product));
-        winograd.or_else(|| self.scheduled(&product, schedule))
+        let cost = schedule.cost(&product);
+        let special = self.direct(cost).or_else(|| self.winograd(cost));
+        special.or_else(|| self.scheduled(&product, schedule))
     }
 
-    /// The schedules of the product that cost the least, and Winograd's way.
+    /// The ways that are worth measuring: of one channel by planes, else the schedules of the
+    /// product that cost the least and Winograd's way; and directly.
     fn others(&self) -> Vec<Launches> {
+        if self.channels == 1 {
+            return self.depthwise().into_iter().chain(self.direct(usize::MAX)).collect();
+        }
         let Some(product) = self.sizes_of_product() else { return Vec::new() };
         let schedules = Schedule::cheapest(&product).into_iter();
         let products = schedules.filter_map(|schedule| self.scheduled(&product, schedule));
-        products.chain(self.winograd(usize::MAX)).collect()
+        products.chain(self.winograd(usize::MAX)).chain(self.direct(usize::MAX)).collect()
     }
 
     fn scheduled(&self, product: &Product, schedule: Schedule) -> Option<Launches> {
@@ -247,30 +251,7 @@ impl Convolution {
         Some(Call { kernel, groups: [groups(outputs, GROUP), 1, 1], arguments, flops, bytes })
     }
 
-    /// Plane by plane.
-    fn depthwise(&self) -> Option<Launches> {
-        const GROUP: usize = 64;
-        let [d, h, w] = &self.axes;
-        let rows = h.output.min(4);
-        // Written out, much larger windows would not fit into the registers.
-        let unrolled = (rows - 1) * h.stride + h.kernel.saturating_mul(h.dilation) <= 32;
-        let rows = if unrolled { rows } else { 1 };
-        let unroll = |all| if all { "_Pragma(\"unroll\")" } else { "_Pragma(\"unroll 1\")" };
-        let kernel = Kernel::new("depthwise", include_str!("depthwise.cl"), [GROUP, 1, 1])
-            .floats(self.dtype)?
-            .window(&self.axes)
-            .define("ROWS", rows)
-            .define("UNROLL", unroll(unrolled))
-            .define("UNROLL_COLUMNS", unroll(unrolled && self.window() <= 9))
-            .define("BIAS", usize::from(self.bias));
-        let planes = self.images * self.groups * self.maps;
-        let items = planes * d.output * h.output.div_ceil(rows) * w.output;
-        let sizes = [self.groups, self.maps, planes];
-        let grid = [groups(items, GROUP), 1, 1];
-        Some(self.call(kernel, grid, Argument::Output(0), &sizes)?.into())
-    }
-
-    fn call(
+    pub(super) fn call(
         &self,
         kernel: Kernel,
         groups: [usize; 3],

@@ -3,7 +3,9 @@
 mod cpu;
 mod depthwise;
 pub(crate) mod device;
+mod direct;
 mod im2col;
+mod planes;
 mod schedule;
 #[cfg(test)]
 mod tests;

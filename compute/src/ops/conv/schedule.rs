@@ -37,7 +37,7 @@ const SPLITS: [usize; 5] = [1, 2, 4, 8, 16];
 const MEASURED: usize = 8;
 
 /// Work-items that keep a card busy: two waves on each SIMD of 36 compute units.
-const ITEMS_BUSY: usize = 2 * 64 * 4 * 36;
+pub(super) const ITEMS_BUSY: usize = 2 * 64 * 4 * 36;
 /// What an element costs to load, and a sum to pass on through memory, in multiply-adds.
 pub(super) const LOAD_COST: usize = 6;
 const SUM_COST: usize = 100;

@@ -6,10 +6,11 @@ KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void max_pool_indices(
     u32 ow = i % out_w, oh = i / out_w % out_h, od = i / (out_w * out_h) % out_d;
     u32 plane = i / (out_w * out_h * out_d), size = in_d * in_h * in_w;
     if (plane < planes) {
-        /* A window that saw nothing has the first element of all. */
         u32 index = 0;
         bool seen = false;
-        REGISTER top = LOAD(x, 0);
+        /* A constant: of loads alone, LLVM 19 would keep the maximum as a half, which it cannot do
+           for gfx701. */
+        REGISTER top = 0;
         for (u32 kd = 0; kd < KERNEL_D; kd++)
             for (u32 kh = 0; kh < KERNEL_H; kh++)
                 for (u32 kw = 0; kw < KERNEL_W; kw++) {
@@ -26,6 +27,8 @@ KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void max_pool_indices(
                         }
                     }
                 }
+        /* A window that saw nothing has the first element of all. */
+        if (!seen) top = LOAD(x, 0);
         STORE(top, y, i);
         indices[i] = (i64)index;
     }

@@ -5,7 +5,7 @@ use lgp_compute::ops::{Conv, ConvTranspose, Pads};
 use lgp_memory::DType;
 
 pub(super) fn cases() -> Vec<Case> {
-    [convolutions(), transposed(), halves()].into_iter().flatten().collect()
+    [convolutions(), first_layers(), transposed(), halves()].into_iter().flatten().collect()
 }
 
 /// A convolution: the input's shape, the weight's, groups, strides, dilations and pads; and the
@@ -70,6 +70,39 @@ fn convolutions() -> Vec<Case> {
     ];
     let case = |(i, window): (usize, &Window<'_>)| convolution(*window, i % 2 == 0);
     windows.iter().enumerate().map(case).collect()
+}
+
+/// Few input channels, which may be convolved directly: with strips of one to four outputs.
+fn first_layers() -> Vec<Case> {
+    let windows: &[Window<'_>] = &[
+        (&[1, 3, 9, 9], &[8, 3, 3, 3], 1, &[], &[], &[1, 1, 1, 1]),
+        (&[2, 3, 12, 13], &[17, 3, 3, 3], 1, &[2, 2], &[], &[0, 0, 1, 1]),
+        (&[1, 3, 30, 31], &[12, 3, 7, 7], 1, &[2, 2], &[], &[3, 3, 3, 3]),
+        (&[1, 1, 10, 11], &[9, 1, 5, 5], 1, &[], &[], &[2, 2, 2, 2]),
+        (&[2, 1, 12, 7], &[8, 1, 3, 3], 1, &[1, 2], &[2, 3], &[2, 0, 4, 5]),
+        (&[1, 4, 15, 14], &[10, 4, 3, 3], 1, &[2, 1], &[3, 2], &[2, 0, 3, 1]),
+        (&[1, 2, 6, 29], &[8, 2, 1, 4], 1, &[1, 9], &[1, 3], &[0, 5, 0, 2]),
+        (&[2, 2, 7, 5], &[8, 2, 1, 1], 1, &[3, 2], &[], &[]),
+        (&[1, 3, 21], &[11, 3, 7], 1, &[2], &[], &[3, 3]),
+        // Large enough that it is chosen before anything is measured.
+        (&[1, 3, 192, 193], &[20, 3, 3, 3], 1, &[2, 2], &[], &[1, 1, 1, 1]),
+        (&[1, 1, 96, 97], &[12, 1, 3, 3], 1, &[], &[], &[1, 1, 1, 1]),
+    ];
+    let case = |(i, window): (usize, &Window<'_>)| convolution(*window, i % 2 == 0);
+    let mut cases: Vec<Case> = windows.iter().enumerate().map(case).collect();
+    let finished = |window: &Window<'_>| convolution(*window, true).finished();
+    cases.extend(windows[..5].iter().map(finished));
+    for dtype in [DType::F16, DType::BF16] {
+        for (channels, bias) in [(1, true), (3, false)] {
+            let op = Conv { strides: vec![2, 2], pads: Pads::SameUpper, ..Conv::default() };
+            let mut inputs = vec![noise(&[2, channels, 11, 9], 1), noise(&[9, channels, 3, 3], 2)];
+            inputs.extend(bias.then(|| noise(&[9], 3)));
+            let inputs = inputs.iter().map(|x| cast(x, dtype)).collect();
+            let case = Case::new(format!("Conv {dtype}, {channels} channels"), op, inputs);
+            cases.push(case.within(2e-2));
+        }
+    }
+    cases
 }
 
 fn halves() -> Vec<Case> {

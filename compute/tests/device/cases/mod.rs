@@ -122,25 +122,46 @@ impl Case {
     /// # Errors
     /// What differs, or why one of them refuses.
     pub(crate) fn check(&self, accelerator: &Accelerator) -> Result<(), String> {
+        self.compare_with(accelerator, |recipes| accelerator.choose(recipes).into_iter().collect())
+    }
+
+    /// As [`Case::check`], in every way that a device may be given.
+    ///
+    /// # Errors
+    /// What differs in one of them, or why one of them refuses.
+    #[allow(dead_code, reason = "one of the programs that share this asks")]
+    pub(crate) fn check_all(&self, accelerator: &Accelerator) -> Result<(), String> {
+        self.compare_with(accelerator, |recipes| recipes)
+    }
+
+    fn compare_with(
+        &self,
+        accelerator: &Accelerator,
+        choose: impl FnOnce(Vec<Recipe>) -> Vec<Recipe>,
+    ) -> Result<(), String> {
         let shown = |error: lgp_compute::Error| error.to_string();
         let (op, inputs) = self.whole()?;
         let views: Vec<_> = inputs.iter().map(|x| x.as_ref().map(Tensor::view)).collect();
         let want = op.run(&Context::new(1), &views).map_err(shown)?;
-        let recipe = accelerator.choose(self.recipes_of(&*op, &inputs)?);
-        let recipe = recipe.ok_or("there is nothing to choose from")?;
-        let prepared = accelerator.prepare(recipe).map_err(shown)?;
+        let recipes = choose(self.recipes_of(&*op, &inputs)?);
+        if recipes.is_empty() {
+            return Err("there is nothing to choose from".to_owned());
+        }
         let upload = |x: &Option<Tensor>| {
             x.as_ref().map(|x| accelerator.upload(&x.view())).transpose().map_err(shown)
         };
         let inputs = inputs.iter().map(upload).collect::<Result<Vec<_>, _>>()?;
         let inputs: Vec<_> = inputs.iter().map(Option::as_ref).collect();
-        let alloc = |x: &Tensor| accelerator.alloc(x.dtype(), x.shape().clone()).map_err(shown);
-        let given = want.iter().map(alloc).collect::<Result<Vec<_>, _>>()?;
-        let places: Vec<_> = given.iter().map(Some).collect();
-        accelerator.launch(&prepared, &inputs, &places).map_err(shown)?;
-        for (given, want) in given.iter().zip(&want) {
-            let given = accelerator.download(given).map_err(shown)?;
-            compare(&given, want, self.tolerance)?;
+        for (i, recipe) in recipes.into_iter().enumerate() {
+            let prepared = accelerator.prepare(recipe).map_err(shown)?;
+            let alloc = |x: &Tensor| accelerator.alloc(x.dtype(), x.shape().clone()).map_err(shown);
+            let given = want.iter().map(alloc).collect::<Result<Vec<_>, _>>()?;
+            let places: Vec<_> = given.iter().map(Some).collect();
+            accelerator.launch(&prepared, &inputs, &places).map_err(shown)?;
+            for (given, want) in given.iter().zip(&want) {
+                let given = accelerator.download(given).map_err(shown)?;
+                compare(&given, want, self.tolerance).map_err(|why| format!("way {i}: {why}"))?;
+            }
         }
         Ok(())
     }

@@ -1,0 +1,83 @@
+//! Convolution of few input channels on devices, the first of most networks for images: without
+//! unfolding, from the weight in local memory and lines of the input in registers.
+
+use super::device::Convolution;
+use super::schedule::{ITEMS_BUSY, LOAD_COST};
+use crate::device::{Argument, Call, Kernel, Launches, groups, planes};
+
+/// Work-items of a work-group.
+const ITEMS: usize = 128;
+/// Output channels that an item computes, and the fewest for which that is worth it.
+const MAPS: usize = 8;
+/// Outputs beside each other that an item computes. More use each weight and each element more
+/// often, fewer are more items.
+const STRIPS: [usize; 4] = [4, 3, 2, 1];
+/// Input channels: with more of them, a product with tiles loads as little.
+const CHANNELS_MAX: usize = 4;
+/// Taps and elements of a line that leave room for three waves, next to the sums.
+const TAPS_MAX: usize = 7;
+const COLUMNS_MAX: usize = 12;
+/// Weights of a map: with those of all maps of an item, six groups fit into a processor's local
+/// memory, which are three waves for each of its SIMDs.
+const WEIGHTS_MAX: usize = 336;
+/// Numbers that one read from local memory takes.
+const VECTOR: usize = 4;
+
+impl Convolution {
+    /// Directly, where that applies and takes less than `cost` multiply-adds' time.
+    pub(super) fn direct(&self, cost: usize) -> Option<Launches> {
+        let strips = STRIPS.into_iter().filter(|strip| self.columns(*strip) <= COLUMNS_MAX);
+        let strip = strips.min_by_key(|strip| self.direct_cost(*strip))?;
+        if !self.is_first_layer() || self.direct_cost(strip) >= cost {
+            return None;
+        }
+        let [_, h, w] = &self.axes;
+        let kernel = Kernel::new("conv_direct", include_str!("direct.cl"), [ITEMS, 1, 1])
+            .floats(self.dtype)?
+            .window(&self.axes)
+            .define("CHANNELS", self.channels)
+            .define("STRIP", strip)
+            .define("MAPS", MAPS)
+            .define("BIAS", usize::from(self.bias));
+        let mut arguments = vec![Argument::Input(0), Argument::Input(1)];
+        arguments.extend(self.bias.then_some(Argument::Input(2)));
+        arguments.push(Argument::Output(0));
+        for size in [self.maps, self.images] {
+            arguments.push(Argument::U32(u32::try_from(size).ok()?));
+        }
+        let [_, in_h, in_w, _, out_h, out_w] = planes(&self.axes)?;
+        arguments.extend([in_h, in_w, out_h, out_w]);
+        let items = self.images * h.output * w.output.div_ceil(strip);
+        let groups = [groups(items, ITEMS), groups(self.maps, MAPS), 1];
+        let (flops, bytes) = (self.flops(), self.bytes());
+        Some(Call { kernel, groups, arguments, flops, bytes }.into())
+    }
+
+    fn is_first_layer(&self) -> bool {
+        let [d, h, w] = &self.axes;
+        let flat = d.input == 1 && d.is_pointwise();
+        let plain = !self.transposed && self.integers.is_none() && self.groups == 1;
+        let few = self.channels <= CHANNELS_MAX && self.maps >= MAPS && w.kernel <= TAPS_MAX;
+        let fits = h.kernel.saturating_mul(self.channels * w.kernel) <= WEIGHTS_MAX;
+        flat && plain && few && fits
+    }
+
+    /// Elements of a line of the input that a strip of outputs sees.
+    fn columns(&self, strip: usize) -> usize {
+        let [_, _, w] = &self.axes;
+        let reach = (w.kernel - 1).saturating_mul(w.dilation);
+        w.stride.saturating_mul(strip - 1).saturating_add(reach).saturating_add(1)
+    }
+
+    /// The time that it takes, in multiply-adds of the whole card.
+    fn direct_cost(&self, strip: usize) -> usize {
+        let [_, h, w] = &self.axes;
+        let lines = self.channels.saturating_mul(h.kernel);
+        let products = w.kernel * (MAPS * strip + MAPS / VECTOR);
+        let line = products + LOAD_COST * self.columns(strip);
+        let weights = lines.saturating_mul(w.kernel) * MAPS / ITEMS * LOAD_COST;
+        let strips = self.images * h.output * w.output.div_ceil(strip);
+        let items = (strips * self.maps.div_ceil(MAPS)).max(ITEMS_BUSY);
+        items.saturating_mul(lines.saturating_mul(line).saturating_add(weights))
+    }
+}
