@@ -218,6 +218,19 @@ pub enum Error {
         /// Who needs how much of that, where most is needed.
         needs: Vec<lgp_memory::Holder>,
     },
+    /// A model that cannot be cut over devices of so little memory.
+    #[error(
+        "no cut of the model fits devices of {limits:?} bytes: it has {weights_bytes} bytes of weights, \
+         and {values_bytes} bytes of values at most"
+    )]
+    NoCut {
+        /// What may be taken of each device.
+        limits: Vec<usize>,
+        /// Bytes of all weights.
+        weights_bytes: usize,
+        /// The most that is alive besides.
+        values_bytes: usize,
+    },
     /// The session's threads cannot be started.
     #[error("cannot start {threads} threads: {message}")]
     Threads {

@@ -120,7 +120,7 @@ fn on_two_devices() -> Result {
     // With room for two layers on each, there is no cut.
     let small = Session::on_devices(&model, options(), devices(5 * LAYER_BYTES / 2)?)?;
     let refusal = places(&small).expect_err("there is no cut");
-    assert!(matches!(refusal, Error::Graph { .. }), "{refusal}");
+    assert!(matches!(refusal, Error::NoCut { .. }), "{refusal}");
     let wanted = format!("{} bytes of weights", LAYERS * LAYER_BYTES);
     assert!(refusal.to_string().contains(&wanted), "{refusal}");
     assert!(run(&small, 4).is_err());

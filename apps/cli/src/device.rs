@@ -24,6 +24,9 @@ pub(crate) struct Limits {
     pub(crate) host_memory: Option<u64>,
 }
 
+/// The least that a device's memory is managed in.
+const VRAM_MIN: u64 = 1 << 10;
+
 /// A device that was found and is not used.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct NotUsed {
@@ -46,6 +49,14 @@ pub(crate) fn resolve(text: &str) -> Result<Option<Accelerator>> {
 /// # Errors
 /// As [`resolve`]; `usage` for limits of the processor, and for one too small for anything.
 pub(crate) fn resolve_within(text: &str, limits: &Limits) -> Result<Option<Accelerator>> {
+    if text.contains(',') {
+        let message = format!("--device {text} names several, this command takes one");
+        return Err(Failure::usage(message).hint("run, bench, profile and inspect take a list"));
+    }
+    if let Some(bytes) = limits.vram.filter(|bytes| *bytes < VRAM_MIN) {
+        let message = format!("--vram is {bytes} bytes, expected {VRAM_MIN} at least");
+        return Err(Failure::usage(message).hint("plan MODEL --device says what a model needs"));
+    }
     let (id, opened) = if text == "auto" {
         (DeviceId::CPU, lgp_sdk::open_auto())
     } else {
@@ -79,7 +90,9 @@ pub(crate) fn resolve_within(text: &str, limits: &Limits) -> Result<Option<Accel
         let limited = accelerator.limit_host(bytes, &spill_folder());
         limited.map_err(|error| Failure::from_error("file", &error))?;
     }
-    keep_programs(&accelerator);
+    if let Err(failure) = keep_programs(&accelerator) {
+        tracing::warn!(reason = failure.message, "programs are compiled each time");
+    }
     Ok(Some(accelerator))
 }
 
@@ -95,15 +108,19 @@ fn spill_folder() -> PathBuf {
 
 /// Compiled programs and tuned schedules stay in the platform's folder for what can be made again.
 /// Without one, each process compiles for itself.
-fn keep_programs(accelerator: &Accelerator) {
+///
+/// # Errors
+/// `cache`: why they do not.
+pub(crate) fn keep_programs(accelerator: &Accelerator) -> Result<()> {
     let kept = etcetera::choose_base_strategy().map_err(|error| error.to_string());
     let kept = kept.and_then(|strategy| {
         let folder = strategy.cache_dir().join("radeon-cluster").join("devices");
         accelerator.keep_in(&folder).map_err(|error| error.to_string())
     });
-    if let Err(reason) = kept {
-        tracing::warn!(reason, "programs are compiled each time");
-    }
+    kept.map_err(|reason| {
+        Failure::new("cache", reason)
+            .hint("give this user alone the folder, or another one with XDG_CACHE_HOME")
+    })
 }
 
 /// Resolves a list, `opencl:0,opencl:1`, to devices that a model is cut over if one has not the

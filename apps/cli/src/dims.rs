@@ -46,7 +46,16 @@ impl Dims {
             let size = dim.known().or_else(|| self.size(dim));
             size.unwrap_or(if axis == 0 { batch } else { 1 })
         });
-        Ok(Shape::new(sizes.collect::<Vec<_>>()))
+        let shape = Shape::new(sizes.collect::<Vec<_>>());
+        if shape.byte_len(input.ty.dtype).is_err() {
+            let message = format!(
+                "input '{}' of shape {:?} has more bytes than can be addressed",
+                input.name,
+                shape.dims()
+            );
+            return Err(Failure::new("input_shape", message).hint("give smaller dimensions"));
+        }
+        Ok(shape)
     }
 
     /// The dimensions of an input, with their axes, that are neither given nor the batch.

@@ -144,6 +144,10 @@ impl From<ModelError> for Failure {
                 return Self::from_error("device_memory", &error)
                     .hint(format!("--vram {kib}KiB would do, plan says what that moves"));
             }
+            ModelError::NoCut { .. } => {
+                return Self::from_error("device_memory", &error)
+                    .hint("name one device: there, weights that find no room come from the host");
+            }
             ModelError::ModelName { .. } => "model_name",
             ModelError::UnknownModel { .. } | ModelError::UnknownVersion { .. } => "model_unknown",
             _ => "model_failed",

@@ -115,11 +115,12 @@ impl Recipe {
     /// `None` where the operator has no kernels for them, or some dimension is not known.
     #[must_use]
     pub fn new(op: &dyn Op, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Self> {
+        let sizes = Sizes::new(inputs, outputs)?;
         let launches = match Pointwise::single(op, inputs, outputs) {
             Some(pointwise) => pointwise.launches()?,
             None => op.launches(inputs, outputs)?,
         };
-        Self::with(launches, inputs, outputs)
+        Some(Self::with(launches, &sizes))
     }
 
     /// All ways to compute it that are worth measuring, [`Recipe::new`] first.
@@ -129,29 +130,22 @@ impl Recipe {
         inputs: &[Option<&ValueInfo>],
         outputs: &[ValueInfo],
     ) -> Vec<Self> {
+        let Some(sizes) = Sizes::new(inputs, outputs) else { return Vec::new() };
         let schedules = match Pointwise::single(op, inputs, outputs) {
             Some(pointwise) => pointwise.launches().into_iter().collect(),
             None => op.schedules(inputs, outputs),
         };
-        let recipe = |launches| Self::with(launches, inputs, outputs);
-        schedules.into_iter().filter_map(recipe).collect()
+        schedules.into_iter().map(|launches| Self::with(launches, &sizes)).collect()
     }
 
-    fn with(
-        launches: Launches,
-        inputs: &[Option<&ValueInfo>],
-        outputs: &[ValueInfo],
-    ) -> Option<Self> {
-        let bytes_in = |info: &Option<&ValueInfo>| info.map_or(Some(0), bytes);
-        let input_bytes: Vec<usize> = inputs.iter().map(bytes_in).collect::<Option<_>>()?;
-        let outputs = outputs.iter().map(bytes).collect::<Option<_>>()?;
-        let mut recipe = Self::of(launches, input_bytes, outputs);
+    fn with(launches: Launches, sizes: &Sizes) -> Self {
+        let mut recipe = Self::of(launches, sizes.inputs.clone(), sizes.outputs.clone());
         for i in 0..recipe.inputs.len() {
             if !recipe.reads(i) {
                 recipe.inputs[i] = 0;
             }
         }
-        Some(recipe)
+        recipe
     }
 
     /// Launches that stand for no operator, with the bytes of each input and output.
@@ -235,6 +229,23 @@ impl Launches {
 impl From<Call> for Launches {
     fn from(call: Call) -> Self {
         Self { calls: vec![call], ..Self::default() }
+    }
+}
+
+/// Bytes of an operator's inputs and outputs. They are known before an operator is asked for launches,
+/// so that none of its products of dimensions can be too large.
+struct Sizes {
+    inputs: Vec<usize>,
+    outputs: Vec<usize>,
+}
+
+impl Sizes {
+    fn new(inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Self> {
+        let bytes_in = |info: &Option<&ValueInfo>| info.map_or(Some(0), bytes);
+        Some(Self {
+            inputs: inputs.iter().map(bytes_in).collect::<Option<_>>()?,
+            outputs: outputs.iter().map(bytes).collect::<Option<_>>()?,
+        })
     }
 }
 

@@ -132,6 +132,11 @@ impl Drafted {
         Ok(Self { graph, tasks, needs })
     }
 
+    /// How many nodes are the host's.
+    pub(super) fn nodes_on_host(&self) -> usize {
+        self.tasks.iter().filter(|task| matches!(task, Task::Host(_))).count()
+    }
+
     /// With these nodes on the host, the others as they are.
     pub(super) fn moved_to_host(mut self, is_moved: &dyn Fn(usize) -> bool) -> Self {
         for (i, task) in self.tasks.iter_mut().enumerate() {
@@ -266,10 +271,14 @@ pub(super) fn task_of(graph: &Graph, node: &Node) -> Task<Vec<Recipe>> {
 /// A task that the device can do whose largest buffer has `bytes_max` bytes: what needs a larger one
 /// is the CPU's.
 fn within(task: Task, graph: &Graph, node: &Node, bytes_max: usize) -> Task {
-    let Task::Kernels(recipe, types) = &task else { return task };
+    let (scratch, types) = match &task {
+        Task::Kernels(recipe, types) => (recipe.scratch(), types.as_slice()),
+        Task::Alias(ty) => (&[][..], std::slice::from_ref(ty)),
+        Task::Host(_) => return task,
+    };
     let bytes = |ty: &TensorType| ty.concrete_shape()?.byte_len(ty.dtype).ok();
     let inputs = node.inputs.iter().flatten().filter_map(|id| bytes(&graph.info(*id)?.ty));
-    let all = inputs.chain(types.iter().filter_map(bytes)).chain(recipe.scratch().iter().copied());
+    let all = inputs.chain(types.iter().filter_map(bytes)).chain(scratch.iter().copied());
     match all.max() {
         Some(largest) if largest > bytes_max => Task::Host(format!(
             "a tensor of it has {largest} bytes, and the device's largest buffer {bytes_max}"

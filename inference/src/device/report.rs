@@ -37,6 +37,8 @@ pub struct DeviceMemoryReport {
     pub smallest_bytes: usize,
     /// Who needs how much of that, where most is needed.
     pub needs: Vec<MemoryNeed>,
+    /// Nodes that the CPU runs, in memory of the host that is not counted here.
+    pub nodes_on_host: usize,
     /// The block of all that comes and goes: values, scratch, weights on their way.
     pub arena_bytes: usize,
     /// Weights that stay on the device between runs.
@@ -110,6 +112,7 @@ impl DeviceMemoryReport {
             fits,
             smallest_bytes: small.smallest_bytes,
             needs: small.needs.iter().map(MemoryNeed::from).collect(),
+            nodes_on_host: drafted.nodes_on_host(),
             arena_bytes: layout.blocks.iter().sum(),
             resident_bytes: sum(true),
             streamed_bytes: sum(false),

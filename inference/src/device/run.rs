@@ -177,8 +177,9 @@ impl Run<'_> {
     /// its size was not known.
     fn place(&self, spot: Spot, dtype: DType, shape: Shape) -> Result<DeviceTensor> {
         Ok(match self.plan.layout.places.get(&spot) {
-            Some(place) => self.arena.tensor(*place, dtype, shape)?,
-            None => self.session.accelerator.alloc_for("values", dtype, shape)?,
+            Some(place) if !shape.contains(&0) => self.arena.tensor(*place, dtype, shape)?,
+            // Of nothing but empty tensors there is no arena.
+            _ => self.session.accelerator.alloc_for("values", dtype, shape)?,
         })
     }
 

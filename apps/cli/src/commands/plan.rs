@@ -6,7 +6,9 @@ use crate::device::{self, Limits};
 use crate::dims::Dims;
 use crate::failure::{Failure, Result};
 use crate::output::{self, Output};
-use lgp_sdk::{Dim, MemoryReport, Model, Session, SessionOptions, Shape, ValueSpec};
+use lgp_sdk::{
+    DeviceMemoryReport, Dim, MemoryReport, Model, Session, SessionOptions, Shape, ValueSpec,
+};
 use offload::Offload;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -107,10 +109,15 @@ fn shapes<'a>(args: &Args, session: &'a Session, batch: usize) -> Result<Vec<(&'
 fn on_device(args: &Args, session: &Session, batch: usize) -> Result<Report> {
     let planned = session.memory(&shapes(args, session, batch)?)?;
     let plan = offload::plan(session, &shapes(args, session, batch)?)?;
+    let told = |batch: usize| -> Result<Option<DeviceMemoryReport>> {
+        Ok(session.device_memory(&shapes(args, session, batch)?).ok().flatten())
+    };
+    let host_at_best = told(1)?.map_or(0, |plan| plan.nodes_on_host);
     let stays = |batch: usize, all: bool| -> Result<bool> {
-        // A batch that a node refuses is too large.
-        let told = session.device_memory(&shapes(args, session, batch)?).ok().flatten();
-        Ok(told.is_some_and(|plan| plan.fits && !(all && plan.streamed_bytes > 0)))
+        // A batch that a node refuses is too large, and one for which nodes leave the device.
+        Ok(told(batch)?.is_some_and(|plan| {
+            plan.fits && !(all && plan.streamed_bytes > 0) && plan.nodes_on_host <= host_at_best
+        }))
     };
     let optimal_batch = match args.dims.leave_batch_open(session.inputs()) {
         true => {

@@ -2,6 +2,7 @@
 //! nodes are faster on the CPU.
 
 use crate::commands::run::{self, Loaded, Machine};
+use crate::device;
 use crate::dims::Dims;
 use crate::failure::{Failure, Result};
 use crate::output::{self, Output};
@@ -51,7 +52,10 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         return Err(Failure::usage(message).hint("tune them one after the other"));
     }
     let Loaded { session, device, .. } = run::load(&args.model, &args.machine)?;
-    if session.accelerator().is_none() {
+    if let Some(accelerator) = session.accelerator() {
+        // What is found would be lost.
+        device::keep_programs(accelerator)?;
+    } else {
         let message = format!("{device} has no schedules to choose from");
         return Err(Failure::new("device_without_schedules", message)
             .hint("name a device with --device; radeon-cluster devices lists them"));

@@ -111,7 +111,8 @@ impl Device for ClDevice {
 
     fn free_bytes(&self) -> Option<u64> {
         if self.shared.caps.kind == DeviceKind::Cpu {
-            return cpu::facts::free_bytes();
+            let of_device = self.shared.caps.memory_bytes.unwrap_or(u64::MAX);
+            return cpu::facts::free_bytes().map(|free| free.min(of_device));
         }
         let pci = self.shared.caps.pci?;
         let read: Reader = |path| std::fs::read_to_string(path);

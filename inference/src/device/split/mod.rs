@@ -119,13 +119,10 @@ impl Split {
         let graph = specialized(&self.graph, signature)?;
         let costs = Costs::new(&graph, &self.accelerators);
         let budgets: Vec<usize> = self.accelerators.iter().map(Accelerator::memory_bytes).collect();
-        let ranges = costs.cut(&budgets).ok_or_else(|| {
-            let (weights, alive) = costs.whole();
-            Error::graph(format!(
-                "no cut of the model fits devices of {budgets:?} bytes: it has {weights} bytes of \
-                 weights, and {alive} bytes of values at most; on one device alone weights come \
-                 from the host where they find no room"
-            ))
+        let ranges = costs.cut(&budgets);
+        let ranges = ranges.ok_or_else(|| {
+            let (weights_bytes, values_bytes) = costs.whole();
+            Error::NoCut { limits: budgets, weights_bytes, values_bytes }
         })?;
         let devices = ranges.into_iter().zip(self.accelerators.iter().zip(&self.weights));
         let devices = devices.filter(|(nodes, _)| !nodes.is_empty());

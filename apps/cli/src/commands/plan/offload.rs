@@ -55,6 +55,10 @@ pub(super) fn text(plan: &Offload) -> String {
         bytes(memory.to_host_bytes),
         bytes(memory.smallest_bytes),
     );
+    if memory.nodes_on_host > 0 {
+        let nodes = memory.nodes_on_host;
+        text += &format!("the CPU runs {nodes} nodes; inspect --device says which and why\n");
+    }
     if memory.disk_bytes > 0 {
         text += &format!(
             "the host has {} of weights in RAM and {} on disk, and each run reads {} of those\n",
