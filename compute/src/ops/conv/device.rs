@@ -154,15 +154,15 @@ impl Convolution {
     }
 
     /// The ways that are worth measuring: of one channel by planes, else the schedules of the
-    /// product that cost the least and Winograd's way; and directly.
+    /// product that cost the least and Winograd's way; and directly, by each strip that fits.
     fn others(&self) -> Vec<Launches> {
         if self.channels == 1 {
-            return self.depthwise().into_iter().chain(self.direct(usize::MAX)).collect();
+            return self.depthwise().into_iter().chain(self.directs()).collect();
         }
         let Some(product) = self.sizes_of_product() else { return Vec::new() };
         let schedules = Schedule::cheapest(&product).into_iter();
         let products = schedules.filter_map(|schedule| self.scheduled(&product, schedule));
-        products.chain(self.winograd(usize::MAX)).chain(self.direct(usize::MAX)).collect()
+        products.chain(self.winograd(usize::MAX)).chain(self.directs()).collect()
     }
 
     fn scheduled(&self, product: &Product, schedule: Schedule) -> Option<Launches> {

@@ -26,11 +26,22 @@ const VECTOR: usize = 4;
 impl Convolution {
     /// Directly, where that applies and takes less than `cost` multiply-adds' time.
     pub(super) fn direct(&self, cost: usize) -> Option<Launches> {
-        let strips = STRIPS.into_iter().filter(|strip| self.columns(*strip) <= COLUMNS_MAX);
-        let strip = strips.min_by_key(|strip| self.direct_cost(*strip))?;
-        if !self.is_first_layer() || self.direct_cost(strip) >= cost {
-            return None;
-        }
+        let strip = self.strips().into_iter().min_by_key(|strip| self.direct_cost(*strip))?;
+        (self.direct_cost(strip) < cost).then(|| self.by_strips(strip)).flatten()
+    }
+
+    /// Directly in every way, where that applies.
+    pub(super) fn directs(&self) -> impl Iterator<Item = Launches> {
+        self.strips().into_iter().filter_map(|strip| self.by_strips(strip))
+    }
+
+    /// Those whose lines fit.
+    fn strips(&self) -> Vec<usize> {
+        let fits = |strip: &usize| self.is_first_layer() && self.columns(*strip) <= COLUMNS_MAX;
+        STRIPS.into_iter().filter(fits).collect()
+    }
+
+    fn by_strips(&self, strip: usize) -> Option<Launches> {
         let [_, h, w] = &self.axes;
         let kernel = Kernel::new("conv_direct", include_str!("direct.cl"), [ITEMS, 1, 1])
             .floats(self.dtype)?

@@ -72,7 +72,7 @@ fn convolutions() -> Vec<Case> {
     windows.iter().enumerate().map(case).collect()
 }
 
-/// Few input channels, which may be convolved directly: with strips of one to four outputs.
+/// Few input channels, which may be convolved directly. Widths are no multiples of most strips.
 fn first_layers() -> Vec<Case> {
     let windows: &[Window<'_>] = &[
         (&[1, 3, 9, 9], &[8, 3, 3, 3], 1, &[], &[], &[1, 1, 1, 1]),
