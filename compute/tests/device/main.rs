@@ -26,21 +26,10 @@ fn failures<'a>(cases: impl IntoIterator<Item = &'a Case>, device: Arc<dyn Devic
 
 #[test]
 fn operators_agree_with_the_cpu() {
-    if let Err(reason) = device() {
-        return println!("skipped: opencl: {reason}");
-    }
-    // Most of the time goes by in the compiler, which has one thread for each time the device is opened.
-    let all = cases::all();
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let failures = std::thread::scope(|scope| {
-        let part = |first: usize| {
-            let own = all.iter().skip(first).step_by(threads);
-            scope.spawn(move || failures(own, device().expect("it was there")))
-        };
-        let parts: Vec<_> = (0..threads).map(part).collect();
-        let failures = parts.into_iter().map(|part| part.join().expect("no case panics"));
-        failures.collect::<Vec<_>>().concat()
-    });
+    let failures = match device() {
+        Ok(device) => failures(&cases::all(), device),
+        Err(reason) => return println!("skipped: opencl: {reason}"),
+    };
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
