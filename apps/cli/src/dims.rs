@@ -70,6 +70,13 @@ impl Dims {
         self.named.iter().rev().find(|(given, _)| given == name).map(|(_, size)| *size)
     }
 
+    /// The batch that [`Dims::shapes`] has come to: the first input's leading dimension where that is
+    /// given by its name, and else what was asked for.
+    pub(crate) fn batch(&self, inputs: &[ValueSpec], wanted: usize) -> usize {
+        let leading = inputs.first().and_then(|input| dims(input).first());
+        leading.and_then(|dim| self.size(dim)).unwrap_or(wanted)
+    }
+
     /// Whether the batch is for the caller to choose.
     pub(crate) fn leave_batch_open(&self, inputs: &[ValueSpec]) -> bool {
         let open = |input: &ValueSpec| {

@@ -69,6 +69,7 @@ struct Placed {
 /// Runs the command.
 pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let model = Model::load(&args.model)?;
+    args.dims.check(model.inputs())?;
     // Every missing operator is named at once.
     let reason = Session::new(&model, SessionOptions::with_threads(1)).err().map(|e| chain(&e));
     let batch = usize::try_from(args.batch).map_err(Failure::internal)?;

@@ -129,7 +129,7 @@ fn on_device(args: &Args, session: &Session, batch: usize) -> Result<Report> {
     Ok(Report {
         model: args.model.display().to_string(),
         device: Some(plan.memory.device.clone()),
-        batch,
+        batch: args.dims.batch(session.inputs(), batch),
         vram_bytes: u64::try_from(plan.memory.limit_bytes).ok(),
         fits: Some(plan.memory.fits),
         batch_refused: false,
@@ -160,7 +160,7 @@ fn on_processor(args: &Args, session: &Session, batch: usize) -> Result<Report> 
     Ok(Report {
         model: args.model.display().to_string(),
         device: None,
-        batch,
+        batch: args.dims.batch(session.inputs(), batch),
         vram_bytes,
         fits: vram_bytes.and_then(|limit| fits(&planned, limit)),
         batch_refused: refused(&planned),

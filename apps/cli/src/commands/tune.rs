@@ -62,6 +62,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     }
     let batch = usize::try_from(args.batch).map_err(Failure::internal)?;
     let shapes = args.dims.shapes(session.inputs(), batch)?;
+    let batch = args.dims.batch(session.inputs(), batch);
     let names = session.inputs().iter().map(|input| input.name.as_str());
     let shapes: Vec<(&str, Shape)> = names.zip(shapes).collect();
     let TunedModel { nodes, placement } =
