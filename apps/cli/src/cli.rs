@@ -36,7 +36,8 @@ pub(crate) enum Command {
     Run(commands::run::Args),
     /// Measure a model file's load time, latency and memory
     Bench(commands::bench::Args),
-    /// Measure which kernels a device runs a model file fastest with, and use those from now on
+    /// Measure which kernels, and which nodes on the CPU, make a model file fastest on a device, and use
+    /// those from now on
     Tune(commands::tune::Args),
     /// Show what a run of a model file spends its time on
     Profile(commands::profile::Args),

@@ -25,7 +25,7 @@ pub(crate) struct Args {
     batch: u32,
     #[command(flatten)]
     dims: Dims,
-    /// How long to measure; what calculates most is measured first
+    /// About how long to measure; what calculates most is measured first, and each at least a few times
     #[arg(long, value_name = "SECONDS", default_value_t = 60,
           value_parser = clap::value_parser!(u32).range(1..=86_400))]
     budget: u32,

@@ -68,7 +68,7 @@ pub(super) fn text(plan: &Offload) -> String {
         );
     }
     if let (Some(link), Some(ms)) = (plan.link_bytes_per_second, plan.transfer_ms) {
-        text += &format!("that takes the link {ms:.2} ms at {:.2} GB/s\n", link / 1e9);
+        text += &format!("the way to the device takes {ms:.2} ms at {:.2} GB/s\n", link / 1e9);
     }
     text
 }
