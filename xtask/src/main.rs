@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod alone;
 mod apt;
 mod bench;
 mod cluster;
@@ -47,6 +48,8 @@ enum Command {
     },
     /// The rules of the house that a program can check.
     Tidy,
+    /// Each crate compiled alone under each feature, of which the tests try a sample.
+    Alone,
     /// Builds the radeon-cluster binary in release mode.
     Build {
         /// Build for one backend alone; all of them without this.
@@ -144,6 +147,7 @@ fn dispatch(command: Command) -> Result<()> {
     match command {
         Command::Test { require, only } => test::run(&require, only.as_deref()),
         Command::Tidy => tidy::run(),
+        Command::Alone => alone::run(),
         Command::Build { backend } => {
             let mut cargo = cmd::cargo();
             cargo.args(["build", "--release", "--bin", "radeon-cluster"]);

@@ -97,6 +97,14 @@ impl Outcome {
     }
 }
 
+/// How long a run may take.
+pub(crate) struct Time {
+    /// What it takes on the machines that tests are meant for: a longer run says so.
+    pub(crate) wanted: Duration,
+    /// What it may take on a machine that is slow or busy: a longer run fails.
+    pub(crate) limit: Duration,
+}
+
 /// The suites of one run.
 pub(crate) struct Report {
     required: Vec<String>,
@@ -131,19 +139,21 @@ impl Report {
     }
 
     /// Prints all, with the counts alone on the last line. True when nothing failed and the run
-    /// stayed within `limit`.
-    pub(crate) fn close(self, limit: Duration) -> bool {
+    /// stayed within the limit of `time`.
+    pub(crate) fn close(self, time: &Time) -> bool {
         let took = self.started.elapsed();
-        let (text, good) = self.render(took, limit);
+        let (text, good) = self.render(took, time);
         print!("{text}");
         good
     }
 
-    fn render(mut self, took: Duration, limit: Duration) -> (String, bool) {
-        if took > limit {
-            let (took, limit) = (took.as_secs(), limit.as_secs());
-            let late = format!("{took} s in all, at most {limit} s wanted");
-            self.suites.push(("time".to_owned(), Duration::ZERO, Outcome::fail(late)));
+    fn render(mut self, took: Duration, time: &Time) -> (String, bool) {
+        let late = |most: Duration, what| {
+            format!("{} s in all, at most {} s {what}", took.as_secs(), most.as_secs())
+        };
+        if took > time.limit {
+            let outcome = Outcome::fail(late(time.limit, "allowed"));
+            self.suites.push(("time".to_owned(), Duration::ZERO, outcome));
         }
         let mut text = String::from("\nseconds  passed  failed  skipped  suite\n");
         let mut total = Outcome::default();
@@ -154,6 +164,9 @@ impl Report {
             total.and(outcome.clone());
         }
         text += &format!("{:7.1}  in all\n", took.as_secs_f64());
+        if took > time.wanted {
+            text += &format!("slow: {}\n", late(time.wanted, "wanted"));
+        }
         let entries = self.suites.iter();
         let mut skips: Vec<(String, usize)> = Vec::new();
         for (name, _, outcome) in entries.clone() {
@@ -183,6 +196,7 @@ mod tests {
     use super::*;
 
     const HOUR: Duration = Duration::from_secs(3600);
+    const TIME: Time = Time { wanted: HOUR, limit: Duration::from_secs(5400) };
 
     fn report(required: &[&str], took: Duration) -> (String, bool) {
         let required: Vec<String> = required.iter().map(|&r| r.to_owned()).collect();
@@ -190,7 +204,7 @@ mod tests {
         report.suite("fine", || Ok(Outcome { passed: 41, ..Outcome::default() }));
         report.suite("one more", || Ok(Outcome::pass()));
         report.suite("gpu", || Ok(Outcome::skip(Skip::new("cuda", "no driver"))));
-        report.render(took, HOUR)
+        report.render(took, &TIME)
     }
 
     #[test]
@@ -207,16 +221,20 @@ mod tests {
     }
 
     #[test]
-    fn too_long_fails() {
+    fn longer_than_wanted_is_told_and_too_long_fails() {
+        let (text, good) = report(&[], HOUR);
+        assert!(good && !text.contains("slow"), "{text}");
+        let (text, good) = report(&[], Duration::from_secs(4000));
+        assert!(good && text.contains("slow: 4000 s in all, at most 3600 s wanted\n"), "{text}");
         let (text, good) = report(&[], 2 * HOUR);
-        assert!(!good && text.contains("7200 s in all, at most 3600 s"), "{text}");
+        assert!(!good && text.contains("7200 s in all, at most 5400 s allowed"), "{text}");
     }
 
     #[test]
     fn an_error_is_a_failure() {
         let mut report = Report::new(&[]);
         report.suite("broken", || anyhow::bail!("no compiler"));
-        let (text, good) = report.render(HOUR, HOUR);
+        let (text, good) = report.render(HOUR, &TIME);
         assert!(!good && text.contains("failed: broken: no compiler\n"), "{text}");
     }
 
