@@ -9,7 +9,7 @@
 //! ```
 
 use lgp_distributed::{
-    Coordinator, CoordinatorConfig, ExecError, Executor, ExecutorStatus, Identity, ModelRef, Pki,
+    Coordinator, CoordinatorConfig, DeviceStatus, ExecError, Executor, ExecutorStatus, Identity, ModelRef, Pki,
     TaskSpec, TaskState, WorkerConfig, run_worker,
 };
 use lgp_memory::{NamedTensor, Tensor};
@@ -26,15 +26,21 @@ use std::time::Instant;
 struct Noop;
 
 impl Executor for Noop {
-    fn load(&self, _: &ModelRef) -> Result<(), ExecError> {
+    fn load(&self, _: usize, _: &ModelRef) -> Result<(), ExecError> {
         Ok(())
     }
-    fn unload(&self, _: &ModelRef) {}
-    fn execute(&self, _: &ModelRef, _: &[NamedTensor]) -> Result<Vec<NamedTensor>, ExecError> {
+    fn unload(&self, _: usize, _: &ModelRef) {}
+    fn execute(
+        &self,
+        _: usize,
+        _: &ModelRef,
+        _: &[NamedTensor],
+    ) -> Result<Vec<NamedTensor>, ExecError> {
         Ok(Vec::new())
     }
     fn status(&self) -> ExecutorStatus {
-        ExecutorStatus { device: "cpu:0".into(), backend: "cpu".into(), ..Default::default() }
+        let (device, backend) = ("cpu:0".into(), "cpu".into());
+        ExecutorStatus::of(DeviceStatus { device, backend, ..DeviceStatus::default() })
     }
 }
 

@@ -2,16 +2,30 @@
 //!
 //! ```text
 //! cargo run --release -p lgp-distributed --example sim -- [--seeds N] [--seed FIRST]
+//!     [--mutants N]
 //! ```
 //!
-//! A broken invariant ends the run with the seed that repeats it and what led to it.
+//! A broken invariant ends the run with the seed that repeats it and what led to it. With
+//! `--mutants`, faults are planted in the core, one after another, and each has to be noticed
+//! within so many seeds.
 
-use lgp_distributed::{SimReport, simulate};
+use lgp_distributed::{SimReport, simulate, simulate_mutants};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+struct Options {
+    first: u64,
+    count: u64,
+    mutants: Option<u64>,
+}
+
 fn main() -> ExitCode {
-    match parse().and_then(|(first, count)| run(first, count)) {
+    let done = parse().and_then(|options| match options.mutants {
+        Some(seeds) => mutants(seeds),
+        None => run(options.first, options.count),
+    });
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
             eprintln!("{message}");
@@ -20,8 +34,8 @@ fn main() -> ExitCode {
     }
 }
 
-fn parse() -> Result<(u64, u64), String> {
-    let (mut first, mut count) = (None, None);
+fn parse() -> Result<Options, String> {
+    let (mut first, mut count, mut mutants) = (None, None, None);
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         let number = arguments.next().and_then(|n| n.parse().ok());
@@ -29,28 +43,68 @@ fn parse() -> Result<(u64, u64), String> {
         match argument.as_str() {
             "--seed" => first = Some(number),
             "--seeds" => count = Some(number),
+            "--mutants" => mutants = Some(number),
             other => return Err(format!("unknown argument {other:?}")),
         }
     }
     // A seed alone is a seed to repeat.
     let count = count.unwrap_or(if first.is_some() { 1 } else { 1_000 });
-    Ok((first.unwrap_or(0), count))
+    Ok(Options { first: first.unwrap_or(0), count, mutants })
 }
 
+/// Runs the seeds on every core; each thread takes the next one.
 fn run(first: u64, count: u64) -> Result<(), String> {
     let began = Instant::now();
-    let mut sums = SimReport::default().figures();
-    for seed in first..first.saturating_add(count) {
-        let report = simulate(seed).map_err(|failure| failure.to_string())?;
-        for ((_, sum), (_, figure)) in sums.iter_mut().zip(report.figures()) {
-            *sum += figure;
+    let next = AtomicU64::new(first);
+    let end = first.saturating_add(count);
+    let worker = || {
+        let mut sum = SimReport::default();
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= end {
+                return Ok(sum);
+            }
+            match simulate(seed) {
+                Ok(report) => sum.add(&report),
+                Err(failure) => {
+                    // The others need not go on.
+                    next.store(end, Ordering::Relaxed);
+                    return Err(failure.to_string());
+                }
+            }
         }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let results: Vec<Result<SimReport, String>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
+        let panicked = |_| Err("a run panicked".to_owned());
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect()
+    });
+    let mut sum = SimReport::default();
+    for result in results {
+        sum.add(&result?);
     }
     let seconds = began.elapsed().as_secs_f64();
     println!("{count} seeds from {first}: every invariant held");
-    println!("{seconds:.1} s, {:.0} seeds/s", count as f64 / seconds);
-    for (name, sum) in sums {
-        println!("{sum:>12} {name}");
+    println!("{seconds:.1} s, {:.0} seeds/s on {threads} threads", count as f64 / seconds);
+    println!("       total     a seed");
+    for (name, figure) in sum.figures() {
+        println!("{figure:>12} {:>10.2} {name}", figure as f64 / count.max(1) as f64);
     }
+    println!("{:>12} {:>10.2} faults", sum.faults(), sum.faults() as f64 / count.max(1) as f64);
     Ok(())
+}
+
+fn mutants(seeds: u64) -> Result<(), String> {
+    let mut missed = Vec::new();
+    for (name, caught) in simulate_mutants(seeds) {
+        match caught {
+            Some(failure) => println!("ok {name}: seed {}: {}", failure.seed, failure.what),
+            None => missed.push(name),
+        }
+    }
+    if missed.is_empty() {
+        return Ok(());
+    }
+    Err(format!("not noticed in {seeds} seeds: {}", missed.join(", ")))
 }

@@ -3,7 +3,14 @@
 use crate::net::pki::Identity;
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::time::Duration;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Wall time in whole milliseconds.
+pub(crate) fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
 
 /// Settings of a coordinator.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -11,6 +18,8 @@ use std::time::Duration;
 pub struct CoordinatorConfig {
     /// Address for workers, UDP; port 0 picks a free one.
     pub quic_addr: SocketAddr,
+    /// The file that durable tasks are kept in; without one there are none.
+    pub journal: Option<PathBuf>,
     /// Balancing strategy, one of [`balancing_strategies`](crate::balancing_strategies).
     pub balancing: String,
     /// Tasks that may wait; more are refused with [`Error::Overloaded`](crate::Error).
@@ -21,17 +30,29 @@ pub struct CoordinatorConfig {
     pub retained_tasks_max: usize,
     /// Bytes of outputs that kept records may hold; the oldest go first.
     pub retained_bytes_max: usize,
+    /// Seconds for which an idempotency key stands for its task after that has ended.
+    pub keys_kept_for_s: u64,
+    /// Tasks with an idempotency key that may be known at once; more are refused with
+    /// [`Error::Overloaded`](crate::Error), for a key must not be forgotten before its time.
+    pub keys_max: usize,
+    /// Milliseconds of a longer completion time that saving a joule is worth to the strategy
+    /// `adaptive`; 0 looks at time alone.
+    pub thrift_ms_per_joule: f64,
 }
 
 impl Default for CoordinatorConfig {
     fn default() -> Self {
         Self {
             quic_addr: SocketAddr::from((Ipv4Addr::LOCALHOST, 8443)),
+            journal: None,
             balancing: "least_loaded".into(),
             queue_tasks_max: 10_000,
             queue_bytes_max: 256 << 20,
             retained_tasks_max: 4_096,
-            retained_bytes_max: 64 << 20,
+            retained_bytes_max: 256 << 20,
+            keys_kept_for_s: 600,
+            keys_max: 100_000,
+            thrift_ms_per_joule: 0.0,
         }
     }
 }
@@ -43,8 +64,12 @@ pub struct WorkerConfig {
     pub coordinator: SocketAddr,
     /// Name, certificate and key, and the cluster's certificate authority.
     pub identity: Identity,
-    /// Tasks that run at the same time, each on its own blocking thread; at least 1.
+    /// Tasks that run at the same time on each device, each on its own blocking thread; at
+    /// least 1.
     pub slots: u32,
+    /// Tells processes of one name apart: of two that are connected, the one with the larger
+    /// number stays.
+    pub incarnation: u64,
     /// First wait before a lost connection is made anew; doubles up to `reconnect_max`.
     pub reconnect_min: Duration,
     /// Longest wait between two connection attempts.
@@ -59,6 +84,7 @@ impl WorkerConfig {
             coordinator,
             identity,
             slots: slots.max(1),
+            incarnation: unix_ms(),
             reconnect_min: Duration::from_millis(50),
             reconnect_max: Duration::from_secs(2),
         }

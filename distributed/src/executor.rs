@@ -5,15 +5,18 @@ use lgp_memory::NamedTensor;
 use serde::{Deserialize, Serialize};
 
 /// Runs models for a worker. All methods are called on blocking threads, several at a time.
+///
+/// A worker has one device or several; `device` is a position in [`ExecutorStatus::devices`],
+/// whose number and order never change.
 pub trait Executor: Send + Sync + 'static {
     /// Makes a model ready. Loading a model that is loaded already is not an error.
     ///
     /// # Errors
     /// [`ExecErrorKind::ModelNotFound`], or [`ExecErrorKind::Unavailable`] when it does not fit.
-    fn load(&self, model: &ModelRef) -> Result<(), ExecError>;
+    fn load(&self, device: usize, model: &ModelRef) -> Result<(), ExecError>;
 
     /// Lets go of a model; unknown models are ignored.
-    fn unload(&self, model: &ModelRef);
+    fn unload(&self, device: usize, model: &ModelRef);
 
     /// Runs a model once. Its time is what tasks report as `model_ms`.
     ///
@@ -21,6 +24,7 @@ pub trait Executor: Send + Sync + 'static {
     /// [`ExecError`]; only [`ExecErrorKind::Unavailable`] is tried again, elsewhere or later.
     fn execute(
         &self,
+        device: usize,
         model: &ModelRef,
         inputs: &[NamedTensor],
     ) -> Result<Vec<NamedTensor>, ExecError>;
@@ -32,18 +36,37 @@ pub trait Executor: Send + Sync + 'static {
 /// What an executor says of itself.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ExecutorStatus {
-    /// The device it runs on, for example `cpu:0`.
+    /// Its devices; an executor that names none counts as one device without a name.
+    pub devices: Vec<DeviceStatus>,
+}
+
+impl ExecutorStatus {
+    /// The state of an executor with one device.
+    #[must_use]
+    pub fn of(device: DeviceStatus) -> Self {
+        Self { devices: vec![device] }
+    }
+}
+
+/// What an executor says of one of its devices.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct DeviceStatus {
+    /// The device, for example `cpu:0`.
     pub device: String,
-    /// The device's backend, for example `cpu`.
+    /// Its backend, for example `cpu`.
     pub backend: String,
+    /// The family of its chip, for example `Polaris`, where it is known.
+    pub family: String,
     /// Models that are loaded.
     pub models: Vec<ModelRef>,
-    /// Device memory that it has taken, where there is such a thing.
+    /// Memory that it has taken, where there is such a thing.
     pub vram_used_bytes: Option<u64>,
-    /// Device memory that it may take.
+    /// Memory that it may take.
     pub vram_total_bytes: Option<u64>,
-    /// How busy the device is, 0 to 1, where it can be read.
+    /// How busy it is, 0 to 1, where that can be read.
     pub utilisation: Option<f32>,
+    /// The power that it draws in watts, where that can be read.
+    pub power_w: Option<f32>,
 }
 
 /// Why an executor did not load or run a model.

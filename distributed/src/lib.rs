@@ -6,8 +6,8 @@
 //!
 //! ```
 //! use lgp_distributed::{
-//!     Coordinator, CoordinatorConfig, ExecError, Executor, ExecutorStatus, ModelRef, Pki,
-//!     TaskSpec, TaskState, WorkerConfig, run_worker,
+//!     Coordinator, CoordinatorConfig, DeviceStatus, ExecError, Executor, ExecutorStatus, ModelRef,
+//!     Pki, TaskSpec, TaskState, WorkerConfig, run_worker,
 //! };
 //! use lgp_memory::{NamedTensor, Tensor};
 //! use std::sync::Arc;
@@ -16,19 +16,21 @@
 //! struct Echo;
 //!
 //! impl Executor for Echo {
-//!     fn load(&self, _: &ModelRef) -> Result<(), ExecError> {
+//!     fn load(&self, _: usize, _: &ModelRef) -> Result<(), ExecError> {
 //!         Ok(())
 //!     }
-//!     fn unload(&self, _: &ModelRef) {}
+//!     fn unload(&self, _: usize, _: &ModelRef) {}
 //!     fn execute(
 //!         &self,
+//!         _: usize,
 //!         _: &ModelRef,
 //!         inputs: &[NamedTensor],
 //!     ) -> Result<Vec<NamedTensor>, ExecError> {
 //!         Ok(inputs.to_vec())
 //!     }
 //!     fn status(&self) -> ExecutorStatus {
-//!         ExecutorStatus { device: "cpu:0".into(), backend: "cpu".into(), ..Default::default() }
+//!         let (device, backend) = ("cpu:0".into(), "cpu".into());
+//!         ExecutorStatus::of(DeviceStatus { device, backend, ..DeviceStatus::default() })
 //!     }
 //! }
 //!
@@ -80,6 +82,7 @@
 #![forbid(unsafe_code)]
 
 mod config;
+mod control;
 mod error;
 mod executor;
 mod net;
@@ -89,17 +92,19 @@ mod task;
 mod worker_info;
 
 pub use config::{CoordinatorConfig, WorkerConfig};
-pub use error::{Error, Result};
-pub use executor::{ExecError, ExecErrorKind, Executor, ExecutorStatus};
+pub use control::{DamageReport, DamagedImage, JournalSpeed, journal_speed};
+pub use error::{Error, JournalError, Result};
+pub use executor::{DeviceStatus, ExecError, ExecErrorKind, Executor, ExecutorStatus};
 pub use net::coordinator::Coordinator;
 pub use net::pki::{Identity, Pki};
 pub use net::worker::run_worker;
 pub use proto::balance::balancing_strategies;
 pub use proto::frame::FrameError;
-pub use sim::{Carousel, SimFailure, SimReport, simulate};
+pub use proto::models::ModelNeeds;
+pub use sim::{Carousel, SimFailure, SimReport, simulate, simulate_mutants};
 pub use task::{
     ModelRef, Priority, TaskError, TaskErrorKind, TaskId, TaskRecord, TaskSpec, TaskState,
 };
 pub use worker_info::{
-    Percentiles, Stats, TaskCounts, WorkerCounts, WorkerId, WorkerInfo, WorkerState,
+    DeviceInfo, Hits, Percentiles, Stats, TaskCounts, WorkerCounts, WorkerId, WorkerInfo, WorkerState,
 };

@@ -3,6 +3,7 @@
 mod close;
 pub(crate) mod coordinator;
 mod exchange;
+mod journal;
 pub(crate) mod pki;
 mod session;
 mod shared;

@@ -4,20 +4,34 @@
 //! and answers with [`state::Action`]s. `net` carries the actions out over QUIC, `sim` over a
 //! seeded imitation of a bad network.
 
+mod admission;
+mod affinity;
 mod attempt;
 pub(crate) mod backoff;
 pub(crate) mod balance;
+mod breaker;
+mod budget;
+mod capability;
 pub(crate) mod core;
+mod durable;
+mod explain;
+mod fleet;
 pub(crate) mod frame;
+mod health;
 mod histogram;
 mod history;
+pub(crate) mod image;
 pub(crate) mod membership;
 pub(crate) mod message;
-mod models;
+pub(crate) mod models;
 mod queue;
 pub(crate) mod request;
 mod schedule;
+mod service;
 pub(crate) mod state;
 pub(crate) mod tensors;
 #[cfg(test)]
 mod tests;
+mod why;
+
+pub(crate) use admission::Order;

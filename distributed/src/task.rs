@@ -90,6 +90,17 @@ impl Priority {
     pub const ALL: [Self; 5] =
         [Self::Critical, Self::High, Self::Normal, Self::Low, Self::Background];
 
+    /// 0 for the most urgent.
+    pub(crate) const fn level(self) -> u32 {
+        match self {
+            Self::Critical => 0,
+            Self::High => 1,
+            Self::Normal => 2,
+            Self::Low => 3,
+            Self::Background => 4,
+        }
+    }
+
     /// The name as it is written in requests.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -179,6 +190,18 @@ pub struct TaskSpec {
     /// Attempts that may end without an answer (worker lost, device unavailable) before the
     /// task fails; at least 1.
     pub max_attempts: u32,
+    /// Whether the task survives the coordinator: it is accepted, and ends, once the journal
+    /// has it.
+    pub durable: bool,
+    /// Tasks that must have succeeded before this one runs. When one of them fails or is
+    /// cancelled, so does this one, with [`TaskErrorKind::DependencyFailed`].
+    pub depends_on: Vec<TaskId>,
+    /// Tasks of one model with the same key go to the same device as long as it is healthy and
+    /// not much busier than others: a conversation finds its caches.
+    pub affinity: Option<String>,
+    /// Time after which an attempt without an answer gets a rival on another worker; the first
+    /// answer counts.
+    pub hedge_after: Option<Duration>,
 }
 
 impl TaskSpec {
@@ -195,6 +218,10 @@ impl TaskSpec {
             deadline: None,
             idempotency_key: None,
             max_attempts: Self::DEFAULT_MAX_ATTEMPTS,
+            durable: false,
+            depends_on: Vec::new(),
+            affinity: None,
+            hedge_after: None,
         }
     }
 }
@@ -212,6 +239,10 @@ pub struct TaskRecord {
     pub model: ModelRef,
     /// Its urgency.
     pub priority: Priority,
+    /// Whether it survives the coordinator.
+    pub durable: bool,
+    /// Tasks that it waited or waits for.
+    pub depends_on: Vec<TaskId>,
     /// Where it stands.
     pub state: TaskState,
     /// Attempts handed to workers so far.
@@ -261,6 +292,8 @@ pub enum TaskErrorKind {
     Unavailable,
     /// Workers were lost under it as often as allowed.
     WorkerLost,
+    /// A task that it depends on did not succeed.
+    DependencyFailed,
     /// The deadline passed first.
     DeadlineExceeded,
     /// A caller cancelled it.
@@ -279,6 +312,7 @@ impl TaskErrorKind {
             Self::ModelFailed => "model_failed",
             Self::Unavailable => "unavailable",
             Self::WorkerLost => "worker_lost",
+            Self::DependencyFailed => "dependency_failed",
             Self::DeadlineExceeded => "deadline_exceeded",
             Self::Cancelled => "cancelled",
             Self::Stopped => "stopped",

@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -70,6 +71,18 @@ pub enum WorkerState {
     Lost,
 }
 
+impl WorkerState {
+    /// The name as it is written in answers.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Draining => "draining",
+            Self::Lost => "lost",
+        }
+    }
+}
+
 /// A worker, with the JSON keys that programs rely on.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WorkerInfo {
@@ -95,12 +108,55 @@ pub struct WorkerInfo {
     pub vram_total_bytes: Option<u64>,
     /// Tasks it may hold at once.
     pub slots: u32,
-    /// Load from 0 to 1 by the formula of the least-loaded strategy.
+    /// Load from 0 to 1 by the formula of the least-loaded strategy; that of its busiest device.
     pub load: f64,
     /// Tasks it has finished, with success or not.
     pub completed: u64,
     /// Milliseconds since it was last heard of.
     pub last_seen_ms: u64,
+    /// Models whose tasks it does not get for now because it failed too often at them, with the
+    /// state of the breaker.
+    pub breakers: BTreeMap<String, &'static str>,
+    /// Each of its devices; the fields above describe the first, or add all up.
+    pub devices: Vec<DeviceInfo>,
+}
+
+/// A device of a worker.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct DeviceInfo {
+    /// Its name, for example `cpu:0`.
+    pub device: String,
+    /// Its backend.
+    pub backend: String,
+    /// Loaded models as `NAME/VERSION`.
+    pub models: Vec<String>,
+    /// Attempts that it holds.
+    pub running: u32,
+    /// Of those, attempts that wait at the worker for a free thread.
+    pub queued: u32,
+    /// Tasks it may hold at once.
+    pub slots: u32,
+    /// Load from 0 to 1 by the formula of the least-loaded strategy.
+    pub load: f64,
+    /// Memory that it has taken.
+    pub vram_used_bytes: Option<u64>,
+    /// Memory that it may take.
+    pub vram_total_bytes: Option<u64>,
+    /// How busy it is, 0 to 1, where that can be read.
+    pub utilisation: Option<f32>,
+    /// The power that it draws in watts, where that can be read.
+    pub power_w: Option<f32>,
+    /// Mean service time of each model measured here, in milliseconds; recent tasks count most.
+    pub service_ms: BTreeMap<String, f64>,
+}
+
+/// How often something was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Hits {
+    /// Found.
+    pub hits: u64,
+    /// Looked for.
+    pub of: u64,
 }
 
 /// Totals of a coordinator since it started.
@@ -114,10 +170,22 @@ pub struct Stats {
     pub tasks_per_s: f64,
     /// Attempts that had to be repeated.
     pub retries: u64,
+    /// Retries that may begin at once; later ones wait for the budget to fill.
+    pub retry_budget: f64,
+    /// Attempts that got a rival.
+    pub hedges: u64,
+    /// Breakers of a worker and a model that let no task pass for now, and how often one opened.
+    pub breakers_open: u64,
+    /// See `breakers_open`.
+    pub breakers_opened: u64,
     /// Completions that came from an attempt that was no longer current and were refused.
     pub stale_completions: u64,
     /// Submissions refused because the queue was full.
     pub overloaded: u64,
+    /// Lookups of the devices that can take a model's tasks.
+    pub capability_cache: Hits,
+    /// Tasks with an affinity key that went where the key's last task went.
+    pub affinity: Hits,
     /// Workers by state.
     pub workers: WorkerCounts,
     /// From submission to the terminal state, of tasks that succeeded.

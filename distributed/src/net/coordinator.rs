@@ -1,14 +1,15 @@
 //! The coordinator: a handle on the core and on the endpoint that workers connect to.
 
-use crate::config::CoordinatorConfig;
+use crate::config::{CoordinatorConfig, unix_ms};
 use crate::error::{Error, Result};
 use crate::executor::ExecError;
 use crate::net::close::Close;
 use crate::net::pki::Pki;
 use crate::net::shared::Shared;
 use crate::net::transport::SocketWatch;
-use crate::net::{session, tls, transport};
-use crate::proto::balance;
+use crate::net::{journal, session, tls, transport};
+use crate::proto::models::ModelNeeds;
+use crate::proto::{Order, balance};
 use crate::proto::core::Core;
 use crate::proto::request;
 use crate::proto::state::{CoreConfig, Timing};
@@ -16,8 +17,9 @@ use crate::task::{ModelRef, TaskId, TaskRecord, TaskSpec};
 use crate::worker_info::{Stats, WorkerId, WorkerInfo, WorkerState};
 use quinn::{Endpoint, ServerConfig};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// A running coordinator. Clones share it; it runs until [`Coordinator::stop`].
 #[derive(Clone)]
@@ -39,26 +41,28 @@ impl Coordinator {
     /// Listens for workers whose certificates `pki` issued. Must run within a Tokio runtime.
     ///
     /// # Errors
-    /// [`Error::Bind`], [`Error::Pki`], [`Error::UnknownBalancing`].
-    #[allow(clippy::unused_async, reason = "states that a runtime is needed, and may come to wait")]
+    /// [`Error::Bind`], [`Error::Pki`], [`Error::UnknownBalancing`]; [`Error::Journal`] where
+    /// the journal cannot be used, which is then left as it was.
     pub async fn start(config: CoordinatorConfig, pki: &Pki) -> Result<Self> {
-        let timing = Timing::default();
+        let began = Duration::from_millis(unix_ms());
+        let path = config.journal.clone();
+        let opening = path.map(|path| {
+            tokio::task::spawn_blocking(move || journal::open(&path, unix_ms()))
+        });
+        let mut prepared = match opening {
+            Some(opening) => Some(opening.await.map_err(|_| Error::Stopped)??),
+            None => None,
+        };
         // A coordinator that starts later must never reuse an epoch: answers to attempts of
-        // its predecessor would be taken for its own.
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let epoch = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
-        let core = Core::new(
-            CoreConfig {
-                epoch,
-                balancing: balance::by_name(&config.balancing)?,
-                queue_tasks_max: config.queue_tasks_max,
-                queue_bytes_max: config.queue_bytes_max,
-                retained_tasks_max: config.retained_tasks_max,
-                retained_bytes_max: config.retained_bytes_max,
-                timing,
-            },
-            rand::random(),
-        );
+        // its predecessor would be taken for its own. A journal remembers the last one; without
+        // it the clock has to do.
+        let epoch = prepared.as_ref().map_or_else(unix_ms, |prepared| prepared.epoch);
+        let settings = core_config(&config, epoch, prepared.is_some())?;
+        let heartbeat = settings.timing.heartbeat;
+        let mut core = Core::new(began, settings, rand::random());
+        if let Some(prepared) = &mut prepared {
+            core.restore(began, std::mem::take(&mut prepared.images));
+        }
         let mut server = ServerConfig::with_crypto(Arc::new(tls::server(pki)?));
         // Workers open one stream for their reports and nothing else.
         server.transport_config(transport::config(0, 1)).migration(false);
@@ -66,9 +70,13 @@ impl Coordinator {
         let addr = endpoint
             .local_addr()
             .map_err(|source| Error::Bind { addr: config.quic_addr, source })?;
-        let shared = Arc::new(Shared::new(core, tokio::runtime::Handle::current()));
+        let runtime = tokio::runtime::Handle::current();
+        let shared = Arc::new(Shared::new(core, began, runtime));
+        if let Some(prepared) = prepared {
+            shared.keep(Arc::new(journal::start(prepared, Arc::downgrade(&shared))?));
+        }
         tokio::spawn(Arc::clone(&shared).run_timer());
-        tokio::spawn(accept(Arc::clone(&shared), endpoint.clone(), epoch, timing.heartbeat));
+        tokio::spawn(accept(Arc::clone(&shared), endpoint.clone(), epoch, heartbeat));
         let endpoint = Arc::new(Mutex::new(Some((endpoint, watch))));
         Ok(Self { shared, config: Arc::new(config), addr, endpoint })
     }
@@ -85,15 +93,39 @@ impl Coordinator {
         self.addr
     }
 
-    /// Accepts a task.
+    /// Accepts a task that lives in memory.
     ///
     /// # Errors
-    /// [`Error::InvalidTask`], [`Error::TooLarge`], [`Error::Conflict`] for an idempotency key
-    /// that stands for another body, [`Error::Overloaded`], [`Error::Draining`],
-    /// [`Error::Stopped`].
+    /// [`Error::InvalidTask`], [`Error::TooLarge`], [`Error::UnknownTask`] for a dependency,
+    /// [`Error::Conflict`] for an idempotency key that stands for another body,
+    /// [`Error::Overloaded`], [`Error::Draining`], [`Error::Stopped`].
     pub fn submit(&self, spec: TaskSpec) -> Result<TaskId> {
-        let (bytes, digest) = request::check(&spec)?;
-        self.shared.with(|core, now| core.submit(now, Arc::new(spec), bytes, digest))
+        if spec.durable {
+            let message = "a durable task is accepted once the journal has it: wait for that";
+            return Err(Error::InvalidTask { message: message.into() });
+        }
+        let order = request::check(spec)?;
+        self.shared.with(|core, now| core.submit(now, order))
+    }
+
+    /// Accepts tasks, all of them or none, and answers their ids in the same order; of durable
+    /// ones once the journal has them. Each comes with the positions of those in `tasks` that it
+    /// depends on, besides the earlier ones that [`TaskSpec::depends_on`] names.
+    ///
+    /// # Errors
+    /// As [`Coordinator::submit`]; [`Error::InvalidTask`] for tasks that depend on one another in
+    /// a circle; [`Error::NoJournal`], [`Error::NotSaved`].
+    pub async fn submit_all(&self, tasks: Vec<(TaskSpec, Vec<usize>)>) -> Result<Vec<TaskId>> {
+        let mut orders = Vec::with_capacity(tasks.len());
+        for (spec, within) in tasks {
+            orders.push(Order { within, ..request::check(spec)? });
+        }
+        let (ids, promises) =
+            self.shared.submit_durably(|core, now| core.submit_all(now, orders))?;
+        for promise in promises {
+            promise.await.map_err(|_| Error::Stopped)??;
+        }
+        Ok(ids)
     }
 
     /// Resolves once the task is terminal, whatever its state then is.
@@ -109,10 +141,8 @@ impl Coordinator {
     /// # Errors
     /// As [`Coordinator::submit`]; what becomes of an accepted task is in its record.
     pub async fn run(&self, spec: TaskSpec) -> Result<TaskRecord> {
-        let (bytes, digest) = request::check(&spec)?;
-        let waiting = self
-            .shared
-            .submit_and_wait(|core, now| core.submit(now, Arc::new(spec), bytes, digest))?;
+        let order = request::check(spec)?;
+        let waiting = self.shared.submit_and_wait(|core, now| core.submit(now, order))?;
         waiting.record().await
     }
 
@@ -122,6 +152,15 @@ impl Coordinator {
     /// [`Error::UnknownTask`], also for finished tasks beyond the retention bounds.
     pub fn task(&self, id: TaskId) -> Result<TaskRecord> {
         self.shared.read(|core, now| core.record(now, id))
+    }
+
+    /// Each decision about a task, with the milliseconds since its submission, and what it waits
+    /// for now.
+    ///
+    /// # Errors
+    /// [`Error::UnknownTask`].
+    pub fn explain(&self, id: TaskId) -> Result<Vec<(f64, String)>> {
+        self.shared.read(|core, now| core.explain(now, id))
     }
 
     /// Every known task without its outputs, newest first.
@@ -187,7 +226,19 @@ impl Coordinator {
     /// # Errors
     /// [`Error::Stopped`].
     pub async fn load(&self, model: ModelRef) -> Result<Vec<(WorkerId, Result<(), ExecError>)>> {
-        self.shared.with(|core, now| core.load(now, &model));
+        self.load_where(model, ModelNeeds::default()).await
+    }
+
+    /// The same for a model that asks something of the devices that run it.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`].
+    pub async fn load_where(
+        &self,
+        model: ModelRef,
+        needs: ModelNeeds,
+    ) -> Result<Vec<(WorkerId, Result<(), ExecError>)>> {
+        self.shared.with(|core, now| core.load(now, &model, needs));
         self.until(|core, _| core.load_report(&model)).await
     }
 
@@ -231,9 +282,44 @@ impl Coordinator {
         let _ = self.until(|core, _| core.is_idle().then_some(())).await;
     }
 
-    /// Fails what is not terminal, closes every connection and frees the port.
+    /// Resolves when the journal takes no more, with the reason. The coordinator can no longer
+    /// keep its promises then, and should be stopped and started anew.
+    pub async fn journal_broken(&self) -> Error {
+        let broken = self.until_any(|| self.shared.journal_error());
+        broken.await.map_or_else(|error| error, Error::from)
+    }
+
+    /// Copies the journal to a new file while the coordinator goes on: a consistent state of one
+    /// moment, which a coordinator can be started on.
+    ///
+    /// # Errors
+    /// [`Error::NoJournal`]; [`Error::Journal`], also where the file exists already.
+    pub async fn back_up(&self, to: PathBuf) -> Result<()> {
+        let writer = self.shared.writer().ok_or(Error::NoJournal)?;
+        let copy = tokio::task::spawn_blocking(move || writer.upkeep().backup(&to));
+        Ok(copy.await.map_err(|_| Error::Stopped)??)
+    }
+
+    /// Gives the disk what the journal no longer needs; true when that was anything.
+    ///
+    /// # Errors
+    /// [`Error::NoJournal`]; [`Error::Journal`].
+    pub async fn compact(&self) -> Result<bool> {
+        let writer = self.shared.writer().ok_or(Error::NoJournal)?;
+        let compacted = tokio::task::spawn_blocking(move || writer.compact());
+        Ok(compacted.await.map_err(|_| Error::Stopped)??)
+    }
+
+    /// Fails what is neither terminal nor durable, closes every connection and frees the port.
+    /// Durable tasks wait in the journal for the next coordinator.
     pub async fn stop(&self) {
         self.shared.stop();
+        let shared = Arc::clone(&self.shared);
+        // What waits is still written.
+        let closed = tokio::task::spawn_blocking(move || shared.close_journal());
+        if let Err(error) = closed.await {
+            tracing::error!(%error, "the journal's thread did not end well");
+        }
         let endpoint = self.endpoint.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some((endpoint, watch)) = endpoint else { return };
         endpoint.close(Close::Stopping.code(), Close::Stopping.reason().as_bytes());
@@ -246,12 +332,17 @@ impl Coordinator {
         let _ = tokio::time::timeout(Duration::from_secs(2), closed).await;
     }
 
-    /// Waits until `look` finds what it looks for.
+    /// Waits until `look` finds what it looks for in the core.
     async fn until<R>(&self, look: impl Fn(&Core, Duration) -> Option<R>) -> Result<R> {
+        self.until_any(|| self.shared.read(&look)).await
+    }
+
+    /// Looks after each change, until something is found.
+    async fn until_any<R>(&self, look: impl Fn() -> Option<R>) -> Result<R> {
         loop {
             // Created before looking: it counts every change from here on.
             let changed = self.shared.changed.notified();
-            if let Some(found) = self.shared.read(&look) {
+            if let Some(found) = look() {
                 return Ok(found);
             }
             if self.shared.is_stopped() {
@@ -260,6 +351,22 @@ impl Coordinator {
             changed.await;
         }
     }
+}
+
+fn core_config(config: &CoordinatorConfig, epoch: u64, durable: bool) -> Result<CoreConfig> {
+    Ok(CoreConfig {
+        epoch,
+        balancing: balance::by_name(&config.balancing)?,
+        queue_tasks_max: config.queue_tasks_max,
+        queue_bytes_max: config.queue_bytes_max,
+        retained_tasks_max: config.retained_tasks_max,
+        retained_bytes_max: config.retained_bytes_max,
+        keys_kept_for: Duration::from_secs(config.keys_kept_for_s),
+        keys_max: config.keys_max,
+        durable,
+        thrift: config.thrift_ms_per_joule,
+        timing: Timing::default(),
+    })
 }
 
 fn unknown(id: &str) -> Error {

@@ -12,21 +12,22 @@ use quinn::{Connection, RecvStream, SendStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Carries an attempt to its worker and the answer back to the core.
+/// Carries an attempt to a device of its worker and the answer back to the core.
 ///
 /// Dropped early (the attempt was cancelled), it resets the request and stops the answer.
 pub(super) async fn run(
     shared: Arc<Shared>,
     connection: Connection,
-    session: SessionId,
+    to: (SessionId, u32),
     id: AttemptId,
     spec: Arc<TaskSpec>,
 ) {
+    let (session, device) = to;
     let mut exchange = match Exchange::open(&connection).await {
         Ok(exchange) => exchange,
         Err(error) => return shared.broken(&connection, session, id, &error),
     };
-    match exchange.perform(id, &spec).await {
+    match exchange.perform(id, device, &spec).await {
         Ok(completion) => {
             shared.complete(session, id, completion);
             wire::read_end(&mut exchange.recv).await;
@@ -49,9 +50,14 @@ impl Exchange {
         Ok(Self { send, recv, sent: false, answered: false })
     }
 
-    async fn perform(&mut self, id: AttemptId, spec: &TaskSpec) -> Result<Completion> {
+    async fn perform(
+        &mut self,
+        id: AttemptId,
+        device: u32,
+        spec: &TaskSpec,
+    ) -> Result<Completion> {
         let (tensors, body_bytes) = describe(&spec.inputs)?;
-        let header = TaskHeader { id, model: spec.model.clone(), tensors };
+        let header = TaskHeader { id, device, model: spec.model.clone(), tensors };
         let mut chunks = wire::chunks(Kind::Task, &header, &spec.inputs, body_bytes)?;
         self.send.write_all_chunks(&mut chunks).await.map_err(wire::lost)?;
         self.send.finish().map_err(wire::lost)?;

@@ -48,8 +48,9 @@ pub(super) async fn serve(
     let name = greeted.join.id.clone();
     let (control, frames) = mpsc::unbounded_channel();
     let session = Session::new(connection.clone(), control);
-    let Ok(number) = shared.join(greeted.join, session) else {
-        return connection.close(Close::Stopping.code(), Close::Stopping.reason().as_bytes());
+    let number = match shared.join(greeted.join, session) {
+        Ok(number) => number,
+        Err(close) => return connection.close(close.code(), close.reason().as_bytes()),
     };
     tracing::info!(worker = %name, %addr, "worker joined");
     let writer = tokio::spawn(write_control(greeted.control, frames));
@@ -104,6 +105,7 @@ async fn greet(
         .map_err(|e| (Close::Late, e))?;
     let join = Join {
         id: hello.name,
+        incarnation: hello.incarnation,
         // A process id means something only on the machine it belongs to.
         pid: connection.remote_address().ip().to_canonical().is_loopback().then_some(hello.pid),
         slots: hello.slots.clamp(1, SLOTS_MAX),
@@ -144,8 +146,8 @@ fn pass_on(shared: &Arc<Shared>, session: SessionId, kind: Kind, header: &[u8]) 
             shared.with(|core, now| core.released(now, session, id));
         }
         Kind::Loaded => {
-            let Loaded { model, result } = frame::decode(kind, header)?;
-            shared.with(|core, now| core.loaded(now, session, &model, result));
+            let Loaded { device, model, result } = frame::decode(kind, header)?;
+            shared.with(|core, now| core.loaded(now, session, device, &model, result));
         }
         Kind::Draining => shared.with(|core, _| core.worker_leaves(session)),
         other => {

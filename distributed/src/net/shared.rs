@@ -1,11 +1,12 @@
 //! The core behind its lock, and the carrying out of what it wants done.
 
-use crate::error::{Error, Result};
+use crate::control::writer::Writer;
+use crate::error::{Error, JournalError, Result};
 use crate::net::close::Close;
-use crate::net::exchange;
+use crate::net::{exchange, journal};
 use crate::proto::core::Core;
 use crate::proto::frame;
-use crate::proto::message::{AttemptId, Kind};
+use crate::proto::message::{AttemptId, Kind, Load};
 use crate::proto::state::{Action, Completion, SessionId};
 use crate::task::{TaskId, TaskRecord};
 use quinn::Connection;
@@ -20,6 +21,8 @@ use tokio::task::AbortHandle;
 pub(super) struct Shared {
     state: Mutex<State>,
     started: Instant,
+    /// Wall time at the start: the core's clock begins there and never jumps.
+    began: Duration,
     runtime: tokio::runtime::Handle,
     /// Workers or models changed, or the last open task finished.
     pub(super) changed: Notify,
@@ -31,6 +34,12 @@ struct State {
     core: Core,
     sessions: HashMap<SessionId, Session>,
     waiters: HashMap<u64, Vec<oneshot::Sender<TaskRecord>>>,
+    /// Who waits for the journal to have a task.
+    acceptors: HashMap<u64, Vec<oneshot::Sender<Result<()>>>>,
+    /// Takes the journal's changes, if there is a journal.
+    writer: Option<Arc<Writer>>,
+    /// Why the journal takes no more.
+    broken: Option<JournalError>,
     /// When the timer wakes next; `None` while it decides.
     wakes_at: Option<Duration>,
     stopped: bool,
@@ -59,17 +68,22 @@ impl Session {
 }
 
 impl Shared {
-    pub(super) fn new(core: Core, runtime: tokio::runtime::Handle) -> Self {
+    /// `began` is the wall time that the core was made at.
+    pub(super) fn new(core: Core, began: Duration, runtime: tokio::runtime::Handle) -> Self {
         let state = State {
             core,
             sessions: HashMap::new(),
             waiters: HashMap::new(),
+            acceptors: HashMap::new(),
+            writer: None,
+            broken: None,
             wakes_at: None,
             stopped: false,
         };
         Self {
             state: Mutex::new(state),
             started: Instant::now(),
+            began,
             runtime,
             changed: Notify::new(),
             sooner: Notify::new(),
@@ -77,7 +91,7 @@ impl Shared {
     }
 
     fn now(&self) -> Duration {
-        self.started.elapsed()
+        self.began + self.started.elapsed()
     }
 
     /// The state stays usable after a panic elsewhere: each step leaves it consistent.
@@ -111,23 +125,72 @@ impl Shared {
         Ok(waiting)
     }
 
+    /// Submits durable tasks by `event` and leaves a waiter for each that the journal does not
+    /// have yet.
+    pub(super) fn submit_durably(
+        self: &Arc<Self>,
+        event: impl FnOnce(&mut Core, Duration) -> Result<Vec<TaskId>>,
+    ) -> Result<(Vec<TaskId>, Vec<oneshot::Receiver<Result<()>>>)> {
+        let mut state = self.lock();
+        let ids = event(&mut state.core, self.now())?;
+        let mut promises = Vec::new();
+        for id in &ids {
+            if !state.core.is_saved(*id) {
+                let (sender, receiver) = oneshot::channel();
+                state.acceptors.entry(id.seq).or_default().push(sender);
+                promises.push(receiver);
+            }
+        }
+        self.carry_out(&mut state);
+        Ok((ids, promises))
+    }
+
+    /// From now on the journal's changes go there.
+    pub(super) fn keep(&self, writer: Arc<Writer>) {
+        self.lock().writer = Some(writer);
+    }
+
+    /// The journal's thread, while it runs.
+    pub(super) fn writer(&self) -> Option<Arc<Writer>> {
+        self.lock().writer.clone()
+    }
+
+    /// Ends the journal's thread once it has written what waits.
+    pub(super) fn close_journal(&self) {
+        let writer = self.lock().writer.take();
+        drop(writer);
+    }
+
+    /// The journal could not take these changes.
+    pub(super) fn unrecorded(self: &Arc<Self>, tickets: &[u64], error: &JournalError) {
+        let mut state = self.lock();
+        state.unrecorded(self.now(), tickets, error);
+        self.carry_out(&mut state);
+        self.changed.notify_waiters();
+    }
+
+    /// Why the journal takes no more, if so.
+    pub(super) fn journal_error(&self) -> Option<JournalError> {
+        self.lock().broken.clone()
+    }
+
     /// The record of a terminal task, or the promise of it.
     pub(super) fn wait(&self, id: TaskId) -> Result<Waiting> {
         let now = self.now();
         self.lock().wait(now, id)
     }
 
-    /// Registers a connection; its tasks begin at once.
+    /// Registers a connection; its tasks begin at once. Answers why it is to be closed instead.
     pub(super) fn join(
         self: &Arc<Self>,
         join: crate::proto::membership::Join,
         session: Session,
-    ) -> Result<SessionId> {
+    ) -> Result<SessionId, Close> {
         let mut state = self.lock();
         if state.stopped {
-            return Err(Error::Stopped);
+            return Err(Close::Stopping);
         }
-        let id = state.core.join(self.now(), join);
+        let id = state.core.join(self.now(), join).ok_or(Close::Superseded)?;
         state.sessions.insert(id, session);
         self.carry_out(&mut state);
         Ok(id)
@@ -170,7 +233,7 @@ impl Shared {
     }
 
     fn carry_out(self: &Arc<Self>, state: &mut State) {
-        while let Some(action) = state.core.next_action() {
+        while let Some(action) = state.core.next_action(self.now()) {
             self.perform(state, action);
         }
         let next = state.core.next_timeout();
@@ -184,10 +247,10 @@ impl Shared {
 
     fn perform(self: &Arc<Self>, state: &mut State, action: Action) {
         match action {
-            Action::Dispatch { session: number, id, spec } => {
+            Action::Dispatch { session: number, device, id, spec } => {
                 let Some(session) = state.sessions.get_mut(&number) else { return };
                 let connection = session.connection.clone();
-                let run = exchange::run(Arc::clone(self), connection, number, id, spec);
+                let run = exchange::run(Arc::clone(self), connection, (number, device), id, spec);
                 let task = self.runtime.spawn(run);
                 session.attempts.insert(id, task.abort_handle());
             }
@@ -197,17 +260,34 @@ impl Shared {
                     attempt.abort();
                 }
             }
+            Action::Record { ticket, change } => {
+                let Some(writer) = &state.writer else { return };
+                if let Err(error) = journal::submit(writer, ticket, change) {
+                    state.unrecorded(self.now(), &[ticket], &error);
+                }
+            }
+            Action::Accepted { seq } => {
+                for acceptor in state.acceptors.remove(&seq).unwrap_or_default() {
+                    let _ = acceptor.send(Ok(()));
+                }
+            }
+            Action::Rejected { seq, reason } => {
+                state.waiters.remove(&seq);
+                for acceptor in state.acceptors.remove(&seq).unwrap_or_default() {
+                    let _ = acceptor.send(Err(Error::NotSaved { reason: reason.clone() }));
+                }
+            }
             Action::Finished { seq } => {
                 let Some(waiters) = state.waiters.remove(&seq) else { return };
-                let id = state.core.id(seq);
-                let Ok(record) = state.core.record(self.now(), id) else { return };
+                let Some(record) = state.core.record_of(self.now(), seq) else { return };
                 for waiter in waiters {
                     // A caller that no longer waits is no error.
                     let _ = waiter.send(record.clone());
                 }
             }
-            Action::Load { session, model } => {
-                state.sessions.get(&session).inspect(|s| s.tell(Kind::Load, &model));
+            Action::Load { session, device, model } => {
+                let load = Load { device, model };
+                state.sessions.get(&session).inspect(|s| s.tell(Kind::Load, &load));
             }
             Action::Unload { session, model } => {
                 state.sessions.get(&session).inspect(|s| s.tell(Kind::Unload, &model));
@@ -254,6 +334,7 @@ impl Shared {
             session.connection.close(reason.code(), reason.reason().as_bytes());
         }
         state.waiters.clear();
+        state.acceptors.clear();
         self.sooner.notify_one();
         self.changed.notify_waiters();
     }
@@ -285,6 +366,17 @@ impl Waiting {
 }
 
 impl State {
+    fn unrecorded(&mut self, now: Duration, tickets: &[u64], error: &JournalError) {
+        if matches!(error, JournalError::Broken { .. }) && self.broken.is_none() {
+            tracing::error!(%error, "the journal takes no more");
+            self.broken = Some(error.clone());
+        }
+        let reason = error.to_string();
+        for ticket in tickets {
+            self.core.unrecorded(now, *ticket, &reason);
+        }
+    }
+
     fn wait(&mut self, now: Duration, id: TaskId) -> Result<Waiting> {
         let record = self.core.record(now, id)?;
         if record.state.is_terminal() {

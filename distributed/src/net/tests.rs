@@ -3,7 +3,7 @@
 use crate::net::close::Close;
 use crate::net::{tls, transport, wire};
 use crate::proto::frame::{self, PREFIX_BYTES};
-use crate::proto::message::{
+use crate::proto::message::{VERSION, 
     AttemptId, Hello, Kind, OutcomeHeader, TaskHeader, TensorMeta, Verdict, Welcome,
 };
 use crate::{
@@ -44,6 +44,7 @@ fn hello(name: &str, version: u32) -> Hello {
         name: name.parse().expect("a name"),
         pid: 1,
         slots: 1,
+        incarnation: 1,
         status: ExecutorStatus::default(),
     }
 }
@@ -65,7 +66,7 @@ fn prefix(kind: Kind, length: u32, header: u32) -> Vec<u8> {
 async fn unmannerly_greetings_and_reports_close_the_connection_with_a_reason() {
     let (coordinator, pki) = coordinator().await;
     let identity = pki.issue_worker("w").expect("a name");
-    let good = || frame(Kind::Hello, &hello("w", 1));
+    let good = || frame(Kind::Hello, &hello("w", VERSION));
     let cases = [
         ("noise", b"GET / HTTP/1.1\r\n\r\n".to_vec(), Close::Malformed),
         ("a huge header", prefix(Kind::Hello, u32::MAX, u32::MAX), Close::Malformed),
@@ -73,7 +74,7 @@ async fn unmannerly_greetings_and_reports_close_the_connection_with_a_reason() {
         ("another frame first", frame(Kind::Draining, &()), Close::Malformed),
         ("an empty hello", prefix(Kind::Hello, 0, 0), Close::Malformed),
         ("a future version", frame(Kind::Hello, &hello("w", 9)), Close::Version),
-        ("another's name", frame(Kind::Hello, &hello("v", 1)), Close::Identity),
+        ("another's name", frame(Kind::Hello, &hello("v", VERSION)), Close::Identity),
         ("noise after the hello", [good(), vec![255; 40]].concat(), Close::Malformed),
         ("a task from a worker", [good(), frame(Kind::Task, &())].concat(), Close::Malformed),
         (
@@ -122,15 +123,16 @@ async fn unmannerly_answers_fail_the_attempt_and_nothing_else() {
     let identity = pki.issue_worker("w").expect("a name");
     let (_endpoint, connection) = connect(&coordinator, &identity).await;
     let mut reports = connection.open_uni().await.expect("one stream is allowed");
-    let mut greeting = hello("w", 1);
+    let mut greeting = hello("w", VERSION);
     greeting.slots = 1;
     reports.write_all(&frame(Kind::Hello, &greeting)).await.expect("still open");
     let mut control = connection.accept_uni().await.expect("still open");
     let welcome: Welcome =
         wire::expect_report(&mut control, Kind::Welcome, "welcome").await.expect("welcome");
-    assert_eq!((welcome.version, welcome.heartbeat_ms), (1, 500));
+    assert_eq!((welcome.version, welcome.heartbeat_ms), (VERSION, 500));
     for case in 0..9 {
-        let model = ModelRef { name: "m".into(), version: 1, sha256: String::new() };
+        // Each case its own model: a worker that fails too often at one gets no more of it.
+        let model = ModelRef { name: format!("m{case}"), version: 1, sha256: String::new() };
         let spec = TaskSpec { max_attempts: 1, ..TaskSpec::new(model, Vec::new()) };
         let task = coordinator.submit(spec).expect("room");
         let (mut send, mut recv) = connection.accept_bi().await.expect("a task comes");
@@ -152,11 +154,16 @@ async fn unmannerly_answers_fail_the_attempt_and_nothing_else() {
 struct Untouched;
 
 impl Executor for Untouched {
-    fn load(&self, _: &ModelRef) -> Result<(), ExecError> {
+    fn load(&self, _: usize, _: &ModelRef) -> Result<(), ExecError> {
         Ok(())
     }
-    fn unload(&self, _: &ModelRef) {}
-    fn execute(&self, _: &ModelRef, _: &[NamedTensor]) -> Result<Vec<NamedTensor>, ExecError> {
+    fn unload(&self, _: usize, _: &ModelRef) {}
+    fn execute(
+        &self,
+        _: usize,
+        _: &ModelRef,
+        _: &[NamedTensor],
+    ) -> Result<Vec<NamedTensor>, ExecError> {
         unreachable!("a malformed task was executed")
     }
     fn status(&self) -> ExecutorStatus {
@@ -185,7 +192,7 @@ async fn a_worker_survives_unmannerly_requests() {
     let model = ModelRef { name: "m".into(), version: 1, sha256: String::new() };
     let meta = TensorMeta { name: "x".into(), dtype: 3, shape: vec![1 << 50] };
     let tensors = vec![meta];
-    let task = TaskHeader { id, model, tensors };
+    let task = TaskHeader { id, device: 0, model, tensors };
     for bytes in [
         Vec::new(),
         b"noise".to_vec(),

@@ -16,13 +16,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 
+/// Free slots of each device, shared by all sessions of a worker: work of a lost one may still be
+/// running when the next begins.
+pub(super) type Slots = Vec<Arc<Semaphore>>;
+
 /// What the tasks of one connection share.
 pub(super) struct Desk {
     pub(super) executor: Arc<dyn Executor>,
-    slots: Arc<Semaphore>,
+    slots: Slots,
     reports: mpsc::UnboundedSender<Vec<u8>>,
     held: Mutex<BTreeSet<AttemptId>>,
-    queued: AtomicU32,
+    /// Tasks that wait, by device.
+    queued: Vec<AtomicU32>,
     leaving: AtomicBool,
     emptied: Notify,
 }
@@ -30,15 +35,16 @@ pub(super) struct Desk {
 impl Desk {
     pub(super) fn new(
         executor: Arc<dyn Executor>,
-        slots: Arc<Semaphore>,
+        slots: Slots,
         reports: mpsc::UnboundedSender<Vec<u8>>,
     ) -> Self {
+        let queued = slots.iter().map(|_| AtomicU32::new(0)).collect();
         Self {
             executor,
             slots,
             reports,
             held: Mutex::default(),
-            queued: AtomicU32::new(0),
+            queued,
             leaving: AtomicBool::new(false),
             emptied: Notify::new(),
         }
@@ -48,9 +54,15 @@ impl Desk {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Attempts held, and how many of them wait for a slot.
-    pub(super) fn holdings(&self) -> (Vec<AttemptId>, u32) {
-        (self.held().iter().copied().collect(), self.queued.load(Ordering::Relaxed))
+    /// Attempts held, and how many of them wait for a slot of each device.
+    pub(super) fn holdings(&self) -> (Vec<AttemptId>, Vec<u32>) {
+        let queued = self.queued.iter().map(|queued| queued.load(Ordering::Relaxed));
+        (self.held().iter().copied().collect(), queued.collect())
+    }
+
+    /// How many devices there are.
+    pub(super) fn devices(&self) -> usize {
+        self.slots.len()
     }
 
     /// From now on tasks are refused.
@@ -142,13 +154,14 @@ async fn perform(
     send: &mut SendStream,
     recv: &mut RecvStream,
 ) -> Result<()> {
-    let TaskHeader { id, model, .. } = header;
+    let TaskHeader { id, device, model, .. } = header;
+    let device = usize::try_from(device).unwrap_or(usize::MAX);
     if desk.leaving.load(Ordering::SeqCst) {
         return answer(send, id, 0, Verdict::Refused, &[], 0).await;
     }
     let inputs = start.tensors(recv, metas).await?;
-    let permit = slot(desk, send).await?;
-    let (result, model_us) = execute(desk, permit, model, inputs).await;
+    let permit = slot(desk, device, send).await?;
+    let (result, model_us) = execute(desk, permit, device, model, inputs).await;
     let described = result.and_then(|outputs| {
         let described = describe(&outputs);
         let (metas, bytes) =
@@ -164,29 +177,34 @@ async fn perform(
 }
 
 /// Waits for a free slot, or for the news that nobody wants the answer any more.
-async fn slot(desk: &Desk, send: &SendStream) -> Result<OwnedSemaphorePermit> {
-    if let Ok(permit) = Arc::clone(&desk.slots).try_acquire_owned() {
+async fn slot(desk: &Desk, device: usize, send: &SendStream) -> Result<OwnedSemaphorePermit> {
+    let (Some(slots), Some(queued)) = (desk.slots.get(device), desk.queued.get(device)) else {
+        let count = desk.slots.len();
+        return Err(wire::lost(format!("a task for device {device} of {count}")));
+    };
+    if let Ok(permit) = Arc::clone(slots).try_acquire_owned() {
         return Ok(permit);
     }
-    desk.queued.fetch_add(1, Ordering::Relaxed);
+    queued.fetch_add(1, Ordering::Relaxed);
     let permit = tokio::select! {
-        permit = Arc::clone(&desk.slots).acquire_owned() => permit.map_err(wire::lost),
+        permit = Arc::clone(slots).acquire_owned() => permit.map_err(wire::lost),
         _ = send.stopped() => Err(wire::lost("cancelled")),
     };
-    desk.queued.fetch_sub(1, Ordering::Relaxed);
+    queued.fetch_sub(1, Ordering::Relaxed);
     permit
 }
 
 async fn execute(
     desk: &Desk,
     permit: OwnedSemaphorePermit,
+    device: usize,
     model: ModelRef,
     inputs: Vec<NamedTensor>,
 ) -> (Result<Vec<NamedTensor>, ExecError>, u64) {
     let executor = Arc::clone(&desk.executor);
     let run = tokio::task::spawn_blocking(move || {
         let began = Instant::now();
-        let result = executor.execute(&model, &inputs);
+        let result = executor.execute(device, &model, &inputs);
         let took = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
         // Held until here even if the session ends before: the thread is busy either way.
         drop(permit);

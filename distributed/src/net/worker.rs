@@ -4,7 +4,8 @@ use crate::config::WorkerConfig;
 use crate::error::{Error, Result};
 use crate::executor::Executor;
 use crate::net::close::{Close, is_untrusted};
-use crate::net::worker_session::{Ended, serve};
+use crate::net::work::Slots;
+use crate::net::worker_session::{Ended, serve, status};
 use crate::net::{tls, transport};
 use crate::proto::backoff::full_jitter;
 use quinn::{ClientConfig, Connection, ConnectionError, Endpoint};
@@ -27,10 +28,8 @@ pub async fn run_worker(
     executor: Arc<dyn Executor>,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<()> {
-    let endpoint = endpoint(&config)?;
-    // Shared by all sessions: work of a lost one may still be running when the next begins.
-    let permits = usize::try_from(config.slots).unwrap_or(usize::MAX);
-    let slots = Arc::new(Semaphore::new(permits.clamp(1, Semaphore::MAX_PERMITS)));
+    let slots = slots(&config, &executor).await;
+    let endpoint = endpoint(&config, slots.len())?;
     let mut shutdown = pin!(shutdown);
     let mut rng = Xoshiro256PlusPlus::from_rng(&mut rand::rng());
     let mut failures = 0;
@@ -62,14 +61,24 @@ pub async fn run_worker(
     }
 }
 
-fn endpoint(config: &WorkerConfig) -> Result<Endpoint> {
+/// The slots of each device.
+async fn slots(config: &WorkerConfig, executor: &Arc<dyn Executor>) -> Slots {
+    let permits = usize::try_from(config.slots).unwrap_or(usize::MAX);
+    let devices = status(executor).await.devices.len().max(1);
+    let slots = || Arc::new(Semaphore::new(permits.clamp(1, Semaphore::MAX_PERMITS)));
+    (0..devices).map(|_| slots()).collect()
+}
+
+fn endpoint(config: &WorkerConfig, devices: usize) -> Result<Endpoint> {
     let any = match config.coordinator {
         SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
         SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
     };
     let (mut endpoint, _) = transport::bind(any, None)?;
     let mut client = ClientConfig::new(Arc::new(tls::client(&config.identity)?));
-    client.transport_config(transport::config(transport::streams_for(config.slots), 1));
+    let devices = u32::try_from(devices).unwrap_or(u32::MAX);
+    let streams = transport::streams_for(config.slots.saturating_mul(devices));
+    client.transport_config(transport::config(streams, 1));
     endpoint.set_default_client_config(client);
     Ok(endpoint)
 }

@@ -2,18 +2,20 @@
 
 use crate::config::WorkerConfig;
 use crate::error::{Error, Result};
-use crate::executor::{Executor, ExecutorStatus};
+use crate::executor::{ExecError, Executor, ExecutorStatus};
 use crate::net::close::Close;
 use crate::net::wire;
-use crate::net::work::{Desk, work};
+use crate::net::work::{Desk, Slots, work};
 use crate::proto::frame;
-use crate::proto::message::{Heartbeat, Hello, Kind, Loaded, VERSION, VERSION_MIN, Welcome};
+use crate::proto::message::{
+    Heartbeat, Hello, Kind, Load, Loaded, VERSION, VERSION_MIN, Welcome,
+};
 use crate::task::ModelRef;
 use quinn::{Connection, ConnectionError, RecvStream, SendStream};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 
 /// Time for the coordinator's welcome.
@@ -36,7 +38,7 @@ pub(super) async fn serve(
     connection: &Connection,
     config: &WorkerConfig,
     executor: &Arc<dyn Executor>,
-    slots: &Arc<Semaphore>,
+    slots: &Slots,
     mut shutdown: Pin<&mut (impl Future<Output = ()> + Send)>,
 ) -> Ended {
     let greeting = tokio::time::timeout(WELCOME_TIMEOUT, greet(connection, config, executor));
@@ -54,7 +56,7 @@ pub(super) async fn serve(
     };
     tracing::info!(name = %config.identity.name, "joined the coordinator");
     let (sender, frames) = mpsc::unbounded_channel();
-    let desk = Arc::new(Desk::new(Arc::clone(executor), Arc::clone(slots), sender));
+    let desk = Arc::new(Desk::new(Arc::clone(executor), slots.clone(), sender));
     let drain = Arc::new(Notify::new());
     // Dropping the set ends what belongs to this connection only.
     let mut tasks = JoinSet::new();
@@ -100,6 +102,7 @@ async fn greet(
         build: env!("CARGO_PKG_VERSION").into(),
         name: config.identity.name.clone(),
         pid: std::process::id(),
+        incarnation: config.incarnation,
         slots: config.slots.max(1),
         status: status(executor).await,
     };
@@ -112,7 +115,7 @@ async fn greet(
 }
 
 /// Asks the executor on a blocking thread: reading sensors may take a while.
-async fn status(executor: &Arc<dyn Executor>) -> ExecutorStatus {
+pub(super) async fn status(executor: &Arc<dyn Executor>) -> ExecutorStatus {
     let executor = Arc::clone(executor);
     tokio::task::spawn_blocking(move || executor.status()).await.unwrap_or_default()
 }
@@ -158,37 +161,57 @@ async fn obey(
             // The session sees the end of the connection by itself.
             Err(_) => return,
         };
-        match order {
-            (kind @ (Kind::Load | Kind::Unload), header) => {
-                match frame::decode::<ModelRef>(kind, &header) {
-                    Ok(model) => drop(loads.send((kind, model))),
-                    Err(error) => tracing::warn!(%error, "order ignored"),
-                }
+        let order = match order {
+            (kind @ Kind::Load, header) => frame::decode(kind, &header).map(Order::Load),
+            (kind @ Kind::Unload, header) => frame::decode(kind, &header).map(Order::Unload),
+            (Kind::Drain, _) => {
+                drain.notify_one();
+                continue;
             }
-            (Kind::Drain, _) => drain.notify_one(),
-            (kind, _) => tracing::warn!(?kind, "order ignored"),
+            (kind, _) => {
+                tracing::warn!(?kind, "order ignored");
+                continue;
+            }
+        };
+        match order {
+            Ok(order) => drop(loads.send(order)),
+            Err(error) => tracing::warn!(%error, "order ignored"),
         }
     }
 }
 
-async fn load_models(desk: Arc<Desk>, mut queue: mpsc::UnboundedReceiver<(Kind, ModelRef)>) {
-    while let Some((kind, model)) = queue.recv().await {
-        let executor = Arc::clone(&desk.executor);
-        let name = model.clone();
-        let done = tokio::task::spawn_blocking(move || match kind {
-            Kind::Load => Some(executor.load(&name)),
-            _ => {
-                executor.unload(&name);
-                None
+/// Something to be done about a model.
+enum Order {
+    Load(Load),
+    /// At every device.
+    Unload(ModelRef),
+}
+
+async fn load_models(desk: Arc<Desk>, mut queue: mpsc::UnboundedReceiver<Order>) {
+    while let Some(order) = queue.recv().await {
+        let (executor, devices) = (Arc::clone(&desk.executor), desk.devices());
+        let Load { device, model } = match order {
+            Order::Load(load) => load,
+            Order::Unload(model) => {
+                let unload = move || (0..devices).for_each(|at| executor.unload(at, &model));
+                if let Err(error) = tokio::task::spawn_blocking(unload).await {
+                    tracing::error!(%error, "a model was not let go of");
+                }
+                continue;
             }
-        });
-        let result = match done.await {
-            Ok(Some(result)) => result,
-            Ok(None) => continue,
-            Err(error) => Err(crate::executor::ExecError::failed(error.to_string())),
         };
-        let result = result.map_err(crate::executor::ExecError::shortened);
-        desk.report(Kind::Loaded, &Loaded { model, result });
+        let name = model.clone();
+        let at = usize::try_from(device).unwrap_or(usize::MAX);
+        let load = move || match at < devices {
+            true => executor.load(at, &name),
+            false => Err(ExecError::failed(format!("device {at} of {devices}"))),
+        };
+        let result = match tokio::task::spawn_blocking(load).await {
+            Ok(result) => result,
+            Err(error) => Err(ExecError::failed(error.to_string())),
+        };
+        let result = result.map_err(ExecError::shortened);
+        desk.report(Kind::Loaded, &Loaded { device, model, result });
     }
 }
 

@@ -1,37 +1,78 @@
 //! Attempts: begun by the scheduler, ended by an answer, a refusal or a loss.
 
 use crate::executor::{ExecError, ExecErrorKind};
+use crate::proto::affinity::{Affinity, Home};
 use crate::proto::backoff::full_jitter;
+use crate::proto::balance::Choice;
 use crate::proto::core::Core;
+use crate::proto::fleet::Held;
 use crate::proto::message::AttemptId;
-use crate::proto::state::{Action, Completion, Planted, SessionId, Timer};
+use crate::proto::state::{Action, Completion, Planted, Run, SessionId, Timer};
+use crate::proto::why::{What, note};
 use crate::task::{TaskError, TaskErrorKind, TaskState};
+use std::sync::Arc;
 use std::time::Duration;
 
 impl Core {
-    /// Hands the task to a worker, which must have a free slot.
-    pub(super) fn dispatch(&mut self, now: Duration, seq: u64, worker: usize) {
-        let (Some(task), Some(worker)) = (self.tasks.get_mut(&seq), self.workers.get_mut(worker))
+    /// Hands the task to a device, which must have a free slot. False when there is no such
+    /// task or device.
+    pub(super) fn dispatch(&mut self, now: Duration, seq: u64, choice: Choice) -> bool {
+        let (Some(task), Some(seat)) =
+            (self.tasks.get_mut(&seq), self.fleet.seats.get_mut(choice.seat))
         else {
-            return;
+            return false;
         };
-        let Some(spec) = task.spec.clone() else { return };
-        let place = task.place(seq);
-        self.queue.remove(&task.model, place);
-        task.state = TaskState::Running;
+        let Some(spec) = task.spec.clone() else { return false };
+        let Some(worker) = self.fleet.workers.get_mut(&seat.session) else { return false };
+        let rival = task.state == TaskState::Running;
+        if !rival {
+            self.queue.remove(&task.model, task.place(seq));
+            task.state = TaskState::Running;
+            self.history.running += 1;
+            self.queued_bytes = self.queued_bytes.saturating_sub(task.input_bytes);
+        }
+        if task.attempts == 0 {
+            self.budget.deposit();
+        }
         task.attempts += 1;
-        task.session = Some(worker.session);
+        task.runs.push(Run { session: seat.session, attempt: task.attempts });
         task.worker = Some(worker.id.clone());
         task.queued = Some(now.saturating_sub(task.submitted));
         let id = AttemptId { epoch: self.config.epoch, seq, attempt: task.attempts };
-        self.history.running += 1;
         self.dispatches += 1;
-        worker.last_dispatch = self.dispatches;
-        worker.held.insert(id, now);
-        self.actions.push_back(Action::Dispatch { session: worker.session, id, spec });
+        let held = Held { confirmed: now, model: Arc::clone(&task.model) };
+        seat.held.insert(id, held);
+        let (session, device) = (seat.session, seat.ordinal);
+        let sent = What::Sent {
+            worker: worker.id.clone(),
+            device,
+            attempt: id.attempt,
+            strategy: self.config.balancing.name(),
+            reason: choice.reason,
+            score: choice.score,
+            rival,
+        };
+        note(&mut task.notes, now, sent);
+        if let Some(key) = &spec.affinity {
+            let home = Home { worker: worker.id.clone(), ordinal: device };
+            self.affinity.remember(now, Affinity::key(&spec.model.name, key), home);
+        }
+        if let Some(after) = spec.hedge_after.filter(|_| !rival) {
+            self.timers.insert((now + after, Timer::Hedge(seq, id.attempt)));
+        }
+        let probes = worker.breakers.get_mut(&spec.model).is_some_and(|b| b.passed());
+        if probes {
+            self.capabilities.forget(&spec.model);
+        }
+        if let Some(hot) = self.fleet.hot.get_mut(choice.seat) {
+            hot.last_dispatch = self.dispatches;
+        }
+        self.fleet.refresh(choice.seat);
+        self.actions.push_back(Action::Dispatch { session, device, id, spec });
+        true
     }
 
-    /// Takes an attempt's end. False when it is not the task's current attempt: such an answer
+    /// Takes an attempt's end. False when it is not a current attempt of its task: such an answer
     /// changes nothing but the slot that it frees.
     pub(crate) fn complete(
         &mut self,
@@ -41,16 +82,18 @@ impl Core {
         completion: Completion,
     ) -> bool {
         let finished = matches!(completion, Completion::Done { .. } | Completion::Error { .. });
-        let mut held = false;
-        if let Some(worker) = self.live(session) {
-            worker.last_seen = now;
-            held = worker.held.remove(&id).is_some();
+        self.judge(now, session, id, &completion);
+        let held = self.fleet.release(session, id).is_some();
+        self.fleet.heard(session, now);
+        if let Some(worker) = self.fleet.live(session) {
             worker.completed += u64::from(held && finished);
         }
+        let known = self.is_running(id.seq) && !self.has_ended(id.seq);
         let accepted = (held && self.is_current(session, id))
-            || (self.planted == Planted::AcceptStale && self.is_running(id.seq));
+            || (self.planted == Planted::AcceptStale && known)
+            || (self.planted == Planted::IgnoreEpoch && known && id.epoch != self.config.epoch);
         if accepted {
-            self.conclude(now, session, id.seq, completion);
+            self.conclude(now, session, id, completion);
         } else {
             self.history.stale += 1;
         }
@@ -59,26 +102,47 @@ impl Core {
         accepted
     }
 
-    fn conclude(&mut self, now: Duration, session: SessionId, seq: u64, completion: Completion) {
+    fn conclude(
+        &mut self,
+        now: Duration,
+        session: SessionId,
+        id: AttemptId,
+        completion: Completion,
+    ) {
+        let seq = id.seq;
         match completion {
             Completion::Done { outputs, model } => {
+                self.close_run(now, seq, session, id.attempt);
                 self.finish(now, seq, TaskState::Succeeded, Ok(outputs), Some(model));
             }
             Completion::Error { error, .. } if error.kind == ExecErrorKind::Unavailable => {
-                self.fail_attempt(now, seq, task_error(error));
+                self.fail_attempt(now, id, session, task_error(error));
             }
             Completion::Error { error, model } => {
+                self.close_run(now, seq, session, id.attempt);
                 self.finish(now, seq, TaskState::Failed, Err(task_error(error)), Some(model));
             }
             Completion::Refused => {
+                self.give_back(now, id, session);
                 // Its message that it leaves may still be under way.
-                self.give_back(seq);
                 self.worker_leaves(session);
             }
             Completion::Broken { reason } => {
                 let error = TaskError::new(TaskErrorKind::WorkerLost, reason);
-                self.fail_attempt(now, seq, error);
+                self.fail_attempt(now, id, session, error);
             }
+        }
+    }
+
+    /// The attempt that answers names the worker and the waiting time of the record.
+    fn close_run(&mut self, now: Duration, seq: u64, session: SessionId, attempt: u32) {
+        let Some(task) = self.tasks.get_mut(&seq) else { return };
+        let several = task.runs.len() > 1;
+        task.runs.retain(|run| *run != Run { session, attempt });
+        if several && let Some(worker) = self.fleet.workers.get(&session) {
+            task.worker = Some(worker.id.clone());
+            let took = task.finished.unwrap_or(now).saturating_sub(task.submitted);
+            task.queued = task.queued.map(|queued| queued.min(took));
         }
     }
 
@@ -88,20 +152,19 @@ impl Core {
         if self.is_current(session, id) {
             return;
         }
-        if let Some(worker) = self.live(session) {
-            worker.held.remove(&id);
+        if let Some(held) = self.fleet.release(session, id) {
+            self.abandon_probe(session, &held.model);
         }
         self.dismiss_if_done(session);
         self.schedule(now);
     }
 
-    /// Whether the attempt is the one whose answer the task waits for.
+    /// Whether the attempt is one whose answer the task waits for.
     pub(crate) fn is_current(&self, session: SessionId, id: AttemptId) -> bool {
         id.epoch == self.config.epoch
             && self.tasks.get(&id.seq).is_some_and(|t| {
-                t.state == TaskState::Running
-                    && t.session == Some(session)
-                    && t.attempts == id.attempt
+                let run = Run { session, attempt: id.attempt };
+                t.state == TaskState::Running && t.ending.is_none() && t.runs.contains(&run)
             })
     }
 
@@ -109,58 +172,102 @@ impl Core {
         self.tasks.get(&seq).is_some_and(|t| t.state == TaskState::Running)
     }
 
+    fn has_ended(&self, seq: u64) -> bool {
+        self.tasks.get(&seq).is_none_or(super::state::Task::has_ended)
+    }
+
     /// The attempt ended without an answer: try again, unless that happened too often.
     ///
-    /// The first loss of a worker is redone at once; what fails again waits longer and longer.
-    /// Losses count against `max_attempts` too, else a task that kills its workers would go
-    /// through the whole cluster.
-    pub(super) fn fail_attempt(&mut self, now: Duration, seq: u64, error: TaskError) {
-        let Some(task) = self.tasks.get_mut(&seq) else { return };
+    /// The first loss of a worker is redone at once; what fails again waits longer and longer,
+    /// and for the budget, which keeps retries from multiplying what made them necessary. Losses
+    /// count against `max_attempts` too, else a task that kills its workers would go through the
+    /// whole cluster.
+    pub(super) fn fail_attempt(
+        &mut self,
+        now: Duration,
+        id: AttemptId,
+        session: SessionId,
+        error: TaskError,
+    ) {
+        let Some(task) = self.tasks.get_mut(&id.seq) else { return };
+        task.runs.retain(|run| *run != Run { session, attempt: id.attempt });
+        if !task.runs.is_empty() {
+            let what = What::OneLess { attempt: id.attempt, code: error.code };
+            return note(&mut task.notes, now, what);
+        }
         task.failures += 1;
         let allowed = task.spec.as_ref().map_or(1, |s| s.max_attempts.max(1));
         if task.failures >= allowed {
             let message = format!("gave up after {} attempts: {error}", task.attempts);
             let error = TaskError::new(error.code, message);
-            self.finish(now, seq, TaskState::Failed, Err(error), None);
+            return self.finish(now, id.seq, TaskState::Failed, Err(error), None);
+        }
+        if self.planted == Planted::ForgetRetry {
             return;
         }
         self.history.retries += 1;
         let at_once = task.failures == 1 && error.code == TaskErrorKind::WorkerLost;
         let timing = &self.config.timing;
-        let wait = if at_once {
-            Duration::ZERO
-        } else {
-            full_jitter(task.failures, timing.retry_base, timing.retry_max, &mut self.rng)
-        };
-        let at = now + wait;
-        task.retry_at = (!at_once).then_some(at);
-        self.give_back(seq);
+        let (mut wait, mut budget) = (Duration::ZERO, Duration::ZERO);
+        if !at_once {
+            wait = full_jitter(task.failures, timing.retry_base, timing.retry_max, &mut self.rng);
+            self.history.budgeted += 1;
+            if self.planted != Planted::IgnoreBudget {
+                budget = self.budget.withdraw(now);
+            }
+        }
+        let what = What::Failed { attempt: id.attempt, code: error.code, wait, budget };
+        note(&mut task.notes, now, what);
+        task.retry_at = (!at_once).then_some(now + wait + budget);
+        self.wait_again(id.seq);
     }
 
-    /// The task waits again: in its old place in the queue, or for its time to come.
-    pub(super) fn give_back(&mut self, seq: u64) {
+    /// The attempt was not begun: the task waits again as if it had not been sent.
+    pub(super) fn give_back(&mut self, now: Duration, id: AttemptId, session: SessionId) {
+        let Some(task) = self.tasks.get_mut(&id.seq) else { return };
+        task.runs.retain(|run| *run != Run { session, attempt: id.attempt });
+        note(&mut task.notes, now, What::GivenBack { attempt: id.attempt });
+        if task.runs.is_empty() {
+            self.wait_again(id.seq);
+        }
+    }
+
+    /// The task waits: in its old place in the queue, or for its time to come.
+    fn wait_again(&mut self, seq: u64) {
         let Some(task) = self.tasks.get_mut(&seq) else { return };
         if task.state == TaskState::Running {
             self.history.running -= 1;
+            self.queued_bytes = self.queued_bytes.saturating_add(task.input_bytes);
         }
         task.state = TaskState::Queued;
-        task.session = None;
         task.queued = None;
         match task.retry_at {
             Some(at) => {
                 self.timers.insert((at, Timer::Retry(seq)));
             }
-            None => self.requeue(seq),
+            None => self.enqueue(seq),
         }
     }
 
-    /// Puts a waiting task into the queue.
-    pub(super) fn requeue(&mut self, seq: u64) {
-        let Some(task) = self.tasks.get_mut(&seq) else { return };
-        task.retry_at = None;
-        if task.state == TaskState::Queued {
-            let place = task.place(seq);
-            self.queue.push(&task.model, place, task.input_bytes);
+    /// The time of a task's next attempt has come.
+    pub(super) fn retry(&mut self, seq: u64) {
+        if let Some(task) = self.tasks.get_mut(&seq) {
+            task.retry_at = None;
+        }
+        self.enqueue(seq);
+    }
+
+    /// An attempt has gone without an answer for so long that it gets a rival, if a device of
+    /// another worker is free.
+    pub(super) fn hedge(&mut self, now: Duration, seq: u64, attempt: u32) {
+        let Some(task) = self.tasks.get(&seq) else { return };
+        let [run] = task.runs.as_slice() else { return };
+        if task.state != TaskState::Running || task.ending.is_some() || run.attempt != attempt {
+            return;
+        }
+        let (first, model) = (run.session, Arc::clone(&task.model));
+        if let Some(choice) = self.choose(now, &model, None, Some(first)) {
+            self.history.hedges += u64::from(self.dispatch(now, seq, choice));
         }
     }
 }

@@ -1,50 +1,141 @@
 //! Balancing strategies: one trait, one table, a file each.
 
+mod adaptive;
+mod balanced;
+mod gpu_match;
 mod least_loaded;
+mod memory_aware;
+mod power_of_two;
 mod round_robin;
+#[cfg(test)]
+mod tests;
 
 use crate::error::Error;
-use crate::task::{ModelRef, Priority};
+use crate::proto::fleet::{Hot, SeatId};
+use crate::proto::service::Service;
 use std::time::Duration;
 
-/// A worker that may take the request: ready, with a free slot, and with the model unless it
-/// is up to the worker to load it.
+/// A seat that may take a model's tasks when it has a free slot.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Capable {
+    pub(crate) seat: SeatId,
+    pub(crate) service: Service,
+    /// Whether the model is loaded there.
+    pub(crate) resident: bool,
+    /// How well the device is what the model wants, 0 to 1.
+    pub(crate) fit: f64,
+}
+
+/// A capable seat with a free slot.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Candidate {
-    /// Index that identifies the worker to the scheduler.
-    pub(crate) index: usize,
-    /// Load from 0 to 1, see [`load`].
-    pub(crate) load: f64,
-    /// Number of the dispatch that last went to it; 0 for none.
-    pub(crate) last_dispatch: u64,
+    pub(crate) capable: Capable,
+    pub(crate) hot: Hot,
+}
+
+impl Candidate {
+    pub(crate) fn seat(&self) -> SeatId {
+        self.capable.seat
+    }
+
+    /// Milliseconds until a task that is sent there now would be done: the expected service time
+    /// for each task before it in its slot, and for itself. `None` where nothing was measured.
+    pub(crate) fn completion_ms(&self, now: Duration, load_ms: f64) -> Option<f64> {
+        let service = self.capable.service.expected_ms(now)?;
+        let held = f64::from(self.hot.slots.saturating_sub(self.hot.free));
+        let turns = held / f64::from(self.hot.slots.max(1)) + 1.0;
+        let loading = if self.capable.resident { 0.0 } else { load_ms };
+        Some(service.mul_add(turns, loading))
+    }
 }
 
 /// What a strategy sees of the cluster.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct View<'a> {
-    /// Never empty.
-    pub(crate) candidates: &'a [Candidate],
+    pub(crate) capable: &'a [Capable],
+    pub(crate) hot: &'a [Hot],
+    /// Workers that were silent since then are suspect and take nothing.
+    pub(crate) heard_since: Duration,
+}
+
+impl<'a> View<'a> {
+    /// A capable seat as a candidate, if it has a free slot.
+    pub(crate) fn candidate(&self, capable: &Capable) -> Option<Candidate> {
+        let hot = *self.hot.get(capable.seat)?;
+        let takes = hot.free > 0 && hot.last_seen >= self.heard_since;
+        takes.then_some(Candidate { capable: *capable, hot })
+    }
+
+    /// Every candidate.
+    pub(crate) fn candidates(&self) -> impl Iterator<Item = Candidate> + use<'a, '_> {
+        self.capable.iter().filter_map(|capable| self.candidate(capable))
+    }
+
+    /// The candidate with the least score; among equals the one whose turn is longest ago.
+    pub(crate) fn least(&self, score: impl Fn(&Candidate) -> f64) -> Option<(Candidate, f64)> {
+        let mut best: Option<(Candidate, f64)> = None;
+        for candidate in self.candidates() {
+            let given = score(&candidate);
+            let better = best.as_ref().is_none_or(|(other, least)| {
+                given < *least
+                    || (given <= *least && candidate.hot.last_dispatch < other.hot.last_dispatch)
+            });
+            if better {
+                best = Some((candidate, given));
+            }
+        }
+        best
+    }
 }
 
 /// What a strategy sees of a task.
-#[derive(Debug, Clone, Copy)]
-#[allow(dead_code, reason = "the strategies so far look only at the workers")]
-pub(crate) struct Request<'a> {
-    pub(crate) model: &'a ModelRef,
-    pub(crate) priority: Priority,
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Request {
+    /// Device memory that its model takes, in MiB, where it is known.
+    pub(crate) needs_mib: f64,
+    /// What loading its model costs where it is not resident.
+    pub(crate) load_ms: f64,
+    /// The share of a longer completion time that less energy is worth; 0 looks at time alone.
+    pub(crate) thrift: f64,
+    /// The strategy's only source of chance.
+    pub(crate) random: u64,
 }
 
-/// Chooses a worker for a request; pure, so that a simulation repeats exactly.
+/// A strategy's choice, and what it says for it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Choice {
+    pub(crate) seat: SeatId,
+    /// The figure that decided.
+    pub(crate) score: f64,
+    /// What the figure is.
+    pub(crate) reason: &'static str,
+}
+
+impl Choice {
+    fn of(best: Option<(Candidate, f64)>, reason: &'static str) -> Option<Self> {
+        best.map(|(candidate, score)| Self { seat: candidate.seat(), score, reason })
+    }
+}
+
+/// Chooses a seat for a request; pure, so that a simulation repeats exactly.
 pub(crate) trait Balance: Sync {
     /// The name in settings.
     fn name(&self) -> &'static str;
 
-    /// The chosen one of the view's candidates.
-    fn pick(&self, now: Duration, view: &View<'_>, request: &Request<'_>) -> Option<Candidate>;
+    /// One of the view's candidates; none only where there is none.
+    fn pick(&self, now: Duration, view: &View<'_>, request: &Request) -> Option<Choice>;
 }
 
 /// Every strategy, the default first.
-static STRATEGIES: &[&dyn Balance] = &[&least_loaded::LeastLoaded, &round_robin::RoundRobin];
+static STRATEGIES: &[&dyn Balance] = &[
+    &least_loaded::LeastLoaded,
+    &round_robin::RoundRobin,
+    &power_of_two::PowerOfTwo,
+    &memory_aware::MemoryAware,
+    &balanced::Balanced,
+    &gpu_match::GpuMatch,
+    &adaptive::Adaptive,
+];
 
 /// Names of the balancing strategies, the default first.
 #[must_use]
@@ -60,7 +151,7 @@ pub(crate) fn by_name(name: &str) -> Result<&'static dyn Balance, Error> {
     })
 }
 
-/// The load of a worker, 0 idle to 1 full:
+/// The load of a device, 0 idle to 1 full:
 /// 0.4 · tasks/slots + 0.3 · utilisation + 0.2 · memory in use + 0.1 · queue/20, each at most 1.
 pub(crate) fn load(tasks: usize, slots: u32, utilisation: f64, memory: f64, queued: u32) -> f64 {
     let tasks = f64::from(u32::try_from(tasks).unwrap_or(u32::MAX));
@@ -68,55 +159,4 @@ pub(crate) fn load(tasks: usize, slots: u32, utilisation: f64, memory: f64, queu
         + 0.3 * utilisation.clamp(0.0, 1.0)
         + 0.2 * memory.clamp(0.0, 1.0)
         + 0.1 * (f64::from(queued) / 20.0).min(1.0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn load_weighs_its_four_parts_and_saturates() {
-        let cases = [
-            ((0, 4, 0.0, 0.0, 0), 0.0),
-            ((2, 4, 0.0, 0.0, 0), 0.2),
-            ((9, 4, 0.0, 0.0, 0), 0.4),
-            ((0, 4, 0.5, 0.0, 0), 0.15),
-            ((0, 4, 0.0, 0.5, 0), 0.1),
-            ((0, 4, 0.0, 0.0, 10), 0.05),
-            ((4, 4, 7.0, 7.0, 99), 1.0),
-        ];
-        for ((tasks, slots, utilisation, memory, queued), expected) in cases {
-            let given = load(tasks, slots, utilisation, memory, queued);
-            assert!((given - expected).abs() < 1e-12, "{given} is not {expected}");
-        }
-    }
-
-    #[test]
-    fn each_strategy_picks_as_it_says() {
-        let model = ModelRef { name: "m".into(), version: 1, sha256: String::new() };
-        let request = Request { model: &model, priority: Priority::Normal };
-        let candidate = |index, load, last_dispatch| Candidate { index, load, last_dispatch };
-        let cases: [(&str, &[Candidate], usize); 5] = [
-            ("least_loaded", &[candidate(0, 0.5, 1), candidate(1, 0.2, 9)], 1),
-            ("least_loaded", &[candidate(0, 0.2, 9), candidate(1, 0.2, 1)], 1),
-            ("round_robin", &[candidate(0, 0.0, 9), candidate(1, 0.9, 1)], 1),
-            ("round_robin", &[candidate(0, 0.0, 0), candidate(1, 0.0, 0)], 0),
-            ("round_robin", &[candidate(0, 0.0, 3), candidate(1, 0.0, 4)], 0),
-        ];
-        for (name, candidates, expected) in cases {
-            let strategy = by_name(name).expect("in the table");
-            let picked = strategy.pick(Duration::ZERO, &View { candidates }, &request);
-            assert_eq!(picked.map(|c| c.index), Some(expected), "{name}");
-            assert_eq!(strategy.pick(Duration::ZERO, &View { candidates: &[] }, &request), None);
-        }
-    }
-
-    #[test]
-    fn an_unknown_name_lists_the_known_ones() {
-        let error = by_name("magic").err().expect("unknown").to_string();
-        assert_eq!(
-            error,
-            "balancing \"magic\" is not known, expected one of: least_loaded, round_robin"
-        );
-    }
 }

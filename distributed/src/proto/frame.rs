@@ -186,6 +186,7 @@ mod tests {
     #[test]
     fn oversized_frames_are_not_written() {
         let long = Loaded {
+            device: 0,
             model: crate::ModelRef { name: "m".into(), version: 1, sha256: String::new() },
             result: Err(ExecError::failed("x".repeat(HEADER_BYTES_MAX))),
         };
@@ -242,6 +243,7 @@ mod tests {
             cut in any::<prop::sample::Index>(),
         ) {
             let header = TaskHeader {
+                device: 0,
                 id: AttemptId { epoch: 1, seq: 2, attempt: 3 },
                 model: crate::ModelRef { name: "digits".into(), version: 1, sha256: "ab".repeat(32) },
                 tensors: vec![

@@ -2,9 +2,11 @@
 
 use crate::proto::core::Core;
 use crate::proto::histogram::Histogram;
-use crate::proto::state::{Action, Task, Timer};
-use crate::task::{TaskError, TaskState};
-use crate::worker_info::{Stats, TaskCounts, WorkerCounts, WorkerState};
+use crate::proto::image::End;
+use crate::proto::state::{Action, Planted, Task, Timer};
+use crate::proto::why::{What, note};
+use crate::task::{TaskError, TaskId, TaskState};
+use crate::worker_info::{Hits, Stats, TaskCounts, WorkerCounts, WorkerState};
 use lgp_memory::NamedTensor;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,6 +17,7 @@ const RATE_SECONDS: u64 = 10;
 /// Totals since the start, and the order in which records were completed.
 #[derive(Debug, Default)]
 pub(super) struct History {
+    pub(super) began: Duration,
     pub(super) submitted: u64,
     succeeded: u64,
     failed: u64,
@@ -22,6 +25,10 @@ pub(super) struct History {
     pub(super) running: u64,
     pub(super) retries: u64,
     pub(super) stale: u64,
+    /// Of the retries, those that took from the budget.
+    pub(super) budgeted: u64,
+    pub(super) hedges: u64,
+    pub(super) breakers_opened: u64,
     pub(super) overloaded: u64,
     latency: Histogram,
     queued: Histogram,
@@ -30,10 +37,21 @@ pub(super) struct History {
     /// Tasks finished in each of the last seconds, the newest last.
     per_second: VecDeque<(u64, u32)>,
     finished: VecDeque<u64>,
+    /// Of tasks with an idempotency key, which stay for a while whatever comes.
+    keyed: VecDeque<u64>,
     bytes: usize,
 }
 
 impl History {
+    pub(super) fn new(began: Duration) -> Self {
+        Self { began, ..Self::default() }
+    }
+
+    /// Bytes that records keep alive.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Tasks that are not terminal.
     pub(super) fn open(&self) -> u64 {
         self.submitted - self.succeeded - self.failed - self.cancelled
@@ -53,13 +71,14 @@ impl History {
     /// Finished tasks a second, over the last whole seconds.
     fn rate(&self, now: Duration) -> f64 {
         let second = now.as_secs();
-        let span = second.min(RATE_SECONDS);
+        let span = second.saturating_sub(self.began.as_secs()).min(RATE_SECONDS);
         let recent = self.per_second.iter().filter(|(s, _)| *s < second && s + span >= second);
         let count: u32 = recent.map(|(_, n)| *n).sum();
         if span == 0 {
             // Less than a second old: the running second is all there is.
             let count: u32 = self.per_second.iter().map(|(_, n)| *n).sum();
-            return f64::from(count) / now.as_secs_f64().max(1e-3);
+            let age = now.saturating_sub(self.began).as_secs_f64();
+            return f64::from(count) / age.max(1e-3);
         }
         // Whole numbers up to ten are exact.
         f64::from(count) / Duration::from_secs(span).as_secs_f64()
@@ -78,7 +97,7 @@ impl Task {
     /// Bytes that the record keeps alive.
     fn retained_bytes(&self) -> usize {
         let outputs = self.outputs.iter().flatten().map(|o| o.tensor.as_bytes().len()).sum();
-        let texts = self.key.as_ref().map_or(0, String::len)
+        let texts = self.key.as_ref().map_or(0, |(key, _)| key.len())
             + self.error.as_ref().map_or(0, |e| e.message.len());
         usize::saturating_add(outputs, texts)
     }
@@ -91,7 +110,8 @@ impl Task {
 }
 
 impl Core {
-    /// Records a terminal state. Only the first one counts.
+    /// A task's end is known. Only the first one counts; that of a durable task is shown once
+    /// the journal has it.
     pub(super) fn finish(
         &mut self,
         now: Duration,
@@ -101,58 +121,136 @@ impl Core {
         model_time: Option<Duration>,
     ) {
         let Some(task) = self.tasks.get_mut(&seq) else { return };
-        if task.state.is_terminal() {
+        if task.has_ended() {
             return;
-        }
-        if task.state == TaskState::Running {
-            self.history.running -= 1;
         }
         if let Some(deadline) = task.deadline {
             self.timers.remove(&(deadline, Timer::Deadline(seq)));
         }
-        task.state = state;
-        task.finished = Some(now);
-        task.session = None;
+        if let Some(at) = task.retry_at.take() {
+            self.timers.remove(&(at, Timer::Retry(seq)));
+        }
+        self.queue.remove(&task.model, task.place(seq));
+        let end = End {
+            state,
+            result,
+            worker: task.worker.clone(),
+            attempts: task.attempts,
+            queued: task.queued.unwrap_or_else(|| now.saturating_sub(task.submitted)),
+            model_time,
+            finished: now,
+        };
+        let durable = task.durable;
+        if self.planted != Planted::KeepRival {
+            self.cancel_runs(seq);
+        }
+        if durable && self.planted != Planted::EndEarly {
+            self.save_end(seq, end);
+        } else {
+            self.settle(now, seq, end);
+        }
+    }
+
+    /// Records a terminal state.
+    pub(super) fn settle(&mut self, now: Duration, seq: u64, end: End) {
+        let Some(task) = self.tasks.get_mut(&seq) else { return };
+        match task.state {
+            TaskState::Running => self.history.running -= 1,
+            _ => self.queued_bytes = self.queued_bytes.saturating_sub(task.input_bytes),
+        }
+        task.state = end.state;
+        task.finished = Some(end.finished);
+        task.runs.clear();
         task.spec = None;
-        task.model_time = model_time;
-        task.queued.get_or_insert(now.saturating_sub(task.submitted));
-        match result {
+        task.worker = end.worker;
+        task.attempts = end.attempts;
+        task.model_time = end.model_time;
+        task.queued = Some(end.queued);
+        note(&mut task.notes, end.finished, What::Ended(end.state));
+        match end.result {
             Ok(outputs) => task.outputs = Some(outputs),
             Err(error) => task.error = Some(error),
         }
         let history = &mut self.history;
-        match state {
+        match end.state {
             TaskState::Succeeded => {
                 history.succeeded += 1;
-                history.latency.record(now.saturating_sub(task.submitted));
-                history.queued.record(task.queued.unwrap_or_default());
-                history.model.record(model_time.unwrap_or_default());
+                history.latency.record(end.finished.saturating_sub(task.submitted));
+                history.queued.record(end.queued);
+                history.model.record(end.model_time.unwrap_or_default());
                 history.overhead.record(task.overhead().unwrap_or_default());
             }
             TaskState::Cancelled => history.cancelled += 1,
             _ => history.failed += 1,
         }
         history.count_finished(now);
-        history.finished.push_back(seq);
         history.bytes = history.bytes.saturating_add(task.retained_bytes());
+        if task.key.is_some() {
+            history.keyed.push_back(seq);
+        } else {
+            history.finished.push_back(seq);
+        }
+        if self.planted == Planted::ForgetKeys
+            && let Some((key, _)) = &task.key
+        {
+            self.keys.remove(key);
+        }
         self.actions.push_back(Action::Finished { seq });
         if self.history.open() == 0 {
             self.actions.push_back(Action::Changed);
         }
+        self.unpin(seq);
+        self.settle_dependants(now, seq);
     }
 
-    /// Drops the oldest records until the rest is within both bounds.
-    pub(super) fn evict(&mut self) {
+    /// Drops the oldest records until the rest is within both bounds; those of tasks with a key
+    /// only when their time is over.
+    pub(super) fn evict(&mut self, now: Duration) {
         let config = &self.config;
-        while self.history.finished.len() > config.retained_tasks_max
-            || self.history.bytes > config.retained_bytes_max
-        {
-            let Some(seq) = self.history.finished.pop_front() else { return };
-            let Some(task) = self.tasks.remove(&seq) else { continue };
-            self.history.bytes -= task.retained_bytes();
-            if let Some(key) = task.key {
-                self.keys.remove(&key);
+        let (tasks_max, bytes_max) = (config.retained_tasks_max, config.retained_bytes_max);
+        let kept_for = config.keys_kept_for;
+        let mut pinned = Vec::new();
+        while self.history.finished.len() > tasks_max || self.history.bytes > bytes_max {
+            let Some(seq) = self.history.finished.pop_front() else { break };
+            match self.tasks.get(&seq) {
+                Some(task) if task.pins > 0 => pinned.push(seq),
+                _ => self.drop_record(seq),
             }
+        }
+        // They are looked at again with the next task that ends.
+        self.history.finished.extend(pinned);
+        while let Some(&seq) = self.history.keyed.front() {
+            let young = |at: Duration| now.saturating_sub(at) < kept_for;
+            let needed = |task: &Task| task.pins > 0 || task.finished.is_some_and(young);
+            if self.tasks.get(&seq).is_some_and(needed) {
+                break;
+            }
+            self.history.keyed.pop_front();
+            self.drop_record(seq);
+        }
+    }
+
+    fn drop_record(&mut self, seq: u64) {
+        let Some(task) = self.tasks.remove(&seq) else { return };
+        self.history.bytes = self.history.bytes.saturating_sub(task.retained_bytes());
+        if let Some((key, _)) = &task.key {
+            self.keys.remove(key);
+        }
+        if task.durable && task.saved {
+            self.forget(TaskId { epoch: task.epoch, seq });
+        }
+    }
+
+    /// Tasks by state.
+    pub(crate) fn counts(&self) -> TaskCounts {
+        let h = &self.history;
+        TaskCounts {
+            submitted: h.submitted,
+            queued: h.open() - h.running,
+            running: h.running,
+            succeeded: h.succeeded,
+            failed: h.failed,
+            cancelled: h.cancelled,
         }
     }
 
@@ -160,7 +258,9 @@ impl Core {
     pub(crate) fn stats(&self, now: Duration) -> Stats {
         let h = &self.history;
         let mut workers = WorkerCounts::default();
-        for worker in &self.workers {
+        let mut breakers_open = 0;
+        for worker in self.fleet.workers.values() {
+            breakers_open += worker.breakers.values().filter(|b| !b.passes()).count();
             match worker.state {
                 WorkerState::Ready => workers.ready += 1,
                 WorkerState::Draining => workers.draining += 1,
@@ -168,19 +268,18 @@ impl Core {
             }
         }
         Stats {
-            uptime_s: now.as_secs_f64(),
-            tasks: TaskCounts {
-                submitted: h.submitted,
-                queued: h.open() - h.running,
-                running: h.running,
-                succeeded: h.succeeded,
-                failed: h.failed,
-                cancelled: h.cancelled,
-            },
+            uptime_s: now.saturating_sub(h.began).as_secs_f64(),
+            tasks: self.counts(),
             tasks_per_s: h.rate(now),
             retries: h.retries,
+            retry_budget: self.budget.left(),
+            hedges: h.hedges,
+            breakers_open: u64::try_from(breakers_open).unwrap_or(u64::MAX),
+            breakers_opened: h.breakers_opened,
             stale_completions: h.stale,
             overloaded: h.overloaded,
+            capability_cache: Hits { hits: self.capabilities.hits, of: self.capabilities.lookups },
+            affinity: Hits { hits: self.affinity.kept, of: self.affinity.asked },
             workers,
             latency_ms: h.latency.percentiles(),
             queued_ms: h.queued.percentiles(),

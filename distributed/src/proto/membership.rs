@@ -1,139 +1,125 @@
 //! Workers: joining, heartbeats, suspicion, loss and leaving.
 
-use crate::executor::ExecutorStatus;
-use crate::proto::balance::load;
+use crate::executor::{DeviceStatus, ExecutorStatus};
 use crate::proto::core::Core;
+use crate::proto::fleet::{Seat, SeatId, Worker};
 use crate::proto::message::{AttemptId, Heartbeat};
-use crate::proto::models::ModelState;
 use crate::proto::state::{Action, Planted, SessionId, Timer};
-use crate::task::{ModelRef, TaskError, TaskErrorKind};
-use crate::worker_info::{WorkerId, WorkerInfo, WorkerState};
-use std::collections::BTreeMap;
+use crate::task::{TaskError, TaskErrorKind};
+use crate::worker_info::{DeviceInfo, WorkerId, WorkerInfo, WorkerState};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Lost workers that stay listed, and for how long.
 const LOST_LISTED_MAX: usize = 64;
 const LOST_LISTED_FOR: Duration = Duration::from_secs(600);
-
-/// A worker as the core keeps it.
-#[derive(Debug)]
-pub(super) struct Worker {
-    pub(super) id: WorkerId,
-    pub(super) session: SessionId,
-    pub(super) state: WorkerState,
-    pub(super) pid: Option<u32>,
-    pub(super) slots: u32,
-    pub(super) status: ExecutorStatus,
-    pub(super) last_seen: Duration,
-    /// Attempts that take a slot, with the time of their dispatch or, later, of the last
-    /// heartbeat that named them.
-    pub(super) held: BTreeMap<AttemptId, Duration>,
-    pub(super) queued: u32,
-    pub(super) last_dispatch: u64,
-    pub(super) completed: u64,
-    pub(super) models: BTreeMap<ModelRef, ModelState>,
-}
-
-impl Worker {
-    pub(super) fn is_ready(&self) -> bool {
-        self.state == WorkerState::Ready
-    }
-
-    pub(super) fn has_free_slot(&self) -> bool {
-        u32::try_from(self.held.len()).is_ok_and(|held| held < self.slots)
-    }
-
-    pub(super) fn load(&self) -> f64 {
-        let memory = match (self.status.vram_used_bytes, self.status.vram_total_bytes) {
-            (Some(used), Some(total)) if total > 0 => share(used, total),
-            _ => 0.0,
-        };
-        let utilisation = f64::from(self.status.utilisation.unwrap_or(0.0));
-        load(self.held.len(), self.slots, utilisation, memory, self.queued)
-    }
-}
-
-/// `used / total` in whole MiB, which `u32` holds up to 4 PiB.
-fn share(used: u64, total: u64) -> f64 {
-    let mib = |bytes: u64| f64::from(u32::try_from(bytes >> 20).unwrap_or(u32::MAX));
-    mib(used) / mib(total).max(1.0)
-}
+/// Devices that are believed of a worker.
+const DEVICES_MAX: usize = 64;
 
 /// What a worker says when it joins.
 #[derive(Debug, Clone)]
 pub(crate) struct Join {
     pub(crate) id: WorkerId,
+    /// Tells processes of one name apart: a later one has a larger number.
+    pub(crate) incarnation: u64,
     pub(crate) pid: Option<u32>,
+    /// Slots of each device.
     pub(crate) slots: u32,
     pub(crate) status: ExecutorStatus,
 }
 
+/// The devices of a status; one that names none has one.
+fn devices(status: ExecutorStatus) -> Vec<DeviceStatus> {
+    let mut devices = status.devices;
+    devices.truncate(DEVICES_MAX);
+    if devices.is_empty() {
+        devices.push(DeviceStatus::default());
+    }
+    devices
+}
+
 impl Core {
     /// A worker connected. Its earlier session, if there is one, ends here: a worker restarts
-    /// or reconnects sooner than its silence is noticed.
-    pub(crate) fn join(&mut self, now: Duration, join: Join) -> SessionId {
-        let session = self.next_session;
-        self.next_session += 1;
-        let at = self.workers.binary_search_by(|w| w.id.cmp(&join.id));
-        if let Ok(index) = at {
-            let old = self.workers[index].session;
-            if self.workers[index].state != WorkerState::Lost {
+    /// or reconnects sooner than its silence is noticed. A process that was started before the
+    /// one that is connected is refused.
+    pub(crate) fn join(&mut self, now: Duration, join: Join) -> Option<SessionId> {
+        if let Some(old) = self.fleet.names.get(&join.id).copied() {
+            let known = self.fleet.live(old).map(|worker| worker.incarnation);
+            if known.is_some_and(|known| known > join.incarnation) {
+                return None;
+            }
+            if known.is_some() {
                 self.actions.push_back(Action::Supersede { session: old });
                 self.lose(now, old, "its worker connected anew");
             }
-            self.workers.remove(index);
+            self.fleet.remove(old);
         }
-        let (Ok(at) | Err(at)) = at;
+        let session = self.next_session;
+        self.next_session += 1;
         let worker = Worker {
             id: join.id,
             session,
+            incarnation: join.incarnation,
             state: WorkerState::Ready,
             pid: join.pid,
-            slots: join.slots.max(1),
-            status: join.status,
             last_seen: now,
-            held: BTreeMap::new(),
-            queued: 0,
-            last_dispatch: 0,
             completed: 0,
-            models: BTreeMap::new(),
+            seats: Vec::new(),
+            breakers: BTreeMap::new(),
+            status: devices(join.status),
         };
-        self.workers.insert(at, worker);
-        self.load_all_on(now, at);
+        self.fleet.add(worker, join.slots);
+        self.load_all_on(now, session);
         self.forget_lost(now);
         self.watch(now);
         self.actions.push_back(Action::Changed);
         self.schedule(now);
-        session
+        Some(session)
     }
 
-    /// The worker of a session that has not ended.
-    pub(super) fn live(&mut self, session: SessionId) -> Option<&mut Worker> {
-        self.workers.iter_mut().find(|w| w.session == session && w.state != WorkerState::Lost)
+    /// The session that the next worker gets.
+    pub(crate) fn next_session(&self) -> SessionId {
+        self.next_session
+    }
+
+    /// Whether an attempt takes a slot of a session.
+    pub(crate) fn holds(&self, session: SessionId, id: AttemptId) -> bool {
+        self.fleet.holder(session, id).is_some()
     }
 
     /// Whether a session has not ended.
     pub(crate) fn is_live(&self, session: SessionId) -> bool {
-        self.workers.iter().any(|w| w.session == session && w.state != WorkerState::Lost)
+        self.fleet.workers.get(&session).is_some_and(|w| w.state != WorkerState::Lost)
     }
 
     /// A worker is alive and says what it holds.
     pub(crate) fn heartbeat(&mut self, now: Duration, session: SessionId, heartbeat: Heartbeat) {
-        let Some(worker) = self.live(session) else { return };
-        worker.last_seen = now;
-        worker.queued = heartbeat.queued;
-        worker.status = heartbeat.status;
-        for id in &heartbeat.held {
-            if let Some(confirmed) = worker.held.get_mut(id) {
-                *confirmed = now;
+        let Some(worker) = self.fleet.live(session) else { return };
+        let seats = worker.seats.clone();
+        worker.status = devices(heartbeat.status);
+        let status = worker.status.clone();
+        self.fleet.heard(session, now);
+        let held: BTreeSet<AttemptId> = heartbeat.held.into_iter().collect();
+        let mut missing = Vec::new();
+        for (ordinal, (&id, status)) in seats.iter().zip(status).enumerate() {
+            let Some(seat) = self.fleet.seats.get_mut(id) else { continue };
+            let moved = seat.status.models != status.models;
+            seat.status = status;
+            seat.queued = heartbeat.queued.get(ordinal).copied().unwrap_or(0);
+            missing.extend(unnamed(now, seat, &held));
+            if moved {
+                self.fleet.generation += 1;
             }
+            self.fleet.refresh(id);
         }
-        let missing: Vec<(AttemptId, Duration)> = worker
-            .held
-            .iter()
-            .filter(|(id, _)| !heartbeat.held.contains(id))
-            .map(|(id, confirmed)| (*id, now.saturating_sub(*confirmed)))
-            .collect();
+        self.expire(now, session, missing);
+        self.check_loads(now, session);
+        self.dismiss_if_done(session);
+        self.schedule(now);
+    }
+
+    /// Frees the slots of attempts that their worker has not named for too long.
+    fn expire(&mut self, now: Duration, session: SessionId, missing: Vec<(AttemptId, Duration)>) {
         let timing = self.config.timing;
         for (id, age) in missing {
             let current = self.is_current(session, id);
@@ -142,36 +128,40 @@ impl Core {
             if age <= if current { timing.lease } else { timing.heartbeat } {
                 continue;
             }
-            if let Some(worker) = self.live(session) {
-                worker.held.remove(&id);
-            }
+            let Some(held) = self.fleet.release(session, id) else { continue };
             if current {
+                self.worker_failed(now, session, &held.model);
                 let reason = "the worker no longer holds the task and sent no answer";
                 let error = TaskError::new(TaskErrorKind::WorkerLost, reason);
-                self.fail_attempt(now, id.seq, error);
+                self.fail_attempt(now, id, session, error);
+            } else {
+                self.abandon_probe(session, &held.model);
             }
         }
-        self.check_loads(now, session);
-        self.dismiss_if_done(session);
-        self.schedule(now);
     }
 
     /// The worker finishes what it holds and gets no more.
     pub(crate) fn worker_leaves(&mut self, session: SessionId) {
-        if let Some(worker) = self.live(session) {
-            worker.state = WorkerState::Draining;
+        if self.set_draining(session) {
             self.actions.push_back(Action::Changed);
             self.dismiss_if_done(session);
         }
     }
 
+    fn set_draining(&mut self, session: SessionId) -> bool {
+        let Some(worker) = self.fleet.live(session) else { return false };
+        worker.state = WorkerState::Draining;
+        self.fleet.generation += 1;
+        self.fleet.refresh_all(session);
+        true
+    }
+
     /// Lets a leaving worker go once every answer is there.
     pub(super) fn dismiss_if_done(&mut self, session: SessionId) {
-        let done = |w: &Worker| {
-            w.session == session && w.state == WorkerState::Draining && w.held.is_empty()
-        };
-        if let Some(index) = self.workers.iter().position(done) {
-            self.workers.remove(index);
+        let leaving =
+            self.fleet.live(session).is_some_and(|w| w.state == WorkerState::Draining);
+        if leaving && self.fleet.is_empty_handed(session) {
+            self.fleet.remove(session);
             self.actions.push_back(Action::Dismiss { session });
             self.actions.push_back(Action::Changed);
         }
@@ -179,12 +169,8 @@ impl Core {
 
     /// Asks a worker to leave. False when there is no such worker.
     pub(crate) fn drain_worker(&mut self, id: &str) -> bool {
-        let found = self.workers.iter().find(|w| w.id.as_str() == id);
-        let Some(worker) = found.filter(|w| w.state != WorkerState::Lost) else { return false };
-        let session = worker.session;
-        if let Some(worker) = self.live(session) {
-            worker.state = WorkerState::Draining;
-        }
+        let Some(session) = self.fleet.named(id) else { return false };
+        self.set_draining(session);
         // It says itself when it begins to leave, and is let go when it holds nothing.
         self.actions.push_back(Action::Drain { session });
         self.actions.push_back(Action::Changed);
@@ -195,14 +181,14 @@ impl Core {
     /// was never begun; else it is lost and its tasks are redone.
     pub(crate) fn disconnected(&mut self, now: Duration, session: SessionId, farewell: bool) {
         if farewell {
-            let Some(worker) = self.live(session) else { return };
-            let held = std::mem::take(&mut worker.held);
-            for id in held.into_keys() {
+            if self.fleet.live(session).is_none() {
+                return;
+            }
+            for id in self.fleet.remove(session) {
                 if self.is_current(session, id) {
-                    self.give_back(id.seq);
+                    self.give_back(now, id, session);
                 }
             }
-            self.workers.retain(|w| w.session != session);
             self.actions.push_back(Action::Changed);
         } else {
             self.lose(now, session, "the connection to its worker was lost");
@@ -212,9 +198,7 @@ impl Core {
 
     /// A supervisor saw the process of a worker end.
     pub(crate) fn worker_exited(&mut self, now: Duration, id: &str) {
-        let Some(worker) = self.workers.iter().find(|w| w.id.as_str() == id) else { return };
-        let session = worker.session;
-        if self.live(session).is_some() {
+        if let Some(session) = self.fleet.named(id) {
             self.lose(now, session, "the process of its worker ended");
             self.actions.push_back(Action::Abandon { session });
         }
@@ -222,31 +206,33 @@ impl Core {
     }
 
     fn lose(&mut self, now: Duration, session: SessionId, reason: &str) {
-        let Some(worker) = self.live(session) else { return };
+        let Some(worker) = self.fleet.live(session) else { return };
         worker.state = WorkerState::Lost;
-        worker.queued = 0;
         let id = worker.id.clone();
-        let held = std::mem::take(&mut worker.held);
+        let held = self.fleet.vacate(session);
         self.actions.push_back(Action::Changed);
         if self.planted == Planted::ForgetLost {
             return;
         }
-        for attempt in held.into_keys() {
+        for attempt in held {
             if self.is_current(session, attempt) {
                 let error = TaskError::new(TaskErrorKind::WorkerLost, format!("{reason} {id}"));
-                self.fail_attempt(now, attempt.seq, error);
+                self.fail_attempt(now, attempt, session, error);
             }
         }
     }
 
     /// Ends the sessions of workers that have been silent for too long.
     pub(super) fn check_membership(&mut self, now: Duration) {
+        self.fleet.watched = false;
         let lost_after = self.config.timing.lost_after;
         let silent: Vec<SessionId> = self
+            .fleet
             .workers
-            .iter()
+            .values()
             .filter(|w| w.state != WorkerState::Lost)
             .filter(|w| now.saturating_sub(w.last_seen) > lost_after)
+            .filter(|_| self.planted != Planted::TrustSilence)
             .map(|w| w.session)
             .collect();
         for session in silent {
@@ -259,42 +245,111 @@ impl Core {
 
     /// Sees that silence is checked again, as long as there is someone to listen to.
     fn watch(&mut self, now: Duration) {
-        let watched = self.timers.iter().any(|(_, t)| *t == Timer::Membership);
-        if !watched && self.workers.iter().any(|w| w.state != WorkerState::Lost) {
+        let anyone = self.fleet.workers.values().any(|w| w.state != WorkerState::Lost);
+        if anyone && !std::mem::replace(&mut self.fleet.watched, true) {
             self.timers.insert((now + self.config.timing.heartbeat / 2, Timer::Membership));
         }
     }
 
     fn forget_lost(&mut self, now: Duration) {
-        let mut lost = self.workers.iter().filter(|w| w.state == WorkerState::Lost).count();
-        self.workers.retain(|w| {
-            let old = now.saturating_sub(w.last_seen) > LOST_LISTED_FOR || lost > LOST_LISTED_MAX;
-            let forget = old && w.state == WorkerState::Lost;
-            lost -= usize::from(forget);
-            !forget
-        });
+        let lost = |w: &&Worker| w.state == WorkerState::Lost;
+        let workers = &self.fleet.workers;
+        let mut count = workers.values().filter(lost).count();
+        let mut gone = Vec::new();
+        // Sessions are numbered in their order, so the oldest come first.
+        for worker in workers.values().filter(lost) {
+            let old = now.saturating_sub(worker.last_seen) > LOST_LISTED_FOR;
+            if old || count > LOST_LISTED_MAX {
+                gone.push(worker.session);
+                count -= 1;
+            }
+        }
+        for session in gone {
+            self.fleet.remove(session);
+        }
     }
 
     /// Every listed worker, by name.
     pub(crate) fn workers(&self, now: Duration) -> Vec<WorkerInfo> {
-        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        let info = |w: &Worker| WorkerInfo {
-            id: w.id.clone(),
-            pid: w.pid,
-            state: w.state,
-            device: w.status.device.clone(),
-            backend: w.status.backend.clone(),
-            models: w.status.models.iter().map(ToString::to_string).collect(),
-            running: count(w.held.len()),
-            queued: w.queued,
-            vram_used_bytes: w.status.vram_used_bytes,
-            vram_total_bytes: w.status.vram_total_bytes,
-            slots: w.slots,
-            load: w.load(),
-            completed: w.completed,
-            last_seen_ms: u64::try_from(now.saturating_sub(w.last_seen).as_millis())
-                .unwrap_or(u64::MAX),
-        };
-        self.workers.iter().map(info).collect()
+        let listed = self.fleet.names.values().filter_map(|s| self.fleet.workers.get(s));
+        listed.map(|worker| self.worker_info(now, worker)).collect()
     }
+
+    fn worker_info(&self, now: Duration, worker: &Worker) -> WorkerInfo {
+        let seats: Vec<&Seat> =
+            worker.seats.iter().filter_map(|&id: &SeatId| self.fleet.seats.get(id)).collect();
+        let devices: Vec<DeviceInfo> = worker
+            .status
+            .iter()
+            .enumerate()
+            .map(|(at, status)| device_info(status, seats.get(at).copied()))
+            .collect();
+        let first = devices.first().cloned().unwrap_or_default();
+        let sum = |of: fn(&DeviceInfo) -> u32| devices.iter().map(of).fold(0, u32::saturating_add);
+        let breakers = worker.breakers.iter();
+        WorkerInfo {
+            id: worker.id.clone(),
+            pid: worker.pid,
+            state: worker.state,
+            device: first.device,
+            backend: first.backend,
+            models: first.models,
+            running: sum(|d| d.running),
+            queued: sum(|d| d.queued),
+            vram_used_bytes: first.vram_used_bytes,
+            vram_total_bytes: first.vram_total_bytes,
+            slots: sum(|d| d.slots),
+            load: devices.iter().map(|d| d.load).fold(0.0, f64::max),
+            completed: worker.completed,
+            last_seen_ms: u64::try_from(now.saturating_sub(worker.last_seen).as_millis())
+                .unwrap_or(u64::MAX),
+            breakers: breakers
+                .filter(|(_, breaker)| !breaker.passes())
+                .map(|(model, breaker)| (model.to_string(), breaker.name()))
+                .collect(),
+            devices,
+        }
+    }
+}
+
+/// Attempts at a seat that a heartbeat does not name, with the time since they were last
+/// confirmed; those that it names are confirmed.
+fn unnamed(
+    now: Duration,
+    seat: &mut Seat,
+    named: &BTreeSet<AttemptId>,
+) -> Vec<(AttemptId, Duration)> {
+    let mut missing = Vec::new();
+    for (id, held) in &mut seat.held {
+        if named.contains(id) {
+            held.confirmed = now;
+        } else {
+            missing.push((*id, now.saturating_sub(held.confirmed)));
+        }
+    }
+    missing
+}
+
+fn device_info(status: &DeviceStatus, seat: Option<&Seat>) -> DeviceInfo {
+    let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    DeviceInfo {
+        device: status.device.clone(),
+        backend: status.backend.clone(),
+        models: status.models.iter().map(ToString::to_string).collect(),
+        running: seat.map_or(0, |seat| count(seat.held.len())),
+        queued: seat.map_or(0, |seat| seat.queued),
+        slots: seat.map_or(0, |seat| seat.slots),
+        load: seat.map_or(0.0, Seat::load),
+        vram_used_bytes: status.vram_used_bytes,
+        vram_total_bytes: status.vram_total_bytes,
+        utilisation: status.utilisation,
+        power_w: status.power_w,
+        service_ms: seat.map(measured).unwrap_or_default(),
+    }
+}
+
+/// What was measured at a seat, by model.
+fn measured(seat: &Seat) -> BTreeMap<String, f64> {
+    let last = |service: &crate::proto::service::Service| service.mean_ms();
+    seat.services.iter().map(|(model, service)| (model.to_string(), last(service))).collect()
 }

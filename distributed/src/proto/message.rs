@@ -9,8 +9,8 @@ use crate::worker_info::WorkerId;
 use serde::{Deserialize, Serialize};
 
 /// The protocol version of this build, and the oldest one it still speaks.
-pub(crate) const VERSION: u32 = 1;
-pub(crate) const VERSION_MIN: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION_MIN: u32 = 2;
 
 /// What a frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,6 +85,9 @@ pub(crate) struct Hello {
     pub(crate) build: String,
     pub(crate) name: WorkerId,
     pub(crate) pid: u32,
+    /// Tells processes of one name apart: a later one has a larger number.
+    pub(crate) incarnation: u64,
+    /// Slots of each device.
     pub(crate) slots: u32,
     pub(crate) status: ExecutorStatus,
 }
@@ -102,22 +105,32 @@ pub(crate) struct Welcome {
 pub(crate) struct Heartbeat {
     /// Attempts that the worker holds: from the request's header to the answer's last byte.
     pub(crate) held: Vec<AttemptId>,
-    /// Of those, attempts that wait for a free thread.
-    pub(crate) queued: u32,
+    /// Of those, attempts that wait for a free thread, by device.
+    pub(crate) queued: Vec<u32>,
     pub(crate) status: ExecutorStatus,
 }
 
 /// Header of [`Kind::Loaded`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Loaded {
+    pub(crate) device: u32,
     pub(crate) model: ModelRef,
     pub(crate) result: Result<(), ExecError>,
+}
+
+/// Header of [`Kind::Load`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Load {
+    pub(crate) device: u32,
+    pub(crate) model: ModelRef,
 }
 
 /// Header of [`Kind::Task`]; the tensors follow as raw bytes in this order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct TaskHeader {
     pub(crate) id: AttemptId,
+    /// The device that is to run it.
+    pub(crate) device: u32,
     pub(crate) model: ModelRef,
     pub(crate) tensors: Vec<TensorMeta>,
 }

@@ -1,33 +1,33 @@
 //! Waiting tasks: urgent ones first, first come first served among equals, and nobody starves.
 
 use crate::task::{ModelRef, Priority};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How much later a task must have come to be served after one of the next lower priority.
 const AGEING: Duration = Duration::from_secs(10);
 
-/// Where a task stands in line: submission time plus a handicap per priority level.
-///
-/// The handicap is the whole of the ageing: a background task is served before a critical one
-/// that was submitted 40 s later. As it never changes, the line needs no re-sorting.
+/// Where a task stands in line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     due: Duration,
     seq: u64,
 }
 
+/// Submission time plus a handicap per priority level.
+///
+/// The handicap is the whole of the ageing: a background task is served before a critical one
+/// that was submitted 40 s later. As it never changes, the line needs no re-sorting.
+pub(crate) fn aged(submitted: Duration, priority: Priority) -> Duration {
+    submitted + AGEING * priority.level()
+}
+
 impl Place {
-    /// The place of a task that was submitted at `submitted`.
-    pub(crate) fn new(submitted: Duration, priority: Priority, seq: u64) -> Self {
-        let level = match priority {
-            Priority::Critical => 0,
-            Priority::High => 1,
-            Priority::Normal => 2,
-            Priority::Low => 3,
-            Priority::Background => 4,
-        };
-        Self { due: submitted + AGEING * level, seq }
+    /// The place of a task by its [`aged`] time; those with equal times go in order of submission.
+    pub(crate) fn new(due: Duration, seq: u64) -> Self {
+        Self { due, seq }
     }
 
     pub(crate) fn seq(&self) -> u64 {
@@ -38,56 +38,68 @@ impl Place {
 /// One line per model, so that tasks of a model that no worker can take hold up no others.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    lines: BTreeMap<ModelRef, BTreeMap<Place, usize>>,
+    lines: HashMap<Arc<ModelRef>, BTreeMap<Place, ()>>,
+    /// The first of each line.
+    heads: BTreeMap<Place, Arc<ModelRef>>,
     len: usize,
-    bytes: usize,
 }
 
 impl Queue {
     /// Tasks waiting.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Bytes of their inputs.
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// Adds a task whose inputs take `bytes`.
-    pub(crate) fn push(&mut self, model: &ModelRef, place: Place, bytes: usize) {
+    /// Adds a task.
+    pub(crate) fn push(&mut self, model: &Arc<ModelRef>, place: Place) {
         let line = match self.lines.get_mut(model) {
             Some(line) => line,
-            None => self.lines.entry(model.clone()).or_default(),
+            None => self.lines.entry(Arc::clone(model)).or_default(),
         };
-        if line.insert(place, bytes).is_none() {
-            self.len += 1;
-            self.bytes += bytes;
+        let first = line.first_key_value().map(|(place, ())| *place);
+        if line.insert(place, ()).is_some() {
+            return;
+        }
+        self.len += 1;
+        if first.is_none_or(|first| place < first) {
+            if let Some(first) = first {
+                self.heads.remove(&first);
+            }
+            self.heads.insert(place, Arc::clone(model));
         }
     }
 
     /// Takes a task out; false when it was not there.
     pub(crate) fn remove(&mut self, model: &ModelRef, place: Place) -> bool {
         let Some(line) = self.lines.get_mut(model) else { return false };
-        let Some(bytes) = line.remove(&place) else { return false };
+        if line.remove(&place).is_none() {
+            return false;
+        }
         self.len -= 1;
-        self.bytes -= bytes;
-        if line.is_empty() {
+        let next = line.first_key_value().map(|(place, ())| *place);
+        if let Some(model) = self.heads.remove(&place)
+            && let Some(next) = next
+        {
+            self.heads.insert(next, model);
+        }
+        if next.is_none() {
             // Names come from callers: lines of models that nobody asks for any more must go.
             self.lines.remove(model);
         }
         true
     }
 
-    /// The first of each line, the most urgent line first.
-    pub(crate) fn heads(&self) -> Vec<(Place, &ModelRef)> {
-        let mut heads: Vec<_> = self
-            .lines
-            .iter()
-            .filter_map(|(model, line)| Some((*line.first_key_value()?.0, model)))
-            .collect();
-        heads.sort_unstable_by_key(|head| head.0);
-        heads
+    /// The most urgent first of a line behind `after`.
+    pub(crate) fn head_after(&self, after: Option<Place>) -> Option<(Place, Arc<ModelRef>)> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let (place, model) = self.heads.range((from, Bound::Unbounded)).next()?;
+        Some((*place, Arc::clone(model)))
+    }
+
+    /// Tasks before a place, of all models.
+    pub(crate) fn before(&self, place: Place) -> usize {
+        self.lines.values().map(|line| line.range(..place).count()).sum()
     }
 }
 
@@ -95,13 +107,14 @@ impl Queue {
 mod tests {
     use super::*;
 
-    fn model(name: &str) -> ModelRef {
-        ModelRef { name: name.into(), version: 1, sha256: String::new() }
+    fn model(name: &str) -> Arc<ModelRef> {
+        Arc::new(ModelRef { name: name.into(), version: 1, sha256: String::new() })
     }
 
     fn drain(queue: &mut Queue) -> Vec<u64> {
         let mut order = Vec::new();
-        while let Some((place, model)) = queue.heads().first().map(|&(p, m)| (p, m.clone())) {
+        while let Some((place, model)) = queue.head_after(None) {
+            assert_eq!(queue.before(place), 0);
             assert!(queue.remove(&model, place));
             order.push(place.seq());
         }
@@ -133,22 +146,39 @@ mod tests {
             for (seq, &(at, priority)) in (0u64..).zip(tasks) {
                 // Spread over two models: the order must hold across lines.
                 let name = if seq % 2 == 0 { "a" } else { "b" };
-                queue.push(&model(name), Place::new(s(at), priority, seq), 10);
+                queue.push(&model(name), Place::new(aged(s(at), priority), seq));
             }
-            assert_eq!((queue.len(), queue.bytes()), (tasks.len(), 10 * tasks.len()));
+            assert_eq!(queue.len(), tasks.len());
             assert_eq!(drain(&mut queue), expected);
-            assert_eq!((queue.len(), queue.bytes(), queue.lines.len()), (0, 0, 0));
+            assert_eq!((queue.len(), queue.heads.len(), queue.lines.len()), (0, 0, 0));
         }
     }
 
     #[test]
     fn removing_what_is_not_there_changes_nothing() {
         let mut queue = Queue::default();
-        let place = Place::new(Duration::ZERO, Priority::Normal, 1);
+        let place = Place::new(Duration::from_secs(20), 1);
         assert!(!queue.remove(&model("a"), place));
-        queue.push(&model("a"), place, 5);
+        queue.push(&model("a"), place);
         assert!(!queue.remove(&model("b"), place));
-        assert!(!queue.remove(&model("a"), Place::new(Duration::ZERO, Priority::Low, 1)));
-        assert_eq!((queue.len(), queue.bytes()), (1, 5));
+        assert!(!queue.remove(&model("a"), Place::new(Duration::from_secs(30), 1)));
+        assert_eq!(queue.len(), 1);
+    }
+
+    #[test]
+    fn heads_follow_what_is_added_and_removed() {
+        let at = |ms, seq| Place::new(Duration::from_millis(ms), seq);
+        let mut queue = Queue::default();
+        for (name, place) in [("a", at(5, 1)), ("b", at(4, 2)), ("a", at(3, 3)), ("b", at(9, 4))] {
+            queue.push(&model(name), place);
+        }
+        let first = queue.head_after(None).map(|(place, _)| place);
+        assert_eq!(first, Some(at(3, 3)));
+        assert_eq!(queue.head_after(first).map(|(place, _)| place), Some(at(4, 2)));
+        assert_eq!(queue.head_after(Some(at(4, 2))), None, "one head a line");
+        assert_eq!(queue.before(at(9, 4)), 3);
+        assert!(queue.remove(&model("a"), at(5, 1)), "from the middle");
+        assert!(queue.remove(&model("a"), at(3, 3)));
+        assert_eq!(queue.head_after(None).map(|(place, _)| place), Some(at(4, 2)));
     }
 }

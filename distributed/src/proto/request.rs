@@ -4,17 +4,18 @@ use crate::error::{Error, Result};
 use crate::proto::frame::{BODY_BYTES_MAX, FrameError, HEADER_BYTES_MAX};
 use crate::proto::state::Digest;
 use crate::proto::tensors::describe;
+use crate::proto::Order;
 use crate::task::TaskSpec;
 use sha2::{Digest as _, Sha256};
+use std::sync::Arc;
 
 /// Bytes of an idempotency key.
 const KEY_BYTES_MAX: usize = 256;
 /// Header bytes that are not names or dimensions, generously.
 const HEADER_BYTES_FIXED: usize = 256;
 
-/// Checks that a task fits a frame. Answers the bytes of its inputs, and what tells its body
-/// from another one if it has an idempotency key.
-pub(crate) fn check(spec: &TaskSpec) -> Result<(usize, Digest)> {
+/// Checks that a task fits a frame, and makes an order of it.
+pub(crate) fn check(spec: TaskSpec) -> Result<Order> {
     let (metas, body_bytes) = describe(&spec.inputs).map_err(|error| match error {
         FrameError::TooLong { given, .. } => {
             Error::TooLarge { what: "inputs", given, limit: BODY_BYTES_MAX }
@@ -24,23 +25,32 @@ pub(crate) fn check(spec: &TaskSpec) -> Result<(usize, Digest)> {
     // A variable-length u64 takes up to ten bytes.
     let described: usize = metas.iter().map(|m| m.name.len() + 12 + 10 * m.shape.len()).sum();
     let names = spec.model.name.len() + spec.model.sha256.len();
+    if let Some(key) = spec.affinity.as_ref().filter(|key| key.len() > KEY_BYTES_MAX) {
+        let given = key.len();
+        let message = format!("an affinity key of {given} bytes, expected at most {KEY_BYTES_MAX}");
+        return Err(Error::InvalidTask { message });
+    }
     let header = HEADER_BYTES_FIXED + described + names;
     if header > HEADER_BYTES_MAX {
         let what = "names and shapes of the inputs";
         return Err(Error::TooLarge { what, given: header, limit: HEADER_BYTES_MAX });
     }
-    let Some(key) = &spec.idempotency_key else { return Ok((body_bytes, Digest::default())) };
-    if key.is_empty() || key.len() > KEY_BYTES_MAX {
-        let given = key.len();
-        let message = format!("an idempotency key of {given} bytes, expected 1 to {KEY_BYTES_MAX}");
-        return Err(Error::InvalidTask { message });
+    let mut digest = Digest::default();
+    if let Some(key) = &spec.idempotency_key {
+        if key.is_empty() || key.len() > KEY_BYTES_MAX {
+            let given = key.len();
+            let what = format!("an idempotency key of {given} bytes");
+            let message = format!("{what}, expected 1 to {KEY_BYTES_MAX}");
+            return Err(Error::InvalidTask { message });
+        }
+        digest = digest_of(&spec);
     }
-    Ok((body_bytes, digest(spec)))
+    Ok(Order { spec: Arc::new(spec), input_bytes: body_bytes, digest, within: Vec::new() })
 }
 
 /// Hashes what makes two requests the same: everything but the key. Each part is preceded by
 /// its length, so that no two requests run together.
-fn digest(spec: &TaskSpec) -> Digest {
+fn digest_of(spec: &TaskSpec) -> Digest {
     let mut hash = Sha256::new();
     let mut part = |bytes: &[u8]| {
         hash.update(u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_le_bytes());
@@ -52,6 +62,11 @@ fn digest(spec: &TaskSpec) -> Digest {
     part(spec.priority.name().as_bytes());
     part(&spec.deadline.map_or(u128::MAX, |d| d.as_nanos()).to_le_bytes());
     part(&spec.max_attempts.to_le_bytes());
+    part(&[u8::from(spec.durable)]);
+    part(spec.affinity.as_deref().unwrap_or_default().as_bytes());
+    part(&spec.hedge_after.map_or(u128::MAX, |d| d.as_nanos()).to_le_bytes());
+    let ids = spec.depends_on.iter();
+    part(&ids.flat_map(|id| [id.epoch, id.seq]).flat_map(u64::to_le_bytes).collect::<Vec<u8>>());
     for input in &spec.inputs {
         part(input.name.as_bytes());
         part(input.tensor.dtype().name().as_bytes());
@@ -80,10 +95,14 @@ mod tests {
     #[test]
     fn the_digest_sees_every_part_of_the_body() {
         let base = spec("x", &[1.0, 2.0]);
-        let (bytes, digest) = check(&base).expect("valid");
-        assert_eq!((bytes, digest), check(&base.clone()).expect("valid"));
-        assert_eq!(bytes, 8);
-        let changes: [fn(&mut TaskSpec); 8] = [
+        let digest = check(base.clone()).expect("valid").digest;
+        assert_eq!(check(base.clone()).expect("valid").digest, digest);
+        assert_eq!(check(base.clone()).expect("valid").input_bytes, 8);
+        let changes: [fn(&mut TaskSpec); 12] = [
+            |s| s.durable = true,
+            |s| s.affinity = Some("a".into()),
+            |s| s.hedge_after = Some(Duration::from_secs(1)),
+            |s| s.depends_on = vec!["1-2".parse().expect("an id")],
             |s| s.model.name = "n".into(),
             |s| s.model.version = 2,
             |s| s.priority = Priority::High,
@@ -96,7 +115,7 @@ mod tests {
         for (number, change) in changes.into_iter().enumerate() {
             let mut other = base.clone();
             change(&mut other);
-            assert_ne!(check(&other).expect("valid").1, digest, "change {number}");
+            assert_ne!(check(other).expect("valid").digest, digest, "change {number}");
         }
     }
 
@@ -117,7 +136,7 @@ mod tests {
             (body, "67108865 bytes of inputs, at most 67108864 fit a frame"),
         ];
         for (spec, expected) in cases {
-            let message = check(&spec).expect_err(expected).to_string();
+            let message = check(spec).expect_err(expected).to_string();
             assert!(message.starts_with(expected), "{message}");
         }
     }

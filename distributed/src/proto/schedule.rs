@@ -1,77 +1,113 @@
 //! Matching waiting tasks with free slots.
 
+use crate::proto::affinity::{Affinity, Home};
 use crate::proto::attempt::task_error;
-use crate::proto::balance::{Candidate, Request, View};
+use crate::proto::balance::{Capable, Choice, Request, View};
 use crate::proto::core::Core;
+use crate::proto::fleet::{Fleet, mib};
 use crate::proto::models::Outlook;
-use crate::proto::state::Planted;
-use crate::task::{TaskError, TaskState};
+use crate::proto::queue::Place;
+use crate::proto::state::{Planted, SessionId};
+use crate::proto::why::{What, note};
+use crate::task::{ModelRef, TaskState};
+use rand::RngExt;
 use std::time::Duration;
 
-/// What to do about the queue next.
-enum Step {
-    Dispatch { seq: u64, worker: usize },
-    Fail { seq: u64, error: TaskError },
-}
-
 impl Core {
-    /// Dispatches tasks as long as there is one that a free worker can take.
+    /// Dispatches tasks as long as there is one that a free device can take.
     pub(super) fn schedule(&mut self, now: Duration) {
-        while self.queue.len() > 0 {
-            match self.next_step(now) {
-                Some(Step::Dispatch { seq, worker }) => self.dispatch(now, seq, worker),
-                Some(Step::Fail { seq, error }) => {
-                    self.abort(now, seq, TaskState::Failed, error);
-                }
-                None => return,
-            }
-        }
-    }
-
-    fn next_step(&self, now: Duration) -> Option<Step> {
+        let mut after: Option<Place> = None;
         // Most calls find every slot taken: that is seen before the queue is looked at.
-        let free: Vec<usize> = self.free_workers(now);
-        for (place, model) in self.queue.heads() {
+        while self.fleet.free > 0 || self.planted == Planted::IgnoreSlots {
+            let Some((place, model)) = self.queue.head_after(after) else { return };
             let seq = place.seq();
-            let candidates: Vec<Candidate> = free
-                .iter()
-                .filter_map(|&index| Some((index, self.workers.get(index)?)))
-                .filter(|(_, worker)| worker.takes(model))
-                .map(|(index, worker)| Candidate {
-                    index,
-                    load: worker.load(),
-                    last_dispatch: worker.last_dispatch,
-                })
-                .collect();
-            if candidates.is_empty() {
-                if let Outlook::Hopeless(error) = self.outlook(model) {
-                    let mut error = task_error(error);
-                    error.message =
-                        format!("no worker could load model {model}: {}", error.message);
-                    return Some(Step::Fail { seq, error });
-                }
+            let affinity = self.tasks.get(&seq).and_then(|task| {
+                let key = task.spec.as_ref()?.affinity.as_ref()?;
+                Some(Affinity::key(&model.name, key))
+            });
+            let affinity = affinity.as_deref().map(|key| (key, seq));
+            if let Some(choice) = self.choose(now, &model, affinity, None)
+                && self.dispatch(now, seq, choice)
+            {
                 continue;
             }
-            let priority = self.tasks.get(&seq)?.priority;
-            let request = Request { model, priority };
-            let view = View { candidates: &candidates };
-            if let Some(picked) = self.config.balancing.pick(now, &view, &request) {
-                return Some(Step::Dispatch { seq, worker: picked.index });
+            if let Outlook::Hopeless(error) = self.outlook(&model) {
+                let mut error = task_error(error);
+                error.message = format!("no worker could load model {model}: {}", error.message);
+                self.abort(now, seq, TaskState::Failed, error);
+            } else {
+                // Nobody is free for this model; the next line may be luckier.
+                after = Some(place);
             }
         }
-        None
     }
 
-    /// Ready workers with a free slot that were heard of lately.
-    fn free_workers(&self, now: Duration) -> Vec<usize> {
-        let suspect_after = self.config.timing.suspect_after;
-        let overfill = self.planted == Planted::IgnoreSlots;
-        self.workers
-            .iter()
-            .enumerate()
-            .filter(|(_, w)| w.is_ready() && (w.has_free_slot() || overfill))
-            .filter(|(_, w)| now.saturating_sub(w.last_seen) <= suspect_after)
-            .map(|(index, _)| index)
-            .collect()
+    /// A device for a task of the model: that of its affinity key (and the task that has it), or
+    /// the strategy's choice, on any worker but that of the session `except`.
+    pub(super) fn choose(
+        &mut self,
+        now: Duration,
+        model: &ModelRef,
+        affinity: Option<(&str, u64)>,
+        except: Option<SessionId>,
+    ) -> Option<Choice> {
+        let random = self.rng.random();
+        let wanted = self.models.get(model);
+        let capable = self.capabilities.of(&self.fleet, model, wanted);
+        let request = Request {
+            needs_mib: wanted.and_then(|w| w.needs.memory_bytes).map_or(0.0, mib),
+            load_ms: wanted.map_or(0.0, |w| w.load_ms()),
+            thrift: self.config.thrift,
+            random,
+        };
+        let others: Vec<Capable>;
+        let capable = match except {
+            None => capable,
+            Some(session) => {
+                let elsewhere = |c: &&Capable| {
+                    self.fleet.seats.get(c.seat).is_some_and(|seat| seat.session != session)
+                };
+                others = capable.iter().filter(elsewhere).copied().collect();
+                &others
+            }
+        };
+        let heard_since = now.saturating_sub(self.config.timing.suspect_after);
+        let view = View { capable, hot: &self.fleet.hot, heard_since };
+        if self.planted == Planted::IgnoreSlots
+            && let Some(first) = capable.first()
+        {
+            return Some(Choice { seat: first.seat, score: 0.0, reason: "planted fault" });
+        }
+        if let Some((key, seq)) = affinity
+            && let Some(home) = self.affinity.home(now, key)
+        {
+            let choice = home_choice(&self.fleet, &view, home);
+            let kept = choice.is_some();
+            let what = What::Home { worker: home.worker.clone(), kept };
+            if let Some(task) = self.tasks.get_mut(&seq) {
+                note(&mut task.notes, now, what);
+            }
+            if kept {
+                return choice;
+            }
+        }
+        self.config.balancing.pick(now, &view, &request)
     }
+}
+
+/// The device that a key's tasks went to, while it is healthy and not much busier than others.
+fn home_choice(fleet: &Fleet, view: &View<'_>, home: &Home) -> Option<Choice> {
+    let session = fleet.names.get(&home.worker)?;
+    let worker = fleet.workers.get(session)?;
+    let seat = *worker.seats.get(usize::try_from(home.ordinal).ok()?)?;
+    let at = view.capable.binary_search_by_key(&seat, |c| c.seat).ok()?;
+    let candidate = view.candidate(view.capable.get(at)?)?;
+    let (mut sum, mut count) = (0.0, 0.0);
+    for capable in view.capable {
+        let Some(hot) = view.hot.get(capable.seat) else { continue };
+        sum += hot.load;
+        count += 1.0;
+    }
+    let bearable = Affinity::is_bearable(candidate.hot.load, sum / f64::max(count, 1.0));
+    bearable.then_some(Choice { seat, score: candidate.hot.load, reason: "home of its key" })
 }

@@ -2,9 +2,11 @@
 
 use crate::executor::ExecError;
 use crate::proto::balance::Balance;
+use crate::proto::image::{Change, End};
 use crate::proto::message::AttemptId;
 use crate::proto::queue::Place;
-use crate::task::{ModelRef, Priority, TaskError, TaskSpec, TaskState};
+use crate::proto::why::Note;
+use crate::task::{ModelRef, Priority, TaskError, TaskId, TaskSpec, TaskState};
 use crate::worker_info::WorkerId;
 use lgp_memory::NamedTensor;
 use std::sync::Arc;
@@ -25,6 +27,14 @@ pub(crate) struct CoreConfig {
     pub(crate) queue_bytes_max: usize,
     pub(crate) retained_tasks_max: usize,
     pub(crate) retained_bytes_max: usize,
+    /// For how long an idempotency key stands for its task after that has ended, and for how
+    /// many such tasks.
+    pub(crate) keys_kept_for: Duration,
+    pub(crate) keys_max: usize,
+    /// Whether there is a journal for durable tasks.
+    pub(crate) durable: bool,
+    /// Milliseconds of completion time that a joule is worth to the adaptive strategy.
+    pub(crate) thrift: f64,
     pub(crate) timing: Timing,
 }
 
@@ -62,9 +72,10 @@ impl Default for Timing {
 /// What the core wants done.
 #[derive(Debug)]
 pub(crate) enum Action {
-    /// Hand an attempt to a worker.
+    /// Hand an attempt to a device of a worker.
     Dispatch {
         session: SessionId,
+        device: u32,
         id: AttemptId,
         spec: Arc<TaskSpec>,
     },
@@ -73,12 +84,27 @@ pub(crate) enum Action {
         session: SessionId,
         id: AttemptId,
     },
+    /// Put a change into the journal; its fate comes back by the ticket.
+    Record {
+        ticket: u64,
+        change: Change,
+    },
+    /// The journal has the task.
+    Accepted {
+        seq: u64,
+    },
+    /// The journal cannot take the task, which is forgotten.
+    Rejected {
+        seq: u64,
+        reason: String,
+    },
     /// The task reached its terminal state; its record stays at least until the next event.
     Finished {
         seq: u64,
     },
     Load {
         session: SessionId,
+        device: u32,
         model: ModelRef,
     },
     Unload {
@@ -124,24 +150,35 @@ pub(crate) enum Completion {
     },
 }
 
+/// An attempt under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Run {
+    pub(super) session: SessionId,
+    pub(super) attempt: u32,
+}
+
 /// A task as the core keeps it.
 #[derive(Debug)]
 pub(super) struct Task {
+    /// The epoch in which it was submitted, which its id names.
+    pub(super) epoch: u64,
     /// Gone once the task is terminal.
     pub(super) spec: Option<Arc<TaskSpec>>,
-    pub(super) model: ModelRef,
+    pub(super) model: Arc<ModelRef>,
     pub(super) priority: Priority,
     pub(super) state: TaskState,
     pub(super) input_bytes: usize,
     pub(super) submitted: Duration,
+    /// Its place in line: when a critical task would have had to come to be its equal.
+    pub(super) due: Duration,
     pub(super) deadline: Option<Duration>,
     /// When the next attempt may begin, while the task waits for that.
     pub(super) retry_at: Option<Duration>,
     /// Attempts begun, and attempts that ended without an answer.
     pub(super) attempts: u32,
     pub(super) failures: u32,
-    /// The session that runs the current attempt.
-    pub(super) session: Option<SessionId>,
+    /// The current attempt, and its rival where it has one.
+    pub(super) runs: Vec<Run>,
     pub(super) worker: Option<WorkerId>,
     /// Time from submission to the last dispatch; `None` while it waits.
     pub(super) queued: Option<Duration>,
@@ -149,26 +186,59 @@ pub(super) struct Task {
     pub(super) finished: Option<Duration>,
     pub(super) outputs: Option<Vec<NamedTensor>>,
     pub(super) error: Option<TaskError>,
-    pub(super) key: Option<String>,
+    pub(super) key: Option<(String, Digest)>,
+    pub(super) durable: bool,
+    /// The journal has it; true for tasks that need none.
+    pub(super) saved: bool,
+    /// How it ends, once that is known and until the journal has it.
+    pub(super) ending: Option<Box<End>>,
+    pub(super) depends_on: Vec<TaskId>,
+    /// Of these, tasks that have not ended.
+    pub(super) waits: usize,
+    /// Tasks that have not ended and depend on it.
+    pub(super) dependants: Vec<u64>,
+    /// Tasks that are not terminal and depend on it: its record stays as long as theirs may have
+    /// to be understood by a later coordinator.
+    pub(super) pins: usize,
+    pub(super) notes: Vec<Note>,
 }
 
 impl Task {
     pub(super) fn place(&self, seq: u64) -> Place {
-        Place::new(self.submitted, self.priority, seq)
+        Place::new(self.due, seq)
+    }
+
+    /// Whether nothing but a free device is missing.
+    pub(super) fn may_run(&self) -> bool {
+        self.state == TaskState::Queued
+            && self.saved
+            && self.waits == 0
+            && self.retry_at.is_none()
+            && self.ending.is_none()
+    }
+
+    /// Whether it will change no more, whether the journal has that already or not.
+    pub(super) fn has_ended(&self) -> bool {
+        self.state.is_terminal() || self.ending.is_some()
     }
 }
 
 /// Something that is due at a time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Timer {
     Deadline(u64),
     Retry(u64),
+    /// An attempt may get a rival.
+    Hedge(u64, u32),
+    /// A breaker may let a probe pass.
+    Probe(SessionId, ModelRef),
+    /// What the journal could not take is tried again.
+    Journal,
     Membership,
 }
 
 /// Faults that tests plant to see that the simulation catches them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[allow(dead_code, reason = "planted by tests only")]
 pub(crate) enum Planted {
     #[default]
     Nothing,
@@ -178,4 +248,55 @@ pub(crate) enum Planted {
     ForgetLost,
     /// Workers get more than their slots hold.
     IgnoreSlots,
+    /// Answers of an earlier epoch count.
+    IgnoreEpoch,
+    /// A failed attempt is not repeated.
+    ForgetRetry,
+    /// A durable task is acknowledged before the journal has it.
+    AcceptEarly,
+    /// The end of a durable task is shown before the journal has it.
+    EndEarly,
+    /// Tasks run before those that they depend on have ended.
+    IgnoreDependencies,
+    /// A failed dependency fails nothing.
+    KeepDependants,
+    /// Breakers never open.
+    IgnoreBreakers,
+    /// Retries are not limited.
+    IgnoreBudget,
+    /// Deadlines are not watched.
+    IgnoreDeadlines,
+    /// Priorities never age.
+    Starve,
+    /// A key is forgotten with its first task's end.
+    ForgetKeys,
+    /// A silent worker is never given up.
+    TrustSilence,
+    /// Tasks of an earlier life are not taken from the journal.
+    ForgetJournal,
+    /// The loser of two rivals keeps running.
+    KeepRival,
+}
+
+impl Planted {
+    /// Every fault that can be planted.
+    pub(crate) const ALL: [Self; 17] = [
+        Self::AcceptStale,
+        Self::ForgetLost,
+        Self::IgnoreSlots,
+        Self::IgnoreEpoch,
+        Self::ForgetRetry,
+        Self::AcceptEarly,
+        Self::EndEarly,
+        Self::IgnoreDependencies,
+        Self::KeepDependants,
+        Self::IgnoreBreakers,
+        Self::IgnoreBudget,
+        Self::IgnoreDeadlines,
+        Self::Starve,
+        Self::ForgetKeys,
+        Self::TrustSilence,
+        Self::ForgetJournal,
+        Self::KeepRival,
+    ];
 }

@@ -83,6 +83,18 @@ pub(crate) struct Planned {
 
 /// Checks descriptions against the body's length before anything is allocated.
 pub(crate) fn plan(metas: Vec<TensorMeta>, body_bytes: usize) -> Result<Vec<Planned>, FrameError> {
+    let (planned, left) = plan_first(metas, body_bytes)?;
+    if left > 0 {
+        return Err(tensors_error(format!("{left} bytes of the body belong to none of them")));
+    }
+    Ok(planned)
+}
+
+/// The same where more follows in the body; answers how much.
+pub(crate) fn plan_first(
+    metas: Vec<TensorMeta>,
+    body_bytes: usize,
+) -> Result<(Vec<Planned>, usize), FrameError> {
     if metas.len() > TENSORS_MAX {
         let given = metas.len();
         return Err(tensors_error(format!("{given} tensors, at most {TENSORS_MAX} are accepted")));
@@ -107,10 +119,7 @@ pub(crate) fn plan(metas: Vec<TensorMeta>, body_bytes: usize) -> Result<Vec<Plan
         })?;
         planned.push(Planned { name, dtype, shape, bytes });
     }
-    if left > 0 {
-        return Err(tensors_error(format!("{left} bytes of the body belong to none of them")));
-    }
-    Ok(planned)
+    Ok((planned, left))
 }
 
 impl Planned {

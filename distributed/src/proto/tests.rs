@@ -1,11 +1,13 @@
 //! The core, step by step: what the simulation leaves to chance.
 
 use crate::error::Error;
-use crate::executor::{ExecError, ExecutorStatus};
+use crate::executor::{DeviceStatus, ExecError, ExecutorStatus};
+use crate::proto::Order;
 use crate::proto::balance::by_name;
 use crate::proto::core::Core;
 use crate::proto::membership::Join;
 use crate::proto::message::{AttemptId, Heartbeat};
+use crate::proto::models::ModelNeeds;
 use crate::proto::state::{Action, Completion, CoreConfig, Digest, SessionId, Timing};
 use crate::task::{ModelRef, TaskErrorKind, TaskId, TaskSpec, TaskState};
 use crate::worker_info::WorkerState;
@@ -25,9 +27,13 @@ fn core() -> Core {
         queue_bytes_max: 1_000,
         retained_tasks_max: 10,
         retained_bytes_max: 1_000,
+        keys_kept_for: ms(60_000),
+        keys_max: 50,
+        durable: true,
+        thrift: 0.0,
         timing: Timing::default(),
     };
-    Core::new(config, 1)
+    Core::new(ms(0), config, 1)
 }
 
 fn spec() -> TaskSpec {
@@ -36,17 +42,23 @@ fn spec() -> TaskSpec {
 }
 
 fn submit(core: &mut Core, now: Duration, spec: TaskSpec) -> TaskId {
-    core.submit(now, Arc::new(spec), 10, Digest::default()).expect("there is room")
+    core.submit(now, order(spec, 10)).expect("there is room")
+}
+
+fn order(spec: TaskSpec, input_bytes: usize) -> Order {
+    let digest = Digest::default();
+    Order { spec: Arc::new(spec), input_bytes, digest, within: Vec::new() }
 }
 
 fn join(core: &mut Core, now: Duration, name: &str, slots: u32) -> SessionId {
     let id = name.parse().expect("a name");
-    core.join(now, Join { id, pid: None, slots, status: ExecutorStatus::default() })
+    let status = ExecutorStatus::default();
+    core.join(now, Join { id, incarnation: 0, pid: None, slots, status }).expect("none is later")
 }
 
 /// Empties the actions; answers the dispatches among them.
 fn dispatched(core: &mut Core) -> Vec<(SessionId, AttemptId)> {
-    std::iter::from_fn(|| core.next_action())
+    std::iter::from_fn(|| core.next_action(ms(0)))
         .filter_map(|action| match action {
             Action::Dispatch { session, id, .. } => Some((session, id)),
             _ => None,
@@ -59,7 +71,7 @@ fn done() -> Completion {
 }
 
 fn beat(held: &[AttemptId]) -> Heartbeat {
-    Heartbeat { held: held.to_vec(), queued: 0, status: ExecutorStatus::default() }
+    Heartbeat { held: held.to_vec(), queued: Vec::new(), status: ExecutorStatus::default() }
 }
 
 #[test]
@@ -220,11 +232,11 @@ fn a_cancelled_attempt_keeps_its_slot_until_it_is_released() {
 #[test]
 fn the_queue_refuses_by_count_and_bytes_but_never_when_empty() {
     let mut core = core();
-    let put = |core: &mut Core, bytes| core.submit(ms(0), Arc::new(spec()), bytes, [0; 32]);
+    let put = |core: &mut Core, bytes| core.submit(ms(0), order(spec(), bytes));
     put(&mut core, 5_000).expect("an empty queue takes anything");
     assert!(matches!(put(&mut core, 1), Err(Error::Overloaded { queued: 1, .. })));
     let first = core.open().next().expect("one");
-    core.cancel(ms(0), core.id(first)).expect("known");
+    core.cancel(ms(0), TaskId { epoch: 9, seq: first }).expect("known");
     for _ in 0..3 {
         put(&mut core, 100).expect("room");
     }
@@ -234,33 +246,52 @@ fn the_queue_refuses_by_count_and_bytes_but_never_when_empty() {
 }
 
 #[test]
-fn records_are_kept_up_to_a_count_and_a_size_and_take_their_keys_along() {
+fn records_are_kept_up_to_a_count_and_a_size_and_those_with_keys_for_a_time() {
     let mut core = core();
     let session = join(&mut core, ms(0), "w", 1);
     let keyed = TaskSpec { idempotency_key: Some("k".into()), ..spec() };
-    let first = submit(&mut core, ms(0), keyed.clone());
-    let finish = |core: &mut Core, bytes: usize| {
+    let finish = |core: &mut Core, now: Duration, bytes: usize| {
         let (_, id) = dispatched(core)[0];
         let tensor = Tensor::zeros(DType::U8, [bytes]).expect("small");
         let outputs = vec![NamedTensor::new("y", tensor)];
-        core.complete(ms(1), session, id, Completion::Done { outputs, model: ms(0) });
-        dispatched(core);
+        core.complete(now, session, id, Completion::Done { outputs, model: ms(0) });
+        while core.next_action(now).is_some() {}
     };
-    finish(&mut core, 600);
+    let first = submit(&mut core, ms(0), keyed.clone());
+    finish(&mut core, ms(1), 600);
     assert_eq!(submit(&mut core, ms(1), keyed.clone()), first, "the key stands for it");
     let second = submit(&mut core, ms(2), spec());
-    finish(&mut core, 600);
-    assert!(matches!(core.record(ms(2), first), Err(Error::UnknownTask { .. })));
-    assert_eq!(core.records(ms(2)).len(), 1);
-    assert_eq!(core.record(ms(2), second).expect("kept").outputs.expect("kept").len(), 1);
-    assert_ne!(submit(&mut core, ms(3), keyed), first, "the key is free again");
-    finish(&mut core, 0);
+    finish(&mut core, ms(2), 600);
+    assert!(matches!(core.record(ms(2), second), Err(Error::UnknownTask { .. })), "no room");
+    assert!(core.record(ms(2), first).is_ok(), "its time is not over");
     for _ in 0..20 {
         submit(&mut core, ms(4), spec());
-        finish(&mut core, 0);
+        finish(&mut core, ms(4), 0);
     }
-    assert_eq!(core.records(ms(5)).len(), 10);
-    assert_eq!(core.stats(ms(5)).tasks.succeeded, 23);
+    assert_eq!(core.records(ms(5)).len(), 11);
+    submit(&mut core, ms(70_000), spec());
+    finish(&mut core, ms(70_000), 0);
+    assert!(matches!(core.record(ms(70_000), first), Err(Error::UnknownTask { .. })));
+    assert_ne!(submit(&mut core, ms(70_001), keyed), first, "the key is free again");
+    assert_eq!(core.stats(ms(70_001)).tasks.succeeded, 23);
+}
+
+#[test]
+fn more_keys_than_can_be_kept_are_refused() {
+    let mut core = core();
+    let session = join(&mut core, ms(0), "w", 1);
+    for number in 0..51 {
+        let keyed = TaskSpec { idempotency_key: Some(number.to_string()), ..spec() };
+        let submitted = core.submit(ms(0), order(keyed, 0));
+        if number == 50 {
+            assert!(matches!(submitted, Err(Error::Overloaded { .. })), "{submitted:?}");
+            break;
+        }
+        submitted.expect("there is room");
+        let (_, id) = dispatched(&mut core)[0];
+        assert!(core.complete(ms(0), session, id, done()));
+    }
+    submit(&mut core, ms(0), spec());
 }
 
 #[test]
@@ -297,10 +328,10 @@ fn deadlines_end_tasks_wherever_they_are() {
 fn a_load_whose_order_or_answer_went_missing_is_noticed() {
     let mut core = core();
     let model = spec().model;
-    core.load(ms(0), &model);
+    core.load(ms(0), &model, ModelNeeds::default());
     let session = join(&mut core, ms(0), "w", 1);
     let ordered = |core: &mut Core| {
-        std::iter::from_fn(|| core.next_action())
+        std::iter::from_fn(|| core.next_action(ms(0)))
             .filter(|a| matches!(a, Action::Load { .. }))
             .count()
     };
@@ -313,7 +344,8 @@ fn a_load_whose_order_or_answer_went_missing_is_noticed() {
     core.heartbeat(ms(10_500), session, beat(&[]));
     assert_eq!(ordered(&mut core), 1, "ordered anew");
     let mut loaded = beat(&[]);
-    loaded.status.models.push(model.clone());
+    let models = vec![model.clone()];
+    loaded.status = ExecutorStatus::of(DeviceStatus { models, ..DeviceStatus::default() });
     core.heartbeat(ms(11_000), session, loaded);
     assert_eq!(dispatched(&mut core).len(), 1, "the heartbeat says that it is there");
     assert_eq!(core.load_report(&model).expect("settled").len(), 1);

@@ -1,5 +1,6 @@
 //! Scheduling without a network: what the core itself costs.
 
+use crate::proto::Order;
 use crate::proto::balance::by_name;
 use crate::proto::core::Core;
 use crate::proto::membership::Join;
@@ -16,26 +17,34 @@ pub struct Carousel {
     now: Duration,
 }
 
+/// Settings of a core that keeps little.
+pub(super) fn config(balancing: &str) -> Result<CoreConfig> {
+    Ok(CoreConfig {
+        epoch: 1,
+        balancing: by_name(balancing)?,
+        queue_tasks_max: 100,
+        queue_bytes_max: 1 << 20,
+        retained_tasks_max: 100,
+        retained_bytes_max: 1 << 20,
+        keys_kept_for: Duration::from_secs(600),
+        keys_max: 1_000,
+        durable: false,
+        thrift: 0.0,
+        timing: Timing::default(),
+    })
+}
+
 impl Carousel {
     /// A core with so many workers of two slots each.
     ///
     /// # Errors
     /// [`Error::UnknownBalancing`](crate::Error).
     pub fn new(workers: usize, balancing: &str) -> Result<Self> {
-        let config = CoreConfig {
-            epoch: 1,
-            balancing: by_name(balancing)?,
-            queue_tasks_max: 100,
-            queue_bytes_max: 1 << 20,
-            retained_tasks_max: 100,
-            retained_bytes_max: 1 << 20,
-            timing: Timing::default(),
-        };
-        let mut core = Core::new(config, 1);
+        let mut core = Core::new(Duration::ZERO, config(balancing)?, 1);
         for worker in 0..workers {
             let id: WorkerId = format!("worker-{worker}").parse()?;
             let status = crate::ExecutorStatus::default();
-            core.join(Duration::ZERO, Join { id, pid: None, slots: 2, status });
+            core.join(Duration::ZERO, Join { id, incarnation: 0, pid: None, slots: 2, status });
         }
         let model = ModelRef { name: "m".into(), version: 1, sha256: "00".repeat(32) };
         let spec = Arc::new(TaskSpec::new(model, Vec::new()));
@@ -48,13 +57,20 @@ impl Carousel {
     /// As [`Coordinator::submit`](crate::Coordinator::submit); never with a worker.
     pub fn turn(&mut self) -> Result<()> {
         self.now += Duration::from_nanos(1);
-        self.core.submit(self.now, Arc::clone(&self.spec), 0, Digest::default())?;
-        while let Some(action) = self.core.next_action() {
+        let (spec, digest) = (Arc::clone(&self.spec), Digest::default());
+        self.core.submit(self.now, Order { spec, input_bytes: 0, digest, within: Vec::new() })?;
+        while let Some(action) = self.core.next_action(self.now) {
             if let Action::Dispatch { session, id, .. } = action {
                 let done = Completion::Done { outputs: Vec::new(), model: Duration::ZERO };
                 self.core.complete(self.now, session, id, done);
             }
         }
         Ok(())
+    }
+
+    /// Tasks that the core still knows of, which is bounded however many there were.
+    #[must_use]
+    pub fn known(&self) -> usize {
+        self.core.records(self.now).len()
     }
 }

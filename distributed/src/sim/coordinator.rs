@@ -2,11 +2,16 @@
 
 use super::network::Way;
 use super::worker::Report;
+use super::workload::{MODELS, millis, model};
 use super::world::{Event, Order, World};
 use crate::error::Error;
+use crate::executor::ExecErrorKind;
+use crate::proto::core::Core;
 use crate::proto::membership::Join;
-use crate::proto::state::{Action, SessionId};
+use crate::proto::models::ModelNeeds;
+use crate::proto::state::{Action, Completion, CoreConfig, SessionId};
 use crate::worker_info::WorkerId;
+use rand::RngExt;
 
 impl World {
     pub(super) fn tell(&mut self, worker: usize, connection: u64, order: &Order) {
@@ -25,18 +30,30 @@ impl World {
 
     /// Does what the core wants done, as the network layer would.
     pub(super) fn carry_out(&mut self) -> Result<(), String> {
-        while let Some(action) = self.core.next_action() {
+        while let Some(action) = self.core.next_action(self.now) {
             match action {
-                Action::Dispatch { session, id, spec, .. } => {
-                    self.ledger.dispatched(session, id)?;
-                    self.tell_session(session, &Order::Task(id, spec.model.clone()));
+                Action::Dispatch { session, device, id, spec } => {
+                    self.ledger.dispatched(self.now, session, id, &spec, &self.core)?;
+                    let model = spec.model.clone();
+                    self.tell_session(session, &Order::Task(device, id, model));
                 }
-                Action::Cancel { session, id } => self.tell_session(session, &Order::Cancel(id)),
+                Action::Cancel { session, id } => {
+                    self.ledger.let_go(session, id);
+                    self.tell_session(session, &Order::Cancel(id));
+                }
+                Action::Record { ticket, change } => {
+                    self.disk.submit(ticket, change);
+                    self.sync();
+                }
+                Action::Accepted { seq } => self.ledger.acknowledged(seq)?,
+                Action::Rejected { seq, .. } => self.ledger.rejected(seq)?,
                 Action::Finished { seq } => {
-                    let record = self.core.record(self.now, self.core.id(seq));
-                    self.ledger.finished(self.now, &record.map_err(|e| e.to_string())?)?;
+                    let record = self.core.record_of(self.now, seq).ok_or("no record")?;
+                    self.ledger.finished(self.now, &record, &self.core)?;
                 }
-                Action::Load { session, model } => self.tell_session(session, &Order::Load(model)),
+                Action::Load { session, device, model } => {
+                    self.tell_session(session, &Order::Load(device, model));
+                }
                 Action::Drain { session } => self.tell_session(session, &Order::Drain),
                 Action::Dismiss { session } => self.hang_up(session, true),
                 Action::Supersede { session } | Action::Abandon { session } => {
@@ -46,6 +63,30 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// Sees that the journal commits what waits, one commit after another.
+    pub(super) fn sync(&mut self) {
+        if self.disk.busy_until.is_some() || !self.disk.has_work() {
+            return;
+        }
+        let slow = self.rng.random_bool(0.05);
+        let took = millis(&mut self.rng, if slow { 500 } else { 8 });
+        self.disk.busy_until = Some(self.now + took);
+        let life = self.life;
+        self.after(took, Event::Synced { life });
+    }
+
+    /// A commit of the journal ended.
+    pub(super) fn synced(&mut self) {
+        self.disk.busy_until = None;
+        let (last, failed) = self.disk.commit(self.now);
+        self.report.disk_full += u64::from(!failed.is_empty());
+        for ticket in failed {
+            self.core.unrecorded(self.now, ticket, "no space left on device");
+        }
+        self.core.recorded(self.now, last);
+        self.sync();
     }
 
     fn tell_session(&mut self, session: SessionId, order: &Order) {
@@ -69,9 +110,12 @@ impl World {
         report: Report,
     ) -> Result<(), String> {
         let now = self.now;
+        if !self.up {
+            return Ok(());
+        }
         if matches!(report, Report::Hello) {
-            // A connection is made once, whatever happens to its packets.
-            if !self.sessions.contains_key(&connection) {
+            // A connection is made once and with one coordinator, whatever happens to its packets.
+            if !self.sessions.contains_key(&connection) && connection > self.foreign {
                 self.join(worker, connection)?;
             }
             return Ok(());
@@ -84,12 +128,19 @@ impl World {
             Report::Hello => {}
             Report::Heartbeat(heartbeat) => self.core.heartbeat(now, session, heartbeat),
             Report::Completion(id, completion) => {
+                self.ledger.answered(session, id, &completion, &self.core);
+                let unavailable = matches!(
+                    &completion,
+                    Completion::Error { error, .. } if error.kind == ExecErrorKind::Unavailable
+                );
                 if self.core.complete(now, session, id, completion) {
-                    self.ledger.accepted(session, id)?;
+                    self.ledger.accepted(session, id, unavailable)?;
                 }
             }
             Report::Released(id) => self.core.released(now, session, id),
-            Report::Loaded(model, result) => self.core.loaded(now, session, &model, result),
+            Report::Loaded(device, model, result) => {
+                self.core.loaded(now, session, device, &model, result);
+            }
             Report::Draining => self.core.worker_leaves(session),
         }
         Ok(())
@@ -97,13 +148,80 @@ impl World {
 
     fn join(&mut self, worker: usize, connection: u64) -> Result<(), String> {
         let name: WorkerId = format!("w{worker}").parse().map_err(|e: Error| e.to_string())?;
-        let (slots, status) = (self.workers[worker].slots, self.workers[worker].status());
+        let (w, pid) = (&self.workers[worker], None);
+        let (slots, incarnation, status) = (w.slots, w.life, w.status());
+        let devices = w.devices;
+        let expected = self.core.next_session();
         // Joining dispatches at once: the ledger must know the session before it hears of that.
-        let session = self.core.join(self.now, Join { id: name, pid: None, slots, status });
-        self.ledger.session_began(session, slots);
+        self.ledger.session_began(expected, slots, devices);
+        let join = Join { id: name, incarnation, pid, slots, status };
+        let Some(session) = self.core.join(self.now, join) else {
+            self.ledger.session_ended(expected);
+            self.tell(worker, connection, &Order::Close { farewell: false });
+            return Ok(());
+        };
+        if session != expected {
+            return Err(format!("session {session} began, not {expected}"));
+        }
         self.sessions.insert(connection, session);
         self.ends.insert(session, (worker, connection));
         self.tell(worker, connection, &Order::Welcome);
+        Ok(())
+    }
+
+    /// The coordinator's process ends, whatever it was doing.
+    pub(super) fn crash_coordinator(&mut self) {
+        if !self.up {
+            return;
+        }
+        self.report.coordinator_crashes += 1;
+        self.up = false;
+        self.life += 1;
+        // A commit under way may have reached the disk or not.
+        let committed = self.rng.random_bool(0.5);
+        self.disk.crash(self.now, committed);
+        self.sessions.clear();
+        self.ends.clear();
+        self.foreign = self.connections;
+        self.ledger.coordinator_crashed();
+        let soon = self.rng.random_bool(0.5);
+        let wait = millis(&mut self.rng, if soon { 300 } else { 3_000 });
+        self.after(wait, Event::StartCoordinator);
+    }
+
+    /// A new coordinator takes over what the journal has.
+    pub(super) fn start_coordinator(&mut self) -> Result<(), String> {
+        if self.up {
+            return Ok(());
+        }
+        self.up = true;
+        // A battery that is empty, a clock that someone set.
+        let jump = self.rng.random_bool(0.3);
+        self.report.clock_jumps += u64::from(jump);
+        let clock = if jump { self.rng.random_range(0..20) } else { self.life };
+        let (epoch, images) = self.disk.open(clock);
+        let config = CoreConfig { epoch, ..self.config.clone() };
+        let mut core = Core::new(self.now, config, self.rng.random());
+        core.planted = self.planted;
+        for name in MODELS {
+            core.load(self.now, &model(name), ModelNeeds::default());
+        }
+        self.retire_core();
+        self.core = core;
+        self.core.restore(self.now, images);
+        self.ledger.coordinator_started(self.now, &self.core)?;
+        // Most notice at once that nobody listens at the old end.
+        for worker in 0..self.workers.len() {
+            if self.workers[worker].alive && self.rng.random_bool(0.7) {
+                let (life, wait) = (self.workers[worker].life, millis(&mut self.rng, 300));
+                self.after(wait, Event::Connect { worker, life });
+            }
+        }
+        // Callers that do not know whether their request was heard ask again.
+        for number in self.ledger.unanswered() {
+            let wait = millis(&mut self.rng, 1_000);
+            self.after(wait, Event::Submit(number));
+        }
         Ok(())
     }
 }

@@ -1,122 +1,431 @@
 //! An independent record of what was promised, and the invariants that follow from it.
 
+use super::laws::Laws;
 use super::worker::answer;
 use super::workload::{BAD_MODEL, MODELS};
+use crate::executor::ExecErrorKind;
+use crate::proto::Order;
 use crate::proto::core::Core;
 use crate::proto::message::AttemptId;
-use crate::proto::state::SessionId;
+use crate::proto::state::{Completion, Digest, SessionId};
 use crate::task::{TaskErrorKind, TaskId, TaskRecord, TaskSpec, TaskState};
-use std::collections::BTreeMap;
+use lgp_memory::NamedTensor;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
+
+/// How much later than its deadline a durable task may end: its end has to reach the disk.
+const DISK: Duration = Duration::from_secs(6);
+/// Wait of a task of the next lower priority that makes it the equal of a more urgent one.
+const AGEING: Duration = Duration::from_secs(10);
 
 /// What the ledger knows of a task.
 struct Entry {
-    spec: TaskSpec,
+    spec: Arc<TaskSpec>,
+    digest: Digest,
     submitted: Duration,
     cancelled: bool,
-    /// The attempt that was dispatched last, and by which session.
-    current: Option<(SessionId, AttemptId)>,
-    finished: Option<TaskState>,
+    /// The journal has it, so it must never be lost.
+    acknowledged: bool,
+    /// Attempts of this life of the coordinator, the last of each session.
+    attempts: u32,
+    current: Vec<(SessionId, AttemptId)>,
+    /// The last attempt failed with an answer.
+    unavailable: bool,
+    /// The end that callers were shown.
+    shown: Option<(TaskState, Option<Vec<NamedTensor>>)>,
+    /// It went with a coordinator, or was rejected.
+    gone: bool,
 }
 
 /// Everything that happened, as seen from outside of the core.
-#[derive(Default)]
 pub(super) struct Ledger {
-    tasks: BTreeMap<u64, Entry>,
+    tasks: BTreeMap<TaskId, Entry>,
+    /// Tasks of this life of the coordinator.
+    alive: BTreeMap<u64, TaskId>,
+    open: usize,
+    /// Ids by submission, of those that were answered.
+    ids: BTreeMap<usize, Vec<TaskId>>,
+    /// Submissions that nobody answered.
+    unheard: BTreeSet<usize>,
     /// Slots of the sessions that have not ended.
     sessions: BTreeMap<SessionId, u32>,
-    keys: BTreeMap<String, (u64, crate::proto::state::Digest)>,
+    held: BTreeMap<SessionId, BTreeSet<AttemptId>>,
+    keys: BTreeMap<String, TaskId>,
+    keys_kept_for: Duration,
+    deadlines: BTreeSet<(Duration, TaskId)>,
+    /// Tasks that could begin and were not begun yet, by model and place in line.
+    fresh: BTreeMap<String, BTreeSet<(Duration, TaskId)>>,
+    laws: Laws,
 }
 
 impl Ledger {
-    pub(super) fn session_began(&mut self, session: SessionId, slots: u32) {
-        self.sessions.insert(session, slots);
+    pub(super) fn new(keys_kept_for: Duration) -> Self {
+        Self {
+            tasks: BTreeMap::new(),
+            alive: BTreeMap::new(),
+            open: 0,
+            ids: BTreeMap::new(),
+            unheard: BTreeSet::new(),
+            sessions: BTreeMap::new(),
+            held: BTreeMap::new(),
+            keys: BTreeMap::new(),
+            keys_kept_for,
+            deadlines: BTreeSet::new(),
+            fresh: BTreeMap::new(),
+            laws: Laws::default(),
+        }
+    }
+
+    pub(super) fn accepted_tasks(&self) -> u64 {
+        u64::try_from(self.tasks.len()).unwrap_or(u64::MAX)
+    }
+
+    pub(super) fn durable_tasks(&self) -> u64 {
+        u64::try_from(self.tasks.values().filter(|e| e.spec.durable).count()).unwrap_or(u64::MAX)
+    }
+
+    pub(super) fn session_began(&mut self, session: SessionId, slots: u32, devices: u32) {
+        self.sessions.insert(session, slots * devices);
     }
 
     pub(super) fn session_ended(&mut self, session: SessionId) {
         self.sessions.remove(&session);
+        self.held.remove(&session);
     }
 
-    /// A submission was accepted. True when it is a new task.
+    /// Ids that a submission was answered with.
+    pub(super) fn ids(&self, number: usize) -> Vec<TaskId> {
+        self.ids.get(&number).cloned().unwrap_or_default()
+    }
+
+    /// A submission met no coordinator.
+    pub(super) fn unheard(&mut self, number: usize) {
+        self.unheard.insert(number);
+    }
+
+    /// Submissions whose callers don't know what became of them.
+    pub(super) fn unanswered(&mut self) -> Vec<usize> {
+        let unsure = |ids: &Vec<TaskId>| {
+            ids.iter().any(|id| {
+                self.tasks.get(id).is_some_and(|e| {
+                    e.spec.durable && !e.acknowledged && e.spec.idempotency_key.is_some()
+                })
+            })
+        };
+        let unsure = self.ids.iter().filter(|(_, ids)| unsure(ids)).map(|(number, _)| *number);
+        let all: Vec<usize> = unsure.chain(std::mem::take(&mut self.unheard)).collect();
+        for number in &all {
+            self.ids.remove(number);
+        }
+        all
+    }
+
+    /// A submission was accepted, as these tasks.
     pub(super) fn submitted(
         &mut self,
         now: Duration,
-        id: TaskId,
-        spec: &TaskSpec,
-        digest: crate::proto::state::Digest,
-    ) -> Result<bool, String> {
-        if let Some(key) = &spec.idempotency_key {
-            if let Some((known, body)) = self.keys.get(key) {
-                if *known != id.seq {
-                    return Err(format!("key {key} stands for task {known}, not {}", id.seq));
-                }
-                if *body != digest {
-                    return Err(format!("key {key} was accepted with another body"));
-                }
-                return Ok(false);
-            }
-            self.keys.insert(key.clone(), (id.seq, digest));
+        number: usize,
+        ids: &[TaskId],
+        orders: &[Order],
+        core: &Core,
+    ) -> Result<(), String> {
+        if ids.len() != orders.len() {
+            return Err(format!("{} tasks became {}", orders.len(), ids.len()));
         }
-        let entry = Entry {
-            spec: spec.clone(),
-            submitted: now,
-            cancelled: false,
-            current: None,
-            finished: None,
-        };
-        if self.tasks.insert(id.seq, entry).is_some() {
-            return Err(format!("task {} was given out twice", id.seq));
+        self.ids.insert(number, ids.to_vec());
+        for (id, order) in ids.iter().zip(orders) {
+            let within = order.within.iter().filter_map(|&at| ids.get(at).copied());
+            let mut spec = (*order.spec).clone();
+            spec.depends_on.extend(within);
+            self.add(now, *id, spec, order.digest, core)?;
         }
-        Ok(true)
-    }
-
-    pub(super) fn cancelled(&mut self, seq: u64) {
-        if let Some(entry) = self.tasks.get_mut(&seq) {
-            entry.cancelled = true;
-        }
-    }
-
-    pub(super) fn dispatched(&mut self, session: SessionId, id: AttemptId) -> Result<(), String> {
-        let entry = self.tasks.get_mut(&id.seq).ok_or("an unknown task was dispatched")?;
-        if entry.finished.is_some() {
-            return Err(format!("task {} was dispatched after its end", id.seq));
-        }
-        let last = entry.current.map_or(0, |(_, id)| id.attempt);
-        if id.attempt != last + 1 {
-            return Err(format!("task {}: attempt {} after {last}", id.seq, id.attempt));
-        }
-        entry.current = Some((session, id));
         Ok(())
     }
 
+    fn add(
+        &mut self,
+        now: Duration,
+        id: TaskId,
+        spec: TaskSpec,
+        digest: Digest,
+        core: &Core,
+    ) -> Result<(), String> {
+        if let Some(key) = &spec.idempotency_key {
+            if let Some(known) = self.keys.get(key).copied() {
+                let entry = self.tasks.get(&known).ok_or("a key of no task")?;
+                if known == id {
+                    let same = entry.digest == digest;
+                    return same.then_some(()).ok_or(format!("key {key} took another body"));
+                }
+                let finished = core.record(now, known).is_ok();
+                if !entry.gone && (finished || entry.shown.is_none()) {
+                    return Err(format!("key {key} stands for task {known}, not {id}"));
+                }
+            }
+            self.keys.insert(key.clone(), id);
+        }
+        if let Some(deadline) = spec.deadline {
+            self.deadlines.insert((now + deadline, id));
+        }
+        let entry = Entry {
+            acknowledged: !spec.durable,
+            spec: Arc::new(spec),
+            digest,
+            submitted: now,
+            cancelled: false,
+            attempts: 0,
+            current: Vec::new(),
+            unavailable: false,
+            shown: None,
+            gone: false,
+        };
+        if self.tasks.insert(id, entry).is_some() || self.alive.insert(id.seq, id).is_some() {
+            return Err(format!("task {id} was given out twice"));
+        }
+        self.open += 1;
+        self.may_begin(id);
+        Ok(())
+    }
+
+    /// Notes that a task could begin from now on, if so.
+    fn may_begin(&mut self, id: TaskId) {
+        let Some(entry) = self.tasks.get(&id) else { return };
+        let succeeded = |id: &TaskId| {
+            let shown = self.tasks.get(id).and_then(|e| e.shown.as_ref());
+            shown.is_some_and(|(state, _)| *state == TaskState::Succeeded)
+        };
+        let ready = entry.acknowledged && entry.shown.is_none() && entry.attempts == 0;
+        if ready && !entry.cancelled && entry.spec.depends_on.iter().all(succeeded) {
+            let place = (entry.submitted + AGEING * entry.spec.priority.level(), id);
+            self.fresh.entry(entry.spec.model.name.clone()).or_default().insert(place);
+        }
+    }
+
+    fn begun(&mut self, id: TaskId) {
+        let Some(entry) = self.tasks.get(&id) else { return };
+        let place = (entry.submitted + AGEING * entry.spec.priority.level(), id);
+        if let Some(fresh) = self.fresh.get_mut(&entry.spec.model.name) {
+            fresh.remove(&place);
+        }
+    }
+
+    fn entry(&mut self, seq: u64) -> Result<(TaskId, &mut Entry), String> {
+        let id = *self.alive.get(&seq).ok_or_else(|| format!("no task {seq} is known"))?;
+        let entry = self.tasks.get_mut(&id).ok_or("a task without an entry")?;
+        Ok((id, entry))
+    }
+
+    /// The core says that the journal has a task.
+    pub(super) fn acknowledged(&mut self, seq: u64) -> Result<(), String> {
+        let (id, entry) = self.entry(seq)?;
+        entry.acknowledged = true;
+        self.may_begin(id);
+        Ok(())
+    }
+
+    /// The core says that it could not keep a task.
+    pub(super) fn rejected(&mut self, seq: u64) -> Result<(), String> {
+        let (id, entry) = self.entry(seq)?;
+        if entry.acknowledged {
+            return Err(format!("task {id} was rejected after it was acknowledged"));
+        }
+        entry.gone = true;
+        self.alive.remove(&seq);
+        self.open -= 1;
+        self.deadlines.retain(|(_, other)| *other != id);
+        Ok(())
+    }
+
+    pub(super) fn cancelled(&mut self, id: TaskId) {
+        if let Some(entry) = self.tasks.get_mut(&id) {
+            entry.cancelled = true;
+        }
+        self.begun(id);
+    }
+
+    /// An attempt was cancelled.
+    pub(super) fn let_go(&mut self, session: SessionId, id: AttemptId) {
+        if let Ok((_, entry)) = self.entry(id.seq) {
+            entry.current.retain(|at| *at != (session, id));
+        }
+    }
+
+    pub(super) fn dispatched(
+        &mut self,
+        now: Duration,
+        session: SessionId,
+        id: AttemptId,
+        spec: &TaskSpec,
+        core: &Core,
+    ) -> Result<(), String> {
+        let (task, entry) = self.entry(id.seq)?;
+        if entry.shown.is_some() {
+            return Err(format!("task {task} was dispatched after its end"));
+        }
+        if !entry.acknowledged {
+            return Err(format!("task {task} was dispatched before the journal had it"));
+        }
+        if id.attempt != entry.attempts + 1 {
+            return Err(format!("task {task}: attempt {} after {}", id.attempt, entry.attempts));
+        }
+        let (first, retry) = (entry.attempts == 0, std::mem::take(&mut entry.unavailable));
+        entry.attempts = id.attempt;
+        entry.current.retain(|(s, _)| *s != session);
+        entry.current.push((session, id));
+        let depends_on = entry.spec.depends_on.clone();
+        for other in depends_on {
+            let shown = self.tasks.get(&other).and_then(|e| e.shown.as_ref());
+            if shown.is_none_or(|(state, _)| *state != TaskState::Succeeded) {
+                return Err(format!("task {task} was dispatched before task {other} succeeded"));
+            }
+        }
+        self.check_turn(now, task, first, core)?;
+        self.check_slots(session, id, core)?;
+        self.laws.dispatched(now, session, &spec.model.name, first, retry)
+    }
+
+    /// Nobody of the same model who could begin has waited for a better right to.
+    fn check_turn(
+        &mut self,
+        now: Duration,
+        id: TaskId,
+        first: bool,
+        core: &Core,
+    ) -> Result<(), String> {
+        if first {
+            self.begun(id);
+        }
+        let Some(entry) = self.tasks.get(&id) else { return Ok(()) };
+        let due = entry.submitted + AGEING * entry.spec.priority.level();
+        let fresh = self.fresh.get(&entry.spec.model.name);
+        // One whose end is on its way to the disk waits for that alone.
+        let waits = |(_, id): &&(Duration, TaskId)| !core.is_ending(*id);
+        let fresh = fresh.and_then(|fresh| fresh.iter().find(waits));
+        match fresh {
+            // An attempt that began in time may get a rival, or be repeated, before its turn.
+            Some((other_due, other)) if first && *other_due < due => {
+                let why = core.explain(now, *other);
+                let what = format!("task {id}, due at {due:?}, overtook {other}");
+                Err(format!("{what}, due at {other_due:?}: {why:?}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A session gets no more than its slots hold.
+    fn check_slots(
+        &mut self,
+        session: SessionId,
+        id: AttemptId,
+        core: &Core,
+    ) -> Result<(), String> {
+        let slots = *self.sessions.get(&session).ok_or("a session that has ended gets a task")?;
+        let held = self.held.entry(session).or_default();
+        held.retain(|id| core.is_current(session, *id));
+        held.insert(id);
+        let running = u32::try_from(held.len()).unwrap_or(u32::MAX);
+        if running > slots {
+            let what = format!("session {session} runs {running} tasks");
+            return Err(format!("{what}, more than its slots, which are {slots}"));
+        }
+        Ok(())
+    }
+
+    /// A worker's answer reaches the core.
+    pub(super) fn answered(
+        &mut self,
+        session: SessionId,
+        id: AttemptId,
+        completion: &Completion,
+        core: &Core,
+    ) {
+        let failed = match completion {
+            Completion::Error { error, .. } => error.kind == ExecErrorKind::Unavailable,
+            Completion::Broken { .. } => true,
+            Completion::Done { .. } => false,
+            Completion::Refused => return,
+        };
+        if core.holds(session, id)
+            && let Ok((_, entry)) = self.entry(id.seq)
+        {
+            let model = entry.spec.model.name.clone();
+            self.laws.answered(session, &model, failed);
+        }
+    }
+
     /// The core accepted a completion.
-    pub(super) fn accepted(&self, session: SessionId, id: AttemptId) -> Result<(), String> {
-        let entry = self.tasks.get(&id.seq).ok_or("the completion of an unknown task")?;
-        let current = entry.current == Some((session, id)) && self.sessions.contains_key(&session);
-        if current && entry.finished.is_none() {
+    pub(super) fn accepted(
+        &mut self,
+        session: SessionId,
+        id: AttemptId,
+        unavailable: bool,
+    ) -> Result<(), String> {
+        let live = self.sessions.contains_key(&session);
+        let (task, entry) = self.entry(id.seq)?;
+        if live && entry.current.contains(&(session, id)) && entry.shown.is_none() {
+            // A rival that is still at work makes a retry unnecessary.
+            entry.current.retain(|(s, _)| *s != session);
+            entry.unavailable = unavailable && entry.current.is_empty();
+            entry.current.push((session, id));
             return Ok(());
         }
         Err(format!(
-            "a completion of {id:?} from session {session} was accepted, which is not the \
-             current attempt {:?}",
+            "a completion of {id:?} from session {session} was accepted, which is not a current \
+             attempt of task {task}: {:?}",
             entry.current
         ))
     }
 
     /// A task reached its end: for the first time, and the right one.
-    pub(super) fn finished(&mut self, now: Duration, record: &TaskRecord) -> Result<(), String> {
-        let seq = record.task_id.seq;
-        let entry = self.tasks.get_mut(&seq).ok_or("an unknown task finished")?;
-        if let Some(earlier) = entry.finished.replace(record.state) {
-            return Err(format!("task {seq} finished twice: {earlier}, then {}", record.state));
+    pub(super) fn finished(
+        &mut self,
+        now: Duration,
+        record: &TaskRecord,
+        core: &Core,
+    ) -> Result<(), String> {
+        let id = record.task_id;
+        let entry = self.tasks.get(&id).ok_or("an unknown task finished")?;
+        if let Some((earlier, _)) = &entry.shown {
+            return Err(format!("task {id} finished twice: {earlier}, then {}", record.state));
         }
+        if !self.is_expected(now, entry, record) {
+            return Err(format!("task {id} has no reason to end so: {record:?}"));
+        }
+        if let Some(at) = entry.current.iter().find(|(session, id)| core.holds(*session, *id)) {
+            return Err(format!("task {id} has ended, and attempt {at:?} was not cancelled"));
+        }
+        let shown = Some((record.state, record.outputs.clone()));
+        if let Some(deadline) = entry.spec.deadline {
+            let due = entry.submitted + deadline;
+            self.deadlines.remove(&(due, id));
+        }
+        self.begun(id);
+        if let Some(entry) = self.tasks.get_mut(&id) {
+            entry.shown = shown;
+            entry.acknowledged = true;
+        }
+        self.open -= 1;
+        let dependants: Vec<TaskId> = self
+            .alive
+            .values()
+            .filter(|other| self.tasks.get(other).is_some_and(|e| e.spec.depends_on.contains(&id)))
+            .copied()
+            .collect();
+        for dependant in dependants {
+            self.may_begin(dependant);
+        }
+        Ok(())
+    }
+
+    fn is_expected(&self, now: Duration, entry: &Entry, record: &TaskRecord) -> bool {
         let code = record.error.as_ref().map(|e| e.code);
         let bad = entry.spec.model.name == BAD_MODEL;
         let given_up = entry.spec.max_attempts < 1_000;
-        let expected = match (record.state, code) {
+        match (record.state, code) {
             (TaskState::Succeeded, None) => {
-                let made_by = entry.current.map(|(_, id)| answer(id));
-                !bad && record.outputs == made_by
+                let made_by = |(_, id): &(SessionId, AttemptId)| record.outputs == Some(answer(*id));
+                !bad && entry.current.iter().any(made_by)
             }
             (TaskState::Cancelled, Some(TaskErrorKind::Cancelled)) => entry.cancelled,
             (TaskState::Failed, Some(TaskErrorKind::BadInput)) => bad,
@@ -124,61 +433,115 @@ impl Ledger {
                 let due = entry.spec.deadline.map(|d| entry.submitted + d);
                 due.is_some_and(|due| now >= due)
             }
+            (TaskState::Failed, Some(TaskErrorKind::DependencyFailed)) => {
+                entry.spec.depends_on.iter().any(|id| {
+                    let other = self.tasks.get(id);
+                    other.is_none_or(|other| {
+                        let shown = other.shown.as_ref().map(|(state, _)| *state);
+                        other.gone || shown.is_some_and(|state| state != TaskState::Succeeded)
+                    })
+                })
+            }
             (TaskState::Failed, Some(TaskErrorKind::WorkerLost)) => given_up,
             (TaskState::Failed, Some(TaskErrorKind::Unavailable)) => {
                 // No worker could load the second model, or the device failed too often.
                 given_up || entry.spec.model.name == MODELS[1]
             }
             _ => false,
-        };
-        if expected {
-            Ok(())
-        } else {
-            Err(format!("task {seq} has no reason to end so: {record:?}"))
         }
+    }
+
+    /// The coordinator's process is gone, and with it all that was only in its memory.
+    pub(super) fn coordinator_crashed(&mut self) {
+        self.sessions.clear();
+        self.held.clear();
+        self.fresh.clear();
+        for id in std::mem::take(&mut self.alive).into_values() {
+            let Some(entry) = self.tasks.get_mut(&id) else { continue };
+            entry.gone |= !entry.spec.durable;
+            entry.attempts = 0;
+            entry.current.clear();
+            entry.unavailable = false;
+        }
+        self.open = 0;
+    }
+
+    /// Another coordinator took over: what was promised is there, as it was shown.
+    pub(super) fn coordinator_started(
+        &mut self,
+        now: Duration,
+        core: &Core,
+    ) -> Result<(), String> {
+        self.laws = Laws::new(now);
+        let mut back = Vec::new();
+        for (id, entry) in self.tasks.iter_mut().filter(|(_, e)| !e.gone) {
+            let Ok(record) = core.record(now, *id) else {
+                // A record that was shown may have been dropped since, unless its key still stands.
+                let keyed = entry.spec.idempotency_key.is_some();
+                let young = now < entry.submitted + self.keys_kept_for;
+                let dropped = entry.shown.is_some() && !(keyed && young);
+                if entry.acknowledged && !dropped {
+                    return Err(format!("task {id} was acknowledged and is lost"));
+                }
+                entry.gone = true;
+                continue;
+            };
+            match &entry.shown {
+                Some((state, outputs)) if record.state != *state || record.outputs != *outputs => {
+                    let now_state = record.state;
+                    return Err(format!("task {id} had ended {state} and is {now_state} again"));
+                }
+                Some(_) => {}
+                // It ended, and the coordinator did too before it could say so.
+                None if record.state.is_terminal() => {
+                    entry.shown = Some((record.state, record.outputs));
+                }
+                None => self.open += 1,
+            }
+            // What the journal has needs no further word.
+            entry.acknowledged = true;
+            self.alive.insert(id.seq, *id);
+            back.push(*id);
+        }
+        let gone: BTreeSet<TaskId> =
+            self.tasks.iter().filter(|(_, e)| e.gone || e.shown.is_some()).map(|(id, _)| *id).collect();
+        self.deadlines.retain(|(_, id)| !gone.contains(id));
+        for id in back {
+            self.may_begin(id);
+        }
+        Ok(())
     }
 
     /// What holds after every step.
     pub(super) fn check(&self, now: Duration, core: &Core) -> Result<(), String> {
-        let counts = core.stats(now).tasks;
-        let open = self.tasks.values().filter(|e| e.finished.is_none()).count();
-        let ended = counts.succeeded + counts.failed + counts.cancelled;
+        let counts = core.counts();
         let of = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
-        if counts.queued + counts.running != of(open) || counts.submitted != of(self.tasks.len()) {
-            let known = self.tasks.len();
-            return Err(format!("{open} of {known} tasks are open, the core says {counts:?}"));
+        let open = of(self.open);
+        if counts.queued + counts.running != open {
+            return Err(format!("{open} tasks are open, the core says {counts:?}"));
         }
-        if ended + of(open) != counts.submitted {
-            return Err(format!("the core's counts do not add up: {counts:?}"));
+        let ended = counts.succeeded + counts.failed + counts.cancelled;
+        if ended + open != counts.submitted || counts.submitted != of(self.alive.len()) {
+            let known = self.alive.len();
+            return Err(format!("{known} tasks are known, the core says {counts:?}"));
         }
-        for (session, slots) in &self.sessions {
-            let running = self.running(core, *session);
-            if running > of(usize::try_from(*slots).unwrap_or(usize::MAX)) {
-                let what = format!("session {session} runs {running} tasks");
-                return Err(format!("{what}, more than its slots, which are {slots}"));
+        for (due, id) in &self.deadlines {
+            if *due >= now {
+                break;
+            }
+            let durable = self.tasks.get(id).is_some_and(|e| e.spec.durable);
+            if !durable || *due + DISK < now {
+                return Err(format!("task {id} outlived its deadline {due:?}"));
             }
         }
-        let overdue = self.tasks.iter().find(|(_, e)| {
-            let due = e.spec.deadline.map(|d| e.submitted + d);
-            e.finished.is_none() && due.is_some_and(|due| due < now)
-        });
-        overdue.map_or(Ok(()), |(seq, _)| Err(format!("task {seq} outlived its deadline")))
-    }
-
-    /// Tasks whose answer is awaited from a session.
-    fn running(&self, core: &Core, session: SessionId) -> u64 {
-        let awaited = |e: &&Entry| {
-            let here = e.current.filter(|(s, _)| e.finished.is_none() && *s == session);
-            here.is_some_and(|(s, id)| core.is_current(s, id))
-        };
-        u64::try_from(self.tasks.values().filter(awaited).count()).unwrap_or(u64::MAX)
+        Ok(())
     }
 
     /// What holds at the end, long after the last fault.
     pub(super) fn check_end(&self) -> Result<(), String> {
-        let open = self.tasks.iter().find(|(_, e)| e.finished.is_none());
-        open.map_or(Ok(()), |(seq, e)| {
-            Err(format!("task {seq} is still open; its last attempt was {:?}", e.current))
+        let open = self.tasks.iter().find(|(_, e)| !e.gone && e.shown.is_none());
+        open.map_or(Ok(()), |(id, e)| {
+            Err(format!("task {id} is still open; its last attempts were {:?}", e.current))
         })
     }
 }

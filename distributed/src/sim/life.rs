@@ -38,8 +38,8 @@ impl World {
         w.last_heard = self.now;
         match order {
             Order::Welcome | Order::Acknowledge => {}
-            Order::Task(id, model) => {
-                if let Some(refusal) = w.receive(id, &model) {
+            Order::Task(device, id, model) => {
+                if let Some(refusal) = w.receive(device, id, &model) {
                     self.say(worker, connection, &refusal);
                 }
                 self.begin(worker);
@@ -49,10 +49,10 @@ impl World {
                     self.say(worker, connection, &released);
                 }
             }
-            Order::Load(model) => {
+            Order::Load(device, model) => {
                 let fails = !self.healed && self.rng.random_bool(0.1);
-                let result = self.workers[worker].load(&model, fails);
-                self.say(worker, connection, &Report::Loaded(model, result));
+                let result = self.workers[worker].load(device, &model, fails);
+                self.say(worker, connection, &Report::Loaded(device, model, result));
             }
             Order::Drain => {
                 w.leaving = true;
@@ -86,10 +86,17 @@ impl World {
             let at = w.stalled_until;
             return self.at(at, Event::Executed { worker, life, id });
         }
-        let device_error = !self.healed && self.rng.random_bool(0.05);
+        let errors = if self.workers[worker].sick { 0.9 } else { 0.04 };
+        let device_error = !self.healed && self.rng.random_bool(errors);
         let ended = self.workers[worker].end(id, device_error);
-        if let Some((connection, report)) = ended {
+        if let Some((mut connection, report)) = ended {
             self.report.device_errors += u64::from(device_error);
+            let current = self.workers[worker].connection;
+            if connection != current && self.rng.random_bool(0.5) {
+                // No worker of ours does that, but the answer must not count all the same.
+                connection = current;
+                self.report.misdirected += 1;
+            }
             self.say(worker, connection, &report);
         }
         self.begin(worker);
@@ -122,30 +129,32 @@ impl World {
             return;
         }
         let worker = self.rng.random_range(0..self.workers.len());
-        match self.rng.random_range(0..12) {
-            0 | 1 => self.crash(worker),
-            2 => {
+        match self.rng.random_range(0..40) {
+            0..5 => self.crash(worker),
+            5..9 => {
                 let long = millis(&mut self.rng, 6_000);
                 self.network.partition(worker, self.now + long);
                 self.report.partitions += 1;
             }
-            3 => self.disconnect(worker),
-            4 => {
+            9..13 => self.disconnect(worker),
+            13..17 => {
                 let long = millis(&mut self.rng, 5_000);
                 self.workers[worker].stalled_until = self.now + long;
                 self.report.stalls += 1;
             }
-            5 => self.leave(worker),
-            6 => {
+            17..20 => self.leave(worker),
+            20..24 => {
                 let names = balancing_strategies();
                 let name = names[self.rng.random_range(0..names.len())];
                 if let Ok(strategy) = by_name(name) {
                     self.core.set_balancing(strategy);
                 }
             }
+            24 => self.crash_coordinator(),
+            25 => self.disk.full_until = self.now + millis(&mut self.rng, 3_000),
             _ => {}
         }
-        let wait = millis(&mut self.rng, 1_000);
+        let wait = millis(&mut self.rng, 900);
         self.after(wait, Event::Chaos);
     }
 
@@ -157,7 +166,8 @@ impl World {
         let connection = self.workers[worker].connection;
         self.workers[worker].crash();
         if let Some(&session) = self.sessions.get(&connection) {
-            self.after(DETECTION + super::network::DELAY_MAX, Event::Detected { session });
+            let life = self.life;
+            self.after(DETECTION + super::network::DELAY_MAX, Event::Detected { life, session });
             if self.rng.random_bool(0.3) {
                 // A supervisor saw it.
                 self.core.worker_exited(self.now, &format!("w{worker}"));
@@ -200,6 +210,10 @@ impl World {
         debug_assert!(self.now >= CHAOS);
         self.healed = true;
         self.network.heal();
+        self.disk.full_until = Duration::ZERO;
+        if !self.up {
+            self.after(HEARTBEAT, Event::StartCoordinator);
+        }
         for worker in 0..self.workers.len() {
             self.workers[worker].stalled_until = self.now;
             self.after(HEARTBEAT, Event::Start { worker });

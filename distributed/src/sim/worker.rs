@@ -1,13 +1,14 @@
 //! A simulated worker: slots, jobs, a connection, and a heartbeat.
 
 use super::workload::{BAD_MODEL, MODELS};
-use crate::executor::{ExecError, ExecutorStatus};
+use crate::executor::{DeviceStatus, ExecError, ExecutorStatus};
 use crate::proto::message::{AttemptId, Heartbeat};
 use crate::proto::state::Completion;
 use crate::task::ModelRef;
 use lgp_memory::{NamedTensor, Tensor};
 use rand::RngExt;
 use rand::rngs::Xoshiro256PlusPlus;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Silence after which a worker makes its connection anew, as the transport would.
@@ -20,7 +21,7 @@ pub(super) enum Report {
     Heartbeat(Heartbeat),
     Completion(AttemptId, Completion),
     Released(AttemptId),
-    Loaded(ModelRef, Result<(), ExecError>),
+    Loaded(u32, ModelRef, Result<(), ExecError>),
     Draining,
 }
 
@@ -28,6 +29,7 @@ pub(super) enum Report {
 #[derive(Debug, Clone)]
 struct Job {
     connection: u64,
+    device: u32,
     id: AttemptId,
     model: ModelRef,
     running: bool,
@@ -46,13 +48,16 @@ pub(super) struct Worker {
     pub(super) leaving: bool,
     /// Stands still until then, as if suspended.
     pub(super) stalled_until: Duration,
+    /// Fails most of what it runs.
+    pub(super) sick: bool,
+    pub(super) devices: u32,
     service: Duration,
     jobs: Vec<Job>,
-    models: Vec<ModelRef>,
+    models: BTreeSet<(u32, ModelRef)>,
 }
 
 impl Worker {
-    pub(super) fn new(rng: &mut Xoshiro256PlusPlus) -> Self {
+    pub(super) fn new(rng: &mut Xoshiro256PlusPlus, sick: f64) -> Self {
         // Some machines are a hundred times slower than others.
         // Some take longer than the lease, so that it has to be renewed.
         let ms = match rng.random_range(0..20) {
@@ -69,9 +74,11 @@ impl Worker {
             last_heard: Duration::ZERO,
             leaving: false,
             stalled_until: Duration::ZERO,
+            sick: rng.random_bool(sick),
+            devices: if rng.random_bool(0.3) { 2 } else { 1 },
             service,
             jobs: Vec::new(),
-            models: Vec::new(),
+            models: BTreeSet::new(),
         }
     }
 
@@ -91,49 +98,68 @@ impl Worker {
     }
 
     pub(super) fn status(&self) -> ExecutorStatus {
-        ExecutorStatus { models: self.models.clone(), ..Default::default() }
+        let device = |at| DeviceStatus {
+            models: self.models.iter().filter(|(d, _)| *d == at).map(|(_, m)| m.clone()).collect(),
+            ..DeviceStatus::default()
+        };
+        ExecutorStatus { devices: (0..self.devices).map(device).collect() }
     }
 
     pub(super) fn heartbeat(&self) -> Heartbeat {
         let mine = || self.jobs.iter().filter(|j| j.connection == self.connection);
+        let waiting = |at| mine().filter(|j| !j.running && j.device == at).count();
+        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         Heartbeat {
             held: mine().map(|j| j.id).collect(),
-            queued: u32::try_from(mine().filter(|j| !j.running).count()).unwrap_or(u32::MAX),
+            queued: (0..self.devices).map(|at| count(waiting(at))).collect(),
             status: self.status(),
         }
     }
 
     /// Loading takes place at once; whether it works is up to chance.
-    pub(super) fn load(&mut self, model: &ModelRef, fails: bool) -> Result<(), ExecError> {
+    pub(super) fn load(
+        &mut self,
+        device: u32,
+        model: &ModelRef,
+        fails: bool,
+    ) -> Result<(), ExecError> {
         if fails && model.name == MODELS[1] {
             return Err(ExecError::unavailable("does not fit"));
         }
-        if !self.models.contains(model) {
-            self.models.push(model.clone());
-        }
+        self.models.insert((device, model.clone()));
         Ok(())
     }
 
     /// A request arrives. A copy of one that is here already is the transport's affair.
-    pub(super) fn receive(&mut self, id: AttemptId, model: &ModelRef) -> Option<Report> {
+    pub(super) fn receive(
+        &mut self,
+        device: u32,
+        id: AttemptId,
+        model: &ModelRef,
+    ) -> Option<Report> {
         if self.leaving {
             return Some(Report::Completion(id, Completion::Refused));
         }
         if !self.jobs.iter().any(|j| j.id == id) {
             let (connection, model) = (self.connection, model.clone());
-            self.jobs.push(Job { connection, id, model, running: false, cancelled: false });
+            let (running, cancelled) = (false, false);
+            self.jobs.push(Job { connection, device, id, model, running, cancelled });
         }
         None
     }
 
-    /// Begins jobs while there are free slots; answers each with its service time.
+    /// Begins jobs while their devices have free slots; answers each with its service time.
     pub(super) fn begin(&mut self, rng: &mut Xoshiro256PlusPlus) -> Vec<(AttemptId, Duration)> {
         let slots = usize::try_from(self.slots).unwrap_or(usize::MAX);
-        let running = self.jobs.iter().filter(|j| j.running).count();
         let mut begun = Vec::new();
-        for job in self.jobs.iter_mut().filter(|j| !j.running).take(slots.saturating_sub(running)) {
-            job.running = true;
-            begun.push((job.id, self.service.mul_f64(rng.random_range(0.2..2.0))));
+        for device in 0..self.devices {
+            let here = |j: &&mut Job| j.device == device;
+            let running = self.jobs.iter().filter(|j| j.device == device && j.running).count();
+            let free = slots.saturating_sub(running);
+            for job in self.jobs.iter_mut().filter(here).filter(|j| !j.running).take(free) {
+                job.running = true;
+                begun.push((job.id, self.service.mul_f64(rng.random_range(0.2..2.0))));
+            }
         }
         begun
     }

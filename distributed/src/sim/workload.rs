@@ -1,9 +1,11 @@
 //! What callers do during a run: submissions of every kind, cancellations, repetitions.
 
+use crate::proto::Order;
 use crate::proto::state::Digest;
 use crate::task::{ModelRef, Priority, TaskSpec};
 use rand::RngExt;
 use rand::rngs::Xoshiro256PlusPlus;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Models that every worker is told to load; some fail at the second.
@@ -11,52 +13,101 @@ pub(super) const MODELS: [&str; 2] = ["a", "b"];
 /// A model whose every input is bad.
 pub(super) const BAD_MODEL: &str = "bad";
 
-/// One submission.
+/// One task of a submission.
+#[derive(Debug, Clone)]
+pub(super) struct Wish {
+    pub(super) spec: TaskSpec,
+    pub(super) digest: Digest,
+    /// Tasks of the same submission that it depends on, by position.
+    pub(super) within: Vec<usize>,
+    /// Earlier submissions whose first tasks it depends on, as far as these were accepted.
+    pub(super) after: Vec<usize>,
+}
+
+/// One submission: a task, or several as one graph.
 #[derive(Debug, Clone)]
 pub(super) struct Submission {
     pub(super) at: Duration,
-    pub(super) spec: TaskSpec,
-    pub(super) digest: Digest,
+    pub(super) wishes: Vec<Wish>,
     pub(super) cancel_at: Option<Duration>,
+}
+
+impl Wish {
+    pub(super) fn order(&self, depends_on: Vec<crate::task::TaskId>) -> Order {
+        let spec = TaskSpec { depends_on, ..self.spec.clone() };
+        let (digest, within) = (self.digest, self.within.clone());
+        Order { spec: Arc::new(spec), input_bytes: 100, digest, within }
+    }
 }
 
 pub(super) fn model(name: &str) -> ModelRef {
     ModelRef { name: name.into(), version: 1, sha256: String::new() }
 }
 
-/// Submissions over the time of the chaos.
+/// Submissions over the time of the chaos, in the order of their numbers and times.
 pub(super) fn submissions(rng: &mut Xoshiro256PlusPlus, chaos: Duration) -> Vec<Submission> {
-    let count: u32 = rng.random_range(30..150);
+    let tasks: usize = rng.random_range(200..260);
     let mut made: Vec<Submission> = Vec::new();
-    for _ in 0..count {
-        let at = chaos.mul_f64(rng.random_range(0.0..1.0));
-        let repeated = !made.is_empty() && rng.random_bool(0.05);
-        let mut submission = match made.get(rng.random_range(0..made.len().max(1))) {
-            Some(earlier) if repeated => earlier.clone(),
-            _ => fresh(rng, made.len()),
+    let mut count = 0;
+    let mut keys = 0;
+    while count < tasks {
+        let number = made.len();
+        let earlier = rng.random_range(0..number.max(1));
+        let mut submission = match made.get(earlier) {
+            Some(earlier) if rng.random_bool(0.04) => repeated(rng, earlier),
+            _ => fresh(rng, number, &mut keys),
         };
-        submission.at = at;
-        submission.cancel_at = rng.random_bool(0.1).then(|| at + millis(rng, 3_000));
-        if repeated && rng.random_bool(0.3) {
-            submission.digest[0] ^= 1;
-        }
+        submission.at = chaos.mul_f64(rng.random_range(0.0..1.0));
+        let cancel = rng.random_bool(0.08);
+        submission.cancel_at = cancel.then(|| submission.at + millis(rng, 3_000));
+        count += submission.wishes.len();
         made.push(submission);
     }
     made
 }
 
-fn fresh(rng: &mut Xoshiro256PlusPlus, number: usize) -> Submission {
-    let name = match rng.random_range(0..10) {
+/// The same request again, sometimes with another body under its key.
+fn repeated(rng: &mut Xoshiro256PlusPlus, earlier: &Submission) -> Submission {
+    let mut again = earlier.clone();
+    if rng.random_bool(0.3) {
+        for wish in &mut again.wishes {
+            wish.digest[0] ^= 1;
+        }
+    }
+    again
+}
+
+fn fresh(rng: &mut Xoshiro256PlusPlus, number: usize, keys: &mut u32) -> Submission {
+    let size = if rng.random_bool(0.05) { rng.random_range(2..5) } else { 1 };
+    // A graph is durable as a whole, or what is durable could depend on what is not.
+    let durable = rng.random_bool(0.4);
+    let wishes = (0..size)
+        .map(|at: usize| {
+            let spec = TaskSpec { durable, ..spec(rng, keys) };
+            let within = (0..at).filter(|_| rng.random_bool(0.6)).collect();
+            let depends = number > 0 && rng.random_bool(0.08);
+            let after = if depends { vec![rng.random_range(0..number)] } else { Vec::new() };
+            Wish { spec, digest: Digest::default(), within, after }
+        })
+        .collect();
+    Submission { at: Duration::ZERO, wishes, cancel_at: None }
+}
+
+fn spec(rng: &mut Xoshiro256PlusPlus, keys: &mut u32) -> TaskSpec {
+    let name = match rng.random_range(0..20) {
         0 => BAD_MODEL,
-        1..=3 => MODELS[1],
+        1..=6 => MODELS[1],
         _ => MODELS[0],
     };
     let mut spec = TaskSpec::new(model(name), Vec::new());
     spec.priority = Priority::ALL[rng.random_range(0..Priority::ALL.len())];
-    spec.deadline = rng.random_bool(0.2).then(|| millis(rng, 8_000));
-    spec.idempotency_key = rng.random_bool(0.5).then(|| number.to_string());
+    spec.deadline = rng.random_bool(0.15).then(|| millis(rng, 8_000));
+    *keys += 1;
+    spec.idempotency_key = rng.random_bool(0.5).then(|| keys.to_string());
     spec.max_attempts = if rng.random_bool(0.2) { rng.random_range(1..4) } else { 1_000 };
-    Submission { at: Duration::ZERO, spec, digest: Digest::default(), cancel_at: None }
+    spec.affinity = rng.random_bool(0.15).then(|| rng.random_range(0..5).to_string());
+    spec.hedge_after = rng.random_bool(0.1).then(|| millis(rng, 500));
+    spec
 }
 
 pub(super) fn millis(rng: &mut Xoshiro256PlusPlus, max: u64) -> Duration {

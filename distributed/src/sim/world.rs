@@ -1,5 +1,6 @@
 //! The run itself: one clock, one line of events, the core in the middle.
 
+use super::disk::Disk;
 use super::ledger::Ledger;
 use super::network::Network;
 use super::worker::{Report, Worker};
@@ -9,14 +10,12 @@ use crate::error::Error;
 use crate::proto::balance::{balancing_strategies, by_name};
 use crate::proto::core::Core;
 use crate::proto::message::AttemptId;
-#[cfg(test)]
-use crate::proto::state::Planted;
-use crate::proto::state::{CoreConfig, SessionId, Timing};
+use crate::proto::models::ModelNeeds;
+use crate::proto::state::{CoreConfig, Planted, SessionId, Timing};
 use crate::task::{ModelRef, TaskId};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Length of the chaos, and of the time in which everything must then come to its end: enough
@@ -32,9 +31,9 @@ pub(super) enum Order {
     Welcome,
     /// The transport's acknowledgement: the other end lives.
     Acknowledge,
-    Task(AttemptId, ModelRef),
+    Task(u32, AttemptId, ModelRef),
     Cancel(AttemptId),
-    Load(ModelRef),
+    Load(u32, ModelRef),
     Drain,
     Close {
         farewell: bool,
@@ -73,8 +72,14 @@ pub(super) enum Event {
     },
     /// A session must have ended by now: its worker was gone long enough.
     Detected {
+        life: u64,
         session: SessionId,
     },
+    /// A commit of the journal ended.
+    Synced {
+        life: u64,
+    },
+    StartCoordinator,
     Chaos,
     Heal,
 }
@@ -86,19 +91,27 @@ pub(super) struct World {
     /// By time and, within it, in the order of their making.
     pub(super) events: BTreeMap<(Duration, u64), Event>,
     pub(super) made: u64,
+    pub(super) config: CoreConfig,
     pub(super) core: Core,
+    /// Whether the coordinator runs, and how often it ended.
+    pub(super) up: bool,
+    pub(super) life: u64,
+    pub(super) disk: Disk,
     pub(super) ledger: Ledger,
     pub(super) network: Network,
     pub(super) workers: Vec<Worker>,
     pub(super) connections: u64,
+    /// Connections up to this number belong to coordinators that are gone.
+    pub(super) foreign: u64,
     /// The coordinator's end: sessions by connection and the reverse.
     pub(super) sessions: BTreeMap<u64, SessionId>,
     pub(super) ends: BTreeMap<SessionId, (usize, u64)>,
     pub(super) submissions: Vec<Submission>,
-    pub(super) ids: BTreeMap<usize, TaskId>,
     pub(super) healed: bool,
     pub(super) report: SimReport,
-    pub(super) trace: VecDeque<(Duration, Event)>,
+    pub(super) planted: Planted,
+    /// The last events, where a failed run is repeated to be seen.
+    pub(super) trace: Option<VecDeque<(Duration, Event)>>,
 }
 
 impl World {
@@ -109,19 +122,25 @@ impl World {
             epoch: 1,
             // The table's own names are in the table.
             balancing: by_name(balancing).unwrap_or_else(|e| unreachable!("{e}")),
-            queue_tasks_max: if rng.random_bool(0.2) { 5 } else { 1_000 },
+            queue_tasks_max: if rng.random_bool(0.2) { 20 } else { 1_000 },
             queue_bytes_max: 1 << 20,
-            retained_tasks_max: 1_000,
+            retained_tasks_max: if rng.random_bool(0.2) { 50 } else { 1_000 },
             retained_bytes_max: 1 << 20,
+            keys_kept_for: Duration::from_secs(if rng.random_bool(0.2) { 5 } else { 3_600 }),
+            keys_max: 1_000,
+            durable: true,
+            thrift: 0.0,
             timing: Timing { lease: Duration::from_secs(2), ..Timing::default() },
         };
-        let mut core = Core::new(config, rng.random());
+        let mut core = Core::new(Duration::ZERO, config.clone(), rng.random());
         for name in MODELS {
-            core.load(Duration::ZERO, &model(name));
+            core.load(Duration::ZERO, &model(name), ModelNeeds::default());
         }
         let network = Network::new(&mut rng);
+        // Now and then a bad driver came to almost all of them.
+        let sick = if rng.random_bool(0.1) { 0.9 } else { 0.1 };
         let workers: Vec<Worker> =
-            (0..rng.random_range(1..=6)).map(|_| Worker::new(&mut rng)).collect();
+            (0..rng.random_range(5..=8)).map(|_| Worker::new(&mut rng, sick)).collect();
         let submissions = submissions(&mut rng, CHAOS);
         let mut world = Self {
             seed,
@@ -129,19 +148,25 @@ impl World {
             now: Duration::ZERO,
             events: BTreeMap::new(),
             made: 0,
+            ledger: Ledger::new(config.keys_kept_for),
+            config,
             core,
-            ledger: Ledger::default(),
+            up: true,
+            life: 1,
+            disk: Disk::default(),
             network,
             workers,
             connections: 0,
+            foreign: 0,
             sessions: BTreeMap::new(),
             ends: BTreeMap::new(),
             submissions,
-            ids: BTreeMap::new(),
             healed: false,
             report: SimReport::default(),
-            trace: VecDeque::new(),
+            planted: Planted::Nothing,
+            trace: None,
         };
+        world.disk.open(1);
         world.prepare();
         world
     }
@@ -158,49 +183,68 @@ impl World {
         self.at(CHAOS, Event::Heal);
     }
 
-    #[cfg(test)]
     pub(super) fn plant(&mut self, planted: Planted) {
+        self.planted = planted;
         self.core.planted = planted;
+    }
+
+    /// Keeps the last events, for a run that is known to fail.
+    pub(super) fn watch(&mut self) {
+        self.trace = Some(VecDeque::new());
     }
 
     pub(super) fn run(mut self) -> Result<SimReport, SimFailure> {
         match self.steps() {
             Ok(()) => {
-                let stats = self.core.stats(self.now);
-                self.report.tasks = stats.tasks.submitted;
-                self.report.succeeded = stats.tasks.succeeded;
-                self.report.failed = stats.tasks.failed;
-                self.report.cancelled = stats.tasks.cancelled;
-                self.report.retries = stats.retries;
-                self.report.stale_completions = stats.stale_completions;
+                self.retire_core();
+                self.report.workers = u64::try_from(self.workers.len()).unwrap_or(u64::MAX);
                 Ok(self.report)
             }
             Err(what) => {
-                let trace = self.trace.iter().map(|(at, event)| format!("{at:?} {event:?}"));
-                Err(SimFailure { seed: self.seed, at: self.now, what, trace: trace.collect() })
+                let trace = self.trace.iter().flatten();
+                let trace = trace.map(|(at, event)| format!("{at:?} {event:?}")).collect();
+                Err(SimFailure { seed: self.seed, at: self.now, what, trace })
             }
         }
     }
 
+    /// Adds up what a core counted, before another takes its place.
+    pub(super) fn retire_core(&mut self) {
+        let stats = self.core.stats(self.now);
+        self.report.tasks = self.ledger.accepted_tasks();
+        self.report.durable = self.ledger.durable_tasks();
+        self.report.succeeded += stats.tasks.succeeded;
+        self.report.failed += stats.tasks.failed;
+        self.report.cancelled += stats.tasks.cancelled;
+        self.report.retries += stats.retries;
+        self.report.hedges += stats.hedges;
+        self.report.breakers_opened += stats.breakers_opened;
+        self.report.stale_completions += stats.stale_completions;
+    }
+
     fn steps(&mut self) -> Result<(), String> {
-        while self.now < CHAOS + HEALING && !(self.healed && self.core.is_idle()) {
+        while self.now < CHAOS + HEALING && !(self.healed && self.up && self.core.is_idle()) {
             let event = self.events.first_key_value().map(|((at, _), _)| *at);
-            let timeout = self.core.next_timeout();
+            let timeout = self.core.next_timeout().filter(|_| self.up);
             if timeout.is_some_and(|t| event.is_none_or(|e| t <= e)) {
                 self.now = timeout.unwrap_or(self.now).max(self.now);
                 self.core.tick(self.now);
             } else {
                 let Some(((at, _), event)) = self.events.pop_first() else { break };
                 self.now = at;
-                if self.trace.len() == TRACE {
-                    self.trace.pop_front();
+                if let Some(trace) = &mut self.trace {
+                    if trace.len() == TRACE {
+                        trace.pop_front();
+                    }
+                    trace.push_back((at, event.clone()));
                 }
-                self.trace.push_back((at, event.clone()));
                 self.handle(event)?;
             }
             self.report.events += 1;
-            self.carry_out()?;
-            self.ledger.check(self.now, &self.core)?;
+            if self.up {
+                self.carry_out()?;
+                self.ledger.check(self.now, &self.core)?;
+            }
         }
         self.ledger.check_end()
     }
@@ -218,9 +262,10 @@ impl World {
         match event {
             Event::Submit(number) => self.submit(number)?,
             Event::Cancel(number) => {
-                if let Some(id) = self.ids.get(&number) {
-                    self.ledger.cancelled(id.seq);
-                    self.core.cancel(self.now, *id).map_err(|e| e.to_string())?;
+                for id in self.ledger.ids(number) {
+                    if self.up && self.core.cancel(self.now, id).is_ok() {
+                        self.ledger.cancelled(id);
+                    }
                 }
             }
             Event::Report { worker, connection, report } => {
@@ -240,11 +285,17 @@ impl World {
             }
             Event::Beat { worker, connection } => self.beat(worker, connection),
             Event::Executed { worker, life, id } => self.executed(worker, life, id),
-            Event::Detected { session } => {
-                if self.core.is_live(session) {
+            Event::Detected { life, session } => {
+                if self.up && self.life == life && self.core.is_live(session) {
                     return Err(format!("session {session} lives on without its worker"));
                 }
             }
+            Event::Synced { life } => {
+                if self.up && self.life == life {
+                    self.synced();
+                }
+            }
+            Event::StartCoordinator => self.start_coordinator()?,
             Event::Chaos => self.chaos(),
             Event::Heal => self.heal(),
         }
@@ -252,18 +303,29 @@ impl World {
     }
 
     fn submit(&mut self, number: usize) -> Result<(), String> {
-        let Submission { spec, digest, cancel_at, .. } = self.submissions[number].clone();
-        match self.core.submit(self.now, Arc::new(spec.clone()), 100, digest) {
-            Ok(id) => {
-                self.ledger.submitted(self.now, id, &spec, digest)?;
-                self.ids.insert(number, id);
-                if let Some(at) = cancel_at {
-                    self.at(at, Event::Cancel(number));
-                }
-            }
+        if !self.up {
+            self.ledger.unheard(number);
+            return Ok(());
+        }
+        let submission = &self.submissions[number];
+        let mut orders = Vec::with_capacity(submission.wishes.len());
+        for wish in &submission.wishes {
+            let after = wish.after.iter().filter_map(|&n| self.ledger.ids(n).first().copied());
+            // What is durable may depend only on what is, and what is gone cannot be asked for.
+            let usable = |id: &TaskId| {
+                let record = self.core.record(self.now, *id);
+                record.is_ok_and(|r| r.durable || !wish.spec.durable || r.state.is_terminal())
+            };
+            orders.push(wish.order(after.filter(usable).collect()));
+        }
+        match self.core.submit_all(self.now, orders.clone()) {
+            Ok(ids) => self.ledger.submitted(self.now, number, &ids, &orders, &self.core)?,
             // Both were asked for by the workload.
             Err(Error::Conflict { .. } | Error::Overloaded { .. }) => {}
             Err(other) => return Err(other.to_string()),
+        }
+        if let Some(at) = self.submissions[number].cancel_at {
+            self.at(at.max(self.now), Event::Cancel(number));
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Coordinators and workers in one process, for tests.
 
 use lgp_distributed::{
-    Coordinator, CoordinatorConfig, ExecError, Executor, ExecutorStatus, ModelRef, Pki, Result,
+    Coordinator, CoordinatorConfig, DeviceStatus, ExecError, Executor, ExecutorStatus, ModelRef, Pki, Result,
     TaskSpec, WorkerConfig, run_worker,
 };
 use lgp_memory::{NamedTensor, Tensor};
@@ -41,7 +41,7 @@ impl Echo {
 }
 
 impl Executor for Echo {
-    fn load(&self, model: &ModelRef) -> Result<(), ExecError> {
+    fn load(&self, _: usize, model: &ModelRef) -> Result<(), ExecError> {
         match model.name.as_str() {
             "missing" => Err(ExecError::model_not_found("no such model")),
             _ => {
@@ -51,12 +51,13 @@ impl Executor for Echo {
         }
     }
 
-    fn unload(&self, model: &ModelRef) {
+    fn unload(&self, _: usize, model: &ModelRef) {
         self.loaded.lock().unwrap().retain(|m| m != model);
     }
 
     fn execute(
         &self,
+        _: usize,
         model: &ModelRef,
         inputs: &[NamedTensor],
     ) -> Result<Vec<NamedTensor>, ExecError> {
@@ -77,12 +78,12 @@ impl Executor for Echo {
     }
 
     fn status(&self) -> ExecutorStatus {
-        ExecutorStatus {
+        ExecutorStatus::of(DeviceStatus {
             device: "cpu:0".into(),
             backend: "cpu".into(),
             models: self.loaded.lock().unwrap().clone(),
-            ..Default::default()
-        }
+            ..DeviceStatus::default()
+        })
     }
 }
 

@@ -1,6 +1,6 @@
-//! Least loaded: the worker with the lowest load, taking turns among equals.
+//! Least loaded: the device with the lowest load, taking turns among equals.
 
-use super::{Balance, Candidate, Request, View};
+use super::{Balance, Choice, Request, View};
 use std::time::Duration;
 
 /// Evens out load.
@@ -11,11 +11,8 @@ impl Balance for LeastLoaded {
         "least_loaded"
     }
 
-    fn pick(&self, _: Duration, view: &View<'_>, _: &Request<'_>) -> Option<Candidate> {
+    fn pick(&self, _: Duration, view: &View<'_>, _: &Request) -> Option<Choice> {
         // Equal machines have equal loads most of the time: taking turns spreads the wear.
-        let order = |a: &Candidate, b: &Candidate| {
-            a.load.total_cmp(&b.load).then(a.last_dispatch.cmp(&b.last_dispatch))
-        };
-        view.candidates.iter().copied().min_by(order)
+        Choice::of(view.least(|c| c.hot.load), "lowest load")
     }
 }

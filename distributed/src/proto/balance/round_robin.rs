@@ -1,6 +1,6 @@
-//! Round robin: the worker whose turn is longest ago, however busy it is.
+//! Round robin: the device whose turn is longest ago, however busy it is.
 
-use super::{Balance, Candidate, Request, View};
+use super::{Balance, Choice, Request, View};
 use std::time::Duration;
 
 /// Deals tasks like cards.
@@ -11,7 +11,8 @@ impl Balance for RoundRobin {
         "round_robin"
     }
 
-    fn pick(&self, _: Duration, view: &View<'_>, _: &Request<'_>) -> Option<Candidate> {
-        view.candidates.iter().min_by_key(|c| c.last_dispatch).copied()
+    fn pick(&self, _: Duration, view: &View<'_>, _: &Request) -> Option<Choice> {
+        // All score alike: whose turn is longest ago decides.
+        Choice::of(view.least(|_| 0.0), "longest without a task")
     }
 }

@@ -1,0 +1,23 @@
+//! GPU match: the device that is most of what the model wants, unless it is busy.
+
+use super::{Balance, Choice, Request, View};
+use std::time::Duration;
+
+/// Scores a device by what its model wants: nothing where the memory is short, else its fit
+/// times (1 − load/2).
+pub(super) struct GpuMatch;
+
+impl Balance for GpuMatch {
+    fn name(&self) -> &'static str {
+        "gpu_match"
+    }
+
+    fn pick(&self, _: Duration, view: &View<'_>, request: &Request) -> Option<Choice> {
+        let score = |c: &super::Candidate| {
+            let short = !c.capable.resident && c.hot.free_mib < request.needs_mib;
+            if short { 0.0 } else { c.capable.fit * 0.5f64.mul_add(-c.hot.load, 1.0) }
+        };
+        let best = view.least(|c| -score(c)).map(|(candidate, least)| (candidate, -least));
+        Choice::of(best, "best match")
+    }
+}

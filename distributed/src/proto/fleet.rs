@@ -1,0 +1,262 @@
+//! Who may take work: workers, their devices, and a dense summary of them for the scheduler.
+
+use crate::executor::DeviceStatus;
+use crate::proto::balance::load;
+use crate::proto::breaker::Breaker;
+use crate::proto::message::AttemptId;
+use crate::proto::models::ModelState;
+use crate::proto::service::Service;
+use crate::proto::state::SessionId;
+use crate::task::ModelRef;
+use crate::worker_info::{WorkerId, WorkerState};
+use slab::Slab;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Index of a seat. Used again after its worker is gone.
+pub(crate) type SeatId = usize;
+
+/// A worker as the core keeps it.
+#[derive(Debug)]
+pub(super) struct Worker {
+    pub(super) id: WorkerId,
+    pub(super) session: SessionId,
+    /// Tells processes of one name apart: a later one has a larger number.
+    pub(super) incarnation: u64,
+    pub(super) state: WorkerState,
+    pub(super) pid: Option<u32>,
+    pub(super) last_seen: Duration,
+    pub(super) completed: u64,
+    /// A seat per device, in the order of the devices; empty once the worker is lost.
+    pub(super) seats: Vec<SeatId>,
+    pub(super) breakers: BTreeMap<ModelRef, Breaker>,
+    /// What it last said of its devices.
+    pub(super) status: Vec<DeviceStatus>,
+}
+
+impl Worker {
+    pub(super) fn is_ready(&self) -> bool {
+        self.state == WorkerState::Ready
+    }
+}
+
+/// An attempt that takes a slot.
+#[derive(Debug, Clone)]
+pub(super) struct Held {
+    /// The time of its dispatch or, later, of the last heartbeat that named it.
+    pub(super) confirmed: Duration,
+    pub(super) model: Arc<ModelRef>,
+}
+
+/// A device of a worker, which takes tasks.
+#[derive(Debug)]
+pub(super) struct Seat {
+    pub(super) session: SessionId,
+    pub(super) ordinal: u32,
+    /// Attempts that it may hold.
+    pub(super) slots: u32,
+    pub(super) status: DeviceStatus,
+    /// Attempts that take a slot.
+    pub(super) held: BTreeMap<AttemptId, Held>,
+    /// Attempts that wait at the worker.
+    pub(super) queued: u32,
+    pub(super) models: BTreeMap<ModelRef, ModelState>,
+    pub(super) services: BTreeMap<ModelRef, Service>,
+}
+
+impl Seat {
+    pub(super) fn load(&self) -> f64 {
+        let memory = match (self.status.vram_used_bytes, self.status.vram_total_bytes) {
+            (Some(used), Some(total)) if total > 0 => mib(used) / mib(total).max(1.0),
+            _ => 0.0,
+        };
+        let utilisation = f64::from(self.status.utilisation.unwrap_or(0.0));
+        load(self.held.len(), self.slots, utilisation, memory, self.queued)
+    }
+
+    fn free_slots(&self) -> u32 {
+        self.slots.saturating_sub(u32::try_from(self.held.len()).unwrap_or(u32::MAX))
+    }
+
+    /// Device memory that is free; infinite where nothing is said of it.
+    pub(super) fn free_mib(&self) -> f64 {
+        match (self.status.vram_used_bytes, self.status.vram_total_bytes) {
+            (used, Some(total)) => mib(total.saturating_sub(used.unwrap_or(0))),
+            _ => f64::INFINITY,
+        }
+    }
+}
+
+/// Bytes in whole MiB, which `u32` holds up to 4 PiB.
+pub(super) fn mib(bytes: u64) -> f64 {
+    f64::from(u32::try_from(bytes >> 20).unwrap_or(u32::MAX))
+}
+
+/// What choosing among thousands of seats reads of each.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct Hot {
+    /// Slots that are free; none where the worker takes no tasks.
+    pub(crate) free: u32,
+    pub(crate) slots: u32,
+    pub(crate) load: f64,
+    pub(crate) free_mib: f64,
+    pub(crate) power_w: f32,
+    pub(crate) last_seen: Duration,
+    /// Number of the dispatch that last went to it; 0 for none.
+    pub(crate) last_dispatch: u64,
+}
+
+/// All workers and their seats.
+#[derive(Debug, Default)]
+pub(super) struct Fleet {
+    pub(super) workers: BTreeMap<SessionId, Worker>,
+    /// The latest session of each name.
+    pub(super) names: BTreeMap<WorkerId, SessionId>,
+    pub(super) seats: Slab<Seat>,
+    /// The same indices as `seats`.
+    pub(super) hot: Vec<Hot>,
+    /// Free slots of all ready workers.
+    pub(super) free: u64,
+    /// Whether a look at silent workers is due.
+    pub(super) watched: bool,
+    /// Changes whenever another set of seats may take some model.
+    pub(super) generation: u64,
+}
+
+impl Fleet {
+    /// The worker of a session that has not ended.
+    pub(super) fn live(&mut self, session: SessionId) -> Option<&mut Worker> {
+        self.workers.get_mut(&session).filter(|w| w.state != WorkerState::Lost)
+    }
+
+    /// The session under a name, if it has not ended.
+    pub(super) fn named(&self, id: &str) -> Option<SessionId> {
+        // A name that is none is nobody's.
+        let id: WorkerId = id.parse().ok()?;
+        let session = *self.names.get(&id)?;
+        let live = self.workers.get(&session).is_some_and(|w| w.state != WorkerState::Lost);
+        live.then_some(session)
+    }
+
+    /// Adds a worker with a seat for each of its devices.
+    pub(super) fn add(&mut self, mut worker: Worker, slots: u32) {
+        let session = worker.session;
+        for (ordinal, status) in (0u32..).zip(&worker.status) {
+            let seat = self.seats.insert(Seat {
+                session,
+                ordinal,
+                slots: slots.max(1),
+                status: status.clone(),
+                held: BTreeMap::new(),
+                queued: 0,
+                models: BTreeMap::new(),
+                services: BTreeMap::new(),
+            });
+            worker.seats.push(seat);
+            if self.hot.len() <= seat {
+                self.hot.resize(seat + 1, Hot::default());
+            }
+            self.hot[seat] = Hot::default();
+        }
+        let seats = worker.seats.clone();
+        self.names.insert(worker.id.clone(), session);
+        self.workers.insert(session, worker);
+        self.generation += 1;
+        for seat in seats {
+            self.refresh(seat);
+        }
+    }
+
+    /// Takes a worker's seats away; answers the attempts that they held.
+    pub(super) fn vacate(&mut self, session: SessionId) -> Vec<AttemptId> {
+        let Some(worker) = self.workers.get_mut(&session) else { return Vec::new() };
+        let mut held = Vec::new();
+        for seat in std::mem::take(&mut worker.seats) {
+            if let Some(gone) = self.seats.try_remove(seat) {
+                held.extend(gone.held.into_keys());
+            }
+            if let Some(hot) = self.hot.get_mut(seat) {
+                self.free -= u64::from(hot.free);
+                *hot = Hot::default();
+            }
+        }
+        self.generation += 1;
+        held
+    }
+
+    /// Forgets a worker, whose seats are vacated if they are not yet.
+    pub(super) fn remove(&mut self, session: SessionId) -> Vec<AttemptId> {
+        let held = self.vacate(session);
+        if let Some(worker) = self.workers.remove(&session)
+            && self.names.get(&worker.id) == Some(&session)
+        {
+            self.names.remove(&worker.id);
+        }
+        held
+    }
+
+    /// Brings the summary of a seat up to date.
+    pub(super) fn refresh(&mut self, id: SeatId) {
+        let (Some(seat), Some(hot)) = (self.seats.get(id), self.hot.get_mut(id)) else { return };
+        let Some(worker) = self.workers.get(&seat.session) else { return };
+        let free = if worker.is_ready() { seat.free_slots() } else { 0 };
+        self.free = self.free + u64::from(free) - u64::from(hot.free);
+        *hot = Hot {
+            free,
+            slots: seat.slots,
+            load: seat.load(),
+            free_mib: seat.free_mib(),
+            power_w: seat.status.power_w.unwrap_or(0.0),
+            last_seen: worker.last_seen,
+            last_dispatch: hot.last_dispatch,
+        };
+    }
+
+    pub(super) fn refresh_all(&mut self, session: SessionId) {
+        let seats = self.workers.get(&session).map(|w| w.seats.clone()).unwrap_or_default();
+        for seat in seats {
+            self.refresh(seat);
+        }
+    }
+
+    /// A sign of life.
+    pub(super) fn heard(&mut self, session: SessionId, now: Duration) {
+        let Some(worker) = self.workers.get_mut(&session) else { return };
+        worker.last_seen = now;
+        for &seat in &worker.seats {
+            if let Some(hot) = self.hot.get_mut(seat) {
+                hot.last_seen = now;
+            }
+        }
+    }
+
+    /// The seat of a worker that holds an attempt.
+    pub(super) fn holder(&self, session: SessionId, id: AttemptId) -> Option<SeatId> {
+        let worker = self.workers.get(&session)?;
+        let holds = |seat: &&SeatId| self.seats.get(**seat).is_some_and(|s| s.held.contains_key(&id));
+        worker.seats.iter().find(holds).copied()
+    }
+
+    /// Frees the slot of an attempt of a live worker; nothing where none was taken.
+    pub(super) fn release(&mut self, session: SessionId, id: AttemptId) -> Option<Held> {
+        let seat = self.holder(session, id)?;
+        let held = self.seats.get_mut(seat)?.held.remove(&id);
+        self.refresh(seat);
+        held
+    }
+
+    /// Whether a worker holds no attempt.
+    pub(super) fn is_empty_handed(&self, session: SessionId) -> bool {
+        let worker = self.workers.get(&session);
+        worker.is_some_and(|w| {
+            w.seats.iter().all(|&seat| self.seats.get(seat).is_none_or(|s| s.held.is_empty()))
+        })
+    }
+
+    /// Seats of ready workers.
+    pub(super) fn ready_seats(&self) -> impl Iterator<Item = (SeatId, &Seat)> {
+        let ready = |seat: &Seat| self.workers.get(&seat.session).is_some_and(Worker::is_ready);
+        self.seats.iter().filter(move |(_, seat)| ready(seat))
+    }
+}

@@ -1,0 +1,103 @@
+//! Why a task is where it is: each decision about it, kept small and put into words when asked.
+
+use crate::task::{TaskErrorKind, TaskId, TaskState};
+use crate::worker_info::WorkerId;
+use std::fmt;
+use std::time::Duration;
+
+/// Notes that are kept of one task; those in the middle of a long story go first.
+const NOTES_MAX: usize = 24;
+
+/// A decision, and when it was taken.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Note {
+    pub(crate) at: Duration,
+    pub(crate) what: What,
+}
+
+/// Decisions about a task.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum What {
+    Saved,
+    DependencyDone(TaskId),
+    Sent { worker: WorkerId, device: u32, attempt: u32, strategy: &'static str, reason: &'static str, score: f64, rival: bool },
+    /// The device that earlier tasks of the affinity key went to.
+    Home { worker: WorkerId, kept: bool },
+    Failed { attempt: u32, code: TaskErrorKind, wait: Duration, budget: Duration },
+    /// A rival is still at work.
+    OneLess { attempt: u32, code: TaskErrorKind },
+    GivenBack { attempt: u32 },
+    Restored,
+    Unsaved { reason: String },
+    Ended(TaskState),
+}
+
+/// Adds a note.
+pub(crate) fn note(notes: &mut Vec<Note>, at: Duration, what: What) {
+    if notes.len() >= NOTES_MAX {
+        // The beginning says why it came here, the end why it is here still.
+        notes.remove(NOTES_MAX / 2);
+    }
+    notes.push(Note { at, what });
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Saved => write!(f, "the journal has it"),
+            Self::DependencyDone(id) => write!(f, "task {id}, on which it depends, succeeded"),
+            Self::Sent { worker, device, attempt, strategy, reason, score, rival } => {
+                let what = if *rival { "rival attempt" } else { "attempt" };
+                write!(f, "{what} {attempt} sent to worker {worker}, device {device}: ")?;
+                write!(f, "{strategy} found the {reason} ({score:.3}) there")
+            }
+            Self::Home { worker, kept: true } => {
+                write!(f, "earlier tasks of its affinity key went to worker {worker}, so does it")
+            }
+            Self::Home { worker, kept: false } => {
+                let busy = "which is busy, suspect or gone";
+                write!(f, "earlier tasks of its affinity key went to worker {worker}, {busy}")
+            }
+            Self::Failed { attempt, code, wait, budget } => {
+                let ms = (*wait + *budget).as_millis();
+                write!(f, "attempt {attempt} ended without an answer ({}); ", code.name())?;
+                write!(f, "the next may begin after {ms} ms")?;
+                if budget.is_zero() {
+                    return Ok(());
+                }
+                write!(f, ", {} of them for the retry budget", budget.as_millis())
+            }
+            Self::OneLess { attempt, code } => {
+                let code = code.name();
+                write!(f, "attempt {attempt} ended without an answer ({code}); its rival goes on")
+            }
+            Self::GivenBack { attempt } => {
+                write!(f, "attempt {attempt} came back unbegun: its worker leaves")
+            }
+            Self::Restored => write!(f, "taken from the journal after a restart"),
+            Self::Unsaved { reason } => {
+                write!(f, "the journal could not take its end ({reason}); it is tried again")
+            }
+            Self::Ended(state) => write!(f, "{state}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_story_keeps_its_beginning_and_its_end() {
+        let mut notes = Vec::new();
+        for attempt in 0..100 {
+            note(&mut notes, Duration::ZERO, What::GivenBack { attempt });
+        }
+        let attempts: Vec<u32> = notes
+            .iter()
+            .map(|n| if let What::GivenBack { attempt } = n.what { attempt } else { 0 })
+            .collect();
+        assert_eq!(attempts.len(), NOTES_MAX);
+        assert_eq!((attempts[0], attempts[11], attempts[23]), (0, 11, 99));
+    }
+}

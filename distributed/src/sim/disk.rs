@@ -1,0 +1,73 @@
+//! The coordinator's disk: commits take time, may find no room, and survive a crash as far as
+//! they were made durable.
+
+use crate::proto::image::{Change, Image};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// What the journal holds, and what is under way to it.
+#[derive(Default)]
+pub(super) struct Disk {
+    records: BTreeMap<(u64, u64), Image>,
+    /// By ticket, in order.
+    waiting: VecDeque<(u64, Change)>,
+    /// Commits now until then.
+    pub(super) busy_until: Option<Duration>,
+    /// Has no room until then.
+    pub(super) full_until: Duration,
+    /// The last epoch.
+    epoch: u64,
+}
+
+impl Disk {
+    pub(super) fn submit(&mut self, ticket: u64, change: Change) {
+        self.waiting.push_back((ticket, change));
+    }
+
+    pub(super) fn has_work(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Ends a commit of what waited for it. Answers the last ticket, and those that found no room.
+    pub(super) fn commit(&mut self, now: Duration) -> (u64, Vec<u64>) {
+        let full = now < self.full_until;
+        let mut failed = Vec::new();
+        let mut last = 0;
+        for (ticket, change) in std::mem::take(&mut self.waiting) {
+            last = ticket;
+            // What makes room always finds some.
+            if full && matches!(change, Change::Put(_)) {
+                failed.push(ticket);
+            } else {
+                self.apply(change);
+            }
+        }
+        (last, failed)
+    }
+
+    fn apply(&mut self, change: Change) {
+        match change {
+            Change::Put(image) => {
+                self.records.insert((image.id.epoch, image.id.seq), *image);
+            }
+            Change::Remove(id) => {
+                self.records.remove(&(id.epoch, id.seq));
+            }
+        }
+    }
+
+    /// The coordinator ends in the middle of everything: what waited is there or not, all of it.
+    pub(super) fn crash(&mut self, now: Duration, committed: bool) {
+        self.busy_until = None;
+        if committed {
+            self.commit(now);
+        }
+        self.waiting.clear();
+    }
+
+    /// A coordinator starts: its epoch, and what is there. `clock_ms` may have jumped.
+    pub(super) fn open(&mut self, clock_ms: u64) -> (u64, Vec<Image>) {
+        self.epoch = (self.epoch + 1).max(clock_ms);
+        (self.epoch, self.records.values().cloned().collect())
+    }
+}
