@@ -1,7 +1,10 @@
 //! What can go wrong between a caller, the coordinator and its workers.
 
 use crate::task::TaskId;
+use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The result of this crate's fallible functions.
@@ -112,7 +115,119 @@ pub enum Error {
     /// Bytes that are not a frame of this protocol.
     #[error(transparent)]
     Frame(#[from] crate::proto::frame::FrameError),
+    /// The journal of durable tasks refused or failed.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
     /// A shape, dtype or allocation error.
     #[error(transparent)]
     Memory(#[from] lgp_memory::Error),
+}
+
+/// Errors of the journal of durable tasks. Cloned for all whom one failure concerns.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum JournalError {
+    /// Another has it open.
+    #[error("journal {} is in use by another coordinator", path.display())]
+    InUse {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It was written by a newer program; the file was not touched.
+    #[error("journal {} has format {found}, expected at most {supported}", path.display())]
+    TooNew {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        found: u32,
+        /// The newest format that this program reads.
+        supported: u32,
+    },
+    /// Its format cannot be brought up to date; its contents were not touched.
+    #[error("journal {} has format {from} and cannot be upgraded: {what}", path.display())]
+    Upgrade {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        from: u32,
+        /// What failed.
+        what: String,
+    },
+    /// What it holds is not what was written to it; the file was not touched.
+    #[error(
+        "journal {} is damaged: {what}; restore a backup, or move it away to begin without its tasks",
+        path.display()
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What does not verify.
+        what: String,
+    },
+    /// There is no room; nothing was written.
+    #[error("there is no room for journal {}: {source}", path.display())]
+    Full {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: Arc<io::Error>,
+    },
+    /// It can no longer be written to; a restart shows what it holds.
+    #[error("journal {} failed and takes nothing more: {what}", path.display())]
+    Broken {
+        /// The file.
+        path: PathBuf,
+        /// The first failure.
+        what: String,
+    },
+    /// It could not be opened, read or made.
+    #[error("journal {}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: Arc<io::Error>,
+    },
+    /// A copy would replace a file.
+    #[error("{} exists and is not overwritten", path.display())]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It cannot be compacted while it is copied.
+    #[error("journal {} is being copied; try again later", path.display())]
+    Busy {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It was closed.
+    #[error("journal {} is closed", path.display())]
+    Closed {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A record is too large.
+    #[error("a record of {given} bytes, at most {limit} fit the journal")]
+    TooLarge {
+        /// Its bytes.
+        given: usize,
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// Too much waits to be written; nothing was accepted.
+    #[error("{pending_bytes} bytes wait for the journal, which takes at most {limit}")]
+    Backlog {
+        /// Bytes waiting.
+        pending_bytes: usize,
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// Tickets must rise.
+    #[error("ticket {given} follows {last}, expected a greater one")]
+    Ticket {
+        /// The ticket given.
+        given: u64,
+        /// The one before it.
+        last: u64,
+    },
 }

@@ -80,6 +80,8 @@
 #![forbid(unsafe_code)]
 
 mod config;
+#[allow(dead_code, reason = "the coordinator does not keep durable tasks yet")]
+mod control;
 mod error;
 mod executor;
 mod net;
@@ -89,7 +91,8 @@ mod task;
 mod worker_info;
 
 pub use config::{CoordinatorConfig, WorkerConfig};
-pub use error::{Error, Result};
+pub use control::{DamageReport, DamagedImage, JournalSpeed, journal_speed};
+pub use error::{Error, JournalError, Result};
 pub use executor::{ExecError, ExecErrorKind, Executor, ExecutorStatus};
 pub use net::coordinator::Coordinator;
 pub use net::pki::{Identity, Pki};
