@@ -1,12 +1,14 @@
 //! Damages the journal of durable tasks in every way, or measures how fast it is.
 //!
 //! ```text
-//! cargo run --release -p lgp-distributed --example journal -- damage [--every BYTES]
+//! cargo run --release -p lgp-distributed --example journal -- damage [--all | --every BYTES]
 //! cargo run --release -p lgp-distributed --example journal -- speed FOLDER [--seconds N]
 //! ```
 //!
-//! `damage` flips each bit and cuts at each length, of every byte or of one in so many, and fails
-//! when a damaged journal is neither refused nor recovered exactly. `speed` writes in a folder of
+//! `damage` flips each bit and cuts at each length, and fails when a damaged journal is neither
+//! refused nor recovered exactly. Of pages that are never read it flips bits in one byte of 97,
+//! unless told `--all`, which takes hours; with `--every`, it does one byte or length in so many.
+//! `speed` writes in a folder of
 //! the disk to be measured.
 
 use lgp_distributed::{DamageReport, DamagedImage, journal_speed};
@@ -14,15 +16,16 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-const USAGE: &str = "expected: damage [--every BYTES] | speed FOLDER [--seconds N]";
+const USAGE: &str = "expected: damage [--all | --every BYTES] | speed FOLDER [--seconds N]";
 const RECORD_BYTES: usize = 512;
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
     let done = match arguments.as_slice() {
-        ["damage"] => damage(1),
-        ["damage", "--every", every] => number(every).and_then(damage),
+        ["damage"] => damage(1, 97),
+        ["damage", "--all"] => damage(1, 1),
+        ["damage", "--every", every] => number(every).and_then(|every| damage(every, every)),
         ["speed", folder] => speed(folder, 5),
         ["speed", folder, "--seconds", seconds] => number(seconds).and_then(|n| speed(folder, n)),
         _ => Err(USAGE.into()),
@@ -41,7 +44,8 @@ fn number(text: &str) -> Result<usize, String> {
     number.ok_or_else(|| format!("{text:?} is not a number from 1; {USAGE}"))
 }
 
-fn damage(every: usize) -> Result<(), String> {
+/// Damages one byte in `every`, or in `every_unread` where nothing is read.
+fn damage(every: usize, every_unread: usize) -> Result<(), String> {
     let mut wrong = 0;
     for (name, crashed) in [("closed", false), ("crashed", true)] {
         let image = DamagedImage::new(crashed).map_err(|error| error.to_string())?;
@@ -50,6 +54,7 @@ fn damage(every: usize) -> Result<(), String> {
             let mut report = DamageReport::default();
             for position in (0..image.len()).step_by(every) {
                 match flips {
+                    true if position % every_unread != 0 && !image.reads(position) => {}
                     true => (0..8).for_each(|bit| image.flip(position, bit, &mut report)),
                     false => image.cut(position, &mut report),
                 }
@@ -78,8 +83,10 @@ fn speed(folder: &str, seconds: usize) -> Result<(), String> {
         let size = path.metadata().map_or(0, |metadata| metadata.len());
         let _ = std::fs::remove_file(&path);
         let speed = speed.map_err(|error| error.to_string())?;
-        let at = |percent| speed.latencies.get(speed.latencies.len() * percent / 100);
-        let ms = |percent| at(percent).map_or(f64::NAN, |latency| latency.as_secs_f64() * 1e3);
+        let at = |percent: usize| speed.latencies.get(speed.latencies.len() * percent / 100);
+        let ms = |percent| {
+            at(percent).map_or(f64::NAN, |latency: &Duration| latency.as_secs_f64() * 1e3)
+        };
         println!(
             "{in_flight:>4} in flight: {:>8.0} records/s, latency p50 {:.2} ms, p99 {:.2} ms, file {} KiB",
             speed.records as f64 / speed.elapsed.as_secs_f64(),

@@ -9,6 +9,7 @@ mod damage;
 mod file;
 mod guard;
 pub(crate) mod journal;
+mod live;
 mod migrate;
 mod record;
 mod speed;

@@ -2,7 +2,7 @@
 
 use super::file::Unnamed;
 use super::guard::{Guard, HEAD_BYTES, Mark};
-use super::journal::CACHE_BYTES;
+use super::live::CACHE_BYTES;
 use super::record::Record;
 use super::store::{Handle, Store};
 use super::tables::{self, Change, Totals};

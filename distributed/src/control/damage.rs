@@ -8,7 +8,7 @@ use super::record::Record;
 use super::tables::Totals;
 use crate::error::JournalError;
 use redb::StorageBackend;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,6 +34,7 @@ pub struct DamageReport {
 pub struct DamagedImage {
     bytes: Arc<Vec<u8>>,
     expected: Vec<Record>,
+    read: BTreeSet<usize>,
 }
 
 impl DamagedImage {
@@ -71,7 +72,19 @@ impl DamagedImage {
         let in_use = file.to_bytes();
         drop(journal);
         let bytes = Arc::new(if crashed { in_use } else { file.to_bytes() });
-        Ok(Self { bytes, expected: expected.into_values().collect() })
+        let expected = expected.into_values().collect();
+        let mut image = Self { bytes, expected, read: BTreeSet::new() };
+        let whole = Arc::new(Overlay::new(Arc::clone(&image.bytes)));
+        image.open(&whole, &image.expected)?;
+        image.read = std::mem::take(&mut whole.lock().read);
+        Ok(image)
+    }
+
+    /// Whether anything of the page with this byte is read when the undamaged file is opened,
+    /// appended to and opened again. Nothing can depend on the other bytes.
+    #[must_use]
+    pub fn reads(&self, position: usize) -> bool {
+        self.read.contains(&(position / PAGE_BYTES))
     }
 
     /// Bytes of the file.
@@ -144,14 +157,18 @@ struct Overlay {
 struct Changed {
     length: usize,
     writes: u64,
+    /// Pages that differ from the base.
     pages: BTreeMap<usize, Vec<u8>>,
+    /// Pages of the base that were read.
+    read: BTreeSet<usize>,
 }
 
 const PAGE_BYTES: usize = 4096;
 
 impl Overlay {
     fn new(base: Arc<Vec<u8>>) -> Self {
-        let state = Changed { length: base.len(), writes: 0, pages: BTreeMap::new() };
+        let (pages, read) = (BTreeMap::new(), BTreeSet::new());
+        let state = Changed { length: base.len(), writes: 0, pages, read };
         Self { base, state: Mutex::new(state) }
     }
 
@@ -199,18 +216,26 @@ impl StorageBackend for Overlay {
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let state = self.lock();
+        let mut state = self.lock();
         let end = usize::try_from(offset).ok().and_then(|offset| offset.checked_add(out.len()));
         if end.is_none_or(|end| end > state.length) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
+        let mut seen = Vec::new();
         Self::pages(offset, out.len(), |page, from, to| {
-            let kept = state.pages.get(&page).map_or_else(|| self.base_page(page), |p| p);
-            let source = kept.iter().copied().chain(std::iter::repeat(0)).skip(from.start);
-            for (to, from) in out.get_mut(to).into_iter().flatten().zip(source) {
-                *to = from;
+            let kept = state.pages.get(&page).map(Vec::as_slice);
+            if kept.is_none() {
+                seen.push(page);
+            }
+            let kept = kept.unwrap_or_else(|| self.base_page(page));
+            let kept = kept.get(from.start..from.end.min(kept.len())).unwrap_or_default();
+            if let Some(to) = out.get_mut(to) {
+                let (here, beyond) = to.split_at_mut(kept.len());
+                here.copy_from_slice(kept);
+                beyond.fill(0);
             }
         });
+        state.read.extend(seen);
         Ok(())
     }
 

@@ -6,20 +6,18 @@
 use super::create;
 use super::file;
 use super::guard::{Guard, Mark};
+use super::live::{Live, Verified, verify};
 use super::migrate::{self, Format};
 use super::record::{Record, VALUE_BYTES_MAX};
-use super::store::{Failure, Handle, Store};
+use super::store::Failure;
 use super::tables::{self, Totals};
 use super::trouble::{Trouble, contained};
 use crate::error::JournalError;
-use redb::{Database, ReadableDatabase, StorageBackend, WriteTransaction};
+use redb::StorageBackend;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub(crate) use super::tables::Change;
-
-/// What redb may keep of the file in memory.
-pub(super) const CACHE_BYTES: usize = 8 << 20;
 
 /// Durable records, in one file that no one else has open.
 #[derive(Debug)]
@@ -48,21 +46,6 @@ pub(super) struct Shared {
     pub(super) path: PathBuf,
     pub(super) file: Arc<dyn StorageBackend>,
     live: Mutex<Option<Live>>,
-}
-
-/// An open database on the file.
-#[derive(Debug)]
-pub(super) struct Live {
-    pub(super) database: Database,
-    pub(super) store: Arc<Store>,
-}
-
-/// A file whose contents are sound, and to which nothing was written yet.
-struct Verified {
-    live: Live,
-    totals: Totals,
-    guard: Guard,
-    records: Vec<Record>,
 }
 
 impl Journal {
@@ -257,86 +240,8 @@ impl Shared {
     }
 }
 
-impl Live {
-    /// One durable transaction, with the next number.
-    pub(super) fn commit(
-        &self,
-        change: impl FnOnce(&WriteTransaction) -> Result<Totals, Trouble>,
-    ) -> Result<Totals, Trouble> {
-        contained(|| {
-            let txn = self.database.begin_write()?;
-            let changed = change(&txn)?;
-            let totals = Totals { commits: changed.commits.saturating_add(1), ..changed };
-            tables::set_totals(&txn, totals)?;
-            txn.commit()?;
-            Ok(totals)
-        })
-    }
-
-    fn records(&self, format: Format) -> Result<Vec<Record>, Trouble> {
-        let mut records = Vec::new();
-        tables::read(&self.database.begin_read()?, format.version, |(epoch, seq), value| {
-            records.push(Record { epoch, seq, bytes: value.to_vec() });
-            Ok(())
-        })?;
-        Ok(records)
-    }
-
-    /// Drops the database without another write to the file.
-    fn abandon(self) {
-        self.store.kill();
-        let _ = contained(|| {
-            drop(self.database);
-            Ok(())
-        });
-    }
-}
-
 fn abandon(slot: &mut Option<Live>) {
     if let Some(live) = slot.take() {
         live.abandon();
     }
-}
-
-/// Reads and checks the whole file without writing to it.
-fn verify(
-    path: &Path,
-    file: &Arc<dyn StorageBackend>,
-    format: Format,
-    keep: bool,
-) -> Result<Verified, JournalError> {
-    let supported = format.version;
-    let refuse = |trouble: Trouble| trouble.on_open(path, None);
-    let damaged = |what: &str| refuse(Trouble::Damaged(what.into()));
-    let mark = Guard::read(&**file).map_err(|error| refuse(error.into()))?;
-    let (guard, mark) = mark.ok_or_else(|| damaged("no page of its guard verifies"))?;
-    if mark.version > supported {
-        return Err(refuse(Trouble::TooNew { found: mark.version, supported }));
-    }
-    let store = Store::held(Arc::clone(file)).map_err(|error| refuse(error.into()))?;
-    let checked = contained(|| {
-        let database = redb::Builder::new()
-            .set_cache_size(CACHE_BYTES)
-            .set_check_integrity_on_open(true)
-            .create_with_backend(Handle(Arc::clone(&store)))?;
-        let mut records = Vec::new();
-        let totals = tables::read(&database.begin_read()?, supported, |(epoch, seq), value| {
-            if keep {
-                records.push(Record { epoch, seq, bytes: value.to_vec() });
-            }
-            Ok(())
-        })?;
-        Ok((database, totals, records))
-    });
-    let (database, totals, records) =
-        checked.map_err(|trouble| trouble.on_open(path, Some(&store)))?;
-    let live = Live { database, store };
-    // One commit may be durable and not yet acknowledged; one page of the guard may be damaged.
-    let possible = mark.commits..=mark.commits.saturating_add(2);
-    if !possible.contains(&totals.commits) {
-        live.abandon();
-        let what = format!("it holds commit {}, expected {}", totals.commits, mark.commits);
-        return Err(damaged(&what));
-    }
-    Ok(Verified { live, totals, guard, records })
 }

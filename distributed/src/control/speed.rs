@@ -53,7 +53,7 @@ pub fn journal_speed(
         under_way.push_back((2 * ticket, now));
         // Once a task: with its second record.
         match seq.checked_sub(1_000) {
-            Some(seq) if ticket % 2 == 0 => {
+            Some(seq) if ticket.is_multiple_of(2) => {
                 writer.submit(2 * ticket + 1, Change::Remove { epoch: 1, seq })
             }
             _ => Ok(()),
