@@ -17,6 +17,8 @@ pub(super) enum Plan {
     DieAt(u64),
     /// This operation fails if it is a sync, and later ones do not.
     FailSyncAt(u64),
+    /// Nothing can be read.
+    Unreadable,
     /// From this operation on there is no room, not even for what replaces what is there.
     FullFrom(u64),
     /// There is room for this many blocks, and to overwrite them.
@@ -170,6 +172,9 @@ impl StorageBackend for Disk {
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let state = self.state.lock().expect("sound");
+        if state.plan == Plan::Unreadable {
+            return Err(io::ErrorKind::Other.into());
+        }
         let at = usize::try_from(offset).expect("small");
         let from = state.cached.get(at..at + out.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
         out.copy_from_slice(from);

@@ -106,3 +106,30 @@ fn a_failing_sync_is_the_end_of_appending() {
     }
     assert!(broken > 8, "{broken}");
 }
+
+#[test]
+fn a_disk_that_cannot_be_read_is_not_called_damaged() {
+    let disk = new_disk();
+    let bytes = disk.bytes();
+    disk.plan(Plan::Unreadable);
+    let refused = start(&disk).expect_err("unreadable");
+    assert!(matches!(refused, JournalError::Io { .. }), "{refused}");
+    assert_eq!(disk.bytes(), bytes);
+}
+
+#[test]
+fn an_older_state_is_noticed_and_an_unacknowledged_one_is_kept() {
+    let disk = new_disk();
+    let mut journal = start(&disk).expect("sound").journal;
+    journal.append(&[put(1, "a")]).expect("room");
+    let older = disk.bytes();
+    journal.append(&[put(2, "b")]).expect("room");
+    let newer = disk.bytes();
+    let head = usize::try_from(super::super::guard::HEAD_BYTES).expect("small");
+    // redb finds nothing wrong with either state: the guard tells which was acknowledged.
+    let lost = Disk::of([&newer[..head], &older[head..]].concat());
+    let refused = start(&lost).expect_err("older");
+    assert!(refused.to_string().contains("it holds commit 3, expected 4"), "{refused}");
+    let under_way = Disk::of([&older[..head], &newer[head..]].concat());
+    assert_eq!(start(&under_way).expect("sound").records.len(), 2);
+}
