@@ -78,7 +78,8 @@
 //!
 //! # Inside
 //! `proto` is the pure core, in which time and randomness are arguments; `net` is the only
-//! asynchronous code; `sim` runs the core on a seeded bad network.
+//! asynchronous code; `sim` runs the core on a seeded bad network; `control` is the journal that
+//! outlives a coordinator.
 #![forbid(unsafe_code)]
 
 mod config;

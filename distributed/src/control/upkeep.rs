@@ -1,0 +1,78 @@
+//! What keeps a journal small and copied while it is in use.
+
+use super::create;
+use super::journal::{Journal, Shared};
+use super::tables;
+use super::trouble::{Trouble, contained};
+use crate::error::JournalError;
+use redb::{CompactionError, ReadableDatabase};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Copies and measures a journal from other threads than the one that appends.
+#[derive(Debug, Clone)]
+pub(crate) struct Upkeep {
+    shared: Arc<Shared>,
+}
+
+impl Journal {
+    /// A handle for other threads; it does not keep the journal open.
+    pub(crate) fn upkeep(&self) -> Upkeep {
+        Upkeep { shared: Arc::clone(&self.shared) }
+    }
+
+    /// Gives space back that nothing uses; answers whether there was any. Takes about as long as
+    /// writing what is in use.
+    ///
+    /// # Errors
+    /// [`JournalError::Busy`] while it is copied; else as for [`Journal::append`].
+    pub(crate) fn compact(&mut self) -> Result<bool, JournalError> {
+        let (mut compacted, mut busy) = (false, false);
+        self.change(|live, totals| {
+            match live.database.compact() {
+                Err(CompactionError::TransactionInProgress) => busy = true,
+                done => compacted = done?,
+            }
+            Ok(totals)
+        })?;
+        match busy {
+            true => Err(JournalError::Busy { path: self.shared.path.clone() }),
+            false => Ok(compacted),
+        }
+    }
+}
+
+impl Upkeep {
+    /// Copies what the journal holds at this moment into a new journal at `to`, while appends go
+    /// on. Opening the copy restores it.
+    ///
+    /// # Errors
+    /// [`JournalError::Exists`] when there is a file at `to`, [`JournalError::Full`] and
+    /// [`JournalError::Io`] about `to`, [`JournalError::Damaged`] when the journal does not
+    /// verify, [`JournalError::Closed`].
+    pub(crate) fn backup(&self, to: &Path) -> Result<(), JournalError> {
+        let path = &self.shared.path;
+        let (txn, store) = {
+            let slot = self.shared.lock();
+            let live = slot.as_ref().ok_or_else(|| JournalError::Closed { path: path.clone() })?;
+            let txn = contained(|| Ok(live.database.begin_read()?));
+            (txn.map_err(|t| t.on_open(path, Some(&live.store)))?, Arc::clone(&live.store))
+        };
+        // Read twice, so that a damaged source is not mistaken for trouble with the copy.
+        let checked: Result<_, Trouble> = contained(|| tables::read(&txn, u32::MAX, |_, _| Ok(())));
+        let totals = checked.map_err(|trouble| trouble.on_open(path, Some(&store)))?;
+        let file = create::create(to, totals, Some(&txn))?;
+        let source = |error| JournalError::Io { path: to.to_path_buf(), source: Arc::new(error) };
+        file.close().map_err(source)
+    }
+
+    /// The file's size.
+    ///
+    /// # Errors
+    /// [`JournalError::Io`].
+    pub(crate) fn size_bytes(&self) -> Result<u64, JournalError> {
+        let path = &self.shared.path;
+        let source = |error| JournalError::Io { path: path.clone(), source: Arc::new(error) };
+        self.shared.file.len().map_err(source)
+    }
+}
