@@ -3,6 +3,7 @@
 use crate::net::pki::Identity;
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Settings of a coordinator.
@@ -49,6 +50,8 @@ pub struct WorkerConfig {
     pub reconnect_min: Duration,
     /// Longest wait between two connection attempts.
     pub reconnect_max: Duration,
+    /// The folder in which a renewed identity is kept; `None` keeps it in memory only.
+    pub keep_in: Option<PathBuf>,
 }
 
 impl WorkerConfig {
@@ -61,6 +64,7 @@ impl WorkerConfig {
             slots: slots.max(1),
             reconnect_min: Duration::from_millis(50),
             reconnect_max: Duration::from_secs(2),
+            keep_in: None,
         }
     }
 }

@@ -4,10 +4,12 @@ use crate::config::CoordinatorConfig;
 use crate::error::{Error, Result};
 use crate::executor::ExecError;
 use crate::net::close::Close;
+use crate::net::gate::{Gate, Services};
 use crate::net::pki::Pki;
 use crate::net::shared::Shared;
+use crate::net::token::Tokens;
 use crate::net::transport::SocketWatch;
-use crate::net::{session, tls, transport};
+use crate::net::{attend, tls, transport};
 use crate::proto::balance;
 use crate::proto::core::Core;
 use crate::proto::request;
@@ -27,6 +29,7 @@ pub struct Coordinator {
     addr: SocketAddr,
     /// Taken by `stop`, so that the port becomes free.
     endpoint: Arc<Mutex<Option<(Endpoint, SocketWatch)>>>,
+    tokens: Option<Tokens>,
 }
 
 impl std::fmt::Debug for Coordinator {
@@ -40,8 +43,20 @@ impl Coordinator {
     ///
     /// # Errors
     /// [`Error::Bind`], [`Error::Pki`], [`Error::UnknownBalancing`].
-    #[allow(clippy::unused_async, reason = "states that a runtime is needed, and may come to wait")]
     pub async fn start(config: CoordinatorConfig, pki: &Pki) -> Result<Self> {
+        Self::start_with(config, pki, Services::default()).await
+    }
+
+    /// As [`Coordinator::start`], for machines that join with tokens and fetch their models.
+    ///
+    /// # Errors
+    /// As [`Coordinator::start`].
+    #[allow(clippy::unused_async, reason = "states that a runtime is needed, and may come to wait")]
+    pub async fn start_with(
+        config: CoordinatorConfig,
+        pki: &Pki,
+        services: Services,
+    ) -> Result<Self> {
         let timing = Timing::default();
         // A coordinator that starts later must never reuse an epoch: answers to attempts of
         // its predecessor would be taken for its own.
@@ -60,17 +75,19 @@ impl Coordinator {
             rand::random(),
         );
         let mut server = ServerConfig::with_crypto(Arc::new(tls::server(pki)?));
-        // Workers open one stream for their reports and nothing else.
-        server.transport_config(transport::config(0, 1)).migration(false);
+        // Workers open one stream for their reports, and others for questions.
+        server.transport_config(transport::config(attend::ASKS_MAX, 1)).migration(false);
         let (endpoint, watch) = transport::bind(config.quic_addr, Some(server))?;
         let addr = endpoint
             .local_addr()
             .map_err(|source| Error::Bind { addr: config.quic_addr, source })?;
         let shared = Arc::new(Shared::new(core, tokio::runtime::Handle::current()));
         tokio::spawn(Arc::clone(&shared).run_timer());
-        tokio::spawn(accept(Arc::clone(&shared), endpoint.clone(), epoch, timing.heartbeat));
+        let tokens = services.tokens.clone();
+        let gate = Gate::new(Arc::clone(&shared), services, pki.clone(), epoch, timing.heartbeat);
+        tokio::spawn(gate.accept(endpoint.clone()));
         let endpoint = Arc::new(Mutex::new(Some((endpoint, watch))));
-        Ok(Self { shared, config: Arc::new(config), addr, endpoint })
+        Ok(Self { shared, config: Arc::new(config), addr, endpoint, tokens })
     }
 
     /// The settings it was started with.
@@ -83,6 +100,12 @@ impl Coordinator {
     #[must_use]
     pub fn quic_addr(&self) -> SocketAddr {
         self.addr
+    }
+
+    /// The tokens that let machines join, if it was started with any.
+    #[must_use]
+    pub fn tokens(&self) -> Option<&Tokens> {
+        self.tokens.as_ref()
     }
 
     /// Accepts a task.
@@ -264,10 +287,4 @@ impl Coordinator {
 
 fn unknown(id: &str) -> Error {
     Error::UnknownWorker { id: id.chars().take(64).collect() }
-}
-
-async fn accept(shared: Arc<Shared>, endpoint: Endpoint, epoch: u64, heartbeat: Duration) {
-    while let Some(incoming) = endpoint.accept().await {
-        tokio::spawn(session::serve(Arc::clone(&shared), incoming, epoch, heartbeat));
-    }
 }

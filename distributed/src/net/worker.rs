@@ -3,14 +3,17 @@
 use crate::config::WorkerConfig;
 use crate::error::{Error, Result};
 use crate::executor::Executor;
-use crate::net::close::{Close, is_untrusted};
+use crate::net::close::{Close, is_expired, is_untrusted};
+use crate::net::enrol::JoinRefusal;
+use crate::net::renew::Badge;
+use crate::net::role::COORDINATOR_SAN;
+use crate::net::transport;
 use crate::net::worker_session::{Ended, serve};
-use crate::net::{tls, transport};
 use crate::proto::backoff::full_jitter;
-use quinn::{ClientConfig, Connection, ConnectionError, Endpoint};
+use quinn::{Connection, ConnectionError, Endpoint};
 use rand::SeedableRng;
 use rand::rngs::Xoshiro256PlusPlus;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,13 +24,14 @@ use tokio::sync::Semaphore;
 ///
 /// # Errors
 /// [`Error::Refused`] when the coordinator refuses this worker for good or either side does
-/// not trust the other; [`Error::Pki`] for an unusable identity; [`Error::Bind`].
+/// not trust the other; [`Error::JoinRefused`] when the identity has expired; [`Error::Pki`] for an unusable identity; [`Error::Bind`].
 pub async fn run_worker(
     config: WorkerConfig,
     executor: Arc<dyn Executor>,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<()> {
-    let endpoint = endpoint(&config)?;
+    let (endpoint, _) = transport::bind(transport::any_for(config.coordinator), None)?;
+    let badge = Badge::new(&config)?;
     // Shared by all sessions: work of a lost one may still be running when the next begins.
     let permits = usize::try_from(config.slots).unwrap_or(usize::MAX);
     let slots = Arc::new(Semaphore::new(permits.clamp(1, Semaphore::MAX_PERMITS)));
@@ -36,12 +40,14 @@ pub async fn run_worker(
     let mut failures = 0;
     loop {
         let connected = tokio::select! {
-            connected = connect(&endpoint, config.coordinator) => connected,
+            connected = connect(&endpoint, &badge, config.coordinator) => connected,
             () = &mut shutdown => return Ok(()),
         };
         let error = match connected {
             Ok(connection) => {
-                match serve(&connection, &config, &executor, &slots, shutdown.as_mut()).await {
+                match serve(&connection, &config, &badge, &executor, &slots, shutdown.as_mut())
+                    .await
+                {
                     Ended::Left => return farewell(&endpoint, &connection).await,
                     Ended::Lost { error, greeted } => {
                         failures = if greeted { 0 } else { failures };
@@ -62,20 +68,12 @@ pub async fn run_worker(
     }
 }
 
-fn endpoint(config: &WorkerConfig) -> Result<Endpoint> {
-    let any = match config.coordinator {
-        SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
-        SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
-    };
-    let (mut endpoint, _) = transport::bind(any, None)?;
-    let mut client = ClientConfig::new(Arc::new(tls::client(&config.identity)?));
-    client.transport_config(transport::config(transport::streams_for(config.slots), 1));
-    endpoint.set_default_client_config(client);
-    Ok(endpoint)
-}
-
-async fn connect(endpoint: &Endpoint, addr: SocketAddr) -> Result<Connection, ConnectionError> {
-    match endpoint.connect(addr, tls::COORDINATOR_ROLE) {
+async fn connect(
+    endpoint: &Endpoint,
+    badge: &Badge,
+    addr: SocketAddr,
+) -> Result<Connection, ConnectionError> {
+    match endpoint.connect_with(badge.client(), addr, COORDINATOR_SAN) {
         Ok(connecting) => connecting.await,
         // The address is unusable for now or the endpoint is out of numbers.
         Err(error) => {
@@ -88,6 +86,9 @@ async fn connect(endpoint: &Endpoint, addr: SocketAddr) -> Result<Connection, Co
 /// An error where trying again is no use.
 fn check_final(addr: SocketAddr, error: &ConnectionError) -> Result<()> {
     let refused = |reason: String| Err(Error::Refused { addr, reason });
+    if is_expired(error) {
+        return Err(Error::JoinRefused { addr, refusal: JoinRefusal::CertificateExpired });
+    }
     if is_untrusted(error) {
         return refused(error.to_string());
     }

@@ -3,7 +3,9 @@
 use crate::config::WorkerConfig;
 use crate::error::{Error, Result};
 use crate::executor::{Executor, ExecutorStatus};
+use crate::net::blob::Fetcher;
 use crate::net::close::Close;
+use crate::net::renew::Badge;
 use crate::net::wire;
 use crate::net::work::{Desk, work};
 use crate::proto::frame;
@@ -35,6 +37,7 @@ pub(super) enum Ended {
 pub(super) async fn serve(
     connection: &Connection,
     config: &WorkerConfig,
+    badge: &Arc<Badge>,
     executor: &Arc<dyn Executor>,
     slots: &Arc<Semaphore>,
     mut shutdown: Pin<&mut (impl Future<Output = ()> + Send)>,
@@ -54,13 +57,15 @@ pub(super) async fn serve(
     };
     tracing::info!(name = %config.identity.name, "joined the coordinator");
     let (sender, frames) = mpsc::unbounded_channel();
-    let desk = Arc::new(Desk::new(Arc::clone(executor), Arc::clone(slots), sender));
+    let fetcher = Fetcher::new(connection.clone(), Arc::clone(executor));
+    let desk = Arc::new(Desk::new(Arc::clone(executor), fetcher, Arc::clone(slots), sender));
     let drain = Arc::new(Notify::new());
     // Dropping the set ends what belongs to this connection only.
     let mut tasks = JoinSet::new();
     tasks.spawn(write_reports(reports, frames));
     let interval = Duration::from_millis(u64::from(welcome.heartbeat_ms.max(1)));
     tasks.spawn(beat(Arc::clone(&desk), interval));
+    tasks.spawn(Arc::clone(badge).keep_fresh(connection.clone()));
     tasks.spawn(obey(Arc::clone(&desk), control, Arc::clone(&drain), connection.clone()));
     let error = loop {
         tokio::select! {
@@ -173,6 +178,14 @@ async fn obey(
 
 async fn load_models(desk: Arc<Desk>, mut queue: mpsc::UnboundedReceiver<(Kind, ModelRef)>) {
     while let Some((kind, model)) = queue.recv().await {
+        if kind == Kind::Load
+            && let Err(error) = desk.fetcher.ensure(&model).await
+        {
+            tracing::warn!(%model, %error, "a model was not fetched");
+            let result = Err(error.shortened());
+            desk.report(Kind::Loaded, &Loaded { model, result });
+            continue;
+        }
         let executor = Arc::clone(&desk.executor);
         let name = model.clone();
         let done = tokio::task::spawn_blocking(move || match kind {
