@@ -141,6 +141,12 @@ pub enum Error {
         /// Why.
         refusal: JoinRefusal,
     },
+    /// Coordinators cannot be announced or searched on the local network.
+    #[error("discovery on the local network: {message}")]
+    Discovery {
+        /// Why not.
+        message: String,
+    },
     /// No such join token.
     #[error("join token {id:?} is not known")]
     UnknownToken {

@@ -93,6 +93,7 @@ pub use error::{Error, Result};
 pub use executor::{ExecError, ExecErrorKind, Executor, ExecutorStatus};
 pub use net::blob::{BlobFile, BlobPart, BlobSource, ModelCache};
 pub use net::coordinator::Coordinator;
+pub use net::discover::{Advertisement, Discovery};
 pub use net::enrol::{JoinRefusal, join};
 pub use net::gate::Services;
 pub use net::pki::{CaHash, Identity, Pki};

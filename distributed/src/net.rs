@@ -5,6 +5,7 @@ mod attend;
 pub(crate) mod blob;
 mod close;
 pub(crate) mod coordinator;
+pub(crate) mod discover;
 pub(crate) mod enrol;
 mod exchange;
 mod files;

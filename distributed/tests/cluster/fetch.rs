@@ -21,12 +21,15 @@ impl BlobSource for Registry {
     }
 }
 
+type Kept = (Vec<u8>, Vec<BlobPart>);
+
 /// Collects models, and runs them as an echo.
 struct Fetching {
     echo: Arc<Echo>,
     folder: PathBuf,
-    /// What came, and how many bytes were announced for it.
-    kept: Mutex<BTreeMap<String, (Vec<u8>, Vec<BlobPart>)>>,
+    /// What came, by digest.
+    kept: Mutex<BTreeMap<String, Kept>>,
+    /// How many bytes were announced.
     announced: Mutex<Vec<u64>>,
     bytes_max: u64,
 }

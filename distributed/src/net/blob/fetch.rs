@@ -168,7 +168,11 @@ async fn receive(
     let (chunks, mut queue) = mpsc::channel::<Bytes>(UNWRITTEN_MAX);
     let writer = tokio::task::spawn_blocking(move || -> io::Result<Collector> {
         while let Some(chunk) = queue.blocking_recv() {
-            collector.add(&chunk)?;
+            if let Err(error) = collector.add(&chunk) {
+                // A full disk is of no use to anybody.
+                let _ = collector.clear();
+                return Err(error);
+            }
         }
         Ok(collector)
     });
