@@ -9,8 +9,8 @@
 //! ```
 
 use lgp_distributed::{
-    Coordinator, CoordinatorConfig, DeviceStatus, ExecError, Executor, ExecutorStatus, Identity, ModelRef, Pki,
-    TaskSpec, TaskState, WorkerConfig, run_worker,
+    Coordinator, CoordinatorConfig, DeviceStatus, ExecError, Executor, ExecutorStatus, Identity,
+    ModelRef, Pki, TaskSpec, TaskState, WorkerConfig, run_worker,
 };
 use lgp_memory::{NamedTensor, Tensor};
 use serde::{Deserialize, Serialize};

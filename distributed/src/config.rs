@@ -74,6 +74,8 @@ pub struct WorkerConfig {
     pub reconnect_min: Duration,
     /// Longest wait between two connection attempts.
     pub reconnect_max: Duration,
+    /// The folder in which a renewed identity is kept; `None` keeps it in memory only.
+    pub keep_in: Option<PathBuf>,
 }
 
 impl WorkerConfig {
@@ -87,6 +89,7 @@ impl WorkerConfig {
             incarnation: unix_ms(),
             reconnect_min: Duration::from_millis(50),
             reconnect_max: Duration::from_secs(2),
+            keep_in: None,
         }
     }
 }

@@ -1,5 +1,7 @@
 //! What can go wrong between a caller, the coordinator and its workers.
 
+use crate::net::enrol::JoinRefusal;
+use crate::net::pki::CaHash;
 use crate::task::TaskId;
 use std::io;
 use std::net::SocketAddr;
@@ -109,6 +111,68 @@ pub enum Error {
     Pki {
         /// What was wrong.
         message: String,
+    },
+    /// A file that others rely on is not as it was left. Nothing was changed.
+    #[error("{} is damaged: {reason}; {remedy}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+        /// What to do.
+        remedy: String,
+    },
+    /// A file could not be read or written.
+    #[error("cannot {what} {}: {source}", path.display())]
+    File {
+        /// What was tried.
+        what: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// Why it failed.
+        source: std::io::Error,
+    },
+    /// The coordinator at the address is not that of the cluster that a token is for. It was told
+    /// nothing.
+    #[error(
+        "the coordinator at {addr} does not belong to the cluster of the token, whose authority is \
+         {expected}"
+    )]
+    WrongCluster {
+        /// The address.
+        addr: SocketAddr,
+        /// The hash of the authority's certificate, as the token states it.
+        expected: CaHash,
+    },
+    /// The coordinator does not let this machine in, or not any longer.
+    #[error("the coordinator at {addr} refused: {refusal}")]
+    JoinRefused {
+        /// The coordinator.
+        addr: SocketAddr,
+        /// Why.
+        refusal: JoinRefusal,
+    },
+    /// Coordinators cannot be announced or searched on the local network.
+    #[error("discovery on the local network: {message}")]
+    Discovery {
+        /// Why not.
+        message: String,
+    },
+    /// No such join token.
+    #[error("join token {id:?} is not known")]
+    UnknownToken {
+        /// The id asked for.
+        id: String,
+    },
+    /// A join token that cannot be made.
+    #[error("{given} {what}, expected {expected}")]
+    TokenLimit {
+        /// What is counted.
+        what: &'static str,
+        /// How much was asked for.
+        given: u64,
+        /// What is possible.
+        expected: String,
     },
     /// The peer closed the connection for good, or cannot be trusted.
     #[error("the peer at {addr} refused the connection: {reason}")]
@@ -245,4 +309,14 @@ pub enum JournalError {
         /// The one before it.
         last: u64,
     },
+}
+
+impl Error {
+    pub(crate) fn file(
+        what: &'static str,
+        path: impl Into<PathBuf>,
+        source: std::io::Error,
+    ) -> Self {
+        Self::File { what, path: path.into(), source }
+    }
 }

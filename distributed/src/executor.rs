@@ -1,5 +1,6 @@
 //! What a worker runs: the one seam between the cluster and whatever executes models.
 
+use crate::net::blob::ModelCache;
 use crate::task::ModelRef;
 use lgp_memory::NamedTensor;
 use serde::{Deserialize, Serialize};
@@ -31,6 +32,12 @@ pub trait Executor: Send + Sync + 'static {
 
     /// The state that travels with each heartbeat; must answer within milliseconds.
     fn status(&self) -> ExecutorStatus;
+
+    /// Where models that the coordinator has are kept, if this executor does not share its files.
+    /// Models that it lacks are then fetched before they are loaded or executed.
+    fn cache(&self) -> Option<&dyn ModelCache> {
+        None
+    }
 }
 
 /// What an executor says of itself.

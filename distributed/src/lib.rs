@@ -96,8 +96,14 @@ pub use config::{CoordinatorConfig, WorkerConfig};
 pub use control::{DamageReport, DamagedImage, JournalSpeed, journal_speed};
 pub use error::{Error, JournalError, Result};
 pub use executor::{DeviceStatus, ExecError, ExecErrorKind, Executor, ExecutorStatus};
+pub use net::blob::{BlobFile, BlobPart, BlobSource, ModelCache};
 pub use net::coordinator::Coordinator;
-pub use net::pki::{Identity, Pki};
+pub use net::discover::{Advertisement, Discovery};
+pub use net::enrol::{JoinRefusal, join};
+pub use net::gate::Services;
+pub use net::pki::{CaHash, Identity, Pki};
+pub use net::role::Role;
+pub use net::token::{JoinToken, TokenInfo, Tokens};
 pub use net::worker::run_worker;
 pub use proto::balance::balancing_strategies;
 pub use proto::frame::FrameError;
@@ -107,5 +113,6 @@ pub use task::{
     ModelRef, Priority, TaskError, TaskErrorKind, TaskId, TaskRecord, TaskSpec, TaskState,
 };
 pub use worker_info::{
-    DeviceInfo, Hits, Percentiles, Stats, TaskCounts, WorkerCounts, WorkerId, WorkerInfo, WorkerState,
+    DeviceInfo, Hits, Percentiles, Stats, TaskCounts, WorkerCounts, WorkerId, WorkerInfo,
+    WorkerState,
 };

@@ -1,15 +1,28 @@
 //! The only asynchronous code of the crate: QUIC connections around the pure core.
 
+mod ask;
+mod attend;
+pub(crate) mod blob;
 mod close;
 pub(crate) mod coordinator;
+pub(crate) mod discover;
+pub(crate) mod enrol;
 mod exchange;
+mod files;
+pub(crate) mod gate;
+mod hex;
+#[cfg(test)]
+mod join_tests;
 mod journal;
 pub(crate) mod pki;
+mod renew;
+pub(crate) mod role;
 mod session;
 mod shared;
 #[cfg(test)]
 mod tests;
 mod tls;
+pub(crate) mod token;
 mod transport;
 mod wire;
 mod work;

@@ -16,8 +16,8 @@ mod worker;
 mod workload;
 mod world;
 
-pub use carousel::Carousel;
 use crate::proto::state::Planted;
+pub use carousel::Carousel;
 use std::time::Duration;
 
 /// Figures of runs, each with its name: the struct, their sum, and their table.

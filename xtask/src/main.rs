@@ -95,7 +95,17 @@ enum Command {
         /// How many seeds to run.
         #[arg(long, default_value_t = 1000)]
         seeds: u64,
+        /// The first of them; alone, a seed to repeat.
+        #[arg(long)]
+        seed: Option<u64>,
+        /// Plant known faults in the core instead, one after another: each must be noticed within
+        /// so many seeds.
+        #[arg(long, value_name = "SEEDS", conflicts_with_all = ["seeds", "seed"])]
+        mutants: Option<u64>,
     },
+    /// Journals of durable tasks, damaged in every bit that is read and cut at every length: each
+    /// must be refused or read as it was. Takes some minutes.
+    JournalDamage,
     /// What every kernel takes from AMD's processors, as clang says, and an estimate of networks on
     /// an RX 580. A kernel that spills, or leaves a processor too few waves, fails.
     Polaris {
@@ -160,7 +170,8 @@ fn dispatch(command: Command) -> Result<()> {
         Command::Conformance { suite, require, write } => conformance::run(suite, &require, write),
         Command::TrainDigits { write } => digits::train(write),
         Command::Fuzz { target, options } => fuzz::run(target, &options),
-        Command::Sim { seeds } => cmd::run(&mut sim(seeds)),
+        Command::Sim { seeds, seed, mutants } => cmd::run(&mut sim(seeds, seed, mutants)),
+        Command::JournalDamage => cmd::run(example("journal").arg("damage")),
         Command::Polaris { json } => polaris::run(json),
         Command::Mesa => mesa::run(),
         Command::Nvrtc => nvrtc::run(),
@@ -172,9 +183,19 @@ fn dispatch(command: Command) -> Result<()> {
 }
 
 /// The command that simulates `seeds` clusters.
-fn sim(seeds: u64) -> std::process::Command {
+fn sim(seeds: u64, seed: Option<u64>, mutants: Option<u64>) -> std::process::Command {
+    let mut command = example("sim");
+    match (mutants, seed) {
+        (Some(seeds), _) => command.arg("--mutants").arg(seeds.to_string()),
+        (None, Some(seed)) => command.arg("--seed").arg(seed.to_string()),
+        (None, None) => command.arg("--seeds").arg(seeds.to_string()),
+    };
+    command
+}
+
+/// An example of the cluster's crate, as fast as it gets.
+fn example(name: &str) -> std::process::Command {
     let mut cargo = cmd::cargo();
-    cargo.args(["run", "--quiet", "-p", "lgp-distributed", "--example", "sim", "--", "--seeds"]);
-    cargo.arg(seeds.to_string());
+    cargo.args(["run", "--release", "-p", "lgp-distributed", "--example", name, "--"]);
     cargo
 }

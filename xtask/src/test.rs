@@ -14,7 +14,7 @@ use std::time::Duration;
 const TIME: Time =
     Time { wanted: Duration::from_secs(45 * 60), limit: Duration::from_secs(75 * 60) };
 /// How many seeds of the simulation every run tries; `cargo xtask sim` tries more.
-const SEEDS: u64 = 200;
+const SEEDS: u64 = 2000;
 /// One suite: its name and what it does.
 type Suite = (&'static str, fn() -> Result<Outcome>);
 

@@ -1,7 +1,7 @@
 //! What a command reports when it does not succeed: a stable code, a message, a hint and the
 //! exit status, as text or as one line of JSON on stderr.
 
-use lgp_sdk::{ClusterError, ModelError};
+use lgp_sdk::{ClusterError, JournalError, ModelError};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -167,6 +167,13 @@ impl From<ClusterError> for Failure {
             ClusterError::InvalidTask { .. } | ClusterError::TooLarge { .. } => "bad_input",
             ClusterError::UnknownTask { .. } => "task_unknown",
             ClusterError::UnknownWorker { .. } => "worker_unknown",
+            ClusterError::Journal(error) => match error {
+                JournalError::Damaged { .. } => "journal_damaged",
+                JournalError::TooNew { .. } => "journal_too_new",
+                JournalError::InUse { .. } => "already_running",
+                JournalError::Full { .. } => "disk_full",
+                _ => "journal_failed",
+            },
             ClusterError::Draining | ClusterError::Stopped => "stopping",
             ClusterError::Refused { .. } => "refused",
             _ => "cluster_failed",

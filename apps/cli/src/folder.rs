@@ -39,6 +39,11 @@ pub(crate) fn worker_log(data: &Path) -> PathBuf {
     data.join("workers.log")
 }
 
+/// The journal of durable tasks in the data folder.
+pub(crate) fn journal(data: &Path) -> PathBuf {
+    data.join("tasks.journal")
+}
+
 /// The model repository in the data folder.
 pub(crate) fn models(data: &Path) -> PathBuf {
     data.join("models")

@@ -1,7 +1,7 @@
 //! What a worker of the cluster runs: inference sessions of the models in a repository.
 
 use lgp_compute::device::Accelerator;
-use lgp_distributed::{ExecError, Executor, ExecutorStatus, ModelRef};
+use lgp_distributed::{DeviceStatus, ExecError, Executor, ExecutorStatus, ModelRef};
 use lgp_hal::DeviceId;
 use lgp_inference::{Error as ModelError, Repository, Session, SessionOptions};
 use lgp_memory::{Error as TensorError, NamedTensor, TensorView};
@@ -19,8 +19,9 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 /// let folder = tempfile::tempdir()?;
 /// let repository = Repository::open(folder.path())?;
 /// let executor = ModelExecutor::new(repository, None, SessionOptions::with_threads(1));
-/// assert_eq!(executor.status().device, "cpu");
-/// assert!(executor.status().models.is_empty());
+/// let device = &executor.status().devices[0];
+/// assert_eq!(device.device, "cpu");
+/// assert!(device.models.is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct ModelExecutor {
@@ -120,16 +121,17 @@ impl std::fmt::Debug for ModelExecutor {
 }
 
 impl Executor for ModelExecutor {
-    fn load(&self, model: &ModelRef) -> Result<(), ExecError> {
+    fn load(&self, _: usize, model: &ModelRef) -> Result<(), ExecError> {
         self.session(model).map(|_| ())
     }
 
-    fn unload(&self, model: &ModelRef) {
+    fn unload(&self, _: usize, model: &ModelRef) {
         self.sessions.write().unwrap_or_else(PoisonError::into_inner).remove(model);
     }
 
     fn execute(
         &self,
+        _: usize,
         model: &ModelRef,
         inputs: &[NamedTensor],
     ) -> Result<Vec<NamedTensor>, ExecError> {
@@ -148,14 +150,14 @@ impl Executor for ModelExecutor {
     fn status(&self) -> ExecutorStatus {
         let accelerator = self.accelerator();
         let sessions = self.sessions.read().unwrap_or_else(PoisonError::into_inner);
-        ExecutorStatus {
+        ExecutorStatus::of(DeviceStatus {
             device: self.device.to_string(),
             backend: self.device.backend.to_string(),
             models: sessions.keys().cloned().collect(),
             vram_used_bytes: accelerator.as_ref().map(|it| it.pool().stats().reserved_bytes as u64),
             vram_total_bytes: accelerator.as_ref().map(|it| it.memory_bytes() as u64),
-            ..ExecutorStatus::default()
-        }
+            ..DeviceStatus::default()
+        })
     }
 }
 
@@ -221,11 +223,11 @@ mod tests {
     fn models_load_run_and_unload() {
         let (_folder, repository, model) = repository();
         let executor = executor(repository);
-        let outputs = executor.execute(&model, &input("x", &[-1., 2.])).expect("a good task");
+        let outputs = executor.execute(0, &model, &input("x", &[-1., 2.])).expect("a good task");
         assert_eq!(outputs[0].tensor.as_slice::<f32>().expect("f32"), [0., 2.]);
-        assert_eq!(executor.status().models, std::slice::from_ref(&model));
-        executor.unload(&model);
-        assert!(executor.status().models.is_empty());
+        assert_eq!(executor.status().devices[0].models, std::slice::from_ref(&model));
+        executor.unload(0, &model);
+        assert!(executor.status().devices[0].models.is_empty());
     }
 
     #[test]
@@ -244,7 +246,7 @@ mod tests {
             (other("relu", 9, &model.sha256), input("x", &[1.]), ExecErrorKind::ModelNotFound),
             (other("relu", 1, "00"), input("x", &[1.]), ExecErrorKind::ModelNotFound),
         ] {
-            let error = executor.execute(&model, &input).expect_err("a bad task");
+            let error = executor.execute(0, &model, &input).expect_err("a bad task");
             assert_eq!(error.kind, kind, "{error}");
         }
     }

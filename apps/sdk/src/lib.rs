@@ -11,10 +11,11 @@ mod executor;
 pub use executor::ModelExecutor;
 pub use lgp_compute::device::Accelerator;
 pub use lgp_distributed::{
-    Coordinator, CoordinatorConfig, Error as ClusterError, ExecError, ExecErrorKind, Executor,
-    ExecutorStatus, Identity, ModelRef, Percentiles, Pki, Priority, Stats, TaskCounts, TaskError,
-    TaskErrorKind, TaskId, TaskRecord, TaskSpec, TaskState, WorkerConfig, WorkerCounts, WorkerId,
-    WorkerInfo, WorkerState, balancing_strategies, run_worker,
+    Coordinator, CoordinatorConfig, DeviceStatus, Error as ClusterError, ExecError, ExecErrorKind,
+    Executor, ExecutorStatus, Identity, JournalError, ModelNeeds, ModelRef, Percentiles, Pki,
+    Priority, Stats, TaskCounts, TaskError, TaskErrorKind, TaskId, TaskRecord, TaskSpec, TaskState,
+    WorkerConfig, WorkerCounts, WorkerId, WorkerInfo, WorkerState, balancing_strategies,
+    run_worker,
 };
 pub use lgp_hal::{
     BackendKind, Caps, DeviceId, DeviceInfo, DeviceKind, Error as DeviceError, Finding,

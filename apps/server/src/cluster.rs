@@ -34,6 +34,7 @@ pub(crate) fn routes() -> Router<ServerState> {
         .route("/tasks", get(tasks::list).post(tasks::submit))
         .route("/tasks/batch", post(tasks::submit_batch))
         .route("/tasks/{id}", get(tasks::show).delete(tasks::cancel))
+        .route("/tasks/{id}/why", get(tasks::why))
         .route("/models", get(models::list))
         .route("/models/{name}", get(models::show).post(models::add).delete(models::remove))
         .route("/models/{name}/load", post(models::load))

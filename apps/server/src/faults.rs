@@ -24,6 +24,14 @@ pub(crate) fn cluster(error: ClusterError) -> Fault {
         ClusterError::UnknownBalancing { .. } => Fault::bad_input(message),
         ClusterError::UnknownTask { .. } => Fault::not_found("unknown_task", message),
         ClusterError::UnknownWorker { .. } => Fault::not_found("unknown_worker", message),
+        ClusterError::NoJournal => Fault::unsupported(message)
+            .hint("leave \"durable\" out; tasks then live in the coordinator's memory"),
+        ClusterError::NotSaved { .. } => {
+            tracing::error!(%message, "a durable task was not accepted");
+            let message = "the task was not accepted: the journal of durable tasks has no room";
+            Fault::new(StatusCode::INSUFFICIENT_STORAGE, "not_saved", message)
+                .hint("free space in the server's data folder; its log has the cause")
+        }
         ClusterError::Draining | ClusterError::Stopped => Fault::unavailable("stopping", message),
         _ => Fault::internal(message),
     }
@@ -42,6 +50,7 @@ pub(crate) fn task(error: &TaskError) -> Fault {
         }
         kind @ (TaskErrorKind::Unavailable
         | TaskErrorKind::WorkerLost
+        | TaskErrorKind::DependencyFailed
         | TaskErrorKind::DeadlineExceeded
         | TaskErrorKind::Cancelled
         | TaskErrorKind::Stopped) => Fault::unavailable(kind.name(), message),

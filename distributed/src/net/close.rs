@@ -26,10 +26,14 @@ pub(super) enum Close {
     Abandoned,
     /// The worker's reports ended, so that nothing more is known of it.
     Silent,
+    /// The certificate does not allow what the peer wants to speak.
+    Role,
+    /// Too many machines join at once.
+    Busy,
 }
 
 impl Close {
-    const TABLE: [(u32, Self, &'static str); 9] = [
+    const TABLE: [(u32, Self, &'static str); 11] = [
         (1, Self::Stopping, "the coordinator stops"),
         (2, Self::Farewell, "the worker leaves"),
         (3, Self::Superseded, "another worker connected under the same name"),
@@ -39,6 +43,8 @@ impl Close {
         (7, Self::Late, "the greeting took too long"),
         (8, Self::Abandoned, "no heartbeat came in time"),
         (9, Self::Silent, "the reports ended"),
+        (10, Self::Role, "the certificate does not state the role that this needs"),
+        (11, Self::Busy, "too many machines join at once"),
     ];
 
     /// The code on the wire.
@@ -62,17 +68,32 @@ impl Close {
 
     /// Whether a worker that is told so has no reason to come back.
     pub(super) fn is_final(self) -> bool {
-        matches!(self, Self::Superseded | Self::Version | Self::Identity | Self::Malformed)
+        matches!(
+            self,
+            Self::Superseded | Self::Version | Self::Identity | Self::Malformed | Self::Role
+        )
     }
+}
+
+/// Whether the other side found the certificate to have expired: the one failure of the handshake
+/// that its owner can mend.
+pub(super) fn is_expired(error: &ConnectionError) -> bool {
+    // RFC 8446, section 6: alert 45.
+    alert(error) == Some(45)
 }
 
 /// Whether the TLS handshake failed: trust does not come by trying again.
 pub(super) fn is_untrusted(error: &ConnectionError) -> bool {
+    alert(error).is_some()
+}
+
+/// The TLS alert that ended a connection, given or received.
+fn alert(error: &ConnectionError) -> Option<u64> {
+    let code: u64 = match error {
+        ConnectionError::TransportError(e) => e.code.into(),
+        ConnectionError::ConnectionClosed(e) => e.error_code.into(),
+        _ => return None,
+    };
     // RFC 9001, section 4.8: 0x100 plus the TLS alert.
-    let crypto = |code: u64| (0x100..0x200).contains(&code);
-    match error {
-        ConnectionError::TransportError(e) => crypto(e.code.into()),
-        ConnectionError::ConnectionClosed(e) => crypto(e.error_code.into()),
-        _ => false,
-    }
+    (0x100..0x200).contains(&code).then(|| code - 0x100)
 }

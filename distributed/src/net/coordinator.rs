@@ -4,15 +4,17 @@ use crate::config::{CoordinatorConfig, unix_ms};
 use crate::error::{Error, Result};
 use crate::executor::ExecError;
 use crate::net::close::Close;
+use crate::net::gate::{Gate, Services};
 use crate::net::pki::Pki;
 use crate::net::shared::Shared;
+use crate::net::token::Tokens;
 use crate::net::transport::SocketWatch;
-use crate::net::{journal, session, tls, transport};
-use crate::proto::models::ModelNeeds;
-use crate::proto::{Order, balance};
+use crate::net::{attend, journal, tls, transport};
 use crate::proto::core::Core;
+use crate::proto::models::ModelNeeds;
 use crate::proto::request;
 use crate::proto::state::{CoreConfig, Timing};
+use crate::proto::{Order, balance};
 use crate::task::{ModelRef, TaskId, TaskRecord, TaskSpec};
 use crate::worker_info::{Stats, WorkerId, WorkerInfo, WorkerState};
 use quinn::{Endpoint, ServerConfig};
@@ -29,6 +31,7 @@ pub struct Coordinator {
     addr: SocketAddr,
     /// Taken by `stop`, so that the port becomes free.
     endpoint: Arc<Mutex<Option<(Endpoint, SocketWatch)>>>,
+    tokens: Option<Tokens>,
 }
 
 impl std::fmt::Debug for Coordinator {
@@ -44,11 +47,22 @@ impl Coordinator {
     /// [`Error::Bind`], [`Error::Pki`], [`Error::UnknownBalancing`]; [`Error::Journal`] where
     /// the journal cannot be used, which is then left as it was.
     pub async fn start(config: CoordinatorConfig, pki: &Pki) -> Result<Self> {
+        Self::start_with(config, pki, Services::default()).await
+    }
+
+    /// As [`Coordinator::start`], for machines that join with tokens and fetch their models.
+    ///
+    /// # Errors
+    /// As [`Coordinator::start`].
+    pub async fn start_with(
+        config: CoordinatorConfig,
+        pki: &Pki,
+        services: Services,
+    ) -> Result<Self> {
         let began = Duration::from_millis(unix_ms());
         let path = config.journal.clone();
-        let opening = path.map(|path| {
-            tokio::task::spawn_blocking(move || journal::open(&path, unix_ms()))
-        });
+        let opening =
+            path.map(|path| tokio::task::spawn_blocking(move || journal::open(&path, unix_ms())));
         let mut prepared = match opening {
             Some(opening) => Some(opening.await.map_err(|_| Error::Stopped)??),
             None => None,
@@ -64,8 +78,8 @@ impl Coordinator {
             core.restore(began, std::mem::take(&mut prepared.images));
         }
         let mut server = ServerConfig::with_crypto(Arc::new(tls::server(pki)?));
-        // Workers open one stream for their reports and nothing else.
-        server.transport_config(transport::config(0, 1)).migration(false);
+        // Workers open one stream for their reports, and others for questions.
+        server.transport_config(transport::config(attend::ASKS_MAX, 1)).migration(false);
         let (endpoint, watch) = transport::bind(config.quic_addr, Some(server))?;
         let addr = endpoint
             .local_addr()
@@ -76,9 +90,11 @@ impl Coordinator {
             shared.keep(Arc::new(journal::start(prepared, Arc::downgrade(&shared))?));
         }
         tokio::spawn(Arc::clone(&shared).run_timer());
-        tokio::spawn(accept(Arc::clone(&shared), endpoint.clone(), epoch, heartbeat));
+        let tokens = services.tokens.clone();
+        let gate = Gate::new(Arc::clone(&shared), services, pki.clone(), epoch, heartbeat);
+        tokio::spawn(gate.accept(endpoint.clone()));
         let endpoint = Arc::new(Mutex::new(Some((endpoint, watch))));
-        Ok(Self { shared, config: Arc::new(config), addr, endpoint })
+        Ok(Self { shared, config: Arc::new(config), addr, endpoint, tokens })
     }
 
     /// The settings it was started with.
@@ -91,6 +107,12 @@ impl Coordinator {
     #[must_use]
     pub fn quic_addr(&self) -> SocketAddr {
         self.addr
+    }
+
+    /// The tokens that let machines join, if it was started with any.
+    #[must_use]
+    pub fn tokens(&self) -> Option<&Tokens> {
+        self.tokens.as_ref()
     }
 
     /// Accepts a task that lives in memory.
@@ -371,10 +393,4 @@ fn core_config(config: &CoordinatorConfig, epoch: u64, durable: bool) -> Result<
 
 fn unknown(id: &str) -> Error {
     Error::UnknownWorker { id: id.chars().take(64).collect() }
-}
-
-async fn accept(shared: Arc<Shared>, endpoint: Endpoint, epoch: u64, heartbeat: Duration) {
-    while let Some(incoming) = endpoint.accept().await {
-        tokio::spawn(session::serve(Arc::clone(&shared), incoming, epoch, heartbeat));
-    }
 }

@@ -50,12 +50,7 @@ impl Exchange {
         Ok(Self { send, recv, sent: false, answered: false })
     }
 
-    async fn perform(
-        &mut self,
-        id: AttemptId,
-        device: u32,
-        spec: &TaskSpec,
-    ) -> Result<Completion> {
+    async fn perform(&mut self, id: AttemptId, device: u32, spec: &TaskSpec) -> Result<Completion> {
         let (tensors, body_bytes) = describe(&spec.inputs)?;
         let header = TaskHeader { id, device, model: spec.model.clone(), tensors };
         let mut chunks = wire::chunks(Kind::Task, &header, &spec.inputs, body_bytes)?;

@@ -54,7 +54,11 @@ pub(super) fn start(journal: Prepared, shared: Weak<Shared>) -> Result<Writer> {
 }
 
 /// Hands a change to the journal's thread.
-pub(super) fn submit(writer: &Arc<Writer>, ticket: u64, change: Change) -> Result<(), JournalError> {
+pub(super) fn submit(
+    writer: &Arc<Writer>,
+    ticket: u64,
+    change: Change,
+) -> Result<(), JournalError> {
     let row = match change {
         Change::Remove(id) => Row::Remove { epoch: id.epoch, seq: id.seq },
         Change::Put(image) => {

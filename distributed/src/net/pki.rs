@@ -1,54 +1,92 @@
-//! A certificate authority per cluster, made on the fly, and the identities it issues.
+//! A cluster's certificate authority, kept in the data folder, and the certificates it issues.
+
+mod identity;
+mod store;
+
+pub use identity::Identity;
+pub(super) use identity::validity;
 
 use crate::error::{Error, Result};
+use crate::net::role::{COORDINATOR_SAN, Role};
 use crate::net::tls;
 use crate::worker_info::WorkerId;
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
-    KeyPair, KeyUsagePurpose, date_time_ymd,
+    BasicConstraints, CertificateParams, CertificateSigningRequestParams, CertifiedIssuer, DnType,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, date_time_ymd,
 };
-use serde::{Deserialize, Serialize};
+use rustls::pki_types::{CertificateDer, CertificateSigningRequestDer};
+use sha2::{Digest, Sha256};
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Certificate and key of one party, and whom it trusts.
-///
-/// Whoever has it can act as that party: hand it over by a private channel, such as the stdin
-/// of a child process.
-#[derive(Clone, Serialize, Deserialize)]
-pub struct Identity {
-    /// The worker's name, as the certificate states it.
-    pub name: WorkerId,
-    /// The cluster's certificate authority, PEM.
-    pub ca_pem: String,
-    /// The certificate, PEM.
-    pub cert_pem: String,
-    /// The private key, PEM (PKCS #8).
-    pub key_pem: String,
-}
+/// How long a member's certificate is valid unless [`Pki::with_certificate_life`] says otherwise.
+const LIFE: Duration = Duration::from_secs(24 * 3600);
+/// A certificate is valid this long before it was made, for clocks that are behind.
+pub(super) const SKEW: Duration = Duration::from_secs(300);
 
-impl std::fmt::Debug for Identity {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // The key must not reach a log.
-        f.debug_struct("Identity").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
-/// A cluster's certificate authority. Its key never leaves this process.
+/// A cluster's certificate authority. Its key never leaves this process and its data folder.
+/// Clones share it.
+#[derive(Clone)]
 pub struct Pki {
-    issuer: CertifiedIssuer<'static, KeyPair>,
+    authority: Arc<Authority>,
+    life: Duration,
 }
 
-impl std::fmt::Debug for Pki {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pki").finish_non_exhaustive()
+struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    ca: CertificateDer<'static>,
+    ca_pem: String,
+    hash: CaHash,
+}
+
+impl fmt::Debug for Pki {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The key must not reach a log.
+        f.debug_struct("Pki").field("hash", &self.authority.hash).finish_non_exhaustive()
     }
 }
 
-fn pki_error(error: impl std::fmt::Display) -> Error {
+/// SHA-256 of an authority's certificate, by which joiners recognise a cluster.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct CaHash([u8; 32]);
+
+impl CaHash {
+    pub(super) fn of(ca: &CertificateDer<'_>) -> Self {
+        Self(Sha256::digest(ca).into())
+    }
+}
+
+impl fmt::Display for CaHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&super::hex::encode(&self.0))
+    }
+}
+
+impl fmt::Debug for CaHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for CaHash {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        super::hex::decode(text).map(Self).ok_or_else(|| Error::Parse {
+            what: "hash of a certificate authority",
+            given: text.chars().take(64).collect(),
+            expected: "64 hexadecimal digits",
+        })
+    }
+}
+
+fn pki_error(error: impl fmt::Display) -> Error {
     Error::Pki { message: error.to_string() }
 }
 
 impl Pki {
-    /// Makes a new authority.
+    /// Makes a new authority that lives in memory only.
     ///
     /// # Errors
     /// [`Error::Pki`] when the system gives no random numbers.
@@ -56,9 +94,36 @@ impl Pki {
         let mut params = params(&[], "cluster authority")?;
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        // The authority and its coordinator do not expire: a narrow window would only lock out
+        // machines whose clock battery is empty.
+        params.not_before = date_time_ymd(2000, 1, 1);
+        params.not_after = date_time_ymd(2120, 1, 1);
+        // Two clusters must not have the same: verifiers look authorities up by name.
         let key = KeyPair::generate().map_err(pki_error)?;
         let issuer = CertifiedIssuer::self_signed(params, key).map_err(pki_error)?;
-        Ok(Self { issuer })
+        let key_pem = issuer.key().serialize_pem();
+        Self::from_parts(issuer.der().clone(), issuer.pem(), &key_pem)
+    }
+
+    fn from_parts(ca: CertificateDer<'static>, ca_pem: String, key_pem: &str) -> Result<Self> {
+        let key = KeyPair::from_pem(key_pem).map_err(pki_error)?;
+        let issuer = Issuer::from_ca_cert_der(&ca, key).map_err(pki_error)?;
+        let hash = CaHash::of(&ca);
+        let authority = Arc::new(Authority { issuer, ca, ca_pem, hash });
+        Ok(Self { authority, life: LIFE })
+    }
+
+    /// The same authority, whose certificates for members are valid for `life` from now on.
+    /// Members renew theirs when two thirds of it have passed. The default is a day.
+    #[must_use]
+    pub fn with_certificate_life(self, life: Duration) -> Self {
+        Self { life, ..self }
+    }
+
+    /// By what joiners recognise the cluster.
+    #[must_use]
+    pub fn hash(&self) -> CaHash {
+        self.authority.hash
     }
 
     /// Issues an identity with the role of a worker.
@@ -66,40 +131,79 @@ impl Pki {
     /// # Errors
     /// [`Error::Parse`] when `name` is not a worker's name; [`Error::Pki`].
     pub fn issue_worker(&self, name: &str) -> Result<Identity> {
-        let name: WorkerId = name.parse()?;
-        let names = [tls::WORKER_ROLE.to_owned(), tls::worker_name(&name)];
-        let (cert_pem, key_pem) = self.issue(&names, ExtendedKeyUsagePurpose::ClientAuth)?;
-        Ok(Identity { name, ca_pem: self.issuer.pem(), cert_pem, key_pem })
+        self.issue(Role::Worker, name)
     }
 
-    /// Certificate and key of the coordinator, PEM.
+    /// Issues an identity, key included, valid from now.
+    ///
+    /// # Errors
+    /// [`Error::Parse`] when `name` is not a member's name; [`Error::Pki`].
+    pub fn issue(&self, role: Role, name: &str) -> Result<Identity> {
+        let name: WorkerId = name.parse()?;
+        let key = KeyPair::generate().map_err(pki_error)?;
+        let params = self.member(role, &name, SystemTime::now())?;
+        let cert = params.signed_by(&key, &self.authority.issuer).map_err(pki_error)?;
+        let ca_pem = self.authority.ca_pem.clone();
+        Ok(Identity { name, ca_pem, cert_pem: cert.pem(), key_pem: key.serialize_pem() })
+    }
+
+    /// Signs the key of a request, and nothing else of it: name, role and times are ours.
+    pub(super) fn sign(
+        &self,
+        role: Role,
+        name: &WorkerId,
+        csr: &[u8],
+        now: SystemTime,
+    ) -> Result<String> {
+        let csr = CertificateSigningRequestDer::from(csr);
+        let mut request = CertificateSigningRequestParams::from_der(&csr).map_err(pki_error)?;
+        request.params = self.member(role, name, now)?;
+        Ok(request.signed_by(&self.authority.issuer).map_err(pki_error)?.pem())
+    }
+
+    fn member(&self, role: Role, name: &WorkerId, now: SystemTime) -> Result<CertificateParams> {
+        let names = [role.san().to_owned(), tls::member_san(role, name)];
+        let mut params = params(&names, "cluster member")?;
+        params.is_ca = IsCa::ExplicitNoCa;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let since = now.duration_since(UNIX_EPOCH).map_err(pki_error)?;
+        let epoch = date_time_ymd(1970, 1, 1);
+        params.not_before = epoch + since.saturating_sub(SKEW);
+        // A life beyond the authority's own would be of no use, nor representable.
+        params.not_after = epoch + (since + self.life.min(Duration::from_secs(3600 * 24 * 3650)));
+        Ok(params)
+    }
+
+    /// Certificates (its own and the authority's) and key of the coordinator, PEM.
     pub(super) fn issue_coordinator(&self) -> Result<(String, String)> {
-        let names = [tls::COORDINATOR_ROLE.to_owned()];
-        self.issue(&names, ExtendedKeyUsagePurpose::ServerAuth)
+        let mut params = params(&[COORDINATOR_SAN.to_owned()], "cluster coordinator")?;
+        params.is_ca = IsCa::ExplicitNoCa;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        params.not_before = date_time_ymd(2000, 1, 1);
+        params.not_after = date_time_ymd(2120, 1, 1);
+        let key = KeyPair::generate().map_err(pki_error)?;
+        let cert = params.signed_by(&key, &self.authority.issuer).map_err(pki_error)?;
+        Ok((cert.pem(), key.serialize_pem()))
     }
 
     /// The authority's certificate, PEM.
-    pub(super) fn ca_pem(&self) -> String {
-        self.issuer.pem()
-    }
-
-    fn issue(&self, names: &[String], usage: ExtendedKeyUsagePurpose) -> Result<(String, String)> {
-        let mut params = params(names, "cluster member")?;
-        params.is_ca = IsCa::ExplicitNoCa;
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![usage];
-        let key = KeyPair::generate().map_err(pki_error)?;
-        let cert = params.signed_by(&key, &self.issuer).map_err(pki_error)?;
-        Ok((cert.pem(), key.serialize_pem()))
+    pub(super) fn ca_pem(&self) -> &str {
+        &self.authority.ca_pem
     }
 }
 
 fn params(names: &[String], common_name: &str) -> Result<CertificateParams> {
     let mut params = CertificateParams::new(names).map_err(pki_error)?;
     params.distinguished_name.push(DnType::CommonName, common_name);
-    // The authority lives as long as its coordinator, which bounds every certificate. A narrow
-    // window would only lock out machines whose clock battery is empty.
-    params.not_before = date_time_ymd(2000, 1, 1);
-    params.not_after = date_time_ymd(2120, 1, 1);
     Ok(params)
+}
+
+/// A key made here, and the request to have it certified (DER). What the request says beside the
+/// key, nobody reads.
+pub(super) fn request() -> Result<(KeyPair, Vec<u8>)> {
+    let key = KeyPair::generate().map_err(pki_error)?;
+    let request = params(&[], "cluster member")?.serialize_request(&key).map_err(pki_error)?;
+    Ok((key, request.der().to_vec()))
 }

@@ -10,32 +10,26 @@ use crate::proto::message::{
     AttemptId, Heartbeat, Hello, Kind, Loaded, VERSION, VERSION_MIN, Welcome,
 };
 use crate::proto::state::SessionId;
-use quinn::{Connection, Incoming, RecvStream, SendStream};
-use rustls::pki_types::CertificateDer;
+use quinn::{Connection, RecvStream, SendStream};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// Time for the handshake, and again for the greeting.
+/// Time for the greeting.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time from the end of the reports to the end of the connection.
 const FAREWELL_TIMEOUT: Duration = Duration::from_millis(200);
 /// Slots that are believed of a worker.
 const SLOTS_MAX: u32 = 4096;
 
-/// Serves one connection until it ends.
+/// Serves a worker's connection until it ends.
 pub(super) async fn serve(
     shared: Arc<Shared>,
-    incoming: Incoming,
+    connection: Connection,
     epoch: u64,
     heartbeat: Duration,
 ) {
-    let addr = incoming.remote_address();
-    let connection = match tokio::time::timeout(GREETING_TIMEOUT, incoming).await {
-        Ok(Ok(connection)) => connection,
-        Ok(Err(error)) => return tracing::warn!(%addr, %error, "handshake failed"),
-        Err(_) => return tracing::warn!(%addr, "handshake took too long"),
-    };
+    let addr = connection.remote_address();
     let greeting = greet(&connection, epoch, heartbeat);
     let greeted = match tokio::time::timeout(GREETING_TIMEOUT, greeting).await {
         Ok(Ok(greeted)) => greeted,
@@ -88,11 +82,8 @@ async fn greet(
         let what = format!("it speaks versions {min} to {max}, not {VERSION_MIN} to {VERSION}");
         return Err((Close::Version, Error::Connection(what)));
     }
-    let certificates = connection.peer_identity();
-    let named = certificates
-        .and_then(|certs| certs.downcast::<Vec<CertificateDer<'static>>>().ok())
-        .and_then(|certs| certs.first().map(|cert| tls::names_worker(cert, &hello.name)));
-    if named != Some(true) {
+    let shown = tls::shown_by(connection);
+    if !shown.first().is_some_and(|cert| tls::names_worker(cert, &hello.name)) {
         let what = format!("its certificate is not that of worker {}", hello.name);
         return Err((Close::Identity, Error::Connection(what)));
     }

@@ -1,10 +1,11 @@
 //! Peers that have a certificate and no manners: what they send is refused, and harms no one.
 
 use crate::net::close::Close;
+use crate::net::role::{COORDINATOR_SAN, Protocol};
 use crate::net::{tls, transport, wire};
 use crate::proto::frame::{self, PREFIX_BYTES};
-use crate::proto::message::{VERSION, 
-    AttemptId, Hello, Kind, OutcomeHeader, TaskHeader, TensorMeta, Verdict, Welcome,
+use crate::proto::message::{
+    AttemptId, Hello, Kind, OutcomeHeader, TaskHeader, TensorMeta, VERSION, Verdict, Welcome,
 };
 use crate::{
     Coordinator, CoordinatorConfig, ExecError, Executor, ExecutorStatus, Identity, ModelRef, Pki,
@@ -27,11 +28,11 @@ async fn coordinator() -> (Coordinator, Pki) {
 /// A connection with a worker's certificate and nothing of a worker behind it.
 async fn connect(coordinator: &Coordinator, identity: &Identity) -> (Endpoint, Connection) {
     let (mut endpoint, _) = transport::bind(ANY, None).expect("a free port");
-    let tls = tls::client(identity).expect("a valid identity");
+    let tls = tls::client(identity, Protocol::Work).expect("a valid identity");
     let mut client = ClientConfig::new(Arc::new(tls));
     client.transport_config(transport::config(100, 1));
     endpoint.set_default_client_config(client);
-    let connecting = endpoint.connect(coordinator.quic_addr(), tls::COORDINATOR_ROLE);
+    let connecting = endpoint.connect(coordinator.quic_addr(), COORDINATOR_SAN);
     let connection = connecting.expect("a valid address").await.expect("the handshake works");
     (endpoint, connection)
 }
@@ -205,7 +206,7 @@ async fn a_worker_survives_unmannerly_requests() {
         send.write_all(&bytes).await.expect("open");
         send.finish().expect("open");
         let answer = recv.read_to_end(100).await.expect("the stream ends");
-        assert_eq!(answer, [], "no answer to {bytes:?}");
+        assert!(answer.is_empty(), "no answer to {bytes:?}");
     }
     // It still reports, and still leaves when told to.
     let (kind, _) = wire::read_report(&mut reports).await.expect("open");

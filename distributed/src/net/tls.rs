@@ -1,34 +1,41 @@
 //! Mutual TLS: who may be what. Roles and names are DNS names in the certificates' SAN.
 
 use crate::error::{Error, Result};
-use crate::net::pki::{Identity, Pki};
+use crate::net::pki::{CaHash, Identity, Pki};
+use crate::net::role::{Protocol, Role};
 use crate::worker_info::WorkerId;
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
-use rustls::client::danger::HandshakeSignatureValid;
-use rustls::client::verify_server_name;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
-use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme,
+};
 use std::sync::Arc;
 
-/// What the peers agree to speak.
-const ALPN: &[u8] = b"legacy-gpu/1";
-/// The SAN of every coordinator's certificate.
-pub(super) const COORDINATOR_ROLE: &str = "coordinator.legacy-gpu.internal";
-/// The SAN of every worker's certificate.
-pub(super) const WORKER_ROLE: &str = "worker.legacy-gpu.internal";
-
-/// The SAN of one worker's certificate.
-pub(super) fn worker_name(name: &WorkerId) -> String {
-    format!("{name}.{WORKER_ROLE}")
+/// The SAN of one member's certificate.
+pub(super) fn member_san(role: Role, name: &WorkerId) -> String {
+    format!("{name}.{}", role.san())
 }
 
 /// Whether a certificate states the name of this worker.
 pub(super) fn names_worker(cert: &CertificateDer<'_>, name: &WorkerId) -> bool {
-    states(cert, worker_name(name)).is_ok()
+    states(cert, member_san(Role::Worker, name)).is_ok()
+}
+
+/// Whether a certificate gives its holder a role.
+pub(super) fn has_role(cert: &CertificateDer<'_>, role: Role) -> bool {
+    states(cert, role.san().to_owned()).is_ok()
+}
+
+/// The certificate that the peer showed in the handshake, with those that came along.
+pub(super) fn shown_by(connection: &quinn::Connection) -> Vec<CertificateDer<'static>> {
+    let certificates = connection.peer_identity();
+    certificates.and_then(|certs| certs.downcast().ok()).map_or_else(Vec::new, |certs| *certs)
 }
 
 fn states(cert: &CertificateDer<'_>, name: String) -> Result<(), rustls::Error> {
@@ -48,9 +55,13 @@ fn provider() -> Arc<CryptoProvider> {
 }
 
 fn roots(ca_pem: &str) -> Result<Arc<RootCertStore>> {
-    let mut roots = RootCertStore::empty();
     let ca = CertificateDer::from_pem_slice(ca_pem.as_bytes()).map_err(pki_error)?;
-    roots.add(ca).map_err(pki_error)?;
+    root(ca).map_err(pki_error)
+}
+
+fn root(ca: CertificateDer<'static>) -> Result<Arc<RootCertStore>, rustls::Error> {
+    let mut roots = RootCertStore::empty();
+    roots.add(ca)?;
     Ok(Arc::new(roots))
 }
 
@@ -62,29 +73,31 @@ fn chain(cert_pem: &str, key_pem: &str) -> Result<Chain> {
     Ok((vec![cert], key))
 }
 
-/// The coordinator's side: asks for a certificate of this cluster with the role of a worker.
+/// The coordinator's side: takes certificates of this cluster, and none. Which protocol a peer then
+/// may speak is decided when it is known which one it wants; see [`crate::net::gate`].
 pub(super) fn server(pki: &Pki) -> Result<QuicServerConfig> {
     let provider = provider();
-    let inner =
-        WebPkiClientVerifier::builder_with_provider(roots(&pki.ca_pem())?, provider.clone())
-            .build()
-            .map_err(pki_error)?;
+    let inner = WebPkiClientVerifier::builder_with_provider(roots(pki.ca_pem())?, provider.clone())
+        .build()
+        .map_err(pki_error)?;
     let (cert_pem, key_pem) = pki.issue_coordinator()?;
-    let (cert, key) = chain(&cert_pem, &key_pem)?;
+    let (mut certs, key) = chain(&cert_pem, &key_pem)?;
+    // Joiners know the authority by its hash only.
+    certs.push(CertificateDer::from_pem_slice(pki.ca_pem().as_bytes()).map_err(pki_error)?);
     let mut config = rustls::ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(pki_error)?
-        .with_client_cert_verifier(Arc::new(WorkersOnly { inner }))
-        .with_single_cert(cert, key)
+        .with_client_cert_verifier(Arc::new(Members { inner }))
+        .with_single_cert(certs, key)
         .map_err(pki_error)?;
-    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.alpn_protocols = Protocol::all();
     // Connections live long and 0-RTT is off: tickets would never be used.
     config.send_tls13_tickets = 0;
     QuicServerConfig::try_from(config).map_err(pki_error)
 }
 
-/// A worker's side: trusts only the coordinator of its own cluster.
-pub(super) fn client(identity: &Identity) -> Result<QuicClientConfig> {
+/// A member's side: trusts only the coordinator of its own cluster.
+pub(super) fn client(identity: &Identity, protocol: Protocol) -> Result<QuicClientConfig> {
     let (cert, key) = chain(&identity.cert_pem, &identity.key_pem)?;
     let mut config = rustls::ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])
@@ -92,17 +105,38 @@ pub(super) fn client(identity: &Identity) -> Result<QuicClientConfig> {
         .with_root_certificates(roots(&identity.ca_pem)?)
         .with_client_auth_cert(cert, key)
         .map_err(pki_error)?;
-    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.alpn_protocols = vec![protocol.alpn()];
     QuicClientConfig::try_from(config).map_err(pki_error)
 }
 
-/// Accepts certificates of the cluster's authority that state the role of a worker.
+/// A joiner's side: has no certificate yet, and trusts the one coordinator whose authority has
+/// this hash.
+pub(super) fn joiner(expected: CaHash) -> Result<QuicClientConfig> {
+    let provider = provider();
+    let verifier = Arc::new(OneAuthority { expected, provider: Arc::clone(&provider) });
+    let mut config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(pki_error)?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![Protocol::Join.alpn()];
+    // What it learns is used once; nothing is to be resumed.
+    config.resumption = rustls::client::Resumption::disabled();
+    QuicClientConfig::try_from(config).map_err(pki_error)
+}
+
+/// Accepts certificates of the cluster's authority that state a role, and peers without one.
 #[derive(Debug)]
-struct WorkersOnly {
+struct Members {
     inner: Arc<dyn ClientCertVerifier>,
 }
 
-impl ClientCertVerifier for WorkersOnly {
+impl ClientCertVerifier for Members {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         self.inner.root_hint_subjects()
     }
@@ -114,8 +148,10 @@ impl ClientCertVerifier for WorkersOnly {
         now: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
         let verified = self.inner.verify_client_cert(end_entity, intermediates, now)?;
-        states(end_entity, WORKER_ROLE.to_owned())?;
-        Ok(verified)
+        if Role::ALL.iter().any(|role| has_role(end_entity, *role)) {
+            return Ok(verified);
+        }
+        Err(CertificateError::ApplicationVerificationFailure.into())
     }
 
     fn verify_tls12_signature(
@@ -138,5 +174,55 @@ impl ClientCertVerifier for WorkersOnly {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.inner.supported_verify_schemes()
+    }
+}
+
+/// Accepts a coordinator whose chain contains the authority with the expected hash, and whose own
+/// certificate that authority issued: its certificate alone is no secret and proves nothing.
+#[derive(Debug)]
+struct OneAuthority {
+    expected: CaHash,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for OneAuthority {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let ca = intermediates.iter().find(|cert| CaHash::of(cert) == self.expected);
+        let ca = ca.ok_or(CertificateError::UnknownIssuer)?.clone().into_owned();
+        let inner = WebPkiServerVerifier::builder_with_provider(root(ca)?, self.provider.clone())
+            .build()
+            .map_err(|e| rustls::Error::General(e.to_string()))?;
+        inner.verify_server_cert(end_entity, &[], server_name, ocsp_response, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, cert, dss, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, cert, dss, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }

@@ -6,7 +6,7 @@ use quinn::{
     TransportConfig, VarInt,
 };
 use socket2::{Domain, Protocol, Socket, Type};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -43,6 +43,14 @@ pub(super) fn config(bidirectional: u32, unidirectional: u32) -> Arc<TransportCo
 /// with few slots would stand idle that long.
 pub(super) fn streams_for(slots: u32) -> u32 {
     slots.saturating_mul(2).saturating_add(64)
+}
+
+/// Any port of this machine from which an address can be reached.
+pub(super) fn any_for(addr: SocketAddr) -> SocketAddr {
+    match addr {
+        SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+        SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
+    }
 }
 
 /// Tells whether an endpoint's socket is still open, which it is for a while after `close`.

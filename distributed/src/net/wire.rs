@@ -22,7 +22,7 @@ fn truncated(given: usize, expected: usize) -> Error {
     FrameError::Truncated { given, expected }.into()
 }
 
-async fn fill(recv: &mut RecvStream, buffer: &mut [u8]) -> Result<()> {
+pub(super) async fn fill(recv: &mut RecvStream, buffer: &mut [u8]) -> Result<()> {
     let expected = buffer.len();
     recv.read_exact(buffer).await.map_err(|error| match error {
         ReadExactError::FinishedEarly(given) => truncated(given, expected),

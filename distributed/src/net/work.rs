@@ -2,6 +2,7 @@
 
 use crate::error::Result;
 use crate::executor::{ExecError, Executor};
+use crate::net::blob::Fetcher;
 use crate::net::wire::{self, Start};
 use crate::proto::frame;
 use crate::proto::message::{AttemptId, Kind, OutcomeHeader, TaskHeader, Verdict};
@@ -23,6 +24,7 @@ pub(super) type Slots = Vec<Arc<Semaphore>>;
 /// What the tasks of one connection share.
 pub(super) struct Desk {
     pub(super) executor: Arc<dyn Executor>,
+    pub(super) fetcher: Fetcher,
     slots: Slots,
     reports: mpsc::UnboundedSender<Vec<u8>>,
     held: Mutex<BTreeSet<AttemptId>>,
@@ -35,12 +37,14 @@ pub(super) struct Desk {
 impl Desk {
     pub(super) fn new(
         executor: Arc<dyn Executor>,
+        fetcher: Fetcher,
         slots: Slots,
         reports: mpsc::UnboundedSender<Vec<u8>>,
     ) -> Self {
         let queued = slots.iter().map(|_| AtomicU32::new(0)).collect();
         Self {
             executor,
+            fetcher,
             slots,
             reports,
             held: Mutex::default(),
@@ -160,6 +164,9 @@ async fn perform(
         return answer(send, id, 0, Verdict::Refused, &[], 0).await;
     }
     let inputs = start.tensors(recv, metas).await?;
+    if let Err(error) = desk.fetcher.ensure(&model).await {
+        return answer(send, id, 0, Verdict::Error(error.shortened()), &[], 0).await;
+    }
     let permit = slot(desk, device, send).await?;
     let (result, model_us) = execute(desk, permit, device, model, inputs).await;
     let described = result.and_then(|outputs| {

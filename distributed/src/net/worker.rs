@@ -3,15 +3,18 @@
 use crate::config::WorkerConfig;
 use crate::error::{Error, Result};
 use crate::executor::Executor;
-use crate::net::close::{Close, is_untrusted};
+use crate::net::close::{Close, is_expired, is_untrusted};
+use crate::net::enrol::JoinRefusal;
+use crate::net::renew::Badge;
+use crate::net::role::COORDINATOR_SAN;
+use crate::net::transport;
 use crate::net::work::Slots;
 use crate::net::worker_session::{Ended, serve, status};
-use crate::net::{tls, transport};
 use crate::proto::backoff::full_jitter;
-use quinn::{ClientConfig, Connection, ConnectionError, Endpoint};
+use quinn::{Connection, ConnectionError, Endpoint};
 use rand::SeedableRng;
 use rand::rngs::Xoshiro256PlusPlus;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,25 +25,28 @@ use tokio::sync::Semaphore;
 ///
 /// # Errors
 /// [`Error::Refused`] when the coordinator refuses this worker for good or either side does
-/// not trust the other; [`Error::Pki`] for an unusable identity; [`Error::Bind`].
+/// not trust the other; [`Error::JoinRefused`] when the identity has expired; [`Error::Pki`] for an unusable identity; [`Error::Bind`].
 pub async fn run_worker(
     config: WorkerConfig,
     executor: Arc<dyn Executor>,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<()> {
     let slots = slots(&config, &executor).await;
-    let endpoint = endpoint(&config, slots.len())?;
+    let (endpoint, _) = transport::bind(transport::any_for(config.coordinator), None)?;
+    let badge = Badge::new(&config, slots.len())?;
     let mut shutdown = pin!(shutdown);
     let mut rng = Xoshiro256PlusPlus::from_rng(&mut rand::rng());
     let mut failures = 0;
     loop {
         let connected = tokio::select! {
-            connected = connect(&endpoint, config.coordinator) => connected,
+            connected = connect(&endpoint, &badge, config.coordinator) => connected,
             () = &mut shutdown => return Ok(()),
         };
         let error = match connected {
             Ok(connection) => {
-                match serve(&connection, &config, &executor, &slots, shutdown.as_mut()).await {
+                match serve(&connection, &config, &badge, &executor, &slots, shutdown.as_mut())
+                    .await
+                {
                     Ended::Left => return farewell(&endpoint, &connection).await,
                     Ended::Lost { error, greeted } => {
                         failures = if greeted { 0 } else { failures };
@@ -69,22 +75,12 @@ async fn slots(config: &WorkerConfig, executor: &Arc<dyn Executor>) -> Slots {
     (0..devices).map(|_| slots()).collect()
 }
 
-fn endpoint(config: &WorkerConfig, devices: usize) -> Result<Endpoint> {
-    let any = match config.coordinator {
-        SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
-        SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
-    };
-    let (mut endpoint, _) = transport::bind(any, None)?;
-    let mut client = ClientConfig::new(Arc::new(tls::client(&config.identity)?));
-    let devices = u32::try_from(devices).unwrap_or(u32::MAX);
-    let streams = transport::streams_for(config.slots.saturating_mul(devices));
-    client.transport_config(transport::config(streams, 1));
-    endpoint.set_default_client_config(client);
-    Ok(endpoint)
-}
-
-async fn connect(endpoint: &Endpoint, addr: SocketAddr) -> Result<Connection, ConnectionError> {
-    match endpoint.connect(addr, tls::COORDINATOR_ROLE) {
+async fn connect(
+    endpoint: &Endpoint,
+    badge: &Badge,
+    addr: SocketAddr,
+) -> Result<Connection, ConnectionError> {
+    match endpoint.connect_with(badge.client(), addr, COORDINATOR_SAN) {
         Ok(connecting) => connecting.await,
         // The address is unusable for now or the endpoint is out of numbers.
         Err(error) => {
@@ -97,6 +93,9 @@ async fn connect(endpoint: &Endpoint, addr: SocketAddr) -> Result<Connection, Co
 /// An error where trying again is no use.
 fn check_final(addr: SocketAddr, error: &ConnectionError) -> Result<()> {
     let refused = |reason: String| Err(Error::Refused { addr, reason });
+    if is_expired(error) {
+        return Err(Error::JoinRefused { addr, refusal: JoinRefusal::CertificateExpired });
+    }
     if is_untrusted(error) {
         return refused(error.to_string());
     }

@@ -3,13 +3,13 @@
 use crate::config::WorkerConfig;
 use crate::error::{Error, Result};
 use crate::executor::{ExecError, Executor, ExecutorStatus};
+use crate::net::blob::Fetcher;
 use crate::net::close::Close;
+use crate::net::renew::Badge;
 use crate::net::wire;
 use crate::net::work::{Desk, Slots, work};
 use crate::proto::frame;
-use crate::proto::message::{
-    Heartbeat, Hello, Kind, Load, Loaded, VERSION, VERSION_MIN, Welcome,
-};
+use crate::proto::message::{Heartbeat, Hello, Kind, Load, Loaded, VERSION, VERSION_MIN, Welcome};
 use crate::task::ModelRef;
 use quinn::{Connection, ConnectionError, RecvStream, SendStream};
 use std::pin::Pin;
@@ -37,6 +37,7 @@ pub(super) enum Ended {
 pub(super) async fn serve(
     connection: &Connection,
     config: &WorkerConfig,
+    badge: &Arc<Badge>,
     executor: &Arc<dyn Executor>,
     slots: &Slots,
     mut shutdown: Pin<&mut (impl Future<Output = ()> + Send)>,
@@ -56,13 +57,15 @@ pub(super) async fn serve(
     };
     tracing::info!(name = %config.identity.name, "joined the coordinator");
     let (sender, frames) = mpsc::unbounded_channel();
-    let desk = Arc::new(Desk::new(Arc::clone(executor), slots.clone(), sender));
+    let fetcher = Fetcher::new(connection.clone(), Arc::clone(executor));
+    let desk = Arc::new(Desk::new(Arc::clone(executor), fetcher, slots.clone(), sender));
     let drain = Arc::new(Notify::new());
     // Dropping the set ends what belongs to this connection only.
     let mut tasks = JoinSet::new();
     tasks.spawn(write_reports(reports, frames));
     let interval = Duration::from_millis(u64::from(welcome.heartbeat_ms.max(1)));
     tasks.spawn(beat(Arc::clone(&desk), interval));
+    tasks.spawn(Arc::clone(badge).keep_fresh(connection.clone()));
     tasks.spawn(obey(Arc::clone(&desk), control, Arc::clone(&drain), connection.clone()));
     let error = loop {
         tokio::select! {
@@ -200,6 +203,12 @@ async fn load_models(desk: Arc<Desk>, mut queue: mpsc::UnboundedReceiver<Order>)
                 continue;
             }
         };
+        if let Err(error) = desk.fetcher.ensure(&model).await {
+            tracing::warn!(%model, %error, "a model was not fetched");
+            let result = Err(error.shortened());
+            desk.report(Kind::Loaded, &Loaded { device, model, result });
+            continue;
+        }
         let name = model.clone();
         let at = usize::try_from(device).unwrap_or(usize::MAX);
         let load = move || match at < devices {

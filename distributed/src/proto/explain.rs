@@ -72,7 +72,10 @@ impl Core {
         let seats: Vec<&Seat> =
             worker.seats.iter().filter_map(|&id| self.fleet.seats.get(id)).collect();
         let state = |seat: &&&Seat| {
-            !matches!(seat.models.get(&*task.model), Some(ModelState::Failed(_) | ModelState::Loading(_)))
+            !matches!(
+                seat.models.get(&*task.model),
+                Some(ModelState::Failed(_) | ModelState::Loading(_))
+            )
         };
         if !seats.iter().any(|seat| state(&seat)) {
             return Some("does not have the model");

@@ -234,7 +234,8 @@ impl Fleet {
     /// The seat of a worker that holds an attempt.
     pub(super) fn holder(&self, session: SessionId, id: AttemptId) -> Option<SeatId> {
         let worker = self.workers.get(&session)?;
-        let holds = |seat: &&SeatId| self.seats.get(**seat).is_some_and(|s| s.held.contains_key(&id));
+        let holds =
+            |seat: &&SeatId| self.seats.get(**seat).is_some_and(|s| s.held.contains_key(&id));
         worker.seats.iter().find(holds).copied()
     }
 

@@ -158,8 +158,7 @@ impl Core {
 
     /// Lets a leaving worker go once every answer is there.
     pub(super) fn dismiss_if_done(&mut self, session: SessionId) {
-        let leaving =
-            self.fleet.live(session).is_some_and(|w| w.state == WorkerState::Draining);
+        let leaving = self.fleet.live(session).is_some_and(|w| w.state == WorkerState::Draining);
         if leaving && self.fleet.is_empty_handed(session) {
             self.fleet.remove(session);
             self.actions.push_back(Action::Dismiss { session });

@@ -1,10 +1,10 @@
 //! What a submission must satisfy before it reaches the queue.
 
 use crate::error::{Error, Result};
+use crate::proto::Order;
 use crate::proto::frame::{BODY_BYTES_MAX, FrameError, HEADER_BYTES_MAX};
 use crate::proto::state::Digest;
 use crate::proto::tensors::describe;
-use crate::proto::Order;
 use crate::task::TaskSpec;
 use sha2::{Digest as _, Sha256};
 use std::sync::Arc;

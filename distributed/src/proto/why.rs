@@ -20,15 +20,38 @@ pub(crate) struct Note {
 pub(crate) enum What {
     Saved,
     DependencyDone(TaskId),
-    Sent { worker: WorkerId, device: u32, attempt: u32, strategy: &'static str, reason: &'static str, score: f64, rival: bool },
+    Sent {
+        worker: WorkerId,
+        device: u32,
+        attempt: u32,
+        strategy: &'static str,
+        reason: &'static str,
+        score: f64,
+        rival: bool,
+    },
     /// The device that earlier tasks of the affinity key went to.
-    Home { worker: WorkerId, kept: bool },
-    Failed { attempt: u32, code: TaskErrorKind, wait: Duration, budget: Duration },
+    Home {
+        worker: WorkerId,
+        kept: bool,
+    },
+    Failed {
+        attempt: u32,
+        code: TaskErrorKind,
+        wait: Duration,
+        budget: Duration,
+    },
     /// A rival is still at work.
-    OneLess { attempt: u32, code: TaskErrorKind },
-    GivenBack { attempt: u32 },
+    OneLess {
+        attempt: u32,
+        code: TaskErrorKind,
+    },
+    GivenBack {
+        attempt: u32,
+    },
     Restored,
-    Unsaved { reason: String },
+    Unsaved {
+        reason: String,
+    },
     Ended(TaskState),
 }
 

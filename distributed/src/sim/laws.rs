@@ -63,7 +63,8 @@ impl Laws {
                     began.pop_front();
                     let since = began.front().copied().unwrap_or(now);
                     if now.saturating_sub(since) < SECOND {
-                        let what = format!("session {session} gets task upon task of model {model}");
+                        let what =
+                            format!("session {session} gets task upon task of model {model}");
                         return Err(format!("{what} after {count} failures in a row"));
                     }
                 }

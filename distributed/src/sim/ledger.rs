@@ -424,7 +424,8 @@ impl Ledger {
         let given_up = entry.spec.max_attempts < 1_000;
         match (record.state, code) {
             (TaskState::Succeeded, None) => {
-                let made_by = |(_, id): &(SessionId, AttemptId)| record.outputs == Some(answer(*id));
+                let made_by =
+                    |(_, id): &(SessionId, AttemptId)| record.outputs == Some(answer(*id));
                 !bad && entry.current.iter().any(made_by)
             }
             (TaskState::Cancelled, Some(TaskErrorKind::Cancelled)) => entry.cancelled,
@@ -467,11 +468,7 @@ impl Ledger {
     }
 
     /// Another coordinator took over: what was promised is there, as it was shown.
-    pub(super) fn coordinator_started(
-        &mut self,
-        now: Duration,
-        core: &Core,
-    ) -> Result<(), String> {
+    pub(super) fn coordinator_started(&mut self, now: Duration, core: &Core) -> Result<(), String> {
         self.laws = Laws::new(now);
         let mut back = Vec::new();
         for (id, entry) in self.tasks.iter_mut().filter(|(_, e)| !e.gone) {
@@ -503,8 +500,12 @@ impl Ledger {
             self.alive.insert(id.seq, *id);
             back.push(*id);
         }
-        let gone: BTreeSet<TaskId> =
-            self.tasks.iter().filter(|(_, e)| e.gone || e.shown.is_some()).map(|(id, _)| *id).collect();
+        let gone: BTreeSet<TaskId> = self
+            .tasks
+            .iter()
+            .filter(|(_, e)| e.gone || e.shown.is_some())
+            .map(|(id, _)| *id)
+            .collect();
         self.deadlines.retain(|(_, id)| !gone.contains(id));
         for id in back {
             self.may_begin(id);

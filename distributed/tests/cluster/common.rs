@@ -1,8 +1,8 @@
 //! Coordinators and workers in one process, for tests.
 
 use lgp_distributed::{
-    Coordinator, CoordinatorConfig, DeviceStatus, ExecError, Executor, ExecutorStatus, ModelRef, Pki, Result,
-    TaskSpec, WorkerConfig, run_worker,
+    Coordinator, CoordinatorConfig, DeviceStatus, ExecError, Executor, ExecutorStatus, ModelRef,
+    Pki, Result, TaskSpec, WorkerConfig, run_worker,
 };
 use lgp_memory::{NamedTensor, Tensor};
 use std::sync::atomic::{AtomicUsize, Ordering};

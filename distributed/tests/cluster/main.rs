@@ -2,5 +2,7 @@
 
 mod common;
 mod faults;
+mod fetch;
+mod join;
 mod tasks;
 mod trust;

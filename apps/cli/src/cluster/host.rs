@@ -73,16 +73,23 @@ pub(crate) fn host(
             quic: cluster.coordinator.quic_addr().to_string(),
             data: settings.data.clone(),
         };
-        let announced = ownership.publish(&endpoint).and_then(|()| announce(&endpoint));
-        if announced.is_ok() {
+        let mut ended = ownership.publish(&endpoint).and_then(|()| announce(&endpoint));
+        if ended.is_ok() {
             tracing::info!(http = endpoint.http, quic = endpoint.quic, "ready");
-            until_stopped(&cluster, &mut signals).await;
+            tokio::select! {
+                () = until_stopped(&cluster, &mut signals) => {}
+                // What cannot be kept must not be promised.
+                error = cluster.coordinator.journal_broken() => {
+                    tracing::error!(%error, "durable tasks cannot be kept");
+                    ended = Err(Failure::from_error("journal_failed", &error));
+                }
+            }
             tracing::info!("stopping");
         }
         cluster.coordinator.stop().await;
         service.finish().await;
         cluster.driver.end().await;
-        announced
+        ended
     })
 }
 

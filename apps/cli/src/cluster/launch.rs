@@ -54,7 +54,11 @@ impl Cluster {
         repository.sweep()?;
         let digits = digits::register(&repository)?;
         let pki = Pki::generate()?;
-        let config = CoordinatorConfig { quic_addr: plan.quic, ..CoordinatorConfig::default() };
+        let config = CoordinatorConfig {
+            quic_addr: plan.quic,
+            journal: Some(folder::journal(&plan.data)),
+            ..CoordinatorConfig::default()
+        };
         let coordinator = Coordinator::start(config, &pki).await?;
         let driver = LocalDriver::new(Fleet {
             coordinator: coordinator.clone(),

@@ -25,6 +25,12 @@ pub(crate) struct Args {
     /// Keep the task through a crash of the coordinator
     #[arg(long)]
     durable: bool,
+    /// Run it once this task has succeeded; may be given several times
+    #[arg(long, value_name = "ID")]
+    depends_on: Vec<String>,
+    /// Tasks of one model with the same text go to the same device while it is not too busy
+    #[arg(long, value_name = "TEXT")]
+    affinity: Option<String>,
     /// The same key with the same inputs stands for the same task
     #[arg(long)]
     key: Option<String>,
@@ -81,6 +87,8 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let mut body = json!({ "model": args.model, "inputs": inputs });
     let optional = [
         ("durable", args.durable.then_some(json!(true))),
+        ("depends_on", (!args.depends_on.is_empty()).then(|| json!(args.depends_on))),
+        ("affinity", args.affinity.as_ref().map(|text| json!(text))),
         ("idempotency_key", args.key.as_ref().map(|key| json!(key))),
         ("priority", args.priority.as_ref().map(|priority| json!(priority))),
         ("deadline_ms", args.deadline_ms.map(|ms| json!(ms))),

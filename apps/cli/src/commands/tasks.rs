@@ -10,7 +10,7 @@ const SHOWN_MAX: usize = 30;
 
 /// Flags of `tasks`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  radeon-cluster tasks show 18f3c2a1-7")]
+#[command(after_help = "Example:\n  radeon-cluster tasks show 18f3c2a1-7 --why")]
 pub(crate) struct Args {
     #[command(subcommand)]
     action: Option<Action>,
@@ -24,6 +24,9 @@ enum Action {
     Show {
         /// The task, as submit named it
         id: String,
+        /// Show each decision about it, and what it waits for
+        #[arg(long)]
+        why: bool,
         #[command(flatten)]
         target: Target,
     },
@@ -32,7 +35,17 @@ enum Action {
 /// Runs the command.
 pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     match &args.action {
-        Some(Action::Show { id, target }) => {
+        Some(Action::Show { id, why: true, target }) => {
+            let why: Value = target.connect()?.get(&format!("tasks/{}/why", segment(id)))?;
+            out.emit(&why, |why| {
+                let lines = why["decisions"].as_array().into_iter().flatten();
+                lines.fold(String::new(), |all, line| {
+                    let ms = line["at_ms"].as_f64().unwrap_or_default();
+                    all + &format!("{ms:>12.3} ms  {}\n", output::cell(&line["what"]))
+                })
+            })
+        }
+        Some(Action::Show { id, why: false, target }) => {
             let task: Value = target.connect()?.get(&format!("tasks/{}", segment(id)))?;
             out.emit(&task, |task| {
                 let lines = task.as_object().into_iter().flatten();

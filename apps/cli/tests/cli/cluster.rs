@@ -82,8 +82,8 @@ fn refusals(cluster: &Cluster) {
     assert!(message.contains("64") && message.contains('8'), "{message}");
     let (_, message) = submit("digits", &format!("x={image}"), &[]);
     assert!(message.contains("'x'") && message.contains("image"), "{message}");
-    let (code, message) = submit("digits", &image, &["--durable"]);
-    assert_eq!(code, "unsupported", "{message}");
+    let (code, message) = submit("digits", &image, &["--depends-on", "0-99"]);
+    assert_eq!(code, "unknown_task", "{message}");
     for id in ["0-99", "../workers", "x y"] {
         let (_, message) = cluster.run(&["result", id]).error(1);
         assert!(message.contains("task"), "{id}: {message}");

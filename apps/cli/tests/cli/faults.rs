@@ -50,6 +50,61 @@ fn a_killed_coordinator_takes_its_workers_along_and_can_be_followed() {
 }
 
 #[test]
+fn durable_tasks_survive_coordinators_that_are_killed() {
+    let mut cluster = Cluster::start(World::new(), "1");
+    let image = cluster.world.write("zero.npy", npy(&[1, 1, 8, 8], &ZERO)).display().to_string();
+    let mut tasks = Vec::new();
+    let mut shown = Vec::new();
+    for round in 0..5 {
+        for number in 0..8 {
+            let key = format!("{round}-{number}");
+            let args =
+                ["submit", "--model", "digits", "--input", &image, "--durable", "--key", &key];
+            let id = cluster.run(&args).json()["task_id"].as_str().expect("an id").to_owned();
+            tasks.push((key, id));
+        }
+        // Some have ended by now, some run, some wait; a result that was shown stays as it is.
+        let (_, last) = &tasks[tasks.len() - 8];
+        let result = cluster.run(&["result", last, "--wait"]).json();
+        shown.push((last.clone(), result["state"].clone(), result["outputs"].clone()));
+        signal(cluster.pid(), Signal::KILL);
+        cluster.world.expect_no_processes();
+        cluster = Cluster::start(cluster.world, "1");
+    }
+    for (key, id) in &tasks {
+        assert_eq!(cluster.run(&["result", id, "--wait"]).json()["state"], json!("succeeded"));
+        let args = ["submit", "--model", "digits", "--input", &image, "--durable", "--key", key];
+        assert_eq!(cluster.run(&args).json()["task_id"], json!(id), "the key stands for it");
+    }
+    for (id, state, outputs) in shown {
+        let result = cluster.run(&["result", &id]).json();
+        assert_eq!((&result["state"], &result["outputs"]), (&state, &outputs), "{id}");
+    }
+    let why = cluster.run(&["tasks", "show", &tasks[0].1, "--why"]).json();
+    assert!(why["decisions"].to_string().contains("taken from the journal"), "{why}");
+    cluster.run(&["stop"]).json();
+    cluster.world.expect_no_processes();
+}
+
+#[test]
+fn a_damaged_journal_is_refused_and_left_as_it_is() {
+    let cluster = Cluster::start(World::new(), "1");
+    cluster.run(&["stop"]).json();
+    let world = cluster.world;
+    let path = world.path("data/tasks.journal");
+    let mut bytes = std::fs::read(&path).expect("the coordinator made it");
+    bytes.truncate(bytes.len() / 2);
+    std::fs::write(&path, &bytes).expect("the folder is ours");
+    let data = world.path("data").display().to_string();
+    let any = "127.0.0.1:0";
+    let args = ["start", "--json", "--data", &data, "--http", any, "--quic", any];
+    let (code, message) = world.run(&args).error(1);
+    assert!(code.contains("journal") && message.contains("damaged"), "{code}: {message}");
+    assert_eq!(std::fs::read(&path).expect("still there"), bytes);
+    world.expect_no_processes();
+}
+
+#[test]
 fn a_start_that_is_interrupted_leaves_nothing() {
     let world = World::new();
     let data = world.path("data").display().to_string();

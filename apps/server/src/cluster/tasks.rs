@@ -29,7 +29,10 @@ struct Task<'a> {
     idempotency_key: Option<String>,
     priority: Option<String>,
     deadline_ms: Option<u64>,
+    /// Ids of earlier tasks, or `#N` for the task at position N of the same batch.
     depends_on: Option<Vec<String>>,
+    affinity: Option<String>,
+    hedge_after_ms: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -39,19 +42,25 @@ struct Batch<'a> {
     tasks: Vec<Task<'a>>,
 }
 
-/// `POST tasks`: 202 with id and state.
+/// `POST tasks`: 202 with id and state; for a durable task once the journal has it.
 pub(crate) async fn submit(
     State(state): State<ServerState>,
     body: Whole,
 ) -> Result<(StatusCode, Json<Value>), ClusterError> {
     let task: Task<'_> = parse(&body)?;
-    let spec = task.spec(&state).await?;
-    let id = state.coordinator().submit(spec).map_err(faults::cluster)?;
+    let (spec, within) = task.spec(&state).await?;
+    if let Some(position) = within.first() {
+        let message = format!("depends_on names task #{position} of a batch, and this is none");
+        return Err(Fault::bad_input(message).into());
+    }
+    let ids = state.coordinator().submit_all(vec![(spec, within)]).await;
+    let id = ids.map_err(faults::cluster)?.into_iter().next();
+    let id = id.ok_or_else(|| Fault::internal("a task was accepted without an id"))?;
     Ok((StatusCode::ACCEPTED, Json(accepted(&state, id))))
 }
 
 /// `POST tasks/batch`: 202 with the tasks in the order in which they were given. All of them are
-/// checked before the first is submitted.
+/// accepted or none.
 pub(crate) async fn submit_batch(
     State(state): State<ServerState>,
     body: Whole,
@@ -69,40 +78,24 @@ pub(crate) async fn submit_batch(
         fault.message = format!("task {i} of the batch: {}", fault.message);
         fault
     };
-    let mut specs = Vec::with_capacity(batch.tasks.len());
+    let mut tasks = Vec::with_capacity(batch.tasks.len());
     for (i, task) in batch.tasks.iter().enumerate() {
-        specs.push(task.spec(&state).await.map_err(|fault| at(i, fault))?);
+        tasks.push(task.spec(&state).await.map_err(|fault| at(i, fault))?);
     }
-    let ids = submit_all(&state, specs).map_err(|(i, fault)| at(i, fault))?;
+    let ids = state.coordinator().submit_all(tasks).await.map_err(faults::cluster)?;
     let tasks: Vec<Value> = ids.into_iter().map(|id| accepted(&state, id)).collect();
     Ok((StatusCode::ACCEPTED, Json(json!({ "tasks": tasks }))))
 }
 
-/// Submits all or none: when one is refused, those before it are cancelled. Tasks with an
-/// idempotency key stay, for the key may stand for an older task; a repeated batch finds them.
-fn submit_all(state: &ServerState, specs: Vec<TaskSpec>) -> Result<Vec<TaskId>, (usize, Fault)> {
-    let coordinator = state.coordinator();
-    let mut ids = Vec::with_capacity(specs.len());
-    let mut revocable = Vec::new();
-    for (i, spec) in specs.into_iter().enumerate() {
-        let keyed = spec.idempotency_key.is_some();
-        match coordinator.submit(spec) {
-            Ok(id) => {
-                ids.push(id);
-                if !keyed {
-                    revocable.push(id);
-                }
-            }
-            Err(error) => {
-                for id in revocable {
-                    // A task that is finished already cannot be taken back.
-                    let _ = coordinator.cancel(id);
-                }
-                return Err((i, faults::cluster(error)));
-            }
-        }
-    }
-    Ok(ids)
+/// `GET tasks/{id}/why`: each decision about a task, and what it waits for.
+pub(crate) async fn why(
+    State(state): State<ServerState>,
+    params: Params,
+) -> Result<Json<Value>, ClusterError> {
+    let id = task_id(&params)?;
+    let lines = state.coordinator().explain(id).map_err(faults::cluster)?;
+    let lines = lines.into_iter().map(|(at_ms, what)| json!({ "at_ms": at_ms, "what": what }));
+    Ok(Json(json!({ "task_id": id, "decisions": lines.collect::<Vec<Value>>() })))
 }
 
 /// `GET tasks`: a bare array, newest first, without outputs.
@@ -130,9 +123,9 @@ pub(crate) async fn cancel(
 }
 
 impl Task<'_> {
-    /// The task, checked against its model.
-    async fn spec(&self, state: &ServerState) -> Result<TaskSpec, Fault> {
-        self.refuse_unbuilt()?;
+    /// The task, checked against its model, and the positions of tasks of the same batch that it
+    /// depends on.
+    async fn spec(&self, state: &ServerState) -> Result<(TaskSpec, Vec<usize>), Fault> {
         let (name, version) = model_name(&self.model)?;
         let entry = state.catalog().get(name, version).await?;
         let mut raw = Raw::none();
@@ -146,19 +139,20 @@ impl Task<'_> {
         }
         spec.deadline = self.deadline(state.config().deadline_ms_max)?;
         spec.idempotency_key = self.key()?;
-        Ok(spec)
-    }
-
-    fn refuse_unbuilt(&self) -> Result<(), Fault> {
-        if self.durable == Some(true) {
-            return Err(Fault::unsupported("durable tasks are not built yet")
-                .hint("leave \"durable\" out; tasks then live in the coordinator's memory"));
+        spec.durable = self.durable.unwrap_or(false);
+        spec.affinity.clone_from(&self.affinity);
+        spec.hedge_after = self.hedge_after_ms.map(Duration::from_millis);
+        let mut within = Vec::new();
+        for other in self.depends_on.iter().flatten() {
+            match other.strip_prefix('#').map(str::parse) {
+                Some(Ok(position)) => within.push(position),
+                Some(Err(_)) => return Err(unknown_dependency(other)),
+                None => {
+                    spec.depends_on.push(other.parse().map_err(|_| unknown_dependency(other))?);
+                }
+            }
         }
-        if self.depends_on.as_ref().is_some_and(|ids| !ids.is_empty()) {
-            return Err(Fault::unsupported("tasks that depend on others are not built yet")
-                .hint("wait for the first task, then submit the second"));
-        }
-        Ok(())
+        Ok((spec, within))
     }
 
     fn deadline(&self, most: u64) -> Result<Option<Duration>, Fault> {
@@ -177,6 +171,12 @@ impl Task<'_> {
             other => Ok(other.clone()),
         }
     }
+}
+
+fn unknown_dependency(given: &str) -> Fault {
+    let given: String = given.chars().take(64).collect();
+    let expected = "the id of a task, or #N for the task at position N of the same batch";
+    Fault::bad_input(format!("depends_on has '{given}', expected {expected}"))
 }
 
 /// `NAME` or `NAME/VERSION`, as workers list their models.
@@ -213,6 +213,8 @@ struct Summary<'a> {
     task_id: TaskId,
     model: String,
     priority: Priority,
+    durable: bool,
+    depends_on: &'a [TaskId],
     state: TaskState,
     attempts: u32,
     worker: &'a Option<WorkerId>,
@@ -242,6 +244,8 @@ fn summary(record: &TaskRecord) -> Summary<'_> {
         task_id: record.task_id,
         model: record.model.to_string(),
         priority: record.priority,
+        durable: record.durable,
+        depends_on: &record.depends_on,
         state: record.state,
         attempts: record.attempts,
         worker: &record.worker,

@@ -121,6 +121,60 @@ async fn a_batch_keeps_its_order_and_is_checked_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_durable_task_is_accepted_where_there_is_a_journal_and_explains_itself() {
+    let rig = Rig::with(Options { journal: true, ..Options::default() }).await;
+    let id = submit(&rig, task("relu", r#","durable":true,"idempotency_key":"k""#)).await;
+    let shown = finished(&rig, &id).await;
+    assert_eq!((&shown["state"], &shown["durable"]), (&json!("succeeded"), &json!(true)));
+    assert_eq!(submit(&rig, task("relu", r#","durable":true,"idempotency_key":"k""#)).await, id);
+    let why = rig.get(&format!("{TASKS}/{id}/why")).await.json();
+    let said: Vec<&str> = why["decisions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|line| line["what"].as_str().unwrap())
+        .collect();
+    let expected = ["accepted", "the journal has it", "attempt 1 sent to worker w1", "succeeded"];
+    assert_eq!(said.len(), expected.len(), "{said:?}");
+    assert!(said.iter().zip(expected).all(|(line, start)| line.starts_with(start)), "{said:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tasks_of_a_batch_wait_for_those_that_they_depend_on() {
+    let rig = Rig::start().await;
+    let batch = |tasks: &[String]| format!(r#"{{"tasks":[{}]}}"#, tasks.join(","));
+    let after = |n: u32| format!(r##","depends_on":["#{n}"]"##);
+    let path = format!("{TASKS}/batch");
+    let circle = batch(&[task("relu", &after(1)), task("relu", &after(0))]);
+    let answer = rig.post(&path, circle).await;
+    assert_eq!(answer.status, 400);
+    assert!(answer.text().contains("tasks 0, 1 of the batch depend"), "{}", answer.text());
+
+    // The second comes first in the batch, and the third falls with a task that fails.
+    let tasks =
+        [task("relu", &after(1)), task("gated", ""), task("relu", &after(3)), task("fails", "")];
+    let answer = rig.post(&path, batch(&tasks)).await.json();
+    let ids: Vec<String> = answer["tasks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|task| task["task_id"].as_str().unwrap().to_owned())
+        .collect();
+    let first = rig.get(&format!("{TASKS}/{}", ids[0])).await.json();
+    assert_eq!((&first["state"], &first["depends_on"]), (&json!("queued"), &json!([ids[1]])));
+    rig.gate.open();
+    assert_eq!(finished(&rig, &ids[0]).await["state"], "succeeded");
+    let fallen = finished(&rig, &ids[2]).await;
+    assert_eq!(fallen["error"]["code"], "dependency_failed");
+    let message = fallen["error"]["message"].as_str().unwrap();
+    assert!(message.contains(&ids[3]), "{message}");
+    // One that is too late hears it at once.
+    let late = format!(r#","depends_on":["{}"]"#, ids[3]);
+    let late = finished(&rig, &submit(&rig, task("relu", &late)).await).await;
+    assert_eq!(late["error"]["code"], "dependency_failed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn refusals_have_code_message_and_hint() {
     let rig = Rig::start().await;
     let key = "k".repeat(257);
@@ -130,7 +184,16 @@ async fn refusals_have_code_message_and_hint() {
         ("POST", "/tasks", task("../relu", ""), 400, "bad_input", "not valid"),
         ("POST", "/tasks", task("relu/7", ""), 404, "unknown_model", "no version 7"),
         ("POST", "/tasks", task("relu", r#","durable":true"#), 501, "unsupported", "durable"),
-        ("POST", "/tasks", task("relu", r#","depends_on":["1-1"]"#), 501, "unsupported", "depend"),
+        ("POST", "/tasks", task("relu", r#","depends_on":["1-1"]"#), 404, "unknown_task", "1-1"),
+        (
+            "POST",
+            "/tasks",
+            task("relu", r#","depends_on":["x"]"#),
+            400,
+            "bad_input",
+            "id of a task",
+        ),
+        ("POST", "/tasks", task("relu", r##","depends_on":["#0"]"##), 400, "bad_input", "batch"),
         (
             "POST",
             "/tasks",

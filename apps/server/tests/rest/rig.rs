@@ -7,8 +7,8 @@ use axum::http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt;
 use lgp_inference::GraphBuilder;
 use lgp_sdk::{
-    Coordinator, CoordinatorConfig, DType, Dim, ExecError, Executor, ExecutorStatus, ModelRef,
-    NamedTensor, Pki, Repository, SymShape, Tensor, TensorType, WorkerConfig, run_worker,
+    Coordinator, CoordinatorConfig, DType, DeviceStatus, Dim, ExecError, Executor, ExecutorStatus,
+    ModelRef, NamedTensor, Pki, Repository, SymShape, Tensor, TensorType, WorkerConfig, run_worker,
 };
 use lgp_server::{Driver, ServerConfig, ServerState, router};
 use serde_json::Value;
@@ -49,7 +49,7 @@ struct TestExecutor {
 }
 
 impl Executor for TestExecutor {
-    fn load(&self, model: &ModelRef) -> Result<(), ExecError> {
+    fn load(&self, _: usize, model: &ModelRef) -> Result<(), ExecError> {
         if model.name == "unloadable" {
             return Err(ExecError::failed("does not fit"));
         }
@@ -60,12 +60,13 @@ impl Executor for TestExecutor {
         Ok(())
     }
 
-    fn unload(&self, model: &ModelRef) {
+    fn unload(&self, _: usize, model: &ModelRef) {
         self.loaded.lock().unwrap().retain(|m| m != model);
     }
 
     fn execute(
         &self,
+        _: usize,
         model: &ModelRef,
         inputs: &[NamedTensor],
     ) -> Result<Vec<NamedTensor>, ExecError> {
@@ -86,12 +87,12 @@ impl Executor for TestExecutor {
     }
 
     fn status(&self) -> ExecutorStatus {
-        ExecutorStatus {
+        ExecutorStatus::of(DeviceStatus {
             device: "cpu:0".into(),
             backend: "cpu".into(),
             models: self.loaded.lock().unwrap().clone(),
-            ..ExecutorStatus::default()
-        }
+            ..DeviceStatus::default()
+        })
     }
 }
 
@@ -120,6 +121,7 @@ pub(crate) struct Rig {
 pub(crate) struct Options {
     pub(crate) server: ServerConfig,
     pub(crate) queue_tasks_max: Option<usize>,
+    pub(crate) journal: bool,
     pub(crate) driver: Option<Arc<dyn Driver>>,
 }
 
@@ -131,12 +133,13 @@ impl Rig {
     /// A cluster with one worker of one slot, and every model of [`MODELS`] loaded.
     pub(crate) async fn with(options: Options) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let repository = Repository::open(folder.path()).unwrap();
+        let repository = Repository::open(folder.path().join("models")).unwrap();
         for name in MODELS {
             repository.add_bytes(name, &onnx()).unwrap();
         }
         let mut config =
             CoordinatorConfig { quic_addr: ([127, 0, 0, 1], 0).into(), ..Default::default() };
+        config.journal = options.journal.then(|| folder.path().join("tasks.journal"));
         config.queue_tasks_max = options.queue_tasks_max.unwrap_or(config.queue_tasks_max);
         let pki = Pki::generate().unwrap();
         let coordinator = Coordinator::start(config, &pki).await.unwrap();

@@ -71,8 +71,16 @@ fn each_strategy_picks_as_it_says() {
         ("power_of_two", &[loaded(0.9)], 0),
         ("memory_aware", &[memory(2048.0, false), memory(4096.0, false)], 1),
         ("memory_aware", &[memory(100.0, true), memory(8192.0, false)], 0),
-        ("balanced", &[(0.8, 1, 0, 0.0, 1.0, Some(10), true), (0.0, 2, 0, 0.0, 1.0, Some(12), true)], 1),
-        ("balanced", &[(0.1, 2, 0, 0.0, 1.0, Some(10), true), (0.0, 2, 0, 0.0, 1.0, Some(90), true)], 0),
+        (
+            "balanced",
+            &[(0.8, 1, 0, 0.0, 1.0, Some(10), true), (0.0, 2, 0, 0.0, 1.0, Some(12), true)],
+            1,
+        ),
+        (
+            "balanced",
+            &[(0.1, 2, 0, 0.0, 1.0, Some(10), true), (0.0, 2, 0, 0.0, 1.0, Some(90), true)],
+            0,
+        ),
         ("gpu_match", &[fit(0.0, 8192.0, 0.5), fit(0.4, 8192.0, 1.0)], 1),
         ("gpu_match", &[fit(0.0, 8192.0, 0.5), fit(0.0, 512.0, 1.0)], 0),
         ("gpu_match", &[fit(0.0, 8192.0, 1.0), fit(1.0, 8192.0, 1.0)], 0),

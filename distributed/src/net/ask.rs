@@ -1,0 +1,72 @@
+//! Questions that members put to the coordinator: one on a bidirectional stream, `u32` length and
+//! postcard, answered in the same form. Lengths are checked before anything is allocated.
+
+use crate::error::{Error, Result};
+use crate::net::enrol::JoinRefusal;
+use crate::net::wire;
+use crate::proto::frame::FrameError;
+use crate::worker_info::WorkerId;
+use quinn::{RecvStream, SendStream};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// Bytes of the longest question or answer.
+const BYTES_MAX: usize = 16 << 10;
+
+/// What a joiner asks: to be certified.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Enrol {
+    pub(super) secret: [u8; 16],
+    /// Checked by the coordinator: a name that is none gets an answer that says so.
+    pub(super) name: String,
+    /// A certificate request, DER.
+    pub(super) csr: Vec<u8>,
+    /// The joiner's clock, in seconds since 1970.
+    pub(super) now_s: u64,
+}
+
+/// What a worker asks besides its work.
+#[derive(Serialize, Deserialize)]
+pub(super) enum Ask {
+    /// A new certificate for a new key, before the old one expires.
+    Renew { name: WorkerId, csr: Vec<u8> },
+    /// The bytes of a model from an offset on; they follow the answer.
+    Blob { sha256: String, offset: u64 },
+}
+
+/// A certificate and that of its authority, PEM.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Certified {
+    pub(super) cert_pem: String,
+    pub(super) ca_pem: String,
+}
+
+/// The answer to [`Enrol`] and [`Ask::Renew`].
+pub(super) type Certification = Result<Certified, JoinRefusal>;
+
+/// Reads one question or answer.
+pub(super) async fn read<T: DeserializeOwned>(recv: &mut RecvStream) -> Result<T> {
+    let mut length = [0; 4];
+    wire::fill(recv, &mut length).await?;
+    let given = usize::try_from(u32::from_le_bytes(length)).unwrap_or(usize::MAX);
+    if given > BYTES_MAX {
+        return Err(FrameError::TooLong { what: "question", given, limit: BYTES_MAX }.into());
+    }
+    let mut bytes = vec![0; given];
+    wire::fill(recv, &mut bytes).await?;
+    let malformed =
+        |e: postcard::Error| FrameError::Header { kind: "question".into(), reason: e.to_string() };
+    Ok(postcard::take_from_bytes(&bytes).map_err(malformed)?.0)
+}
+
+/// Writes one question or answer.
+pub(super) async fn write(send: &mut SendStream, value: &impl Serialize) -> Result<()> {
+    let body = postcard::to_stdvec(value).map_err(wire::lost)?;
+    let length = u32::try_from(body.len()).ok().filter(|_| body.len() <= BYTES_MAX);
+    let Some(length) = length else {
+        let (what, given) = ("question", body.len());
+        return Err(Error::TooLarge { what, given, limit: BYTES_MAX });
+    };
+    let bytes = [&length.to_le_bytes()[..], &body].concat();
+    send.write_all(&bytes).await.map_err(wire::lost)
+}

@@ -1,0 +1,150 @@
+//! Joining: a token's secret and a key's certificate request, for a certificate of the cluster.
+//!
+//! Whoever asks is unknown, so everything is bounded: sizes, time, how many at once and in a
+//! second, and from one address.
+
+mod limits;
+mod request;
+
+pub(super) use limits::Limits;
+pub use request::join;
+
+use crate::error::Result;
+use crate::net::ask::{self, Certification, Certified, Enrol};
+use crate::net::close::Close;
+use crate::net::gate::Gate;
+use crate::net::role::Role;
+use crate::net::{pki, token};
+use crate::worker_info::{WorkerId, WorkerState};
+use quinn::Connection;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// Time from the handshake to the answer.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Time for the answer to arrive.
+const DELIVERY: Duration = Duration::from_secs(2);
+
+/// Why a coordinator does not certify a machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[non_exhaustive]
+pub enum JoinRefusal {
+    /// Never given out, or taken back.
+    #[error("the join token is not known: it was never given out here, or was revoked")]
+    TokenUnknown,
+    /// Too late.
+    #[error("the join token has expired")]
+    TokenExpired,
+    /// As many machines as it was for have joined.
+    #[error("the join token is used up")]
+    TokenUsedUp,
+    /// A live worker has the name, or it is one that the coordinator keeps for itself.
+    #[error("the worker name {name:?} is taken")]
+    NameTaken {
+        /// The name asked for.
+        name: String,
+    },
+    /// The name is none.
+    #[error(
+        "{name:?} is no worker name, expected 1 to 63 lowercase letters, digits and inner hyphens"
+    )]
+    NameInvalid {
+        /// The beginning of what was asked for.
+        name: String,
+    },
+    /// The clocks are too far apart for certificates to mean anything.
+    #[error(
+        "the clocks are {apart_s} s apart, at most {limit_s} s are accepted: set this machine's or \
+         the coordinator's"
+    )]
+    Clock {
+        /// Seconds between the joiner's clock and the coordinator's.
+        apart_s: u64,
+        /// Seconds that are accepted.
+        limit_s: u64,
+    },
+    /// The certificate that was to be renewed has expired.
+    #[error("the certificate has expired: join anew with a token")]
+    CertificateExpired,
+    /// The certificate request does not parse, or its signature is wrong.
+    #[error("the certificate request is malformed")]
+    Malformed,
+    /// Others are joining.
+    #[error("too many machines join at once: try again in a moment")]
+    Busy,
+    /// The coordinator takes no joiners, or cannot for now; its log has the reason.
+    #[error("the coordinator lets no machines join for now")]
+    Unavailable,
+}
+
+/// Serves one joiner.
+pub(super) async fn serve(gate: Arc<Gate>, connection: Connection) {
+    let addr = connection.remote_address();
+    let Some(_place) = gate.limits.admit(addr.ip()) else {
+        return connection.close(Close::Busy.code(), Close::Busy.reason().as_bytes());
+    };
+    let close = match tokio::time::timeout(TIMEOUT, exchange(&gate, &connection)).await {
+        Ok(Ok(())) => {
+            // The joiner closes once it has the answer.
+            let _ = tokio::time::timeout(DELIVERY, connection.closed()).await;
+            Close::Farewell
+        }
+        Ok(Err(error)) => {
+            tracing::warn!(%addr, %error, "no proper request to join");
+            Close::Malformed
+        }
+        Err(_) => Close::Late,
+    };
+    connection.close(close.code(), close.reason().as_bytes());
+}
+
+async fn exchange(gate: &Arc<Gate>, connection: &Connection) -> Result<()> {
+    let addr = connection.remote_address();
+    let (mut send, mut recv) = connection.accept_bi().await.map_err(super::wire::lost)?;
+    let request: Enrol = ask::read(&mut recv).await?;
+    let name: String = request.name.chars().take(64).collect();
+    let deciding = Arc::clone(gate);
+    // It waits for the disk.
+    let decided = tokio::task::spawn_blocking(move || decide(&deciding, &request));
+    let answer: Certification = decided.await.map_err(super::wire::lost)?;
+    match &answer {
+        Ok(_) => tracing::info!(%addr, name, "a machine joined the cluster"),
+        Err(refusal) => tracing::warn!(%addr, name, %refusal, "a machine was not let in"),
+    }
+    ask::write(&mut send, &answer).await?;
+    send.finish().map_err(super::wire::lost)
+}
+
+/// Looks at everything before the token's use is taken, and takes it before anything is signed.
+fn decide(gate: &Gate, request: &Enrol) -> Certification {
+    let tokens = gate.services.tokens.as_ref().ok_or(JoinRefusal::Unavailable)?;
+    // First, so that who has no token learns nothing else.
+    tokens.check(&request.secret)?;
+    let (apart_s, limit_s) = (token::now_s().abs_diff(request.now_s), pki::SKEW.as_secs());
+    if apart_s > limit_s {
+        return Err(JoinRefusal::Clock { apart_s, limit_s });
+    }
+    let given = || request.name.chars().take(64).collect();
+    let name: WorkerId =
+        request.name.parse().map_err(|_| JoinRefusal::NameInvalid { name: given() })?;
+    let sign = |now| gate.pki.sign(Role::Worker, &name, &request.csr, now);
+    let now = SystemTime::now();
+    // A machine that cannot be certified must not cost a use. This certificate goes nowhere.
+    sign(now).map_err(|_| JoinRefusal::Malformed)?;
+    let taken = || JoinRefusal::NameTaken { name: given() };
+    let own = gate.services.reserved_prefix.as_deref();
+    if own.is_some_and(|prefix| name.as_str().starts_with(prefix)) || is_live(gate, &name) {
+        return Err(taken());
+    }
+    let reservation = gate.limits.reserve(&name).ok_or_else(taken)?;
+    tokens.consume(&request.secret)?;
+    let cert_pem = sign(now).map_err(|_| JoinRefusal::Malformed)?;
+    reservation.keep();
+    Ok(Certified { cert_pem, ca_pem: gate.pki.ca_pem().to_owned() })
+}
+
+fn is_live(gate: &Gate, name: &WorkerId) -> bool {
+    let workers = gate.shared.read(crate::proto::core::Core::workers);
+    workers.iter().any(|w| w.id == *name && w.state != WorkerState::Lost)
+}

@@ -1,0 +1,100 @@
+//! The joiner's side: it makes sure whom it talks to, and only then shows its secret.
+
+use super::JoinRefusal;
+use crate::error::{Error, Result};
+use crate::net::ask::{self, Certification, Certified, Enrol};
+use crate::net::close::{Close, is_untrusted};
+use crate::net::pki::{self, Identity};
+use crate::net::role::{COORDINATOR_SAN, Protocol};
+use crate::net::token::{self, JoinToken};
+use crate::net::{tls, transport, wire};
+use crate::proto::backoff::full_jitter;
+use crate::worker_info::WorkerId;
+use quinn::{ClientConfig, ConnectionError, Endpoint};
+use rand::SeedableRng;
+use rand::rngs::Xoshiro256PlusPlus;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Time for the coordinator's answer.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Attempts at a coordinator where many join at once, and the waits between them.
+const ATTEMPTS: u32 = 8;
+const WAIT: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(3));
+
+/// Exchanges a token for an identity. The key is made here and goes nowhere; the secret goes only
+/// to a coordinator whose authority has the token's hash.
+///
+/// # Errors
+/// [`Error::WrongCluster`]; [`Error::JoinRefused`]; [`Error::Connection`] when nobody answers;
+/// [`Error::Bind`]; [`Error::Pki`].
+pub async fn join(addr: SocketAddr, token: &JoinToken, name: &WorkerId) -> Result<Identity> {
+    let (mut endpoint, _) = transport::bind(transport::any_for(addr), None)?;
+    let mut client = ClientConfig::new(Arc::new(tls::joiner(token.authority)?));
+    client.transport_config(transport::config(0, 0));
+    endpoint.set_default_client_config(client);
+    let mut rng = Xoshiro256PlusPlus::from_rng(&mut rand::rng());
+    let mut attempt = 1;
+    loop {
+        let joined = tokio::time::timeout(TIMEOUT, exchange(&endpoint, addr, token, name)).await;
+        let joined = joined.unwrap_or_else(|_| {
+            Err(Error::Connection(format!("no answer from {addr} within {TIMEOUT:?}")))
+        });
+        let busy = matches!(&joined, Err(Error::JoinRefused { refusal: JoinRefusal::Busy, .. }));
+        if !busy || attempt == ATTEMPTS {
+            // The other end may be gone and never confirm.
+            let _ = tokio::time::timeout(Duration::from_millis(500), endpoint.wait_idle()).await;
+            return joined;
+        }
+        tokio::time::sleep(full_jitter(attempt, WAIT.0, WAIT.1, &mut rng)).await;
+        attempt += 1;
+    }
+}
+
+async fn exchange(
+    endpoint: &Endpoint,
+    addr: SocketAddr,
+    token: &JoinToken,
+    name: &WorkerId,
+) -> Result<Identity> {
+    let connecting = endpoint.connect(addr, COORDINATOR_SAN).map_err(wire::lost)?;
+    let connection = connecting.await.map_err(|error| failed(addr, token, &error))?;
+    let (key, csr) = pki::request()?;
+    let request =
+        Enrol { secret: token.secret, name: name.to_string(), csr, now_s: token::now_s() };
+    let answer = async {
+        let (mut send, mut recv) = connection.open_bi().await.map_err(wire::lost)?;
+        ask::write(&mut send, &request).await?;
+        send.finish().map_err(wire::lost)?;
+        ask::read::<Certification>(&mut recv).await
+    };
+    let answer = answer.await.map_err(|error| match connection.close_reason() {
+        Some(reason) => failed(addr, token, &reason),
+        None => error,
+    });
+    connection.close(Close::Farewell.code(), Close::Farewell.reason().as_bytes());
+    let answered = answer?.map_err(|refusal| Error::JoinRefused { addr, refusal })?;
+    let Certified { cert_pem, ca_pem } = answered;
+    let identity = Identity { name: name.clone(), ca_pem, cert_pem, key_pem: key.serialize_pem() };
+    if identity.ca_hash()? != token.authority {
+        return Err(wrong(addr, token));
+    }
+    // An answer that is no use is an error now, not at the first connection.
+    tls::client(&identity, Protocol::Work)?;
+    Ok(identity)
+}
+
+fn wrong(addr: SocketAddr, token: &JoinToken) -> Error {
+    Error::WrongCluster { addr, expected: token.authority }
+}
+
+fn failed(addr: SocketAddr, token: &JoinToken, error: &ConnectionError) -> Error {
+    if Close::given_by_peer(error) == Some(Close::Busy) {
+        return Error::JoinRefused { addr, refusal: JoinRefusal::Busy };
+    }
+    if is_untrusted(error) {
+        return wrong(addr, token);
+    }
+    Error::Connection(format!("{addr}: {error}"))
+}
