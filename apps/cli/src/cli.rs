@@ -49,6 +49,10 @@ pub(crate) enum Command {
     Convert(commands::convert::Args),
     /// Start a coordinator with local workers
     Start(commands::start::Args),
+    /// Let other machines join: make, list and revoke tokens
+    Token(commands::token::Args),
+    /// Make this machine a worker of a cluster elsewhere
+    Join(commands::join::Args),
     /// Stop a coordinator and its workers
     Stop(commands::stop::Args),
     /// Show how a coordinator is doing

@@ -5,6 +5,7 @@ pub(crate) mod digits;
 pub(crate) mod driver;
 mod host;
 mod launch;
+pub(crate) mod member;
 mod serve;
 mod signals;
 

@@ -8,6 +8,7 @@ pub(crate) mod demo;
 pub(crate) mod devices;
 pub(crate) mod doctor;
 pub(crate) mod inspect;
+pub(crate) mod join;
 pub(crate) mod models;
 pub(crate) mod plan;
 pub(crate) mod profile;
@@ -18,6 +19,7 @@ pub(crate) mod status;
 pub(crate) mod stop;
 pub(crate) mod submit;
 pub(crate) mod tasks;
+pub(crate) mod token;
 pub(crate) mod tune;
 pub(crate) mod worker;
 pub(crate) mod workers;
@@ -41,6 +43,8 @@ pub(crate) fn dispatch(cli: &Cli) -> Result<()> {
         Command::Plan(args) => plan::run(args, out),
         Command::Convert(args) => convert::run(args, out),
         Command::Start(args) => start::run(args, out),
+        Command::Token(args) => token::run(args, out),
+        Command::Join(args) => join::run(args, out),
         Command::Stop(args) => stop::run(args, out),
         Command::Status(args) => status::run(args, out),
         Command::Workers(args) => workers::run(args, out),

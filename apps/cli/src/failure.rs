@@ -1,7 +1,7 @@
 //! What a command reports when it does not succeed: a stable code, a message, a hint and the
 //! exit status, as text or as one line of JSON on stderr.
 
-use lgp_sdk::{ClusterError, JournalError, ModelError};
+use lgp_sdk::{ClusterError, JoinRefusal, JournalError, ModelError};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -176,9 +176,35 @@ impl From<ClusterError> for Failure {
             },
             ClusterError::Draining | ClusterError::Stopped => "stopping",
             ClusterError::Refused { .. } => "refused",
+            ClusterError::JoinRefused { refusal, .. } => join_refused(refusal),
+            ClusterError::WrongCluster { .. } => {
+                return Self::from_error("wrong_cluster", &error).hint(
+                    "compare the address with where the token was made; it was told nothing",
+                );
+            }
+            ClusterError::Damaged { .. } => "file_damaged",
+            ClusterError::File { .. } => "io",
+            ClusterError::Discovery { .. } => {
+                return Self::from_error("discovery_failed", &error)
+                    .hint("name the coordinator: radeon-cluster join HOST TOKEN");
+            }
             _ => "cluster_failed",
         };
         Self::from_error(code, &error)
+    }
+}
+
+fn join_refused(refusal: &JoinRefusal) -> &'static str {
+    match refusal {
+        JoinRefusal::TokenUnknown => "token_unknown",
+        JoinRefusal::TokenExpired => "token_expired",
+        JoinRefusal::TokenUsedUp => "token_used_up",
+        JoinRefusal::NameTaken { .. } => "name_taken",
+        JoinRefusal::NameInvalid { .. } => "name_invalid",
+        JoinRefusal::Clock { .. } => "clock",
+        JoinRefusal::CertificateExpired => "certificate_expired",
+        JoinRefusal::Busy => "busy",
+        _ => "refused",
     }
 }
 

@@ -49,6 +49,11 @@ pub(crate) fn models(data: &Path) -> PathBuf {
     data.join("models")
 }
 
+/// The certificate authority and the join tokens in the data folder.
+pub(crate) fn pki(data: &Path) -> PathBuf {
+    data.join("pki")
+}
+
 /// The file of a registered model.
 pub(crate) fn model_file(data: &Path, name: &str, version: u64) -> PathBuf {
     models(data).join(name).join(version.to_string()).join("model.onnx")

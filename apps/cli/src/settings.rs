@@ -10,7 +10,9 @@ use config::{Config, ConfigBuilder, File, FileFormat, FileSourceString};
 use etcetera::BaseStrategy;
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Everything that can be set. Sizes are in bytes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -46,7 +48,28 @@ pub(crate) struct Http {
 pub(crate) struct Quic {
     /// Where it listens, UDP; port 0 picks a free one.
     pub(crate) addr: SocketAddr,
+    /// Whether the coordinator is announced on the local network.
+    pub(crate) advertise: Advertise,
+    /// How long workers' certificates are valid; they renew them after two thirds of it.
+    pub(crate) certificate_life_s: u64,
 }
+
+/// Whether a coordinator is announced on the local network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Advertise {
+    /// Where other machines can reach it.
+    Auto,
+    /// Also where only this machine can.
+    Always,
+    /// Machines have to know its address.
+    Never,
+}
+
+/// How long workers' certificates are valid unless the settings say otherwise.
+pub(crate) const CERTIFICATE_LIFE: Duration = Duration::from_secs(24 * 3600);
+/// Shorter ones would be renewed all the time, longer ones are as good as none.
+const CERTIFICATE_LIFE_S: RangeInclusive<u64> = 3..=365 * 24 * 3600;
 
 impl Settings {
     /// The settings of a machine where nobody set anything.
@@ -63,7 +86,11 @@ impl Settings {
                 addr: SocketAddr::from((Ipv4Addr::LOCALHOST, 8000)),
                 body_bytes_max: 64 << 20,
             },
-            quic: Quic { addr: SocketAddr::from((Ipv4Addr::LOCALHOST, 8443)) },
+            quic: Quic {
+                addr: SocketAddr::from((Ipv4Addr::LOCALHOST, 8443)),
+                advertise: Advertise::Auto,
+                certificate_life_s: CERTIFICATE_LIFE.as_secs(),
+            },
         }
     }
 }
@@ -82,7 +109,7 @@ pub(crate) struct Flags<'a> {
 /// The environment variables that are read, and the settings that they stand for.
 ///
 /// Others that start alike belong to graphics drivers, so unknown ones are no error.
-const VARIABLES: [(&str, &str); 7] = [
+const VARIABLES: [(&str, &str); 9] = [
     ("RADEON_DATA", "data"),
     ("RADEON_DEVICE", "device"),
     ("RADEON_SIMD", "simd"),
@@ -90,6 +117,8 @@ const VARIABLES: [(&str, &str); 7] = [
     ("RADEON_HTTP__ADDR", "http.addr"),
     ("RADEON_HTTP__BODY_BYTES_MAX", "http.body_bytes_max"),
     ("RADEON_QUIC__ADDR", "quic.addr"),
+    ("RADEON_QUIC__ADVERTISE", "quic.advertise"),
+    ("RADEON_QUIC__CERTIFICATE_LIFE_S", "quic.certificate_life_s"),
 ];
 
 /// The name of the settings file in the data folder.
@@ -147,6 +176,15 @@ pub(crate) fn resolve(
     if settings.workers > WORKERS_MAX {
         let message =
             format!("settings: workers is {}, expected 0 to {WORKERS_MAX}", settings.workers);
+        return Err(Failure::new("settings_invalid", message));
+    }
+    if !CERTIFICATE_LIFE_S.contains(&settings.quic.certificate_life_s) {
+        let message = format!(
+            "settings: quic.certificate_life_s is {}, expected {} to {}",
+            settings.quic.certificate_life_s,
+            CERTIFICATE_LIFE_S.start(),
+            CERTIFICATE_LIFE_S.end()
+        );
         return Err(Failure::new("settings_invalid", message));
     }
     if let Some(path) = given {
@@ -232,6 +270,8 @@ mod tests {
             ("", &[("RADEON_HTTP__ADDR", "nowhere")], "socket address"),
             ("", &[("RADEON_SIMD", "neon")], "neon"),
             ("simd = 'sse'", &[], "sse"),
+            ("[quic]\nadvertise = 'maybe'", &[], "maybe"),
+            ("[quic]\ncertificate_life_s = 1", &[], "certificate_life_s is 1"),
         ] {
             let failure = with(file, variables, Flags::default()).expect_err("it is wrong");
             assert_eq!(failure.code, "settings_invalid");

@@ -1,7 +1,7 @@
 //! What a worker of the cluster runs: inference sessions of the models in a repository.
 
 use lgp_compute::device::Accelerator;
-use lgp_distributed::{DeviceStatus, ExecError, Executor, ExecutorStatus, ModelRef};
+use lgp_distributed::{DeviceStatus, ExecError, Executor, ExecutorStatus, ModelCache, ModelRef};
 use lgp_hal::DeviceId;
 use lgp_inference::{Error as ModelError, Repository, Session, SessionOptions};
 use lgp_memory::{Error as TensorError, NamedTensor, TensorView};
@@ -33,6 +33,8 @@ pub struct ModelExecutor {
     accelerator: RwLock<Option<Accelerator>>,
     /// Held while a model loads, so that two tasks do not load the same.
     loading: Mutex<()>,
+    /// Bytes that fetched models may take; `None` where the repository is the coordinator's own.
+    cache_bytes_max: Option<u64>,
 }
 
 impl ModelExecutor {
@@ -46,7 +48,33 @@ impl ModelExecutor {
     ) -> Self {
         let device = accelerator.as_ref().map_or(DeviceId::CPU, Accelerator::id);
         let (sessions, accelerator) = (RwLock::default(), RwLock::new(accelerator));
-        Self { repository, device, options, sessions, accelerator, loading: Mutex::default() }
+        let (loading, cache_bytes_max) = (Mutex::default(), None);
+        Self { repository, device, options, sessions, accelerator, loading, cache_bytes_max }
+    }
+
+    /// The same executor for a worker that does not share its coordinator's files: models are fetched
+    /// from there, and the repository keeps up to `cache_bytes_max` of them by their digests.
+    #[must_use]
+    pub fn fetching(self, cache_bytes_max: u64) -> Self {
+        Self { cache_bytes_max: Some(cache_bytes_max), ..self }
+    }
+
+    pub(crate) fn repository(&self) -> &Repository {
+        &self.repository
+    }
+
+    pub(crate) fn cache_bytes_max(&self) -> Option<u64> {
+        self.cache_bytes_max
+    }
+
+    pub(crate) fn is_loaded(&self, model: &ModelRef) -> bool {
+        self.loaded(model).is_some()
+    }
+
+    /// Whether a loaded model has this digest.
+    pub(crate) fn is_in_use(&self, sha256: &str) -> bool {
+        let sessions = self.sessions.read().unwrap_or_else(PoisonError::into_inner);
+        sessions.keys().any(|model| model.sha256 == sha256)
     }
 
     fn loaded(&self, model: &ModelRef) -> Option<Arc<Session>> {
@@ -79,8 +107,11 @@ impl ModelExecutor {
         model: &ModelRef,
         accelerator: Option<Accelerator>,
     ) -> Result<Session, ExecError> {
-        let entry =
-            self.repository.get(&model.name, Some(model.version)).map_err(|e| failure(&e))?;
+        let entry = match self.cache_bytes_max {
+            Some(_) => self.repository.get(&model.sha256, None),
+            None => self.repository.get(&model.name, Some(model.version)),
+        };
+        let entry = entry.map_err(|e| failure(&e))?;
         if entry.sha256 != model.sha256 {
             return Err(ExecError::model_not_found(format!(
                 "model {model} has digest {}, expected {}",
@@ -147,6 +178,10 @@ impl Executor for ModelExecutor {
         })
     }
 
+    fn cache(&self) -> Option<&dyn ModelCache> {
+        self.cache_bytes_max.map(|_| self as &dyn ModelCache)
+    }
+
     fn status(&self) -> ExecutorStatus {
         let accelerator = self.accelerator();
         let sessions = self.sessions.read().unwrap_or_else(PoisonError::into_inner);
@@ -182,14 +217,14 @@ fn failure(error: &ModelError) -> ExecError {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use lgp_distributed::ExecErrorKind;
     use lgp_inference::GraphBuilder;
     use lgp_memory::{DType, Dim, SymShape, Tensor, TensorType};
 
     /// A model `y = relu(x)` of f32 `[n]` in a repository of its own.
-    fn repository() -> (tempfile::TempDir, Repository, ModelRef) {
+    pub(crate) fn repository() -> (tempfile::TempDir, Repository, ModelRef) {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let ty =
             TensorType { dtype: DType::F32, shape: Some(SymShape(vec![Dim::Symbol("n".into())])) };
@@ -210,7 +245,7 @@ mod tests {
         (folder, repository, model)
     }
 
-    fn input(name: &str, values: &[f32]) -> Vec<NamedTensor> {
+    pub(crate) fn input(name: &str, values: &[f32]) -> Vec<NamedTensor> {
         vec![NamedTensor::new(name, Tensor::from_slice([values.len()], values).expect("fits"))]
     }
 

@@ -6,16 +6,19 @@
 
 #![forbid(unsafe_code)]
 
+mod cache;
 mod executor;
 
+pub use cache::RepositoryFiles;
 pub use executor::ModelExecutor;
 pub use lgp_compute::device::Accelerator;
 pub use lgp_distributed::{
-    Coordinator, CoordinatorConfig, DeviceStatus, Error as ClusterError, ExecError, ExecErrorKind,
-    Executor, ExecutorStatus, Identity, JournalError, ModelNeeds, ModelRef, Percentiles, Pki,
-    Priority, Stats, TaskCounts, TaskError, TaskErrorKind, TaskId, TaskRecord, TaskSpec, TaskState,
-    WorkerConfig, WorkerCounts, WorkerId, WorkerInfo, WorkerState, balancing_strategies,
-    run_worker,
+    Advertisement, BlobFile, BlobPart, BlobSource, CaHash, Coordinator, CoordinatorConfig,
+    DeviceStatus, Discovery, Error as ClusterError, ExecError, ExecErrorKind, Executor,
+    ExecutorStatus, Identity, JoinRefusal, JoinToken, JournalError, ModelCache, ModelNeeds,
+    ModelRef, Percentiles, Pki, Priority, Role, Services, Stats, TaskCounts, TaskError,
+    TaskErrorKind, TaskId, TaskRecord, TaskSpec, TaskState, TokenInfo, Tokens, WorkerConfig,
+    WorkerCounts, WorkerId, WorkerInfo, WorkerState, balancing_strategies, join, run_worker,
 };
 pub use lgp_hal::{
     BackendKind, Caps, DeviceId, DeviceInfo, DeviceKind, Error as DeviceError, Finding,

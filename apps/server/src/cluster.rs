@@ -1,4 +1,4 @@
-//! The cluster API: workers, tasks, models and settings.
+//! The cluster API: workers, tasks, models, join tokens and settings.
 //!
 //! ```text
 //! curl localhost:8000/api/v1/cluster/workers
@@ -10,12 +10,13 @@
 mod admin;
 mod models;
 mod tasks;
+mod tokens;
 mod upload;
 mod workers;
 
 use crate::state::ServerState;
 use axum::Router;
-use axum::routing::{get, post, put};
+use axum::routing::{delete, get, post, put};
 
 /// Everything under `/api/v1/cluster`.
 pub(crate) fn routes() -> Router<ServerState> {
@@ -35,6 +36,8 @@ pub(crate) fn routes() -> Router<ServerState> {
         .route("/tasks/batch", post(tasks::submit_batch))
         .route("/tasks/{id}", get(tasks::show).delete(tasks::cancel))
         .route("/tasks/{id}/why", get(tasks::why))
+        .route("/tokens", get(tokens::list).post(tokens::create))
+        .route("/tokens/{id}", delete(tokens::revoke))
         .route("/models", get(models::list))
         .route("/models/{name}", get(models::show).post(models::add).delete(models::remove))
         .route("/models/{name}/load", post(models::load))

@@ -21,7 +21,12 @@ pub(crate) fn cluster(error: ClusterError) -> Fault {
             Fault::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message)
         }
         ClusterError::InvalidTask { .. } | ClusterError::Parse { .. } => Fault::bad_input(message),
-        ClusterError::UnknownBalancing { .. } => Fault::bad_input(message),
+        ClusterError::UnknownBalancing { .. } | ClusterError::TokenLimit { .. } => {
+            Fault::bad_input(message)
+        }
+        ClusterError::UnknownToken { .. } => {
+            Fault::not_found("unknown_token", message).hint("radeon-cluster token ls")
+        }
         ClusterError::UnknownTask { .. } => Fault::not_found("unknown_task", message),
         ClusterError::UnknownWorker { .. } => Fault::not_found("unknown_worker", message),
         ClusterError::NoJournal => Fault::unsupported(message)

@@ -28,6 +28,9 @@ const END: Duration = Duration::from_secs(3);
 /// The most workers that one machine is asked to run.
 pub(crate) const WORKERS_MAX: usize = 256;
 
+/// What the names of local workers begin with, and no others'.
+pub(crate) const OWN_PREFIX: &str = "local-";
+
 /// What every worker gets.
 pub(crate) struct Fleet {
     pub(crate) coordinator: Coordinator,
@@ -177,7 +180,7 @@ impl LocalDriver {
     fn next_name(&self) -> String {
         let mut started = lock(&self.0.started);
         *started += 1;
-        format!("local-{started}")
+        format!("{OWN_PREFIX}{started}")
     }
 }
 

@@ -7,9 +7,9 @@ use crate::cluster::signals::Signals;
 use crate::device;
 use crate::failure::{Failure, Result};
 use crate::folder::{Endpoint, Ownership};
-use crate::settings::Settings;
-use lgp_sdk::SessionOptions;
+use crate::settings::{Advertise, Settings};
 use lgp_sdk::WorkerState;
+use lgp_sdk::{Advertisement, SessionOptions};
 use lgp_server::ServerConfig;
 use std::time::Duration;
 use tokio::runtime::Runtime;
@@ -53,6 +53,7 @@ pub(crate) fn host(
             device,
             workers: settings.workers,
             simd: settings.simd,
+            certificate_life: Duration::from_secs(settings.quic.certificate_life_s),
         };
         // Before the workers: a port in use must not cost their start.
         let listener = bind(settings.http.addr).await?;
@@ -73,6 +74,8 @@ pub(crate) fn host(
             quic: cluster.coordinator.quic_addr().to_string(),
             data: settings.data.clone(),
         };
+        // Held for as long as the coordinator serves.
+        let _advertisement = advertise(settings.quic.advertise, &cluster);
         let mut ended = ownership.publish(&endpoint).and_then(|()| announce(&endpoint));
         if ended.is_ok() {
             tracing::info!(http = endpoint.http, quic = endpoint.quic, "ready");
@@ -91,6 +94,19 @@ pub(crate) fn host(
         cluster.driver.end().await;
         ended
     })
+}
+
+/// Announces the coordinator on the local network where other machines can reach it. Without that,
+/// they join by its address.
+fn advertise(wanted: Advertise, cluster: &Cluster) -> Option<Advertisement> {
+    let addr = cluster.coordinator.quic_addr();
+    let announced = match wanted {
+        Advertise::Always => true,
+        Advertise::Auto => !addr.ip().is_loopback(),
+        Advertise::Never => false,
+    };
+    let started = announced.then(|| Advertisement::start(addr, cluster.authority));
+    started?.inspect_err(|error| tracing::warn!(%error, "machines have to name this one")).ok()
 }
 
 /// Resolves when the coordinator is to end and, unless that is at once, has nothing left to do.

@@ -1,18 +1,20 @@
 //! Brings a coordinator and its local workers up, and down again.
 
 use crate::cluster::digits;
-use crate::cluster::driver::{Fleet, LocalDriver};
+use crate::cluster::driver::{Fleet, LocalDriver, OWN_PREFIX};
 use crate::failure::{Failure, Result};
 use crate::folder;
 use crate::simd::Simd;
 use lgp_sdk::{
-    Coordinator, CoordinatorConfig, DeviceId, ModelRef, Pki, Repository, SessionOptions,
+    CaHash, Coordinator, CoordinatorConfig, DeviceId, ModelRef, Pki, Repository, RepositoryFiles,
+    Services, SessionOptions, Tokens, WorkerInfo, WorkerState,
 };
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long the first workers may take to join.
@@ -31,6 +33,8 @@ pub(crate) struct Plan {
     pub(crate) workers: usize,
     /// The widest vector instructions that they use.
     pub(crate) simd: Simd,
+    /// How long workers' certificates are valid; they renew them.
+    pub(crate) certificate_life: Duration,
 }
 
 /// A running coordinator, its local workers and the models that it serves.
@@ -40,6 +44,8 @@ pub(crate) struct Cluster {
     pub(crate) repository: Repository,
     /// The bundled model, loaded by every worker.
     pub(crate) digits: ModelRef,
+    /// By what machines recognise the cluster.
+    pub(crate) authority: CaHash,
 }
 
 impl Cluster {
@@ -53,13 +59,20 @@ impl Cluster {
         // The data folder has one coordinator, and its workers only read.
         repository.sweep()?;
         let digits = digits::register(&repository)?;
-        let pki = Pki::generate()?;
+        let folder = folder::pki(&plan.data);
+        let pki = Pki::open(&folder)?.with_certificate_life(plan.certificate_life);
+        let services = Services {
+            tokens: Some(Tokens::open(&folder, &pki)?),
+            models: Some(Arc::new(RepositoryFiles(repository.clone()))),
+            reserved_prefix: Some(OWN_PREFIX.to_owned()),
+        };
         let config = CoordinatorConfig {
             quic_addr: plan.quic,
             journal: Some(folder::journal(&plan.data)),
             ..CoordinatorConfig::default()
         };
-        let coordinator = Coordinator::start(config, &pki).await?;
+        let authority = pki.hash();
+        let coordinator = Coordinator::start_with(config, &pki, services).await?;
         let driver = LocalDriver::new(Fleet {
             coordinator: coordinator.clone(),
             pki,
@@ -69,7 +82,7 @@ impl Cluster {
             cores: SessionOptions::default().threads,
             simd: plan.simd,
         });
-        let cluster = Self { coordinator, driver, repository, digits };
+        let cluster = Self { coordinator, driver, repository, digits, authority };
         match cluster.bring_up(plan).await {
             Ok(()) => Ok(cluster),
             Err(failure) => {
@@ -85,7 +98,7 @@ impl Cluster {
         let before = log.metadata().map_or(0, |file| file.len());
         self.driver.resize(plan.workers);
         tokio::select! {
-            ready = self.coordinator.wait_for_workers(plan.workers) => ready?,
+            () = self.until_ready(plan.workers) => {}
             failure = self.driver.broken() => {
                 let said = last_line(&log, before).map_or(String::new(), |line| format!(": {line}"));
                 return Err(Failure { message: failure.message + &said, ..failure }
@@ -98,12 +111,24 @@ impl Cluster {
             }
         }
         for (worker, result) in self.coordinator.load(self.digits.clone()).await? {
-            result.map_err(|error| {
-                let message = format!("worker {worker} cannot load {}: {error}", self.digits);
-                Failure::new("model_failed", message)
-            })?;
+            let Err(error) = result else { continue };
+            let message = format!("worker {worker} cannot load {}: {error}", self.digits);
+            // A machine that joined earlier and is back already must not keep others from working.
+            if worker.as_str().starts_with(OWN_PREFIX) {
+                return Err(Failure::new("model_failed", message));
+            }
+            tracing::warn!("{message}");
         }
         self.load_registered().await
+    }
+
+    /// Resolves once so many local workers are ready; others may be back before them.
+    async fn until_ready(&self, workers: usize) {
+        let own =
+            |w: &WorkerInfo| w.state == WorkerState::Ready && w.id.as_str().starts_with(OWN_PREFIX);
+        while self.coordinator.workers().iter().filter(|w| own(w)).count() < workers {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
 
     /// Loads the newest version of every model that an earlier run registered. Where that is a

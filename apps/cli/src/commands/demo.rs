@@ -80,8 +80,14 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
             out.note(format!("not used  {id}: {reason}"));
         }
         let simd = Simd::resolve(None, settings::environment)?;
-        let plan =
-            Plan { data: folder.path().to_owned(), quic: ANY_PORT, device, workers: WORKERS, simd };
+        let plan = Plan {
+            data: folder.path().to_owned(),
+            quic: ANY_PORT,
+            device,
+            workers: WORKERS,
+            simd,
+            certificate_life: settings::CERTIFICATE_LIFE,
+        };
         let cluster = tokio::select! {
             // The log that a failure names goes with the temporary folder.
             cluster = Cluster::launch(&plan) => cluster.map_err(|failure| {

@@ -29,7 +29,8 @@ pub(crate) struct Args {
     /// Address of the gRPC interface, which this version does not have yet
     #[arg(long, value_name = "ADDR")]
     grpc: Option<SocketAddr>,
-    /// Address for workers, UDP; port 0 picks a free one [default: 127.0.0.1:8443]
+    /// Address for workers, UDP; 0.0.0.0:8443 lets machines join from the network, with tokens; port 0
+    /// picks a free one [default: 127.0.0.1:8443]
     #[arg(long, value_name = "ADDR")]
     quic: Option<SocketAddr>,
     /// Where models, logs and the runtime file live [default: the platform's folder for data]

@@ -2,9 +2,10 @@
 
 use crate::harness::World;
 
-const COMMANDS: [&str; 19] = [
+const COMMANDS: [&str; 21] = [
     "demo", "devices", "doctor", "run", "bench", "tune", "profile", "inspect", "plan", "convert",
-    "start", "stop", "status", "workers", "submit", "result", "tasks", "cancel", "models",
+    "start", "token", "join", "stop", "status", "workers", "submit", "result", "tasks", "cancel",
+    "models",
 ];
 
 #[test]

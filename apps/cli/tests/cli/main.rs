@@ -8,5 +8,6 @@ mod device;
 mod faults;
 mod harness;
 mod help;
+mod join;
 mod kinds;
 mod local;

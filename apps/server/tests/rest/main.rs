@@ -5,3 +5,4 @@ mod models;
 mod oip;
 mod rig;
 mod serving;
+mod tokens;

@@ -8,7 +8,8 @@ use http_body_util::BodyExt;
 use lgp_inference::GraphBuilder;
 use lgp_sdk::{
     Coordinator, CoordinatorConfig, DType, DeviceStatus, Dim, ExecError, Executor, ExecutorStatus,
-    ModelRef, NamedTensor, Pki, Repository, SymShape, Tensor, TensorType, WorkerConfig, run_worker,
+    ModelRef, NamedTensor, Pki, Repository, Services, SymShape, Tensor, TensorType, Tokens,
+    WorkerConfig, run_worker,
 };
 use lgp_server::{Driver, ServerConfig, ServerState, router};
 use serde_json::Value;
@@ -142,7 +143,8 @@ impl Rig {
         config.journal = options.journal.then(|| folder.path().join("tasks.journal"));
         config.queue_tasks_max = options.queue_tasks_max.unwrap_or(config.queue_tasks_max);
         let pki = Pki::generate().unwrap();
-        let coordinator = Coordinator::start(config, &pki).await.unwrap();
+        let services = Services { tokens: Some(Tokens::in_memory(&pki)), ..Services::default() };
+        let coordinator = Coordinator::start_with(config, &pki, services).await.unwrap();
 
         let executor = TestExecutor::default();
         let gate = Arc::clone(&executor.gate);

@@ -1,0 +1,215 @@
+//! What a machine that joins a cluster keeps in its data folder, and how it gets it.
+
+use crate::failure::{Failure, Result};
+use lgp_sdk::{CaHash, ClusterError, Identity, JoinRefusal, JoinToken, WorkerId, join};
+use std::fs::{File, TryLockError};
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// The port that coordinators listen on unless told otherwise.
+const PORT: u16 = 8443;
+
+/// The folder of the machine's identity.
+pub(crate) fn identity_folder(data: &Path) -> PathBuf {
+    data.join("identity")
+}
+
+/// Takes a data folder over, for as long as the answer lives.
+///
+/// # Errors
+/// `already_running` when another worker has it.
+pub(crate) fn own(data: &Path) -> Result<File> {
+    std::fs::create_dir_all(data)
+        .map_err(|error| Failure::file("make the data folder", data, &error))?;
+    let path = data.join("joined.lock");
+    let lock = File::options().write(true).create(true).truncate(false).open(&path);
+    let lock = lock.map_err(|error| Failure::file("open", &path, &error))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => {
+            let message = format!("a worker already runs on data folder {}", data.display());
+            Err(Failure::new("already_running", message)
+                .hint("give this one another --data folder"))
+        }
+        Err(TryLockError::Error(error)) => Err(Failure::file("lock", &path, &error)),
+    }
+}
+
+/// The address of `HOST[:PORT]`.
+///
+/// # Errors
+/// `host_unknown`.
+pub(crate) async fn resolve(text: &str) -> Result<SocketAddr> {
+    if let Ok(addr) = text.parse() {
+        return Ok(addr);
+    }
+    if let Ok(ip) = text.parse::<IpAddr>() {
+        return Ok(SocketAddr::new(ip, PORT));
+    }
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) => (
+            host,
+            port.parse().map_err(|_| {
+                Failure::usage(format!("{text:?} is no address, expected HOST or HOST:PORT"))
+            })?,
+        ),
+        None => (text, PORT),
+    };
+    let failed = |why: String| {
+        Failure::new("host_unknown", format!("the name {host:?} leads to no address: {why}"))
+    };
+    let mut addrs =
+        tokio::net::lookup_host((host, port)).await.map_err(|e| failed(e.to_string()))?;
+    addrs.next().ok_or_else(|| failed("it has none".to_owned()))
+}
+
+/// What the machine wants to be, and what it has for it.
+pub(crate) struct Wanted {
+    token: Option<JoinToken>,
+    /// The name that was asked for, if any was.
+    name: Option<WorkerId>,
+}
+
+impl Wanted {
+    /// # Errors
+    /// `usage` for a name that is none.
+    pub(crate) fn new(token: Option<JoinToken>, name: Option<&str>) -> Result<Self> {
+        let name = name.map(str::parse).transpose();
+        let name = name.map_err(|error: ClusterError| Failure::usage(error.to_string()))?;
+        Ok(Self { token, name })
+    }
+
+    /// By what the cluster is recognised.
+    ///
+    /// # Errors
+    /// `usage` without a token.
+    pub(crate) fn authority(&self) -> Result<CaHash> {
+        let token = self.token.as_ref();
+        token.map(JoinToken::authority).ok_or_else(|| Failure::usage("a token is missing"))
+    }
+
+    /// The identity that the machine has kept, if it will do, or else a new one for the token. True
+    /// for a new one.
+    ///
+    /// # Errors
+    /// `token_missing`, `certificate_expired`, or why the coordinator refuses.
+    pub(crate) async fn identity(&self, addr: SocketAddr, data: &Path) -> Result<(Identity, bool)> {
+        let folder = identity_folder(data);
+        let kept = match (Identity::load(&folder), &self.token) {
+            (Ok(kept), _) => kept,
+            // With a token, what is damaged is replaced.
+            (Err(error @ ClusterError::Damaged { .. }), Some(_)) => {
+                tracing::warn!(%error, "joining anew");
+                None
+            }
+            (Err(error), _) => return Err(error.into()),
+        };
+        let why = match kept {
+            Some(kept) => match self.fits(&kept)? {
+                None => return Ok((kept, false)),
+                Some(why) => why,
+            },
+            None => Failure::new("token_missing", "this machine has not joined a cluster yet"),
+        };
+        let Some(token) = &self.token else {
+            return Err(why.hint(
+                "make a token with radeon-cluster token create, and join with it: \
+                 radeon-cluster join HOST TOKEN",
+            ));
+        };
+        let identity = self.enrol(addr, token).await?;
+        identity.save(&folder)?;
+        Ok((identity, true))
+    }
+
+    /// Why a kept identity will not do; `None` where it will.
+    fn fits(&self, kept: &Identity) -> Result<Option<Failure>> {
+        let other_name = self.name.as_ref().is_some_and(|name| *name != kept.name);
+        let authority = kept.ca_hash()?;
+        let other_cluster = self.token.as_ref().is_some_and(|t| t.authority() != authority);
+        if other_name || other_cluster {
+            let message = format!("this machine joined as {}, not under this name", kept.name);
+            return Ok(Some(Failure::new("token_missing", message)));
+        }
+        if kept.validity()?.1 <= SystemTime::now() {
+            let message = format!("the certificate of {} has expired", kept.name);
+            return Ok(Some(Failure::new("certificate_expired", message)));
+        }
+        Ok(None)
+    }
+
+    async fn enrol(&self, addr: SocketAddr, token: &JoinToken) -> Result<Identity> {
+        if let Some(name) = &self.name {
+            return Ok(join(addr, token, name).await?);
+        }
+        let machine = machine_name();
+        let named = |text: &str| text.parse::<WorkerId>().map_err(Failure::internal);
+        match join(addr, token, &named(&machine)?).await {
+            // Machines that were set up alike have one name, and nobody chose it.
+            Err(ClusterError::JoinRefused { refusal: JoinRefusal::NameTaken { .. }, .. }) => {
+                let other = format!("{machine}-{}", std::process::id());
+                Ok(join(addr, token, &named(&other)?).await?)
+            }
+            joined => Ok(joined?),
+        }
+    }
+}
+
+/// The machine's name as workers are named.
+fn machine_name() -> String {
+    as_worker_name(&rustix::system::uname().nodename().to_string_lossy())
+}
+
+fn as_worker_name(host: &str) -> String {
+    let first = host.split('.').next().unwrap_or_default().to_lowercase();
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    // Short enough for a number to follow.
+    let name: String = first.chars().map(plain).take(40).collect();
+    let name = name.trim_matches('-');
+    if name.is_empty() { "worker".to_owned() } else { name.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn machines_have_names_that_workers_may_have() {
+        for (host, name) in [
+            ("Render-Box.lan", "render-box"),
+            ("my_pc", "my-pc"),
+            ("-x-", "x"),
+            ("", "worker"),
+            ("ÄÖ", "worker"),
+            (&"a".repeat(64), &"a".repeat(40)),
+        ] {
+            assert_eq!(as_worker_name(host), name);
+            assert!(as_worker_name(host).parse::<WorkerId>().is_ok());
+        }
+        assert!(machine_name().parse::<WorkerId>().is_ok());
+    }
+
+    #[tokio::test]
+    async fn addresses_as_people_write_them() {
+        for (text, expected) in [
+            ("10.0.0.1", "10.0.0.1:8443"),
+            ("10.0.0.1:9", "10.0.0.1:9"),
+            ("::1", "[::1]:8443"),
+            ("[::1]:9", "[::1]:9"),
+        ] {
+            assert_eq!(resolve(text).await.expect("an address").to_string(), expected);
+        }
+        assert_eq!(resolve("host:port").await.expect_err("no port").exit, 2);
+        assert_eq!(resolve("no such host").await.expect_err("no name").code, "host_unknown");
+    }
+
+    #[test]
+    fn a_folder_has_one_worker() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let owned = own(folder.path()).expect("free");
+        assert_eq!(own(folder.path()).expect_err("taken").code, "already_running");
+        drop(owned);
+        own(folder.path()).expect("free again");
+    }
+}

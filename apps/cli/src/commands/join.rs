@@ -1,0 +1,211 @@
+//! `join`: this machine becomes a worker of a cluster elsewhere, for as long as the command runs.
+
+use crate::cluster::{Signals, member, runtime};
+use crate::device;
+use crate::failure::{Failure, Result};
+use crate::output::Output;
+use crate::settings::{self, Flags};
+use crate::simd::Simd;
+use crate::size;
+use lgp_sdk::{
+    ClusterError, Discovery, Executor, Identity, JoinToken, ModelExecutor, Repository,
+    SessionOptions, WorkerConfig, run_worker,
+};
+use serde::Serialize;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+use tokio::sync::oneshot;
+
+/// How long a coordinator is searched on the local network.
+const SEARCH: Duration = Duration::from_secs(20);
+
+/// Flags of `join`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  radeon-cluster join 192.168.1.10 LGP1.5f70….9c41…\n\n\
+    Stays in the foreground; ctrl-C finishes what runs here and leaves. A lost connection is made\n\
+    anew. The machine keeps its identity: joining again needs no token while that is valid.")]
+pub(crate) struct Args {
+    /// The coordinator's address for workers; without a port, 8443
+    #[arg(
+        value_name = "HOST[:PORT]",
+        required_unless_present = "discover",
+        conflicts_with = "discover"
+    )]
+    host: Option<String>,
+    /// What radeon-cluster token create has printed
+    token: Option<String>,
+    /// Find the coordinator on the local network by the token
+    #[arg(long, value_name = "TOKEN")]
+    discover: Option<String>,
+    /// The worker's name in the cluster [default: the machine's]
+    #[arg(long)]
+    name: Option<String>,
+    /// The device to compute on: auto, cpu, opencl:0, cuda:0 … [default: auto]
+    #[arg(long)]
+    device: Option<String>,
+    /// Where the identity and fetched models live [default: joined in the platform's folder for data]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// What fetched models may take of the disk
+    #[arg(long, value_name = "SIZE", default_value = "32GiB", value_parser = size::parse)]
+    cache: u64,
+}
+
+/// What the command prints once the machine belongs to the cluster.
+#[derive(Debug, Serialize)]
+struct Joined {
+    name: String,
+    coordinator: SocketAddr,
+    data: PathBuf,
+    device: String,
+    /// Whether a token was used; false where the machine came back with its identity.
+    enrolled: bool,
+    /// When the identity expires unless it is renewed, in seconds since 1970.
+    expires_s: u64,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
+    crate::logging::init("info");
+    let token = args.token.as_ref().or(args.discover.as_ref());
+    let token = token.map(|text| text.parse::<JoinToken>()).transpose().map_err(|error| {
+        Failure::usage(error.to_string()).hint("make one with: radeon-cluster token create")
+    })?;
+    let wanted = member::Wanted::new(token, args.name.as_deref())?;
+    let flags = Flags { device: args.device.as_deref(), ..Flags::default() };
+    let settings = settings::resolve(&flags, settings::environment)?;
+    let data = args.data.clone().unwrap_or_else(|| settings.data.join("joined"));
+    let data = std::path::absolute(&data).map_err(|e| Failure::file("resolve", &data, &e))?;
+    let _ownership = member::own(&data)?;
+    runtime()?.block_on(async {
+        // Before a driver is loaded: some handle signals too, and then end the process.
+        let mut signals = Signals::listen()?;
+        let executor = executor(&settings.device, settings.simd, &data, args.cache)?;
+        let mut machine = Machine { data, executor, wanted, out };
+        match &args.host {
+            Some(host) => {
+                let addr = member::resolve(host).await?;
+                let identity = tokio::select! {
+                    identity = machine.wanted.identity(addr, &machine.data) => identity?,
+                    () = signals.next() => return Err(Failure::interrupted()),
+                };
+                Ok(machine.work(addr, identity, &mut signals).await??)
+            }
+            None => machine.search(&mut signals).await,
+        }
+    })
+}
+
+fn executor(
+    device: &str,
+    simd: Simd,
+    data: &std::path::Path,
+    cache: u64,
+) -> Result<Arc<ModelExecutor>> {
+    // A device that computes wrongly must not join.
+    let accelerator = device::resolve(device)?;
+    let repository = Repository::open(data.join("models"))?;
+    // The folder is ours alone.
+    repository.sweep()?;
+    let options = SessionOptions { isa: simd.isa(), ..SessionOptions::default() };
+    Ok(Arc::new(ModelExecutor::new(repository, accelerator, options).fetching(cache)))
+}
+
+/// This machine, about to work for a cluster.
+struct Machine {
+    data: PathBuf,
+    executor: Arc<ModelExecutor>,
+    wanted: member::Wanted,
+    out: Output,
+}
+
+impl Machine {
+    /// Works until a signal says to leave, or the coordinator does. The inner result is how the
+    /// cluster sees it.
+    async fn work(
+        &mut self,
+        addr: SocketAddr,
+        (identity, enrolled): (Identity, bool),
+        signals: &mut Signals,
+    ) -> Result<Result<(), ClusterError>> {
+        let until = identity.validity()?.1;
+        let joined = Joined {
+            name: identity.name.to_string(),
+            coordinator: addr,
+            data: self.data.clone(),
+            device: self.executor.status().device,
+            enrolled,
+            expires_s: until.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
+        };
+        self.out.emit(&joined, |joined| {
+            format!("{} works for {}; ctrl-C leaves\n", joined.name, joined.coordinator)
+        })?;
+        // As many tasks at once as there are threads: small models do not fill them otherwise.
+        let slots = u32::try_from(SessionOptions::default().threads).map_err(Failure::internal)?;
+        let config = WorkerConfig {
+            keep_in: Some(member::identity_folder(&self.data)),
+            ..WorkerConfig::new(addr, identity, slots)
+        };
+        let (leave, left) = oneshot::channel::<()>();
+        let mut leave = Some(leave);
+        let executor: Arc<dyn Executor> = Arc::clone(&self.executor) as _;
+        let worker = run_worker(config, executor, async {
+            // It is dropped only when it was used.
+            let _ = left.await;
+        });
+        let mut worker = std::pin::pin!(worker);
+        loop {
+            tokio::select! {
+                ended = &mut worker => return Ok(ended),
+                () = signals.next() => match leave.take() {
+                    Some(leave) => {
+                        self.out.note("finishing what runs here; ctrl-C again does not wait");
+                        // A worker that has ended needs no telling.
+                        let _ = leave.send(());
+                    }
+                    None => return Err(Failure::interrupted()),
+                }
+            }
+        }
+    }
+
+    /// Tries what is announced on the local network until one is the coordinator that is meant.
+    async fn search(&mut self, signals: &mut Signals) -> Result<()> {
+        let mut discovery = Discovery::start(self.wanted.authority()?)?;
+        let mut last = None;
+        loop {
+            let found = tokio::select! {
+                found = tokio::time::timeout(SEARCH, discovery.next()) => found.ok().flatten(),
+                () = signals.next() => return Err(Failure::interrupted()),
+            };
+            let Some(addr) = found else {
+                let message = format!(
+                    "no coordinator of the token's cluster was found on the local network within \
+                     {} s",
+                    SEARCH.as_secs()
+                );
+                return Err(last.unwrap_or_else(|| {
+                    Failure::new("coordinator_not_found", message)
+                        .hint("name it: radeon-cluster join HOST TOKEN")
+                }));
+            };
+            tracing::info!(%addr, "found a coordinator that may be meant");
+            let identity = match self.wanted.identity(addr, &self.data).await {
+                Ok(identity) => identity,
+                // Somebody else's, or not reachable under this address.
+                Err(failure) if ["wrong_cluster", "cluster_failed"].contains(&&*failure.code) => {
+                    last = Some(failure);
+                    continue;
+                }
+                Err(failure) => return Err(failure),
+            };
+            match self.work(addr, identity, signals).await? {
+                // It announced itself as what it is not.
+                Err(error @ ClusterError::Refused { .. }) => last = Some(error.into()),
+                ended => return Ok(ended?),
+            }
+        }
+    }
+}

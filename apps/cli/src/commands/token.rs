@@ -1,0 +1,142 @@
+//! `token`: what lets other machines join the cluster.
+
+use crate::failure::Result;
+use crate::output::{self, Output};
+use crate::rest::{Target, segment};
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+
+/// Flags of `token`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  radeon-cluster token create --uses 3 --ttl 30m\n\n\
+    A token is shown once. It says by which authority the cluster is recognised, so a machine that\n\
+    joins with it gives its secret to no other.")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Make a token and print it, with the command to run on the other machine
+    Create {
+        /// How many machines may join with it
+        #[arg(long, value_name = "N", default_value_t = 1)]
+        uses: u32,
+        /// How long it works: 90s, 30m, 1h, 7d
+        #[arg(long, value_name = "T", default_value = "1h", value_parser = seconds)]
+        ttl: u64,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// List the tokens, without their secrets
+    Ls {
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Take a token back; who joined with it stays
+    Revoke {
+        /// The token, as ls names it
+        id: String,
+        #[command(flatten)]
+        target: Target,
+    },
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
+    match &args.action {
+        Action::Create { uses, ttl, target } => {
+            let body = json!({ "uses": uses, "ttl_s": ttl });
+            let made: Value = target.connect()?.post("tokens", &body)?;
+            out.emit(&made, created)
+        }
+        Action::Ls { target } => {
+            let tokens: Vec<Value> = target.connect()?.get("tokens")?;
+            out.emit(&tokens, |tokens| table(tokens))
+        }
+        Action::Revoke { id, target } => {
+            let gone: Value = target.connect()?.delete(&format!("tokens/{}", segment(id)))?;
+            out.emit(&gone, |_| format!("token {id} lets nobody in any more\n"))
+        }
+    }
+}
+
+fn created(made: &Value) -> String {
+    let token = made["token"].as_str().unwrap_or_default();
+    let quic: Option<SocketAddr> = made["quic"].as_str().and_then(|addr| addr.parse().ok());
+    let place = match quic {
+        Some(addr) if addr.ip().is_unspecified() && addr.port() == 8443 => "HOST".to_owned(),
+        Some(addr) if addr.ip().is_unspecified() => format!("HOST:{}", addr.port()),
+        Some(addr) => addr.to_string(),
+        None => "HOST".to_owned(),
+    };
+    let note = match quic {
+        Some(addr) if addr.ip().is_loopback() => {
+            "the cluster listens on this machine only; for others: radeon-cluster start --quic \
+             0.0.0.0:8443\n"
+        }
+        Some(addr) if addr.ip().is_unspecified() => "HOST is a name or address of this machine\n",
+        _ => "",
+    };
+    format!("{token}\njoin with: radeon-cluster join {place} {token}\n{note}")
+}
+
+fn table(tokens: &[Value]) -> String {
+    if tokens.is_empty() {
+        return "no tokens\n".to_owned();
+    }
+    let rows = tokens.iter().map(|token| {
+        let [id, state, left, uses] =
+            ["id", "state", "uses_left", "uses"].map(|key| output::cell(&token[key]));
+        let ends = duration(token["expires_in_s"].as_u64().unwrap_or(0));
+        [id, state, format!("{left} of {uses}"), ends]
+    });
+    output::table(["id", "state", "uses left", "expires in"], rows)
+}
+
+const UNITS: [(char, u64); 4] = [('d', 86_400), ('h', 3_600), ('m', 60), ('s', 1)];
+
+/// A time as a person writes it: `90s`, `30m`, `1h`, `7d`.
+fn seconds(text: &str) -> Result<u64, String> {
+    let wrong = || format!("'{text}' is no time, expected one such as 90s, 30m, 1h or 7d");
+    let unit = text.chars().last().ok_or_else(wrong)?;
+    let (_, factor) = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(wrong)?;
+    let number = text.strip_suffix(unit).and_then(|n| n.parse::<u32>().ok()).ok_or_else(wrong)?;
+    u64::from(number).checked_mul(*factor).filter(|s| *s > 0).ok_or_else(wrong)
+}
+
+/// A time as a person reads it, in its largest unit that is full.
+fn duration(seconds: u64) -> String {
+    let unit = UNITS.iter().find(|(_, factor)| seconds >= *factor);
+    unit.map_or_else(|| "-".to_owned(), |(name, factor)| format!("{}{name}", seconds / factor))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_as_people_write_them() {
+        for (text, expected) in [("90s", 90), ("30m", 1800), ("1h", 3600), ("7d", 604_800)] {
+            assert_eq!(seconds(text), Ok(expected));
+        }
+        for text in ["", "h", "1", "1.5h", "-1h", "1w", "0s", "1 h", "99999999999h", "1ä"] {
+            assert!(seconds(text).is_err(), "{text:?}");
+        }
+        assert_eq!([0, 59, 60, 7199, 700_000].map(duration), ["-", "59s", "1m", "1h", "8d"]);
+    }
+
+    #[test]
+    fn the_command_to_run_elsewhere_is_shown() {
+        for (quic, part) in [
+            ("0.0.0.0:8443", "radeon-cluster join HOST LGP1.x"),
+            ("0.0.0.0:9000", "radeon-cluster join HOST:9000 LGP1.x"),
+            ("10.0.0.1:8443", "radeon-cluster join 10.0.0.1:8443 LGP1.x"),
+            ("127.0.0.1:8443", "listens on this machine only"),
+        ] {
+            let text = created(&json!({ "token": "LGP1.x", "quic": quic }));
+            assert!(text.starts_with("LGP1.x\n") && text.contains(part), "{text}");
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Machines that join: a second process with a data folder of its own, and nothing shared.
+
+use crate::harness::{Cluster, World, ZERO, best, eventually, npy, read_npy, signal};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader};
+use std::process::Child;
+
+/// `join` in the foreground.
+struct Joined {
+    process: Child,
+    said: Value,
+}
+
+impl Joined {
+    fn start(world: &World, args: &[&str]) -> Self {
+        let mut process = world.spawn(&[&["join", "--json", "--device", "cpu"], args].concat());
+        let mut line = String::new();
+        let stdout = process.stdout.take().expect("a pipe");
+        BufReader::new(stdout).read_line(&mut line).expect("a line");
+        let said = serde_json::from_str(&line).unwrap_or_else(|_| {
+            let output = process.wait_with_output().expect("it ends");
+            panic!("{}", String::from_utf8_lossy(&output.stderr))
+        });
+        Self { process, said }
+    }
+
+    fn leave(mut self) {
+        signal(self.process.id(), Signal::INT);
+        assert_eq!(self.process.wait().expect("it ends").code(), Some(0));
+    }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().expect("a string")
+}
+
+fn submit_zero(cluster: &Cluster) -> usize {
+    let world = &cluster.world;
+    let image = world.write("zero.npy", npy(&[1, 1, 8, 8], &ZERO)).display().to_string();
+    let out = world.path("out").display().to_string();
+    let submit = ["submit", "--model", "digits", "--input", &image, "--wait", "--output-dir", &out];
+    assert_eq!(cluster.run(&submit).json()["state"], json!("succeeded"));
+    best(&read_npy(&world.path("out/logits.npy")).1)
+}
+
+#[test]
+fn a_machine_joins_fetches_the_model_and_answers() {
+    let cluster = Cluster::start(World::new(), "0");
+    let quic = text(&cluster.endpoint["quic"]).to_owned();
+    let made = cluster.run(&["token", "create"]).json();
+    let token = text(&made["token"]);
+    let folder = cluster.world.path("far").display().to_string();
+    let args = [quic.as_str(), token, "--data", &folder, "--name", "far"];
+    let joined = Joined::start(&cluster.world, &args);
+    assert_eq!((&joined.said["name"], &joined.said["enrolled"]), (&json!("far"), &json!(true)));
+    eventually("the worker is ready", || cluster.workers("ready").len() == 1);
+    assert_eq!(submit_zero(&cluster), 0);
+    let workers = cluster.run(&["workers"]).json();
+    assert_eq!((&workers[0]["id"], &workers[0]["models"]), (&json!("far"), &json!(["digits/1"])));
+
+    // The token is used up, and that is said to whoever tries it again.
+    let elsewhere = cluster.world.path("elsewhere").display().to_string();
+    let again = ["join", &quic, token, "--data", &elsewhere, "--device", "cpu", "--json"];
+    let (code, message) = cluster.world.run(&again).error(1);
+    assert_eq!(code, "token_used_up", "{message}");
+    assert_eq!(cluster.run(&["token", "ls"]).json()[0]["state"], json!("used_up"));
+
+    // It comes back without a token, to a coordinator that was started anew.
+    joined.leave();
+    cluster.run(&["stop"]).json();
+    let cluster = Cluster::start(cluster.world, "0");
+    let quic = text(&cluster.endpoint["quic"]).to_owned();
+    let joined = Joined::start(&cluster.world, &[&quic, "--data", &folder]);
+    assert_eq!((&joined.said["name"], &joined.said["enrolled"]), (&json!("far"), &json!(false)));
+    eventually("the worker is ready", || cluster.workers("ready").len() == 1);
+    assert_eq!(submit_zero(&cluster), 0);
+    // A used token stays used.
+    let made = made["token"].as_str().expect("a token");
+    let again = ["join", &quic, made, "--data", &elsewhere, "--device", "cpu", "--json"];
+    assert_eq!(cluster.world.run(&again).error(1).0, "token_used_up");
+    joined.leave();
+    cluster.run(&["stop"]).json();
+    cluster.world.expect_no_processes();
+}
+
+#[test]
+fn a_machine_that_may_not_join_is_told_why() {
+    let cluster = Cluster::start(World::new(), "0");
+    let quic = text(&cluster.endpoint["quic"]).to_owned();
+    let folder = cluster.world.path("far").display().to_string();
+    let join = |args: &[&str]| {
+        let flags = ["--data", &folder, "--device", "cpu", "--json"];
+        cluster.world.run(&[&["join"], args, &flags].concat())
+    };
+    let made = cluster.run(&["token", "create", "--uses", "2", "--ttl", "30m"]).json();
+    assert_eq!((&made["uses"], &made["uses_left"]), (&json!(2), &json!(2)));
+    let token = text(&made["token"]);
+    let mut parts: Vec<&str> = token.split('.').collect();
+
+    assert_eq!(join(&[&quic]).error(1).0, "token_missing");
+    assert_eq!(join(&[&quic, "LGP1.x.y"]).error(2).0, "usage");
+    assert_eq!(join(&[&quic, token, "--name", "No Name"]).error(2).0, "usage");
+    assert_eq!(join(&[&quic, token, "--name", "local-1"]).error(1).0, "name_taken");
+    // The same secret for a cluster with another authority: refused before it is sent.
+    let other = "0".repeat(64);
+    parts[1] = &other;
+    assert_eq!(join(&[&quic, &parts.join(".")]).error(1).0, "wrong_cluster");
+    assert_eq!(cluster.run(&["token", "ls"]).json()[0]["uses_left"], json!(2), "nothing was used");
+
+    let id = text(&made["id"]);
+    assert_eq!(cluster.run(&["token", "revoke", id]).json()["revoked"], json!(true));
+    assert_eq!(cluster.run(&["token", "revoke", id]).error(1).0, "unknown_token");
+    assert_eq!(join(&[&quic, token]).error(1).0, "token_unknown");
+    assert_eq!(cluster.run(&["token", "create", "--ttl", "soon"]).error(2).0, "usage");
+    cluster.run(&["stop"]).json();
+    cluster.world.expect_no_processes();
+}
+
+#[test]
+fn a_damaged_authority_stops_the_start() {
+    let cluster = Cluster::start(World::new(), "0");
+    cluster.run(&["stop"]).json();
+    let authority = cluster.world.path("data/pki/authority.pem");
+    std::fs::write(&authority, "-----BEGIN").expect("the folder is ours");
+    let (code, message) = crate::harness::start(&cluster.world, &["--workers", "0"]).error(1);
+    assert_eq!(code, "file_damaged");
+    assert!(message.contains("backup"), "{message}");
+    assert_eq!(std::fs::read(&authority).expect("still there"), b"-----BEGIN");
+    cluster.world.expect_no_processes();
+}

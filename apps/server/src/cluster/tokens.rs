@@ -1,0 +1,92 @@
+//! Join tokens: making, listing and taking back what lets machines into the cluster.
+
+use crate::extract::{Params, Whole};
+use crate::fault::{ClusterError, Fault};
+use crate::faults;
+use crate::state::ServerState;
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use lgp_sdk::{ClusterError as Error, TokenInfo, Tokens};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Create {
+    #[serde(default = "once")]
+    uses: u32,
+    #[serde(default = "an_hour")]
+    ttl_s: u64,
+}
+
+fn once() -> u32 {
+    1
+}
+
+fn an_hour() -> u64 {
+    3600
+}
+
+/// `POST tokens {"uses":N,"ttl_s":S}`: 201 with the token, which is never shown again.
+pub(crate) async fn create(
+    State(state): State<ServerState>,
+    body: Whole,
+) -> Result<(StatusCode, Json<Value>), ClusterError> {
+    let Create { uses, ttl_s } = body.json()?;
+    let ttl = Duration::from_secs(ttl_s);
+    let (info, token) = change(&state, move |tokens| tokens.create(uses, ttl)).await?;
+    let mut value = describe(&info);
+    value["token"] = json!(token.to_string());
+    value["quic"] = json!(state.coordinator().quic_addr().to_string());
+    Ok((StatusCode::CREATED, Json(value)))
+}
+
+/// `GET tokens`: a bare array, oldest first; those that let nobody in any more included.
+pub(crate) async fn list(State(state): State<ServerState>) -> Result<Json<Value>, ClusterError> {
+    let tokens = change(&state, |tokens| Ok(tokens.list())).await?;
+    Ok(Json(tokens.iter().map(describe).collect()))
+}
+
+/// `DELETE tokens/{id}`: who joined with it stays.
+pub(crate) async fn revoke(
+    State(state): State<ServerState>,
+    params: Params,
+) -> Result<Json<Value>, ClusterError> {
+    let id = params.get("id").to_owned();
+    let revoked = id.clone();
+    change(&state, move |tokens| tokens.revoke(&revoked)).await?;
+    Ok(Json(json!({ "id": id, "revoked": true })))
+}
+
+/// Works on the tokens away from the threads that serve connections: it waits for the disk.
+async fn change<T: Send + 'static>(
+    state: &ServerState,
+    work: impl FnOnce(&Tokens) -> Result<T, Error> + Send + 'static,
+) -> Result<T, Fault> {
+    let tokens = state.coordinator().tokens().cloned().ok_or_else(|| {
+        Fault::unsupported("this coordinator was started without join tokens")
+            .hint("start one with: radeon-cluster start")
+    })?;
+    let done = tokio::task::spawn_blocking(move || work(&tokens)).await;
+    done.map_err(Fault::internal)?.map_err(faults::cluster)
+}
+
+fn describe(info: &TokenInfo) -> Value {
+    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let state = match info {
+        TokenInfo { uses_left: 0, .. } => "used_up",
+        TokenInfo { expires_s, .. } if *expires_s <= now_s => "expired",
+        _ => "open",
+    };
+    json!({
+        "id": info.id,
+        "state": state,
+        "uses": info.uses,
+        "uses_left": info.uses_left,
+        "created_s": info.created_s,
+        "expires_s": info.expires_s,
+        "expires_in_s": info.expires_s.saturating_sub(now_s),
+    })
+}
