@@ -61,15 +61,22 @@
 //! - An accepted task reaches exactly one terminal state. It may execute more than once: the
 //!   tasks of a lost worker are redone, at once when its connection ends and within two seconds
 //!   when it falls silent.
-//! - An answer counts only if it comes from the task's current attempt; late ones are dropped
-//!   and counted.
+//! - A durable task ([`TaskSpec::durable`]) is accepted, run and shown as ended only once the
+//!   journal has that: it survives its coordinator, and an end that was shown is never taken back.
+//!   Other tasks live in memory, and a coordinator that ends takes them with it.
+//! - An answer counts only if it comes from a current attempt of the task and this life of the
+//!   coordinator; late ones are dropped and counted.
 //! - What an executor calls final (bad input, a model's own failure) is not tried again. What
 //!   ends without an answer is, up to [`TaskSpec::max_attempts`], with jittered waits from the
-//!   second loss on.
-//! - An idempotency key stands for one task as long as that task's record is kept.
+//!   second loss on and within a budget. A worker that keeps failing at a model gets no more of
+//!   its tasks until a probe succeeds.
+//! - A task runs once those that it depends on have succeeded, and fails when one of them does not.
+//! - Waiting tasks age: no task is overtaken by one of the same model that has less right to go
+//!   first, counting ten seconds of waiting as one level of priority.
+//! - An idempotency key stands for one task until [`CoordinatorConfig::keys_kept_for_s`] after its
+//!   end, in which its record stays too.
 //! - The queue is bounded by count and bytes ([`Error::Overloaded`] says when to come back), as
-//!   are the records of finished tasks. Everything is in memory: a coordinator that ends takes
-//!   its tasks with it.
+//!   are the records of finished tasks.
 //!
 //! # Times
 //! For a finished task, latency (from `submit` to the terminal state) is
@@ -108,6 +115,7 @@ pub use net::worker::run_worker;
 pub use proto::balance::balancing_strategies;
 pub use proto::frame::FrameError;
 pub use proto::models::ModelNeeds;
+pub use proto::scale::{ScaleConfig, ScaleDecision, ScaleMetric, ScaleRule, ScaleSample, Scaler};
 pub use sim::{Carousel, SimFailure, SimReport, simulate, simulate_mutants};
 pub use task::{
     ModelRef, Priority, TaskError, TaskErrorKind, TaskId, TaskRecord, TaskSpec, TaskState,

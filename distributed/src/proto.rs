@@ -26,6 +26,7 @@ pub(crate) mod message;
 pub(crate) mod models;
 mod queue;
 pub(crate) mod request;
+pub(crate) mod scale;
 mod schedule;
 mod service;
 pub(crate) mod state;

@@ -57,13 +57,19 @@ pub(crate) enum Command {
     Stop(commands::stop::Args),
     /// Show how a coordinator is doing
     Status(commands::status::Args),
-    /// List the workers
+    /// Show what a coordinator has done since it started
+    Stats(commands::stats::Args),
+    /// Have more or fewer local workers
+    Scale(commands::scale::Args),
+    /// Replace the local workers by new processes without a pause in service
+    Restart(commands::restart::Args),
+    /// List the workers, show one, or let one leave
     Workers(commands::workers::Args),
     /// Give the cluster one task
     Submit(commands::submit::Args),
     /// Get the outputs of a task
     Result(commands::result::Args),
-    /// List the tasks, or show one
+    /// List the tasks, show one, or copy the journal of durable ones
     Tasks(commands::tasks::Args),
     /// Stop a task that is not finished
     Cancel(commands::cancel::Args),

@@ -6,6 +6,7 @@ pub(crate) mod driver;
 mod host;
 mod launch;
 pub(crate) mod member;
+mod scale;
 mod serve;
 mod signals;
 

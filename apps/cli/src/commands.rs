@@ -12,9 +12,12 @@ pub(crate) mod join;
 pub(crate) mod models;
 pub(crate) mod plan;
 pub(crate) mod profile;
+pub(crate) mod restart;
 pub(crate) mod result;
 pub(crate) mod run;
+pub(crate) mod scale;
 pub(crate) mod start;
+pub(crate) mod stats;
 pub(crate) mod status;
 pub(crate) mod stop;
 pub(crate) mod submit;
@@ -47,6 +50,9 @@ pub(crate) fn dispatch(cli: &Cli) -> Result<()> {
         Command::Join(args) => join::run(args, out),
         Command::Stop(args) => stop::run(args, out),
         Command::Status(args) => status::run(args, out),
+        Command::Stats(args) => stats::run(args, out),
+        Command::Scale(args) => scale::run(args, out),
+        Command::Restart(args) => restart::run(args, out),
         Command::Workers(args) => workers::run(args, out),
         Command::Submit(args) => submit::run(args, out),
         Command::Result(args) => result::run(args, out),

@@ -94,6 +94,22 @@ pub(crate) fn cell(value: &serde_json::Value) -> String {
     }
 }
 
+/// The fields of an object, one a line; those of objects within it are indented.
+pub(crate) fn fields(value: &serde_json::Value, indent: &str) -> String {
+    let deeper = format!("{indent}  ");
+    let line = |(key, value): (&String, &serde_json::Value)| match value {
+        serde_json::Value::Object(inner) if !inner.is_empty() => {
+            format!("{indent}{key}\n{}", fields(value, &deeper))
+        }
+        serde_json::Value::Array(items) if items.iter().any(serde_json::Value::is_object) => {
+            let items = items.iter().map(|item| fields(item, &deeper));
+            format!("{indent}{key}\n{}", items.collect::<Vec<_>>().join("\n"))
+        }
+        plain => format!("{indent}{key:<18} {}\n", cell(plain)),
+    };
+    value.as_object().into_iter().flatten().map(line).collect()
+}
+
 /// A byte count as a person reads it: `512 B`, `3.4 MiB`.
 pub(crate) fn bytes(count: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -112,6 +128,17 @@ pub(crate) fn bytes(count: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn fields_of_fields_are_indented() {
+        let value =
+            serde_json::json!({"id": "w", "devices": [{"slots": 1}], "none": null, "e": {}});
+        let text = fields(&value, "");
+        assert_eq!(
+            text,
+            "devices\n  slots              1\ne                  {}\nid                 w\nnone               -\n"
+        );
+    }
 
     #[test]
     fn bytes_for_people() {

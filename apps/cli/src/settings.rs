@@ -26,6 +26,9 @@ pub(crate) struct Settings {
     pub(crate) simd: Simd,
     /// Local worker processes.
     pub(crate) workers: usize,
+    /// Up to so many are started when tasks wait, and ended when they are idle; 0 keeps their
+    /// number as it is.
+    pub(crate) workers_max: usize,
     /// The REST interface.
     pub(crate) http: Http,
     /// The interface for workers.
@@ -82,6 +85,7 @@ impl Settings {
             device: "auto".to_owned(),
             simd: Simd::Auto,
             workers: 1,
+            workers_max: 0,
             http: Http {
                 addr: SocketAddr::from((Ipv4Addr::LOCALHOST, 8000)),
                 body_bytes_max: 64 << 20,
@@ -109,11 +113,12 @@ pub(crate) struct Flags<'a> {
 /// The environment variables that are read, and the settings that they stand for.
 ///
 /// Others that start alike belong to graphics drivers, so unknown ones are no error.
-const VARIABLES: [(&str, &str); 9] = [
+const VARIABLES: [(&str, &str); 10] = [
     ("RADEON_DATA", "data"),
     ("RADEON_DEVICE", "device"),
     ("RADEON_SIMD", "simd"),
     ("RADEON_WORKERS", "workers"),
+    ("RADEON_WORKERS_MAX", "workers_max"),
     ("RADEON_HTTP__ADDR", "http.addr"),
     ("RADEON_HTTP__BODY_BYTES_MAX", "http.body_bytes_max"),
     ("RADEON_QUIC__ADDR", "quic.addr"),
@@ -173,10 +178,11 @@ pub(crate) fn resolve(
         builder.build().and_then(Config::try_deserialize::<Settings>).map_err(|error| {
             Failure::new("settings_invalid", format!("settings: {error}")).hint(known())
         })?;
-    if settings.workers > WORKERS_MAX {
-        let message =
-            format!("settings: workers is {}, expected 0 to {WORKERS_MAX}", settings.workers);
-        return Err(Failure::new("settings_invalid", message));
+    for (key, count) in [("workers", settings.workers), ("workers_max", settings.workers_max)] {
+        if count > WORKERS_MAX {
+            let message = format!("settings: {key} is {count}, expected 0 to {WORKERS_MAX}");
+            return Err(Failure::new("settings_invalid", message));
+        }
     }
     if !CERTIFICATE_LIFE_S.contains(&settings.quic.certificate_life_s) {
         let message = format!(

@@ -227,14 +227,14 @@ mod tests {
         let parts = transfer(&source, &model, &path);
         executor.keep(&model, &path, &parts).expect("a good model");
         assert!(executor.lacks(&model).is_none() && !path.exists());
-        let outputs = executor.execute(&model, &input("x", &[-1., 2.])).expect("a good task");
+        let outputs = executor.execute(0, &model, &input("x", &[-1., 2.])).expect("a good task");
         assert_eq!(outputs[0].tensor.as_slice::<f32>().expect("f32"), [0., 2.]);
         // Another executor on the same folder, as after a restart; another name, the same digest.
         let renamed = ModelRef { name: "other".into(), version: 7, ..model };
         let again = fetching(&root, 1 << 20);
         assert!(again.lacks(&renamed).is_none());
-        again.load(&renamed).expect("it is here");
-        assert_eq!(again.status().models, [renamed]);
+        again.load(0, &renamed).expect("it is here");
+        assert_eq!(again.status().devices[0].models, [renamed]);
     }
 
     #[test]
@@ -260,9 +260,9 @@ mod tests {
         let other = ModelRef { sha256: "0".repeat(64), ..model.clone() };
         executor.make_room(&other, 10_001).expect_err("more than there can be");
         assert!(executor.lacks(&model).is_none(), "nothing is given up in vain");
-        executor.load(&model).expect("a good model");
+        executor.load(0, &model).expect("a good model");
         executor.make_room(&other, 9_999).expect_err("the one in use stays");
-        executor.unload(&model);
+        executor.unload(0, &model);
         executor.make_room(&other, 9_999).expect("room");
         assert!(executor.lacks(&model).is_some());
     }

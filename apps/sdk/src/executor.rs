@@ -294,7 +294,7 @@ pub(crate) mod tests {
         // An empty field that readers skip: the model means the same, but is another file.
         bytes.extend([0x32, 0]);
         std::fs::write(&path, bytes).expect("ours");
-        let error = executor(repository).load(&model).expect_err("not what was registered");
+        let error = executor(repository).load(0, &model).expect_err("not what was registered");
         assert_eq!(error.kind, ExecErrorKind::ModelNotFound, "{error}");
         assert!(error.message.contains(&model.sha256), "{error}");
     }

@@ -8,6 +8,7 @@
 //! ```
 
 mod admin;
+mod journal;
 mod models;
 mod tasks;
 mod tokens;
@@ -23,6 +24,10 @@ pub(crate) fn routes() -> Router<ServerState> {
     let api = Router::new()
         .route("/coordinator/start", post(admin::start))
         .route("/coordinator/stop", post(admin::stop))
+        .route("/journal", get(journal::show))
+        .route("/journal/backup", post(journal::back_up))
+        .route("/journal/compact", post(journal::compact))
+        .route("/restart", post(admin::restart))
         .route("/scale", post(admin::scale))
         .route("/stats", get(admin::stats))
         .route("/health", get(admin::health))

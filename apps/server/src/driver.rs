@@ -11,6 +11,10 @@ pub trait Driver: Send + Sync + 'static {
     /// Resolves once that has begun, with the number there was before.
     fn scale(&self, workers: usize) -> BoxFuture<'_, Result<usize, DriverError>>;
 
+    /// Replaces every local worker by a new process, one after another and without a pause in
+    /// service. Resolves when that is done, with the number of workers.
+    fn restart(&self) -> BoxFuture<'_, Result<usize, DriverError>>;
+
     /// Ends the coordinator: `now` drops what is queued, otherwise it is finished first. Returns
     /// at once, so that the request that asked for it can be answered.
     fn stop(&self, now: bool);

@@ -322,6 +322,14 @@ impl Coordinator {
         Ok(copy.await.map_err(|_| Error::Stopped)??)
     }
 
+    /// Bytes of the journal's file.
+    ///
+    /// # Errors
+    /// [`Error::NoJournal`]; [`Error::Journal`].
+    pub fn journal_bytes(&self) -> Result<u64> {
+        Ok(self.shared.writer().ok_or(Error::NoJournal)?.upkeep().size_bytes()?)
+    }
+
     /// Gives the disk what the journal no longer needs; true when that was anything.
     ///
     /// # Errors

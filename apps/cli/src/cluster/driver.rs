@@ -6,7 +6,7 @@
 use crate::cluster::bootstrap::{self, Bootstrap, Worker};
 use crate::failure::{Failure, Result};
 use crate::simd::Simd;
-use lgp_sdk::{Coordinator, DeviceId, Pki};
+use lgp_sdk::{Coordinator, DeviceId, Pki, WorkerState};
 use lgp_server::{BoxFuture, Driver, DriverError};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -23,6 +23,8 @@ const SOUND: Duration = Duration::from_secs(10);
 const DEATHS_MAX: u32 = 3;
 /// How long a worker may take to finish what it holds.
 const LEAVE: Duration = Duration::from_secs(60);
+/// How long a new worker may take to join and to load every model.
+const READY: Duration = Duration::from_secs(60);
 /// How long a worker may take to end once nobody wants anything from it.
 const END: Duration = Duration::from_secs(3);
 /// The most workers that one machine is asked to run.
@@ -145,12 +147,67 @@ impl LocalDriver {
             }
         }
         while places.len() < workers {
-            let (orders, inbox) = mpsc::unbounded_channel();
-            let worker = Arc::default();
-            let watcher = Watcher { driver: self.clone(), worker: Arc::clone(&worker), inbox };
-            places.push(Place { worker, orders, task: tokio::spawn(watcher.run()) });
+            places.push(self.place());
         }
         before
+    }
+
+    /// A place, in which a worker is started.
+    fn place(&self) -> Place {
+        let (orders, inbox) = mpsc::unbounded_channel();
+        let worker = Arc::default();
+        let watcher = Watcher { driver: self.clone(), worker: Arc::clone(&worker), inbox };
+        Place { worker, orders, task: tokio::spawn(watcher.run()) }
+    }
+
+    /// Replaces every worker by a new one, one after another: the old one leaves when the new one
+    /// is ready and has the models, so that no request waits for either.
+    async fn replace_all(&self) -> Result<usize, DriverError> {
+        let count = self.places();
+        for done in 0..count {
+            if *self.0.stop.borrow() != Stop::Run {
+                return Err(DriverError::Stopping);
+            }
+            let fresh = self.place();
+            let worker = Arc::clone(&fresh.worker);
+            // Before the old one is gone, so that the cores are shared by the right number.
+            if tokio::time::timeout(READY, self.until_ready(&worker)).await.is_err() {
+                // A task that has ended has no worker to send away.
+                let _ = fresh.orders.send(Order::Leave);
+                let within = READY.as_secs();
+                return Err(DriverError::Start(format!(
+                    "it was not ready within {within} s; {done} of {count} were replaced"
+                )));
+            }
+            let old = {
+                let mut places = lock(&self.0.places);
+                places.push(fresh);
+                // Someone may have scaled down meanwhile.
+                (places.len() > 1).then(|| places.remove(0))
+            };
+            if let Some(old) = old {
+                // As above; a task that panicked has dropped its worker, which kills it.
+                let _ = old.orders.send(Order::Leave);
+                let _ = old.task.await;
+            }
+        }
+        Ok(count)
+    }
+
+    /// Resolves once a place's worker is ready and has every model.
+    async fn until_ready(&self, worker: &Mutex<Option<String>>) {
+        let coordinator = &self.0.fleet.coordinator;
+        loop {
+            let name = lock(worker).clone();
+            let info = name.and_then(|name| coordinator.worker(&name).ok());
+            let has_all = |models: &[String]| {
+                coordinator.models().iter().all(|model| models.contains(&model.to_string()))
+            };
+            if info.is_some_and(|w| w.state == WorkerState::Ready && has_all(&w.models)) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
 
     /// Ends every worker. Nothing is waited for but their end, and that not for long.
@@ -195,6 +252,10 @@ impl Driver for LocalDriver {
             }
             Ok(self.resize(workers))
         })
+    }
+
+    fn restart(&self) -> BoxFuture<'_, Result<usize, DriverError>> {
+        Box::pin(self.replace_all())
     }
 
     fn stop(&self, now: bool) {

@@ -2,6 +2,7 @@
 
 use crate::cluster::driver::Stop;
 use crate::cluster::launch::{Cluster, Plan};
+use crate::cluster::scale;
 use crate::cluster::serve::{self, bind};
 use crate::cluster::signals::Signals;
 use crate::device;
@@ -81,6 +82,7 @@ pub(crate) fn host(
             tracing::info!(http = endpoint.http, quic = endpoint.quic, "ready");
             tokio::select! {
                 () = until_stopped(&cluster, &mut signals) => {}
+                () = scale::keep_scaled(&cluster, settings) => {}
                 // What cannot be kept must not be promised.
                 error = cluster.coordinator.journal_broken() => {
                     tracing::error!(%error, "durable tasks cannot be kept");

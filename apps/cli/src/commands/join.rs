@@ -131,11 +131,13 @@ impl Machine {
         signals: &mut Signals,
     ) -> Result<Result<(), ClusterError>> {
         let until = identity.validity()?.1;
+        let devices = self.executor.status().devices.into_iter().map(|d| d.device);
+        let devices: Vec<String> = devices.collect();
         let joined = Joined {
             name: identity.name.to_string(),
             coordinator: addr,
             data: self.data.clone(),
-            device: self.executor.status().device,
+            device: devices.join(","),
             enrolled,
             expires_s: until.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
         };

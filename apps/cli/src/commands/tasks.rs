@@ -3,7 +3,7 @@
 use crate::failure::Result;
 use crate::output::{self, Output};
 use crate::rest::{Target, segment};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Tasks that a person is shown, newest first.
 const SHOWN_MAX: usize = 30;
@@ -27,6 +27,16 @@ enum Action {
         /// Show each decision about it, and what it waits for
         #[arg(long)]
         why: bool,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Copy the journal of durable tasks while they go on
+    Backup {
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Give the disk what the journal of durable tasks no longer needs
+    Compact {
         #[command(flatten)]
         target: Target,
     },
@@ -54,6 +64,21 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
                     .fold(String::new(), |all, (key, value)| {
                         all + &format!("{key:<12} {}\n", output::cell(value))
                     })
+            })
+        }
+        Some(Action::Backup { target }) => {
+            let made: Value = target.connect()?.post("journal/backup", &json!({}))?;
+            out.emit(&made, |made| {
+                let bytes = output::bytes(made["bytes"].as_u64().unwrap_or(0));
+                format!("{bytes} in {}\n", output::cell(&made["path"]))
+            })
+        }
+        Some(Action::Compact { target }) => {
+            let done: Value = target.connect()?.post("journal/compact", &json!({}))?;
+            out.emit(&done, |done| {
+                let [before, after] = ["before_bytes", "after_bytes"]
+                    .map(|key| output::bytes(done[key].as_u64().unwrap_or(0)));
+                format!("{before} before, {after} now\n")
             })
         }
         None => {

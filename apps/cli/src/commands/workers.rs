@@ -2,21 +2,78 @@
 
 use crate::failure::Result;
 use crate::output::{self, Output};
-use crate::rest::Target;
-use serde_json::Value;
+use crate::rest::{Client, Target, segment};
+use serde_json::{Value, json};
+use std::time::Duration;
 
 /// Flags of `workers`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  radeon-cluster workers --json")]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Option<Action>,
     #[command(flatten)]
     target: Target,
 }
 
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Show one worker with each of its devices
+    Show(One),
+    /// Show what changes while a worker works
+    Metrics(One),
+    /// Let a worker finish what it has and leave, and wait for that
+    Drain(One),
+    /// The same without waiting; a local worker is followed by a new one
+    Shutdown(One),
+}
+
+#[derive(Debug, clap::Args)]
+struct One {
+    /// The worker, as workers lists it
+    id: String,
+    #[command(flatten)]
+    target: Target,
+}
+
+/// How often is looked whether a worker has left.
+const LOOK: Duration = Duration::from_millis(50);
+
 /// Runs the command.
 pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
-    let workers: Vec<Value> = args.target.connect()?.get("workers")?;
-    out.emit(&workers, |workers| text(workers))
+    let path = |id: &str| format!("workers/{}", segment(id));
+    match &args.action {
+        None => {
+            let workers: Vec<Value> = args.target.connect()?.get("workers")?;
+            out.emit(&workers, |workers| text(workers))
+        }
+        Some(Action::Show(One { id, target })) => {
+            let worker: Value = target.connect()?.get(&path(id))?;
+            out.emit(&worker, |worker| output::fields(worker, ""))
+        }
+        Some(Action::Metrics(One { id, target })) => {
+            let metrics: Value = target.connect()?.get(&format!("{}/metrics", path(id)))?;
+            out.emit(&metrics, |metrics| output::fields(metrics, ""))
+        }
+        Some(Action::Shutdown(One { id, target })) => {
+            let leaving: Value = leave(&target.connect()?, id)?;
+            out.emit(&leaving, |_| format!("worker {id} leaves once it has finished\n"))
+        }
+        Some(Action::Drain(One { id, target })) => {
+            let client = target.connect()?;
+            let _: Value = leave(&client, id)?;
+            let here = |w: &Value| w["id"] == json!(id) && w["state"] == json!("draining");
+            while client.get::<Vec<Value>>("workers")?.iter().any(here) {
+                std::thread::sleep(LOOK);
+            }
+            let left = json!({ "id": id, "state": "left" });
+            out.emit(&left, |_| format!("worker {id} has left\n"))
+        }
+    }
+}
+
+fn leave(client: &Client, id: &str) -> Result<Value> {
+    client.post(&format!("workers/{}/shutdown", segment(id)), &json!({}))
 }
 
 /// The workers as a table.

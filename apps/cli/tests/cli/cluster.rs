@@ -265,3 +265,41 @@ fn an_address_where_nobody_listens() {
     assert!(message.contains("127.0.0.1:1"), "{message}");
     assert_eq!(world.run(&["status", "--json"]).error(1).0, "not_running");
 }
+
+#[test]
+fn workers_come_go_and_are_replaced_while_requests_go_on() {
+    let cluster = Cluster::start(World::new(), "2");
+    let image = cluster.world.write("zero.npy", npy(&[1, 1, 8, 8], &ZERO)).display().to_string();
+    let before = cluster.workers("ready");
+    let submit = ["submit", "--model", "digits", "--input", &image, "--wait"];
+    std::thread::scope(|scope| {
+        let requests = scope.spawn(|| {
+            for _ in 0..40 {
+                assert_eq!(cluster.run(&submit).json()["state"], json!("succeeded"));
+            }
+        });
+        assert_eq!(cluster.run(&["restart"]).json(), json!({"restarted": 2}));
+        requests.join().expect("no request fails");
+    });
+    let after = cluster.workers("ready");
+    assert!(after.len() == 2 && after.iter().all(|pid| !before.contains(pid)), "{after:?}");
+
+    let workers = cluster.run(&["workers"]).json();
+    let first = workers[0]["id"].as_str().expect("a name").to_owned();
+    let shown = cluster.run(&["workers", "show", &first]).json();
+    assert_eq!(shown["devices"].as_array().map(Vec::len), Some(1), "{shown}");
+    let metrics = cluster.run(&["workers", "metrics", &first]).json();
+    assert_eq!(metrics["id"], json!(first));
+    cluster.run(&["workers", "drain", &first]).json();
+    let listed = cluster.run(&["workers"]).json();
+    assert!(listed.as_array().expect("an array").iter().all(|w| w["id"] != json!(first)));
+    let (code, _) = cluster.run(&["workers", "shutdown", &first]).error(1);
+    assert!(code.contains("unknown_worker"), "{code}");
+
+    assert_eq!(cluster.run(&["scale", "--workers", "1"]).json()["workers"], json!(1));
+    crate::harness::eventually("one is left", || cluster.workers("ready").len() == 1);
+    let stats = cluster.run(&["stats"]).json();
+    assert!(stats["tasks"]["succeeded"].as_u64() >= Some(40), "{stats}");
+    cluster.run(&["stop"]).json();
+    cluster.world.expect_no_processes();
+}

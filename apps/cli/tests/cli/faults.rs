@@ -82,8 +82,20 @@ fn durable_tasks_survive_coordinators_that_are_killed() {
     }
     let why = cluster.run(&["tasks", "show", &tasks[0].1, "--why"]).json();
     assert!(why["decisions"].to_string().contains("taken from the journal"), "{why}");
+    cluster.run(&["tasks", "compact"]).json();
+    let copy =
+        cluster.run(&["tasks", "backup"]).json()["path"].as_str().expect("a path").to_owned();
     cluster.run(&["stop"]).json();
     cluster.world.expect_no_processes();
+
+    // The copy takes the journal's place.
+    let journal = cluster.world.path("data/tasks.journal");
+    std::fs::rename(&copy, &journal).expect("both are in the data folder");
+    let cluster = Cluster::start(cluster.world, "1");
+    for (_, id) in &tasks {
+        assert_eq!(cluster.run(&["result", id]).json()["state"], json!("succeeded"));
+    }
+    cluster.run(&["stop"]).json();
 }
 
 #[test]

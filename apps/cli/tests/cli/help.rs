@@ -2,10 +2,10 @@
 
 use crate::harness::World;
 
-const COMMANDS: [&str; 21] = [
+const COMMANDS: [&str; 24] = [
     "demo", "devices", "doctor", "run", "bench", "tune", "profile", "inspect", "plan", "convert",
-    "start", "token", "join", "stop", "status", "workers", "submit", "result", "tasks", "cancel",
-    "models",
+    "start", "token", "join", "stop", "status", "stats", "scale", "restart", "workers", "submit",
+    "result", "tasks", "cancel", "models",
 ];
 
 #[test]

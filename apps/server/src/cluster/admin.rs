@@ -60,6 +60,12 @@ pub(crate) async fn scale(
     Ok((StatusCode::ACCEPTED, Json(json!({ "workers": workers, "before": before }))))
 }
 
+/// `POST restart`: 200 once every local worker was replaced by a new one.
+pub(crate) async fn restart(State(state): State<ServerState>) -> Result<Json<Value>, ClusterError> {
+    let workers = driver(&state)?.restart().await.map_err(|e| faults::driver(&e))?;
+    Ok(Json(json!({ "restarted": workers })))
+}
+
 /// `GET stats`.
 pub(crate) async fn stats(State(state): State<ServerState>) -> Json<Stats> {
     Json(state.coordinator().stats())

@@ -333,6 +333,13 @@ impl Driver for Recorder {
         })
     }
 
+    fn restart(&self) -> BoxFuture<'_, Result<usize, DriverError>> {
+        Box::pin(async {
+            self.0.lock().unwrap().push("restart".to_owned());
+            Ok(2)
+        })
+    }
+
     fn stop(&self, now: bool) {
         self.0.lock().unwrap().push(format!("stop now={now}"));
     }
@@ -349,8 +356,10 @@ async fn processes_are_the_drivers_business() {
     assert_eq!((answer.status.as_u16(), answer.json()), (202, json!({"workers": 5, "before": 2})));
     assert_eq!(post("scale", r#"{"workers":9}"#).await.status, 400);
     assert_eq!(post("scale", r#"{"workers":-1}"#).await.status, 400);
+    let answer = post("restart", "").await;
+    assert_eq!((answer.status.as_u16(), answer.json()), (200, json!({"restarted": 2})));
     assert_eq!(post("coordinator/stop", r#"{"now":true}"#).await.status, 202);
     assert_eq!(post("coordinator/stop", "").await.status, 202);
     let calls = driver.0.lock().unwrap().clone();
-    assert_eq!(calls, ["scale 5", "stop now=true", "stop now=false"]);
+    assert_eq!(calls, ["scale 5", "restart", "stop now=true", "stop now=false"]);
 }

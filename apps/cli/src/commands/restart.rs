@@ -1,0 +1,23 @@
+//! `restart`: new worker processes without a pause in service.
+
+use crate::failure::Result;
+use crate::output::{self, Output};
+use crate::rest::Target;
+use serde_json::{Value, json};
+
+/// Flags of `restart`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  radeon-cluster restart\n\n\
+    Each local worker leaves when a new one is ready and has the models, one after another: no\n\
+    request fails or waits for it. After a new version of the program was installed, the new\n\
+    workers are of that version.")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    target: Target,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
+    let done: Value = args.target.connect()?.post("restart", &json!({}))?;
+    out.emit(&done, |done| format!("{} workers were replaced\n", output::cell(&done["restarted"])))
+}

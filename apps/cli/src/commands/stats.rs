@@ -1,0 +1,46 @@
+//! `stats`: what a coordinator has done since it started.
+
+use crate::failure::Result;
+use crate::output::{self, Output};
+use crate::rest::Target;
+use serde_json::Value;
+
+/// Flags of `stats`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  radeon-cluster stats --json")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    target: Target,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
+    let stats: Value = args.target.connect()?.get("stats")?;
+    out.emit(&stats, text)
+}
+
+fn text(stats: &Value) -> String {
+    let mut text = String::new();
+    let mut percentiles = Vec::new();
+    for (key, value) in stats.as_object().into_iter().flatten() {
+        match value.as_object() {
+            Some(fields) if fields.contains_key("p50") => {
+                let cell = |name: &str| format!("{:.3}", value[name].as_f64().unwrap_or(0.0));
+                percentiles.push([
+                    key.clone(),
+                    cell("mean"),
+                    cell("p50"),
+                    cell("p95"),
+                    cell("p99"),
+                ]);
+            }
+            Some(fields) => {
+                let pair = |(name, value)| format!("{name} {}", output::cell(value));
+                let line = fields.iter().map(pair).collect::<Vec<_>>().join(", ");
+                text += &format!("{key:<18} {line}\n");
+            }
+            None => text += &format!("{key:<18} {}\n", output::cell(value)),
+        }
+    }
+    text + "\n" + &output::table(["", "mean", "p50", "p95", "p99"], percentiles)
+}

@@ -1,0 +1,43 @@
+//! The journal of durable tasks: how large it is, copies of it, and giving back what it does not need.
+
+use crate::fault::ClusterError;
+use crate::faults;
+use crate::state::ServerState;
+use axum::Json;
+use axum::extract::State;
+use lgp_sdk::ClusterError as Cause;
+use serde_json::{Value, json};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Where copies go, beside the journal.
+const FOLDER: &str = "backups";
+
+/// `GET journal`.
+pub(crate) async fn show(State(state): State<ServerState>) -> Result<Json<Value>, ClusterError> {
+    let bytes = state.coordinator().journal_bytes().map_err(faults::cluster)?;
+    Ok(Json(json!({ "bytes": bytes })))
+}
+
+/// `POST journal/backup`: a copy of one moment in the folder `backups` beside the journal, while
+/// tasks go on. A coordinator that finds it as its journal continues from there.
+pub(crate) async fn back_up(State(state): State<ServerState>) -> Result<Json<Value>, ClusterError> {
+    let coordinator = state.coordinator();
+    let journal = coordinator.config().journal.clone();
+    let journal = journal.ok_or(Cause::NoJournal).map_err(faults::cluster)?;
+    let folder = journal.with_file_name(FOLDER);
+    tokio::fs::create_dir_all(&folder).await.map_err(|error| faults::disk(&error))?;
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let path = folder.join(format!("tasks-{}.journal", since.as_millis()));
+    coordinator.back_up(path.clone()).await.map_err(faults::cluster)?;
+    let bytes = tokio::fs::metadata(&path).await.map_err(|error| faults::disk(&error))?.len();
+    Ok(Json(json!({ "path": path, "bytes": bytes })))
+}
+
+/// `POST journal/compact`: gives the disk what the journal no longer needs.
+pub(crate) async fn compact(State(state): State<ServerState>) -> Result<Json<Value>, ClusterError> {
+    let coordinator = state.coordinator();
+    let before = coordinator.journal_bytes().map_err(faults::cluster)?;
+    coordinator.compact().await.map_err(faults::cluster)?;
+    let after = coordinator.journal_bytes().map_err(faults::cluster)?;
+    Ok(Json(json!({ "before_bytes": before, "after_bytes": after })))
+}
