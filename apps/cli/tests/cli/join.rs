@@ -18,16 +18,18 @@ impl Joined {
         let mut line = String::new();
         let stdout = process.stdout.take().expect("a pipe");
         BufReader::new(stdout).read_line(&mut line).expect("a line");
-        let said = serde_json::from_str(&line).unwrap_or_else(|_| {
+        let Ok(said) = serde_json::from_str(&line) else {
             let output = process.wait_with_output().expect("it ends");
             panic!("{}", String::from_utf8_lossy(&output.stderr))
-        });
+        };
         Self { process, said }
     }
 
-    fn leave(mut self) {
+    fn leave(self) {
         signal(self.process.id(), Signal::INT);
-        assert_eq!(self.process.wait().expect("it ends").code(), Some(0));
+        // Reads what it logs, so that it is not held up.
+        let output = self.process.wait_with_output().expect("it ends");
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
     }
 }
 
