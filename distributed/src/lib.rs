@@ -78,6 +78,17 @@
 //! - The queue is bounded by count and bytes ([`Error::Overloaded`] says when to come back), as
 //!   are the records of finished tasks.
 //!
+//! # Who is let in
+//! Every connection is mutual TLS, but for one protocol: a machine without a certificate shows a
+//! [`JoinToken`]'s secret ([`join`]) to the one coordinator whose authority has the token's hash, and
+//! gets a certificate for a key that it made. Certificates are short-lived; [`run_worker`] renews
+//! its own and keeps it in [`WorkerConfig::keep_in`]. [`Pki::open`] and [`Tokens::open`] keep
+//! authority and tokens across restarts. Nothing revokes a certificate before it expires.
+//!
+//! # Models
+//! An executor with a [`ModelCache`] gets models that it lacks from the coordinator's
+//! [`BlobSource`], by digest, checked, and from where an earlier transfer broke.
+//!
 //! # Times
 //! For a finished task, latency (from `submit` to the terminal state) is
 //! `queued_ms + model_ms + overhead_ms`: waiting before the last dispatch, time inside

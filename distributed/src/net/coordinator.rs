@@ -79,7 +79,7 @@ impl Coordinator {
         }
         let mut server = ServerConfig::with_crypto(Arc::new(tls::server(pki)?));
         // Workers open one stream for their reports, and others for questions.
-        server.transport_config(transport::config(attend::ASKS_MAX, 1)).migration(false);
+        server.transport_config(transport::cautious(attend::ASKS_MAX, 1)).migration(false);
         let (endpoint, watch) = transport::bind(config.quic_addr, Some(server))?;
         let addr = endpoint
             .local_addr()

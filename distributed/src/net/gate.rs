@@ -6,7 +6,7 @@ use crate::net::pki::Pki;
 use crate::net::role::Protocol;
 use crate::net::shared::Shared;
 use crate::net::token::Tokens;
-use crate::net::{attend, blob, session, tls};
+use crate::net::{attend, blob, session, tls, transport};
 use quinn::crypto::rustls::HandshakeData;
 use quinn::{Connection, Endpoint, Incoming};
 use std::sync::Arc;
@@ -121,6 +121,7 @@ impl Gate {
     async fn serve(self: Arc<Self>, protocol: Protocol, connection: Connection) {
         match protocol {
             Protocol::Work => {
+                transport::trust(&connection);
                 // Ends with the connection.
                 tokio::spawn(attend::serve(Arc::clone(&self), connection.clone()));
                 let shared = Arc::clone(&self.shared);

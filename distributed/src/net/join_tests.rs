@@ -228,6 +228,30 @@ async fn who_dawdles_is_cut_off_and_keeps_nobody_out() {
 }
 
 #[tokio::test]
+async fn the_unknown_cannot_fill_the_memory() {
+    let (coordinator, _, tokens) = coordinator().await;
+    let (_, token) = tokens.create(1, HOUR).expect("room");
+    let tls = tls::joiner(token.authority).expect("sound");
+    let (_endpoint, connection) = connect(coordinator.quic_addr(), tls).await;
+    // Streams that nobody reads take no more than a little.
+    let mut taken = 0;
+    for _ in 0..4 {
+        let Ok((mut send, _recv)) = connection.open_bi().await else { break };
+        let chunk = vec![0; 8 << 10];
+        while taken < 10 << 20 {
+            let written =
+                tokio::time::timeout(Duration::from_millis(300), send.write(&chunk)).await;
+            match written {
+                Ok(Ok(written)) => taken += written,
+                _ => break,
+            }
+        }
+    }
+    assert!((1..=200 << 10).contains(&taken), "{taken} bytes");
+    coordinator.stop().await;
+}
+
+#[tokio::test]
 async fn without_a_certificate_there_is_no_work() {
     let (coordinator, pki, tokens) = coordinator().await;
     let (_, token) = tokens.create(1, HOUR).expect("room");

@@ -98,7 +98,6 @@ impl Pki {
         // machines whose clock battery is empty.
         params.not_before = date_time_ymd(2000, 1, 1);
         params.not_after = date_time_ymd(2120, 1, 1);
-        // Two clusters must not have the same: verifiers look authorities up by name.
         let key = KeyPair::generate().map_err(pki_error)?;
         let issuer = CertifiedIssuer::self_signed(params, key).map_err(pki_error)?;
         let key_pem = issuer.key().serialize_pem();

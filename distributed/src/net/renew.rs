@@ -10,7 +10,7 @@ use crate::net::{tls, transport, wire};
 use quinn::{ClientConfig, Connection};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Time for the coordinator's answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -52,8 +52,7 @@ impl Badge {
     /// the coordinator refuses.
     pub(super) async fn keep_fresh(self: Arc<Self>, connection: Connection) {
         loop {
-            let Ok((wait, life)) = due(&self.identity(), SystemTime::now()) else { return };
-            tokio::time::sleep(wait).await;
+            let Ok(life) = self.until_due().await else { return };
             match self.renew(&connection).await {
                 Ok(()) => {
                     tracing::info!("certificate renewed");
@@ -68,6 +67,22 @@ impl Badge {
                     tokio::time::sleep((life / 20).clamp(WAIT.0, WAIT.1)).await;
                 }
             }
+        }
+    }
+
+    /// Resolves with the life of the identity when it is to be renewed.
+    async fn until_due(&self) -> Result<Duration> {
+        let identity = self.identity();
+        let (at_most, life) = due(&identity, SystemTime::now())?;
+        let began = Instant::now();
+        loop {
+            // The timer stands still while the machine sleeps; the certificate's time does not.
+            let (wait, _) = due(&identity, SystemTime::now())?;
+            let wait = wait.min(at_most.saturating_sub(began.elapsed()));
+            if wait.is_zero() {
+                return Ok(life);
+            }
+            tokio::time::sleep(wait.min(WAIT.1)).await;
         }
     }
 

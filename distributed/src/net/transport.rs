@@ -2,8 +2,8 @@
 
 use crate::error::{Error, Result};
 use quinn::{
-    AsyncUdpSocket, Endpoint, EndpointConfig, IdleTimeout, Runtime, ServerConfig, TokioRuntime,
-    TransportConfig, VarInt,
+    AsyncUdpSocket, Connection, Endpoint, EndpointConfig, IdleTimeout, Runtime, ServerConfig,
+    TokioRuntime, TransportConfig, VarInt,
 };
 use socket2::{Domain, Protocol, Socket, Type};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -20,8 +20,28 @@ const STREAM_WINDOW: u32 = 8 << 20;
 /// Bytes asked of the kernel for a socket's buffers; it may grant less.
 const SOCKET_BUFFER: usize = 4 << 20;
 
+/// Unread bytes that a connection of somebody unknown may hold.
+const CAUTIOUS_WINDOW: u32 = 64 << 10;
+
 /// Settings for a connection on which the peer may open so many streams at once.
 pub(super) fn config(bidirectional: u32, unidirectional: u32) -> Arc<TransportConfig> {
+    Arc::new(settings(bidirectional, unidirectional))
+}
+
+/// As [`config`], for peers who have yet to show who they are: what they send and nobody reads must
+/// not fill the memory.
+pub(super) fn cautious(bidirectional: u32, unidirectional: u32) -> Arc<TransportConfig> {
+    let mut config = settings(bidirectional, unidirectional);
+    config.receive_window(VarInt::from_u32(CAUTIOUS_WINDOW));
+    Arc::new(config)
+}
+
+/// Ends the caution: the peer has shown who it is.
+pub(super) fn trust(connection: &Connection) {
+    connection.set_receive_window(VarInt::from_u32(CONNECTION_WINDOW));
+}
+
+fn settings(bidirectional: u32, unidirectional: u32) -> TransportConfig {
     let mut config = TransportConfig::default();
     config
         .keep_alive_interval(Some(KEEPALIVE))
@@ -33,7 +53,7 @@ pub(super) fn config(bidirectional: u32, unidirectional: u32) -> Arc<TransportCo
         .max_concurrent_bidi_streams(VarInt::from_u32(bidirectional))
         .max_concurrent_uni_streams(VarInt::from_u32(unidirectional))
         .datagram_receive_buffer_size(None);
-    Arc::new(config)
+    config
 }
 
 /// Streams that a worker with so many slots lets the coordinator open.

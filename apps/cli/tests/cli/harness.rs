@@ -75,6 +75,8 @@ impl World {
             .env("XDG_DATA_HOME", self.folder.path())
             .env("XDG_CACHE_HOME", self.folder.path())
             .env("LGP_TEST_WORLD", self.folder.path())
+            // Tests stay on this machine, also where a coordinator listens on every address.
+            .env("RADEON_QUIC__ADVERTISE", "never")
             .env_remove("RUST_LOG")
             .stdin(Stdio::null());
         command
