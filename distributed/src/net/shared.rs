@@ -382,6 +382,10 @@ impl State {
         if record.state.is_terminal() {
             return Ok(Waiting::Done(Box::new(record)));
         }
+        if self.stopped {
+            // A durable task goes on with the next coordinator, of which nobody here will hear.
+            return Err(Error::Stopped);
+        }
         let (sender, receiver) = oneshot::channel();
         self.waiters.entry(id.seq).or_default().push(sender);
         Ok(Waiting::Promise(receiver))

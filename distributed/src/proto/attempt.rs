@@ -266,8 +266,13 @@ impl Core {
             return;
         }
         let (first, model) = (run.session, Arc::clone(&task.model));
+        let after = task.spec.as_ref().and_then(|spec| spec.hedge_after).unwrap_or_default();
         if let Some(choice) = self.choose(now, &model, None, Some(first)) {
             self.history.hedges += u64::from(self.dispatch(now, seq, choice));
+        } else {
+            // Nobody else is free now; someone may be later.
+            let again = now + after.max(self.config.timing.retry_base);
+            self.timers.insert((again, Timer::Hedge(seq, attempt)));
         }
     }
 }

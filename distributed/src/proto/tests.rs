@@ -269,6 +269,7 @@ fn records_are_kept_up_to_a_count_and_a_size_and_those_with_keys_for_a_time() {
         finish(&mut core, ms(4), 0);
     }
     assert_eq!(core.records(ms(5)).len(), 11);
+    core.heartbeat(ms(70_000), session, beat(&[]));
     submit(&mut core, ms(70_000), spec());
     finish(&mut core, ms(70_000), 0);
     assert!(matches!(core.record(ms(70_000), first), Err(Error::UnknownTask { .. })));

@@ -1,6 +1,7 @@
 //! Coordinator and workers over real QUIC.
 
 mod common;
+mod durable;
 mod faults;
 mod fetch;
 mod join;

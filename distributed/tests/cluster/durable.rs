@@ -1,0 +1,155 @@
+//! Durable tasks, dependencies, devices and rivals over real QUIC and a real journal.
+
+use crate::common::{Echo, Worker, config, coordinator, eventually, model, task};
+use lgp_distributed::{
+    Coordinator, CoordinatorConfig, DeviceStatus, Error, ExecError, Executor, ExecutorStatus,
+    JournalError, ModelRef, Pki, TaskErrorKind, TaskSpec, TaskState, WorkerConfig, run_worker,
+};
+use lgp_memory::NamedTensor;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+fn durable(name: &str) -> TaskSpec {
+    TaskSpec { durable: true, ..task(name) }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_later_coordinator_goes_on_with_the_journal() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Some(folder.path().join("tasks.journal"));
+    let config = || CoordinatorConfig { journal: journal.clone(), ..config() };
+    let pki = Pki::generate().unwrap();
+    let first = Coordinator::start(config(), &pki).await.unwrap();
+
+    let keyed = TaskSpec { idempotency_key: Some("k".into()), ..durable("echo") };
+    let graph = vec![
+        (durable("echo"), vec![1]),
+        (durable("echo"), vec![]),
+        (durable("bad-input"), vec![]),
+        (durable("echo"), vec![2]),
+        (keyed.clone(), vec![]),
+    ];
+    let ids = first.submit_all(graph).await.unwrap();
+    let lost = first.submit(task("echo")).unwrap();
+    let second = Coordinator::start(config(), &pki).await;
+    assert!(matches!(second, Err(Error::Journal(JournalError::InUse { .. }))), "{second:?}");
+    first.stop().await;
+    assert!(matches!(first.wait(ids[0]).await, Err(Error::Stopped)), "it is not over");
+
+    let second = Coordinator::start(config(), &pki).await.unwrap();
+    let _worker = Worker::start(&second, &pki, "w", 1, &Echo::open());
+    for (at, id) in ids.iter().enumerate() {
+        let record = second.wait(*id).await.unwrap();
+        let code = record.error.map(|error| error.code);
+        let expected = match at {
+            2 => Some(TaskErrorKind::BadInput),
+            3 => Some(TaskErrorKind::DependencyFailed),
+            _ => None,
+        };
+        assert_eq!((code, record.outputs.is_some()), (expected, expected.is_none()), "{at}");
+    }
+    assert!(matches!(second.task(lost), Err(Error::UnknownTask { .. })), "it was not durable");
+    assert_eq!(second.submit_all(vec![(keyed, vec![])]).await.unwrap(), [ids[4]]);
+
+    // What was shown once is there again, and a backup holds the same.
+    let copy = folder.path().join("copy.journal");
+    second.back_up(copy.clone()).await.unwrap();
+    let again = second.back_up(copy.clone()).await;
+    assert!(matches!(again, Err(Error::Journal(JournalError::Exists { .. }))), "{again:?}");
+    let shown = second.task(ids[0]).unwrap();
+    second.stop().await;
+    for path in [journal.clone().unwrap(), copy] {
+        let config = CoordinatorConfig { journal: Some(path), ..config() };
+        let third = Coordinator::start(config, &pki).await.unwrap();
+        assert_eq!(third.task(ids[0]).unwrap(), shown);
+        third.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_journal_durability_is_refused() {
+    let (coordinator, _) = coordinator().await;
+    let refused = coordinator.submit_all(vec![(durable("echo"), vec![])]).await;
+    assert!(matches!(refused, Err(Error::NoJournal)), "{refused:?}");
+    let at_once = coordinator.submit(durable("echo"));
+    assert!(matches!(at_once, Err(Error::InvalidTask { .. })), "{at_once:?}");
+}
+
+/// Two devices, of which each says which one it is.
+#[derive(Default)]
+struct Two {
+    running: Mutex<Vec<usize>>,
+    both: Condvar,
+}
+
+impl Executor for Two {
+    fn load(&self, _: usize, _: &ModelRef) -> Result<(), ExecError> {
+        Ok(())
+    }
+    fn unload(&self, _: usize, _: &ModelRef) {}
+    fn execute(
+        &self,
+        device: usize,
+        _: &ModelRef,
+        inputs: &[NamedTensor],
+    ) -> Result<Vec<NamedTensor>, ExecError> {
+        let mut running = self.running.lock().unwrap();
+        running.push(device);
+        self.both.notify_all();
+        // Goes on once both devices are at work at the same time.
+        let waited = self.both.wait_timeout_while(running, Duration::from_secs(10), |running| {
+            !(running.contains(&0) && running.contains(&1))
+        });
+        drop(waited.unwrap());
+        Ok(inputs.to_vec())
+    }
+    fn status(&self) -> ExecutorStatus {
+        let device = |name: &str| DeviceStatus { device: name.into(), ..DeviceStatus::default() };
+        ExecutorStatus { devices: vec![device("opencl:0"), device("opencl:1")] }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_device_of_a_worker_has_slots_of_its_own() {
+    let (coordinator, pki) = coordinator().await;
+    let executor = Arc::new(Two::default());
+    let identity = pki.issue_worker("w").unwrap();
+    let config = WorkerConfig::new(coordinator.quic_addr(), identity, 1);
+    tokio::spawn(run_worker(config, Arc::clone(&executor) as _, std::future::pending()));
+    coordinator.wait_for_workers(1).await.unwrap();
+    let loaded = coordinator.load(model("echo")).await.unwrap();
+    assert!(loaded.iter().all(|(_, result)| result.is_ok()), "{loaded:?}");
+    let ids = [(); 2].map(|()| coordinator.submit(task("echo")).unwrap());
+    for id in ids {
+        assert_eq!(coordinator.wait(id).await.unwrap().state, TaskState::Succeeded);
+    }
+    let mut devices = executor.running.lock().unwrap().clone();
+    devices.sort_unstable();
+    assert_eq!(devices, [0, 1]);
+    let worker = &coordinator.workers()[0];
+    let names: Vec<&str> = worker.devices.iter().map(|d| d.device.as_str()).collect();
+    assert_eq!((worker.slots, names), (2, vec!["opencl:0", "opencl:1"]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rival_answers_for_a_worker_that_does_not() {
+    let (coordinator, pki) = coordinator().await;
+    let (stuck, quick) = (Echo::shut(), Echo::open());
+    let _a = Worker::start(&coordinator, &pki, "a", 1, &stuck);
+    coordinator.wait_for_workers(1).await.unwrap();
+    let spec = TaskSpec { hedge_after: Some(Duration::from_millis(100)), ..task("echo") };
+    let id = coordinator.submit(spec).unwrap();
+    eventually("the first attempt begins", || {
+        (stuck.begun.load(Ordering::SeqCst) > 0).then_some(())
+    })
+    .await;
+    let _b = Worker::start(&coordinator, &pki, "b", 1, &quick);
+    let record = coordinator.wait(id).await.unwrap();
+    assert_eq!((record.state, record.attempts), (TaskState::Succeeded, 2));
+    assert_eq!(record.worker.map(|w| w.to_string()), Some("b".to_owned()));
+    assert_eq!(coordinator.stats().hedges, 1);
+    let why = coordinator.explain(id).unwrap();
+    assert!(why.iter().any(|(_, what)| what.starts_with("rival attempt 2")), "{why:?}");
+    stuck.let_go();
+}
