@@ -17,6 +17,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::AbortHandle;
 
+/// The journal's word on one task, there or to come.
+pub(super) type Promise = oneshot::Receiver<Result<()>>;
+
 /// What the tasks of a coordinator share.
 pub(super) struct Shared {
     state: Mutex<State>,
@@ -130,7 +133,7 @@ impl Shared {
     pub(super) fn submit_durably(
         self: &Arc<Self>,
         event: impl FnOnce(&mut Core, Duration) -> Result<Vec<TaskId>>,
-    ) -> Result<(Vec<TaskId>, Vec<oneshot::Receiver<Result<()>>>)> {
+    ) -> Result<(Vec<TaskId>, Vec<Promise>)> {
         let mut state = self.lock();
         let ids = event(&mut state.core, self.now())?;
         let mut promises = Vec::new();

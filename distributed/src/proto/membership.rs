@@ -331,6 +331,8 @@ fn unnamed(
 
 fn device_info(status: &DeviceStatus, seat: Option<&Seat>) -> DeviceInfo {
     let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    // A model may have been loaded since the last heartbeat.
+    let status = seat.map_or(status, |seat| &seat.status);
     DeviceInfo {
         device: status.device.clone(),
         backend: status.backend.clone(),
