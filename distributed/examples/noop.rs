@@ -5,18 +5,21 @@
 //!
 //! ```text
 //! cargo run --release -p lgp-distributed --example noop -- [--tasks N] [--in-flight N]
-//!     [--slots N] [--json]
+//!     [--slots N] [--payload BYTES] [--durable FOLDER] [--json]
 //! ```
+//!
+//! With `--durable`, each task is accepted and ended through a journal in that folder.
 
 use lgp_distributed::{
     Coordinator, CoordinatorConfig, DeviceStatus, ExecError, Executor, ExecutorStatus, Identity,
     ModelRef, Pki, TaskSpec, TaskState, WorkerConfig, run_worker,
 };
-use lgp_memory::{NamedTensor, Tensor};
+use lgp_memory::{DType, NamedTensor, Tensor};
 use serde::{Deserialize, Serialize};
 use std::error::Error;
 use std::io::{Read, Write};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -55,6 +58,9 @@ struct Options {
     tasks: usize,
     in_flight: usize,
     slots: u32,
+    /// Bytes of each task's input, four at least.
+    payload: usize,
+    durable: Option<PathBuf>,
     json: bool,
 }
 
@@ -70,14 +76,23 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn parse(arguments: &[String]) -> Result<Options, Box<dyn Error>> {
-    let mut options = Options { tasks: 100_000, in_flight: 64, slots: 4, json: false };
+    let mut options = Options {
+        tasks: 100_000,
+        in_flight: 64,
+        slots: 4,
+        payload: 64,
+        durable: None,
+        json: false,
+    };
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {
-        let mut number = || arguments.next().ok_or(format!("{argument} needs a number"));
+        let mut number = || arguments.next().ok_or(format!("{argument} needs a value"));
         match argument.as_str() {
             "--tasks" => options.tasks = number()?.parse()?,
             "--in-flight" => options.in_flight = number()?.parse()?,
             "--slots" => options.slots = number()?.parse()?,
+            "--payload" => options.payload = number()?.parse()?,
+            "--durable" => options.durable = Some(number()?.into()),
             "--json" => options.json = true,
             other => return Err(format!("unknown argument {other:?}").into()),
         }
@@ -111,7 +126,11 @@ impl Drop for Process {
 
 async fn coordinate(options: &Options) -> Result<(), Box<dyn Error>> {
     let pki = Pki::generate()?;
-    let config = CoordinatorConfig { quic_addr: "127.0.0.1:0".parse()?, ..Default::default() };
+    let config = CoordinatorConfig {
+        quic_addr: "127.0.0.1:0".parse()?,
+        journal: options.durable.as_ref().map(|folder| folder.join("noop.journal")),
+        ..Default::default()
+    };
     let coordinator = Coordinator::start(config, &pki).await?;
     let bootstrap = Bootstrap {
         coordinator: coordinator.quic_addr(),
@@ -128,9 +147,10 @@ async fn coordinate(options: &Options) -> Result<(), Box<dyn Error>> {
     coordinator.wait_for_workers(1).await?;
     let rss_before = rss_bytes()?;
 
-    measure(&coordinator, options.tasks / 10, options.in_flight).await?;
-    let loaded = measure(&coordinator, options.tasks, options.in_flight).await?;
-    let single = measure(&coordinator, options.tasks / 10, 1).await?;
+    let spec = spec(options)?;
+    measure(&coordinator, &spec, options.tasks / 10, options.in_flight).await?;
+    let loaded = measure(&coordinator, &spec, options.tasks, options.in_flight).await?;
+    let single = measure(&coordinator, &spec, options.tasks / 10, 1).await?;
     let report = Report {
         runs: vec![loaded, single],
         slots: options.slots,
@@ -214,19 +234,26 @@ impl Report {
     }
 }
 
+fn spec(options: &Options) -> Result<TaskSpec, Box<dyn Error>> {
+    let model = ModelRef { name: "noop".into(), version: 1, sha256: String::new() };
+    let input = Tensor::zeros(DType::F32, [options.payload.div_ceil(4)])?;
+    let mut spec = TaskSpec::new(model, vec![NamedTensor::new("x", input)]);
+    spec.durable = options.durable.is_some();
+    Ok(spec)
+}
+
 async fn measure(
     coordinator: &Coordinator,
+    spec: &TaskSpec,
     tasks: usize,
     in_flight: usize,
 ) -> Result<Run, Box<dyn Error>> {
-    let model = ModelRef { name: "noop".into(), version: 1, sha256: String::new() };
-    let input = NamedTensor::new("x", Tensor::from_slice([16], &[0f32; 16])?);
     let left = Arc::new(AtomicUsize::new(tasks));
     let began = Instant::now();
     let callers: Vec<_> = (0..in_flight)
         .map(|_| {
             let (coordinator, left) = (coordinator.clone(), Arc::clone(&left));
-            let spec = TaskSpec::new(model.clone(), vec![input.clone()]);
+            let spec = spec.clone();
             tokio::spawn(async move {
                 let mut records = Vec::new();
                 while left

@@ -112,7 +112,7 @@ pub struct SimFailure {
 ///
 /// ```
 /// let report = lgp_distributed::simulate(7)?;
-/// assert_eq!(report.tasks, report.succeeded + report.failed + report.cancelled);
+/// assert!(report.tasks >= 200 && report.faults() > 0);
 /// # Ok::<(), lgp_distributed::SimFailure>(())
 /// ```
 pub fn simulate(seed: u64) -> Result<SimReport, SimFailure> {
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn every_planted_fault_is_caught() {
-        for (name, caught) in simulate_mutants(100) {
+        for (name, caught) in simulate_mutants(400) {
             let caught = caught.unwrap_or_else(|| panic!("{name} was not caught"));
             assert!(!caught.trace.is_empty(), "{caught}");
         }

@@ -36,6 +36,14 @@ pub(crate) fn oclgrind() -> Result<()> {
     if Path::new(oclgrind::LIBRARY).exists() { Ok(()) } else { install(&["oclgrind"]) }
 }
 
+/// Makes sure that there is a broker for Celery.
+pub(crate) fn redis() -> Result<()> {
+    match cmd::capture(cmd::command("redis-server").arg("--version")) {
+        Ok(finished) if finished.ok => Ok(()),
+        _ => install(&["redis-server"]),
+    }
+}
+
 fn install(packages: &[&str]) -> Result<()> {
     let wanted = packages.join(" ");
     if !Path::new("/etc/debian_version").exists() {

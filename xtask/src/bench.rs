@@ -1,5 +1,6 @@
 //! Measures: runs the thing several times, keeps every raw value, the machine and the commit.
 
+mod cluster;
 mod comm;
 mod engine;
 mod measure;
@@ -15,7 +16,7 @@ use std::path::PathBuf;
 /// What can be measured.
 #[derive(Clone, Copy, ValueEnum)]
 pub(crate) enum What {
-    /// No-op tasks over QUIC between processes on this machine.
+    /// Tasks that do nothing, beside Ray, Dask and Celery.
     Cluster,
     /// The demo, from its start to its end.
     Demo,
@@ -75,7 +76,7 @@ pub(crate) fn run(what: What, options: Options) -> Result<()> {
     let mut run = Run::begin(name)?;
     let mut table = None;
     match what {
-        What::Cluster => measure::cluster(&mut run)?,
+        What::Cluster => table = Some(cluster::run(&mut run)?),
         What::Demo => measure::demo(&mut run)?,
         What::Rss => measure::rss(&mut run)?,
         What::Size => measure::size(&mut run)?,

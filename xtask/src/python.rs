@@ -12,6 +12,9 @@ const PACKAGES: &[&str] =
 /// The engines that this one is compared with, pinned so that figures stay comparable.
 pub(crate) const ENGINES: &[&str] = &["numpy==2.4.6", "onnxruntime==1.31.1", "openvino==2026.4.1"];
 
+/// The systems that the cluster is compared with.
+const PEERS: &[&str] = &["ray==2.60.0", "distributed==2026.8.0", "celery[redis]==5.7.0"];
+
 /// NVIDIA's compiler, of the last series that compiles for cards before sm_75.
 const NVRTC: &[&str] = &["nvidia-cuda-nvrtc-cu12==12.9.86"];
 
@@ -23,6 +26,11 @@ pub(crate) fn interpreter() -> Result<PathBuf> {
 /// The interpreter of the comparison of engines, likewise.
 pub(crate) fn engines() -> Result<PathBuf> {
     environment("target/venv-engines", ENGINES)
+}
+
+/// The interpreter of the systems that the cluster is compared with, likewise.
+pub(crate) fn peers() -> Result<PathBuf> {
+    environment("target/venv-peers", PEERS)
 }
 
 /// The interpreter that has NVIDIA's compiler, likewise.

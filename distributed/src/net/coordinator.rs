@@ -136,7 +136,8 @@ impl Coordinator {
     ///
     /// # Errors
     /// As [`Coordinator::submit`]; [`Error::InvalidTask`] for tasks that depend on one another in
-    /// a circle; [`Error::NoJournal`], [`Error::NotSaved`].
+    /// a circle; [`Error::NoJournal`]; [`Error::NotSaved`] when the journal could not take all of
+    /// them: those that it took are cancelled, though some may have run by then.
     pub async fn submit_all(&self, tasks: Vec<(TaskSpec, Vec<usize>)>) -> Result<Vec<TaskId>> {
         let mut orders = Vec::with_capacity(tasks.len());
         for (spec, within) in tasks {
@@ -144,10 +145,19 @@ impl Coordinator {
         }
         let (ids, promises) =
             self.shared.submit_durably(|core, now| core.submit_all(now, orders))?;
+        let mut refused = None;
         for promise in promises {
-            promise.await.map_err(|_| Error::Stopped)??;
+            // Each is waited for: what is not known yet cannot be taken back.
+            if let Err(error) = promise.await.unwrap_or(Err(Error::Stopped)) {
+                refused = refused.or(Some(error));
+            }
         }
-        Ok(ids)
+        let Some(error) = refused else { return Ok(ids) };
+        for id in ids {
+            // One that the journal refused is not known any more.
+            let _ = self.cancel(id);
+        }
+        Err(error)
     }
 
     /// Resolves once the task is terminal, whatever its state then is.

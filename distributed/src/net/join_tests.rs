@@ -216,7 +216,15 @@ async fn who_dawdles_is_cut_off_and_keeps_nobody_out() {
     tokio::time::sleep(Duration::from_millis(200)).await;
     // A fifth from the same address is told to wait, and gets in when the slow ones are cut off.
     let name = "w".parse().expect("a name");
-    let joined = join(coordinator.quic_addr(), &token, &name).await.expect("in the end");
+    let joined = loop {
+        match join(coordinator.quic_addr(), &token, &name).await {
+            Ok(joined) => break joined,
+            // On a busy machine they are cut off late.
+            Err(Error::JoinRefused { refusal: JoinRefusal::Busy, .. })
+                if began.elapsed() < Duration::from_secs(30) => {}
+            Err(error) => panic!("in the end: {error}"),
+        }
+    };
     assert_eq!(joined.name, name);
     for (_endpoint, connection) in slow {
         let closed = tokio::time::timeout(Duration::from_secs(8), connection.closed()).await;

@@ -36,7 +36,7 @@ pub(super) struct Shared {
 struct State {
     core: Core,
     sessions: HashMap<SessionId, Session>,
-    waiters: HashMap<u64, Vec<oneshot::Sender<TaskRecord>>>,
+    waiters: HashMap<u64, Vec<oneshot::Sender<Result<TaskRecord>>>>,
     /// Who waits for the journal to have a task.
     acceptors: HashMap<u64, Vec<oneshot::Sender<Result<()>>>>,
     /// Takes the journal's changes, if there is a journal.
@@ -275,9 +275,12 @@ impl Shared {
                 }
             }
             Action::Rejected { seq, reason } => {
-                state.waiters.remove(&seq);
+                let error = || Error::NotSaved { reason: reason.clone() };
                 for acceptor in state.acceptors.remove(&seq).unwrap_or_default() {
-                    let _ = acceptor.send(Err(Error::NotSaved { reason: reason.clone() }));
+                    let _ = acceptor.send(Err(error()));
+                }
+                for waiter in state.waiters.remove(&seq).unwrap_or_default() {
+                    let _ = waiter.send(Err(error()));
                 }
             }
             Action::Finished { seq } => {
@@ -285,7 +288,7 @@ impl Shared {
                 let Some(record) = state.core.record_of(self.now(), seq) else { return };
                 for waiter in waiters {
                     // A caller that no longer waits is no error.
-                    let _ = waiter.send(record.clone());
+                    let _ = waiter.send(Ok(record.clone()));
                 }
             }
             Action::Load { session, device, model } => {
@@ -356,21 +359,22 @@ fn close(state: &State, session: SessionId, why: Close) {
 /// A task's final record, there already or to come.
 pub(super) enum Waiting {
     Done(Box<TaskRecord>),
-    Promise(oneshot::Receiver<TaskRecord>),
+    Promise(oneshot::Receiver<Result<TaskRecord>>),
 }
 
 impl Waiting {
     pub(super) async fn record(self) -> Result<TaskRecord> {
         match self {
             Self::Done(record) => Ok(*record),
-            Self::Promise(promise) => promise.await.map_err(|_| Error::Stopped),
+            Self::Promise(promise) => promise.await.map_err(|_| Error::Stopped)?,
         }
     }
 }
 
 impl State {
     fn unrecorded(&mut self, now: Duration, tickets: &[u64], error: &JournalError) {
-        if matches!(error, JournalError::Broken { .. }) && self.broken.is_none() {
+        let ended = matches!(error, JournalError::Broken { .. } | JournalError::Closed { .. });
+        if ended && !self.stopped && self.broken.is_none() {
             tracing::error!(%error, "the journal takes no more");
             self.broken = Some(error.clone());
         }

@@ -30,7 +30,7 @@ impl Core {
         if let Some(existing) = self.existing(&order)? {
             return Ok(existing);
         }
-        self.check_dependencies(&order)?;
+        self.check_dependencies(&order, &[])?;
         self.admit(now, 1, order.input_bytes, usize::from(order.spec.idempotency_key.is_some()))?;
         let id = self.accept(now, order);
         self.schedule(now);
@@ -55,7 +55,7 @@ impl Core {
         for (at, order) in orders.iter().enumerate() {
             ids[at] = self.existing(order)?;
             if ids[at].is_none() && first[at] == at {
-                self.check_dependencies(order)?;
+                self.check_dependencies(order, &orders)?;
                 fresh += 1;
                 bytes = bytes.saturating_add(order.input_bytes);
                 keyed += usize::from(order.spec.idempotency_key.is_some());
@@ -92,7 +92,8 @@ impl Core {
         }
     }
 
-    fn check_dependencies(&self, order: &Order) -> Result<()> {
+    /// Checks what a task of a submission depends on.
+    fn check_dependencies(&self, order: &Order, orders: &[Order]) -> Result<()> {
         let spec = &order.spec;
         let count = spec.depends_on.len() + order.within.len();
         if count > DEPENDENCIES_MAX {
@@ -101,6 +102,11 @@ impl Core {
         }
         if spec.durable && !self.config.durable {
             return Err(Error::NoJournal);
+        }
+        let fleeting = |at: &&usize| orders.get(**at).is_some_and(|other| !other.spec.durable);
+        if let Some(at) = order.within.iter().find(fleeting).filter(|_| spec.durable) {
+            let message = format!("a durable task cannot depend on task {at}, which is not");
+            return Err(Error::InvalidTask { message });
         }
         for id in &spec.depends_on {
             let task = self.tasks.get(&self.find(*id)?);
@@ -127,7 +133,7 @@ impl Core {
         let no_room = full && (queued > 0 || tasks > 1);
         // What a key stands for must stay for its time, so no more come than can be kept.
         let many = self.keys.len().saturating_add(keyed) > self.config.keys_max
-            || self.history.bytes() > self.config.retained_bytes_max;
+            || self.history.keyed_bytes() > self.config.retained_bytes_max;
         let no_keys = keyed > 0 && many;
         if no_room || no_keys {
             self.history.overloaded += 1;
@@ -175,7 +181,7 @@ impl Core {
         if let Some((key, digest)) = &task.key {
             self.keys.insert(key.clone(), (seq, *digest));
         }
-        if let Some(deadline) = task.deadline.filter(|_| !task.state.is_terminal()) {
+        if let Some(deadline) = task.deadline {
             self.timers.insert((deadline, Timer::Deadline(seq)));
         }
         if task.state == TaskState::Queued {
@@ -212,7 +218,9 @@ impl Core {
                 failed = Some(id);
                 continue;
             };
-            other.pins += 1;
+            if self.planted != Planted::ForgetPins {
+                other.pins += 1;
+            }
             if self.planted == Planted::IgnoreDependencies {
                 continue;
             }
@@ -232,8 +240,11 @@ impl Core {
         ids.sort_unstable();
         ids.dedup();
         for id in ids {
-            if let Some(task) = self.tasks.get_mut(&id.seq) {
-                task.pins = task.pins.saturating_sub(1);
+            let Some(task) = self.tasks.get_mut(&id.seq) else { continue };
+            task.pins = task.pins.saturating_sub(1);
+            task.dependants.retain(|dependant| *dependant != seq);
+            if task.pins == 0 && task.state.is_terminal() {
+                self.retain(id.seq);
             }
         }
     }
@@ -258,11 +269,18 @@ impl Core {
     }
 
     pub(super) fn fail_dependant(&mut self, now: Duration, seq: u64, id: TaskId) {
-        let why = self.tasks.get(&id.seq).map_or_else(String::new, |task| match &task.error {
-            Some(error) => format!("{}: {error}", task.state),
-            None => task.state.to_string(),
-        });
-        let message = format!("task {id}, on which it depends, ended: {why}");
+        let task = self.tasks.get(&id.seq);
+        let message = match task.map(|task| (task.state, &task.error)) {
+            // Down a long chain the first failure is the one that matters.
+            Some((_, Some(error))) if error.code == TaskErrorKind::DependencyFailed => {
+                error.message.clone()
+            }
+            Some((state, Some(error))) => {
+                format!("task {id}, on which it depends, ended: {state}: {error}")
+            }
+            Some((state, None)) => format!("task {id}, on which it depends, ended: {state}"),
+            None => format!("task {id}, on which it depends, is not known"),
+        };
         let error = TaskError::new(TaskErrorKind::DependencyFailed, message);
         self.abort(now, seq, TaskState::Failed, error);
     }

@@ -35,14 +35,16 @@ impl Core {
             self.budget.deposit();
         }
         task.attempts += 1;
-        task.runs.push(Run { session: seat.session, attempt: task.attempts });
+        let queued = now.saturating_sub(task.submitted);
+        let (session, attempt) = (seat.session, task.attempts);
+        task.runs.push(Run { session, attempt, worker: worker.id.clone(), queued });
         task.worker = Some(worker.id.clone());
-        task.queued = Some(now.saturating_sub(task.submitted));
+        task.queued = Some(queued);
         let id = AttemptId { epoch: self.config.epoch, seq, attempt: task.attempts };
         self.dispatches += 1;
         let held = Held { confirmed: now, model: Arc::clone(&task.model) };
         seat.held.insert(id, held);
-        let (session, device) = (seat.session, seat.ordinal);
+        let device = seat.ordinal;
         let sent = What::Sent {
             worker: worker.id.clone(),
             device,
@@ -57,8 +59,10 @@ impl Core {
             let home = Home { worker: worker.id.clone(), ordinal: device };
             self.affinity.remember(now, Affinity::key(&spec.model.name, key), home);
         }
-        if let Some(after) = spec.hedge_after.filter(|_| !rival) {
-            self.timers.insert((now + after, Timer::Hedge(seq, id.attempt)));
+        let hedge_at = spec.hedge_after.filter(|_| !rival).and_then(|wait| now.checked_add(wait));
+        if let Some(at) = hedge_at {
+            task.hedge_at = Some((at, id.attempt));
+            self.timers.insert((at, Timer::Hedge(seq, id.attempt)));
         }
         let probes = worker.breakers.get_mut(&spec.model).is_some_and(|b| b.passed());
         if probes {
@@ -112,14 +116,14 @@ impl Core {
         let seq = id.seq;
         match completion {
             Completion::Done { outputs, model } => {
-                self.close_run(now, seq, session, id.attempt);
+                self.close_run(seq, session, id.attempt);
                 self.finish(now, seq, TaskState::Succeeded, Ok(outputs), Some(model));
             }
             Completion::Error { error, .. } if error.kind == ExecErrorKind::Unavailable => {
                 self.fail_attempt(now, id, session, task_error(error));
             }
             Completion::Error { error, model } => {
-                self.close_run(now, seq, session, id.attempt);
+                self.close_run(seq, session, id.attempt);
                 self.finish(now, seq, TaskState::Failed, Err(task_error(error)), Some(model));
             }
             Completion::Refused => {
@@ -135,15 +139,12 @@ impl Core {
     }
 
     /// The attempt that answers names the worker and the waiting time of the record.
-    fn close_run(&mut self, now: Duration, seq: u64, session: SessionId, attempt: u32) {
+    fn close_run(&mut self, seq: u64, session: SessionId, attempt: u32) {
         let Some(task) = self.tasks.get_mut(&seq) else { return };
-        let several = task.runs.len() > 1;
-        task.runs.retain(|run| *run != Run { session, attempt });
-        if several && let Some(worker) = self.fleet.workers.get(&session) {
-            task.worker = Some(worker.id.clone());
-            let took = task.finished.unwrap_or(now).saturating_sub(task.submitted);
-            task.queued = task.queued.map(|queued| queued.min(took));
+        if let Some(run) = task.run(session, attempt) {
+            (task.worker, task.queued) = (Some(run.worker.clone()), Some(run.queued));
         }
+        task.drop_run(session, attempt);
     }
 
     /// A cancelled attempt has let go of its slot.
@@ -163,8 +164,8 @@ impl Core {
     pub(crate) fn is_current(&self, session: SessionId, id: AttemptId) -> bool {
         id.epoch == self.config.epoch
             && self.tasks.get(&id.seq).is_some_and(|t| {
-                let run = Run { session, attempt: id.attempt };
-                t.state == TaskState::Running && t.ending.is_none() && t.runs.contains(&run)
+                let current = t.run(session, id.attempt).is_some();
+                t.state == TaskState::Running && t.ending.is_none() && current
             })
     }
 
@@ -189,9 +190,14 @@ impl Core {
         session: SessionId,
         error: TaskError,
     ) {
+        // What is durable waits for the next coordinator, and the others have ended.
+        if self.stopped {
+            return;
+        }
         let Some(task) = self.tasks.get_mut(&id.seq) else { return };
-        task.runs.retain(|run| *run != Run { session, attempt: id.attempt });
-        if !task.runs.is_empty() {
+        task.drop_run(session, id.attempt);
+        if let Some(other) = task.runs.first() {
+            (task.worker, task.queued) = (Some(other.worker.clone()), Some(other.queued));
             let what = What::OneLess { attempt: id.attempt, code: error.code };
             return note(&mut task.notes, now, what);
         }
@@ -208,24 +214,21 @@ impl Core {
         self.history.retries += 1;
         let at_once = task.failures == 1 && error.code == TaskErrorKind::WorkerLost;
         let timing = &self.config.timing;
-        let (mut wait, mut budget) = (Duration::ZERO, Duration::ZERO);
+        let mut wait = Duration::ZERO;
         if !at_once {
             wait = full_jitter(task.failures, timing.retry_base, timing.retry_max, &mut self.rng);
-            self.history.budgeted += 1;
-            if self.planted != Planted::IgnoreBudget {
-                budget = self.budget.withdraw(now);
-            }
         }
-        let what = What::Failed { attempt: id.attempt, code: error.code, wait, budget };
+        let what = What::Failed { attempt: id.attempt, code: error.code, wait };
         note(&mut task.notes, now, what);
-        task.retry_at = (!at_once).then_some(now + wait + budget);
+        task.budgeted = !at_once && self.planted != Planted::IgnoreBudget;
+        task.retry_at = (!at_once).then_some(now + wait);
         self.wait_again(id.seq);
     }
 
     /// The attempt was not begun: the task waits again as if it had not been sent.
     pub(super) fn give_back(&mut self, now: Duration, id: AttemptId, session: SessionId) {
         let Some(task) = self.tasks.get_mut(&id.seq) else { return };
-        task.runs.retain(|run| *run != Run { session, attempt: id.attempt });
+        task.drop_run(session, id.attempt);
         note(&mut task.notes, now, What::GivenBack { attempt: id.attempt });
         if task.runs.is_empty() {
             self.wait_again(id.seq);
@@ -241,6 +244,9 @@ impl Core {
         }
         task.state = TaskState::Queued;
         task.queued = None;
+        if let Some((at, attempt)) = task.hedge_at.take() {
+            self.timers.remove(&(at, Timer::Hedge(seq, attempt)));
+        }
         match task.retry_at {
             Some(at) => {
                 self.timers.insert((at, Timer::Retry(seq)));
@@ -249,8 +255,35 @@ impl Core {
         }
     }
 
-    /// The time of a task's next attempt has come.
-    pub(super) fn retry(&mut self, seq: u64) {
+    /// The time of a task's next attempt has come, if the budget has a token for it.
+    pub(super) fn retry(&mut self, now: Duration, seq: u64) {
+        let budgeted = self.tasks.get(&seq).is_some_and(|task| task.budgeted);
+        if !budgeted || (self.parked.is_empty() && self.budget.take(now)) {
+            return self.requeue(seq);
+        }
+        if self.parked.is_empty() {
+            self.timers.insert((now + self.budget.next(now), Timer::Budget));
+        }
+        self.parked.push_back(seq);
+    }
+
+    /// Lets as many parked tasks go as the budget has tokens for, in the order of their coming.
+    pub(super) fn release_parked(&mut self, now: Duration) {
+        while let Some(&seq) = self.parked.front() {
+            // One that has ended meanwhile needs none.
+            let waits = self.tasks.get(&seq).is_some_and(|task| task.retry_at.is_some());
+            if waits && !self.budget.take(now) {
+                self.timers.insert((now + self.budget.next(now), Timer::Budget));
+                return;
+            }
+            self.parked.pop_front();
+            if waits {
+                self.requeue(seq);
+            }
+        }
+    }
+
+    fn requeue(&mut self, seq: u64) {
         if let Some(task) = self.tasks.get_mut(&seq) {
             task.retry_at = None;
         }
@@ -260,19 +293,25 @@ impl Core {
     /// An attempt has gone without an answer for so long that it gets a rival, if a device of
     /// another worker is free.
     pub(super) fn hedge(&mut self, now: Duration, seq: u64, attempt: u32) {
-        let Some(task) = self.tasks.get(&seq) else { return };
+        let Some(task) = self.tasks.get_mut(&seq) else { return };
+        task.hedge_at = None;
         let [run] = task.runs.as_slice() else { return };
         if task.state != TaskState::Running || task.ending.is_some() || run.attempt != attempt {
             return;
         }
         let (first, model) = (run.session, Arc::clone(&task.model));
         let after = task.spec.as_ref().and_then(|spec| spec.hedge_after).unwrap_or_default();
-        if let Some(choice) = self.choose(now, &model, None, Some(first)) {
+        let free = self.fleet.free > 0;
+        let choice = free.then(|| self.choose(now, &model, None, Some(first))).flatten();
+        if let Some(choice) = choice {
             self.history.hedges += u64::from(self.dispatch(now, seq, choice));
-        } else {
-            // Nobody else is free now; someone may be later.
-            let again = now + after.max(self.config.timing.retry_base);
-            self.timers.insert((again, Timer::Hedge(seq, attempt)));
+            return;
+        }
+        // Nobody else is free now; someone may be later.
+        let wait = after.max(self.config.timing.retry_max);
+        if let (Some(at), Some(task)) = (now.checked_add(wait), self.tasks.get_mut(&seq)) {
+            task.hedge_at = Some((at, attempt));
+            self.timers.insert((at, Timer::Hedge(seq, attempt)));
         }
     }
 }

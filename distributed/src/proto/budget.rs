@@ -26,26 +26,31 @@ impl Budget {
         self.tokens = (self.tokens + PER_TASK).min(RESERVE);
     }
 
-    /// Takes a token for a retry. Answers how long the retry has to wait for it: a bucket that
-    /// is overdrawn makes the next ones wait longer, so that they come one by one.
-    pub(crate) fn withdraw(&mut self, now: Duration) -> Duration {
+    /// Takes a token for a retry, if there is one.
+    pub(crate) fn take(&mut self, now: Duration) -> bool {
+        self.fill(now);
+        let there = self.tokens >= 1.0;
+        self.tokens -= f64::from(u8::from(there));
+        there
+    }
+
+    /// How long until there is a token, if no task brings one before.
+    pub(crate) fn next(&mut self, now: Duration) -> Duration {
+        self.fill(now);
+        let missing = (1.0 - self.tokens).max(0.0);
+        // Not quite none, or the clock might not move at all.
+        Duration::from_secs_f64(missing / PER_SECOND).max(Duration::from_millis(1))
+    }
+
+    fn fill(&mut self, now: Duration) {
         let passed = now.saturating_sub(self.filled).as_secs_f64();
         self.filled = now.max(self.filled);
-        self.tokens = PER_SECOND.mul_add(passed, self.tokens).min(RESERVE) - 1.0;
-        // More than an hour of debts is as good as an hour.
-        Duration::from_secs_f64((-self.tokens / PER_SECOND).clamp(0.0, 3600.0))
+        self.tokens = PER_SECOND.mul_add(passed, self.tokens).min(RESERVE);
     }
 
     /// Retries that may begin at once.
     pub(crate) fn left(&self) -> f64 {
-        self.tokens.max(0.0)
-    }
-
-    /// The most retries that `tasks` tasks may have caused after a time.
-    #[cfg(test)]
-    pub(crate) fn most(tasks: u64, time: Duration) -> f64 {
-        let tasks = f64::from(u32::try_from(tasks).unwrap_or(u32::MAX));
-        RESERVE + PER_TASK * tasks + PER_SECOND * time.as_secs_f64()
+        self.tokens
     }
 }
 
@@ -56,27 +61,30 @@ mod tests {
     #[test]
     fn retries_begin_no_faster_than_the_budget_allows() {
         let mut budget = Budget::new(Duration::ZERO);
-        let mut begun = Vec::new();
-        for task in 0..200u64 {
-            let now = Duration::from_millis(10 * task);
-            budget.deposit();
-            begun.push(now + budget.withdraw(now));
+        let mut taken = 0u32;
+        for step in 0..1000u32 {
+            let now = Duration::from_millis(u64::from(10 * step));
+            if step % 5 == 0 {
+                budget.deposit();
+            }
+            taken += u32::from(budget.take(now));
+            let tasks = f64::from(step / 5 + 1);
+            let most = RESERVE + PER_TASK * tasks + PER_SECOND * now.as_secs_f64();
+            assert!(f64::from(taken) <= most, "{taken} at {now:?}");
         }
-        for (count, at) in (1u32..).zip(&begun) {
-            let tasks = u64::try_from(at.as_millis() / 10 + 1).expect("small").min(200);
-            assert!(f64::from(count) <= Budget::most(tasks, *at) + 1.0, "{count} at {at:?}");
-        }
-        assert!(begun.last() > Some(&Duration::from_secs(50)), "{:?}", begun.last());
+        assert!(taken > 75, "{taken}");
     }
 
     #[test]
     fn a_quiet_time_fills_it_up_to_the_reserve() {
         let mut budget = Budget::new(Duration::ZERO);
         for _ in 0..20 {
-            assert_eq!(budget.withdraw(Duration::ZERO), Duration::ZERO);
+            assert!(budget.take(Duration::ZERO));
         }
-        assert!(budget.withdraw(Duration::ZERO) > Duration::ZERO);
-        budget.withdraw(Duration::from_secs(1000));
+        assert!(!budget.take(Duration::ZERO));
+        assert_eq!(budget.next(Duration::ZERO), Duration::from_millis(500));
+        assert!(budget.take(Duration::from_millis(500)));
+        assert!(budget.take(Duration::from_secs(1000)));
         assert!((budget.left() - 19.0).abs() < 1e-9, "{budget:?}");
     }
 }

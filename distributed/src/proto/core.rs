@@ -36,6 +36,10 @@ pub(crate) struct Core {
     /// Models that every worker is to have.
     pub(super) models: BTreeMap<ModelRef, Wanted>,
     pub(super) timers: BTreeSet<(Duration, Timer)>,
+    /// Tasks that are terminal and whose dependants do not know it yet.
+    pub(super) settled: VecDeque<u64>,
+    /// Tasks that wait for the retry budget.
+    pub(super) parked: VecDeque<u64>,
     pub(super) keys: HashMap<String, (u64, Digest)>,
     pub(super) history: History,
     pub(super) ledger: Ledger,
@@ -63,6 +67,8 @@ impl Core {
             dispatches: 0,
             models: BTreeMap::new(),
             timers: BTreeSet::new(),
+            settled: VecDeque::new(),
+            parked: VecDeque::new(),
             keys: HashMap::new(),
             history: History::new(now),
             ledger: Ledger::default(),
@@ -113,7 +119,8 @@ impl Core {
                         TaskError::new(TaskErrorKind::DeadlineExceeded, self.overdue(now, seq));
                     self.abort(now, seq, TaskState::Failed, error);
                 }
-                Timer::Retry(seq) => self.retry(seq),
+                Timer::Retry(seq) => self.retry(now, seq),
+                Timer::Budget => self.release_parked(now),
                 Timer::Hedge(seq, attempt) => self.hedge(now, seq, attempt),
                 Timer::Probe(session, model) => self.probe(now, session, &model),
                 Timer::Journal => self.record_again(),

@@ -57,6 +57,8 @@ impl Task {
             retry_at: None,
             attempts: 0,
             failures: 0,
+            budgeted: false,
+            hedge_at: None,
             runs: Vec::new(),
             worker: None,
             queued: None,
@@ -72,6 +74,7 @@ impl Task {
             waits: 0,
             dependants: Vec::new(),
             pins: 0,
+            listed: false,
             notes: Vec::new(),
             spec: Some(spec),
         }
@@ -236,9 +239,7 @@ impl Core {
         if let Some(deadline) = task.deadline {
             self.timers.remove(&(deadline, Timer::Deadline(seq)));
         }
-        if let Some((key, _)) = task.key {
-            self.keys.remove(&key);
-        }
+        self.free_key(seq, &task);
     }
 
     /// Goes on with what an earlier life left in the journal. Must come before anything else.
@@ -246,7 +247,8 @@ impl Core {
         if self.planted == Planted::ForgetJournal {
             return;
         }
-        images.sort_unstable_by_key(|image| image.id.seq);
+        // Those that have ended first: open ones may need their records.
+        images.sort_unstable_by_key(|image| (image.end.is_none(), image.id.seq));
         let mut failed = Vec::new();
         for image in images {
             let Image { id, submitted, spec, digest, end } = image;
@@ -259,12 +261,12 @@ impl Core {
             self.history.submitted += 1;
             match end {
                 Some(end) => {
+                    task.deadline = None;
                     self.insert(id.seq, task);
                     self.settle(now, id.seq, end);
                 }
                 None => {
-                    // They were submitted first, so they are there by now, if they still are: a
-                    // record goes only once nobody waits for it.
+                    // What it depends on was submitted first, and stays while it waits.
                     if let Some(dependency) = self.depend(id.seq, &mut task) {
                         failed.push((id.seq, dependency));
                     }

@@ -45,6 +45,9 @@ impl Core {
         if task.waits > 0 {
             return vec![format!("waits for {} of the tasks that it depends on", task.waits)];
         }
+        if self.parked.contains(&seq) {
+            return vec!["waits for the budget for retries".to_owned()];
+        }
         if let Some(at) = task.retry_at {
             let ms = at.saturating_sub(now).as_millis();
             return vec![format!("waits {ms} ms for its next attempt")];

@@ -25,8 +25,6 @@ pub(super) struct History {
     pub(super) running: u64,
     pub(super) retries: u64,
     pub(super) stale: u64,
-    /// Of the retries, those that took from the budget.
-    pub(super) budgeted: u64,
     pub(super) hedges: u64,
     pub(super) breakers_opened: u64,
     pub(super) overloaded: u64,
@@ -40,6 +38,7 @@ pub(super) struct History {
     /// Of tasks with an idempotency key, which stay for a while whatever comes.
     keyed: VecDeque<u64>,
     bytes: usize,
+    keyed_bytes: usize,
 }
 
 impl History {
@@ -47,9 +46,9 @@ impl History {
         Self { began, ..Self::default() }
     }
 
-    /// Bytes that records keep alive.
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
+    /// Bytes that records of tasks with a key keep alive.
+    pub(super) fn keyed_bytes(&self) -> usize {
+        self.keyed_bytes
     }
 
     /// Tasks that are not terminal.
@@ -130,6 +129,9 @@ impl Core {
         if let Some(at) = task.retry_at.take() {
             self.timers.remove(&(at, Timer::Retry(seq)));
         }
+        if let Some((at, attempt)) = task.hedge_at.take() {
+            self.timers.remove(&(at, Timer::Hedge(seq, attempt)));
+        }
         self.queue.remove(&task.model, task.place(seq));
         let end = End {
             state,
@@ -184,12 +186,10 @@ impl Core {
             _ => history.failed += 1,
         }
         history.count_finished(now);
-        history.bytes = history.bytes.saturating_add(task.retained_bytes());
-        if task.key.is_some() {
-            history.keyed.push_back(seq);
-        } else {
-            history.finished.push_back(seq);
-        }
+        let bytes = task.retained_bytes();
+        let of = if task.key.is_some() { &mut history.keyed_bytes } else { &mut history.bytes };
+        *of = of.saturating_add(bytes);
+        let pinned = task.pins > 0;
         if self.planted == Planted::ForgetKeys
             && let Some((key, _)) = &task.key
         {
@@ -199,8 +199,37 @@ impl Core {
         if self.history.open() == 0 {
             self.actions.push_back(Action::Changed);
         }
+        if !pinned {
+            self.retain(seq);
+        }
         self.unpin(seq);
-        self.settle_dependants(now, seq);
+        self.settled.push_back(seq);
+        // Ends bring further ends about: one after another, for chains may be long.
+        if self.settled.len() == 1 {
+            while let Some(&seq) = self.settled.front() {
+                self.settle_dependants(now, seq);
+                self.settled.pop_front();
+            }
+        }
+    }
+
+    /// From now on a record stays only as long as there is room, or its key's time is not over.
+    pub(super) fn retain(&mut self, seq: u64) {
+        let Some(task) = self.tasks.get_mut(&seq) else { return };
+        if std::mem::replace(&mut task.listed, true) {
+            return;
+        }
+        let keyed = task.key.is_some();
+        let of = if keyed { &mut self.history.keyed } else { &mut self.history.finished };
+        of.push_back(seq);
+    }
+
+    /// A record's turn to go has come. One that others need goes when they need it no more.
+    fn expire_record(&mut self, seq: u64) {
+        match self.tasks.get_mut(&seq) {
+            Some(task) if task.pins > 0 => task.listed = false,
+            _ => self.drop_record(seq),
+        }
     }
 
     /// Drops the oldest records until the rest is within both bounds; those of tasks with a key
@@ -209,35 +238,37 @@ impl Core {
         let config = &self.config;
         let (tasks_max, bytes_max) = (config.retained_tasks_max, config.retained_bytes_max);
         let kept_for = config.keys_kept_for;
-        let mut pinned = Vec::new();
         while self.history.finished.len() > tasks_max || self.history.bytes > bytes_max {
             let Some(seq) = self.history.finished.pop_front() else { break };
-            match self.tasks.get(&seq) {
-                Some(task) if task.pins > 0 => pinned.push(seq),
-                _ => self.drop_record(seq),
-            }
+            self.expire_record(seq);
         }
-        // They are looked at again with the next task that ends.
-        self.history.finished.extend(pinned);
         while let Some(&seq) = self.history.keyed.front() {
             let young = |at: Duration| now.saturating_sub(at) < kept_for;
-            let needed = |task: &Task| task.pins > 0 || task.finished.is_some_and(young);
-            if self.tasks.get(&seq).is_some_and(needed) {
+            if self.tasks.get(&seq).and_then(|task| task.finished).is_some_and(young) {
                 break;
             }
             self.history.keyed.pop_front();
-            self.drop_record(seq);
+            self.expire_record(seq);
         }
     }
 
     fn drop_record(&mut self, seq: u64) {
         let Some(task) = self.tasks.remove(&seq) else { return };
-        self.history.bytes = self.history.bytes.saturating_sub(task.retained_bytes());
-        if let Some((key, _)) = &task.key {
-            self.keys.remove(key);
-        }
+        let history = &mut self.history;
+        let of = if task.key.is_some() { &mut history.keyed_bytes } else { &mut history.bytes };
+        *of = of.saturating_sub(task.retained_bytes());
+        self.free_key(seq, &task);
         if task.durable && task.saved {
             self.forget(TaskId { epoch: task.epoch, seq });
+        }
+    }
+
+    /// A task's record is gone, and with it what its key stood for.
+    pub(super) fn free_key(&mut self, seq: u64, task: &Task) {
+        if let Some((key, _)) = &task.key
+            && self.keys.get(key).is_some_and(|(holder, _)| *holder == seq)
+        {
+            self.keys.remove(key);
         }
     }
 

@@ -35,6 +35,11 @@ fn devices(status: ExecutorStatus) -> Vec<DeviceStatus> {
     if devices.is_empty() {
         devices.push(DeviceStatus::default());
     }
+    for device in &mut devices {
+        // What is no number cannot be compared.
+        device.utilisation = device.utilisation.filter(|share| share.is_finite());
+        device.power_w = device.power_w.filter(|watts| watts.is_finite());
+    }
     devices
 }
 

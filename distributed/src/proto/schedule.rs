@@ -81,15 +81,13 @@ impl Core {
         if let Some((key, seq)) = affinity
             && let Some(home) = self.affinity.home(now, key)
         {
-            let choice = home_choice(&self.fleet, &view, home);
-            let kept = choice.is_some();
-            let what = What::Home { worker: home.worker.clone(), kept };
-            if let Some(task) = self.tasks.get_mut(&seq) {
+            let kept = home_choice(&self.fleet, &view, home);
+            let choice = kept.or_else(|| self.config.balancing.pick(now, &view, &request));
+            let what = What::Home { worker: home.worker.clone(), kept: kept.is_some() };
+            if let Some(task) = self.tasks.get_mut(&seq).filter(|_| choice.is_some()) {
                 note(&mut task.notes, now, what);
             }
-            if kept {
-                return choice;
-            }
+            return choice;
         }
         self.config.balancing.pick(now, &view, &request)
     }

@@ -151,10 +151,13 @@ pub(crate) enum Completion {
 }
 
 /// An attempt under way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(super) struct Run {
     pub(super) session: SessionId,
     pub(super) attempt: u32,
+    pub(super) worker: WorkerId,
+    /// Time from submission to its dispatch.
+    pub(super) queued: Duration,
 }
 
 /// A task as the core keeps it.
@@ -177,6 +180,10 @@ pub(super) struct Task {
     /// Attempts begun, and attempts that ended without an answer.
     pub(super) attempts: u32,
     pub(super) failures: u32,
+    /// The next attempt draws on the retry budget.
+    pub(super) budgeted: bool,
+    /// When the current attempt may get a rival.
+    pub(super) hedge_at: Option<(Duration, u32)>,
     /// The current attempt, and its rival where it has one.
     pub(super) runs: Vec<Run>,
     pub(super) worker: Option<WorkerId>,
@@ -195,17 +202,29 @@ pub(super) struct Task {
     pub(super) depends_on: Vec<TaskId>,
     /// Of these, tasks that have not ended.
     pub(super) waits: usize,
-    /// Tasks that have not ended and depend on it.
+    /// Tasks that are not terminal and depend on it.
     pub(super) dependants: Vec<u64>,
     /// Tasks that are not terminal and depend on it: its record stays as long as theirs may have
     /// to be understood by a later coordinator.
     pub(super) pins: usize,
+    /// Its record goes when its turn comes.
+    pub(super) listed: bool,
     pub(super) notes: Vec<Note>,
 }
 
 impl Task {
     pub(super) fn place(&self, seq: u64) -> Place {
         Place::new(self.due, seq)
+    }
+
+    /// The run of an attempt by a session, if it is current.
+    pub(super) fn run(&self, session: SessionId, attempt: u32) -> Option<&Run> {
+        self.runs.iter().find(|run| run.session == session && run.attempt == attempt)
+    }
+
+    /// The attempt is not current any more.
+    pub(super) fn drop_run(&mut self, session: SessionId, attempt: u32) {
+        self.runs.retain(|run| run.session != session || run.attempt != attempt);
     }
 
     /// Whether nothing but a free device is missing.
@@ -228,6 +247,8 @@ impl Task {
 pub(super) enum Timer {
     Deadline(u64),
     Retry(u64),
+    /// The retry budget has a token again.
+    Budget,
     /// An attempt may get a rival.
     Hedge(u64, u32),
     /// A breaker may let a probe pass.
@@ -276,11 +297,13 @@ pub(crate) enum Planted {
     ForgetJournal,
     /// The loser of two rivals keeps running.
     KeepRival,
+    /// Records go while later coordinators may need them to understand others.
+    ForgetPins,
 }
 
 impl Planted {
     /// Every fault that can be planted.
-    pub(crate) const ALL: [Self; 17] = [
+    pub(crate) const ALL: [Self; 18] = [
         Self::AcceptStale,
         Self::ForgetLost,
         Self::IgnoreSlots,
@@ -298,5 +321,6 @@ impl Planted {
         Self::TrustSilence,
         Self::ForgetJournal,
         Self::KeepRival,
+        Self::ForgetPins,
     ];
 }

@@ -262,8 +262,11 @@ fn records_are_kept_up_to_a_count_and_a_size_and_those_with_keys_for_a_time() {
     assert_eq!(submit(&mut core, ms(1), keyed.clone()), first, "the key stands for it");
     let second = submit(&mut core, ms(2), spec());
     finish(&mut core, ms(2), 600);
-    assert!(matches!(core.record(ms(2), second), Err(Error::UnknownTask { .. })), "no room");
-    assert!(core.record(ms(2), first).is_ok(), "its time is not over");
+    assert!(core.record(ms(2), second).is_ok(), "what has a key takes no room from others");
+    let third = submit(&mut core, ms(3), spec());
+    finish(&mut core, ms(3), 600);
+    assert!(matches!(core.record(ms(3), second), Err(Error::UnknownTask { .. })), "no room");
+    assert!(core.record(ms(3), third).is_ok() && core.record(ms(3), first).is_ok());
     for _ in 0..20 {
         submit(&mut core, ms(4), spec());
         finish(&mut core, ms(4), 0);
@@ -274,7 +277,7 @@ fn records_are_kept_up_to_a_count_and_a_size_and_those_with_keys_for_a_time() {
     finish(&mut core, ms(70_000), 0);
     assert!(matches!(core.record(ms(70_000), first), Err(Error::UnknownTask { .. })));
     assert_ne!(submit(&mut core, ms(70_001), keyed), first, "the key is free again");
-    assert_eq!(core.stats(ms(70_001)).tasks.succeeded, 23);
+    assert_eq!(core.stats(ms(70_001)).tasks.succeeded, 24);
 }
 
 #[test]
@@ -350,4 +353,54 @@ fn a_load_whose_order_or_answer_went_missing_is_noticed() {
     core.heartbeat(ms(11_000), session, loaded);
     assert_eq!(dispatched(&mut core).len(), 1, "the heartbeat says that it is there");
     assert_eq!(core.load_report(&model).expect("settled").len(), 1);
+}
+
+#[test]
+fn a_long_chain_ends_with_its_first_task() {
+    let mut core = core();
+    core.config.queue_tasks_max = 20_000;
+    let link =
+        |at: usize| Order { within: at.checked_sub(1).into_iter().collect(), ..order(spec(), 0) };
+    let ids = core.submit_all(ms(0), (0..10_000).map(link).collect()).expect("there is room");
+    core.cancel(ms(1), ids[0]).expect("known");
+    let last = core.record(ms(1), ids[9_999]).expect("known");
+    let error = last.error.expect("failed");
+    assert_eq!((last.state, error.code), (TaskState::Failed, TaskErrorKind::DependencyFailed));
+    let first = ids[0].to_string();
+    assert!(error.message.contains(&first) && error.message.len() < 200, "{error}");
+    assert!(core.is_idle());
+}
+
+#[test]
+fn a_coordinator_that_stops_leaves_durable_tasks_as_they_are() {
+    let mut core = core();
+    let session = join(&mut core, ms(0), "w", 1);
+    let durable = TaskSpec { durable: true, max_attempts: 1, ..spec() };
+    let id = core.submit(ms(0), order(durable, 0)).expect("there is room");
+    let mut tickets = Vec::new();
+    while let Some(action) = core.next_action(ms(0)) {
+        if let Action::Record { ticket, .. } = action {
+            tickets.push(ticket);
+        }
+    }
+    core.recorded(ms(1), tickets[0]);
+    assert_eq!(dispatched(&mut core).len(), 1);
+    core.stop(ms(2));
+    core.disconnected(ms(2), session, false);
+    while let Some(action) = core.next_action(ms(2)) {
+        assert!(!matches!(action, Action::Record { .. }), "{action:?}");
+    }
+    assert!(!core.record(ms(2), id).expect("known").state.is_terminal());
+}
+
+#[test]
+fn a_durable_task_depends_only_on_what_is_durable_too() {
+    let mut core = core();
+    let durable = TaskSpec { durable: true, ..spec() };
+    let orders = vec![order(spec(), 0), Order { within: vec![0], ..order(durable.clone(), 0) }];
+    let refused = core.submit_all(ms(0), orders);
+    assert!(matches!(refused, Err(Error::InvalidTask { .. })), "{refused:?}");
+    let fleeting = submit(&mut core, ms(0), spec());
+    let refused = core.submit(ms(0), order(TaskSpec { depends_on: vec![fleeting], ..durable }, 0));
+    assert!(matches!(refused, Err(Error::InvalidTask { .. })), "{refused:?}");
 }

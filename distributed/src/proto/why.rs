@@ -38,7 +38,6 @@ pub(crate) enum What {
         attempt: u32,
         code: TaskErrorKind,
         wait: Duration,
-        budget: Duration,
     },
     /// A rival is still at work.
     OneLess {
@@ -81,14 +80,10 @@ impl fmt::Display for What {
                 let busy = "which is busy, suspect or gone";
                 write!(f, "earlier tasks of its affinity key went to worker {worker}, {busy}")
             }
-            Self::Failed { attempt, code, wait, budget } => {
-                let ms = (*wait + *budget).as_millis();
+            Self::Failed { attempt, code, wait } => {
+                let ms = wait.as_millis();
                 write!(f, "attempt {attempt} ended without an answer ({}); ", code.name())?;
-                write!(f, "the next may begin after {ms} ms")?;
-                if budget.is_zero() {
-                    return Ok(());
-                }
-                write!(f, ", {} of them for the retry budget", budget.as_millis())
+                write!(f, "the next may begin after {ms} ms, within the budget for retries")
             }
             Self::OneLess { attempt, code } => {
                 let code = code.name();

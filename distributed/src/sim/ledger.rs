@@ -14,8 +14,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How much later than its deadline a durable task may end: its end has to reach the disk.
-const DISK: Duration = Duration::from_secs(6);
+/// How much later than its deadline a durable task may end: its end has to reach the disk, which may
+/// be full for seconds more than once, and the coordinator may be away meanwhile.
+const DISK: Duration = Duration::from_secs(20);
 /// Wait of a task of the next lower priority that makes it the equal of a more urgent one.
 const AGEING: Duration = Duration::from_secs(10);
 
@@ -439,7 +440,7 @@ impl Ledger {
                     let other = self.tasks.get(id);
                     other.is_none_or(|other| {
                         let shown = other.shown.as_ref().map(|(state, _)| *state);
-                        other.gone || shown.is_some_and(|state| state != TaskState::Succeeded)
+                        shown.map_or(other.gone, |state| state != TaskState::Succeeded)
                     })
                 })
             }

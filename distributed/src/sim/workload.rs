@@ -85,8 +85,9 @@ fn fresh(rng: &mut Xoshiro256PlusPlus, number: usize, keys: &mut u32) -> Submiss
         .map(|at: usize| {
             let spec = TaskSpec { durable, ..spec(rng, keys) };
             let within = (0..at).filter(|_| rng.random_bool(0.6)).collect();
-            let depends = number > 0 && rng.random_bool(0.08);
-            let after = if depends { vec![rng.random_range(0..number)] } else { Vec::new() };
+            let depends = number > 0 && rng.random_bool(0.12);
+            let count = if depends { rng.random_range(1..4) } else { 0 };
+            let after = (0..count).map(|_| rng.random_range(0..number)).collect();
             Wish { spec, digest: Digest::default(), within, after }
         })
         .collect();

@@ -124,7 +124,7 @@ impl World {
             balancing: by_name(balancing).unwrap_or_else(|e| unreachable!("{e}")),
             queue_tasks_max: if rng.random_bool(0.2) { 20 } else { 1_000 },
             queue_bytes_max: 1 << 20,
-            retained_tasks_max: if rng.random_bool(0.2) { 50 } else { 1_000 },
+            retained_tasks_max: if rng.random_bool(0.3) { 10 } else { 1_000 },
             retained_bytes_max: 1 << 20,
             keys_kept_for: Duration::from_secs(if rng.random_bool(0.2) { 5 } else { 3_600 }),
             keys_max: 1_000,

@@ -11,26 +11,6 @@ use std::time::Instant;
 /// How often a benchmark is repeated after a first time that only warms up.
 const REPEATS: usize = 5;
 
-/// No-op tasks between a coordinator and workers, as processes of their own.
-pub(super) fn cluster(run: &mut Run) -> Result<()> {
-    let runs = repeat(|| {
-        let mut cargo = cmd::cargo();
-        cargo.args(["run", "--release", "--quiet", "-p", "lgp-distributed", "--example", "noop"]);
-        json(cargo.args(["--", "--json"]))
-    })?;
-    for (at, load) in [(0, "64_in_flight"), (1, "1_in_flight")] {
-        let tasks = numbers(&runs, &format!("/runs/{at}/tasks_per_s"))?;
-        run.value(&format!("{load}_tasks_per_s"), "1/s", Better::Higher, tasks);
-        for kind in ["queued", "overhead"] {
-            for percentile in ["p50", "p95", "p99"] {
-                let raw = numbers(&runs, &format!("/runs/{at}/{kind}_us/{percentile}"))?;
-                run.value(&format!("{load}_{kind}_{percentile}"), "us", Better::Lower, raw);
-            }
-        }
-    }
-    Ok(())
-}
-
 /// The demo with its killed worker, from start to exit.
 pub(super) fn demo(run: &mut Run) -> Result<()> {
     let binary = binary(Profile::Release)?;

@@ -60,7 +60,8 @@ pub(crate) async fn submit(
 }
 
 /// `POST tasks/batch`: 202 with the tasks in the order in which they were given. All of them are
-/// accepted or none.
+/// accepted or none; when the journal of durable ones has not room for all, those that it took are
+/// cancelled.
 pub(crate) async fn submit_batch(
     State(state): State<ServerState>,
     body: Whole,
@@ -137,11 +138,12 @@ impl Task<'_> {
         if let Some(priority) = &self.priority {
             spec.priority = priority.parse::<Priority>().map_err(faults::cluster)?;
         }
-        spec.deadline = self.deadline(state.config().deadline_ms_max)?;
+        let most = state.config().deadline_ms_max;
+        spec.deadline = bounded_ms("deadline_ms", self.deadline_ms, most)?;
         spec.idempotency_key = self.key()?;
         spec.durable = self.durable.unwrap_or(false);
         spec.affinity.clone_from(&self.affinity);
-        spec.hedge_after = self.hedge_after_ms.map(Duration::from_millis);
+        spec.hedge_after = bounded_ms("hedge_after_ms", self.hedge_after_ms, most)?;
         let mut within = Vec::new();
         for other in self.depends_on.iter().flatten() {
             match other.strip_prefix('#').map(str::parse) {
@@ -155,14 +157,6 @@ impl Task<'_> {
         Ok((spec, within))
     }
 
-    fn deadline(&self, most: u64) -> Result<Option<Duration>, Fault> {
-        match self.deadline_ms {
-            None => Ok(None),
-            Some(ms) if (1..=most).contains(&ms) => Ok(Some(Duration::from_millis(ms))),
-            Some(ms) => Err(Fault::bad_input(format!("deadline_ms is {ms}, expected 1 to {most}"))),
-        }
-    }
-
     fn key(&self) -> Result<Option<String>, Fault> {
         match &self.idempotency_key {
             Some(key) if key.is_empty() || key.len() > KEY_BYTES_MAX => Err(Fault::bad_input(
@@ -170,6 +164,14 @@ impl Task<'_> {
             )),
             other => Ok(other.clone()),
         }
+    }
+}
+
+fn bounded_ms(key: &str, given: Option<u64>, most: u64) -> Result<Option<Duration>, Fault> {
+    match given {
+        None => Ok(None),
+        Some(ms) if (1..=most).contains(&ms) => Ok(Some(Duration::from_millis(ms))),
+        Some(ms) => Err(Fault::bad_input(format!("{key} is {ms}, expected 1 to {most}"))),
     }
 }
 
