@@ -231,7 +231,7 @@ async fn who_dawdles_is_cut_off_and_keeps_nobody_out() {
         let closed = closed.expect("it is closed");
         assert_eq!(Close::given_by_peer(&closed), Some(Close::Late), "{closed}");
     }
-    assert!(began.elapsed() < Duration::from_secs(20));
+    assert!(began.elapsed() < Duration::from_secs(60));
     coordinator.stop().await;
 }
 
