@@ -22,7 +22,7 @@ pub(super) enum ModelState {
 /// What a model asks of the devices that run it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ModelNeeds {
-    /// Device memory that it takes; devices with less are not asked to load it.
+    /// Device memory that it takes, for the strategies that look at memory.
     pub memory_bytes: Option<u64>,
     /// The backend that it runs best on, for example `opencl`.
     pub backend: Option<String>,
