@@ -36,7 +36,8 @@ pub struct CoordinatorConfig {
     /// [`Error::Overloaded`](crate::Error), for a key must not be forgotten before its time.
     pub keys_max: usize,
     /// Milliseconds of a longer completion time that saving a joule is worth to the strategy
-    /// `adaptive`; 0 looks at time alone.
+    /// `adaptive`; 0 looks at time alone. Only devices whose executor reports
+    /// [`power_w`](crate::DeviceStatus::power_w) cost any.
     pub thrift_ms_per_joule: f64,
 }
 

@@ -1,5 +1,5 @@
 //! Power of two choices: the less loaded of two devices drawn at random (Mitzenmacher 2001).
-//! Costs the same however many there are, and coordinators that know the same loads do not all
+//! Costs the same however many there are, unless most are busy, and coordinators that know the same loads do not all
 //! run to the same device.
 
 use super::{Balance, Candidate, Choice, Request, View};
