@@ -16,6 +16,12 @@ pub trait Executor: Send + Sync + 'static {
     /// [`ExecErrorKind::ModelNotFound`], or [`ExecErrorKind::Unavailable`] when it does not fit.
     fn load(&self, device: usize, model: &ModelRef) -> Result<(), ExecError>;
 
+    /// The memory of a device that a loaded model takes, in bytes, where that is known. Models are
+    /// placed by it.
+    fn footprint(&self, _device: usize, _model: &ModelRef) -> Option<u64> {
+        None
+    }
+
     /// Lets go of a model; unknown models are ignored.
     fn unload(&self, device: usize, model: &ModelRef);
 

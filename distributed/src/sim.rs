@@ -57,6 +57,7 @@ figures! {
     retries: "retries",
     hedges: "rival attempts",
     breakers_opened: "breakers opened",
+    evictions: "models that made room",
     stale_completions: "stale completions refused",
     messages: "messages",
     lost: "messages lost",

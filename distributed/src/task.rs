@@ -249,6 +249,9 @@ pub struct TaskRecord {
     pub attempts: u32,
     /// The worker of the last attempt.
     pub worker: Option<WorkerId>,
+    /// The variant of its model that the last attempt ran, where that was not the model itself;
+    /// not known of tasks that ended before a restart.
+    pub variant: Option<ModelRef>,
     /// The model's outputs, once succeeded.
     pub outputs: Option<Vec<NamedTensor>>,
     /// Why it failed or was cancelled.

@@ -166,6 +166,8 @@ pub struct Stats {
     pub uptime_s: f64,
     /// Tasks by state; the terminal ones count every task since the start.
     pub tasks: TaskCounts,
+    /// Of the queued ones, those that wait for nothing but a free device.
+    pub runnable: u64,
     /// Terminal tasks a second over the last ten seconds.
     pub tasks_per_s: f64,
     /// Attempts that had to be repeated.

@@ -102,7 +102,7 @@ impl Survey {
 
 /// For each device the card that it is, by PCI address; where the one AMD device tells none, the
 /// one AMD card.
-fn join(cards: &[Card], found: &[(DeviceId, &Found)]) -> Vec<Option<usize>> {
+pub(crate) fn join(cards: &[Card], found: &[(DeviceId, &Found)]) -> Vec<Option<usize>> {
     let by_address = |found: &Found| {
         let address = found.caps.pci?;
         cards.iter().position(|card| card.pci == Some(address))

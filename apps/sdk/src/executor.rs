@@ -2,9 +2,9 @@
 
 use lgp_compute::device::Accelerator;
 use lgp_distributed::{DeviceStatus, ExecError, Executor, ExecutorStatus, ModelCache, ModelRef};
-use lgp_hal::DeviceId;
-use lgp_inference::{Error as ModelError, Repository, Session, SessionOptions};
-use lgp_memory::{Error as TensorError, NamedTensor, TensorView};
+use lgp_hal::{DeviceId, Monitor, ProbeOptions};
+use lgp_inference::{Error as ModelError, Repository, Session, SessionOptions, ValueSpec};
+use lgp_memory::{Dim, Error as TensorError, NamedTensor, Shape, TensorView};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -29,6 +29,11 @@ pub struct ModelExecutor {
     device: DeviceId,
     options: SessionOptions,
     sessions: RwLock<BTreeMap<ModelRef, Arc<Session>>>,
+    /// The memory that loaded models take.
+    footprints: RwLock<BTreeMap<ModelRef, u64>>,
+    /// What all models may take together; `None` for what the device has.
+    memory_bytes_max: Option<u64>,
+    monitor: Mutex<Monitor>,
     /// What models are loaded for.
     accelerator: RwLock<Option<Accelerator>>,
     /// Held while a model loads, so that two tasks do not load the same.
@@ -47,9 +52,22 @@ impl ModelExecutor {
         options: SessionOptions,
     ) -> Self {
         let device = accelerator.as_ref().map_or(DeviceId::CPU, Accelerator::id);
-        let (sessions, accelerator) = (RwLock::default(), RwLock::new(accelerator));
+        let monitor = Mutex::new(Monitor::new(device, ProbeOptions::default()));
+        let (sessions, footprints) = (RwLock::default(), RwLock::default());
+        let accelerator = RwLock::new(accelerator);
         let (loading, cache_bytes_max) = (Mutex::default(), None);
-        Self { repository, device, options, sessions, accelerator, loading, cache_bytes_max }
+        Self {
+            repository,
+            device,
+            options,
+            sessions,
+            footprints,
+            memory_bytes_max: None,
+            monitor,
+            accelerator,
+            loading,
+            cache_bytes_max,
+        }
     }
 
     /// The same executor for a worker that does not share its coordinator's files: models are fetched
@@ -57,6 +75,13 @@ impl ModelExecutor {
     #[must_use]
     pub fn fetching(self, cache_bytes_max: u64) -> Self {
         Self { cache_bytes_max: Some(cache_bytes_max), ..self }
+    }
+
+    /// The same executor with so many bytes for models, of which one that does not fit is refused;
+    /// on the processor, which has no memory of its own, there is no other limit.
+    #[must_use]
+    pub fn within(self, memory_bytes_max: Option<u64>) -> Self {
+        Self { memory_bytes_max, ..self }
     }
 
     pub(crate) fn repository(&self) -> &Repository {
@@ -95,11 +120,34 @@ impl ModelExecutor {
             return Ok(session);
         }
         let session = Arc::new(self.open(model, self.accelerator())?);
+        let bytes = footprint(&session);
+        self.check_room(model, bytes.unwrap_or(0))?;
+        if let Some(bytes) = bytes {
+            let mut footprints = self.footprints.write().unwrap_or_else(PoisonError::into_inner);
+            footprints.insert(model.clone(), bytes);
+        }
         self.sessions
             .write()
             .unwrap_or_else(PoisonError::into_inner)
             .insert(model.clone(), Arc::clone(&session));
         Ok(session)
+    }
+
+    fn check_room(&self, model: &ModelRef, bytes: u64) -> Result<(), ExecError> {
+        let Some(limit) = self.memory_bytes_max else { return Ok(()) };
+        let taken = self.taken_bytes();
+        if taken.saturating_add(bytes) <= limit {
+            return Ok(());
+        }
+        Err(ExecError::unavailable(format!(
+            "model {model} takes {bytes} bytes, {taken} of {limit} are taken"
+        )))
+    }
+
+    /// What loaded models take, as far as it is known.
+    fn taken_bytes(&self) -> u64 {
+        let footprints = self.footprints.read().unwrap_or_else(PoisonError::into_inner);
+        footprints.values().fold(0, |sum, bytes| sum.saturating_add(*bytes))
     }
 
     fn open(
@@ -132,6 +180,7 @@ impl ModelExecutor {
             return;
         }
         sessions.clear();
+        self.footprints.write().unwrap_or_else(PoisonError::into_inner).clear();
         let Some(lost) = self.accelerator() else { return };
         match lost.reopened() {
             Ok(opened) => {
@@ -156,7 +205,13 @@ impl Executor for ModelExecutor {
         self.session(model).map(|_| ())
     }
 
+    fn footprint(&self, _: usize, model: &ModelRef) -> Option<u64> {
+        let footprints = self.footprints.read().unwrap_or_else(PoisonError::into_inner);
+        footprints.get(model).copied()
+    }
+
     fn unload(&self, _: usize, model: &ModelRef) {
+        self.footprints.write().unwrap_or_else(PoisonError::into_inner).remove(model);
         self.sessions.write().unwrap_or_else(PoisonError::into_inner).remove(model);
     }
 
@@ -184,16 +239,54 @@ impl Executor for ModelExecutor {
 
     fn status(&self) -> ExecutorStatus {
         let accelerator = self.accelerator();
+        let (telemetry, family) = {
+            let mut monitor = self.monitor.lock().unwrap_or_else(PoisonError::into_inner);
+            (monitor.read(), monitor.family().unwrap_or_default())
+        };
+        let taken = self.memory_bytes_max.map(|_| self.taken_bytes());
+        let limit = accelerator.as_ref().map(|it| it.memory_bytes() as u64);
         let sessions = self.sessions.read().unwrap_or_else(PoisonError::into_inner);
         ExecutorStatus::of(DeviceStatus {
             device: self.device.to_string(),
             backend: self.device.backend.to_string(),
             models: sessions.keys().cloned().collect(),
-            vram_used_bytes: accelerator.as_ref().map(|it| it.pool().stats().reserved_bytes as u64),
-            vram_total_bytes: accelerator.as_ref().map(|it| it.memory_bytes() as u64),
-            ..DeviceStatus::default()
+            family: family.to_owned(),
+            vram_used_bytes: accelerator
+                .as_ref()
+                .map(|it| it.pool().stats().reserved_bytes as u64)
+                .or(taken),
+            vram_total_bytes: match (limit, self.memory_bytes_max) {
+                (Some(device), Some(set)) => Some(device.min(set)),
+                (device, set) => device.or(set),
+            },
+            utilisation: telemetry.load_percent.and_then(share),
+            power_w: telemetry.power_watts.map(|watts| watts as f32),
         })
     }
+}
+
+/// A percentage as a share of one.
+fn share(percent: u64) -> Option<f32> {
+    let percent = u16::try_from(percent).ok()?;
+    Some(f32::from(percent.min(100)) / 100.0)
+}
+
+/// The device memory that a model takes between and during runs with the shapes that it states,
+/// with 1 for dimensions that callers choose; on the processor, all of its memory. `None` where only
+/// a run knows the sizes.
+fn footprint(session: &Session) -> Option<u64> {
+    fn shape(spec: &ValueSpec) -> Option<(&str, Shape)> {
+        let dims = spec.ty.shape.as_ref()?.0.iter();
+        let dims: Vec<usize> =
+            dims.map(|dim| if let Dim::Known(n) = dim { *n } else { 1 }).collect();
+        Some((&spec.name, Shape::from(dims)))
+    }
+    let shapes: Vec<(&str, Shape)> = session.inputs().iter().map(shape).collect::<Option<_>>()?;
+    let bytes = match session.device_memory(&shapes).ok()? {
+        Some(report) => report.resident_bytes + report.arena_bytes,
+        None => session.memory(&shapes).ok()?.peak_bytes,
+    };
+    u64::try_from(bytes).ok()
 }
 
 /// Whether it is the caller's fault, the model's, or a matter of the moment.

@@ -7,19 +7,22 @@
 #![forbid(unsafe_code)]
 
 mod cache;
+mod deployment;
 mod executor;
+mod multi;
 
 pub use cache::RepositoryFiles;
+pub use deployment::{DeployError, Deployment};
 pub use executor::ModelExecutor;
 pub use lgp_compute::device::Accelerator;
 pub use lgp_distributed::{
     Advertisement, BlobFile, BlobPart, BlobSource, CaHash, Coordinator, CoordinatorConfig,
-    DeviceStatus, Discovery, Error as ClusterError, ExecError, ExecErrorKind, Executor,
-    ExecutorStatus, Identity, JoinRefusal, JoinToken, JournalError, ModelCache, ModelNeeds,
-    ModelRef, Percentiles, Pki, Priority, Role, ScaleConfig, ScaleDecision, ScaleMetric, ScaleRule,
-    ScaleSample, Scaler, Services, Stats, TaskCounts, TaskError, TaskErrorKind, TaskId, TaskRecord,
-    TaskSpec, TaskState, TokenInfo, Tokens, WorkerConfig, WorkerCounts, WorkerId, WorkerInfo,
-    WorkerState, balancing_strategies, join, run_worker,
+    DeviceStatus, Discovery, Error as ClusterError, Event, Events, ExecError, ExecErrorKind,
+    Executor, ExecutorStatus, Identity, JoinRefusal, JoinToken, JournalError, ModelCache,
+    ModelNeeds, ModelRef, Percentiles, Pki, Priority, Role, ScaleConfig, ScaleDecision,
+    ScaleMetric, ScaleRule, ScaleSample, Scaler, Services, Stats, TaskCounts, TaskError,
+    TaskErrorKind, TaskId, TaskRecord, TaskSpec, TaskState, TokenInfo, Tokens, WorkerConfig,
+    WorkerCounts, WorkerId, WorkerInfo, WorkerState, balancing_strategies, join, run_worker,
 };
 pub use lgp_hal::{
     BackendKind, Caps, DeviceId, DeviceInfo, DeviceKind, Error as DeviceError, Finding,
@@ -37,6 +40,7 @@ pub use lgp_memory::{
     F8E5M2FNUZ, F8E8M0, MemoryKind, MemoryPhase, MemoryProfile, NamedTensor, Shape, SpikeRule,
     SymShape, Tensor, TensorType, TensorView, ValueKind,
 };
+pub use multi::MultiExecutor;
 
 /// Compiles a model for an opened device, or for the processor where there is none.
 ///

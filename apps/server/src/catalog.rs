@@ -5,7 +5,8 @@
 use crate::fault::Fault;
 use crate::faults;
 use lgp_sdk::{
-    Coordinator, Entry, ExecError, ModelError, ModelRef, Repository, ValueSpec, WorkerState,
+    Coordinator, Deployment, Entry, ExecError, ModelError, ModelNeeds, ModelRef, Repository,
+    ValueSpec, WorkerState,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -57,6 +58,8 @@ pub(crate) enum Readiness {
     Loading,
     /// Workers could not load it.
     Failed(String),
+    /// It has made room for others, and comes back when a task asks for it.
+    Parked,
     /// Nobody asked for it.
     Unloaded,
 }
@@ -64,7 +67,7 @@ pub(crate) enum Readiness {
 impl Readiness {
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            Self::Ready => "READY",
+            Self::Ready | Self::Parked => "READY",
             Self::Loading => "LOADING",
             Self::Failed(_) | Self::Unloaded => "UNAVAILABLE",
         }
@@ -75,6 +78,7 @@ impl Readiness {
             Self::Ready => "",
             Self::Loading => "no worker has loaded it yet",
             Self::Failed(message) => message,
+            Self::Parked => "it has made room for others, and comes back when it is asked for",
             Self::Unloaded => "unloaded",
         }
     }
@@ -184,6 +188,7 @@ impl Catalog {
         }
         match lock(&self.failures).get(entry.model()) {
             Some(message) => Readiness::Failed(message.clone()),
+            None if self.coordinator.is_parked(entry.model()) => Readiness::Parked,
             None if self.coordinator.models().contains(entry.model()) => Readiness::Loading,
             None => Readiness::Unloaded,
         }
@@ -192,7 +197,7 @@ impl Catalog {
     /// Refuses with 503 unless a ready worker has the model.
     pub(crate) fn require_ready(&self, entry: &ModelEntry) -> Result<(), Fault> {
         match self.readiness(entry) {
-            Readiness::Ready => Ok(()),
+            Readiness::Ready | Readiness::Parked => Ok(()),
             other => Err(Fault::unavailable(
                 "model_not_ready",
                 format!("model '{}' is not ready: {}", entry.name(), other.reason()),
@@ -215,7 +220,9 @@ impl Catalog {
         self.forget(name);
         let entry = self.get(name, None).await?;
         let model = entry.model();
-        let results = self.coordinator.load(model.clone()).await.map_err(faults::cluster)?;
+        let needs = self.needs(name).await?;
+        let loading = self.coordinator.load_where(model.clone(), needs);
+        let results = loading.await.map_err(faults::cluster)?;
         let mut workers = Vec::new();
         let mut failure: Option<ExecError> = None;
         for (worker, result) in results {
@@ -231,7 +238,39 @@ impl Catalog {
         }
         lock(&self.failures).remove(model);
         self.unload_where(|m| m.name == name && m.version != model.version);
+        self.tell_others(name).await?;
         Ok(LoadOutcome { entry, workers })
+    }
+
+    /// What a model asks of the cluster.
+    pub(crate) async fn deployment(&self, name: &str) -> Result<Deployment, Fault> {
+        let name = name.to_owned();
+        self.files(move |r| Deployment::of(r, &name)).await
+    }
+
+    async fn needs(&self, name: &str) -> Result<ModelNeeds, Fault> {
+        let name = name.to_owned();
+        self.files(move |r| Ok(Deployment::of(r, &name)?.needs(r))).await
+    }
+
+    /// Models that this one may stand in for learn of its newest version.
+    async fn tell_others(&self, name: &str) -> Result<(), Fault> {
+        for model in self.coordinator.models() {
+            let deployment = self.deployment(&model.name).await?;
+            if deployment.variants.iter().any(|variant| variant == name) {
+                self.coordinator.set_needs(&model, self.needs(&model.name).await?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Says what a model asks of the cluster, at once and from now on.
+    pub(crate) async fn deploy(&self, name: &str, wish: Deployment) -> Result<ModelEntry, Fault> {
+        let entry = self.get(name, None).await?;
+        let owned = name.to_owned();
+        self.files(move |r| Ok(wish.save(r, &owned))).await?.map_err(|e| faults::deploy(&e))?;
+        self.coordinator.set_needs(entry.model(), self.needs(name).await?);
+        Ok(entry)
     }
 
     /// Takes every version of a model from the workers; its files stay.

@@ -8,6 +8,7 @@
 //! ```
 
 mod admin;
+mod events;
 mod journal;
 mod models;
 mod tasks;
@@ -30,6 +31,7 @@ pub(crate) fn routes() -> Router<ServerState> {
         .route("/restart", post(admin::restart))
         .route("/scale", post(admin::scale))
         .route("/stats", get(admin::stats))
+        .route("/events", get(events::listen))
         .route("/health", get(admin::health))
         .route("/config", get(admin::config))
         .route("/config/balancing", put(admin::set_balancing))
@@ -46,6 +48,7 @@ pub(crate) fn routes() -> Router<ServerState> {
         .route("/models", get(models::list))
         .route("/models/{name}", get(models::show).post(models::add).delete(models::remove))
         .route("/models/{name}/load", post(models::load))
-        .route("/models/{name}/unload", post(models::unload));
+        .route("/models/{name}/unload", post(models::unload))
+        .route("/models/{name}/deployment", put(models::deploy));
     Router::new().nest("/api/v1/cluster", api)
 }

@@ -4,7 +4,7 @@
 use crate::driver::DriverError;
 use crate::fault::Fault;
 use axum::http::StatusCode;
-use lgp_sdk::{ClusterError, ModelError, TaskError, TaskErrorKind};
+use lgp_sdk::{ClusterError, DeployError, ModelError, TaskError, TaskErrorKind};
 use std::io::ErrorKind;
 
 /// An error of the coordinator.
@@ -83,6 +83,14 @@ pub(crate) fn disk(error: &std::io::Error) -> Fault {
         )
         .hint("free space there, then try again"),
         _ => Fault::internal(error),
+    }
+}
+
+/// Why a model cannot be deployed as it was asked for.
+pub(crate) fn deploy(error: &DeployError) -> Fault {
+    match error {
+        DeployError::Model(error) => model(error),
+        _ => Fault::bad_input(error.to_string()),
     }
 }
 

@@ -30,7 +30,7 @@ pub async fn serve(
     if !addr.ip().is_loopback() {
         return Err(Error::NotLoopback { addr });
     }
-    let server = Server::new(state);
+    let server = Server::new(state.clone());
     tokio::pin!(shutdown);
     loop {
         tokio::select! {
@@ -39,6 +39,7 @@ pub async fn serve(
         }
     }
     drop(listener);
+    state.close();
     server.finish().await;
     Ok(())
 }

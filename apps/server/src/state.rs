@@ -6,6 +6,7 @@ use crate::driver::Driver;
 use crate::metrics::Metrics;
 use lgp_sdk::{Coordinator, Repository};
 use std::sync::Arc;
+use tokio::sync::watch;
 
 /// The server's state. Clones share it.
 #[derive(Clone)]
@@ -19,6 +20,8 @@ struct Inner {
     catalog: Catalog,
     metrics: Metrics,
     driver: Option<Arc<dyn Driver>>,
+    /// True once the server is to end.
+    closing: watch::Sender<bool>,
 }
 
 impl ServerState {
@@ -34,7 +37,19 @@ impl ServerState {
     ) -> Self {
         let catalog = Catalog::new(coordinator.clone(), repository);
         let metrics = Metrics::default();
-        Self { inner: Arc::new(Inner { config, coordinator, catalog, metrics, driver }) }
+        let closing = watch::Sender::new(false);
+        Self { inner: Arc::new(Inner { config, coordinator, catalog, metrics, driver, closing }) }
+    }
+
+    /// The server is to end: answers that would never end by themselves do.
+    pub(crate) fn close(&self) {
+        self.inner.closing.send_replace(true);
+    }
+
+    /// Resolves once the server is to end.
+    pub(crate) async fn closing(&self) {
+        // The sender lives as long as this state.
+        let _ = self.inner.closing.subscribe().wait_for(|closing| *closing).await;
     }
 
     pub(crate) fn config(&self) -> &ServerConfig {

@@ -11,6 +11,7 @@ use crate::net::token::Tokens;
 use crate::net::transport::SocketWatch;
 use crate::net::{attend, journal, tls, transport};
 use crate::proto::core::Core;
+use crate::proto::event::Event;
 use crate::proto::models::ModelNeeds;
 use crate::proto::request;
 use crate::proto::state::{CoreConfig, Timing};
@@ -22,6 +23,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::sync::broadcast;
 
 /// A running coordinator. Clones share it; it runs until [`Coordinator::stop`].
 #[derive(Clone)]
@@ -252,8 +254,10 @@ impl Coordinator {
         self.until(ready).await
     }
 
-    /// Has every worker load the model, also those that join later. Answers what became of it
-    /// at each worker that is ready now; a worker that failed gets no tasks of the model.
+    /// Has every device with room for the model load it, also those of workers that join later;
+    /// where none has room, idle models make some on one. Answers what became of it at each
+    /// worker that was to load it; a worker that failed gets no tasks of the model. A model that
+    /// has left a device for another comes back when its tasks need it.
     ///
     /// # Errors
     /// [`Error::Stopped`].
@@ -274,12 +278,36 @@ impl Coordinator {
         self.until(|core, _| core.load_report(&model)).await
     }
 
-    /// Has every worker let go of the model.
-    pub fn unload(&self, model: &ModelRef) {
-        self.shared.with(|core, _| core.unload(model));
+    /// Says anew what a model that was loaded asks of the devices that run it; nothing for others.
+    pub fn set_needs(&self, model: &ModelRef, needs: ModelNeeds) {
+        self.shared.with(|core, now| core.set_needs(now, model, needs));
     }
 
-    /// Models that every worker is to have.
+    /// Whether a model that was loaded lies on no device because others need the room: it comes
+    /// back when a task needs it.
+    #[must_use]
+    pub fn is_parked(&self, model: &ModelRef) -> bool {
+        self.shared.read(|core, _| core.is_parked(model))
+    }
+
+    /// Has every worker let go of the model.
+    pub fn unload(&self, model: &ModelRef) {
+        self.shared.with(|core, now| core.unload(now, model));
+    }
+
+    /// What happens from now on, each with the milliseconds since 1970. A subscriber that reads too
+    /// slowly misses some, and is told how many ([`Event::Missed`]).
+    #[must_use]
+    pub fn events(&self) -> Events {
+        Events(self.shared.events.subscribe())
+    }
+
+    /// Tells subscribers of something that this coordinator cannot see itself.
+    pub fn announce(&self, event: Event) {
+        self.shared.with(|core, _| core.tell(event));
+    }
+
+    /// Models that the cluster is to have.
     #[must_use]
     pub fn models(&self) -> Vec<ModelRef> {
         self.shared.read(|core, _| core.models())
@@ -389,6 +417,24 @@ impl Coordinator {
                 return Err(Error::Stopped);
             }
             changed.await;
+        }
+    }
+}
+
+/// A subscription to [`Coordinator::events`].
+#[derive(Debug)]
+pub struct Events(broadcast::Receiver<(Duration, Event)>);
+
+impl Events {
+    /// The next event and its time; `None` once the coordinator is gone.
+    pub async fn next(&mut self) -> Option<(u64, Event)> {
+        let ms = |at: Duration| u64::try_from(at.as_millis()).unwrap_or(u64::MAX);
+        match self.0.recv().await {
+            Ok((at, event)) => Some((ms(at), event)),
+            Err(broadcast::error::RecvError::Lagged(count)) => {
+                Some((unix_ms(), Event::Missed { count }))
+            }
+            Err(broadcast::error::RecvError::Closed) => None,
         }
     }
 }

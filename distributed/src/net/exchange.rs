@@ -7,7 +7,7 @@ use crate::net::wire::{self, Start};
 use crate::proto::message::{AttemptId, Kind, OutcomeHeader, TaskHeader, Verdict};
 use crate::proto::state::{Completion, SessionId};
 use crate::proto::tensors::describe;
-use crate::task::TaskSpec;
+use crate::task::{ModelRef, TaskSpec};
 use quinn::{Connection, RecvStream, SendStream};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +20,7 @@ pub(super) async fn run(
     connection: Connection,
     to: (SessionId, u32),
     id: AttemptId,
+    model: Arc<ModelRef>,
     spec: Arc<TaskSpec>,
 ) {
     let (session, device) = to;
@@ -27,7 +28,7 @@ pub(super) async fn run(
         Ok(exchange) => exchange,
         Err(error) => return shared.broken(&connection, session, id, &error),
     };
-    match exchange.perform(id, device, &spec).await {
+    match exchange.perform(id, device, &model, &spec).await {
         Ok(completion) => {
             shared.complete(session, id, completion);
             wire::read_end(&mut exchange.recv).await;
@@ -50,9 +51,15 @@ impl Exchange {
         Ok(Self { send, recv, sent: false, answered: false })
     }
 
-    async fn perform(&mut self, id: AttemptId, device: u32, spec: &TaskSpec) -> Result<Completion> {
+    async fn perform(
+        &mut self,
+        id: AttemptId,
+        device: u32,
+        model: &ModelRef,
+        spec: &TaskSpec,
+    ) -> Result<Completion> {
         let (tensors, body_bytes) = describe(&spec.inputs)?;
-        let header = TaskHeader { id, device, model: spec.model.clone(), tensors };
+        let header = TaskHeader { id, device, model: model.clone(), tensors };
         let mut chunks = wire::chunks(Kind::Task, &header, &spec.inputs, body_bytes)?;
         self.send.write_all_chunks(&mut chunks).await.map_err(wire::lost)?;
         self.send.finish().map_err(wire::lost)?;

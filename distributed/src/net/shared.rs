@@ -5,8 +5,9 @@ use crate::error::{Error, JournalError, Result};
 use crate::net::close::Close;
 use crate::net::{exchange, journal};
 use crate::proto::core::Core;
+use crate::proto::event::Event;
 use crate::proto::frame;
-use crate::proto::message::{AttemptId, Kind, Load};
+use crate::proto::message::{AttemptId, Kind, Place};
 use crate::proto::state::{Action, Completion, SessionId};
 use crate::task::{TaskId, TaskRecord};
 use quinn::Connection;
@@ -14,7 +15,7 @@ use serde::Serialize;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, broadcast, mpsc, oneshot};
 use tokio::task::AbortHandle;
 
 /// The journal's word on one task, there or to come.
@@ -31,7 +32,12 @@ pub(super) struct Shared {
     pub(super) changed: Notify,
     /// The core's next timeout came closer.
     sooner: Notify,
+    /// What happened, with the wall time.
+    pub(super) events: broadcast::Sender<(Duration, Event)>,
 }
+
+/// Events that a slow subscriber may be behind by before it misses some.
+const EVENTS_KEPT: usize = 1_024;
 
 struct State {
     core: Core,
@@ -90,6 +96,7 @@ impl Shared {
             runtime,
             changed: Notify::new(),
             sooner: Notify::new(),
+            events: broadcast::Sender::new(EVENTS_KEPT),
         }
     }
 
@@ -250,10 +257,11 @@ impl Shared {
 
     fn perform(self: &Arc<Self>, state: &mut State, action: Action) {
         match action {
-            Action::Dispatch { session: number, device, id, spec } => {
+            Action::Dispatch { session: number, device, id, model, spec } => {
                 let Some(session) = state.sessions.get_mut(&number) else { return };
                 let connection = session.connection.clone();
-                let run = exchange::run(Arc::clone(self), connection, (number, device), id, spec);
+                let to = (number, device);
+                let run = exchange::run(Arc::clone(self), connection, to, id, model, spec);
                 let task = self.runtime.spawn(run);
                 session.attempts.insert(id, task.abort_handle());
             }
@@ -292,12 +300,15 @@ impl Shared {
                 }
             }
             Action::Load { session, device, model } => {
-                let load = Load { device, model };
-                state.sessions.get(&session).inspect(|s| s.tell(Kind::Load, &load));
+                let place = Place { device, model };
+                state.sessions.get(&session).inspect(|s| s.tell(Kind::Load, &place));
             }
-            Action::Unload { session, model } => {
-                state.sessions.get(&session).inspect(|s| s.tell(Kind::Unload, &model));
+            Action::Unload { session, device, model } => {
+                let place = Place { device, model };
+                state.sessions.get(&session).inspect(|s| s.tell(Kind::Unload, &place));
             }
+            // Without a subscriber nobody hears it.
+            Action::Tell(event) => drop(self.events.send((self.now(), event))),
             Action::Drain { session } => {
                 state.sessions.get(&session).inspect(|s| s.tell(Kind::Drain, &()));
             }

@@ -9,8 +9,7 @@ use crate::net::renew::Badge;
 use crate::net::wire;
 use crate::net::work::{Desk, Slots, work};
 use crate::proto::frame;
-use crate::proto::message::{Heartbeat, Hello, Kind, Load, Loaded, VERSION, VERSION_MIN, Welcome};
-use crate::task::ModelRef;
+use crate::proto::message::{Heartbeat, Hello, Kind, Loaded, Place, VERSION, VERSION_MIN, Welcome};
 use quinn::{Connection, ConnectionError, RecvStream, SendStream};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -185,43 +184,46 @@ async fn obey(
 
 /// Something to be done about a model.
 enum Order {
-    Load(Load),
-    /// At every device.
-    Unload(ModelRef),
+    Load(Place),
+    Unload(Place),
 }
 
 async fn load_models(desk: Arc<Desk>, mut queue: mpsc::UnboundedReceiver<Order>) {
     while let Some(order) = queue.recv().await {
-        let (executor, devices) = (Arc::clone(&desk.executor), desk.devices());
-        let Load { device, model } = match order {
-            Order::Load(load) => load,
-            Order::Unload(model) => {
-                let unload = move || (0..devices).for_each(|at| executor.unload(at, &model));
+        match order {
+            Order::Load(place) => {
+                let result = load(&desk, &place).await.map_err(ExecError::shortened);
+                let Place { device, model } = place;
+                desk.report(Kind::Loaded, &Loaded { device, model, result });
+            }
+            Order::Unload(Place { device, model }) => {
+                let (executor, at) = (Arc::clone(&desk.executor), position(&desk, device));
+                let unload = move || at.map(|at| executor.unload(at, &model));
                 if let Err(error) = tokio::task::spawn_blocking(unload).await {
                     tracing::error!(%error, "a model was not let go of");
                 }
-                continue;
             }
-        };
-        if let Err(error) = desk.fetcher.ensure(&model).await {
-            tracing::warn!(%model, %error, "a model was not fetched");
-            let result = Err(error.shortened());
-            desk.report(Kind::Loaded, &Loaded { device, model, result });
-            continue;
         }
-        let name = model.clone();
-        let at = usize::try_from(device).unwrap_or(usize::MAX);
-        let load = move || match at < devices {
-            true => executor.load(at, &name),
-            false => Err(ExecError::failed(format!("device {at} of {devices}"))),
-        };
-        let result = match tokio::task::spawn_blocking(load).await {
-            Ok(result) => result,
-            Err(error) => Err(ExecError::failed(error.to_string())),
-        };
-        let result = result.map_err(ExecError::shortened);
-        desk.report(Kind::Loaded, &Loaded { device, model, result });
     }
+}
+
+fn position(desk: &Desk, device: u32) -> Result<usize, ExecError> {
+    let (at, count) = (usize::try_from(device).unwrap_or(usize::MAX), desk.devices());
+    if at < count { Ok(at) } else { Err(ExecError::failed(format!("device {at} of {count}"))) }
+}
+
+/// Loads a model at one of the worker's devices; answers the memory that it takes there.
+async fn load(desk: &Desk, Place { device, model }: &Place) -> Result<Option<u64>, ExecError> {
+    let fetched = desk.fetcher.ensure(model).await;
+    fetched.inspect_err(|error| tracing::warn!(%model, %error, "a model was not fetched"))?;
+    let (executor, model) = (Arc::clone(&desk.executor), model.clone());
+    let at = position(desk, *device)?;
+    let load = move || {
+        executor.load(at, &model)?;
+        Ok(executor.footprint(at, &model))
+    };
+    let ended = tokio::task::spawn_blocking(load).await;
+    ended.unwrap_or_else(|error| Err(ExecError::failed(error.to_string())))
 }
 
 /// Finishes what is held. The coordinator closes once it has every answer: closing from here

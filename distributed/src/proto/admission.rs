@@ -198,7 +198,7 @@ impl Core {
     }
 
     /// One copy of a model's name for all of its tasks.
-    fn shared_model(&self, model: &ModelRef) -> Arc<ModelRef> {
+    pub(super) fn shared_model(&self, model: &ModelRef) -> Arc<ModelRef> {
         match self.models.get_key_value(model) {
             Some((_, wanted)) => Arc::clone(&wanted.model),
             None => Arc::new(model.clone()),

@@ -9,14 +9,20 @@ use crate::proto::fleet::Held;
 use crate::proto::message::AttemptId;
 use crate::proto::state::{Action, Completion, Planted, Run, SessionId, Timer};
 use crate::proto::why::{What, note};
-use crate::task::{TaskError, TaskErrorKind, TaskState};
+use crate::task::{ModelRef, TaskError, TaskErrorKind, TaskState};
 use std::sync::Arc;
 use std::time::Duration;
 
 impl Core {
     /// Hands the task to a device, which must have a free slot. False when there is no such
     /// task or device.
-    pub(super) fn dispatch(&mut self, now: Duration, seq: u64, choice: Choice) -> bool {
+    pub(super) fn dispatch(
+        &mut self,
+        now: Duration,
+        seq: u64,
+        choice: Choice,
+        model: &Arc<ModelRef>,
+    ) -> bool {
         let (Some(task), Some(seat)) =
             (self.tasks.get_mut(&seq), self.fleet.seats.get_mut(choice.seat))
         else {
@@ -37,12 +43,16 @@ impl Core {
         task.attempts += 1;
         let queued = now.saturating_sub(task.submitted);
         let (session, attempt) = (seat.session, task.attempts);
-        task.runs.push(Run { session, attempt, worker: worker.id.clone(), queued });
+        let variant = (*model != task.model).then(|| Arc::clone(model));
+        let name = worker.id.clone();
+        let run = Run { session, attempt, worker: name, variant: variant.clone(), queued };
+        task.runs.push(run);
         task.worker = Some(worker.id.clone());
+        task.variant = variant.clone();
         task.queued = Some(queued);
         let id = AttemptId { epoch: self.config.epoch, seq, attempt: task.attempts };
         self.dispatches += 1;
-        let held = Held { confirmed: now, model: Arc::clone(&task.model) };
+        let held = Held { confirmed: now, model: Arc::clone(model) };
         seat.held.insert(id, held);
         let device = seat.ordinal;
         let sent = What::Sent {
@@ -53,6 +63,7 @@ impl Core {
             reason: choice.reason,
             score: choice.score,
             rival,
+            variant,
         };
         note(&mut task.notes, now, sent);
         if let Some(key) = &spec.affinity {
@@ -64,15 +75,21 @@ impl Core {
             task.hedge_at = Some((at, id.attempt));
             self.timers.insert((at, Timer::Hedge(seq, id.attempt)));
         }
-        let probes = worker.breakers.get_mut(&spec.model).is_some_and(|b| b.passed());
+        let probes = worker.breakers.get_mut(&**model).is_some_and(|b| b.passed());
         if probes {
-            self.capabilities.forget(&spec.model);
+            self.capabilities.forget(model);
         }
         if let Some(hot) = self.fleet.hot.get_mut(choice.seat) {
             hot.last_dispatch = self.dispatches;
         }
         self.fleet.refresh(choice.seat);
-        self.actions.push_back(Action::Dispatch { session, device, id, spec });
+        self.actions.push_back(Action::Dispatch {
+            session,
+            device,
+            id,
+            model: Arc::clone(model),
+            spec,
+        });
         true
     }
 
@@ -142,7 +159,8 @@ impl Core {
     fn close_run(&mut self, seq: u64, session: SessionId, attempt: u32) {
         let Some(task) = self.tasks.get_mut(&seq) else { return };
         if let Some(run) = task.run(session, attempt) {
-            (task.worker, task.queued) = (Some(run.worker.clone()), Some(run.queued));
+            let Run { worker, variant, queued, .. } = run.clone();
+            (task.worker, task.variant, task.queued) = (Some(worker), variant, Some(queued));
         }
         task.drop_run(session, attempt);
     }
@@ -197,7 +215,8 @@ impl Core {
         let Some(task) = self.tasks.get_mut(&id.seq) else { return };
         task.drop_run(session, id.attempt);
         if let Some(other) = task.runs.first() {
-            (task.worker, task.queued) = (Some(other.worker.clone()), Some(other.queued));
+            let Run { worker, variant, queued, .. } = other.clone();
+            (task.worker, task.variant, task.queued) = (Some(worker), variant, Some(queued));
             let what = What::OneLess { attempt: id.attempt, code: error.code };
             return note(&mut task.notes, now, what);
         }
@@ -303,8 +322,8 @@ impl Core {
         let after = task.spec.as_ref().and_then(|spec| spec.hedge_after).unwrap_or_default();
         let free = self.fleet.free > 0;
         let choice = free.then(|| self.choose(now, &model, None, Some(first))).flatten();
-        if let Some(choice) = choice {
-            self.history.hedges += u64::from(self.dispatch(now, seq, choice));
+        if let Some((choice, model)) = choice {
+            self.history.hedges += u64::from(self.dispatch(now, seq, choice, &model));
             return;
         }
         // Nobody else is free now; someone may be later.

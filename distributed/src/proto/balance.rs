@@ -122,6 +122,12 @@ pub(crate) trait Balance: Sync {
     /// The name in settings.
     fn name(&self) -> &'static str;
 
+    /// Whether the scores of its choices for a model and for a variant of it can be compared, the
+    /// lower one being the better.
+    fn compares_variants(&self) -> bool {
+        false
+    }
+
     /// One of the view's candidates; none only where there is none.
     fn pick(&self, now: Duration, view: &View<'_>, request: &Request) -> Option<Choice>;
 }

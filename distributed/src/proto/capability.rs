@@ -1,7 +1,7 @@
 //! Which seats can take a model's tasks: found once, and again when workers or models change.
 
 use crate::proto::balance::Capable;
-use crate::proto::fleet::{Fleet, Seat, SeatId, Worker, mib};
+use crate::proto::fleet::{Fleet, Seat, SeatId, Worker};
 use crate::proto::models::{ModelState, Wanted};
 use crate::proto::service::Service;
 use crate::task::ModelRef;
@@ -78,12 +78,11 @@ impl Capabilities {
 
 fn is_capable(worker: &Worker, seat: &Seat, model: &ModelRef, wanted: Option<&Wanted>) -> bool {
     let passes = worker.breakers.get(model).is_none_or(|breaker| breaker.passes());
-    let needs = wanted.and_then(|wanted| wanted.needs.memory_bytes).map_or(0.0, mib);
     let has_it = match seat.models.get(model) {
-        Some(ModelState::Ready) => true,
-        // It loads the model by itself; where it cannot fit, it need not try.
-        None => seat.status.models.contains(model) || seat.free_mib() >= needs,
-        Some(ModelState::Loading(_) | ModelState::Failed(_)) => false,
+        Some(ModelState::Ready { .. }) => true,
+        // A model that nobody asked the cluster to have, workers load by themselves.
+        None => wanted.is_none(),
+        Some(ModelState::Loading { .. } | ModelState::Leaving | ModelState::Failed(_)) => false,
     };
     passes && has_it
 }

@@ -6,7 +6,7 @@ use crate::proto::balance::Balance;
 use crate::proto::budget::Budget;
 use crate::proto::capability::Capabilities;
 use crate::proto::durable::Ledger;
-use crate::proto::fleet::{Fleet, Worker};
+use crate::proto::fleet::{Fleet, SeatId, Worker};
 use crate::proto::history::History;
 use crate::proto::message::AttemptId;
 use crate::proto::models::Wanted;
@@ -33,8 +33,10 @@ pub(crate) struct Core {
     pub(super) budget: Budget,
     pub(super) next_session: SessionId,
     pub(super) dispatches: u64,
-    /// Models that every worker is to have.
+    /// Models that the cluster is to have.
     pub(super) models: BTreeMap<ModelRef, Wanted>,
+    /// Devices on which models leave for another.
+    pub(super) moving: BTreeSet<SeatId>,
     pub(super) timers: BTreeSet<(Duration, Timer)>,
     /// Tasks that are terminal and whose dependants do not know it yet.
     pub(super) settled: VecDeque<u64>,
@@ -66,6 +68,7 @@ impl Core {
             next_session: 1,
             dispatches: 0,
             models: BTreeMap::new(),
+            moving: BTreeSet::new(),
             timers: BTreeSet::new(),
             settled: VecDeque::new(),
             parked: VecDeque::new(),
@@ -228,6 +231,7 @@ fn summary(now: Duration, seq: u64, task: &Task) -> TaskRecord {
         state: task.state,
         attempts: task.attempts,
         worker: task.worker.clone(),
+        variant: task.variant.as_deref().cloned(),
         outputs: None,
         error: task.error.clone(),
         queued_ms: ms(queued),

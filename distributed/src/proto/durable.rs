@@ -59,6 +59,7 @@ impl Task {
             failures: 0,
             budgeted: false,
             hedge_at: None,
+            variant: None,
             runs: Vec::new(),
             worker: None,
             queued: None,
@@ -278,6 +279,7 @@ impl Core {
         for (seq, dependency) in failed {
             self.fail_dependant(now, seq, dependency);
         }
+        self.history.forget_times();
         // Nobody waits for what was done before.
         self.actions.retain(|action| !matches!(action, Action::Finished { .. }));
         self.schedule(now);

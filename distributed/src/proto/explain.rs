@@ -77,7 +77,7 @@ impl Core {
         let state = |seat: &&&Seat| {
             !matches!(
                 seat.models.get(&*task.model),
-                Some(ModelState::Failed(_) | ModelState::Loading(_))
+                Some(ModelState::Failed(_) | ModelState::Loading { .. } | ModelState::Leaving)
             )
         };
         if !seats.iter().any(|seat| state(&seat)) {

@@ -62,6 +62,8 @@ pub(super) struct Seat {
     /// Attempts that wait at the worker.
     pub(super) queued: u32,
     pub(super) models: BTreeMap<ModelRef, ModelState>,
+    /// The model that others leave for.
+    pub(super) promised: Option<Arc<ModelRef>>,
     pub(super) services: BTreeMap<ModelRef, Service>,
 }
 
@@ -151,6 +153,7 @@ impl Fleet {
                 held: BTreeMap::new(),
                 queued: 0,
                 models: BTreeMap::new(),
+                promised: None,
                 services: BTreeMap::new(),
             });
             worker.seats.push(seat);

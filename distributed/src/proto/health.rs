@@ -3,7 +3,9 @@
 use crate::executor::ExecErrorKind;
 use crate::proto::breaker::Breaker;
 use crate::proto::core::Core;
+use crate::proto::event::Event;
 use crate::proto::message::AttemptId;
+use crate::proto::models::ModelState;
 use crate::proto::state::{Completion, Planted, SessionId, Timer};
 use crate::task::ModelRef;
 use std::sync::Arc;
@@ -22,6 +24,9 @@ impl Core {
         let Some(seat) = self.fleet.holder(session, id) else { return };
         let Some(at) = self.fleet.seats.get_mut(seat) else { return };
         let Some(model) = at.held.get(&id).map(|held| Arc::clone(&held.model)) else { return };
+        if let Some(ModelState::Ready { used }) = at.models.get_mut(&*model) {
+            *used = now;
+        }
         if let Completion::Done { model: took, .. } = completion {
             let service = at.services.entry((*model).clone()).or_default();
             service.measure(now, *took);
@@ -46,7 +51,9 @@ impl Core {
         }
         let Some(worker) = self.fleet.live(session) else { return };
         let until = worker.breakers.entry(model.clone()).or_default().fail(now);
+        let worker = worker.id.clone();
         if let Some(until) = until {
+            self.tell(Event::BreakerOpened { worker, model: model.clone() });
             self.history.breakers_opened += 1;
             self.timers.insert((until, Timer::Probe(session, model.clone())));
             self.capabilities.forget(model);

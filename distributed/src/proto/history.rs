@@ -67,6 +67,14 @@ impl History {
         }
     }
 
+    /// What was measured until now is of another life.
+    pub(super) fn forget_times(&mut self) {
+        self.per_second.clear();
+        for times in [&mut self.latency, &mut self.queued, &mut self.model, &mut self.overhead] {
+            *times = Histogram::default();
+        }
+    }
+
     /// Finished tasks a second, over the last whole seconds.
     fn rate(&self, now: Duration) -> f64 {
         let second = now.as_secs();
@@ -301,6 +309,7 @@ impl Core {
         Stats {
             uptime_s: now.saturating_sub(h.began).as_secs_f64(),
             tasks: self.counts(),
+            runnable: u64::try_from(self.queue.len()).unwrap_or(u64::MAX),
             tasks_per_s: h.rate(now),
             retries: h.retries,
             retry_budget: self.budget.left(),

@@ -2,6 +2,7 @@
 
 use crate::executor::{DeviceStatus, ExecutorStatus};
 use crate::proto::core::Core;
+use crate::proto::event::Event;
 use crate::proto::fleet::{Seat, SeatId, Worker};
 use crate::proto::message::{AttemptId, Heartbeat};
 use crate::proto::state::{Action, Planted, SessionId, Timer};
@@ -73,7 +74,9 @@ impl Core {
             breakers: BTreeMap::new(),
             status: devices(join.status),
         };
+        let worker_id = worker.id.clone();
         self.fleet.add(worker, join.slots);
+        self.tell(Event::WorkerJoined { worker: worker_id });
         self.load_all_on(now, session);
         self.forget_lost(now);
         self.watch(now);
@@ -155,7 +158,11 @@ impl Core {
 
     fn set_draining(&mut self, session: SessionId) -> bool {
         let Some(worker) = self.fleet.live(session) else { return false };
-        worker.state = WorkerState::Draining;
+        let before = std::mem::replace(&mut worker.state, WorkerState::Draining);
+        let worker = worker.id.clone();
+        if before != WorkerState::Draining {
+            self.tell(Event::WorkerDraining { worker });
+        }
         self.fleet.generation += 1;
         self.fleet.refresh_all(session);
         true
@@ -165,6 +172,7 @@ impl Core {
     pub(super) fn dismiss_if_done(&mut self, session: SessionId) {
         let leaving = self.fleet.live(session).is_some_and(|w| w.state == WorkerState::Draining);
         if leaving && self.fleet.is_empty_handed(session) {
+            self.tell_left(session);
             self.fleet.remove(session);
             self.actions.push_back(Action::Dismiss { session });
             self.actions.push_back(Action::Changed);
@@ -188,6 +196,7 @@ impl Core {
             if self.fleet.live(session).is_none() {
                 return;
             }
+            self.tell_left(session);
             for id in self.fleet.remove(session) {
                 if self.is_current(session, id) {
                     self.give_back(now, id, session);
@@ -214,6 +223,7 @@ impl Core {
         worker.state = WorkerState::Lost;
         let id = worker.id.clone();
         let held = self.fleet.vacate(session);
+        self.tell(Event::WorkerLost { worker: id.clone(), reason: reason.to_owned() });
         self.actions.push_back(Action::Changed);
         if self.planted == Planted::ForgetLost {
             return;
@@ -223,6 +233,12 @@ impl Core {
                 let error = TaskError::new(TaskErrorKind::WorkerLost, format!("{reason} {id}"));
                 self.fail_attempt(now, attempt, session, error);
             }
+        }
+    }
+
+    fn tell_left(&mut self, session: SessionId) {
+        if let Some(worker) = self.fleet.workers.get(&session).map(|worker| worker.id.clone()) {
+            self.tell(Event::WorkerLeft { worker });
         }
     }
 

@@ -9,8 +9,8 @@ use crate::worker_info::WorkerId;
 use serde::{Deserialize, Serialize};
 
 /// The protocol version of this build, and the oldest one it still speaks.
-pub(crate) const VERSION: u32 = 2;
-pub(crate) const VERSION_MIN: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
+pub(crate) const VERSION_MIN: u32 = 3;
 
 /// What a frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,12 +115,13 @@ pub(crate) struct Heartbeat {
 pub(crate) struct Loaded {
     pub(crate) device: u32,
     pub(crate) model: ModelRef,
-    pub(crate) result: Result<(), ExecError>,
+    /// The device memory that it takes, where that is known.
+    pub(crate) result: Result<Option<u64>, ExecError>,
 }
 
-/// Header of [`Kind::Load`].
+/// Header of [`Kind::Load`] and of [`Kind::Unload`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Load {
+pub(crate) struct Place {
     pub(crate) device: u32,
     pub(crate) model: ModelRef,
 }

@@ -1,8 +1,9 @@
-//! Which models workers are to have, and what became of loading them.
+//! Which models the cluster is to have, and what became of loading them.
 
 use crate::executor::ExecError;
 use crate::proto::core::Core;
-use crate::proto::fleet::Worker;
+use crate::proto::event::Event;
+use crate::proto::fleet::{Seat, SeatId};
 use crate::proto::service::Service;
 use crate::proto::state::{Action, SessionId};
 use crate::task::ModelRef;
@@ -13,36 +14,65 @@ use std::time::Duration;
 /// A model at one device. Of models without a state the worker decides itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ModelState {
-    /// Ordered at that time.
-    Loading(Duration),
-    Ready,
+    /// First ordered at that time, and last.
+    Loading {
+        since: Duration,
+        asked: Duration,
+    },
+    Ready {
+        /// When it was loaded or a task of it last ended.
+        used: Duration,
+    },
+    /// Takes no more tasks, and goes once it has none: another model needs its room.
+    Leaving,
     Failed(ExecError),
+}
+
+impl ModelState {
+    pub(super) fn ordered(now: Duration) -> Self {
+        Self::Loading { since: now, asked: now }
+    }
 }
 
 /// What a model asks of the devices that run it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ModelNeeds {
-    /// Device memory that it takes, for the strategies that look at memory.
+    /// Device memory that it takes. Unknown until the first device has loaded it, unless its
+    /// executor cannot tell either.
     pub memory_bytes: Option<u64>,
     /// The backend that it runs best on, for example `opencl`.
     pub backend: Option<String>,
     /// The family of chips that it runs best on, for example `Polaris`.
     pub family: Option<String>,
+    /// Other models that may answer in its place, such as a quantised one: the strategy
+    /// `adaptive` takes the one that is expected to be done first. Each is to be loaded too.
+    pub variants: Vec<ModelRef>,
 }
 
-/// A model that every worker is to have.
+/// A model that the cluster is to have.
 #[derive(Debug)]
 pub(super) struct Wanted {
     /// The one copy of its name.
     pub(super) model: Arc<ModelRef>,
     pub(super) needs: ModelNeeds,
+    /// What may answer in its place.
+    pub(super) variants: Vec<Arc<ModelRef>>,
     load: Service,
+    /// The most memory that a device said it takes.
+    measured_bytes: Option<u64>,
+    /// When room for it may be looked for again.
+    pub(super) next_look: Duration,
 }
 
 impl Wanted {
     /// Milliseconds that loading it takes, as measured; 0 before the first time.
     pub(super) fn load_ms(&self) -> f64 {
         self.load.mean_ms()
+    }
+
+    /// Device memory that it takes, as far as that is known.
+    pub(super) fn bytes(&self) -> Option<u64> {
+        self.needs.memory_bytes.or(self.measured_bytes)
     }
 }
 
@@ -59,45 +89,88 @@ pub(super) enum Outlook {
 }
 
 impl Core {
-    /// Has all devices load the model, those that failed before included.
+    /// Has all devices with room for the model load it, those that failed before included. Where
+    /// none has, idle models make room for it on one.
     pub(crate) fn load(&mut self, now: Duration, model: &ModelRef, needs: ModelNeeds) {
-        let name = Arc::new(model.clone());
-        let wanted = Wanted { model: name, needs, load: Service::default() };
+        let before = self.models.remove(model);
+        let variants = needs.variants.iter().filter(|variant| *variant != model);
+        let wanted = Wanted {
+            model: before
+                .as_ref()
+                .map_or_else(|| Arc::new(model.clone()), |w| Arc::clone(&w.model)),
+            variants: variants.map(|variant| self.shared_model(variant)).collect(),
+            needs,
+            load: before.as_ref().map(|w| w.load).unwrap_or_default(),
+            measured_bytes: before.and_then(|w| w.measured_bytes),
+            next_look: Duration::ZERO,
+        };
         self.models.insert(model.clone(), wanted);
-        let sessions: Vec<SessionId> =
-            self.fleet.workers.values().filter(|w| w.is_ready()).map(|w| w.session).collect();
-        for session in sessions {
-            self.load_on(now, session, model, true);
+        let seats: Vec<SeatId> = self.fleet.ready_seats().map(|(id, _)| id).collect();
+        for seat in seats {
+            self.load_on(now, seat, model, true);
+        }
+        if !self.is_placed(model) {
+            self.make_room(now, model, |_| true);
         }
         self.capabilities.forget(model);
+        self.schedule(now);
     }
 
-    /// Has a worker that just joined load what it lacks.
-    pub(super) fn load_all_on(&mut self, now: Duration, session: SessionId) {
-        let models: Vec<ModelRef> = self.models.keys().cloned().collect();
-        for model in models {
-            self.load_on(now, session, &model, false);
+    /// Says anew what a model asks for, if it is one that the cluster is to have.
+    pub(crate) fn set_needs(&mut self, now: Duration, model: &ModelRef, needs: ModelNeeds) {
+        if self.models.contains_key(model) {
+            self.load(now, model, needs);
         }
     }
 
-    /// Has a worker's devices load a model. One that is there already is ordered again only by a
-    /// caller, whose order is then answered by the worker itself.
-    fn load_on(&mut self, now: Duration, session: SessionId, model: &ModelRef, anew: bool) {
+    /// Has a worker that just joined load what it lacks, as far as there is room: first what
+    /// the fewest devices have.
+    pub(super) fn load_all_on(&mut self, now: Duration, session: SessionId) {
+        let mut models: Vec<(usize, ModelRef)> = self
+            .models
+            .keys()
+            .map(|model| (self.fleet.ready_seats().filter(|(_, s)| s.has(model)).count(), model))
+            .map(|(count, model)| (count, model.clone()))
+            .collect();
+        models.sort();
         let seats = self.fleet.live(session).map(|w| w.seats.clone()).unwrap_or_default();
         for id in seats {
-            let Some(seat) = self.fleet.seats.get_mut(id) else { continue };
-            let there = seat.status.models.contains(model);
-            let state = match seat.models.get(model) {
-                None | Some(ModelState::Failed(_)) if anew || !there => ModelState::Loading(now),
-                None => ModelState::Ready,
-                Some(_) => continue,
-            };
-            if state != ModelState::Ready {
-                let (device, model) = (seat.ordinal, model.clone());
-                self.actions.push_back(Action::Load { session, device, model });
+            // What it brings along takes room before anything else does.
+            let there = self.fleet.seats.get(id).map(|seat| seat.status.models.clone());
+            for model in there.unwrap_or_default() {
+                if self.models.contains_key(&model) {
+                    self.load_on(now, id, &model, false);
+                }
             }
-            seat.models.insert(model.clone(), state);
+            for (_, model) in &models {
+                self.load_on(now, id, model, false);
+            }
         }
+    }
+
+    /// Has a device load a model that fits. One that is there already is ordered again only by a
+    /// caller, whose order is then answered by the worker itself.
+    pub(super) fn load_on(&mut self, now: Duration, id: SeatId, model: &ModelRef, anew: bool) {
+        let Some(seat) = self.fleet.seats.get(id) else { return };
+        let there = seat.status.models.contains(model);
+        let state = match seat.models.get(model) {
+            None if !there && !self.fits(seat, model) => return,
+            None | Some(ModelState::Failed(_)) if anew || !there => ModelState::ordered(now),
+            None => ModelState::Ready { used: now },
+            Some(_) => return,
+        };
+        self.set_model(id, model, state);
+    }
+
+    /// Changes the state of a model at a device, with the order that belongs to it.
+    pub(super) fn set_model(&mut self, id: SeatId, model: &ModelRef, state: ModelState) {
+        let Some(seat) = self.fleet.seats.get_mut(id) else { return };
+        if matches!(state, ModelState::Loading { .. }) {
+            let (session, device, model) = (seat.session, seat.ordinal, model.clone());
+            self.actions.push_back(Action::Load { session, device, model });
+        }
+        seat.models.insert(model.clone(), state);
+        self.capabilities.forget(model);
     }
 
     /// Compares what a worker has with what it was told to load: the order or its answer may
@@ -108,13 +181,13 @@ impl Core {
         for id in seats {
             let Some(seat) = self.fleet.seats.get_mut(id) else { continue };
             for (model, state) in &mut seat.models {
-                let ModelState::Loading(since) = state else { continue };
+                let ModelState::Loading { asked, .. } = state else { continue };
                 if seat.status.models.contains(model) {
-                    *state = ModelState::Ready;
-                    self.fleet.generation += 1;
-                } else if now.saturating_sub(*since) > lease {
+                    *state = ModelState::Ready { used: now };
+                    self.capabilities.forget(model);
+                } else if now.saturating_sub(*asked) > lease {
                     // To load what is being loaded is no error, so asking twice does no harm.
-                    *since = now;
+                    *asked = now;
                     let (device, model) = (seat.ordinal, model.clone());
                     self.actions.push_back(Action::Load { session, device, model });
                 }
@@ -122,91 +195,127 @@ impl Core {
         }
     }
 
-    /// A worker says what became of a load at one of its devices.
+    /// A worker says what became of a load at one of its devices, and what memory the model takes
+    /// there.
     pub(crate) fn loaded(
         &mut self,
         now: Duration,
         session: SessionId,
         device: u32,
         model: &ModelRef,
-        result: Result<(), ExecError>,
+        result: Result<Option<u64>, ExecError>,
     ) {
         let Some(worker) = self.fleet.live(session) else { return };
+        let name = worker.id.clone();
         let at = usize::try_from(device).ok().and_then(|at| worker.seats.get(at)).copied();
-        let Some(seat) = at.and_then(|id| self.fleet.seats.get_mut(id)) else { return };
+        let Some(id) = at else { return };
+        let Some(seat) = self.fleet.seats.get_mut(id) else { return };
         // Unloaded meanwhile: the answer no longer matters.
-        let Some(state) = seat.models.get_mut(model) else { return };
-        if let (ModelState::Loading(since), Ok(()), Some(wanted)) =
-            (&*state, &result, self.models.get_mut(model))
-        {
+        let Some(ModelState::Loading { since, .. }) = seat.models.get(model) else { return };
+        if let (Ok(bytes), Some(wanted)) = (&result, self.models.get_mut(model)) {
             wanted.load.measure(now, now.saturating_sub(*since));
+            wanted.measured_bytes = wanted.measured_bytes.max(*bytes);
         }
-        *state = match result {
-            Ok(()) => ModelState::Ready,
-            Err(error) => ModelState::Failed(error),
-        };
-        if *state == ModelState::Ready && !seat.status.models.contains(model) {
+        let error = result.err();
+        if error.is_none() && !seat.status.models.contains(model) {
             seat.status.models.push(model.clone());
         }
+        let ready = ModelState::Ready { used: now };
+        let state = error.clone().map_or(ready, ModelState::Failed);
+        seat.models.insert(model.clone(), state);
+        let error = error.map(|error| error.message);
+        self.tell(Event::ModelLoaded { worker: name, device, model: model.clone(), error });
         self.capabilities.forget(model);
         self.actions.push_back(Action::Changed);
         self.schedule(now);
     }
 
-    /// Has all workers let go of the model.
-    pub(crate) fn unload(&mut self, model: &ModelRef) {
+    /// Has all workers let go of the model; others may have its room.
+    pub(crate) fn unload(&mut self, now: Duration, model: &ModelRef) {
         self.models.remove(model);
-        let ready: Vec<&Worker> = self.fleet.workers.values().filter(|w| w.is_ready()).collect();
-        for worker in ready {
-            for &id in &worker.seats {
-                let Some(seat) = self.fleet.seats.get_mut(id) else { continue };
-                seat.models.remove(model);
-                seat.status.models.retain(|m| m != model);
-            }
-            let (session, model) = (worker.session, model.clone());
-            self.actions.push_back(Action::Unload { session, model });
+        let seats: Vec<SeatId> = self.fleet.ready_seats().map(|(id, _)| id).collect();
+        for &id in &seats {
+            self.drop_model(id, model);
+        }
+        for worker in self.fleet.workers.values_mut() {
+            worker.breakers.remove(model);
         }
         self.capabilities.forget(model);
+        let others: Vec<ModelRef> = self.models.keys().cloned().collect();
+        for id in seats {
+            for other in &others {
+                self.load_on(now, id, other, false);
+            }
+        }
     }
 
-    /// Models that every worker is to have.
+    /// Has a device let go of a model.
+    pub(super) fn drop_model(&mut self, id: SeatId, model: &ModelRef) {
+        let Some(seat) = self.fleet.seats.get_mut(id) else { return };
+        seat.models.remove(model);
+        seat.services.remove(model);
+        seat.status.models.retain(|m| m != model);
+        let (session, device, model) = (seat.session, seat.ordinal, model.clone());
+        self.capabilities.forget(&model);
+        self.actions.push_back(Action::Unload { session, device, model });
+    }
+
+    /// Models that the cluster is to have.
     pub(crate) fn models(&self) -> Vec<ModelRef> {
         self.models.keys().cloned().collect()
     }
 
-    /// What became of a load, once every device of every ready worker has answered. A worker
-    /// has failed where all of its devices did.
+    /// What became of a load, once every device that was to load the model has answered. A
+    /// worker has failed where all of these did, or where none can ever hold it; workers that have
+    /// no room for it now are left out.
     pub(crate) fn load_report(&self, model: &ModelRef) -> Option<LoadReport> {
         let mut report = Vec::new();
         let names = self.fleet.names.values();
         for worker in names.filter_map(|s| self.fleet.workers.get(s)).filter(|w| w.is_ready()) {
-            let mut result = Ok(());
-            for seat in worker.seats.iter().filter_map(|&id| self.fleet.seats.get(id)) {
+            let seats = || worker.seats.iter().filter_map(|&id| self.fleet.seats.get(id));
+            let pending = |seat: &Seat| {
+                let loading = matches!(seat.models.get(model), Some(ModelState::Loading { .. }));
+                loading || seat.promised.as_deref() == Some(model)
+            };
+            if seats().any(pending) {
+                return None;
+            }
+            let mut failure = None;
+            let mut ready = false;
+            for seat in seats() {
                 match seat.models.get(model) {
-                    Some(ModelState::Loading(_)) => return None,
-                    Some(ModelState::Failed(error)) if result.is_ok() => {
-                        result = Err(error.clone());
-                    }
-                    _ => {}
+                    Some(ModelState::Failed(error)) => failure = failure.or(Some(error.clone())),
+                    Some(_) => ready = true,
+                    None => failure = failure.or_else(|| self.never_fits(seat, model)),
                 }
             }
-            let takes = |id: &usize| {
-                let state = self.fleet.seats.get(*id).map(|seat| seat.models.get(model));
-                matches!(state, Some(None | Some(ModelState::Ready)))
-            };
-            let any = worker.seats.iter().any(takes);
-            report.push((worker.id.clone(), if any { Ok(()) } else { result }));
+            match failure {
+                _ if ready => report.push((worker.id.clone(), Ok(()))),
+                Some(error) => report.push((worker.id.clone(), Err(error))),
+                None => {}
+            }
         }
         Some(report)
     }
 
     /// Whether any worker can or may come to take the model's tasks.
     pub(super) fn outlook(&self, model: &ModelRef) -> Outlook {
+        let variants = self.models.get(model).map_or(&[][..], |wanted| &wanted.variants);
         let mut failure = None;
-        for (_, seat) in self.fleet.ready_seats() {
-            match seat.models.get(model) {
-                Some(ModelState::Failed(error)) => failure = Some(error.clone()),
-                _ => return Outlook::Open,
+        for model in std::iter::once(model).chain(variants.iter().map(|variant| &**variant)) {
+            for (_, seat) in self.fleet.ready_seats() {
+                let error = match seat.models.get(model) {
+                    // With more room it may load.
+                    Some(ModelState::Failed(error)) => {
+                        Some(error.clone()).filter(|error| !self.may_get_room(seat, error))
+                    }
+                    None => self.never_fits(seat, model),
+                    Some(_) => None,
+                };
+                match error {
+                    Some(error) => failure = failure.or(Some(error)),
+                    None => return Outlook::Open,
+                }
             }
         }
         failure.map_or(Outlook::Open, Outlook::Hopeless)

@@ -46,7 +46,6 @@ pub(crate) struct Queue {
 
 impl Queue {
     /// Tasks waiting.
-    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -95,6 +94,11 @@ impl Queue {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let (place, model) = self.heads.range((from, Bound::Unbounded)).next()?;
         Some((*place, Arc::clone(model)))
+    }
+
+    /// The place of a model's first task, if any waits.
+    pub(crate) fn head_of(&self, model: &ModelRef) -> Option<Place> {
+        self.lines.get(model)?.first_key_value().map(|(place, ())| *place)
     }
 
     /// Tasks before a place, of all models.

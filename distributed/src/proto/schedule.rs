@@ -5,17 +5,21 @@ use crate::proto::attempt::task_error;
 use crate::proto::balance::{Capable, Choice, Request, View};
 use crate::proto::core::Core;
 use crate::proto::fleet::{Fleet, mib};
-use crate::proto::models::Outlook;
+use crate::proto::models::{Outlook, Wanted};
 use crate::proto::queue::Place;
 use crate::proto::state::{Planted, SessionId};
 use crate::proto::why::{What, note};
 use crate::task::{ModelRef, TaskState};
 use rand::RngExt;
+use std::sync::Arc;
 use std::time::Duration;
 
 impl Core {
     /// Dispatches tasks as long as there is one that a free device can take.
     pub(super) fn schedule(&mut self, now: Duration) {
+        if !self.moving.is_empty() {
+            self.settle_moves(now);
+        }
         let mut after: Option<Place> = None;
         // Most calls find every slot taken: that is seen before the queue is looked at.
         while self.fleet.free > 0 || self.planted == Planted::IgnoreSlots {
@@ -26,8 +30,8 @@ impl Core {
                 Some(Affinity::key(&model.name, key))
             });
             let affinity = affinity.as_deref().map(|key| (key, seq));
-            if let Some(choice) = self.choose(now, &model, affinity, None)
-                && self.dispatch(now, seq, choice)
+            if let Some((choice, model)) = self.choose(now, &model, affinity, None)
+                && self.dispatch(now, seq, choice, &model)
             {
                 continue;
             }
@@ -37,14 +41,48 @@ impl Core {
                 self.abort(now, seq, TaskState::Failed, error);
             } else {
                 // Nobody is free for this model; the next line may be luckier.
+                self.want_room(now, &model, seq);
                 after = Some(place);
             }
         }
     }
 
+    /// A device for a task of the model, or of a variant of it where the strategy compares these,
+    /// and which of them it is.
+    pub(super) fn choose(
+        &mut self,
+        now: Duration,
+        model: &Arc<ModelRef>,
+        affinity: Option<(&str, u64)>,
+        except: Option<SessionId>,
+    ) -> Option<(Choice, Arc<ModelRef>)> {
+        let own = self.choose_for(now, model, affinity, except);
+        let mut best = own.map(|choice| (choice, Arc::clone(model)));
+        if affinity.is_some() || !self.config.balancing.compares_variants() {
+            return best;
+        }
+        let count = self.models.get(&**model).map_or(0, |wanted| wanted.variants.len());
+        for at in 0..count {
+            let wanted = self.models.get(&**model);
+            let Some(variant) = wanted.and_then(|w| w.variants.get(at)).map(Arc::clone) else {
+                break;
+            };
+            // One that was unloaded since answers for nobody.
+            if !self.models.contains_key(&*variant) {
+                continue;
+            }
+            if let Some(choice) = self.choose_for(now, &variant, None, except)
+                && best.as_ref().is_none_or(|(other, _)| choice.score < other.score)
+            {
+                best = Some((choice, variant));
+            }
+        }
+        best
+    }
+
     /// A device for a task of the model: that of its affinity key (and the task that has it), or
     /// the strategy's choice, on any worker but that of the session `except`.
-    pub(super) fn choose(
+    fn choose_for(
         &mut self,
         now: Duration,
         model: &ModelRef,
@@ -55,7 +93,7 @@ impl Core {
         let wanted = self.models.get(model);
         let capable = self.capabilities.of(&self.fleet, model, wanted);
         let request = Request {
-            needs_mib: wanted.and_then(|w| w.needs.memory_bytes).map_or(0.0, mib),
+            needs_mib: wanted.and_then(Wanted::bytes).map_or(0.0, mib),
             load_ms: wanted.map_or(0.0, |w| w.load_ms()),
             thrift: self.config.thrift,
             random,

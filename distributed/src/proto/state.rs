@@ -2,6 +2,7 @@
 
 use crate::executor::ExecError;
 use crate::proto::balance::Balance;
+use crate::proto::event::Event;
 use crate::proto::image::{Change, End};
 use crate::proto::message::AttemptId;
 use crate::proto::queue::Place;
@@ -77,6 +78,8 @@ pub(crate) enum Action {
         session: SessionId,
         device: u32,
         id: AttemptId,
+        /// The model of the task, or a variant of it.
+        model: Arc<ModelRef>,
         spec: Arc<TaskSpec>,
     },
     /// Nobody wants the attempt's answer any more.
@@ -109,8 +112,11 @@ pub(crate) enum Action {
     },
     Unload {
         session: SessionId,
+        device: u32,
         model: ModelRef,
     },
+    /// Subscribers may want to know.
+    Tell(Event),
     /// Ask the worker to finish what it holds and leave.
     Drain {
         session: SessionId,
@@ -156,6 +162,8 @@ pub(super) struct Run {
     pub(super) session: SessionId,
     pub(super) attempt: u32,
     pub(super) worker: WorkerId,
+    /// The variant of the task's model that it runs, where that is not the model itself.
+    pub(super) variant: Option<Arc<ModelRef>>,
     /// Time from submission to its dispatch.
     pub(super) queued: Duration,
 }
@@ -187,6 +195,8 @@ pub(super) struct Task {
     /// The current attempt, and its rival where it has one.
     pub(super) runs: Vec<Run>,
     pub(super) worker: Option<WorkerId>,
+    /// The variant of its model that ran last, where that was not the model itself.
+    pub(super) variant: Option<Arc<ModelRef>>,
     /// Time from submission to the last dispatch; `None` while it waits.
     pub(super) queued: Option<Duration>,
     pub(super) model_time: Option<Duration>,
@@ -299,11 +309,15 @@ pub(crate) enum Planted {
     KeepRival,
     /// Records go while later coordinators may need them to understand others.
     ForgetPins,
+    /// Models are loaded where there is no room for them.
+    IgnoreMemory,
+    /// Models do not wait for the tasks of those whose room they take.
+    EvictBusy,
 }
 
 impl Planted {
     /// Every fault that can be planted.
-    pub(crate) const ALL: [Self; 18] = [
+    pub(crate) const ALL: [Self; 20] = [
         Self::AcceptStale,
         Self::ForgetLost,
         Self::IgnoreSlots,
@@ -322,5 +336,7 @@ impl Planted {
         Self::ForgetJournal,
         Self::KeepRival,
         Self::ForgetPins,
+        Self::IgnoreMemory,
+        Self::EvictBusy,
     ];
 }

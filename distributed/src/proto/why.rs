@@ -1,8 +1,9 @@
 //! Why a task is where it is: each decision about it, kept small and put into words when asked.
 
-use crate::task::{TaskErrorKind, TaskId, TaskState};
+use crate::task::{ModelRef, TaskErrorKind, TaskId, TaskState};
 use crate::worker_info::WorkerId;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Notes that are kept of one task; those in the middle of a long story go first.
@@ -28,6 +29,13 @@ pub(crate) enum What {
         reason: &'static str,
         score: f64,
         rival: bool,
+        variant: Option<Arc<ModelRef>>,
+    },
+    /// A device gets its model; so many others leave it for that.
+    Room {
+        worker: WorkerId,
+        device: u32,
+        evicted: usize,
     },
     /// The device that earlier tasks of the affinity key went to.
     Home {
@@ -68,10 +76,20 @@ impl fmt::Display for What {
         match self {
             Self::Saved => write!(f, "the journal has it"),
             Self::DependencyDone(id) => write!(f, "task {id}, on which it depends, succeeded"),
-            Self::Sent { worker, device, attempt, strategy, reason, score, rival } => {
+            Self::Sent { worker, device, attempt, strategy, reason, score, rival, variant } => {
                 let what = if *rival { "rival attempt" } else { "attempt" };
-                write!(f, "{what} {attempt} sent to worker {worker}, device {device}: ")?;
-                write!(f, "{strategy} found the {reason} ({score:.3}) there")
+                write!(f, "{what} {attempt} sent to worker {worker}, device {device}")?;
+                if let Some(variant) = variant {
+                    write!(f, ", for variant {variant} of its model")?;
+                }
+                write!(f, ": {strategy} found the {reason} ({score:.3}) there")
+            }
+            Self::Room { worker, device, evicted } => {
+                write!(f, "worker {worker}, device {device}, is to load its model")?;
+                match evicted {
+                    0 => write!(f, ": it has room"),
+                    count => write!(f, " in place of {count} that are used less"),
+                }
             }
             Self::Home { worker, kept: true } => {
                 write!(f, "earlier tasks of its affinity key went to worker {worker}, so does it")

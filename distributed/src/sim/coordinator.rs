@@ -2,13 +2,12 @@
 
 use super::network::Way;
 use super::worker::Report;
-use super::workload::{MODELS, millis, model};
+use super::workload::{load_models, millis};
 use super::world::{Event, Order, World};
 use crate::error::Error;
 use crate::executor::ExecErrorKind;
 use crate::proto::core::Core;
 use crate::proto::membership::Join;
-use crate::proto::models::ModelNeeds;
 use crate::proto::state::{Action, Completion, CoreConfig, SessionId};
 use crate::worker_info::WorkerId;
 use rand::RngExt;
@@ -32,9 +31,9 @@ impl World {
     pub(super) fn carry_out(&mut self) -> Result<(), String> {
         while let Some(action) = self.core.next_action(self.now) {
             match action {
-                Action::Dispatch { session, device, id, spec } => {
-                    self.ledger.dispatched(self.now, session, id, &spec, &self.core)?;
-                    let model = spec.model.clone();
+                Action::Dispatch { session, device, id, model, .. } => {
+                    self.ledger.dispatched(self.now, session, id, (device, &model), &self.core)?;
+                    let model = (*model).clone();
                     self.tell_session(session, &Order::Task(device, id, model));
                 }
                 Action::Cancel { session, id } => {
@@ -52,6 +51,9 @@ impl World {
                     self.ledger.finished(self.now, &record, &self.core)?;
                 }
                 Action::Load { session, device, model } => {
+                    let worker = self.ends.get(&session).and_then(|(at, _)| self.workers.get(*at));
+                    let memory = worker.and_then(|worker| worker.memory);
+                    self.ledger.loads(session, device, &model, memory)?;
                     self.tell_session(session, &Order::Load(device, model));
                 }
                 Action::Drain { session } => self.tell_session(session, &Order::Drain),
@@ -59,7 +61,12 @@ impl World {
                 Action::Supersede { session } | Action::Abandon { session } => {
                     self.hang_up(session, false);
                 }
-                Action::Unload { .. } | Action::Changed => {}
+                Action::Unload { session, device, model } => {
+                    self.report.evictions += 1;
+                    self.ledger.unloads(session, device, &model, &self.core)?;
+                    self.tell_session(session, &Order::Unload(device, model));
+                }
+                Action::Tell(_) | Action::Changed => {}
             }
         }
         Ok(())
@@ -139,7 +146,10 @@ impl World {
             }
             Report::Released(id) => self.core.released(now, session, id),
             Report::Loaded(device, model, result) => {
-                self.core.loaded(now, session, device, &model, result);
+                if result.is_err() {
+                    self.ledger.failed_to_load(session, device, &model);
+                }
+                self.core.loaded(now, session, device, &model, result.map(|()| None));
             }
             Report::Draining => self.core.worker_leaves(session),
         }
@@ -150,10 +160,9 @@ impl World {
         let name: WorkerId = format!("w{worker}").parse().map_err(|e: Error| e.to_string())?;
         let (w, pid) = (&self.workers[worker], None);
         let (slots, incarnation, status) = (w.slots, w.life, w.status());
-        let devices = w.devices;
         let expected = self.core.next_session();
         // Joining dispatches at once: the ledger must know the session before it hears of that.
-        self.ledger.session_began(expected, slots, devices);
+        self.ledger.session_began(expected, slots, w);
         let join = Join { id: name, incarnation, pid, slots, status };
         let Some(session) = self.core.join(self.now, join) else {
             self.ledger.session_ended(expected);
@@ -203,9 +212,7 @@ impl World {
         let config = CoreConfig { epoch, ..self.config.clone() };
         let mut core = Core::new(self.now, config, self.rng.random());
         core.planted = self.planted;
-        for name in MODELS {
-            core.load(self.now, &model(name), ModelNeeds::default());
-        }
+        load_models(&mut core, self.now);
         self.retire_core();
         self.core = core;
         self.core.restore(self.now, images);

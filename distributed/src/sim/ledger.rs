@@ -1,14 +1,14 @@
 //! An independent record of what was promised, and the invariants that follow from it.
 
 use super::laws::Laws;
-use super::worker::answer;
-use super::workload::{BAD_MODEL, MODELS};
+use super::worker::{Worker, answer};
+use super::workload::{BAD_MODEL, MODEL_BYTES, MODELS};
 use crate::executor::ExecErrorKind;
 use crate::proto::Order;
 use crate::proto::core::Core;
 use crate::proto::message::AttemptId;
 use crate::proto::state::{Completion, Digest, SessionId};
-use crate::task::{TaskErrorKind, TaskId, TaskRecord, TaskSpec, TaskState};
+use crate::task::{ModelRef, TaskErrorKind, TaskId, TaskRecord, TaskSpec, TaskState};
 use lgp_memory::NamedTensor;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -51,7 +51,9 @@ pub(super) struct Ledger {
     unheard: BTreeSet<usize>,
     /// Slots of the sessions that have not ended.
     sessions: BTreeMap<SessionId, u32>,
-    held: BTreeMap<SessionId, BTreeSet<AttemptId>>,
+    held: BTreeMap<SessionId, BTreeMap<AttemptId, (u32, ModelRef)>>,
+    /// Models that devices have, as the core must think.
+    placed: BTreeMap<(SessionId, u32), BTreeSet<ModelRef>>,
     keys: BTreeMap<String, TaskId>,
     keys_kept_for: Duration,
     deadlines: BTreeSet<(Duration, TaskId)>,
@@ -70,6 +72,7 @@ impl Ledger {
             unheard: BTreeSet::new(),
             sessions: BTreeMap::new(),
             held: BTreeMap::new(),
+            placed: BTreeMap::new(),
             keys: BTreeMap::new(),
             keys_kept_for,
             deadlines: BTreeSet::new(),
@@ -86,13 +89,63 @@ impl Ledger {
         u64::try_from(self.tasks.values().filter(|e| e.spec.durable).count()).unwrap_or(u64::MAX)
     }
 
-    pub(super) fn session_began(&mut self, session: SessionId, slots: u32, devices: u32) {
-        self.sessions.insert(session, slots * devices);
+    pub(super) fn session_began(&mut self, session: SessionId, slots: u32, worker: &Worker) {
+        let devices = worker.status().devices;
+        for (device, status) in (0u32..).zip(&devices) {
+            let models = status.models.iter().cloned().collect();
+            self.placed.insert((session, device), models);
+        }
+        self.sessions.insert(session, slots * worker.devices);
     }
 
     pub(super) fn session_ended(&mut self, session: SessionId) {
         self.sessions.remove(&session);
         self.held.remove(&session);
+        self.placed.retain(|(of, _), _| *of != session);
+    }
+
+    /// A device is told to load a model, for which there must be room.
+    pub(super) fn loads(
+        &mut self,
+        session: SessionId,
+        device: u32,
+        model: &ModelRef,
+        memory: Option<u64>,
+    ) -> Result<(), String> {
+        let placed = self.placed.entry((session, device)).or_default();
+        placed.insert(model.clone());
+        let bytes = MODEL_BYTES * u64::try_from(placed.len()).unwrap_or(u64::MAX);
+        match memory {
+            Some(memory) if bytes > memory => {
+                Err(format!("session {session}, device {device}: {bytes} of {memory} bytes"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A device is told to let go of a model, which nobody may be using.
+    pub(super) fn unloads(
+        &mut self,
+        session: SessionId,
+        device: u32,
+        model: &ModelRef,
+        core: &Core,
+    ) -> Result<(), String> {
+        self.failed_to_load(session, device, model);
+        let held = self.held.get(&session).into_iter().flatten();
+        for (id, (at, of)) in held {
+            if (*at, of) == (device, model) && core.is_current(session, *id) {
+                return Err(format!("model {model} was taken away from attempt {id:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The core learns that a device does not have a model.
+    pub(super) fn failed_to_load(&mut self, session: SessionId, device: u32, model: &ModelRef) {
+        if let Some(placed) = self.placed.get_mut(&(session, device)) {
+            placed.remove(model);
+        }
     }
 
     /// Ids that a submission was answered with.
@@ -257,7 +310,7 @@ impl Ledger {
         now: Duration,
         session: SessionId,
         id: AttemptId,
-        spec: &TaskSpec,
+        (device, model): (u32, &ModelRef),
         core: &Core,
     ) -> Result<(), String> {
         let (task, entry) = self.entry(id.seq)?;
@@ -282,8 +335,8 @@ impl Ledger {
             }
         }
         self.check_turn(now, task, first, core)?;
-        self.check_slots(session, id, core)?;
-        self.laws.dispatched(now, session, &spec.model.name, first, retry)
+        self.check_slots(session, id, (device, model), core)?;
+        self.laws.dispatched(now, session, &model.name, first, retry)
     }
 
     /// Nobody of the same model who could begin has waited for a better right to.
@@ -319,12 +372,13 @@ impl Ledger {
         &mut self,
         session: SessionId,
         id: AttemptId,
+        (device, model): (u32, &ModelRef),
         core: &Core,
     ) -> Result<(), String> {
         let slots = *self.sessions.get(&session).ok_or("a session that has ended gets a task")?;
         let held = self.held.entry(session).or_default();
-        held.retain(|id| core.is_current(session, *id));
-        held.insert(id);
+        held.retain(|id, _| core.is_current(session, *id));
+        held.insert(id, (device, model.clone()));
         let running = u32::try_from(held.len()).unwrap_or(u32::MAX);
         if running > slots {
             let what = format!("session {session} runs {running} tasks");
@@ -347,11 +401,10 @@ impl Ledger {
             Completion::Done { .. } => false,
             Completion::Refused => return,
         };
-        if core.holds(session, id)
-            && let Ok((_, entry)) = self.entry(id.seq)
-        {
-            let model = entry.spec.model.name.clone();
-            self.laws.answered(session, &model, failed);
+        let held = self.held.get(&session).and_then(|held| held.get(&id));
+        if let Some((_, model)) = held.filter(|_| core.holds(session, id)) {
+            let name = model.name.clone();
+            self.laws.answered(session, &name, failed);
         }
     }
 
@@ -457,6 +510,7 @@ impl Ledger {
     pub(super) fn coordinator_crashed(&mut self) {
         self.sessions.clear();
         self.held.clear();
+        self.placed.clear();
         self.fresh.clear();
         for id in std::mem::take(&mut self.alive).into_values() {
             let Some(entry) = self.tasks.get_mut(&id) else { continue };

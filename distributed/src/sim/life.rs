@@ -54,6 +54,7 @@ impl World {
                 let result = self.workers[worker].load(device, &model, fails);
                 self.say(worker, connection, &Report::Loaded(device, model, result));
             }
+            Order::Unload(device, model) => self.workers[worker].unload(device, model),
             Order::Drain => {
                 w.leaving = true;
                 self.say(worker, connection, &Report::Draining);

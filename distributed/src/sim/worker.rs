@@ -1,6 +1,6 @@
 //! A simulated worker: slots, jobs, a connection, and a heartbeat.
 
-use super::workload::{BAD_MODEL, MODELS};
+use super::workload::{BAD_MODEL, MODEL_BYTES, MODELS};
 use crate::executor::{DeviceStatus, ExecError, ExecutorStatus};
 use crate::proto::message::{AttemptId, Heartbeat};
 use crate::proto::state::Completion;
@@ -51,13 +51,15 @@ pub(super) struct Worker {
     /// Fails most of what it runs.
     pub(super) sick: bool,
     pub(super) devices: u32,
+    /// What each of its devices has for models, in bytes, if that is limited.
+    pub(super) memory: Option<u64>,
     service: Duration,
     jobs: Vec<Job>,
     models: BTreeSet<(u32, ModelRef)>,
 }
 
 impl Worker {
-    pub(super) fn new(rng: &mut Xoshiro256PlusPlus, sick: f64) -> Self {
+    pub(super) fn new(rng: &mut Xoshiro256PlusPlus, sick: f64, small: f64) -> Self {
         // Some machines are a hundred times slower than others.
         // Some take longer than the lease, so that it has to be renewed.
         let ms = match rng.random_range(0..20) {
@@ -76,6 +78,7 @@ impl Worker {
             stalled_until: Duration::ZERO,
             sick: rng.random_bool(sick),
             devices: if rng.random_bool(0.3) { 2 } else { 1 },
+            memory: rng.random_bool(small).then_some(MODEL_BYTES + MODEL_BYTES / 2),
             service,
             jobs: Vec::new(),
             models: BTreeSet::new(),
@@ -100,6 +103,7 @@ impl Worker {
     pub(super) fn status(&self) -> ExecutorStatus {
         let device = |at| DeviceStatus {
             models: self.models.iter().filter(|(d, _)| *d == at).map(|(_, m)| m.clone()).collect(),
+            vram_total_bytes: self.memory,
             ..DeviceStatus::default()
         };
         ExecutorStatus { devices: (0..self.devices).map(device).collect() }
@@ -128,6 +132,10 @@ impl Worker {
         }
         self.models.insert((device, model.clone()));
         Ok(())
+    }
+
+    pub(super) fn unload(&mut self, device: u32, model: ModelRef) {
+        self.models.remove(&(device, model));
     }
 
     /// A request arrives. A copy of one that is here already is the transport's affair.

@@ -1,6 +1,8 @@
 //! What callers do during a run: submissions of every kind, cancellations, repetitions.
 
 use crate::proto::Order;
+use crate::proto::core::Core;
+use crate::proto::models::ModelNeeds;
 use crate::proto::state::Digest;
 use crate::task::{ModelRef, Priority, TaskSpec};
 use rand::RngExt;
@@ -10,6 +12,8 @@ use std::time::Duration;
 
 /// Models that every worker is told to load; some fail at the second.
 pub(super) const MODELS: [&str; 2] = ["a", "b"];
+/// What each of them takes of a device's memory.
+pub(super) const MODEL_BYTES: u64 = 1_000;
 /// A model whose every input is bad.
 pub(super) const BAD_MODEL: &str = "bad";
 
@@ -42,6 +46,16 @@ impl Wish {
 
 pub(super) fn model(name: &str) -> ModelRef {
     ModelRef { name: name.into(), version: 1, sha256: String::new() }
+}
+
+/// Has a coordinator load the models. The second may answer in place of the first.
+pub(super) fn load_models(core: &mut Core, now: Duration) {
+    for name in MODELS {
+        let variants = if name == MODELS[0] { vec![model(MODELS[1])] } else { Vec::new() };
+        let needs =
+            ModelNeeds { memory_bytes: Some(MODEL_BYTES), variants, ..ModelNeeds::default() };
+        core.load(now, &model(name), needs);
+    }
 }
 
 /// Submissions over the time of the chaos, in the order of their numbers and times.

@@ -4,13 +4,12 @@ use super::disk::Disk;
 use super::ledger::Ledger;
 use super::network::Network;
 use super::worker::{Report, Worker};
-use super::workload::{MODELS, Submission, millis, model, submissions};
+use super::workload::{Submission, load_models, millis, submissions};
 use super::{SimFailure, SimReport};
 use crate::error::Error;
 use crate::proto::balance::{balancing_strategies, by_name};
 use crate::proto::core::Core;
 use crate::proto::message::AttemptId;
-use crate::proto::models::ModelNeeds;
 use crate::proto::state::{CoreConfig, Planted, SessionId, Timing};
 use crate::task::{ModelRef, TaskId};
 use rand::rngs::Xoshiro256PlusPlus;
@@ -34,6 +33,7 @@ pub(super) enum Order {
     Task(u32, AttemptId, ModelRef),
     Cancel(AttemptId),
     Load(u32, ModelRef),
+    Unload(u32, ModelRef),
     Drain,
     Close {
         farewell: bool,
@@ -133,14 +133,14 @@ impl World {
             timing: Timing { lease: Duration::from_secs(2), ..Timing::default() },
         };
         let mut core = Core::new(Duration::ZERO, config.clone(), rng.random());
-        for name in MODELS {
-            core.load(Duration::ZERO, &model(name), ModelNeeds::default());
-        }
+        load_models(&mut core, Duration::ZERO);
         let network = Network::new(&mut rng);
         // Now and then a bad driver came to almost all of them.
         let sick = if rng.random_bool(0.1) { 0.9 } else { 0.1 };
+        // Devices that hold one model at a time: some, all, or none.
+        let small = [0.0, 0.3, 1.0][rng.random_range(0..3)];
         let workers: Vec<Worker> =
-            (0..rng.random_range(5..=8)).map(|_| Worker::new(&mut rng, sick)).collect();
+            (0..rng.random_range(5..=8)).map(|_| Worker::new(&mut rng, sick, small)).collect();
         let submissions = submissions(&mut rng, CHAOS);
         let mut world = Self {
             seed,

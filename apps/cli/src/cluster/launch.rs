@@ -6,8 +6,8 @@ use crate::failure::{Failure, Result};
 use crate::folder;
 use crate::simd::Simd;
 use lgp_sdk::{
-    CaHash, Coordinator, CoordinatorConfig, DeviceId, ModelRef, Pki, Repository, RepositoryFiles,
-    Services, SessionOptions, Tokens, WorkerInfo, WorkerState,
+    CaHash, Coordinator, CoordinatorConfig, Deployment, DeviceId, ModelRef, Pki, Repository,
+    RepositoryFiles, Services, SessionOptions, Tokens, WorkerInfo, WorkerState,
 };
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -147,7 +147,11 @@ impl Cluster {
             });
         for model in newest.into_values().filter(|model| *model != self.digits) {
             let mut loaded = false;
-            for (worker, result) in self.coordinator.load(model.clone()).await? {
+            let needs = Deployment::of(&self.repository, &model.name)
+                .inspect_err(|error| tracing::warn!(%model, %error, "its deployment is not used"))
+                .unwrap_or_default()
+                .needs(&self.repository);
+            for (worker, result) in self.coordinator.load_where(model.clone(), needs).await? {
                 match result {
                     Ok(()) => loaded = true,
                     // One bad model must not keep the others from being served.

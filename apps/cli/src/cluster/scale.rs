@@ -2,7 +2,7 @@
 
 use crate::cluster::launch::Cluster;
 use crate::settings::Settings;
-use lgp_sdk::{ScaleConfig, ScaleSample, Scaler, WorkerState};
+use lgp_sdk::{Event, ScaleConfig, ScaleSample, Scaler, WorkerState};
 use std::time::{Duration, Instant};
 
 /// How often is measured.
@@ -28,6 +28,9 @@ pub(crate) async fn keep_scaled(cluster: &Cluster, settings: &Settings) {
             let before = cluster.driver.resize(decision.workers);
             let (workers, why) = (decision.workers, decision.why);
             tracing::info!(before, workers, why, "the number of local workers changes");
+            let reason = why.to_owned();
+            let event = Event::Scaled { from: before, to: workers, reason };
+            cluster.coordinator.announce(event);
         }
     }
 }
@@ -40,6 +43,6 @@ fn sample(cluster: &Cluster) -> ScaleSample {
         slots = slots.saturating_add(worker.slots);
         taken = taken.saturating_add(worker.running);
     }
-    let queued = cluster.coordinator.stats().tasks.queued;
+    let queued = cluster.coordinator.stats().runnable;
     ScaleSample { workers: cluster.driver.places(), slots, taken, queued }
 }

@@ -3,6 +3,7 @@
 use crate::failure::Result;
 use crate::output::{self, Output};
 use crate::rest::{Target, segment};
+use crate::size;
 use lgp_sdk::Repository;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -45,6 +46,27 @@ enum Action {
         #[command(flatten)]
         target: Target,
     },
+    /// Say where a model is to run best, and what may answer in its place; what is not given is
+    /// as if nothing had been said of it
+    Deploy {
+        /// The model's name
+        name: String,
+        /// Device memory that it takes, such as 2GiB [default: measured when it loads]
+        #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+        memory: Option<u64>,
+        /// The backend that it runs best on: cpu, opencl, cuda
+        #[arg(long)]
+        backend: Option<String>,
+        /// The family of chips that it runs best on, such as Polaris
+        #[arg(long)]
+        family: Option<String>,
+        /// Models with the same inputs and outputs, such as quantised ones, of which the strategy
+        /// adaptive takes the one that is done first
+        #[arg(long, value_name = "NAME,NAME", value_delimiter = ',')]
+        variants: Vec<String>,
+        #[command(flatten)]
+        target: Target,
+    },
     /// Have every worker let go of a model; its files stay
     Unload {
         /// The model's name
@@ -69,6 +91,12 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         }
         Action::Rm { name, target } => target.connect()?.delete(&path(name, ""))?,
         Action::Load { name, target } => target.connect()?.post(&path(name, "/load"), &empty)?,
+        Action::Deploy { name, memory, backend, family, variants, target } => {
+            let wish = json!({
+                "memory_bytes": memory, "backend": backend, "family": family, "variants": variants,
+            });
+            target.connect()?.put(&path(name, "/deployment"), &wish)?
+        }
         Action::Unload { name, target } => {
             target.connect()?.post(&path(name, "/unload"), &empty)?
         }

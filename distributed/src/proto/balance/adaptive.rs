@@ -14,6 +14,10 @@ impl Balance for Adaptive {
         "adaptive"
     }
 
+    fn compares_variants(&self) -> bool {
+        true
+    }
+
     fn pick(&self, now: Duration, view: &View<'_>, request: &Request) -> Option<Choice> {
         let unmeasured = |c: &Candidate| c.capable.service.expected_ms(now).is_none();
         let is_idle = |c: &Candidate| c.hot.free == c.hot.slots;

@@ -1,0 +1,202 @@
+//! What a registered model asks of the cluster, kept beside its versions.
+
+use lgp_distributed::{ModelNeeds, ModelRef};
+use lgp_inference::{Entry, Error as ModelError, Repository, ValueSpec};
+use serde::{Deserialize, Serialize};
+use std::io::ErrorKind;
+use std::path::{Component, Path, PathBuf};
+
+/// The file in the model's folder.
+const FILE: &str = "deployment.json";
+/// Variants of one model.
+const VARIANTS_MAX: usize = 16;
+
+/// Why a model is not deployed as it was asked for.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeployError {
+    /// The repository's answer.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// A model that cannot answer in place of another.
+    #[error("model '{variant}' cannot stand in for '{model}': {reason}")]
+    Variant {
+        /// The model.
+        model: String,
+        /// What was to stand in for it.
+        variant: String,
+        /// Why it cannot.
+        reason: String,
+    },
+}
+
+/// Where a model is to run, and what may answer in its place.
+///
+/// ```
+/// use lgp_sdk::{Deployment, Repository};
+///
+/// let folder = tempfile::tempdir()?;
+/// let repository = Repository::open(folder.path())?;
+/// // Nothing was said of it.
+/// assert_eq!(Deployment::of(&repository, "resnet50")?, Deployment::default());
+/// let wish = Deployment { variants: vec!["resnet50-int8".to_owned()], ..Deployment::default() };
+/// // There is no such model.
+/// assert!(wish.check(&repository, "resnet50").is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Deployment {
+    /// Device memory that it takes; measured where nothing is said.
+    pub memory_bytes: Option<u64>,
+    /// The backend that it runs best on, such as `opencl`.
+    pub backend: Option<String>,
+    /// The family of chips that it runs best on, such as `Polaris`.
+    pub family: Option<String>,
+    /// Models that may answer in its place: those with the same inputs and outputs.
+    pub variants: Vec<String>,
+}
+
+impl Deployment {
+    /// What was said of a model; the default where nothing was.
+    ///
+    /// # Errors
+    /// [`ModelError::Io`] for a file that cannot be read or understood.
+    pub fn of(repository: &Repository, name: &str) -> Result<Self, ModelError> {
+        // A name that is a path is no model's.
+        if !matches!(Path::new(name).components().collect::<Vec<_>>()[..], [Component::Normal(_)]) {
+            return Ok(Self::default());
+        }
+        let path = path(repository, name);
+        match std::fs::read(&path) {
+            Ok(text) => serde_json::from_slice(&text).map_err(|e| ModelError::Io {
+                action: "read",
+                path,
+                source: e.into(),
+            }),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Self::default()),
+            Err(source) => Err(ModelError::Io { action: "read", path, source }),
+        }
+    }
+
+    /// Checks what is said of a model, and keeps it for as long as the model is registered.
+    ///
+    /// # Errors
+    /// As [`Deployment::check`]; [`ModelError::Io`], after which the earlier one stands.
+    pub fn save(&self, repository: &Repository, name: &str) -> Result<(), DeployError> {
+        self.check(repository, name)?;
+        let path = path(repository, name);
+        let failed = |source| {
+            DeployError::from(ModelError::Io { action: "write", path: path.clone(), source })
+        };
+        let folder = repository.root().join(name);
+        let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
+        serde_json::to_writer_pretty(&mut file, self).map_err(|e| failed(e.into()))?;
+        file.as_file().sync_all().map_err(failed)?;
+        file.persist(&path).map(drop).map_err(|error| failed(error.error))
+    }
+
+    /// Whether every variant can stand in for the model.
+    ///
+    /// # Errors
+    /// [`ModelError::UnknownModel`]; [`DeployError::Variant`] for one with other inputs or outputs, for the
+    /// model itself, and for more than 16.
+    pub fn check(&self, repository: &Repository, name: &str) -> Result<(), DeployError> {
+        let model = repository.get(name, None)?;
+        let refused = |variant: &str, reason: String| {
+            let (model, variant) = (name.to_owned(), variant.to_owned());
+            Err(DeployError::Variant { model, variant, reason })
+        };
+        if let Some(variant) = self.variants.get(VARIANTS_MAX) {
+            return refused(variant, format!("a model has {VARIANTS_MAX} at most"));
+        }
+        for variant in &self.variants {
+            if variant == name {
+                return refused(variant, "it is the model itself".to_owned());
+            }
+            let other = repository.get(variant, None)?;
+            for (what, own, others) in [
+                ("inputs", &model.inputs, &other.inputs),
+                ("outputs", &model.outputs, &other.outputs),
+            ] {
+                if own != others {
+                    let (own, others) = (list(own), list(others));
+                    return refused(variant, format!("its {what} are {others}, expected {own}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The same for the coordinator, with the newest versions of the variants; those that are no
+    /// longer registered are left out.
+    #[must_use]
+    pub fn needs(&self, repository: &Repository) -> ModelNeeds {
+        let newest = |name: &String| repository.get(name, None).ok().map(reference);
+        ModelNeeds {
+            memory_bytes: self.memory_bytes,
+            backend: self.backend.clone(),
+            family: self.family.clone(),
+            variants: self.variants.iter().filter_map(newest).collect(),
+        }
+    }
+}
+
+fn reference(entry: Entry) -> ModelRef {
+    let Entry { name, version, sha256, .. } = entry;
+    ModelRef { name, version, sha256 }
+}
+
+fn path(repository: &Repository, name: &str) -> PathBuf {
+    repository.root().join(name).join(FILE)
+}
+
+fn list(specs: &[ValueSpec]) -> String {
+    let one = |spec: &ValueSpec| format!("{}: {}", spec.name, spec.ty);
+    specs.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::executor::tests::repository;
+
+    #[test]
+    fn what_is_said_of_a_model_stays_with_it() {
+        let (folder, repository, model) = repository();
+        repository.add("other", folder.path().join("relu.onnx")).expect("a good model");
+        let wish = Deployment {
+            memory_bytes: Some(5),
+            variants: vec!["other".to_owned()],
+            ..Deployment::default()
+        };
+        wish.save(&repository, &model.name).expect("it can stand in");
+        assert_eq!(Deployment::of(&repository, &model.name).expect("saved"), wish);
+        let needs = wish.needs(&repository);
+        assert_eq!((needs.memory_bytes, needs.variants[0].name.as_str()), (Some(5), "other"));
+        // The file is no version, and no model.
+        assert_eq!(repository.list().expect("ours").len(), 2);
+        repository.remove("other", None).expect("it is there");
+        assert!(wish.needs(&repository).variants.is_empty());
+        std::fs::write(path(&repository, &model.name), "{\"memory\":1}").expect("ours");
+        assert!(Deployment::of(&repository, &model.name).is_err());
+    }
+
+    #[test]
+    fn what_cannot_stand_in_is_refused() {
+        let (_folder, repository, model) = repository();
+        for (variants, part) in [
+            (vec!["nope".to_owned()], "nope"),
+            (vec![model.name.clone()], "itself"),
+            (vec!["x".to_owned(); 17], "16 at most"),
+        ] {
+            let wish = Deployment { variants, ..Deployment::default() };
+            let error = wish.save(&repository, &model.name).expect_err("it cannot");
+            assert!(error.to_string().contains(part), "{error}");
+        }
+        assert_eq!(
+            Deployment::of(&repository, &model.name).expect("nothing was kept"),
+            Deployment::default()
+        );
+    }
+}

@@ -1,0 +1,107 @@
+//! A worker with several devices: one executor for each.
+
+use crate::executor::ModelExecutor;
+use lgp_distributed::{ExecError, Executor, ExecutorStatus, ModelCache, ModelRef};
+use lgp_memory::NamedTensor;
+
+/// Runs models on several devices of one machine, each with sessions of its own: what a
+/// coordinator sends to a device runs there.
+///
+/// ```
+/// use lgp_sdk::{Executor, ModelExecutor, MultiExecutor, Repository, SessionOptions};
+///
+/// let folder = tempfile::tempdir()?;
+/// let device = || -> Result<ModelExecutor, Box<dyn std::error::Error>> {
+///     let repository = Repository::open(folder.path())?;
+///     Ok(ModelExecutor::new(repository, None, SessionOptions::with_threads(1)))
+/// };
+/// let both = MultiExecutor::new(device()?, vec![device()?]);
+/// assert_eq!(both.status().devices.len(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct MultiExecutor {
+    first: ModelExecutor,
+    others: Vec<ModelExecutor>,
+}
+
+impl MultiExecutor {
+    /// The devices in their order. The first one's repository is the one that fetched models go to.
+    #[must_use]
+    pub fn new(first: ModelExecutor, others: Vec<ModelExecutor>) -> Self {
+        Self { first, others }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &ModelExecutor> {
+        std::iter::once(&self.first).chain(&self.others)
+    }
+
+    fn at(&self, device: usize) -> Result<&ModelExecutor, ExecError> {
+        let missing = || {
+            let count = self.others.len() + 1;
+            ExecError::failed(format!("a task for device {device} of {count}"))
+        };
+        self.all().nth(device).ok_or_else(missing)
+    }
+}
+
+impl Executor for MultiExecutor {
+    fn load(&self, device: usize, model: &ModelRef) -> Result<(), ExecError> {
+        self.at(device)?.load(0, model)
+    }
+
+    fn footprint(&self, device: usize, model: &ModelRef) -> Option<u64> {
+        self.at(device).ok()?.footprint(0, model)
+    }
+
+    fn unload(&self, device: usize, model: &ModelRef) {
+        if let Ok(at) = self.at(device) {
+            at.unload(0, model);
+        }
+    }
+
+    fn execute(
+        &self,
+        device: usize,
+        model: &ModelRef,
+        inputs: &[NamedTensor],
+    ) -> Result<Vec<NamedTensor>, ExecError> {
+        self.at(device)?.execute(0, model, inputs)
+    }
+
+    fn status(&self) -> ExecutorStatus {
+        ExecutorStatus { devices: self.all().flat_map(|at| at.status().devices).collect() }
+    }
+
+    fn cache(&self) -> Option<&dyn ModelCache> {
+        self.first.cache()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::executor::tests::{input, repository};
+    use lgp_inference::SessionOptions;
+
+    #[test]
+    fn each_device_has_its_own_models() {
+        let (_folder, repository, model) = repository();
+        let device =
+            || ModelExecutor::new(repository.clone(), None, SessionOptions::with_threads(1));
+        let both = MultiExecutor::new(device(), vec![device()]);
+        both.load(1, &model).expect("a good model");
+        let loaded: Vec<usize> = both.status().devices.iter().map(|d| d.models.len()).collect();
+        assert_eq!(loaded, [0, 1]);
+        assert!(both.footprint(1, &model).is_some() && both.footprint(0, &model).is_none());
+        let outputs = both.execute(0, &model, &input("x", &[-1., 2.])).expect("a good task");
+        assert_eq!(outputs[0].tensor.as_slice::<f32>().expect("f32"), [0., 2.]);
+        both.unload(0, &model);
+        let loaded: Vec<usize> = both.status().devices.iter().map(|d| d.models.len()).collect();
+        assert_eq!(loaded, [0, 1]);
+        for device in [2, usize::MAX] {
+            let error = both.load(device, &model).expect_err("there are two");
+            assert!(error.message.contains("of 2"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! What others may want to hear of: events of the cluster, in the order in which they happen.
+
+use crate::proto::core::Core;
+use crate::proto::state::Action;
+use crate::task::ModelRef;
+use crate::worker_info::WorkerId;
+use serde::Serialize;
+
+/// Something that happened to the cluster.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum Event {
+    /// A worker takes tasks.
+    WorkerJoined { worker: WorkerId },
+    /// A worker finishes what it has and takes no more.
+    WorkerDraining { worker: WorkerId },
+    /// A worker left as it was meant to.
+    WorkerLeft { worker: WorkerId },
+    /// A worker is gone; its tasks are redone.
+    WorkerLost { worker: WorkerId, reason: String },
+    /// A device has loaded a model, or says why it has not.
+    ModelLoaded { worker: WorkerId, device: u32, model: ModelRef, error: Option<String> },
+    /// A device has let go of a model to make room for another.
+    ModelEvicted { worker: WorkerId, device: u32, model: ModelRef, for_model: ModelRef },
+    /// A worker failed too often at a model and gets no more of its tasks for a while.
+    BreakerOpened { worker: WorkerId, model: ModelRef },
+    /// Another number of workers is wanted.
+    Scaled { from: usize, to: usize, reason: String },
+    /// So many events were not seen: the subscriber was too slow.
+    Missed { count: u64 },
+}
+
+impl Core {
+    pub(crate) fn tell(&mut self, event: Event) {
+        self.actions.push_back(Action::Tell(event));
+    }
+}

@@ -1,0 +1,301 @@
+//! Which models lie in which device's memory: what fits, and what goes for what is waited for.
+//!
+//! A model is on every device with room for it. One that is nowhere, or whose tasks wait for
+//! longer than loading it would take, gets a device where others are idle: these take no more
+//! tasks, finish what they have, and leave.
+
+#[cfg(test)]
+mod tests;
+
+use crate::executor::{ExecError, ExecErrorKind};
+use crate::proto::core::Core;
+use crate::proto::event::Event;
+use crate::proto::fleet::{Seat, SeatId};
+use crate::proto::models::ModelState;
+use crate::proto::state::{Planted, Task};
+use crate::proto::why::{What, note};
+use crate::task::ModelRef;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a model's tasks wait for another device, beside the times that loading takes: less, and
+/// models that take turns on a device would spend their time with loading.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Time between two looks for room.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Models that make room on a device, the last used last.
+#[derive(Debug)]
+struct Eviction {
+    seat: SeatId,
+    victims: Vec<ModelRef>,
+    /// When one of them was last used.
+    used: Duration,
+}
+
+impl Core {
+    /// Device memory that is left for other models; `None` where nothing limits it.
+    fn room(&self, seat: &Seat) -> Option<u64> {
+        let total = seat.status.vram_total_bytes?;
+        let here = |(_, state): &(&ModelRef, &ModelState)| !matches!(state, ModelState::Failed(_));
+        let taken = seat.models.iter().filter(here).map(|(model, _)| self.bytes(model));
+        let promised = seat.promised.as_ref().map_or(0, |model| self.bytes(model));
+        Some(total.saturating_sub(taken.fold(promised, u64::saturating_add)))
+    }
+
+    /// Device memory of a model as far as it is known, which may be 0.
+    fn bytes(&self, model: &ModelRef) -> u64 {
+        self.models.get(model).and_then(super::models::Wanted::bytes).unwrap_or(0)
+    }
+
+    /// Whether there is room for a model. What is not known to be too large is tried.
+    pub(super) fn fits(&self, seat: &Seat, model: &ModelRef) -> bool {
+        self.planted == Planted::IgnoreMemory
+            || self.room(seat).is_none_or(|room| self.bytes(model) <= room)
+    }
+
+    /// Why a device can never hold a model, however empty it is.
+    pub(super) fn never_fits(&self, seat: &Seat, model: &ModelRef) -> Option<ExecError> {
+        let (total, bytes) = (seat.status.vram_total_bytes?, self.bytes(model));
+        let device = &seat.status.device;
+        (bytes > total).then(|| {
+            let message = format!("it takes {bytes} bytes, device {device} has {total} for models");
+            ExecError::unavailable(message)
+        })
+    }
+
+    /// Whether a model that a device could not hold may find more room there.
+    pub(super) fn may_get_room(&self, seat: &Seat, error: &ExecError) -> bool {
+        let others = seat.models.values().any(|state| !matches!(state, ModelState::Failed(_)));
+        error.kind == ExecErrorKind::Unavailable && seat.status.vram_total_bytes.is_some() && others
+    }
+
+    /// Whether a device has the model or is to get it.
+    pub(super) fn is_placed(&self, model: &ModelRef) -> bool {
+        self.fleet.ready_seats().any(|(_, seat)| seat.has(model))
+    }
+
+    /// Whether a model that the cluster is to have is on no device, nor to come, though it could
+    /// be.
+    pub(crate) fn is_parked(&self, model: &ModelRef) -> bool {
+        let fits = |seat: &Seat| {
+            !seat.models.contains_key(model) && self.never_fits(seat, model).is_none()
+        };
+        self.models.contains_key(model)
+            && !self.is_placed(model)
+            && self.fleet.ready_seats().any(|(_, seat)| fits(seat))
+    }
+
+    /// A task finds no device with its model: sees to it that one gets it, unless those that
+    /// have it are worth waiting for.
+    pub(super) fn want_room(&mut self, now: Duration, model: &ModelRef, seq: u64) {
+        let Some(wanted) = self.models.get_mut(model) else { return };
+        if now < wanted.next_look {
+            return;
+        }
+        wanted.next_look = now + LOOK;
+        let loads = self.load_time(model);
+        let coming = |seat: &Seat| {
+            let loading = matches!(seat.models.get(model), Some(ModelState::Loading { .. }));
+            loading || seat.promised.as_deref() == Some(model)
+        };
+        if self.fleet.ready_seats().any(|(_, seat)| coming(seat)) {
+            return;
+        }
+        let Some(task) = self.tasks.get(&seq) else { return };
+        let (place, waited) = (task.place(seq), now.saturating_sub(task.submitted));
+        let served = self.is_placed(model);
+        if served && waited < loads * 2 + PATIENCE {
+            return;
+        }
+        let free = self
+            .fleet
+            .ready_seats()
+            .find(|(_, seat)| !seat.models.contains_key(model) && self.fits(seat, model));
+        if let Some((seat, _)) = free {
+            self.load_on(now, seat, model, false);
+            return self.note_room(now, seq, seat, 0);
+        }
+        let chosen = self.eviction(model, |seat, victim| {
+            let unused = now.saturating_sub(seat.last_used(victim).unwrap_or(now));
+            // What the exchange costs, if it is taken back.
+            let cost = loads + self.load_time(victim);
+            let worth = waited > cost + PATIENCE;
+            match self.queue.head_of(victim) {
+                // A device that has been idle for as long as the task has waited.
+                None if served => unused > waited,
+                None => worth || unused >= cost,
+                // Others wait for this one too: the older task has the turn.
+                Some(head) => !served && worth && place < head,
+            }
+        });
+        let Some(eviction) = chosen else { return };
+        let (seat, count) = (eviction.seat, eviction.victims.len());
+        self.clear(now, eviction, model);
+        self.note_room(now, seq, seat, count);
+    }
+
+    /// Has idle models go for one that a caller wants, those first that nobody has used for the
+    /// longest time.
+    pub(super) fn make_room(
+        &mut self,
+        now: Duration,
+        model: &ModelRef,
+        may_go: impl Fn(&ModelRef) -> bool,
+    ) {
+        let idle = |_: &Seat, victim: &ModelRef| self.queue.head_of(victim).is_none();
+        let chosen = self.eviction(model, |seat, victim| may_go(victim) && idle(seat, victim));
+        let chosen = chosen.or_else(|| self.eviction(model, |_, victim| may_go(victim)));
+        if let Some(eviction) = chosen {
+            self.clear(now, eviction, model);
+        }
+    }
+
+    /// The device whose models have been idle for the longest time, among those where enough
+    /// of them may go.
+    fn eviction(
+        &self,
+        model: &ModelRef,
+        may_go: impl Fn(&Seat, &ModelRef) -> bool,
+    ) -> Option<Eviction> {
+        let mut best: Option<Eviction> = None;
+        for (id, seat) in self.fleet.ready_seats() {
+            let refused = match seat.models.get(model) {
+                None => false,
+                // Its size was not known, and more room may do.
+                Some(ModelState::Failed(error)) => error.kind != ExecErrorKind::Unavailable,
+                Some(_) => true,
+            };
+            if refused || seat.promised.is_some() || self.never_fits(seat, model).is_some() {
+                continue;
+            }
+            let Some(eviction) = self.victims(id, seat, model, &may_go) else { continue };
+            let rank = |e: &Eviction| (e.used, e.victims.len());
+            if best.as_ref().is_none_or(|other| rank(&eviction) < rank(other)) {
+                best = Some(eviction);
+            }
+        }
+        best
+    }
+
+    /// The fewest models of a device that have to go, the longest unused first.
+    fn victims(
+        &self,
+        id: SeatId,
+        seat: &Seat,
+        model: &ModelRef,
+        may_go: impl Fn(&Seat, &ModelRef) -> bool,
+    ) -> Option<Eviction> {
+        let mut room = self.room(seat)?;
+        let mut others: Vec<(Duration, &ModelRef)> = seat
+            .models
+            .keys()
+            .filter_map(|other| Some((seat.last_used(other)?, other)))
+            .filter(|(_, other)| may_go(seat, other))
+            .collect();
+        others.sort();
+        let mut eviction = Eviction { seat: id, victims: Vec::new(), used: Duration::ZERO };
+        for (used, other) in others {
+            // Where the size is not known, one has to go, and others if that was not enough.
+            if !eviction.victims.is_empty() && self.bytes(model) <= room {
+                break;
+            }
+            room = room.saturating_add(self.bytes(other));
+            eviction.victims.push(other.clone());
+            eviction.used = used;
+        }
+        let enough = !eviction.victims.is_empty() && self.bytes(model) <= room;
+        enough.then_some(eviction)
+    }
+
+    fn clear(&mut self, now: Duration, eviction: Eviction, model: &ModelRef) {
+        let name = self.shared_model(model);
+        let Some(seat) = self.fleet.seats.get_mut(eviction.seat) else { return };
+        seat.models.remove(model);
+        seat.promised = Some(name);
+        for victim in &eviction.victims {
+            seat.models.insert(victim.clone(), ModelState::Leaving);
+            self.capabilities.forget(victim);
+        }
+        self.moving.insert(eviction.seat);
+        self.settle_moves(now);
+    }
+
+    /// Exchanges models where those that leave have finished their tasks.
+    pub(super) fn settle_moves(&mut self, now: Duration) {
+        let moving: Vec<SeatId> = self.moving.iter().copied().collect();
+        for id in moving {
+            let Some(seat) = self.fleet.seats.get(id) else {
+                self.moving.remove(&id);
+                continue;
+            };
+            let leaving = |(model, state): (&ModelRef, &ModelState)| {
+                (*state == ModelState::Leaving).then(|| model.clone())
+            };
+            let leaving: Vec<ModelRef> = seat.models.iter().filter_map(leaving).collect();
+            let used = seat.held.values().any(|held| leaving.contains(&held.model));
+            if used && self.planted != Planted::EvictBusy {
+                continue;
+            }
+            self.moving.remove(&id);
+            self.exchange(now, id, &leaving);
+        }
+    }
+
+    fn exchange(&mut self, now: Duration, id: SeatId, leaving: &[ModelRef]) {
+        let Some(seat) = self.fleet.seats.get_mut(id) else { return };
+        let (session, device) = (seat.session, seat.ordinal);
+        let promised = seat.promised.take();
+        // Unloaded meanwhile: nobody has to go any more.
+        let wanted = promised.filter(|model| self.models.contains_key(&**model));
+        let Some(model) = wanted else {
+            for other in leaving {
+                self.set_model(id, other, ModelState::Ready { used: now });
+            }
+            return;
+        };
+        for other in leaving {
+            self.drop_model(id, other);
+            if let Some(worker) = self.fleet.workers.get(&session) {
+                let (worker, for_model) = (worker.id.clone(), (*model).clone());
+                let event = Event::ModelEvicted { worker, device, model: other.clone(), for_model };
+                self.tell(event);
+            }
+        }
+        self.set_model(id, &model, ModelState::ordered(now));
+    }
+
+    fn load_time(&self, model: &ModelRef) -> Duration {
+        let ms = self.models.get(model).map_or(0.0, super::models::Wanted::load_ms);
+        Duration::try_from_secs_f64(ms / 1e3).unwrap_or_default()
+    }
+
+    fn note_room(&mut self, now: Duration, seq: u64, id: SeatId, evicted: usize) {
+        let Some(seat) = self.fleet.seats.get(id) else { return };
+        let Some(worker) = self.fleet.workers.get(&seat.session) else { return };
+        let what = What::Room { worker: worker.id.clone(), device: seat.ordinal, evicted };
+        if let Some(task) = self.tasks.get_mut(&seq) {
+            let task: &mut Task = task;
+            note(&mut task.notes, now, what);
+        }
+    }
+}
+
+impl Seat {
+    /// Whether the model is here or is to come.
+    pub(super) fn has(&self, model: &ModelRef) -> bool {
+        let here = matches!(
+            self.models.get(model),
+            Some(ModelState::Ready { .. } | ModelState::Loading { .. })
+        );
+        here || self.promised.as_ref().map(Arc::as_ref) == Some(model)
+    }
+
+    /// When a model was last used here or, after that, loaded; `None` where it is not ready.
+    fn last_used(&self, model: &ModelRef) -> Option<Duration> {
+        match self.models.get(model)? {
+            ModelState::Ready { used } => Some(*used),
+            _ => None,
+        }
+    }
+}
