@@ -8,6 +8,7 @@
 
 mod cache;
 mod executor;
+mod joined;
 
 pub use cache::RepositoryFiles;
 pub use executor::ModelExecutor;

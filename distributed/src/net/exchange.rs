@@ -52,7 +52,8 @@ impl Exchange {
 
     async fn perform(&mut self, id: AttemptId, device: u32, spec: &TaskSpec) -> Result<Completion> {
         let (tensors, body_bytes) = describe(&spec.inputs)?;
-        let header = TaskHeader { id, device, model: spec.model.clone(), tensors };
+        let (priority, model) = (spec.priority, spec.model.clone());
+        let header = TaskHeader { id, device, priority, model, tensors };
         let mut chunks = wire::chunks(Kind::Task, &header, &spec.inputs, body_bytes)?;
         self.send.write_all_chunks(&mut chunks).await.map_err(wire::lost)?;
         self.send.finish().map_err(wire::lost)?;
@@ -67,7 +68,7 @@ impl Exchange {
         Ok(match header.verdict {
             Verdict::Done(metas) => {
                 let outputs = start.tensors(&mut self.recv, metas).await?;
-                Completion::Done { outputs, model }
+                Completion::Done { outputs, model, batch: header.batch }
             }
             Verdict::Error(error) => Completion::Error { error, model },
             Verdict::Refused => Completion::Refused,

@@ -59,6 +59,8 @@ impl Task {
             failures: 0,
             budgeted: false,
             hedge_at: None,
+            moved: false,
+            away_from: None,
             runs: Vec::new(),
             worker: None,
             queued: None,
