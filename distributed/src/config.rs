@@ -68,6 +68,13 @@ pub struct WorkerConfig {
     /// Tasks that run at the same time on each device, each on its own blocking thread; at
     /// least 1.
     pub slots: u32,
+    /// Tasks of one model, with inputs of the same names, types and shapes, that a thread may run
+    /// together by [`Executor::execute_batch`](crate::Executor::execute_batch); at least 1, which
+    /// runs each alone. The worker holds up to `slots` × `batch_max` tasks for each device.
+    pub batch_max: u32,
+    /// How long a task that could run may wait for others to run with; at most 10 s. Zero takes
+    /// only what is there already.
+    pub batch_delay: Duration,
     /// Tells processes of one name apart: of two that are connected, the one with the larger
     /// number stays.
     pub incarnation: u64,
@@ -87,10 +94,17 @@ impl WorkerConfig {
             coordinator,
             identity,
             slots: slots.max(1),
+            batch_max: 1,
+            batch_delay: Duration::ZERO,
             incarnation: unix_ms(),
             reconnect_min: Duration::from_millis(50),
             reconnect_max: Duration::from_secs(2),
             keep_in: None,
         }
+    }
+
+    /// Tasks that each device may hold.
+    pub(crate) fn places(&self) -> u32 {
+        self.slots.max(1).saturating_mul(self.batch_max.max(1))
     }
 }

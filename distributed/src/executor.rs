@@ -36,6 +36,22 @@ pub trait Executor: Send + Sync + 'static {
         inputs: &[NamedTensor],
     ) -> Result<Vec<NamedTensor>, ExecError>;
 
+    /// Runs a model for several tasks at once, whose inputs have the same names, types and shapes;
+    /// answers one result for each, in their order, and those of the others where one fails.
+    ///
+    /// Each task reports the time of the whole call as `model_ms`, for so long it took to have its
+    /// answer. Called only where [`WorkerConfig::batch_max`](crate::WorkerConfig::batch_max) is
+    /// greater than 1; runs one after another unless an executor knows better. After a panic the
+    /// worker runs them one by one with [`Executor::execute`].
+    fn execute_batch(
+        &self,
+        device: usize,
+        model: &ModelRef,
+        batch: &[Vec<NamedTensor>],
+    ) -> Vec<Result<Vec<NamedTensor>, ExecError>> {
+        batch.iter().map(|inputs| self.execute(device, model, inputs)).collect()
+    }
+
     /// The state that travels with each heartbeat; must answer within milliseconds.
     fn status(&self) -> ExecutorStatus;
 

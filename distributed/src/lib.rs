@@ -71,6 +71,9 @@
 //!   second loss on and within a budget. A worker that keeps failing at a model gets no more of
 //!   its tasks until a probe succeeds.
 //! - A task runs once those that it depends on have succeeded, and fails when one of them does not.
+//! - A background task that waits at a worker makes room for a critical, high or normal one that
+//!   finds no place, and what waits at a slow worker goes to an idle one that is much faster. Either
+//!   costs the task no attempt of those that it may fail, and nothing that has begun is interrupted.
 //! - Waiting tasks age: no task is overtaken by one of the same model that has less right to go
 //!   first, counting ten seconds of waiting as one level of priority.
 //! - An idempotency key stands for one task until [`CoordinatorConfig::keys_kept_for_s`] after its
@@ -92,7 +95,9 @@
 //! # Times
 //! For a finished task, latency (from `submit` to the terminal state) is
 //! `queued_ms + model_ms + overhead_ms`: waiting before the last dispatch, time inside
-//! [`Executor::execute`] measured at the worker, and the rest.
+//! [`Executor::execute`] measured at the worker, and the rest. Tasks that ran together by
+//! [`Executor::execute_batch`] have the time of the whole batch each, for so long it took; where
+//! workers batch, waiting at the worker is part of the rest.
 //!
 //! # Inside
 //! `proto` is the pure core, in which time and randomness are arguments; `net` is the only

@@ -100,7 +100,7 @@ pub struct WorkerInfo {
     pub models: Vec<String>,
     /// Attempts that it holds.
     pub running: u32,
-    /// Of those, attempts that wait at the worker for a free thread.
+    /// Of those, attempts that no thread of the worker has taken yet.
     pub queued: u32,
     /// Device memory that it has taken.
     pub vram_used_bytes: Option<u64>,
@@ -132,7 +132,7 @@ pub struct DeviceInfo {
     pub models: Vec<String>,
     /// Attempts that it holds.
     pub running: u32,
-    /// Of those, attempts that wait at the worker for a free thread.
+    /// Of those, attempts that no thread of the worker has taken yet.
     pub queued: u32,
     /// Tasks it may hold at once.
     pub slots: u32,
@@ -176,6 +176,14 @@ pub struct Stats {
     pub retry_budget: f64,
     /// Attempts that got a rival.
     pub hedges: u64,
+    /// Background attempts that came back from a worker unbegun, to make room for more urgent
+    /// tasks.
+    pub yielded: u64,
+    /// Attempts that came back from a worker unbegun because another would be done with them
+    /// sooner.
+    pub moved: u64,
+    /// Tasks in a run of an executor, on average: 1 where none ran together; 0 before the first.
+    pub batch_mean: f64,
     /// Breakers of a worker and a model that let no task pass for now, and how often one opened.
     pub breakers_open: u64,
     /// See `breakers_open`.

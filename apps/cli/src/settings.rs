@@ -8,6 +8,7 @@ use crate::simd::Simd;
 use config::builder::DefaultState;
 use config::{Config, ConfigBuilder, File, FileFormat, FileSourceString};
 use etcetera::BaseStrategy;
+use lgp_sdk::WorkerConfig;
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -29,6 +30,10 @@ pub(crate) struct Settings {
     /// Up to so many are started when tasks wait, and ended when they are idle; 0 keeps their
     /// number as it is.
     pub(crate) workers_max: usize,
+    /// Tasks of one model that a worker may run together.
+    pub(crate) batch_max: u32,
+    /// How long a task that could run waits for others to run with.
+    pub(crate) batch_delay_ms: u64,
     /// The REST interface.
     pub(crate) http: Http,
     /// The interface for workers.
@@ -73,8 +78,39 @@ pub(crate) enum Advertise {
 pub(crate) const CERTIFICATE_LIFE: Duration = Duration::from_secs(24 * 3600);
 /// Shorter ones would be renewed all the time, longer ones are as good as none.
 const CERTIFICATE_LIFE_S: RangeInclusive<u64> = 3..=365 * 24 * 3600;
+/// A worker holds as many tasks for each of its threads.
+const BATCH_MAX: RangeInclusive<u64> = 1..=256;
+/// Longer waits would be noticed by callers, and by nobody else.
+const BATCH_DELAY_MS: RangeInclusive<u64> = 0..=1_000;
+
+/// How workers batch tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Batching {
+    max: u32,
+    delay_ms: u64,
+}
+
+impl Default for Batching {
+    /// None.
+    fn default() -> Self {
+        Self { max: 1, delay_ms: 0 }
+    }
+}
+
+impl Batching {
+    /// The same as settings of a worker.
+    pub(crate) fn apply(self, config: WorkerConfig) -> WorkerConfig {
+        let batch_delay = Duration::from_millis(self.delay_ms);
+        WorkerConfig { batch_max: self.max, batch_delay, ..config }
+    }
+}
 
 impl Settings {
+    /// How workers batch tasks.
+    pub(crate) fn batching(&self) -> Batching {
+        Batching { max: self.batch_max, delay_ms: self.batch_delay_ms }
+    }
+
     /// The settings of a machine where nobody set anything.
     ///
     /// One local worker: it uses every core for one request at a time, which gives the lowest
@@ -86,6 +122,8 @@ impl Settings {
             simd: Simd::Auto,
             workers: 1,
             workers_max: 0,
+            batch_max: Batching::default().max,
+            batch_delay_ms: Batching::default().delay_ms,
             http: Http {
                 addr: SocketAddr::from((Ipv4Addr::LOCALHOST, 8000)),
                 body_bytes_max: 64 << 20,
@@ -113,12 +151,14 @@ pub(crate) struct Flags<'a> {
 /// The environment variables that are read, and the settings that they stand for.
 ///
 /// Others that start alike belong to graphics drivers, so unknown ones are no error.
-const VARIABLES: [(&str, &str); 10] = [
+const VARIABLES: [(&str, &str); 12] = [
     ("RADEON_DATA", "data"),
     ("RADEON_DEVICE", "device"),
     ("RADEON_SIMD", "simd"),
     ("RADEON_WORKERS", "workers"),
     ("RADEON_WORKERS_MAX", "workers_max"),
+    ("RADEON_BATCH_MAX", "batch_max"),
+    ("RADEON_BATCH_DELAY_MS", "batch_delay_ms"),
     ("RADEON_HTTP__ADDR", "http.addr"),
     ("RADEON_HTTP__BODY_BYTES_MAX", "http.body_bytes_max"),
     ("RADEON_QUIC__ADDR", "quic.addr"),
@@ -184,14 +224,16 @@ pub(crate) fn resolve(
             return Err(Failure::new("settings_invalid", message));
         }
     }
-    if !CERTIFICATE_LIFE_S.contains(&settings.quic.certificate_life_s) {
-        let message = format!(
-            "settings: quic.certificate_life_s is {}, expected {} to {}",
-            settings.quic.certificate_life_s,
-            CERTIFICATE_LIFE_S.start(),
-            CERTIFICATE_LIFE_S.end()
-        );
-        return Err(Failure::new("settings_invalid", message));
+    for (key, given, allowed) in [
+        ("batch_max", u64::from(settings.batch_max), BATCH_MAX),
+        ("batch_delay_ms", settings.batch_delay_ms, BATCH_DELAY_MS),
+        ("quic.certificate_life_s", settings.quic.certificate_life_s, CERTIFICATE_LIFE_S),
+    ] {
+        if !allowed.contains(&given) {
+            let (least, most) = (allowed.start(), allowed.end());
+            let message = format!("settings: {key} is {given}, expected {least} to {most}");
+            return Err(Failure::new("settings_invalid", message));
+        }
     }
     if let Some(path) = given {
         // As it was given: a path need not be text.
@@ -278,6 +320,8 @@ mod tests {
             ("simd = 'sse'", &[], "sse"),
             ("[quic]\nadvertise = 'maybe'", &[], "maybe"),
             ("[quic]\ncertificate_life_s = 1", &[], "certificate_life_s is 1"),
+            ("batch_max = 0", &[], "batch_max is 0, expected 1 to 256"),
+            ("", &[("RADEON_BATCH_DELAY_MS", "2000")], "batch_delay_ms is 2000"),
         ] {
             let failure = with(file, variables, Flags::default()).expect_err("it is wrong");
             assert_eq!(failure.code, "settings_invalid");

@@ -1,5 +1,6 @@
 //! What a worker of the cluster runs: inference sessions of the models in a repository.
 
+use crate::joined::Joins;
 use lgp_compute::device::Accelerator;
 use lgp_distributed::{DeviceStatus, ExecError, Executor, ExecutorStatus, ModelCache, ModelRef};
 use lgp_hal::{DeviceId, Monitor, ProbeOptions};
@@ -11,7 +12,9 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 /// Runs the models of a [`Repository`] for [`run_worker`](crate::run_worker).
 ///
 /// Each loaded model has one session, shared by all tasks. A model that a task names and that is
-/// not loaded is loaded first. Models stay loaded until they are unloaded.
+/// not loaded is loaded first. Models stay loaded until they are unloaded. Tasks that a worker gives
+/// it together run as one batch by [`Session::run_batch`] where the model takes batches and its
+/// first one gave what its tasks gave alone, up to the rounding of sums.
 ///
 /// ```
 /// use lgp_sdk::{Executor, ModelExecutor, Repository, SessionOptions};
@@ -38,6 +41,7 @@ pub struct ModelExecutor {
     accelerator: RwLock<Option<Accelerator>>,
     /// Held while a model loads, so that two tasks do not load the same.
     loading: Mutex<()>,
+    joins: Joins,
     /// Bytes that fetched models may take; `None` where the repository is the coordinator's own.
     cache_bytes_max: Option<u64>,
 }
@@ -55,7 +59,7 @@ impl ModelExecutor {
         let monitor = Mutex::new(Monitor::new(device, ProbeOptions::default()));
         let (sessions, footprints) = (RwLock::default(), RwLock::default());
         let accelerator = RwLock::new(accelerator);
-        let (loading, cache_bytes_max) = (Mutex::default(), None);
+        let (loading, joins, cache_bytes_max) = (Mutex::default(), Joins::default(), None);
         Self {
             repository,
             device,
@@ -66,6 +70,7 @@ impl ModelExecutor {
             monitor,
             accelerator,
             loading,
+            joins,
             cache_bytes_max,
         }
     }
@@ -213,6 +218,7 @@ impl Executor for ModelExecutor {
     fn unload(&self, _: usize, model: &ModelRef) {
         self.footprints.write().unwrap_or_else(PoisonError::into_inner).remove(model);
         self.sessions.write().unwrap_or_else(PoisonError::into_inner).remove(model);
+        self.joins.forget(model);
     }
 
     fn execute(
@@ -231,6 +237,20 @@ impl Executor for ModelExecutor {
             }
             failure(&error)
         })
+    }
+
+    fn execute_batch(
+        &self,
+        device: usize,
+        model: &ModelRef,
+        batch: &[Vec<NamedTensor>],
+    ) -> Vec<Result<Vec<NamedTensor>, ExecError>> {
+        let session = self.session(model).ok();
+        match session.and_then(|session| self.joins.run(model, &session, batch)) {
+            Some(answers) => answers.into_iter().map(Ok).collect(),
+            // Each then has its own result, or its own failure.
+            None => batch.iter().map(|inputs| self.execute(device, model, inputs)).collect(),
+        }
     }
 
     fn cache(&self) -> Option<&dyn ModelCache> {
@@ -313,7 +333,7 @@ fn failure(error: &ModelError) -> ExecError {
 pub(crate) mod tests {
     use super::*;
     use lgp_distributed::ExecErrorKind;
-    use lgp_inference::GraphBuilder;
+    use lgp_inference::{Entry, GraphBuilder};
     use lgp_memory::{DType, Dim, SymShape, Tensor, TensorType};
 
     /// A model `y = relu(x)` of f32 `[n]` in a repository of its own.
@@ -376,6 +396,58 @@ pub(crate) mod tests {
         ] {
             let error = executor.execute(0, &model, &input).expect_err("a bad task");
             assert_eq!(error.kind, kind, "{error}");
+        }
+    }
+
+    /// Models over rows of two: of `y = relu(x)` rows know nothing of each other, of
+    /// `y = x - mean(x)` over all rows they do, which nothing in its types says.
+    fn rows(mixed: bool) -> (tempfile::TempDir, ModelExecutor, ModelRef) {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let shape = Some(SymShape(vec![Dim::Symbol("n".into()), Dim::Known(2)]));
+        let ty = TensorType { dtype: DType::F32, shape };
+        let mut builder = GraphBuilder::new("rows");
+        let x = builder.input("x", ty.clone());
+        let y = match mixed {
+            false => builder.node("Relu", &[x], []),
+            true => {
+                let axis = Tensor::from_slice([1], &[0i64]).expect("fits");
+                let axis = builder.initializer("axis", axis);
+                let mean = builder.node("ReduceMean", &[x, axis], []);
+                builder.node("Sub", &[x, mean], [])
+            }
+        };
+        builder.output("y", y, ty);
+        let bytes = builder.finish().and_then(|model| model.to_onnx()).expect("a sound graph");
+        let file = folder.path().join("rows.onnx");
+        std::fs::write(&file, bytes).expect("ours");
+        let repository = Repository::open(folder.path().join("models")).expect("ours");
+        let entry = repository.add("rows", &file).expect("a good model");
+        let Entry { name, version, sha256, .. } = entry;
+        (folder, executor(repository), ModelRef { name, version, sha256 })
+    }
+
+    fn row(a: f32, b: f32) -> Vec<NamedTensor> {
+        vec![NamedTensor::new("x", Tensor::from_slice([1, 2], &[a, b]).expect("fits"))]
+    }
+
+    #[test]
+    fn batches_give_what_their_tasks_give_alone() {
+        for mixed in [false, true] {
+            let (_folder, executor, model) = rows(mixed);
+            let bad = vec![NamedTensor::new("z", Tensor::from_slice([1], &[1f32]).expect("fits"))];
+            for batch in [
+                // The same rows, of which the mean is what each is: that proves nothing.
+                vec![row(1., -2.), row(1., -2.)],
+                vec![row(1., -2.), row(3., 4.), row(-5., 6.)],
+                vec![row(7., -8.), row(-9., 0.)],
+                vec![row(1., 2.), bad.clone(), row(3., -4.)],
+            ] {
+                let joined = executor.execute_batch(0, &model, &batch);
+                let alone: Vec<_> =
+                    batch.iter().map(|inputs| executor.execute(0, &model, inputs)).collect();
+                assert_eq!(joined, alone, "mixed: {mixed}");
+                assert!(joined.iter().filter(|result| result.is_err()).count() <= 1);
+            }
         }
     }
 

@@ -9,6 +9,7 @@
 mod cache;
 mod deployment;
 mod executor;
+mod joined;
 mod multi;
 
 pub use cache::RepositoryFiles;

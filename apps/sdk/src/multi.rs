@@ -69,6 +69,18 @@ impl Executor for MultiExecutor {
         self.at(device)?.execute(0, model, inputs)
     }
 
+    fn execute_batch(
+        &self,
+        device: usize,
+        model: &ModelRef,
+        batch: &[Vec<NamedTensor>],
+    ) -> Vec<Result<Vec<NamedTensor>, ExecError>> {
+        match self.at(device) {
+            Ok(at) => at.execute_batch(0, model, batch),
+            Err(error) => batch.iter().map(|_| Err(error.clone())).collect(),
+        }
+    }
+
     fn status(&self) -> ExecutorStatus {
         ExecutorStatus { devices: self.all().flat_map(|at| at.status().devices).collect() }
     }

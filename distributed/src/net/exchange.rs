@@ -59,7 +59,8 @@ impl Exchange {
         spec: &TaskSpec,
     ) -> Result<Completion> {
         let (tensors, body_bytes) = describe(&spec.inputs)?;
-        let header = TaskHeader { id, device, model: model.clone(), tensors };
+        let (priority, model) = (spec.priority, model.clone());
+        let header = TaskHeader { id, device, priority, model, tensors };
         let mut chunks = wire::chunks(Kind::Task, &header, &spec.inputs, body_bytes)?;
         self.send.write_all_chunks(&mut chunks).await.map_err(wire::lost)?;
         self.send.finish().map_err(wire::lost)?;
@@ -74,7 +75,7 @@ impl Exchange {
         Ok(match header.verdict {
             Verdict::Done(metas) => {
                 let outputs = start.tensors(&mut self.recv, metas).await?;
-                Completion::Done { outputs, model }
+                Completion::Done { outputs, model, batch: header.batch }
             }
             Verdict::Error(error) => Completion::Error { error, model },
             Verdict::Refused => Completion::Refused,

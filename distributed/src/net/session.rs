@@ -7,7 +7,7 @@ use crate::net::{tls, wire};
 use crate::proto::frame;
 use crate::proto::membership::Join;
 use crate::proto::message::{
-    AttemptId, Heartbeat, Hello, Kind, Loaded, VERSION, VERSION_MIN, Welcome,
+    AttemptId, Heartbeat, Hello, Kind, Loaded, VERSION, VERSION_MIN, Versions, Welcome,
 };
 use crate::proto::state::SessionId;
 use quinn::{Connection, RecvStream, SendStream};
@@ -73,15 +73,8 @@ async fn greet(
     heartbeat: Duration,
 ) -> Result<Greeted, (Close, Error)> {
     let late = |e: quinn::ConnectionError| (Close::Late, wire::lost(e));
-    let malformed = |e| (Close::Malformed, e);
     let mut reports = connection.accept_uni().await.map_err(late)?;
-    let hello: Hello =
-        wire::expect_report(&mut reports, Kind::Hello, "hello").await.map_err(malformed)?;
-    if hello.version_max < VERSION_MIN || hello.version_min > VERSION {
-        let (min, max) = (hello.version_min, hello.version_max);
-        let what = format!("it speaks versions {min} to {max}, not {VERSION_MIN} to {VERSION}");
-        return Err((Close::Version, Error::Connection(what)));
-    }
+    let hello = hello(&mut reports).await?;
     let shown = tls::shown_by(connection);
     if !shown.first().is_some_and(|cert| tls::names_worker(cert, &hello.name)) {
         let what = format!("its certificate is not that of worker {}", hello.name);
@@ -100,9 +93,27 @@ async fn greet(
         // A process id means something only on the machine it belongs to.
         pid: connection.remote_address().ip().to_canonical().is_loopback().then_some(hello.pid),
         slots: hello.slots.clamp(1, SLOTS_MAX),
+        threads: hello.threads.clamp(1, SLOTS_MAX),
         status: hello.status,
     };
     Ok(Greeted { join, reports, control })
+}
+
+/// The worker's first word. Its versions are looked at first: the rest may be of another one.
+async fn hello(reports: &mut RecvStream) -> Result<Hello, (Close, Error)> {
+    let malformed = |e: Error| (Close::Malformed, e);
+    let (kind, header) = wire::read_report(reports).await.map_err(malformed)?;
+    if kind != Kind::Hello {
+        let given = format!("{kind:?}").to_lowercase();
+        return Err(malformed(frame::FrameError::Unexpected { expected: "hello", given }.into()));
+    }
+    let decoded = frame::decode::<Versions>(kind, &header);
+    let Versions { min, max } = decoded.map_err(|e| malformed(e.into()))?;
+    if max < VERSION_MIN || min > VERSION {
+        let what = format!("it speaks versions {min} to {max}, not {VERSION_MIN} to {VERSION}");
+        return Err((Close::Version, Error::Connection(what)));
+    }
+    frame::decode(kind, &header).map_err(|e| malformed(e.into()))
 }
 
 async fn write_control(mut control: SendStream, mut frames: mpsc::UnboundedReceiver<Vec<u8>>) {

@@ -271,6 +271,9 @@ impl Shared {
                     attempt.abort();
                 }
             }
+            Action::Recall { session, id } => {
+                state.sessions.get(&session).inspect(|s| s.tell(Kind::Recall, &id));
+            }
             Action::Record { ticket, change } => {
                 let Some(writer) = &state.writer else { return };
                 if let Err(error) = journal::submit(writer, ticket, change) {

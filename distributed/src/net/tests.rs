@@ -45,6 +45,7 @@ fn hello(name: &str, version: u32) -> Hello {
         name: name.parse().expect("a name"),
         pid: 1,
         slots: 1,
+        threads: 1,
         incarnation: 1,
         status: ExecutorStatus::default(),
     }
@@ -75,6 +76,8 @@ async fn unmannerly_greetings_and_reports_close_the_connection_with_a_reason() {
         ("another frame first", frame(Kind::Draining, &()), Close::Malformed),
         ("an empty hello", prefix(Kind::Hello, 0, 0), Close::Malformed),
         ("a future version", frame(Kind::Hello, &hello("w", 9)), Close::Version),
+        // Of which only the versions can be read.
+        ("a past version", frame(Kind::Hello, &(2u32, 2u32)), Close::Version),
         ("another's name", frame(Kind::Hello, &hello("v", VERSION)), Close::Identity),
         ("noise after the hello", [good(), vec![255; 40]].concat(), Close::Malformed),
         ("a task from a worker", [good(), frame(Kind::Task, &())].concat(), Close::Malformed),
@@ -103,7 +106,7 @@ async fn unmannerly_greetings_and_reports_close_the_connection_with_a_reason() {
 
 /// Answers a task with what a case says.
 fn unmannerly_answer(case: u32, id: AttemptId) -> Vec<u8> {
-    let outcome = |id, verdict| frame(Kind::Outcome, &OutcomeHeader { id, model_us: 1, verdict });
+    let outcome = |id, verdict| frame(Kind::Outcome, &OutcomeHeader::of(id, verdict));
     let meta = |shape| TensorMeta { name: "y".into(), dtype: 3, shape };
     match case {
         0 => Vec::new(),
@@ -193,7 +196,7 @@ async fn a_worker_survives_unmannerly_requests() {
     let model = ModelRef { name: "m".into(), version: 1, sha256: String::new() };
     let meta = TensorMeta { name: "x".into(), dtype: 3, shape: vec![1 << 50] };
     let tensors = vec![meta];
-    let task = TaskHeader { id, device: 0, model, tensors };
+    let task = TaskHeader { id, device: 0, priority: crate::Priority::Normal, model, tensors };
     for bytes in [
         Vec::new(),
         b"noise".to_vec(),

@@ -1,35 +1,28 @@
-//! One task at the worker: read, wait for a slot, execute on a blocking thread, answer.
+//! One task at the worker: read, wait for a thread of its device, answer.
 
 use crate::error::Result;
 use crate::executor::{ExecError, Executor};
 use crate::net::blob::Fetcher;
+use crate::net::line::{Job, Line, Lines, Ran, Stage};
 use crate::net::wire::{self, Start};
 use crate::proto::frame;
 use crate::proto::message::{AttemptId, Kind, OutcomeHeader, TaskHeader, Verdict};
 use crate::proto::tensors::describe;
-use crate::task::ModelRef;
 use lgp_memory::NamedTensor;
 use quinn::{RecvStream, SendStream};
 use serde::Serialize;
-use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
-
-/// Free slots of each device, shared by all sessions of a worker: work of a lost one may still be
-/// running when the next begins.
-pub(super) type Slots = Vec<Arc<Semaphore>>;
+use tokio::sync::{Notify, mpsc};
 
 /// What the tasks of one connection share.
 pub(super) struct Desk {
     pub(super) executor: Arc<dyn Executor>,
     pub(super) fetcher: Fetcher,
-    slots: Slots,
+    lines: Lines,
     reports: mpsc::UnboundedSender<Vec<u8>>,
-    held: Mutex<BTreeSet<AttemptId>>,
-    /// Tasks that wait, by device.
-    queued: Vec<AtomicU32>,
+    held: Mutex<BTreeMap<AttemptId, Arc<Stage>>>,
     leaving: AtomicBool,
     emptied: Notify,
 }
@@ -38,40 +31,46 @@ impl Desk {
     pub(super) fn new(
         executor: Arc<dyn Executor>,
         fetcher: Fetcher,
-        slots: Slots,
+        lines: Lines,
         reports: mpsc::UnboundedSender<Vec<u8>>,
     ) -> Self {
-        let queued = slots.iter().map(|_| AtomicU32::new(0)).collect();
         Self {
             executor,
             fetcher,
-            slots,
+            lines,
             reports,
             held: Mutex::default(),
-            queued,
             leaving: AtomicBool::new(false),
             emptied: Notify::new(),
         }
     }
 
-    fn held(&self) -> MutexGuard<'_, BTreeSet<AttemptId>> {
+    fn held(&self) -> MutexGuard<'_, BTreeMap<AttemptId, Arc<Stage>>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Attempts held, and how many of them wait for a slot of each device.
-    pub(super) fn holdings(&self) -> (Vec<AttemptId>, Vec<u32>) {
-        let queued = self.queued.iter().map(|queued| queued.load(Ordering::Relaxed));
-        (self.held().iter().copied().collect(), queued.collect())
+    /// Attempts held, each with whether a thread has taken it.
+    pub(super) fn holdings(&self) -> Vec<(AttemptId, bool)> {
+        self.held().iter().map(|(id, stage)| (*id, stage.has_begun())).collect()
     }
 
     /// How many devices there are.
     pub(super) fn devices(&self) -> usize {
-        self.slots.len()
+        self.lines.len()
     }
 
-    /// From now on tasks are refused.
+    /// An attempt is asked back: it is refused if no thread has taken it yet.
+    pub(super) fn recall(&self, id: AttemptId) {
+        // One that is unknown has ended, or comes later than its recall and is run.
+        if let Some(stage) = self.held().get(&id) {
+            stage.recalled.notify_one();
+        }
+    }
+
+    /// From now on tasks are refused, also those that wait: other workers begin them sooner.
     pub(super) fn leave(&self) {
         self.leaving.store(true, Ordering::SeqCst);
+        self.held().values().for_each(|stage| stage.recalled.notify_one());
     }
 
     /// Resolves once nothing is held.
@@ -99,12 +98,14 @@ impl Desk {
 struct Hold {
     desk: Arc<Desk>,
     id: AttemptId,
+    stage: Arc<Stage>,
 }
 
 impl Hold {
     fn new(desk: &Arc<Desk>, id: AttemptId) -> Self {
-        desk.held().insert(id);
-        Self { desk: Arc::clone(desk), id }
+        let stage = Arc::new(Stage::default());
+        desk.held().insert(id, Arc::clone(&stage));
+        Self { desk: Arc::clone(desk), id, stage }
     }
 }
 
@@ -126,7 +127,7 @@ pub(super) async fn work(desk: Arc<Desk>, mut send: SendStream, mut recv: RecvSt
     };
     let hold = Hold::new(&desk, header.id);
     let metas = std::mem::take(&mut header.tensors);
-    match perform(&desk, start, header, metas, &mut send, &mut recv).await {
+    match perform(&hold, start, header, metas, &mut send, &mut recv).await {
         Ok(()) => {
             wire::read_end(&mut recv).await;
             // The attempt is held until its whole answer has arrived, however long that takes:
@@ -151,87 +152,79 @@ async fn read_header(recv: &mut RecvStream) -> Result<(Start, TaskHeader)> {
 }
 
 async fn perform(
-    desk: &Arc<Desk>,
+    hold: &Hold,
     start: Start,
     header: TaskHeader,
     metas: Vec<crate::proto::message::TensorMeta>,
     send: &mut SendStream,
     recv: &mut RecvStream,
 ) -> Result<()> {
-    let TaskHeader { id, device, model, .. } = header;
-    let device = usize::try_from(device).unwrap_or(usize::MAX);
+    let (desk, id) = (&hold.desk, hold.id);
     if desk.leaving.load(Ordering::SeqCst) {
-        return answer(send, id, 0, Verdict::Refused, &[], 0).await;
+        return answer(send, OutcomeHeader::of(id, Verdict::Refused), &[], 0).await;
     }
     let inputs = start.tensors(recv, metas).await?;
+    let TaskHeader { device, priority, model, .. } = header;
     if let Err(error) = desk.fetcher.ensure(&model).await {
-        return answer(send, id, 0, Verdict::Error(error.shortened()), &[], 0).await;
+        let verdict = Verdict::Error(error.shortened());
+        return answer(send, OutcomeHeader::of(id, verdict), &[], 0).await;
     }
-    let permit = slot(desk, device, send).await?;
-    let (result, model_us) = execute(desk, permit, device, model, inputs).await;
-    let described = result.and_then(|outputs| {
+    let line = usize::try_from(device).ok().and_then(|at| desk.lines.get(at));
+    let Some(line) = line else {
+        let count = desk.lines.len();
+        return Err(wire::lost(format!("a task for device {device} of {count}")));
+    };
+    let job = Job { priority, model, inputs, stage: Arc::clone(&hold.stage) };
+    let Some(ran) = wait(line, job, send).await? else {
+        return answer(send, OutcomeHeader::of(id, Verdict::Refused), &[], 0).await;
+    };
+    let described = ran.result.and_then(|outputs| {
         let described = describe(&outputs);
         let (metas, bytes) =
             described.map_err(|e| ExecError::failed(format!("outputs do not fit a frame: {e}")))?;
         Ok((outputs, metas, bytes))
     });
-    match described {
-        Ok((outputs, metas, bytes)) => {
-            answer(send, id, model_us, Verdict::Done(metas), &outputs, bytes).await
+    let (verdict, outputs, bytes) = match described {
+        Ok((outputs, metas, bytes)) => (Verdict::Done(metas), outputs, bytes),
+        Err(error) => (Verdict::Error(error.shortened()), Vec::new(), 0),
+    };
+    let model_us = u64::try_from(ran.took.as_micros()).unwrap_or(u64::MAX);
+    let header = OutcomeHeader { model_us, batch: ran.batch, ..OutcomeHeader::of(id, verdict) };
+    answer(send, header, &outputs, bytes).await
+}
+
+/// Waits in the line until the task was run; `None` when it was asked back before that began.
+async fn wait(line: &Arc<Line>, job: Job, send: &SendStream) -> Result<Option<Ran>> {
+    let stage = Arc::clone(&job.stage);
+    let mut ticket = line.enter(job);
+    let mut wanted = true;
+    loop {
+        tokio::select! {
+            ran = &mut ticket.ran => {
+                return ran.map(Some).map_err(|_| wire::lost("the thread that ran it ended"));
+            }
+            () = stage.recalled.notified() => {
+                if line.leave(&ticket) {
+                    return Ok(None);
+                }
+            }
+            _ = send.stopped(), if wanted => {
+                if line.leave(&ticket) {
+                    return Err(wire::lost("cancelled"));
+                }
+                // The model cannot be interrupted: the place is not given away while it runs.
+                wanted = false;
+            }
         }
-        Err(error) => answer(send, id, model_us, Verdict::Error(error.shortened()), &[], 0).await,
     }
-}
-
-/// Waits for a free slot, or for the news that nobody wants the answer any more.
-async fn slot(desk: &Desk, device: usize, send: &SendStream) -> Result<OwnedSemaphorePermit> {
-    let (Some(slots), Some(queued)) = (desk.slots.get(device), desk.queued.get(device)) else {
-        let count = desk.slots.len();
-        return Err(wire::lost(format!("a task for device {device} of {count}")));
-    };
-    if let Ok(permit) = Arc::clone(slots).try_acquire_owned() {
-        return Ok(permit);
-    }
-    queued.fetch_add(1, Ordering::Relaxed);
-    let permit = tokio::select! {
-        permit = Arc::clone(slots).acquire_owned() => permit.map_err(wire::lost),
-        _ = send.stopped() => Err(wire::lost("cancelled")),
-    };
-    queued.fetch_sub(1, Ordering::Relaxed);
-    permit
-}
-
-async fn execute(
-    desk: &Desk,
-    permit: OwnedSemaphorePermit,
-    device: usize,
-    model: ModelRef,
-    inputs: Vec<NamedTensor>,
-) -> (Result<Vec<NamedTensor>, ExecError>, u64) {
-    let executor = Arc::clone(&desk.executor);
-    let run = tokio::task::spawn_blocking(move || {
-        let began = Instant::now();
-        let result = executor.execute(device, &model, &inputs);
-        let took = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
-        // Held until here even if the session ends before: the thread is busy either way.
-        drop(permit);
-        (result, took)
-    });
-    let panicked = |e: tokio::task::JoinError| {
-        (Err(ExecError::failed(format!("the executor did not finish: {e}"))), 0)
-    };
-    run.await.unwrap_or_else(panicked)
 }
 
 async fn answer(
     send: &mut SendStream,
-    id: AttemptId,
-    model_us: u64,
-    verdict: Verdict,
+    header: OutcomeHeader,
     outputs: &[NamedTensor],
     body_bytes: usize,
 ) -> Result<()> {
-    let header = OutcomeHeader { id, model_us, verdict };
     let mut chunks = wire::chunks(Kind::Outcome, &header, outputs, body_bytes)?;
     send.write_all_chunks(&mut chunks).await.map_err(wire::lost)?;
     send.finish().map_err(wire::lost)

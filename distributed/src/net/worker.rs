@@ -5,10 +5,10 @@ use crate::error::{Error, Result};
 use crate::executor::Executor;
 use crate::net::close::{Close, is_expired, is_untrusted};
 use crate::net::enrol::JoinRefusal;
+use crate::net::line::{Line, Lines};
 use crate::net::renew::Badge;
 use crate::net::role::COORDINATOR_SAN;
 use crate::net::transport;
-use crate::net::work::Slots;
 use crate::net::worker_session::{Ended, serve, status};
 use crate::proto::backoff::full_jitter;
 use quinn::{Connection, ConnectionError, Endpoint};
@@ -18,7 +18,6 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
 
 /// Serves a coordinator until `shutdown` resolves or the coordinator asks it to leave; either
 /// way it finishes what it holds first. A lost connection is made anew, with jittered waits.
@@ -31,9 +30,9 @@ pub async fn run_worker(
     executor: Arc<dyn Executor>,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<()> {
-    let slots = slots(&config, &executor).await;
+    let lines = lines(&config, &executor).await;
     let (endpoint, _) = transport::bind(transport::any_for(config.coordinator), None)?;
-    let badge = Badge::new(&config, slots.len())?;
+    let badge = Badge::new(&config, lines.len())?;
     let mut shutdown = pin!(shutdown);
     let mut rng = Xoshiro256PlusPlus::from_rng(&mut rand::rng());
     let mut failures = 0;
@@ -44,7 +43,7 @@ pub async fn run_worker(
         };
         let error = match connected {
             Ok(connection) => {
-                match serve(&connection, &config, &badge, &executor, &slots, shutdown.as_mut())
+                match serve(&connection, &config, &badge, &executor, &lines, shutdown.as_mut())
                     .await
                 {
                     Ended::Left => return farewell(&endpoint, &connection).await,
@@ -67,12 +66,11 @@ pub async fn run_worker(
     }
 }
 
-/// The slots of each device.
-async fn slots(config: &WorkerConfig, executor: &Arc<dyn Executor>) -> Slots {
-    let permits = usize::try_from(config.slots).unwrap_or(usize::MAX);
+/// The line of each device.
+async fn lines(config: &WorkerConfig, executor: &Arc<dyn Executor>) -> Lines {
     let devices = status(executor).await.devices.len().max(1);
-    let slots = || Arc::new(Semaphore::new(permits.clamp(1, Semaphore::MAX_PERMITS)));
-    (0..devices).map(|_| slots()).collect()
+    let line = |device| Arc::new(Line::new(device, config, Arc::clone(executor)));
+    (0..devices).map(line).collect()
 }
 
 async fn connect(

@@ -5,11 +5,14 @@ use crate::error::{Error, Result};
 use crate::executor::{ExecError, Executor, ExecutorStatus};
 use crate::net::blob::Fetcher;
 use crate::net::close::Close;
+use crate::net::line::Lines;
 use crate::net::renew::Badge;
 use crate::net::wire;
-use crate::net::work::{Desk, Slots, work};
+use crate::net::work::{Desk, work};
 use crate::proto::frame;
-use crate::proto::message::{Heartbeat, Hello, Kind, Loaded, Place, VERSION, VERSION_MIN, Welcome};
+use crate::proto::message::{
+    AttemptId, Heartbeat, Hello, Kind, Loaded, Place, VERSION, VERSION_MIN, Welcome,
+};
 use quinn::{Connection, ConnectionError, RecvStream, SendStream};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -38,7 +41,7 @@ pub(super) async fn serve(
     config: &WorkerConfig,
     badge: &Arc<Badge>,
     executor: &Arc<dyn Executor>,
-    slots: &Slots,
+    lines: &Lines,
     mut shutdown: Pin<&mut (impl Future<Output = ()> + Send)>,
 ) -> Ended {
     let greeting = tokio::time::timeout(WELCOME_TIMEOUT, greet(connection, config, executor));
@@ -57,7 +60,7 @@ pub(super) async fn serve(
     tracing::info!(name = %config.identity.name, "joined the coordinator");
     let (sender, frames) = mpsc::unbounded_channel();
     let fetcher = Fetcher::new(connection.clone(), Arc::clone(executor));
-    let desk = Arc::new(Desk::new(Arc::clone(executor), fetcher, slots.clone(), sender));
+    let desk = Arc::new(Desk::new(Arc::clone(executor), fetcher, Arc::clone(lines), sender));
     let drain = Arc::new(Notify::new());
     // Dropping the set ends what belongs to this connection only.
     let mut tasks = JoinSet::new();
@@ -105,7 +108,8 @@ async fn greet(
         name: config.identity.name.clone(),
         pid: std::process::id(),
         incarnation: config.incarnation,
-        slots: config.slots.max(1),
+        slots: config.places(),
+        threads: config.slots.max(1),
         status: status(executor).await,
     };
     let mut reports = connection.open_uni().await.map_err(wire::lost)?;
@@ -137,8 +141,8 @@ async fn beat(desk: Arc<Desk>, interval: Duration) {
     loop {
         ticks.tick().await;
         let status = status(&desk.executor).await;
-        let (held, queued) = desk.holdings();
-        desk.report(Kind::Heartbeat, &Heartbeat { held, queued, status });
+        let held = desk.holdings();
+        desk.report(Kind::Heartbeat, &Heartbeat { held, status });
     }
 }
 
@@ -168,6 +172,13 @@ async fn obey(
             (kind @ Kind::Unload, header) => frame::decode(kind, &header).map(Order::Unload),
             (Kind::Drain, _) => {
                 drain.notify_one();
+                continue;
+            }
+            (kind @ Kind::Recall, header) => {
+                match frame::decode::<AttemptId>(kind, &header) {
+                    Ok(id) => desk.recall(id),
+                    Err(error) => tracing::warn!(%error, "order ignored"),
+                }
                 continue;
             }
             (kind, _) => {

@@ -193,7 +193,7 @@ impl Core {
     /// Puts a task into the queue, if nothing but a free device is missing.
     pub(super) fn enqueue(&mut self, seq: u64) {
         if let Some(task) = self.tasks.get(&seq).filter(|task| task.may_run()) {
-            self.queue.push(&task.model, task.place(seq));
+            self.queue.push(&task.model, task.place(seq), task.priority);
         }
     }
 

@@ -7,6 +7,7 @@ use crate::proto::balance::Choice;
 use crate::proto::core::Core;
 use crate::proto::fleet::Held;
 use crate::proto::message::AttemptId;
+use crate::proto::recall::Standing;
 use crate::proto::state::{Action, Completion, Planted, Run, SessionId, Timer};
 use crate::proto::why::{What, note};
 use crate::task::{ModelRef, TaskError, TaskErrorKind, TaskState};
@@ -41,6 +42,7 @@ impl Core {
             self.budget.deposit();
         }
         task.attempts += 1;
+        task.away_from = None;
         let queued = now.saturating_sub(task.submitted);
         let (session, attempt) = (seat.session, task.attempts);
         let variant = (*model != task.model).then(|| Arc::clone(model));
@@ -52,7 +54,8 @@ impl Core {
         task.queued = Some(queued);
         let id = AttemptId { epoch: self.config.epoch, seq, attempt: task.attempts };
         self.dispatches += 1;
-        let held = Held { confirmed: now, model: Arc::clone(model) };
+        let standing = Standing::new(task.priority);
+        let held = Held { confirmed: now, model: Arc::clone(model), standing };
         seat.held.insert(id, held);
         let device = seat.ordinal;
         let sent = What::Sent {
@@ -104,17 +107,24 @@ impl Core {
     ) -> bool {
         let finished = matches!(completion, Completion::Done { .. } | Completion::Error { .. });
         self.judge(now, session, id, &completion);
-        let held = self.fleet.release(session, id).is_some();
+        let held = self.fleet.release(session, id);
         self.fleet.heard(session, now);
         if let Some(worker) = self.fleet.live(session) {
-            worker.completed += u64::from(held && finished);
+            worker.completed += u64::from(held.is_some() && finished);
+        }
+        if let (Completion::Done { batch, .. }, Some(_)) = (&completion, &held) {
+            self.history.count_run(*batch);
         }
         let known = self.is_running(id.seq) && !self.has_ended(id.seq);
-        let accepted = (held && self.is_current(session, id))
+        let accepted = (held.is_some() && self.is_current(session, id))
             || (self.planted == Planted::AcceptStale && known)
             || (self.planted == Planted::IgnoreEpoch && known && id.epoch != self.config.epoch);
         if accepted {
-            self.conclude(now, session, id, completion);
+            let recalled = held.and_then(|held| held.standing.recalled);
+            match (recalled, completion) {
+                (Some(why), Completion::Refused) => self.came_back(now, id, session, why),
+                (_, completion) => self.conclude(now, session, id, completion),
+            }
         } else {
             self.history.stale += 1;
         }
@@ -132,7 +142,7 @@ impl Core {
     ) {
         let seq = id.seq;
         match completion {
-            Completion::Done { outputs, model } => {
+            Completion::Done { outputs, model, .. } => {
                 self.close_run(seq, session, id.attempt);
                 self.finish(now, seq, TaskState::Succeeded, Ok(outputs), Some(model));
             }
@@ -144,7 +154,7 @@ impl Core {
                 self.finish(now, seq, TaskState::Failed, Err(task_error(error)), Some(model));
             }
             Completion::Refused => {
-                self.give_back(now, id, session);
+                self.give_back(now, id, session, false);
                 // Its message that it leaves may still be under way.
                 self.worker_leaves(session);
             }
@@ -180,11 +190,8 @@ impl Core {
 
     /// Whether the attempt is one whose answer the task waits for.
     pub(crate) fn is_current(&self, session: SessionId, id: AttemptId) -> bool {
-        id.epoch == self.config.epoch
-            && self.tasks.get(&id.seq).is_some_and(|t| {
-                let current = t.run(session, id.attempt).is_some();
-                t.state == TaskState::Running && t.ending.is_none() && current
-            })
+        let task = self.tasks.get(&id.seq);
+        id.epoch == self.config.epoch && task.is_some_and(|t| t.awaits(session, id.attempt))
     }
 
     fn is_running(&self, seq: u64) -> bool {
@@ -245,10 +252,16 @@ impl Core {
     }
 
     /// The attempt was not begun: the task waits again as if it had not been sent.
-    pub(super) fn give_back(&mut self, now: Duration, id: AttemptId, session: SessionId) {
+    pub(super) fn give_back(
+        &mut self,
+        now: Duration,
+        id: AttemptId,
+        session: SessionId,
+        asked: bool,
+    ) {
         let Some(task) = self.tasks.get_mut(&id.seq) else { return };
         task.drop_run(session, id.attempt);
-        note(&mut task.notes, now, What::GivenBack { attempt: id.attempt });
+        note(&mut task.notes, now, What::GivenBack { attempt: id.attempt, asked });
         if task.runs.is_empty() {
             self.wait_again(id.seq);
         }

@@ -60,6 +60,8 @@ impl Task {
             budgeted: false,
             hedge_at: None,
             variant: None,
+            moved: false,
+            away_from: None,
             runs: Vec::new(),
             worker: None,
             queued: None,

@@ -5,6 +5,7 @@ use crate::proto::balance::load;
 use crate::proto::breaker::Breaker;
 use crate::proto::message::AttemptId;
 use crate::proto::models::ModelState;
+use crate::proto::recall::Standing;
 use crate::proto::service::Service;
 use crate::proto::state::SessionId;
 use crate::task::ModelRef;
@@ -47,6 +48,7 @@ pub(super) struct Held {
     /// The time of its dispatch or, later, of the last heartbeat that named it.
     pub(super) confirmed: Duration,
     pub(super) model: Arc<ModelRef>,
+    pub(super) standing: Standing,
 }
 
 /// A device of a worker, which takes tasks.
@@ -56,6 +58,8 @@ pub(super) struct Seat {
     pub(super) ordinal: u32,
     /// Attempts that it may hold.
     pub(super) slots: u32,
+    /// Threads that it runs them with.
+    pub(super) threads: u32,
     pub(super) status: DeviceStatus,
     /// Attempts that take a slot.
     pub(super) held: BTreeMap<AttemptId, Held>,
@@ -107,6 +111,10 @@ pub(crate) struct Hot {
     pub(crate) last_seen: Duration,
     /// Number of the dispatch that last went to it; 0 for none.
     pub(crate) last_dispatch: u64,
+    /// Background attempts that may have to wait there and can be asked back, and attempts that
+    /// were asked back to make room and may still come.
+    pub(crate) yielding: u32,
+    pub(crate) yields: u32,
 }
 
 /// All workers and their seats.
@@ -120,6 +128,9 @@ pub(super) struct Fleet {
     pub(super) hot: Vec<Hot>,
     /// Free slots of all ready workers.
     pub(super) free: u64,
+    /// The sums of what [`Hot`] calls so.
+    pub(super) yielding: u64,
+    pub(super) yields: u64,
     /// Whether a look at silent workers is due.
     pub(super) watched: bool,
     /// Changes whenever another set of seats may take some model.
@@ -142,13 +153,14 @@ impl Fleet {
     }
 
     /// Adds a worker with a seat for each of its devices.
-    pub(super) fn add(&mut self, mut worker: Worker, slots: u32) {
+    pub(super) fn add(&mut self, mut worker: Worker, slots: u32, threads: u32) {
         let session = worker.session;
         for (ordinal, status) in (0u32..).zip(&worker.status) {
             let seat = self.seats.insert(Seat {
                 session,
                 ordinal,
                 slots: slots.max(1),
+                threads: threads.max(1),
                 status: status.clone(),
                 held: BTreeMap::new(),
                 queued: 0,
@@ -181,6 +193,8 @@ impl Fleet {
             }
             if let Some(hot) = self.hot.get_mut(seat) {
                 self.free -= u64::from(hot.free);
+                self.yielding -= u64::from(hot.yielding);
+                self.yields -= u64::from(hot.yields);
                 *hot = Hot::default();
             }
         }
@@ -204,7 +218,10 @@ impl Fleet {
         let (Some(seat), Some(hot)) = (self.seats.get(id), self.hot.get_mut(id)) else { return };
         let Some(worker) = self.workers.get(&seat.session) else { return };
         let free = if worker.is_ready() { seat.free_slots() } else { 0 };
+        let (yielding, yields) = if worker.is_ready() { seat.yields() } else { (0, 0) };
         self.free = self.free + u64::from(free) - u64::from(hot.free);
+        self.yielding = self.yielding + u64::from(yielding) - u64::from(hot.yielding);
+        self.yields = self.yields + u64::from(yields) - u64::from(hot.yields);
         *hot = Hot {
             free,
             slots: seat.slots,
@@ -213,6 +230,8 @@ impl Fleet {
             power_w: seat.status.power_w.unwrap_or(0.0),
             last_seen: worker.last_seen,
             last_dispatch: hot.last_dispatch,
+            yielding,
+            yields,
         };
     }
 

@@ -245,6 +245,7 @@ mod tests {
             let header = TaskHeader {
                 device: 0,
                 id: AttemptId { epoch: 1, seq: 2, attempt: 3 },
+                priority: crate::Priority::High,
                 model: crate::ModelRef { name: "digits".into(), version: 1, sha256: "ab".repeat(32) },
                 tensors: vec![
                     TensorMeta { name: "image".into(), dtype: 3, shape: vec![1, 1, 8, 8] },

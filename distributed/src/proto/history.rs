@@ -26,6 +26,12 @@ pub(super) struct History {
     pub(super) retries: u64,
     pub(super) stale: u64,
     pub(super) hedges: u64,
+    /// Attempts that came back unbegun, to make room and to be done sooner elsewhere.
+    pub(super) yielded: u64,
+    pub(super) moved: u64,
+    /// Tasks that an executor ran, and how often it was called for them.
+    ran: f64,
+    runs: f64,
     pub(super) breakers_opened: u64,
     pub(super) overloaded: u64,
     latency: Histogram,
@@ -54,6 +60,18 @@ impl History {
     /// Tasks that are not terminal.
     pub(super) fn open(&self) -> u64 {
         self.submitted - self.succeeded - self.failed - self.cancelled
+    }
+
+    /// Counts a task that ran in a batch of so many.
+    pub(super) fn count_run(&mut self, batch: u32) {
+        self.ran += 1.0;
+        // Each task of a batch brings its share of the one run.
+        self.runs += 1.0 / f64::from(batch.max(1));
+    }
+
+    /// Mean number of tasks in a run; 0 before the first.
+    fn batch_mean(&self) -> f64 {
+        if self.runs > 0.0 { self.ran / self.runs } else { 0.0 }
     }
 
     fn count_finished(&mut self, now: Duration) {
@@ -314,6 +332,9 @@ impl Core {
             retries: h.retries,
             retry_budget: self.budget.left(),
             hedges: h.hedges,
+            yielded: h.yielded,
+            moved: h.moved,
+            batch_mean: h.batch_mean(),
             breakers_open: u64::try_from(breakers_open).unwrap_or(u64::MAX),
             breakers_opened: h.breakers_opened,
             stale_completions: h.stale,

@@ -8,7 +8,7 @@ use crate::proto::message::{AttemptId, Heartbeat};
 use crate::proto::state::{Action, Planted, SessionId, Timer};
 use crate::task::{TaskError, TaskErrorKind};
 use crate::worker_info::{DeviceInfo, WorkerId, WorkerInfo, WorkerState};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Lost workers that stay listed, and for how long.
@@ -24,8 +24,9 @@ pub(crate) struct Join {
     /// Tells processes of one name apart: a later one has a larger number.
     pub(crate) incarnation: u64,
     pub(crate) pid: Option<u32>,
-    /// Slots of each device.
+    /// Tasks that each device may hold, and threads that it runs them with.
     pub(crate) slots: u32,
+    pub(crate) threads: u32,
     pub(crate) status: ExecutorStatus,
 }
 
@@ -75,7 +76,7 @@ impl Core {
             status: devices(join.status),
         };
         let worker_id = worker.id.clone();
-        self.fleet.add(worker, join.slots);
+        self.fleet.add(worker, join.slots, join.threads);
         self.tell(Event::WorkerJoined { worker: worker_id });
         self.load_all_on(now, session);
         self.forget_lost(now);
@@ -107,13 +108,12 @@ impl Core {
         worker.status = devices(heartbeat.status);
         let status = worker.status.clone();
         self.fleet.heard(session, now);
-        let held: BTreeSet<AttemptId> = heartbeat.held.into_iter().collect();
+        let held: BTreeMap<AttemptId, bool> = heartbeat.held.into_iter().collect();
         let mut missing = Vec::new();
-        for (ordinal, (&id, status)) in seats.iter().zip(status).enumerate() {
+        for (&id, status) in seats.iter().zip(status) {
             let Some(seat) = self.fleet.seats.get_mut(id) else { continue };
             let moved = seat.status.models != status.models;
             seat.status = status;
-            seat.queued = heartbeat.queued.get(ordinal).copied().unwrap_or(0);
             missing.extend(unnamed(now, seat, &held));
             if moved {
                 self.fleet.generation += 1;
@@ -124,6 +124,7 @@ impl Core {
         self.check_loads(now, session);
         self.dismiss_if_done(session);
         self.schedule(now);
+        self.relieve(now, session);
     }
 
     /// Frees the slots of attempts that their worker has not named for too long.
@@ -199,7 +200,7 @@ impl Core {
             self.tell_left(session);
             for id in self.fleet.remove(session) {
                 if self.is_current(session, id) {
-                    self.give_back(now, id, session);
+                    self.give_back(now, id, session, false);
                 }
             }
             self.actions.push_back(Action::Changed);
@@ -333,16 +334,19 @@ impl Core {
 }
 
 /// Attempts at a seat that a heartbeat does not name, with the time since they were last
-/// confirmed; those that it names are confirmed.
+/// confirmed; those that it names are confirmed, and known to have begun or to wait.
 fn unnamed(
     now: Duration,
     seat: &mut Seat,
-    named: &BTreeSet<AttemptId>,
+    named: &BTreeMap<AttemptId, bool>,
 ) -> Vec<(AttemptId, Duration)> {
     let mut missing = Vec::new();
+    seat.queued = 0;
     for (id, held) in &mut seat.held {
-        if named.contains(id) {
+        if let Some(begun) = named.get(id) {
             held.confirmed = now;
+            held.standing.hear(*begun);
+            seat.queued += u32::from(!begun);
         } else {
             missing.push((*id, now.saturating_sub(held.confirmed)));
         }

@@ -4,7 +4,7 @@
 //! that they know.
 
 use crate::executor::{ExecError, ExecutorStatus};
-use crate::task::ModelRef;
+use crate::task::{ModelRef, Priority};
 use crate::worker_info::WorkerId;
 use serde::{Deserialize, Serialize};
 
@@ -37,10 +37,12 @@ pub(crate) enum Kind {
     Task,
     /// The worker's answer on the same stream.
     Outcome,
+    /// Coordinator to worker: refuse an attempt, if it has not begun.
+    Recall,
 }
 
 impl Kind {
-    const TABLE: [(u8, Self); 11] = [
+    const TABLE: [(u8, Self); 12] = [
         (1, Self::Hello),
         (2, Self::Welcome),
         (3, Self::Heartbeat),
@@ -52,6 +54,7 @@ impl Kind {
         (9, Self::Drain),
         (10, Self::Task),
         (11, Self::Outcome),
+        (12, Self::Recall),
     ];
 
     /// The type byte on the wire.
@@ -77,6 +80,13 @@ pub(crate) struct AttemptId {
     pub(crate) attempt: u32,
 }
 
+/// What every version's [`Hello`] begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+pub(crate) struct Versions {
+    pub(crate) min: u32,
+    pub(crate) max: u32,
+}
+
 /// Header of [`Kind::Hello`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Hello {
@@ -87,9 +97,11 @@ pub(crate) struct Hello {
     pub(crate) pid: u32,
     /// Tells processes of one name apart: a later one has a larger number.
     pub(crate) incarnation: u64,
-    /// Slots of each device.
+    /// Tasks that each device may hold.
     pub(crate) slots: u32,
     pub(crate) status: ExecutorStatus,
+    /// Threads of each device; what they run at once may be more, in batches.
+    pub(crate) threads: u32,
 }
 
 /// Header of [`Kind::Welcome`].
@@ -103,10 +115,9 @@ pub(crate) struct Welcome {
 /// Header of [`Kind::Heartbeat`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Heartbeat {
-    /// Attempts that the worker holds: from the request's header to the answer's last byte.
-    pub(crate) held: Vec<AttemptId>,
-    /// Of those, attempts that wait for a free thread, by device.
-    pub(crate) queued: Vec<u32>,
+    /// Attempts that the worker holds, from the request's header to the answer's last byte; each
+    /// with whether a thread has taken it.
+    pub(crate) held: Vec<(AttemptId, bool)>,
     pub(crate) status: ExecutorStatus,
 }
 
@@ -132,6 +143,8 @@ pub(crate) struct TaskHeader {
     pub(crate) id: AttemptId,
     /// The device that is to run it.
     pub(crate) device: u32,
+    /// Where it stands among those that wait for the same device.
+    pub(crate) priority: Priority,
     pub(crate) model: ModelRef,
     pub(crate) tensors: Vec<TensorMeta>,
 }
@@ -140,9 +153,18 @@ pub(crate) struct TaskHeader {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct OutcomeHeader {
     pub(crate) id: AttemptId,
-    /// Microseconds inside the executor.
+    /// Microseconds inside the executor, of the whole batch.
     pub(crate) model_us: u64,
+    /// Tasks that ran together.
+    pub(crate) batch: u32,
     pub(crate) verdict: Verdict,
+}
+
+impl OutcomeHeader {
+    /// The answer of an attempt that did not run.
+    pub(crate) fn of(id: AttemptId, verdict: Verdict) -> Self {
+        Self { id, model_us: 0, batch: 1, verdict }
+    }
 }
 
 /// How an attempt ended.
@@ -150,7 +172,7 @@ pub(crate) struct OutcomeHeader {
 pub(crate) enum Verdict {
     Done(Vec<TensorMeta>),
     Error(ExecError),
-    /// The worker is leaving and has not begun.
+    /// It has not begun, and will not: the worker is leaving, or it was asked back.
     Refused,
 }
 

@@ -110,7 +110,7 @@ impl Core {
             self.load_on(now, seat, model, true);
         }
         if !self.is_placed(model) {
-            self.make_room(now, model, |_| true);
+            self.make_way(now, model, |_| true);
         }
         self.capabilities.forget(model);
         self.schedule(now);

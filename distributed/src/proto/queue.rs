@@ -38,10 +38,23 @@ impl Place {
 /// One line per model, so that tasks of a model that no worker can take hold up no others.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    lines: HashMap<Arc<ModelRef>, BTreeMap<Place, ()>>,
+    lines: HashMap<Arc<ModelRef>, Line>,
     /// The first of each line.
     heads: BTreeMap<Place, Arc<ModelRef>>,
     len: usize,
+    urgent: usize,
+}
+
+/// The tasks of a model; whether each is [`is_urgent`], and how many are.
+#[derive(Debug, Default)]
+struct Line {
+    places: BTreeMap<Place, bool>,
+    urgent: usize,
+}
+
+/// Whether background work makes room for tasks of this priority.
+pub(crate) fn is_urgent(priority: Priority) -> bool {
+    priority <= Priority::Normal
 }
 
 impl Queue {
@@ -51,16 +64,19 @@ impl Queue {
     }
 
     /// Adds a task.
-    pub(crate) fn push(&mut self, model: &Arc<ModelRef>, place: Place) {
+    pub(crate) fn push(&mut self, model: &Arc<ModelRef>, place: Place, priority: Priority) {
         let line = match self.lines.get_mut(model) {
             Some(line) => line,
             None => self.lines.entry(Arc::clone(model)).or_default(),
         };
-        let first = line.first_key_value().map(|(place, ())| *place);
-        if line.insert(place, ()).is_some() {
+        let first = line.first();
+        let urgent = is_urgent(priority);
+        if line.places.insert(place, urgent).is_some() {
             return;
         }
         self.len += 1;
+        self.urgent += usize::from(urgent);
+        line.urgent += usize::from(urgent);
         if first.is_none_or(|first| place < first) {
             if let Some(first) = first {
                 self.heads.remove(&first);
@@ -72,11 +88,11 @@ impl Queue {
     /// Takes a task out; false when it was not there.
     pub(crate) fn remove(&mut self, model: &ModelRef, place: Place) -> bool {
         let Some(line) = self.lines.get_mut(model) else { return false };
-        if line.remove(&place).is_none() {
-            return false;
-        }
+        let Some(urgent) = line.places.remove(&place) else { return false };
         self.len -= 1;
-        let next = line.first_key_value().map(|(place, ())| *place);
+        self.urgent -= usize::from(urgent);
+        line.urgent -= usize::from(urgent);
+        let next = line.first();
         if let Some(model) = self.heads.remove(&place)
             && let Some(next) = next
         {
@@ -103,7 +119,21 @@ impl Queue {
 
     /// Tasks before a place, of all models.
     pub(crate) fn before(&self, place: Place) -> usize {
-        self.lines.values().map(|line| line.range(..place).count()).sum()
+        self.lines.values().map(|line| line.places.range(..place).count()).sum()
+    }
+
+    /// Tasks for which background work makes room, of one model or of all.
+    pub(crate) fn urgent(&self, model: Option<&ModelRef>) -> usize {
+        match model {
+            None => self.urgent,
+            Some(model) => self.lines.get(model).map_or(0, |line| line.urgent),
+        }
+    }
+}
+
+impl Line {
+    fn first(&self) -> Option<Place> {
+        self.places.first_key_value().map(|(place, _)| *place)
     }
 }
 
@@ -150,11 +180,16 @@ mod tests {
             for (seq, &(at, priority)) in (0u64..).zip(tasks) {
                 // Spread over two models: the order must hold across lines.
                 let name = if seq % 2 == 0 { "a" } else { "b" };
-                queue.push(&model(name), Place::new(aged(s(at), priority), seq));
+                queue.push(&model(name), Place::new(aged(s(at), priority), seq), priority);
             }
             assert_eq!(queue.len(), tasks.len());
+            let urgent = tasks.iter().filter(|(_, priority)| is_urgent(*priority)).count();
+            assert_eq!(queue.urgent(None), urgent);
+            let of = |name| queue.urgent(Some(&model(name)));
+            assert_eq!(of("a") + of("b"), urgent);
             assert_eq!(drain(&mut queue), expected);
             assert_eq!((queue.len(), queue.heads.len(), queue.lines.len()), (0, 0, 0));
+            assert_eq!(queue.urgent(None), 0);
         }
     }
 
@@ -163,7 +198,7 @@ mod tests {
         let mut queue = Queue::default();
         let place = Place::new(Duration::from_secs(20), 1);
         assert!(!queue.remove(&model("a"), place));
-        queue.push(&model("a"), place);
+        queue.push(&model("a"), place, Priority::Normal);
         assert!(!queue.remove(&model("b"), place));
         assert!(!queue.remove(&model("a"), Place::new(Duration::from_secs(30), 1)));
         assert_eq!(queue.len(), 1);
@@ -174,7 +209,7 @@ mod tests {
         let at = |ms, seq| Place::new(Duration::from_millis(ms), seq);
         let mut queue = Queue::default();
         for (name, place) in [("a", at(5, 1)), ("b", at(4, 2)), ("a", at(3, 3)), ("b", at(9, 4))] {
-            queue.push(&model(name), place);
+            queue.push(&model(name), place, Priority::Low);
         }
         let first = queue.head_after(None).map(|(place, _)| place);
         assert_eq!(first, Some(at(3, 3)));

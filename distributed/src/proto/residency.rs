@@ -137,7 +137,7 @@ impl Core {
 
     /// Has idle models go for one that a caller wants, those first that nobody has used for the
     /// longest time.
-    pub(super) fn make_room(
+    pub(super) fn make_way(
         &mut self,
         now: Duration,
         model: &ModelRef,

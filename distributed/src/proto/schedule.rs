@@ -15,11 +15,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl Core {
-    /// Dispatches tasks as long as there is one that a free device can take.
+    /// Dispatches tasks as long as there is one that a free device can take, then sees that
+    /// background work makes room for more urgent tasks that are left.
     pub(super) fn schedule(&mut self, now: Duration) {
         if !self.moving.is_empty() {
             self.settle_moves(now);
         }
+        self.assign(now);
+        self.make_room(now);
+    }
+
+    fn assign(&mut self, now: Duration) {
         let mut after: Option<Place> = None;
         // Most calls find every slot taken: that is seen before the queue is looked at.
         while self.fleet.free > 0 || self.planted == Planted::IgnoreSlots {
@@ -30,7 +36,11 @@ impl Core {
                 Some(Affinity::key(&model.name, key))
             });
             let affinity = affinity.as_deref().map(|key| (key, seq));
-            if let Some((choice, model)) = self.choose(now, &model, affinity, None)
+            // Back to where it waited only when nobody else is free any more.
+            let away = self.tasks.get(&seq).and_then(|task| task.away_from);
+            let choice = away.and_then(|from| self.choose(now, &model, affinity, Some(from)));
+            let choice = choice.or_else(|| self.choose(now, &model, affinity, None));
+            if let Some((choice, model)) = choice
                 && self.dispatch(now, seq, choice, &model)
             {
                 continue;

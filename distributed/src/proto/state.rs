@@ -87,6 +87,11 @@ pub(crate) enum Action {
         session: SessionId,
         id: AttemptId,
     },
+    /// Have the worker refuse the attempt, if it has not begun.
+    Recall {
+        session: SessionId,
+        id: AttemptId,
+    },
     /// Put a change into the journal; its fate comes back by the ticket.
     Record {
         ticket: u64,
@@ -142,13 +147,16 @@ pub(crate) enum Action {
 pub(crate) enum Completion {
     Done {
         outputs: Vec<NamedTensor>,
+        /// Time inside the executor, of the whole batch.
         model: Duration,
+        /// Tasks of the batch.
+        batch: u32,
     },
     Error {
         error: ExecError,
         model: Duration,
     },
-    /// The worker was leaving and did not begin.
+    /// The worker did not begin: it leaves, or it was asked to give the attempt back.
     Refused,
     /// The stream broke while the connection lives.
     Broken {
@@ -192,6 +200,10 @@ pub(super) struct Task {
     pub(super) budgeted: bool,
     /// When the current attempt may get a rival.
     pub(super) hedge_at: Option<(Duration, u32)>,
+    /// It was moved off a worker where it would have waited for long, which happens once: the
+    /// next attempt goes to another, if one is free.
+    pub(super) moved: bool,
+    pub(super) away_from: Option<SessionId>,
     /// The current attempt, and its rival where it has one.
     pub(super) runs: Vec<Run>,
     pub(super) worker: Option<WorkerId>,
@@ -230,6 +242,12 @@ impl Task {
     /// The run of an attempt by a session, if it is current.
     pub(super) fn run(&self, session: SessionId, attempt: u32) -> Option<&Run> {
         self.runs.iter().find(|run| run.session == session && run.attempt == attempt)
+    }
+
+    /// Whether it waits for the answer of an attempt by a session.
+    pub(super) fn awaits(&self, session: SessionId, attempt: u32) -> bool {
+        let current = self.run(session, attempt).is_some();
+        current && self.state == TaskState::Running && self.ending.is_none()
     }
 
     /// The attempt is not current any more.
@@ -313,11 +331,21 @@ pub(crate) enum Planted {
     IgnoreMemory,
     /// Models do not wait for the tasks of those whose room they take.
     EvictBusy,
+    /// A task that came back unbegun, as asked, is not queued again.
+    ForgetRecalled,
+    /// Coming back unbegun counts as a failure.
+    RecallFails,
+    /// The same attempt is asked back again and again.
+    RecallTwice,
+    /// A task that is asked back is sent elsewhere before its worker has agreed.
+    RecallAssumed,
+    /// A task that came back unbegun goes to the end of the line.
+    RecallLosesPlace,
 }
 
 impl Planted {
     /// Every fault that can be planted.
-    pub(crate) const ALL: [Self; 20] = [
+    pub(crate) const ALL: [Self; 25] = [
         Self::AcceptStale,
         Self::ForgetLost,
         Self::IgnoreSlots,
@@ -338,5 +366,10 @@ impl Planted {
         Self::ForgetPins,
         Self::IgnoreMemory,
         Self::EvictBusy,
+        Self::ForgetRecalled,
+        Self::RecallFails,
+        Self::RecallTwice,
+        Self::RecallAssumed,
+        Self::RecallLosesPlace,
     ];
 }

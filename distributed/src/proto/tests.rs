@@ -15,11 +15,11 @@ use lgp_memory::{DType, NamedTensor, Tensor};
 use std::sync::Arc;
 use std::time::Duration;
 
-const fn ms(ms: u64) -> Duration {
+pub(super) const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-fn core() -> Core {
+pub(super) fn core() -> Core {
     let config = CoreConfig {
         epoch: 9,
         balancing: by_name("least_loaded").expect("in the table"),
@@ -36,24 +36,25 @@ fn core() -> Core {
     Core::new(ms(0), config, 1)
 }
 
-fn spec() -> TaskSpec {
+pub(super) fn spec() -> TaskSpec {
     let model = ModelRef { name: "m".into(), version: 1, sha256: String::new() };
     TaskSpec::new(model, Vec::new())
 }
 
-fn submit(core: &mut Core, now: Duration, spec: TaskSpec) -> TaskId {
+pub(super) fn submit(core: &mut Core, now: Duration, spec: TaskSpec) -> TaskId {
     core.submit(now, order(spec, 10)).expect("there is room")
 }
 
-fn order(spec: TaskSpec, input_bytes: usize) -> Order {
+pub(super) fn order(spec: TaskSpec, input_bytes: usize) -> Order {
     let digest = Digest::default();
     Order { spec: Arc::new(spec), input_bytes, digest, within: Vec::new() }
 }
 
-fn join(core: &mut Core, now: Duration, name: &str, slots: u32) -> SessionId {
+pub(super) fn join(core: &mut Core, now: Duration, name: &str, slots: u32) -> SessionId {
     let id = name.parse().expect("a name");
     let status = ExecutorStatus::default();
-    core.join(now, Join { id, incarnation: 0, pid: None, slots, status }).expect("none is later")
+    let join = Join { id, incarnation: 0, pid: None, slots, threads: slots, status };
+    core.join(now, join).expect("none is later")
 }
 
 /// Empties the actions; answers the dispatches among them.
@@ -66,12 +67,13 @@ fn dispatched(core: &mut Core) -> Vec<(SessionId, AttemptId)> {
         .collect()
 }
 
-fn done() -> Completion {
-    Completion::Done { outputs: Vec::new(), model: ms(2) }
+pub(super) fn done() -> Completion {
+    Completion::Done { outputs: Vec::new(), model: ms(2), batch: 1 }
 }
 
 fn beat(held: &[AttemptId]) -> Heartbeat {
-    Heartbeat { held: held.to_vec(), queued: Vec::new(), status: ExecutorStatus::default() }
+    let held = held.iter().map(|id| (*id, true)).collect();
+    Heartbeat { held, status: ExecutorStatus::default() }
 }
 
 #[test]
@@ -254,7 +256,7 @@ fn records_are_kept_up_to_a_count_and_a_size_and_those_with_keys_for_a_time() {
         let (_, id) = dispatched(core)[0];
         let tensor = Tensor::zeros(DType::U8, [bytes]).expect("small");
         let outputs = vec![NamedTensor::new("y", tensor)];
-        core.complete(now, session, id, Completion::Done { outputs, model: ms(0) });
+        core.complete(now, session, id, Completion::Done { outputs, model: ms(0), batch: 1 });
         while core.next_action(now).is_some() {}
     };
     let first = submit(&mut core, ms(0), keyed.clone());

@@ -1,5 +1,6 @@
 //! Why a task is where it is: each decision about it, kept small and put into words when asked.
 
+use crate::proto::recall::Recall;
 use crate::task::{ModelRef, TaskErrorKind, TaskId, TaskState};
 use crate::worker_info::WorkerId;
 use std::fmt;
@@ -54,6 +55,14 @@ pub(crate) enum What {
     },
     GivenBack {
         attempt: u32,
+        /// Its worker was asked for it.
+        asked: bool,
+    },
+    /// Its worker is asked to give an attempt back, if that has not begun.
+    Recalled {
+        attempt: u32,
+        worker: WorkerId,
+        why: Recall,
     },
     Restored,
     Unsaved {
@@ -107,8 +116,14 @@ impl fmt::Display for What {
                 let code = code.name();
                 write!(f, "attempt {attempt} ended without an answer ({code}); its rival goes on")
             }
-            Self::GivenBack { attempt } => {
+            Self::GivenBack { attempt, asked: false } => {
                 write!(f, "attempt {attempt} came back unbegun: its worker leaves")
+            }
+            Self::GivenBack { attempt, asked: true } => {
+                write!(f, "attempt {attempt} came back unbegun, as asked")
+            }
+            Self::Recalled { attempt, worker, why } => {
+                write!(f, "attempt {attempt} is asked back from worker {worker}: {why}")
             }
             Self::Restored => write!(f, "taken from the journal after a restart"),
             Self::Unsaved { reason } => {
@@ -127,11 +142,11 @@ mod tests {
     fn a_long_story_keeps_its_beginning_and_its_end() {
         let mut notes = Vec::new();
         for attempt in 0..100 {
-            note(&mut notes, Duration::ZERO, What::GivenBack { attempt });
+            note(&mut notes, Duration::ZERO, What::GivenBack { attempt, asked: false });
         }
         let attempts: Vec<u32> = notes
             .iter()
-            .map(|n| if let What::GivenBack { attempt } = n.what { attempt } else { 0 })
+            .map(|n| if let What::GivenBack { attempt, .. } = n.what { attempt } else { 0 })
             .collect();
         assert_eq!(attempts.len(), NOTES_MAX);
         assert_eq!((attempts[0], attempts[11], attempts[23]), (0, 11, 99));

@@ -44,7 +44,10 @@ impl Carousel {
         for worker in 0..workers {
             let id: WorkerId = format!("worker-{worker}").parse()?;
             let status = crate::ExecutorStatus::default();
-            core.join(Duration::ZERO, Join { id, incarnation: 0, pid: None, slots: 2, status });
+            core.join(
+                Duration::ZERO,
+                Join { id, incarnation: 0, pid: None, slots: 2, threads: 2, status },
+            );
         }
         let model = ModelRef { name: "m".into(), version: 1, sha256: "00".repeat(32) };
         let spec = Arc::new(TaskSpec::new(model, Vec::new()));
@@ -61,7 +64,8 @@ impl Carousel {
         self.core.submit(self.now, Order { spec, input_bytes: 0, digest, within: Vec::new() })?;
         while let Some(action) = self.core.next_action(self.now) {
             if let Action::Dispatch { session, id, .. } = action {
-                let done = Completion::Done { outputs: Vec::new(), model: Duration::ZERO };
+                let done =
+                    Completion::Done { outputs: Vec::new(), model: Duration::ZERO, batch: 1 };
                 self.core.complete(self.now, session, id, done);
             }
         }

@@ -31,14 +31,19 @@ impl World {
     pub(super) fn carry_out(&mut self) -> Result<(), String> {
         while let Some(action) = self.core.next_action(self.now) {
             match action {
-                Action::Dispatch { session, device, id, model, .. } => {
+                Action::Dispatch { session, device, id, model, spec } => {
                     self.ledger.dispatched(self.now, session, id, (device, &model), &self.core)?;
                     let model = (*model).clone();
-                    self.tell_session(session, &Order::Task(device, id, model));
+                    self.tell_session(session, &Order::Task(device, id, model, spec.priority));
                 }
                 Action::Cancel { session, id } => {
                     self.ledger.let_go(session, id);
                     self.tell_session(session, &Order::Cancel(id));
+                }
+                Action::Recall { session, id } => {
+                    self.ledger.recalled(session, id, &self.core)?;
+                    self.report.recalls += 1;
+                    self.tell_session(session, &Order::Recall(id));
                 }
                 Action::Record { ticket, change } => {
                     self.disk.submit(ticket, change);
@@ -140,8 +145,12 @@ impl World {
                     &completion,
                     Completion::Error { error, .. } if error.kind == ExecErrorKind::Unavailable
                 );
+                let refused = matches!(&completion, Completion::Refused);
                 if self.core.complete(now, session, id, completion) {
-                    self.ledger.accepted(session, id, unavailable)?;
+                    match refused {
+                        true => self.ledger.refused(session, id)?,
+                        false => self.ledger.accepted(session, id, unavailable)?,
+                    }
                 }
             }
             Report::Released(id) => self.core.released(now, session, id),
@@ -159,11 +168,12 @@ impl World {
     fn join(&mut self, worker: usize, connection: u64) -> Result<(), String> {
         let name: WorkerId = format!("w{worker}").parse().map_err(|e: Error| e.to_string())?;
         let (w, pid) = (&self.workers[worker], None);
-        let (slots, incarnation, status) = (w.slots, w.life, w.status());
+        let (slots, threads) = (w.places(), w.threads);
+        let (incarnation, status) = (w.life, w.status());
         let expected = self.core.next_session();
         // Joining dispatches at once: the ledger must know the session before it hears of that.
         self.ledger.session_began(expected, slots, w);
-        let join = Join { id: name, incarnation, pid, slots, status };
+        let join = Join { id: name, incarnation, pid, slots, threads, status };
         let Some(session) = self.core.join(self.now, join) else {
             self.ledger.session_ended(expected);
             self.tell(worker, connection, &Order::Close { farewell: false });

@@ -33,6 +33,10 @@ struct Entry {
     current: Vec<(SessionId, AttemptId)>,
     /// The last attempt failed with an answer.
     unavailable: bool,
+    /// Its last attempt came back unbegun, and no other is under way.
+    refused: bool,
+    /// Attempts that were asked back.
+    recalled: BTreeSet<(SessionId, AttemptId)>,
     /// The end that callers were shown.
     shown: Option<(TaskState, Option<Vec<NamedTensor>>)>,
     /// It went with a coordinator, or was rejected.
@@ -231,6 +235,8 @@ impl Ledger {
             attempts: 0,
             current: Vec::new(),
             unavailable: false,
+            refused: false,
+            recalled: BTreeSet::new(),
             shown: None,
             gone: false,
         };
@@ -249,7 +255,8 @@ impl Ledger {
             let shown = self.tasks.get(id).and_then(|e| e.shown.as_ref());
             shown.is_some_and(|(state, _)| *state == TaskState::Succeeded)
         };
-        let ready = entry.acknowledged && entry.shown.is_none() && entry.attempts == 0;
+        let unbegun = entry.attempts == 0 || entry.refused;
+        let ready = entry.acknowledged && entry.shown.is_none() && unbegun;
         if ready && !entry.cancelled && entry.spec.depends_on.iter().all(succeeded) {
             let place = (entry.submitted + AGEING * entry.spec.priority.level(), id);
             self.fresh.entry(entry.spec.model.name.clone()).or_default().insert(place);
@@ -323,6 +330,12 @@ impl Ledger {
         if id.attempt != entry.attempts + 1 {
             return Err(format!("task {task}: attempt {} after {}", id.attempt, entry.attempts));
         }
+        let held = |&&(session, id): &&(SessionId, AttemptId)| core.holds(session, id);
+        let other = entry.current.iter().find(held).filter(|_| spec.hedge_after.is_none());
+        if let Some(other) = other {
+            return Err(format!("task {task} was dispatched while {other:?} may run"));
+        }
+        entry.refused = false;
         let (first, retry) = (entry.attempts == 0, std::mem::take(&mut entry.unavailable));
         entry.attempts = id.attempt;
         entry.current.retain(|(s, _)| *s != session);
@@ -347,9 +360,7 @@ impl Ledger {
         first: bool,
         core: &Core,
     ) -> Result<(), String> {
-        if first {
-            self.begun(id);
-        }
+        self.begun(id);
         let Some(entry) = self.tasks.get(&id) else { return Ok(()) };
         let due = entry.submitted + AGEING * entry.spec.priority.level();
         let fresh = self.fresh.get(&entry.spec.model.name);
@@ -431,6 +442,36 @@ impl Ledger {
         ))
     }
 
+    /// The core took an attempt back that its worker had not begun: the task waits as before.
+    pub(super) fn refused(&mut self, session: SessionId, id: AttemptId) -> Result<(), String> {
+        let live = self.sessions.contains_key(&session);
+        let (task, entry) = self.entry(id.seq)?;
+        if !live || !entry.current.contains(&(session, id)) {
+            return Err(format!("a refusal of {id:?} from session {session} was accepted"));
+        }
+        entry.current.retain(|at| *at != (session, id));
+        entry.refused = entry.current.is_empty();
+        self.may_begin(task);
+        Ok(())
+    }
+
+    /// An attempt is asked back: a current one, and once.
+    pub(super) fn recalled(
+        &mut self,
+        session: SessionId,
+        id: AttemptId,
+        core: &Core,
+    ) -> Result<(), String> {
+        let (task, entry) = self.entry(id.seq)?;
+        if !entry.recalled.insert((session, id)) {
+            return Err(format!("attempt {id:?} of task {task} is asked back twice"));
+        }
+        match core.holds(session, id) && entry.current.contains(&(session, id)) {
+            true => Ok(()),
+            false => Err(format!("attempt {id:?} is asked back and is not under way")),
+        }
+    }
+
     /// A task reached its end: for the first time, and the right one.
     pub(super) fn finished(
         &mut self,
@@ -497,10 +538,11 @@ impl Ledger {
                     })
                 })
             }
-            (TaskState::Failed, Some(TaskErrorKind::WorkerLost)) => given_up,
+            // What came back unbegun has not failed.
+            (TaskState::Failed, Some(TaskErrorKind::WorkerLost)) => given_up && !entry.refused,
             (TaskState::Failed, Some(TaskErrorKind::Unavailable)) => {
                 // No worker could load the second model, or the device failed too often.
-                given_up || entry.spec.model.name == MODELS[1]
+                (given_up && !entry.refused) || entry.spec.model.name == MODELS[1]
             }
             _ => false,
         }
@@ -518,6 +560,7 @@ impl Ledger {
             entry.attempts = 0;
             entry.current.clear();
             entry.unavailable = false;
+            entry.refused = false;
         }
         self.open = 0;
     }

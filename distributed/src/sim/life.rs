@@ -1,10 +1,11 @@
 //! The workers' side of a run, and the faults that befall them.
 
-use super::worker::{IDLE_TIMEOUT, Report};
+use super::worker::{IDLE_TIMEOUT, Recalled, Report};
 use super::workload::millis;
 use super::world::{CHAOS, Event, Order, World};
 use crate::proto::balance::{balancing_strategies, by_name};
 use crate::proto::message::AttemptId;
+use crate::proto::state::Completion;
 use rand::RngExt;
 use std::time::Duration;
 
@@ -38,8 +39,8 @@ impl World {
         w.last_heard = self.now;
         match order {
             Order::Welcome | Order::Acknowledge => {}
-            Order::Task(device, id, model) => {
-                if let Some(refusal) = w.receive(device, id, &model) {
+            Order::Task(device, id, model, priority) => {
+                if let Some(refusal) = w.receive(self.now, device, id, &model, priority) {
                     self.say(worker, connection, &refusal);
                 }
                 self.begin(worker);
@@ -49,6 +50,13 @@ impl World {
                     self.say(worker, connection, &released);
                 }
             }
+            Order::Recall(id) => match w.recall(id) {
+                Recalled::Refused => {
+                    self.say(worker, connection, &Report::Completion(id, Completion::Refused));
+                }
+                Recalled::Begun => self.report.recalls_late += 1,
+                Recalled::Unknown => self.report.recalls_vain += 1,
+            },
             Order::Load(device, model) => {
                 let fails = !self.healed && self.rng.random_bool(0.1);
                 let result = self.workers[worker].load(device, &model, fails);
@@ -56,8 +64,7 @@ impl World {
             }
             Order::Unload(device, model) => self.workers[worker].unload(device, model),
             Order::Drain => {
-                w.leaving = true;
-                self.say(worker, connection, &Report::Draining);
+                self.farewell(worker);
             }
             Order::Close { farewell: true } => self.depart(worker),
             Order::Close { farewell: false } => self.reconnect(worker),
@@ -73,7 +80,8 @@ impl World {
     fn begin(&mut self, worker: usize) {
         let w = &mut self.workers[worker];
         let (life, begun) = (w.life, w.begin(&mut self.rng));
-        for (id, service) in begun {
+        for (id, service, batch) in begun {
+            self.report.batched += u64::from(batch > 1);
             self.after(service, Event::Executed { worker, life, id });
         }
     }
@@ -200,9 +208,17 @@ impl World {
         if self.rng.random_bool(0.5) {
             self.core.drain_worker(&format!("w{worker}"));
         } else {
-            let connection = self.workers[worker].connection;
-            self.workers[worker].leaving = true;
-            self.say(worker, connection, &Report::Draining);
+            self.farewell(worker);
+        }
+    }
+
+    /// A worker says that it leaves, and gives back what it has not begun.
+    fn farewell(&mut self, worker: usize) {
+        let w = &mut self.workers[worker];
+        let (connection, refused) = (w.connection, w.leave());
+        self.say(worker, connection, &Report::Draining);
+        for id in refused {
+            self.say(worker, connection, &Report::Completion(id, Completion::Refused));
         }
     }
 

@@ -3,8 +3,9 @@
 use super::workload::{BAD_MODEL, MODEL_BYTES, MODELS};
 use crate::executor::{DeviceStatus, ExecError, ExecutorStatus};
 use crate::proto::message::{AttemptId, Heartbeat};
+use crate::proto::queue::{Place, aged};
 use crate::proto::state::Completion;
-use crate::task::ModelRef;
+use crate::task::{ModelRef, Priority};
 use lgp_memory::{NamedTensor, Tensor};
 use rand::RngExt;
 use rand::rngs::Xoshiro256PlusPlus;
@@ -32,13 +33,28 @@ struct Job {
     device: u32,
     id: AttemptId,
     model: ModelRef,
-    running: bool,
+    place: Place,
+    /// The number of the batch that it runs in.
+    batch: Option<u64>,
     cancelled: bool,
+}
+
+/// What a worker has of an attempt that it is asked for.
+pub(super) enum Recalled {
+    Refused,
+    Begun,
+    /// It has ended, or has not come yet.
+    Unknown,
 }
 
 /// A worker process, or the place where one was.
 pub(super) struct Worker {
-    pub(super) slots: u32,
+    pub(super) threads: u32,
+    /// Tasks of a batch.
+    batch_max: u32,
+    /// Batches begun and tasks received, ever.
+    batches: u64,
+    received: u64,
     /// Counts the processes of this name; what an earlier one started means nothing.
     pub(super) life: u64,
     pub(super) alive: bool,
@@ -69,7 +85,10 @@ impl Worker {
         };
         let service = Duration::from_millis(ms);
         Self {
-            slots: rng.random_range(1..=4),
+            threads: rng.random_range(1..=4),
+            batch_max: if rng.random_bool(0.5) { 1 } else { rng.random_range(2..=4) },
+            batches: 0,
+            received: 0,
             life: 0,
             alive: false,
             connection: 0,
@@ -83,6 +102,11 @@ impl Worker {
             jobs: Vec::new(),
             models: BTreeSet::new(),
         }
+    }
+
+    /// Tasks that each device holds at most.
+    pub(super) fn places(&self) -> u32 {
+        self.threads * self.batch_max
     }
 
     /// The process starts.
@@ -110,14 +134,8 @@ impl Worker {
     }
 
     pub(super) fn heartbeat(&self) -> Heartbeat {
-        let mine = || self.jobs.iter().filter(|j| j.connection == self.connection);
-        let waiting = |at| mine().filter(|j| !j.running && j.device == at).count();
-        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        Heartbeat {
-            held: mine().map(|j| j.id).collect(),
-            queued: (0..self.devices).map(|at| count(waiting(at))).collect(),
-            status: self.status(),
-        }
+        let mine = self.jobs.iter().filter(|j| j.connection == self.connection);
+        Heartbeat { held: mine.map(|j| (j.id, j.batch.is_some())).collect(), status: self.status() }
     }
 
     /// Loading takes place at once; whether it works is up to chance.
@@ -141,32 +159,51 @@ impl Worker {
     /// A request arrives. A copy of one that is here already is the transport's affair.
     pub(super) fn receive(
         &mut self,
+        now: Duration,
         device: u32,
         id: AttemptId,
         model: &ModelRef,
+        priority: Priority,
     ) -> Option<Report> {
         if self.leaving {
             return Some(Report::Completion(id, Completion::Refused));
         }
         if !self.jobs.iter().any(|j| j.id == id) {
             let (connection, model) = (self.connection, model.clone());
-            let (running, cancelled) = (false, false);
-            self.jobs.push(Job { connection, device, id, model, running, cancelled });
+            self.received += 1;
+            let place = Place::new(aged(now, priority), self.received);
+            let (batch, cancelled) = (None, false);
+            self.jobs.push(Job { connection, device, id, model, place, batch, cancelled });
         }
         None
     }
 
-    /// Begins jobs while their devices have free slots; answers each with its service time.
-    pub(super) fn begin(&mut self, rng: &mut Xoshiro256PlusPlus) -> Vec<(AttemptId, Duration)> {
-        let slots = usize::try_from(self.slots).unwrap_or(usize::MAX);
+    /// Begins jobs while their devices have free threads, in batches of one model; answers each
+    /// with its service time and the size of its batch.
+    pub(super) fn begin(
+        &mut self,
+        rng: &mut Xoshiro256PlusPlus,
+    ) -> Vec<(AttemptId, Duration, usize)> {
+        let narrow = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
         let mut begun = Vec::new();
+        self.jobs.sort_by_key(|job| job.place);
         for device in 0..self.devices {
-            let here = |j: &&mut Job| j.device == device;
-            let running = self.jobs.iter().filter(|j| j.device == device && j.running).count();
-            let free = slots.saturating_sub(running);
-            for job in self.jobs.iter_mut().filter(here).filter(|j| !j.running).take(free) {
-                job.running = true;
-                begun.push((job.id, self.service.mul_f64(rng.random_range(0.2..2.0))));
+            let here = self.jobs.iter().filter(|j| j.device == device);
+            let running: BTreeSet<u64> = here.filter_map(|j| j.batch).collect();
+            for _ in running.len()..narrow(self.threads) {
+                let waits = |j: &&mut Job| j.device == device && j.batch.is_none();
+                let mut waiting = self.jobs.iter_mut().filter(waits);
+                let Some(first) = waiting.next() else { break };
+                let model = first.model.clone();
+                let others = waiting.filter(|j| j.model == model).take(narrow(self.batch_max) - 1);
+                let batch: Vec<&mut Job> = std::iter::once(first).chain(others).collect();
+                let (size, service) =
+                    (batch.len(), self.service.mul_f64(rng.random_range(0.2..2.0)));
+                self.batches += 1;
+                for job in batch {
+                    job.batch = Some(self.batches);
+                    begun.push((job.id, service, size));
+                }
             }
         }
         begun
@@ -174,7 +211,7 @@ impl Worker {
 
     /// A job is done: the connection that it came by, and what goes back on it.
     pub(super) fn end(&mut self, id: AttemptId, device_error: bool) -> Option<(u64, Report)> {
-        let index = self.jobs.iter().position(|j| j.id == id && j.running)?;
+        let index = self.jobs.iter().position(|j| j.id == id && j.batch.is_some())?;
         let job = self.jobs.remove(index);
         if job.cancelled {
             return Some((job.connection, Report::Released(id)));
@@ -185,7 +222,7 @@ impl Worker {
         } else if job.model.name == BAD_MODEL {
             Completion::Error { error: ExecError::bad_input("expected rank 4"), model }
         } else {
-            Completion::Done { outputs: answer(id), model }
+            Completion::Done { outputs: answer(id), model, batch: 1 }
         };
         Some((job.connection, Report::Completion(id, completion)))
     }
@@ -193,12 +230,36 @@ impl Worker {
     /// Nobody waits for the attempt any more.
     pub(super) fn cancel(&mut self, id: AttemptId) -> Option<Report> {
         let index = self.jobs.iter().position(|j| j.id == id)?;
-        if self.jobs[index].running {
+        if self.jobs[index].batch.is_some() {
             self.jobs[index].cancelled = true;
             return None;
         }
         self.jobs.remove(index);
         Some(Report::Released(id))
+    }
+}
+
+impl Worker {
+    /// The coordinator wants an attempt back, which it gets unless that has begun.
+    pub(super) fn recall(&mut self, id: AttemptId) -> Recalled {
+        let Some(index) = self.jobs.iter().position(|j| j.id == id) else {
+            return Recalled::Unknown;
+        };
+        if self.jobs[index].batch.is_some() {
+            return Recalled::Begun;
+        }
+        self.jobs.remove(index);
+        Recalled::Refused
+    }
+
+    /// It leaves: what came by its connection and has not begun goes back.
+    pub(super) fn leave(&mut self) -> Vec<AttemptId> {
+        self.leaving = true;
+        let connection = self.connection;
+        let goes = |j: &Job| j.connection == connection && j.batch.is_none();
+        let refused = self.jobs.iter().filter(|j| goes(j)).map(|j| j.id).collect();
+        self.jobs.retain(|j| !goes(j));
+        refused
     }
 }
 

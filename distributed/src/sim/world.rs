@@ -11,7 +11,7 @@ use crate::proto::balance::{balancing_strategies, by_name};
 use crate::proto::core::Core;
 use crate::proto::message::AttemptId;
 use crate::proto::state::{CoreConfig, Planted, SessionId, Timing};
-use crate::task::{ModelRef, TaskId};
+use crate::task::{ModelRef, Priority, TaskId};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 use std::collections::{BTreeMap, VecDeque};
@@ -30,8 +30,9 @@ pub(super) enum Order {
     Welcome,
     /// The transport's acknowledgement: the other end lives.
     Acknowledge,
-    Task(u32, AttemptId, ModelRef),
+    Task(u32, AttemptId, ModelRef, Priority),
     Cancel(AttemptId),
+    Recall(AttemptId),
     Load(u32, ModelRef),
     Unload(u32, ModelRef),
     Drain,
@@ -218,6 +219,8 @@ impl World {
         self.report.cancelled += stats.tasks.cancelled;
         self.report.retries += stats.retries;
         self.report.hedges += stats.hedges;
+        self.report.yielded += stats.yielded;
+        self.report.moved += stats.moved;
         self.report.breakers_opened += stats.breakers_opened;
         self.report.stale_completions += stats.stale_completions;
     }

@@ -16,6 +16,10 @@ use tokio::task::JoinHandle;
 pub(crate) struct Echo {
     /// Executions begun.
     pub(crate) begun: AtomicUsize,
+    /// The models of executions begun, in order.
+    pub(crate) order: Mutex<Vec<String>>,
+    /// Sizes of the batches among them.
+    pub(crate) batches: Mutex<Vec<usize>>,
     loaded: Mutex<Vec<ModelRef>>,
     gate: Mutex<bool>,
     opened: Condvar,
@@ -37,6 +41,11 @@ impl Echo {
     pub(crate) fn let_go(&self) {
         *self.gate.lock().unwrap() = true;
         self.opened.notify_all();
+    }
+
+    /// What begins from now on waits for the next [`Echo::let_go`].
+    pub(crate) fn shut_again(&self) {
+        *self.gate.lock().unwrap() = false;
     }
 }
 
@@ -62,6 +71,7 @@ impl Executor for Echo {
         inputs: &[NamedTensor],
     ) -> Result<Vec<NamedTensor>, ExecError> {
         self.begun.fetch_add(1, Ordering::SeqCst);
+        self.order.lock().unwrap().push(model.name.clone());
         match model.name.as_str() {
             "bad-input" => return Err(ExecError::bad_input("input \"x\" has rank 1, expected 4")),
             "panics" => panic!("on purpose"),
@@ -75,6 +85,16 @@ impl Executor for Echo {
         let gate = self.gate.lock().unwrap();
         drop(self.opened.wait_while(gate, |open| !*open).unwrap());
         Ok(inputs.to_vec())
+    }
+
+    fn execute_batch(
+        &self,
+        device: usize,
+        model: &ModelRef,
+        batch: &[Vec<NamedTensor>],
+    ) -> Vec<Result<Vec<NamedTensor>, ExecError>> {
+        self.batches.lock().unwrap().push(batch.len());
+        batch.iter().map(|inputs| self.execute(device, model, inputs)).collect()
     }
 
     fn status(&self) -> ExecutorStatus {

@@ -1,5 +1,6 @@
 //! Coordinator and workers over real QUIC.
 
+mod batching;
 mod common;
 mod durable;
 mod faults;

@@ -57,7 +57,12 @@ async fn failures_of_the_executor_are_final_and_say_why() {
     coordinator.wait_for_workers(1).await.unwrap();
     let cases = [
         ("bad-input", 1, TaskErrorKind::BadInput, "input \"x\" has rank 1, expected 4"),
-        ("panics", 1, TaskErrorKind::ModelFailed, "the executor did not finish: task"),
+        (
+            "panics",
+            1,
+            TaskErrorKind::ModelFailed,
+            "the executor did not finish: it panicked: on purpose",
+        ),
         ("huge", 1, TaskErrorKind::ModelFailed, "outputs do not fit a frame: body of 67108865"),
         ("exhausted", 3, TaskErrorKind::Unavailable, "gave up after 3 attempts: out of memory"),
     ];

@@ -2,6 +2,7 @@
 //! long as the coordinator lives. When it closes, for whatever reason, the worker ends.
 
 use crate::failure::{Failure, Result};
+use crate::settings::Batching;
 use crate::simd::Simd;
 use lgp_sdk::{DeviceId, Identity};
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,8 @@ pub(crate) struct Bootstrap {
     pub(crate) threads: usize,
     /// The widest vector instructions that it uses.
     pub(crate) simd: Simd,
+    /// How it batches tasks.
+    pub(crate) batching: Batching,
     /// The coordinator's model repository.
     pub(crate) models: PathBuf,
 }

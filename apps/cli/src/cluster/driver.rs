@@ -5,6 +5,7 @@
 
 use crate::cluster::bootstrap::{self, Bootstrap, Worker};
 use crate::failure::{Failure, Result};
+use crate::settings::Batching;
 use crate::simd::Simd;
 use lgp_sdk::{Coordinator, DeviceId, Pki, WorkerState};
 use lgp_server::{BoxFuture, Driver, DriverError};
@@ -44,6 +45,8 @@ pub(crate) struct Fleet {
     pub(crate) cores: usize,
     /// The widest vector instructions that they use.
     pub(crate) simd: Simd,
+    /// How they batch tasks.
+    pub(crate) batching: Batching,
 }
 
 /// Whether the coordinator is to end, and how.
@@ -324,6 +327,7 @@ impl Watcher {
             device: fleet.device,
             threads: self.driver.threads_each(),
             simd: fleet.simd,
+            batching: fleet.batching,
             models: fleet.models.clone(),
         };
         let worker = bootstrap::spawn(&bootstrap, &fleet.log).await?;

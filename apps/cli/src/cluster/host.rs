@@ -54,6 +54,7 @@ pub(crate) fn host(
             device,
             workers: settings.workers,
             simd: settings.simd,
+            batching: settings.batching(),
             certificate_life: Duration::from_secs(settings.quic.certificate_life_s),
         };
         // Before the workers: a port in use must not cost their start.

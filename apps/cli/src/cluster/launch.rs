@@ -4,6 +4,7 @@ use crate::cluster::digits;
 use crate::cluster::driver::{Fleet, LocalDriver, OWN_PREFIX};
 use crate::failure::{Failure, Result};
 use crate::folder;
+use crate::settings::Batching;
 use crate::simd::Simd;
 use lgp_sdk::{
     CaHash, Coordinator, CoordinatorConfig, Deployment, DeviceId, ModelRef, Pki, Repository,
@@ -33,6 +34,8 @@ pub(crate) struct Plan {
     pub(crate) workers: usize,
     /// The widest vector instructions that they use.
     pub(crate) simd: Simd,
+    /// How they batch tasks.
+    pub(crate) batching: Batching,
     /// How long workers' certificates are valid; they renew them.
     pub(crate) certificate_life: Duration,
 }
@@ -81,6 +84,7 @@ impl Cluster {
             log: folder::worker_log(&plan.data),
             cores: SessionOptions::default().threads,
             simd: plan.simd,
+            batching: plan.batching,
         });
         let cluster = Self { coordinator, driver, repository, digits, authority };
         match cluster.bring_up(plan).await {

@@ -7,7 +7,7 @@ use crate::device::{self, NotUsed};
 use crate::failure::{Failure, Result};
 use crate::measure::Percentiles;
 use crate::output::{self, Output};
-use crate::settings;
+use crate::settings::{self, Batching};
 use crate::simd::Simd;
 use indicatif::ProgressBar;
 use lgp_sdk::{DeviceId, NamedTensor, TaskRecord, TaskSpec, TaskState, WorkerState};
@@ -86,6 +86,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
             device,
             workers: WORKERS,
             simd,
+            batching: Batching::default(),
             certificate_life: settings::CERTIFICATE_LIFE,
         };
         let cluster = tokio::select! {

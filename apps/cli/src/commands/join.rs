@@ -4,7 +4,7 @@ use crate::cluster::{Signals, member, runtime};
 use crate::device;
 use crate::failure::{Failure, Result};
 use crate::output::Output;
-use crate::settings::{self, Flags};
+use crate::settings::{self, Batching, Flags};
 use crate::simd::Simd;
 use crate::size;
 use lgp_sdk::{
@@ -83,7 +83,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         // Before a driver is loaded: some handle signals too, and then end the process.
         let mut signals = Signals::listen()?;
         let executor = executor(&settings.device, settings.simd, &data, args.cache)?;
-        let mut machine = Machine { data, executor, wanted, out };
+        let mut machine = Machine { data, executor, wanted, batching: settings.batching(), out };
         match &args.host {
             Some(host) => {
                 let addr = member::resolve(host).await?;
@@ -118,6 +118,7 @@ struct Machine {
     data: PathBuf,
     executor: Arc<ModelExecutor>,
     wanted: member::Wanted,
+    batching: Batching,
     out: Output,
 }
 
@@ -148,7 +149,7 @@ impl Machine {
         let slots = u32::try_from(SessionOptions::default().threads).map_err(Failure::internal)?;
         let config = WorkerConfig {
             keep_in: Some(member::identity_folder(&self.data)),
-            ..WorkerConfig::new(addr, identity, slots)
+            ..self.batching.apply(WorkerConfig::new(addr, identity, slots))
         };
         let (leave, left) = oneshot::channel::<()>();
         let mut leave = Some(leave);

@@ -18,6 +18,7 @@ fn pick(name: &str, rows: &[Row], request: &Request) -> Option<usize> {
             power_w: if load > 0.0 { 200.0 } else { 10.0 },
             last_seen: Duration::from_secs(1),
             last_dispatch,
+            ..Hot::default()
         })
         .collect();
     let capable: Vec<Capable> = rows

@@ -1,0 +1,271 @@
+//! A device of a worker: the tasks that wait for it, in order, and the threads that run them, in
+//! batches where that is wanted.
+
+use crate::config::WorkerConfig;
+use crate::executor::{ExecError, Executor};
+use crate::proto::queue::{Place, aged};
+use crate::task::{ModelRef, Priority};
+use lgp_memory::NamedTensor;
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::{Notify, oneshot};
+
+/// A batch is not waited for any longer, whatever the settings say.
+const DELAY_MAX: Duration = Duration::from_secs(10);
+
+/// The lines of a worker's devices, shared by all of its sessions: work of a lost one may still be
+/// running when the next begins.
+pub(super) type Lines = Arc<[Arc<Line>]>;
+
+/// How far an attempt has come.
+#[derive(Debug, Default)]
+pub(super) struct Stage {
+    begun: AtomicBool,
+    /// It is asked back.
+    pub(super) recalled: Notify,
+}
+
+impl Stage {
+    /// Whether a thread has taken it.
+    pub(super) fn has_begun(&self) -> bool {
+        self.begun.load(Ordering::SeqCst)
+    }
+}
+
+/// A task that waits for a device.
+pub(super) struct Job {
+    pub(super) priority: Priority,
+    pub(super) model: ModelRef,
+    pub(super) inputs: Vec<NamedTensor>,
+    pub(super) stage: Arc<Stage>,
+}
+
+impl Job {
+    /// Whether both can be one batch: the same model, and inputs of the same kind.
+    fn is_like(&self, other: &Self) -> bool {
+        let alike = |(a, b): (&NamedTensor, &NamedTensor)| {
+            let same_type = a.tensor.dtype() == b.tensor.dtype();
+            a.name == b.name && same_type && a.tensor.shape() == b.tensor.shape()
+        };
+        self.model == other.model
+            && self.inputs.len() == other.inputs.len()
+            && self.inputs.iter().zip(&other.inputs).all(alike)
+    }
+}
+
+/// What came of a task.
+pub(super) struct Ran {
+    pub(super) result: Result<Vec<NamedTensor>, ExecError>,
+    /// Time inside the executor, that of the whole batch.
+    pub(super) took: Duration,
+    /// Tasks of the batch.
+    pub(super) batch: u32,
+}
+
+/// A place in the line, and the promise of what comes of it.
+pub(super) struct Ticket {
+    place: Place,
+    pub(super) ran: oneshot::Receiver<Ran>,
+}
+
+struct Waiting {
+    job: Job,
+    came: Instant,
+    answer: oneshot::Sender<Ran>,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: BTreeMap<Place, Waiting>,
+    /// Tasks that came so far.
+    came: u64,
+    /// Threads that may be started.
+    free: usize,
+    /// Threads that run nothing and are about to take something.
+    taking: usize,
+}
+
+/// What a thread does next.
+enum Next {
+    Take(Place),
+    Wait(Duration),
+    End,
+}
+
+/// A device's line and its threads.
+pub(super) struct Line {
+    device: usize,
+    executor: Arc<dyn Executor>,
+    batch_max: usize,
+    batch_delay: Duration,
+    opened: Instant,
+    state: Mutex<State>,
+    /// A task came while a thread waits for its batch to fill.
+    arrival: Condvar,
+}
+
+impl Line {
+    pub(super) fn new(device: usize, config: &WorkerConfig, executor: Arc<dyn Executor>) -> Self {
+        let at_least_1 = |n: u32| usize::try_from(n).unwrap_or(usize::MAX).max(1);
+        Self {
+            device,
+            executor,
+            batch_max: at_least_1(config.batch_max),
+            batch_delay: config.batch_delay.min(DELAY_MAX),
+            opened: Instant::now(),
+            state: Mutex::new(State { free: at_least_1(config.slots), ..State::default() }),
+            arrival: Condvar::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets a task wait for its turn.
+    pub(super) fn enter(self: &Arc<Self>, job: Job) -> Ticket {
+        let (answer, ran) = oneshot::channel();
+        let came = Instant::now();
+        let mut state = self.lock();
+        state.came += 1;
+        // As tasks wait at the coordinator: urgent ones first, and nobody for ever.
+        let place = Place::new(aged(came - self.opened, job.priority), state.came);
+        state.waiting.insert(place, Waiting { job, came, answer });
+        self.staff(&mut state);
+        if state.taking > 0 {
+            self.arrival.notify_all();
+        }
+        Ticket { place, ran }
+    }
+
+    /// Takes a task out that has not begun. False when it has: its result comes.
+    pub(super) fn leave(&self, ticket: &Ticket) -> bool {
+        self.lock().waiting.remove(&ticket.place).is_some()
+    }
+
+    /// Starts threads while more waits than those that are about to take something can.
+    fn staff(self: &Arc<Self>, state: &mut State) {
+        while state.free > 0 && state.taking.saturating_mul(self.batch_max) < state.waiting.len() {
+            state.free -= 1;
+            state.taking += 1;
+            let line = Arc::clone(self);
+            tokio::task::spawn_blocking(move || line.serve());
+        }
+    }
+
+    /// A thread's life: batch after batch, as long as something waits.
+    fn serve(self: Arc<Self>) {
+        while let Some(batch) = self.next_batch() {
+            self.run(batch);
+            self.lock().taking += 1;
+        }
+    }
+
+    fn next_batch(self: &Arc<Self>) -> Option<Vec<Waiting>> {
+        let mut state = self.lock();
+        loop {
+            match self.next(&state, Instant::now()) {
+                Next::Take(first) => {
+                    let batch = self.take(&mut state, first);
+                    state.taking -= 1;
+                    self.staff(&mut state);
+                    return Some(batch);
+                }
+                Next::Wait(wait) => {
+                    let woken = self.arrival.wait_timeout(state, wait);
+                    state = woken.unwrap_or_else(PoisonError::into_inner).0;
+                }
+                Next::End => {
+                    state.taking -= 1;
+                    state.free += 1;
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// The first task whose batch is full or has been waited for long enough.
+    fn next(&self, state: &State, now: Instant) -> Next {
+        let mut wait: Option<Duration> = None;
+        for (place, first) in &state.waiting {
+            let left = self.batch_delay.saturating_sub(now.saturating_duration_since(first.came));
+            let like = state.waiting.values().filter(|other| other.job.is_like(&first.job));
+            if left.is_zero() || like.take(self.batch_max).count() >= self.batch_max {
+                return Next::Take(*place);
+            }
+            wait = Some(wait.map_or(left, |wait| wait.min(left)));
+        }
+        wait.map_or(Next::End, Next::Wait)
+    }
+
+    /// Takes a task and those like it, in their order, up to a full batch.
+    fn take(&self, state: &mut State, first: Place) -> Vec<Waiting> {
+        let Some(first) = state.waiting.remove(&first) else { return Vec::new() };
+        let like = state.waiting.iter().filter(|(_, other)| other.job.is_like(&first.job));
+        let places: Vec<Place> = like.map(|(place, _)| *place).take(self.batch_max - 1).collect();
+        let mut batch = vec![first];
+        batch.extend(places.iter().filter_map(|place| state.waiting.remove(place)));
+        for taken in &batch {
+            taken.job.stage.begun.store(true, Ordering::SeqCst);
+        }
+        batch
+    }
+
+    fn run(&self, batch: Vec<Waiting>) {
+        let Some(model) = batch.first().map(|first| first.job.model.clone()) else { return };
+        let (inputs, answers): (Vec<_>, Vec<_>) =
+            batch.into_iter().map(|waiting| (waiting.job.inputs, waiting.answer)).unzip();
+        let began = Instant::now();
+        let results = match inputs.as_slice() {
+            [one] => vec![self.execute(&model, one)],
+            many => self.execute_batch(&model, many),
+        };
+        let took = began.elapsed();
+        let batch = u32::try_from(answers.len()).unwrap_or(u32::MAX);
+        for (answer, result) in answers.into_iter().zip(results) {
+            // Who waited for it may be gone.
+            let _ = answer.send(Ran { result, took, batch });
+        }
+    }
+
+    fn execute(
+        &self,
+        model: &ModelRef,
+        inputs: &[NamedTensor],
+    ) -> Result<Vec<NamedTensor>, ExecError> {
+        // What an executor leaves behind when it panics is its own affair, as on a thread that ends.
+        let run = AssertUnwindSafe(|| self.executor.execute(self.device, model, inputs));
+        catch_unwind(run).unwrap_or_else(|payload| Err(panicked(&*payload)))
+    }
+
+    fn execute_batch(
+        &self,
+        model: &ModelRef,
+        inputs: &[Vec<NamedTensor>],
+    ) -> Vec<Result<Vec<NamedTensor>, ExecError>> {
+        let run = AssertUnwindSafe(|| self.executor.execute_batch(self.device, model, inputs));
+        match catch_unwind(run) {
+            Ok(results) if results.len() == inputs.len() => results,
+            Ok(results) => {
+                let (given, expected) = (results.len(), inputs.len());
+                let error = format!("the executor gave {given} results for {expected} tasks");
+                inputs.iter().map(|_| Err(ExecError::failed(error.clone()))).collect()
+            }
+            // One of them is to blame; the others must not suffer for it.
+            Err(_) => inputs.iter().map(|inputs| self.execute(model, inputs)).collect(),
+        }
+    }
+}
+
+fn panicked(payload: &(dyn Any + Send)) -> ExecError {
+    let text = payload.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    ExecError::failed(format!("the executor did not finish: it panicked: {}", text.unwrap_or("?")))
+}
+
+#[cfg(test)]
+mod tests;

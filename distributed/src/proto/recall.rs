@@ -1,0 +1,220 @@
+//! Attempts that have not begun are asked back: background work makes room for more urgent tasks,
+//! and what waits at a slow worker goes to an idle one.
+//!
+//! A worker gives back only what no thread has taken, and until it has said so the attempt is its
+//! own: asking runs nothing twice, and a question that is lost changes nothing.
+
+mod relieve;
+#[cfg(test)]
+mod tests;
+
+use crate::proto::core::Core;
+use crate::proto::fleet::{Seat, SeatId};
+use crate::proto::message::AttemptId;
+use crate::proto::queue::{Place, is_urgent};
+use crate::proto::state::{Action, Planted, SessionId};
+use crate::proto::why::{What, note};
+use crate::task::{ModelRef, Priority, TaskError, TaskErrorKind, TaskId};
+use crate::worker_info::WorkerId;
+use std::fmt;
+use std::time::Duration;
+
+/// How far an attempt has come, as far as heartbeats said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Unknown,
+    /// It waited when the last heartbeat was sent.
+    Waiting,
+    Begun,
+}
+
+/// What an attempt was asked back for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cause {
+    Room,
+    Sooner,
+}
+
+/// What matters about an attempt for asking it back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Standing {
+    background: bool,
+    stage: Stage,
+    pub(super) recalled: Option<Cause>,
+}
+
+impl Standing {
+    /// That of an attempt that is about to be sent.
+    pub(super) fn new(priority: Priority) -> Self {
+        let background = priority == Priority::Background;
+        Self { background, stage: Stage::Unknown, recalled: None }
+    }
+
+    /// A heartbeat names the attempt. One that was sent earlier may come later.
+    pub(super) fn hear(&mut self, begun: bool) {
+        if self.stage != Stage::Begun {
+            self.stage = if begun { Stage::Begun } else { Stage::Waiting };
+        }
+    }
+
+    fn waits(&self) -> bool {
+        self.stage == Stage::Waiting && self.recalled.is_none()
+    }
+
+    fn may_yield(&self, may_wait: bool) -> bool {
+        let open = self.stage == Stage::Waiting || (self.stage == Stage::Unknown && may_wait);
+        self.background && open && self.recalled.is_none()
+    }
+
+    fn may_come_back(&self, cause: Cause) -> bool {
+        self.recalled == Some(cause) && self.stage != Stage::Begun
+    }
+}
+
+impl Seat {
+    /// Background attempts that can be asked back to make room, and attempts that were and may
+    /// still come.
+    pub(super) fn yields(&self) -> (u32, u32) {
+        let may_wait = self.may_wait();
+        let (mut yielding, mut yields) = (0, 0);
+        for held in self.held.values() {
+            yielding += u32::from(held.standing.may_yield(may_wait));
+            yields += u32::from(held.standing.may_come_back(Cause::Room));
+        }
+        (yielding, yields)
+    }
+
+    /// Whether it holds more than it runs at once, so that what is not known to have begun may wait.
+    fn may_wait(&self) -> bool {
+        self.slots > self.threads
+    }
+}
+
+/// Why an attempt is asked back, for people.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Recall {
+    /// A more urgent task finds no place.
+    Room(TaskId),
+    /// It is expected to be done sooner on an idle device of that worker.
+    Sooner { there_ms: f64, here_ms: f64, worker: WorkerId },
+}
+
+impl fmt::Display for Recall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Room(task) => write!(f, "task {task}, which is more urgent, finds no place"),
+            Self::Sooner { there_ms, here_ms, worker } => {
+                write!(f, "it would be done in {there_ms:.0} ms there, ")?;
+                write!(f, "in {here_ms:.0} ms on worker {worker}, which is idle")
+            }
+        }
+    }
+}
+
+impl Core {
+    /// Asks background attempts back for urgent tasks that found no place: one for each of these
+    /// at most, and only one that comes after it in line, else it would take the place again.
+    pub(super) fn make_room(&mut self, now: Duration) {
+        let urgent = u64::try_from(self.queue.urgent(None)).unwrap_or(u64::MAX);
+        let mut missing = urgent.saturating_sub(self.fleet.yields);
+        let mut after: Option<Place> = None;
+        while missing > 0 && self.fleet.yielding > 0 {
+            let Some((place, model)) = self.queue.head_after(after) else { return };
+            after = Some(place);
+            let Some(task) = self.tasks.get(&place.seq()).filter(|t| is_urgent(t.priority)) else {
+                continue;
+            };
+            let waiting = TaskId { epoch: task.epoch, seq: place.seq() };
+            let mut wanted = u64::try_from(self.queue.urgent(Some(&model))).unwrap_or(u64::MAX);
+            while wanted > 0 && missing > 0 {
+                let Some((seat, id)) = self.least_urgent(now, &model, place) else { break };
+                self.recall(now, seat, id, Cause::Room, Recall::Room(waiting));
+                wanted -= 1;
+                missing -= 1;
+            }
+        }
+    }
+
+    /// The background attempt that goes last of those that take a place where the model's tasks
+    /// could run; rather one that is known to wait.
+    fn least_urgent(
+        &mut self,
+        now: Duration,
+        model: &ModelRef,
+        before: Place,
+    ) -> Option<(SeatId, AttemptId)> {
+        let heard_since = now.saturating_sub(self.config.timing.suspect_after);
+        let capable = self.capabilities.of(&self.fleet, model, self.models.get(model));
+        let mut last: Option<((bool, Place), SeatId, AttemptId)> = None;
+        for capable in capable {
+            let hot = self.fleet.hot.get(capable.seat);
+            let seat = self.fleet.seats.get(capable.seat);
+            let (Some(hot), Some(seat)) = (hot, seat) else { continue };
+            if hot.yielding == 0 || hot.last_seen < heard_since {
+                continue;
+            }
+            for (id, held) in &seat.held {
+                let Some(task) = self.tasks.get(&id.seq) else { continue };
+                let yields = held.standing.may_yield(seat.may_wait());
+                if !yields || !task.awaits(seat.session, id.attempt) {
+                    continue;
+                }
+                let rank = (held.standing.waits(), task.place(id.seq));
+                if rank.1 > before && last.is_none_or(|(other, ..)| rank > other) {
+                    last = Some((rank, capable.seat, *id));
+                }
+            }
+        }
+        last.map(|(_, seat, id)| (seat, id))
+    }
+
+    fn recall(&mut self, now: Duration, at: SeatId, id: AttemptId, cause: Cause, why: Recall) {
+        let Some(seat) = self.fleet.seats.get_mut(at) else { return };
+        let session = seat.session;
+        if let Some(held) = seat.held.get_mut(&id).filter(|_| self.planted != Planted::RecallTwice)
+        {
+            held.standing.recalled = Some(cause);
+        }
+        self.fleet.refresh(at);
+        if let (Some(task), Some(worker)) =
+            (self.tasks.get_mut(&id.seq), self.fleet.workers.get(&session))
+        {
+            let worker = worker.id.clone();
+            note(&mut task.notes, now, What::Recalled { attempt: id.attempt, worker, why });
+        }
+        self.actions.push_back(Action::Recall { session, id });
+        if self.planted == Planted::RecallAssumed {
+            self.give_back(now, id, session, true);
+        }
+    }
+
+    /// An attempt that was asked back was not begun: its task waits again, in its old place and
+    /// without having failed.
+    pub(super) fn came_back(
+        &mut self,
+        now: Duration,
+        id: AttemptId,
+        session: SessionId,
+        cause: Cause,
+    ) {
+        let Some(task) = self.tasks.get_mut(&id.seq) else { return };
+        match self.planted {
+            Planted::ForgetRecalled => return task.drop_run(session, id.attempt),
+            Planted::RecallFails => {
+                let error = TaskError::new(TaskErrorKind::WorkerLost, "planted fault");
+                return self.fail_attempt(now, id, session, error);
+            }
+            Planted::RecallLosesPlace => task.due += Duration::from_secs(100),
+            _ => {}
+        }
+        match cause {
+            Cause::Room => self.history.yielded += 1,
+            Cause::Sooner => {
+                self.history.moved += 1;
+                task.moved = true;
+                task.away_from = Some(session);
+            }
+        }
+        self.give_back(now, id, session, true);
+    }
+}
