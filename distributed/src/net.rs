@@ -14,6 +14,7 @@ mod hex;
 #[cfg(test)]
 mod join_tests;
 mod journal;
+mod lane;
 pub(crate) mod pki;
 mod renew;
 pub(crate) mod role;

@@ -18,8 +18,8 @@ pub use lgp_distributed::{
     ExecutorStatus, Identity, JoinRefusal, JoinToken, JournalError, ModelCache, ModelNeeds,
     ModelRef, Percentiles, Pki, Priority, Role, ScaleConfig, ScaleDecision, ScaleMetric, ScaleRule,
     ScaleSample, Scaler, Services, Stats, TaskCounts, TaskError, TaskErrorKind, TaskId, TaskRecord,
-    TaskSpec, TaskState, TokenInfo, Tokens, WorkerConfig, WorkerCounts, WorkerId, WorkerInfo,
-    WorkerState, balancing_strategies, join, run_worker,
+    TaskSpec, TaskState, TokenInfo, Tokens, Transport, WorkerConfig, WorkerCounts, WorkerId,
+    WorkerInfo, WorkerState, balancing_strategies, join, run_worker,
 };
 pub use lgp_hal::{
     BackendKind, Caps, DeviceId, DeviceInfo, DeviceKind, Error as DeviceError, Finding,

@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::executor::ExecError;
 use crate::net::close::Close;
 use crate::net::gate::{Gate, Services};
+use crate::net::lane::Door;
 use crate::net::pki::Pki;
 use crate::net::shared::Shared;
 use crate::net::token::Tokens;
@@ -91,7 +92,8 @@ impl Coordinator {
         }
         tokio::spawn(Arc::clone(&shared).run_timer());
         let tokens = services.tokens.clone();
-        let gate = Gate::new(Arc::clone(&shared), services, pki.clone(), epoch, heartbeat);
+        let door = Door::open(config.shared_memory_bytes_max);
+        let gate = Gate::new(Arc::clone(&shared), services, pki.clone(), epoch, heartbeat, door);
         tokio::spawn(gate.accept(endpoint.clone()));
         let endpoint = Arc::new(Mutex::new(Some((endpoint, watch))));
         Ok(Self { shared, config: Arc::new(config), addr, endpoint, tokens })

@@ -2,6 +2,7 @@
 
 use crate::error::Result;
 use crate::net::close::CANCELLED;
+use crate::net::lane::Berth;
 use crate::net::shared::Shared;
 use crate::net::wire::{self, Start};
 use crate::proto::message::{AttemptId, Kind, OutcomeHeader, TaskHeader, Verdict};
@@ -21,13 +22,14 @@ pub(super) async fn run(
     to: (SessionId, u32),
     id: AttemptId,
     spec: Arc<TaskSpec>,
+    berth: Arc<Berth>,
 ) {
     let (session, device) = to;
     let mut exchange = match Exchange::open(&connection).await {
         Ok(exchange) => exchange,
         Err(error) => return shared.broken(&connection, session, id, &error),
     };
-    match exchange.perform(id, device, &spec).await {
+    match exchange.perform(id, device, &spec, &berth).await {
         Ok(completion) => {
             shared.complete(session, id, completion);
             wire::read_end(&mut exchange.recv).await;
@@ -50,10 +52,21 @@ impl Exchange {
         Ok(Self { send, recv, sent: false, answered: false })
     }
 
-    async fn perform(&mut self, id: AttemptId, device: u32, spec: &TaskSpec) -> Result<Completion> {
+    async fn perform(
+        &mut self,
+        id: AttemptId,
+        device: u32,
+        spec: &TaskSpec,
+        berth: &Berth,
+    ) -> Result<Completion> {
         let (tensors, body_bytes) = describe(&spec.inputs)?;
-        let header = TaskHeader { id, device, model: spec.model.clone(), tensors };
-        let mut chunks = wire::chunks(Kind::Task, &header, &spec.inputs, body_bytes)?;
+        let shared = berth.lend(id, &spec.inputs, body_bytes).await;
+        let (inputs, body_bytes) = match shared {
+            None => (&*spec.inputs, body_bytes),
+            Some(_) => (&[][..], 0),
+        };
+        let header = TaskHeader { id, device, model: spec.model.clone(), tensors, shared };
+        let mut chunks = wire::chunks(Kind::Task, &header, inputs, body_bytes)?;
         self.send.write_all_chunks(&mut chunks).await.map_err(wire::lost)?;
         self.send.finish().map_err(wire::lost)?;
         self.sent = true;
@@ -66,7 +79,8 @@ impl Exchange {
         let model = Duration::from_micros(header.model_us);
         Ok(match header.verdict {
             Verdict::Done(metas) => {
-                let outputs = start.tensors(&mut self.recv, metas).await?;
+                let (recv, shared) = (&mut self.recv, header.shared);
+                let outputs = start.tensors_from(berth, recv, id, metas, shared).await?;
                 Completion::Done { outputs, model }
             }
             Verdict::Error(error) => Completion::Error { error, model },

@@ -3,6 +3,7 @@
 use crate::control::writer::Writer;
 use crate::error::{Error, JournalError, Result};
 use crate::net::close::Close;
+use crate::net::lane::Berth;
 use crate::net::{exchange, journal};
 use crate::proto::core::Core;
 use crate::proto::frame;
@@ -53,12 +54,17 @@ pub(super) struct Session {
     pub(super) connection: Connection,
     /// Frames for the control stream.
     pub(super) control: mpsc::UnboundedSender<Vec<u8>>,
+    berth: Arc<Berth>,
     attempts: HashMap<AttemptId, AbortHandle>,
 }
 
 impl Session {
-    pub(super) fn new(connection: Connection, control: mpsc::UnboundedSender<Vec<u8>>) -> Self {
-        Self { connection, control, attempts: HashMap::new() }
+    pub(super) fn new(
+        connection: Connection,
+        control: mpsc::UnboundedSender<Vec<u8>>,
+        berth: Arc<Berth>,
+    ) -> Self {
+        Self { connection, control, berth, attempts: HashMap::new() }
     }
 
     fn tell(&self, kind: Kind, header: &impl Serialize) {
@@ -253,7 +259,8 @@ impl Shared {
             Action::Dispatch { session: number, device, id, spec } => {
                 let Some(session) = state.sessions.get_mut(&number) else { return };
                 let connection = session.connection.clone();
-                let run = exchange::run(Arc::clone(self), connection, (number, device), id, spec);
+                let (to, berth) = ((number, device), Arc::clone(&session.berth));
+                let run = exchange::run(Arc::clone(self), connection, to, id, spec, berth);
                 let task = self.runtime.spawn(run);
                 session.attempts.insert(id, task.abort_handle());
             }

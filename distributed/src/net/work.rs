@@ -3,6 +3,7 @@
 use crate::error::Result;
 use crate::executor::{ExecError, Executor};
 use crate::net::blob::Fetcher;
+use crate::net::lane::Berth;
 use crate::net::wire::{self, Start};
 use crate::proto::frame;
 use crate::proto::message::{AttemptId, Kind, OutcomeHeader, TaskHeader, Verdict};
@@ -25,6 +26,8 @@ pub(super) type Slots = Vec<Arc<Semaphore>>;
 pub(super) struct Desk {
     pub(super) executor: Arc<dyn Executor>,
     pub(super) fetcher: Fetcher,
+    /// Where memory is shared with the coordinator.
+    pub(super) berth: Arc<Berth>,
     slots: Slots,
     reports: mpsc::UnboundedSender<Vec<u8>>,
     held: Mutex<BTreeSet<AttemptId>>,
@@ -45,6 +48,7 @@ impl Desk {
         Self {
             executor,
             fetcher,
+            berth: Arc::default(),
             slots,
             reports,
             held: Mutex::default(),
@@ -158,14 +162,14 @@ async fn perform(
     send: &mut SendStream,
     recv: &mut RecvStream,
 ) -> Result<()> {
-    let TaskHeader { id, device, model, .. } = header;
+    let TaskHeader { id, device, model, shared, .. } = header;
     let device = usize::try_from(device).unwrap_or(usize::MAX);
     if desk.leaving.load(Ordering::SeqCst) {
-        return answer(send, id, 0, Verdict::Refused, &[], 0).await;
+        return answer(send, id, 0, Verdict::Refused).await;
     }
-    let inputs = start.tensors(recv, metas).await?;
+    let inputs = start.tensors_from(&desk.berth, recv, id, metas, shared).await?;
     if let Err(error) = desk.fetcher.ensure(&model).await {
-        return answer(send, id, 0, Verdict::Error(error.shortened()), &[], 0).await;
+        return answer(send, id, 0, Verdict::Error(error.shortened())).await;
     }
     let permit = slot(desk, device, send).await?;
     let (result, model_us) = execute(desk, permit, device, model, inputs).await;
@@ -177,9 +181,15 @@ async fn perform(
     });
     match described {
         Ok((outputs, metas, bytes)) => {
-            answer(send, id, model_us, Verdict::Done(metas), &outputs, bytes).await
+            let shared = desk.berth.lend(id, &outputs, bytes).await;
+            let verdict = Verdict::Done(metas);
+            let header = OutcomeHeader { id, model_us, verdict, shared };
+            match shared {
+                None => write_answer(send, &header, &outputs, bytes).await,
+                Some(_) => write_answer(send, &header, &[], 0).await,
+            }
         }
-        Err(error) => answer(send, id, model_us, Verdict::Error(error.shortened()), &[], 0).await,
+        Err(error) => answer(send, id, model_us, Verdict::Error(error.shortened())).await,
     }
 }
 
@@ -223,16 +233,24 @@ async fn execute(
     run.await.unwrap_or_else(panicked)
 }
 
+/// Answers without tensors.
 async fn answer(
     send: &mut SendStream,
     id: AttemptId,
     model_us: u64,
     verdict: Verdict,
+) -> Result<()> {
+    let header = OutcomeHeader { id, model_us, verdict, shared: None };
+    write_answer(send, &header, &[], 0).await
+}
+
+async fn write_answer(
+    send: &mut SendStream,
+    header: &OutcomeHeader,
     outputs: &[NamedTensor],
     body_bytes: usize,
 ) -> Result<()> {
-    let header = OutcomeHeader { id, model_us, verdict };
-    let mut chunks = wire::chunks(Kind::Outcome, &header, outputs, body_bytes)?;
+    let mut chunks = wire::chunks(Kind::Outcome, header, outputs, body_bytes)?;
     send.write_all_chunks(&mut chunks).await.map_err(wire::lost)?;
     send.finish().map_err(wire::lost)
 }

@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::executor::{ExecError, Executor, ExecutorStatus};
 use crate::net::blob::Fetcher;
 use crate::net::close::Close;
+use crate::net::lane::{self, Berth};
 use crate::net::renew::Badge;
 use crate::net::wire;
 use crate::net::work::{Desk, Slots, work};
@@ -59,6 +60,7 @@ pub(super) async fn serve(
     let (sender, frames) = mpsc::unbounded_channel();
     let fetcher = Fetcher::new(connection.clone(), Arc::clone(executor));
     let desk = Arc::new(Desk::new(Arc::clone(executor), fetcher, slots.clone(), sender));
+    share_memory(config, &welcome, &desk.berth);
     let drain = Arc::new(Notify::new());
     // Dropping the set ends what belongs to this connection only.
     let mut tasks = JoinSet::new();
@@ -83,6 +85,15 @@ pub(super) async fn serve(
         return Ended::Left;
     }
     Ended::Lost { error, greeted: true }
+}
+
+/// Accepts the coordinator's invitation to share memory, if it is on this machine.
+fn share_memory(config: &WorkerConfig, welcome: &Welcome, berth: &Arc<Berth>) {
+    let bytes_max = config.shared_memory_bytes_max;
+    let Some(offer) = welcome.lane.as_ref().filter(|_| bytes_max > 0) else { return };
+    if let Err(error) = lane::knock(offer, berth, bytes_max) {
+        tracing::debug!(%error, "no memory is shared with the coordinator");
+    }
 }
 
 fn lost(connection: &Connection, error: &Error, close: Close, greeted: bool) -> Ended {
@@ -137,6 +148,7 @@ async fn beat(desk: Arc<Desk>, interval: Duration) {
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
+        desk.berth.tidy();
         let status = status(&desk.executor).await;
         let (held, queued) = desk.holdings();
         desk.report(Kind::Heartbeat, &Heartbeat { held, queued, status });

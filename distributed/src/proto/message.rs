@@ -9,8 +9,8 @@ use crate::worker_info::WorkerId;
 use serde::{Deserialize, Serialize};
 
 /// The protocol version of this build, and the oldest one it still speaks.
-pub(crate) const VERSION: u32 = 2;
-pub(crate) const VERSION_MIN: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
+pub(crate) const VERSION_MIN: u32 = 3;
 
 /// What a frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,6 +98,25 @@ pub(crate) struct Welcome {
     pub(crate) version: u32,
     pub(crate) epoch: u64,
     pub(crate) heartbeat_ms: u32,
+    /// Where a worker of the coordinator's machine finds memory to share.
+    pub(crate) lane: Option<LaneOffer>,
+}
+
+/// An invitation to share memory: whoever can reach the socket and knows the nonce, which only
+/// this session was told, is the session's worker and on this machine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct LaneOffer {
+    /// The abstract Unix socket.
+    pub(crate) name: String,
+    pub(crate) nonce: [u8; 32],
+}
+
+/// A body that lies in shared memory instead of following its header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SharedBody {
+    /// The name under which the memory was passed.
+    pub(crate) ticket: u64,
+    pub(crate) bytes: u64,
 }
 
 /// Header of [`Kind::Heartbeat`].
@@ -133,6 +152,8 @@ pub(crate) struct TaskHeader {
     pub(crate) device: u32,
     pub(crate) model: ModelRef,
     pub(crate) tensors: Vec<TensorMeta>,
+    /// Where the tensors' bytes are, unless they follow.
+    pub(crate) shared: Option<SharedBody>,
 }
 
 /// Header of [`Kind::Outcome`]; the tensors follow as raw bytes in this order.
@@ -142,6 +163,8 @@ pub(crate) struct OutcomeHeader {
     /// Microseconds inside the executor.
     pub(crate) model_us: u64,
     pub(crate) verdict: Verdict,
+    /// Where the tensors' bytes are, unless they follow.
+    pub(crate) shared: Option<SharedBody>,
 }
 
 /// How an attempt ended.
