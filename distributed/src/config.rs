@@ -15,6 +15,9 @@ pub(crate) fn unix_ms() -> u64 {
 /// Bytes of memory that a process lends by default.
 const SHARED_MEMORY_BYTES_MAX: usize = 256 << 20;
 
+/// Bytes of the inputs of one task that are accepted by default.
+const INPUT_BYTES_MAX: usize = 1 << 30;
+
 /// Settings of a coordinator.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -29,6 +32,10 @@ pub struct CoordinatorConfig {
     pub queue_tasks_max: usize,
     /// Bytes of inputs that waiting tasks may hold.
     pub queue_bytes_max: usize,
+    /// Bytes that the inputs of one task may have. Above 64 MiB the task cannot be durable, and
+    /// its worker asks for the inputs by their digest. Submitting such a task with an idempotency
+    /// key hashes them on the caller's thread.
+    pub input_bytes_max: usize,
     /// Finished tasks whose records are kept.
     pub retained_tasks_max: usize,
     /// Bytes of outputs that kept records may hold; the oldest go first.
@@ -55,6 +62,7 @@ impl Default for CoordinatorConfig {
             balancing: "least_loaded".into(),
             queue_tasks_max: 10_000,
             queue_bytes_max: 256 << 20,
+            input_bytes_max: INPUT_BYTES_MAX,
             retained_tasks_max: 4_096,
             retained_bytes_max: 256 << 20,
             keys_kept_for_s: 600,
@@ -87,6 +95,8 @@ pub struct WorkerConfig {
     /// Bytes of memory that may be lent to a coordinator on this machine, for outputs; 0 shares
     /// none, in either direction.
     pub shared_memory_bytes_max: usize,
+    /// Bytes that the inputs of one task may have; a task with more is given to others.
+    pub input_bytes_max: usize,
 }
 
 impl WorkerConfig {
@@ -102,6 +112,7 @@ impl WorkerConfig {
             reconnect_max: Duration::from_secs(2),
             keep_in: None,
             shared_memory_bytes_max: SHARED_MEMORY_BYTES_MAX,
+            input_bytes_max: INPUT_BYTES_MAX,
         }
     }
 }

@@ -15,6 +15,7 @@ mod hex;
 mod join_tests;
 mod journal;
 mod lane;
+mod large;
 pub(crate) mod pki;
 mod renew;
 pub(crate) mod role;

@@ -3,11 +3,13 @@
 use crate::error::Result;
 use crate::net::close::CANCELLED;
 use crate::net::lane::Berth;
+use crate::net::large::Offers;
 use crate::net::shared::Shared;
 use crate::net::wire::{self, Start};
+use crate::proto::frame::BODY_BYTES_MAX;
 use crate::proto::message::{AttemptId, Kind, OutcomeHeader, TaskHeader, Verdict};
 use crate::proto::state::{Completion, SessionId};
-use crate::proto::tensors::describe;
+use crate::proto::tensors::describe_any;
 use crate::task::TaskSpec;
 use quinn::{Connection, RecvStream, SendStream};
 use std::sync::Arc;
@@ -29,7 +31,7 @@ pub(super) async fn run(
         Ok(exchange) => exchange,
         Err(error) => return shared.broken(&connection, session, id, &error),
     };
-    match exchange.perform(id, device, &spec, &berth).await {
+    match exchange.perform(&shared.offers, id, device, &spec, &berth).await {
         Ok(completion) => {
             shared.complete(session, id, completion);
             wire::read_end(&mut exchange.recv).await;
@@ -54,18 +56,28 @@ impl Exchange {
 
     async fn perform(
         &mut self,
+        offers: &Arc<Offers>,
         id: AttemptId,
         device: u32,
-        spec: &TaskSpec,
+        spec: &Arc<TaskSpec>,
         berth: &Berth,
     ) -> Result<Completion> {
-        let (tensors, body_bytes) = describe(&spec.inputs)?;
-        let shared = berth.lend(id, &spec.inputs, body_bytes).await;
-        let (inputs, body_bytes) = match shared {
-            None => (&*spec.inputs, body_bytes),
-            Some(_) => (&[][..], 0),
+        let (tensors, body_bytes) = describe_any(&spec.inputs)?;
+        // Stands until the attempt has ended.
+        let offer = match body_bytes > BODY_BYTES_MAX {
+            true => Some(offers.offer(spec).await?),
+            false => None,
         };
-        let header = TaskHeader { id, device, model: spec.model.clone(), tensors, shared };
+        let blob = offer.as_ref().map(|offer| offer.blob);
+        let shared = match blob {
+            Some(_) => None,
+            None => berth.lend(id, &spec.inputs, body_bytes).await,
+        };
+        let (inputs, body_bytes) = match (shared, blob) {
+            (None, None) => (&*spec.inputs, body_bytes),
+            _ => (&[][..], 0),
+        };
+        let header = TaskHeader { id, device, model: spec.model.clone(), tensors, shared, blob };
         let mut chunks = wire::chunks(Kind::Task, &header, inputs, body_bytes)?;
         self.send.write_all_chunks(&mut chunks).await.map_err(wire::lost)?;
         self.send.finish().map_err(wire::lost)?;

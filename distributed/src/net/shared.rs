@@ -4,6 +4,7 @@ use crate::control::writer::Writer;
 use crate::error::{Error, JournalError, Result};
 use crate::net::close::Close;
 use crate::net::lane::Berth;
+use crate::net::large::Offers;
 use crate::net::{exchange, journal};
 use crate::proto::core::Core;
 use crate::proto::frame;
@@ -30,6 +31,8 @@ pub(super) struct Shared {
     runtime: tokio::runtime::Handle,
     /// Workers or models changed, or the last open task finished.
     pub(super) changed: Notify,
+    /// Inputs that workers may ask for.
+    pub(super) offers: Arc<Offers>,
     /// The core's next timeout came closer.
     sooner: Notify,
 }
@@ -95,6 +98,7 @@ impl Shared {
             began,
             runtime,
             changed: Notify::new(),
+            offers: Arc::default(),
             sooner: Notify::new(),
         }
     }

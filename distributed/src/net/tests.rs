@@ -5,7 +5,8 @@ use crate::net::role::{COORDINATOR_SAN, Protocol};
 use crate::net::{tls, transport, wire};
 use crate::proto::frame::{self, PREFIX_BYTES};
 use crate::proto::message::{
-    AttemptId, Heartbeat, Hello, Kind, OutcomeHeader, TaskHeader, TensorMeta, VERSION, Verdict, Welcome,
+    AttemptId, Heartbeat, Hello, Kind, OutcomeHeader, TaskHeader, TensorMeta, VERSION, Verdict,
+    Welcome,
 };
 use crate::{
     Coordinator, CoordinatorConfig, ExecError, Executor, ExecutorStatus, Identity, ModelRef, Pki,
@@ -210,7 +211,7 @@ async fn a_worker_survives_unmannerly_requests() {
     let model = ModelRef { name: "m".into(), version: 1, sha256: String::new() };
     let meta = TensorMeta { name: "x".into(), dtype: 3, shape: vec![1 << 50] };
     let tensors = vec![meta];
-    let task = TaskHeader { id, device: 0, model, tensors, shared: None };
+    let task = TaskHeader { id, device: 0, model, tensors, shared: None, blob: None };
     for bytes in [
         Vec::new(),
         b"noise".to_vec(),

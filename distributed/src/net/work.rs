@@ -4,10 +4,13 @@ use crate::error::Result;
 use crate::executor::{ExecError, Executor};
 use crate::net::blob::Fetcher;
 use crate::net::lane::Berth;
+use crate::net::large::Larder;
 use crate::net::wire::{self, Start};
 use crate::proto::frame;
-use crate::proto::message::{AttemptId, Kind, OutcomeHeader, TaskHeader, Verdict};
-use crate::proto::tensors::describe;
+use crate::proto::message::{
+    AttemptId, InputBlob, Kind, OutcomeHeader, TaskHeader, TensorMeta, Verdict,
+};
+use crate::proto::tensors::{describe, plan};
 use crate::task::ModelRef;
 use lgp_memory::NamedTensor;
 use quinn::{RecvStream, SendStream};
@@ -28,6 +31,7 @@ pub(super) struct Desk {
     pub(super) fetcher: Fetcher,
     /// Where memory is shared with the coordinator.
     pub(super) berth: Arc<Berth>,
+    larder: Arc<Larder>,
     slots: Slots,
     reports: mpsc::UnboundedSender<Vec<u8>>,
     held: Mutex<BTreeSet<AttemptId>>,
@@ -41,6 +45,7 @@ impl Desk {
     pub(super) fn new(
         executor: Arc<dyn Executor>,
         fetcher: Fetcher,
+        larder: Arc<Larder>,
         slots: Slots,
         reports: mpsc::UnboundedSender<Vec<u8>>,
     ) -> Self {
@@ -49,6 +54,7 @@ impl Desk {
             executor,
             fetcher,
             berth: Arc::default(),
+            larder,
             slots,
             reports,
             held: Mutex::default(),
@@ -158,16 +164,28 @@ async fn perform(
     desk: &Arc<Desk>,
     start: Start,
     header: TaskHeader,
-    metas: Vec<crate::proto::message::TensorMeta>,
+    metas: Vec<TensorMeta>,
     send: &mut SendStream,
     recv: &mut RecvStream,
 ) -> Result<()> {
-    let TaskHeader { id, device, model, shared, .. } = header;
+    let TaskHeader { id, device, model, shared, blob, .. } = header;
     let device = usize::try_from(device).unwrap_or(usize::MAX);
     if desk.leaving.load(Ordering::SeqCst) {
         return answer(send, id, 0, Verdict::Refused).await;
     }
-    let inputs = start.tensors_from(&desk.berth, recv, id, metas, shared).await?;
+    let inputs = match blob {
+        None => start.tensors_from(&desk.berth, recv, id, metas, shared).await?,
+        Some(blob) => {
+            // Nothing may follow besides.
+            start.tensors(recv, Vec::new()).await?;
+            match large_inputs(desk, blob, metas, send).await? {
+                Ok(inputs) => inputs,
+                Err(error) => {
+                    return answer(send, id, 0, Verdict::Error(error.shortened())).await;
+                }
+            }
+        }
+    };
     if let Err(error) = desk.fetcher.ensure(&model).await {
         return answer(send, id, 0, Verdict::Error(error.shortened())).await;
     }
@@ -191,6 +209,22 @@ async fn perform(
         }
         Err(error) => answer(send, id, model_us, Verdict::Error(error.shortened())).await,
     }
+}
+
+/// Fetches inputs that are too long for a frame, unless nobody wants the answer any more.
+async fn large_inputs(
+    desk: &Desk,
+    blob: InputBlob,
+    metas: Vec<TensorMeta>,
+    send: &SendStream,
+) -> Result<Result<Vec<NamedTensor>, ExecError>> {
+    let planned = plan(metas, usize::try_from(blob.bytes).map_err(wire::lost)?)?;
+    let fetched = tokio::select! {
+        fetched = desk.larder.fetch(desk.fetcher.connection(), blob, planned) => fetched,
+        _ = send.stopped() => return Err(wire::lost("cancelled")),
+    };
+    // Another worker, or another time, may have more luck.
+    Ok(fetched.map_err(|error| ExecError::unavailable(error.to_string())))
 }
 
 /// Waits for a free slot, or for the news that nobody wants the answer any more.

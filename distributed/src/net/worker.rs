@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::executor::Executor;
 use crate::net::close::{Close, is_expired, is_untrusted};
 use crate::net::enrol::JoinRefusal;
+use crate::net::large::Larder;
 use crate::net::renew::Badge;
 use crate::net::role::COORDINATOR_SAN;
 use crate::net::transport;
@@ -34,6 +35,8 @@ pub async fn run_worker(
     let slots = slots(&config, &executor).await;
     let (endpoint, _) = transport::bind(transport::any_for(config.coordinator), None)?;
     let badge = Badge::new(&config, slots.len())?;
+    // What one connection left, the next may go on with.
+    let larder = Arc::new(Larder::new(u64::try_from(config.input_bytes_max).unwrap_or(u64::MAX)));
     let mut shutdown = pin!(shutdown);
     let mut rng = Xoshiro256PlusPlus::from_rng(&mut rand::rng());
     let mut failures = 0;
@@ -44,7 +47,8 @@ pub async fn run_worker(
         };
         let error = match connected {
             Ok(connection) => {
-                match serve(&connection, &config, &badge, &executor, &slots, shutdown.as_mut())
+                let shutdown = shutdown.as_mut();
+                match serve(&connection, &config, &badge, &executor, &slots, &larder, shutdown)
                     .await
                 {
                     Ended::Left => return farewell(&endpoint, &connection).await,

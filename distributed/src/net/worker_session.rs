@@ -6,6 +6,7 @@ use crate::executor::{ExecError, Executor, ExecutorStatus};
 use crate::net::blob::Fetcher;
 use crate::net::close::Close;
 use crate::net::lane::{self, Berth};
+use crate::net::large::Larder;
 use crate::net::renew::Badge;
 use crate::net::wire;
 use crate::net::work::{Desk, Slots, work};
@@ -41,6 +42,7 @@ pub(super) async fn serve(
     badge: &Arc<Badge>,
     executor: &Arc<dyn Executor>,
     slots: &Slots,
+    larder: &Arc<Larder>,
     mut shutdown: Pin<&mut (impl Future<Output = ()> + Send)>,
 ) -> Ended {
     let greeting = tokio::time::timeout(WELCOME_TIMEOUT, greet(connection, config, executor));
@@ -59,7 +61,8 @@ pub(super) async fn serve(
     tracing::info!(name = %config.identity.name, "joined the coordinator");
     let (sender, frames) = mpsc::unbounded_channel();
     let fetcher = Fetcher::new(connection.clone(), Arc::clone(executor));
-    let desk = Arc::new(Desk::new(Arc::clone(executor), fetcher, slots.clone(), sender));
+    let (slots, larder) = (slots.clone(), Arc::clone(larder));
+    let desk = Arc::new(Desk::new(Arc::clone(executor), fetcher, larder, slots, sender));
     share_memory(config, &welcome, &desk.berth);
     let drain = Arc::new(Notify::new());
     // Dropping the set ends what belongs to this connection only.

@@ -136,8 +136,8 @@ mod tests {
     use super::*;
     use crate::executor::ExecError;
     use crate::proto::message::{
-        AttemptId, Heartbeat, Hello, Loaded, OutcomeHeader, SharedBody, TaskHeader, TensorMeta,
-        Verdict, Welcome,
+        AttemptId, Heartbeat, Hello, InputBlob, Loaded, OutcomeHeader, SharedBody, TaskHeader,
+        TensorMeta, Verdict, Welcome,
     };
     use crate::proto::tensors::plan;
     use proptest::prelude::*;
@@ -251,6 +251,7 @@ mod tests {
                     TensorMeta { name: "mask".into(), dtype: 13, shape: vec![3] },
                 ],
                 shared: Some(SharedBody { ticket: 9, bytes: 259 }),
+                blob: Some(InputBlob { sha256: [7; 32], bytes: 259 }),
             };
             let mut bytes = postcard::to_stdvec(&header).expect("serialisable");
             for (at, value) in flips {

@@ -154,6 +154,16 @@ pub(crate) struct TaskHeader {
     pub(crate) tensors: Vec<TensorMeta>,
     /// Where the tensors' bytes are, unless they follow.
     pub(crate) shared: Option<SharedBody>,
+    /// What to ask for, where they are too long to follow.
+    pub(crate) blob: Option<InputBlob>,
+}
+
+/// A run of bytes that is asked for by its digest: all inputs of a task, one after another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct InputBlob {
+    /// SHA-256.
+    pub(crate) sha256: [u8; 32],
+    pub(crate) bytes: u64,
 }
 
 /// Header of [`Kind::Outcome`]; the tensors follow as raw bytes in this order.

@@ -39,7 +39,7 @@ pub(super) enum Message {
 }
 
 impl Message {
-    fn encode(self) -> [u8; MESSAGE_BYTES] {
+    pub(super) fn encode(self) -> [u8; MESSAGE_BYTES] {
         let none = AttemptId { epoch: 0, seq: 0, attempt: 0 };
         let (code, ticket, id) = match self {
             Self::Body { ticket, id } => (1u32, ticket, id),
@@ -55,7 +55,7 @@ impl Message {
         bytes
     }
 
-    fn decode(bytes: &[u8]) -> Option<Self> {
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; MESSAGE_BYTES] = bytes.try_into().ok()?;
         let (halves, _) = bytes.as_chunks::<4>();
         let (words, _) = bytes.as_chunks::<8>();
