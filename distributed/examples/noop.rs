@@ -5,14 +5,15 @@
 //!
 //! ```text
 //! cargo run --release -p lgp-distributed --example noop -- [--tasks N] [--in-flight N]
-//!     [--slots N] [--payload BYTES] [--durable FOLDER] [--json]
+//!     [--slots N] [--payload BYTES] [--echo] [--quic] [--durable FOLDER] [--json]
 //! ```
 //!
-//! With `--durable`, each task is accepted and ended through a journal in that folder.
+//! With `--echo`, the worker answers with its input; with `--quic`, no memory is shared between the
+//! two. With `--durable`, each task is accepted and ended through a journal in that folder.
 
 use lgp_distributed::{
     Coordinator, CoordinatorConfig, DeviceStatus, ExecError, Executor, ExecutorStatus, Identity,
-    ModelRef, Pki, TaskSpec, TaskState, WorkerConfig, run_worker,
+    ModelRef, Pki, TaskSpec, TaskState, Transport, WorkerConfig, run_worker,
 };
 use lgp_memory::{DType, NamedTensor, Tensor};
 use serde::{Deserialize, Serialize};
@@ -23,10 +24,12 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-/// Does nothing, and says so.
-struct Noop;
+/// Does nothing, and says so; or answers with its inputs.
+struct Noop {
+    echo: bool,
+}
 
 impl Executor for Noop {
     fn load(&self, _: usize, _: &ModelRef) -> Result<(), ExecError> {
@@ -37,9 +40,9 @@ impl Executor for Noop {
         &self,
         _: usize,
         _: &ModelRef,
-        _: &[NamedTensor],
+        inputs: &[NamedTensor],
     ) -> Result<Vec<NamedTensor>, ExecError> {
-        Ok(Vec::new())
+        Ok(if self.echo { inputs.to_vec() } else { Vec::new() })
     }
     fn status(&self) -> ExecutorStatus {
         let (device, backend) = ("cpu:0".into(), "cpu".into());
@@ -52,6 +55,7 @@ struct Bootstrap {
     coordinator: SocketAddr,
     identity: Identity,
     slots: u32,
+    echo: bool,
 }
 
 struct Options {
@@ -60,6 +64,8 @@ struct Options {
     slots: u32,
     /// Bytes of each task's input, four at least.
     payload: usize,
+    echo: bool,
+    quic: bool,
     durable: Option<PathBuf>,
     json: bool,
 }
@@ -81,6 +87,8 @@ fn parse(arguments: &[String]) -> Result<Options, Box<dyn Error>> {
         in_flight: 64,
         slots: 4,
         payload: 64,
+        echo: false,
+        quic: false,
         durable: None,
         json: false,
     };
@@ -93,6 +101,8 @@ fn parse(arguments: &[String]) -> Result<Options, Box<dyn Error>> {
             "--slots" => options.slots = number()?.parse()?,
             "--payload" => options.payload = number()?.parse()?,
             "--durable" => options.durable = Some(number()?.into()),
+            "--echo" => options.echo = true,
+            "--quic" => options.quic = true,
             "--json" => options.json = true,
             other => return Err(format!("unknown argument {other:?}").into()),
         }
@@ -103,7 +113,7 @@ fn parse(arguments: &[String]) -> Result<Options, Box<dyn Error>> {
 fn worker() -> Result<(), Box<dyn Error>> {
     let mut line = String::new();
     std::io::stdin().read_line(&mut line)?;
-    let Bootstrap { coordinator, identity, slots } = serde_json::from_str(&line)?;
+    let Bootstrap { coordinator, identity, slots, echo } = serde_json::from_str(&line)?;
     // The parent's end closes stdin, whatever ended it.
     std::thread::spawn(|| {
         let _ = std::io::stdin().read(&mut [0]);
@@ -111,7 +121,7 @@ fn worker() -> Result<(), Box<dyn Error>> {
     });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let config = WorkerConfig::new(coordinator, identity, slots);
-    Ok(runtime.block_on(run_worker(config, Arc::new(Noop), std::future::pending()))?)
+    Ok(runtime.block_on(run_worker(config, Arc::new(Noop { echo }), std::future::pending()))?)
 }
 
 /// The worker process, ended with its handle.
@@ -126,16 +136,20 @@ impl Drop for Process {
 
 async fn coordinate(options: &Options) -> Result<(), Box<dyn Error>> {
     let pki = Pki::generate()?;
-    let config = CoordinatorConfig {
+    let mut config = CoordinatorConfig {
         quic_addr: "127.0.0.1:0".parse()?,
         journal: options.durable.as_ref().map(|folder| folder.join("noop.journal")),
         ..Default::default()
     };
+    if options.quic {
+        config.shared_memory_bytes_max = 0;
+    }
     let coordinator = Coordinator::start(config, &pki).await?;
     let bootstrap = Bootstrap {
         coordinator: coordinator.quic_addr(),
         identity: pki.issue_worker("bench")?,
         slots: options.slots,
+        echo: options.echo,
     };
     let mut child = Command::new(std::env::current_exe()?)
         .arg("--worker")
@@ -145,6 +159,9 @@ async fn coordinate(options: &Options) -> Result<(), Box<dyn Error>> {
     let mut stdin = child.0.stdin.take().ok_or("no stdin")?;
     writeln!(stdin, "{}", serde_json::to_string(&bootstrap)?)?;
     coordinator.wait_for_workers(1).await?;
+    // Memory is shared a moment later, and shown at the next heartbeat.
+    tokio::time::sleep(Duration::from_millis(1_200)).await;
+    let transport = coordinator.worker("bench")?.transport;
     let rss_before = rss_bytes()?;
 
     let spec = spec(options)?;
@@ -154,6 +171,8 @@ async fn coordinate(options: &Options) -> Result<(), Box<dyn Error>> {
     let report = Report {
         runs: vec![loaded, single],
         slots: options.slots,
+        payload_bytes: options.payload,
+        transport,
         rss_bytes_before: rss_before,
         rss_bytes: rss_bytes()?,
     };
@@ -172,6 +191,8 @@ struct Report {
     /// With many tasks in flight, then with one at a time.
     runs: Vec<Run>,
     slots: u32,
+    payload_bytes: usize,
+    transport: Transport,
     /// Of the coordinator's process, which is also the load generator.
     rss_bytes_before: u64,
     rss_bytes: u64,
@@ -191,6 +212,7 @@ struct Run {
 
 #[derive(Serialize)]
 struct Percentiles {
+    min: f64,
     p50: f64,
     p95: f64,
     p99: f64,
@@ -205,12 +227,13 @@ impl Percentiles {
             samples.get((samples.len() * per_mille).div_ceil(1000).saturating_sub(1)).copied()
         };
         let us = |per_mille| at(per_mille).unwrap_or_default() * 1e3;
-        Self { p50: us(500), p95: us(950), p99: us(990), max: us(1000) }
+        Self { min: us(0), p50: us(500), p95: us(950), p99: us(990), max: us(1000) }
     }
 }
 
 impl Report {
     fn print(&self) {
+        println!("{} bytes of input, transport {:?}", self.payload_bytes, self.transport);
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         for run in &self.runs {
             println!(
@@ -223,9 +246,9 @@ impl Report {
                 ("model", &run.model_us),
                 ("overhead", &run.overhead_us),
             ] {
-                let Percentiles { p50, p95, p99, max } = p;
+                let Percentiles { min, p50, p95, p99, max } = p;
                 println!(
-                    "  {name:8} p50 {p50:7.0}  p95 {p95:7.0}  p99 {p99:7.0}  max {max:7.0} us"
+                    "  {name:8} min {min:7.0}  p50 {p50:7.0}  p95 {p95:7.0}  p99 {p99:7.0}  max {max:7.0} us"
                 );
             }
         }

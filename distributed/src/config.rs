@@ -12,6 +12,12 @@ pub(crate) fn unix_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// Bytes of memory that a process lends by default.
+const SHARED_MEMORY_BYTES_MAX: usize = 256 << 20;
+
+/// Bytes of the inputs of one task that are accepted by default.
+const INPUT_BYTES_MAX: usize = 1 << 30;
+
 /// Settings of a coordinator.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -26,6 +32,10 @@ pub struct CoordinatorConfig {
     pub queue_tasks_max: usize,
     /// Bytes of inputs that waiting tasks may hold.
     pub queue_bytes_max: usize,
+    /// Bytes that the inputs of one task may have. Above 64 MiB the task cannot be durable, and
+    /// its worker asks for the inputs by their digest. Submitting such a task with an idempotency
+    /// key hashes them on the caller's thread.
+    pub input_bytes_max: usize,
     /// Finished tasks whose records are kept.
     pub retained_tasks_max: usize,
     /// Bytes of outputs that kept records may hold; the oldest go first.
@@ -39,6 +49,9 @@ pub struct CoordinatorConfig {
     /// `adaptive`; 0 looks at time alone. Only devices whose executor reports
     /// [`power_w`](crate::DeviceStatus::power_w) cost any.
     pub thrift_ms_per_joule: f64,
+    /// Bytes of memory that may be lent to workers of this machine, through which inputs travel
+    /// faster than over QUIC; 0 shares none.
+    pub shared_memory_bytes_max: usize,
 }
 
 impl Default for CoordinatorConfig {
@@ -49,11 +62,13 @@ impl Default for CoordinatorConfig {
             balancing: "least_loaded".into(),
             queue_tasks_max: 10_000,
             queue_bytes_max: 256 << 20,
+            input_bytes_max: INPUT_BYTES_MAX,
             retained_tasks_max: 4_096,
             retained_bytes_max: 256 << 20,
             keys_kept_for_s: 600,
             keys_max: 100_000,
             thrift_ms_per_joule: 0.0,
+            shared_memory_bytes_max: SHARED_MEMORY_BYTES_MAX,
         }
     }
 }
@@ -84,6 +99,11 @@ pub struct WorkerConfig {
     pub reconnect_max: Duration,
     /// The folder in which a renewed identity is kept; `None` keeps it in memory only.
     pub keep_in: Option<PathBuf>,
+    /// Bytes of memory that may be lent to a coordinator on this machine, for outputs; 0 shares
+    /// none, in either direction.
+    pub shared_memory_bytes_max: usize,
+    /// Bytes that the inputs of one task may have; a task with more is given to others.
+    pub input_bytes_max: usize,
 }
 
 impl WorkerConfig {
@@ -100,6 +120,8 @@ impl WorkerConfig {
             reconnect_min: Duration::from_millis(50),
             reconnect_max: Duration::from_secs(2),
             keep_in: None,
+            shared_memory_bytes_max: SHARED_MEMORY_BYTES_MAX,
+            input_bytes_max: INPUT_BYTES_MAX,
         }
     }
 

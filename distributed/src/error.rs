@@ -37,8 +37,8 @@ pub enum Error {
         /// The task that holds it.
         existing: TaskId,
     },
-    /// Inputs do not fit one frame.
-    #[error("{given} bytes of {what}, at most {limit} fit a frame")]
+    /// More than is accepted.
+    #[error("{given} bytes of {what}, at most {limit} are accepted")]
     TooLarge {
         /// What is too large.
         what: &'static str,

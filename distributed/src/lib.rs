@@ -138,6 +138,6 @@ pub use task::{
     ModelRef, Priority, TaskError, TaskErrorKind, TaskId, TaskRecord, TaskSpec, TaskState,
 };
 pub use worker_info::{
-    DeviceInfo, Hits, Percentiles, Stats, TaskCounts, WorkerCounts, WorkerId, WorkerInfo,
-    WorkerState,
+    DeviceInfo, Hits, Percentiles, Stats, TaskCounts, Transport, WorkerCounts, WorkerId,
+    WorkerInfo, WorkerState,
 };

@@ -14,6 +14,8 @@ mod hex;
 #[cfg(test)]
 mod join_tests;
 mod journal;
+mod lane;
+mod large;
 mod line;
 pub(crate) mod pki;
 mod renew;

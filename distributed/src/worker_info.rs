@@ -83,6 +83,19 @@ impl WorkerState {
     }
 }
 
+/// How the tensors of tasks travel between a worker and its coordinator; everything else goes over
+/// QUIC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub enum Transport {
+    /// With everything else.
+    #[default]
+    #[serde(rename = "quic")]
+    Quic,
+    /// In memory of the machine that both are on.
+    #[serde(rename = "shared memory")]
+    SharedMemory,
+}
+
 /// A worker, with the JSON keys that programs rely on.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WorkerInfo {
@@ -119,6 +132,8 @@ pub struct WorkerInfo {
     pub breakers: BTreeMap<String, &'static str>,
     /// Each of its devices; the fields above describe the first, or add all up.
     pub devices: Vec<DeviceInfo>,
+    /// How large tensors travel between it and the coordinator.
+    pub transport: Transport,
 }
 
 /// A device of a worker.

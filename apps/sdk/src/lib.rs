@@ -22,8 +22,9 @@ pub use lgp_distributed::{
     Executor, ExecutorStatus, Identity, JoinRefusal, JoinToken, JournalError, ModelCache,
     ModelNeeds, ModelRef, Percentiles, Pki, Priority, Role, ScaleConfig, ScaleDecision,
     ScaleMetric, ScaleRule, ScaleSample, Scaler, Services, Stats, TaskCounts, TaskError,
-    TaskErrorKind, TaskId, TaskRecord, TaskSpec, TaskState, TokenInfo, Tokens, WorkerConfig,
-    WorkerCounts, WorkerId, WorkerInfo, WorkerState, balancing_strategies, join, run_worker,
+    TaskErrorKind, TaskId, TaskRecord, TaskSpec, TaskState, TokenInfo, Tokens, Transport,
+    WorkerConfig, WorkerCounts, WorkerId, WorkerInfo, WorkerState, balancing_strategies, join,
+    run_worker,
 };
 pub use lgp_hal::{
     BackendKind, Caps, DeviceId, DeviceInfo, DeviceKind, Error as DeviceError, Finding,

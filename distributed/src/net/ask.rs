@@ -32,6 +32,8 @@ pub(super) enum Ask {
     Renew { name: WorkerId, csr: Vec<u8> },
     /// The bytes of a model from an offset on; they follow the answer.
     Blob { sha256: String, offset: u64 },
+    /// The inputs of a task from an offset on; they follow the answer.
+    Inputs { sha256: [u8; 32], offset: u64 },
 }
 
 /// A certificate and that of its authority, PEM.

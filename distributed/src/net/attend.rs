@@ -1,4 +1,4 @@
-//! Answers what workers ask besides their work: new certificates, and models' files.
+//! Answers what workers ask besides their work: new certificates, models' files and large inputs.
 
 use crate::error::Result;
 use crate::net::ask::{self, Ask, Certification, Certified};
@@ -6,7 +6,7 @@ use crate::net::enrol::JoinRefusal;
 use crate::net::gate::Gate;
 use crate::net::pki::validity;
 use crate::net::role::Role;
-use crate::net::{blob, tls, wire};
+use crate::net::{blob, large, tls, wire};
 use crate::worker_info::WorkerId;
 use quinn::{Connection, RecvStream, SendStream};
 use std::sync::Arc;
@@ -49,6 +49,9 @@ async fn answer(
         }
         Ask::Blob { sha256, offset } => {
             blob::send(gate.services.models.clone(), sha256, offset, send).await
+        }
+        Ask::Inputs { sha256, offset } => {
+            large::send(&gate.shared.offers, sha256, offset, send).await
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::executor::ExecError;
 use crate::net::close::Close;
 use crate::net::gate::{Gate, Services};
+use crate::net::lane::Door;
 use crate::net::pki::Pki;
 use crate::net::shared::Shared;
 use crate::net::token::Tokens;
@@ -93,7 +94,8 @@ impl Coordinator {
         }
         tokio::spawn(Arc::clone(&shared).run_timer());
         let tokens = services.tokens.clone();
-        let gate = Gate::new(Arc::clone(&shared), services, pki.clone(), epoch, heartbeat);
+        let door = Door::open(config.shared_memory_bytes_max);
+        let gate = Gate::new(Arc::clone(&shared), services, pki.clone(), epoch, heartbeat, door);
         tokio::spawn(gate.accept(endpoint.clone()));
         let endpoint = Arc::new(Mutex::new(Some((endpoint, watch))));
         Ok(Self { shared, config: Arc::new(config), addr, endpoint, tokens })
@@ -128,7 +130,7 @@ impl Coordinator {
             let message = "a durable task is accepted once the journal has it: wait for that";
             return Err(Error::InvalidTask { message: message.into() });
         }
-        let order = request::check(spec)?;
+        let order = request::check(spec, self.config.input_bytes_max)?;
         self.shared.with(|core, now| core.submit(now, order))
     }
 
@@ -143,7 +145,7 @@ impl Coordinator {
     pub async fn submit_all(&self, tasks: Vec<(TaskSpec, Vec<usize>)>) -> Result<Vec<TaskId>> {
         let mut orders = Vec::with_capacity(tasks.len());
         for (spec, within) in tasks {
-            orders.push(Order { within, ..request::check(spec)? });
+            orders.push(Order { within, ..request::check(spec, self.config.input_bytes_max)? });
         }
         let (ids, promises) =
             self.shared.submit_durably(|core, now| core.submit_all(now, orders))?;
@@ -175,7 +177,7 @@ impl Coordinator {
     /// # Errors
     /// As [`Coordinator::submit`]; what becomes of an accepted task is in its record.
     pub async fn run(&self, spec: TaskSpec) -> Result<TaskRecord> {
-        let order = request::check(spec)?;
+        let order = request::check(spec, self.config.input_bytes_max)?;
         let waiting = self.shared.submit_and_wait(|core, now| core.submit(now, order))?;
         waiting.record().await
     }

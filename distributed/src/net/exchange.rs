@@ -2,11 +2,14 @@
 
 use crate::error::Result;
 use crate::net::close::CANCELLED;
+use crate::net::lane::Berth;
+use crate::net::large::Offers;
 use crate::net::shared::Shared;
 use crate::net::wire::{self, Start};
+use crate::proto::frame::BODY_BYTES_MAX;
 use crate::proto::message::{AttemptId, Kind, OutcomeHeader, TaskHeader, Verdict};
 use crate::proto::state::{Completion, SessionId};
-use crate::proto::tensors::describe;
+use crate::proto::tensors::describe_any;
 use crate::task::{ModelRef, TaskSpec};
 use quinn::{Connection, RecvStream, SendStream};
 use std::sync::Arc;
@@ -22,13 +25,14 @@ pub(super) async fn run(
     id: AttemptId,
     model: Arc<ModelRef>,
     spec: Arc<TaskSpec>,
+    berth: Arc<Berth>,
 ) {
     let (session, device) = to;
     let mut exchange = match Exchange::open(&connection).await {
         Ok(exchange) => exchange,
         Err(error) => return shared.broken(&connection, session, id, &error),
     };
-    match exchange.perform(id, device, &model, &spec).await {
+    match exchange.perform(&shared.offers, id, device, &model, &spec, &berth).await {
         Ok(completion) => {
             shared.complete(session, id, completion);
             wire::read_end(&mut exchange.recv).await;
@@ -53,15 +57,31 @@ impl Exchange {
 
     async fn perform(
         &mut self,
+        offers: &Arc<Offers>,
         id: AttemptId,
         device: u32,
         model: &ModelRef,
-        spec: &TaskSpec,
+        spec: &Arc<TaskSpec>,
+        berth: &Berth,
     ) -> Result<Completion> {
-        let (tensors, body_bytes) = describe(&spec.inputs)?;
+        let (tensors, body_bytes) = describe_any(&spec.inputs)?;
+        // Stands until the attempt has ended.
+        let offer = match body_bytes > BODY_BYTES_MAX {
+            true => Some(offers.offer(spec).await?),
+            false => None,
+        };
+        let blob = offer.as_ref().map(|offer| offer.blob);
+        let shared = match blob {
+            Some(_) => None,
+            None => berth.lend(id, &spec.inputs, body_bytes).await,
+        };
+        let (inputs, body_bytes) = match (shared, blob) {
+            (None, None) => (&*spec.inputs, body_bytes),
+            _ => (&[][..], 0),
+        };
         let (priority, model) = (spec.priority, model.clone());
-        let header = TaskHeader { id, device, priority, model, tensors };
-        let mut chunks = wire::chunks(Kind::Task, &header, &spec.inputs, body_bytes)?;
+        let header = TaskHeader { id, device, priority, model, tensors, shared, blob };
+        let mut chunks = wire::chunks(Kind::Task, &header, inputs, body_bytes)?;
         self.send.write_all_chunks(&mut chunks).await.map_err(wire::lost)?;
         self.send.finish().map_err(wire::lost)?;
         self.sent = true;
@@ -74,7 +94,8 @@ impl Exchange {
         let model = Duration::from_micros(header.model_us);
         Ok(match header.verdict {
             Verdict::Done(metas) => {
-                let outputs = start.tensors(&mut self.recv, metas).await?;
+                let (recv, shared) = (&mut self.recv, header.shared);
+                let outputs = start.tensors_from(berth, recv, id, metas, shared).await?;
                 Completion::Done { outputs, model, batch: header.batch }
             }
             Verdict::Error(error) => Completion::Error { error, model },

@@ -2,6 +2,7 @@
 
 use crate::net::close::Close;
 use crate::net::enrol::{self, Limits};
+use crate::net::lane::Door;
 use crate::net::pki::Pki;
 use crate::net::role::Protocol;
 use crate::net::shared::Shared;
@@ -49,6 +50,7 @@ pub(super) struct Gate {
     pub(super) limits: Arc<Limits>,
     epoch: u64,
     heartbeat: Duration,
+    door: Option<Arc<Door>>,
 }
 
 impl Gate {
@@ -58,9 +60,10 @@ impl Gate {
         pki: Pki,
         epoch: u64,
         heartbeat: Duration,
+        door: Option<Arc<Door>>,
     ) -> Arc<Self> {
         let limits = Limits::new();
-        Arc::new(Self { shared, services, pki, limits, epoch, heartbeat })
+        Arc::new(Self { shared, services, pki, limits, epoch, heartbeat, door })
     }
 
     /// Serves every connection until the endpoint closes.
@@ -125,7 +128,8 @@ impl Gate {
                 // Ends with the connection.
                 tokio::spawn(attend::serve(Arc::clone(&self), connection.clone()));
                 let shared = Arc::clone(&self.shared);
-                session::serve(shared, connection, self.epoch, self.heartbeat).await;
+                let door = self.door.clone();
+                session::serve(shared, connection, self.epoch, self.heartbeat, door).await;
             }
             Protocol::Join => enrol::serve(self, connection).await,
         }

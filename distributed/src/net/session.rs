@@ -2,12 +2,13 @@
 
 use crate::error::{Error, Result};
 use crate::net::close::Close;
+use crate::net::lane::{Berth, Door};
 use crate::net::shared::{Session, Shared};
 use crate::net::{tls, wire};
 use crate::proto::frame;
 use crate::proto::membership::Join;
 use crate::proto::message::{
-    AttemptId, Heartbeat, Hello, Kind, Loaded, VERSION, VERSION_MIN, Versions, Welcome,
+    AttemptId, Heartbeat, Hello, Kind, LaneOffer, Loaded, VERSION, VERSION_MIN, Versions, Welcome,
 };
 use crate::proto::state::SessionId;
 use quinn::{Connection, RecvStream, SendStream};
@@ -28,9 +29,14 @@ pub(super) async fn serve(
     connection: Connection,
     epoch: u64,
     heartbeat: Duration,
+    door: Option<Arc<Door>>,
 ) {
     let addr = connection.remote_address();
-    let greeting = greet(&connection, epoch, heartbeat);
+    let berth = Arc::new(Berth::default());
+    // Every worker is told; only one on this machine can come.
+    let invitation = door.map(|door| door.invite(&berth));
+    let lane = invitation.as_ref().map(|invitation| invitation.offer.clone());
+    let greeting = greet(&connection, epoch, heartbeat, lane);
     let greeted = match tokio::time::timeout(GREETING_TIMEOUT, greeting).await {
         Ok(Ok(greeted)) => greeted,
         Ok(Err((close, error))) => {
@@ -41,14 +47,14 @@ pub(super) async fn serve(
     };
     let name = greeted.join.id.clone();
     let (control, frames) = mpsc::unbounded_channel();
-    let session = Session::new(connection.clone(), control);
+    let session = Session::new(connection.clone(), control, Arc::clone(&berth));
     let number = match shared.join(greeted.join, session) {
         Ok(number) => number,
         Err(close) => return connection.close(close.code(), close.reason().as_bytes()),
     };
     tracing::info!(worker = %name, %addr, "worker joined");
     let writer = tokio::spawn(write_control(greeted.control, frames));
-    let error = listen(&shared, number, greeted.reports).await;
+    let error = listen(&shared, number, greeted.reports, &berth).await;
     writer.abort();
     if matches!(error, Error::Frame(_)) {
         connection.close(Close::Malformed.code(), Close::Malformed.reason().as_bytes());
@@ -71,6 +77,7 @@ async fn greet(
     connection: &Connection,
     epoch: u64,
     heartbeat: Duration,
+    lane: Option<LaneOffer>,
 ) -> Result<Greeted, (Close, Error)> {
     let late = |e: quinn::ConnectionError| (Close::Late, wire::lost(e));
     let mut reports = connection.accept_uni().await.map_err(late)?;
@@ -81,7 +88,7 @@ async fn greet(
         return Err((Close::Identity, Error::Connection(what)));
     }
     let heartbeat_ms = u32::try_from(heartbeat.as_millis()).unwrap_or(u32::MAX);
-    let welcome = Welcome { version: hello.version_max.min(VERSION), epoch, heartbeat_ms };
+    let welcome = Welcome { version: hello.version_max.min(VERSION), epoch, heartbeat_ms, lane };
     let mut control = connection.open_uni().await.map_err(late)?;
     wire::put_first(&control);
     wire::write_report(&mut control, Kind::Welcome, &welcome)
@@ -125,12 +132,21 @@ async fn write_control(mut control: SendStream, mut frames: mpsc::UnboundedRecei
 }
 
 /// Passes on what the worker reports until its stream ends; answers why it ended.
-async fn listen(shared: &Arc<Shared>, session: SessionId, mut reports: RecvStream) -> Error {
+async fn listen(
+    shared: &Arc<Shared>,
+    session: SessionId,
+    mut reports: RecvStream,
+    berth: &Berth,
+) -> Error {
     loop {
         let (kind, header) = match wire::read_report(&mut reports).await {
             Ok(report) => report,
             Err(error) => return error,
         };
+        if kind == Kind::Heartbeat {
+            let transport = berth.tidy();
+            shared.with(|core, _| core.carried_by(session, transport));
+        }
         if let Err(error) = pass_on(shared, session, kind, &header) {
             return error;
         }

@@ -3,6 +3,8 @@
 use crate::control::writer::Writer;
 use crate::error::{Error, JournalError, Result};
 use crate::net::close::Close;
+use crate::net::lane::Berth;
+use crate::net::large::Offers;
 use crate::net::{exchange, journal};
 use crate::proto::core::Core;
 use crate::proto::event::Event;
@@ -30,6 +32,8 @@ pub(super) struct Shared {
     runtime: tokio::runtime::Handle,
     /// Workers or models changed, or the last open task finished.
     pub(super) changed: Notify,
+    /// Inputs that workers may ask for.
+    pub(super) offers: Arc<Offers>,
     /// The core's next timeout came closer.
     sooner: Notify,
     /// What happened, with the wall time.
@@ -59,12 +63,17 @@ pub(super) struct Session {
     pub(super) connection: Connection,
     /// Frames for the control stream.
     pub(super) control: mpsc::UnboundedSender<Vec<u8>>,
+    berth: Arc<Berth>,
     attempts: HashMap<AttemptId, AbortHandle>,
 }
 
 impl Session {
-    pub(super) fn new(connection: Connection, control: mpsc::UnboundedSender<Vec<u8>>) -> Self {
-        Self { connection, control, attempts: HashMap::new() }
+    pub(super) fn new(
+        connection: Connection,
+        control: mpsc::UnboundedSender<Vec<u8>>,
+        berth: Arc<Berth>,
+    ) -> Self {
+        Self { connection, control, berth, attempts: HashMap::new() }
     }
 
     fn tell(&self, kind: Kind, header: &impl Serialize) {
@@ -95,6 +104,7 @@ impl Shared {
             began,
             runtime,
             changed: Notify::new(),
+            offers: Arc::default(),
             sooner: Notify::new(),
             events: broadcast::Sender::new(EVENTS_KEPT),
         }
@@ -260,8 +270,8 @@ impl Shared {
             Action::Dispatch { session: number, device, id, model, spec } => {
                 let Some(session) = state.sessions.get_mut(&number) else { return };
                 let connection = session.connection.clone();
-                let to = (number, device);
-                let run = exchange::run(Arc::clone(self), connection, to, id, model, spec);
+                let (to, berth) = ((number, device), Arc::clone(&session.berth));
+                let run = exchange::run(Arc::clone(self), connection, to, id, model, spec, berth);
                 let task = self.runtime.spawn(run);
                 session.attempts.insert(id, task.abort_handle());
             }

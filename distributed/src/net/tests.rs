@@ -5,7 +5,8 @@ use crate::net::role::{COORDINATOR_SAN, Protocol};
 use crate::net::{tls, transport, wire};
 use crate::proto::frame::{self, PREFIX_BYTES};
 use crate::proto::message::{
-    AttemptId, Hello, Kind, OutcomeHeader, TaskHeader, TensorMeta, VERSION, Verdict, Welcome,
+    AttemptId, Heartbeat, Hello, Kind, OutcomeHeader, TaskHeader, TensorMeta, VERSION, Verdict,
+    Welcome,
 };
 use crate::{
     Coordinator, CoordinatorConfig, ExecError, Executor, ExecutorStatus, Identity, ModelRef, Pki,
@@ -19,14 +20,17 @@ use std::time::Duration;
 
 const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-async fn coordinator() -> (Coordinator, Pki) {
+pub(super) async fn coordinator() -> (Coordinator, Pki) {
     let pki = Pki::generate().expect("random numbers");
     let config = CoordinatorConfig { quic_addr: ANY, ..Default::default() };
     (Coordinator::start(config, &pki).await.expect("a free port"), pki)
 }
 
 /// A connection with a worker's certificate and nothing of a worker behind it.
-async fn connect(coordinator: &Coordinator, identity: &Identity) -> (Endpoint, Connection) {
+pub(super) async fn connect(
+    coordinator: &Coordinator,
+    identity: &Identity,
+) -> (Endpoint, Connection) {
     let (mut endpoint, _) = transport::bind(ANY, None).expect("a free port");
     let tls = tls::client(identity, Protocol::Work).expect("a valid identity");
     let mut client = ClientConfig::new(Arc::new(tls));
@@ -37,7 +41,7 @@ async fn connect(coordinator: &Coordinator, identity: &Identity) -> (Endpoint, C
     (endpoint, connection)
 }
 
-fn hello(name: &str, version: u32) -> Hello {
+pub(super) fn hello(name: &str, version: u32) -> Hello {
     Hello {
         version_min: version,
         version_max: version,
@@ -51,8 +55,20 @@ fn hello(name: &str, version: u32) -> Hello {
     }
 }
 
-fn frame(kind: Kind, header: &impl serde::Serialize) -> Vec<u8> {
+pub(super) fn frame(kind: Kind, header: &impl serde::Serialize) -> Vec<u8> {
     frame::encode(kind, header, 0, 0).expect("small")
+}
+
+/// Sends heartbeats that name nothing until the connection ends.
+pub(super) fn keep_beating(mut reports: quinn::SendStream) {
+    let beat =
+        Heartbeat { held: Vec::new(), queued: Vec::new(), status: ExecutorStatus::default() };
+    let beat = frame(Kind::Heartbeat, &beat);
+    tokio::spawn(async move {
+        while reports.write_all(&beat).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    });
 }
 
 /// A prefix that states lengths of its own choosing.
@@ -189,14 +205,22 @@ async fn a_worker_survives_unmannerly_requests() {
     let hello: Hello = wire::expect_report(&mut reports, Kind::Hello, "hello").await.expect("one");
     assert_eq!(hello.name.as_str(), "w");
     let mut control = connection.open_uni().await.expect("allowed");
-    let welcome = Welcome { version: 1, epoch: 1, heartbeat_ms: 500 };
+    let welcome = Welcome { version: 1, epoch: 1, heartbeat_ms: 500, lane: None };
     wire::write_report(&mut control, Kind::Welcome, &welcome).await.expect("open");
 
     let id = AttemptId { epoch: 1, seq: 1, attempt: 1 };
     let model = ModelRef { name: "m".into(), version: 1, sha256: String::new() };
     let meta = TensorMeta { name: "x".into(), dtype: 3, shape: vec![1 << 50] };
     let tensors = vec![meta];
-    let task = TaskHeader { id, device: 0, priority: crate::Priority::Normal, model, tensors };
+    let task = TaskHeader {
+        id,
+        device: 0,
+        priority: crate::Priority::Normal,
+        model,
+        tensors,
+        shared: None,
+        blob: None,
+    };
     for bytes in [
         Vec::new(),
         b"noise".to_vec(),

@@ -1,8 +1,9 @@
 //! Frames on QUIC streams.
 
 use crate::error::{Error, Result};
+use crate::net::lane::Berth;
 use crate::proto::frame::{self, FrameError, PREFIX_BYTES, Prefix};
-use crate::proto::message::{Kind, TensorMeta};
+use crate::proto::message::{AttemptId, Kind, SharedBody, TensorMeta};
 use crate::proto::tensors::{plan, share};
 use bytes::Bytes;
 use lgp_memory::NamedTensor;
@@ -110,7 +111,26 @@ impl Start {
         Ok(frame::decode(kind, &self.header)?)
     }
 
-    /// The tensors that the header describes.
+    /// The tensors of an attempt that the header describes, which lie in shared memory or follow.
+    pub(super) async fn tensors_from(
+        self,
+        berth: &Berth,
+        recv: &mut RecvStream,
+        id: AttemptId,
+        metas: Vec<TensorMeta>,
+        shared: Option<SharedBody>,
+    ) -> Result<Vec<NamedTensor>> {
+        match shared {
+            None => self.tensors(recv, metas).await,
+            Some(body) => {
+                // Nothing may follow besides.
+                self.tensors(recv, Vec::new()).await?;
+                berth.take(id, body, metas).await
+            }
+        }
+    }
+
+    /// The tensors that the header describes, which follow.
     pub(super) async fn tensors(
         self,
         recv: &mut RecvStream,

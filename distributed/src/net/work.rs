@@ -3,11 +3,15 @@
 use crate::error::Result;
 use crate::executor::{ExecError, Executor};
 use crate::net::blob::Fetcher;
+use crate::net::lane::Berth;
+use crate::net::large::Larder;
 use crate::net::line::{Job, Line, Lines, Ran, Stage};
 use crate::net::wire::{self, Start};
 use crate::proto::frame;
-use crate::proto::message::{AttemptId, Kind, OutcomeHeader, TaskHeader, Verdict};
-use crate::proto::tensors::describe;
+use crate::proto::message::{
+    AttemptId, InputBlob, Kind, OutcomeHeader, TaskHeader, TensorMeta, Verdict,
+};
+use crate::proto::tensors::{describe, plan};
 use lgp_memory::NamedTensor;
 use quinn::{RecvStream, SendStream};
 use serde::Serialize;
@@ -21,6 +25,9 @@ pub(super) struct Desk {
     pub(super) executor: Arc<dyn Executor>,
     pub(super) fetcher: Fetcher,
     lines: Lines,
+    /// Where memory is shared with the coordinator.
+    pub(super) berth: Arc<Berth>,
+    larder: Arc<Larder>,
     reports: mpsc::UnboundedSender<Vec<u8>>,
     held: Mutex<BTreeMap<AttemptId, Arc<Stage>>>,
     leaving: AtomicBool,
@@ -32,12 +39,15 @@ impl Desk {
         executor: Arc<dyn Executor>,
         fetcher: Fetcher,
         lines: Lines,
+        larder: Arc<Larder>,
         reports: mpsc::UnboundedSender<Vec<u8>>,
     ) -> Self {
         Self {
             executor,
             fetcher,
             lines,
+            berth: Arc::default(),
+            larder,
             reports,
             held: Mutex::default(),
             leaving: AtomicBool::new(false),
@@ -155,7 +165,7 @@ async fn perform(
     hold: &Hold,
     start: Start,
     header: TaskHeader,
-    metas: Vec<crate::proto::message::TensorMeta>,
+    metas: Vec<TensorMeta>,
     send: &mut SendStream,
     recv: &mut RecvStream,
 ) -> Result<()> {
@@ -163,11 +173,20 @@ async fn perform(
     if desk.leaving.load(Ordering::SeqCst) {
         return answer(send, OutcomeHeader::of(id, Verdict::Refused), &[], 0).await;
     }
-    let inputs = start.tensors(recv, metas).await?;
-    let TaskHeader { device, priority, model, .. } = header;
+    let TaskHeader { device, priority, model, shared, blob, .. } = header;
+    let inputs = match blob {
+        None => start.tensors_from(&desk.berth, recv, id, metas, shared).await?,
+        Some(blob) => {
+            // Nothing may follow besides.
+            start.tensors(recv, Vec::new()).await?;
+            match large_inputs(desk, blob, metas, send).await? {
+                Ok(inputs) => inputs,
+                Err(error) => return failed(send, id, error).await,
+            }
+        }
+    };
     if let Err(error) = desk.fetcher.ensure(&model).await {
-        let verdict = Verdict::Error(error.shortened());
-        return answer(send, OutcomeHeader::of(id, verdict), &[], 0).await;
+        return failed(send, id, error).await;
     }
     let line = usize::try_from(device).ok().and_then(|at| desk.lines.get(at));
     let Some(line) = line else {
@@ -188,9 +207,35 @@ async fn perform(
         Ok((outputs, metas, bytes)) => (Verdict::Done(metas), outputs, bytes),
         Err(error) => (Verdict::Error(error.shortened()), Vec::new(), 0),
     };
+    let shared = desk.berth.lend(id, &outputs, bytes).await;
     let model_us = u64::try_from(ran.took.as_micros()).unwrap_or(u64::MAX);
-    let header = OutcomeHeader { model_us, batch: ran.batch, ..OutcomeHeader::of(id, verdict) };
-    answer(send, header, &outputs, bytes).await
+    let batch = ran.batch;
+    let header = OutcomeHeader { model_us, batch, shared, ..OutcomeHeader::of(id, verdict) };
+    match shared {
+        None => answer(send, header, &outputs, bytes).await,
+        Some(_) => answer(send, header, &[], 0).await,
+    }
+}
+
+async fn failed(send: &mut SendStream, id: AttemptId, error: ExecError) -> Result<()> {
+    let verdict = Verdict::Error(error.shortened());
+    answer(send, OutcomeHeader::of(id, verdict), &[], 0).await
+}
+
+/// Fetches inputs that are too long for a frame, unless nobody wants the answer any more.
+async fn large_inputs(
+    desk: &Desk,
+    blob: InputBlob,
+    metas: Vec<TensorMeta>,
+    send: &SendStream,
+) -> Result<Result<Vec<NamedTensor>, ExecError>> {
+    let planned = plan(metas, usize::try_from(blob.bytes).map_err(wire::lost)?)?;
+    let fetched = tokio::select! {
+        fetched = desk.larder.fetch(desk.fetcher.connection(), blob, planned) => fetched,
+        _ = send.stopped() => return Err(wire::lost("cancelled")),
+    };
+    // Another worker, or another time, may have more luck.
+    Ok(fetched.map_err(|error| ExecError::unavailable(error.to_string())))
 }
 
 /// Waits in the line until the task was run; `None` when it was asked back before that began.

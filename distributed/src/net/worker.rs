@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::executor::Executor;
 use crate::net::close::{Close, is_expired, is_untrusted};
 use crate::net::enrol::JoinRefusal;
+use crate::net::large::Larder;
 use crate::net::line::{Line, Lines};
 use crate::net::renew::Badge;
 use crate::net::role::COORDINATOR_SAN;
@@ -33,6 +34,8 @@ pub async fn run_worker(
     let lines = lines(&config, &executor).await;
     let (endpoint, _) = transport::bind(transport::any_for(config.coordinator), None)?;
     let badge = Badge::new(&config, lines.len())?;
+    // What one connection left, the next may go on with.
+    let larder = Arc::new(Larder::new(u64::try_from(config.input_bytes_max).unwrap_or(u64::MAX)));
     let mut shutdown = pin!(shutdown);
     let mut rng = Xoshiro256PlusPlus::from_rng(&mut rand::rng());
     let mut failures = 0;
@@ -43,7 +46,8 @@ pub async fn run_worker(
         };
         let error = match connected {
             Ok(connection) => {
-                match serve(&connection, &config, &badge, &executor, &lines, shutdown.as_mut())
+                let shutdown = shutdown.as_mut();
+                match serve(&connection, &config, &badge, &executor, &lines, &larder, shutdown)
                     .await
                 {
                     Ended::Left => return farewell(&endpoint, &connection).await,

@@ -5,6 +5,8 @@ use crate::error::{Error, Result};
 use crate::executor::{ExecError, Executor, ExecutorStatus};
 use crate::net::blob::Fetcher;
 use crate::net::close::Close;
+use crate::net::lane::{self, Berth};
+use crate::net::large::Larder;
 use crate::net::line::Lines;
 use crate::net::renew::Badge;
 use crate::net::wire;
@@ -42,6 +44,7 @@ pub(super) async fn serve(
     badge: &Arc<Badge>,
     executor: &Arc<dyn Executor>,
     lines: &Lines,
+    larder: &Arc<Larder>,
     mut shutdown: Pin<&mut (impl Future<Output = ()> + Send)>,
 ) -> Ended {
     let greeting = tokio::time::timeout(WELCOME_TIMEOUT, greet(connection, config, executor));
@@ -60,7 +63,9 @@ pub(super) async fn serve(
     tracing::info!(name = %config.identity.name, "joined the coordinator");
     let (sender, frames) = mpsc::unbounded_channel();
     let fetcher = Fetcher::new(connection.clone(), Arc::clone(executor));
-    let desk = Arc::new(Desk::new(Arc::clone(executor), fetcher, Arc::clone(lines), sender));
+    let (lines, larder) = (Arc::clone(lines), Arc::clone(larder));
+    let desk = Arc::new(Desk::new(Arc::clone(executor), fetcher, lines, larder, sender));
+    share_memory(config, &welcome, &desk.berth);
     let drain = Arc::new(Notify::new());
     // Dropping the set ends what belongs to this connection only.
     let mut tasks = JoinSet::new();
@@ -85,6 +90,15 @@ pub(super) async fn serve(
         return Ended::Left;
     }
     Ended::Lost { error, greeted: true }
+}
+
+/// Accepts the coordinator's invitation to share memory, if it is on this machine.
+fn share_memory(config: &WorkerConfig, welcome: &Welcome, berth: &Arc<Berth>) {
+    let bytes_max = config.shared_memory_bytes_max;
+    let Some(offer) = welcome.lane.as_ref().filter(|_| bytes_max > 0) else { return };
+    if let Err(error) = lane::knock(offer, berth, bytes_max) {
+        tracing::debug!(%error, "no memory is shared with the coordinator");
+    }
 }
 
 fn lost(connection: &Connection, error: &Error, close: Close, greeted: bool) -> Ended {
@@ -140,6 +154,7 @@ async fn beat(desk: Arc<Desk>, interval: Duration) {
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
+        desk.berth.tidy();
         let status = status(&desk.executor).await;
         let held = desk.holdings();
         desk.report(Kind::Heartbeat, &Heartbeat { held, status });

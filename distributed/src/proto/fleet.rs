@@ -9,7 +9,7 @@ use crate::proto::recall::Standing;
 use crate::proto::service::Service;
 use crate::proto::state::SessionId;
 use crate::task::ModelRef;
-use crate::worker_info::{WorkerId, WorkerState};
+use crate::worker_info::{Transport, WorkerId, WorkerState};
 use slab::Slab;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,6 +34,7 @@ pub(super) struct Worker {
     pub(super) breakers: BTreeMap<ModelRef, Breaker>,
     /// What it last said of its devices.
     pub(super) status: Vec<DeviceStatus>,
+    pub(super) transport: Transport,
 }
 
 impl Worker {

@@ -136,8 +136,8 @@ mod tests {
     use super::*;
     use crate::executor::ExecError;
     use crate::proto::message::{
-        AttemptId, Heartbeat, Hello, Loaded, OutcomeHeader, TaskHeader, TensorMeta, Verdict,
-        Welcome,
+        AttemptId, Heartbeat, Hello, InputBlob, Loaded, OutcomeHeader, SharedBody, TaskHeader,
+        TensorMeta, Verdict, Welcome,
     };
     use crate::proto::tensors::plan;
     use proptest::prelude::*;
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_header_survives_the_trip_and_newer_fields_are_left() {
-        let welcome = Welcome { version: 1, epoch: 7, heartbeat_ms: 500 };
+        let welcome = Welcome { version: 1, epoch: 7, heartbeat_ms: 500, lane: None };
         let mut frame = encode(Kind::Welcome, &welcome, 3, 0).expect("small");
         let start: [u8; PREFIX_BYTES] = frame[..PREFIX_BYTES].try_into().expect("long enough");
         let prefix = Prefix::decode(&start).expect("own frame");
@@ -251,6 +251,8 @@ mod tests {
                     TensorMeta { name: "image".into(), dtype: 3, shape: vec![1, 1, 8, 8] },
                     TensorMeta { name: "mask".into(), dtype: 13, shape: vec![3] },
                 ],
+                shared: Some(SharedBody { ticket: 9, bytes: 259 }),
+                blob: Some(InputBlob { sha256: [7; 32], bytes: 259 }),
             };
             let mut bytes = postcard::to_stdvec(&header).expect("serialisable");
             for (at, value) in flips {

@@ -7,7 +7,7 @@ use crate::proto::fleet::{Seat, SeatId, Worker};
 use crate::proto::message::{AttemptId, Heartbeat};
 use crate::proto::state::{Action, Planted, SessionId, Timer};
 use crate::task::{TaskError, TaskErrorKind};
-use crate::worker_info::{DeviceInfo, WorkerId, WorkerInfo, WorkerState};
+use crate::worker_info::{DeviceInfo, Transport, WorkerId, WorkerInfo, WorkerState};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -74,6 +74,7 @@ impl Core {
             seats: Vec::new(),
             breakers: BTreeMap::new(),
             status: devices(join.status),
+            transport: Transport::default(),
         };
         let worker_id = worker.id.clone();
         self.fleet.add(worker, join.slots, join.threads);
@@ -99,6 +100,13 @@ impl Core {
     /// Whether a session has not ended.
     pub(crate) fn is_live(&self, session: SessionId) -> bool {
         self.fleet.workers.get(&session).is_some_and(|w| w.state != WorkerState::Lost)
+    }
+
+    /// How tensors travel to a worker now.
+    pub(crate) fn carried_by(&mut self, session: SessionId, transport: Transport) {
+        if let Some(worker) = self.fleet.live(session) {
+            worker.transport = transport;
+        }
     }
 
     /// A worker is alive and says what it holds.
@@ -329,6 +337,7 @@ impl Core {
                 .map(|(model, breaker)| (model.to_string(), breaker.name()))
                 .collect(),
             devices,
+            transport: worker.transport,
         }
     }
 }

@@ -110,6 +110,25 @@ pub(crate) struct Welcome {
     pub(crate) version: u32,
     pub(crate) epoch: u64,
     pub(crate) heartbeat_ms: u32,
+    /// Where a worker of the coordinator's machine finds memory to share.
+    pub(crate) lane: Option<LaneOffer>,
+}
+
+/// An invitation to share memory: whoever can reach the socket and knows the nonce, which only
+/// this session was told, is the session's worker and on this machine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct LaneOffer {
+    /// The abstract Unix socket.
+    pub(crate) name: String,
+    pub(crate) nonce: [u8; 32],
+}
+
+/// A body that lies in shared memory instead of following its header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SharedBody {
+    /// The name under which the memory was passed.
+    pub(crate) ticket: u64,
+    pub(crate) bytes: u64,
 }
 
 /// Header of [`Kind::Heartbeat`].
@@ -147,6 +166,18 @@ pub(crate) struct TaskHeader {
     pub(crate) priority: Priority,
     pub(crate) model: ModelRef,
     pub(crate) tensors: Vec<TensorMeta>,
+    /// Where the tensors' bytes are, unless they follow.
+    pub(crate) shared: Option<SharedBody>,
+    /// What to ask for, where they are too long to follow.
+    pub(crate) blob: Option<InputBlob>,
+}
+
+/// A run of bytes that is asked for by its digest: all inputs of a task, one after another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct InputBlob {
+    /// SHA-256.
+    pub(crate) sha256: [u8; 32],
+    pub(crate) bytes: u64,
 }
 
 /// Header of [`Kind::Outcome`]; the tensors follow as raw bytes in this order.
@@ -158,12 +189,14 @@ pub(crate) struct OutcomeHeader {
     /// Tasks that ran together.
     pub(crate) batch: u32,
     pub(crate) verdict: Verdict,
+    /// Where the tensors' bytes are, unless they follow.
+    pub(crate) shared: Option<SharedBody>,
 }
 
 impl OutcomeHeader {
     /// The answer of an attempt that did not run.
     pub(crate) fn of(id: AttemptId, verdict: Verdict) -> Self {
-        Self { id, model_us: 0, batch: 1, verdict }
+        Self { id, model_us: 0, batch: 1, verdict, shared: None }
     }
 }
 

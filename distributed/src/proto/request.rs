@@ -2,9 +2,9 @@
 
 use crate::error::{Error, Result};
 use crate::proto::Order;
-use crate::proto::frame::{BODY_BYTES_MAX, FrameError, HEADER_BYTES_MAX};
+use crate::proto::frame::{BODY_BYTES_MAX, HEADER_BYTES_MAX};
 use crate::proto::state::Digest;
-use crate::proto::tensors::describe;
+use crate::proto::tensors::describe_any;
 use crate::task::TaskSpec;
 use sha2::{Digest as _, Sha256};
 use std::sync::Arc;
@@ -14,14 +14,18 @@ const KEY_BYTES_MAX: usize = 256;
 /// Header bytes that are not names or dimensions, generously.
 const HEADER_BYTES_FIXED: usize = 256;
 
-/// Checks that a task fits a frame, and makes an order of it.
-pub(crate) fn check(spec: TaskSpec) -> Result<Order> {
-    let (metas, body_bytes) = describe(&spec.inputs).map_err(|error| match error {
-        FrameError::TooLong { given, .. } => {
-            Error::TooLarge { what: "inputs", given, limit: BODY_BYTES_MAX }
-        }
-        other => Error::InvalidTask { message: other.to_string() },
-    })?;
+/// Checks a task whose inputs may have so many bytes, and makes an order of it.
+pub(crate) fn check(spec: TaskSpec, input_bytes_max: usize) -> Result<Order> {
+    let (metas, body_bytes) = describe_any(&spec.inputs)
+        .map_err(|error| Error::InvalidTask { message: error.to_string() })?;
+    let (what, limit) = match spec.durable {
+        false => ("inputs", input_bytes_max),
+        // The journal keeps them as they are.
+        true => ("inputs of a durable task", input_bytes_max.min(BODY_BYTES_MAX)),
+    };
+    if body_bytes > limit {
+        return Err(Error::TooLarge { what, given: body_bytes, limit });
+    }
     // A variable-length u64 takes up to ten bytes.
     let described: usize = metas.iter().map(|m| m.name.len() + 12 + 10 * m.shape.len()).sum();
     let names = spec.model.name.len() + spec.model.sha256.len();
@@ -84,6 +88,8 @@ mod tests {
     use lgp_memory::{NamedTensor, Tensor};
     use std::time::Duration;
 
+    const MAX: usize = 64 << 20;
+
     fn spec(name: &str, values: &[f32]) -> TaskSpec {
         let model = ModelRef { name: "m".into(), version: 1, sha256: "ab".into() };
         let tensor = Tensor::from_slice([values.len()], values).expect("small");
@@ -95,9 +101,9 @@ mod tests {
     #[test]
     fn the_digest_sees_every_part_of_the_body() {
         let base = spec("x", &[1.0, 2.0]);
-        let digest = check(base.clone()).expect("valid").digest;
-        assert_eq!(check(base.clone()).expect("valid").digest, digest);
-        assert_eq!(check(base.clone()).expect("valid").input_bytes, 8);
+        let digest = check(base.clone(), MAX).expect("valid").digest;
+        assert_eq!(check(base.clone(), MAX).expect("valid").digest, digest);
+        assert_eq!(check(base.clone(), MAX).expect("valid").input_bytes, 8);
         let changes: [fn(&mut TaskSpec); 12] = [
             |s| s.durable = true,
             |s| s.affinity = Some("a".into()),
@@ -115,7 +121,7 @@ mod tests {
         for (number, change) in changes.into_iter().enumerate() {
             let mut other = base.clone();
             change(&mut other);
-            assert_ne!(check(other).expect("valid").digest, digest, "change {number}");
+            assert_ne!(check(other, MAX).expect("valid").digest, digest, "change {number}");
         }
     }
 
@@ -130,13 +136,16 @@ mod tests {
         let mut body = spec("x", &[1.0]);
         body.inputs[0].tensor = big;
         let cases = [
-            (long_name, "70281 bytes of names and shapes of the inputs, at most 65536 fit a frame"),
+            (
+                long_name,
+                "70281 bytes of names and shapes of the inputs, at most 65536 are accepted",
+            ),
             (long_key, "invalid task: an idempotency key of 257 bytes, expected 1 to 256"),
             (many, "invalid task: tensors: 1025 tensors, at most 1024 are accepted"),
-            (body, "67108865 bytes of inputs, at most 67108864 fit a frame"),
+            (body, "67108865 bytes of inputs, at most 67108864 are accepted"),
         ];
         for (spec, expected) in cases {
-            let message = check(spec).expect_err(expected).to_string();
+            let message = check(spec, MAX).expect_err(expected).to_string();
             assert!(message.starts_with(expected), "{message}");
         }
     }

@@ -43,8 +43,20 @@ fn tensors_error(reason: impl Into<String>) -> FrameError {
     FrameError::Tensors { reason: reason.into() }
 }
 
-/// Describes tensors for a header. Answers the descriptions and the bytes of the body.
+/// Describes tensors for a header whose body they are. Answers the descriptions and the bytes of
+/// the body.
 pub(crate) fn describe(tensors: &[NamedTensor]) -> Result<(Vec<TensorMeta>, usize), FrameError> {
+    let (metas, given) = describe_any(tensors)?;
+    if given > BODY_BYTES_MAX {
+        return Err(FrameError::TooLong { what: "body", given, limit: BODY_BYTES_MAX });
+    }
+    Ok((metas, given))
+}
+
+/// The same for tensors that may be longer than a body.
+pub(crate) fn describe_any(
+    tensors: &[NamedTensor],
+) -> Result<(Vec<TensorMeta>, usize), FrameError> {
     if tensors.len() > TENSORS_MAX {
         let given = tensors.len();
         return Err(tensors_error(format!("{given} tensors, at most {TENSORS_MAX} are accepted")));
@@ -64,9 +76,6 @@ pub(crate) fn describe(tensors: &[NamedTensor]) -> Result<(Vec<TensorMeta>, usiz
         let shape = tensor.shape().iter().map(wide).collect();
         metas.push(TensorMeta { name: name.clone(), dtype: code, shape });
         body = body.saturating_add(tensor.as_bytes().len());
-    }
-    if body > BODY_BYTES_MAX {
-        return Err(FrameError::TooLong { what: "body", given: body, limit: BODY_BYTES_MAX });
     }
     Ok((metas, body))
 }

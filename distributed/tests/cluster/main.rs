@@ -6,5 +6,7 @@ mod durable;
 mod faults;
 mod fetch;
 mod join;
+mod large;
+mod shared;
 mod tasks;
 mod trust;

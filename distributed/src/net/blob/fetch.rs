@@ -54,6 +54,11 @@ impl Fetcher {
         Self { connection, executor, turn: Mutex::new(()) }
     }
 
+    /// The connection that it asks on.
+    pub(in crate::net) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
     /// Sees that the executor has the model's files, if it is one that fetches them.
     pub(in crate::net) async fn ensure(&self, model: &ModelRef) -> Result<(), ExecError> {
         let lacks = || self.executor.cache().and_then(|cache| cache.lacks(model));

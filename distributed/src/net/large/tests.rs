@@ -1,0 +1,264 @@
+//! Transfers of inputs that are cut, damaged or refused, between a worker and a coordinator by
+//! hand, and the other way round.
+
+use super::Answer;
+use crate::net::ask::{self, Ask};
+use crate::net::tests::{connect, coordinator, frame, hello, keep_beating};
+use crate::net::wire::{self, Start};
+use crate::net::{tls, transport};
+use crate::proto::message::{
+    AttemptId, Hello, InputBlob, Kind, OutcomeHeader, TaskHeader, VERSION, Verdict, Welcome,
+};
+use crate::proto::tensors::describe;
+use crate::{
+    ExecError, ExecErrorKind, Executor, ExecutorStatus, ModelRef, Pki, TaskSpec, WorkerConfig,
+    run_worker,
+};
+use lgp_memory::{DType, NamedTensor, Tensor};
+use quinn::{Connection, Endpoint, RecvStream, SendStream, ServerConfig};
+use sha2::{Digest, Sha256};
+use std::sync::Arc;
+
+/// Answers with its inputs.
+struct Echo;
+
+impl Executor for Echo {
+    fn load(&self, _: usize, _: &ModelRef) -> Result<(), ExecError> {
+        Ok(())
+    }
+    fn unload(&self, _: usize, _: &ModelRef) {}
+    fn execute(
+        &self,
+        _: usize,
+        _: &ModelRef,
+        inputs: &[NamedTensor],
+    ) -> Result<Vec<NamedTensor>, ExecError> {
+        Ok(inputs.to_vec())
+    }
+    fn status(&self) -> ExecutorStatus {
+        ExecutorStatus::default()
+    }
+}
+
+/// A coordinator by hand, and the worker that serves it.
+struct Rig {
+    endpoint: Endpoint,
+    inputs: Vec<NamedTensor>,
+    run: Vec<u8>,
+    blob: InputBlob,
+}
+
+/// Inputs of some 2 MB, and a worker that takes three.
+fn rig() -> Rig {
+    let pki = Pki::generate().unwrap();
+    let mut server = ServerConfig::with_crypto(Arc::new(tls::server(&pki).unwrap()));
+    server.transport_config(transport::config(4, 1));
+    let any = "127.0.0.1:0".parse().unwrap();
+    let (endpoint, _) = transport::bind(any, Some(server)).unwrap();
+    let addr = endpoint.local_addr().unwrap();
+    let mut config = WorkerConfig::new(addr, pki.issue_worker("w").unwrap(), 1);
+    config.input_bytes_max = 3 << 20;
+    tokio::spawn(run_worker(config, Arc::new(Echo), std::future::pending()));
+    let values: Vec<u32> = (0..500_000u32).map(|n| n.wrapping_mul(2_654_435_761)).collect();
+    let inputs = vec![
+        NamedTensor::new("x", Tensor::from_slice([500_000], &values).unwrap()),
+        NamedTensor::new("y", Tensor::from_slice([5], &[1u8, 2, 3, 4, 5]).unwrap()),
+    ];
+    let run = [inputs[0].tensor.as_bytes(), inputs[1].tensor.as_bytes()].concat();
+    let bytes = u64::try_from(run.len()).unwrap();
+    let blob = InputBlob { sha256: Sha256::digest(&run).into(), bytes };
+    Rig { endpoint, inputs, run, blob }
+}
+
+/// The worker's connection, with the streams that would close it when dropped.
+struct Greeted {
+    connection: Connection,
+    _reports: RecvStream,
+    _control: SendStream,
+}
+
+impl Rig {
+    async fn greet(&self) -> Greeted {
+        let connection = self.endpoint.accept().await.unwrap().await.unwrap();
+        let mut reports = connection.accept_uni().await.unwrap();
+        let _: Hello = wire::expect_report(&mut reports, Kind::Hello, "hello").await.unwrap();
+        let mut control = connection.open_uni().await.unwrap();
+        let welcome = Welcome { version: VERSION, epoch: 1, heartbeat_ms: 500, lane: None };
+        wire::write_report(&mut control, Kind::Welcome, &welcome).await.unwrap();
+        Greeted { connection, _reports: reports, _control: control }
+    }
+
+    /// Sends the task, and answers where its outcome will come.
+    async fn task(&self, greeted: &Greeted, attempt: u32, blob: InputBlob) -> RecvStream {
+        let (mut send, recv) = greeted.connection.open_bi().await.unwrap();
+        let header = TaskHeader {
+            id: AttemptId { epoch: 1, seq: 1, attempt },
+            device: 0,
+            model: ModelRef { name: "m".into(), version: 1, sha256: String::new() },
+            tensors: describe(&self.inputs).unwrap().0,
+            shared: None,
+            blob: Some(blob),
+        };
+        send.write_all(&frame(Kind::Task, &header)).await.unwrap();
+        send.finish().unwrap();
+        recv
+    }
+
+    /// The worker's question: from where on, and where the answer goes.
+    async fn question(&self, greeted: &Greeted) -> (usize, SendStream) {
+        let (send, mut recv) = greeted.connection.accept_bi().await.unwrap();
+        let question: Ask = ask::read(&mut recv).await.unwrap();
+        let Ask::Inputs { sha256, offset } = question else { panic!("another question") };
+        assert_eq!(sha256, self.blob.sha256);
+        (usize::try_from(offset).unwrap(), send)
+    }
+
+    async fn serve(&self, mut send: SendStream, bytes: &[u8]) {
+        ask::write(&mut send, &Answer::Found(self.blob.bytes)).await.unwrap();
+        send.write_all(bytes).await.unwrap();
+        send.finish().unwrap();
+    }
+}
+
+async fn outcome(mut recv: RecvStream) -> Result<Vec<NamedTensor>, ExecError> {
+    let start = Start::read(&mut recv).await.unwrap();
+    let header: OutcomeHeader = start.header(Kind::Outcome, "outcome").unwrap();
+    match header.verdict {
+        Verdict::Done(metas) => Ok(start.tensors(&mut recv, metas).await.unwrap()),
+        Verdict::Error(error) => Err(error),
+        Verdict::Refused => panic!("refused"),
+    }
+}
+
+#[tokio::test]
+async fn a_transfer_goes_on_where_stream_and_connection_were_cut() {
+    let rig = rig();
+    let first = rig.greet().await;
+    let _lost = rig.task(&first, 1, rig.blob).await;
+    let (offset, send) = rig.question(&first).await;
+    assert_eq!(offset, 0);
+    rig.serve(send, &rig.run[..300_000]).await;
+    // The stream ended early: the same connection is asked for the rest.
+    let (offset, send) = rig.question(&first).await;
+    assert_eq!(offset, 300_000);
+    rig.serve(send, &rig.run[300_000..1_000_001]).await;
+    let (offset, _send) = rig.question(&first).await;
+    assert_eq!(offset, 1_000_001);
+    // The connection goes too, and the next attempt comes with another.
+    first.connection.close(0u32.into(), b"cut");
+    let second = rig.greet().await;
+    let answer = rig.task(&second, 2, rig.blob).await;
+    let (offset, send) = rig.question(&second).await;
+    assert_eq!(offset, 1_000_001, "each byte was served once");
+    rig.serve(send, &rig.run[offset..]).await;
+    assert_eq!(outcome(answer).await, Ok(rig.inputs.clone()));
+    // What is done is not kept.
+    let _answer = rig.task(&second, 3, rig.blob).await;
+    assert_eq!(rig.question(&second).await.0, 0);
+}
+
+#[tokio::test]
+async fn damaged_inputs_are_refused_and_begun_anew() {
+    let rig = rig();
+    let greeted = rig.greet().await;
+    let mut damaged = rig.run.clone();
+    damaged[1_234_567] ^= 1;
+    let answer = rig.task(&greeted, 1, rig.blob).await;
+    for _ in 0..3 {
+        let (offset, send) = rig.question(&greeted).await;
+        assert_eq!(offset, 0);
+        rig.serve(send, &damaged).await;
+    }
+    let error = outcome(answer).await.expect_err("nothing of it is believed");
+    assert_eq!(error.kind, ExecErrorKind::Unavailable);
+    assert!(error.message.contains("another digest"), "{error}");
+    // One good transfer after a bad one is enough.
+    let answer = rig.task(&greeted, 2, rig.blob).await;
+    for run in [&damaged, &rig.run] {
+        let (offset, send) = rig.question(&greeted).await;
+        assert_eq!(offset, 0);
+        rig.serve(send, run).await;
+    }
+    assert_eq!(outcome(answer).await, Ok(rig.inputs.clone()));
+}
+
+#[tokio::test]
+async fn inputs_that_are_unknown_or_too_long_are_given_to_others() {
+    let rig = rig();
+    let greeted = rig.greet().await;
+    let answer = rig.task(&greeted, 1, rig.blob).await;
+    for _ in 0..3 {
+        let (_, mut send) = rig.question(&greeted).await;
+        ask::write(&mut send, &Answer::Unknown).await.unwrap();
+        send.finish().unwrap();
+    }
+    let error = outcome(answer).await.expect_err("nobody has them");
+    assert!(error.message.contains("has no such inputs"), "{error}");
+    assert_eq!(error.kind, ExecErrorKind::Unavailable);
+    // A header whose tensors do not fit its blob gets no answer, and nothing is allocated for it.
+    let huge = InputBlob { bytes: 1 << 50, ..rig.blob };
+    let mut answer = rig.task(&greeted, 2, huge).await;
+    assert!(answer.read_to_end(100).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_worker_takes_no_more_than_it_is_set_to() {
+    let larder = super::Larder::new(1_000);
+    let (coordinator, pki) = coordinator().await;
+    let (_endpoint, connection) = connect(&coordinator, &pki.issue_worker("w").unwrap()).await;
+    let blob = InputBlob { sha256: [0; 32], bytes: 1_001 };
+    let error = larder.fetch(&connection, blob, Vec::new()).await.unwrap_err();
+    assert_eq!(error.to_string(), "1001 bytes of inputs, at most 1000 are accepted");
+    coordinator.stop().await;
+}
+
+#[tokio::test]
+async fn a_coordinator_serves_inputs_while_an_attempt_needs_them() {
+    let (coordinator, pki) = coordinator().await;
+    let (_endpoint, connection) = connect(&coordinator, &pki.issue_worker("w").unwrap()).await;
+    let mut reports = connection.open_uni().await.unwrap();
+    reports.write_all(&frame(Kind::Hello, &hello("w", VERSION))).await.unwrap();
+    keep_beating(reports);
+    let count = (64 << 20) + 1;
+    let inputs = vec![
+        NamedTensor::new("x", Tensor::zeros(DType::U8, [count]).unwrap()),
+        NamedTensor::new("y", Tensor::from_slice([3], &[1u8, 2, 3]).unwrap()),
+    ];
+    let model = ModelRef { name: "m".into(), version: 1, sha256: String::new() };
+    let id = coordinator.submit(TaskSpec::new(model, inputs)).unwrap();
+    let (mut send, mut recv) = connection.accept_bi().await.unwrap();
+    let start = Start::read(&mut recv).await.unwrap();
+    let header: TaskHeader = start.header(Kind::Task, "task").unwrap();
+    let blob = header.blob.expect("too long to follow");
+    assert_eq!(blob.bytes, u64::try_from(count).unwrap() + 3);
+    let ask = async |sha256, offset| {
+        let (mut send, mut recv) = connection.open_bi().await.unwrap();
+        ask::write(&mut send, &Ask::Inputs { sha256, offset }).await.unwrap();
+        send.finish().unwrap();
+        let answer: Answer = ask::read(&mut recv).await.unwrap();
+        (answer, recv.read_to_end(100 << 20).await.unwrap())
+    };
+    let mut hash = Sha256::new();
+    for (offset, expected) in [(0, 0), (blob.bytes - 4, 0), (blob.bytes - 2, 2)] {
+        let (answer, bytes) = ask(blob.sha256, offset).await;
+        assert!(matches!(answer, Answer::Found(bytes) if bytes == blob.bytes));
+        assert_eq!(bytes.len(), usize::try_from(blob.bytes - offset).unwrap());
+        assert_eq!((bytes[0], bytes.last()), (expected, Some(&3)));
+        if offset == 0 {
+            hash.update(&bytes);
+        }
+    }
+    assert_eq!(<[u8; 32]>::from(hash.finalize()), blob.sha256);
+    for (sha256, offset) in [([0; 32], 0), (blob.sha256, blob.bytes), (blob.sha256, u64::MAX)] {
+        let (answer, bytes) = ask(sha256, offset).await;
+        assert_eq!(matches!(answer, Answer::Unknown), sha256 == [0; 32]);
+        assert!(bytes.is_empty());
+    }
+    let verdict = Verdict::Done(Vec::new());
+    let done = OutcomeHeader { id: header.id, model_us: 1, verdict, shared: None };
+    send.write_all(&frame(Kind::Outcome, &done)).await.unwrap();
+    send.finish().unwrap();
+    coordinator.wait(id).await.unwrap();
+    assert!(matches!(ask(blob.sha256, 0).await.0, Answer::Unknown), "its task has ended");
+    coordinator.stop().await;
+}
