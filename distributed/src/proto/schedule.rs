@@ -44,7 +44,7 @@ impl Core {
 
     /// A device for a task of the model: that of its affinity key (and the task that has it), or
     /// the strategy's choice, on any worker but that of the session `except`.
-    pub(super) fn choose(
+    pub(crate) fn choose(
         &mut self,
         now: Duration,
         model: &ModelRef,
@@ -72,7 +72,7 @@ impl Core {
             }
         };
         let heard_since = now.saturating_sub(self.config.timing.suspect_after);
-        let view = View { capable, hot: &self.fleet.hot, heard_since };
+        let view = View::new(capable, &self.fleet.hot, heard_since);
         if self.planted == Planted::IgnoreSlots
             && let Some(first) = capable.first()
         {
