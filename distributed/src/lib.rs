@@ -127,11 +127,11 @@ pub use proto::balance::balancing_strategies;
 pub use proto::frame::FrameError;
 pub use proto::models::ModelNeeds;
 pub use proto::scale::{ScaleConfig, ScaleDecision, ScaleMetric, ScaleRule, ScaleSample, Scaler};
-pub use sim::{Carousel, SimFailure, SimReport, simulate, simulate_mutants};
+pub use sim::{Carousel, Envelope, Selection, SimFailure, SimReport, simulate, simulate_mutants};
 pub use task::{
     ModelRef, Priority, TaskError, TaskErrorKind, TaskId, TaskRecord, TaskSpec, TaskState,
 };
 pub use worker_info::{
-    DeviceInfo, Hits, Percentiles, Stats, TaskCounts, WorkerCounts, WorkerId, WorkerInfo,
+    DeviceInfo, Hits, Percentiles, Stats, TaskCounts, Traffic, WorkerCounts, WorkerId, WorkerInfo,
     WorkerState,
 };
