@@ -21,6 +21,8 @@ fn turns(c: &mut Criterion) {
 fn choices(c: &mut Criterion) {
     for (name, wait) in [("choice", 0), ("choice, old measurements", 100)] {
         let mut group = c.benchmark_group(name);
+        // There are many cases, and each is short and steady.
+        group.warm_up_time(Duration::from_secs(1)).measurement_time(Duration::from_secs(2));
         for strategy in balancing_strategies() {
             for workers in [50, 5_000] {
                 let mut selection = Selection::new(workers, strategy).expect("a known strategy");
