@@ -54,12 +54,12 @@ impl Service {
 /// What is left of a measurement after so many nanoseconds: halved with each [`BELIEVED_NS`], along a
 /// straight line in between, which costs a fraction of an exponential and decides no worse.
 fn faded(unbelieved_ns: u64) -> f64 {
-    // As a signed number, which processors convert in one instruction: 292 years are enough.
-    let age = i64::try_from(unbelieved_ns).unwrap_or(i64::MAX) as f64;
-    let halvings = (age * (1.0 / BELIEVED_NS as f64)).min(1000.0);
-    let whole = halvings as u32;
-    let half_to_whole = f64::from_bits(u64::from(1023 - whole) << 52);
-    half_to_whole * (1.0 - 0.5 * (halvings - f64::from(whole)))
+    let whole = (unbelieved_ns / BELIEVED_NS).min(1000);
+    let rest = unbelieved_ns % BELIEVED_NS;
+    // As a signed number, which processors convert in one instruction.
+    let share = rest.cast_signed() as f64 * (0.5 / BELIEVED_NS as f64);
+    let halved = f64::from_bits((1023 - whole) << 52);
+    halved * (1.0 - share)
 }
 
 #[cfg(test)]

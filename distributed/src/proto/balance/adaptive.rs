@@ -20,7 +20,7 @@ impl Balance for Adaptive {
             let hot = candidate.hot;
             match candidate.completion_ms(now, request.load_ms) {
                 Some(ms) => {
-                    let joules = f64::from(hot.power_w) * ms / 1e3;
+                    let joules = f64::from(hot.power_w) * (ms * 1e-3);
                     best.offer(candidate, request.thrift * joules + ms);
                 }
                 None if hot.free == hot.slots => unmeasured.offer(candidate, 0.0),
