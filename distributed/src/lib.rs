@@ -133,11 +133,11 @@ pub use proto::event::Event;
 pub use proto::frame::FrameError;
 pub use proto::models::ModelNeeds;
 pub use proto::scale::{ScaleConfig, ScaleDecision, ScaleMetric, ScaleRule, ScaleSample, Scaler};
-pub use sim::{Carousel, SimFailure, SimReport, simulate, simulate_mutants};
+pub use sim::{Carousel, Envelope, Selection, SimFailure, SimReport, simulate, simulate_mutants};
 pub use task::{
     ModelRef, Priority, TaskError, TaskErrorKind, TaskId, TaskRecord, TaskSpec, TaskState,
 };
 pub use worker_info::{
-    DeviceInfo, Hits, Percentiles, Stats, TaskCounts, Transport, WorkerCounts, WorkerId,
+    DeviceInfo, Hits, Percentiles, Stats, TaskCounts, Traffic, Transport, WorkerCounts, WorkerId,
     WorkerInfo, WorkerState,
 };

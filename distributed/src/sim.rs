@@ -8,16 +8,20 @@
 mod carousel;
 mod coordinator;
 mod disk;
+mod envelope;
 mod laws;
 mod ledger;
 mod life;
 mod network;
+mod selection;
 mod worker;
 mod workload;
 mod world;
 
 use crate::proto::state::Planted;
 pub use carousel::Carousel;
+pub use envelope::Envelope;
+pub use selection::Selection;
 use std::time::Duration;
 
 /// Figures of runs, each with its name: the struct, their sum, and their table.

@@ -7,6 +7,16 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+/// UDP payload to and from the workers that are connected, since each connected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct Traffic {
+    pub sent_bytes: u64,
+    pub sent_datagrams: u64,
+    pub received_bytes: u64,
+    pub received_datagrams: u64,
+}
+
 /// A worker's name, as its certificate states it: lowercase letters, digits and inner hyphens,
 /// at most 63 characters.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

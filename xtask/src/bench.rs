@@ -16,7 +16,7 @@ use std::path::PathBuf;
 /// What can be measured.
 #[derive(Clone, Copy, ValueEnum)]
 pub(crate) enum What {
-    /// Tasks that do nothing, beside Ray, Dask and Celery.
+    /// The cluster, beside Ray, Dask and Celery and alone; whole, or one PART of it.
     Cluster,
     /// The demo, from its start to its end.
     Demo,
@@ -39,6 +39,12 @@ pub(crate) enum What {
 /// How it is measured.
 #[derive(clap::Args)]
 pub(crate) struct Options {
+    /// Cluster only: the one part to measure.
+    #[arg(value_enum)]
+    part: Option<cluster::Part>,
+    /// Cluster only: tasks of the run that shows whether memory and speed stay the same.
+    #[arg(long, value_name = "N")]
+    tasks: Option<usize>,
     /// An earlier run; a value that got worse than it fails.
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
@@ -49,16 +55,22 @@ pub(crate) struct Options {
     /// below target.
     #[arg(long, value_name = "TEXT", default_value = "")]
     only: String,
-    /// Engines only: a few short rounds, which show that all works, written below target.
+    /// Engines and cluster: a few short rounds, which show that all works, written below target.
     #[arg(long)]
     quick: bool,
 }
 
 /// Measures `what`, writes the run, and compares it with `baseline`.
 pub(crate) fn run(what: What, options: Options) -> Result<()> {
-    let Options { baseline, out, only, quick } = options;
-    if !matches!(what, What::Engine) && (quick || !only.is_empty()) {
-        bail!("--only and --quick are for the benchmark of engines");
+    let Options { part, tasks, baseline, out, only, quick } = options;
+    if !matches!(what, What::Engine) && !only.is_empty() {
+        bail!("--only is for the benchmark of engines");
+    }
+    if !matches!(what, What::Engine | What::Cluster) && quick {
+        bail!("--quick is for the benchmarks of engines and of the cluster");
+    }
+    if !matches!(what, What::Cluster) && (part.is_some() || tasks.is_some()) {
+        bail!("a part and --tasks are for the benchmark of the cluster");
     }
     let name = match what {
         What::Cluster => "cluster",
@@ -73,10 +85,11 @@ pub(crate) fn run(what: What, options: Options) -> Result<()> {
     };
     // Read first: the run may be written over it.
     let baseline = baseline.as_deref().map(Run::read).transpose()?;
-    let mut run = Run::begin(name)?;
+    let name = part.map_or_else(|| name.to_owned(), cluster::Part::bench);
+    let mut run = Run::begin(&name)?;
     let mut table = None;
     match what {
-        What::Cluster => table = Some(cluster::run(&mut run)?),
+        What::Cluster => table = Some(cluster::run(&mut run, part, tasks, quick)?),
         What::Demo => measure::demo(&mut run)?,
         What::Rss => measure::rss(&mut run)?,
         What::Size => measure::size(&mut run)?,
@@ -91,8 +104,8 @@ pub(crate) fn run(what: What, options: Options) -> Result<()> {
     }
     print!("{}", table.as_deref().map_or_else(|| run.summary(), str::to_owned));
     // A part of the cases must not take the place of the day's whole run.
-    let part = quick || !only.is_empty();
-    let folder = if part { "target/xtask" } else { "docs/bench-runs" };
+    let partial = quick || !only.is_empty();
+    let folder = if partial { "target/xtask" } else { "docs/bench-runs" };
     let out = out.unwrap_or_else(|| cmd::root().join(folder).join(run.file_name()));
     run.write(&out).with_context(|| format!("cannot write {}", out.display()))?;
     println!("written to {}", out.display());
@@ -100,6 +113,9 @@ pub(crate) fn run(what: What, options: Options) -> Result<()> {
         let page = out.with_extension("md");
         std::fs::write(&page, run.page(&table))?;
         println!("written to {}", page.display());
+    }
+    if !run.failed().is_empty() {
+        bail!("not measured: {}", run.failed().join(", "));
     }
     if let Some(baseline) = baseline {
         let worse = run.regressions(&baseline, &only)?;

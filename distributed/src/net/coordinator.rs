@@ -18,7 +18,7 @@ use crate::proto::request;
 use crate::proto::state::{CoreConfig, Timing};
 use crate::proto::{Order, balance};
 use crate::task::{ModelRef, TaskId, TaskRecord, TaskSpec};
-use crate::worker_info::{Stats, WorkerId, WorkerInfo, WorkerState};
+use crate::worker_info::{Stats, Traffic, WorkerId, WorkerInfo, WorkerState};
 use quinn::{Endpoint, ServerConfig};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -319,6 +319,12 @@ impl Coordinator {
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.shared.read(Core::stats)
+    }
+
+    /// What travelled between this coordinator and the workers that are connected now.
+    #[must_use]
+    pub fn traffic(&self) -> Traffic {
+        self.shared.traffic()
     }
 
     /// The balancing strategy in use.

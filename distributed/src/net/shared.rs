@@ -12,6 +12,7 @@ use crate::proto::frame;
 use crate::proto::message::{AttemptId, Kind, Place};
 use crate::proto::state::{Action, Completion, SessionId};
 use crate::task::{TaskId, TaskRecord};
+use crate::worker_info::Traffic;
 use quinn::Connection;
 use serde::Serialize;
 use std::collections::HashMap;
@@ -305,12 +306,15 @@ impl Shared {
                 }
             }
             Action::Finished { seq } => {
-                let Some(waiters) = state.waiters.remove(&seq) else { return };
+                let Some(mut waiters) = state.waiters.remove(&seq) else { return };
                 let Some(record) = state.core.record_of(self.now(), seq) else { return };
+                // Most tasks have one, which needs no copy.
+                let last = waiters.pop();
                 for waiter in waiters {
                     // A caller that no longer waits is no error.
                     let _ = waiter.send(Ok(record.clone()));
                 }
+                let _ = last.map(|waiter| waiter.send(Ok(record)));
             }
             Action::Load { session, device, model } => {
                 let place = Place { device, model };
@@ -367,6 +371,19 @@ impl Shared {
         state.acceptors.clear();
         self.sooner.notify_one();
         self.changed.notify_waiters();
+    }
+
+    /// What travelled over the connections that there are.
+    pub(super) fn traffic(&self) -> Traffic {
+        let mut sum = Traffic::default();
+        for session in self.lock().sessions.values() {
+            let stats = session.connection.stats();
+            sum.sent_bytes += stats.udp_tx.bytes;
+            sum.sent_datagrams += stats.udp_tx.datagrams;
+            sum.received_bytes += stats.udp_rx.bytes;
+            sum.received_datagrams += stats.udp_rx.datagrams;
+        }
+        sum
     }
 
     pub(super) fn is_stopped(&self) -> bool {

@@ -31,7 +31,7 @@ impl Core {
             return Ok(existing);
         }
         self.check_dependencies(&order, &[])?;
-        self.admit(now, 1, order.input_bytes, usize::from(order.spec.idempotency_key.is_some()))?;
+        self.admit(1, order.input_bytes, usize::from(order.spec.idempotency_key.is_some()))?;
         let id = self.accept(now, order);
         self.schedule(now);
         Ok(id)
@@ -62,7 +62,7 @@ impl Core {
             }
         }
         if fresh > 0 {
-            self.admit(now, fresh, bytes, keyed)?;
+            self.admit(fresh, bytes, keyed)?;
         }
         for at in sequence {
             if ids[at].is_some() || first[at] != at {
@@ -118,7 +118,7 @@ impl Core {
         Ok(())
     }
 
-    fn admit(&mut self, now: Duration, tasks: usize, bytes: usize, keyed: usize) -> Result<()> {
+    fn admit(&mut self, tasks: usize, bytes: usize, keyed: usize) -> Result<()> {
         if self.stopped {
             return Err(Error::Stopped);
         }
@@ -137,7 +137,7 @@ impl Core {
         let no_keys = keyed > 0 && many;
         if no_room || no_keys {
             self.history.overloaded += 1;
-            let retry_after = self.history.time_for(now, queued);
+            let retry_after = self.history.time_for(queued);
             let queued_bytes = self.queued_bytes;
             return Err(Error::Overloaded { queued, queued_bytes, retry_after });
         }

@@ -12,7 +12,7 @@ mod tests;
 
 use crate::error::Error;
 use crate::proto::fleet::{Hot, SeatId};
-use crate::proto::service::Service;
+use crate::proto::service::{Service, nanos};
 use std::time::Duration;
 
 /// A seat that may take a model's tasks when it has a free slot.
@@ -28,12 +28,12 @@ pub(crate) struct Capable {
 
 /// A capable seat with a free slot.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Candidate {
-    pub(crate) capable: Capable,
-    pub(crate) hot: Hot,
+pub(crate) struct Candidate<'a> {
+    pub(crate) capable: &'a Capable,
+    pub(crate) hot: &'a Hot,
 }
 
-impl Candidate {
+impl Candidate<'_> {
     pub(crate) fn seat(&self) -> SeatId {
         self.capable.seat
     }
@@ -42,10 +42,8 @@ impl Candidate {
     /// for each task before it in its slot, and for itself. `None` where nothing was measured.
     pub(crate) fn completion_ms(&self, now: Duration, load_ms: f64) -> Option<f64> {
         let service = self.capable.service.expected_ms(now)?;
-        let held = f64::from(self.hot.slots.saturating_sub(self.hot.free));
-        let turns = held / f64::from(self.hot.slots.max(1)) + 1.0;
         let loading = if self.capable.resident { 0.0 } else { load_ms };
-        Some(service.mul_add(turns, loading))
+        Some(service * self.hot.turns + loading)
     }
 }
 
@@ -54,37 +52,65 @@ impl Candidate {
 pub(crate) struct View<'a> {
     pub(crate) capable: &'a [Capable],
     pub(crate) hot: &'a [Hot],
-    /// Workers that were silent since then are suspect and take nothing.
-    pub(crate) heard_since: Duration,
+    /// Workers that were silent since then, in nanoseconds, are suspect and take nothing; 1 at
+    /// least.
+    heard_since_ns: u64,
 }
 
 impl<'a> View<'a> {
+    /// A view in which workers that were silent since `heard_since` take nothing.
+    pub(crate) fn new(capable: &'a [Capable], hot: &'a [Hot], heard_since: Duration) -> Self {
+        Self { capable, hot, heard_since_ns: nanos(heard_since).max(1) }
+    }
+
     /// A capable seat as a candidate, if it has a free slot.
-    pub(crate) fn candidate(&self, capable: &Capable) -> Option<Candidate> {
-        let hot = *self.hot.get(capable.seat)?;
-        let takes = hot.free > 0 && hot.last_seen >= self.heard_since;
-        takes.then_some(Candidate { capable: *capable, hot })
+    pub(crate) fn candidate(&self, capable: &'a Capable) -> Option<Candidate<'a>> {
+        let hot = self.hot.get(capable.seat)?;
+        (hot.heard_ns >= self.heard_since_ns).then_some(Candidate { capable, hot })
     }
 
     /// Every candidate.
-    pub(crate) fn candidates(&self) -> impl Iterator<Item = Candidate> + use<'a, '_> {
+    pub(crate) fn candidates(&self) -> impl Iterator<Item = Candidate<'a>> + use<'a, '_> {
         self.capable.iter().filter_map(|capable| self.candidate(capable))
     }
 
     /// The candidate with the least score; among equals the one whose turn is longest ago.
-    pub(crate) fn least(&self, score: impl Fn(&Candidate) -> f64) -> Option<(Candidate, f64)> {
-        let mut best: Option<(Candidate, f64)> = None;
+    pub(crate) fn least(
+        &self,
+        score: impl Fn(&Candidate<'_>) -> f64,
+    ) -> Option<(Candidate<'a>, f64)> {
+        let mut least = Least::default();
         for candidate in self.candidates() {
-            let given = score(&candidate);
-            let better = best.as_ref().is_none_or(|(other, least)| {
-                given < *least
-                    || (given <= *least && candidate.hot.last_dispatch < other.hot.last_dispatch)
-            });
-            if better {
-                best = Some((candidate, given));
-            }
+            least.offer(candidate, score(&candidate));
         }
-        best
+        least.found()
+    }
+}
+
+/// Finds the least score; among equals the one whose turn is longest ago.
+struct Least<'a> {
+    found: Option<Candidate<'a>>,
+    score: f64,
+    last_dispatch: u64,
+}
+
+impl Default for Least<'_> {
+    fn default() -> Self {
+        Self { found: None, score: f64::INFINITY, last_dispatch: u64::MAX }
+    }
+}
+
+impl<'a> Least<'a> {
+    fn offer(&mut self, candidate: Candidate<'a>, score: f64) {
+        let last_dispatch = candidate.hot.last_dispatch;
+        // Most are no better, which the first comparison tells.
+        if score <= self.score && (score < self.score || last_dispatch < self.last_dispatch) {
+            *self = Self { found: Some(candidate), score, last_dispatch };
+        }
+    }
+
+    fn found(&self) -> Option<(Candidate<'a>, f64)> {
+        self.found.map(|candidate| (candidate, self.score))
     }
 }
 
@@ -112,7 +138,7 @@ pub(crate) struct Choice {
 }
 
 impl Choice {
-    fn of(best: Option<(Candidate, f64)>, reason: &'static str) -> Option<Self> {
+    fn of(best: Option<(Candidate<'_>, f64)>, reason: &'static str) -> Option<Self> {
         best.map(|(candidate, score)| Self { seat: candidate.seat(), score, reason })
     }
 }

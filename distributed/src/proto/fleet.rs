@@ -6,7 +6,7 @@ use crate::proto::breaker::Breaker;
 use crate::proto::message::AttemptId;
 use crate::proto::models::ModelState;
 use crate::proto::recall::Standing;
-use crate::proto::service::Service;
+use crate::proto::service::{Service, nanos};
 use crate::proto::state::SessionId;
 use crate::task::ModelRef;
 use crate::worker_info::{Transport, WorkerId, WorkerState};
@@ -100,22 +100,32 @@ pub(super) fn mib(bytes: u64) -> f64 {
     f64::from(u32::try_from(bytes >> 20).unwrap_or(u32::MAX))
 }
 
-/// What choosing among thousands of seats reads of each.
+/// What choosing among thousands of seats reads of each, worked out when the seat changes.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Hot {
+    /// When its worker was last heard of, in nanoseconds, 1 at least; 0 while the seat takes
+    /// nothing: every slot is taken, or the worker takes no tasks.
+    pub(crate) heard_ns: u64,
+    /// Number of the dispatch that last went to it; 0 for none.
+    pub(crate) last_dispatch: u64,
+    pub(crate) load: f64,
+    /// Service times until a task that came now would be done: those before it in its slot, and
+    /// its own.
+    pub(crate) turns: f64,
+    pub(crate) free_mib: f64,
+    pub(crate) power_w: f32,
     /// Slots that are free; none where the worker takes no tasks.
     pub(crate) free: u32,
     pub(crate) slots: u32,
-    pub(crate) load: f64,
-    pub(crate) free_mib: f64,
-    pub(crate) power_w: f32,
-    pub(crate) last_seen: Duration,
-    /// Number of the dispatch that last went to it; 0 for none.
-    pub(crate) last_dispatch: u64,
     /// Background attempts that may have to wait there and can be asked back, and attempts that
     /// were asked back to make room and may still come.
     pub(crate) yielding: u32,
     pub(crate) yields: u32,
+}
+
+/// As [`Hot::heard_ns`] has it.
+fn heard_ns(free: u32, last_seen: Duration) -> u64 {
+    if free == 0 { 0 } else { nanos(last_seen).max(1) }
 }
 
 /// All workers and their seats.
@@ -224,13 +234,14 @@ impl Fleet {
         self.yielding = self.yielding + u64::from(yielding) - u64::from(hot.yielding);
         self.yields = self.yields + u64::from(yields) - u64::from(hot.yields);
         *hot = Hot {
-            free,
-            slots: seat.slots,
+            heard_ns: heard_ns(free, worker.last_seen),
+            last_dispatch: hot.last_dispatch,
             load: seat.load(),
+            turns: f64::from(seat.slots.saturating_sub(free)) / f64::from(seat.slots.max(1)) + 1.0,
             free_mib: seat.free_mib(),
             power_w: seat.status.power_w.unwrap_or(0.0),
-            last_seen: worker.last_seen,
-            last_dispatch: hot.last_dispatch,
+            free,
+            slots: seat.slots,
             yielding,
             yields,
         };
@@ -249,7 +260,7 @@ impl Fleet {
         worker.last_seen = now;
         for &seat in &worker.seats {
             if let Some(hot) = self.hot.get_mut(seat) {
-                hot.last_seen = now;
+                hot.heard_ns = heard_ns(hot.free, now);
             }
         }
     }

@@ -109,11 +109,17 @@ impl History {
         f64::from(count) / Duration::from_secs(span).as_secs_f64()
     }
 
-    /// About how long `tasks` take at the present rate, between 50 ms and 30 s.
-    pub(super) fn time_for(&self, now: Duration, tasks: usize) -> Duration {
-        let tasks = f64::from(u32::try_from(tasks).unwrap_or(u32::MAX));
+    /// About how long a tenth of `tasks` takes at the rate of the busiest of the last seconds,
+    /// between 50 ms and 30 s; 1 s where nothing is known of that yet.
+    ///
+    /// The mean rate would tell how idle the cluster was before a burst, not how fast it is.
+    pub(super) fn time_for(&self, tasks: usize) -> Duration {
+        let Some(busiest) = self.per_second.iter().map(|(_, count)| *count).max() else {
+            return Duration::from_secs(1);
+        };
         // A tenth of the line is room enough for one more caller.
-        let seconds = 0.1 * tasks / self.rate(now).max(1.0);
+        let tasks = f64::from(u32::try_from(tasks).unwrap_or(u32::MAX));
+        let seconds = 0.1 * tasks / f64::from(busiest.max(1));
         Duration::from_secs_f64(seconds.clamp(0.05, 30.0))
     }
 }
@@ -348,5 +354,26 @@ impl Core {
             overhead_ms: h.overhead.percentiles(),
             balancing: self.balancing(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_refused_is_told_a_time_that_the_cluster_could_keep() {
+        let s = Duration::from_secs;
+        let mut history = History::new(s(0));
+        assert_eq!(history.time_for(10_000), s(1), "nothing is known yet");
+        for _ in 0..500 {
+            history.count_finished(s(3));
+        }
+        assert_eq!(history.time_for(10_000), s(2), "a tenth of the line at 500 a second");
+        assert_eq!(history.time_for(10), Duration::from_millis(50));
+        history.count_finished(s(9));
+        assert_eq!(history.time_for(10_000), s(2), "it was idle, not slow");
+        history.count_finished(s(20));
+        assert_eq!(history.time_for(10_000), s(30), "that was too long ago");
     }
 }

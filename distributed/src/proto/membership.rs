@@ -87,6 +87,11 @@ impl Core {
         Some(session)
     }
 
+    /// A worker gave a sign of life.
+    pub(crate) fn heard(&mut self, session: SessionId, now: Duration) {
+        self.fleet.heard(session, now);
+    }
+
     /// The session that the next worker gets.
     pub(crate) fn next_session(&self) -> SessionId {
         self.next_session

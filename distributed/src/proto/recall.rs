@@ -150,7 +150,8 @@ impl Core {
             let hot = self.fleet.hot.get(capable.seat);
             let seat = self.fleet.seats.get(capable.seat);
             let (Some(hot), Some(seat)) = (hot, seat) else { continue };
-            if hot.yielding == 0 || hot.last_seen < heard_since {
+            let worker = self.fleet.workers.get(&seat.session);
+            if hot.yielding == 0 || worker.is_none_or(|w| w.last_seen < heard_since) {
                 continue;
             }
             for (id, held) in &seat.held {

@@ -59,7 +59,7 @@ impl Core {
 
     /// A device for a task of the model, or of a variant of it where the strategy compares these,
     /// and which of them it is.
-    pub(super) fn choose(
+    pub(crate) fn choose(
         &mut self,
         now: Duration,
         model: &Arc<ModelRef>,
@@ -120,7 +120,7 @@ impl Core {
             }
         };
         let heard_since = now.saturating_sub(self.config.timing.suspect_after);
-        let view = View { capable, hot: &self.fleet.hot, heard_since };
+        let view = View::new(capable, &self.fleet.hot, heard_since);
         if self.planted == Planted::IgnoreSlots
             && let Some(first) = capable.first()
         {

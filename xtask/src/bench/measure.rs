@@ -98,7 +98,7 @@ pub(super) fn micro(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-fn estimates(folder: &Path, name: &str, found: &mut Vec<(String, f64)>) -> Result<()> {
+pub(super) fn estimates(folder: &Path, name: &str, found: &mut Vec<(String, f64)>) -> Result<()> {
     let file = folder.join("new/estimates.json");
     if let Ok(text) = std::fs::read_to_string(file) {
         let estimates: Value = serde_json::from_str(&text)?;

@@ -56,6 +56,9 @@ pub(super) struct Run {
     /// What could not be measured, and why.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     notes: BTreeMap<String, String>,
+    /// Of these, what should have been measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    failed: Vec<String>,
 }
 
 impl Run {
@@ -75,6 +78,7 @@ impl Run {
             machine: Machine::this()?,
             values: BTreeMap::new(),
             notes: BTreeMap::new(),
+            failed: Vec::new(),
         })
     }
 
@@ -90,6 +94,17 @@ impl Run {
     /// Says why something could not be measured.
     pub(super) fn note(&mut self, name: &str, text: &str) {
         self.notes.insert(name.to_owned(), text.to_owned());
+    }
+
+    /// Says why something was not measured that should have been, or broke a rule.
+    pub(super) fn fail(&mut self, name: &str, text: &str) {
+        self.note(name, text);
+        self.failed.push(name.to_owned());
+    }
+
+    /// What failed.
+    pub(super) fn failed(&self) -> &[String] {
+        &self.failed
     }
 
     /// A Markdown page of `tables`, with the machine above them.
@@ -224,6 +239,7 @@ mod tests {
             machine: Machine::this().unwrap(),
             values: BTreeMap::new(),
             notes: BTreeMap::new(),
+            failed: Vec::new(),
         };
         run.value("tasks", "1/s", Better::Higher, vec![tasks * 2.0, tasks, 0.0]);
         run.value("latency", "us", Better::Lower, vec![latency]);

@@ -13,13 +13,14 @@ impl Balance for Balanced {
     }
 
     fn pick(&self, now: Duration, view: &View<'_>, request: &Request) -> Option<Choice> {
-        let expected = |c: &Candidate| c.completion_ms(now, request.load_ms);
+        let expected = |c: &Candidate<'_>| c.completion_ms(now, request.load_ms);
         let slowest = view.candidates().filter_map(|c| expected(&c)).fold(0.0, f64::max);
+        let share_of_ms = if slowest > 0.0 { 0.5 / slowest } else { 0.0 };
         // Where nothing was measured, half of the slowest is a fair guess.
-        let share = |c: &Candidate| match expected(c) {
-            Some(ms) if slowest > 0.0 => ms / slowest,
-            _ => 0.5,
+        let share = |c: &Candidate<'_>| match expected(c) {
+            Some(ms) if slowest > 0.0 => ms * share_of_ms,
+            _ => 0.25,
         };
-        Choice::of(view.least(|c| 0.5f64.mul_add(c.hot.load, 0.5 * share(c))), "load and time")
+        Choice::of(view.least(|c| 0.5 * c.hot.load + share(c)), "load and time")
     }
 }

@@ -1,6 +1,6 @@
 //! GPU match: the device that is most of what the model wants, unless it is busy.
 
-use super::{Balance, Choice, Request, View};
+use super::{Balance, Candidate, Choice, Request, View};
 use std::time::Duration;
 
 /// Scores a device by what its model wants: nothing where the memory is short, else its fit
@@ -13,9 +13,9 @@ impl Balance for GpuMatch {
     }
 
     fn pick(&self, _: Duration, view: &View<'_>, request: &Request) -> Option<Choice> {
-        let score = |c: &super::Candidate| {
+        let score = |c: &Candidate<'_>| {
             let short = !c.capable.resident && c.hot.free_mib < request.needs_mib;
-            if short { 0.0 } else { c.capable.fit * 0.5f64.mul_add(-c.hot.load, 1.0) }
+            if short { 0.0 } else { c.capable.fit * (1.0 - 0.5 * c.hot.load) }
         };
         let best = view.least(|c| -score(c)).map(|(candidate, least)| (candidate, -least));
         Choice::of(best, "best match")

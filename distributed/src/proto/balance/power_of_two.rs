@@ -18,7 +18,7 @@ impl Balance for PowerOfTwo {
 
     fn pick(&self, _: Duration, view: &View<'_>, request: &Request) -> Option<Choice> {
         let mut state = request.random;
-        let mut first: Option<Candidate> = None;
+        let mut first: Option<Candidate<'_>> = None;
         for _ in 0..DRAWS {
             let Some(drawn) = draw(view, &mut state) else { continue };
             match first {
@@ -35,7 +35,7 @@ impl Balance for PowerOfTwo {
     }
 }
 
-fn draw(view: &View<'_>, state: &mut u64) -> Option<Candidate> {
+fn draw<'a>(view: &View<'a>, state: &mut u64) -> Option<Candidate<'a>> {
     // SplitMix64 (Steele et al. 2014) makes many draws of one random number.
     *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let mut z = *state;

@@ -11,13 +11,14 @@ fn pick(name: &str, rows: &[Row], request: &Request) -> Option<usize> {
     let hot: Vec<Hot> = rows
         .iter()
         .map(|&(load, free, last_dispatch, free_mib, ..)| Hot {
-            free,
-            slots: 2,
+            heard_ns: if free > 0 { 1_000_000_000 } else { 0 },
+            last_dispatch,
             load,
+            turns: f64::from(2 - free) / 2.0 + 1.0,
             free_mib,
             power_w: if load > 0.0 { 200.0 } else { 10.0 },
-            last_seen: Duration::from_secs(1),
-            last_dispatch,
+            free,
+            slots: 2,
             ..Hot::default()
         })
         .collect();
@@ -32,7 +33,7 @@ fn pick(name: &str, rows: &[Row], request: &Request) -> Option<usize> {
             Capable { seat, service, resident, fit }
         })
         .collect();
-    let view = View { capable: &capable, hot: &hot, heard_since: Duration::from_secs(1) };
+    let view = View::new(&capable, &hot, Duration::from_secs(1));
     let strategy = by_name(name).expect("in the table");
     strategy.pick(Duration::from_secs(1), &view, request).map(|choice| choice.seat)
 }
@@ -107,9 +108,8 @@ fn none_picks_what_is_full_or_silent() {
         assert_eq!(pick(name, &[full], &request), None, "{name}");
         assert_eq!(pick(name, &[full, IDLE, full], &request), Some(1), "{name}");
         let capable = [Capable { seat: 0, service: Service::default(), resident: true, fit: 1.0 }];
-        let hot = [Hot { free: 2, slots: 2, ..Hot::default() }];
-        let heard_since = Duration::from_millis(1);
-        let view = View { capable: &capable, hot: &hot, heard_since };
+        let hot = [Hot { heard_ns: 999_999, free: 2, slots: 2, ..Hot::default() }];
+        let view = View::new(&capable, &hot, Duration::from_millis(1));
         let strategy = by_name(name).expect("in the table");
         assert_eq!(strategy.pick(Duration::from_secs(9), &view, &request), None, "{name}");
     }

@@ -52,8 +52,9 @@ impl Core {
     /// Idle devices of other workers, each with the attempts that may be on their way to it.
     fn idle_seats(&self, now: Duration, session: SessionId) -> Vec<(SeatId, usize)> {
         let heard_since = now.saturating_sub(self.config.timing.suspect_after);
-        let is_idle = |(id, seat): &(SeatId, &Seat)| {
-            let heard = self.fleet.hot.get(*id).is_some_and(|hot| hot.last_seen >= heard_since);
+        let is_idle = |(_, seat): &(SeatId, &Seat)| {
+            let worker = self.fleet.workers.get(&seat.session);
+            let heard = worker.is_some_and(|worker| worker.last_seen >= heard_since);
             heard && seat.session != session && seat.held.is_empty()
         };
         let idle: Vec<SeatId> =
