@@ -16,6 +16,8 @@ use tokio::task::JoinHandle;
 pub(crate) struct Echo {
     /// Executions begun.
     pub(crate) begun: AtomicUsize,
+    /// Models loaded, as often as that was asked for.
+    pub(crate) loads: AtomicUsize,
     loaded: Mutex<Vec<ModelRef>>,
     gate: Mutex<bool>,
     opened: Condvar,
@@ -42,6 +44,7 @@ impl Echo {
 
 impl Executor for Echo {
     fn load(&self, _: usize, model: &ModelRef) -> Result<(), ExecError> {
+        self.loads.fetch_add(1, Ordering::SeqCst);
         match model.name.as_str() {
             "missing" => Err(ExecError::model_not_found("no such model")),
             _ => {

@@ -5,5 +5,7 @@ mod durable;
 mod faults;
 mod fetch;
 mod join;
+mod network;
+mod relay;
 mod tasks;
 mod trust;
