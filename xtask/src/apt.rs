@@ -44,6 +44,22 @@ pub(crate) fn redis() -> Result<()> {
     }
 }
 
+/// What shows programs another clock.
+pub(crate) const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
+
+/// Makes sure that clocks can be made to jump.
+pub(crate) fn faketime() -> Result<()> {
+    if Path::new(FAKETIME).exists() { Ok(()) } else { install(&["faketime"]) }
+}
+
+/// Makes sure that there are links between network namespaces.
+pub(crate) fn iproute() -> Result<()> {
+    match cmd::capture(cmd::command("ip").arg("-V")) {
+        Ok(finished) if finished.ok => Ok(()),
+        _ => install(&["iproute2"]),
+    }
+}
+
 fn install(packages: &[&str]) -> Result<()> {
     let wanted = packages.join(" ");
     if !Path::new("/etc/debian_version").exists() {

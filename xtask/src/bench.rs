@@ -10,7 +10,7 @@ mod run;
 use crate::cmd;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use run::Run;
+pub(crate) use run::{Better, Run};
 use std::path::PathBuf;
 
 /// What can be measured.

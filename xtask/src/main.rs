@@ -5,6 +5,7 @@
 mod alone;
 mod apt;
 mod bench;
+mod chaos;
 mod cluster;
 mod cmd;
 mod conformance;
@@ -19,6 +20,8 @@ mod oclgrind;
 mod polaris;
 mod python;
 mod readme;
+#[path = "../../distributed/tests/cluster/relay.rs"]
+mod relay;
 mod report;
 mod test;
 mod tidy;
@@ -106,6 +109,9 @@ enum Command {
     /// Journals of durable tasks, damaged in every bit that is read and cut at every length: each
     /// must be refused or read as it was. Takes some minutes.
     JournalDamage,
+    /// A cluster of real processes under load, with processes killed and stopped and its network
+    /// cut: what was acknowledged must end once. Writes the run to docs/bench-runs.
+    Chaos(chaos::Options),
     /// What every kernel takes from AMD's processors, as clang says, and an estimate of networks on
     /// an RX 580. A kernel that spills, or leaves a processor too few waves, fails.
     Polaris {
@@ -171,6 +177,7 @@ fn dispatch(command: Command) -> Result<()> {
         Command::TrainDigits { write } => digits::train(write),
         Command::Fuzz { target, options } => fuzz::run(target, &options),
         Command::Sim { seeds, seed, mutants } => cmd::run(&mut sim(seeds, seed, mutants)),
+        Command::Chaos(options) => chaos::run(&options),
         Command::JournalDamage => cmd::run(example("journal").arg("damage")),
         Command::Polaris { json } => polaris::run(json),
         Command::Mesa => mesa::run(),

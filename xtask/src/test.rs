@@ -3,7 +3,7 @@
 use crate::cluster::{Cluster, Profile};
 use crate::report::{Outcome, Report, Skip, Time};
 use crate::{
-    alone, apt, cmd, conformance, nehalem, nvrtc, oclgrind, polaris, python, readme, tidy,
+    alone, apt, chaos, cmd, conformance, nehalem, nvrtc, oclgrind, polaris, python, readme, tidy,
 };
 use anyhow::{Result, bail, ensure};
 use std::process::Command;
@@ -32,6 +32,7 @@ const SUITES: &[Suite] = &[
     ("hal conformance", conformance::suite),
     ("ONNX conformance", conformance::onnx_suite),
     ("cluster simulation", simulation),
+    ("a cluster that is killed", chaos::suite),
     ("agreement with ONNX Runtime", agreement),
     ("networks on OpenCL", networks),
     ("networks on two devices", networks_on_two),

@@ -20,6 +20,8 @@ pub(crate) struct Echo {
     pub(crate) order: Mutex<Vec<String>>,
     /// Sizes of the batches among them.
     pub(crate) batches: Mutex<Vec<usize>>,
+    /// Models loaded, as often as that was asked for.
+    pub(crate) loads: AtomicUsize,
     loaded: Mutex<Vec<ModelRef>>,
     gate: Mutex<bool>,
     opened: Condvar,
@@ -51,6 +53,7 @@ impl Echo {
 
 impl Executor for Echo {
     fn load(&self, _: usize, model: &ModelRef) -> Result<(), ExecError> {
+        self.loads.fetch_add(1, Ordering::SeqCst);
         match model.name.as_str() {
             "missing" => Err(ExecError::model_not_found("no such model")),
             _ => {

@@ -7,6 +7,8 @@ mod faults;
 mod fetch;
 mod join;
 mod large;
+mod network;
+mod relay;
 mod shared;
 mod tasks;
 mod trust;

@@ -13,7 +13,7 @@ const TOLERANCE: f64 = 0.15;
 /// Which way a value should go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Better {
+pub(crate) enum Better {
     Lower,
     Higher,
     /// For comparison only: it is nobody's regression.
@@ -47,7 +47,7 @@ struct Machine {
 
 /// A run of one benchmark.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Run {
+pub(crate) struct Run {
     bench: String,
     date: String,
     commit: String,
@@ -63,7 +63,7 @@ pub(super) struct Run {
 
 impl Run {
     /// A run with no values yet, at this time on this machine.
-    pub(super) fn begin(bench: &str) -> Result<Self> {
+    pub(crate) fn begin(bench: &str) -> Result<Self> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
         let mut commit = line(cmd::command("git").args(["rev-parse", "--short", "HEAD"]))?;
         if !line(cmd::command("git").args(["status", "--porcelain", "--untracked-files=no"]))?
@@ -83,7 +83,7 @@ impl Run {
     }
 
     /// Adds a quantity with all its measurements.
-    pub(super) fn value(&mut self, name: &str, unit: &str, better: Better, raw: Vec<f64>) {
+    pub(crate) fn value(&mut self, name: &str, unit: &str, better: Better, raw: Vec<f64>) {
         let mut sorted = raw.clone();
         sorted.sort_by(f64::total_cmp);
         let median = sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN);
@@ -92,7 +92,7 @@ impl Run {
     }
 
     /// Says why something could not be measured.
-    pub(super) fn note(&mut self, name: &str, text: &str) {
+    pub(crate) fn note(&mut self, name: &str, text: &str) {
         self.notes.insert(name.to_owned(), text.to_owned());
     }
 
@@ -108,7 +108,7 @@ impl Run {
     }
 
     /// A Markdown page of `tables`, with the machine above them.
-    pub(super) fn page(&self, tables: &str) -> String {
+    pub(crate) fn page(&self, tables: &str) -> String {
         let Self { bench, date, commit, machine, .. } = self;
         let Machine { cpu, cores, memory_bytes, system, rustc, flags, load } = machine;
         let memory = memory_bytes >> 30;
@@ -120,7 +120,7 @@ impl Run {
     }
 
     /// `DATE-CPU-CORES-BENCH.json`.
-    pub(super) fn file_name(&self) -> String {
+    pub(crate) fn file_name(&self) -> String {
         let cpu = self.machine.cpu.to_lowercase();
         let words = cpu.split(|c: char| !c.is_ascii_alphanumeric()).filter(|w| !w.is_empty());
         let cpu = words.take(4).collect::<Vec<_>>().join("-");
@@ -128,7 +128,7 @@ impl Run {
     }
 
     /// The values, a line each.
-    pub(super) fn summary(&self) -> String {
+    pub(crate) fn summary(&self) -> String {
         let line = |(name, value): (&String, &Value)| {
             let Value { unit, median, raw, .. } = value;
             format!("{name}: {median:.3} {unit} (median of {})\n", raw.len())
@@ -138,7 +138,7 @@ impl Run {
 
     /// What got worse since `baseline` by more than measuring explains, of all whose name contains
     /// `only`.
-    pub(super) fn regressions(&self, baseline: &Self, only: &str) -> Result<Vec<String>> {
+    pub(crate) fn regressions(&self, baseline: &Self, only: &str) -> Result<Vec<String>> {
         if self.bench != baseline.bench {
             bail!("the baseline is a run of {:?}, expected {:?}", baseline.bench, self.bench);
         }
@@ -164,14 +164,14 @@ impl Run {
     }
 
     /// Reads a run from a file.
-    pub(super) fn read(path: &Path) -> Result<Self> {
+    pub(crate) fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path);
         let text = text.with_context(|| format!("cannot read {}", path.display()))?;
         serde_json::from_str(&text).with_context(|| format!("{} is not a run", path.display()))
     }
 
     /// Writes the run as JSON.
-    pub(super) fn write(&self, path: &Path) -> Result<()> {
+    pub(crate) fn write(&self, path: &Path) -> Result<()> {
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder)?;
         }

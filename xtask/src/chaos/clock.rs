@@ -1,0 +1,96 @@
+//! Clocks that jump under a running cluster, by libfaketime: what the calendar says must not
+//! matter to tasks. Time that passes is left alone, as a machine's own is when its clock is set.
+//! Records of ended tasks are kept for a time by the calendar, which a clock that was set forward
+//! ends early, at the next start.
+
+use super::load::Load;
+use super::picture::Pictures;
+use super::process::{Process, Site, signal};
+use super::rest::Answer;
+use super::rounds::{check, under_load};
+use crate::relay::Random;
+use crate::report::{Outcome, Skip};
+use crate::{apt, cmd};
+use anyhow::{Result, bail, ensure};
+use rustix::process::Signal;
+use std::path::Path;
+use std::time::Duration;
+
+/// Seconds by which the clock is off, one after another.
+const JUMPS: [i64; 5] = [3_600, -3_600, 12 * 3_600, -40 * 86_400, 0];
+/// Seconds for which the cluster keeps the record of a task that has ended.
+const KEPT: i64 = 600;
+/// How long clients work under each.
+const WORK: Duration = Duration::from_millis(1_500);
+
+/// Lets the clock jump, and starts the coordinator anew under each jump.
+pub(super) fn run(binary: &Path, folder: &Path) -> Result<Outcome> {
+    if let Err(error) = apt::faketime() {
+        return Ok(Outcome::skip(Skip::new("faketime", format!("{error:#}"))));
+    }
+    let mut site = Site::new(binary, folder.to_owned(), [127, 0, 0, 1].into(), 1)?;
+    let clock = site.folder.join("clock");
+    std::fs::write(&clock, "+0")?;
+    for (name, value) in [
+        ("LD_PRELOAD", apt::FAKETIME.to_owned()),
+        ("FAKETIME_TIMESTAMP_FILE", clock.display().to_string()),
+        ("FAKETIME_NO_CACHE", "1".to_owned()),
+        ("DONT_FAKE_MONOTONIC", "1".to_owned()),
+        ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
+    ] {
+        site.environment.push((name.to_owned(), value));
+    }
+    jumps(&site, &clock)?;
+    let load = Load::new(&site.url(), Pictures::new(&site, 4)?);
+    let mut coordinator = site.start()?;
+    let (mut passed, mut before) = (0, 0);
+    under_load(&load, 4, || {
+        for jump in JUMPS {
+            load.resume();
+            std::thread::sleep(WORK / 2);
+            std::fs::write(&clock, format!("{jump:+}"))?;
+            std::thread::sleep(WORK);
+            load.pause()?;
+            check(&load, &mut Random::new(1), usize::MAX, 20);
+            if jump - before > KEPT {
+                load.ledger().let_go();
+            }
+            before = jump;
+            coordinator = restart(&site, &load, coordinator, jump)?;
+            check(&load, &mut Random::new(1), usize::MAX, 20);
+            eprintln!("a clock off by {jump} s: done");
+            passed += 1;
+        }
+        Ok(())
+    });
+    let failed = std::mem::take(&mut load.ledger().violations);
+    Ok(Outcome { passed, failed, ..Outcome::default() })
+}
+
+/// Kills a coordinator that has tasks which none of its workers has done, and starts it anew.
+fn restart(site: &Site, load: &Load, mut coordinator: Process, jump: i64) -> Result<Process> {
+    let Answer::Said(200, workers) = load.rest.get("workers") else { bail!("no list of workers") };
+    let pids = workers.as_array().into_iter().flatten().filter_map(|w| w["pid"].as_u64());
+    let pids: Vec<u32> = pids.filter_map(|pid| u32::try_from(pid).ok()).collect();
+    pids.iter().for_each(|pid| signal(*pid, Signal::STOP));
+    (0..10).for_each(|number| load.submit(&format!("kept-{jump}-{number}"), number % 8));
+    load.turn();
+    coordinator.kill()?;
+    pids.iter().for_each(|pid| signal(*pid, Signal::CONT));
+    let open = load.ledger().open().len();
+    ensure!(open == 10, "{open} tasks are open, expected 10");
+    let coordinator = site.start()?;
+    load.turn();
+    Ok(coordinator)
+}
+
+/// Whether programs see the clock that they are shown; else nothing would be tried.
+fn jumps(site: &Site, clock: &Path) -> Result<()> {
+    std::fs::write(clock, "+86400")?;
+    let mut date = cmd::command("date");
+    date.arg("+%s").envs(site.environment.iter().map(|(name, value)| (name, value)));
+    let seen: u64 = cmd::capture(&mut date)?.output.trim().parse()?;
+    let real = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_secs();
+    ensure!(seen > real + 80_000, "`date` says {seen} where the clock is a day ahead of {real}");
+    Ok(std::fs::write(clock, "+0")?)
+}
