@@ -16,6 +16,7 @@ mod join_tests;
 mod journal;
 pub(crate) mod pki;
 mod renew;
+pub(crate) mod ring;
 pub(crate) mod role;
 mod session;
 mod shared;

@@ -3,6 +3,7 @@
 use crate::net::close::Close;
 use crate::net::enrol::{self, Limits};
 use crate::net::pki::Pki;
+use crate::net::ring::meet::{self, Meetings};
 use crate::net::role::Protocol;
 use crate::net::shared::Shared;
 use crate::net::token::Tokens;
@@ -47,6 +48,7 @@ pub(super) struct Gate {
     pub(super) services: Services,
     pub(super) pki: Pki,
     pub(super) limits: Arc<Limits>,
+    meetings: Arc<Meetings>,
     epoch: u64,
     heartbeat: Duration,
 }
@@ -59,8 +61,8 @@ impl Gate {
         epoch: u64,
         heartbeat: Duration,
     ) -> Arc<Self> {
-        let limits = Limits::new();
-        Arc::new(Self { shared, services, pki, limits, epoch, heartbeat })
+        let (limits, meetings) = (Limits::new(), Arc::default());
+        Arc::new(Self { shared, services, pki, limits, meetings, epoch, heartbeat })
     }
 
     /// Serves every connection until the endpoint closes.
@@ -128,6 +130,7 @@ impl Gate {
                 session::serve(shared, connection, self.epoch, self.heartbeat).await;
             }
             Protocol::Join => enrol::serve(self, connection).await,
+            Protocol::Ring => meet::serve(Arc::clone(&self.meetings), connection).await,
         }
     }
 }

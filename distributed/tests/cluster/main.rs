@@ -5,5 +5,6 @@ mod durable;
 mod faults;
 mod fetch;
 mod join;
+mod ring;
 mod tasks;
 mod trust;
