@@ -2,6 +2,7 @@
 
 use crate::net::enrol::JoinRefusal;
 use crate::net::pki::CaHash;
+use crate::net::ring::RingError;
 use crate::task::TaskId;
 use std::io;
 use std::net::SocketAddr;
@@ -188,6 +189,9 @@ pub enum Error {
     /// Bytes that are not a frame of this protocol.
     #[error(transparent)]
     Frame(#[from] crate::proto::frame::FrameError),
+    /// A ring of collectives failed, or could not be made.
+    #[error(transparent)]
+    Ring(#[from] RingError),
     /// The journal of durable tasks refused or failed.
     #[error(transparent)]
     Journal(#[from] JournalError),

@@ -92,6 +92,40 @@
 //! An executor with a [`ModelCache`] gets models that it lacks from the coordinator's
 //! [`BlobSource`], by digest, checked, and from where an earlier transfer broke.
 //!
+//! # Collectives
+//! Processes that compute together, such as those that train one model, form a [`Ring`]: its
+//! members are ranks, each with a worker's identity, who find each other through the coordinator
+//! and then speak with their neighbours alone. They need not run tasks.
+//!
+//! ```
+//! # use lgp_distributed::{Coordinator, CoordinatorConfig, Pki, Ring, RingConfig, RingPeers};
+//! use lgp_memory::Reduction;
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let pki = Pki::generate()?;
+//! # let config = CoordinatorConfig { quic_addr: "127.0.0.1:0".parse()?, ..Default::default() };
+//! # let coordinator = Coordinator::start(config, &pki).await?;
+//! let mut ranks = Vec::new();
+//! for rank in 0..2 {
+//!     // Usually on different machines.
+//!     let identity = pki.issue_worker(&format!("worker-{rank}"))?;
+//!     let peers = RingPeers::Coordinator(coordinator.quic_addr());
+//!     let config = RingConfig::new(identity, "training", (rank, 2), peers);
+//!     ranks.push(tokio::spawn(async move {
+//!         let mut ring = Ring::join(config).await?;
+//!         let mut gradients = vec![ring.rank() as f32, 1.];
+//!         ring.all_reduce(&mut gradients, Reduction::Mean).await?;
+//!         assert_eq!(gradients, [0.5, 1.]);
+//!         ring.leave().await
+//!     }));
+//! }
+//! for rank in ranks {
+//!     rank.await??;
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Times
 //! For a finished task, latency (from `submit` to the terminal state) is
 //! `queued_ms + model_ms + overhead_ms`: waiting before the last dispatch, time inside
@@ -125,6 +159,7 @@ pub use net::discover::{Advertisement, Discovery};
 pub use net::enrol::{JoinRefusal, join};
 pub use net::gate::Services;
 pub use net::pki::{CaHash, Identity, Pki};
+pub use net::ring::{Ring, RingConfig, RingError, RingPeers};
 pub use net::role::Role;
 pub use net::token::{JoinToken, TokenInfo, Tokens};
 pub use net::worker::run_worker;
@@ -132,6 +167,8 @@ pub use proto::balance::balancing_strategies;
 pub use proto::event::Event;
 pub use proto::frame::FrameError;
 pub use proto::models::ModelNeeds;
+pub use proto::rendezvous::MeetingRefusal;
+pub use proto::ring::RingElement;
 pub use proto::scale::{ScaleConfig, ScaleDecision, ScaleMetric, ScaleRule, ScaleSample, Scaler};
 pub use sim::{Carousel, Envelope, Selection, SimFailure, SimReport, simulate, simulate_mutants};
 pub use task::{

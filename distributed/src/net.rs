@@ -19,6 +19,7 @@ mod large;
 mod line;
 pub(crate) mod pki;
 mod renew;
+pub(crate) mod ring;
 pub(crate) mod role;
 mod session;
 mod shared;

@@ -23,6 +23,7 @@ mod layout;
 mod log;
 mod pool;
 mod profile;
+mod reduction;
 mod segments;
 mod shape;
 mod small_float;
@@ -41,6 +42,7 @@ pub use layout::Layout;
 pub use log::{MemoryEvent, MemoryLog, Replay};
 pub use pool::{Pool, PoolStats};
 pub use profile::{MemoryKind, MemoryPhase, MemoryProfile, MemoryStep, Spike, SpikeRule};
+pub use reduction::Reduction;
 pub use segments::{
     Defragmented, Holder, Place, RangeId, SegmentCopy, SegmentLimits, SegmentSource, SegmentStats,
     Segments, Shortage, SimulatedDevice, SimulatedSegment,

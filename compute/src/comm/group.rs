@@ -1,12 +1,12 @@
 //! A set of devices that compute together.
 
 use super::arrival::Arrival;
-use super::reduce::{Reduction, wide};
+use super::reduce::wide;
 use super::ring::{Spot, parts};
 use super::transfers::{Place, TransferConfig, Transfers};
 use crate::device::{Accelerator, DeviceTensor};
 use crate::error::{Error, Result};
-use lgp_memory::{DType, Shape};
+use lgp_memory::{DType, Reduction, Shape};
 use std::ops::Range;
 use std::sync::Arc;
 

@@ -14,6 +14,6 @@ mod transfers;
 
 pub use arrival::Arrival;
 pub use group::Group;
+pub use lgp_memory::Reduction;
 pub use link::LinkStats;
-pub use reduce::Reduction;
 pub use transfers::{Place, TransferConfig, Transfers};

@@ -2,21 +2,7 @@
 
 use crate::device::{Argument, Call, Kernel, Recipe, c_type, groups, load, store};
 use crate::error::{Error, Result};
-use lgp_memory::DType;
-
-/// What becomes of the elements that several devices have in one place. Integers wrap around; NaN
-/// passes through.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Reduction {
-    /// Their sum.
-    Sum,
-    /// The largest.
-    Max,
-    /// The smallest.
-    Min,
-    /// Their sum over their number; of integers, rounded towards zero.
-    Mean,
-}
+use lgp_memory::{DType, Reduction};
 
 const GROUP: usize = 256;
 

@@ -3,12 +3,12 @@
 
 use super::arrival::Arrival;
 use super::group::Group;
-use super::reduce::{Reduction, Turn, combine, wide};
+use super::reduce::{Turn, combine, wide};
 use super::transfers::Place;
 use crate::device::{Accelerator, DeviceTensor};
 use crate::error::Result;
 use lgp_hal::Event;
-use lgp_memory::DType;
+use lgp_memory::{DType, Reduction};
 use std::ops::Range;
 use std::sync::Arc;
 

@@ -30,10 +30,12 @@ pub(super) enum Close {
     Role,
     /// Too many machines join at once.
     Busy,
+    /// The ring of a collective has failed; the reason says where and how.
+    RingBroken,
 }
 
 impl Close {
-    const TABLE: [(u32, Self, &'static str); 11] = [
+    const TABLE: [(u32, Self, &'static str); 12] = [
         (1, Self::Stopping, "the coordinator stops"),
         (2, Self::Farewell, "the worker leaves"),
         (3, Self::Superseded, "another worker connected under the same name"),
@@ -45,6 +47,7 @@ impl Close {
         (9, Self::Silent, "the reports ended"),
         (10, Self::Role, "the certificate does not state the role that this needs"),
         (11, Self::Busy, "too many machines join at once"),
+        (12, Self::RingBroken, "the ring is broken"),
     ];
 
     /// The code on the wire.

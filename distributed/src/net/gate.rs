@@ -4,6 +4,7 @@ use crate::net::close::Close;
 use crate::net::enrol::{self, Limits};
 use crate::net::lane::Door;
 use crate::net::pki::Pki;
+use crate::net::ring::meet::{self, Meetings};
 use crate::net::role::Protocol;
 use crate::net::shared::Shared;
 use crate::net::token::Tokens;
@@ -48,6 +49,7 @@ pub(super) struct Gate {
     pub(super) services: Services,
     pub(super) pki: Pki,
     pub(super) limits: Arc<Limits>,
+    meetings: Arc<Meetings>,
     epoch: u64,
     heartbeat: Duration,
     door: Option<Arc<Door>>,
@@ -62,8 +64,8 @@ impl Gate {
         heartbeat: Duration,
         door: Option<Arc<Door>>,
     ) -> Arc<Self> {
-        let limits = Limits::new();
-        Arc::new(Self { shared, services, pki, limits, epoch, heartbeat, door })
+        let (limits, meetings) = (Limits::new(), Arc::default());
+        Arc::new(Self { shared, services, pki, limits, meetings, epoch, heartbeat, door })
     }
 
     /// Serves every connection until the endpoint closes.
@@ -132,6 +134,7 @@ impl Gate {
                 session::serve(shared, connection, self.epoch, self.heartbeat, door).await;
             }
             Protocol::Join => enrol::serve(self, connection).await,
+            Protocol::Ring => meet::serve(Arc::clone(&self.meetings), connection).await,
         }
     }
 }

@@ -38,11 +38,16 @@ pub(super) enum Protocol {
     Work,
     /// A token for a certificate.
     Join,
+    /// Collectives: where ranks are, and their elements.
+    Ring,
 }
 
 impl Protocol {
-    const TABLE: [(&'static [u8], Self); 2] =
-        [(b"legacy-gpu/1", Self::Work), (b"legacy-gpu-join/1", Self::Join)];
+    const TABLE: [(&'static [u8], Self); 3] = [
+        (b"legacy-gpu/1", Self::Work),
+        (b"legacy-gpu-join/1", Self::Join),
+        (b"legacy-gpu-ring/1", Self::Ring),
+    ];
 
     /// What the handshake calls it (ALPN).
     pub(super) fn alpn(self) -> Vec<u8> {
@@ -66,7 +71,7 @@ impl Protocol {
     /// The role that a peer's certificate must state; `None` where it needs no certificate.
     pub(super) fn required_role(self) -> Option<Role> {
         match self {
-            Self::Work => Some(Role::Worker),
+            Self::Work | Self::Ring => Some(Role::Worker),
             Self::Join => None,
         }
     }

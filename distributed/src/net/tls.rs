@@ -45,16 +45,16 @@ fn states(cert: &CertificateDer<'_>, name: String) -> Result<(), rustls::Error> 
     verify_server_name(&cert, &name)
 }
 
-fn pki_error(error: impl std::fmt::Display) -> Error {
+pub(super) fn pki_error(error: impl std::fmt::Display) -> Error {
     Error::Pki { message: error.to_string() }
 }
 
 /// The provider is passed explicitly: a library does not choose one for its whole process.
-fn provider() -> Arc<CryptoProvider> {
+pub(super) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-fn roots(ca_pem: &str) -> Result<Arc<RootCertStore>> {
+pub(super) fn roots(ca_pem: &str) -> Result<Arc<RootCertStore>> {
     let ca = CertificateDer::from_pem_slice(ca_pem.as_bytes()).map_err(pki_error)?;
     root(ca).map_err(pki_error)
 }
@@ -65,9 +65,9 @@ fn root(ca: CertificateDer<'static>) -> Result<Arc<RootCertStore>, rustls::Error
     Ok(Arc::new(roots))
 }
 
-type Chain = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+pub(super) type Chain = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
-fn chain(cert_pem: &str, key_pem: &str) -> Result<Chain> {
+pub(super) fn chain(cert_pem: &str, key_pem: &str) -> Result<Chain> {
     let cert = CertificateDer::from_pem_slice(cert_pem.as_bytes()).map_err(pki_error)?;
     let key = PrivateKeyDer::from_pem_slice(key_pem.as_bytes()).map_err(pki_error)?;
     Ok((vec![cert], key))

@@ -39,6 +39,16 @@ const CODES: [(u8, DType); 25] = [
     (25, DType::Complex128),
 ];
 
+/// The wire's code of an element type; 0 is none.
+pub(crate) fn code_of(dtype: DType) -> u8 {
+    CODES.iter().find(|(_, d)| *d == dtype).map_or(0, |(code, _)| *code)
+}
+
+/// The element type of a code.
+pub(crate) fn dtype_of(code: u8) -> Option<DType> {
+    CODES.iter().find(|(c, _)| *c == code).map(|(_, dtype)| *dtype)
+}
+
 fn tensors_error(reason: impl Into<String>) -> FrameError {
     FrameError::Tensors { reason: reason.into() }
 }

@@ -9,6 +9,7 @@ mod join;
 mod large;
 mod network;
 mod relay;
+mod ring;
 mod shared;
 mod tasks;
 mod trust;

@@ -1,0 +1,63 @@
+//! The two connections of a rank, which live and end together: what one is told, the other passes on.
+
+use super::error::RingError;
+use crate::net::close::Close;
+use quinn::Connection;
+use std::sync::{Arc, OnceLock};
+
+/// A rank's connections to its neighbours.
+#[derive(Debug)]
+pub(super) struct Links {
+    pub(super) rank: u32,
+    /// The neighbours' ranks and the connections to them: the one before sends, the next one takes.
+    pub(super) before: (u32, Connection),
+    pub(super) next: (u32, Connection),
+    /// What ended the ring, once.
+    fault: OnceLock<RingError>,
+}
+
+impl Links {
+    pub(super) fn new(rank: u32, before: (u32, Connection), next: (u32, Connection)) -> Arc<Self> {
+        let links = Arc::new(Self { rank, before, next, fault: OnceLock::new() });
+        // Also while the caller calculates: the others must not wait for it to hear of a failure.
+        tokio::spawn(Arc::clone(&links).watch());
+        links
+    }
+
+    /// What ended the ring.
+    pub(super) fn fault(&self) -> Option<&RingError> {
+        self.fault.get()
+    }
+
+    /// Ends the ring and tells the neighbours, unless it has ended. Answers what ended it.
+    pub(super) fn fail(&self, error: RingError) -> RingError {
+        let first = self.fault.get_or_init(|| error).clone();
+        self.close(Close::RingBroken, &first.told(self.rank));
+        first
+    }
+
+    /// The end of the connection to a neighbour, as an error of the ring.
+    pub(super) fn lost(&self, rank: u32, error: &quinn::ConnectionError) -> RingError {
+        self.fail(RingError::of(rank, error))
+    }
+
+    /// Closes both connections. The first reason for each stays.
+    pub(super) fn close(&self, close: Close, reason: &[u8]) {
+        for (_, connection) in [&self.before, &self.next] {
+            connection.close(close.code(), reason);
+        }
+    }
+
+    async fn watch(self: Arc<Self>) {
+        let end = async |(rank, connection): &(u32, Connection)| {
+            let error = connection.closed().await;
+            // Who leaves in order has taken part in all that it was needed for, as far as is known.
+            // A connection that was closed here has a reason already.
+            let in_order = Close::given_by_peer(&error) == Some(Close::Farewell);
+            if !in_order && error != quinn::ConnectionError::LocallyClosed {
+                self.lost(*rank, &error);
+            }
+        };
+        tokio::join!(end(&self.before), end(&self.next));
+    }
+}

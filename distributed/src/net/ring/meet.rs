@@ -1,0 +1,123 @@
+//! The coordinator's side of a meeting: ranks come, wait, and are told where the others are.
+
+use crate::error::Result;
+use crate::net::{ask, wire};
+use crate::proto::rendezvous::{Claim, Meeting, MeetingRefusal, Rendezvous};
+use quinn::{Connection, RecvStream, SendStream};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// Time for a rank to say who it is, and for the answer to arrive.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// The longest that a rank waits for others.
+const PATIENCE_MAX: Duration = Duration::from_secs(3600);
+
+type Answer = Result<Meeting, MeetingRefusal>;
+
+/// The ranks that wait for others.
+#[derive(Default)]
+pub(in crate::net) struct Meetings {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    rendezvous: Rendezvous,
+    waiting: HashMap<u64, oneshot::Sender<Meeting>>,
+    visitors: u64,
+}
+
+impl Meetings {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Each step leaves it consistent.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A rank's place among those who wait, given up when dropped.
+struct Visit<'a> {
+    meetings: &'a Meetings,
+    claim: &'a Claim,
+    number: u64,
+}
+
+impl Visit<'_> {
+    /// Answers who was not there.
+    fn end(&self) -> Vec<u32> {
+        let mut state = self.meetings.lock();
+        state.waiting.remove(&self.number);
+        state.rendezvous.leave(self.number, self.claim)
+    }
+}
+
+impl Drop for Visit<'_> {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Serves a rank's connection until it has its answer.
+pub(in crate::net) async fn serve(meetings: Arc<Meetings>, connection: Connection) {
+    let addr = connection.remote_address();
+    let asked = tokio::time::timeout(TIMEOUT, read(&connection)).await;
+    let (mut send, claim) = match asked {
+        Ok(Ok(asked)) => asked,
+        Ok(Err(error)) => return tracing::warn!(%addr, %error, "a rank asked nothing"),
+        Err(_) => return tracing::warn!(%addr, "a rank asked nothing in time"),
+    };
+    let Some(answer) = meet(&meetings, &claim, &connection).await else { return };
+    match &answer {
+        Ok(_) => tracing::info!(%addr, group = claim.group, rank = claim.rank, "ranks met"),
+        Err(refusal) => tracing::warn!(%addr, %refusal, "a rank does not meet others"),
+    }
+    if ask::write(&mut send, &answer).await.is_ok() && send.finish().is_ok() {
+        // The connection ends when this function does.
+        let _ = tokio::time::timeout(TIMEOUT, send.stopped()).await;
+    }
+}
+
+async fn read(connection: &Connection) -> Result<(SendStream, Claim)> {
+    let (send, mut recv): (SendStream, RecvStream) =
+        connection.accept_bi().await.map_err(wire::lost)?;
+    Ok((send, ask::read(&mut recv).await?))
+}
+
+/// Waits for the others; `None` when the rank itself is gone.
+async fn meet(meetings: &Meetings, claim: &Claim, connection: &Connection) -> Option<Answer> {
+    // What the connection shows is where others reach the rank: it listens on the same socket.
+    let mut addr = connection.remote_address();
+    addr.set_ip(addr.ip().to_canonical());
+    let (sender, told) = oneshot::channel();
+    let visit = {
+        let mut state = meetings.lock();
+        state.visitors += 1;
+        let number = state.visitors;
+        let arrived = state.rendezvous.arrive(number, claim, addr, rand::random());
+        state.waiting.insert(number, sender);
+        match arrived {
+            Ok(None) => {}
+            Ok(Some((meeting, visitors))) => {
+                for sender in visitors.iter().filter_map(|v| state.waiting.remove(v)) {
+                    // One that is gone will be missed by its neighbours.
+                    let _ = sender.send(meeting.clone());
+                }
+            }
+            Err(refusal) => {
+                state.waiting.remove(&number);
+                return Some(Err(refusal));
+            }
+        }
+        Visit { meetings, claim, number }
+    };
+    let patience = Duration::from_millis(claim.patience_ms.into()).min(PATIENCE_MAX);
+    tokio::select! {
+        meeting = told => meeting.ok().map(Ok),
+        _ = connection.closed() => None,
+        () = tokio::time::sleep(patience) => {
+            let (group, missing) = (claim.group.clone(), visit.end());
+            Some(Err(MeetingRefusal::Missing { group, missing }))
+        }
+    }
+}
