@@ -12,9 +12,7 @@
 //! By default two ranks reduce 25.6 million f32, about the gradients of a ResNet-50.
 
 use bytes::Bytes;
-use lgp_distributed::{
-    Coordinator, CoordinatorConfig, Identity, Pki, Ring, RingConfig, RingPeers,
-};
+use lgp_distributed::{Coordinator, CoordinatorConfig, Identity, Pki, Ring, RingConfig, RingPeers};
 use lgp_memory::Reduction;
 use quinn::{ClientConfig, Connection, Endpoint, EndpointConfig, ServerConfig, TransportConfig};
 use rustls::RootCertStore;
@@ -220,7 +218,8 @@ async fn neighbours(
     endpoint.set_default_client_config(client);
     let ports = ring.all_gather(&[i32::from(endpoint.local_addr()?.port())]).await?;
     let next = ports[(ring.rank() as usize + 1) % ports.len()];
-    let connecting = endpoint.connect((Ipv4Addr::LOCALHOST, u16::try_from(next)?).into(), "plain")?;
+    let connecting =
+        endpoint.connect((Ipv4Addr::LOCALHOST, u16::try_from(next)?).into(), "plain")?;
     let accepting = async { Ok(endpoint.accept().await.ok_or("closed")?.await?) };
     let connecting = async { Ok::<_, Box<dyn Error>>(connecting.await?) };
     let (from, to) = tokio::try_join!(accepting, connecting)?;

@@ -52,9 +52,8 @@ pub(crate) async fn run(options: &Options) -> Result<String> {
         side.mb_per_s.iter().zip(&bare.mb_per_s).map(|(ours, bare)| ours / bare).collect()
     };
     let ratios = [ratio(&quic), ratio(&shared)];
-    let value = |side: Side| {
-        json!({"mb_per_s": side.mb_per_s, "latency_us": Percentiles::of_ms(side.ms)})
-    };
+    let value =
+        |side: Side| json!({"mb_per_s": side.mb_per_s, "latency_us": Percentiles::of_ms(side.ms)});
     let mut answer = json!({
         "payload_bytes": payload,
         "quic": value(quic), "shared": value(shared), "bare": value(bare),

@@ -114,7 +114,7 @@ impl Queue {
 
     /// The place of a model's first task, if any waits.
     pub(crate) fn head_of(&self, model: &ModelRef) -> Option<Place> {
-        self.lines.get(model)?.first_key_value().map(|(place, ())| *place)
+        self.lines.get(model)?.places.first_key_value().map(|(place, _)| *place)
     }
 
     /// Tasks before a place, of all models.

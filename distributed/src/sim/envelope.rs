@@ -26,7 +26,15 @@ impl Envelope {
     /// [`Error::Frame`](crate::Error) for a task that fits none.
     pub fn task(&self) -> Result<Vec<u8>> {
         let (tensors, body_bytes) = describe(&self.spec.inputs)?;
-        let header = TaskHeader { id: self.id, device: 0, model: self.spec.model.clone(), tensors };
+        let header = TaskHeader {
+            id: self.id,
+            device: 0,
+            priority: self.spec.priority,
+            model: self.spec.model.clone(),
+            tensors,
+            shared: None,
+            blob: None,
+        };
         Ok(frame::encode(Kind::Task, &header, body_bytes, 0)?)
     }
 
@@ -35,8 +43,8 @@ impl Envelope {
     /// # Errors
     /// [`Error::Frame`](crate::Error); never.
     pub fn answer(&self) -> Result<Vec<u8>> {
-        let header =
-            OutcomeHeader { id: self.id, model_us: 15_000, verdict: Verdict::Done(Vec::new()) };
+        let answer = OutcomeHeader::of(self.id, Verdict::Done(Vec::new()));
+        let header = OutcomeHeader { model_us: 15_000, ..answer };
         Ok(frame::encode(Kind::Outcome, &header, 0, 0)?)
     }
 

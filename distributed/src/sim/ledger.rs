@@ -331,7 +331,7 @@ impl Ledger {
             return Err(format!("task {task}: attempt {} after {}", id.attempt, entry.attempts));
         }
         let held = |&&(session, id): &&(SessionId, AttemptId)| core.holds(session, id);
-        let other = entry.current.iter().find(held).filter(|_| spec.hedge_after.is_none());
+        let other = entry.current.iter().find(held).filter(|_| entry.spec.hedge_after.is_none());
         if let Some(other) = other {
             return Err(format!("task {task} was dispatched while {other:?} may run"));
         }

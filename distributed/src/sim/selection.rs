@@ -41,7 +41,12 @@ impl Selection {
         let spec = Arc::new(TaskSpec::new(model.clone(), Vec::new()));
         for (at, (session, id)) in (0..).zip(submit(&mut core, now, &spec, count)?) {
             let model = Duration::from_micros(15_000 + 10 * (at % 97));
-            core.complete(now, session, id, Completion::Done { outputs: Vec::new(), model, batch: 1 });
+            core.complete(
+                now,
+                session,
+                id,
+                Completion::Done { outputs: Vec::new(), model, batch: 1 },
+            );
         }
         submit(&mut core, now, &spec, count * 2 / 3)?;
         core.set_balancing(by_name(balancing)?);
