@@ -122,6 +122,7 @@ pub use net::gate::Services;
 pub use net::pki::{CaHash, Identity, Pki};
 pub use net::role::Role;
 pub use net::token::{JoinToken, TokenInfo, Tokens};
+pub use net::untrusted::Untrusted;
 pub use net::worker::run_worker;
 pub use proto::balance::balancing_strategies;
 pub use proto::frame::FrameError;

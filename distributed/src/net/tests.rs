@@ -17,16 +17,19 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+pub(super) const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-async fn coordinator() -> (Coordinator, Pki) {
+pub(super) async fn coordinator() -> (Coordinator, Pki) {
     let pki = Pki::generate().expect("random numbers");
     let config = CoordinatorConfig { quic_addr: ANY, ..Default::default() };
     (Coordinator::start(config, &pki).await.expect("a free port"), pki)
 }
 
 /// A connection with a worker's certificate and nothing of a worker behind it.
-async fn connect(coordinator: &Coordinator, identity: &Identity) -> (Endpoint, Connection) {
+pub(super) async fn connect(
+    coordinator: &Coordinator,
+    identity: &Identity,
+) -> (Endpoint, Connection) {
     let (mut endpoint, _) = transport::bind(ANY, None).expect("a free port");
     let tls = tls::client(identity, Protocol::Work).expect("a valid identity");
     let mut client = ClientConfig::new(Arc::new(tls));
@@ -37,7 +40,7 @@ async fn connect(coordinator: &Coordinator, identity: &Identity) -> (Endpoint, C
     (endpoint, connection)
 }
 
-fn hello(name: &str, version: u32) -> Hello {
+pub(super) fn hello(name: &str, version: u32) -> Hello {
     Hello {
         version_min: version,
         version_max: version,
@@ -50,12 +53,12 @@ fn hello(name: &str, version: u32) -> Hello {
     }
 }
 
-fn frame(kind: Kind, header: &impl serde::Serialize) -> Vec<u8> {
+pub(super) fn frame(kind: Kind, header: &impl serde::Serialize) -> Vec<u8> {
     frame::encode(kind, header, 0, 0).expect("small")
 }
 
 /// A prefix that states lengths of its own choosing.
-fn prefix(kind: Kind, length: u32, header: u32) -> Vec<u8> {
+pub(super) fn prefix(kind: Kind, length: u32, header: u32) -> Vec<u8> {
     let mut bytes = vec![0; PREFIX_BYTES];
     bytes[..4].copy_from_slice(&length.to_le_bytes());
     bytes[4] = kind.code();
@@ -152,7 +155,7 @@ async fn unmannerly_answers_fail_the_attempt_and_nothing_else() {
 }
 
 /// Panics if anything reaches it.
-struct Untouched;
+pub(super) struct Untouched;
 
 impl Executor for Untouched {
     fn load(&self, _: usize, _: &ModelRef) -> Result<(), ExecError> {
