@@ -162,6 +162,7 @@ pub use net::pki::{CaHash, Identity, Pki};
 pub use net::ring::{Ring, RingConfig, RingError, RingPeers};
 pub use net::role::Role;
 pub use net::token::{JoinToken, TokenInfo, Tokens};
+pub use net::untrusted::Untrusted;
 pub use net::worker::run_worker;
 pub use proto::balance::balancing_strategies;
 pub use proto::event::Event;

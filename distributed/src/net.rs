@@ -24,10 +24,13 @@ pub(crate) mod role;
 mod session;
 mod shared;
 #[cfg(test)]
+mod stall_tests;
+#[cfg(test)]
 mod tests;
 mod tls;
 pub(crate) mod token;
 mod transport;
+pub(crate) mod untrusted;
 mod wire;
 mod work;
 pub(crate) mod worker;

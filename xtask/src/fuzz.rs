@@ -23,6 +23,8 @@ pub(crate) enum Target {
     Onnx,
     /// Files of weights: every tensor is read.
     Weights,
+    /// What peers of a cluster, machines that join it and its journal bring.
+    Messages,
 }
 
 impl Target {
@@ -30,6 +32,7 @@ impl Target {
         match self {
             Self::Onnx => "onnx",
             Self::Weights => "weights",
+            Self::Messages => "messages",
         }
     }
 }
@@ -95,6 +98,12 @@ fn seed(target: Target, corpus: &Path) -> Result<usize> {
             for extension in ["pt", "safetensors", "gguf"] {
                 collect(&cmd::root().join("inference/tests/weights"), extension, &mut files);
             }
+        }
+        Target::Messages => {
+            let folder = cmd::root().join("target/fuzz/messages");
+            let write = cmd::programs()?.join("examples/messages");
+            cmd::run(cmd::command(write).arg(&folder))?;
+            collect(&folder, "message", &mut files);
         }
     }
     files.retain(|file| file.metadata().is_ok_and(|file| file.len() <= SEED_BYTES_MAX));

@@ -9,6 +9,7 @@ mod chaos;
 mod cluster;
 mod cmd;
 mod conformance;
+mod damage;
 mod digits;
 mod fuzz;
 mod kept;
@@ -107,8 +108,12 @@ enum Command {
         mutants: Option<u64>,
     },
     /// Journals of durable tasks, damaged in every bit that is read and cut at every length: each
-    /// must be refused or read as it was. Takes some minutes.
-    JournalDamage,
+    /// must be refused or read as it was. Takes some minutes. Writes the run to docs/bench-runs.
+    JournalDamage {
+        /// Where to write the run, instead of docs/bench-runs.
+        #[arg(long, value_name = "FILE")]
+        out: Option<std::path::PathBuf>,
+    },
     /// A cluster of real processes under load, with processes killed and stopped and its network
     /// cut: what was acknowledged must end once. Writes the run to docs/bench-runs.
     Chaos(chaos::Options),
@@ -178,7 +183,7 @@ fn dispatch(command: Command) -> Result<()> {
         Command::Fuzz { target, options } => fuzz::run(target, &options),
         Command::Sim { seeds, seed, mutants } => cmd::run(&mut sim(seeds, seed, mutants)),
         Command::Chaos(options) => chaos::run(&options),
-        Command::JournalDamage => cmd::run(example("journal").arg("damage")),
+        Command::JournalDamage { out } => damage::run(example("journal").arg("damage"), out),
         Command::Polaris { json } => polaris::run(json),
         Command::Mesa => mesa::run(),
         Command::Nvrtc => nvrtc::run(),

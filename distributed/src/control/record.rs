@@ -21,7 +21,7 @@ pub(crate) struct Record {
 }
 
 /// Puts the stored form of `value` into `out`, in place of what it held.
-pub(super) fn encode(key: Key, value: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn encode(key: Key, value: &[u8], out: &mut Vec<u8>) {
     out.clear();
     out.extend_from_slice(&crc(key, value).to_le_bytes());
     // A longer value is refused before it comes here; if one did, reading would notice.
@@ -31,7 +31,7 @@ pub(super) fn encode(key: Key, value: &[u8], out: &mut Vec<u8>) {
 }
 
 /// The value in `stored`, or what is wrong with it.
-pub(super) fn decode(key: Key, stored: &[u8]) -> Result<&[u8], String> {
+pub(crate) fn decode(key: Key, stored: &[u8]) -> Result<&[u8], String> {
     let (epoch, seq) = key;
     let (crc_stored, length, value) =
         split(stored).ok_or_else(|| format!("record {epoch:x}-{seq:x} is cut short"))?;

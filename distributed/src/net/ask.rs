@@ -56,9 +56,14 @@ pub(super) async fn read<T: DeserializeOwned>(recv: &mut RecvStream) -> Result<T
     }
     let mut bytes = vec![0; given];
     wire::fill(recv, &mut bytes).await?;
+    Ok(decode(&bytes)?)
+}
+
+/// Decodes one question or answer. Bytes after the known fields belong to newer versions.
+pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, FrameError> {
     let malformed =
         |e: postcard::Error| FrameError::Header { kind: "question".into(), reason: e.to_string() };
-    Ok(postcard::take_from_bytes(&bytes).map_err(malformed)?.0)
+    Ok(postcard::take_from_bytes(bytes).map_err(malformed)?.0)
 }
 
 /// Writes one question or answer.

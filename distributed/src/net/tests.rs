@@ -18,7 +18,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+pub(super) const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 pub(super) async fn coordinator() -> (Coordinator, Pki) {
     let pki = Pki::generate().expect("random numbers");
@@ -61,8 +61,7 @@ pub(super) fn frame(kind: Kind, header: &impl serde::Serialize) -> Vec<u8> {
 
 /// Sends heartbeats that name nothing until the connection ends.
 pub(super) fn keep_beating(mut reports: quinn::SendStream) {
-    let beat =
-        Heartbeat { held: Vec::new(), queued: Vec::new(), status: ExecutorStatus::default() };
+    let beat = Heartbeat { held: Vec::new(), status: ExecutorStatus::default() };
     let beat = frame(Kind::Heartbeat, &beat);
     tokio::spawn(async move {
         while reports.write_all(&beat).await.is_ok() {
@@ -72,7 +71,7 @@ pub(super) fn keep_beating(mut reports: quinn::SendStream) {
 }
 
 /// A prefix that states lengths of its own choosing.
-fn prefix(kind: Kind, length: u32, header: u32) -> Vec<u8> {
+pub(super) fn prefix(kind: Kind, length: u32, header: u32) -> Vec<u8> {
     let mut bytes = vec![0; PREFIX_BYTES];
     bytes[..4].copy_from_slice(&length.to_le_bytes());
     bytes[4] = kind.code();
@@ -171,7 +170,7 @@ async fn unmannerly_answers_fail_the_attempt_and_nothing_else() {
 }
 
 /// Panics if anything reaches it.
-struct Untouched;
+pub(super) struct Untouched;
 
 impl Executor for Untouched {
     fn load(&self, _: usize, _: &ModelRef) -> Result<(), ExecError> {

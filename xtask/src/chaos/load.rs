@@ -15,6 +15,10 @@ use std::time::{Duration, Instant};
 const PACE: Duration = Duration::from_millis(30);
 /// Before what failed is tried again.
 const AGAIN: Duration = Duration::from_millis(20);
+/// Of a client's durable submissions so many of 1000 are of a batch of so many tasks: a coordinator
+/// that is killed then has some that wait and some that run.
+const BATCHES_PER_MILLE: u64 = 150;
+const BATCH: usize = 20;
 /// How long a task that is not durable may take to end.
 const VOLATILE: Duration = Duration::from_secs(60);
 
@@ -153,7 +157,10 @@ impl Load {
     /// Submits a durable task until it is acknowledged; sometimes once more.
     fn durable(&self, key: &str, random: &mut Random) {
         let picture = self.picture(random);
-        self.submit(key, picture);
+        match random.chance(BATCHES_PER_MILLE) {
+            true => self.submit_batch(key, picture),
+            false => self.submit(key, picture),
+        }
         if random.chance(200) {
             self.submit(key, picture);
         }
@@ -167,17 +174,38 @@ impl Load {
         }
     }
 
-    /// Submits until that is acknowledged: who got no answer asks again with the same key.
+    /// Submits a task until that is acknowledged.
     pub(super) fn submit(&self, key: &str, picture: usize) {
-        let body = self.task(picture, Some(key));
+        self.insist("tasks", &self.task(picture, Some(key)), |value| {
+            let id = value["task_id"].as_str().unwrap_or_default();
+            self.ledger().acknowledged(key, picture, id);
+        });
+    }
+
+    /// The same for a batch, whose first task has this key.
+    fn submit_batch(&self, key: &str, picture: usize) {
+        let later = (1..BATCH).map(|at| format!("{key}-{at}"));
+        let keys: Vec<String> = std::iter::once(key.to_owned()).chain(later).collect();
+        let tasks: Vec<Value> = keys.iter().map(|key| self.task(picture, Some(key))).collect();
+        self.insist("tasks/batch", &json!({ "tasks": tasks }), |value| {
+            let ids = value["tasks"].as_array().cloned().unwrap_or_default();
+            if ids.len() != keys.len() {
+                self.ledger().violation(format!("a batch of {BATCH} was answered by {value}"));
+            }
+            for (key, id) in keys.iter().zip(&ids) {
+                let id = id["task_id"].as_str().unwrap_or_default();
+                self.ledger().acknowledged(key, picture, id);
+            }
+        });
+    }
+
+    /// Submits until that is acknowledged: who got no answer asks again with the same keys.
+    fn insist(&self, path: &str, body: &Value, acknowledged: impl Fn(&Value)) {
         let until = Instant::now() + VOLATILE;
         loop {
-            let answer = self.rest.post("tasks", &body);
+            let answer = self.rest.post(path, body);
             match (&answer, answer.code()) {
-                (Answer::Said(202, value), _) => {
-                    let id = value["task_id"].as_str().unwrap_or_default();
-                    return self.ledger().acknowledged(key, picture, id);
-                }
+                (Answer::Said(202, value), _) => return acknowledged(value),
                 (Answer::Said(503, _), Some(code)) => self.tell(format!("submit: {code}")),
                 (Answer::Gone(_), _) => self.tell("submit: no answer, asked again"),
                 (other, _) => {

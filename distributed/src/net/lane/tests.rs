@@ -241,7 +241,7 @@ impl Hand {
         like: &[NamedTensor],
     ) {
         let verdict = Verdict::Done(describe(like).unwrap().0);
-        let outcome = OutcomeHeader { id, model_us: 1, verdict, shared: Some(shared) };
+        let outcome = OutcomeHeader { shared: Some(shared), ..OutcomeHeader::of(id, verdict) };
         send.write_all(&frame(Kind::Outcome, &outcome)).await.unwrap();
         send.finish().unwrap();
     }

@@ -92,6 +92,7 @@ impl Rig {
     async fn task(&self, greeted: &Greeted, attempt: u32, blob: InputBlob) -> RecvStream {
         let (mut send, recv) = greeted.connection.open_bi().await.unwrap();
         let header = TaskHeader {
+            priority: crate::Priority::Normal,
             id: AttemptId { epoch: 1, seq: 1, attempt },
             device: 0,
             model: ModelRef { name: "m".into(), version: 1, sha256: String::new() },
@@ -255,7 +256,7 @@ async fn a_coordinator_serves_inputs_while_an_attempt_needs_them() {
         assert!(bytes.is_empty());
     }
     let verdict = Verdict::Done(Vec::new());
-    let done = OutcomeHeader { id: header.id, model_us: 1, verdict, shared: None };
+    let done = OutcomeHeader::of(header.id, verdict);
     send.write_all(&frame(Kind::Outcome, &done)).await.unwrap();
     send.finish().unwrap();
     coordinator.wait(id).await.unwrap();

@@ -55,7 +55,7 @@ impl Cluster {
         let id = name.parse().expect("a name");
         let device = DeviceStatus { vram_total_bytes: memory, ..DeviceStatus::default() };
         let status = ExecutorStatus::of(device);
-        let join = Join { id, incarnation: 0, pid: None, slots: 1, status };
+        let join = Join { id, incarnation: 0, pid: None, slots: 1, threads: 1, status };
         self.core.join(self.now, join).expect("none is later");
         self.settle();
     }
@@ -104,7 +104,7 @@ impl Cluster {
     fn end_all(&mut self, took: Duration) {
         self.now += took;
         for (session, id, _) in std::mem::take(&mut self.running) {
-            let done = Completion::Done { outputs: Vec::new(), model: took };
+            let done = Completion::Done { outputs: Vec::new(), model: took, batch: 1 };
             self.core.complete(self.now, session, id, done);
         }
         self.settle();

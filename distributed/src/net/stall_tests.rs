@@ -1,0 +1,119 @@
+//! Peers that begin and do not go on, and orders that are none: each costs a place for a while, and
+//! nobody else anything.
+
+use crate::net::ask::{self, Ask, Certification};
+use crate::net::close::Close;
+use crate::net::pki;
+use crate::net::tests::{ANY, Untouched, connect, coordinator, frame, hello, prefix};
+use crate::net::{tls, transport, wire};
+use crate::proto::message::{Heartbeat, Hello, Kind, VERSION, Welcome};
+use crate::{ExecutorStatus, Pki, WorkerConfig, run_worker};
+use quinn::ServerConfig;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+#[tokio::test]
+async fn greetings_that_stall_are_cut_off_and_keep_nobody_out() {
+    let (coordinator, pki) = coordinator().await;
+    let mut stalled = Vec::new();
+    for number in 0..60 {
+        let name = format!("slow-{number}");
+        let identity = pki.issue_worker(&name).expect("a name");
+        let (endpoint, connection) = connect(&coordinator, &identity).await;
+        let mut reports = connection.open_uni().await.expect("one stream is allowed");
+        // Some say nothing at all, the others more and more of a proper greeting.
+        let whole = frame(Kind::Hello, &hello(&name, VERSION));
+        let part = whole.get(..number.min(whole.len() - 1)).expect("a part");
+        reports.write_all(part).await.expect("still open");
+        stalled.push((endpoint, connection, reports));
+    }
+    let began = Instant::now();
+    let identity = pki.issue_worker("w").expect("a name");
+    let config = WorkerConfig::new(coordinator.quic_addr(), identity, 1);
+    let worker = tokio::spawn(run_worker(config, Arc::new(Untouched), std::future::pending()));
+    coordinator.wait_for_workers(1).await.expect("it runs");
+    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    for (_endpoint, connection, _reports) in stalled {
+        let closed = tokio::time::timeout(Duration::from_secs(15), connection.closed()).await;
+        let closed = closed.expect("it is closed");
+        assert_eq!(Close::given_by_peer(&closed), Some(Close::Late), "{closed}");
+    }
+    assert_eq!(coordinator.workers().len(), 1);
+    worker.abort();
+    coordinator.stop().await;
+}
+
+#[tokio::test]
+async fn questions_that_stall_or_are_none_are_dropped() {
+    let (coordinator, pki) = coordinator().await;
+    let identity = pki.issue_worker("w").expect("a name");
+    let (_endpoint, connection) = connect(&coordinator, &identity).await;
+    let mut reports = connection.open_uni().await.expect("one stream is allowed");
+    reports.write_all(&frame(Kind::Hello, &hello("w", VERSION))).await.expect("still open");
+    // Whoever is silent is given up sooner than its questions are.
+    let beats = tokio::spawn(async move {
+        let status = ExecutorStatus::default();
+        let beat = frame(Kind::Heartbeat, &Heartbeat { held: vec![], status });
+        while reports.write_all(&beat).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(400)).await;
+        }
+    });
+    for bytes in [&u32::MAX.to_le_bytes()[..], &[0, 0, 0, 0], &[3, 0, 0, 0, 255, 255, 255]] {
+        let (mut send, mut recv) = connection.open_bi().await.expect("allowed");
+        send.write_all(bytes).await.expect("still open");
+        let answer = recv.read_to_end(100).await.expect("the stream ends");
+        assert!(answer.is_empty(), "no answer to {bytes:?}");
+    }
+    // Every place, by the beginning of a length or of a question.
+    let mut stalled = Vec::new();
+    for bytes in [&[1][..], &[9, 0, 0, 0], &[9, 0, 0, 0, 0], &[0]] {
+        let (mut send, recv) = connection.open_bi().await.expect("allowed");
+        send.write_all(bytes).await.expect("still open");
+        stalled.push((send, recv));
+    }
+    let next = tokio::time::timeout(Duration::from_millis(500), connection.open_bi()).await;
+    assert!(next.is_err(), "there are four places");
+    for (send, _recv) in stalled {
+        // Nobody waits for the rest. Who does not let go of the stream keeps its own place taken.
+        let stopped = tokio::time::timeout(Duration::from_secs(15), send.stopped()).await;
+        stopped.expect("it is stopped").expect("the connection bears it");
+    }
+    let open = tokio::time::timeout(Duration::from_secs(5), connection.open_bi()).await;
+    let (mut send, mut recv) = open.expect("a place comes free").expect("the connection bears it");
+    let (_, csr) = pki::request().expect("random numbers");
+    let question = Ask::Renew { name: "w".parse().expect("a name"), csr };
+    ask::write(&mut send, &question).await.expect("open");
+    let answer: Certification = ask::read(&mut recv).await.expect("an answer");
+    assert!(answer.is_ok());
+    beats.abort();
+    coordinator.stop().await;
+}
+
+#[tokio::test]
+async fn orders_that_are_none_close_the_connection_and_the_worker_comes_back() {
+    let pki = Pki::generate().expect("random numbers");
+    let mut server = ServerConfig::with_crypto(Arc::new(tls::server(&pki).expect("valid")));
+    server.transport_config(transport::config(0, 1));
+    let (endpoint, _) = transport::bind(ANY, Some(server)).expect("a free port");
+    let addr = endpoint.local_addr().expect("bound");
+    let config = WorkerConfig::new(addr, pki.issue_worker("w").expect("a name"), 1);
+    let worker = tokio::spawn(run_worker(config, Arc::new(Untouched), std::future::pending()));
+    for order in [
+        b"GET / HTTP/1.1\r\n\r\n".to_vec(),
+        prefix(Kind::Load, u32::MAX, u32::MAX),
+        prefix(Kind::Load, 64 << 20, 0),
+        prefix(Kind::Drain, 10, 5),
+    ] {
+        let connection = endpoint.accept().await.expect("it comes").await.expect("trusted");
+        let mut reports = connection.accept_uni().await.expect("reports");
+        let _: Hello = wire::expect_report(&mut reports, Kind::Hello, "hello").await.expect("one");
+        let mut control = connection.open_uni().await.expect("allowed");
+        let welcome = Welcome { version: VERSION, epoch: 1, heartbeat_ms: 500, lane: None };
+        wire::write_report(&mut control, Kind::Welcome, &welcome).await.expect("open");
+        control.write_all(&order).await.expect("open");
+        let closed = tokio::time::timeout(Duration::from_secs(4), connection.closed()).await;
+        let closed = closed.unwrap_or_else(|_| panic!("{order:?}: still open"));
+        assert_eq!(Close::given_by_peer(&closed), Some(Close::Malformed), "{order:?}: {closed}");
+    }
+    worker.abort();
+}
