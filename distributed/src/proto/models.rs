@@ -185,6 +185,7 @@ impl Core {
                 if seat.status.models.contains(model) {
                     *state = ModelState::Ready { used: now };
                     self.capabilities.forget(model);
+                    self.actions.push_back(Action::Changed);
                 } else if now.saturating_sub(*asked) > lease {
                     // To load what is being loaded is no error, so asking twice does no harm.
                     *asked = now;
@@ -210,11 +211,18 @@ impl Core {
         let at = usize::try_from(device).ok().and_then(|at| worker.seats.get(at)).copied();
         let Some(id) = at else { return };
         let Some(seat) = self.fleet.seats.get_mut(id) else { return };
-        // Unloaded meanwhile: the answer no longer matters.
-        let Some(ModelState::Loading { since, .. }) = seat.models.get(model) else { return };
+        let since = match seat.models.get(model) {
+            Some(ModelState::Loading { since, .. }) => Some(*since),
+            // A heartbeat has told it before.
+            Some(ModelState::Ready { .. } | ModelState::Failed(_)) => None,
+            // Unloaded meanwhile, or about to be: the answer no longer matters.
+            None | Some(ModelState::Leaving) => return,
+        };
         if let (Ok(bytes), Some(wanted)) = (&result, self.models.get_mut(model)) {
-            wanted.load.measure(now, now.saturating_sub(*since));
             wanted.measured_bytes = wanted.measured_bytes.max(*bytes);
+            if let Some(since) = since {
+                wanted.load.measure(now, now.saturating_sub(since));
+            }
         }
         let error = result.err();
         if error.is_none() && !seat.status.models.contains(model) {

@@ -126,7 +126,10 @@ async fn what_a_slow_worker_has_not_begun_moves_to_an_idle_one() {
     slow.let_go();
     coordinator.wait(measured).await.unwrap();
     slow.shut_again();
-    let ids: Vec<_> = (2..6).map(submit).collect();
+    // Alone, or another might come before it.
+    let mut ids = vec![submit(2)];
+    begun(&slow, 2).await;
+    ids.extend((3..6).map(submit));
     waiting(&coordinator, "slow", 3).await;
     let _fast = worker(&coordinator, &pki, "fast", 4, &fast);
     coordinator.wait_for_workers(2).await.unwrap();
@@ -150,8 +153,10 @@ async fn a_leaving_worker_gives_back_what_it_has_not_begun() {
     let (echo, other) = (Echo::shut(), Echo::open());
     let leaving = worker(&coordinator, &pki, "a", 4, &echo);
     coordinator.wait_for_workers(1).await.unwrap();
-    let ids: Vec<_> = (0..4).map(|_| coordinator.submit(task("echo")).unwrap()).collect();
+    // Alone, or others might run with it.
+    let mut ids = vec![coordinator.submit(task("echo")).unwrap()];
     begun(&echo, 1).await;
+    ids.extend((0..3).map(|_| coordinator.submit(task("echo")).unwrap()));
     waiting(&coordinator, "a", 3).await;
     let _other = worker(&coordinator, &pki, "b", 4, &other);
     coordinator.wait_for_workers(2).await.unwrap();
