@@ -314,7 +314,9 @@ impl Shared {
                     // A caller that no longer waits is no error.
                     let _ = waiter.send(Ok(record.clone()));
                 }
-                let _ = last.map(|waiter| waiter.send(Ok(record)));
+                if let Some(waiter) = last {
+                    let _ = waiter.send(Ok(record));
+                }
             }
             Action::Load { session, device, model } => {
                 let place = Place { device, model };

@@ -133,10 +133,11 @@ impl Load {
     }
 
     fn succeeded(&self, begun: Instant) {
-        if let Some((since, after)) = lock(&self.recovery).as_mut() {
-            if begun >= *since && after.is_none() {
-                *after = Some(since.elapsed());
-            }
+        if let Some((since, after)) = lock(&self.recovery).as_mut()
+            && begun >= *since
+            && after.is_none()
+        {
+            *after = Some(since.elapsed());
         }
     }
 

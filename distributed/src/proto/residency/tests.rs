@@ -1,3 +1,5 @@
+//! Where models go when there is little room.
+
 use crate::executor::{DeviceStatus, ExecError, ExecutorStatus};
 use crate::proto::Order;
 use crate::proto::balance::by_name;
