@@ -4,10 +4,12 @@ use crate::failure::{Failure, Result};
 use crate::size;
 use etcetera::BaseStrategy;
 use lgp_sdk::{
-    Accelerator, BackendKind, DeviceError, DeviceId, DeviceInfo, DeviceKind, ProbeOptions,
+    Accelerator, BackendKind, DeviceError, DeviceId, DeviceInfo, DeviceKind, ModelExecutor,
+    MultiExecutor, ProbeOptions,
 };
 use serde::Serialize;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// What a model may take of memory on a device, and beside it.
 #[derive(Debug, Default, clap::Args)]
@@ -151,6 +153,35 @@ pub(crate) fn resolve_all(text: &str, limits: &Limits) -> Result<Vec<Accelerator
     Ok(others)
 }
 
+/// Resolves a list, `opencl:0,opencl:1`, to devices that take tasks side by side; `None` is the
+/// processor.
+///
+/// # Errors
+/// As [`resolve`]; `usage` for a list that names a device twice.
+pub(crate) fn resolve_each(text: &str) -> Result<Vec<Option<Accelerator>>> {
+    let all = text.split(',').map(resolve).collect::<Result<Vec<_>>>()?;
+    let ids: Vec<DeviceId> = all.iter().map(|device| id(device.as_ref())).collect();
+    match ids.iter().enumerate().find(|(i, one)| ids[..*i].contains(one)) {
+        Some((_, one)) => Err(Failure::usage(format!("--device {text} means {one} twice"))
+            .hint("each device counts once, with all its memory")),
+        None => Ok(all),
+    }
+}
+
+/// An executor for each device, as `one` makes it; there is at least one device.
+///
+/// # Errors
+/// As `one`.
+pub(crate) fn executors(
+    devices: Vec<Option<Accelerator>>,
+    one: impl Fn(Option<Accelerator>) -> Result<ModelExecutor>,
+) -> Result<Arc<MultiExecutor>> {
+    let mut devices = devices.into_iter();
+    let first = one(devices.next().flatten())?;
+    let others = devices.map(one).collect::<Result<Vec<_>>>()?;
+    Ok(Arc::new(MultiExecutor::new(first, others)))
+}
+
 /// What [`resolve_all`] resolves to these devices.
 pub(crate) fn names(accelerators: &[Accelerator]) -> String {
     let ids: Vec<String> = accelerators.iter().map(|device| device.id().to_string()).collect();
@@ -231,6 +262,9 @@ mod tests {
         let failure =
             resolve_all("cpu,cpu", &Limits::default()).expect_err("there is nothing to cut for");
         assert_eq!((failure.code.as_ref(), failure.exit), ("usage", 2));
+        let failure = resolve_each("cpu,auto,cpu:0").expect_err("the same again");
+        assert_eq!((failure.code.as_ref(), failure.exit), ("usage", 2));
+        assert_eq!(resolve_each("cpu").expect("every machine has one").len(), 1);
         let failure = resolve("gpu").expect_err("no such backend");
         assert_eq!((failure.code.as_ref(), failure.exit), ("device_unknown", 2));
     }

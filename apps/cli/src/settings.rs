@@ -21,7 +21,7 @@ use std::time::Duration;
 pub(crate) struct Settings {
     /// Where models, logs and the runtime file live.
     pub(crate) data: PathBuf,
-    /// The device of local workers: `auto`, `cpu`, `opencl:0` ….
+    /// The devices of each local worker: `auto`, `cpu`, `opencl:0`, `opencl:0,opencl:1` ….
     pub(crate) device: String,
     /// The widest vector instructions that local workers use.
     pub(crate) simd: Simd,
@@ -30,6 +30,9 @@ pub(crate) struct Settings {
     /// Up to so many are started when tasks wait, and ended when they are idle; 0 keeps their
     /// number as it is.
     pub(crate) workers_max: usize,
+    /// What models may take of each device's memory, in bytes; 0 is all of it. Models beyond it make
+    /// room for one another.
+    pub(crate) model_memory_bytes: u64,
     /// Tasks of one model that a worker may run together.
     pub(crate) batch_max: u32,
     /// How long a task that could run waits for others to run with.
@@ -106,6 +109,11 @@ impl Batching {
 }
 
 impl Settings {
+    /// What models may take of each device's memory, if less than all.
+    pub(crate) fn model_memory(&self) -> Option<u64> {
+        Some(self.model_memory_bytes).filter(|bytes| *bytes > 0)
+    }
+
     /// How workers batch tasks.
     pub(crate) fn batching(&self) -> Batching {
         Batching { max: self.batch_max, delay_ms: self.batch_delay_ms }
@@ -122,6 +130,7 @@ impl Settings {
             simd: Simd::Auto,
             workers: 1,
             workers_max: 0,
+            model_memory_bytes: 0,
             batch_max: Batching::default().max,
             batch_delay_ms: Batching::default().delay_ms,
             http: Http {
@@ -151,12 +160,13 @@ pub(crate) struct Flags<'a> {
 /// The environment variables that are read, and the settings that they stand for.
 ///
 /// Others that start alike belong to graphics drivers, so unknown ones are no error.
-const VARIABLES: [(&str, &str); 12] = [
+const VARIABLES: [(&str, &str); 13] = [
     ("RADEON_DATA", "data"),
     ("RADEON_DEVICE", "device"),
     ("RADEON_SIMD", "simd"),
     ("RADEON_WORKERS", "workers"),
     ("RADEON_WORKERS_MAX", "workers_max"),
+    ("RADEON_MODEL_MEMORY_BYTES", "model_memory_bytes"),
     ("RADEON_BATCH_MAX", "batch_max"),
     ("RADEON_BATCH_DELAY_MS", "batch_delay_ms"),
     ("RADEON_HTTP__ADDR", "http.addr"),

@@ -60,6 +60,8 @@ pub(super) struct Wanted {
     load: Service,
     /// The most memory that a device said it takes.
     measured_bytes: Option<u64>,
+    /// A caller waits for it to be somewhere, for which others may have to go.
+    insists: bool,
     /// When room for it may be looked for again.
     pub(super) next_look: Duration,
 }
@@ -102,6 +104,7 @@ impl Core {
             needs,
             load: before.as_ref().map(|w| w.load).unwrap_or_default(),
             measured_bytes: before.and_then(|w| w.measured_bytes),
+            insists: true,
             next_look: Duration::ZERO,
         };
         self.models.insert(model.clone(), wanted);
@@ -231,11 +234,30 @@ impl Core {
         let ready = ModelState::Ready { used: now };
         let state = error.clone().map_or(ready, ModelState::Failed);
         seat.models.insert(model.clone(), state);
+        self.insist(now, id, model, error.as_ref());
         let error = error.map(|error| error.message);
         self.tell(Event::ModelLoaded { worker: name, device, model: model.clone(), error });
         self.capabilities.forget(model);
         self.actions.push_back(Action::Changed);
         self.schedule(now);
+    }
+
+    /// A device answered an order to load a model. Where a caller asked for it and no device had room,
+    /// others make some.
+    fn insist(&mut self, now: Duration, id: SeatId, model: &ModelRef, error: Option<&ExecError>) {
+        let placed = self.is_placed(model);
+        let Some(wanted) = self.models.get_mut(model) else { return };
+        if error.is_none() {
+            wanted.insists = false;
+        }
+        if !wanted.insists || placed {
+            return;
+        }
+        let seat = self.fleet.seats.get(id);
+        let may = seat.zip(error).is_some_and(|(seat, error)| self.may_get_room(seat, error));
+        if may {
+            self.make_way(now, model, |_| true);
+        }
     }
 
     /// Has all workers let go of the model; others may have its room.

@@ -19,8 +19,10 @@ pub(crate) struct Bootstrap {
     pub(crate) coordinator: SocketAddr,
     /// The worker's certificate, and the authority that it trusts.
     pub(crate) identity: Identity,
-    /// The device that it computes on.
-    pub(crate) device: DeviceId,
+    /// The devices that it computes on.
+    pub(crate) devices: Vec<DeviceId>,
+    /// What models may take of each device's memory, in bytes, if less than all.
+    pub(crate) model_memory: Option<u64>,
     /// Threads that it computes with.
     pub(crate) threads: usize,
     /// The widest vector instructions that it uses.

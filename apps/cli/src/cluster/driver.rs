@@ -38,7 +38,9 @@ pub(crate) const OWN_PREFIX: &str = "local-";
 pub(crate) struct Fleet {
     pub(crate) coordinator: Coordinator,
     pub(crate) pki: Pki,
-    pub(crate) device: DeviceId,
+    pub(crate) devices: Vec<DeviceId>,
+    /// What models may take of each device's memory, in bytes, if less than all.
+    pub(crate) model_memory: Option<u64>,
     pub(crate) models: PathBuf,
     pub(crate) log: PathBuf,
     /// The cores that the workers share.
@@ -324,7 +326,8 @@ impl Watcher {
         let bootstrap = Bootstrap {
             coordinator: dialled(fleet.coordinator.quic_addr()),
             identity,
-            device: fleet.device,
+            devices: fleet.devices.clone(),
+            model_memory: fleet.model_memory,
             threads: self.driver.threads_each(),
             simd: fleet.simd,
             batching: fleet.batching,

@@ -47,11 +47,13 @@ pub(crate) fn host(
         // Before a driver is loaded: some handle signals too, and then end the process.
         let mut signals = Signals::listen()?;
         // Opened to say now what is wrong with it; each worker opens it for itself.
-        let device = device::id(device::resolve(&settings.device)?.as_ref());
+        let devices = device::resolve_each(&settings.device)?;
+        let devices = devices.iter().map(|device| device::id(device.as_ref())).collect();
         let plan = Plan {
             data: settings.data.clone(),
             quic: settings.quic.addr,
-            device,
+            devices,
+            model_memory: settings.model_memory(),
             workers: settings.workers,
             simd: settings.simd,
             batching: settings.batching(),

@@ -28,8 +28,10 @@ pub(crate) struct Plan {
     pub(crate) data: PathBuf,
     /// Where workers connect; port 0 picks a free one.
     pub(crate) quic: SocketAddr,
-    /// The device of local workers.
-    pub(crate) device: DeviceId,
+    /// The devices of each local worker.
+    pub(crate) devices: Vec<DeviceId>,
+    /// What models may take of each device's memory, in bytes, if less than all.
+    pub(crate) model_memory: Option<u64>,
     /// Local worker processes.
     pub(crate) workers: usize,
     /// The widest vector instructions that they use.
@@ -79,7 +81,8 @@ impl Cluster {
         let driver = LocalDriver::new(Fleet {
             coordinator: coordinator.clone(),
             pki,
-            device: plan.device,
+            devices: plan.devices.clone(),
+            model_memory: plan.model_memory,
             models,
             log: folder::worker_log(&plan.data),
             cores: SessionOptions::default().threads,

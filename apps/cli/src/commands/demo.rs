@@ -83,7 +83,8 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         let plan = Plan {
             data: folder.path().to_owned(),
             quic: ANY_PORT,
-            device,
+            devices: vec![device],
+            model_memory: None,
             workers: WORKERS,
             simd,
             batching: Batching::default(),

@@ -4,12 +4,11 @@ use crate::cluster::{Signals, member, runtime};
 use crate::device;
 use crate::failure::{Failure, Result};
 use crate::output::Output;
-use crate::settings::{self, Batching, Flags};
-use crate::simd::Simd;
+use crate::settings::{self, Batching, Flags, Settings};
 use crate::size;
 use lgp_sdk::{
-    ClusterError, Discovery, Executor, Identity, JoinToken, ModelExecutor, Repository,
-    SessionOptions, WorkerConfig, run_worker,
+    ClusterError, Discovery, Executor, Identity, JoinToken, ModelExecutor, MultiExecutor,
+    Repository, SessionOptions, WorkerConfig, run_worker,
 };
 use serde::Serialize;
 use std::net::SocketAddr;
@@ -42,7 +41,8 @@ pub(crate) struct Args {
     /// The worker's name in the cluster [default: the machine's]
     #[arg(long)]
     name: Option<String>,
-    /// The device to compute on: auto, cpu, opencl:0, cuda:0 … [default: auto]
+    /// The device to compute on: auto, cpu, opencl:0, cuda:0 …; several, as in opencl:0,opencl:1, take
+    /// tasks side by side [default: auto]
     #[arg(long)]
     device: Option<String>,
     /// Where the identity and fetched models live [default: joined in the platform's folder for data]
@@ -82,7 +82,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     runtime()?.block_on(async {
         // Before a driver is loaded: some handle signals too, and then end the process.
         let mut signals = Signals::listen()?;
-        let executor = executor(&settings.device, settings.simd, &data, args.cache)?;
+        let executor = executor(&settings, &data, args.cache)?;
         let mut machine = Machine { data, executor, wanted, batching: settings.batching(), out };
         match &args.host {
             Some(host) => {
@@ -98,25 +98,23 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     })
 }
 
-fn executor(
-    device: &str,
-    simd: Simd,
-    data: &std::path::Path,
-    cache: u64,
-) -> Result<Arc<ModelExecutor>> {
+fn executor(settings: &Settings, data: &std::path::Path, cache: u64) -> Result<Arc<MultiExecutor>> {
     // A device that computes wrongly must not join.
-    let accelerator = device::resolve(device)?;
+    let devices = device::resolve_each(&settings.device)?;
     let repository = Repository::open(data.join("models"))?;
     // The folder is ours alone.
     repository.sweep()?;
-    let options = SessionOptions { isa: simd.isa(), ..SessionOptions::default() };
-    Ok(Arc::new(ModelExecutor::new(repository, accelerator, options).fetching(cache)))
+    let options = SessionOptions { isa: settings.simd.isa(), ..SessionOptions::default() };
+    device::executors(devices, |accelerator| {
+        let executor = ModelExecutor::new(repository.clone(), accelerator, options);
+        Ok(executor.within(settings.model_memory()).fetching(cache))
+    })
 }
 
 /// This machine, about to work for a cluster.
 struct Machine {
     data: PathBuf,
-    executor: Arc<ModelExecutor>,
+    executor: Arc<MultiExecutor>,
     wanted: member::Wanted,
     batching: Batching,
     out: Output,

@@ -36,7 +36,8 @@ pub(crate) struct Args {
     /// Where models, logs and the runtime file live [default: the platform's folder for data]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// The device of the workers: auto, cpu, opencl:0, cuda:0 … [default: auto]
+    /// The device of the workers: auto, cpu, opencl:0, cuda:0 …; several, as in opencl:0,opencl:1, take
+    /// tasks side by side [default: auto]
     #[arg(long)]
     device: Option<String>,
     /// The settings file [default: radeon-cluster.toml in the data folder]
@@ -59,7 +60,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     };
     let settings = settings::resolve(&flags, settings::environment)?;
     // Before anything starts: a wrong name is found by the process that can show it best.
-    device::resolve(&settings.device)?;
+    device::resolve_each(&settings.device)?;
     if args.grpc.is_some() {
         out.note("note: this version has no gRPC interface; --grpc is ignored");
     }

@@ -6,7 +6,6 @@ use crate::device;
 use crate::failure::{Failure, Result};
 use lgp_sdk::{ModelExecutor, Repository, SessionOptions, WorkerConfig};
 use std::io::{BufRead, Read};
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
@@ -26,11 +25,15 @@ pub(crate) fn run() -> Result<()> {
             .hint("start a cluster with: radeon-cluster start")
     })?;
     // A device that computes wrongly must not join.
-    let accelerator = device::resolve(&bootstrap.device.to_string())?;
+    let names: Vec<String> = bootstrap.devices.iter().map(ToString::to_string).collect();
+    let devices = device::resolve_each(&names.join(","))?;
     let repository = Repository::open(&bootstrap.models)?;
     let threads = SessionOptions::with_threads(bootstrap.threads);
     let options = SessionOptions { isa: bootstrap.simd.isa(), ..threads };
-    let executor = ModelExecutor::new(repository, accelerator, options);
+    let executor = device::executors(devices, |accelerator| {
+        let executor = ModelExecutor::new(repository.clone(), accelerator, options);
+        Ok(executor.within(bootstrap.model_memory))
+    })?;
     // As many tasks at once as there are threads: small models do not fill them otherwise.
     let slots = u32::try_from(bootstrap.threads).map_err(Failure::internal)?;
     let config = WorkerConfig::new(bootstrap.coordinator, bootstrap.identity, slots);
@@ -41,7 +44,7 @@ pub(crate) fn run() -> Result<()> {
             // A dropped sender means the same.
             let _ = orphaned.await;
         };
-        lgp_sdk::run_worker(config, Arc::new(executor), shutdown).await
+        lgp_sdk::run_worker(config, executor, shutdown).await
     })?;
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Models on a device other than the processor, where OpenCL has one.
 
-use crate::harness::{Cluster, World, ZERO, best, digits, npy, read_npy};
+use crate::harness::{Cluster, World, ZERO, best, digits, eventually, npy, read_npy};
 use serde_json::{Value, json};
 
 /// An OpenCL device that models run on; without one it prints that the test is skipped.
@@ -178,4 +178,70 @@ fn a_list_of_devices_is_what_a_model_may_take() {
     assert_eq!(best(&read_npy(&world.path("logits.npy")).1), 0);
     let mixed = ["run", digits(), "--input", &image, "--device", "cpu,cpu", "--json"];
     assert_eq!(world.run(&mixed).error(2).0, "usage");
+}
+
+#[test]
+fn a_worker_has_several_devices_that_take_tasks_side_by_side() {
+    let world = World::new();
+    let Some(id) = opencl(&world) else { return };
+    let list = format!("cpu,{id}");
+    let (code, message) =
+        world.run(&["start", "--device", &format!("{id},{id}"), "--json"]).error(2);
+    assert!(code == "usage" && message.contains("twice"), "{message}");
+    let image = world.write("zero.npy", npy(&[1, 1, 8, 8], &ZERO)).display().to_string();
+    let cluster = Cluster::start_with(world, &["--workers", "1", "--device", &list]);
+    let devices = cluster.run(&["workers"]).json()[0]["devices"].clone();
+    let names: Vec<&str> = (0..2).filter_map(|at| devices[at]["device"].as_str()).collect();
+    assert_eq!(names, ["cpu", id.as_str()]);
+    let submit = ["submit", "--model", "digits", "--input", &image, "--wait"];
+    // Idle devices have turns.
+    for _ in 0..4 {
+        assert_eq!(cluster.run(&submit).json()["state"], json!("succeeded"));
+    }
+    let devices = cluster.run(&["workers"]).json()[0]["devices"].clone();
+    for at in 0..2 {
+        let measured = &devices[at]["service_ms"]["digits/1"];
+        assert!(measured.as_f64() > Some(0.0), "{devices}");
+    }
+    cluster.run(&["stop"]).json();
+    cluster.world.expect_no_processes();
+}
+
+#[test]
+fn models_make_room_for_one_another() {
+    let world = World::new();
+    let image = world.write("zero.npy", npy(&[1, 1, 8, 8], &ZERO)).display().to_string();
+    // One of them finds room, two do not.
+    let start = ["start", "--workers", "1", "--device", "cpu", "--http", "127.0.0.1:0"];
+    let data = world.path("data").display().to_string();
+    let start = [&start[..], &["--quic", "127.0.0.1:0", "--data", &data, "--json"]].concat();
+    let report = world.run(&["plan", digits(), "--json"]).json();
+    let bytes = report["memory"]["peak_bytes"].as_u64().or(report["peak_bytes"].as_u64());
+    let bytes = bytes.unwrap_or_else(|| panic!("no peak in {report}"));
+    let mut command = world.command(&start);
+    let output = command.env("RADEON_MODEL_MEMORY_BYTES", (bytes * 3 / 2).to_string()).output();
+    assert!(output.expect("the binary starts").status.success());
+    let run = |args: &[&str]| world.run(&[args, &["--data", &data, "--json"]].concat());
+    run(&["models", "add", "other", digits()]).json();
+    let held = || {
+        let workers = run(&["workers"]).json();
+        let models = workers[0]["models"].as_array().map_or(0, Vec::len);
+        let (used, total) = (&workers[0]["vram_used_bytes"], &workers[0]["vram_total_bytes"]);
+        assert!(used.as_u64() <= total.as_u64() && total.is_u64(), "{workers}");
+        models
+    };
+    for name in ["other", "digits", "other", "digits"] {
+        let submit = run(&["submit", "--model", name, "--input", &image, "--wait"]).json();
+        assert_eq!(submit["state"], json!("succeeded"), "{submit}");
+        // A heartbeat from before the change may list both for a moment.
+        eventually("one model is there", || held() == 1);
+        // What made room is still to be had.
+        let models = run(&["models", "ls"]).json();
+        let ready = |model: &Value| model["state"] == "ready";
+        assert!(models.as_array().is_some_and(|all| all.iter().all(ready)), "{models}");
+    }
+    let huge = run(&["models", "deploy", "other", "--memory", "1GiB"]).json();
+    assert_eq!(huge["deployment"]["memory_bytes"], json!(1 << 30));
+    run(&["stop"]).json();
+    world.expect_no_processes();
 }

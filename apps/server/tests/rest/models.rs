@@ -2,8 +2,10 @@
 
 use crate::rig::{Options, Rig, onnx, request};
 use axum::body::Body;
+use http_body_util::BodyExt;
 use lgp_server::ServerConfig;
 use serde_json::{Value, json};
+use tower::ServiceExt;
 
 const MODELS: &str = "/api/v1/cluster/models";
 
@@ -101,4 +103,72 @@ async fn a_model_that_cannot_be_used_is_not_kept() {
     }
     assert_eq!(names(&rig).await, before);
     assert_eq!(rig.delete(&format!("{MODELS}/nope")).await.status, 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_model_asks_for_is_kept_and_told() {
+    let rig = Rig::start().await;
+    for name in ["mine", "mine-int8"] {
+        let answer = rig.post(&format!("{MODELS}/{name}"), onnx()).await;
+        assert_eq!(answer.status, 201, "{}", answer.text());
+    }
+    let path = format!("{MODELS}/mine");
+    let nothing = json!({"memory_bytes": null, "backend": null, "family": null, "variants": []});
+    assert_eq!(rig.get(&path).await.json()["deployment"], nothing);
+    let put = async |body: &Value| {
+        let request = request("PUT", &format!("{path}/deployment"));
+        rig.call(request.body(Body::from(body.to_string())).unwrap()).await
+    };
+    let wish = json!({
+        "memory_bytes": 4096, "backend": "opencl", "family": "Polaris", "variants": ["mine-int8"],
+    });
+    let answer = put(&wish).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(answer.json()["deployment"], wish);
+    for (wrong, part) in [
+        (json!({"variants": ["nope"]}), "nope"),
+        (json!({"variants": ["mine"]}), "itself"),
+        (json!({"memory": 1}), "memory"),
+        (json!({"memory_bytes": -1}), "memory_bytes"),
+    ] {
+        let answer = put(&wrong).await;
+        assert!(answer.status.is_client_error(), "{wrong}: {}", answer.status);
+        let said = answer.text().contains(part) || wrong.to_string().contains(part);
+        assert!(said, "{wrong}: {}", answer.text());
+    }
+    assert_eq!(rig.get(&path).await.json()["deployment"], wish, "what was wrong changed nothing");
+
+    // The strategy that compares them may take either; the record says which it was.
+    let strategy = request("PUT", "/api/v1/cluster/config/balancing");
+    let strategy = strategy.body(Body::from(r#"{"strategy":"adaptive"}"#)).unwrap();
+    assert_eq!(rig.call(strategy).await.status, 200);
+    let task =
+        r#"{"model":"mine","inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}]}"#;
+    let mut ran = std::collections::BTreeSet::new();
+    for _ in 0..4 {
+        let id = rig.post("/api/v1/cluster/tasks", task).await.json()["task_id"].clone();
+        let show = format!("/api/v1/cluster/tasks/{}", id.as_str().unwrap());
+        let done = rig.until(&show, |answer| answer.json()["state"] == "succeeded").await;
+        ran.insert(done.json()["variant"].to_string());
+    }
+    // Both are measured before either is preferred.
+    let both = ["\"mine-int8/1\"".to_owned(), "null".to_owned()];
+    assert_eq!(ran.into_iter().collect::<Vec<_>>(), both);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_are_told_as_they_happen() {
+    let rig = Rig::start().await;
+    let request = request("GET", "/api/v1/cluster/events").body(Body::empty()).unwrap();
+    let answer = rig.app.clone().oneshot(request).await.unwrap();
+    assert_eq!(answer.headers()["content-type"], "text/event-stream");
+    let mut body = answer.into_body();
+    assert_eq!(rig.post(&format!("{MODELS}/mine"), onnx()).await.status, 201);
+    let frame = tokio::time::timeout(crate::rig::PATIENCE, body.frame()).await.unwrap();
+    let bytes = frame.unwrap().unwrap().into_data().unwrap();
+    let text = std::str::from_utf8(&bytes).unwrap();
+    let event: Value = serde_json::from_str(text.strip_prefix("data: ").unwrap()).unwrap();
+    assert_eq!((&event["event"], &event["worker"]), (&json!("model_loaded"), &json!("w1")));
+    assert_eq!((&event["model"]["name"], &event["error"]), (&json!("mine"), &Value::Null));
+    assert!(event["at_ms"].as_u64() > Some(1_700_000_000_000), "{event}");
 }
