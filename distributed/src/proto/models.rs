@@ -95,12 +95,11 @@ impl Core {
     /// none has, idle models make room for it on one.
     pub(crate) fn load(&mut self, now: Duration, model: &ModelRef, needs: ModelNeeds) {
         let before = self.models.remove(model);
-        let variants = needs.variants.iter().filter(|variant| *variant != model);
         let wanted = Wanted {
             model: before
                 .as_ref()
                 .map_or_else(|| Arc::new(model.clone()), |w| Arc::clone(&w.model)),
-            variants: variants.map(|variant| self.shared_model(variant)).collect(),
+            variants: self.variants(model, &needs),
             needs,
             load: before.as_ref().map(|w| w.load).unwrap_or_default(),
             measured_bytes: before.and_then(|w| w.measured_bytes),
@@ -119,11 +118,21 @@ impl Core {
         self.schedule(now);
     }
 
-    /// Says anew what a model asks for, if it is one that the cluster is to have.
+    /// Says anew what a model asks for, if it is one that the cluster is to have. Where it lies
+    /// stays as it is.
     pub(crate) fn set_needs(&mut self, now: Duration, model: &ModelRef, needs: ModelNeeds) {
-        if self.models.contains_key(model) {
-            self.load(now, model, needs);
+        let variants = self.variants(model, &needs);
+        if let Some(wanted) = self.models.get_mut(model) {
+            (wanted.needs, wanted.variants) = (needs, variants);
         }
+        self.capabilities.forget(model);
+        self.schedule(now);
+    }
+
+    /// The variants of a model, each by its one name.
+    fn variants(&self, model: &ModelRef, needs: &ModelNeeds) -> Vec<Arc<ModelRef>> {
+        let others = needs.variants.iter().filter(|variant| *variant != model);
+        others.map(|variant| self.shared_model(variant)).collect()
     }
 
     /// Has a worker that just joined load what it lacks, as far as there is room: first what
@@ -271,6 +280,7 @@ impl Core {
             worker.breakers.remove(model);
         }
         self.capabilities.forget(model);
+        self.actions.push_back(Action::Changed);
         let others: Vec<ModelRef> = self.models.keys().cloned().collect();
         for id in seats {
             for other in &others {

@@ -12,7 +12,7 @@ use crate::proto::core::Core;
 use crate::proto::event::Event;
 use crate::proto::fleet::{Seat, SeatId};
 use crate::proto::models::ModelState;
-use crate::proto::state::{Planted, Task};
+use crate::proto::state::{Action, Planted, Task};
 use crate::proto::why::{What, note};
 use crate::task::ModelRef;
 use std::sync::Arc;
@@ -246,6 +246,7 @@ impl Core {
         let Some(seat) = self.fleet.seats.get_mut(id) else { return };
         let (session, device) = (seat.session, seat.ordinal);
         let promised = seat.promised.take();
+        self.actions.push_back(Action::Changed);
         // Unloaded meanwhile: nobody has to go any more.
         let wanted = promised.filter(|model| self.models.contains_key(&**model));
         let Some(model) = wanted else {
