@@ -119,7 +119,7 @@ pub struct WorkerInfo {
     pub device: String,
     /// The device's backend.
     pub backend: String,
-    /// Loaded models as `NAME/VERSION`.
+    /// Models that any of its devices has loaded, as `NAME/VERSION`.
     pub models: Vec<String>,
     /// Attempts that it holds.
     pub running: u32,

@@ -239,13 +239,18 @@ impl Catalog {
         lock(&self.failures).remove(model);
         self.unload_where(|m| m.name == name && m.version != model.version);
         self.tell_others(name).await?;
+        if !self.coordinator.models().contains(entry.model()) {
+            return Err(Fault::bad_input(format!("'{name}' was unloaded while it was loaded")));
+        }
         Ok(LoadOutcome { entry, workers })
     }
 
-    /// What a model asks of the cluster.
-    pub(crate) async fn deployment(&self, name: &str) -> Result<Deployment, Fault> {
-        let name = name.to_owned();
-        self.files(move |r| Deployment::of(r, &name)).await
+    /// What a model asks of the cluster: nothing, where what was said cannot be read.
+    pub(crate) async fn deployment(&self, name: &str) -> Deployment {
+        let owned = name.to_owned();
+        let read = self.files(move |r| Deployment::of(r, &owned)).await;
+        read.inspect_err(|_| tracing::warn!(name, "a model's deployment cannot be read"))
+            .unwrap_or_default()
     }
 
     async fn needs(&self, name: &str) -> Result<ModelNeeds, Fault> {
@@ -256,7 +261,7 @@ impl Catalog {
     /// Models that this one may stand in for learn of its newest version.
     async fn tell_others(&self, name: &str) -> Result<(), Fault> {
         for model in self.coordinator.models() {
-            let deployment = self.deployment(&model.name).await?;
+            let deployment = self.deployment(&model.name).await;
             if deployment.variants.iter().any(|variant| variant == name) {
                 self.coordinator.set_needs(&model, self.needs(&model.name).await?);
             }

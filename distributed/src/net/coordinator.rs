@@ -280,6 +280,12 @@ impl Coordinator {
         self.until(|core, _| core.load_report(&model)).await
     }
 
+    /// Whether no device of a worker is about to load a model; false where there is no such worker.
+    #[must_use]
+    pub fn is_settled(&self, worker: &str) -> bool {
+        self.shared.read(|core, _| core.is_settled(worker))
+    }
+
     /// Says anew what a model that was loaded asks of the devices that run it; nothing for others.
     pub fn set_needs(&self, model: &ModelRef, needs: ModelNeeds) {
         self.shared.with(|core, now| core.set_needs(now, model, needs));

@@ -35,6 +35,8 @@ pub(crate) struct Core {
     pub(super) dispatches: u64,
     /// Models that the cluster is to have.
     pub(super) models: BTreeMap<ModelRef, Wanted>,
+    /// When background attempts may be asked back again.
+    pub(super) next_recall: Duration,
     /// Devices on which models leave for another.
     pub(super) moving: BTreeSet<SeatId>,
     pub(super) timers: BTreeSet<(Duration, Timer)>,
@@ -68,6 +70,7 @@ impl Core {
             next_session: 1,
             dispatches: 0,
             models: BTreeMap::new(),
+            next_recall: Duration::ZERO,
             moving: BTreeSet::new(),
             timers: BTreeSet::new(),
             settled: VecDeque::new(),

@@ -5,10 +5,11 @@ use crate::proto::core::Core;
 use crate::proto::event::Event;
 use crate::proto::fleet::{Seat, SeatId, Worker};
 use crate::proto::message::{AttemptId, Heartbeat};
+use crate::proto::models::ModelState;
 use crate::proto::state::{Action, Planted, SessionId, Timer};
 use crate::task::{TaskError, TaskErrorKind};
 use crate::worker_info::{DeviceInfo, Transport, WorkerId, WorkerInfo, WorkerState};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Lost workers that stay listed, and for how long.
@@ -303,6 +304,18 @@ impl Core {
         }
     }
 
+    /// Whether no device of a worker is about to get a model.
+    pub(crate) fn is_settled(&self, id: &str) -> bool {
+        let worker = self.fleet.named(id).and_then(|session| self.fleet.workers.get(&session));
+        let seats = worker.map(|worker| worker.seats.as_slice()).unwrap_or_default();
+        let loading = |seat: &Seat| {
+            let states = seat.models.values();
+            seat.promised.is_some()
+                || states.into_iter().any(|state| matches!(state, ModelState::Loading { .. }))
+        };
+        worker.is_some() && !seats.iter().filter_map(|&id| self.fleet.seats.get(id)).any(loading)
+    }
+
     /// Every listed worker, by name.
     pub(crate) fn workers(&self, now: Duration) -> Vec<WorkerInfo> {
         let listed = self.fleet.names.values().filter_map(|s| self.fleet.workers.get(s));
@@ -327,7 +340,13 @@ impl Core {
             state: worker.state,
             device: first.device,
             backend: first.backend,
-            models: first.models,
+            models: devices
+                .iter()
+                .flat_map(|d| &d.models)
+                .cloned()
+                .collect::<BTreeSet<_>>()
+                .into_iter()
+                .collect(),
             running: sum(|d| d.running),
             queued: sum(|d| d.queued),
             vram_used_bytes: first.vram_used_bytes,

@@ -60,6 +60,8 @@ pub(super) struct Wanted {
     load: Service,
     /// The most memory that a device said it takes.
     measured_bytes: Option<u64>,
+    /// It has been ready somewhere.
+    was_ready: bool,
     /// A caller waits for it to be somewhere, for which others may have to go.
     insists: bool,
     /// When room for it may be looked for again.
@@ -70,6 +72,16 @@ impl Wanted {
     /// Milliseconds that loading it takes, as measured; 0 before the first time.
     pub(super) fn load_ms(&self) -> f64 {
         self.load.mean_ms()
+    }
+
+    /// Whether another model may answer in its place.
+    pub(super) fn may_be(&self, other: &ModelRef) -> bool {
+        self.variants.iter().any(|variant| **variant == *other)
+    }
+
+    /// Whether it has been ready on any device.
+    pub(super) fn was_ready(&self) -> bool {
+        self.was_ready
     }
 
     /// Device memory that it takes, as far as that is known.
@@ -102,7 +114,8 @@ impl Core {
             variants: self.variants(model, &needs),
             needs,
             load: before.as_ref().map(|w| w.load).unwrap_or_default(),
-            measured_bytes: before.and_then(|w| w.measured_bytes),
+            measured_bytes: before.as_ref().and_then(|w| w.measured_bytes),
+            was_ready: before.as_ref().is_some_and(|w| w.was_ready),
             insists: true,
             next_look: Duration::ZERO,
         };
@@ -112,7 +125,7 @@ impl Core {
             self.load_on(now, seat, model, true);
         }
         if !self.is_placed(model) {
-            self.make_way(now, model, |_| true);
+            self.make_way(now, model);
         }
         self.capabilities.forget(model);
         self.schedule(now);
@@ -177,6 +190,9 @@ impl Core {
     /// Changes the state of a model at a device, with the order that belongs to it.
     pub(super) fn set_model(&mut self, id: SeatId, model: &ModelRef, state: ModelState) {
         let Some(seat) = self.fleet.seats.get_mut(id) else { return };
+        if let (ModelState::Ready { .. }, Some(wanted)) = (&state, self.models.get_mut(model)) {
+            wanted.was_ready = true;
+        }
         if matches!(state, ModelState::Loading { .. }) {
             let (session, device, model) = (seat.session, seat.ordinal, model.clone());
             self.actions.push_back(Action::Load { session, device, model });
@@ -196,6 +212,9 @@ impl Core {
                 let ModelState::Loading { asked, .. } = state else { continue };
                 if seat.status.models.contains(model) {
                     *state = ModelState::Ready { used: now };
+                    if let Some(wanted) = self.models.get_mut(model) {
+                        wanted.was_ready = true;
+                    }
                     self.capabilities.forget(model);
                     self.actions.push_back(Action::Changed);
                 } else if now.saturating_sub(*asked) > lease {
@@ -231,6 +250,7 @@ impl Core {
             None | Some(ModelState::Leaving) => return,
         };
         if let (Ok(bytes), Some(wanted)) = (&result, self.models.get_mut(model)) {
+            wanted.was_ready = true;
             wanted.measured_bytes = wanted.measured_bytes.max(*bytes);
             if let Some(since) = since {
                 wanted.load.measure(now, now.saturating_sub(since));
@@ -265,7 +285,7 @@ impl Core {
         let seat = self.fleet.seats.get(id);
         let may = seat.zip(error).is_some_and(|(seat, error)| self.may_get_room(seat, error));
         if may {
-            self.make_way(now, model, |_| true);
+            self.make_way(now, model);
         }
     }
 
@@ -275,6 +295,7 @@ impl Core {
         let seats: Vec<SeatId> = self.fleet.ready_seats().map(|(id, _)| id).collect();
         for &id in &seats {
             self.drop_model(id, model);
+            self.break_promise(now, id, model);
         }
         for worker in self.fleet.workers.values_mut() {
             worker.breakers.remove(model);
@@ -287,6 +308,7 @@ impl Core {
                 self.load_on(now, id, other, false);
             }
         }
+        self.schedule(now);
     }
 
     /// Has a device let go of a model.
@@ -310,6 +332,10 @@ impl Core {
     /// no room for it now are left out.
     pub(crate) fn load_report(&self, model: &ModelRef) -> Option<LoadReport> {
         let mut report = Vec::new();
+        if !self.models.contains_key(model) {
+            // Unloaded meanwhile.
+            return Some(report);
+        }
         let names = self.fleet.names.values();
         for worker in names.filter_map(|s| self.fleet.workers.get(s)).filter(|w| w.is_ready()) {
             let seats = || worker.seats.iter().filter_map(|&id| self.fleet.seats.get(id));
@@ -325,7 +351,8 @@ impl Core {
             for seat in seats() {
                 match seat.models.get(model) {
                     Some(ModelState::Failed(error)) => failure = failure.or(Some(error.clone())),
-                    Some(_) => ready = true,
+                    Some(ModelState::Ready { .. }) => ready = true,
+                    Some(_) => {}
                     None => failure = failure.or_else(|| self.never_fits(seat, model)),
                 }
             }
@@ -338,11 +365,20 @@ impl Core {
         Some(report)
     }
 
+    /// The models that may answer a model's tasks, itself first.
+    pub(super) fn answers<'a>(&'a self, model: &'a ModelRef) -> impl Iterator<Item = &'a ModelRef> {
+        let compares = self.config.balancing.compares_variants();
+        let variants = self.models.get(model).filter(|_| compares);
+        let variants = variants.into_iter().flat_map(|wanted| &wanted.variants);
+        // One that was unloaded since answers for nobody.
+        let variants = variants.map(|name| &**name).filter(|name| self.models.contains_key(name));
+        std::iter::once(model).chain(variants)
+    }
+
     /// Whether any worker can or may come to take the model's tasks.
     pub(super) fn outlook(&self, model: &ModelRef) -> Outlook {
-        let variants = self.models.get(model).map_or(&[][..], |wanted| &wanted.variants);
         let mut failure = None;
-        for model in std::iter::once(model).chain(variants.iter().map(|variant| &**variant)) {
+        for model in self.answers(model) {
             for (_, seat) in self.fleet.ready_seats() {
                 let error = match seat.models.get(model) {
                     // With more room it may load.

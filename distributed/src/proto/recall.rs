@@ -19,6 +19,9 @@ use crate::worker_info::WorkerId;
 use std::fmt;
 use std::time::Duration;
 
+/// Time until a look that found nobody to ask is repeated.
+const LOOK: Duration = Duration::from_millis(10);
+
 /// How far an attempt has come, as far as heartbeats said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
@@ -115,37 +118,47 @@ impl Core {
     /// Asks background attempts back for urgent tasks that found no place: one for each of these
     /// at most, and only one that comes after it in line, else it would take the place again.
     pub(super) fn make_room(&mut self, now: Duration) {
-        let urgent = u64::try_from(self.queue.urgent(None)).unwrap_or(u64::MAX);
-        let mut missing = urgent.saturating_sub(self.fleet.yields);
+        if self.fleet.yielding == 0 || now < self.next_recall {
+            return;
+        }
+        let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
+        let mut missing = count(self.queue.urgent(None)).saturating_sub(self.fleet.yields);
         let mut after: Option<Place> = None;
+        let mut found = missing == 0;
         while missing > 0 && self.fleet.yielding > 0 {
-            let Some((place, model)) = self.queue.head_after(after) else { return };
+            let Some((place, model)) = self.queue.head_after(after) else { break };
             after = Some(place);
             let Some(task) = self.tasks.get(&place.seq()).filter(|t| is_urgent(t.priority)) else {
                 continue;
             };
             let waiting = TaskId { epoch: task.epoch, seq: place.seq() };
-            let mut wanted = u64::try_from(self.queue.urgent(Some(&model))).unwrap_or(u64::MAX);
-            while wanted > 0 && missing > 0 {
-                let Some((seat, id)) = self.least_urgent(now, &model, place) else { break };
+            let wanted = count(self.queue.urgent(Some(&model))).min(missing);
+            let yielding = self.least_urgent(now, &model, place);
+            for (seat, id) in
+                yielding.into_iter().take(usize::try_from(wanted).unwrap_or(usize::MAX))
+            {
                 self.recall(now, seat, id, Cause::Room, Recall::Room(waiting));
-                wanted -= 1;
                 missing -= 1;
+                found = true;
             }
+        }
+        if !found {
+            // Nobody may go for them now, and looking again at each event would find the same.
+            self.next_recall = now + LOOK;
         }
     }
 
-    /// The background attempt that goes last of those that take a place where the model's tasks
-    /// could run; rather one that is known to wait.
+    /// The background attempts that take a place where the model's tasks could run, those first
+    /// that go last, and rather those that are known to wait.
     fn least_urgent(
         &mut self,
         now: Duration,
         model: &ModelRef,
         before: Place,
-    ) -> Option<(SeatId, AttemptId)> {
+    ) -> Vec<(SeatId, AttemptId)> {
         let heard_since = now.saturating_sub(self.config.timing.suspect_after);
         let capable = self.capabilities.of(&self.fleet, model, self.models.get(model));
-        let mut last: Option<((bool, Place), SeatId, AttemptId)> = None;
+        let mut found: Vec<((bool, Place), SeatId, AttemptId)> = Vec::new();
         for capable in capable {
             let hot = self.fleet.hot.get(capable.seat);
             let seat = self.fleet.seats.get(capable.seat);
@@ -161,12 +174,13 @@ impl Core {
                     continue;
                 }
                 let rank = (held.standing.waits(), task.place(id.seq));
-                if rank.1 > before && last.is_none_or(|(other, ..)| rank > other) {
-                    last = Some((rank, capable.seat, *id));
+                if rank.1 > before {
+                    found.push((rank, capable.seat, *id));
                 }
             }
         }
-        last.map(|(_, seat, id)| (seat, id))
+        found.sort_unstable_by(|a, b| b.cmp(a));
+        found.into_iter().map(|(_, seat, id)| (seat, id)).collect()
     }
 
     fn recall(&mut self, now: Duration, at: SeatId, id: AttemptId, cause: Cause, why: Recall) {

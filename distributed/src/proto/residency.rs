@@ -11,7 +11,8 @@ use crate::executor::{ExecError, ExecErrorKind};
 use crate::proto::core::Core;
 use crate::proto::event::Event;
 use crate::proto::fleet::{Seat, SeatId};
-use crate::proto::models::ModelState;
+use crate::proto::models::{ModelState, Outlook, Wanted};
+use crate::proto::queue::Place;
 use crate::proto::state::{Action, Planted, Task};
 use crate::proto::why::{What, note};
 use crate::task::ModelRef;
@@ -45,7 +46,7 @@ impl Core {
 
     /// Device memory of a model as far as it is known, which may be 0.
     fn bytes(&self, model: &ModelRef) -> u64 {
-        self.models.get(model).and_then(super::models::Wanted::bytes).unwrap_or(0)
+        self.models.get(model).and_then(Wanted::bytes).unwrap_or(0)
     }
 
     /// Whether there is room for a model. What is not known to be too large is tried.
@@ -75,15 +76,14 @@ impl Core {
         self.fleet.ready_seats().any(|(_, seat)| seat.has(model))
     }
 
-    /// Whether a model that the cluster is to have is on no device, nor to come, though it could
-    /// be.
+    /// Whether a model has been ready, is on no device now, and comes back when a task needs it, or
+    /// is about to.
     pub(crate) fn is_parked(&self, model: &ModelRef) -> bool {
-        let fits = |seat: &Seat| {
-            !seat.models.contains_key(model) && self.never_fits(seat, model).is_none()
-        };
-        self.models.contains_key(model)
-            && !self.is_placed(model)
-            && self.fleet.ready_seats().any(|(_, seat)| fits(seat))
+        let ready = |seat: &Seat| matches!(seat.models.get(model), Some(ModelState::Ready { .. }));
+        self.models.get(model).is_some_and(Wanted::was_ready)
+            && self.fleet.ready_seats().next().is_some()
+            && !self.fleet.ready_seats().any(|(_, seat)| ready(seat))
+            && self.outlook(model) == Outlook::Open
     }
 
     /// A task finds no device with its model: sees to it that one gets it, unless those that
@@ -104,7 +104,7 @@ impl Core {
         }
         let Some(task) = self.tasks.get(&seq) else { return };
         let (place, waited) = (task.place(seq), now.saturating_sub(task.submitted));
-        let served = self.is_placed(model);
+        let served = self.answers(model).any(|model| self.is_placed(model));
         if served && waited < loads * 2 + PATIENCE {
             return;
         }
@@ -121,7 +121,7 @@ impl Core {
             // What the exchange costs, if it is taken back.
             let cost = loads + self.load_time(victim);
             let worth = waited > cost + PATIENCE;
-            match self.queue.head_of(victim) {
+            match self.head_for(victim) {
                 // A device that has been idle for as long as the task has waited.
                 None if served => unused > waited,
                 None => worth || unused >= cost,
@@ -135,17 +135,19 @@ impl Core {
         self.note_room(now, seq, seat, count);
     }
 
+    /// The first in line of those that a model answers, in place of others too.
+    fn head_for(&self, model: &ModelRef) -> Option<Place> {
+        let compares = self.config.balancing.compares_variants();
+        let others = self.models.values().filter(|wanted| compares && wanted.may_be(model));
+        let others = others.filter_map(|wanted| self.queue.head_of(&wanted.model));
+        self.queue.head_of(model).into_iter().chain(others).min()
+    }
+
     /// Has idle models go for one that a caller wants, those first that nobody has used for the
-    /// longest time.
-    pub(super) fn make_way(
-        &mut self,
-        now: Duration,
-        model: &ModelRef,
-        may_go: impl Fn(&ModelRef) -> bool,
-    ) {
-        let idle = |_: &Seat, victim: &ModelRef| self.queue.head_of(victim).is_none();
-        let chosen = self.eviction(model, |seat, victim| may_go(victim) && idle(seat, victim));
-        let chosen = chosen.or_else(|| self.eviction(model, |_, victim| may_go(victim)));
+    /// longest time; where none is idle, busy ones.
+    pub(super) fn make_way(&mut self, now: Duration, model: &ModelRef) {
+        let idle = |_: &Seat, victim: &ModelRef| self.head_for(victim).is_none();
+        let chosen = self.eviction(model, idle).or_else(|| self.eviction(model, |_, _| true));
         if let Some(eviction) = chosen {
             self.clear(now, eviction, model);
         }
@@ -266,8 +268,24 @@ impl Core {
         self.set_model(id, &model, ModelState::ordered(now));
     }
 
+    /// A model that others were to leave for is not wanted any more: they stay.
+    pub(super) fn break_promise(&mut self, now: Duration, id: SeatId, model: &ModelRef) {
+        let Some(seat) = self.fleet.seats.get_mut(id) else { return };
+        if seat.promised.as_deref() != Some(model) {
+            return;
+        }
+        seat.promised = None;
+        self.moving.remove(&id);
+        for (other, state) in &mut seat.models {
+            if *state == ModelState::Leaving {
+                *state = ModelState::Ready { used: now };
+                self.capabilities.forget(other);
+            }
+        }
+    }
+
     fn load_time(&self, model: &ModelRef) -> Duration {
-        let ms = self.models.get(model).map_or(0.0, super::models::Wanted::load_ms);
+        let ms = self.models.get(model).map_or(0.0, Wanted::load_ms);
         Duration::try_from_secs_f64(ms / 1e3).unwrap_or_default()
     }
 
@@ -292,9 +310,14 @@ impl Seat {
         here || self.promised.as_ref().map(Arc::as_ref) == Some(model)
     }
 
-    /// When a model was last used here or, after that, loaded; `None` where it is not ready.
+    fn uses(&self, model: &ModelRef) -> bool {
+        self.held.values().any(|held| *held.model == *model)
+    }
+
+    /// When a model was last used here or, after that, loaded; later than anything while it is used; `None` where it is not ready.
     fn last_used(&self, model: &ModelRef) -> Option<Duration> {
         match self.models.get(model)? {
+            ModelState::Ready { .. } if self.uses(model) => Some(Duration::MAX),
             ModelState::Ready { used } => Some(*used),
             _ => None,
         }

@@ -71,20 +71,12 @@ impl Core {
         if affinity.is_some() || !self.config.balancing.compares_variants() {
             return best;
         }
-        let count = self.models.get(&**model).map_or(0, |wanted| wanted.variants.len());
-        for at in 0..count {
-            let wanted = self.models.get(&**model);
-            let Some(variant) = wanted.and_then(|w| w.variants.get(at)).map(Arc::clone) else {
-                break;
-            };
-            // One that was unloaded since answers for nobody.
-            if !self.models.contains_key(&*variant) {
-                continue;
-            }
+        let variants: Vec<ModelRef> = self.answers(model).skip(1).cloned().collect();
+        for variant in variants {
             if let Some(choice) = self.choose_for(now, &variant, None, except)
                 && best.as_ref().is_none_or(|(other, _)| choice.score < other.score)
             {
-                best = Some((choice, variant));
+                best = Some((choice, self.shared_model(&variant)));
             }
         }
         best

@@ -204,11 +204,10 @@ impl LocalDriver {
         let coordinator = &self.0.fleet.coordinator;
         loop {
             let name = lock(worker).clone();
-            let info = name.and_then(|name| coordinator.worker(&name).ok());
-            let has_all = |models: &[String]| {
-                coordinator.models().iter().all(|model| models.contains(&model.to_string()))
-            };
-            if info.is_some_and(|w| w.state == WorkerState::Ready && has_all(&w.models)) {
+            let info = name.as_ref().and_then(|name| coordinator.worker(name).ok());
+            // It has what it has room for: not every model, where others have that.
+            let settled = name.is_some_and(|name| coordinator.is_settled(&name));
+            if settled && info.is_some_and(|w| w.state == WorkerState::Ready) {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;

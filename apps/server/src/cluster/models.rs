@@ -3,7 +3,7 @@
 use super::upload;
 use crate::catalog::{LoadOutcome, ModelEntry};
 use crate::extract::{Params, Whole};
-use crate::fault::{ClusterError, Fault};
+use crate::fault::ClusterError;
 use crate::oip;
 use crate::state::ServerState;
 use axum::Json;
@@ -17,7 +17,7 @@ pub(crate) async fn list(State(state): State<ServerState>) -> Result<Json<Value>
     let entries = state.catalog().list().await?;
     let mut all = Vec::with_capacity(entries.len());
     for entry in &entries {
-        all.push(describe(&state, entry).await?);
+        all.push(describe(&state, entry).await);
     }
     Ok(Json(Value::Array(all)))
 }
@@ -28,7 +28,7 @@ pub(crate) async fn show(
     params: Params,
 ) -> Result<Json<Value>, ClusterError> {
     let entry = state.catalog().get(params.get("name"), None).await?;
-    Ok(Json(describe(&state, &entry).await?))
+    Ok(Json(describe(&state, &entry).await))
 }
 
 /// `POST models/{name}`: 201; the body is an ONNX file, or multipart with the file as `model` and
@@ -41,7 +41,7 @@ pub(crate) async fn add(
     let name = params.get("name");
     let received = upload::receive(&state, request).await?;
     let outcome = state.catalog().add(name, received.model()).await?;
-    Ok((StatusCode::CREATED, Json(loaded(&state, &outcome).await?)))
+    Ok((StatusCode::CREATED, Json(loaded(&state, &outcome).await)))
 }
 
 /// `DELETE models/{name}`: every version, from the workers and from the disk.
@@ -61,7 +61,7 @@ pub(crate) async fn load(
     params: Params,
 ) -> Result<Json<Value>, ClusterError> {
     let outcome = state.catalog().load(params.get("name")).await?;
-    Ok(Json(loaded(&state, &outcome).await?))
+    Ok(Json(loaded(&state, &outcome).await))
 }
 
 /// `POST models/{name}/unload`: from every worker; the files stay.
@@ -71,7 +71,7 @@ pub(crate) async fn unload(
 ) -> Result<Json<Value>, ClusterError> {
     let name = params.get("name");
     let entry = state.catalog().unload(name).await?;
-    Ok(Json(describe(&state, &entry).await?))
+    Ok(Json(describe(&state, &entry).await))
 }
 
 /// `PUT models/{name}/deployment {"memory_bytes","backend","family","variants"}`: where it is to
@@ -84,22 +84,22 @@ pub(crate) async fn deploy(
 ) -> Result<Json<Value>, ClusterError> {
     let wish: Deployment = body.json()?;
     let entry = state.catalog().deploy(params.get("name"), wish).await?;
-    Ok(Json(describe(&state, &entry).await?))
+    Ok(Json(describe(&state, &entry).await))
 }
 
-async fn loaded(state: &ServerState, outcome: &LoadOutcome) -> Result<Value, Fault> {
-    let mut value = describe(state, &outcome.entry).await?;
+async fn loaded(state: &ServerState, outcome: &LoadOutcome) -> Value {
+    let mut value = describe(state, &outcome.entry).await;
     // The heartbeat that lists the model may still be on its way; the answer of the load is not.
     if !outcome.workers.is_empty() {
         value["state"] = json!("ready");
         value["reason"] = json!("");
         value["workers"] = json!(outcome.workers);
     }
-    Ok(value)
+    value
 }
 
-async fn describe(state: &ServerState, entry: &ModelEntry) -> Result<Value, Fault> {
-    let deployment = state.catalog().deployment(entry.name()).await?;
+async fn describe(state: &ServerState, entry: &ModelEntry) -> Value {
+    let deployment = state.catalog().deployment(entry.name()).await;
     let readiness = state.catalog().readiness(entry);
     let tensor = |spec: &ValueSpec| {
         json!({
@@ -108,7 +108,7 @@ async fn describe(state: &ServerState, entry: &ModelEntry) -> Result<Value, Faul
             "shape": oip::wire_dims(spec.ty.shape.as_ref()),
         })
     };
-    Ok(json!({
+    json!({
         "name": entry.name(),
         "version": entry.version(),
         "sha256": entry.model().sha256,
@@ -118,5 +118,5 @@ async fn describe(state: &ServerState, entry: &ModelEntry) -> Result<Value, Faul
         "inputs": entry.inputs().iter().map(tensor).collect::<Vec<_>>(),
         "outputs": entry.outputs().iter().map(tensor).collect::<Vec<_>>(),
         "deployment": deployment,
-    }))
+    })
 }
