@@ -23,6 +23,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Longest time that a rank is waited for.
+const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Time for the last packets to leave.
 const FAREWELL: Duration = Duration::from_millis(500);
 
@@ -65,6 +67,8 @@ impl Ring {
     /// do not trust one another; [`Error::Refused`] by the coordinator; [`Error::Connection`] when
     /// it does not answer; [`Error::Bind`]; [`Error::Pki`].
     pub async fn join(config: RingConfig) -> Result<Self> {
+        // Who wants to wait for ever must not reach the end of the clock.
+        let config = RingConfig { timeout: config.timeout.min(TIMEOUT_MAX), ..config };
         let &RingConfig { rank, size, timeout, .. } = &config;
         let wire = match (rank, size) {
             (0, 1) => None,

@@ -1,5 +1,6 @@
-//! Every reader of bytes that peers, joiners or files may make up, behind one function: for those
-//! who try them with bytes that nobody would send.
+//! Readers of bytes that peers, joiners or files may make up, behind one function: for those who
+//! try them with bytes that nobody would send. Those of rings and of shared memory have tests of
+//! their own.
 
 use crate::control::record;
 use crate::error::Result;

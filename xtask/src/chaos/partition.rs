@@ -132,6 +132,8 @@ fn partition(load: &Load, cut: &[Island], time: Duration) -> Result<()> {
     load.pause()?;
     check(load, &mut Random::new(1), 50, 10);
     let retries = self::lost(load)?.saturating_sub(lost);
+    // What is shorter than the silence that a worker may keep repeats nothing.
+    ensure!(time > NOTICED || retries == 0, "{retries} attempts repeated for a cut of {time:?}");
     eprintln!(
         "{} of 2 links cut for {time:?}: back after {back:?}, {retries} attempts repeated",
         cut.len()

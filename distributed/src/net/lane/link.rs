@@ -163,6 +163,11 @@ impl Lane {
             }
         };
         let mut state = self.lock();
+        // Others may have lent meanwhile: the other side counts too.
+        if self.is_dead() || state.pool.is_lent_out() {
+            state.pool.keep(buffer);
+            return None;
+        }
         let ticket = state.next_ticket;
         match self.post(Message::Body { ticket, id }, Some(buffer.reader())) {
             Ok(true) => {

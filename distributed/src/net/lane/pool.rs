@@ -119,11 +119,16 @@ impl Pool {
         Self { budget, idle: Vec::new(), lent: BTreeMap::new(), asked: 0, reused: 0 }
     }
 
+    /// Whether the other side may read as many buffers as was agreed.
+    pub(super) fn is_lent_out(&self) -> bool {
+        self.lent.len() >= LENT_MAX
+    }
+
     /// A buffer that nobody else has; `None` where the bounds allow none.
     pub(super) fn get(&mut self, bytes: usize) -> io::Result<Option<Buffer>> {
         let Some(capacity) = bytes.checked_next_power_of_two() else { return Ok(None) };
         let capacity = capacity.max(CAPACITY_MIN);
-        if self.lent.len() >= LENT_MAX {
+        if self.is_lent_out() {
             return Ok(None);
         }
         self.asked += 1;
