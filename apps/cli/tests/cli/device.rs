@@ -181,7 +181,7 @@ fn a_list_of_devices_is_what_a_model_may_take() {
 }
 
 #[test]
-fn a_worker_has_several_devices_that_take_tasks_side_by_side() {
+fn a_worker_has_several_devices_with_models_of_their_own() {
     let world = World::new();
     let Some(id) = opencl(&world) else { return };
     let list = format!("cpu,{id}");
@@ -194,15 +194,14 @@ fn a_worker_has_several_devices_that_take_tasks_side_by_side() {
     let names: Vec<&str> = (0..2).filter_map(|at| devices[at]["device"].as_str()).collect();
     assert_eq!(names, ["cpu", id.as_str()]);
     let submit = ["submit", "--model", "digits", "--input", &image, "--wait"];
-    // Idle devices have turns.
     for _ in 0..4 {
         assert_eq!(cluster.run(&submit).json()["state"], json!("succeeded"));
     }
+    // Which of them is the less loaded is the machine's affair.
     let devices = cluster.run(&["workers"]).json()[0]["devices"].clone();
-    for at in 0..2 {
-        let measured = &devices[at]["service_ms"]["digits/1"];
-        assert!(measured.as_f64() > Some(0.0), "{devices}");
-    }
+    let measured = |at: usize| devices[at]["service_ms"]["digits/1"].as_f64() > Some(0.0);
+    assert!(measured(0) || measured(1), "{devices}");
+    assert!((0..2).all(|at| devices[at]["models"] == json!(["digits/1"])), "{devices}");
     cluster.run(&["stop"]).json();
     cluster.world.expect_no_processes();
 }
