@@ -20,7 +20,7 @@ pub(crate) async fn run(options: &Options) -> Result<String> {
         ..Default::default()
     };
     let (coordinator, _, _workers) = cluster(config, Crew::ONE).await?;
-    submit(&coordinator, &spec, 1000).await?;
+    submit(&coordinator, &spec, queue.min(1000)).await?;
     let within = submit(&coordinator, &spec, tasks.min(queue)).await?;
     let beyond = submit(&coordinator, &spec, beyond).await?;
     coordinator.stop().await;

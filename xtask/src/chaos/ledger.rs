@@ -39,6 +39,8 @@ pub(super) struct Ledger {
     /// Ends by state, or by the code of the failure.
     pub(super) ends: BTreeMap<String, u64>,
     pub(super) accepted: u64,
+    /// Tasks that took more than one attempt: those that a fault has hit.
+    pub(super) redone: u64,
     /// How often an end that had been seen was seen again, unchanged.
     pub(super) seen_again: u64,
     /// How often a key that had been used was used again.
@@ -118,6 +120,7 @@ impl Ledger {
             self.violation(format!("task {id} has the wrong result: {value}"));
         }
         *self.ends.entry(name).or_default() += 1;
+        self.redone += u64::from(value["attempts"].as_u64().is_some_and(|attempts| attempts > 1));
         if let Some(entry) = self.tasks.get_mut(id) {
             entry.shown = Some((end, Instant::now()));
         }

@@ -31,6 +31,8 @@ pub(super) struct Load {
     told: Mutex<BTreeMap<String, u64>>,
     /// Since when a success counts as recovery, and how long it then took.
     recovery: Mutex<Option<(Instant, Option<Duration>)>>,
+    /// Tasks whose end nobody had seen at that moment.
+    before: Mutex<Vec<String>>,
     /// Odd while there is no coordinator.
     lives: AtomicU64,
     paused: AtomicBool,
@@ -51,6 +53,7 @@ impl Load {
             ledger: Mutex::default(),
             told: Mutex::default(),
             recovery: Mutex::default(),
+            before: Mutex::default(),
             lives: AtomicU64::new(0),
             paused: AtomicBool::new(true),
             ended: AtomicBool::new(false),
@@ -75,6 +78,12 @@ impl Load {
     /// From now on, the first success is the recovery.
     pub(super) fn hurt(&self) {
         *lock(&self.recovery) = Some((Instant::now(), None));
+        *lock(&self.before) = self.ledger().open();
+    }
+
+    /// Tasks that were acknowledged before the last [`Load::hurt`], unless their end was seen.
+    pub(super) fn acknowledged_before(&self) -> Vec<String> {
+        lock(&self.before).clone()
     }
 
     /// How long ago the last [`Load::hurt`] was.

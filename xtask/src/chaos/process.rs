@@ -16,6 +16,9 @@ use std::time::{Duration, Instant};
 /// takes a coordinator's port while it is down.
 const PORTS: std::ops::Range<u64> = 12_000..30_000;
 
+/// How long a process may take until it is ready.
+const READY: Duration = Duration::from_secs(60);
+
 /// Sends a signal; a process that has ended gets none.
 pub(super) fn signal(pid: u32, signal: Signal) {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
@@ -39,12 +42,23 @@ impl Process {
         Ok(Self { child, stdout, log: log.to_owned() })
     }
 
-    /// The first line that it prints, once it does: it is ready then.
+    /// The first line that it prints, once it does: it is ready then. One that neither says
+    /// anything nor ends is killed.
     pub(super) fn said(&mut self) -> Result<Value> {
-        let mut line = String::new();
-        if let Some(stdout) = &mut self.stdout {
-            stdout.read_line(&mut line)?;
-        }
+        let mut stdout = self.stdout.take().context("it was listened to before")?;
+        let (sender, receiver) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let mut line = String::new();
+            let read = stdout.read_line(&mut line).map(|_| (line, stdout));
+            // Nobody waits for it any more if that took too long.
+            let _ = sender.send(read);
+        });
+        let Ok(read) = receiver.recv_timeout(READY) else {
+            self.kill()?;
+            bail!("a process said nothing within {READY:?}");
+        };
+        let (line, stdout) = read?;
+        self.stdout = Some(stdout);
         serde_json::from_str(&line).ok().with_context(|| {
             let log = std::fs::read_to_string(&self.log).unwrap_or_default();
             format!("a process did not get ready: {}", log.lines().last().unwrap_or_default())

@@ -25,13 +25,13 @@ fn spread(mut raw: Vec<f64>) -> String {
 
 /// The page's tables.
 pub(super) fn table(results: &Results, seed: u64) -> String {
-    let Results { rounds, kills, accepted, seen_again, keys_again, whole, .. } = results;
+    let Results { rounds, kills, accepted, redone, seen_again, keys_again, whole, .. } = results;
     let count: usize = rounds.values().map(Vec::len).sum();
     let took = results.took.as_secs();
     let mut text = format!(
         "{count} rounds with seed {seed} in {took} s, {kills} of them with SIGKILL; a debug build; \
          two local workers and two that joined; six clients without rest.\n\n\
-         Durable tasks acknowledged: {accepted}. Ends asked for again and found unchanged: \
+         Durable tasks acknowledged: {accepted}, of which {redone} took more than one attempt. Ends asked for again and found unchanged: \
          {seen_again}. Keys used again that answered the same task: {keys_again}. \
          Violations: {}.\n\n\
          *Recovered*: from the fault to the first result of something asked for after it. \
@@ -88,6 +88,7 @@ pub(super) fn values(results: &Results, run: &mut Run) {
     for (name, number) in [
         ("kill rounds", results.kills),
         ("durable tasks acknowledged", results.accepted),
+        ("took more than one attempt", results.redone),
         ("ends seen again", results.seen_again),
         ("keys used again", results.keys_again),
     ] {

@@ -34,6 +34,8 @@ pub(super) struct Results {
     /// Ends of durable tasks, counted.
     pub(super) ends: BTreeMap<String, u64>,
     pub(super) accepted: u64,
+    /// Tasks that took more than one attempt.
+    pub(super) redone: u64,
     pub(super) seen_again: u64,
     pub(super) keys_again: u64,
     /// What became of the datagrams of the machine behind the relay.
@@ -75,7 +77,7 @@ pub(super) fn run(binary: &Path, folder: &Path, plan: &Plan, seed: u64) -> Resul
     let mut ledger = load.ledger();
     results.violations = std::mem::take(&mut ledger.violations);
     results.ends = std::mem::take(&mut ledger.ends);
-    results.accepted = ledger.accepted;
+    (results.accepted, results.redone) = (ledger.accepted, ledger.redone);
     (results.seen_again, results.keys_again) = (ledger.seen_again, ledger.keys_again);
     results.took = began.elapsed();
     Ok(results)
@@ -84,16 +86,24 @@ pub(super) fn run(binary: &Path, folder: &Path, plan: &Plan, seed: u64) -> Resul
 /// Does `work` while clients are there; that it fails is a violation.
 pub(super) fn under_load(load: &Load, seed: u64, work: impl FnOnce() -> Result<()>) {
     let done = std::thread::scope(|scope| {
+        // Also when something goes wrong or panics: the scope waits for the clients.
+        let _end = End(load);
         for number in 0..CLIENTS {
             scope.spawn(move || load.client(number, seed));
         }
-        let done = work();
-        // Also when something went wrong: the scope waits for the clients.
-        load.end();
-        done
+        work()
     });
     if let Err(error) = done {
         load.ledger().violation(format!("{error:#}"));
+    }
+}
+
+/// Ends the clients when dropped.
+struct End<'a>(&'a Load);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.end();
     }
 }
 
@@ -134,7 +144,6 @@ fn round(stage: &mut Stage<'_>, fault: &Fault) -> Result<Round> {
     let load = stage.load;
     load.resume();
     std::thread::sleep(stage.some_ms(100, 400));
-    let before = load.ledger().open();
     (fault.strike)(stage)?;
     let recovered = loop {
         if let Some(recovered) = load.recovered() {
@@ -147,7 +156,7 @@ fn round(stage: &mut Stage<'_>, fault: &Fault) -> Result<Round> {
         }
         std::thread::sleep(Duration::from_millis(2));
     };
-    until_ended(load, before);
+    until_ended(load, load.acknowledged_before());
     let settled = load.since_hurt();
     stage.heal();
     load.pause()?;

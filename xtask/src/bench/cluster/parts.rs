@@ -161,7 +161,8 @@ pub(super) fn faults(run: &mut Run, noop: &Noop) -> Result<String> {
         Column::plain("durable tasks accepted before", "", "/accepted_before"),
         Column::lower("lost", "", "/lost"),
     ];
-    let seconds = if noop.quick { "1" } else { "3" };
+    // Less is too short to see a rate come back.
+    let seconds = "3";
     let (mut worker, mut coordinator) = (Vec::new(), Vec::new());
     for _ in 0..noop.rounds(3) {
         worker.push(noop.json(&["faults", "--seconds", seconds])?);
