@@ -102,8 +102,9 @@ pub struct WorkerConfig {
     /// Bytes of memory that may be lent to a coordinator on this machine, for outputs; 0 shares
     /// none, in either direction.
     pub shared_memory_bytes_max: usize,
-    /// Bytes that the inputs of one task may have; a task with more counts as tried here in vain.
-    /// Coordinator and workers should have the same.
+    /// Bytes that the inputs of one task may have. Tasks with more go to other workers; where none of
+    /// those that are ready takes as many, they fail with
+    /// [`TaskErrorKind::TooLarge`](crate::TaskErrorKind::TooLarge).
     pub input_bytes_max: usize,
 }
 

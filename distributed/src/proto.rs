@@ -32,7 +32,7 @@ pub(crate) mod request;
 mod residency;
 pub(crate) mod ring;
 pub(crate) mod scale;
-mod schedule;
+pub(crate) mod schedule;
 mod service;
 pub(crate) mod state;
 pub(crate) mod tensors;

@@ -68,6 +68,8 @@ figures! {
     recalls_vain: "recalls of what was not there",
     breakers_opened: "breakers opened",
     evictions: "models that made room",
+    strays: "models found where they were not placed",
+    unloads: "models unloaded by callers",
     stale_completions: "stale completions refused",
     messages: "messages",
     lost: "messages lost",

@@ -303,6 +303,8 @@ pub enum TaskErrorKind {
     Cancelled,
     /// The coordinator stopped first.
     Stopped,
+    /// Its inputs have more bytes than any worker takes.
+    TooLarge,
 }
 
 impl TaskErrorKind {
@@ -319,6 +321,7 @@ impl TaskErrorKind {
             Self::DeadlineExceeded => "deadline_exceeded",
             Self::Cancelled => "cancelled",
             Self::Stopped => "stopped",
+            Self::TooLarge => "too_large",
         }
     }
 }

@@ -50,13 +50,39 @@ impl ModelCache for ModelExecutor {
     }
 
     fn make_room(&self, model: &ModelRef, bytes: u64) -> Result<(), ExecError> {
+        self.make_room_beside(model, bytes, |sha256| self.is_in_use(sha256))
+    }
+
+    fn keep(
+        &self,
+        model: &ModelRef,
+        collected: &Path,
+        parts: &[BlobPart],
+    ) -> Result<(), ExecError> {
+        let added = self.add(model, collected, parts);
+        // Whether it is a model or none, its bytes are of no more use here.
+        std::fs::remove_file(collected)
+            .or_else(ignore_missing)
+            .map_err(|e| unavailable("remove a fetched file", e))?;
+        added
+    }
+}
+
+impl ModelExecutor {
+    /// Gives up models until there is room for a file, but none that is in use.
+    pub(crate) fn make_room_beside(
+        &self,
+        model: &ModelRef,
+        bytes: u64,
+        is_in_use: impl Fn(&str) -> bool,
+    ) -> Result<(), ExecError> {
         let Some(bytes_max) = self.cache_bytes_max() else { return Ok(()) };
         let models = kept(self.repository().root()).map_err(|e| unavailable("list models", e))?;
         let sum =
             |models: &[Kept]| models.iter().map(|kept| kept.bytes).fold(0, u64::saturating_add);
         let mut used = sum(&models);
         let mut spare = models;
-        spare.retain(|kept| kept.sha256 != model.sha256 && !self.is_in_use(&kept.sha256));
+        spare.retain(|kept| kept.sha256 != model.sha256 && !is_in_use(&kept.sha256));
         let least = used.saturating_sub(sum(&spare));
         // Nothing is given up for what has no room in the end.
         if least.saturating_add(bytes) > bytes_max {
@@ -77,22 +103,6 @@ impl ModelCache for ModelExecutor {
         Ok(())
     }
 
-    fn keep(
-        &self,
-        model: &ModelRef,
-        collected: &Path,
-        parts: &[BlobPart],
-    ) -> Result<(), ExecError> {
-        let added = self.add(model, collected, parts);
-        // Whether it is a model or none, its bytes are of no more use here.
-        std::fs::remove_file(collected)
-            .or_else(ignore_missing)
-            .map_err(|e| unavailable("remove a fetched file", e))?;
-        added
-    }
-}
-
-impl ModelExecutor {
     fn give_up(&self, sha256: &str) -> Result<(), ExecError> {
         std::fs::remove_file(self.repository().root().join(PARTIAL).join(sha256))
             .or_else(ignore_missing)

@@ -452,6 +452,22 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn tasks_that_are_all_the_same_tell_whether_rows_depend_on_one_another() {
+        for mixed in [false, true] {
+            let (_folder, executor, model) = rows(mixed);
+            // Nothing in them is different, in whatever order.
+            let answers = executor.execute_batch(0, &model, &[row(1., 1.), row(1., 1.)]);
+            assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+            assert_eq!(executor.joins.known(&model), None, "mixed: {mixed}");
+            let batch = [row(1., -2.), row(1., -2.), row(1., -2.)];
+            let answers = executor.execute_batch(0, &model, &batch);
+            let alone = executor.execute(0, &model, &batch[0]);
+            assert_eq!(answers, vec![alone; 3], "mixed: {mixed}");
+            assert_eq!(executor.joins.known(&model), Some(!mixed));
+        }
+    }
+
+    #[test]
     fn a_swapped_file_is_not_loaded() {
         let (_folder, repository, model) = repository();
         let path = repository.get(&model.name, None).expect("added").path;

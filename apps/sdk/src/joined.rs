@@ -3,6 +3,7 @@
 use lgp_distributed::ModelRef;
 use lgp_inference::{Result, Session};
 use lgp_memory::{DType, NamedTensor, Tensor, TensorView};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
@@ -14,7 +15,9 @@ const ABSOLUTE: f32 = 1e-4;
 /// What was found out about joining each model's tasks.
 ///
 /// That the first dimension of all inputs and outputs is one symbol says that it may vary, and not
-/// that rows know nothing of each other. So a model's first batch runs both ways.
+/// that rows know nothing of each other. So a model's first batch runs both ways. Rows that are all the
+/// same may agree by chance and prove nothing: where a batch has no others, the elements of its last
+/// task, in reverse, make them.
 #[derive(Debug, Default)]
 pub(crate) struct Joins(Mutex<BTreeMap<ModelRef, bool>>);
 
@@ -31,28 +34,61 @@ impl Joins {
         if trusted == Some(false) {
             return None;
         }
-        // A model that takes no batches says so at once; what else fails may be one task's fault.
-        let joined = session.run_batch(batch).ok()?;
-        if trusted.is_none() {
-            let alone: Result<Vec<_>> = batch.iter().map(|inputs| alone(session, inputs)).collect();
-            let alone = alone.ok()?;
-            let agree = agree(&alone, &joined);
-            // Rows that are all the same may agree by chance.
-            if !agree || batch.windows(2).any(|pair| pair.first() != pair.last()) {
-                known().insert(model.clone(), agree);
-            }
-            if !agree {
-                tracing::warn!(%model, "rows of a batch depend on one another: its tasks run one by one");
-            }
-            return Some(alone);
+        if trusted == Some(true) {
+            // A model that takes no batches says so at once; what else fails may be one task's fault.
+            return session.run_batch(batch).ok();
         }
-        Some(joined)
+        // Where nothing can be found out, running both ways would be for nothing.
+        let probe = telling(batch)?;
+        let joined = session.run_batch(&probe).ok()?;
+        let mut alone: Vec<_> =
+            probe.iter().map(|inputs| alone(session, inputs)).collect::<Result<_>>().ok()?;
+        let agree = agree(&alone, &joined);
+        known().insert(model.clone(), agree);
+        if !agree {
+            tracing::warn!(%model, "rows of a batch depend on one another: its tasks run one by one");
+        }
+        if probe.len() > batch.len() {
+            alone.pop();
+        }
+        Some(alone)
+    }
+
+    /// Whether a model's tasks may run as one batch, once that was found out.
+    #[cfg(test)]
+    pub(crate) fn known(&self, model: &ModelRef) -> Option<bool> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(model).copied()
     }
 
     /// Forgets a model.
     pub(crate) fn forget(&self, model: &ModelRef) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(model);
     }
+}
+
+/// A batch whose tasks are not all the same: the one that was given, if it is such a one, or with
+/// another task at its end; `None` where there is no telling rows apart.
+fn telling(batch: &[Vec<NamedTensor>]) -> Option<Cow<'_, [Vec<NamedTensor>]>> {
+    if batch.windows(2).any(|pair| pair.first() != pair.last()) {
+        return Some(Cow::Borrowed(batch));
+    }
+    let last = batch.last()?;
+    let other: Option<Vec<NamedTensor>> = last.iter().map(reversed).collect();
+    let other = other.filter(|other| other != last)?;
+    let mut probe = batch.to_vec();
+    probe.push(other);
+    Some(Cow::Owned(probe))
+}
+
+/// The same elements in reverse: each is one that the model takes.
+fn reversed(input: &NamedTensor) -> Option<NamedTensor> {
+    let tensor = &input.tensor;
+    let bytes = tensor.as_bytes();
+    let elements = tensor.shape().iter().product::<usize>();
+    let size = bytes.len().checked_div(elements).filter(|size| size * elements == bytes.len())?;
+    let reversed: Vec<u8> = bytes.chunks_exact(size.max(1)).rev().flatten().copied().collect();
+    let tensor = Tensor::from_bytes(tensor.dtype(), tensor.shape().clone(), &reversed).ok()?;
+    Some(NamedTensor::new(input.name.clone(), tensor))
 }
 
 fn alone(session: &Session, inputs: &[NamedTensor]) -> Result<Vec<NamedTensor>> {

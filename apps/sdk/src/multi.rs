@@ -1,8 +1,9 @@
 //! A worker with several devices: one executor for each.
 
 use crate::executor::ModelExecutor;
-use lgp_distributed::{ExecError, Executor, ExecutorStatus, ModelCache, ModelRef};
+use lgp_distributed::{BlobPart, ExecError, Executor, ExecutorStatus, ModelCache, ModelRef};
 use lgp_memory::NamedTensor;
+use std::path::{Path, PathBuf};
 
 /// Runs models on several devices of one machine, each with sessions of its own: what a
 /// coordinator sends to a device runs there.
@@ -26,7 +27,8 @@ pub struct MultiExecutor {
 }
 
 impl MultiExecutor {
-    /// The devices in their order. The first one's repository is the one that fetched models go to.
+    /// The devices in their order. Where models are fetched, all share one repository, into which the
+    /// first one puts them.
     #[must_use]
     pub fn new(first: ModelExecutor, others: Vec<ModelExecutor>) -> Self {
         Self { first, others }
@@ -86,7 +88,29 @@ impl Executor for MultiExecutor {
     }
 
     fn cache(&self) -> Option<&dyn ModelCache> {
-        self.first.cache()
+        self.first.cache().map(|_| self as &dyn ModelCache)
+    }
+}
+
+/// The files are those of all devices: what any of them has in use stays.
+impl ModelCache for MultiExecutor {
+    fn lacks(&self, model: &ModelRef) -> Option<PathBuf> {
+        // One that has it loaded needs no file, but any other may come to.
+        self.all().find_map(|at| at.lacks(model))
+    }
+
+    fn make_room(&self, model: &ModelRef, bytes: u64) -> Result<(), ExecError> {
+        let in_use = |sha256: &str| self.all().any(|at| at.is_in_use(sha256));
+        self.first.make_room_beside(model, bytes, in_use)
+    }
+
+    fn keep(
+        &self,
+        model: &ModelRef,
+        collected: &Path,
+        parts: &[BlobPart],
+    ) -> Result<(), ExecError> {
+        self.first.keep(model, collected, parts)
     }
 }
 
@@ -95,6 +119,31 @@ mod tests {
     use super::*;
     use crate::executor::tests::{input, repository};
     use lgp_inference::SessionOptions;
+
+    #[test]
+    fn the_cache_is_that_of_all_devices() {
+        let (folder, repository, model) = repository();
+        let kept = repository.add(&model.sha256, folder.path().join("relu.onnx"));
+        kept.expect("as one that was fetched");
+        let device = || {
+            let executor =
+                ModelExecutor::new(repository.clone(), None, SessionOptions::with_threads(1));
+            executor.fetching(10_000)
+        };
+        let both = MultiExecutor::new(device(), vec![device()]);
+        let cache = both.cache().expect("it fetches");
+        both.load(1, &model).expect("its file is here");
+        let other = ModelRef { sha256: "0".repeat(64), ..model.clone() };
+        cache.make_room(&other, 9_999).expect_err("the second device uses what is there");
+        assert_eq!(cache.lacks(&model), None);
+        both.unload(1, &model);
+        both.load(0, &model).expect("its file is here");
+        cache.make_room(&other, 9_999).expect_err("so does the first");
+        repository.remove(&model.sha256, None).expect("it was there");
+        assert!(cache.lacks(&model).is_some(), "the second device has neither file nor model");
+        both.unload(0, &model);
+        cache.make_room(&other, 9_999).expect("nobody uses anything");
+    }
 
     #[test]
     fn each_device_has_its_own_models() {

@@ -47,6 +47,9 @@ pub(crate) fn task(error: &TaskError) -> Fault {
     let message = error.message.clone();
     match error.code {
         TaskErrorKind::BadInput => Fault::bad_input(message),
+        TaskErrorKind::TooLarge => {
+            Fault::new(StatusCode::PAYLOAD_TOO_LARGE, error.code.name(), message)
+        }
         TaskErrorKind::ModelNotFound => Fault::unavailable("model_not_ready", message),
         TaskErrorKind::ModelFailed => {
             tracing::error!(%message, "the model failed");

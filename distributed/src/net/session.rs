@@ -8,7 +8,8 @@ use crate::net::{tls, wire};
 use crate::proto::frame;
 use crate::proto::membership::Join;
 use crate::proto::message::{
-    AttemptId, Heartbeat, Hello, Kind, LaneOffer, Loaded, VERSION, VERSION_MIN, Versions, Welcome,
+    AttemptId, Heartbeat, Hello, Kind, LaneOffer, Loaded, Place, VERSION, VERSION_MIN, Versions,
+    Welcome,
 };
 use crate::proto::state::SessionId;
 use quinn::{Connection, RecvStream, SendStream};
@@ -102,6 +103,7 @@ async fn greet(
         slots: hello.slots.clamp(1, SLOTS_MAX),
         threads: hello.threads.clamp(1, SLOTS_MAX),
         status: hello.status,
+        input_bytes_max: hello.input_bytes_max,
     };
     Ok(Greeted { join, reports, control })
 }
@@ -164,8 +166,13 @@ fn pass_on(shared: &Arc<Shared>, session: SessionId, kind: Kind, header: &[u8]) 
             shared.with(|core, now| core.released(now, session, id));
         }
         Kind::Loaded => {
-            let Loaded { device, model, result } = frame::decode(kind, header)?;
-            shared.with(|core, now| core.loaded(now, session, device, &model, result));
+            let Loaded { device, model, result, took_us } = frame::decode(kind, header)?;
+            let took = took_us.map(Duration::from_micros);
+            shared.with(|core, now| core.loaded(now, session, device, &model, result, took));
+        }
+        Kind::Unloaded => {
+            let Place { device, model } = frame::decode(kind, header)?;
+            shared.with(|core, now| core.unloaded(now, session, device, &model));
         }
         Kind::Draining => shared.with(|core, _| core.worker_leaves(session)),
         other => {

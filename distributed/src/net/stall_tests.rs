@@ -52,8 +52,8 @@ async fn questions_that_stall_or_are_none_are_dropped() {
     reports.write_all(&frame(Kind::Hello, &hello("w", VERSION))).await.expect("still open");
     // Whoever is silent is given up sooner than its questions are.
     let beats = tokio::spawn(async move {
-        let status = ExecutorStatus::default();
-        let beat = frame(Kind::Heartbeat, &Heartbeat { held: vec![], status });
+        let beat = Heartbeat::all(&[], ExecutorStatus::default()).remove(0);
+        let beat = frame(Kind::Heartbeat, &beat);
         while reports.write_all(&beat).await.is_ok() {
             tokio::time::sleep(Duration::from_millis(400)).await;
         }

@@ -52,6 +52,7 @@ pub(super) fn hello(name: &str, version: u32) -> Hello {
         threads: 1,
         incarnation: 1,
         status: ExecutorStatus::default(),
+        input_bytes_max: u64::MAX,
     }
 }
 
@@ -61,7 +62,7 @@ pub(super) fn frame(kind: Kind, header: &impl serde::Serialize) -> Vec<u8> {
 
 /// Sends heartbeats that name nothing until the connection ends.
 pub(super) fn keep_beating(mut reports: quinn::SendStream) {
-    let beat = Heartbeat { held: Vec::new(), status: ExecutorStatus::default() };
+    let beat = Heartbeat::all(&[], ExecutorStatus::default()).remove(0);
     let beat = frame(Kind::Heartbeat, &beat);
     tokio::spawn(async move {
         while reports.write_all(&beat).await.is_ok() {

@@ -146,7 +146,9 @@ fn report(kind: Kind, header: &[u8]) -> Option<()> {
         Kind::Heartbeat => frame::decode::<Heartbeat>(kind, header).map(drop),
         Kind::Loaded => frame::decode::<Loaded>(kind, header).map(drop),
         Kind::Released | Kind::Recall => frame::decode::<AttemptId>(kind, header).map(drop),
-        Kind::Load | Kind::Unload => frame::decode::<Place>(kind, header).map(drop),
+        Kind::Load | Kind::Unload | Kind::Unloaded => {
+            frame::decode::<Place>(kind, header).map(drop)
+        }
         Kind::Draining | Kind::Drain | Kind::Task | Kind::Outcome => Ok(()),
     }
     .ok()
@@ -169,8 +171,10 @@ fn frames() -> Result<Vec<Vec<u8>>> {
         threads: 1,
         incarnation: 3,
         status: status.clone(),
+        input_bytes_max: 1 << 30,
     };
-    let heartbeat = Heartbeat { held: vec![(id, true)], status };
+    let (from, until) = (Some(id), Some(AttemptId { seq: id.seq + 1, ..id }));
+    let heartbeat = Heartbeat { held: vec![(id, true)], status: Some(status), from, until };
     let welcome = Welcome { version: VERSION, epoch: 7, heartbeat_ms: 500, lane: None };
     let failure = Err(ExecError::failed("no memory"));
     let verdicts = [
@@ -185,7 +189,7 @@ fn frames() -> Result<Vec<Vec<u8>>> {
         frame::encode(Kind::Draining, &(), 0, 0)?,
         frame::encode(
             Kind::Loaded,
-            &Loaded { device: 0, model: model.clone(), result: failure },
+            &Loaded { device: 0, model: model.clone(), result: failure, took_us: Some(2_000_000) },
             0,
             0,
         )?,
@@ -193,6 +197,7 @@ fn frames() -> Result<Vec<Vec<u8>>> {
         frame::encode(Kind::Recall, &id, 0, 0)?,
         frame::encode(Kind::Load, &Place { device: 0, model: model.clone() }, 0, 0)?,
         frame::encode(Kind::Unload, &Place { device: 0, model: model.clone() }, 0, 0)?,
+        frame::encode(Kind::Unloaded, &Place { device: 0, model: model.clone() }, 0, 0)?,
         frame::encode(Kind::Drain, &(), 0, 0)?,
         frame::encode(
             Kind::Task,

@@ -15,10 +15,26 @@ use crate::proto::tensors::{describe, plan};
 use lgp_memory::NamedTensor;
 use quinn::{RecvStream, SendStream};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, mpsc};
+
+/// Recalls that are kept for attempts that have not come yet.
+const EARLY_MAX: usize = 1_024;
+
+/// Attempts that were asked back and were not here, the last ones last. Most of them had ended.
+#[derive(Default)]
+struct Early(VecDeque<AttemptId>);
+
+impl Early {
+    fn add(&mut self, id: AttemptId) {
+        if self.0.len() >= EARLY_MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back(id);
+    }
+}
 
 /// What the tasks of one connection share.
 pub(super) struct Desk {
@@ -30,6 +46,7 @@ pub(super) struct Desk {
     larder: Arc<Larder>,
     reports: mpsc::UnboundedSender<Vec<u8>>,
     held: Mutex<BTreeMap<AttemptId, Arc<Stage>>>,
+    early: Mutex<Early>,
     leaving: AtomicBool,
     emptied: Notify,
 }
@@ -50,6 +67,7 @@ impl Desk {
             larder,
             reports,
             held: Mutex::default(),
+            early: Mutex::default(),
             leaving: AtomicBool::new(false),
             emptied: Notify::new(),
         }
@@ -71,10 +89,22 @@ impl Desk {
 
     /// An attempt is asked back: it is refused if no thread has taken it yet.
     pub(super) fn recall(&self, id: AttemptId) {
-        // One that is unknown has ended, or comes later than its recall and is run.
-        if let Some(stage) = self.held().get(&id) {
-            stage.recalled.notify_one();
+        let held = self.held();
+        if let Some(stage) = held.get(&id) {
+            return stage.recalled.notify_one();
         }
+        // One that is unknown has ended, or comes later than its recall: streams overtake each
+        // other. What comes looks here after it is held, which this cannot fall between.
+        self.early().add(id);
+    }
+
+    fn early(&self) -> MutexGuard<'_, Early> {
+        self.early.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether an attempt was asked back before it came.
+    fn was_recalled(&self, id: AttemptId) -> bool {
+        self.early().0.contains(&id)
     }
 
     /// From now on tasks are refused, also those that wait: other workers begin them sooner.
@@ -170,7 +200,7 @@ async fn perform(
     recv: &mut RecvStream,
 ) -> Result<()> {
     let (desk, id) = (&hold.desk, hold.id);
-    if desk.leaving.load(Ordering::SeqCst) {
+    if desk.leaving.load(Ordering::SeqCst) || desk.was_recalled(id) {
         return answer(send, OutcomeHeader::of(id, Verdict::Refused), &[], 0).await;
     }
     let TaskHeader { device, priority, model, shared, blob, .. } = header;
@@ -273,4 +303,18 @@ async fn answer(
     let mut chunks = wire::chunks(Kind::Outcome, &header, outputs, body_bytes)?;
     send.write_all_chunks(&mut chunks).await.map_err(wire::lost)?;
     send.finish().map_err(wire::lost)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn early_recalls_are_kept_up_to_a_number() {
+        let mut early = Early::default();
+        let id = |seq| AttemptId { epoch: 1, seq, attempt: 1 };
+        (0..5_000).for_each(|seq| early.add(id(seq)));
+        assert_eq!(early.0.len(), EARLY_MAX);
+        assert!(early.0.contains(&id(4_999)) && !early.0.contains(&id(0)));
+    }
 }

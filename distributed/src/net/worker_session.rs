@@ -18,7 +18,7 @@ use crate::proto::message::{
 use quinn::{Connection, ConnectionError, RecvStream, SendStream};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 
@@ -125,6 +125,7 @@ async fn greet(
         slots: config.places(),
         threads: config.slots.max(1),
         status: status(executor).await,
+        input_bytes_max: u64::try_from(config.input_bytes_max).unwrap_or(u64::MAX),
     };
     let mut reports = connection.open_uni().await.map_err(wire::lost)?;
     wire::put_first(&reports);
@@ -156,8 +157,9 @@ async fn beat(desk: Arc<Desk>, interval: Duration) {
         ticks.tick().await;
         desk.berth.tidy();
         let status = status(&desk.executor).await;
-        let held = desk.holdings();
-        desk.report(Kind::Heartbeat, &Heartbeat { held, status });
+        for beat in Heartbeat::all(&desk.holdings(), status) {
+            desk.report(Kind::Heartbeat, &beat);
+        }
     }
 }
 
@@ -218,15 +220,21 @@ async fn load_models(desk: Arc<Desk>, mut queue: mpsc::UnboundedReceiver<Order>)
     while let Some(order) = queue.recv().await {
         match order {
             Order::Load(place) => {
-                let result = load(&desk, &place).await.map_err(ExecError::shortened);
+                let loaded = load(&desk, &place).await.map_err(ExecError::shortened);
                 let Place { device, model } = place;
-                desk.report(Kind::Loaded, &Loaded { device, model, result });
+                let took = loaded.as_ref().ok().and_then(|loaded| loaded.took);
+                let took_us = took.and_then(|took| u64::try_from(took.as_micros()).ok());
+                let result = loaded.map(|loaded| loaded.bytes);
+                desk.report(Kind::Loaded, &Loaded { device, model, result, took_us });
             }
-            Order::Unload(Place { device, model }) => {
-                let (executor, at) = (Arc::clone(&desk.executor), position(&desk, device));
+            Order::Unload(place) => {
+                let (executor, at) = (Arc::clone(&desk.executor), position(&desk, place.device));
+                let model = place.model.clone();
                 let unload = move || at.map(|at| executor.unload(at, &model));
-                if let Err(error) = tokio::task::spawn_blocking(unload).await {
-                    tracing::error!(%error, "a model was not let go of");
+                match tokio::task::spawn_blocking(unload).await {
+                    Ok(_) => desk.report(Kind::Unloaded, &place),
+                    // It may be there still: the coordinator asks again.
+                    Err(error) => tracing::error!(%error, "a model was not let go of"),
                 }
             }
         }
@@ -238,15 +246,27 @@ fn position(desk: &Desk, device: u32) -> Result<usize, ExecError> {
     if at < count { Ok(at) } else { Err(ExecError::failed(format!("device {at} of {count}"))) }
 }
 
-/// Loads a model at one of the worker's devices; answers the memory that it takes there.
-async fn load(desk: &Desk, Place { device, model }: &Place) -> Result<Option<u64>, ExecError> {
+/// A model that is loaded.
+struct Loading {
+    /// The memory that it takes, where that is known.
+    bytes: Option<u64>,
+    /// The time inside the executor, unless it was loaded already.
+    took: Option<Duration>,
+}
+
+/// Loads a model at one of the worker's devices.
+async fn load(desk: &Desk, Place { device, model }: &Place) -> Result<Loading, ExecError> {
     let fetched = desk.fetcher.ensure(model).await;
     fetched.inspect_err(|error| tracing::warn!(%model, %error, "a model was not fetched"))?;
     let (executor, model) = (Arc::clone(&desk.executor), model.clone());
     let at = position(desk, *device)?;
     let load = move || {
+        let devices = executor.status().devices;
+        let there = devices.get(at).is_some_and(|device| device.models.contains(&model));
+        let began = Instant::now();
         executor.load(at, &model)?;
-        Ok(executor.footprint(at, &model))
+        let took = (!there).then(|| began.elapsed());
+        Ok(Loading { bytes: executor.footprint(at, &model), took })
     };
     let ended = tokio::task::spawn_blocking(load).await;
     ended.unwrap_or_else(|error| Err(ExecError::failed(error.to_string())))

@@ -8,6 +8,7 @@ use crate::proto::core::Core;
 use crate::proto::fleet::Held;
 use crate::proto::message::AttemptId;
 use crate::proto::recall::Standing;
+use crate::proto::schedule::Errand;
 use crate::proto::state::{Action, Completion, Planted, Run, SessionId, Timer};
 use crate::proto::why::{What, note};
 use crate::task::{ModelRef, TaskError, TaskErrorKind, TaskState};
@@ -332,9 +333,10 @@ impl Core {
             return;
         }
         let (first, model) = (run.session, Arc::clone(&task.model));
+        let errand = Errand { affinity: None, except: Some(first), input_bytes: task.input_bytes };
         let after = task.spec.as_ref().and_then(|spec| spec.hedge_after).unwrap_or_default();
         let free = self.fleet.free > 0;
-        let choice = free.then(|| self.choose(now, &model, None, Some(first))).flatten();
+        let choice = free.then(|| self.choose(now, &model, errand)).flatten();
         if let Some((choice, model)) = choice {
             self.history.hedges += u64::from(self.dispatch(now, seq, choice, &model));
             return;

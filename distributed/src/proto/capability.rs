@@ -81,8 +81,13 @@ fn is_capable(worker: &Worker, seat: &Seat, model: &ModelRef, wanted: Option<&Wa
     let has_it = match seat.models.get(model) {
         Some(ModelState::Ready { .. }) => true,
         // A model that nobody asked the cluster to have, workers load by themselves.
-        None => wanted.is_none(),
-        Some(ModelState::Loading { .. } | ModelState::Leaving | ModelState::Failed(_)) => false,
+        None | Some(ModelState::Stray { .. }) => wanted.is_none(),
+        Some(
+            ModelState::Loading { .. }
+            | ModelState::Leaving
+            | ModelState::Going { .. }
+            | ModelState::Failed(_),
+        ) => false,
     };
     passes && has_it
 }

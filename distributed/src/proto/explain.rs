@@ -72,12 +72,20 @@ impl Core {
         if worker.breakers.get(&*task.model).is_some_and(|breaker| !breaker.passes()) {
             return Some("failed too often at this model; its breaker is open");
         }
+        if !worker.takes(task.input_bytes) {
+            return Some("takes inputs of fewer bytes");
+        }
         let seats: Vec<&Seat> =
             worker.seats.iter().filter_map(|&id| self.fleet.seats.get(id)).collect();
         let state = |seat: &&&Seat| {
             !matches!(
                 seat.models.get(&*task.model),
-                Some(ModelState::Failed(_) | ModelState::Loading { .. } | ModelState::Leaving)
+                Some(
+                    ModelState::Failed(_)
+                        | ModelState::Loading { .. }
+                        | ModelState::Leaving
+                        | ModelState::Going { .. }
+                )
             )
         };
         if !seats.iter().any(|seat| state(&seat)) {

@@ -5,13 +5,13 @@ use crate::proto::balance::load;
 use crate::proto::breaker::Breaker;
 use crate::proto::message::AttemptId;
 use crate::proto::models::ModelState;
-use crate::proto::recall::Standing;
+use crate::proto::recall::{Holdings, Standing, Tally};
 use crate::proto::service::{Service, nanos};
 use crate::proto::state::SessionId;
 use crate::task::ModelRef;
 use crate::worker_info::{Transport, WorkerId, WorkerState};
 use slab::Slab;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,11 +35,18 @@ pub(super) struct Worker {
     /// What it last said of its devices.
     pub(super) status: Vec<DeviceStatus>,
     pub(super) transport: Transport,
+    /// Bytes that the inputs of one task may have.
+    pub(super) input_bytes_max: u64,
 }
 
 impl Worker {
     pub(super) fn is_ready(&self) -> bool {
         self.state == WorkerState::Ready
+    }
+
+    /// Whether it takes inputs of so many bytes.
+    pub(super) fn takes(&self, input_bytes: usize) -> bool {
+        u64::try_from(input_bytes).is_ok_and(|bytes| bytes <= self.input_bytes_max)
     }
 }
 
@@ -59,17 +66,16 @@ pub(super) struct Seat {
     pub(super) ordinal: u32,
     /// Attempts that it may hold.
     pub(super) slots: u32,
-    /// Threads that it runs them with.
-    pub(super) threads: u32,
     pub(super) status: DeviceStatus,
     /// Attempts that take a slot.
-    pub(super) held: BTreeMap<AttemptId, Held>,
-    /// Attempts that wait at the worker.
-    pub(super) queued: u32,
+    pub(super) held: Holdings,
     pub(super) models: BTreeMap<ModelRef, ModelState>,
     /// The model that others leave for.
     pub(super) promised: Option<Arc<ModelRef>>,
     pub(super) services: BTreeMap<ModelRef, Service>,
+    /// Heartbeats to come before it is known what it holds: a model found no room where there
+    /// should have been some.
+    pub(super) unsure: u8,
 }
 
 impl Seat {
@@ -79,7 +85,7 @@ impl Seat {
             _ => 0.0,
         };
         let utilisation = f64::from(self.status.utilisation.unwrap_or(0.0));
-        load(self.held.len(), self.slots, utilisation, memory, self.queued)
+        load(self.held.len(), self.slots, utilisation, memory, self.held.tally().waiting)
     }
 
     fn free_slots(&self) -> u32 {
@@ -121,6 +127,8 @@ pub(crate) struct Hot {
     /// were asked back to make room and may still come.
     pub(crate) yielding: u32,
     pub(crate) yields: u32,
+    /// Attempts that were asked back to be done sooner elsewhere and may still come.
+    pub(crate) moves: u32,
 }
 
 /// As [`Hot::heard_ns`] has it.
@@ -142,6 +150,11 @@ pub(super) struct Fleet {
     /// The sums of what [`Hot`] calls so.
     pub(super) yielding: u64,
     pub(super) yields: u64,
+    pub(super) moves: u64,
+    /// Seats of ready workers that hold nothing.
+    pub(super) idle: BTreeSet<SeatId>,
+    /// No worker that is or was here takes inputs of fewer bytes at most; `None` before the first.
+    pub(super) input_bytes_least: Option<u64>,
     /// Whether a look at silent workers is due.
     pub(super) watched: bool,
     /// Changes whenever another set of seats may take some model.
@@ -166,18 +179,19 @@ impl Fleet {
     /// Adds a worker with a seat for each of its devices.
     pub(super) fn add(&mut self, mut worker: Worker, slots: u32, threads: u32) {
         let session = worker.session;
+        let least = self.input_bytes_least.unwrap_or(u64::MAX);
+        self.input_bytes_least = Some(least.min(worker.input_bytes_max));
         for (ordinal, status) in (0u32..).zip(&worker.status) {
             let seat = self.seats.insert(Seat {
                 session,
                 ordinal,
                 slots: slots.max(1),
-                threads: threads.max(1),
                 status: status.clone(),
-                held: BTreeMap::new(),
-                queued: 0,
+                held: Holdings::new(slots.max(1) > threads.max(1)),
                 models: BTreeMap::new(),
                 promised: None,
                 services: BTreeMap::new(),
+                unsure: 0,
             });
             worker.seats.push(seat);
             if self.hot.len() <= seat {
@@ -200,12 +214,14 @@ impl Fleet {
         let mut held = Vec::new();
         for seat in std::mem::take(&mut worker.seats) {
             if let Some(gone) = self.seats.try_remove(seat) {
-                held.extend(gone.held.into_keys());
+                held.extend(gone.held.keys());
             }
+            self.idle.remove(&seat);
             if let Some(hot) = self.hot.get_mut(seat) {
                 self.free -= u64::from(hot.free);
                 self.yielding -= u64::from(hot.yielding);
                 self.yields -= u64::from(hot.yields);
+                self.moves -= u64::from(hot.moves);
                 *hot = Hot::default();
             }
         }
@@ -229,10 +245,16 @@ impl Fleet {
         let (Some(seat), Some(hot)) = (self.seats.get(id), self.hot.get_mut(id)) else { return };
         let Some(worker) = self.workers.get(&seat.session) else { return };
         let free = if worker.is_ready() { seat.free_slots() } else { 0 };
-        let (yielding, yields) = if worker.is_ready() { seat.yields() } else { (0, 0) };
+        let tally = if worker.is_ready() { seat.held.tally() } else { Tally::default() };
+        let Tally { yielding, yields, moves, .. } = tally;
+        match worker.is_ready() && seat.held.is_empty() {
+            true => self.idle.insert(id),
+            false => self.idle.remove(&id),
+        };
         self.free = self.free + u64::from(free) - u64::from(hot.free);
         self.yielding = self.yielding + u64::from(yielding) - u64::from(hot.yielding);
         self.yields = self.yields + u64::from(yields) - u64::from(hot.yields);
+        self.moves = self.moves + u64::from(moves) - u64::from(hot.moves);
         *hot = Hot {
             heard_ns: heard_ns(free, worker.last_seen),
             last_dispatch: hot.last_dispatch,
@@ -244,6 +266,7 @@ impl Fleet {
             slots: seat.slots,
             yielding,
             yields,
+            moves,
         };
     }
 

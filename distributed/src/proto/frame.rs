@@ -189,6 +189,7 @@ mod tests {
             device: 0,
             model: crate::ModelRef { name: "m".into(), version: 1, sha256: String::new() },
             result: Err(ExecError::failed("x".repeat(HEADER_BYTES_MAX))),
+            took_us: None,
         };
         assert!(matches!(
             encode(Kind::Loaded, &long, 0, 0),

@@ -24,7 +24,9 @@ impl Core {
         let Some(seat) = self.fleet.holder(session, id) else { return };
         let Some(at) = self.fleet.seats.get_mut(seat) else { return };
         let Some(model) = at.held.get(&id).map(|held| Arc::clone(&held.model)) else { return };
-        if let Some(ModelState::Ready { used }) = at.models.get_mut(&*model) {
+        if let Some(ModelState::Ready { used } | ModelState::Stray { used }) =
+            at.models.get_mut(&*model)
+        {
             *used = now;
         }
         if let Completion::Done { model: took, .. } = completion {

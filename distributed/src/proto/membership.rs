@@ -29,6 +29,8 @@ pub(crate) struct Join {
     pub(crate) slots: u32,
     pub(crate) threads: u32,
     pub(crate) status: ExecutorStatus,
+    /// Bytes that the inputs of one task may have.
+    pub(crate) input_bytes_max: u64,
 }
 
 /// The devices of a status; one that names none has one.
@@ -76,6 +78,7 @@ impl Core {
             breakers: BTreeMap::new(),
             status: devices(join.status),
             transport: Transport::default(),
+            input_bytes_max: join.input_bytes_max,
         };
         let worker_id = worker.id.clone();
         self.fleet.add(worker, join.slots, join.threads);
@@ -119,23 +122,29 @@ impl Core {
     pub(crate) fn heartbeat(&mut self, now: Duration, session: SessionId, heartbeat: Heartbeat) {
         let Some(worker) = self.fleet.live(session) else { return };
         let seats = worker.seats.clone();
-        worker.status = devices(heartbeat.status);
-        let status = worker.status.clone();
+        let status = heartbeat.status.clone().map(devices);
+        if let Some(status) = &status {
+            worker.status.clone_from(status);
+        }
         self.fleet.heard(session, now);
-        let held: BTreeMap<AttemptId, bool> = heartbeat.held.into_iter().collect();
+        let named: BTreeMap<AttemptId, bool> = heartbeat.held.iter().copied().collect();
         let mut missing = Vec::new();
-        for (&id, status) in seats.iter().zip(status) {
+        for &id in &seats {
+            let Some(seat) = self.fleet.seats.get_mut(id) else { continue };
+            missing.extend(seat.held.confirm(now, &heartbeat, &named));
+        }
+        for (&id, status) in seats.iter().zip(status.unwrap_or_default()) {
             let Some(seat) = self.fleet.seats.get_mut(id) else { continue };
             let moved = seat.status.models != status.models;
             seat.status = status;
-            missing.extend(unnamed(now, seat, &held));
             if moved {
                 self.fleet.generation += 1;
             }
-            self.fleet.refresh(id);
+            self.take_stock(now, id);
         }
+        self.fleet.refresh_all(session);
         self.expire(now, session, missing);
-        self.check_loads(now, session);
+        self.check_orders(now, session);
         self.dismiss_if_done(session);
         self.schedule(now);
         self.relieve(now, session);
@@ -308,11 +317,10 @@ impl Core {
     pub(crate) fn is_settled(&self, id: &str) -> bool {
         let worker = self.fleet.named(id).and_then(|session| self.fleet.workers.get(&session));
         let seats = worker.map(|worker| worker.seats.as_slice()).unwrap_or_default();
-        let loading = |seat: &Seat| {
-            let states = seat.models.values();
-            seat.promised.is_some()
-                || states.into_iter().any(|state| matches!(state, ModelState::Loading { .. }))
+        let moves = |state: &ModelState| {
+            matches!(state, ModelState::Loading { .. } | ModelState::Going { .. })
         };
+        let loading = |seat: &Seat| seat.promised.is_some() || seat.models.values().any(moves);
         worker.is_some() && !seats.iter().filter_map(|&id| self.fleet.seats.get(id)).any(loading)
     }
 
@@ -366,27 +374,6 @@ impl Core {
     }
 }
 
-/// Attempts at a seat that a heartbeat does not name, with the time since they were last
-/// confirmed; those that it names are confirmed, and known to have begun or to wait.
-fn unnamed(
-    now: Duration,
-    seat: &mut Seat,
-    named: &BTreeMap<AttemptId, bool>,
-) -> Vec<(AttemptId, Duration)> {
-    let mut missing = Vec::new();
-    seat.queued = 0;
-    for (id, held) in &mut seat.held {
-        if let Some(begun) = named.get(id) {
-            held.confirmed = now;
-            held.standing.hear(*begun);
-            seat.queued += u32::from(!begun);
-        } else {
-            missing.push((*id, now.saturating_sub(held.confirmed)));
-        }
-    }
-    missing
-}
-
 fn device_info(status: &DeviceStatus, seat: Option<&Seat>) -> DeviceInfo {
     let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
     // A model may have been loaded since the last heartbeat.
@@ -396,7 +383,7 @@ fn device_info(status: &DeviceStatus, seat: Option<&Seat>) -> DeviceInfo {
         backend: status.backend.clone(),
         models: status.models.iter().map(ToString::to_string).collect(),
         running: seat.map_or(0, |seat| count(seat.held.len())),
-        queued: seat.map_or(0, |seat| seat.queued),
+        queued: seat.map_or(0, |seat| seat.held.tally().waiting),
         slots: seat.map_or(0, |seat| seat.slots),
         load: seat.map_or(0.0, Seat::load),
         vram_used_bytes: status.vram_used_bytes,

@@ -9,8 +9,8 @@ use crate::worker_info::WorkerId;
 use serde::{Deserialize, Serialize};
 
 /// The protocol version of this build, and the oldest one it still speaks.
-pub(crate) const VERSION: u32 = 3;
-pub(crate) const VERSION_MIN: u32 = 3;
+pub(crate) const VERSION: u32 = 4;
+pub(crate) const VERSION_MIN: u32 = 4;
 
 /// What a frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,10 +39,12 @@ pub(crate) enum Kind {
     Outcome,
     /// Coordinator to worker: refuse an attempt, if it has not begun.
     Recall,
+    /// Worker to coordinator: a device does not have a model any more, as an `Unload` wanted.
+    Unloaded,
 }
 
 impl Kind {
-    const TABLE: [(u8, Self); 12] = [
+    const TABLE: [(u8, Self); 13] = [
         (1, Self::Hello),
         (2, Self::Welcome),
         (3, Self::Heartbeat),
@@ -55,6 +57,7 @@ impl Kind {
         (10, Self::Task),
         (11, Self::Outcome),
         (12, Self::Recall),
+        (13, Self::Unloaded),
     ];
 
     /// The type byte on the wire.
@@ -102,6 +105,8 @@ pub(crate) struct Hello {
     pub(crate) status: ExecutorStatus,
     /// Threads of each device; what they run at once may be more, in batches.
     pub(crate) threads: u32,
+    /// Bytes that the inputs of one task may have.
+    pub(crate) input_bytes_max: u64,
 }
 
 /// Header of [`Kind::Welcome`].
@@ -131,13 +136,53 @@ pub(crate) struct SharedBody {
     pub(crate) bytes: u64,
 }
 
-/// Header of [`Kind::Heartbeat`].
+/// Attempts that one heartbeat names: with 26 bytes each at most, they leave more than half of a
+/// header to what the first one says besides.
+const HELD_MAX: usize = 1_000;
+
+/// Header of [`Kind::Heartbeat`]. What a worker holds may take several, sent one after another.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Heartbeat {
     /// Attempts that the worker holds, from the request's header to the answer's last byte; each
     /// with whether a thread has taken it.
     pub(crate) held: Vec<(AttemptId, bool)>,
-    pub(crate) status: ExecutorStatus,
+    /// In the first one.
+    pub(crate) status: Option<ExecutorStatus>,
+    /// It names all that the worker holds from the one on, and before the other.
+    pub(crate) from: Option<AttemptId>,
+    pub(crate) until: Option<AttemptId>,
+}
+
+impl Heartbeat {
+    /// What a worker has to say, in as many heartbeats as it takes; `held` is in order.
+    pub(crate) fn all(held: &[(AttemptId, bool)], status: ExecutorStatus) -> Vec<Self> {
+        let mut parts: Vec<&[(AttemptId, bool)]> = held.chunks(HELD_MAX).collect();
+        if parts.is_empty() {
+            parts.push(&[]);
+        }
+        let begin = |part: &&[(AttemptId, bool)]| part.first().map(|(id, _)| *id);
+        let next = parts.iter().skip(1).map(begin).chain(std::iter::once(None));
+        let mut beats: Vec<Self> = parts
+            .iter()
+            .zip(next)
+            .enumerate()
+            .map(|(at, (part, until))| Self {
+                held: part.to_vec(),
+                status: None,
+                from: if at == 0 { None } else { begin(part) },
+                until,
+            })
+            .collect();
+        if let Some(first) = beats.first_mut() {
+            first.status = Some(status);
+        }
+        beats
+    }
+
+    /// Whether an attempt is not held if it is not named.
+    pub(crate) fn covers(&self, id: AttemptId) -> bool {
+        self.from.is_none_or(|from| from <= id) && self.until.is_none_or(|until| id < until)
+    }
 }
 
 /// Header of [`Kind::Loaded`].
@@ -147,9 +192,11 @@ pub(crate) struct Loaded {
     pub(crate) model: ModelRef,
     /// The device memory that it takes, where that is known.
     pub(crate) result: Result<Option<u64>, ExecError>,
+    /// Microseconds that loading alone took; `None` where it was loaded already, or was not.
+    pub(crate) took_us: Option<u64>,
 }
 
-/// Header of [`Kind::Load`] and of [`Kind::Unload`].
+/// Header of [`Kind::Load`], of [`Kind::Unload`] and of [`Kind::Unloaded`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Place {
     pub(crate) device: u32,

@@ -1,6 +1,6 @@
 //! Which models the cluster is to have, and what became of loading them.
 
-use crate::executor::ExecError;
+use crate::executor::{ExecError, ExecErrorKind};
 use crate::proto::core::Core;
 use crate::proto::event::Event;
 use crate::proto::fleet::{Seat, SeatId};
@@ -8,15 +8,15 @@ use crate::proto::service::Service;
 use crate::proto::state::{Action, SessionId};
 use crate::task::ModelRef;
 use crate::worker_info::WorkerId;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A model at one device. Of models without a state the worker decides itself.
+/// A model at one device. All but those that failed take their room.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ModelState {
-    /// First ordered at that time, and last.
     Loading {
-        since: Duration,
+        /// When it was last ordered.
         asked: Duration,
     },
     Ready {
@@ -25,20 +25,30 @@ pub(super) enum ModelState {
     },
     /// Takes no more tasks, and goes once it has none: another model needs its room.
     Leaving,
+    /// The worker was told to let go of it and has not said that it has.
+    Going {
+        /// When it was last told.
+        asked: Duration,
+        /// What it takes, where that is known.
+        bytes: Option<u64>,
+    },
+    /// It is there and was not placed there: nobody asked the cluster to have it, or there is no
+    /// room for it.
+    Stray {
+        /// When it was first seen or a task of it was last there.
+        used: Duration,
+    },
     Failed(ExecError),
 }
 
-impl ModelState {
-    pub(super) fn ordered(now: Duration) -> Self {
-        Self::Loading { since: now, asked: now }
-    }
-}
+/// Backends whose sizes of a model are remembered: workers name them.
+const BACKENDS_MAX: usize = 16;
 
 /// What a model asks of the devices that run it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ModelNeeds {
-    /// Device memory that it takes. Unknown until the first device has loaded it, unless its
-    /// executor cannot tell either.
+    /// Device memory that it takes, on any device. Where it is not said, it is what devices of the
+    /// same backend were measured to need; before one has loaded it, what others were.
     pub memory_bytes: Option<u64>,
     /// The backend that it runs best on, for example `opencl`.
     pub backend: Option<String>,
@@ -58,8 +68,8 @@ pub(super) struct Wanted {
     /// What may answer in its place.
     pub(super) variants: Vec<Arc<ModelRef>>,
     load: Service,
-    /// The most memory that a device said it takes.
-    measured_bytes: Option<u64>,
+    /// The most memory that devices of a backend said it takes.
+    measured_bytes: BTreeMap<String, u64>,
     /// It has been ready somewhere.
     was_ready: bool,
     /// A caller waits for it to be somewhere, for which others may have to go.
@@ -84,10 +94,31 @@ impl Wanted {
         self.was_ready
     }
 
-    /// Device memory that it takes, as far as that is known.
+    /// Device memory that it takes, as far as that is known: the most of all backends.
     pub(super) fn bytes(&self) -> Option<u64> {
-        self.needs.memory_bytes.or(self.measured_bytes)
+        self.needs.memory_bytes.or(self.measured_bytes.values().max().copied())
     }
+
+    /// Device memory that it takes on a backend; where none of its devices has loaded it, what it
+    /// takes on others.
+    pub(super) fn bytes_on(&self, backend: &str) -> Option<u64> {
+        let measured = self.measured_bytes.get(backend).copied();
+        self.needs.memory_bytes.or(measured).or_else(|| self.bytes())
+    }
+
+    fn measured(&mut self, backend: &str, bytes: u64) {
+        let known = self.measured_bytes.len() < BACKENDS_MAX;
+        if let Some(most) = self.measured_bytes.get_mut(backend) {
+            *most = bytes.max(*most);
+        } else if known {
+            self.measured_bytes.insert(backend.to_owned(), bytes);
+        }
+    }
+}
+
+/// The state of a model that a device is told to load.
+pub(super) fn ordered(now: Duration) -> ModelState {
+    ModelState::Loading { asked: now }
 }
 
 /// What became of a model at each worker.
@@ -114,7 +145,7 @@ impl Core {
             variants: self.variants(model, &needs),
             needs,
             load: before.as_ref().map(|w| w.load).unwrap_or_default(),
-            measured_bytes: before.as_ref().and_then(|w| w.measured_bytes),
+            measured_bytes: before.as_ref().map(|w| w.measured_bytes.clone()).unwrap_or_default(),
             was_ready: before.as_ref().is_some_and(|w| w.was_ready),
             insists: true,
             next_look: Duration::ZERO,
@@ -124,7 +155,7 @@ impl Core {
         for seat in seats {
             self.load_on(now, seat, model, true);
         }
-        if !self.is_placed(model) {
+        if !self.is_placed(model) && !self.room_comes(model) {
             self.make_way(now, model);
         }
         self.capabilities.forget(model);
@@ -148,9 +179,18 @@ impl Core {
         others.map(|variant| self.shared_model(variant)).collect()
     }
 
-    /// Has a worker that just joined load what it lacks, as far as there is room: first what
-    /// the fewest devices have.
+    /// Has a worker that just joined load what it lacks, as far as there is room.
     pub(super) fn load_all_on(&mut self, now: Duration, session: SessionId) {
+        let seats = self.fleet.live(session).map(|w| w.seats.clone()).unwrap_or_default();
+        for id in seats {
+            // What it brings along takes room before anything else does.
+            self.take_stock(now, id);
+            self.fill(now, id);
+        }
+    }
+
+    /// Has a device load what fits: first what the fewest devices have.
+    pub(super) fn fill(&mut self, now: Duration, id: SeatId) {
         let mut models: Vec<(usize, ModelRef)> = self
             .models
             .keys()
@@ -158,18 +198,8 @@ impl Core {
             .map(|(count, model)| (count, model.clone()))
             .collect();
         models.sort();
-        let seats = self.fleet.live(session).map(|w| w.seats.clone()).unwrap_or_default();
-        for id in seats {
-            // What it brings along takes room before anything else does.
-            let there = self.fleet.seats.get(id).map(|seat| seat.status.models.clone());
-            for model in there.unwrap_or_default() {
-                if self.models.contains_key(&model) {
-                    self.load_on(now, id, &model, false);
-                }
-            }
-            for (_, model) in &models {
-                self.load_on(now, id, model, false);
-            }
+        for (_, model) in models {
+            self.load_on(now, id, &model, false);
         }
     }
 
@@ -177,14 +207,26 @@ impl Core {
     /// caller, whose order is then answered by the worker itself.
     pub(super) fn load_on(&mut self, now: Duration, id: SeatId, model: &ModelRef, anew: bool) {
         let Some(seat) = self.fleet.seats.get(id) else { return };
-        let there = seat.status.models.contains(model);
-        let state = match seat.models.get(model) {
-            None if !there && !self.fits(seat, model) => return,
-            None | Some(ModelState::Failed(_)) if anew || !there => ModelState::ordered(now),
-            None => ModelState::Ready { used: now },
+        let known = seat.models.get(model);
+        match known {
+            None | Some(ModelState::Failed(_) | ModelState::Stray { .. }) => {}
             Some(_) => return,
-        };
-        self.set_model(id, model, state);
+        }
+        let there = matches!(known, Some(ModelState::Stray { .. }));
+        if self.fits(seat, model) {
+            let ready = there && !anew;
+            let state = if ready { ModelState::Ready { used: now } } else { ordered(now) };
+            self.set_model(id, model, state);
+        } else if anew && !there {
+            // Why it failed is past: it is tried where it gets room.
+            self.set_aside(id, model);
+        }
+    }
+
+    fn set_aside(&mut self, id: SeatId, model: &ModelRef) {
+        if let Some(seat) = self.fleet.seats.get_mut(id) {
+            seat.models.remove(model);
+        }
     }
 
     /// Changes the state of a model at a device, with the order that belongs to it.
@@ -201,34 +243,47 @@ impl Core {
         self.capabilities.forget(model);
     }
 
-    /// Compares what a worker has with what it was told to load: the order or its answer may
-    /// have gone missing.
-    pub(super) fn check_loads(&mut self, now: Duration, session: SessionId) {
+    /// Compares what a worker has with what it was told to load or to let go of: the order or its
+    /// answer may have gone missing.
+    pub(super) fn check_orders(&mut self, now: Duration, session: SessionId) {
         let lease = self.config.timing.lease;
         let seats = self.fleet.live(session).map(|w| w.seats.clone()).unwrap_or_default();
         for id in seats {
+            let full = self.fleet.seats.get(id).is_some_and(|seat| self.is_overfull(seat));
             let Some(seat) = self.fleet.seats.get_mut(id) else { continue };
+            let device = seat.ordinal;
             for (model, state) in &mut seat.models {
-                let ModelState::Loading { asked, .. } = state else { continue };
-                if seat.status.models.contains(model) {
-                    *state = ModelState::Ready { used: now };
-                    if let Some(wanted) = self.models.get_mut(model) {
-                        wanted.was_ready = true;
+                match state {
+                    ModelState::Loading { .. } if seat.status.models.contains(model) => {
+                        *state = ModelState::Ready { used: now };
+                        if let Some(wanted) = self.models.get_mut(model) {
+                            wanted.was_ready = true;
+                        }
+                        self.capabilities.forget(model);
+                        self.actions.push_back(Action::Changed);
                     }
-                    self.capabilities.forget(model);
-                    self.actions.push_back(Action::Changed);
-                } else if now.saturating_sub(*asked) > lease {
-                    // To load what is being loaded is no error, so asking twice does no harm.
-                    *asked = now;
-                    let (device, model) = (seat.ordinal, model.clone());
-                    self.actions.push_back(Action::Load { session, device, model });
+                    // To load what is being loaded is no error, nor to let go of what is gone, so
+                    // asking twice does no harm.
+                    ModelState::Loading { asked }
+                        if !full && now.saturating_sub(*asked) > lease =>
+                    {
+                        *asked = now;
+                        let model = model.clone();
+                        self.actions.push_back(Action::Load { session, device, model });
+                    }
+                    ModelState::Going { asked, .. } if now.saturating_sub(*asked) > lease => {
+                        *asked = now;
+                        let model = model.clone();
+                        self.actions.push_back(Action::Unload { session, device, model });
+                    }
+                    _ => {}
                 }
             }
         }
     }
 
-    /// A worker says what became of a load at one of its devices, and what memory the model takes
-    /// there.
+    /// A worker says what became of a load at one of its devices, what memory the model takes
+    /// there, and how long loading alone took, unless it was loaded before.
     pub(crate) fn loaded(
         &mut self,
         now: Duration,
@@ -236,27 +291,33 @@ impl Core {
         device: u32,
         model: &ModelRef,
         result: Result<Option<u64>, ExecError>,
+        took: Option<Duration>,
     ) {
-        let Some(worker) = self.fleet.live(session) else { return };
-        let name = worker.id.clone();
-        let at = usize::try_from(device).ok().and_then(|at| worker.seats.get(at)).copied();
-        let Some(id) = at else { return };
+        let Some((id, name)) = self.device_of(session, device) else { return };
+        let fits = self.fleet.seats.get(id).is_some_and(|seat| self.fits(seat, model));
         let Some(seat) = self.fleet.seats.get_mut(id) else { return };
-        let since = match seat.models.get(model) {
-            Some(ModelState::Loading { since, .. }) => Some(*since),
-            // A heartbeat has told it before.
-            Some(ModelState::Ready { .. } | ModelState::Failed(_)) => None,
+        match seat.models.get(model) {
+            // Of one that is ready a heartbeat has told before.
+            Some(ModelState::Loading { .. } | ModelState::Ready { .. } | ModelState::Failed(_)) => {
+            }
             // Unloaded meanwhile, or about to be: the answer no longer matters.
-            None | Some(ModelState::Leaving) => return,
-        };
+            _ => return,
+        }
         if let (Ok(bytes), Some(wanted)) = (&result, self.models.get_mut(model)) {
             wanted.was_ready = true;
-            wanted.measured_bytes = wanted.measured_bytes.max(*bytes);
-            if let Some(since) = since {
-                wanted.load.measure(now, now.saturating_sub(since));
+            if let Some(bytes) = bytes {
+                wanted.measured(&seat.status.backend, *bytes);
+            }
+            if let Some(took) = took {
+                wanted.load.measure(now, took);
             }
         }
         let error = result.err();
+        if fits && error.as_ref().is_some_and(|e| e.kind == ExecErrorKind::Unavailable) {
+            // Something may be there that is not in the books. The first heartbeat to come may have
+            // been sent before.
+            seat.unsure = 2;
+        }
         if error.is_none() && !seat.status.models.contains(model) {
             seat.status.models.push(model.clone());
         }
@@ -269,6 +330,17 @@ impl Core {
         self.capabilities.forget(model);
         self.actions.push_back(Action::Changed);
         self.schedule(now);
+    }
+
+    /// The seat of a worker's device, and the worker's name.
+    pub(super) fn device_of(
+        &mut self,
+        session: SessionId,
+        device: u32,
+    ) -> Option<(SeatId, WorkerId)> {
+        let worker = self.fleet.live(session)?;
+        let seat = *worker.seats.get(usize::try_from(device).ok()?)?;
+        Some((seat, worker.id.clone()))
     }
 
     /// A device answered an order to load a model. Where a caller asked for it and no device had room,
@@ -289,12 +361,14 @@ impl Core {
         }
     }
 
-    /// Has all workers let go of the model; others may have its room.
+    /// Has all workers let go of the model; others may have its room once it is gone.
     pub(crate) fn unload(&mut self, now: Duration, model: &ModelRef) {
-        self.models.remove(model);
+        let before = self.models.remove(model);
         let seats: Vec<SeatId> = self.fleet.ready_seats().map(|(id, _)| id).collect();
         for &id in &seats {
-            self.drop_model(id, model);
+            let backend = self.fleet.seats.get(id).map(|seat| seat.status.backend.as_str());
+            let bytes = before.as_ref().zip(backend).map(|(w, on)| w.bytes_on(on).unwrap_or(0));
+            self.drop_model(now, id, model, bytes);
             self.break_promise(now, id, model);
         }
         for worker in self.fleet.workers.values_mut() {
@@ -302,24 +376,7 @@ impl Core {
         }
         self.capabilities.forget(model);
         self.actions.push_back(Action::Changed);
-        let others: Vec<ModelRef> = self.models.keys().cloned().collect();
-        for id in seats {
-            for other in &others {
-                self.load_on(now, id, other, false);
-            }
-        }
         self.schedule(now);
-    }
-
-    /// Has a device let go of a model.
-    pub(super) fn drop_model(&mut self, id: SeatId, model: &ModelRef) {
-        let Some(seat) = self.fleet.seats.get_mut(id) else { return };
-        seat.models.remove(model);
-        seat.services.remove(model);
-        seat.status.models.retain(|m| m != model);
-        let (session, device, model) = (seat.session, seat.ordinal, model.clone());
-        self.capabilities.forget(&model);
-        self.actions.push_back(Action::Unload { session, device, model });
     }
 
     /// Models that the cluster is to have.
@@ -341,7 +398,8 @@ impl Core {
             let seats = || worker.seats.iter().filter_map(|&id| self.fleet.seats.get(id));
             let pending = |seat: &Seat| {
                 let loading = matches!(seat.models.get(model), Some(ModelState::Loading { .. }));
-                loading || seat.promised.as_deref() == Some(model)
+                let promised = seat.promised.as_deref() == Some(model);
+                loading || promised || self.clears_for(seat, model)
             };
             if seats().any(pending) {
                 return None;

@@ -4,12 +4,13 @@
 //! A worker gives back only what no thread has taken, and until it has said so the attempt is its
 //! own: asking runs nothing twice, and a question that is lost changes nothing.
 
+mod holdings;
 mod relieve;
 #[cfg(test)]
 mod tests;
 
 use crate::proto::core::Core;
-use crate::proto::fleet::{Seat, SeatId};
+use crate::proto::fleet::{SeatId, Worker};
 use crate::proto::message::AttemptId;
 use crate::proto::queue::{Place, is_urgent};
 use crate::proto::state::{Action, Planted, SessionId};
@@ -18,6 +19,8 @@ use crate::task::{ModelRef, Priority, TaskError, TaskErrorKind, TaskId};
 use crate::worker_info::WorkerId;
 use std::fmt;
 use std::time::Duration;
+
+pub(super) use holdings::{Holdings, Tally};
 
 /// Time until a look that found nobody to ask is repeated.
 const LOOK: Duration = Duration::from_millis(10);
@@ -60,8 +63,12 @@ impl Standing {
         }
     }
 
+    fn is_waiting(&self) -> bool {
+        self.stage == Stage::Waiting
+    }
+
     fn waits(&self) -> bool {
-        self.stage == Stage::Waiting && self.recalled.is_none()
+        self.is_waiting() && self.recalled.is_none()
     }
 
     fn may_yield(&self, may_wait: bool) -> bool {
@@ -71,25 +78,6 @@ impl Standing {
 
     fn may_come_back(&self, cause: Cause) -> bool {
         self.recalled == Some(cause) && self.stage != Stage::Begun
-    }
-}
-
-impl Seat {
-    /// Background attempts that can be asked back to make room, and attempts that were and may
-    /// still come.
-    pub(super) fn yields(&self) -> (u32, u32) {
-        let may_wait = self.may_wait();
-        let (mut yielding, mut yields) = (0, 0);
-        for held in self.held.values() {
-            yielding += u32::from(held.standing.may_yield(may_wait));
-            yields += u32::from(held.standing.may_come_back(Cause::Room));
-        }
-        (yielding, yields)
-    }
-
-    /// Whether it holds more than it runs at once, so that what is not known to have begun may wait.
-    fn may_wait(&self) -> bool {
-        self.slots > self.threads
     }
 }
 
@@ -133,7 +121,8 @@ impl Core {
             };
             let waiting = TaskId { epoch: task.epoch, seq: place.seq() };
             let wanted = count(self.queue.urgent(Some(&model))).min(missing);
-            let yielding = self.least_urgent(now, &model, place);
+            let input_bytes = task.input_bytes;
+            let yielding = self.least_urgent(now, &model, place, input_bytes);
             for (seat, id) in
                 yielding.into_iter().take(usize::try_from(wanted).unwrap_or(usize::MAX))
             {
@@ -155,6 +144,7 @@ impl Core {
         now: Duration,
         model: &ModelRef,
         before: Place,
+        input_bytes: usize,
     ) -> Vec<(SeatId, AttemptId)> {
         let heard_since = now.saturating_sub(self.config.timing.suspect_after);
         let capable = self.capabilities.of(&self.fleet, model, self.models.get(model));
@@ -164,13 +154,13 @@ impl Core {
             let seat = self.fleet.seats.get(capable.seat);
             let (Some(hot), Some(seat)) = (hot, seat) else { continue };
             let worker = self.fleet.workers.get(&seat.session);
-            if hot.yielding == 0 || worker.is_none_or(|w| w.last_seen < heard_since) {
+            let able = |w: &Worker| w.last_seen >= heard_since && w.takes(input_bytes);
+            if hot.yielding == 0 || !worker.is_some_and(able) {
                 continue;
             }
-            for (id, held) in &seat.held {
+            for (id, held) in seat.held.iter() {
                 let Some(task) = self.tasks.get(&id.seq) else { continue };
-                let yields = held.standing.may_yield(seat.may_wait());
-                if !yields || !task.awaits(seat.session, id.attempt) {
+                if !seat.held.may_yield(held) || !task.awaits(seat.session, id.attempt) {
                     continue;
                 }
                 let rank = (held.standing.waits(), task.place(id.seq));
@@ -186,9 +176,8 @@ impl Core {
     fn recall(&mut self, now: Duration, at: SeatId, id: AttemptId, cause: Cause, why: Recall) {
         let Some(seat) = self.fleet.seats.get_mut(at) else { return };
         let session = seat.session;
-        if let Some(held) = seat.held.get_mut(&id).filter(|_| self.planted != Planted::RecallTwice)
-        {
-            held.standing.recalled = Some(cause);
+        if self.planted != Planted::RecallTwice {
+            seat.held.recall(&id, cause);
         }
         self.fleet.refresh(at);
         if let (Some(task), Some(worker)) =

@@ -4,6 +4,7 @@
 //! longer than loading it would take, gets a device where others are idle: these take no more
 //! tasks, finish what they have, and leave.
 
+mod stock;
 #[cfg(test)]
 mod tests;
 
@@ -11,7 +12,7 @@ use crate::executor::{ExecError, ExecErrorKind};
 use crate::proto::core::Core;
 use crate::proto::event::Event;
 use crate::proto::fleet::{Seat, SeatId};
-use crate::proto::models::{ModelState, Outlook, Wanted};
+use crate::proto::models::{ModelState, Outlook, Wanted, ordered};
 use crate::proto::queue::Place;
 use crate::proto::state::{Action, Planted, Task};
 use crate::proto::why::{What, note};
@@ -34,30 +35,76 @@ struct Eviction {
     used: Duration,
 }
 
+/// What devices have of a model.
+#[derive(Debug, Default)]
+struct Look {
+    /// One is about to have it.
+    coming: bool,
+    /// One has it, or a variant that answers in its place.
+    served: bool,
+    /// One without it that has room.
+    free: Option<SeatId>,
+}
+
 impl Core {
-    /// Device memory that is left for other models; `None` where nothing limits it.
-    fn room(&self, seat: &Seat) -> Option<u64> {
+    /// Device memory that is left for other models once some are gone; `None` where nothing limits it.
+    fn room(&self, seat: &Seat, gone: &[&ModelRef]) -> Option<u64> {
         let total = seat.status.vram_total_bytes?;
-        let here = |(_, state): &(&ModelRef, &ModelState)| !matches!(state, ModelState::Failed(_));
-        let taken = seat.models.iter().filter(here).map(|(model, _)| self.bytes(model));
-        let promised = seat.promised.as_ref().map_or(0, |model| self.bytes(model));
-        Some(total.saturating_sub(taken.fold(promised, u64::saturating_add)))
+        Some(total.saturating_sub(self.taken(seat, gone)))
     }
 
-    /// Device memory of a model as far as it is known, which may be 0.
-    fn bytes(&self, model: &ModelRef) -> u64 {
-        self.models.get(model).and_then(Wanted::bytes).unwrap_or(0)
+    /// Device memory that is taken or promised, but for what some models take.
+    fn taken(&self, seat: &Seat, gone: &[&ModelRef]) -> u64 {
+        let mut taken = seat.promised.as_ref().map_or(0, |model| self.bytes(seat, model));
+        for (model, state) in seat.models.iter().filter(|(model, _)| !gone.contains(model)) {
+            let bytes = match state {
+                ModelState::Failed(_) => Some(0),
+                ModelState::Going { bytes, .. } => *bytes,
+                _ => self.models.get(model).map(|_| self.bytes(seat, model)),
+            };
+            // Beside what may be of any size nothing is known to fit.
+            taken = taken.saturating_add(bytes.unwrap_or(u64::MAX));
+        }
+        taken
+    }
+
+    /// Whether what a device has, beside what it is to have, leaves no room for that yet.
+    pub(super) fn is_overfull(&self, seat: &Seat) -> bool {
+        seat.status.vram_total_bytes.is_some_and(|total| self.taken(seat, &[]) > total)
+    }
+
+    /// Memory of a device that a model takes, as far as it is known, which may be 0.
+    fn bytes(&self, seat: &Seat, model: &ModelRef) -> u64 {
+        let wanted = self.models.get(model);
+        wanted.and_then(|wanted| wanted.bytes_on(&seat.status.backend)).unwrap_or(0)
     }
 
     /// Whether there is room for a model. What is not known to be too large is tried.
     pub(super) fn fits(&self, seat: &Seat, model: &ModelRef) -> bool {
         self.planted == Planted::IgnoreMemory
-            || self.room(seat).is_none_or(|room| self.bytes(model) <= room)
+            || self.room(seat, &[model]).is_none_or(|room| self.bytes(seat, model) <= room)
+    }
+
+    /// Whether a device is about to have room for a model, of which it has nothing: others have been
+    /// told to go.
+    pub(super) fn clears_for(&self, seat: &Seat, model: &ModelRef) -> bool {
+        let goes = |state: &ModelState| matches!(state, ModelState::Going { .. });
+        let going = seat.models.iter().filter(|(_, state)| goes(state));
+        let going: Vec<&ModelRef> = going.map(|(model, _)| model).collect();
+        if going.is_empty() || seat.promised.is_some() || !seat.models.get(model).is_none_or(goes) {
+            return false;
+        }
+        self.room(seat, &going).is_none_or(|room| self.bytes(seat, model) <= room)
+    }
+
+    /// Whether any device is about to have room for a model.
+    pub(super) fn room_comes(&self, model: &ModelRef) -> bool {
+        self.fleet.ready_seats().any(|(_, seat)| self.clears_for(seat, model))
     }
 
     /// Why a device can never hold a model, however empty it is.
     pub(super) fn never_fits(&self, seat: &Seat, model: &ModelRef) -> Option<ExecError> {
-        let (total, bytes) = (seat.status.vram_total_bytes?, self.bytes(model));
+        let (total, bytes) = (seat.status.vram_total_bytes?, self.bytes(seat, model));
         let device = &seat.status.device;
         (bytes > total).then(|| {
             let message = format!("it takes {bytes} bytes, device {device} has {total} for models");
@@ -68,7 +115,8 @@ impl Core {
     /// Whether a model that a device could not hold may find more room there.
     pub(super) fn may_get_room(&self, seat: &Seat, error: &ExecError) -> bool {
         let others = seat.models.values().any(|state| !matches!(state, ModelState::Failed(_)));
-        error.kind == ExecErrorKind::Unavailable && seat.status.vram_total_bytes.is_some() && others
+        let unavailable = error.kind == ExecErrorKind::Unavailable;
+        unavailable && seat.status.vram_total_bytes.is_some() && (others || seat.unsure > 0)
     }
 
     /// Whether a device has the model or is to get it.
@@ -95,24 +143,13 @@ impl Core {
         }
         wanted.next_look = now + LOOK;
         let loads = self.load_time(model);
-        let coming = |seat: &Seat| {
-            let loading = matches!(seat.models.get(model), Some(ModelState::Loading { .. }));
-            loading || seat.promised.as_deref() == Some(model)
-        };
-        if self.fleet.ready_seats().any(|(_, seat)| coming(seat)) {
-            return;
-        }
         let Some(task) = self.tasks.get(&seq) else { return };
         let (place, waited) = (task.place(seq), now.saturating_sub(task.submitted));
-        let served = self.answers(model).any(|model| self.is_placed(model));
-        if served && waited < loads * 2 + PATIENCE {
+        let Look { coming, served, free } = self.look(model);
+        if coming || (served && waited < loads * 2 + PATIENCE) {
             return;
         }
-        let free = self
-            .fleet
-            .ready_seats()
-            .find(|(_, seat)| !seat.models.contains_key(model) && self.fits(seat, model));
-        if let Some((seat, _)) = free {
+        if let Some(seat) = free {
             self.load_on(now, seat, model, false);
             return self.note_room(now, seq, seat, 0);
         }
@@ -133,6 +170,27 @@ impl Core {
         let (seat, count) = (eviction.seat, eviction.victims.len());
         self.clear(now, eviction, model);
         self.note_room(now, seq, seat, count);
+    }
+
+    /// Goes through the devices once for a model that a task finds on none that is free.
+    fn look(&self, model: &ModelRef) -> Look {
+        let answers: Vec<&ModelRef> = self.answers(model).collect();
+        let mut look = Look::default();
+        for (id, seat) in self.fleet.ready_seats() {
+            let state = seat.models.get(model);
+            let promised = seat.promised.as_deref() == Some(model);
+            look.coming |= matches!(state, Some(ModelState::Loading { .. }))
+                || promised
+                || self.clears_for(seat, model);
+            look.served |= answers.iter().any(|model| seat.has(model));
+            if look.coming {
+                break;
+            }
+            if look.free.is_none() && state.is_none() && self.fits(seat, model) {
+                look.free = Some(id);
+            }
+        }
+        look
     }
 
     /// The first in line of those that a model answers, in place of others too.
@@ -188,7 +246,6 @@ impl Core {
         model: &ModelRef,
         may_go: impl Fn(&Seat, &ModelRef) -> bool,
     ) -> Option<Eviction> {
-        let mut room = self.room(seat)?;
         let mut others: Vec<(Duration, &ModelRef)> = seat
             .models
             .keys()
@@ -196,18 +253,19 @@ impl Core {
             .filter(|(_, other)| may_go(seat, other))
             .collect();
         others.sort();
-        let mut eviction = Eviction { seat: id, victims: Vec::new(), used: Duration::ZERO };
+        let (mut gone, mut last) = (vec![model], Duration::ZERO);
         for (used, other) in others {
             // Where the size is not known, one has to go, and others if that was not enough.
-            if !eviction.victims.is_empty() && self.bytes(model) <= room {
+            if gone.len() > 1 && self.bytes(seat, model) <= self.room(seat, &gone)? {
                 break;
             }
-            room = room.saturating_add(self.bytes(other));
-            eviction.victims.push(other.clone());
-            eviction.used = used;
+            gone.push(other);
+            last = used;
         }
-        let enough = !eviction.victims.is_empty() && self.bytes(model) <= room;
-        enough.then_some(eviction)
+        let enough = self.bytes(seat, model) <= self.room(seat, &gone)?;
+        let victims: Vec<ModelRef> = gone.into_iter().skip(1).cloned().collect();
+        let found = enough && !victims.is_empty();
+        found.then_some(Eviction { seat: id, victims, used: last })
     }
 
     fn clear(&mut self, now: Duration, eviction: Eviction, model: &ModelRef) {
@@ -231,57 +289,65 @@ impl Core {
                 self.moving.remove(&id);
                 continue;
             };
-            let leaving = |(model, state): (&ModelRef, &ModelState)| {
-                (*state == ModelState::Leaving).then(|| model.clone())
-            };
-            let leaving: Vec<ModelRef> = seat.models.iter().filter_map(leaving).collect();
+            let leaving = seat.leaving();
             let used = seat.held.values().any(|held| leaving.contains(&held.model));
             if used && self.planted != Planted::EvictBusy {
                 continue;
             }
-            self.moving.remove(&id);
-            self.exchange(now, id, &leaving);
+            let promised = seat.promised.clone();
+            match promised.filter(|model| self.models.contains_key(&**model)) {
+                Some(model) => self.exchange(now, id, &leaving, &model),
+                // Unloaded meanwhile: nobody has to go any more.
+                None => self.call_off(now, id),
+            }
         }
     }
 
-    fn exchange(&mut self, now: Duration, id: SeatId, leaving: &[ModelRef]) {
-        let Some(seat) = self.fleet.seats.get_mut(id) else { return };
-        let (session, device) = (seat.session, seat.ordinal);
-        let promised = seat.promised.take();
-        self.actions.push_back(Action::Changed);
-        // Unloaded meanwhile: nobody has to go any more.
-        let wanted = promised.filter(|model| self.models.contains_key(&**model));
-        let Some(model) = wanted else {
-            for other in leaving {
-                self.set_model(id, other, ModelState::Ready { used: now });
-            }
-            return;
-        };
+    /// Has those that leave go, and the one that they go for come once they have.
+    fn exchange(&mut self, now: Duration, id: SeatId, leaving: &[ModelRef], model: &ModelRef) {
         for other in leaving {
-            self.drop_model(id, other);
+            let Some(seat) = self.fleet.seats.get(id) else { return };
+            let (session, device) = (seat.session, seat.ordinal);
+            let bytes = self.models.get(other).map(|_| self.bytes(seat, other));
+            self.drop_model(now, id, other, bytes);
             if let Some(worker) = self.fleet.workers.get(&session) {
-                let (worker, for_model) = (worker.id.clone(), (*model).clone());
+                let (worker, for_model) = (worker.id.clone(), model.clone());
                 let event = Event::ModelEvicted { worker, device, model: other.clone(), for_model };
                 self.tell(event);
             }
         }
-        self.set_model(id, &model, ModelState::ordered(now));
+        let Some(seat) = self.fleet.seats.get(id) else { return };
+        let goes = |state: &ModelState| matches!(state, ModelState::Going { .. });
+        let waits = seat.models.values().any(goes) || self.is_overfull(seat);
+        if waits && self.planted != Planted::LoadEarly {
+            return;
+        }
+        let Some(seat) = self.fleet.seats.get_mut(id) else { return };
+        seat.promised = None;
+        self.moving.remove(&id);
+        self.actions.push_back(Action::Changed);
+        self.set_model(id, model, ordered(now));
     }
 
     /// A model that others were to leave for is not wanted any more: they stay.
     pub(super) fn break_promise(&mut self, now: Duration, id: SeatId, model: &ModelRef) {
-        let Some(seat) = self.fleet.seats.get_mut(id) else { return };
-        if seat.promised.as_deref() != Some(model) {
-            return;
+        let seat = self.fleet.seats.get(id);
+        if seat.is_some_and(|seat| seat.promised.as_deref() == Some(model)) {
+            self.call_off(now, id);
         }
-        seat.promised = None;
+    }
+
+    fn call_off(&mut self, now: Duration, id: SeatId) {
         self.moving.remove(&id);
-        for (other, state) in &mut seat.models {
-            if *state == ModelState::Leaving {
-                *state = ModelState::Ready { used: now };
-                self.capabilities.forget(other);
-            }
+        let Some(seat) = self.fleet.seats.get_mut(id) else { return };
+        seat.promised = None;
+        for other in seat.leaving() {
+            let wanted = self.models.contains_key(&other);
+            let ready = ModelState::Ready { used: now };
+            let state = if wanted { ready } else { ModelState::Stray { used: now } };
+            self.set_model(id, &other, state);
         }
+        self.actions.push_back(Action::Changed);
     }
 
     fn load_time(&self, model: &ModelRef) -> Duration {
@@ -310,15 +376,24 @@ impl Seat {
         here || self.promised.as_ref().map(Arc::as_ref) == Some(model)
     }
 
+    /// Models that take no more tasks here and finish those that they have.
+    fn leaving(&self) -> Vec<ModelRef> {
+        let leaving = self.models.iter().filter(|(_, state)| **state == ModelState::Leaving);
+        leaving.map(|(model, _)| model.clone()).collect()
+    }
+
     fn uses(&self, model: &ModelRef) -> bool {
         self.held.values().any(|held| *held.model == *model)
     }
 
-    /// When a model was last used here or, after that, loaded; later than anything while it is used; `None` where it is not ready.
+    /// When a model was last used here or, after that, loaded; later than anything while it is used;
+    /// `None` where it is not ready to go.
     fn last_used(&self, model: &ModelRef) -> Option<Duration> {
         match self.models.get(model)? {
-            ModelState::Ready { .. } if self.uses(model) => Some(Duration::MAX),
-            ModelState::Ready { used } => Some(*used),
+            ModelState::Ready { .. } | ModelState::Stray { .. } if self.uses(model) => {
+                Some(Duration::MAX)
+            }
+            ModelState::Ready { used } | ModelState::Stray { used } => Some(*used),
             _ => None,
         }
     }

@@ -9,10 +9,20 @@ use crate::proto::models::{Outlook, Wanted};
 use crate::proto::queue::Place;
 use crate::proto::state::{Planted, SessionId};
 use crate::proto::why::{What, note};
-use crate::task::{ModelRef, TaskState};
+use crate::task::{ModelRef, TaskError, TaskErrorKind, TaskState};
 use rand::RngExt;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// What matters of a task for choosing its device, besides its model.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Errand<'a> {
+    /// Its affinity key, and the number of the task that has it.
+    pub(crate) affinity: Option<(&'a str, u64)>,
+    /// A session whose devices are left out.
+    pub(crate) except: Option<SessionId>,
+    pub(crate) input_bytes: usize,
+}
 
 impl Core {
     /// Dispatches tasks as long as there is one that a free device can take, then sees that
@@ -36,10 +46,14 @@ impl Core {
                 Some(Affinity::key(&model.name, key))
             });
             let affinity = affinity.as_deref().map(|key| (key, seq));
+            let task = self.tasks.get(&seq);
+            let (away, input_bytes) =
+                task.map_or((None, 0), |task| (task.away_from, task.input_bytes));
+            let errand = Errand { affinity, except: None, input_bytes };
             // Back to where it waited only when nobody else is free any more.
-            let away = self.tasks.get(&seq).and_then(|task| task.away_from);
-            let choice = away.and_then(|from| self.choose(now, &model, affinity, Some(from)));
-            let choice = choice.or_else(|| self.choose(now, &model, affinity, None));
+            let elsewhere = away.map(|_| Errand { except: away, ..errand });
+            let choice = elsewhere.and_then(|errand| self.choose(now, &model, errand));
+            let choice = choice.or_else(|| self.choose(now, &model, errand));
             if let Some((choice, model)) = choice
                 && self.dispatch(now, seq, choice, &model)
             {
@@ -48,6 +62,8 @@ impl Core {
             if let Outlook::Hopeless(error) = self.outlook(&model) {
                 let mut error = task_error(error);
                 error.message = format!("no worker could load model {model}: {}", error.message);
+                self.abort(now, seq, TaskState::Failed, error);
+            } else if let Some(error) = self.too_large(input_bytes) {
                 self.abort(now, seq, TaskState::Failed, error);
             } else {
                 // Nobody is free for this model; the next line may be luckier.
@@ -63,17 +79,16 @@ impl Core {
         &mut self,
         now: Duration,
         model: &Arc<ModelRef>,
-        affinity: Option<(&str, u64)>,
-        except: Option<SessionId>,
+        errand: Errand<'_>,
     ) -> Option<(Choice, Arc<ModelRef>)> {
-        let own = self.choose_for(now, model, affinity, except);
+        let own = self.choose_for(now, model, errand);
         let mut best = own.map(|choice| (choice, Arc::clone(model)));
-        if affinity.is_some() || !self.config.balancing.compares_variants() {
+        if errand.affinity.is_some() || !self.config.balancing.compares_variants() {
             return best;
         }
         let variants: Vec<ModelRef> = self.answers(model).skip(1).cloned().collect();
         for variant in variants {
-            if let Some(choice) = self.choose_for(now, &variant, None, except)
+            if let Some(choice) = self.choose_for(now, &variant, errand)
                 && best.as_ref().is_none_or(|(other, _)| choice.score < other.score)
             {
                 best = Some((choice, self.shared_model(&variant)));
@@ -82,14 +97,23 @@ impl Core {
         best
     }
 
-    /// A device for a task of the model: that of its affinity key (and the task that has it), or
-    /// the strategy's choice, on any worker but that of the session `except`.
+    /// Why no worker will take inputs of so many bytes, if those that are ready all take less.
+    fn too_large(&self, input_bytes: usize) -> Option<TaskError> {
+        let ready = self.fleet.workers.values().filter(|worker| worker.is_ready());
+        let most = ready.map(|worker| worker.input_bytes_max).max()?;
+        u64::try_from(input_bytes).is_ok_and(|bytes| bytes > most).then(|| {
+            let what = format!("{input_bytes} bytes of inputs, at most {most} are accepted");
+            let message = format!("{what} by any worker: raise its input_bytes_max");
+            TaskError::new(TaskErrorKind::TooLarge, message)
+        })
+    }
+
+    /// A device for a task of the model: that of its affinity key, or the strategy's choice.
     fn choose_for(
         &mut self,
         now: Duration,
         model: &ModelRef,
-        affinity: Option<(&str, u64)>,
-        except: Option<SessionId>,
+        errand: Errand<'_>,
     ) -> Option<Choice> {
         let random = self.rng.random();
         let wanted = self.models.get(model);
@@ -101,13 +125,19 @@ impl Core {
             random,
         };
         let others: Vec<Capable>;
-        let capable = match except {
-            None => capable,
-            Some(session) => {
-                let elsewhere = |c: &&Capable| {
-                    self.fleet.seats.get(c.seat).is_some_and(|seat| seat.session != session)
+        let Errand { affinity, except, input_bytes } = errand;
+        let large = u64::try_from(input_bytes)
+            .is_ok_and(|bytes| self.fleet.input_bytes_least.is_some_and(|least| bytes > least));
+        let capable = match except.is_some() || large {
+            false => capable,
+            true => {
+                let able = |c: &&Capable| {
+                    let seat = self.fleet.seats.get(c.seat);
+                    let seat = seat.filter(|seat| Some(seat.session) != except);
+                    let worker = seat.and_then(|seat| self.fleet.workers.get(&seat.session));
+                    worker.is_some_and(|worker| worker.takes(input_bytes))
                 };
-                others = capable.iter().filter(elsewhere).copied().collect();
+                others = capable.iter().filter(able).copied().collect();
                 &others
             }
         };

@@ -331,6 +331,10 @@ pub(crate) enum Planted {
     IgnoreMemory,
     /// Models do not wait for the tasks of those whose room they take.
     EvictBusy,
+    /// Models do not wait until those whose room they take have gone.
+    LoadEarly,
+    /// What workers hold that was not placed there is not looked at.
+    ForgetStrays,
     /// A task that came back unbegun, as asked, is not queued again.
     ForgetRecalled,
     /// Coming back unbegun counts as a failure.
@@ -345,7 +349,7 @@ pub(crate) enum Planted {
 
 impl Planted {
     /// Every fault that can be planted.
-    pub(crate) const ALL: [Self; 25] = [
+    pub(crate) const ALL: [Self; 27] = [
         Self::AcceptStale,
         Self::ForgetLost,
         Self::IgnoreSlots,
@@ -366,6 +370,8 @@ impl Planted {
         Self::ForgetPins,
         Self::IgnoreMemory,
         Self::EvictBusy,
+        Self::LoadEarly,
+        Self::ForgetStrays,
         Self::ForgetRecalled,
         Self::RecallFails,
         Self::RecallTwice,

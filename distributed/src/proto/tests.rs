@@ -53,7 +53,8 @@ pub(super) fn order(spec: TaskSpec, input_bytes: usize) -> Order {
 pub(super) fn join(core: &mut Core, now: Duration, name: &str, slots: u32) -> SessionId {
     let id = name.parse().expect("a name");
     let status = ExecutorStatus::default();
-    let join = Join { id, incarnation: 0, pid: None, slots, threads: slots, status };
+    let (threads, input_bytes_max) = (slots, u64::MAX);
+    let join = Join { id, incarnation: 0, pid: None, slots, threads, status, input_bytes_max };
     core.join(now, join).expect("none is later")
 }
 
@@ -72,8 +73,8 @@ pub(super) fn done() -> Completion {
 }
 
 fn beat(held: &[AttemptId]) -> Heartbeat {
-    let held = held.iter().map(|id| (*id, true)).collect();
-    Heartbeat { held, status: ExecutorStatus::default() }
+    let held: Vec<(AttemptId, bool)> = held.iter().map(|id| (*id, true)).collect();
+    Heartbeat::all(&held, ExecutorStatus::default()).remove(0)
 }
 
 #[test]
@@ -351,7 +352,8 @@ fn a_load_whose_order_or_answer_went_missing_is_noticed() {
     assert_eq!(ordered(&mut core), 1, "ordered anew");
     let mut loaded = beat(&[]);
     let models = vec![model.clone()];
-    loaded.status = ExecutorStatus::of(DeviceStatus { models, ..DeviceStatus::default() });
+    let device = DeviceStatus { models, ..DeviceStatus::default() };
+    loaded.status = Some(ExecutorStatus::of(device));
     core.heartbeat(ms(11_000), session, loaded);
     assert_eq!(dispatched(&mut core).len(), 1, "the heartbeat says that it is there");
     assert_eq!(core.load_report(&model).expect("settled").len(), 1);
@@ -405,4 +407,81 @@ fn a_durable_task_depends_only_on_what_is_durable_too() {
     let fleeting = submit(&mut core, ms(0), spec());
     let refused = core.submit(ms(0), order(TaskSpec { depends_on: vec![fleeting], ..durable }, 0));
     assert!(matches!(refused, Err(Error::InvalidTask { .. })), "{refused:?}");
+}
+
+/// A worker that takes inputs of so many bytes.
+fn join_with_limit(core: &mut Core, name: &str, input_bytes_max: u64) -> SessionId {
+    let (id, status) = (name.parse().expect("a name"), ExecutorStatus::default());
+    let (slots, threads) = (2, 1);
+    let join = Join { id, incarnation: 0, pid: None, slots, threads, status, input_bytes_max };
+    core.join(ms(0), join).expect("none is later")
+}
+
+#[test]
+fn a_task_goes_where_its_inputs_are_taken_or_ends_with_that_reason() {
+    for strategy in crate::proto::balance::balancing_strategies() {
+        let mut core = core();
+        core.set_balancing(by_name(strategy).expect("in the table"));
+        let waits = core.submit(ms(0), order(spec(), 500)).expect("it is accepted when alone");
+        join_with_limit(&mut core, "small", 100);
+        let record = core.record(ms(0), waits).expect("known");
+        let error = record.error.expect("nobody takes it");
+        assert_eq!((record.state, error.code), (TaskState::Failed, TaskErrorKind::TooLarge));
+        assert!(error.message.contains("500 bytes of inputs, at most 100"), "{error}");
+        let large = join_with_limit(&mut core, "large", 500);
+        for _ in 0..2 {
+            core.submit(ms(1), order(spec(), 500)).expect("there is room");
+        }
+        let sent = dispatched(&mut core);
+        assert_eq!(sent.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [large, large]);
+        // The small one is free, and does not count.
+        let third = core.submit(ms(1), order(spec(), 101)).expect("there is room");
+        assert_eq!(dispatched(&mut core), []);
+        let why = core.explain(ms(1), third).expect("known");
+        let text = "worker small: takes inputs of fewer bytes";
+        assert!(why.iter().any(|(_, line)| line == text), "{why:?}");
+        let mut other = spec();
+        other.model.name = "other".into();
+        submit(&mut core, ms(1), other);
+        assert_eq!(dispatched(&mut core).len(), 1);
+        assert_eq!(core.stats(ms(1)).breakers_opened, 0);
+    }
+}
+
+#[test]
+fn heartbeats_of_any_length_fit_their_frames_and_renew_every_lease() {
+    use crate::proto::frame;
+    use crate::proto::message::Kind;
+    let mut core = core();
+    core.config.queue_tasks_max = 20_000;
+    let session = join(&mut core, ms(0), "w", 12_000);
+    for _ in 0..12_000 {
+        submit(&mut core, ms(0), order(spec(), 0).spec.as_ref().clone());
+    }
+    let held: Vec<(AttemptId, bool)> =
+        dispatched(&mut core).into_iter().map(|(_, id)| (id, false)).collect();
+    assert_eq!(held.len(), 12_000);
+    for at in (500..=30_000).step_by(500) {
+        for beat in Heartbeat::all(&held, ExecutorStatus::default()) {
+            let bytes = frame::encode(Kind::Heartbeat, &beat, 0, 0).expect("it fits");
+            let read = frame::decode(Kind::Heartbeat, &bytes[frame::PREFIX_BYTES..]);
+            core.heartbeat(ms(at), session, read.expect("our own"));
+        }
+    }
+    let now = core.workers(ms(30_000)).remove(0);
+    assert_eq!((now.running, now.queued), (12_000, 12_000));
+    // What the one heartbeat that would name it does not name has ended.
+    let (lost, rest) = held.split_at(1);
+    for at in (30_500..=41_000).step_by(500) {
+        for beat in Heartbeat::all(rest, ExecutorStatus::default()) {
+            core.heartbeat(ms(at), session, beat);
+        }
+    }
+    assert!(!core.holds(session, lost[0].0) && core.holds(session, rest[0].0));
+    let longest = AttemptId { epoch: u64::MAX, seq: u64::MAX, attempt: u32::MAX };
+    let beats = Heartbeat::all(&[(longest, true); 4_000], ExecutorStatus::default());
+    for beat in beats {
+        let bytes = frame::encode(Kind::Heartbeat, &beat, 0, 0).expect("it fits");
+        assert!(bytes.len() < frame::HEADER_BYTES_MAX / 2, "{}", bytes.len());
+    }
 }

@@ -44,10 +44,10 @@ impl Carousel {
         for worker in 0..workers {
             let id: WorkerId = format!("worker-{worker}").parse()?;
             let status = crate::ExecutorStatus::default();
-            core.join(
-                Duration::ZERO,
-                Join { id, incarnation: 0, pid: None, slots: 2, threads: 2, status },
-            );
+            let (slots, threads, input_bytes_max) = (2, 2, u64::MAX);
+            let join =
+                Join { id, incarnation: 0, pid: None, slots, threads, status, input_bytes_max };
+            core.join(Duration::ZERO, join);
         }
         let model = ModelRef { name: "m".into(), version: 1, sha256: "00".repeat(32) };
         let spec = Arc::new(TaskSpec::new(model, Vec::new()));

@@ -11,6 +11,10 @@ use crate::proto::membership::Join;
 use crate::proto::state::{Action, Completion, CoreConfig, SessionId};
 use crate::worker_info::WorkerId;
 use rand::RngExt;
+use std::time::Duration;
+
+/// What loading a model took, as workers say.
+const LOAD: Duration = Duration::from_millis(5);
 
 impl World {
     pub(super) fn tell(&mut self, worker: usize, connection: u64, order: &Order) {
@@ -138,7 +142,11 @@ impl World {
         }
         match report {
             Report::Hello => {}
-            Report::Heartbeat(heartbeat) => self.core.heartbeat(now, session, heartbeat),
+            Report::Heartbeat(heartbeat) => {
+                let devices = heartbeat.status.iter().flat_map(|status| &status.devices);
+                self.report.strays += self.ledger.listed(session, devices);
+                self.core.heartbeat(now, session, heartbeat);
+            }
             Report::Completion(id, completion) => {
                 self.ledger.answered(session, id, &completion, &self.core);
                 let unavailable = matches!(
@@ -158,7 +166,12 @@ impl World {
                 if result.is_err() {
                     self.ledger.failed_to_load(session, device, &model);
                 }
-                self.core.loaded(now, session, device, &model, result.map(|()| None));
+                let took = result.is_ok().then_some(LOAD);
+                self.core.loaded(now, session, device, &model, result.map(|()| None), took);
+            }
+            Report::Unloaded(device, model) => {
+                self.ledger.unloaded(session, device, &model);
+                self.core.unloaded(now, session, device, &model);
             }
             Report::Draining => self.core.worker_leaves(session),
         }
@@ -173,7 +186,8 @@ impl World {
         let expected = self.core.next_session();
         // Joining dispatches at once: the ledger must know the session before it hears of that.
         self.ledger.session_began(expected, slots, w);
-        let join = Join { id: name, incarnation, pid, slots, threads, status };
+        let input_bytes_max = u64::MAX;
+        let join = Join { id: name, incarnation, pid, slots, threads, status, input_bytes_max };
         let Some(session) = self.core.join(self.now, join) else {
             self.ledger.session_ended(expected);
             self.tell(worker, connection, &Order::Close { farewell: false });

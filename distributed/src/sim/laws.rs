@@ -39,6 +39,18 @@ impl Laws {
         }
     }
 
+    /// An attempt that began came back unbegun: it was no probe.
+    pub(super) fn came_back(&mut self, session: SessionId, model: &str) {
+        if let Some((_, began)) = self.streaks.get_mut(&(session, model.to_owned())) {
+            began.pop_back();
+        }
+    }
+
+    /// A caller had all workers let go of a model: what they did with it counts no more.
+    pub(super) fn unloaded(&mut self, model: &str) {
+        self.streaks.retain(|(_, of), _| of != model);
+    }
+
     /// An attempt begins; `retry` when the one before it failed with an answer.
     pub(super) fn dispatched(
         &mut self,

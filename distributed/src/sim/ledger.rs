@@ -3,7 +3,7 @@
 use super::laws::Laws;
 use super::worker::{Worker, answer};
 use super::workload::{BAD_MODEL, MODEL_BYTES, MODELS};
-use crate::executor::ExecErrorKind;
+use crate::executor::{DeviceStatus, ExecErrorKind};
 use crate::proto::Order;
 use crate::proto::core::Core;
 use crate::proto::message::AttemptId;
@@ -56,8 +56,14 @@ pub(super) struct Ledger {
     /// Slots of the sessions that have not ended.
     sessions: BTreeMap<SessionId, u32>,
     held: BTreeMap<SessionId, BTreeMap<AttemptId, (u32, ModelRef)>>,
-    /// Models that devices have, as the core must think.
+    /// The model of each attempt of the sessions that have not ended, whether it is current or not.
+    models: BTreeMap<(SessionId, AttemptId), String>,
+    /// Models that devices were told to load, until they said that they do not have them.
     placed: BTreeMap<(SessionId, u32), BTreeSet<ModelRef>>,
+    /// Models that devices last said they have.
+    told: BTreeMap<(SessionId, u32), BTreeSet<ModelRef>>,
+    /// Models that devices were told to let go of and have not said that they have.
+    going: BTreeSet<(SessionId, u32, ModelRef)>,
     keys: BTreeMap<String, TaskId>,
     keys_kept_for: Duration,
     deadlines: BTreeSet<(Duration, TaskId)>,
@@ -76,7 +82,10 @@ impl Ledger {
             unheard: BTreeSet::new(),
             sessions: BTreeMap::new(),
             held: BTreeMap::new(),
+            models: BTreeMap::new(),
             placed: BTreeMap::new(),
+            told: BTreeMap::new(),
+            going: BTreeSet::new(),
             keys: BTreeMap::new(),
             keys_kept_for,
             deadlines: BTreeSet::new(),
@@ -94,18 +103,34 @@ impl Ledger {
     }
 
     pub(super) fn session_began(&mut self, session: SessionId, slots: u32, worker: &Worker) {
-        let devices = worker.status().devices;
-        for (device, status) in (0u32..).zip(&devices) {
-            let models = status.models.iter().cloned().collect();
-            self.placed.insert((session, device), models);
-        }
+        self.listed(session, worker.status().devices.iter());
         self.sessions.insert(session, slots * worker.devices);
     }
 
     pub(super) fn session_ended(&mut self, session: SessionId) {
         self.sessions.remove(&session);
         self.held.remove(&session);
+        self.models.retain(|(of, _), _| *of != session);
         self.placed.retain(|(of, _), _| *of != session);
+        self.told.retain(|(of, _), _| *of != session);
+        self.going.retain(|(of, ..)| *of != session);
+    }
+
+    /// A worker says what its devices have; answers how many models they were not told to load.
+    pub(super) fn listed<'a>(
+        &mut self,
+        session: SessionId,
+        devices: impl Iterator<Item = &'a DeviceStatus>,
+    ) -> u64 {
+        let mut strays = 0;
+        for (device, status) in (0u32..).zip(devices) {
+            let models: BTreeSet<ModelRef> = status.models.iter().cloned().collect();
+            let placed = self.placed.get(&(session, device));
+            let stray = |model: &&ModelRef| placed.is_none_or(|placed| !placed.contains(*model));
+            strays += u64::try_from(models.iter().filter(stray).count()).unwrap_or(u64::MAX);
+            self.told.insert((session, device), models);
+        }
+        strays
     }
 
     /// A device is told to load a model, for which there must be room.
@@ -118,7 +143,9 @@ impl Ledger {
     ) -> Result<(), String> {
         let placed = self.placed.entry((session, device)).or_default();
         placed.insert(model.clone());
-        let bytes = MODEL_BYTES * u64::try_from(placed.len()).unwrap_or(u64::MAX);
+        let told = self.told.get(&(session, device)).into_iter().flatten();
+        let others = told.filter(|model| !placed.contains(*model)).count();
+        let bytes = MODEL_BYTES * u64::try_from(placed.len() + others).unwrap_or(u64::MAX);
         match memory {
             Some(memory) if bytes > memory => {
                 Err(format!("session {session}, device {device}: {bytes} of {memory} bytes"))
@@ -127,7 +154,7 @@ impl Ledger {
         }
     }
 
-    /// A device is told to let go of a model, which nobody may be using.
+    /// A device is told to let go of a model, which nobody may be using while it is wanted.
     pub(super) fn unloads(
         &mut self,
         session: SessionId,
@@ -135,8 +162,11 @@ impl Ledger {
         model: &ModelRef,
         core: &Core,
     ) -> Result<(), String> {
-        self.failed_to_load(session, device, model);
-        let held = self.held.get(&session).into_iter().flatten();
+        // What callers have no more use for goes whoever uses it.
+        let wanted = core.models().contains(model);
+        // To be told again takes nothing away.
+        let first = self.going.insert((session, device, model.clone()));
+        let held = self.held.get(&session).filter(|_| wanted && first).into_iter().flatten();
         for (id, (at, of)) in held {
             if (*at, of) == (device, model) && core.is_current(session, *id) {
                 return Err(format!("model {model} was taken away from attempt {id:?}"));
@@ -147,9 +177,22 @@ impl Ledger {
 
     /// The core learns that a device does not have a model.
     pub(super) fn failed_to_load(&mut self, session: SessionId, device: u32, model: &ModelRef) {
-        if let Some(placed) = self.placed.get_mut(&(session, device)) {
-            placed.remove(model);
+        for models in [&mut self.placed, &mut self.told] {
+            if let Some(models) = models.get_mut(&(session, device)) {
+                models.remove(model);
+            }
         }
+    }
+
+    /// A caller has no more use for a model.
+    pub(super) fn unwanted(&mut self, model: &str) {
+        self.laws.unloaded(model);
+    }
+
+    /// A device says that it has let go of a model, as it was told.
+    pub(super) fn unloaded(&mut self, session: SessionId, device: u32, model: &ModelRef) {
+        self.going.remove(&(session, device, model.clone()));
+        self.failed_to_load(session, device, model);
     }
 
     /// Ids that a submission was answered with.
@@ -390,6 +433,7 @@ impl Ledger {
         let held = self.held.entry(session).or_default();
         held.retain(|id, _| core.is_current(session, *id));
         held.insert(id, (device, model.clone()));
+        self.models.insert((session, id), model.name.clone());
         let running = u32::try_from(held.len()).unwrap_or(u32::MAX);
         if running > slots {
             let what = format!("session {session} runs {running} tasks");
@@ -412,10 +456,9 @@ impl Ledger {
             Completion::Done { .. } => false,
             Completion::Refused => return,
         };
-        let held = self.held.get(&session).and_then(|held| held.get(&id));
-        if let Some((_, model)) = held.filter(|_| core.holds(session, id)) {
-            let name = model.name.clone();
-            self.laws.answered(session, &name, failed);
+        let model = self.models.get(&(session, id));
+        if let Some(model) = model.filter(|_| core.holds(session, id)) {
+            self.laws.answered(session, model, failed);
         }
     }
 
@@ -445,6 +488,9 @@ impl Ledger {
     /// The core took an attempt back that its worker had not begun: the task waits as before.
     pub(super) fn refused(&mut self, session: SessionId, id: AttemptId) -> Result<(), String> {
         let live = self.sessions.contains_key(&session);
+        if let Some(model) = self.models.get(&(session, id)) {
+            self.laws.came_back(session, model);
+        }
         let (task, entry) = self.entry(id.seq)?;
         if !live || !entry.current.contains(&(session, id)) {
             return Err(format!("a refusal of {id:?} from session {session} was accepted"));
@@ -552,7 +598,10 @@ impl Ledger {
     pub(super) fn coordinator_crashed(&mut self) {
         self.sessions.clear();
         self.held.clear();
+        self.models.clear();
         self.placed.clear();
+        self.told.clear();
+        self.going.clear();
         self.fresh.clear();
         for id in std::mem::take(&mut self.alive).into_values() {
             let Some(entry) = self.tasks.get_mut(&id) else { continue };

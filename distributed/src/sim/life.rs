@@ -1,7 +1,7 @@
 //! The workers' side of a run, and the faults that befall them.
 
 use super::worker::{IDLE_TIMEOUT, Recalled, Report};
-use super::workload::millis;
+use super::workload::{MODELS, millis, model};
 use super::world::{CHAOS, Event, Order, World};
 use crate::proto::balance::{balancing_strategies, by_name};
 use crate::proto::message::AttemptId;
@@ -62,7 +62,10 @@ impl World {
                 let result = self.workers[worker].load(device, &model, fails);
                 self.say(worker, connection, &Report::Loaded(device, model, result));
             }
-            Order::Unload(device, model) => self.workers[worker].unload(device, model),
+            Order::Unload(device, model) => {
+                self.workers[worker].unload(device, model.clone());
+                self.say(worker, connection, &Report::Unloaded(device, model));
+            }
             Order::Drain => {
                 self.farewell(worker);
             }
@@ -123,8 +126,9 @@ impl World {
         if self.now.saturating_sub(w.last_heard) > IDLE_TIMEOUT {
             return self.reconnect(worker);
         }
-        let heartbeat = Report::Heartbeat(w.heartbeat());
-        self.say(worker, connection, &heartbeat);
+        for heartbeat in w.heartbeats() {
+            self.say(worker, connection, &Report::Heartbeat(heartbeat));
+        }
         if self.workers[worker].leaving {
             // As long as nothing answers, it repeats that it wants to go.
             self.say(worker, connection, &Report::Draining);
@@ -160,11 +164,24 @@ impl World {
                 }
             }
             24 => self.crash_coordinator(),
+            26..28 => self.change_mind(),
             25 => self.disk.full_until = self.now + millis(&mut self.rng, 3_000),
             _ => {}
         }
         let wait = millis(&mut self.rng, 900);
         self.after(wait, Event::Chaos);
+    }
+
+    /// A caller has no more use for the second model, and then has again.
+    fn change_mind(&mut self) {
+        if !self.up {
+            return;
+        }
+        self.report.unloads += 1;
+        self.core.unload(self.now, &model(MODELS[1]));
+        self.ledger.unwanted(MODELS[1]);
+        let (life, wait) = (self.life, millis(&mut self.rng, 1_000));
+        self.after(wait, Event::LoadModels { life });
     }
 
     fn crash(&mut self, worker: usize) {

@@ -6,6 +6,7 @@ use crate::proto::balance::by_name;
 use crate::proto::core::Core;
 use crate::proto::membership::Join;
 use crate::proto::message::AttemptId;
+use crate::proto::schedule::Errand;
 use crate::proto::state::{Action, Completion, CoreConfig, Digest, SessionId};
 use crate::sim::carousel::config;
 use crate::task::{ModelRef, TaskSpec};
@@ -36,7 +37,10 @@ impl Selection {
         for worker in 0..workers {
             let id: WorkerId = format!("worker-{worker}").parse()?;
             let status = ExecutorStatus::of(status(worker, &model));
-            core.join(now, Join { id, incarnation: 0, pid: None, slots: 2, threads: 2, status });
+            let (slots, threads, input_bytes_max) = (2, 2, u64::MAX);
+            let join =
+                Join { id, incarnation: 0, pid: None, slots, threads, status, input_bytes_max };
+            core.join(now, join);
         }
         let spec = Arc::new(TaskSpec::new(model.clone(), Vec::new()));
         for (at, (session, id)) in (0..).zip(submit(&mut core, now, &spec, count)?) {
@@ -55,7 +59,7 @@ impl Selection {
 
     /// Chooses a worker for a task, and leaves it at that. False when there is none.
     pub fn choose(&mut self) -> bool {
-        self.core.choose(self.now, &self.model, None, None).is_some()
+        self.core.choose(self.now, &self.model, Errand::default()).is_some()
     }
 
     /// Lets time pass for the choices to come, of which workers are not heard: measurements fade.

@@ -23,6 +23,7 @@ pub(super) enum Report {
     Completion(AttemptId, Completion),
     Released(AttemptId),
     Loaded(u32, ModelRef, Result<(), ExecError>),
+    Unloaded(u32, ModelRef),
     Draining,
 }
 
@@ -37,6 +38,8 @@ struct Job {
     /// The number of the batch that it runs in.
     batch: Option<u64>,
     cancelled: bool,
+    /// Its model found no room when it began.
+    no_room: bool,
 }
 
 /// What a worker has of an attempt that it is asked for.
@@ -72,6 +75,8 @@ pub(super) struct Worker {
     service: Duration,
     jobs: Vec<Job>,
     models: BTreeSet<(u32, ModelRef)>,
+    /// Attempts that were asked back and were not here.
+    early: BTreeSet<AttemptId>,
 }
 
 impl Worker {
@@ -101,6 +106,7 @@ impl Worker {
             service,
             jobs: Vec::new(),
             models: BTreeSet::new(),
+            early: BTreeSet::new(),
         }
     }
 
@@ -122,6 +128,7 @@ impl Worker {
         self.life += 1;
         self.jobs.clear();
         self.models.clear();
+        self.early.clear();
     }
 
     pub(super) fn status(&self) -> ExecutorStatus {
@@ -133,9 +140,11 @@ impl Worker {
         ExecutorStatus { devices: (0..self.devices).map(device).collect() }
     }
 
-    pub(super) fn heartbeat(&self) -> Heartbeat {
+    pub(super) fn heartbeats(&self) -> Vec<Heartbeat> {
         let mine = self.jobs.iter().filter(|j| j.connection == self.connection);
-        Heartbeat { held: mine.map(|j| (j.id, j.batch.is_some())).collect(), status: self.status() }
+        let mut held: Vec<_> = mine.map(|j| (j.id, j.batch.is_some())).collect();
+        held.sort_unstable();
+        Heartbeat::all(&held, self.status())
     }
 
     /// Loading takes place at once; whether it works is up to chance.
@@ -145,11 +154,24 @@ impl Worker {
         model: &ModelRef,
         fails: bool,
     ) -> Result<(), ExecError> {
-        if fails && model.name == MODELS[1] {
-            return Err(ExecError::unavailable("does not fit"));
+        let there = self.models.contains(&(device, model.clone()));
+        let fails = fails && model.name == MODELS[1] && !there;
+        match !fails && self.take(device, model) {
+            true => Ok(()),
+            false => Err(ExecError::unavailable("does not fit")),
         }
-        self.models.insert((device, model.clone()));
-        Ok(())
+    }
+
+    /// Loads a model if it is not there yet; false where there is no room.
+    fn take(&mut self, device: u32, model: &ModelRef) -> bool {
+        let place = (device, model.clone());
+        let others = self.models.iter().filter(|other| other.0 == device && **other != place);
+        let bytes = MODEL_BYTES * u64::try_from(others.count() + 1).unwrap_or(u64::MAX);
+        let fits = self.memory.is_none_or(|memory| bytes <= memory);
+        if fits {
+            self.models.insert(place);
+        }
+        fits
     }
 
     pub(super) fn unload(&mut self, device: u32, model: ModelRef) {
@@ -165,15 +187,15 @@ impl Worker {
         model: &ModelRef,
         priority: Priority,
     ) -> Option<Report> {
-        if self.leaving {
+        if self.leaving || self.early.contains(&id) {
             return Some(Report::Completion(id, Completion::Refused));
         }
         if !self.jobs.iter().any(|j| j.id == id) {
             let (connection, model) = (self.connection, model.clone());
             self.received += 1;
             let place = Place::new(aged(now, priority), self.received);
-            let (batch, cancelled) = (None, false);
-            self.jobs.push(Job { connection, device, id, model, place, batch, cancelled });
+            let (batch, cancelled, no_room) = (None, false, false);
+            self.jobs.push(Job { connection, device, id, model, place, batch, cancelled, no_room });
         }
         None
     }
@@ -191,17 +213,20 @@ impl Worker {
             let here = self.jobs.iter().filter(|j| j.device == device);
             let running: BTreeSet<u64> = here.filter_map(|j| j.batch).collect();
             for _ in running.len()..narrow(self.threads) {
-                let waits = |j: &&mut Job| j.device == device && j.batch.is_none();
-                let mut waiting = self.jobs.iter_mut().filter(waits);
+                let waits = |j: &&Job| j.device == device && j.batch.is_none();
+                let mut waiting = self.jobs.iter().filter(waits);
                 let Some(first) = waiting.next() else { break };
                 let model = first.model.clone();
                 let others = waiting.filter(|j| j.model == model).take(narrow(self.batch_max) - 1);
-                let batch: Vec<&mut Job> = std::iter::once(first).chain(others).collect();
+                let batch: Vec<u64> =
+                    std::iter::once(first).chain(others).map(|j| j.place.seq()).collect();
+                // What a task needs is loaded, unless its input is seen to be bad before.
+                let no_room = model.name != BAD_MODEL && !self.take(device, &model);
                 let (size, service) =
                     (batch.len(), self.service.mul_f64(rng.random_range(0.2..2.0)));
                 self.batches += 1;
-                for job in batch {
-                    job.batch = Some(self.batches);
+                for job in self.jobs.iter_mut().filter(|j| batch.contains(&j.place.seq())) {
+                    (job.batch, job.no_room) = (Some(self.batches), no_room);
                     begun.push((job.id, service, size));
                 }
             }
@@ -217,7 +242,7 @@ impl Worker {
             return Some((job.connection, Report::Released(id)));
         }
         let model = self.service;
-        let completion = if device_error {
+        let completion = if device_error || job.no_room {
             Completion::Error { error: ExecError::unavailable("out of memory"), model }
         } else if job.model.name == BAD_MODEL {
             Completion::Error { error: ExecError::bad_input("expected rank 4"), model }
@@ -243,6 +268,7 @@ impl Worker {
     /// The coordinator wants an attempt back, which it gets unless that has begun.
     pub(super) fn recall(&mut self, id: AttemptId) -> Recalled {
         let Some(index) = self.jobs.iter().position(|j| j.id == id) else {
+            self.early.insert(id);
             return Recalled::Unknown;
         };
         if self.jobs[index].batch.is_some() {

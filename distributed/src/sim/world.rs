@@ -80,6 +80,10 @@ pub(super) enum Event {
     Synced {
         life: u64,
     },
+    /// Callers want all models again.
+    LoadModels {
+        life: u64,
+    },
     StartCoordinator,
     Chaos,
     Heal,
@@ -296,6 +300,11 @@ impl World {
             Event::Synced { life } => {
                 if self.up && self.life == life {
                     self.synced();
+                }
+            }
+            Event::LoadModels { life } => {
+                if self.up && self.life == life {
+                    load_models(&mut self.core, self.now);
                 }
             }
             Event::StartCoordinator => self.start_coordinator()?,

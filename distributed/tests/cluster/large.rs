@@ -3,7 +3,7 @@
 use crate::common::{Echo, Worker, config, model, task};
 use lgp_distributed::{
     Coordinator, CoordinatorConfig, Error, ExecError, Executor, ExecutorStatus, ModelRef, Pki,
-    TaskSpec, TaskState, WorkerConfig, run_worker,
+    TaskErrorKind, TaskSpec, TaskState, WorkerConfig, run_worker,
 };
 use lgp_memory::{NamedTensor, Tensor};
 use sha2::{Digest, Sha256};
@@ -96,16 +96,25 @@ async fn inputs_beyond_the_settings_are_refused() {
 }
 
 #[tokio::test]
-async fn a_task_beyond_its_worker_settings_fails_and_says_why() {
+async fn a_task_beyond_all_workers_settings_fails_and_says_why() {
     let pki = Pki::generate().unwrap();
     let coordinator = Coordinator::start(config(), &pki).await.unwrap();
     let identity = pki.issue_worker("w").unwrap();
     let mut settings = WorkerConfig::new(coordinator.quic_addr(), identity, 1);
     settings.input_bytes_max = 64 << 20;
     let _worker = Worker::with(settings, &Echo::open());
+    coordinator.wait_for_workers(1).await.unwrap();
     let spec = TaskSpec::new(model("echo"), inputs(&[(16 << 20) + 1]));
-    let record = coordinator.run(TaskSpec { max_attempts: 1, ..spec }).await.unwrap();
+    let record = coordinator.run(spec.clone()).await.unwrap();
     let error = record.error.expect("it takes less");
+    assert_eq!((error.code, record.attempts), (TaskErrorKind::TooLarge, 0));
     assert!(error.message.contains("at most 67108864 are accepted"), "{error}");
+    // Another one takes it, however free the first is.
+    let identity = pki.issue_worker("large").unwrap();
+    let settings = WorkerConfig::new(coordinator.quic_addr(), identity, 1);
+    let _large = Worker::with(settings, &Echo::open());
+    coordinator.wait_for_workers(2).await.unwrap();
+    let record = coordinator.run(spec).await.unwrap();
+    assert_eq!(record.worker.expect("it ran").as_str(), "large");
     coordinator.stop().await;
 }

@@ -21,7 +21,8 @@ impl Core {
     pub(in crate::proto) fn relieve(&mut self, now: Duration, session: SessionId) {
         let seats = self.fleet.workers.get(&session).filter(|w| w.is_ready());
         for from in seats.map(|worker| worker.seats.clone()).unwrap_or_default() {
-            if self.fleet.seats.get(from).is_some_and(|seat| seat.queued > 0) {
+            let waits = |seat: &Seat| seat.held.tally().waiting > 0;
+            if !self.fleet.idle.is_empty() && self.fleet.seats.get(from).is_some_and(waits) {
                 self.relieve_seat(now, from, session);
             }
         }
@@ -35,7 +36,10 @@ impl Core {
         // Who waits longest gains most.
         for (ahead, id, model) in self.movable(from).into_iter().rev() {
             let Some(there_ms) = self.expected_ms(now, from, ahead, &model) else { continue };
-            let Some((at, here_ms)) = self.soonest(now, &idle, &model) else { continue };
+            let input_bytes = self.tasks.get(&id.seq).map_or(0, |task| task.input_bytes);
+            let Some((at, here_ms)) = self.soonest(now, &idle, &model, input_bytes) else {
+                continue;
+            };
             if there_ms <= SLOWER * here_ms || there_ms - here_ms < LONGER_MS {
                 continue;
             }
@@ -52,22 +56,15 @@ impl Core {
     /// Idle devices of other workers, each with the attempts that may be on their way to it.
     fn idle_seats(&self, now: Duration, session: SessionId) -> Vec<(SeatId, usize)> {
         let heard_since = now.saturating_sub(self.config.timing.suspect_after);
-        let is_idle = |(_, seat): &(SeatId, &Seat)| {
-            let worker = self.fleet.workers.get(&seat.session);
-            let heard = worker.is_some_and(|worker| worker.last_seen >= heard_since);
-            heard && seat.session != session && seat.held.is_empty()
+        let is_able = |id: &SeatId| {
+            let seat = self.fleet.seats.get(*id).filter(|seat| seat.session != session);
+            let worker = seat.and_then(|seat| self.fleet.workers.get(&seat.session));
+            worker.is_some_and(|worker| worker.last_seen >= heard_since)
         };
-        let idle: Vec<SeatId> =
-            self.fleet.ready_seats().filter(is_idle).map(|(id, _)| id).collect();
-        if idle.is_empty() {
-            return Vec::new();
-        }
-        let moving = |(_, seat): (SeatId, &Seat)| {
-            seat.held.values().filter(|held| held.standing.may_come_back(Cause::Sooner)).count()
-        };
-        // Any of them may become the home of all.
-        let moving = self.fleet.ready_seats().map(moving).sum();
-        idle.into_iter().map(|id| (id, moving)).collect()
+        // Any of them may become the home of all that move.
+        let moving = usize::try_from(self.fleet.moves).unwrap_or(usize::MAX);
+        let idle = self.fleet.idle.iter().copied().filter(is_able);
+        idle.map(|id| (id, moving)).collect()
     }
 
     /// Attempts that wait at a device and may be done elsewhere, in their order, each with the
@@ -113,6 +110,7 @@ impl Core {
         now: Duration,
         idle: &[(SeatId, usize)],
         model: &ModelRef,
+        input_bytes: usize,
     ) -> Option<(usize, f64)> {
         let wanted = self.models.get(model);
         let capable = self.capabilities.of(&self.fleet, model, wanted);
@@ -123,7 +121,9 @@ impl Core {
             else {
                 continue;
             };
-            let room = u32::try_from(*planned).is_ok_and(|planned| planned < seat.slots);
+            let worker = self.fleet.workers.get(&seat.session);
+            let room = u32::try_from(*planned).is_ok_and(|planned| planned < seat.slots)
+                && worker.is_some_and(|worker| worker.takes(input_bytes));
             if !room || capable.service.expected_ms(now).is_none() {
                 continue;
             }

@@ -23,7 +23,8 @@ fn core() -> Core {
 fn join(core: &mut Core, now: Duration, name: &str) -> SessionId {
     let id = name.parse().expect("a name");
     let status = ExecutorStatus::default();
-    let join = Join { id, incarnation: 0, pid: None, slots: 4, threads: 1, status };
+    let (slots, threads, input_bytes_max) = (4, 1, u64::MAX);
+    let join = Join { id, incarnation: 0, pid: None, slots, threads, status, input_bytes_max };
     core.join(now, join).expect("none is later")
 }
 
@@ -47,8 +48,10 @@ fn acts(core: &mut Core) -> (Vec<At>, Vec<At>) {
 
 /// A heartbeat that names attempts, each with whether it has begun.
 fn beat(core: &mut Core, now: Duration, session: SessionId, held: &[(At, bool)]) {
-    let held = held.iter().map(|((_, id), begun)| (*id, *begun)).collect();
-    core.heartbeat(now, session, Heartbeat { held, status: ExecutorStatus::default() });
+    let held: Vec<(AttemptId, bool)> = held.iter().map(|((_, id), begun)| (*id, *begun)).collect();
+    for beat in Heartbeat::all(&held, ExecutorStatus::default()) {
+        core.heartbeat(now, session, beat);
+    }
 }
 
 fn took(model: Duration) -> Completion {
@@ -127,14 +130,10 @@ fn what_has_begun_or_has_the_older_right_stays() {
     }
     acts(&mut core);
     for at in (500..50_000).step_by(500) {
-        core.heartbeat(
-            ms(at),
-            session,
-            Heartbeat {
-                held: (1..=4).map(|seq| (AttemptId { epoch: 9, seq, attempt: 1 }, false)).collect(),
-                status: ExecutorStatus::default(),
-            },
-        );
+        let held: Vec<(At, bool)> = (1..=4)
+            .map(|seq| ((session, AttemptId { epoch: 9, seq, attempt: 1 }), false))
+            .collect();
+        beat(&mut core, ms(at), session, &held);
     }
     // It would go before the urgent one again, and come back again.
     submit(&mut core, ms(50_000), of(Priority::High));

@@ -1,5 +1,7 @@
 //! Where models go when there is little room.
 
+mod stock;
+
 use crate::executor::{DeviceStatus, ExecError, ExecutorStatus};
 use crate::proto::Order;
 use crate::proto::balance::by_name;
@@ -32,6 +34,8 @@ struct Cluster {
     running: Vec<(SessionId, AttemptId, String)>,
     /// What loading takes.
     loads: Duration,
+    /// Whether workers say that they have let go of what they were told to.
+    confirms: bool,
 }
 
 impl Cluster {
@@ -50,14 +54,26 @@ impl Cluster {
             timing: Timing { suspect_after: FOREVER, lost_after: FOREVER, ..Timing::default() },
         };
         let core = Core::new(ms(0), config, 1);
-        Self { core, now: ms(0), seen: Vec::new(), running: Vec::new(), loads: ms(0) }
+        Self {
+            core,
+            now: ms(0),
+            seen: Vec::new(),
+            running: Vec::new(),
+            loads: ms(0),
+            confirms: true,
+        }
     }
 
     fn join(&mut self, name: &str, memory: Option<u64>) {
+        self.come(name, DeviceStatus { vram_total_bytes: memory, ..DeviceStatus::default() });
+    }
+
+    /// A worker comes with a device that may have models.
+    fn come(&mut self, name: &str, device: DeviceStatus) {
         let id = name.parse().expect("a name");
-        let device = DeviceStatus { vram_total_bytes: memory, ..DeviceStatus::default() };
         let status = ExecutorStatus::of(device);
-        let join = Join { id, incarnation: 0, pid: None, slots: 1, threads: 1, status };
+        let (slots, threads, input_bytes_max) = (1, 1, u64::MAX);
+        let join = Join { id, incarnation: 0, pid: None, slots, threads, status, input_bytes_max };
         self.core.join(self.now, join).expect("none is later");
         self.settle();
     }
@@ -92,10 +108,14 @@ impl Cluster {
                 Action::Load { session, device, model } => {
                     self.seen.push(format!("load {} on {session}", model.name));
                     self.now += self.loads;
-                    self.core.loaded(self.now, session, device, &model, Ok(None));
+                    let took = Some(self.loads);
+                    self.core.loaded(self.now, session, device, &model, Ok(None), took);
                 }
-                Action::Unload { session, model, .. } => {
+                Action::Unload { session, device, model } => {
                     self.seen.push(format!("drop {} on {session}", model.name));
+                    if self.confirms {
+                        self.core.unloaded(self.now, session, device, &model);
+                    }
                 }
                 _ => {}
             }
@@ -243,10 +263,13 @@ fn what_turns_out_too_large_gets_more_room_until_there_is_no_more() {
                     tries += 1;
                     let full = Err(ExecError::unavailable("out of memory"));
                     let result = if tries < 3 { full } else { Ok(Some(9)) };
-                    cluster.core.loaded(cluster.now, session, device, &model, result);
+                    cluster.core.loaded(cluster.now, session, device, &model, result, None);
                 }
                 Action::Dispatch { session, id, model, .. } => {
                     cluster.running.push((session, id, model.name.clone()));
+                }
+                Action::Unload { session, device, model } => {
+                    cluster.core.unloaded(cluster.now, session, device, &model);
                 }
                 _ => {}
             }
