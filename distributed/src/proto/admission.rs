@@ -187,7 +187,7 @@ impl Core {
         if task.state == TaskState::Queued {
             self.queued_bytes = self.queued_bytes.saturating_add(task.input_bytes);
         }
-        self.tasks.insert(seq, task);
+        self.tasks.insert(seq, Box::new(task));
     }
 
     /// Puts a task into the queue, if nothing but a free device is missing.

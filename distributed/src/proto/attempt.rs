@@ -200,7 +200,7 @@ impl Core {
     }
 
     fn has_ended(&self, seq: u64) -> bool {
-        self.tasks.get(&seq).is_none_or(super::state::Task::has_ended)
+        self.tasks.get(&seq).is_none_or(|task| task.has_ended())
     }
 
     /// The attempt ended without an answer: try again, unless that happened too often.

@@ -70,21 +70,35 @@ impl<'a> View<'a> {
     }
 
     /// Every candidate.
-    pub(crate) fn candidates(&self) -> impl Iterator<Item = Candidate<'a>> + use<'a, '_> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = Candidate<'a>> + use<'a, '_> {
         self.capable.iter().filter_map(|capable| self.candidate(capable))
     }
 
-    /// The candidate with the least score; among equals the one whose turn is longest ago.
-    pub(crate) fn least(
-        &self,
-        score: impl Fn(&Candidate<'_>) -> f64,
-    ) -> Option<(Candidate<'a>, f64)> {
-        let mut least = Least::default();
-        for candidate in self.candidates() {
-            least.offer(candidate, score(&candidate));
-        }
-        least.found()
+    /// Every candidate, or [`WEIGHED_MAX`] of them from a random place on: the same ones each time
+    /// that it is called with the same number.
+    pub(crate) fn some(&self, random: u64) -> impl Iterator<Item = Candidate<'a>> + use<'a, '_> {
+        let count = u64::try_from(self.capable.len()).unwrap_or(u64::MAX);
+        let few = self.capable.len() <= WEIGHED_MAX;
+        let from = if few { 0 } else { usize::try_from(random % count).unwrap_or_default() };
+        let (before, after) = self.capable.split_at_checked(from).unwrap_or_default();
+        let around = after.iter().chain(before);
+        around.filter_map(|capable| self.candidate(capable)).take(WEIGHED_MAX)
     }
+}
+
+/// Candidates that are weighed for one choice at most, so that a choice costs the same however many
+/// there are. The best of so many is one of the best hundredth of all in 99 choices of 100, where
+/// the order in which workers came says nothing of what they are.
+const WEIGHED_MAX: usize = 512;
+
+/// The candidate with the least score; among equals the one whose turn is longest ago.
+fn least<'a>(
+    candidates: impl Iterator<Item = Candidate<'a>>,
+    score: impl Fn(&Candidate<'_>) -> f64,
+) -> Option<(Candidate<'a>, f64)> {
+    let mut least = Least::default();
+    candidates.for_each(|candidate| least.offer(candidate, score(&candidate)));
+    least.found()
 }
 
 /// Finds the least score; among equals the one whose turn is longest ago.

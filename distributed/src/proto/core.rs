@@ -22,7 +22,8 @@ use std::time::Duration;
 pub(crate) struct Core {
     pub(super) config: CoreConfig,
     pub(super) rng: Xoshiro256PlusPlus,
-    pub(super) tasks: BTreeMap<u64, Task>,
+    /// Boxed: whole tasks would be moved whenever a node of the map is split or shifted.
+    pub(super) tasks: BTreeMap<u64, Box<Task>>,
     pub(super) next_seq: u64,
     pub(super) queue: Queue,
     /// Bytes of the inputs of tasks that do not run.

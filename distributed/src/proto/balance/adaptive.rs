@@ -20,7 +20,7 @@ impl Balance for Adaptive {
 
     fn pick(&self, now: Duration, view: &View<'_>, request: &Request) -> Option<Choice> {
         let (mut unmeasured, mut best) = (Least::default(), Least::default());
-        for candidate in view.candidates() {
+        view.some(request.random).for_each(|candidate| {
             let hot = candidate.hot;
             match candidate.completion_ms(now, request.load_ms) {
                 Some(ms) => {
@@ -31,7 +31,7 @@ impl Balance for Adaptive {
                 // Its first task is still under way: only where nothing else is free.
                 None => best.offer(candidate, f64::MAX),
             }
-        }
+        });
         Choice::of(unmeasured.found(), "not measured yet")
             .or_else(|| Choice::of(best.found(), "expected completion, ms"))
     }

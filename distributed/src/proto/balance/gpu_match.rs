@@ -1,6 +1,6 @@
 //! GPU match: the device that is most of what the model wants, unless it is busy.
 
-use super::{Balance, Candidate, Choice, Request, View};
+use super::{Balance, Candidate, Choice, Request, View, least};
 use std::time::Duration;
 
 /// Scores a device by what its model wants: nothing where the memory is short, else its fit
@@ -17,7 +17,7 @@ impl Balance for GpuMatch {
             let short = !c.capable.resident && c.hot.free_mib < request.needs_mib;
             if short { 0.0 } else { c.capable.fit * (1.0 - 0.5 * c.hot.load) }
         };
-        let best = view.least(|c| -score(c)).map(|(candidate, least)| (candidate, -least));
-        Choice::of(best, "best match")
+        let best = least(view.some(request.random), |c| -score(c));
+        Choice::of(best.map(|(candidate, least)| (candidate, -least)), "best match")
     }
 }

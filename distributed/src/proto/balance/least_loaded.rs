@@ -1,6 +1,6 @@
 //! Least loaded: the device with the lowest load, taking turns among equals.
 
-use super::{Balance, Choice, Request, View};
+use super::{Balance, Choice, Request, View, least};
 use std::time::Duration;
 
 /// Evens out load.
@@ -11,8 +11,8 @@ impl Balance for LeastLoaded {
         "least_loaded"
     }
 
-    fn pick(&self, _: Duration, view: &View<'_>, _: &Request) -> Option<Choice> {
+    fn pick(&self, _: Duration, view: &View<'_>, request: &Request) -> Option<Choice> {
         // Equal machines have equal loads most of the time: taking turns spreads the wear.
-        Choice::of(view.least(|c| c.hot.load), "lowest load")
+        Choice::of(least(view.some(request.random), |c| c.hot.load), "lowest load")
     }
 }

@@ -1,6 +1,6 @@
 //! Memory aware: where the model is loaded, then where most memory stays free.
 
-use super::{Balance, Candidate, Choice, Request, View};
+use super::{Balance, Candidate, Choice, Request, View, least};
 use std::time::Duration;
 
 /// Keeps memory free for models to come.
@@ -26,7 +26,8 @@ impl Balance for MemoryAware {
             let steps = f64::from(((left(c) as i64) >> 8) as i32);
             loading - steps * 256.0 + c.hot.load
         };
-        let best = view.least(score).map(|(candidate, _)| (candidate, left(&candidate)));
+        let best = least(view.some(request.random), score);
+        let best = best.map(|(candidate, _)| (candidate, left(&candidate)));
         Choice::of(best, "most memory left, MiB")
     }
 }

@@ -2,7 +2,7 @@
 //! Costs the same however many there are, unless most are busy, and coordinators that know the same loads do not all
 //! run to the same device.
 
-use super::{Balance, Candidate, Choice, Request, View};
+use super::{Balance, Candidate, Choice, Request, View, least};
 use std::time::Duration;
 
 /// Draws two.
@@ -30,7 +30,7 @@ impl Balance for PowerOfTwo {
                 }
             }
         }
-        let best = first.map(|c| (c, c.hot.load)).or_else(|| view.least(|c| c.hot.load));
+        let best = first.map(|c| (c, c.hot.load)).or_else(|| least(view.all(), |c| c.hot.load));
         Choice::of(best, "the only one found free by drawing")
     }
 }

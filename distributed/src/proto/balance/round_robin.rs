@@ -1,6 +1,6 @@
 //! Round robin: the device whose turn is longest ago, however busy it is.
 
-use super::{Balance, Choice, Request, View};
+use super::{Balance, Choice, Request, View, least};
 use std::time::Duration;
 
 /// Deals tasks like cards.
@@ -13,6 +13,6 @@ impl Balance for RoundRobin {
 
     fn pick(&self, _: Duration, view: &View<'_>, _: &Request) -> Option<Choice> {
         // All score alike: whose turn is longest ago decides.
-        Choice::of(view.least(|_| 0.0), "longest without a task")
+        Choice::of(least(view.all(), |_| 0.0), "longest without a task")
     }
 }

@@ -116,6 +116,34 @@ fn none_picks_what_is_full_or_silent() {
 }
 
 #[test]
+fn the_only_free_one_of_many_is_found_wherever_it_is() {
+    let full = (0.1, 0, 0, f64::INFINITY, 1.0, Some(1), true);
+    for name in balancing_strategies() {
+        for (free, random) in [(0, 7), (2_500, 4_999), (4_999, 0), (4_999, u64::MAX)] {
+            let mut rows = [full; 5_000];
+            rows[free] = IDLE;
+            let request = Request { random, ..Request::default() };
+            assert_eq!(pick(name, &rows, &request), Some(free), "{name}");
+        }
+    }
+}
+
+#[test]
+fn the_choice_of_some_is_a_good_one_and_not_always_of_the_same() {
+    let row = |at: u32| (f64::from(at) / 5_000.0, 2, 0, f64::INFINITY, 1.0, Some(10), true);
+    // Neighbours have unlike loads: 2,003 and 5,000 have no common factor.
+    let rows: Vec<Row> = (0..5_000).map(|at| row(at * 2_003 % 5_000)).collect();
+    let mut hits = std::collections::BTreeSet::new();
+    for turn in 0..100 {
+        let request = Request { random: turn * 50, ..Request::default() };
+        let seat = pick("least_loaded", &rows, &request).expect("all are free");
+        assert!(rows[seat].0 <= 0.02, "seat {seat} has a load of {}", rows[seat].0);
+        hits.insert(seat);
+    }
+    assert!(hits.len() > 3, "{hits:?}");
+}
+
+#[test]
 fn less_energy_is_worth_a_longer_time() {
     let thirsty = (0.1, 2, 0, 0.0, 1.0, Some(100), true);
     let thrifty = (0.0, 2, 0, 0.0, 1.0, Some(120), true);
