@@ -3,6 +3,7 @@
 use crate::net::enrol::JoinRefusal;
 use crate::net::pki::CaHash;
 use crate::net::ring::RingError;
+use crate::net::role::Role;
 use crate::task::TaskId;
 use std::io;
 use std::net::SocketAddr;
@@ -164,6 +165,20 @@ pub enum Error {
     UnknownToken {
         /// The id asked for.
         id: String,
+    },
+    /// A call that the role of the caller's certificate does not allow.
+    #[error("the call {call} needs a certificate with the role {needs}")]
+    RoleNeeded {
+        /// The call.
+        call: String,
+        /// The role that it needs; an administrator may also do what a client may.
+        needs: Role,
+    },
+    /// The coordinator could not do what a call asked for.
+    #[error("the coordinator answered: {message}")]
+    CallFailed {
+        /// What it says.
+        message: String,
     },
     /// A join token that cannot be made.
     #[error("{given} {what}, expected {expected}")]

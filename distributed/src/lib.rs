@@ -86,7 +86,13 @@
 //! [`JoinToken`]'s secret ([`join`]) to the one coordinator whose authority has the token's hash, and
 //! gets a certificate for a key that it made. Certificates are short-lived; [`run_worker`] renews
 //! its own and keeps it in [`WorkerConfig::keep_in`]. [`Pki::open`] and [`Tokens::open`] keep
-//! authority and tokens across restarts. Nothing revokes a certificate before it expires.
+//! authority and tokens across restarts. [`Coordinator::revoke`] ends certificates before they
+//! expire.
+//!
+//! A certificate states one [`Role`], and a token which one it makes. Workers run tasks; clients
+//! give the cluster tasks through a [`Client`], and administrators look after it through one. A
+//! role that does not allow something is refused. Clients may ask for and cancel any task whose id
+//! they know.
 //!
 //! # Models
 //! An executor with a [`ModelCache`] gets models that it lacks from the coordinator's
@@ -154,11 +160,12 @@ pub use control::{DamageReport, DamagedImage, JournalSpeed, journal_speed};
 pub use error::{Error, JournalError, Result};
 pub use executor::{DeviceStatus, ExecError, ExecErrorKind, Executor, ExecutorStatus};
 pub use net::blob::{BlobFile, BlobPart, BlobSource, ModelCache};
+pub use net::call::{Client, Supervisor};
 pub use net::coordinator::{Coordinator, Events};
 pub use net::discover::{Advertisement, Discovery};
-pub use net::enrol::{JoinRefusal, join};
+pub use net::enrol::{JoinRefusal, enrol, join};
 pub use net::gate::Services;
-pub use net::pki::{CaHash, Identity, Pki};
+pub use net::pki::{CaHash, Identity, Pki, Revocation};
 pub use net::ring::{Ring, RingConfig, RingError, RingPeers};
 pub use net::role::Role;
 pub use net::token::{JoinToken, TokenInfo, Tokens};

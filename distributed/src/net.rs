@@ -3,6 +3,7 @@
 mod ask;
 mod attend;
 pub(crate) mod blob;
+pub(crate) mod call;
 mod close;
 pub(crate) mod coordinator;
 pub(crate) mod discover;
@@ -14,10 +15,12 @@ mod hex;
 #[cfg(test)]
 mod join_tests;
 mod journal;
+mod kept;
 mod lane;
 mod large;
 mod line;
 pub(crate) mod pki;
+mod present;
 mod renew;
 pub(crate) mod ring;
 pub(crate) mod role;

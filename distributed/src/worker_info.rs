@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -107,7 +108,7 @@ pub enum Transport {
 }
 
 /// A worker, with the JSON keys that programs rely on.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WorkerInfo {
     /// Name.
     pub id: WorkerId,
@@ -139,7 +140,7 @@ pub struct WorkerInfo {
     pub last_seen_ms: u64,
     /// Models whose tasks it does not get for now because it failed too often at them, with the
     /// state of the breaker.
-    pub breakers: BTreeMap<String, &'static str>,
+    pub breakers: BTreeMap<String, Cow<'static, str>>,
     /// Each of its devices; the fields above describe the first, or add all up.
     pub devices: Vec<DeviceInfo>,
     /// How large tensors travel between it and the coordinator.
@@ -147,7 +148,7 @@ pub struct WorkerInfo {
 }
 
 /// A device of a worker.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct DeviceInfo {
     /// Its name, for example `cpu:0`.
     pub device: String,
@@ -176,7 +177,7 @@ pub struct DeviceInfo {
 }
 
 /// How often something was found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Hits {
     /// Found.
     pub hits: u64,
@@ -185,7 +186,7 @@ pub struct Hits {
 }
 
 /// Totals of a coordinator since it started.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Stats {
     /// Seconds since the start.
     pub uptime_s: f64,
@@ -221,6 +222,9 @@ pub struct Stats {
     pub capability_cache: Hits,
     /// Tasks with an affinity key that went where the key's last task went.
     pub affinity: Hits,
+    /// Buffers of memory shared with workers of this machine that were taken for inputs, and how
+    /// many of them had served before.
+    pub shared_buffers: Hits,
     /// Workers by state.
     pub workers: WorkerCounts,
     /// From submission to the terminal state, of tasks that succeeded.
@@ -232,11 +236,11 @@ pub struct Stats {
     /// The rest.
     pub overhead_ms: Percentiles,
     /// The balancing strategy in use.
-    pub balancing: &'static str,
+    pub balancing: Cow<'static, str>,
 }
 
 /// Tasks by state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the states' names")]
 pub struct TaskCounts {
     pub submitted: u64,
@@ -248,7 +252,7 @@ pub struct TaskCounts {
 }
 
 /// Workers by state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the states' names")]
 pub struct WorkerCounts {
     pub ready: u64,
@@ -257,7 +261,7 @@ pub struct WorkerCounts {
 }
 
 /// Percentiles of a duration in milliseconds, within 4 %; all zero before the first sample.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names say it")]
 pub struct Percentiles {
     pub count: u64,

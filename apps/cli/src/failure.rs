@@ -176,6 +176,12 @@ impl From<ClusterError> for Failure {
             },
             ClusterError::Draining | ClusterError::Stopped => "stopping",
             ClusterError::Refused { .. } => "refused",
+            ClusterError::JoinRefused { refusal: JoinRefusal::TokenRole { .. }, .. } => {
+                return Self::from_error("token_role", &error).hint(
+                    "join makes workers: make a token for one with radeon-cluster token create; \
+                     programs exchange others with lgp_sdk::enrol",
+                );
+            }
             ClusterError::JoinRefused { refusal, .. } => join_refused(refusal),
             ClusterError::WrongCluster { .. } => {
                 return Self::from_error("wrong_cluster", &error).hint(
@@ -203,6 +209,7 @@ fn join_refused(refusal: &JoinRefusal) -> &'static str {
         JoinRefusal::NameInvalid { .. } => "name_invalid",
         JoinRefusal::Clock { .. } => "clock",
         JoinRefusal::CertificateExpired => "certificate_expired",
+        JoinRefusal::CertificateRevoked => "certificate_revoked",
         JoinRefusal::Busy => "busy",
         _ => "refused",
     }

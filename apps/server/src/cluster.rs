@@ -45,6 +45,7 @@ pub(crate) fn routes() -> Router<ServerState> {
         .route("/tasks/{id}/why", get(tasks::why))
         .route("/tokens", get(tokens::list).post(tokens::create))
         .route("/tokens/{id}", delete(tokens::revoke))
+        .route("/revocations", get(tokens::revoked_members).post(tokens::revoke_member))
         .route("/models", get(models::list))
         .route("/models/{name}", get(models::show).post(models::add).delete(models::remove))
         .route("/models/{name}/load", post(models::load))

@@ -3,6 +3,7 @@
 
 use crate::error::{Error, Result};
 use crate::net::enrol::JoinRefusal;
+use crate::net::role::Role;
 use crate::net::wire;
 use crate::proto::frame::FrameError;
 use crate::worker_info::WorkerId;
@@ -23,6 +24,8 @@ pub(super) struct Enrol {
     pub(super) csr: Vec<u8>,
     /// The joiner's clock, in seconds since 1970.
     pub(super) now_s: u64,
+    /// What it wants to be: a token that makes something else must not be used up by it.
+    pub(super) role: Role,
 }
 
 /// What a worker asks besides its work.
@@ -48,11 +51,19 @@ pub(super) type Certification = Result<Certified, JoinRefusal>;
 
 /// Reads one question or answer.
 pub(super) async fn read<T: DeserializeOwned>(recv: &mut RecvStream) -> Result<T> {
+    read_within(recv, BYTES_MAX).await
+}
+
+/// The same where so many bytes may come.
+pub(super) async fn read_within<T: DeserializeOwned>(
+    recv: &mut RecvStream,
+    limit: usize,
+) -> Result<T> {
     let mut length = [0; 4];
     wire::fill(recv, &mut length).await?;
     let given = usize::try_from(u32::from_le_bytes(length)).unwrap_or(usize::MAX);
-    if given > BYTES_MAX {
-        return Err(FrameError::TooLong { what: "question", given, limit: BYTES_MAX }.into());
+    if given > limit {
+        return Err(FrameError::TooLong { what: "question", given, limit }.into());
     }
     let mut bytes = vec![0; given];
     wire::fill(recv, &mut bytes).await?;
@@ -68,11 +79,20 @@ pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, FrameError>
 
 /// Writes one question or answer.
 pub(super) async fn write(send: &mut SendStream, value: &impl Serialize) -> Result<()> {
+    write_within(send, value, BYTES_MAX).await
+}
+
+/// The same where so many bytes may be sent.
+pub(super) async fn write_within(
+    send: &mut SendStream,
+    value: &impl Serialize,
+    limit: usize,
+) -> Result<()> {
     let body = postcard::to_stdvec(value).map_err(wire::lost)?;
-    let length = u32::try_from(body.len()).ok().filter(|_| body.len() <= BYTES_MAX);
+    let length = u32::try_from(body.len()).ok().filter(|_| body.len() <= limit);
     let Some(length) = length else {
         let (what, given) = ("question", body.len());
-        return Err(Error::TooLarge { what, given, limit: BYTES_MAX });
+        return Err(Error::TooLarge { what, given, limit });
     };
     let bytes = [&length.to_le_bytes()[..], &body].concat();
     send.write_all(&bytes).await.map_err(wire::lost)

@@ -6,6 +6,7 @@ use crate::net::enrol::JoinRefusal;
 use crate::net::gate::Gate;
 use crate::net::pki::validity;
 use crate::net::role::Role;
+use crate::net::tls::Member;
 use crate::net::{blob, large, tls, wire};
 use crate::worker_info::WorkerId;
 use quinn::{Connection, RecvStream, SendStream};
@@ -39,12 +40,12 @@ async fn answer(
     let question = tokio::time::timeout(TIMEOUT, ask::read(&mut recv)).await;
     match question.map_err(|_| wire::lost("a question took too long"))?? {
         Ask::Renew { name, csr } => {
-            let answer = renew(gate, connection, &name, &csr);
+            let answer = renew(gate, connection, Role::Worker, &name, &csr);
             match &answer {
                 Ok(_) => tracing::info!(worker = %name, "certificate renewed"),
                 Err(refusal) => tracing::warn!(worker = %name, %refusal, "not renewed"),
             }
-            ask::write(&mut send, &answer).await?;
+            wire::taken(ask::write(&mut send, &answer)).await?;
             send.finish().map_err(wire::lost)
         }
         Ask::Blob { sha256, offset } => {
@@ -56,17 +57,27 @@ async fn answer(
     }
 }
 
-/// Certifies a new key of the worker at the other end, as long as its present certificate is valid:
+/// Certifies a new key of the member at the other end, as long as its present certificate is valid:
 /// a connection may outlive it.
-fn renew(gate: &Gate, connection: &Connection, name: &WorkerId, csr: &[u8]) -> Certification {
+pub(super) fn renew(
+    gate: &Gate,
+    connection: &Connection,
+    role: Role,
+    name: &WorkerId,
+    csr: &[u8],
+) -> Certification {
     let now = SystemTime::now();
     let shown = tls::shown_by(connection);
-    let cert = shown.first().filter(|cert| tls::names_worker(cert, name));
-    let cert = cert.ok_or_else(|| JoinRefusal::NameTaken { name: name.to_string() })?;
+    let member = shown.first().and_then(|cert| Some((cert, Member::of(cert)?)));
+    let member = member.filter(|(_, member)| (member.role, &member.name) == (role, name));
+    let (cert, member) = member.ok_or_else(|| JoinRefusal::NameTaken { name: name.to_string() })?;
+    if gate.pki.is_revoked(&member) {
+        return Err(JoinRefusal::CertificateRevoked);
+    }
     if validity(cert).map_or(true, |(_, until)| now >= until) {
         return Err(JoinRefusal::CertificateExpired);
     }
-    let signed = gate.pki.sign(Role::Worker, name, csr, now);
+    let signed = gate.pki.sign(role, name, csr, now);
     let cert_pem = signed.map_err(|_| JoinRefusal::Malformed)?;
     Ok(Certified { cert_pem, ca_pem: gate.pki.ca_pem().to_owned() })
 }

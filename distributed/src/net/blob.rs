@@ -116,7 +116,7 @@ pub(super) async fn send(
             return finish(send, &Answer::Failed).await;
         }
     };
-    ask::write(&mut send, &Answer::Found(parts.clone())).await?;
+    wire::taken(ask::write(&mut send, &Answer::Found(parts.clone()))).await?;
     let mut skip = offset;
     for (part, file) in parts.iter().zip(files) {
         let skipped = skip.min(part.bytes);
@@ -127,7 +127,7 @@ pub(super) async fn send(
 }
 
 async fn finish(mut send: SendStream, answer: &Answer) -> Result<()> {
-    ask::write(&mut send, answer).await?;
+    wire::taken(ask::write(&mut send, answer)).await?;
     send.finish().map_err(wire::lost)
 }
 
@@ -170,7 +170,7 @@ async fn send_file(send: &mut SendStream, mut file: File, from: u64, bytes: u64)
         let (same, chunk) = read.await.map_err(wire::lost)?.map_err(wire::lost)?;
         file = same;
         left -= u64::try_from(chunk.len()).unwrap_or(u64::MAX).min(left);
-        send.write_chunk(Bytes::from(chunk)).await.map_err(wire::lost)?;
+        wire::taken(send.write_chunk(Bytes::from(chunk))).await?;
     }
     Ok(())
 }

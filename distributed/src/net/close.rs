@@ -1,6 +1,9 @@
 //! Why a connection is closed: codes that both ends understand.
 
+use crate::error::Error;
+use crate::net::enrol::JoinRefusal;
 use quinn::{ConnectionError, VarInt};
+use std::net::SocketAddr;
 
 /// Code of a stream whose answer nobody waits for any more.
 pub(super) const CANCELLED: VarInt = VarInt::from_u32(1);
@@ -28,14 +31,16 @@ pub(super) enum Close {
     Silent,
     /// The certificate does not allow what the peer wants to speak.
     Role,
-    /// Too many machines join at once.
+    /// Too many peers want the same at once.
     Busy,
     /// The ring of a collective has failed; the reason says where and how.
     RingBroken,
+    /// An administrator has revoked the certificate.
+    Revoked,
 }
 
 impl Close {
-    const TABLE: [(u32, Self, &'static str); 12] = [
+    const TABLE: [(u32, Self, &'static str); 13] = [
         (1, Self::Stopping, "the coordinator stops"),
         (2, Self::Farewell, "the worker leaves"),
         (3, Self::Superseded, "another worker connected under the same name"),
@@ -46,8 +51,9 @@ impl Close {
         (8, Self::Abandoned, "no heartbeat came in time"),
         (9, Self::Silent, "the reports ended"),
         (10, Self::Role, "the certificate does not state the role that this needs"),
-        (11, Self::Busy, "too many machines join at once"),
+        (11, Self::Busy, "too many come at once"),
         (12, Self::RingBroken, "the ring is broken"),
+        (13, Self::Revoked, "the certificate was revoked"),
     ];
 
     /// The code on the wire.
@@ -73,7 +79,12 @@ impl Close {
     pub(super) fn is_final(self) -> bool {
         matches!(
             self,
-            Self::Superseded | Self::Version | Self::Identity | Self::Malformed | Self::Role
+            Self::Superseded
+                | Self::Version
+                | Self::Identity
+                | Self::Malformed
+                | Self::Role
+                | Self::Revoked
         )
     }
 }
@@ -88,6 +99,21 @@ pub(super) fn is_expired(error: &ConnectionError) -> bool {
 /// Whether the TLS handshake failed: trust does not come by trying again.
 pub(super) fn is_untrusted(error: &ConnectionError) -> bool {
     alert(error).is_some()
+}
+
+/// The end of a connection to a coordinator as an error, where trying again is no use.
+pub(super) fn final_error(addr: SocketAddr, error: &ConnectionError) -> Option<Error> {
+    let refused = |refusal| Some(Error::JoinRefused { addr, refusal });
+    if is_expired(error) {
+        return refused(JoinRefusal::CertificateExpired);
+    }
+    let reason = match Close::given_by_peer(error) {
+        Some(Close::Revoked) => return refused(JoinRefusal::CertificateRevoked),
+        Some(close) if close.is_final() => close.reason().to_owned(),
+        _ if is_untrusted(error) => error.to_string(),
+        _ => return None,
+    };
+    Some(Error::Refused { addr, reason })
 }
 
 /// The TLS alert that ended a connection, given or received.

@@ -4,9 +4,12 @@ use crate::config::{CoordinatorConfig, unix_ms};
 use crate::error::{Error, Result};
 use crate::executor::ExecError;
 use crate::net::close::Close;
+use crate::net::enrol::Limits;
 use crate::net::gate::{Gate, Services};
 use crate::net::lane::Door;
-use crate::net::pki::Pki;
+use crate::net::pki::{Pki, Revocation};
+use crate::net::present::Present;
+use crate::net::role::Role;
 use crate::net::shared::Shared;
 use crate::net::token::Tokens;
 use crate::net::transport::SocketWatch;
@@ -26,6 +29,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::broadcast;
 
+/// What the key is made with that connections of earlier coordinators are ended by.
+const RESET_LABEL: &str = "legacy-gpu stateless reset";
+
 /// A running coordinator. Clones share it; it runs until [`Coordinator::stop`].
 #[derive(Clone)]
 pub struct Coordinator {
@@ -35,6 +41,11 @@ pub struct Coordinator {
     /// Taken by `stop`, so that the port becomes free.
     endpoint: Arc<Mutex<Option<(Endpoint, SocketWatch)>>>,
     tokens: Option<Tokens>,
+    pki: Pki,
+    present: Arc<Present>,
+    limits: Arc<Limits>,
+    /// Buffers of memory that is shared with workers.
+    door: Option<Arc<Door>>,
 }
 
 impl std::fmt::Debug for Coordinator {
@@ -83,7 +94,8 @@ impl Coordinator {
         let mut server = ServerConfig::with_crypto(Arc::new(tls::server(pki)?));
         // Workers open one stream for their reports, and others for questions.
         server.transport_config(transport::cautious(attend::ASKS_MAX, 1)).migration(false);
-        let (endpoint, watch) = transport::bind(config.quic_addr, Some(server))?;
+        let settings = transport::successor(pki.secret(RESET_LABEL));
+        let (endpoint, watch) = transport::bind_as(settings, config.quic_addr, Some(server))?;
         let addr = endpoint
             .local_addr()
             .map_err(|source| Error::Bind { addr: config.quic_addr, source })?;
@@ -95,10 +107,20 @@ impl Coordinator {
         tokio::spawn(Arc::clone(&shared).run_timer());
         let tokens = services.tokens.clone();
         let door = Door::open(config.shared_memory_bytes_max);
-        let gate = Gate::new(Arc::clone(&shared), services, pki.clone(), epoch, heartbeat, door);
-        tokio::spawn(gate.accept(endpoint.clone()));
-        let endpoint = Arc::new(Mutex::new(Some((endpoint, watch))));
-        Ok(Self { shared, config: Arc::new(config), addr, endpoint, tokens })
+        let coordinator = Self {
+            shared,
+            config: Arc::new(config),
+            addr,
+            endpoint: Arc::new(Mutex::new(Some((endpoint.clone(), watch)))),
+            tokens,
+            pki: pki.clone(),
+            present: Arc::default(),
+            limits: Limits::new(),
+            door: door.clone(),
+        };
+        let gate = Gate::new(coordinator.clone(), services, (epoch, heartbeat), door);
+        tokio::spawn(gate.accept(endpoint));
+        Ok(coordinator)
     }
 
     /// The settings it was started with.
@@ -117,6 +139,46 @@ impl Coordinator {
     #[must_use]
     pub fn tokens(&self) -> Option<&Tokens> {
         self.tokens.as_ref()
+    }
+
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    pub(super) fn limits(&self) -> &Arc<Limits> {
+        &self.limits
+    }
+
+    pub(super) fn present(&self) -> &Arc<Present> {
+        &self.present
+    }
+
+    /// The authority whose certificates it accepts.
+    #[must_use]
+    pub fn pki(&self) -> &Pki {
+        &self.pki
+    }
+
+    /// Revokes every certificate that a member was given so far: it can neither connect nor renew
+    /// with it, and its connections are closed; answers how many there were. Certificates that it
+    /// is given for another token later are good. The authority's folder keeps it until the last of
+    /// them would have expired.
+    ///
+    /// Members that know one another's addresses, as ranks of a ring may, find out nothing.
+    ///
+    /// # Errors
+    /// [`Error::File`]; [`Error::TokenLimit`] when too many members are revoked at once.
+    pub async fn revoke(&self, role: Role, name: WorkerId) -> Result<(Revocation, usize)> {
+        let pki = self.pki.clone();
+        let revoking = tokio::task::spawn_blocking(move || pki.revoke(role, name));
+        let revocation = revoking.await.map_err(|_| Error::Stopped)??;
+        let closed = self.present.send_away(|member| self.pki.is_revoked(member));
+        if role == Role::Worker {
+            // It may have been kept for a machine that joined a moment ago.
+            self.limits.release(&revocation.name);
+        }
+        tracing::warn!(%role, name = %revocation.name, closed, "certificates were revoked");
+        Ok((revocation, closed))
     }
 
     /// Accepts a task that lives in memory.
@@ -324,7 +386,8 @@ impl Coordinator {
     /// Totals.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.shared.read(Core::stats)
+        let shared_buffers = self.door.as_ref().map(|door| door.buffers()).unwrap_or_default();
+        Stats { shared_buffers, ..self.shared.read(Core::stats) }
     }
 
     /// What travelled between this coordinator and the workers that are connected now.

@@ -7,7 +7,7 @@ mod limits;
 mod request;
 
 pub(super) use limits::Limits;
-pub use request::join;
+pub use request::{enrol, join};
 
 use crate::error::Result;
 use crate::net::ask::{self, Certification, Certified, Enrol};
@@ -39,6 +39,14 @@ pub enum JoinRefusal {
     /// As many machines as it was for have joined.
     #[error("the join token is used up")]
     TokenUsedUp,
+    /// The token is for others.
+    #[error("the join token makes a member of role {makes}, not {wanted}")]
+    TokenRole {
+        /// What it makes of who joins with it.
+        makes: Role,
+        /// What was asked for.
+        wanted: Role,
+    },
     /// A live worker has the name, or it is one that the coordinator keeps for itself.
     #[error("the worker name {name:?} is taken")]
     NameTaken {
@@ -67,6 +75,9 @@ pub enum JoinRefusal {
     /// The certificate that was to be renewed has expired.
     #[error("the certificate has expired: join anew with a token")]
     CertificateExpired,
+    /// The certificate that was to be renewed is revoked.
+    #[error("the certificate was revoked: join anew with a token")]
+    CertificateRevoked,
     /// The certificate request does not parse, or its signature is wrong.
     #[error("the certificate request is malformed")]
     Malformed,
@@ -103,13 +114,13 @@ async fn exchange(gate: &Arc<Gate>, connection: &Connection) -> Result<()> {
     let addr = connection.remote_address();
     let (mut send, mut recv) = connection.accept_bi().await.map_err(super::wire::lost)?;
     let request: Enrol = ask::read(&mut recv).await?;
-    let name: String = request.name.chars().take(64).collect();
+    let (name, role): (String, _) = (request.name.chars().take(64).collect(), request.role);
     let deciding = Arc::clone(gate);
     // It waits for the disk.
     let decided = tokio::task::spawn_blocking(move || decide(&deciding, &request));
     let answer: Certification = decided.await.map_err(super::wire::lost)?;
     match &answer {
-        Ok(_) => tracing::info!(%addr, name, "a machine joined the cluster"),
+        Ok(_) => tracing::info!(%addr, name, %role, "a machine joined the cluster"),
         Err(refusal) => tracing::warn!(%addr, name, %refusal, "a machine was not let in"),
     }
     ask::write(&mut send, &answer).await?;
@@ -120,7 +131,7 @@ async fn exchange(gate: &Arc<Gate>, connection: &Connection) -> Result<()> {
 fn decide(gate: &Gate, request: &Enrol) -> Certification {
     let tokens = gate.services.tokens.as_ref().ok_or(JoinRefusal::Unavailable)?;
     // First, so that who has no token learns nothing else.
-    tokens.check(&request.secret)?;
+    tokens.check(&request.secret, request.role)?;
     let (apart_s, limit_s) = (token::now_s().abs_diff(request.now_s), pki::SKEW.as_secs());
     if apart_s > limit_s {
         return Err(JoinRefusal::Clock { apart_s, limit_s });
@@ -128,19 +139,24 @@ fn decide(gate: &Gate, request: &Enrol) -> Certification {
     let given = || request.name.chars().take(64).collect();
     let name: WorkerId =
         request.name.parse().map_err(|_| JoinRefusal::NameInvalid { name: given() })?;
-    let sign = |now| gate.pki.sign(Role::Worker, &name, &request.csr, now);
+    let sign = |now| gate.pki.sign(request.role, &name, &request.csr, now);
     let now = SystemTime::now();
     // A machine that cannot be certified must not cost a use. This certificate goes nowhere.
     sign(now).map_err(|_| JoinRefusal::Malformed)?;
     let taken = || JoinRefusal::NameTaken { name: given() };
     let own = gate.services.reserved_prefix.as_deref();
-    if own.is_some_and(|prefix| name.as_str().starts_with(prefix)) || is_live(gate, &name) {
-        return Err(taken());
-    }
-    let reservation = gate.limits.reserve(&name).ok_or_else(taken)?;
-    tokens.consume(&request.secret)?;
+    let is_own = || own.is_some_and(|prefix| name.as_str().starts_with(prefix));
+    let reservation = match request.role {
+        Role::Worker if is_own() || is_live(gate, &name) => return Err(taken()),
+        Role::Worker => Some(gate.limits.reserve(&name).ok_or_else(taken)?),
+        // Tasks are given to workers by name; others may come from several places at once.
+        Role::Client | Role::Admin => None,
+    };
+    tokens.consume(&request.secret, request.role)?;
     let cert_pem = sign(now).map_err(|_| JoinRefusal::Malformed)?;
-    reservation.keep();
+    if let Some(reservation) = reservation {
+        reservation.keep();
+    }
     Ok(Certified { cert_pem, ca_pem: gate.pki.ca_pem().to_owned() })
 }
 

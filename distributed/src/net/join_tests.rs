@@ -42,7 +42,7 @@ async fn connect(
 
 fn request(token: &JoinToken) -> Enrol {
     let (_, csr) = pki::request().expect("random numbers");
-    Enrol { secret: token.secret, name: "w".into(), csr, now_s: now_s() }
+    Enrol { secret: token.secret, name: "w".into(), csr, now_s: now_s(), role: Role::Worker }
 }
 
 /// What a coordinator that is none would do: takes any connection, and notes what it is sent.

@@ -1,19 +1,25 @@
 //! A cluster's certificate authority, kept in the data folder, and the certificates it issues.
 
 mod identity;
+mod revoked;
 mod store;
 
 pub use identity::Identity;
 pub(super) use identity::validity;
+pub use revoked::Revocation;
 
 use crate::error::{Error, Result};
+use crate::net::kept::Kept;
 use crate::net::role::{COORDINATOR_SAN, Role};
-use crate::net::tls;
+use crate::net::tls::{self, Member};
+use crate::net::token::now_s;
 use crate::worker_info::WorkerId;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateSigningRequestParams, CertifiedIssuer, DnType,
     ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, date_time_ymd,
 };
+use revoked::Revoked;
+use ring::hmac;
 use rustls::pki_types::{CertificateDer, CertificateSigningRequestDer};
 use sha2::{Digest, Sha256};
 use std::fmt;
@@ -21,6 +27,9 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+/// No certificate lives longer: beyond the authority's own life it would be of no use, nor
+/// representable.
+const LIFE_MAX: Duration = Duration::from_secs(3600 * 24 * 3650);
 /// How long a member's certificate is valid unless [`Pki::with_certificate_life`] says otherwise.
 const LIFE: Duration = Duration::from_secs(24 * 3600);
 /// A certificate is valid this long before it was made, for clocks that are behind.
@@ -39,6 +48,7 @@ struct Authority {
     ca: CertificateDer<'static>,
     ca_pem: String,
     hash: CaHash,
+    revoked: Kept<Revoked>,
 }
 
 impl fmt::Debug for Pki {
@@ -101,14 +111,19 @@ impl Pki {
         let key = KeyPair::generate().map_err(pki_error)?;
         let issuer = CertifiedIssuer::self_signed(params, key).map_err(pki_error)?;
         let key_pem = issuer.key().serialize_pem();
-        Self::from_parts(issuer.der().clone(), issuer.pem(), &key_pem)
+        Self::from_parts(issuer.der().clone(), issuer.pem(), &key_pem, Kept::default())
     }
 
-    fn from_parts(ca: CertificateDer<'static>, ca_pem: String, key_pem: &str) -> Result<Self> {
+    fn from_parts(
+        ca: CertificateDer<'static>,
+        ca_pem: String,
+        key_pem: &str,
+        revoked: Kept<Revoked>,
+    ) -> Result<Self> {
         let key = KeyPair::from_pem(key_pem).map_err(pki_error)?;
         let issuer = Issuer::from_ca_cert_der(&ca, key).map_err(pki_error)?;
         let hash = CaHash::of(&ca);
-        let authority = Arc::new(Authority { issuer, ca, ca_pem, hash });
+        let authority = Arc::new(Authority { issuer, ca, ca_pem, hash, revoked });
         Ok(Self { authority, life: LIFE })
     }
 
@@ -167,11 +182,47 @@ impl Pki {
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         let since = now.duration_since(UNIX_EPOCH).map_err(pki_error)?;
-        let epoch = date_time_ymd(1970, 1, 1);
+        let (epoch, life) = (date_time_ymd(1970, 1, 1), self.life.min(LIFE_MAX));
         params.not_before = epoch + since.saturating_sub(SKEW);
-        // A life beyond the authority's own would be of no use, nor representable.
-        params.not_after = epoch + (since + self.life.min(Duration::from_secs(3600 * 24 * 3650)));
+        params.not_after = epoch + (since + life);
+        self.remember_life(life.as_secs().saturating_add(1))?;
         Ok(params)
+    }
+
+    /// Notes how long a certificate is about to live, if none lived longer.
+    fn remember_life(&self, life_s: u64) -> Result<()> {
+        let revoked = &self.authority.revoked;
+        let known = revoked.read().longest_life_s;
+        if life_s <= known {
+            return Ok(());
+        }
+        revoked.change(|revoked| {
+            revoked.longest_life_s = life_s.max(revoked.longest_life_s);
+            Ok(())
+        })?
+    }
+
+    /// Revokes the certificates that a member has; once this returns, no restart forgets it. Waits
+    /// for the disk.
+    pub(super) fn revoke(&self, role: Role, name: WorkerId) -> Result<Revocation> {
+        self.authority.revoked.change(|revoked| revoked.add(role, name, now_s()))?
+    }
+
+    /// Whether a member's certificate was revoked.
+    pub(super) fn is_revoked(&self, member: &Member) -> bool {
+        self.authority.revoked.read().has(member)
+    }
+
+    /// Every member whose certificates were revoked, in the order in which they were.
+    #[must_use]
+    pub fn revoked(&self) -> Vec<Revocation> {
+        self.authority.revoked.read().members.clone()
+    }
+
+    /// A secret that only this authority has, and its coordinators in all their lives.
+    pub(super) fn secret(&self, label: &str) -> hmac::Key {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, self.authority.issuer.key().serialized_der());
+        hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&key, label.as_bytes()).as_ref())
     }
 
     /// Certificates (its own and the authority's) and key of the coordinator, PEM.

@@ -6,6 +6,8 @@ mod error;
 mod join;
 mod links;
 pub(in crate::net) mod meet;
+#[cfg(test)]
+mod tests;
 mod tls;
 
 pub use config::{RingConfig, RingPeers};
@@ -20,11 +22,15 @@ use carry::Wire;
 use lgp_memory::{DType, Reduction};
 use quinn::{Endpoint, StoppedError};
 use std::ops::Range;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
 
 /// Longest time that a rank is waited for.
 const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
+/// What may be late of the last of the ranks, for those who have seen all others.
+const GRACE: Duration = Duration::from_millis(500);
 /// Time for the last packets to leave.
 const FAREWELL: Duration = Duration::from_millis(500);
 
@@ -70,13 +76,23 @@ impl Ring {
         // Who wants to wait for ever must not reach the end of the clock.
         let config = RingConfig { timeout: config.timeout.min(TIMEOUT_MAX), ..config };
         let &RingConfig { rank, size, timeout, .. } = &config;
+        let deadline = Instant::now() + timeout;
         let wire = match (rank, size) {
             (0, 1) => None,
-            _ => Some(join::join(&config).await?),
+            _ => Some(join::join(&config, deadline).await?),
         };
         let mut ring = Self { rank, size, timeout, call: 0, wire };
         // A neighbour may be connected while another rank is refused.
-        ring.barrier().await?;
+        let links = ring.wire.as_ref().map(|(_, wire)| Arc::clone(&wire.links));
+        {
+            let mut meeting = pin!(ring.barrier());
+            let met = timeout_at(deadline + GRACE, &mut meeting).await;
+            met.unwrap_or_else(|_| {
+                // Before the call is dropped, which would say less.
+                let error = RingError::Stalled { rank: (rank + size - 1) % size, waited: timeout };
+                Err(links.map_or(error.clone(), |links| links.fail(error)).into())
+            })?;
+        }
         Ok(ring)
     }
 

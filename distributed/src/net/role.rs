@@ -1,6 +1,9 @@
 //! What a party of the cluster may be, and which protocol each may speak.
 
+use crate::error::Error;
 use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
 
 /// What a certificate allows its holder to do. Stated as a DNS name in the certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -10,7 +13,7 @@ pub enum Role {
     Worker,
     /// Gives the cluster tasks.
     Client,
-    /// Decides who may join.
+    /// Looks after the cluster, and may do what clients may.
     Admin,
 }
 
@@ -29,6 +32,38 @@ impl Role {
             Self::Admin => "admin.legacy-gpu.internal",
         }
     }
+
+    /// The name as it is written in requests.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Worker => "worker",
+            Self::Client => "client",
+            Self::Admin => "admin",
+        }
+    }
+
+    /// Whether who has this role may do what needs another.
+    pub(super) fn may(self, needed: Self) -> bool {
+        self == needed || (self, needed) == (Self::Admin, Self::Client)
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Role {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self, Error> {
+        Self::ALL.into_iter().find(|role| role.name() == text).ok_or_else(|| Error::Parse {
+            what: "role",
+            given: text.chars().take(64).collect(),
+            expected: "worker, client or admin",
+        })
+    }
 }
 
 /// What is spoken on a connection, agreed upon in its handshake.
@@ -40,13 +75,16 @@ pub(super) enum Protocol {
     Join,
     /// Collectives: where ranks are, and their elements.
     Ring,
+    /// What clients and administrators ask for.
+    Call,
 }
 
 impl Protocol {
-    const TABLE: [(&'static [u8], Self); 3] = [
+    const TABLE: [(&'static [u8], Self); 4] = [
         (b"legacy-gpu/1", Self::Work),
         (b"legacy-gpu-join/1", Self::Join),
         (b"legacy-gpu-ring/1", Self::Ring),
+        (b"legacy-gpu-call/1", Self::Call),
     ];
 
     /// What the handshake calls it (ALPN).
@@ -72,6 +110,8 @@ impl Protocol {
     pub(super) fn required_role(self) -> Option<Role> {
         match self {
             Self::Work | Self::Ring => Some(Role::Worker),
+            // What each call needs besides stands with the calls.
+            Self::Call => Some(Role::Client),
             Self::Join => None,
         }
     }

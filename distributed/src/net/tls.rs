@@ -1,7 +1,7 @@
 //! Mutual TLS: who may be what. Roles and names are DNS names in the certificates' SAN.
 
 use crate::error::{Error, Result};
-use crate::net::pki::{CaHash, Identity, Pki};
+use crate::net::pki::{CaHash, Identity, Pki, SKEW};
 use crate::net::role::{Protocol, Role};
 use crate::worker_info::WorkerId;
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
@@ -16,6 +16,7 @@ use rustls::{
     CertificateError, DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme,
 };
 use std::sync::Arc;
+use x509_parser::extensions::GeneralName;
 
 /// The SAN of one member's certificate.
 pub(super) fn member_san(role: Role, name: &WorkerId) -> String {
@@ -30,6 +31,32 @@ pub(super) fn names_worker(cert: &CertificateDer<'_>, name: &WorkerId) -> bool {
 /// Whether a certificate gives its holder a role.
 pub(super) fn has_role(cert: &CertificateDer<'_>, role: Role) -> bool {
     states(cert, role.san().to_owned()).is_ok()
+}
+
+/// Who a certificate says that its holder is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Member {
+    pub(super) role: Role,
+    pub(super) name: WorkerId,
+    /// When the certificate was made, in seconds since 1970.
+    pub(super) issued_s: u64,
+}
+
+impl Member {
+    /// The member that a certificate of this cluster names.
+    pub(super) fn of(cert: &CertificateDer<'_>) -> Option<Self> {
+        let (_, cert) = x509_parser::parse_x509_certificate(cert).ok()?;
+        let names = cert.subject_alternative_name().ok()??;
+        let since = u64::try_from(cert.validity().not_before.timestamp()).unwrap_or(0);
+        let issued_s = since.saturating_add(SKEW.as_secs());
+        let member = |role: Role, name: &GeneralName<'_>| {
+            let GeneralName::DNSName(name) = name else { return None };
+            let name = name.strip_suffix(role.san())?.strip_suffix('.')?.parse().ok()?;
+            Some(Self { role, name, issued_s })
+        };
+        let names = &names.value.general_names;
+        Role::ALL.iter().find_map(|role| names.iter().find_map(|name| member(*role, name)))
+    }
 }
 
 /// The certificate that the peer showed in the handshake, with those that came along.
@@ -76,18 +103,15 @@ pub(super) fn chain(cert_pem: &str, key_pem: &str) -> Result<Chain> {
 /// The coordinator's side: takes certificates of this cluster, and none. Which protocol a peer then
 /// may speak is decided when it is known which one it wants; see [`crate::net::gate`].
 pub(super) fn server(pki: &Pki) -> Result<QuicServerConfig> {
-    let provider = provider();
-    let inner = WebPkiClientVerifier::builder_with_provider(roots(pki.ca_pem())?, provider.clone())
-        .build()
-        .map_err(pki_error)?;
+    let members = Members::new(pki.ca_pem(), &Role::ALL, false)?;
     let (cert_pem, key_pem) = pki.issue_coordinator()?;
     let (mut certs, key) = chain(&cert_pem, &key_pem)?;
     // Joiners know the authority by its hash only.
     certs.push(CertificateDer::from_pem_slice(pki.ca_pem().as_bytes()).map_err(pki_error)?);
-    let mut config = rustls::ServerConfig::builder_with_provider(provider)
+    let mut config = rustls::ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(pki_error)?
-        .with_client_cert_verifier(Arc::new(Members { inner }))
+        .with_client_cert_verifier(members)
         .with_single_cert(certs, key)
         .map_err(pki_error)?;
     config.alpn_protocols = Protocol::all();
@@ -126,15 +150,71 @@ pub(super) fn joiner(expected: CaHash) -> Result<QuicClientConfig> {
     QuicClientConfig::try_from(config).map_err(pki_error)
 }
 
-/// Accepts certificates of the cluster's authority that state a role, and peers without one.
+/// Signatures of the handshake are checked in one way, whoever shows a certificate.
+macro_rules! signatures_by_provider {
+    () => {
+        fn verify_tls12_signature(
+            &self,
+            message: &[u8],
+            cert: &CertificateDer<'_>,
+            dss: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, rustls::Error> {
+            let algorithms = &self.provider.signature_verification_algorithms;
+            rustls::crypto::verify_tls12_signature(message, cert, dss, algorithms)
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            cert: &CertificateDer<'_>,
+            dss: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, rustls::Error> {
+            let algorithms = &self.provider.signature_verification_algorithms;
+            rustls::crypto::verify_tls13_signature(message, cert, dss, algorithms)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            self.provider.signature_verification_algorithms.supported_schemes()
+        }
+    };
+}
+
+/// Accepts certificates of the cluster's authority that state one of some roles, whichever end
+/// shows them: members' certificates are made for clients, and name no address.
 #[derive(Debug)]
-struct Members {
+pub(super) struct Members {
     inner: Arc<dyn ClientCertVerifier>,
+    provider: Arc<CryptoProvider>,
+    roles: &'static [Role],
+    /// Whether one who connects must show a certificate.
+    mandatory: bool,
+}
+
+impl Members {
+    pub(super) fn new(ca_pem: &str, roles: &'static [Role], mandatory: bool) -> Result<Arc<Self>> {
+        let provider = provider();
+        let inner = WebPkiClientVerifier::builder_with_provider(roots(ca_pem)?, provider.clone());
+        let inner = inner.build().map_err(pki_error)?;
+        Ok(Arc::new(Self { inner, provider, roles, mandatory }))
+    }
+
+    fn verify(
+        &self,
+        cert: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<(), rustls::Error> {
+        self.inner.verify_client_cert(cert, intermediates, now)?;
+        match self.roles.iter().any(|role| has_role(cert, *role)) {
+            true => Ok(()),
+            false => Err(CertificateError::ApplicationVerificationFailure.into()),
+        }
+    }
 }
 
 impl ClientCertVerifier for Members {
     fn client_auth_mandatory(&self) -> bool {
-        false
+        self.mandatory
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
@@ -147,34 +227,27 @@ impl ClientCertVerifier for Members {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
-        let verified = self.inner.verify_client_cert(end_entity, intermediates, now)?;
-        if Role::ALL.iter().any(|role| has_role(end_entity, *role)) {
-            return Ok(verified);
-        }
-        Err(CertificateError::ApplicationVerificationFailure.into())
+        self.verify(end_entity, intermediates, now)?;
+        Ok(ClientCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
+    signatures_by_provider!();
+}
+
+impl ServerCertVerifier for Members {
+    fn verify_server_cert(
         &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.inner.verify_tls12_signature(message, cert, dss)
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        self.verify(end_entity, intermediates, now)?;
+        Ok(ServerCertVerified::assertion())
     }
 
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.inner.verify_tls13_signature(message, cert, dss)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.inner.supported_verify_schemes()
-    }
+    signatures_by_provider!();
 }
 
 /// Accepts a coordinator whose chain contains the authority with the expected hash, and whose own
@@ -202,27 +275,5 @@ impl ServerCertVerifier for OneAuthority {
         inner.verify_server_cert(end_entity, &[], server_name, ocsp_response, now)
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, cert, dss, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, cert, dss, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
-    }
+    signatures_by_provider!();
 }

@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::net::enrol::JoinRefusal;
 use crate::net::hex;
 use crate::net::pki::CaHash;
+use crate::net::role::Role;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fmt;
@@ -78,6 +79,9 @@ impl FromStr for JoinToken {
 pub struct TokenInfo {
     /// By what it is listed and revoked.
     pub id: String,
+    /// What it makes of who joins with it.
+    #[serde(default = "worker")]
+    pub role: Role,
     /// When it was made, in seconds since 1970.
     pub created_s: u64,
     /// When it ceases to work, in seconds since 1970.
@@ -86,6 +90,11 @@ pub struct TokenInfo {
     pub uses: u32,
     /// How many of them have not come yet.
     pub uses_left: u32,
+}
+
+/// What a kept token makes that does not say.
+fn worker() -> Role {
+    Role::Worker
 }
 
 /// A token as it is kept.
@@ -107,6 +116,7 @@ impl Table {
     fn create(
         &mut self,
         secret: &Secret,
+        role: Role,
         uses: u32,
         ttl_s: u64,
         now_s: u64,
@@ -121,13 +131,13 @@ impl Table {
         // Of a hash that nobody can turn round, a part can be shown.
         let id = hex::encode(sha256.first_chunk::<4>().unwrap_or(&[0; 4]));
         let expires_s = now_s.saturating_add(ttl_s);
-        let info = TokenInfo { id, created_s: now_s, expires_s, uses, uses_left: uses };
+        let info = TokenInfo { id, role, created_s: now_s, expires_s, uses, uses_left: uses };
         self.tokens.push(Kept { info: info.clone(), sha256: hex::encode(&sha256) });
         Ok(info)
     }
 
-    /// Whether a secret lets one more machine in: the place of its token.
-    fn find(&self, secret: &Secret, now_s: u64) -> Result<usize, JoinRefusal> {
+    /// Whether a secret lets one more member of a role in: the place of its token.
+    fn find(&self, secret: &Secret, role: Role, now_s: u64) -> Result<usize, JoinRefusal> {
         let sha256 = digest(secret);
         let mut found = u64::MAX;
         // Every token is compared, and each to its end: the time taken tells nothing.
@@ -146,12 +156,15 @@ impl Table {
         if now_s >= kept.info.expires_s {
             return Err(JoinRefusal::TokenExpired);
         }
+        if kept.info.role != role {
+            return Err(JoinRefusal::TokenRole { makes: kept.info.role, wanted: role });
+        }
         Ok(place)
     }
 
     /// Takes one use of a token.
-    fn consume(&mut self, secret: &Secret, now_s: u64) -> Result<(), JoinRefusal> {
-        let place = self.find(secret, now_s)?;
+    fn consume(&mut self, secret: &Secret, role: Role, now_s: u64) -> Result<(), JoinRefusal> {
+        let place = self.find(secret, role, now_s)?;
         if let Some(kept) = self.tokens.get_mut(place) {
             kept.info.uses_left = kept.info.uses_left.saturating_sub(1);
         }
@@ -205,9 +218,9 @@ mod tests {
     fn tokens_are_counted_and_end() {
         let mut table = Table::default();
         let (once, twice, brief, other) = ([1; 16], [2; 16], [3; 16], [4; 16]);
-        let id = table.create(&once, 1, 100, 1000).expect("room").id;
-        table.create(&twice, 2, 100, 1000).expect("room");
-        table.create(&brief, 9, 10, 1000).expect("room");
+        let id = table.create(&once, Role::Worker, 1, 100, 1000).expect("room").id;
+        table.create(&twice, Role::Worker, 2, 100, 1000).expect("room");
+        table.create(&brief, Role::Worker, 9, 10, 1000).expect("room");
         for (secret, now, expected) in [
             (other, 1000, Err(JoinRefusal::TokenUnknown)),
             (once, 1099, Ok(())),
@@ -220,12 +233,29 @@ mod tests {
             // Later than anybody remembers it, had the clock not gone back.
             (brief, u64::MAX, Err(JoinRefusal::TokenExpired)),
         ] {
-            assert_eq!(table.consume(&secret, now), expected, "{secret:?} at {now}");
+            assert_eq!(table.consume(&secret, Role::Worker, now), expected, "{secret:?} at {now}");
         }
         assert!(table.revoke(&id) && !table.revoke(&id));
-        assert_eq!(table.consume(&once, 1000), Err(JoinRefusal::TokenUnknown));
-        table.create(&other, 1, 1, 1010 + REMEMBERED_S).expect("room");
+        assert_eq!(table.consume(&once, Role::Worker, 1000), Err(JoinRefusal::TokenUnknown));
+        table.create(&other, Role::Worker, 1, 1, 1010 + REMEMBERED_S).expect("room");
         assert_eq!(table.tokens.len(), 2, "the brief one is forgotten");
+    }
+
+    #[test]
+    fn a_token_makes_what_it_was_made_for() {
+        for makes in Role::ALL {
+            let mut table = Table::default();
+            table.create(&[1; 16], makes, 1, 100, 1000).expect("room");
+            for wanted in Role::ALL.into_iter().filter(|wanted| *wanted != makes) {
+                let refused = table.consume(&[1; 16], wanted, 1000);
+                assert_eq!(refused, Err(JoinRefusal::TokenRole { makes, wanted }));
+            }
+            assert_eq!(table.consume(&[1; 16], makes, 1000), Ok(()), "nothing was used up");
+        }
+        let old = r#"{"tokens":[{"id":"a","created_s":1,"expires_s":2,"uses":1,"uses_left":1,
+            "sha256":"00"}]}"#;
+        let old: Table = serde_json::from_str(old).expect("as it was written once");
+        assert_eq!(old.tokens.first().map(|kept| kept.info.role), Some(Role::Worker));
     }
 
     #[test]
@@ -233,9 +263,12 @@ mod tests {
         let mut table = Table::default();
         for n in 0..KEPT_MAX {
             let secret = (n as u128).to_le_bytes();
-            table.create(&secret, 1, 100, 0).expect("room");
+            table.create(&secret, Role::Worker, 1, 100, 0).expect("room");
         }
-        assert!(matches!(table.create(&[9; 16], 1, 100, 0), Err(Error::TokenLimit { .. })));
-        table.create(&[9; 16], 1, 100, REMEMBERED_S + 100).expect("room again");
+        assert!(matches!(
+            table.create(&[9; 16], Role::Worker, 1, 100, 0),
+            Err(Error::TokenLimit { .. })
+        ));
+        table.create(&[9; 16], Role::Worker, 1, 100, REMEMBERED_S + 100).expect("room again");
     }
 }

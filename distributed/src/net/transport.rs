@@ -2,9 +2,10 @@
 
 use crate::error::{Error, Result};
 use quinn::{
-    AsyncUdpSocket, Connection, Endpoint, EndpointConfig, IdleTimeout, Runtime, ServerConfig,
-    TokioRuntime, TransportConfig, VarInt,
+    AsyncUdpSocket, Connection, ConnectionId, ConnectionIdGenerator, Endpoint, EndpointConfig,
+    IdleTimeout, Runtime, ServerConfig, TokioRuntime, TransportConfig, VarInt,
 };
+use ring::hmac;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Weak};
@@ -20,6 +21,11 @@ const STREAM_WINDOW: u32 = 8 << 20;
 /// Bytes asked of the kernel for a socket's buffers; it may grant less.
 const SOCKET_BUFFER: usize = 4 << 20;
 
+/// Bytes of the id of a connection to a coordinator.
+const ID_BYTES: usize = 8;
+/// The least time between two answers to packets of no known connection: many workers come back at
+/// once, and each answer is smaller than what it answers.
+const RESETS: Duration = Duration::from_millis(1);
 /// Unread bytes that a connection of somebody unknown may hold.
 const CAUTIOUS_WINDOW: u32 = 64 << 10;
 
@@ -86,8 +92,42 @@ impl SocketWatch {
     }
 }
 
+/// Settings of a coordinator's endpoint. With the key of its predecessors it knows the tokens that
+/// they gave to their peers, and tells a peer that still speaks to one of them that nobody listens.
+pub(super) fn successor(reset_key: hmac::Key) -> EndpointConfig {
+    let mut config = EndpointConfig::new(Arc::new(reset_key));
+    config.cid_generator(|| Box::new(AnyId)).min_reset_interval(RESETS);
+    config
+}
+
+/// Connection ids that say nothing: each may have been a predecessor's.
+struct AnyId;
+
+impl ConnectionIdGenerator for AnyId {
+    fn generate_cid(&mut self) -> ConnectionId {
+        ConnectionId::new(&rand::random::<[u8; ID_BYTES]>())
+    }
+
+    fn cid_len(&self) -> usize {
+        ID_BYTES
+    }
+
+    fn cid_lifetime(&self) -> Option<Duration> {
+        None
+    }
+}
+
 /// An endpoint on a UDP socket of its own.
 pub(super) fn bind(
+    addr: SocketAddr,
+    server: Option<ServerConfig>,
+) -> Result<(Endpoint, SocketWatch)> {
+    bind_as(EndpointConfig::default(), addr, server)
+}
+
+/// The same for an endpoint with settings of its own.
+pub(super) fn bind_as(
+    config: EndpointConfig,
     addr: SocketAddr,
     server: Option<ServerConfig>,
 ) -> Result<(Endpoint, SocketWatch)> {
@@ -108,7 +148,6 @@ pub(super) fn bind(
         let runtime = Arc::new(TokioRuntime);
         let socket = runtime.wrap_udp_socket(socket.into())?;
         let watch = SocketWatch(Arc::downgrade(&socket));
-        let config = EndpointConfig::default();
         Ok((Endpoint::new_with_abstract_socket(config, server, socket, runtime)?, watch))
     };
     bind().map_err(|source| Error::Bind { addr, source })

@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::executor::ExecError;
 use crate::executor::ExecutorStatus;
 use crate::net::ask::{self, Ask, Certification, Enrol};
+use crate::net::call;
 use crate::net::enrol::JoinRefusal;
 use crate::net::pki::{self, CaHash, Pki};
 use crate::net::role::Role;
@@ -53,6 +54,8 @@ impl Untrusted {
             4 => Image::decode(bytes).is_ok(),
             5 => record::decode(KEY, bytes).is_ok_and(|value| Image::decode(value).is_ok()),
             6 => std::str::from_utf8(bytes).is_ok_and(is_known_text),
+            7 => call::is_call(bytes),
+            8 => ask::decode::<call::Answer>(bytes).is_ok(),
             _ => false,
         }
     }
@@ -60,7 +63,7 @@ impl Untrusted {
     /// Whether a request to join could be certified.
     fn certify(&self, asked: &Enrol) -> bool {
         let name = asked.name.parse::<WorkerId>();
-        let sign = |name| self.pki.sign(Role::Worker, &name, &asked.csr, SystemTime::now());
+        let sign = |name| self.pki.sign(asked.role, &name, &asked.csr, SystemTime::now());
         name.is_ok_and(|name| sign(name).is_ok())
     }
 
@@ -72,7 +75,13 @@ impl Untrusted {
         let mut samples = frames()?;
         let (_, csr) = pki::request()?;
         let name: WorkerId = "w1".parse()?;
-        let enrol = Enrol { secret: [7; 16], name: name.to_string(), csr: csr.clone(), now_s: 1 };
+        let enrol = Enrol {
+            secret: [7; 16],
+            name: name.to_string(),
+            csr: csr.clone(),
+            now_s: 1,
+            role: Role::Client,
+        };
         let blob = Ask::Blob { sha256: "ab".repeat(32), offset: 9 };
         let refusal: Certification = Err(JoinRefusal::Clock { apart_s: 9, limit_s: 3 });
         for (reader, bytes) in [
@@ -94,6 +103,8 @@ impl Untrusted {
             samples.push(input(6, text.as_bytes()));
         }
         samples.push(input(6, name.as_str().as_bytes()));
+        let [asked, answered] = call::samples(spec()?)?;
+        samples.extend([input(7, &asked), input(8, &answered)]);
         Ok(samples)
     }
 }
@@ -233,16 +244,20 @@ fn tensors() -> Result<Vec<NamedTensor>> {
     ])
 }
 
-/// A durable task that waits.
-fn image() -> Result<Image> {
+fn spec() -> Result<TaskSpec> {
     let model = ModelRef { name: "digits".into(), version: 1, sha256: "ab".repeat(32) };
-    let spec = TaskSpec {
+    Ok(TaskSpec {
         durable: true,
         idempotency_key: Some("k".into()),
         deadline: Some(Duration::from_secs(5)),
         depends_on: vec![TaskId { epoch: 1, seq: 2 }],
         ..TaskSpec::new(model, tensors()?)
-    };
+    })
+}
+
+/// A durable task that waits.
+fn image() -> Result<Image> {
+    let spec = spec()?;
     let (id, submitted) = (TaskId { epoch: KEY.0, seq: KEY.1 }, Duration::from_millis(1234));
     Ok(Image { id, submitted, spec: Arc::new(spec), digest: [3; 32], end: None })
 }

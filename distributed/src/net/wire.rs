@@ -9,6 +9,7 @@ use bytes::Bytes;
 use lgp_memory::NamedTensor;
 use quinn::{ReadExactError, RecvStream, SendStream};
 use serde::de::DeserializeOwned;
+use std::time::Duration;
 
 /// Bodies up to this size are copied behind their header: cheaper than sharing them.
 const COPIED_BYTES_MAX: usize = 16 << 10;
@@ -154,6 +155,25 @@ impl Start {
         let reason = format!("{} bytes follow the frame", early.len());
         Err(FrameError::Tensors { reason }.into())
     }
+}
+
+/// Time in which a peer must take the next piece of what it is sent.
+const STALLED: Duration = Duration::from_secs(10);
+
+/// Waits for a write, but not for ever: a peer that does not read must not hold what it is sent.
+pub(super) async fn taken<T, E: std::fmt::Display>(
+    write: impl Future<Output = Result<T, E>>,
+) -> Result<T> {
+    let written = tokio::time::timeout(STALLED, write).await;
+    written.map_err(|_| lost(format!("the peer took nothing for {STALLED:?}")))?.map_err(lost)
+}
+
+/// Writes the bytes of tensors whose descriptions went before, without copying them.
+pub(super) async fn write_tensors(send: &mut SendStream, tensors: &[NamedTensor]) -> Result<()> {
+    for tensor in tensors {
+        send.write_chunk(share(&tensor.tensor)).await.map_err(lost)?;
+    }
+    Ok(())
 }
 
 /// Reads the end of a stream whose frame is complete, so that it closes without a signal.

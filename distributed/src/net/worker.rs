@@ -1,10 +1,9 @@
 //! A worker: connects, serves, and comes back after a lost connection.
 
 use crate::config::WorkerConfig;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::executor::Executor;
-use crate::net::close::{Close, is_expired, is_untrusted};
-use crate::net::enrol::JoinRefusal;
+use crate::net::close::{Close, final_error};
 use crate::net::large::Larder;
 use crate::net::line::{Line, Lines};
 use crate::net::renew::Badge;
@@ -25,7 +24,8 @@ use std::time::Duration;
 ///
 /// # Errors
 /// [`Error::Refused`] when the coordinator refuses this worker for good or either side does
-/// not trust the other; [`Error::JoinRefused`] when the identity has expired; [`Error::Pki`] for an unusable identity; [`Error::Bind`].
+/// not trust the other; [`Error::JoinRefused`] when the identity has expired or was revoked;
+/// [`Error::Pki`] for an unusable identity; [`Error::Bind`].
 pub async fn run_worker(
     config: WorkerConfig,
     executor: Arc<dyn Executor>,
@@ -59,7 +59,9 @@ pub async fn run_worker(
             }
             Err(error) => error,
         };
-        check_final(config.coordinator, &error)?;
+        if let Some(error) = final_error(config.coordinator, &error) {
+            return Err(error);
+        }
         failures += 1;
         let wait = full_jitter(failures, config.reconnect_min, config.reconnect_max, &mut rng);
         tracing::warn!(%error, ?wait, "no connection to the coordinator; trying again");
@@ -89,21 +91,6 @@ async fn connect(
             tracing::warn!(%addr, %error, "cannot connect");
             Err(ConnectionError::LocallyClosed)
         }
-    }
-}
-
-/// An error where trying again is no use.
-fn check_final(addr: SocketAddr, error: &ConnectionError) -> Result<()> {
-    let refused = |reason: String| Err(Error::Refused { addr, reason });
-    if is_expired(error) {
-        return Err(Error::JoinRefused { addr, refusal: JoinRefusal::CertificateExpired });
-    }
-    if is_untrusted(error) {
-        return refused(error.to_string());
-    }
-    match Close::given_by_peer(error).filter(|close| close.is_final()) {
-        Some(close) => refused(close.reason().to_owned()),
-        None => Ok(()),
     }
 }
 

@@ -347,12 +347,14 @@ impl Core {
             overloaded: h.overloaded,
             capability_cache: Hits { hits: self.capabilities.hits, of: self.capabilities.lookups },
             affinity: Hits { hits: self.affinity.kept, of: self.affinity.asked },
+            // Known to those who lend them.
+            shared_buffers: Hits::default(),
             workers,
             latency_ms: h.latency.percentiles(),
             queued_ms: h.queued.percentiles(),
             model_ms: h.model.percentiles(),
             overhead_ms: h.overhead.percentiles(),
-            balancing: self.balancing(),
+            balancing: self.balancing().into(),
         }
     }
 }

@@ -366,7 +366,7 @@ impl Core {
                 .unwrap_or(u64::MAX),
             breakers: breakers
                 .filter(|(_, breaker)| !breaker.passes())
-                .map(|(model, breaker)| (model.to_string(), breaker.name()))
+                .map(|(model, breaker)| (model.to_string(), breaker.name().into()))
                 .collect(),
             devices,
             transport: worker.transport,

@@ -10,6 +10,7 @@ mod large;
 mod network;
 mod relay;
 mod ring;
+mod roles;
 mod shared;
 mod tasks;
 mod trust;

@@ -2,7 +2,7 @@
 //! over QUIC, also when workers end in the middle.
 
 use crate::common::{Echo, Worker, config, coordinator, eventually, model};
-use lgp_distributed::{Coordinator, Pki, TaskSpec, TaskState, Transport, WorkerConfig};
+use lgp_distributed::{Coordinator, Hits, Pki, TaskSpec, TaskState, Transport, WorkerConfig};
 use lgp_memory::{NamedTensor, Tensor};
 use std::sync::atomic::Ordering;
 
@@ -41,6 +41,12 @@ async fn results_are_the_same_with_and_without_shared_memory() {
             assert_eq!(record.outputs, Some(inputs(seed)), "task {seed}");
         }
         travels_by(&coordinator, "w", transport).await;
+        let Hits { hits, of } = coordinator.stats().shared_buffers;
+        match transport {
+            // Of 70 tasks 40 have inputs that are worth it.
+            Transport::SharedMemory => assert!((1..of).contains(&hits) && of <= 40, "{hits} {of}"),
+            Transport::Quic => assert_eq!((hits, of), (0, 0)),
+        }
         worker.stop().await.unwrap();
         coordinator.stop().await;
     }

@@ -7,11 +7,11 @@ use crate::cluster::bootstrap::{self, Bootstrap, Worker};
 use crate::failure::{Failure, Result};
 use crate::settings::Batching;
 use crate::simd::Simd;
-use lgp_sdk::{Coordinator, DeviceId, Pki, WorkerState};
+use lgp_sdk::{Coordinator, DeviceId, Pki, Supervisor, WorkerState};
 use lgp_server::{BoxFuture, Driver, DriverError};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -157,6 +157,17 @@ impl LocalDriver {
         before
     }
 
+    /// The same for whoever asks from outside.
+    fn try_resize(&self, workers: usize) -> Result<usize, DriverError> {
+        if workers > WORKERS_MAX {
+            return Err(DriverError::TooMany { given: workers, max: WORKERS_MAX });
+        }
+        if *self.0.stop.borrow() != Stop::Run {
+            return Err(DriverError::Stopping);
+        }
+        Ok(self.resize(workers))
+    }
+
     /// A place, in which a worker is started.
     fn place(&self) -> Place {
         let (orders, inbox) = mpsc::unbounded_channel();
@@ -247,15 +258,7 @@ impl LocalDriver {
 
 impl Driver for LocalDriver {
     fn scale(&self, workers: usize) -> BoxFuture<'_, Result<usize, DriverError>> {
-        Box::pin(async move {
-            if workers > WORKERS_MAX {
-                return Err(DriverError::TooMany { given: workers, max: WORKERS_MAX });
-            }
-            if *self.0.stop.borrow() != Stop::Run {
-                return Err(DriverError::Stopping);
-            }
-            Ok(self.resize(workers))
-        })
+        Box::pin(async move { self.try_resize(workers) })
     }
 
     fn restart(&self) -> BoxFuture<'_, Result<usize, DriverError>> {
@@ -264,6 +267,24 @@ impl Driver for LocalDriver {
 
     fn stop(&self, now: bool) {
         self.request_stop(if now { Stop::Now } else { Stop::Drain });
+    }
+}
+
+/// The driver as the coordinator knows it, which starts before there is one.
+#[derive(Default)]
+pub(crate) struct DriverToCome(OnceLock<LocalDriver>);
+
+impl DriverToCome {
+    /// There it is. Only the first one counts.
+    pub(crate) fn came(&self, driver: &LocalDriver) {
+        self.0.get_or_init(|| driver.clone());
+    }
+}
+
+impl Supervisor for DriverToCome {
+    fn scale(&self, workers: usize) -> Result<usize, String> {
+        let driver = self.0.get().ok_or("the coordinator is starting")?;
+        driver.try_resize(workers).map_err(|error| error.to_string())
     }
 }
 

@@ -1,7 +1,7 @@
 //! Brings a coordinator and its local workers up, and down again.
 
 use crate::cluster::digits;
-use crate::cluster::driver::{Fleet, LocalDriver, OWN_PREFIX};
+use crate::cluster::driver::{DriverToCome, Fleet, LocalDriver, OWN_PREFIX};
 use crate::failure::{Failure, Result};
 use crate::folder;
 use crate::settings::Batching;
@@ -66,10 +66,12 @@ impl Cluster {
         let digits = digits::register(&repository)?;
         let folder = folder::pki(&plan.data);
         let pki = Pki::open(&folder)?.with_certificate_life(plan.certificate_life);
+        let to_come = Arc::new(DriverToCome::default());
         let services = Services {
             tokens: Some(Tokens::open(&folder, &pki)?),
             models: Some(Arc::new(RepositoryFiles(repository.clone()))),
             reserved_prefix: Some(OWN_PREFIX.to_owned()),
+            supervisor: Some(Arc::clone(&to_come) as _),
         };
         let config = CoordinatorConfig {
             quic_addr: plan.quic,
@@ -89,6 +91,7 @@ impl Cluster {
             simd: plan.simd,
             batching: plan.batching,
         });
+        to_come.came(&driver);
         let cluster = Self { coordinator, driver, repository, digits, authority };
         match cluster.bring_up(plan).await {
             Ok(()) => Ok(cluster),

@@ -15,6 +15,15 @@ pub(crate) fn identity_folder(data: &Path) -> PathBuf {
     data.join("identity")
 }
 
+/// Deletes the machine's identity.
+///
+/// # Errors
+/// When the folder cannot be deleted.
+pub(crate) fn forget(data: &Path) -> Result<()> {
+    let folder = identity_folder(data);
+    std::fs::remove_dir_all(&folder).map_err(|error| Failure::file("delete", &folder, &error))
+}
+
 /// Takes a data folder over, for as long as the answer lives.
 ///
 /// # Errors

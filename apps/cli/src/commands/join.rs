@@ -7,8 +7,8 @@ use crate::output::Output;
 use crate::settings::{self, Batching, Flags, Settings};
 use crate::size;
 use lgp_sdk::{
-    ClusterError, Discovery, Executor, Identity, JoinToken, ModelExecutor, MultiExecutor,
-    Repository, SessionOptions, WorkerConfig, run_worker,
+    ClusterError, Discovery, Executor, Identity, JoinRefusal, JoinToken, ModelExecutor,
+    MultiExecutor, Repository, SessionOptions, WorkerConfig, run_worker,
 };
 use serde::Serialize;
 use std::net::SocketAddr;
@@ -159,7 +159,16 @@ impl Machine {
         let mut worker = std::pin::pin!(worker);
         loop {
             tokio::select! {
-                ended = &mut worker => return Ok(ended),
+                ended = &mut worker => {
+                    if let Err(ClusterError::JoinRefused {
+                        refusal: JoinRefusal::CertificateRevoked, ..
+                    }) = &ended
+                    {
+                        // With a new token the machine must not come back as who it was.
+                        member::forget(&self.data)?;
+                    }
+                    return Ok(ended);
+                }
                 () = signals.next() => match leave.take() {
                     Some(leave) => {
                         self.out.note("finishing what runs here; ctrl-C again does not wait");

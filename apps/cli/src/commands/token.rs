@@ -3,6 +3,7 @@
 use crate::failure::Result;
 use crate::output::{self, Output};
 use crate::rest::{Target, segment};
+use lgp_sdk::{ClusterError, Role};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 
@@ -10,7 +11,8 @@ use std::net::SocketAddr;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  radeon-cluster token create --uses 3 --ttl 30m\n\n\
     A token is shown once. It says by which authority the cluster is recognised, so a machine that\n\
-    joins with it gives its secret to no other.")]
+    joins with it gives its secret to no other. One for clients or administrators is exchanged by a\n\
+    program, with lgp_sdk::enrol; join takes those for workers.")]
 pub(crate) struct Args {
     #[command(subcommand)]
     action: Action,
@@ -23,6 +25,9 @@ enum Action {
         /// How many machines may join with it
         #[arg(long, value_name = "N", default_value_t = 1)]
         uses: u32,
+        /// What it makes of who joins with it: worker, client or admin
+        #[arg(long, value_name = "ROLE", default_value = "worker", value_parser = role)]
+        role: Role,
         /// How long it works: 90s, 30m, 1h, 7d
         #[arg(long, value_name = "T", default_value = "1h", value_parser = seconds)]
         ttl: u64,
@@ -46,8 +51,8 @@ enum Action {
 /// Runs the command.
 pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     match &args.action {
-        Action::Create { uses, ttl, target } => {
-            let body = json!({ "uses": uses, "ttl_s": ttl });
+        Action::Create { uses, role, ttl, target } => {
+            let body = json!({ "uses": uses, "ttl_s": ttl, "role": role });
             let made: Value = target.connect()?.post("tokens", &body)?;
             out.emit(&made, created)
         }
@@ -79,7 +84,13 @@ fn created(made: &Value) -> String {
         Some(addr) if addr.ip().is_unspecified() => "HOST is a name or address of this machine\n",
         _ => "",
     };
-    format!("{token}\njoin with: radeon-cluster join {place} {token}\n{note}")
+    match made["role"].as_str() {
+        Some(role @ ("client" | "admin")) => format!(
+            "{token}\nfor a program with the role {role}: lgp_sdk::enrol at {place} gives it its \
+             identity, with which Client::connect calls the cluster\n{note}"
+        ),
+        _ => format!("{token}\njoin with: radeon-cluster join {place} {token}\n{note}"),
+    }
 }
 
 fn table(tokens: &[Value]) -> String {
@@ -90,9 +101,14 @@ fn table(tokens: &[Value]) -> String {
         let [id, state, left, uses] =
             ["id", "state", "uses_left", "uses"].map(|key| output::cell(&token[key]));
         let ends = duration(token["expires_in_s"].as_u64().unwrap_or(0));
-        [id, state, format!("{left} of {uses}"), ends]
+        [id, output::cell(&token["role"]), state, format!("{left} of {uses}"), ends]
     });
-    output::table(["id", "state", "uses left", "expires in"], rows)
+    output::table(["id", "role", "state", "uses left", "expires in"], rows)
+}
+
+/// A role by its name.
+pub(crate) fn role(text: &str) -> Result<Role, String> {
+    text.parse().map_err(|error: ClusterError| error.to_string())
 }
 
 const UNITS: [(char, u64); 4] = [('d', 86_400), ('h', 3_600), ('m', 60), ('s', 1)];
@@ -138,5 +154,8 @@ mod tests {
             let text = created(&json!({ "token": "LGP1.x", "quic": quic }));
             assert!(text.starts_with("LGP1.x\n") && text.contains(part), "{text}");
         }
+        let made = json!({ "token": "LGP1.x", "quic": "10.0.0.1:8443", "role": "admin" });
+        let text = created(&made);
+        assert!(text.contains("enrol at 10.0.0.1:8443") && !text.contains(" join "), "{text}");
     }
 }

@@ -1,8 +1,10 @@
 //! `workers`: who computes, and how busy they are.
 
+use crate::commands::token::role;
 use crate::failure::Result;
 use crate::output::{self, Output};
 use crate::rest::{Client, Target, segment};
+use lgp_sdk::Role;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -26,6 +28,21 @@ enum Action {
     Drain(One),
     /// The same without waiting; a local worker is followed by a new one
     Shutdown(One),
+    /// Revoke the certificates of a worker, or of another member, and close its connections
+    Revoke {
+        /// The member's name; it may be one that is not connected
+        id: String,
+        /// What the member is: worker, client or admin
+        #[arg(long, value_name = "ROLE", default_value = "worker", value_parser = role)]
+        role: Role,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// List the members whose certificates were revoked and could still be valid
+    Revoked {
+        #[command(flatten)]
+        target: Target,
+    },
 }
 
 #[derive(Debug, clap::Args)]
@@ -58,6 +75,23 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         Some(Action::Shutdown(One { id, target })) => {
             let leaving: Value = leave(&target.connect()?, id)?;
             out.emit(&leaving, |_| format!("worker {id} leaves once it has finished\n"))
+        }
+        Some(Action::Revoke { id, role, target }) => {
+            let body = json!({ "name": id, "role": role });
+            let revoked: Value = target.connect()?.post("revocations", &body)?;
+            out.emit(&revoked, |revoked| {
+                let closed = output::cell(&revoked["connections_closed"]);
+                format!(
+                    "what {role} {id} has lets it in no more; {closed} connections were closed\n"
+                )
+            })
+        }
+        Some(Action::Revoked { target }) => {
+            let revoked: Vec<Value> = target.connect()?.get("revocations")?;
+            out.emit(&revoked, |revoked| {
+                let row = |one: &Value| ["name", "role"].map(|key| output::cell(&one[key]));
+                output::table(["name", "role"], revoked.iter().map(row))
+            })
         }
         Some(Action::Drain(One { id, target })) => {
             let client = target.connect()?;

@@ -4,7 +4,9 @@ use crate::harness::{Cluster, World, ZERO, best, eventually, npy, read_npy, sign
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, UdpSocket};
 use std::process::Child;
+use std::time::Duration;
 
 /// `join` in the foreground.
 struct Joined {
@@ -110,6 +112,13 @@ fn a_machine_that_may_not_join_is_told_why() {
     assert_eq!(join(&[&quic, &parts.join(".")]).error(1).0, "wrong_cluster");
     assert_eq!(cluster.run(&["token", "ls"]).json()[0]["uses_left"], json!(2), "nothing was used");
 
+    // Nor of one that makes clients, which this command does not.
+    let client = cluster.run(&["token", "create", "--role", "client"]).json();
+    assert_eq!(client["role"], "client");
+    assert_eq!(join(&[&quic, text(&client["token"])]).error(1).0, "token_role");
+    assert_eq!(cluster.run(&["token", "ls"]).json()[1]["uses_left"], json!(1));
+    assert_eq!(cluster.run(&["token", "create", "--role", "king"]).error(2).0, "usage");
+
     let id = text(&made["id"]);
     assert_eq!(cluster.run(&["token", "revoke", id]).json()["revoked"], json!(true));
     assert_eq!(cluster.run(&["token", "revoke", id]).error(1).0, "unknown_token");
@@ -117,6 +126,73 @@ fn a_machine_that_may_not_join_is_told_why() {
     assert_eq!(cluster.run(&["token", "create", "--ttl", "soon"]).error(2).0, "usage");
     cluster.run(&["stop"]).json();
     cluster.world.expect_no_processes();
+}
+
+#[test]
+fn a_machine_that_is_revoked_leaves_and_comes_back_with_a_new_token_only() {
+    let cluster = Cluster::start(World::new(), "0");
+    let quic = text(&cluster.endpoint["quic"]).to_owned();
+    let folder = cluster.world.path("far").display().to_string();
+    let token =
+        |cluster: &Cluster| text(&cluster.run(&["token", "create"]).json()["token"]).to_owned();
+    let args = |token: &str| [&quic, token, "--data", &folder, "--name", "far"].map(str::to_owned);
+    let first = args(&token(&cluster));
+    let joined = Joined::start(&cluster.world, &first.each_ref().map(String::as_str));
+    eventually("the worker is ready", || cluster.workers("ready").len() == 1);
+    let revoked = cluster.run(&["workers", "revoke", "far"]).json();
+    assert_eq!(revoked["connections_closed"], json!(1));
+    assert_eq!(cluster.run(&["workers", "revoked"]).json()[0]["name"], json!("far"));
+    let output = joined.process.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(1) && said.contains("certificate_revoked"), "{said}");
+
+    let none = ["join", &quic, "--data", &folder, "--name", "far", "--json", "--device", "cpu"];
+    assert_eq!(cluster.world.run(&none).error(1).0, "token_missing");
+    // In a later second than the revocation's.
+    std::thread::sleep(Duration::from_millis(1_100));
+    let second = args(&token(&cluster));
+    let joined = Joined::start(&cluster.world, &second.each_ref().map(String::as_str));
+    eventually("the worker is back", || cluster.workers("ready").len() == 1);
+    joined.leave();
+    cluster.run(&["stop"]).json();
+    cluster.world.expect_no_processes();
+}
+
+#[test]
+fn a_machine_finds_the_coordinator_by_its_token() {
+    if let Err(error) = multicast_works() {
+        return println!("skipped: multicast: {error}");
+    }
+    let world = World::new();
+    let data = world.path("data").display().to_string();
+    let any = "127.0.0.1:0";
+    let start =
+        ["start", "--json", "--data", &data, "--http", any, "--quic", any, "--workers", "0"];
+    // Announced on the loopback alone, for that is where it listens.
+    let mut start = world.command(&start);
+    let started = start.env("RADEON_QUIC__ADVERTISE", "always").output().expect("it starts");
+    let endpoint = serde_json::from_slice(&started.stdout).expect("JSON");
+    let cluster = Cluster { world, endpoint };
+    let made = cluster.run(&["token", "create"]).json();
+    let folder = cluster.world.path("far").display().to_string();
+    let args = ["--discover", text(&made["token"]), "--data", &folder, "--name", "far"];
+    let joined = Joined::start(&cluster.world, &args);
+    assert_eq!(joined.said["coordinator"], cluster.endpoint["quic"]);
+    eventually("the worker is ready", || cluster.workers("ready").len() == 1);
+    joined.leave();
+    cluster.run(&["stop"]).json();
+    cluster.world.expect_no_processes();
+}
+
+/// Whether a packet to mDNS's group on the loopback comes back.
+fn multicast_works() -> std::io::Result<()> {
+    let (group, here) = (Ipv4Addr::new(224, 0, 0, 251), Ipv4Addr::LOCALHOST);
+    let receiver = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+    receiver.join_multicast_v4(&group, &here)?;
+    receiver.set_read_timeout(Some(Duration::from_secs(2)))?;
+    let sender = UdpSocket::bind((here, 0))?;
+    sender.send_to(b"x", (group, receiver.local_addr()?.port()))?;
+    receiver.recv(&mut [0; 1]).map(|_| ())
 }
 
 #[test]

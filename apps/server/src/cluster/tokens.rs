@@ -1,4 +1,5 @@
-//! Join tokens: making, listing and taking back what lets machines into the cluster.
+//! Join tokens: making, listing and taking back what lets machines into the cluster; and revoking
+//! the certificates of those who came.
 
 use crate::extract::{Params, Whole};
 use crate::fault::{ClusterError, Fault};
@@ -7,7 +8,7 @@ use crate::state::ServerState;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use lgp_sdk::{ClusterError as Error, TokenInfo, Tokens};
+use lgp_sdk::{ClusterError as Error, Revocation, Role, TokenInfo, Tokens, WorkerId};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -19,6 +20,8 @@ struct Create {
     uses: u32,
     #[serde(default = "an_hour")]
     ttl_s: u64,
+    #[serde(default = "worker")]
+    role: Role,
 }
 
 fn once() -> u32 {
@@ -29,14 +32,18 @@ fn an_hour() -> u64 {
     3600
 }
 
-/// `POST tokens {"uses":N,"ttl_s":S}`: 201 with the token, which is never shown again.
+fn worker() -> Role {
+    Role::Worker
+}
+
+/// `POST tokens {"uses":N,"ttl_s":S,"role":R}`: 201 with the token, which is never shown again.
 pub(crate) async fn create(
     State(state): State<ServerState>,
     body: Whole,
 ) -> Result<(StatusCode, Json<Value>), ClusterError> {
-    let Create { uses, ttl_s } = body.json()?;
+    let Create { uses, ttl_s, role } = body.json()?;
     let ttl = Duration::from_secs(ttl_s);
-    let (info, token) = change(&state, move |tokens| tokens.create(uses, ttl)).await?;
+    let (info, token) = change(&state, move |tokens| tokens.create_for(role, uses, ttl)).await?;
     let mut value = describe(&info);
     value["token"] = json!(token.to_string());
     value["quic"] = json!(state.coordinator().quic_addr().to_string());
@@ -58,6 +65,34 @@ pub(crate) async fn revoke(
     let revoked = id.clone();
     change(&state, move |tokens| tokens.revoke(&revoked)).await?;
     Ok(Json(json!({ "id": id, "revoked": true })))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Revoke {
+    name: String,
+    #[serde(default = "worker")]
+    role: Role,
+}
+
+/// `POST revocations {"name":N,"role":R}`: 201; what the member has is refused from now on, and its
+/// connections, as many as it says, are closed.
+pub(crate) async fn revoke_member(
+    State(state): State<ServerState>,
+    body: Whole,
+) -> Result<(StatusCode, Json<Value>), ClusterError> {
+    let Revoke { name, role } = body.json()?;
+    let name: WorkerId = name.parse().map_err(|e: Error| Fault::bad_input(e.to_string()))?;
+    let revoked = state.coordinator().revoke(role, name).await;
+    let (revocation, closed) = revoked.map_err(faults::cluster)?;
+    let mut value = json!(revocation);
+    value["connections_closed"] = json!(closed);
+    Ok((StatusCode::CREATED, Json(value)))
+}
+
+/// `GET revocations`: a bare array, oldest first, of those whose certificates could still be valid.
+pub(crate) async fn revoked_members(State(state): State<ServerState>) -> Json<Vec<Revocation>> {
+    Json(state.coordinator().pki().revoked())
 }
 
 /// Works on the tokens away from the threads that serve connections: it waits for the disk.
@@ -82,6 +117,7 @@ fn describe(info: &TokenInfo) -> Value {
     };
     json!({
         "id": info.id,
+        "role": info.role,
         "state": state,
         "uses": info.uses,
         "uses_left": info.uses_left,

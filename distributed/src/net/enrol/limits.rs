@@ -57,6 +57,11 @@ impl Limits {
         state.names.insert(name.clone(), now + RESERVED);
         Some(Reservation { limits: Arc::clone(self), name: Some(name.clone()) })
     }
+
+    /// Lets others have a name whose machine will not connect.
+    pub(in crate::net) fn release(&self, name: &WorkerId) {
+        self.lock().names.remove(name);
+    }
 }
 
 impl State {

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::net::ask::{self, Certification, Certified, Enrol};
 use crate::net::close::{Close, is_untrusted};
 use crate::net::pki::{self, Identity};
-use crate::net::role::{COORDINATOR_SAN, Protocol};
+use crate::net::role::{COORDINATOR_SAN, Protocol, Role};
 use crate::net::token::{self, JoinToken};
 use crate::net::{tls, transport, wire};
 use crate::proto::backoff::full_jitter;
@@ -23,13 +23,27 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const ATTEMPTS: u32 = 8;
 const WAIT: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(3));
 
+/// Exchanges a token for the identity of a worker, as [`enrol`] does for any role.
+///
+/// # Errors
+/// As [`enrol`].
+pub async fn join(addr: SocketAddr, token: &JoinToken, name: &WorkerId) -> Result<Identity> {
+    enrol(addr, token, Role::Worker, name).await
+}
+
 /// Exchanges a token for an identity. The key is made here and goes nowhere; the secret goes only
-/// to a coordinator whose authority has the token's hash.
+/// to a coordinator whose authority has the token's hash. A token that makes another role is
+/// refused, and not used up.
 ///
 /// # Errors
 /// [`Error::WrongCluster`]; [`Error::JoinRefused`]; [`Error::Connection`] when nobody answers;
 /// [`Error::Bind`]; [`Error::Pki`].
-pub async fn join(addr: SocketAddr, token: &JoinToken, name: &WorkerId) -> Result<Identity> {
+pub async fn enrol(
+    addr: SocketAddr,
+    token: &JoinToken,
+    role: Role,
+    name: &WorkerId,
+) -> Result<Identity> {
     let (mut endpoint, _) = transport::bind(transport::any_for(addr), None)?;
     let mut client = ClientConfig::new(Arc::new(tls::joiner(token.authority)?));
     client.transport_config(transport::config(0, 0));
@@ -37,7 +51,8 @@ pub async fn join(addr: SocketAddr, token: &JoinToken, name: &WorkerId) -> Resul
     let mut rng = Xoshiro256PlusPlus::from_rng(&mut rand::rng());
     let mut attempt = 1;
     loop {
-        let joined = tokio::time::timeout(TIMEOUT, exchange(&endpoint, addr, token, name)).await;
+        let joined =
+            tokio::time::timeout(TIMEOUT, exchange(&endpoint, addr, token, (role, name))).await;
         let joined = joined.unwrap_or_else(|_| {
             Err(Error::Connection(format!("no answer from {addr} within {TIMEOUT:?}")))
         });
@@ -56,13 +71,13 @@ async fn exchange(
     endpoint: &Endpoint,
     addr: SocketAddr,
     token: &JoinToken,
-    name: &WorkerId,
+    (role, name): (Role, &WorkerId),
 ) -> Result<Identity> {
     let connecting = endpoint.connect(addr, COORDINATOR_SAN).map_err(wire::lost)?;
     let connection = connecting.await.map_err(|error| failed(addr, token, &error))?;
     let (key, csr) = pki::request()?;
     let request =
-        Enrol { secret: token.secret, name: name.to_string(), csr, now_s: token::now_s() };
+        Enrol { secret: token.secret, name: name.to_string(), csr, now_s: token::now_s(), role };
     let answer = async {
         let (mut send, mut recv) = connection.open_bi().await.map_err(wire::lost)?;
         ask::write(&mut send, &request).await?;

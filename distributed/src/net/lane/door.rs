@@ -6,6 +6,7 @@ use super::link::{Lane, Message};
 use super::pool::Budget;
 use crate::net::hex;
 use crate::proto::message::LaneOffer;
+use crate::worker_info::Hits;
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{
@@ -80,6 +81,11 @@ impl Door {
         let door = Arc::new(Self(Arc::clone(&inner)));
         std::thread::Builder::new().name("lanes".into()).spawn(move || inner.attend())?;
         Ok(door)
+    }
+
+    /// Buffers that were asked for here, and how many of those had served before.
+    pub(in crate::net) fn buffers(&self) -> Hits {
+        self.0.budget.counts()
     }
 
     /// Expects a session's worker.

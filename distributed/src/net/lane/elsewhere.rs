@@ -4,6 +4,7 @@ use super::Berth;
 use crate::error::Result;
 use crate::proto::message::{AttemptId, LaneOffer, SharedBody};
 use crate::proto::tensors::Planned;
+use crate::worker_info::Hits;
 use lgp_memory::NamedTensor;
 use std::io;
 use std::sync::Arc;
@@ -37,6 +38,9 @@ pub(in crate::net) struct Invitation {
 impl Door {
     pub(in crate::net) fn open(_: usize) -> Option<Arc<Self>> {
         None
+    }
+    pub(in crate::net) fn buffers(&self) -> Hits {
+        match *self {}
     }
     pub(in crate::net) fn invite(self: &Arc<Self>, _: &Arc<Berth>) -> Invitation {
         match **self {}

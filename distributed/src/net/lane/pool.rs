@@ -2,6 +2,7 @@
 //! side is done with them.
 
 use crate::net::wire;
+use crate::worker_info::Hits;
 use lgp_memory::NamedTensor;
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use std::collections::BTreeMap;
@@ -31,6 +32,9 @@ pub(super) struct Budget {
 struct Taken {
     bytes: usize,
     buffers: usize,
+    /// Buffers that lanes asked for, and those of them that were there.
+    asked: u64,
+    reused: u64,
 }
 
 impl Budget {
@@ -44,8 +48,20 @@ impl Budget {
         if taken.buffers >= BUFFERS_MAX {
             return None;
         }
-        *taken = Taken { bytes: after, buffers: taken.buffers + 1 };
+        (taken.bytes, taken.buffers) = (after, taken.buffers + 1);
         Some(Grant { budget: Arc::clone(self), bytes })
+    }
+
+    fn count(&self, reused: bool) {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        taken.asked += 1;
+        taken.reused += u64::from(reused);
+    }
+
+    /// Buffers that all lanes asked for, and how many of those had served before.
+    pub(super) fn counts(&self) -> Hits {
+        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        Hits { hits: taken.reused, of: taken.asked }
     }
 
     /// Bytes that are taken.
@@ -131,8 +147,10 @@ impl Pool {
         if self.is_lent_out() {
             return Ok(None);
         }
+        let idle = self.idle.iter().rposition(|(b, _)| b.grant.bytes == capacity);
         self.asked += 1;
-        if let Some(at) = self.idle.iter().rposition(|(b, _)| b.grant.bytes == capacity) {
+        self.budget.count(idle.is_some());
+        if let Some(at) = idle {
             self.reused += 1;
             return Ok(Some(self.idle.swap_remove(at).0));
         }

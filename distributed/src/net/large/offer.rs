@@ -77,10 +77,10 @@ pub(in crate::net) async fn send(
     let _ = send.set_priority(-1);
     let parts = offers.lock().get(&sha256).map(|offered| offered.parts.clone());
     let Some(parts) = parts else {
-        ask::write(&mut send, &Answer::Unknown).await?;
+        wire::taken(ask::write(&mut send, &Answer::Unknown)).await?;
         return send.finish().map_err(wire::lost);
     };
-    ask::write(&mut send, &Answer::Found(total(&parts))).await?;
+    wire::taken(ask::write(&mut send, &Answer::Found(total(&parts)))).await?;
     let mut skip = usize::try_from(offset).unwrap_or(usize::MAX);
     for mut part in parts {
         let skipped = skip.min(part.len());
@@ -88,7 +88,7 @@ pub(in crate::net) async fn send(
         drop(part.split_to(skipped));
         while !part.is_empty() {
             let chunk = part.split_to(part.len().min(CHUNK_BYTES));
-            send.write_chunk(chunk).await.map_err(wire::lost)?;
+            wire::taken(send.write_chunk(chunk)).await?;
         }
     }
     send.finish().map_err(wire::lost)

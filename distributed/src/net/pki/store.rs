@@ -3,9 +3,10 @@
 //! The folder appears with the file in it, so one without a whole file was damaged later. Then
 //! nothing is made anew: workers that joined would no longer recognise their cluster.
 
-use super::{Pki, pki_error};
+use super::{Pki, Revoked, pki_error};
 use crate::error::{Error, Result};
 use crate::net::files;
+use crate::net::kept::Kept;
 use rcgen::PublicKeyData;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -13,6 +14,10 @@ use std::io::ErrorKind;
 use std::path::Path;
 use x509_parser::parse_x509_certificate;
 
+/// Certificates that are valid no longer.
+const REVOKED_FILE: &str = "revoked.json";
+const REVOKED_REMEDY: &str = "restore it from a backup, or delete it, which lets in who was revoked until their certificates \
+     expire";
 /// The certificate, followed by its key, PEM.
 const AUTHORITY_FILE: &str = "authority.pem";
 const BYTES_MAX: u64 = 64 << 10;
@@ -75,15 +80,16 @@ fn load(folder: &Path) -> Result<Pki> {
         _ => Error::file("read", &path, error),
     })?;
     let text = String::from_utf8(bytes).map_err(|_| damaged("it is not text".to_owned()))?;
-    parse(&text).map_err(|error| damaged(error.to_string()))
+    let revoked = Kept::open(&folder.join(REVOKED_FILE), REVOKED_REMEDY)?;
+    parse(&text, revoked).map_err(|error| damaged(error.to_string()))
 }
 
-fn parse(text: &str) -> Result<Pki> {
+fn parse(text: &str, revoked: Kept<Revoked>) -> Result<Pki> {
     let end = "-----END CERTIFICATE-----\n";
     let at = text.find(end).ok_or_else(|| pki_error("the certificate is not whole"))?;
     let (ca_pem, key_pem) = text.split_at(at + end.len());
     let ca = CertificateDer::from_pem_slice(ca_pem.as_bytes()).map_err(pki_error)?;
-    let pki = Pki::from_parts(ca, ca_pem.to_owned(), key_pem)?;
+    let pki = Pki::from_parts(ca, ca_pem.to_owned(), key_pem, revoked)?;
     let (_, parsed) = parse_x509_certificate(&pki.authority.ca).map_err(pki_error)?;
     // Signed by itself, so this notices every bit that changed.
     parsed.verify_signature(None).map_err(pki_error)?;
@@ -97,6 +103,10 @@ fn parse(text: &str) -> Result<Pki> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::net::role::Role;
+    use crate::net::tls::Member;
+    use crate::net::token::now_s;
+    use std::time::Duration;
 
     fn folder() -> (tempfile::TempDir, std::path::PathBuf) {
         let folder = tempfile::tempdir().expect("a temporary folder");
@@ -114,6 +124,28 @@ mod tests {
         assert_ne!(first.hash(), Pki::generate().expect("random numbers").hash());
         let names = std::fs::read_dir(folder.parent().expect("inside")).expect("ours");
         assert_eq!(names.count(), 1, "nothing else is left");
+    }
+
+    #[test]
+    fn what_was_revoked_stays_revoked() {
+        let (_guard, folder) = folder();
+        let pki = Pki::open(&folder).expect("a new one");
+        let name = || "w".parse().expect("a name");
+        // Made a while ago.
+        let member = Member { role: Role::Worker, name: name(), issued_s: now_s() - 10 };
+        assert!(!pki.is_revoked(&member));
+        let revoked = pki.revoke(Role::Worker, name()).expect("room");
+        let again = Pki::open(&folder).expect("the same");
+        assert!(pki.is_revoked(&member) && again.is_revoked(&member));
+        assert_eq!(again.revoked(), [revoked]);
+        // A certificate that lives longer than any before is remembered, too.
+        let long = again.with_certificate_life(Duration::from_secs(1_000_000));
+        long.issue_worker("v").expect("a name");
+        let path = folder.join(REVOKED_FILE);
+        let text = std::fs::read_to_string(&path).expect("ours");
+        assert!(text.contains("1000001"), "{text}");
+        std::fs::write(&path, &text[1..]).expect("ours");
+        assert!(matches!(Pki::open(&folder), Err(Error::Damaged { .. })));
     }
 
     #[cfg(unix)]

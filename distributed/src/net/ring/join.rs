@@ -42,7 +42,7 @@ struct Hello {
 }
 
 /// Connects a rank with its neighbours. The endpoint takes no more connections then.
-pub(super) async fn join(config: &RingConfig) -> Result<(Endpoint, Wire)> {
+pub(super) async fn join(config: &RingConfig, deadline: Instant) -> Result<(Endpoint, Wire)> {
     let (server, client) = tls::configs(&config.identity)?;
     let mut server = ServerConfig::with_crypto(Arc::new(server));
     server.transport_config(transport::cautious(0, 1)).migration(false);
@@ -50,14 +50,13 @@ pub(super) async fn join(config: &RingConfig) -> Result<(Endpoint, Wire)> {
     client.transport_config(transport::config(0, 0));
     let (endpoint, _) = transport::bind(listen(config)?, Some(server))?;
     let Meeting { id, addrs } = match &config.peers {
-        RingPeers::Coordinator(addr) => meet(&endpoint, config, *addr).await?,
+        RingPeers::Coordinator(addr) => meet(&endpoint, config, *addr, deadline).await?,
         RingPeers::Addresses(addrs) => Meeting { id: name_id(&config.group), addrs: addrs.clone() },
     };
     let &RingConfig { rank, size, .. } = config;
     let (before, next) = ((rank + size - 1) % size, (rank + 1) % size);
     let addr = usize::try_from(next).ok().and_then(|next| addrs.get(next).copied());
     let addr = addr.ok_or_else(|| addresses(addrs.len(), size))?;
-    let deadline = Instant::now() + config.timeout;
     let absent = |rank: u32| Error::from(RingError::Absent { rank, waited: config.timeout });
     let hello = Hello { meeting: id, rank, size };
     let (reached, watched) = oneshot::channel();
@@ -92,6 +91,10 @@ async fn end_of(connection: oneshot::Receiver<Connection>) -> ConnectionError {
     }
 }
 
+fn left(deadline: Instant) -> Duration {
+    deadline.saturating_duration_since(Instant::now())
+}
+
 fn listen(config: &RingConfig) -> Result<SocketAddr> {
     check(&config.group, config.rank, config.size).map_err(RingError::from)?;
     match (&config.peers, config.listen) {
@@ -119,7 +122,12 @@ fn name_id(group: &str) -> [u8; 16] {
 
 /// Asks the coordinator where the others are. The question leaves from the socket that listens, so
 /// that the coordinator sees the address at which others reach it.
-async fn meet(endpoint: &Endpoint, config: &RingConfig, addr: SocketAddr) -> Result<Meeting> {
+async fn meet(
+    endpoint: &Endpoint,
+    config: &RingConfig,
+    addr: SocketAddr,
+    deadline: Instant,
+) -> Result<Meeting> {
     let mut client =
         ClientConfig::new(Arc::new(crate::net::tls::client(&config.identity, Protocol::Ring)?));
     client.transport_config(transport::config(0, 0));
@@ -127,7 +135,7 @@ async fn meet(endpoint: &Endpoint, config: &RingConfig, addr: SocketAddr) -> Res
         group: config.group.clone(),
         rank: config.rank,
         size: config.size,
-        patience_ms: u32::try_from(config.timeout.as_millis()).unwrap_or(u32::MAX),
+        patience_ms: u32::try_from(left(deadline).as_millis()).unwrap_or(u32::MAX),
     };
     let asking = async {
         let connecting =
@@ -146,7 +154,7 @@ async fn meet(endpoint: &Endpoint, config: &RingConfig, addr: SocketAddr) -> Res
             None => error,
         })
     };
-    let answer = timeout(config.timeout + GRACE, asking).await;
+    let answer = timeout_at(deadline + GRACE, asking).await;
     let late = || wire::lost(format!("no answer came from the coordinator at {addr}"));
     let mut meeting = answer.map_err(|_| late())??.map_err(RingError::from)?;
     for member in meeting.addrs.iter_mut().filter(|member| member.ip().is_loopback()) {
@@ -204,6 +212,8 @@ async fn accept(
         tokio::select! {
             incoming = endpoint.accept() => match incoming {
                 None => return Err(wire::lost("the endpoint was closed")),
+                // Packets with made-up senders must not take the places of others.
+                Some(incoming) if incoming.may_retry() => drop(incoming.retry()),
                 Some(incoming) if greetings.len() >= GREETINGS_MAX => incoming.refuse(),
                 Some(incoming) => {
                     let greeting = greet(incoming, expected.clone(), rank);

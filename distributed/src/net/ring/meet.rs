@@ -113,6 +113,8 @@ async fn meet(meetings: &Meetings, claim: &Claim, connection: &Connection) -> Op
     };
     let patience = Duration::from_millis(claim.patience_ms.into()).min(PATIENCE_MAX);
     tokio::select! {
+        // Who has met the others is told so, also where its time ends in the same moment.
+        biased;
         meeting = told => meeting.ok().map(Ok),
         _ = connection.closed() => None,
         () = tokio::time::sleep(patience) => {

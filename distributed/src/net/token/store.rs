@@ -3,16 +3,16 @@
 use super::{JoinToken, Secret, Table, TokenInfo};
 use crate::error::{Error, Result};
 use crate::net::enrol::JoinRefusal;
-use crate::net::files;
+use crate::net::kept::Kept;
 use crate::net::pki::{CaHash, Pki};
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use crate::net::role::Role;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The file in the authority's folder.
 const TOKENS_FILE: &str = "tokens.json";
-const BYTES_MAX: u64 = 4 << 20;
+const TOKENS_REMEDY: &str = "delete it to revoke every token; machines that joined stay joined";
 /// Limits of a token.
 const USES_MAX: u32 = 10_000;
 const TTL_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -24,9 +24,7 @@ pub struct Tokens(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     authority: CaHash,
-    /// `None` keeps them in memory only.
-    path: Option<PathBuf>,
-    table: Mutex<Table>,
+    table: Kept<Table>,
 }
 
 /// Seconds since 1970, by the system's clock.
@@ -40,36 +38,35 @@ impl Tokens {
     /// # Errors
     /// [`Error::Damaged`] when the file does not parse, with what to do; [`Error::File`].
     pub fn open(folder: &Path, pki: &Pki) -> Result<Self> {
-        let path = folder.join(TOKENS_FILE);
-        let table = match files::read_bounded(&path, BYTES_MAX) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| Error::Damaged {
-                path: path.clone(),
-                reason: error.to_string(),
-                remedy: "delete it to revoke every token; machines that joined stay joined"
-                    .to_owned(),
-            })?,
-            Err(error) if error.kind() == ErrorKind::NotFound => Table::default(),
-            Err(error) => return Err(Error::file("read", path, error)),
-        };
-        Ok(Self::with(pki, Some(path), table))
+        let table = Kept::open(&folder.join(TOKENS_FILE), TOKENS_REMEDY)?;
+        Ok(Self(Arc::new(Inner { authority: pki.hash(), table })))
     }
 
     /// Tokens that end with the process.
     #[must_use]
     pub fn in_memory(pki: &Pki) -> Self {
-        Self::with(pki, None, Table::default())
+        Self(Arc::new(Inner { authority: pki.hash(), table: Kept::default() }))
     }
 
-    fn with(pki: &Pki, path: Option<PathBuf>, table: Table) -> Self {
-        Self(Arc::new(Inner { authority: pki.hash(), path, table: Mutex::new(table) }))
-    }
-
-    /// Makes a token that lets `uses` machines join within `ttl`. This is the only time that it is
-    /// seen: what is kept does not tell it.
+    /// Makes a token that lets `uses` machines join as workers within `ttl`. This is the only time
+    /// that it is seen: what is kept does not tell it.
     ///
     /// # Errors
     /// [`Error::TokenLimit`]; [`Error::File`].
     pub fn create(&self, uses: u32, ttl: Duration) -> Result<(TokenInfo, JoinToken)> {
+        self.create_for(Role::Worker, uses, ttl)
+    }
+
+    /// The same for members of any role.
+    ///
+    /// # Errors
+    /// As [`Tokens::create`].
+    pub fn create_for(
+        &self,
+        role: Role,
+        uses: u32,
+        ttl: Duration,
+    ) -> Result<(TokenInfo, JoinToken)> {
         let limit = |what, given, expected| Err(Error::TokenLimit { what, given, expected });
         if !(1..=USES_MAX).contains(&uses) {
             return limit("uses", uses.into(), format!("1 to {USES_MAX}"));
@@ -79,14 +76,17 @@ impl Tokens {
             return limit("seconds to live", ttl.as_secs(), expected);
         }
         let secret: Secret = rand::random();
-        let info = self.change(|table| table.create(&secret, uses, ttl.as_secs(), now_s()))??;
+        let info = self
+            .0
+            .table
+            .change(|table| table.create(&secret, role, uses, ttl.as_secs(), now_s()))??;
         Ok((info, JoinToken { authority: self.0.authority, secret }))
     }
 
     /// Every token that is kept, in the order in which they were made.
     #[must_use]
     pub fn list(&self) -> Vec<TokenInfo> {
-        self.lock().tokens.iter().map(|kept| kept.info.clone()).collect()
+        self.0.table.read().tokens.iter().map(|kept| kept.info.clone()).collect()
     }
 
     /// Takes a token back. Who joined with it stays joined.
@@ -94,49 +94,24 @@ impl Tokens {
     /// # Errors
     /// [`Error::UnknownToken`]; [`Error::File`].
     pub fn revoke(&self, id: &str) -> Result<()> {
-        if self.change(|table| table.revoke(id).then_some(()).ok_or(()))?.is_ok() {
+        if self.0.table.change(|table| table.revoke(id).then_some(()).ok_or(()))?.is_ok() {
             return Ok(());
         }
         Err(Error::UnknownToken { id: id.chars().take(64).collect() })
     }
 
-    /// Whether a secret would let a machine in.
-    pub(in crate::net) fn check(&self, secret: &Secret) -> Result<(), JoinRefusal> {
-        self.lock().find(secret, now_s()).map(|_| ())
+    /// Whether a secret would let in a member of a role.
+    pub(in crate::net) fn check(&self, secret: &Secret, role: Role) -> Result<(), JoinRefusal> {
+        self.0.table.read().find(secret, role, now_s()).map(|_| ())
     }
 
     /// Takes one use of a secret's token; once this returns, no restart gives it back.
-    pub(in crate::net) fn consume(&self, secret: &Secret) -> Result<(), JoinRefusal> {
-        let consumed = self.change(|table| table.consume(secret, now_s()));
+    pub(in crate::net) fn consume(&self, secret: &Secret, role: Role) -> Result<(), JoinRefusal> {
+        let consumed = self.0.table.change(|table| table.consume(secret, role, now_s()));
         consumed.unwrap_or_else(|error| {
             tracing::error!(%error, "a token's use cannot be recorded, so nobody is let in");
             Err(JoinRefusal::Unavailable)
         })
-    }
-
-    /// Changes the table and its file, or neither.
-    fn change<T, E>(
-        &self,
-        change: impl FnOnce(&mut Table) -> Result<T, E>,
-    ) -> Result<Result<T, E>> {
-        let mut table = self.lock();
-        let mut next = table.clone();
-        let changed = change(&mut next);
-        if changed.is_ok() {
-            if let Some(path) = &self.0.path {
-                let text = serde_json::to_vec_pretty(&next)
-                    .map_err(|error| Error::file("write", path, error.into()))?;
-                files::write_private(path, &text)
-                    .map_err(|error| Error::file("write", path, error))?;
-            }
-            *table = next;
-        }
-        Ok(changed)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Table> {
-        // The table is replaced as a whole.
-        self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -154,13 +129,13 @@ mod tests {
         let (info, token) = open().create(2, HOUR).expect("room");
         assert_eq!(token.authority(), pki.hash());
         let tokens = open();
-        tokens.consume(&token.secret).expect("once");
+        tokens.consume(&token.secret, Role::Worker).expect("once");
         let tokens = open();
         assert_eq!(tokens.list().first().map(|t| (t.uses, t.uses_left)), Some((2, 1)));
-        tokens.consume(&token.secret).expect("twice");
-        assert_eq!(open().consume(&token.secret), Err(JoinRefusal::TokenUsedUp));
+        tokens.consume(&token.secret, Role::Worker).expect("twice");
+        assert_eq!(open().consume(&token.secret, Role::Worker), Err(JoinRefusal::TokenUsedUp));
         open().revoke(&info.id).expect("known");
-        assert_eq!(open().check(&token.secret), Err(JoinRefusal::TokenUnknown));
+        assert_eq!(open().check(&token.secret, Role::Worker), Err(JoinRefusal::TokenUnknown));
         assert!(matches!(open().revoke(&info.id), Err(Error::UnknownToken { .. })));
         assert!(open().list().is_empty());
     }
@@ -192,7 +167,7 @@ mod tests {
         let tokens = Tokens::open(folder.path(), &pki).expect("sound");
         let (_, token) = tokens.create(1, HOUR).expect("room");
         drop(folder);
-        assert_eq!(tokens.consume(&token.secret), Err(JoinRefusal::Unavailable));
+        assert_eq!(tokens.consume(&token.secret, Role::Worker), Err(JoinRefusal::Unavailable));
         assert_eq!(tokens.list().first().map(|t| t.uses_left), Some(1));
     }
 

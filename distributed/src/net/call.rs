@@ -1,0 +1,181 @@
+//! What clients and administrators ask of a coordinator: one call on a bidirectional stream, `u32`
+//! length and postcard, followed by the bytes of its tensors; the answer comes in the same form.
+//! Lengths are checked before anything is allocated.
+
+mod answer;
+mod client;
+mod serve;
+#[cfg(test)]
+mod tests;
+
+pub use client::Client;
+pub use serve::Supervisor;
+pub(super) use serve::{Callers, serve};
+
+use crate::net::ask::{self, Certified};
+use crate::net::pki::Revocation;
+use crate::net::role::Role;
+use crate::net::token::TokenInfo;
+use crate::net::wire;
+use crate::proto::frame::BODY_BYTES_MAX;
+use crate::proto::message::TensorMeta;
+use crate::proto::tensors::{describe, plan_first};
+use crate::task::{ModelRef, Priority, TaskId, TaskSpec};
+use crate::worker_info::{Stats, WorkerId, WorkerInfo};
+use answer::{Record, Refusal};
+use lgp_memory::NamedTensor;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// Bytes of the longest call and of the longest answer, without tensors.
+const CALL_BYTES_MAX: usize = 64 << 10;
+const ANSWER_BYTES_MAX: usize = 16 << 20;
+
+/// A call.
+#[derive(Serialize, Deserialize)]
+pub(super) enum Call {
+    /// Is anybody there who takes calls of this peer?
+    Greet,
+    /// A new certificate for a new key, before the old one expires.
+    Renew {
+        csr: Vec<u8>,
+    },
+    /// The models that the cluster has.
+    Models,
+    /// Accept a task.
+    Submit(Box<Spec>),
+    /// Accept a task and answer once it has ended.
+    Run(Box<Spec>),
+    /// Answer once a task has ended.
+    Wait(TaskId),
+    /// What became of a task so far.
+    Task(TaskId),
+    Cancel(TaskId),
+    Workers,
+    Stats,
+    ShutdownWorker(String),
+    /// Accept no more tasks and answer once those that were accepted have ended.
+    Drain,
+    /// Have so many local workers.
+    Scale(u64),
+    CreateToken {
+        role: Role,
+        uses: u32,
+        ttl: Duration,
+    },
+    Revoke {
+        role: Role,
+        name: WorkerId,
+    },
+}
+
+impl Call {
+    /// Its name, and the role that it needs.
+    pub(super) fn needs(&self) -> (&'static str, Role) {
+        match self {
+            Self::Greet => ("greet", Role::Client),
+            Self::Renew { .. } => ("renew", Role::Client),
+            Self::Models => ("models", Role::Client),
+            Self::Submit(_) => ("submit", Role::Client),
+            Self::Run(_) => ("run", Role::Client),
+            Self::Wait(_) => ("wait", Role::Client),
+            Self::Task(_) => ("task", Role::Client),
+            Self::Cancel(_) => ("cancel", Role::Client),
+            Self::Workers => ("workers", Role::Admin),
+            Self::Stats => ("stats", Role::Admin),
+            Self::ShutdownWorker(_) => ("shutdown_worker", Role::Admin),
+            Self::Drain => ("drain", Role::Admin),
+            Self::Scale(_) => ("scale", Role::Admin),
+            Self::CreateToken { .. } => ("create_token", Role::Admin),
+            Self::Revoke { .. } => ("revoke", Role::Admin),
+        }
+    }
+}
+
+/// A task whose inputs follow as raw bytes in this order.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Spec {
+    model: ModelRef,
+    tensors: Vec<TensorMeta>,
+    priority: Priority,
+    deadline: Option<Duration>,
+    idempotency_key: Option<String>,
+    max_attempts: u32,
+    durable: bool,
+    depends_on: Vec<TaskId>,
+    affinity: Option<String>,
+    hedge_after: Option<Duration>,
+}
+
+impl Spec {
+    /// All of a task but its inputs.
+    fn of(spec: TaskSpec, tensors: Vec<TensorMeta>) -> Self {
+        let TaskSpec { model, inputs: _, priority, deadline, idempotency_key, .. } = spec;
+        let TaskSpec { max_attempts, durable, depends_on, affinity, hedge_after, .. } = spec;
+        Self {
+            model,
+            tensors,
+            priority,
+            deadline,
+            idempotency_key,
+            max_attempts,
+            durable,
+            depends_on,
+            affinity,
+            hedge_after,
+        }
+    }
+
+    /// The task with its inputs.
+    fn with(self, inputs: Vec<NamedTensor>) -> TaskSpec {
+        TaskSpec {
+            model: self.model,
+            inputs,
+            priority: self.priority,
+            deadline: self.deadline,
+            idempotency_key: self.idempotency_key,
+            max_attempts: self.max_attempts,
+            durable: self.durable,
+            depends_on: self.depends_on,
+            affinity: self.affinity,
+            hedge_after: self.hedge_after,
+        }
+    }
+}
+
+/// Whether bytes are a call whose tensors could follow.
+pub(super) fn is_call(bytes: &[u8]) -> bool {
+    ask::decode::<Call>(bytes).is_ok_and(|call| match call {
+        Call::Submit(spec) | Call::Run(spec) => plan_first(spec.tensors, BODY_BYTES_MAX).is_ok(),
+        _ => true,
+    })
+}
+
+/// A call with tensors, and an answer, as they travel.
+pub(super) fn samples(spec: TaskSpec) -> crate::Result<[Vec<u8>; 2]> {
+    let (metas, _) = describe(&spec.inputs)?;
+    let call = Call::Run(Box::new(Spec::of(spec, metas)));
+    let answer: Answer = Err(Refusal::Role { call: "drain".into(), needs: Role::Admin });
+    let bytes = |encoded: Result<Vec<u8>, postcard::Error>| encoded.map_err(wire::lost);
+    Ok([bytes(postcard::to_stdvec(&call))?, bytes(postcard::to_stdvec(&answer))?])
+}
+
+/// The answer to a call.
+pub(super) type Answer = Result<Told, Refusal>;
+
+/// What a call that was not refused is told.
+#[derive(Serialize, Deserialize)]
+pub(super) enum Told {
+    Done,
+    Certified(Certified),
+    Models(Vec<ModelRef>),
+    Task(TaskId),
+    /// The outputs follow as raw bytes.
+    Record(Box<Record>),
+    Workers(Vec<WorkerInfo>),
+    Stats(Box<Stats>),
+    /// How many there were.
+    Count(u64),
+    Token(TokenInfo, String),
+    Revoked(Revocation, u64),
+}

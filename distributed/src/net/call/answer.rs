@@ -1,0 +1,137 @@
+//! Answers as they travel: a task's record without its outputs' bytes, and errors.
+
+use crate::error::Error;
+use crate::net::role::Role;
+use crate::proto::message::TensorMeta;
+use crate::task::{ModelRef, Priority, TaskError, TaskId, TaskRecord, TaskState};
+use crate::worker_info::WorkerId;
+use lgp_memory::NamedTensor;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// A record whose outputs follow.
+#[derive(Serialize, Deserialize)]
+pub(in crate::net) struct Record {
+    task_id: TaskId,
+    model: ModelRef,
+    priority: Priority,
+    durable: bool,
+    depends_on: Vec<TaskId>,
+    state: TaskState,
+    attempts: u32,
+    worker: Option<WorkerId>,
+    variant: Option<ModelRef>,
+    pub(super) outputs: Option<Vec<TensorMeta>>,
+    error: Option<TaskError>,
+    queued_ms: f64,
+    model_ms: Option<f64>,
+    overhead_ms: Option<f64>,
+}
+
+impl Record {
+    /// All of a record but its outputs' bytes.
+    pub(super) fn of(record: TaskRecord, outputs: Option<Vec<TensorMeta>>) -> Self {
+        Self {
+            task_id: record.task_id,
+            model: record.model,
+            priority: record.priority,
+            durable: record.durable,
+            depends_on: record.depends_on,
+            state: record.state,
+            attempts: record.attempts,
+            worker: record.worker,
+            variant: record.variant,
+            outputs,
+            error: record.error,
+            queued_ms: record.queued_ms,
+            model_ms: record.model_ms,
+            overhead_ms: record.overhead_ms,
+        }
+    }
+
+    /// The record with its outputs.
+    pub(super) fn with(self, outputs: Option<Vec<NamedTensor>>) -> TaskRecord {
+        TaskRecord {
+            task_id: self.task_id,
+            model: self.model,
+            priority: self.priority,
+            durable: self.durable,
+            depends_on: self.depends_on,
+            state: self.state,
+            attempts: self.attempts,
+            worker: self.worker,
+            variant: self.variant,
+            outputs,
+            error: self.error,
+            queued_ms: self.queued_ms,
+            model_ms: self.model_ms,
+            overhead_ms: self.overhead_ms,
+        }
+    }
+}
+
+/// An error that the caller can do something about; others travel as what they say.
+#[derive(Serialize, Deserialize)]
+pub(in crate::net) enum Refusal {
+    Role { call: String, needs: Role },
+    Overloaded { queued: u64, queued_bytes: u64, retry_after: Duration },
+    Conflict { key: String, existing: TaskId },
+    InvalidTask { message: String },
+    NoJournal,
+    NotSaved { reason: String },
+    UnknownTask { id: String },
+    UnknownWorker { id: String },
+    Draining,
+    Stopped,
+    Other { message: String },
+}
+
+fn wide(n: usize) -> u64 {
+    u64::try_from(n).unwrap_or(u64::MAX)
+}
+
+fn narrow(n: u64) -> usize {
+    usize::try_from(n).unwrap_or(usize::MAX)
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::RoleNeeded { call, needs } => Self::Role { call, needs },
+            Error::Overloaded { queued, queued_bytes, retry_after } => {
+                let (queued, queued_bytes) = (wide(queued), wide(queued_bytes));
+                Self::Overloaded { queued, queued_bytes, retry_after }
+            }
+            Error::Conflict { key, existing } => Self::Conflict { key, existing },
+            Error::InvalidTask { message } => Self::InvalidTask { message },
+            Error::NoJournal => Self::NoJournal,
+            Error::NotSaved { reason } => Self::NotSaved { reason },
+            Error::UnknownTask { id } => Self::UnknownTask { id },
+            Error::UnknownWorker { id } => Self::UnknownWorker { id },
+            Error::Draining => Self::Draining,
+            Error::Stopped => Self::Stopped,
+            other => Self::Other { message: other.to_string() },
+        }
+    }
+}
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Role { call, needs } => Self::RoleNeeded { call, needs },
+            Refusal::Overloaded { queued, queued_bytes, retry_after } => {
+                let (queued, queued_bytes) = (narrow(queued), narrow(queued_bytes));
+                Self::Overloaded { queued, queued_bytes, retry_after }
+            }
+            Refusal::Conflict { key, existing } => Self::Conflict { key, existing },
+            Refusal::InvalidTask { message } => Self::InvalidTask { message },
+            Refusal::NoJournal => Self::NoJournal,
+            Refusal::NotSaved { reason } => Self::NotSaved { reason },
+            Refusal::UnknownTask { id } => Self::UnknownTask { id },
+            Refusal::UnknownWorker { id } => Self::UnknownWorker { id },
+            Refusal::Draining => Self::Draining,
+            Refusal::Stopped => Self::Stopped,
+            Refusal::Other { message } => Self::CallFailed { message },
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! A client's or an administrator's side.
+
+use super::{ANSWER_BYTES_MAX, Answer, CALL_BYTES_MAX, Call, Spec, Told};
+use crate::error::{Error, Result};
+use crate::net::ask::{self, Certified};
+use crate::net::close::final_error;
+use crate::net::pki::{self, Identity, Revocation};
+use crate::net::role::{COORDINATOR_SAN, Protocol, Role};
+use crate::net::token::{JoinToken, TokenInfo};
+use crate::net::{tls, transport, wire};
+use crate::proto::frame::{BODY_BYTES_MAX, FrameError};
+use crate::proto::tensors::{describe, plan_first};
+use crate::task::{ModelRef, TaskId, TaskRecord, TaskSpec};
+use crate::worker_info::{Stats, WorkerId, WorkerInfo};
+use lgp_memory::NamedTensor;
+use quinn::{ClientConfig, Connection, ConnectionError, RecvStream};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Time to connect.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A connection to a coordinator, for what the holder of a client's or an administrator's
+/// certificate may ask. Clones share it; it ends with the last of them.
+///
+/// Each method is one call on a stream of its own, so that long ones keep nobody waiting. The
+/// coordinator takes 256 calls of a connection at once. A call whose future is dropped is given up;
+/// what it began goes on.
+///
+/// Every method fails with [`Error::RoleNeeded`] where the certificate's role does not allow it,
+/// [`Error::JoinRefused`] when the certificate was revoked, [`Error::Connection`] when the connection
+/// is lost, and [`Error::CallFailed`] with what the coordinator says of other failures.
+///
+/// ```
+/// use lgp_distributed::{Client, Coordinator, CoordinatorConfig, Pki, Role, Services, Tokens, enrol};
+/// use std::time::Duration;
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let pki = Pki::generate()?;
+/// let tokens = Tokens::in_memory(&pki);
+/// let services = Services { tokens: Some(tokens.clone()), ..Services::default() };
+/// let config = CoordinatorConfig { quic_addr: "127.0.0.1:0".parse()?, ..Default::default() };
+/// let coordinator = Coordinator::start_with(config, &pki, services).await?;
+/// let addr = coordinator.quic_addr();
+///
+/// // Whoever runs the coordinator gives a token to an administrator, who elsewhere does this.
+/// let (_, token) = tokens.create_for(Role::Admin, 1, Duration::from_secs(3600))?;
+/// let identity = enrol(addr, &token, Role::Admin, &"alice".parse()?).await?;
+/// let admin = Client::connect(addr, &identity).await?;
+/// assert_eq!(admin.stats().await?.workers.ready, 0);
+///
+/// // She lets a client in, who may give the cluster tasks, and nothing else.
+/// let (_, token) = admin.create_token(Role::Client, 1, Duration::from_secs(60)).await?;
+/// let identity = enrol(addr, &token, Role::Client, &"bob".parse()?).await?;
+/// let client = Client::connect(addr, &identity).await?;
+/// assert!(client.models().await?.is_empty());
+/// assert!(client.stats().await.is_err());
+/// # coordinator.stop().await;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Client {
+    connection: Connection,
+    addr: SocketAddr,
+}
+
+impl Client {
+    /// Connects to the coordinator at `addr`, which must be of the identity's cluster.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] where either side does not trust the other, or the identity is neither a
+    /// client's nor an administrator's; [`Error::JoinRefused`] when it has expired;
+    /// [`Error::Connection`] when nobody answers; [`Error::Pki`]; [`Error::Bind`].
+    pub async fn connect(addr: SocketAddr, identity: &Identity) -> Result<Self> {
+        let mut config = ClientConfig::new(Arc::new(tls::client(identity, Protocol::Call)?));
+        config.transport_config(transport::config(0, 0));
+        let (endpoint, _) = transport::bind(transport::any_for(addr), None)?;
+        let connecting = async {
+            let connecting = endpoint.connect_with(config, addr, COORDINATOR_SAN);
+            let connection = connecting.map_err(wire::lost)?.await;
+            let connection = connection.map_err(|error| ended(addr, &error))?;
+            let client = Self { connection, addr };
+            // Whether it is let in shows only then.
+            client.done(Call::Greet).await?;
+            Ok(client)
+        };
+        let late = |_| Error::Connection(format!("no answer from {addr} within {TIMEOUT:?}"));
+        tokio::time::timeout(TIMEOUT, connecting).await.map_err(late)?
+    }
+
+    /// The models that the cluster has, of which tasks name one.
+    ///
+    /// # Errors
+    /// As [`Client`] says.
+    pub async fn models(&self) -> Result<Vec<ModelRef>> {
+        match self.call(Call::Models).await? {
+            Told::Models(models) => Ok(models),
+            _ => Err(odd()),
+        }
+    }
+
+    /// Submits a task; answers once it is accepted, which for a durable one is when the journal has
+    /// it. Its inputs have up to 64 MiB.
+    ///
+    /// # Errors
+    /// As [`Client`] says, and as [`Coordinator::submit_all`](crate::Coordinator::submit_all).
+    pub async fn submit(&self, spec: TaskSpec) -> Result<TaskId> {
+        match self.give(spec, Call::Submit).await?.0 {
+            Told::Task(id) => Ok(id),
+            _ => Err(odd()),
+        }
+    }
+
+    /// Submits a task and waits until it has ended, whatever its state then is.
+    ///
+    /// # Errors
+    /// As [`Client::submit`]; what becomes of an accepted task is in its record.
+    pub async fn run(&self, spec: TaskSpec) -> Result<TaskRecord> {
+        let (told, recv) = self.give(spec, Call::Run).await?;
+        self.record(told, recv).await
+    }
+
+    /// Answers once a task has ended, whatever its state then is.
+    ///
+    /// # Errors
+    /// As [`Client`] says; [`Error::UnknownTask`].
+    pub async fn wait(&self, id: TaskId) -> Result<TaskRecord> {
+        self.ask_record(Call::Wait(id)).await
+    }
+
+    /// What became of a task so far.
+    ///
+    /// # Errors
+    /// As [`Client::wait`].
+    pub async fn task(&self, id: TaskId) -> Result<TaskRecord> {
+        self.ask_record(Call::Task(id)).await
+    }
+
+    /// Cancels a task that has not ended.
+    ///
+    /// # Errors
+    /// As [`Client::wait`].
+    pub async fn cancel(&self, id: TaskId) -> Result<TaskRecord> {
+        self.ask_record(Call::Cancel(id)).await
+    }
+
+    /// A new identity of the same name and role, valid from now. This connection goes on with the
+    /// old one; those to come need the new one before the old one expires.
+    ///
+    /// # Errors
+    /// As [`Client`] says.
+    pub async fn renew(&self, identity: &Identity) -> Result<Identity> {
+        let (key, csr) = pki::request()?;
+        let Told::Certified(Certified { cert_pem, ca_pem }) =
+            self.call(Call::Renew { csr }).await?
+        else {
+            return Err(odd());
+        };
+        let name = identity.name.clone();
+        Ok(Identity { name, ca_pem, cert_pem, key_pem: key.serialize_pem() })
+    }
+
+    /// Every worker, by name. For administrators, as is all that follows.
+    ///
+    /// # Errors
+    /// As [`Client`] says.
+    pub async fn workers(&self) -> Result<Vec<WorkerInfo>> {
+        match self.call(Call::Workers).await? {
+            Told::Workers(workers) => Ok(workers),
+            _ => Err(odd()),
+        }
+    }
+
+    /// Totals of the coordinator.
+    ///
+    /// # Errors
+    /// As [`Client`] says.
+    pub async fn stats(&self) -> Result<Stats> {
+        match self.call(Call::Stats).await? {
+            Told::Stats(stats) => Ok(*stats),
+            _ => Err(odd()),
+        }
+    }
+
+    /// Asks a worker to finish what it holds and leave.
+    ///
+    /// # Errors
+    /// As [`Client`] says; [`Error::UnknownWorker`], also for a lost one.
+    pub async fn shutdown_worker(&self, id: &str) -> Result<()> {
+        self.done(Call::ShutdownWorker(id.to_owned())).await
+    }
+
+    /// Has the coordinator accept no more tasks; answers when every accepted one has ended.
+    ///
+    /// # Errors
+    /// As [`Client`] says.
+    pub async fn drain(&self) -> Result<()> {
+        self.done(Call::Drain).await
+    }
+
+    /// Has the coordinator's [`Supervisor`](crate::Supervisor) bring the number of local workers to
+    /// `workers`; answers how many there were.
+    ///
+    /// # Errors
+    /// As [`Client`] says.
+    pub async fn scale(&self, workers: usize) -> Result<usize> {
+        match self.call(Call::Scale(u64::try_from(workers).unwrap_or(u64::MAX))).await? {
+            Told::Count(before) => Ok(usize::try_from(before).unwrap_or(usize::MAX)),
+            _ => Err(odd()),
+        }
+    }
+
+    /// Makes a token that lets `uses` members of a role join within `ttl`.
+    ///
+    /// # Errors
+    /// As [`Client`] says.
+    pub async fn create_token(
+        &self,
+        role: Role,
+        uses: u32,
+        ttl: Duration,
+    ) -> Result<(TokenInfo, JoinToken)> {
+        match self.call(Call::CreateToken { role, uses, ttl }).await? {
+            Told::Token(info, token) => Ok((info, token.parse()?)),
+            _ => Err(odd()),
+        }
+    }
+
+    /// Revokes every certificate that a member was given so far; answers that, and how many
+    /// connections were closed. See [`Coordinator::revoke`](crate::Coordinator::revoke).
+    ///
+    /// # Errors
+    /// As [`Client`] says.
+    pub async fn revoke(&self, role: Role, name: WorkerId) -> Result<(Revocation, u64)> {
+        match self.call(Call::Revoke { role, name }).await? {
+            Told::Revoked(revocation, closed) => Ok((revocation, closed)),
+            _ => Err(odd()),
+        }
+    }
+
+    async fn done(&self, call: Call) -> Result<()> {
+        match self.call(call).await? {
+            Told::Done => Ok(()),
+            _ => Err(odd()),
+        }
+    }
+
+    async fn call(&self, call: Call) -> Result<Told> {
+        Ok(self.exchange(call, &[]).await?.0)
+    }
+
+    async fn ask_record(&self, call: Call) -> Result<TaskRecord> {
+        let (told, recv) = self.exchange(call, &[]).await?;
+        self.record(told, recv).await
+    }
+
+    async fn give(
+        &self,
+        mut spec: TaskSpec,
+        call: impl FnOnce(Box<Spec>) -> Call,
+    ) -> Result<(Told, RecvStream)> {
+        let inputs = std::mem::take(&mut spec.inputs);
+        let (metas, _) = describe(&inputs)?;
+        self.exchange(call(Box::new(Spec::of(spec, metas))), &inputs).await
+    }
+
+    async fn record(&self, told: Told, mut recv: RecvStream) -> Result<TaskRecord> {
+        let Told::Record(mut record) = told else { return Err(odd()) };
+        let Some(metas) = record.outputs.take() else { return Ok(record.with(None)) };
+        let (planned, _) = plan_first(metas, BODY_BYTES_MAX)?;
+        let mut outputs = Vec::with_capacity(planned.len());
+        for planned in planned {
+            let mut buffer = planned.buffer()?;
+            let filled = wire::fill(&mut recv, &mut buffer).await;
+            filled.map_err(|error| self.explain(error))?;
+            outputs.push(planned.finish(buffer)?);
+        }
+        Ok(record.with(Some(outputs)))
+    }
+
+    /// Carries a call and its tensors there, and the answer back; of that, tensors may follow.
+    async fn exchange(&self, call: Call, inputs: &[NamedTensor]) -> Result<(Told, RecvStream)> {
+        let exchange = async {
+            let (mut send, mut recv) = self.connection.open_bi().await.map_err(wire::lost)?;
+            let written = async {
+                ask::write_within(&mut send, &call, CALL_BYTES_MAX).await?;
+                wire::write_tensors(&mut send, inputs).await?;
+                send.finish().map_err(wire::lost)
+            };
+            let written = written.await;
+            if let Err(error @ Error::TooLarge { .. }) = written {
+                return Err(error);
+            }
+            // A coordinator that refuses does not take the rest, and says why.
+            match ask::read_within::<Answer>(&mut recv, ANSWER_BYTES_MAX).await {
+                Ok(answer) => Ok((answer, recv)),
+                Err(error) => Err(written.err().unwrap_or(error)),
+            }
+        };
+        let (answer, recv) = exchange.await.map_err(|error| self.explain(error))?;
+        Ok((answer?, recv))
+    }
+
+    /// Why a call got no answer: what ended the connection, where it has ended.
+    fn explain(&self, error: Error) -> Error {
+        match self.connection.close_reason() {
+            Some(reason) => ended(self.addr, &reason),
+            None => error,
+        }
+    }
+}
+
+fn ended(addr: SocketAddr, error: &ConnectionError) -> Error {
+    final_error(addr, error).unwrap_or_else(|| Error::Connection(format!("{addr}: {error}")))
+}
+
+fn odd() -> Error {
+    let (expected, given) = ("the answer to the call", "that of another".to_owned());
+    FrameError::Unexpected { expected, given }.into()
+}

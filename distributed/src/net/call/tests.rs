@@ -1,0 +1,165 @@
+//! Every pair of a role and a call, and callers without manners.
+
+use super::{Answer, Call, Told};
+use crate::net::ask;
+use crate::net::call::answer::Refusal;
+use crate::net::close::Close;
+use crate::net::role::{COORDINATOR_SAN, Protocol, Role};
+use crate::net::tests::{ANY, coordinator};
+use crate::net::{pki, tls, transport};
+use crate::proto::tensors::describe_any;
+use crate::task::{ModelRef, TaskId, TaskSpec};
+use crate::{Client, Coordinator, Error, Identity};
+use lgp_memory::{DType, NamedTensor, Tensor};
+use quinn::{ClientConfig, Connection, Endpoint};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Connects as a client would, with the protocol of one's choice.
+async fn connect(
+    coordinator: &Coordinator,
+    identity: &Identity,
+    protocol: Protocol,
+) -> (Endpoint, Connection) {
+    let (endpoint, _) = transport::bind(ANY, None).expect("a free port");
+    let mut client = ClientConfig::new(Arc::new(tls::client(identity, protocol).expect("sound")));
+    client.transport_config(transport::config(0, 0));
+    let connecting = endpoint.connect_with(client, coordinator.quic_addr(), COORDINATOR_SAN);
+    let connection = connecting.expect("an address").await.expect("the handshake works");
+    (endpoint, connection)
+}
+
+fn task(elements: usize) -> TaskSpec {
+    let model = ModelRef { name: "m".into(), version: 1, sha256: String::new() };
+    let x = Tensor::zeros(DType::U8, [elements]).expect("small");
+    TaskSpec::new(model, vec![NamedTensor::new("x", x)])
+}
+
+fn spec(elements: usize) -> Box<super::Spec> {
+    let task = task(elements);
+    let (metas, _) = describe_any(&task.inputs).expect("small");
+    Box::new(super::Spec::of(task, metas))
+}
+
+/// Each call. Those that a client may make come to an end whatever there is.
+fn calls() -> Vec<Call> {
+    let (_, csr) = pki::request().expect("random numbers");
+    let id = TaskId { epoch: 1, seq: 1 };
+    let (role, uses, ttl) = (Role::Worker, 1, Duration::from_secs(60));
+    vec![
+        Call::Greet,
+        Call::Renew { csr },
+        Call::Models,
+        Call::Submit(spec(0)),
+        Call::Wait(id),
+        Call::Task(id),
+        Call::Cancel(id),
+        Call::Workers,
+        Call::Stats,
+        Call::ShutdownWorker("w".into()),
+        Call::Scale(1),
+        Call::CreateToken { role, uses, ttl },
+        Call::Revoke { role, name: "nobody".parse().expect("a name") },
+        // Nothing is accepted after it.
+        Call::Drain,
+        Call::Run(spec(0)),
+    ]
+}
+
+async fn ask_for(connection: &Connection, call: &Call) -> Answer {
+    let (mut send, mut recv) = connection.open_bi().await.expect("open");
+    ask::write(&mut send, call).await.expect("open");
+    send.finish().expect("open");
+    ask::read(&mut recv).await.expect("an answer")
+}
+
+#[tokio::test]
+async fn a_role_may_do_what_it_may_and_nothing_else() {
+    for role in [Role::Client, Role::Admin] {
+        let (coordinator, pki) = coordinator().await;
+        let identity = pki.issue(role, "x").expect("a name");
+        let (_endpoint, connection) = connect(&coordinator, &identity, Protocol::Call).await;
+        for call in calls() {
+            let (name, needs) = call.needs();
+            if matches!((&call, role), (Call::Run(_), Role::Client)) {
+                // Nobody is there to run it; that it is refused otherwise is seen above.
+                continue;
+            }
+            let answer = tokio::time::timeout(Duration::from_secs(5), ask_for(&connection, &call));
+            let answer = answer.await.unwrap_or_else(|_| {
+                assert!(matches!(call, Call::Drain), "{role} {name}: no answer");
+                Ok(Told::Done)
+            });
+            let refused = matches!(&answer, Err(Refusal::Role { needs: n, .. }) if *n == needs);
+            assert_eq!(refused, !role.may(needs), "{role} {name}");
+            if matches!(call, Call::Submit(_)) {
+                assert!(matches!(answer, Ok(Told::Task(_))), "{role} may submit");
+            }
+        }
+        // No other protocol is open to either, but that of joiners.
+        for protocol in [Protocol::Work, Protocol::Ring] {
+            let (_endpoint, connection) = connect(&coordinator, &identity, protocol).await;
+            let closed = Close::given_by_peer(&connection.closed().await);
+            assert_eq!(closed, Some(Close::Role), "{role} {protocol:?}");
+        }
+        coordinator.stop().await;
+    }
+    assert!(calls().iter().any(|call| call.needs().1 == Role::Admin));
+}
+
+#[tokio::test]
+async fn a_worker_calls_for_nothing() {
+    let (coordinator, pki) = coordinator().await;
+    let identity = pki.issue_worker("w").expect("a name");
+    for call in calls() {
+        let (_endpoint, connection) = connect(&coordinator, &identity, Protocol::Call).await;
+        if let Ok((mut send, _recv)) = connection.open_bi().await {
+            // It may be closed already.
+            let _ = ask::write(&mut send, &call).await;
+        }
+        let closed = tokio::time::timeout(Duration::from_secs(4), connection.closed()).await;
+        let closed = Close::given_by_peer(&closed.expect("it is closed"));
+        assert_eq!(closed, Some(Close::Role), "{}", call.needs().0);
+    }
+    assert!(coordinator.tasks().is_empty());
+    let error = Client::connect(coordinator.quic_addr(), &identity).await.expect_err("a worker");
+    assert!(matches!(&error, Error::Refused { reason, .. } if reason.contains("role")), "{error}");
+    coordinator.stop().await;
+}
+
+#[tokio::test]
+async fn calls_that_are_none_or_stall_are_dropped_and_keep_nobody_waiting() {
+    let (coordinator, pki) = coordinator().await;
+    let identity = pki.issue(Role::Client, "c").expect("a name");
+    let (_endpoint, connection) = connect(&coordinator, &identity, Protocol::Call).await;
+    for bytes in [&u32::MAX.to_le_bytes()[..], &[0, 0, 0, 0], &[3, 0, 0, 0, 255, 255, 255]] {
+        let (mut send, mut recv) = connection.open_bi().await.expect("allowed");
+        send.write_all(bytes).await.expect("still open");
+        let answer = recv.read_to_end(100).await.expect("the stream ends");
+        assert!(answer.is_empty(), "no answer to {bytes:?}");
+    }
+    // Inputs that are announced and do not come take what one caller may have: others go on.
+    let mut stalled = Vec::new();
+    for _ in 0..3 {
+        let (mut send, recv) = connection.open_bi().await.expect("allowed");
+        let call = Call::Submit(spec(40 << 20));
+        ask::write(&mut send, &call).await.expect("open");
+        send.write_all(&[0; 1000]).await.expect("open");
+        stalled.push((send, recv));
+    }
+    let began = Instant::now();
+    let client = Client::connect(coordinator.quic_addr(), &identity).await.expect("a client");
+    client.submit(task(40 << 20)).await.expect("there is room for others");
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    // Beyond a body nothing is even begun.
+    assert!(matches!(client.submit(task((64 << 20) + 1)).await, Err(Error::Frame(_))));
+    let refused = ask_for(&connection, &Call::Submit(spec((64 << 20) + 1))).await;
+    assert!(matches!(refused, Err(Refusal::Other { .. })));
+    // A beginning of a call, and then nothing: it is let go of.
+    let (mut send, _recv) = connection.open_bi().await.expect("allowed");
+    send.write_all(&[9, 0, 0, 0]).await.expect("open");
+    let stopped = tokio::time::timeout(Duration::from_secs(15), send.stopped()).await;
+    stopped.expect("nobody waits for the rest").expect("the connection bears it");
+    assert!(connection.close_reason().is_none());
+    coordinator.stop().await;
+}

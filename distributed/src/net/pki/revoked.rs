@@ -1,0 +1,110 @@
+//! Certificates that an administrator has revoked. They are forgotten once they would have expired
+//! anyway. Time is an argument, in seconds since 1970.
+
+use crate::error::Error;
+use crate::net::role::Role;
+use crate::net::tls::Member;
+use crate::worker_info::WorkerId;
+use serde::{Deserialize, Serialize};
+
+/// Members whose certificates are kept as revoked.
+const KEPT_MAX: usize = 4096;
+
+/// The certificates that one member was given until it was revoked. Those that it is given later,
+/// for a new token, are good.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Revocation {
+    /// What the member was.
+    pub role: Role,
+    /// Its name.
+    pub name: WorkerId,
+    /// When it was revoked, in seconds since 1970.
+    pub revoked_s: u64,
+}
+
+/// What is kept of revoked certificates.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Revoked {
+    /// The longest life that any certificate was given: so long a revocation matters.
+    pub(super) longest_life_s: u64,
+    pub(super) members: Vec<Revocation>,
+}
+
+impl Revoked {
+    /// Revokes what a member was given so far.
+    pub(super) fn add(
+        &mut self,
+        role: Role,
+        name: WorkerId,
+        now_s: u64,
+    ) -> Result<Revocation, Error> {
+        let life_s = self.longest_life_s;
+        self.members.retain(|old| {
+            let matters = now_s <= old.revoked_s.saturating_add(life_s);
+            matters && (old.role, &old.name) != (role, &name)
+        });
+        if self.members.len() >= KEPT_MAX {
+            let given = u64::try_from(self.members.len()).unwrap_or(u64::MAX);
+            let expected = format!("fewer than {KEPT_MAX}: wait until some have expired");
+            return Err(Error::TokenLimit { what: "members are revoked", given, expected });
+        }
+        let revocation = Revocation { role, name, revoked_s: now_s };
+        self.members.push(revocation.clone());
+        Ok(revocation)
+    }
+
+    /// Whether the certificate that says this was revoked. One that was made in the second of the
+    /// revocation counts as made before it.
+    pub(super) fn has(&self, member: &Member) -> bool {
+        self.members.iter().any(|revoked| {
+            (revoked.role, &revoked.name) == (member.role, &member.name)
+                && member.issued_s <= revoked.revoked_s
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> WorkerId {
+        text.parse().expect("a name")
+    }
+
+    #[test]
+    fn what_was_given_before_is_revoked_and_nothing_else() {
+        let mut revoked = Revoked { longest_life_s: 100, members: Vec::new() };
+        revoked.add(Role::Worker, name("w"), 1000).expect("room");
+        for (role, as_name, issued_s, expected) in [
+            (Role::Worker, "w", 999, true),
+            (Role::Worker, "w", 1000, true),
+            (Role::Worker, "w", 1001, false),
+            (Role::Worker, "v", 999, false),
+            (Role::Client, "w", 999, false),
+        ] {
+            let member = Member { role, name: name(as_name), issued_s };
+            assert_eq!(revoked.has(&member), expected, "{member:?}");
+        }
+        // Again: the later time counts, and takes no more room.
+        revoked.add(Role::Worker, name("w"), 1050).expect("room");
+        assert_eq!(revoked.members.len(), 1);
+        // As long as a certificate from before could be valid, it is known.
+        revoked.add(Role::Client, name("c"), 1150).expect("room");
+        assert_eq!(revoked.members.len(), 2);
+        revoked.add(Role::Client, name("d"), 1151).expect("room");
+        assert_eq!(revoked.members.len(), 2, "the first has expired");
+    }
+
+    #[test]
+    fn the_list_does_not_grow_without_end() {
+        let mut revoked = Revoked { longest_life_s: 100, members: Vec::new() };
+        for n in 0..KEPT_MAX {
+            revoked.add(Role::Worker, name(&format!("w{n}")), 0).expect("room");
+        }
+        let full = revoked.add(Role::Worker, name("w"), 0);
+        assert!(matches!(full, Err(Error::TokenLimit { .. })), "{full:?}");
+        revoked.add(Role::Worker, name("w0"), 50).expect("it is there already");
+        revoked.add(Role::Worker, name("w"), 101).expect("room again");
+        assert_eq!(revoked.members.len(), 2);
+    }
+}
