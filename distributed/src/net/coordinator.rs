@@ -164,7 +164,8 @@ impl Coordinator {
     /// is given for another token later are good. The authority's folder keeps it until the last of
     /// them would have expired.
     ///
-    /// Members that know one another's addresses, as ranks of a ring may, find out nothing.
+    /// Join tokens that an administrator has made stay good, and members that know one another's
+    /// addresses, as ranks of a ring may, find out nothing.
     ///
     /// # Errors
     /// [`Error::File`]; [`Error::TokenLimit`] when too many members are revoked at once.

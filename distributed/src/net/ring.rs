@@ -66,7 +66,8 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Finds the other ranks and resolves once all are connected.
+    /// Finds the other ranks and resolves once all are connected; fails half a second after
+    /// [`RingConfig::timeout`] at the latest.
     ///
     /// # Errors
     /// [`Error::Ring`] when ranks are missing after [`RingConfig::timeout`], do not fit together or
