@@ -303,6 +303,8 @@ pub enum TaskErrorKind {
     Cancelled,
     /// The coordinator stopped first.
     Stopped,
+    /// Its inputs, which lay on the coordinator's disk, are missing or damaged there.
+    InputsLost,
 }
 
 impl TaskErrorKind {
@@ -319,6 +321,7 @@ impl TaskErrorKind {
             Self::DeadlineExceeded => "deadline_exceeded",
             Self::Cancelled => "cancelled",
             Self::Stopped => "stopped",
+            Self::InputsLost => "inputs_lost",
         }
     }
 }

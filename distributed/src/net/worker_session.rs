@@ -155,6 +155,7 @@ async fn beat(desk: Arc<Desk>, interval: Duration) {
     loop {
         ticks.tick().await;
         desk.berth.tidy();
+        desk.larder.tidy();
         let status = status(&desk.executor).await;
         let held = desk.holdings();
         desk.report(Kind::Heartbeat, &Heartbeat { held, status });

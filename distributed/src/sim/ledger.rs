@@ -410,7 +410,7 @@ impl Ledger {
             Completion::Error { error, .. } => error.kind == ExecErrorKind::Unavailable,
             Completion::Broken { .. } => true,
             Completion::Done { .. } => false,
-            Completion::Refused => return,
+            Completion::Refused | Completion::Unshared | Completion::NoInputs { .. } => return,
         };
         let held = self.held.get(&session).and_then(|held| held.get(&id));
         if let Some((_, model)) = held.filter(|_| core.holds(session, id)) {

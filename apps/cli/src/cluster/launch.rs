@@ -4,7 +4,7 @@ use crate::cluster::digits;
 use crate::cluster::driver::{Fleet, LocalDriver, OWN_PREFIX};
 use crate::failure::{Failure, Result};
 use crate::folder;
-use crate::settings::Batching;
+use crate::settings::Limits;
 use crate::simd::Simd;
 use lgp_sdk::{
     CaHash, Coordinator, CoordinatorConfig, Deployment, DeviceId, ModelRef, Pki, Repository,
@@ -37,7 +37,7 @@ pub(crate) struct Plan {
     /// The widest vector instructions that they use.
     pub(crate) simd: Simd,
     /// How they batch tasks.
-    pub(crate) batching: Batching,
+    pub(crate) limits: Limits,
     /// How long workers' certificates are valid; they renew them.
     pub(crate) certificate_life: Duration,
 }
@@ -74,6 +74,7 @@ impl Cluster {
         let config = CoordinatorConfig {
             quic_addr: plan.quic,
             journal: Some(folder::journal(&plan.data)),
+            input_bytes_max: plan.limits.input_bytes_max,
             ..CoordinatorConfig::default()
         };
         let authority = pki.hash();
@@ -87,7 +88,7 @@ impl Cluster {
             log: folder::worker_log(&plan.data),
             cores: SessionOptions::default().threads,
             simd: plan.simd,
-            batching: plan.batching,
+            limits: plan.limits,
         });
         let cluster = Self { coordinator, driver, repository, digits, authority };
         match cluster.bring_up(plan).await {
