@@ -32,9 +32,9 @@ pub struct CoordinatorConfig {
     pub queue_tasks_max: usize,
     /// Bytes of inputs that waiting tasks may hold.
     pub queue_bytes_max: usize,
-    /// Bytes that the inputs of one task may have. Above 64 MiB the task cannot be durable, and
-    /// its worker asks for the inputs by their digest. Submitting such a task with an idempotency
-    /// key hashes them on the caller's thread.
+    /// Bytes that the inputs of one task may have. Above 64 MiB its worker asks for them by their
+    /// digest, and those of a durable task lie in a folder beside the journal, which has its name
+    /// and `.inputs` after it, until the task has ended.
     pub input_bytes_max: usize,
     /// Finished tasks whose records are kept.
     pub retained_tasks_max: usize,
@@ -105,6 +105,8 @@ pub struct WorkerConfig {
     /// Bytes that the inputs of one task may have. Tasks with more go to other workers; where none of
     /// those that are ready takes as many, they fail with
     /// [`TaskErrorKind::TooLarge`](crate::TaskErrorKind::TooLarge).
+    /// Inputs above 64 MiB of all tasks that are held here have no more bytes together: those that
+    /// find no room wait for it.
     pub input_bytes_max: usize,
 }
 

@@ -64,6 +64,8 @@
 //! - A durable task ([`TaskSpec::durable`]) is accepted, run and shown as ended only once the
 //!   journal has that: it survives its coordinator, and an end that was shown is never taken back.
 //!   Other tasks live in memory, and a coordinator that ends takes them with it.
+//! - Inputs beyond 64 MiB go to workers by digest, resumed and verified; those of durable tasks lie on
+//!   the disk until the task has ended, and end it with [`TaskErrorKind::InputsLost`] when they are lost.
 //! - An answer counts only if it comes from a current attempt of the task and this life of the
 //!   coordinator; late ones are dropped and counted.
 //! - What an executor calls final (bad input, a model's own failure) is not tried again. What

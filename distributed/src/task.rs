@@ -305,6 +305,8 @@ pub enum TaskErrorKind {
     Stopped,
     /// Its inputs have more bytes than any worker takes.
     TooLarge,
+    /// Its inputs, which lay on the coordinator's disk, are missing or damaged there.
+    InputsLost,
 }
 
 impl TaskErrorKind {
@@ -322,6 +324,7 @@ impl TaskErrorKind {
             Self::Cancelled => "cancelled",
             Self::Stopped => "stopped",
             Self::TooLarge => "too_large",
+            Self::InputsLost => "inputs_lost",
         }
     }
 }

@@ -10,6 +10,7 @@ use lgp_sdk::{
     DType, Element, F4E2M1, F8E4M3FN, F8E4M3FNUZ, F8E5M2, F8E5M2FNUZ, F8E8M0, Shape, Tensor,
     TensorError,
 };
+use std::borrow::Cow;
 use std::path::Path;
 
 /// Reads a tensor: any byte order, C or Fortran order.
@@ -122,12 +123,12 @@ fn parse(bytes: &[u8]) -> Result<Tensor, String> {
         let (given, dims) = (body.len(), shape.dims());
         return Err(format!("{dtype} of shape {dims:?} takes {expected} bytes, it has {given}"));
     }
-    let mut data = body.to_vec();
+    let mut data = Cow::Borrowed(body);
     if swapped {
-        data.chunks_exact_mut(dtype.size()).for_each(<[u8]>::reverse);
+        data.to_mut().chunks_exact_mut(dtype.size()).for_each(<[u8]>::reverse);
     }
     if fortran_order && shape.rank() > 1 {
-        data = to_row_major(&data, shape.dims(), dtype.size());
+        data = Cow::Owned(to_row_major(&data, shape.dims(), dtype.size()));
     }
     Tensor::from_bytes(dtype, shape, &data).map_err(|error| error.to_string())
 }

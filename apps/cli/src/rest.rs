@@ -6,8 +6,10 @@ use crate::settings::{self, Flags};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::io::{Cursor, Read};
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
+use ureq::SendBody;
 use ureq::unversioned::multipart::{Form, Part};
 
 /// Which coordinator a command talks to.
@@ -99,6 +101,26 @@ impl Client {
     /// `POST /api/v1/cluster/…` with a JSON body.
     pub(crate) fn post<T: DeserializeOwned>(&self, path: &str, body: &Value) -> Result<T> {
         self.answer(self.agent.post(self.url(path)).send_json(body))
+    }
+
+    /// `POST /api/v1/cluster/…` with a JSON body whose tensors follow as raw bytes.
+    pub(crate) fn post_binary<'a, T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &Value,
+        tensors: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<T> {
+        let json = serde_json::to_vec(body).map_err(Failure::internal)?;
+        let request = self
+            .agent
+            .post(self.url(path))
+            .content_type("application/octet-stream")
+            .header("Inference-Header-Content-Length", json.len().to_string());
+        let mut all: Box<dyn Read + 'a> = Box::new(Cursor::new(json));
+        for tensor in tensors {
+            all = Box::new(all.chain(tensor));
+        }
+        self.answer(request.send(SendBody::from_reader(&mut all)))
     }
 
     /// `PUT /api/v1/cluster/…` with a JSON body.

@@ -37,6 +37,9 @@ pub(crate) struct Settings {
     pub(crate) batch_max: u32,
     /// How long a task that could run waits for others to run with.
     pub(crate) batch_delay_ms: u64,
+    /// The largest inputs of one task. Beyond 64 MiB they are sent as binary data, and those of a
+    /// durable task lie in the data folder until it has ended.
+    pub(crate) input_bytes_max: usize,
     /// The REST interface.
     pub(crate) http: Http,
     /// The interface for workers.
@@ -49,7 +52,7 @@ pub(crate) struct Settings {
 pub(crate) struct Http {
     /// Where it listens; port 0 picks a free one.
     pub(crate) addr: SocketAddr,
-    /// The largest request that is accepted.
+    /// The largest request that is accepted, apart from tensors as binary data.
     pub(crate) body_bytes_max: usize,
 }
 
@@ -86,25 +89,27 @@ const BATCH_MAX: RangeInclusive<u64> = 1..=256;
 /// Longer waits would be noticed by callers, and by nobody else.
 const BATCH_DELAY_MS: RangeInclusive<u64> = 0..=1_000;
 
-/// How workers batch tasks.
+/// How many tasks workers take together, and how large ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Batching {
+pub(crate) struct Limits {
     max: u32,
     delay_ms: u64,
+    pub(crate) input_bytes_max: usize,
 }
 
-impl Default for Batching {
-    /// None.
+impl Default for Limits {
+    /// One at a time, with inputs of up to 1 GiB.
     fn default() -> Self {
-        Self { max: 1, delay_ms: 0 }
+        Self { max: 1, delay_ms: 0, input_bytes_max: 1 << 30 }
     }
 }
 
-impl Batching {
+impl Limits {
     /// The same as settings of a worker.
     pub(crate) fn apply(self, config: WorkerConfig) -> WorkerConfig {
         let batch_delay = Duration::from_millis(self.delay_ms);
-        WorkerConfig { batch_max: self.max, batch_delay, ..config }
+        let input_bytes_max = self.input_bytes_max;
+        WorkerConfig { batch_max: self.max, batch_delay, input_bytes_max, ..config }
     }
 }
 
@@ -114,9 +119,10 @@ impl Settings {
         Some(self.model_memory_bytes).filter(|bytes| *bytes > 0)
     }
 
-    /// How workers batch tasks.
-    pub(crate) fn batching(&self) -> Batching {
-        Batching { max: self.batch_max, delay_ms: self.batch_delay_ms }
+    /// How many tasks workers take together, and how large ones.
+    pub(crate) fn limits(&self) -> Limits {
+        let input_bytes_max = self.input_bytes_max;
+        Limits { max: self.batch_max, delay_ms: self.batch_delay_ms, input_bytes_max }
     }
 
     /// The settings of a machine where nobody set anything.
@@ -131,8 +137,9 @@ impl Settings {
             workers: 1,
             workers_max: 0,
             model_memory_bytes: 0,
-            batch_max: Batching::default().max,
-            batch_delay_ms: Batching::default().delay_ms,
+            batch_max: Limits::default().max,
+            batch_delay_ms: Limits::default().delay_ms,
+            input_bytes_max: Limits::default().input_bytes_max,
             http: Http {
                 addr: SocketAddr::from((Ipv4Addr::LOCALHOST, 8000)),
                 body_bytes_max: 64 << 20,
@@ -160,7 +167,7 @@ pub(crate) struct Flags<'a> {
 /// The environment variables that are read, and the settings that they stand for.
 ///
 /// Others that start alike belong to graphics drivers, so unknown ones are no error.
-const VARIABLES: [(&str, &str); 13] = [
+const VARIABLES: [(&str, &str); 14] = [
     ("RADEON_DATA", "data"),
     ("RADEON_DEVICE", "device"),
     ("RADEON_SIMD", "simd"),
@@ -169,6 +176,7 @@ const VARIABLES: [(&str, &str); 13] = [
     ("RADEON_MODEL_MEMORY_BYTES", "model_memory_bytes"),
     ("RADEON_BATCH_MAX", "batch_max"),
     ("RADEON_BATCH_DELAY_MS", "batch_delay_ms"),
+    ("RADEON_INPUT_BYTES_MAX", "input_bytes_max"),
     ("RADEON_HTTP__ADDR", "http.addr"),
     ("RADEON_HTTP__BODY_BYTES_MAX", "http.body_bytes_max"),
     ("RADEON_QUIC__ADDR", "quic.addr"),

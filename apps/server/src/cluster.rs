@@ -4,6 +4,9 @@
 //! curl localhost:8000/api/v1/cluster/workers
 //! curl localhost:8000/api/v1/cluster/tasks -d '{"model":"digits","inputs":[{"name":"image",
 //!   "shape":[1,1,8,8],"datatype":"FP32","data":[0,0,5,…]}],"priority":"high"}'
+//! # With tensors as bytes behind the JSON, whose inputs have "parameters":{"binary_data_size":N}
+//! curl localhost:8000/api/v1/cluster/tasks -H "Inference-Header-Content-Length: $(wc -c < json)" \
+//!   --data-binary @<(cat json tensors)
 //! curl -X POST localhost:8000/api/v1/cluster/models/mine --data-binary @mine.onnx
 //! ```
 

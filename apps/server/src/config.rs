@@ -10,6 +10,9 @@ use std::time::Duration;
 pub struct ServerConfig {
     /// Largest request body in bytes; larger ones are refused with 413.
     pub body_bytes_max: usize,
+    /// The same for bodies with tensors as binary data behind their JSON, which itself may have
+    /// `body_bytes_max`.
+    pub binary_bytes_max: usize,
     /// Largest model upload in bytes; uploads go to disk, not to memory.
     pub model_bytes_max: u64,
     /// Most tasks in one batch.
@@ -31,6 +34,7 @@ impl Default for ServerConfig {
     fn default() -> Self {
         Self {
             body_bytes_max: 64 << 20,
+            binary_bytes_max: 1 << 30,
             model_bytes_max: 4 << 30,
             batch_tasks_max: 10_000,
             deadline_ms_max: 3_600_000,

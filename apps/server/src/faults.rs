@@ -19,6 +19,7 @@ pub(crate) fn cluster(error: ClusterError) -> Fault {
         }
         ClusterError::TooLarge { .. } => {
             Fault::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message)
+                .hint("input_bytes_max sets the limit of a task's inputs")
         }
         ClusterError::InvalidTask { .. } | ClusterError::Parse { .. } => Fault::bad_input(message),
         ClusterError::UnknownBalancing { .. } | ClusterError::TokenLimit { .. } => {
@@ -61,7 +62,8 @@ pub(crate) fn task(error: &TaskError) -> Fault {
         | TaskErrorKind::DependencyFailed
         | TaskErrorKind::DeadlineExceeded
         | TaskErrorKind::Cancelled
-        | TaskErrorKind::Stopped) => Fault::unavailable(kind.name(), message),
+        | TaskErrorKind::Stopped
+        | TaskErrorKind::InputsLost) => Fault::unavailable(kind.name(), message),
         _ => Fault::internal(message),
     }
 }

@@ -22,8 +22,9 @@ use axum::Router;
 use axum::routing::{get, post};
 
 pub(crate) use datatype::name as datatype_name;
+pub(crate) use infer::off_loop;
 pub(crate) use json_data::Flat;
-pub(crate) use request::{Input, Raw};
+pub(crate) use request::{HEADER_LENGTH, Input, Raw};
 pub(crate) use signature::{check as check_inputs, wire_dims};
 
 /// Everything under `/v2`.

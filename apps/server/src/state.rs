@@ -6,7 +6,10 @@ use crate::driver::Driver;
 use crate::metrics::Metrics;
 use lgp_sdk::{Coordinator, Repository};
 use std::sync::Arc;
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+/// Bodies beyond [`ServerConfig::body_bytes_max`] that are held at the same time; others wait.
+const LARGE_BODIES_MAX: usize = 4;
 
 /// The server's state. Clones share it.
 #[derive(Clone)]
@@ -20,6 +23,7 @@ struct Inner {
     catalog: Catalog,
     metrics: Metrics,
     driver: Option<Arc<dyn Driver>>,
+    large_bodies: Arc<Semaphore>,
     /// True once the server is to end.
     closing: watch::Sender<bool>,
 }
@@ -38,7 +42,9 @@ impl ServerState {
         let catalog = Catalog::new(coordinator.clone(), repository);
         let metrics = Metrics::default();
         let closing = watch::Sender::new(false);
-        Self { inner: Arc::new(Inner { config, coordinator, catalog, metrics, driver, closing }) }
+        let large_bodies = Arc::new(Semaphore::new(LARGE_BODIES_MAX));
+        let inner = Inner { config, coordinator, catalog, metrics, driver, large_bodies, closing };
+        Self { inner: Arc::new(inner) }
     }
 
     /// The server is to end: answers that would never end by themselves do.
@@ -54,6 +60,12 @@ impl ServerState {
 
     pub(crate) fn config(&self) -> &ServerConfig {
         &self.inner.config
+    }
+
+    /// A place for a body that is larger than most may be.
+    pub(crate) async fn large_body(&self) -> Option<OwnedSemaphorePermit> {
+        // It is never closed.
+        Arc::clone(&self.inner.large_bodies).acquire_owned().await.ok()
     }
 
     pub(crate) fn coordinator(&self) -> &Coordinator {

@@ -46,8 +46,12 @@ fn state(records: &[Record]) -> State {
 
 /// A disk with an empty journal.
 fn new_disk() -> Arc<Disk> {
+    new_disk_as(Format::CURRENT.version)
+}
+
+fn new_disk_as(version: u32) -> Arc<Disk> {
     let disk = Arc::new(Disk::default());
-    let filled = create::fill(&disk.file(), Totals::new(1), None);
+    let filled = create::fill(&disk.file(), Totals::new(version), None);
     assert!(filled.is_ok(), "{filled:?}");
     disk
 }

@@ -29,6 +29,26 @@ impl Default for WriterLimits {
     }
 }
 
+/// A change that the journal's thread makes of what it is given: writing down takes long for large
+/// values, and whoever submits may hold a lock.
+pub(crate) struct Draft {
+    /// About how many bytes its value will have.
+    pub(crate) bytes: usize,
+    pub(crate) write: Box<dyn FnOnce() -> Result<Change, JournalError> + Send>,
+}
+
+impl std::fmt::Debug for Draft {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Draft").field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
+
+impl From<Change> for Draft {
+    fn from(change: Change) -> Self {
+        Self { bytes: value_bytes(&change), write: Box::new(move || Ok(change)) }
+    }
+}
+
 /// What became of submitted changes.
 #[derive(Debug, Clone)]
 pub(crate) enum Outcome {
@@ -62,7 +82,7 @@ struct Queue {
 
 #[derive(Debug, Default)]
 struct State {
-    waiting: VecDeque<(u64, Change)>,
+    waiting: VecDeque<(u64, Draft)>,
     pending_bytes: usize,
     last: Option<u64>,
     compactions: Vec<mpsc::Sender<Result<bool, JournalError>>>,
@@ -73,8 +93,7 @@ struct State {
 /// What the thread does next.
 #[derive(Default)]
 struct Work {
-    tickets: Vec<u64>,
-    changes: Vec<Change>,
+    drafts: Vec<(u64, Draft)>,
     bytes: usize,
     compactions: Vec<mpsc::Sender<Result<bool, JournalError>>>,
 }
@@ -105,8 +124,9 @@ impl Writer {
     /// # Errors
     /// Nothing was accepted: [`JournalError::Backlog`] while too much waits,
     /// [`JournalError::TooLarge`], [`JournalError::Ticket`], and what ended the thread.
-    pub(crate) fn submit(&self, ticket: u64, change: Change) -> Result<(), JournalError> {
-        let value_bytes = value_bytes(&change);
+    pub(crate) fn submit(&self, ticket: u64, change: impl Into<Draft>) -> Result<(), JournalError> {
+        let draft: Draft = change.into();
+        let value_bytes = draft.bytes;
         if value_bytes > VALUE_BYTES_MAX {
             return Err(JournalError::TooLarge { given: value_bytes, limit: VALUE_BYTES_MAX });
         }
@@ -125,7 +145,7 @@ impl Writer {
         }
         state.pending_bytes = after;
         state.last = Some(ticket);
-        state.waiting.push_back((ticket, change));
+        state.waiting.push_back((ticket, draft));
         drop(state);
         self.queue.wake.notify_one();
         Ok(())
@@ -170,7 +190,8 @@ impl Queue {
         // However the thread ends, nobody waits for it afterwards.
         let _end = End(self);
         while let Some(work) = self.next() {
-            let outcomes = commit(&mut journal, work.tickets, work.changes);
+            let (tickets, changes, mut outcomes) = write_down(work.drafts);
+            outcomes.extend(commit(&mut journal, tickets, changes));
             self.finished(work.bytes);
             let broken = outcomes.iter().find_map(|outcome| match outcome {
                 Outcome::Failed { error: error @ JournalError::Broken { .. }, .. } => Some(error),
@@ -207,11 +228,10 @@ impl Queue {
         let compactions = std::mem::take(&mut state.compactions);
         let mut work = Work { compactions, ..Work::default() };
         while work.bytes < self.limits.batch_bytes_max
-            && let Some((ticket, change)) = state.waiting.pop_front()
+            && let Some((ticket, draft)) = state.waiting.pop_front()
         {
-            work.bytes = work.bytes.saturating_add(value_bytes(&change)) + CHANGE_BYTES;
-            work.tickets.push(ticket);
-            work.changes.push(change);
+            work.bytes = work.bytes.saturating_add(draft.bytes) + CHANGE_BYTES;
+            work.drafts.push((ticket, draft));
         }
         Some(work)
     }
@@ -247,6 +267,27 @@ impl Drop for End<'_> {
     fn drop(&mut self) {
         self.0.fail(&JournalError::Closed { path: self.0.path.clone() });
     }
+}
+
+/// Makes changes of drafts. Those that have no form, or too large a one, fail alone.
+fn write_down(drafts: Vec<(u64, Draft)>) -> (Vec<u64>, Vec<Change>, Vec<Outcome>) {
+    let (mut tickets, mut changes, mut failed) = (Vec::new(), Vec::new(), Vec::new());
+    for (ticket, draft) in drafts {
+        let written = (draft.write)().and_then(|change| match value_bytes(&change) {
+            given if given > VALUE_BYTES_MAX => {
+                Err(JournalError::TooLarge { given, limit: VALUE_BYTES_MAX })
+            }
+            _ => Ok(change),
+        });
+        match written {
+            Ok(change) => {
+                tickets.push(ticket);
+                changes.push(change);
+            }
+            Err(error) => failed.push(Outcome::Failed { tickets: vec![ticket], error }),
+        }
+    }
+    (tickets, changes, failed)
 }
 
 /// Appends a batch. Where there is no room for it, its removals are tried alone: they are what

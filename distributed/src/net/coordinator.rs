@@ -7,10 +7,11 @@ use crate::net::close::Close;
 use crate::net::enrol::Limits;
 use crate::net::gate::{Gate, Services};
 use crate::net::lane::Door;
+use crate::net::large::{self, Large};
 use crate::net::pki::{Pki, Revocation};
 use crate::net::present::Present;
 use crate::net::role::Role;
-use crate::net::shared::Shared;
+use crate::net::shared::{Checked, Inputs, Shared};
 use crate::net::token::Tokens;
 use crate::net::transport::SocketWatch;
 use crate::net::{attend, journal, tls, transport};
@@ -75,8 +76,11 @@ impl Coordinator {
     ) -> Result<Self> {
         let began = Duration::from_millis(unix_ms());
         let path = config.journal.clone();
-        let opening =
-            path.map(|path| tokio::task::spawn_blocking(move || journal::open(&path, unix_ms())));
+        let runtime = tokio::runtime::Handle::current();
+        let handle = runtime.clone();
+        let opening = path.map(|path| {
+            tokio::task::spawn_blocking(move || journal::open(&path, unix_ms(), handle))
+        });
         let mut prepared = match opening {
             Some(opening) => Some(opening.await.map_err(|_| Error::Stopped)??),
             None => None,
@@ -87,9 +91,11 @@ impl Coordinator {
         let epoch = prepared.as_ref().map_or_else(unix_ms, |prepared| prepared.epoch);
         let settings = core_config(&config, epoch, prepared.is_some())?;
         let heartbeat = settings.timing.heartbeat;
-        let mut core = Core::new(began, settings, rand::random());
+        let core = Core::new(began, settings, rand::random());
+        let shared = Arc::new(Shared::new(core, began, runtime));
         if let Some(prepared) = &mut prepared {
-            core.restore(began, std::mem::take(&mut prepared.images));
+            shared.keep_inputs(Arc::clone(&prepared.vault), prepared.apart());
+            shared.restore(began, std::mem::take(&mut prepared.images));
         }
         let mut server = ServerConfig::with_crypto(Arc::new(tls::server(pki)?));
         // Workers open one stream for their reports, and others for questions.
@@ -99,8 +105,6 @@ impl Coordinator {
         let addr = endpoint
             .local_addr()
             .map_err(|source| Error::Bind { addr: config.quic_addr, source })?;
-        let runtime = tokio::runtime::Handle::current();
-        let shared = Arc::new(Shared::new(core, began, runtime));
         if let Some(prepared) = prepared {
             shared.keep(Arc::new(journal::start(prepared, Arc::downgrade(&shared))?));
         }
@@ -193,8 +197,17 @@ impl Coordinator {
             let message = "a durable task is accepted once the journal has it: wait for that";
             return Err(Error::InvalidTask { message: message.into() });
         }
+        let large = match large::is_large(&spec.inputs) {
+            true => Some(Arc::new(Large::in_memory(&spec.inputs)?)),
+            false => None,
+        };
         let order = request::check(spec, self.config.input_bytes_max)?;
-        self.shared.with(|core, now| core.submit(now, order))
+        if let Some(large) = large.clone() {
+            // Their digest is there sooner than the first attempt asks for it.
+            self.shared.runtime().spawn(async move { large.blob().await });
+        }
+        let inputs = large.map(|large| Inputs { large, claim: None });
+        self.shared.submit((order, inputs))
     }
 
     /// Accepts tasks, all of them or none, and answers their ids in the same order; of durable
@@ -206,12 +219,12 @@ impl Coordinator {
     /// a circle; [`Error::NoJournal`]; [`Error::NotSaved`] when the journal could not take all of
     /// them: those that it took are cancelled, though some may have run by then.
     pub async fn submit_all(&self, tasks: Vec<(TaskSpec, Vec<usize>)>) -> Result<Vec<TaskId>> {
-        let mut orders = Vec::with_capacity(tasks.len());
+        let mut checked = Vec::with_capacity(tasks.len());
         for (spec, within) in tasks {
-            orders.push(Order { within, ..request::check(spec, self.config.input_bytes_max)? });
+            let (order, inputs) = self.check(spec).await?;
+            checked.push((Order { within, ..order }, inputs));
         }
-        let (ids, promises) =
-            self.shared.submit_durably(|core, now| core.submit_all(now, orders))?;
+        let (ids, promises) = self.shared.submit_durably(checked)?;
         let mut refused = None;
         for promise in promises {
             // Each is waited for: what is not known yet cannot be taken back.
@@ -240,9 +253,34 @@ impl Coordinator {
     /// # Errors
     /// As [`Coordinator::submit`]; what becomes of an accepted task is in its record.
     pub async fn run(&self, spec: TaskSpec) -> Result<TaskRecord> {
-        let order = request::check(spec, self.config.input_bytes_max)?;
-        let waiting = self.shared.submit_and_wait(|core, now| core.submit(now, order))?;
+        let checked = self.check(spec).await?;
+        let waiting = self.shared.submit_and_wait(checked)?;
         waiting.record().await
+    }
+
+    /// Checks a task. Large inputs are hashed, away from the threads that serve connections, and
+    /// those of a durable task are on the disk, for good, before the journal hears of it.
+    async fn check(&self, spec: TaskSpec) -> Result<Checked> {
+        let bytes_max = self.config.input_bytes_max;
+        if !large::is_large(&spec.inputs) {
+            return Ok((request::check(spec, bytes_max)?, None));
+        }
+        let vault = match spec.durable {
+            true => Some(self.shared.vault().ok_or(Error::NoJournal)?),
+            false => None,
+        };
+        let checking = tokio::task::spawn_blocking(move || request::check(spec, bytes_max));
+        let mut order = checking.await.map_err(|_| Error::Stopped)??;
+        let large = Large::in_memory(&order.spec.inputs)?;
+        let Some(vault) = vault else {
+            large.blob().await?;
+            return Ok((order, Some(Inputs { large: Arc::new(large), claim: None })));
+        };
+        let (large, claim) = large.store(&vault).await?;
+        // From now on they lie there, and take no room in the queue.
+        Arc::make_mut(&mut order.spec).inputs.clear();
+        order.input_bytes = 0;
+        Ok((order, Some(Inputs { large: Arc::new(large), claim: Some(claim) })))
     }
 
     /// What became of a task so far.
@@ -428,13 +466,20 @@ impl Coordinator {
     }
 
     /// Copies the journal to a new file while the coordinator goes on: a consistent state of one
-    /// moment, which a coordinator can be started on.
+    /// moment, which a coordinator can be started on. Large inputs of its tasks go to a folder
+    /// beside it, which has its name and `.inputs` after it and belongs to it.
     ///
     /// # Errors
     /// [`Error::NoJournal`]; [`Error::Journal`], also where the file exists already.
     pub async fn back_up(&self, to: PathBuf) -> Result<()> {
         let writer = self.shared.writer().ok_or(Error::NoJournal)?;
-        let copy = tokio::task::spawn_blocking(move || writer.upkeep().backup(&to));
+        let vault = self.shared.vault().ok_or(Error::NoJournal)?;
+        let copy = tokio::task::spawn_blocking(move || {
+            // What the copy refers to was there before its moment, and stays until it is copied.
+            let _pause = vault.pause();
+            writer.upkeep().backup(&to)?;
+            vault.copy_beside(&to).inspect_err(|_| drop(std::fs::remove_file(&to)))
+        });
         Ok(copy.await.map_err(|_| Error::Stopped)??)
     }
 

@@ -3,13 +3,12 @@
 use crate::error::Result;
 use crate::net::close::CANCELLED;
 use crate::net::lane::Berth;
-use crate::net::large::Offers;
+use crate::net::large::{Large, Offers};
 use crate::net::shared::Shared;
 use crate::net::wire::{self, Start};
-use crate::proto::frame::BODY_BYTES_MAX;
 use crate::proto::message::{AttemptId, Kind, OutcomeHeader, TaskHeader, Verdict};
 use crate::proto::state::{Completion, SessionId};
-use crate::proto::tensors::describe_any;
+use crate::proto::tensors::describe;
 use crate::task::{ModelRef, TaskSpec};
 use quinn::{Connection, RecvStream, SendStream};
 use std::sync::Arc;
@@ -23,8 +22,7 @@ pub(super) async fn run(
     connection: Connection,
     to: (SessionId, u32),
     id: AttemptId,
-    model: Arc<ModelRef>,
-    spec: Arc<TaskSpec>,
+    (model, spec, large): (Arc<ModelRef>, Arc<TaskSpec>, Option<Arc<Large>>),
     berth: Arc<Berth>,
 ) {
     let (session, device) = to;
@@ -32,11 +30,30 @@ pub(super) async fn run(
         Ok(exchange) => exchange,
         Err(error) => return shared.broken(&connection, session, id, &error),
     };
-    match exchange.perform(&shared.offers, id, device, &model, &spec, &berth).await {
+    let parts = (&*model, &*spec, large.as_ref());
+    let performing = exchange.perform(&shared.offers, id, device, parts, &berth);
+    let lost = async {
+        match &large {
+            Some(large) => large.lost().await,
+            None => std::future::pending().await,
+        }
+    };
+    let performed = tokio::select! {
+        performed = performing => performed,
+        reason = lost => return shared.complete(session, id, Completion::NoInputs { reason }),
+    };
+    match performed {
         Ok(completion) => {
             shared.complete(session, id, completion);
             wire::read_end(&mut exchange.recv).await;
             exchange.answered = true;
+        }
+        // The connection is not to blame, and neither is the worker.
+        Err(error) if exchange.sharing && berth.has_failed() => {
+            tracing::info!(%error, "an attempt is done again without shared memory");
+            if connection.close_reason().is_none() {
+                shared.complete(session, id, Completion::Unshared);
+            }
         }
         Err(error) => shared.broken(&connection, session, id, &error),
     }
@@ -47,12 +64,16 @@ struct Exchange {
     recv: RecvStream,
     sent: bool,
     answered: bool,
+    /// Memory was shared when it began.
+    shared: bool,
+    /// Its tensors lie there, those of the request or of the answer.
+    sharing: bool,
 }
 
 impl Exchange {
     async fn open(connection: &Connection) -> Result<Self> {
         let (send, recv) = connection.open_bi().await.map_err(wire::lost)?;
-        Ok(Self { send, recv, sent: false, answered: false })
+        Ok(Self { send, recv, sent: false, answered: false, shared: false, sharing: false })
     }
 
     async fn perform(
@@ -60,25 +81,26 @@ impl Exchange {
         offers: &Arc<Offers>,
         id: AttemptId,
         device: u32,
-        model: &ModelRef,
-        spec: &Arc<TaskSpec>,
+        (model, spec, large): (&ModelRef, &TaskSpec, Option<&Arc<Large>>),
         berth: &Berth,
     ) -> Result<Completion> {
-        let (tensors, body_bytes) = describe_any(&spec.inputs)?;
+        self.shared = !berth.is_dead();
         // Stands until the attempt has ended.
-        let offer = match body_bytes > BODY_BYTES_MAX {
-            true => Some(offers.offer(spec).await?),
-            false => None,
+        let offer = match large {
+            Some(large) => Some(offers.offer(large).await?),
+            None => None,
         };
         let blob = offer.as_ref().map(|offer| offer.blob);
-        let shared = match blob {
-            Some(_) => None,
-            None => berth.lend(id, &spec.inputs, body_bytes).await,
+        let (tensors, inputs, body_bytes) = match large {
+            Some(large) => (large.tensors.clone(), &[][..], 0),
+            None => {
+                let (tensors, body_bytes) = describe(&spec.inputs)?;
+                (tensors, &*spec.inputs, body_bytes)
+            }
         };
-        let (inputs, body_bytes) = match (shared, blob) {
-            (None, None) => (&*spec.inputs, body_bytes),
-            _ => (&[][..], 0),
-        };
+        let shared = berth.lend(id, inputs, body_bytes).await;
+        self.sharing = shared.is_some();
+        let (inputs, body_bytes) = if self.sharing { (&[][..], 0) } else { (inputs, body_bytes) };
         let (priority, model) = (spec.priority, model.clone());
         let header = TaskHeader { id, device, priority, model, tensors, shared, blob };
         let mut chunks = wire::chunks(Kind::Task, &header, inputs, body_bytes)?;
@@ -95,6 +117,8 @@ impl Exchange {
         Ok(match header.verdict {
             Verdict::Done(metas) => {
                 let (recv, shared) = (&mut self.recv, header.shared);
+                // Who answers with what is not shared any more breaks the attempt itself.
+                self.sharing = shared.is_some() && self.shared;
                 let outputs = start.tensors_from(berth, recv, id, metas, shared).await?;
                 Completion::Done { outputs, model, batch: header.batch }
             }

@@ -49,6 +49,17 @@ impl Berth {
         self.0.get().filter(|lane| !lane.is_dead())
     }
 
+    /// Whether there was a lane and it works no more, as far as is known.
+    pub(super) fn is_dead(&self) -> bool {
+        self.0.get().is_some_and(|lane| lane.is_dead())
+    }
+
+    /// The same, having looked whether the other side ended it.
+    pub(super) fn has_failed(&self) -> bool {
+        self.tidy();
+        self.is_dead()
+    }
+
     /// Lets go of what nobody asked for. Answers how tensors travel now.
     pub(super) fn tidy(&self) -> Transport {
         match self.0.get() {

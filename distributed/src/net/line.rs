@@ -7,12 +7,13 @@ use crate::proto::queue::{Place, aged};
 use crate::task::{ModelRef, Priority};
 use lgp_memory::NamedTensor;
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
 
 /// A batch is not waited for any longer, whatever the settings say.
 const DELAY_MAX: Duration = Duration::from_secs(10);
@@ -42,6 +43,8 @@ pub(super) struct Job {
     pub(super) model: ModelRef,
     pub(super) inputs: Vec<NamedTensor>,
     pub(super) stage: Arc<Stage>,
+    /// The room that large inputs take at the worker, until the job is done.
+    pub(super) room: Option<OwnedSemaphorePermit>,
 }
 
 impl Job {
@@ -54,6 +57,18 @@ impl Job {
         self.model == other.model
             && self.inputs.len() == other.inputs.len()
             && self.inputs.iter().zip(&other.inputs).all(alike)
+    }
+
+    /// A number that jobs have in common that can be one batch, and hardly any others.
+    fn kind(&self) -> u64 {
+        let mut hash = DefaultHasher::new();
+        self.model.hash(&mut hash);
+        for input in &self.inputs {
+            input.name.hash(&mut hash);
+            input.tensor.dtype().name().hash(&mut hash);
+            input.tensor.shape().dims().hash(&mut hash);
+        }
+        hash.finish()
     }
 }
 
@@ -74,6 +89,7 @@ pub(super) struct Ticket {
 
 struct Waiting {
     job: Job,
+    kind: u64,
     came: Instant,
     answer: oneshot::Sender<Ran>,
 }
@@ -129,12 +145,12 @@ impl Line {
     /// Lets a task wait for its turn.
     pub(super) fn enter(self: &Arc<Self>, job: Job) -> Ticket {
         let (answer, ran) = oneshot::channel();
-        let came = Instant::now();
+        let (came, kind) = (Instant::now(), job.kind());
         let mut state = self.lock();
         state.came += 1;
         // As tasks wait at the coordinator: urgent ones first, and nobody for ever.
         let place = Place::new(aged(came - self.opened, job.priority), state.came);
-        state.waiting.insert(place, Waiting { job, came, answer });
+        state.waiting.insert(place, Waiting { job, kind, came, answer });
         self.staff(&mut state);
         if state.taking > 0 {
             self.arrival.notify_all();
@@ -190,16 +206,26 @@ impl Line {
 
     /// The first task whose batch is full or has been waited for long enough.
     fn next(&self, state: &State, now: Instant) -> Next {
-        let mut wait: Option<Duration> = None;
+        let left = |first: &Waiting| {
+            self.batch_delay.saturating_sub(now.saturating_duration_since(first.came))
+        };
+        match state.waiting.first_key_value() {
+            None => return Next::End,
+            Some((place, first)) if left(first).is_zero() => return Next::Take(*place),
+            Some(_) => {}
+        }
+        let mut kinds: HashMap<u64, usize> = HashMap::new();
+        state.waiting.values().for_each(|waiting| *kinds.entry(waiting.kind).or_default() += 1);
+        let full = |kind| kinds.get(kind).is_some_and(|count| *count >= self.batch_max);
+        let mut wait = DELAY_MAX;
         for (place, first) in &state.waiting {
-            let left = self.batch_delay.saturating_sub(now.saturating_duration_since(first.came));
-            let like = state.waiting.values().filter(|other| other.job.is_like(&first.job));
-            if left.is_zero() || like.take(self.batch_max).count() >= self.batch_max {
+            let left = left(first);
+            if left.is_zero() || full(&first.kind) {
                 return Next::Take(*place);
             }
-            wait = Some(wait.map_or(left, |wait| wait.min(left)));
+            wait = wait.min(left);
         }
-        wait.map_or(Next::End, Next::Wait)
+        Next::Wait(wait)
     }
 
     /// Takes a task and those like it, in their order, up to a full batch.
@@ -217,14 +243,17 @@ impl Line {
 
     fn run(&self, batch: Vec<Waiting>) {
         let Some(model) = batch.first().map(|first| first.job.model.clone()) else { return };
-        let (inputs, answers): (Vec<_>, Vec<_>) =
-            batch.into_iter().map(|waiting| (waiting.job.inputs, waiting.answer)).unzip();
+        let (inputs, (answers, rooms)): (Vec<_>, (Vec<_>, Vec<_>)) = batch
+            .into_iter()
+            .map(|Waiting { job, answer, .. }| (job.inputs, (answer, job.room)))
+            .unzip();
         let began = Instant::now();
         let results = match inputs.as_slice() {
             [one] => vec![self.execute(&model, one)],
             many => self.execute_batch(&model, many),
         };
         let took = began.elapsed();
+        drop((inputs, rooms));
         let batch = u32::try_from(answers.len()).unwrap_or(u32::MAX);
         for (answer, result) in answers.into_iter().zip(results) {
             // Who waited for it may be gone.

@@ -4,11 +4,13 @@ use crate::control::writer::Writer;
 use crate::error::{Error, JournalError, Result};
 use crate::net::close::Close;
 use crate::net::lane::Berth;
-use crate::net::large::Offers;
+use crate::net::large::{Claim, Large, Offers, Vault};
 use crate::net::{exchange, journal};
+use crate::proto::Order;
 use crate::proto::core::Core;
 use crate::proto::event::Event;
 use crate::proto::frame;
+use crate::proto::image::{Apart, Change, Image};
 use crate::proto::message::{AttemptId, Kind, Place};
 use crate::proto::state::{Action, Completion, SessionId};
 use crate::task::{TaskId, TaskRecord};
@@ -50,8 +52,12 @@ struct State {
     waiters: HashMap<u64, Vec<oneshot::Sender<Result<TaskRecord>>>>,
     /// Who waits for the journal to have a task.
     acceptors: HashMap<u64, Vec<oneshot::Sender<Result<()>>>>,
+    /// Large inputs of tasks that are not terminal.
+    larges: HashMap<u64, Arc<Large>>,
     /// Takes the journal's changes, if there is a journal.
     writer: Option<Arc<Writer>>,
+    /// Keeps large inputs of the journal's tasks.
+    vault: Option<Arc<Vault>>,
     /// Why the journal takes no more.
     broken: Option<JournalError>,
     /// When the timer wakes next; `None` while it decides.
@@ -94,7 +100,9 @@ impl Shared {
             sessions: HashMap::new(),
             waiters: HashMap::new(),
             acceptors: HashMap::new(),
+            larges: HashMap::new(),
             writer: None,
+            vault: None,
             broken: None,
             wakes_at: None,
             stopped: false,
@@ -133,27 +141,37 @@ impl Shared {
         result
     }
 
-    /// Submits by `event` and leaves a waiter with the new task in the same step.
-    pub(super) fn submit_and_wait(
-        self: &Arc<Self>,
-        event: impl FnOnce(&mut Core, Duration) -> Result<TaskId>,
-    ) -> Result<Waiting> {
+    /// Submits a task that lives in memory.
+    pub(super) fn submit(self: &Arc<Self>, (order, large): Checked) -> Result<TaskId> {
+        let mut state = self.lock();
+        let id = state.core.submit(self.now(), order)?;
+        state.note(id, large);
+        self.carry_out(&mut state);
+        Ok(id)
+    }
+
+    /// Submits a task and leaves a waiter with it in the same step.
+    pub(super) fn submit_and_wait(self: &Arc<Self>, (order, large): Checked) -> Result<Waiting> {
         let mut state = self.lock();
         let now = self.now();
-        let id = event(&mut state.core, now)?;
+        let id = state.core.submit(now, order)?;
+        state.note(id, large);
         let waiting = state.wait(now, id)?;
         self.carry_out(&mut state);
         Ok(waiting)
     }
 
-    /// Submits durable tasks by `event` and leaves a waiter for each that the journal does not
-    /// have yet.
+    /// Submits tasks and leaves a waiter for each durable one that the journal does not have yet.
     pub(super) fn submit_durably(
         self: &Arc<Self>,
-        event: impl FnOnce(&mut Core, Duration) -> Result<Vec<TaskId>>,
+        tasks: Vec<Checked>,
     ) -> Result<(Vec<TaskId>, Vec<Promise>)> {
+        let (orders, larges): (Vec<Order>, Vec<_>) = tasks.into_iter().unzip();
         let mut state = self.lock();
-        let ids = event(&mut state.core, self.now())?;
+        let ids = state.core.submit_all(self.now(), orders)?;
+        for (id, large) in ids.iter().zip(larges) {
+            state.note(*id, large);
+        }
         let mut promises = Vec::new();
         for id in &ids {
             if !state.core.is_saved(*id) {
@@ -169,6 +187,32 @@ impl Shared {
     /// From now on the journal's changes go there.
     pub(super) fn keep(&self, writer: Arc<Writer>) {
         self.lock().writer = Some(writer);
+    }
+
+    /// From now on large inputs of durable tasks go there, where those of `tasks` are already.
+    pub(super) fn keep_inputs<'a>(
+        &self,
+        vault: Arc<Vault>,
+        tasks: impl Iterator<Item = (u64, &'a Apart)>,
+    ) {
+        let large = |apart: &Apart| Large::on_disk(apart.clone(), Arc::clone(&vault));
+        let larges = tasks.map(|(seq, apart)| (seq, Arc::new(large(apart)))).collect();
+        let mut state = self.lock();
+        (state.larges, state.vault) = (larges, Some(vault));
+    }
+
+    /// Where large inputs of durable tasks go, if there is a journal.
+    pub(super) fn vault(&self) -> Option<Arc<Vault>> {
+        self.lock().vault.clone()
+    }
+
+    /// Goes on with what an earlier life left in the journal. Must come before anything else.
+    pub(super) fn restore(&self, now: Duration, images: Vec<Image>) {
+        self.lock().core.restore(now, images);
+    }
+
+    pub(super) fn runtime(&self) -> &tokio::runtime::Handle {
+        &self.runtime
     }
 
     /// The journal's thread, while it runs.
@@ -272,7 +316,9 @@ impl Shared {
                 let Some(session) = state.sessions.get_mut(&number) else { return };
                 let connection = session.connection.clone();
                 let (to, berth) = ((number, device), Arc::clone(&session.berth));
-                let run = exchange::run(Arc::clone(self), connection, to, id, model, spec, berth);
+                let large = state.larges.get(&id.seq).cloned();
+                let what = (model, spec, large);
+                let run = exchange::run(Arc::clone(self), connection, to, id, what, berth);
                 let task = self.runtime.spawn(run);
                 session.attempts.insert(id, task.abort_handle());
             }
@@ -285,7 +331,12 @@ impl Shared {
             Action::Recall { session, id } => {
                 state.sessions.get(&session).inspect(|s| s.tell(Kind::Recall, &id));
             }
-            Action::Record { ticket, change } => {
+            Action::Record { ticket, mut change } => {
+                if let Change::Put(image) = &mut change
+                    && image.end.is_none()
+                {
+                    image.apart = state.larges.get(&image.id.seq).and_then(|large| large.apart());
+                }
                 let Some(writer) = &state.writer else { return };
                 if let Err(error) = journal::submit(writer, ticket, change) {
                     state.unrecorded(self.now(), &[ticket], &error);
@@ -297,6 +348,7 @@ impl Shared {
                 }
             }
             Action::Rejected { seq, reason } => {
+                state.forget(seq);
                 let error = || Error::NotSaved { reason: reason.clone() };
                 for acceptor in state.acceptors.remove(&seq).unwrap_or_default() {
                     let _ = acceptor.send(Err(error()));
@@ -306,6 +358,7 @@ impl Shared {
                 }
             }
             Action::Finished { seq } => {
+                state.forget(seq);
                 let Some(mut waiters) = state.waiters.remove(&seq) else { return };
                 let Some(record) = state.core.record_of(self.now(), seq) else { return };
                 // Most tasks have one, which needs no copy.
@@ -414,7 +467,32 @@ impl Waiting {
     }
 }
 
+/// A task that may be submitted, and its inputs where they are large.
+pub(super) type Checked = (Order, Option<Inputs>);
+
+/// Large inputs that are submitted with a task, and what keeps them on the disk until it has them.
+pub(super) struct Inputs {
+    pub(super) large: Arc<Large>,
+    pub(super) claim: Option<Claim>,
+}
+
 impl State {
+    /// Keeps large inputs with a task, unless it is one that was submitted before.
+    fn note(&mut self, id: TaskId, inputs: Option<Inputs>) {
+        let Some(Inputs { large, claim }) = inputs else { return };
+        if self.core.is_open(id) && !self.larges.contains_key(&id.seq) {
+            self.larges.insert(id.seq, large);
+            claim.into_iter().for_each(Claim::keep);
+        }
+    }
+
+    /// A task needs its inputs no more.
+    fn forget(&mut self, seq: u64) {
+        if let Some(large) = self.larges.remove(&seq) {
+            large.release();
+        }
+    }
+
     fn unrecorded(&mut self, now: Duration, tickets: &[u64], error: &JournalError) {
         let ended = matches!(error, JournalError::Broken { .. } | JournalError::Closed { .. });
         if ended && !self.stopped && self.broken.is_none() {

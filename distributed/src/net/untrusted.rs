@@ -13,10 +13,10 @@ use crate::net::pki::{self, CaHash, Pki};
 use crate::net::role::Role;
 use crate::net::token::JoinToken;
 use crate::proto::frame::{self, PREFIX_BYTES, Prefix};
-use crate::proto::image::Image;
+use crate::proto::image::{Apart, Image};
 use crate::proto::message::{
-    AttemptId, Heartbeat, Hello, Kind, Loaded, OutcomeHeader, Place, TaskHeader, VERSION, Verdict,
-    Welcome,
+    AttemptId, Heartbeat, Hello, InputBlob, Kind, Loaded, OutcomeHeader, Place, TaskHeader,
+    VERSION, Verdict, Welcome,
 };
 use crate::proto::tensors::{describe, plan};
 use crate::task::{ModelRef, TaskId, TaskSpec};
@@ -97,6 +97,7 @@ impl Untrusted {
         let mut stored = Vec::new();
         record::encode(KEY, &image, &mut stored);
         samples.push(input(5, &stored));
+        samples.push(input(4, &apart()?.encode()?));
         let token = JoinToken { authority: self.pki.hash(), secret: [7; 16] };
         let id = TaskId { epoch: 7, seq: 9 };
         for text in [token.to_string(), token.authority.to_string(), id.to_string()] {
@@ -259,7 +260,17 @@ fn spec() -> Result<TaskSpec> {
 fn image() -> Result<Image> {
     let spec = spec()?;
     let (id, submitted) = (TaskId { epoch: KEY.0, seq: KEY.1 }, Duration::from_millis(1234));
-    Ok(Image { id, submitted, spec: Arc::new(spec), digest: [3; 32], end: None })
+    Ok(Image { id, submitted, spec: Arc::new(spec), digest: [3; 32], end: None, apart: None })
+}
+
+/// The same with its inputs kept apart.
+fn apart() -> Result<Image> {
+    let image = image()?;
+    let (tensors, bytes) = describe(&image.spec.inputs)?;
+    let bytes = u64::try_from(bytes).map_err(super::wire::lost)?;
+    let spec = TaskSpec { inputs: Vec::new(), ..(*image.spec).clone() };
+    let apart = Some(Apart { blob: InputBlob { sha256: [5; 32], bytes }, tensors });
+    Ok(Image { spec: Arc::new(spec), apart, ..image })
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::executor::{ExecError, Executor};
 use crate::net::blob::Fetcher;
 use crate::net::lane::Berth;
-use crate::net::large::Larder;
+use crate::net::large::{Fetched, Larder};
 use crate::net::line::{Job, Line, Lines, Ran, Stage};
 use crate::net::wire::{self, Start};
 use crate::proto::frame;
@@ -43,7 +43,7 @@ pub(super) struct Desk {
     lines: Lines,
     /// Where memory is shared with the coordinator.
     pub(super) berth: Arc<Berth>,
-    larder: Arc<Larder>,
+    pub(super) larder: Arc<Larder>,
     reports: mpsc::UnboundedSender<Vec<u8>>,
     held: Mutex<BTreeMap<AttemptId, Arc<Stage>>>,
     early: Mutex<Early>,
@@ -201,32 +201,33 @@ async fn perform(
 ) -> Result<()> {
     let (desk, id) = (&hold.desk, hold.id);
     if desk.leaving.load(Ordering::SeqCst) || desk.was_recalled(id) {
-        return answer(send, OutcomeHeader::of(id, Verdict::Refused), &[], 0).await;
+        return refuse(send, id).await;
     }
     let TaskHeader { device, priority, model, shared, blob, .. } = header;
-    let inputs = match blob {
-        None => start.tensors_from(&desk.berth, recv, id, metas, shared).await?,
+    let (inputs, room) = match blob {
+        None => (start.tensors_from(&desk.berth, recv, id, metas, shared).await?, None),
         Some(blob) => {
             // Nothing may follow besides.
             start.tensors(recv, Vec::new()).await?;
-            match large_inputs(desk, blob, metas, send).await? {
-                Ok(inputs) => inputs,
-                Err(error) => return failed(send, id, error).await,
+            match unless_unwanted(hold, send, large_inputs(desk, blob, metas)).await? {
+                Some(Ok(Fetched { inputs, room })) => (inputs, Some(room)),
+                Some(Err(error)) => return failed(send, id, error).await,
+                None => return refuse(send, id).await,
             }
         }
     };
-    if let Err(error) = desk.fetcher.ensure(&model).await {
-        return failed(send, id, error).await;
+    match unless_unwanted(hold, send, async { Ok(desk.fetcher.ensure(&model).await) }).await? {
+        Some(Ok(())) => {}
+        Some(Err(error)) => return failed(send, id, error).await,
+        None => return refuse(send, id).await,
     }
     let line = usize::try_from(device).ok().and_then(|at| desk.lines.get(at));
     let Some(line) = line else {
         let count = desk.lines.len();
         return Err(wire::lost(format!("a task for device {device} of {count}")));
     };
-    let job = Job { priority, model, inputs, stage: Arc::clone(&hold.stage) };
-    let Some(ran) = wait(line, job, send).await? else {
-        return answer(send, OutcomeHeader::of(id, Verdict::Refused), &[], 0).await;
-    };
+    let job = Job { priority, model, inputs, stage: Arc::clone(&hold.stage), room };
+    let Some(ran) = wait(line, job, send).await? else { return refuse(send, id).await };
     let described = ran.result.and_then(|outputs| {
         let described = describe(&outputs);
         let (metas, bytes) =
@@ -252,18 +253,34 @@ async fn failed(send: &mut SendStream, id: AttemptId, error: ExecError) -> Resul
     answer(send, OutcomeHeader::of(id, verdict), &[], 0).await
 }
 
-/// Fetches inputs that are too long for a frame, unless nobody wants the answer any more.
+async fn refuse(send: &mut SendStream, id: AttemptId) -> Result<()> {
+    answer(send, OutcomeHeader::of(id, Verdict::Refused), &[], 0).await
+}
+
+/// Prepares an attempt, which may take long; `None` when it is asked back meanwhile, or its worker
+/// leaves. What was fetched by then is gone on with by the next attempt.
+async fn unless_unwanted<T>(
+    hold: &Hold,
+    send: &SendStream,
+    preparing: impl Future<Output = Result<T>>,
+) -> Result<Option<T>> {
+    tokio::select! {
+        // What is there already needs no decision.
+        biased;
+        ready = preparing => ready.map(Some),
+        _ = send.stopped() => Err(wire::lost("cancelled")),
+        () = hold.stage.recalled.notified() => Ok(None),
+    }
+}
+
+/// Fetches inputs that are too long for a frame.
 async fn large_inputs(
     desk: &Desk,
     blob: InputBlob,
     metas: Vec<TensorMeta>,
-    send: &SendStream,
-) -> Result<Result<Vec<NamedTensor>, ExecError>> {
+) -> Result<Result<Fetched, ExecError>> {
     let planned = plan(metas, usize::try_from(blob.bytes).map_err(wire::lost)?)?;
-    let fetched = tokio::select! {
-        fetched = desk.larder.fetch(desk.fetcher.connection(), blob, planned) => fetched,
-        _ = send.stopped() => return Err(wire::lost("cancelled")),
-    };
+    let fetched = desk.larder.fetch(desk.fetcher.connection(), blob, planned).await;
     // Another worker, or another time, may have more luck.
     Ok(fetched.map_err(|error| ExecError::unavailable(error.to_string())))
 }

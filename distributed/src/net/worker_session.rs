@@ -156,6 +156,7 @@ async fn beat(desk: Arc<Desk>, interval: Duration) {
     loop {
         ticks.tick().await;
         desk.berth.tidy();
+        desk.larder.tidy();
         let status = status(&desk.executor).await;
         for beat in Heartbeat::all(&desk.holdings(), status) {
             desk.report(Kind::Heartbeat, &beat);

@@ -163,6 +163,13 @@ impl Core {
                 let error = TaskError::new(TaskErrorKind::WorkerLost, reason);
                 self.fail_attempt(now, id, session, error);
             }
+            // The memory is not used again, so this does not repeat itself.
+            Completion::Unshared => self.give_back(now, id, session, false),
+            Completion::NoInputs { reason } => {
+                self.close_run(seq, session, id.attempt);
+                let error = TaskError::new(TaskErrorKind::InputsLost, reason);
+                self.finish(now, seq, TaskState::Failed, Err(error), None);
+            }
         }
     }
 

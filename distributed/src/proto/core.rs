@@ -186,6 +186,12 @@ impl Core {
         self.tasks.iter().filter(|(_, t)| !t.state.is_terminal()).map(|(seq, _)| *seq)
     }
 
+    /// Whether a task is known and not terminal.
+    pub(crate) fn is_open(&self, id: TaskId) -> bool {
+        let task = self.tasks.get(&id.seq).filter(|task| task.epoch == id.epoch);
+        task.is_some_and(|task| !task.state.is_terminal())
+    }
+
     /// Whether every task is terminal.
     pub(crate) fn is_idle(&self) -> bool {
         self.history.open() == 0

@@ -141,6 +141,8 @@ impl Core {
             spec,
             digest: task.key.as_ref().map_or(Digest::default(), |(_, digest)| *digest),
             end,
+            // Whoever keeps them knows where they are.
+            apart: None,
         };
         self.order(Change::Put(Box::new(image)), pending);
     }
@@ -254,7 +256,7 @@ impl Core {
         images.sort_unstable_by_key(|image| (image.end.is_none(), image.id.seq));
         let mut failed = Vec::new();
         for image in images {
-            let Image { id, submitted, spec, digest, end } = image;
+            let Image { id, submitted, spec, digest, end, .. } = image;
             let bytes = spec.inputs.iter().map(|input| input.tensor.as_bytes().len()).sum();
             let model = Arc::new(spec.model.clone());
             let mut task = Task::new(id.epoch, submitted, spec, model, bytes, digest);

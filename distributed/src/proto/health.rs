@@ -42,7 +42,9 @@ impl Core {
             Completion::Done { .. } | Completion::Error { .. } => {
                 self.worker_worked(session, &model);
             }
-            Completion::Refused => self.abandon_probe(session, &model),
+            Completion::Refused | Completion::Unshared | Completion::NoInputs { .. } => {
+                self.abandon_probe(session, &model);
+            }
         }
     }
 

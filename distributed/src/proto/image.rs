@@ -1,13 +1,14 @@
 //! Durable tasks as the journal keeps them: all that a later coordinator needs to go on.
 //!
 //! An image is `u32 header length | postcard header | bytes of the inputs | bytes of the
-//! outputs`, little-endian. Times are those of the core's clock, which is wall time at its start
+//! outputs`, little-endian. Inputs that are kept apart have a description behind the header, within
+//! its length, and no bytes here. Times are those of the core's clock, which is wall time at its start
 //! and never jumps after it.
 
 use crate::proto::frame::FrameError;
-use crate::proto::message::TensorMeta;
+use crate::proto::message::{InputBlob, TensorMeta};
 use crate::proto::state::Digest;
-use crate::proto::tensors::{describe, plan_first};
+use crate::proto::tensors::{describe, plan, plan_first};
 use crate::task::{ModelRef, Priority, TaskError, TaskId, TaskSpec, TaskState};
 use crate::worker_info::WorkerId;
 use lgp_memory::NamedTensor;
@@ -27,10 +28,18 @@ pub(crate) enum Change {
 pub(crate) struct Image {
     pub(crate) id: TaskId,
     pub(crate) submitted: Duration,
-    /// Without inputs once the task has ended.
+    /// Without inputs once the task has ended, and where they are kept apart.
     pub(crate) spec: Arc<TaskSpec>,
     pub(crate) digest: Digest,
     pub(crate) end: Option<End>,
+    pub(crate) apart: Option<Apart>,
+}
+
+/// Inputs that are not kept with their task, but under the digest of their bytes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Apart {
+    pub(crate) blob: InputBlob,
+    pub(crate) tensors: Vec<TensorMeta>,
 }
 
 /// How a task ended.
@@ -78,6 +87,16 @@ fn invalid(reason: impl std::fmt::Display) -> FrameError {
 }
 
 impl Image {
+    /// Bytes of its tensors, which are most of it.
+    pub(crate) fn tensor_bytes(&self) -> usize {
+        let outputs = match self.end.as_ref().map(|end| &end.result) {
+            Some(Ok(outputs)) => outputs.as_slice(),
+            _ => &[],
+        };
+        let tensors = self.spec.inputs.iter().chain(outputs);
+        tensors.map(|tensor| tensor.tensor.as_bytes().len()).sum()
+    }
+
     /// The image's bytes.
     ///
     /// # Errors
@@ -115,6 +134,9 @@ impl Image {
             end,
         };
         let mut bytes = postcard::to_extend(&header, vec![0; 4]).map_err(invalid)?;
+        if let Some(apart) = &self.apart {
+            bytes = postcard::to_extend(apart, bytes).map_err(invalid)?;
+        }
         let length = u32::try_from(bytes.len() - 4).map_err(invalid)?;
         bytes[..4].copy_from_slice(&length.to_le_bytes());
         for tensor in spec.inputs.iter().chain(outputs) {
@@ -132,8 +154,12 @@ impl Image {
         let (length, rest) = bytes.split_first_chunk().ok_or_else(short)?;
         let length = usize::try_from(u32::from_le_bytes(*length)).map_err(invalid)?;
         let (header, body) = rest.split_at_checked(length).ok_or_else(short)?;
-        let header: Header = postcard::from_bytes(header).map_err(invalid)?;
+        let (header, behind): (Header, _) = postcard::take_from_bytes(header).map_err(invalid)?;
+        let apart = if behind.is_empty() { None } else { Some(Apart::decode(behind)?) };
         let (inputs, body) = tensors(header.inputs, body)?;
+        if apart.is_some() && (header.end.is_some() || !inputs.is_empty()) {
+            return Err(invalid("inputs are kept apart that are here, or of no use"));
+        }
         let (end, body) = match header.end {
             None => (None, body),
             Some(end) => {
@@ -169,7 +195,19 @@ impl Image {
             hedge_after: header.hedge_after,
         };
         let (submitted, digest) = (header.submitted, header.digest);
-        Ok(Self { id: header.id, submitted, spec: Arc::new(spec), digest, end })
+        Ok(Self { id: header.id, submitted, spec: Arc::new(spec), digest, end, apart })
+    }
+}
+
+impl Apart {
+    fn decode(bytes: &[u8]) -> Result<Self, FrameError> {
+        let (apart, rest): (Self, _) = postcard::take_from_bytes(bytes).map_err(invalid)?;
+        if !rest.is_empty() {
+            return Err(invalid(format!("{} bytes follow its header", rest.len())));
+        }
+        let length = usize::try_from(apart.blob.bytes).map_err(invalid)?;
+        plan(apart.tensors.clone(), length)?;
+        Ok(apart)
     }
 }
 
@@ -211,6 +249,7 @@ mod tests {
             spec: Arc::new(spec),
             digest: [3; 32],
             end: None,
+            apart: None,
         }
     }
 
@@ -227,11 +266,35 @@ mod tests {
         Image { end: Some(end), ..image() }
     }
 
+    fn kept_apart() -> Image {
+        let tensors = describe(&image().spec.inputs).expect("small").0;
+        let spec = TaskSpec { inputs: Vec::new(), ..(*image().spec).clone() };
+        let blob = InputBlob { sha256: [5; 32], bytes: 16 };
+        Image { spec: Arc::new(spec), apart: Some(Apart { blob, tensors }), ..image() }
+    }
+
+    #[test]
+    fn inputs_apart_that_fit_nothing_are_refused() {
+        let change = |change: fn(&mut Image)| {
+            let mut image = kept_apart();
+            change(&mut image);
+            Image::decode(&image.encode().expect("it fits"))
+        };
+        assert!(change(|_| ()).is_ok());
+        let longer = change(|image| {
+            image.apart.iter_mut().for_each(|apart| apart.blob.bytes = 17);
+        });
+        assert!(longer.is_err());
+        assert!(change(|other| other.spec = image().spec).is_err(), "twice");
+        assert!(change(|other| other.end = ended(Ok(Vec::new())).end).is_err(), "after its end");
+    }
+
     #[test]
     fn images_survive_their_bytes() {
         let output = Tensor::from_slice([3], &[5u8, 6, 7]).expect("small");
         let images = [
             image(),
+            kept_apart(),
             ended(Ok(vec![NamedTensor::new("y", output)])),
             ended(Ok(Vec::new())),
             ended(Err(TaskError::new(TaskErrorKind::ModelFailed, "why"))),

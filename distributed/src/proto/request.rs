@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::proto::Order;
-use crate::proto::frame::{BODY_BYTES_MAX, HEADER_BYTES_MAX};
+use crate::proto::frame::HEADER_BYTES_MAX;
 use crate::proto::state::Digest;
 use crate::proto::tensors::describe_any;
 use crate::task::TaskSpec;
@@ -18,12 +18,8 @@ const HEADER_BYTES_FIXED: usize = 256;
 pub(crate) fn check(spec: TaskSpec, input_bytes_max: usize) -> Result<Order> {
     let (metas, body_bytes) = describe_any(&spec.inputs)
         .map_err(|error| Error::InvalidTask { message: error.to_string() })?;
-    let (what, limit) = match spec.durable {
-        false => ("inputs", input_bytes_max),
-        // The journal keeps them as they are.
-        true => ("inputs of a durable task", input_bytes_max.min(BODY_BYTES_MAX)),
-    };
-    if body_bytes > limit {
+    if body_bytes > input_bytes_max {
+        let (what, limit) = ("inputs", input_bytes_max);
         return Err(Error::TooLarge { what, given: body_bytes, limit });
     }
     // A variable-length u64 takes up to ten bytes.

@@ -162,6 +162,12 @@ pub(crate) enum Completion {
     Broken {
         reason: String,
     },
+    /// Memory that was shared with the worker failed, and with it what lay there.
+    Unshared,
+    /// The coordinator has the task's inputs no more: nobody can run it.
+    NoInputs {
+        reason: String,
+    },
 }
 
 /// An attempt under way.

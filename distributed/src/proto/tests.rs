@@ -172,6 +172,35 @@ fn attempts_without_an_answer_are_repeated_until_enough_is_enough() {
 }
 
 #[test]
+fn shared_memory_that_fails_costs_neither_task_nor_worker_anything() {
+    let mut core = core();
+    join(&mut core, ms(0), "w", 1);
+    let task = submit(&mut core, ms(0), TaskSpec { max_attempts: 1, ..spec() });
+    // More often than a breaker takes.
+    for attempt in 1..=10 {
+        let (session, id) = dispatched(&mut core)[0];
+        assert_eq!(id.attempt, attempt);
+        assert!(core.complete(ms(1), session, id, Completion::Unshared));
+    }
+    let (session, id) = dispatched(&mut core)[0];
+    assert!(core.complete(ms(2), session, id, done()));
+    assert_eq!(core.record(ms(3), task).expect("known").state, TaskState::Succeeded);
+}
+
+#[test]
+fn inputs_that_are_lost_end_the_task_at_once() {
+    let mut core = core();
+    join(&mut core, ms(0), "w", 1);
+    let task = submit(&mut core, ms(0), spec());
+    let (session, id) = dispatched(&mut core)[0];
+    let lost = Completion::NoInputs { reason: "damaged".into() };
+    assert!(core.complete(ms(1), session, id, lost));
+    let error = core.record(ms(1), task).expect("known").error.expect("nobody can run it");
+    assert_eq!((error.code, error.message.as_str()), (TaskErrorKind::InputsLost, "damaged"));
+    assert_eq!(core.stats(ms(1)).breakers_opened, 0);
+}
+
+#[test]
 fn a_refusal_costs_the_task_nothing() {
     let mut core = core();
     join(&mut core, ms(0), "a", 1);

@@ -117,7 +117,10 @@ impl fmt::Display for What {
                 write!(f, "attempt {attempt} ended without an answer ({code}); its rival goes on")
             }
             Self::GivenBack { attempt, asked: false } => {
-                write!(f, "attempt {attempt} came back unbegun: its worker leaves")
+                write!(
+                    f,
+                    "attempt {attempt} came back: its worker leaves, or memory shared with it failed"
+                )
             }
             Self::GivenBack { attempt, asked: true } => {
                 write!(f, "attempt {attempt} came back unbegun, as asked")

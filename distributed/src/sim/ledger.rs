@@ -454,7 +454,7 @@ impl Ledger {
             Completion::Error { error, .. } => error.kind == ExecErrorKind::Unavailable,
             Completion::Broken { .. } => true,
             Completion::Done { .. } => false,
-            Completion::Refused => return,
+            Completion::Refused | Completion::Unshared | Completion::NoInputs { .. } => return,
         };
         let model = self.models.get(&(session, id));
         if let Some(model) = model.filter(|_| core.holds(session, id)) {

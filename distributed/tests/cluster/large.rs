@@ -1,12 +1,13 @@
 //! Inputs that are too long for a frame, in a whole cluster.
 
-use crate::common::{Echo, Worker, config, model, task};
+use crate::common::{Echo, Worker, config, eventually, model, task};
 use lgp_distributed::{
     Coordinator, CoordinatorConfig, Error, ExecError, Executor, ExecutorStatus, ModelRef, Pki,
-    TaskErrorKind, TaskSpec, TaskState, WorkerConfig, run_worker,
+    TaskErrorKind, TaskId, TaskSpec, TaskState, WorkerConfig, run_worker,
 };
 use lgp_memory::{NamedTensor, Tensor};
 use sha2::{Digest, Sha256};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Answers the digest of each input.
@@ -79,19 +80,11 @@ async fn inputs_beyond_the_settings_are_refused() {
     let pki = Pki::generate().unwrap();
     let config = CoordinatorConfig { input_bytes_max: 11, ..config() };
     let coordinator = Coordinator::start(config, &pki).await.unwrap();
-    let error = coordinator.submit(task("echo")).unwrap_err();
-    assert!(matches!(error, Error::TooLarge { given: 12, limit: 11, .. }), "{error}");
-    coordinator.stop().await;
-
-    // Durable ones have to fit the journal, whatever the settings.
-    let folder = tempfile::tempdir().unwrap();
-    let journal = Some(folder.path().join("journal"));
-    let config = CoordinatorConfig { journal, ..crate::common::config() };
-    let coordinator = Coordinator::start(config, &pki).await.unwrap();
-    let durable = TaskSpec::new(model("echo"), inputs(&[(16 << 20) + 1]));
-    let durable = TaskSpec { durable: true, ..durable };
-    let error = coordinator.submit_all(vec![(durable, Vec::new())]).await.unwrap_err();
-    assert!(matches!(error, Error::TooLarge { given: 67_108_868, .. }), "{error}");
+    for durable in [false, true] {
+        let spec = TaskSpec { durable, ..task("echo") };
+        let error = coordinator.submit_all(vec![(spec, Vec::new())]).await.unwrap_err();
+        assert!(matches!(error, Error::TooLarge { given: 12, limit: 11, .. }), "{error}");
+    }
     coordinator.stop().await;
 }
 
@@ -116,5 +109,163 @@ async fn a_task_beyond_all_workers_settings_fails_and_says_why() {
     coordinator.wait_for_workers(2).await.unwrap();
     let record = coordinator.run(spec).await.unwrap();
     assert_eq!(record.worker.expect("it ran").as_str(), "large");
+    coordinator.stop().await;
+}
+
+/// A coordinator with a journal, and where its large inputs lie.
+struct Kept {
+    folder: tempfile::TempDir,
+    pki: Pki,
+}
+
+impl Kept {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap(), pki: Pki::generate().unwrap() }
+    }
+
+    fn journal(&self) -> PathBuf {
+        self.folder.path().join("tasks.journal")
+    }
+
+    fn inputs(&self) -> PathBuf {
+        self.folder.path().join("tasks.journal.inputs")
+    }
+
+    async fn start(&self, journal: PathBuf) -> Coordinator {
+        let config = CoordinatorConfig { journal: Some(journal), ..config() };
+        Coordinator::start(config, &self.pki).await.unwrap()
+    }
+
+    fn work(&self, coordinator: &Coordinator) -> tokio::task::JoinHandle<Result<(), Error>> {
+        let identity = self.pki.issue_worker("w").unwrap();
+        let settings = WorkerConfig::new(coordinator.quic_addr(), identity, 2);
+        tokio::spawn(run_worker(settings, Arc::new(Hashing), std::future::pending()))
+    }
+
+    /// Submits a durable task with so many numbers.
+    async fn submit(&self, coordinator: &Coordinator, count: usize) -> TaskId {
+        let spec = TaskSpec::new(model("hash"), inputs(&[count]));
+        let spec = TaskSpec { durable: true, ..spec };
+        coordinator.submit_all(vec![(spec, Vec::new())]).await.unwrap()[0]
+    }
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    entries.map(|entry| entry.unwrap().path()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn durable_inputs_beyond_a_frame_survive_and_go_with_their_task() {
+    let kept = Kept::new();
+    let count = 26_214_400;
+    let first = kept.start(kept.journal()).await;
+    let id = kept.submit(&first, count).await;
+    let found = files(&kept.inputs());
+    assert_eq!(found.len(), 1, "{found:?}");
+    let written = std::fs::read(&found[0]).unwrap();
+    let expected = digests(&inputs(&[count]));
+    let name = found[0].file_name().unwrap().to_str().unwrap();
+    let digest: String = Sha256::digest(&written).iter().map(|b| format!("{b:02x}")).collect();
+    assert_eq!(name, digest);
+    assert_eq!(expected[0].tensor.as_bytes(), &Sha256::digest(&written)[..]);
+    assert!(first.journal_bytes().unwrap() < 10 << 20, "the journal has a reference");
+    let copy = kept.folder.path().join("copy");
+    first.back_up(copy.clone()).await.unwrap();
+    first.stop().await;
+
+    // What a crash left belongs to nobody.
+    for left in ["00".repeat(32), format!("{name}#1"), "else".into()] {
+        std::fs::write(kept.inputs().join(left), "left").unwrap();
+    }
+    // The copy has its own.
+    let of_copy = kept.folder.path().join("copy.inputs");
+    for (journal, folder) in [(kept.journal(), kept.inputs()), (copy, of_copy)] {
+        let next = kept.start(journal).await;
+        assert_eq!(files(&folder), [folder.join(name)]);
+        let worker = kept.work(&next);
+        let record = next.wait(id).await.unwrap();
+        assert_eq!(record.state, TaskState::Succeeded, "{:?}", record.error);
+        assert_eq!(record.outputs.as_ref(), Some(&expected));
+        eventually("its inputs go", || files(&folder).is_empty().then_some(())).await;
+        next.stop().await;
+        worker.abort();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn durable_inputs_that_are_lost_fail_their_task_and_nobody_else() {
+    let kept = Kept::new();
+    let first = kept.start(kept.journal()).await;
+    let mut damage: Vec<(TaskId, fn(&Path), &str)> = Vec::new();
+    let mut known = Vec::new();
+    let cases: [(fn(&Path), &str); 4] = [
+        (|path| std::fs::remove_file(path).unwrap(), "cannot be used: "),
+        (
+            |path| {
+                let file = std::fs::File::options().write(true).open(path).unwrap();
+                file.set_len(70_000_000).unwrap();
+            },
+            "it has 70000000 bytes, expected",
+        ),
+        (
+            |path| {
+                let mut bytes = std::fs::read(path).unwrap();
+                let middle = bytes.len() / 2;
+                bytes[middle] ^= 1;
+                std::fs::write(path, bytes).unwrap();
+            },
+            "another digest than its name",
+        ),
+        (|_| (), ""),
+    ];
+    for (at, (change, part)) in cases.into_iter().enumerate() {
+        let id = kept.submit(&first, 17_600_000 + at).await;
+        let new = files(&kept.inputs()).into_iter().find(|path| !known.contains(path)).unwrap();
+        known.push(new);
+        damage.push((id, change, part));
+    }
+    first.stop().await;
+    for (path, (_, change, _)) in known.iter().zip(&damage) {
+        change(path);
+    }
+    let second = kept.start(kept.journal()).await;
+    let worker = kept.work(&second);
+    for (id, _, part) in damage {
+        let record = second.wait(id).await.unwrap();
+        match record.error {
+            None => assert_eq!(part, "", "{:?}", record.state),
+            Some(error) => {
+                assert_eq!(error.code, TaskErrorKind::InputsLost, "{error}");
+                assert!(!part.is_empty() && error.message.contains(part), "{part}: {error}");
+            }
+        }
+    }
+    assert_eq!(second.stats().breakers_opened, 0, "the worker is not to blame");
+    second.stop().await;
+    worker.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn durable_inputs_that_cannot_be_written_are_refused() {
+    let kept = Kept::new();
+    let coordinator = kept.start(kept.journal()).await;
+    let submit = async || {
+        let spec = TaskSpec::new(model("hash"), inputs(&[17_600_000]));
+        let spec = TaskSpec { durable: true, ..spec };
+        coordinator.submit_all(vec![(spec, Vec::new())]).await
+    };
+    std::fs::remove_dir(kept.inputs()).unwrap();
+    std::fs::write(kept.inputs(), "in the way").unwrap();
+    let refused = submit().await;
+    assert!(matches!(refused, Err(Error::NotSaved { .. })), "{refused:?}");
+    assert!(coordinator.tasks().is_empty());
+    std::fs::remove_file(kept.inputs()).unwrap();
+    std::fs::create_dir(kept.inputs()).unwrap();
+    let ids = submit().await.unwrap();
+    assert_eq!(files(&kept.inputs()).len(), 1);
+    // Cancelled tasks need them no more.
+    coordinator.cancel(ids[0]).unwrap();
+    eventually("its inputs go", || files(&kept.inputs()).is_empty().then_some(())).await;
     coordinator.stop().await;
 }

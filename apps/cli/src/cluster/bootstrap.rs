@@ -2,7 +2,7 @@
 //! long as the coordinator lives. When it closes, for whatever reason, the worker ends.
 
 use crate::failure::{Failure, Result};
-use crate::settings::Batching;
+use crate::settings::Limits;
 use crate::simd::Simd;
 use lgp_sdk::{DeviceId, Identity};
 use serde::{Deserialize, Serialize};
@@ -28,7 +28,7 @@ pub(crate) struct Bootstrap {
     /// The widest vector instructions that it uses.
     pub(crate) simd: Simd,
     /// How it batches tasks.
-    pub(crate) batching: Batching,
+    pub(crate) limits: Limits,
     /// The coordinator's model repository.
     pub(crate) models: PathBuf,
 }

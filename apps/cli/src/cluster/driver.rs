@@ -5,7 +5,7 @@
 
 use crate::cluster::bootstrap::{self, Bootstrap, Worker};
 use crate::failure::{Failure, Result};
-use crate::settings::Batching;
+use crate::settings::Limits;
 use crate::simd::Simd;
 use lgp_sdk::{Coordinator, DeviceId, Pki, Supervisor, WorkerState};
 use lgp_server::{BoxFuture, Driver, DriverError};
@@ -48,7 +48,7 @@ pub(crate) struct Fleet {
     /// The widest vector instructions that they use.
     pub(crate) simd: Simd,
     /// How they batch tasks.
-    pub(crate) batching: Batching,
+    pub(crate) limits: Limits,
 }
 
 /// Whether the coordinator is to end, and how.
@@ -350,7 +350,7 @@ impl Watcher {
             model_memory: fleet.model_memory,
             threads: self.driver.threads_each(),
             simd: fleet.simd,
-            batching: fleet.batching,
+            limits: fleet.limits,
             models: fleet.models.clone(),
         };
         let worker = bootstrap::spawn(&bootstrap, &fleet.log).await?;

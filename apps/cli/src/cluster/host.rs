@@ -56,7 +56,7 @@ pub(crate) fn host(
             model_memory: settings.model_memory(),
             workers: settings.workers,
             simd: settings.simd,
-            batching: settings.batching(),
+            limits: settings.limits(),
             certificate_life: Duration::from_secs(settings.quic.certificate_life_s),
         };
         // Before the workers: a port in use must not cost their start.
@@ -68,6 +68,7 @@ pub(crate) fn host(
         };
         let config = ServerConfig {
             body_bytes_max: settings.http.body_bytes_max,
+            binary_bytes_max: settings.input_bytes_max.saturating_add(settings.http.body_bytes_max),
             ..ServerConfig::default()
         };
         let service = serve::serve(&cluster, listener, config)?;

@@ -4,7 +4,7 @@ use crate::cluster::digits;
 use crate::cluster::driver::{DriverToCome, Fleet, LocalDriver, OWN_PREFIX};
 use crate::failure::{Failure, Result};
 use crate::folder;
-use crate::settings::Batching;
+use crate::settings::Limits;
 use crate::simd::Simd;
 use lgp_sdk::{
     CaHash, Coordinator, CoordinatorConfig, Deployment, DeviceId, ModelRef, Pki, Repository,
@@ -37,7 +37,7 @@ pub(crate) struct Plan {
     /// The widest vector instructions that they use.
     pub(crate) simd: Simd,
     /// How they batch tasks.
-    pub(crate) batching: Batching,
+    pub(crate) limits: Limits,
     /// How long workers' certificates are valid; they renew them.
     pub(crate) certificate_life: Duration,
 }
@@ -76,6 +76,7 @@ impl Cluster {
         let config = CoordinatorConfig {
             quic_addr: plan.quic,
             journal: Some(folder::journal(&plan.data)),
+            input_bytes_max: plan.limits.input_bytes_max,
             ..CoordinatorConfig::default()
         };
         let authority = pki.hash();
@@ -89,7 +90,7 @@ impl Cluster {
             log: folder::worker_log(&plan.data),
             cores: SessionOptions::default().threads,
             simd: plan.simd,
-            batching: plan.batching,
+            limits: plan.limits,
         });
         to_come.came(&driver);
         let cluster = Self { coordinator, driver, repository, digits, authority };

@@ -7,7 +7,7 @@ use crate::device::{self, NotUsed};
 use crate::failure::{Failure, Result};
 use crate::measure::Percentiles;
 use crate::output::{self, Output};
-use crate::settings::{self, Batching};
+use crate::settings::{self, Limits};
 use crate::simd::Simd;
 use indicatif::ProgressBar;
 use lgp_sdk::{DeviceId, NamedTensor, TaskRecord, TaskSpec, TaskState, WorkerState};
@@ -87,7 +87,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
             model_memory: None,
             workers: WORKERS,
             simd,
-            batching: Batching::default(),
+            limits: Limits::default(),
             certificate_life: settings::CERTIFICATE_LIFE,
         };
         let cluster = tokio::select! {

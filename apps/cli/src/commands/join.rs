@@ -4,7 +4,7 @@ use crate::cluster::{Signals, member, runtime};
 use crate::device;
 use crate::failure::{Failure, Result};
 use crate::output::Output;
-use crate::settings::{self, Batching, Flags, Settings};
+use crate::settings::{self, Flags, Limits, Settings};
 use crate::size;
 use lgp_sdk::{
     ClusterError, Discovery, Executor, Identity, JoinRefusal, JoinToken, ModelExecutor,
@@ -83,7 +83,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         // Before a driver is loaded: some handle signals too, and then end the process.
         let mut signals = Signals::listen()?;
         let executor = executor(&settings, &data, args.cache)?;
-        let mut machine = Machine { data, executor, wanted, batching: settings.batching(), out };
+        let mut machine = Machine { data, executor, wanted, limits: settings.limits(), out };
         match &args.host {
             Some(host) => {
                 let addr = member::resolve(host).await?;
@@ -116,7 +116,7 @@ struct Machine {
     data: PathBuf,
     executor: Arc<MultiExecutor>,
     wanted: member::Wanted,
-    batching: Batching,
+    limits: Limits,
     out: Output,
 }
 
@@ -147,7 +147,7 @@ impl Machine {
         let slots = u32::try_from(SessionOptions::default().threads).map_err(Failure::internal)?;
         let config = WorkerConfig {
             keep_in: Some(member::identity_folder(&self.data)),
-            ..self.batching.apply(WorkerConfig::new(addr, identity, slots))
+            ..self.limits.apply(WorkerConfig::new(addr, identity, slots))
         };
         let (leave, left) = oneshot::channel::<()>();
         let mut leave = Some(leave);

@@ -4,7 +4,7 @@ use crate::failure::{Failure, Result};
 use crate::output::{self, Output};
 use crate::picture::Scaling;
 use crate::rest::{Client, Target, segment};
-use crate::wire::{WireSpec, WireTensor};
+use crate::wire::{self, WireSpec};
 use crate::{folder, inputs, task};
 use lgp_sdk::ValueSpec;
 use serde::Deserialize;
@@ -22,7 +22,7 @@ pub(crate) struct Args {
     /// A .npy file or an image for an input; NAME= may be left out where the model has one input
     #[arg(long = "input", value_name = "NAME=FILE", required = true)]
     inputs: Vec<String>,
-    /// Keep the task through a crash of the coordinator
+    /// Keep the task, and inputs of any size, through a crash of the coordinator
     #[arg(long)]
     durable: bool,
     /// Run it once this task has succeeded; may be given several times
@@ -83,8 +83,8 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         None => Scaling::default(),
     };
     let inputs = inputs::read(&args.inputs, &specs, &scaling)?;
-    let inputs: Vec<WireTensor> = inputs.iter().map(WireTensor::new).collect::<Result<_>>()?;
-    let mut body = json!({ "model": args.model, "inputs": inputs });
+    let described: Vec<Value> = inputs.iter().map(wire::describe).collect();
+    let mut body = json!({ "model": args.model, "inputs": described });
     let optional = [
         ("durable", args.durable.then_some(json!(true))),
         ("depends_on", (!args.depends_on.is_empty()).then(|| json!(args.depends_on))),
@@ -98,7 +98,8 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
             body[key] = value;
         }
     }
-    let accepted: Value = client.post("tasks", &body)?;
+    let tensors = inputs.iter().map(|input| input.tensor.as_bytes());
+    let accepted: Value = client.post_binary("tasks", &body, tensors)?;
     let id = output::cell(&accepted["task_id"]);
     if !args.wait {
         return out.emit(&accepted, |accepted| {

@@ -30,7 +30,7 @@ enum Action {
         #[command(flatten)]
         target: Target,
     },
-    /// Copy the journal of durable tasks while they go on
+    /// Copy the journal of durable tasks, and large inputs of theirs, while they go on
     Backup {
         #[command(flatten)]
         target: Target,

@@ -37,7 +37,7 @@ pub(crate) fn run() -> Result<()> {
     // As many tasks at once as there are threads: small models do not fill them otherwise.
     let slots = u32::try_from(bootstrap.threads).map_err(Failure::internal)?;
     let config = WorkerConfig::new(bootstrap.coordinator, bootstrap.identity, slots);
-    let config = bootstrap.batching.apply(config);
+    let config = bootstrap.limits.apply(config);
     let orphaned = watch_stdin();
     runtime()?.block_on(async {
         let shutdown = async {

@@ -4,6 +4,8 @@ use crate::bad_input::external;
 use crate::harness::{
     Cluster, Outcome, World, ZERO, best, digits, eventually, npy, read_npy, signal, start,
 };
+use lgp_inference::GraphBuilder;
+use lgp_memory::{DType, Dim, SymShape, TensorType};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
@@ -146,6 +148,38 @@ fn weights_travel_with_a_model_and_the_newest_version_serves() {
         let models = models.as_array().expect("an array").iter();
         let states: Vec<_> = models.map(|m| (m["version"].as_u64(), m["state"].as_str())).collect();
         states == [(Some(1), Some("unavailable")), (Some(2), Some("ready"))]
+    });
+    cluster.run(&["stop"]).json();
+    cluster.world.expect_no_processes();
+}
+
+#[test]
+fn inputs_beyond_a_frame_are_taken_durable_or_not() {
+    let cluster = Cluster::start(World::new(), "1");
+    let world = &cluster.world;
+    let of = |dim| TensorType { dtype: DType::F32, shape: Some(SymShape(vec![dim])) };
+    let mut graph = GraphBuilder::new("most");
+    let x = graph.input("x", of(Dim::Symbol("n".into())));
+    let y = graph.node("ReduceMax", &[x], []);
+    graph.output("y", y, of(Dim::Known(1)));
+    let model = graph.finish().expect("a sound graph").to_onnx().expect("a sound model");
+    let model = world.write("most.onnx", model).display().to_string();
+    cluster.run(&["models", "add", "most", &model]).json();
+    // 68 MB, of which the last element is the greatest.
+    let mut values = vec![-1.0; 17_000_000];
+    values[16_999_999] = 7.5;
+    let file = world.write("large.npy", npy(&[17_000_000], &values)).display().to_string();
+    for durable in [&[][..], &["--durable"]] {
+        let submit = ["submit", "--model", "most", "--input", &file, "--wait"];
+        let done = cluster.run(&[&submit[..], durable].concat()).json();
+        assert_eq!(
+            (&done["state"], &done["outputs"][0]["data"]),
+            (&json!("succeeded"), &json!([7.5]))
+        );
+    }
+    let inputs = world.path("data/tasks.journal.inputs");
+    eventually("its inputs go with the durable task", || {
+        std::fs::read_dir(&inputs).expect("a folder").next().is_none()
     });
     cluster.run(&["stop"]).json();
     cluster.world.expect_no_processes();

@@ -3,7 +3,7 @@
 use crate::extract::{Params, Whole};
 use crate::fault::{ClusterError, Fault};
 use crate::faults;
-use crate::oip::{self, Flat, Input, Raw};
+use crate::oip::{self, Flat, Input, Raw, off_loop};
 use crate::state::ServerState;
 use axum::Json;
 use axum::extract::State;
@@ -21,10 +21,9 @@ const KEY_BYTES_MAX: usize = 256;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Task<'a> {
+struct Task<I> {
     model: String,
-    #[serde(borrow)]
-    inputs: Vec<Input<'a>>,
+    inputs: I,
     durable: Option<bool>,
     idempotency_key: Option<String>,
     priority: Option<String>,
@@ -37,18 +36,27 @@ struct Task<'a> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Batch<'a> {
-    #[serde(borrow)]
-    tasks: Vec<Task<'a>>,
+struct Batch<I> {
+    tasks: Vec<Task<I>>,
 }
+
+/// What a task's inputs came to.
+type Inputs = Result<Vec<NamedTensor>, Fault>;
 
 /// `POST tasks`: 202 with id and state; for a durable task once the journal has it.
 pub(crate) async fn submit(
     State(state): State<ServerState>,
     body: Whole,
 ) -> Result<(StatusCode, Json<Value>), ClusterError> {
-    let task: Task<'_> = parse(&body)?;
-    let (spec, within) = task.spec(&state).await?;
+    let task = off_loop(body.bytes.len(), move || {
+        let (json, mut raw) = Raw::split(body.json_bytes, &body.bytes)?;
+        let task = parse::<Task<Vec<Input<'_>>>>(json)?.read(&mut raw);
+        if task.inputs.is_ok() {
+            raw.finish()?;
+        }
+        Ok(task)
+    });
+    let (spec, within) = task.await?.spec(&state).await?;
     if let Some(position) = within.first() {
         let message = format!("depends_on names task #{position} of a batch, and this is none");
         return Err(Fault::bad_input(message).into());
@@ -66,21 +74,28 @@ pub(crate) async fn submit_batch(
     State(state): State<ServerState>,
     body: Whole,
 ) -> Result<(StatusCode, Json<Value>), ClusterError> {
-    let batch: Batch<'_> = parse(&body)?;
     let most = state.config().batch_tasks_max;
-    if batch.tasks.is_empty() || batch.tasks.len() > most {
-        return Err(Fault::bad_input(format!(
-            "the batch has {} tasks, expected 1 to {most}",
-            batch.tasks.len()
-        ))
-        .into());
-    }
+    let batch = off_loop(body.bytes.len(), move || {
+        let (json, mut raw) = Raw::split(body.json_bytes, &body.bytes)?;
+        let Batch { tasks } = parse::<Batch<Vec<Input<'_>>>>(json)?;
+        let count = tasks.len();
+        if count == 0 || count > most {
+            let what = format!("the batch has {count} tasks, expected 1 to {most}");
+            return Err(Fault::bad_input(what));
+        }
+        let tasks: Vec<Task<Inputs>> = tasks.into_iter().map(|task| task.read(&mut raw)).collect();
+        if tasks.iter().all(|task| task.inputs.is_ok()) {
+            raw.finish()?;
+        }
+        Ok(tasks)
+    });
+    let batch = batch.await?;
     let at = |i: usize, mut fault: Fault| {
         fault.message = format!("task {i} of the batch: {}", fault.message);
         fault
     };
-    let mut tasks = Vec::with_capacity(batch.tasks.len());
-    for (i, task) in batch.tasks.iter().enumerate() {
+    let mut tasks = Vec::with_capacity(batch.len());
+    for (i, task) in batch.into_iter().enumerate() {
         tasks.push(task.spec(&state).await.map_err(|fault| at(i, fault))?);
     }
     let ids = state.coordinator().submit_all(tasks).await.map_err(faults::cluster)?;
@@ -123,15 +138,30 @@ pub(crate) async fn cancel(
     Ok(full(&record))
 }
 
-impl Task<'_> {
+impl Task<Vec<Input<'_>>> {
+    /// Takes the tensors in, of which some may follow as raw bytes.
+    fn read(self, raw: &mut Raw<'_>) -> Task<Inputs> {
+        Task {
+            inputs: self.inputs.iter().map(|input| input.tensor(raw)).collect(),
+            model: self.model,
+            durable: self.durable,
+            idempotency_key: self.idempotency_key,
+            priority: self.priority,
+            deadline_ms: self.deadline_ms,
+            depends_on: self.depends_on,
+            affinity: self.affinity,
+            hedge_after_ms: self.hedge_after_ms,
+        }
+    }
+}
+
+impl Task<Inputs> {
     /// The task, checked against its model, and the positions of tasks of the same batch that it
     /// depends on.
-    async fn spec(&self, state: &ServerState) -> Result<(TaskSpec, Vec<usize>), Fault> {
+    async fn spec(mut self, state: &ServerState) -> Result<(TaskSpec, Vec<usize>), Fault> {
         let (name, version) = model_name(&self.model)?;
         let entry = state.catalog().get(name, version).await?;
-        let mut raw = Raw::none();
-        let inputs: Vec<NamedTensor> =
-            self.inputs.iter().map(|i| i.tensor(&mut raw)).collect::<Result<_, _>>()?;
+        let inputs = std::mem::replace(&mut self.inputs, Ok(Vec::new()))?;
         oip::check_inputs(entry.inputs(), &inputs)?;
         state.catalog().require_wanted(&entry)?;
         let mut spec = TaskSpec::new(entry.model().clone(), inputs);
@@ -194,8 +224,8 @@ fn model_name(text: &str) -> Result<(&str, Option<u64>), Fault> {
     }
 }
 
-fn parse<'a, T: Deserialize<'a>>(body: &'a Whole) -> Result<T, Fault> {
-    serde_json::from_slice(&body.0)
+fn parse<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, Fault> {
+    serde_json::from_slice(json)
         .map_err(|e| Fault::bad_input(format!("the request body is not valid: {e}")))
 }
 

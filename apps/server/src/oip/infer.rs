@@ -1,7 +1,7 @@
 //! Inference: a request becomes a task of the cluster, its answer is waited for.
 
 use super::models;
-use super::request::{self, HEADER_LENGTH, InferRequest};
+use super::request::{self, InferRequest};
 use super::response::{self, Choice, Encoded};
 use crate::catalog::ModelEntry;
 use crate::extract::{Params, Whole};
@@ -10,7 +10,6 @@ use crate::faults;
 use crate::metrics::{FailureReason, Spans};
 use crate::state::ServerState;
 use axum::extract::State;
-use axum::http::HeaderMap;
 use axum::response::Response;
 use lgp_sdk::{Coordinator, NamedTensor, TaskId, TaskRecord, TaskSpec};
 use std::time::{Duration, Instant};
@@ -22,13 +21,12 @@ const LARGE_BYTES: usize = 256 << 10;
 pub(crate) async fn infer(
     State(state): State<ServerState>,
     params: Params,
-    headers: HeaderMap,
     body: Whole,
 ) -> Result<Response, OipError> {
     let entry = models::find(&state, &params).await?;
     let pending = state.metrics().model(entry.name(), entry.version()).begin();
     let started = Instant::now();
-    match answer(&state, &entry, &headers, body).await {
+    match answer(&state, &entry, body).await {
         Ok((encoded, mut spans, attempts)) => {
             spans.request = started.elapsed();
             pending.succeeded(&spans, attempts);
@@ -44,12 +42,11 @@ pub(crate) async fn infer(
 async fn answer(
     state: &ServerState,
     entry: &ModelEntry,
-    headers: &HeaderMap,
     body: Whole,
 ) -> Result<(Encoded, Spans, u32), Fault> {
     state.catalog().require_ready(entry)?;
     let mut clock = Instant::now();
-    let mut request = decode(entry, headers, body).await?;
+    let mut request = decode(entry, body).await?;
     let compute_input = lap(&mut clock);
 
     let choice = Choice::of(&mut request);
@@ -70,19 +67,10 @@ async fn answer(
     Ok((encoded, Spans { compute_output: lap(&mut clock), ..spans }, attempts))
 }
 
-async fn decode(
-    entry: &ModelEntry,
-    headers: &HeaderMap,
-    body: Whole,
-) -> Result<InferRequest, Fault> {
-    let header_length = headers
-        .get(HEADER_LENGTH)
-        .map(|v| v.to_str().map(str::to_owned))
-        .transpose()
-        .map_err(|_| Fault::bad_input("header Inference-Header-Content-Length is not ASCII"))?;
+async fn decode(entry: &ModelEntry, body: Whole) -> Result<InferRequest, Fault> {
     let entry = entry.clone();
-    off_loop(body.0.len(), move || {
-        request::decode(header_length.as_deref(), &body.0, entry.inputs(), entry.outputs())
+    off_loop(body.bytes.len(), move || {
+        request::decode(body.json_bytes, &body.bytes, entry.inputs(), entry.outputs())
     })
     .await
 }
@@ -98,7 +86,9 @@ async fn run(
     let longest = state.config().deadline_max();
     spec.deadline = Some(request.timeout.map_or(longest, |timeout| timeout.min(longest)));
     let coordinator = state.coordinator();
-    let id = coordinator.submit(spec).map_err(faults::cluster)?;
+    // Large inputs are hashed before the task is there.
+    let ids = coordinator.submit_all(vec![(spec, Vec::new())]).await.map_err(faults::cluster)?;
+    let id = *ids.first().ok_or_else(|| Fault::internal("a task was accepted without an id"))?;
     let mut guard = CancelOnDrop { coordinator, task: Some(id) };
     let record = coordinator.wait(id).await.map_err(faults::cluster)?;
     guard.task = None;
@@ -141,7 +131,8 @@ async fn encode(
     .await
 }
 
-async fn off_loop<T: Send + 'static>(
+/// Does what takes long for so many bytes away from the threads that serve connections.
+pub(crate) async fn off_loop<T: Send + 'static>(
     bytes: usize,
     work: impl FnOnce() -> Result<T, Fault> + Send + 'static,
 ) -> Result<T, Fault> {

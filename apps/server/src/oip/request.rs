@@ -66,35 +66,24 @@ struct Output {
 
 /// Reads a request for a model with these inputs and outputs.
 ///
-/// `header_length` is the value of [`HEADER_LENGTH`], where the request has it.
+/// `json_bytes` is the value of [`HEADER_LENGTH`], where the request has it.
 pub(crate) fn decode(
-    header_length: Option<&str>,
+    json_bytes: Option<usize>,
     body: &[u8],
     inputs: &[ValueSpec],
     outputs: &[ValueSpec],
 ) -> Result<InferRequest, Fault> {
-    let request = match header_length.map(|text| split_at(text, body)).transpose()? {
-        Some((&[], raw)) => raw_request(raw, inputs)?,
-        Some((json, raw)) => json_request(json, Some(raw), outputs)?,
-        None => json_request(body, None, outputs)?,
+    let request = match Raw::split(json_bytes, body)? {
+        (&[], Raw { rest: Some(raw) }) => raw_request(raw, inputs)?,
+        (json, raw) => json_request(json, raw, outputs)?,
     };
     signature::check(inputs, &request.inputs)?;
     Ok(request)
 }
 
-fn split_at<'a>(text: &str, body: &'a [u8]) -> Result<(&'a [u8], &'a [u8]), Fault> {
-    text.parse::<usize>().ok().and_then(|n| body.split_at_checked(n)).ok_or_else(|| {
-        Fault::bad_input(format!(
-            "header Inference-Header-Content-Length is '{text}', expected 0 to {}, the length of \
-             the body",
-            body.len()
-        ))
-    })
-}
-
 fn json_request(
     json: &[u8],
-    raw: Option<&[u8]>,
+    mut raw: Raw<'_>,
     outputs: &[ValueSpec],
 ) -> Result<InferRequest, Fault> {
     let body: Body<'_> = serde_json::from_slice(json)
@@ -103,7 +92,6 @@ fn json_request(
     if parameters.get("sequence_id").is_some_and(|v| !is_unset(v)) {
         return Err(Fault::unsupported("parameter sequence_id: no model here keeps sequences"));
     }
-    let mut raw = Raw { rest: raw };
     let inputs = body.inputs.iter().map(|i| i.tensor(&mut raw)).collect::<Result<_, _>>()?;
     raw.finish()?;
     let binary_output = flag(&parameters, "binary_data_output")?.unwrap_or(false);
@@ -149,10 +137,21 @@ pub(crate) struct Raw<'a> {
     rest: Option<&'a [u8]>,
 }
 
-impl Raw<'_> {
-    /// A request that has JSON only.
-    pub(crate) fn none() -> Self {
-        Self { rest: None }
+impl<'a> Raw<'a> {
+    /// A body's JSON, and what follows it.
+    pub(crate) fn split(
+        json_bytes: Option<usize>,
+        body: &'a [u8],
+    ) -> Result<(&'a [u8], Self), Fault> {
+        let Some(bytes) = json_bytes else { return Ok((body, Self { rest: None })) };
+        let (json, rest) = body.split_at_checked(bytes).ok_or_else(|| {
+            Fault::bad_input(format!(
+                "header Inference-Header-Content-Length is '{bytes}', expected 0 to {}, the length \
+                 of the body",
+                body.len()
+            ))
+        })?;
+        Ok((json, Self { rest: Some(rest) }))
     }
 
     fn take(&mut self, input: &str, size: u64) -> Result<&[u8], Fault> {
@@ -173,7 +172,8 @@ impl Raw<'_> {
         Ok(data)
     }
 
-    fn finish(&self) -> Result<(), Fault> {
+    /// Nothing must be left.
+    pub(crate) fn finish(&self) -> Result<(), Fault> {
         match self.rest {
             Some(rest) if !rest.is_empty() => Err(Fault::bad_input(format!(
                 "{} bytes follow the last binary input, expected none",

@@ -53,6 +53,44 @@ async fn a_task_is_accepted_run_and_shown() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn tensors_of_tasks_may_follow_as_bytes() {
+    let rig = Rig::start().await;
+    let input =
+        r#"{"name":"x","shape":[1,2],"datatype":"FP32","parameters":{"binary_data_size":8}}"#;
+    let task = format!(r#"{{"model":"relu","inputs":[{input}]}}"#);
+    let batch = format!(r#"{{"tasks":[{task},{task}]}}"#);
+    let raw = |values: &[f32]| -> Vec<u8> { values.iter().flat_map(|v| v.to_le_bytes()).collect() };
+    let send = async |path: &str, json: &str, raw: Vec<u8>| {
+        let request = request("POST", path).header("inference-header-content-length", json.len());
+        rig.call(request.body(Body::from([json.as_bytes(), &raw].concat())).unwrap()).await
+    };
+    let answer = send(TASKS, &task, raw(&[-1., 0.1])).await;
+    assert_eq!(answer.status, 202, "{}", answer.text());
+    let shown = finished(&rig, answer.json()["task_id"].as_str().unwrap()).await;
+    assert_eq!(shown["outputs"][0]["data"], json!([0.0, 0.1]));
+
+    let batches = format!("{TASKS}/batch");
+    let answer = send(&batches, &batch, raw(&[1., 2., 3., 4.])).await;
+    assert_eq!(answer.status, 202, "{}", answer.text());
+    for (at, expected) in [json!([1.0, 2.0]), json!([3.0, 4.0])].iter().enumerate() {
+        let id = answer.json()["tasks"][at]["task_id"].as_str().unwrap().to_owned();
+        assert_eq!(&finished(&rig, &id).await["outputs"][0]["data"], expected);
+    }
+
+    for (path, json, values, expected) in [
+        (TASKS, &task, &[1., 2., 3.][..], "4 bytes follow the last binary input"),
+        (TASKS, &task, &[1.], "binary_data_size 8, but 4 bytes are left"),
+        (&*batches, &batch, &[1., 2.], "binary_data_size 8, but 0 bytes are left"),
+        (&*batches, &batch, &[1.; 5], "4 bytes follow the last binary input"),
+    ] {
+        let answer = send(path, json, raw(values)).await;
+        assert!(answer.status == 400 && answer.text().contains(expected), "{}", answer.text());
+    }
+    let answer = rig.post(TASKS, task).await;
+    assert!(answer.text().contains("lacks the header"), "{}", answer.text());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_failed_task_says_why() {
     let rig = Rig::start().await;
     let shown = finished(&rig, &submit(&rig, task("fails", "")).await).await;

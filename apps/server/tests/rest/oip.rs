@@ -127,9 +127,11 @@ async fn refusals_have_the_protocols_status_and_shape() {
     }
 }
 
+const LENGTH: &str = "inference-header-content-length";
+
 #[tokio::test(flavor = "multi_thread")]
 async fn limits_hosts_and_encodings_are_enforced() {
-    let server = ServerConfig { body_bytes_max: 200, ..Default::default() };
+    let server = ServerConfig { body_bytes_max: 200, binary_bytes_max: 400, ..Default::default() };
     let rig = Rig::with(Options { server, ..Default::default() }).await;
     let send = async |name: &str, value: &str, body: String| {
         let builder = axum::http::Request::builder().method("POST").uri(INFER).header(name, value);
@@ -142,7 +144,14 @@ async fn limits_hosts_and_encodings_are_enforced() {
         ("host", "evil.example", body(""), 403, "not this machine's"),
         ("origin", "http://evil.example", body(""), 403, "may not use this server"),
         ("content-encoding", "gzip", body(""), 415, "content encoding"),
-        ("inference-header-content-length", "-1", body(""), 400, "is '-1', expected 0 to"),
+        (LENGTH, "-1", body(""), 400, "is '-1', expected 0 to"),
+        (LENGTH, "x", body(""), 400, "is 'x', expected 0 to"),
+        (LENGTH, "99999999999999999999999", body(""), 400, "expected 0 to"),
+        (LENGTH, "201", " ".repeat(201), 413, "http.body_bytes_max"),
+        // Bytes behind the JSON have a limit of their own.
+        (LENGTH, "10", " ".repeat(400), 400, "not valid"),
+        (LENGTH, "10", " ".repeat(401), 413, "larger than 400 bytes"),
+        ("x-nothing", "1", body(&" ".repeat(200)), 413, "http.body_bytes_max"),
     ] {
         let answer = send(name, value, body).await;
         assert_eq!(answer.status.as_u16(), status, "{name}: {value}: {}", answer.text());

@@ -140,6 +140,37 @@ fn a_record_too_large_is_refused_with_its_batch() {
 }
 
 #[test]
+fn what_cannot_be_written_down_fails_alone() {
+    use super::super::record::VALUE_BYTES_MAX;
+    use super::super::writer::{Draft, Outcome, Writer, WriterLimits};
+    let (_folder, path) = folder();
+    let journal = open(&path, 1).expect("new").journal;
+    let (told, heard) = std::sync::mpsc::channel();
+    let on_commit = move |outcome| told.send(outcome).expect("heard");
+    let writer = Writer::start(journal, WriterLimits::default(), on_commit).expect("a thread");
+    let odd = || Err(JournalError::Record { what: "planted".into() });
+    let large = || Ok(put(3, vec![0; VALUE_BYTES_MAX + 1]));
+    writer.submit(1, put(1, "a")).expect("room");
+    writer.submit(2, Draft { bytes: 1, write: Box::new(odd) }).expect("room");
+    writer.submit(3, Draft { bytes: 1, write: Box::new(large) }).expect("room");
+    writer.submit(4, put(4, "b")).expect("room");
+    drop(writer);
+    let (mut failed, mut durable) = (Vec::new(), 0);
+    for outcome in heard {
+        match outcome {
+            Outcome::Durable(upto) => durable = upto,
+            Outcome::Failed { tickets, .. } => {
+                assert!(durable < tickets[0], "it is said before it would count as durable");
+                failed.extend(tickets);
+            }
+        }
+    }
+    assert_eq!((failed, durable), (vec![2, 3], 4));
+    let found = open(&path, 1).expect("sound").records;
+    assert_eq!(found.iter().map(|record| record.seq).collect::<Vec<_>>(), [1, 4]);
+}
+
+#[test]
 fn writers_flush_when_dropped() {
     use super::super::writer::{Outcome, Writer, WriterLimits};
     let (_folder, path) = folder();

@@ -8,6 +8,7 @@ use super::disk::Plan;
 use super::*;
 use redb::{ReadableTable, WriteTransaction};
 
+const V1: Format = Format { version: 1, steps: &[] };
 const V3: Format = Format {
     version: 3,
     steps: &[
@@ -15,6 +16,14 @@ const V3: Format = Format {
         Step { from: 2, run: |txn| append(txn, b'3') },
     ],
 };
+
+fn new_disk() -> Arc<Disk> {
+    new_disk_as(1)
+}
+
+fn start(disk: &Arc<Disk>) -> Result<Opened, JournalError> {
+    start_as(disk, V1)
+}
 
 /// Rewrites each value with one byte more.
 fn append(txn: &WriteTransaction, byte: u8) -> Result<(), Trouble> {
@@ -43,6 +52,16 @@ fn old() -> (Arc<Disk>, State, State) {
     let old = changed(State::new(), &changes);
     let new = old.iter().map(|(key, value)| (*key, [value.as_slice(), b"23"].concat())).collect();
     (disk, old, new)
+}
+
+#[test]
+fn a_journal_of_the_first_format_is_read_as_it_is() {
+    let (disk, old, _) = old();
+    for _ in 0..2 {
+        assert_eq!(state(&start_as(&disk, Format::CURRENT).expect("upgraded").records), old);
+    }
+    let refused = start(&disk).expect_err("too new");
+    assert!(matches!(refused, JournalError::TooNew { found: 2, supported: 1, .. }), "{refused}");
 }
 
 #[test]

@@ -249,7 +249,7 @@ impl Hand {
 
 fn task(inputs: &[NamedTensor]) -> TaskSpec {
     let model = ModelRef { name: "m".into(), version: 1, sha256: String::new() };
-    TaskSpec { max_attempts: 2, ..TaskSpec::new(model, inputs.to_vec()) }
+    TaskSpec { max_attempts: 1, ..TaskSpec::new(model, inputs.to_vec()) }
 }
 
 #[tokio::test]
@@ -288,7 +288,7 @@ async fn an_answer_with_the_memory_of_an_older_attempt_is_refused_and_quic_takes
     let bytes = describe(&sent).unwrap().1;
     let shared = hand.berth.lend(older, &sent, bytes).await.expect("there is room");
     hand.answer(send, header.id, shared, &sent).await;
-    // The attempt broke; the next one comes without shared memory.
+    // The attempt broke, for which nobody is blamed; the next one comes without shared memory.
     let (header, inputs, send) = hand.task().await;
     assert_eq!((header.id.attempt, header.shared, inputs), (2, None, sent.clone()));
     while coordinator.worker("w").unwrap().transport != Transport::Quic {
@@ -296,7 +296,8 @@ async fn an_answer_with_the_memory_of_an_older_attempt_is_refused_and_quic_takes
     }
     hand.answer(send, header.id, shared, &sent).await;
     let record = coordinator.wait(id).await.unwrap();
-    let error = record.error.expect("two attempts were allowed");
+    // Who answers with memory that is not shared any more is to blame.
+    let error = record.error.expect("one failure was allowed");
     assert_eq!((record.state, error.code), (TaskState::Failed, TaskErrorKind::WorkerLost));
     coordinator.stop().await;
 }

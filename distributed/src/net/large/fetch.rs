@@ -9,8 +9,9 @@ use crate::proto::tensors::Planned;
 use lgp_memory::{Buffer, NamedTensor};
 use quinn::Connection;
 use sha2::{Digest, Sha256};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Time without a byte after which a transfer is given up.
 const STALLED: Duration = Duration::from_secs(10);
@@ -20,9 +21,15 @@ const WAIT: Duration = Duration::from_millis(200);
 /// How long what a broken transfer left is kept for the next attempt.
 const KEPT_FOR: Duration = Duration::from_secs(60);
 
-/// What a worker has of inputs whose transfers broke. It outlives connections.
+/// What room is counted in, in bytes.
+const UNIT_BYTES: u64 = 1 << 20;
+
+/// The large inputs that a worker has, and what it has of those whose transfers broke. It outlives
+/// connections.
 pub(in crate::net) struct Larder {
     bytes_max: u64,
+    /// Room for the inputs of tasks that are held, in units.
+    room: Arc<Semaphore>,
     partial: Mutex<Vec<Partial>>,
     /// One transfer at a time: many would only share the same line, and memory.
     turn: tokio::sync::Mutex<()>,
@@ -34,6 +41,13 @@ struct Partial {
     buffer: Buffer,
     filled: usize,
     since: Instant,
+}
+
+/// The inputs of a task, and their room, which is to be kept as long as they.
+#[derive(Debug)]
+pub(in crate::net) struct Fetched {
+    pub(in crate::net) inputs: Vec<NamedTensor>,
+    pub(in crate::net) room: OwnedSemaphorePermit,
 }
 
 /// What is being collected. Unless it is taken, it goes back.
@@ -52,9 +66,17 @@ impl Drop for Held<'_> {
 }
 
 impl Larder {
-    /// Inputs of one task may take at most so many bytes, and so may those that are kept.
+    /// Inputs of one task may take at most so many bytes, and so may those of all tasks that are
+    /// held, and the beginnings that are kept.
     pub(in crate::net) fn new(bytes_max: u64) -> Self {
-        Self { bytes_max, partial: Mutex::default(), turn: tokio::sync::Mutex::default() }
+        let units = usize::try_from(units(bytes_max)).unwrap_or(usize::MAX);
+        let room = Arc::new(Semaphore::new(units.min(Semaphore::MAX_PERMITS)));
+        Self { bytes_max, room, partial: Mutex::default(), turn: tokio::sync::Mutex::default() }
+    }
+
+    /// Lets go of beginnings that nobody went on with.
+    pub(in crate::net) fn tidy(&self) {
+        self.lock().retain(|old| old.since.elapsed() < KEPT_FOR);
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Partial>> {
@@ -88,7 +110,8 @@ impl Larder {
         Ok(Held { larder: self, partial: Some(partial) })
     }
 
-    /// Fetches the inputs of a task, which take as many bytes as `planned` has.
+    /// Fetches the inputs of a task, which take as many bytes as `planned` has, once there is room
+    /// for them. Dropped early, it keeps what came for the next attempt.
     ///
     /// # Errors
     /// [`Error::TooLarge`]; [`Error::Connection`] where nobody has them or the transfer broke.
@@ -97,12 +120,14 @@ impl Larder {
         connection: &Connection,
         blob: InputBlob,
         planned: Vec<Planned>,
-    ) -> Result<Vec<NamedTensor>> {
+    ) -> Result<Fetched> {
         if blob.bytes > self.bytes_max {
             let limit = usize::try_from(self.bytes_max).unwrap_or(usize::MAX);
             let given = usize::try_from(blob.bytes).unwrap_or(usize::MAX);
             return Err(Error::TooLarge { what: "inputs", given, limit });
         }
+        let needed = u32::try_from(units(blob.bytes)).map_err(wire::lost)?;
+        let room = Arc::clone(&self.room).acquire_many_owned(needed).await.map_err(wire::lost)?;
         let _turn = self.turn.lock().await;
         let mut held = self.hold(blob)?;
         let mut attempt = 1;
@@ -112,7 +137,10 @@ impl Larder {
                 Err(error) => Err(error),
             };
             match fetched {
-                Ok(buffer) => return split(buffer, planned).await,
+                Ok(buffer) => {
+                    let inputs = split(buffer, planned).await?;
+                    return Ok(Fetched { inputs, room });
+                }
                 Err(error) if attempt == ATTEMPTS || connection.close_reason().is_some() => {
                     return Err(error);
                 }
@@ -124,6 +152,10 @@ impl Larder {
             tokio::time::sleep(WAIT).await;
         }
     }
+}
+
+fn units(bytes: u64) -> u64 {
+    bytes.div_ceil(UNIT_BYTES)
 }
 
 /// Fills what is missing.

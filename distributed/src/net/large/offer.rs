@@ -1,24 +1,24 @@
 //! The coordinator's side: what workers may ask for now.
 
-use super::{Answer, CHUNK_BYTES};
+use super::{Answer, CHUNK_BYTES, Large, Source, hashed, total};
 use crate::error::Result;
 use crate::net::{ask, wire};
 use crate::proto::message::InputBlob;
-use crate::proto::tensors::share;
-use crate::task::TaskSpec;
 use bytes::Bytes;
 use quinn::SendStream;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// Bytes that are read from the disk at a time.
+const READ_BYTES: u64 = 1 << 20;
+
 /// The runs of bytes that attempts under way need, by digest.
 #[derive(Default)]
 pub(in crate::net) struct Offers(Mutex<HashMap<[u8; 32], Offered>>);
 
 struct Offered {
-    /// One part per tensor, shared with it.
-    parts: Vec<Bytes>,
+    large: Arc<Large>,
     /// Attempts that need it.
     wanted: usize,
 }
@@ -47,23 +47,12 @@ impl Offers {
     }
 
     /// Offers a task's inputs for as long as the answer lives.
-    pub(in crate::net) async fn offer(self: &Arc<Self>, spec: &Arc<TaskSpec>) -> Result<Offer> {
-        let parts: Vec<Bytes> = spec.inputs.iter().map(|input| share(&input.tensor)).collect();
-        let hashing = tokio::task::spawn_blocking(move || {
-            let mut hash = Sha256::new();
-            parts.iter().for_each(|part| hash.update(part));
-            (<[u8; 32]>::from(hash.finalize()), parts)
-        });
-        let (sha256, parts) = hashing.await.map_err(wire::lost)?;
-        let blob = InputBlob { sha256, bytes: total(&parts) };
-        let offered = || Offered { parts, wanted: 0 };
-        self.lock().entry(sha256).or_insert_with(offered).wanted += 1;
+    pub(in crate::net) async fn offer(self: &Arc<Self>, large: &Arc<Large>) -> Result<Offer> {
+        let blob = large.blob().await?;
+        let offered = || Offered { large: Arc::clone(large), wanted: 0 };
+        self.lock().entry(blob.sha256).or_insert_with(offered).wanted += 1;
         Ok(Offer { offers: Arc::clone(self), blob })
     }
-}
-
-fn total(parts: &[Bytes]) -> u64 {
-    parts.iter().map(|part| u64::try_from(part.len()).unwrap_or(u64::MAX)).sum()
 }
 
 /// Answers a question for inputs.
@@ -75,21 +64,63 @@ pub(in crate::net) async fn send(
 ) -> Result<()> {
     // Tasks and their answers go first.
     let _ = send.set_priority(-1);
-    let parts = offers.lock().get(&sha256).map(|offered| offered.parts.clone());
-    let Some(parts) = parts else {
+    let large = offers.lock().get(&sha256).map(|offered| Arc::clone(&offered.large));
+    let Some(large) = large else {
         wire::taken(ask::write(&mut send, &Answer::Unknown)).await?;
         return send.finish().map_err(wire::lost);
     };
-    wire::taken(ask::write(&mut send, &Answer::Found(total(&parts)))).await?;
-    let mut skip = usize::try_from(offset).unwrap_or(usize::MAX);
-    for mut part in parts {
-        let skipped = skip.min(part.len());
-        skip -= skipped;
-        drop(part.split_to(skipped));
-        while !part.is_empty() {
-            let chunk = part.split_to(part.len().min(CHUNK_BYTES));
-            wire::taken(send.write_chunk(chunk)).await?;
-        }
+    match &large.source {
+        Source::Memory(parts) => send_parts(parts, offset, &mut send).await?,
+        Source::Disk(_) => send_file(&large, offset, &mut send).await?,
     }
     send.finish().map_err(wire::lost)
+}
+
+async fn send_parts(parts: &[Bytes], offset: u64, send: &mut SendStream) -> Result<()> {
+    wire::taken(ask::write(send, &Answer::Found(total(parts)))).await?;
+    let mut skip = usize::try_from(offset).unwrap_or(usize::MAX);
+    for part in parts {
+        let skipped = skip.min(part.len());
+        skip -= skipped;
+        send_chunks(part.slice(skipped..), send).await?;
+    }
+    Ok(())
+}
+
+async fn send_chunks(mut bytes: Bytes, send: &mut SendStream) -> Result<()> {
+    while !bytes.is_empty() {
+        let chunk = bytes.split_to(bytes.len().min(CHUNK_BYTES));
+        wire::taken(send.write_chunk(chunk)).await?;
+    }
+    Ok(())
+}
+
+/// Sends a run from the disk. A file that is not what it was ends its tasks: nobody else has the
+/// bytes. Damage shows where a run was sent from its beginning; a worker whose transfer was pieced
+/// together asks for that when the digest is not right.
+async fn send_file(large: &Large, offset: u64, send: &mut SendStream) -> Result<()> {
+    let (Source::Disk(vault), blob) = (&large.source, large.blob().await?) else { return Ok(()) };
+    let lose = |what: String| {
+        large.lose(&what);
+        wire::lost(what)
+    };
+    wire::taken(ask::write(send, &Answer::Found(blob.bytes))).await?;
+    let mut at = offset;
+    let mut hash = (offset == 0).then(Sha256::new);
+    while at < blob.bytes {
+        let count = READ_BYTES.min(blob.bytes.saturating_sub(at));
+        let chunk = vault.read(blob, at, count).await.map_err(lose)?;
+        at = at.saturating_add(count);
+        if let Some(so_far) = hash.take() {
+            hash = Some(hashed(so_far, chunk.clone()).await?);
+        }
+        if at == blob.bytes
+            && let Some(whole) = hash.take()
+            && <[u8; 32]>::from(whole.finalize()) != blob.sha256
+        {
+            return Err(lose(vault.blame(blob, "its bytes have another digest than its name")));
+        }
+        send_chunks(chunk, send).await?;
+    }
+    Ok(())
 }

@@ -11,16 +11,21 @@ use crate::proto::message::{
 };
 use crate::proto::tensors::describe;
 use crate::{
-    ExecError, ExecErrorKind, Executor, ExecutorStatus, ModelRef, Pki, TaskSpec, WorkerConfig,
-    run_worker,
+    Coordinator, CoordinatorConfig, ExecError, ExecErrorKind, Executor, ExecutorStatus, ModelRef,
+    Pki, TaskSpec, WorkerConfig, run_worker,
 };
 use lgp_memory::{DType, NamedTensor, Tensor};
 use quinn::{Connection, Endpoint, RecvStream, SendStream, ServerConfig};
 use sha2::{Digest, Sha256};
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
-/// Answers with its inputs.
-struct Echo;
+/// Answers with its inputs, once it is let.
+#[derive(Default)]
+struct Echo {
+    shut: Mutex<bool>,
+    opened: Condvar,
+}
 
 impl Executor for Echo {
     fn load(&self, _: usize, _: &ModelRef) -> Result<(), ExecError> {
@@ -33,6 +38,8 @@ impl Executor for Echo {
         _: &ModelRef,
         inputs: &[NamedTensor],
     ) -> Result<Vec<NamedTensor>, ExecError> {
+        let shut = self.shut.lock().unwrap();
+        drop(self.opened.wait_while(shut, |shut| *shut).unwrap());
         Ok(inputs.to_vec())
     }
     fn status(&self) -> ExecutorStatus {
@@ -50,6 +57,10 @@ struct Rig {
 
 /// Inputs of some 2 MB, and a worker that takes three.
 fn rig() -> Rig {
+    rig_of(Arc::default())
+}
+
+fn rig_of(executor: Arc<Echo>) -> Rig {
     let pki = Pki::generate().unwrap();
     let mut server = ServerConfig::with_crypto(Arc::new(tls::server(&pki).unwrap()));
     server.transport_config(transport::config(4, 1));
@@ -58,7 +69,7 @@ fn rig() -> Rig {
     let addr = endpoint.local_addr().unwrap();
     let mut config = WorkerConfig::new(addr, pki.issue_worker("w").unwrap(), 1);
     config.input_bytes_max = 3 << 20;
-    tokio::spawn(run_worker(config, Arc::new(Echo), std::future::pending()));
+    tokio::spawn(run_worker(config, executor, std::future::pending()));
     let values: Vec<u32> = (0..500_000u32).map(|n| n.wrapping_mul(2_654_435_761)).collect();
     let inputs = vec![
         NamedTensor::new("x", Tensor::from_slice([500_000], &values).unwrap()),
@@ -73,8 +84,8 @@ fn rig() -> Rig {
 /// The worker's connection, with the streams that would close it when dropped.
 struct Greeted {
     connection: Connection,
-    _reports: RecvStream,
-    _control: SendStream,
+    reports: RecvStream,
+    control: SendStream,
 }
 
 impl Rig {
@@ -85,7 +96,7 @@ impl Rig {
         let mut control = connection.open_uni().await.unwrap();
         let welcome = Welcome { version: VERSION, epoch: 1, heartbeat_ms: 500, lane: None };
         wire::write_report(&mut control, Kind::Welcome, &welcome).await.unwrap();
-        Greeted { connection, _reports: reports, _control: control }
+        Greeted { connection, reports, control }
     }
 
     /// Sends the task, and answers where its outcome will come.
@@ -93,7 +104,7 @@ impl Rig {
         let (mut send, recv) = greeted.connection.open_bi().await.unwrap();
         let header = TaskHeader {
             priority: crate::Priority::Normal,
-            id: AttemptId { epoch: 1, seq: 1, attempt },
+            id: attempt_id(attempt),
             device: 0,
             model: ModelRef { name: "m".into(), version: 1, sha256: String::new() },
             tensors: describe(&self.inputs).unwrap().0,
@@ -121,13 +132,17 @@ impl Rig {
     }
 }
 
+fn attempt_id(attempt: u32) -> AttemptId {
+    AttemptId { epoch: 1, seq: 1, attempt }
+}
+
 async fn outcome(mut recv: RecvStream) -> Result<Vec<NamedTensor>, ExecError> {
     let start = Start::read(&mut recv).await.unwrap();
     let header: OutcomeHeader = start.header(Kind::Outcome, "outcome").unwrap();
     match header.verdict {
         Verdict::Done(metas) => Ok(start.tensors(&mut recv, metas).await.unwrap()),
         Verdict::Error(error) => Err(error),
-        Verdict::Refused => panic!("refused"),
+        Verdict::Refused => Err(ExecError::failed("refused")),
     }
 }
 
@@ -156,6 +171,59 @@ async fn a_transfer_goes_on_where_stream_and_connection_were_cut() {
     // What is done is not kept.
     let _answer = rig.task(&second, 3, rig.blob).await;
     assert_eq!(rig.question(&second).await.0, 0);
+}
+
+#[tokio::test]
+async fn an_attempt_that_is_not_wanted_ends_while_its_inputs_are_fetched() {
+    let rig = rig();
+    let mut greeted = rig.greet().await;
+    let answer = rig.task(&greeted, 1, rig.blob).await;
+    let (_, mut slow) = rig.question(&greeted).await;
+    ask::write(&mut slow, &Answer::Found(rig.blob.bytes)).await.unwrap();
+    slow.write_all(&rig.run[..1_000_000]).await.unwrap();
+    wire::write_report(&mut greeted.control, Kind::Recall, &attempt_id(1)).await.unwrap();
+    let error = outcome(answer).await.expect_err("it was asked back");
+    assert_eq!(error.message, "refused");
+    // One that is cancelled ends as soon, and what came by then is gone on with.
+    let mut answer = rig.task(&greeted, 2, rig.blob).await;
+    let (offset, _slow) = rig.question(&greeted).await;
+    assert!(offset > 0, "{offset}");
+    answer.stop(0u32.into()).unwrap();
+    let released = async {
+        loop {
+            let (kind, _) = wire::read_report(&mut greeted.reports).await.unwrap();
+            if kind == Kind::Released {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(5), released).await.expect("it lets go at once");
+    // A worker that is to leave gives back what it has not begun.
+    let answer = rig.task(&greeted, 3, rig.blob).await;
+    let (_, _slow) = rig.question(&greeted).await;
+    wire::write_report(&mut greeted.control, Kind::Drain, &()).await.unwrap();
+    let error = outcome(answer).await.expect_err("it leaves");
+    assert_eq!(error.message, "refused");
+}
+
+#[tokio::test]
+async fn tasks_wait_for_room_for_their_inputs() {
+    let executor = Arc::new(Echo { shut: Mutex::new(true), ..Echo::default() });
+    let rig = rig_of(Arc::clone(&executor));
+    let greeted = rig.greet().await;
+    let first = rig.task(&greeted, 1, rig.blob).await;
+    let (_, send) = rig.question(&greeted).await;
+    rig.serve(send, &rig.run).await;
+    // The first task has its inputs and runs; with those of the second it would be 4 MB of 3.
+    let second = rig.task(&greeted, 2, rig.blob).await;
+    let asked = tokio::time::timeout(Duration::from_millis(300), rig.question(&greeted)).await;
+    assert!(asked.is_err(), "there is no room");
+    *executor.shut.lock().unwrap() = false;
+    executor.opened.notify_all();
+    assert_eq!(outcome(first).await, Ok(rig.inputs.clone()));
+    let (_, send) = rig.question(&greeted).await;
+    rig.serve(send, &rig.run).await;
+    assert_eq!(outcome(second).await, Ok(rig.inputs.clone()));
 }
 
 #[tokio::test]
@@ -216,6 +284,20 @@ async fn a_worker_takes_no_more_than_it_is_set_to() {
 #[tokio::test]
 async fn a_coordinator_serves_inputs_while_an_attempt_needs_them() {
     let (coordinator, pki) = coordinator().await;
+    serves(coordinator, pki, false).await;
+    // Those of durable tasks lie on the disk.
+    let folder = tempfile::tempdir().unwrap();
+    let pki = Pki::generate().unwrap();
+    let config = CoordinatorConfig {
+        quic_addr: "127.0.0.1:0".parse().unwrap(),
+        journal: Some(folder.path().join("journal")),
+        ..CoordinatorConfig::default()
+    };
+    let coordinator = Coordinator::start(config, &pki).await.unwrap();
+    serves(coordinator, pki, true).await;
+}
+
+async fn serves(coordinator: Coordinator, pki: Pki, durable: bool) {
     let (_endpoint, connection) = connect(&coordinator, &pki.issue_worker("w").unwrap()).await;
     let mut reports = connection.open_uni().await.unwrap();
     reports.write_all(&frame(Kind::Hello, &hello("w", VERSION))).await.unwrap();
@@ -226,7 +308,8 @@ async fn a_coordinator_serves_inputs_while_an_attempt_needs_them() {
         NamedTensor::new("y", Tensor::from_slice([3], &[1u8, 2, 3]).unwrap()),
     ];
     let model = ModelRef { name: "m".into(), version: 1, sha256: String::new() };
-    let id = coordinator.submit(TaskSpec::new(model, inputs)).unwrap();
+    let spec = TaskSpec { durable, ..TaskSpec::new(model, inputs) };
+    let id = coordinator.submit_all(vec![(spec, Vec::new())]).await.unwrap()[0];
     let (mut send, mut recv) = connection.accept_bi().await.unwrap();
     let start = Start::read(&mut recv).await.unwrap();
     let header: TaskHeader = start.header(Kind::Task, "task").unwrap();

@@ -78,7 +78,7 @@ fn job(model: &str, length: usize, value: f32, priority: Priority) -> Job {
     let tensor = Tensor::from_slice([length], &values).expect("small");
     let model = ModelRef { name: model.into(), version: 1, sha256: String::new() };
     let inputs = vec![NamedTensor::new("x", tensor)];
-    Job { priority, model, inputs, stage: Arc::default() }
+    Job { priority, model, inputs, stage: Arc::default(), room: None }
 }
 
 async fn until_called(executor: &Recorder, calls: usize) {
