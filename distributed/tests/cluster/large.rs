@@ -112,6 +112,9 @@ async fn a_task_beyond_all_workers_settings_fails_and_says_why() {
     coordinator.stop().await;
 }
 
+/// What is done to a file.
+type Damage = fn(&Path);
+
 /// A coordinator with a journal, and where its large inputs lie.
 struct Kept {
     folder: tempfile::TempDir,
@@ -197,9 +200,9 @@ async fn durable_inputs_beyond_a_frame_survive_and_go_with_their_task() {
 async fn durable_inputs_that_are_lost_fail_their_task_and_nobody_else() {
     let kept = Kept::new();
     let first = kept.start(kept.journal()).await;
-    let mut damage: Vec<(TaskId, fn(&Path), &str)> = Vec::new();
+    let mut damage: Vec<(TaskId, Damage, &str)> = Vec::new();
     let mut known = Vec::new();
-    let cases: [(fn(&Path), &str); 4] = [
+    let cases: [(Damage, &str); 4] = [
         (|path| std::fs::remove_file(path).unwrap(), "cannot be used: "),
         (
             |path| {

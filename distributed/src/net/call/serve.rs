@@ -6,6 +6,7 @@ use super::{ANSWER_BYTES_MAX, Answer, CALL_BYTES_MAX, Call, Spec, Told};
 use crate::error::{Error, Result};
 use crate::net::close::Close;
 use crate::net::gate::Gate;
+use crate::net::role::Role;
 use crate::net::tls::Member;
 use crate::net::{ask, attend, transport, wire};
 use crate::proto::frame::BODY_BYTES_MAX;
@@ -18,8 +19,10 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-/// Connections of callers at once, and calls of each.
-const CALLERS_MAX: usize = 256;
+/// Connections of clients and of administrators at once, each with places of their own: who is to
+/// send others away must get in. And calls of each connection.
+const CLIENTS_MAX: usize = 256;
+const ADMINS_MAX: usize = 32;
 const CALLS_MAX: u32 = 256;
 /// Bytes of inputs that callers may have on the way to tasks, altogether and from one: one that
 /// dawdles must not keep others out. Counted in units, for a semaphore counts no further.
@@ -42,14 +45,15 @@ pub trait Supervisor: Send + Sync {
 
 /// Places for callers and for what they send.
 pub(in crate::net) struct Callers {
-    connections: Semaphore,
+    clients: Semaphore,
+    admins: Semaphore,
     bodies: Semaphore,
 }
 
 impl Default for Callers {
     fn default() -> Self {
-        let bodies = Semaphore::new(BODIES_BYTES_MAX / UNIT_BYTES);
-        Self { connections: Semaphore::new(CALLERS_MAX), bodies }
+        let (clients, admins) = (Semaphore::new(CLIENTS_MAX), Semaphore::new(ADMINS_MAX));
+        Self { clients, admins, bodies: Semaphore::new(BODIES_BYTES_MAX / UNIT_BYTES) }
     }
 }
 
@@ -63,13 +67,17 @@ struct Caller {
 
 /// Serves a caller's connection until it ends.
 pub(in crate::net) async fn serve(gate: Arc<Gate>, connection: Connection, member: Member) {
-    let Ok(_place) = gate.callers.connections.try_acquire() else {
+    let places = match member.role {
+        Role::Admin => &gate.callers.admins,
+        Role::Worker | Role::Client => &gate.callers.clients,
+    };
+    let Ok(_place) = places.try_acquire() else {
         return connection.close(Close::Busy.code(), Close::Busy.reason().as_bytes());
     };
     connection.set_max_concurrent_bi_streams(VarInt::from_u32(CALLS_MAX));
     transport::trust(&connection);
-    let (gate, bodies) = (Arc::clone(&gate), Semaphore::new(BODY_BYTES_MAX / UNIT_BYTES));
-    let caller = Arc::new(Caller { gate, connection, member, bodies });
+    let bodies = Semaphore::new(BODY_BYTES_MAX / UNIT_BYTES);
+    let caller = Arc::new(Caller { gate: Arc::clone(&gate), connection, member, bodies });
     while let Ok((send, recv)) = caller.connection.accept_bi().await {
         let caller = Arc::clone(&caller);
         tokio::spawn(async move {

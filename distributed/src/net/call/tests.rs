@@ -163,3 +163,33 @@ async fn calls_that_are_none_or_stall_are_dropped_and_keep_nobody_waiting() {
     assert!(connection.close_reason().is_none());
     coordinator.stop().await;
 }
+
+#[tokio::test]
+async fn clients_that_take_every_place_do_not_keep_administrators_out() {
+    let (coordinator, pki) = coordinator().await;
+    let [client, admin] = [Role::Client, Role::Admin].map(|role| pki.issue(role, "x"));
+    let (client, admin) = (client.expect("a name"), admin.expect("a name"));
+    let (endpoint, _) = transport::bind(ANY, None).expect("a free port");
+    let tls = Arc::new(tls::client(&client, Protocol::Call).expect("sound"));
+    let mut places = Vec::new();
+    for _ in 0..256 {
+        let mut config = ClientConfig::new(Arc::clone(&tls) as _);
+        config.transport_config(transport::config(0, 0));
+        let addr = coordinator.quic_addr();
+        let connecting = endpoint.connect_with(config, addr, COORDINATOR_SAN);
+        let connection = connecting.expect("an address").await.expect("trusted");
+        assert!(ask_for(&connection, &Call::Greet).await.is_ok());
+        places.push(connection);
+    }
+    let error = Client::connect(coordinator.quic_addr(), &client).await.expect_err("no place");
+    assert!(error.to_string().contains("too many"), "{error}");
+    Client::connect(coordinator.quic_addr(), &admin).await.expect("a place of their own");
+    // A place that comes free is given to the next.
+    drop(places.pop());
+    let began = Instant::now();
+    while Client::connect(coordinator.quic_addr(), &client).await.is_err() {
+        assert!(began.elapsed() < Duration::from_secs(10), "no place comes free");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    coordinator.stop().await;
+}
