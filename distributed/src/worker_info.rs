@@ -222,6 +222,8 @@ pub struct Stats {
     pub capability_cache: Hits,
     /// Tasks with an affinity key that went where the key's last task went.
     pub affinity: Hits,
+    /// Changes to the journal that were made durable by a commit which another had asked for.
+    pub group_commit: Hits,
     /// Buffers of memory shared with workers of this machine that were taken for inputs, and how
     /// many of them had served before.
     pub shared_buffers: Hits,

@@ -33,6 +33,9 @@ pub(super) struct Ledger {
     tickets: u64,
     pending: BTreeMap<u64, Pending>,
     again: VecDeque<Pending>,
+    /// Changes that the journal has taken, and commits that took some.
+    pub(super) changes: u64,
+    pub(super) commits: u64,
 }
 
 impl Task {
@@ -157,6 +160,9 @@ impl Core {
     /// The journal has every change up to a ticket, but for those that it could not take.
     pub(crate) fn recorded(&mut self, now: Duration, upto: u64) {
         let later = self.ledger.pending.split_off(&(upto + 1));
+        let taken = u64::try_from(self.ledger.pending.len()).unwrap_or(u64::MAX);
+        self.ledger.changes += taken;
+        self.ledger.commits += u64::from(taken > 0);
         for pending in std::mem::replace(&mut self.ledger.pending, later).into_values() {
             self.apply(now, pending);
         }

@@ -347,6 +347,10 @@ impl Core {
             overloaded: h.overloaded,
             capability_cache: Hits { hits: self.capabilities.hits, of: self.capabilities.lookups },
             affinity: Hits { hits: self.affinity.kept, of: self.affinity.asked },
+            group_commit: Hits {
+                hits: self.ledger.changes.saturating_sub(self.ledger.commits),
+                of: self.ledger.changes,
+            },
             // Known to those who lend them.
             shared_buffers: Hits::default(),
             workers,

@@ -31,6 +31,8 @@ async fn a_later_coordinator_goes_on_with_the_journal() {
         (keyed.clone(), vec![]),
     ];
     let ids = first.submit_all(graph).await.unwrap();
+    let commits = first.stats().group_commit;
+    assert!(commits.of == 5 && commits.hits > 0, "{commits:?}");
     let lost = first.submit(task("echo")).unwrap();
     let second = Coordinator::start(config(), &pki).await;
     assert!(matches!(second, Err(Error::Journal(JournalError::InUse { .. }))), "{second:?}");
