@@ -161,7 +161,10 @@ impl World {
                     }
                 }
             }
-            Report::Released(id) => self.core.released(now, session, id),
+            Report::Released(id) => {
+                self.ledger.released(session, id, &self.core);
+                self.core.released(now, session, id);
+            }
             Report::Loaded(device, model, result) => {
                 if result.is_err() {
                     self.ledger.failed_to_load(session, device, &model);

@@ -1,11 +1,12 @@
 //! What must hold of breakers and of the retry budget, by accounts of their own.
 
+use crate::proto::message::AttemptId;
 use crate::proto::state::SessionId;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 /// Failures in a row after which a worker is left alone with a model, but for a probe now and
-/// then: so many a second at most, for one that is cancelled may be followed by another.
+/// then: so many a second at most, for one that is lost on the way may be followed by another.
 const FAILURES: u32 = 5;
 const PROBES: usize = 3;
 const SECOND: Duration = Duration::from_secs(1);
@@ -21,7 +22,7 @@ pub(super) struct Laws {
     first_attempts: u32,
     retries: u32,
     /// Failures in a row by session and model, and the last attempts that began since the fifth.
-    streaks: BTreeMap<(SessionId, String), (u32, VecDeque<Duration>)>,
+    streaks: BTreeMap<(SessionId, String), (u32, VecDeque<(Duration, AttemptId)>)>,
 }
 
 impl Laws {
@@ -39,10 +40,10 @@ impl Laws {
         }
     }
 
-    /// An attempt that began came back unbegun: it was no probe.
-    pub(super) fn came_back(&mut self, session: SessionId, model: &str) {
+    /// An attempt ended without a verdict: it was no probe.
+    pub(super) fn came_back(&mut self, session: SessionId, id: AttemptId, model: &str) {
         if let Some((_, began)) = self.streaks.get_mut(&(session, model.to_owned())) {
-            began.pop_back();
+            began.retain(|(_, other)| *other != id);
         }
     }
 
@@ -55,7 +56,7 @@ impl Laws {
     pub(super) fn dispatched(
         &mut self,
         now: Duration,
-        session: SessionId,
+        (session, id): (SessionId, AttemptId),
         model: &str,
         first: bool,
         retry: bool,
@@ -70,10 +71,10 @@ impl Laws {
         }
         match self.streaks.get_mut(&(session, model.to_owned())) {
             Some((count, began)) if *count >= FAILURES => {
-                began.push_back(now);
+                began.push_back((now, id));
                 if began.len() > PROBES {
                     began.pop_front();
-                    let since = began.front().copied().unwrap_or(now);
+                    let since = began.front().map_or(now, |(since, _)| *since);
                     if now.saturating_sub(since) < SECOND {
                         let what =
                             format!("session {session} gets task upon task of model {model}");

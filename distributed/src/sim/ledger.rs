@@ -48,6 +48,8 @@ pub(super) struct Ledger {
     tasks: BTreeMap<TaskId, Entry>,
     /// Tasks of this life of the coordinator.
     alive: BTreeMap<u64, TaskId>,
+    /// Those that depend on a task.
+    dependants: BTreeMap<TaskId, Vec<TaskId>>,
     open: usize,
     /// Ids by submission, of those that were answered.
     ids: BTreeMap<usize, Vec<TaskId>>,
@@ -77,6 +79,7 @@ impl Ledger {
         Self {
             tasks: BTreeMap::new(),
             alive: BTreeMap::new(),
+            dependants: BTreeMap::new(),
             open: 0,
             ids: BTreeMap::new(),
             unheard: BTreeSet::new(),
@@ -269,6 +272,9 @@ impl Ledger {
         if let Some(deadline) = spec.deadline {
             self.deadlines.insert((now + deadline, id));
         }
+        for dependency in &spec.depends_on {
+            self.dependants.entry(*dependency).or_default().push(id);
+        }
         let entry = Entry {
             acknowledged: !spec.durable,
             spec: Arc::new(spec),
@@ -392,7 +398,7 @@ impl Ledger {
         }
         self.check_turn(now, task, first, core)?;
         self.check_slots(session, id, (device, model), core)?;
-        self.laws.dispatched(now, session, &model.name, first, retry)
+        self.laws.dispatched(now, (session, id), &model.name, first, retry)
     }
 
     /// Nobody of the same model who could begin has waited for a better right to.
@@ -451,14 +457,24 @@ impl Ledger {
         core: &Core,
     ) {
         let failed = match completion {
-            Completion::Error { error, .. } => error.kind == ExecErrorKind::Unavailable,
-            Completion::Broken { .. } => true,
-            Completion::Done { .. } => false,
-            Completion::Refused | Completion::Unshared | Completion::NoInputs { .. } => return,
+            Completion::Error { error, .. } => Some(error.kind == ExecErrorKind::Unavailable),
+            Completion::Broken { .. } => Some(true),
+            Completion::Done { .. } => Some(false),
+            Completion::Refused | Completion::Unshared | Completion::NoInputs { .. } => None,
         };
-        let model = self.models.get(&(session, id));
-        if let Some(model) = model.filter(|_| core.holds(session, id)) {
-            self.laws.answered(session, model, failed);
+        let model = self.models.get(&(session, id)).filter(|_| core.holds(session, id));
+        match (model, failed) {
+            (Some(model), Some(failed)) => self.laws.answered(session, model, failed),
+            (Some(model), None) => self.laws.came_back(session, id, model),
+            (None, _) => {}
+        }
+    }
+
+    /// A worker lets go of an attempt that nobody waits for.
+    pub(super) fn released(&mut self, session: SessionId, id: AttemptId, core: &Core) {
+        let model = self.models.get(&(session, id)).filter(|_| core.holds(session, id));
+        if let Some(model) = model.filter(|_| !core.is_current(session, id)) {
+            self.laws.came_back(session, id, model);
         }
     }
 
@@ -488,9 +504,6 @@ impl Ledger {
     /// The core took an attempt back that its worker had not begun: the task waits as before.
     pub(super) fn refused(&mut self, session: SessionId, id: AttemptId) -> Result<(), String> {
         let live = self.sessions.contains_key(&session);
-        if let Some(model) = self.models.get(&(session, id)) {
-            self.laws.came_back(session, model);
-        }
         let (task, entry) = self.entry(id.seq)?;
         if !live || !entry.current.contains(&(session, id)) {
             return Err(format!("a refusal of {id:?} from session {session} was accepted"));
@@ -547,14 +560,10 @@ impl Ledger {
             entry.acknowledged = true;
         }
         self.open -= 1;
-        let dependants: Vec<TaskId> = self
-            .alive
-            .values()
-            .filter(|other| self.tasks.get(other).is_some_and(|e| e.spec.depends_on.contains(&id)))
-            .copied()
-            .collect();
-        for dependant in dependants {
-            self.may_begin(dependant);
+        for dependant in self.dependants.get(&id).cloned().unwrap_or_default() {
+            if self.alive.get(&dependant.seq) == Some(&dependant) {
+                self.may_begin(dependant);
+            }
         }
         Ok(())
     }
