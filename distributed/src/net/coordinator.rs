@@ -224,7 +224,7 @@ impl Coordinator {
             let (order, inputs) = self.check(spec).await?;
             checked.push((Order { within, ..order }, inputs));
         }
-        let (ids, promises) = self.shared.submit_durably(checked)?;
+        let (ids, promises, new) = self.shared.submit_durably(checked)?;
         let mut refused = None;
         for promise in promises {
             // Each is waited for: what is not known yet cannot be taken back.
@@ -233,7 +233,8 @@ impl Coordinator {
             }
         }
         let Some(error) = refused else { return Ok(ids) };
-        for id in ids {
+        // What a key stood for already was promised to others.
+        for id in ids.into_iter().filter(|id| id.seq >= new) {
             // One that the journal refused is not known any more.
             let _ = self.cancel(id);
         }
@@ -276,10 +277,14 @@ impl Coordinator {
             large.blob().await?;
             return Ok((order, Some(Inputs { large: Arc::new(large), claim: None })));
         };
+        order.queued_bytes = 0;
+        if self.shared.with(|core, _| core.foresee(&order))?.is_some() {
+            // Its key stands for a task that has them already.
+            return Ok((order, Some(Inputs { large: Arc::new(large), claim: None })));
+        }
         let (large, claim) = large.store(&vault).await?;
         // From now on they lie there, and take no room in the queue.
         Arc::make_mut(&mut order.spec).inputs.clear();
-        order.input_bytes = 0;
         Ok((order, Some(Inputs { large: Arc::new(large), claim: Some(claim) })))
     }
 

@@ -162,12 +162,14 @@ impl Shared {
     }
 
     /// Submits tasks and leaves a waiter for each durable one that the journal does not have yet.
+    /// Those from the last number on are new.
     pub(super) fn submit_durably(
         self: &Arc<Self>,
         tasks: Vec<Checked>,
-    ) -> Result<(Vec<TaskId>, Vec<Promise>)> {
+    ) -> Result<(Vec<TaskId>, Vec<Promise>, u64)> {
         let (orders, larges): (Vec<Order>, Vec<_>) = tasks.into_iter().unzip();
         let mut state = self.lock();
+        let new = state.core.next_seq();
         let ids = state.core.submit_all(self.now(), orders)?;
         for (id, large) in ids.iter().zip(larges) {
             state.note(*id, large);
@@ -181,7 +183,7 @@ impl Shared {
             }
         }
         self.carry_out(&mut state);
-        Ok((ids, promises))
+        Ok((ids, promises, new))
     }
 
     /// From now on the journal's changes go there.

@@ -18,6 +18,8 @@ pub(crate) struct Order {
     pub(crate) spec: Arc<TaskSpec>,
     /// Bytes of its inputs.
     pub(crate) input_bytes: usize,
+    /// Bytes that it takes in the queue: none where its inputs lie on the disk.
+    pub(crate) queued_bytes: usize,
     /// What tells its body from another one, if it has an idempotency key.
     pub(crate) digest: Digest,
     /// Tasks of the same submission that it depends on, by their position.
@@ -31,10 +33,25 @@ impl Core {
             return Ok(existing);
         }
         self.check_dependencies(&order, &[])?;
-        self.admit(1, order.input_bytes, usize::from(order.spec.idempotency_key.is_some()))?;
+        self.admit(1, order.queued_bytes, usize::from(order.spec.idempotency_key.is_some()))?;
         let id = self.accept(now, order);
         self.schedule(now);
         Ok(id)
+    }
+
+    /// What would become of a task: the one that its key stands for already, or a refusal. What comes
+    /// meanwhile may change that.
+    pub(crate) fn foresee(&mut self, order: &Order) -> Result<Option<TaskId>> {
+        let existing = self.existing(order)?;
+        if existing.is_none() {
+            self.admit(1, order.queued_bytes, usize::from(order.spec.idempotency_key.is_some()))?;
+        }
+        Ok(existing)
+    }
+
+    /// The number of the next task that is accepted.
+    pub(crate) fn next_seq(&self) -> u64 {
+        self.next_seq
     }
 
     /// Accepts all tasks or none. Answers their ids in the same order.
@@ -57,7 +74,7 @@ impl Core {
             if ids[at].is_none() && first[at] == at {
                 self.check_dependencies(order, &orders)?;
                 fresh += 1;
-                bytes = bytes.saturating_add(order.input_bytes);
+                bytes = bytes.saturating_add(order.queued_bytes);
                 keyed += usize::from(order.spec.idempotency_key.is_some());
             }
         }
@@ -145,7 +162,7 @@ impl Core {
     }
 
     fn accept(&mut self, now: Duration, order: Order) -> TaskId {
-        let Order { mut spec, input_bytes, digest, .. } = order;
+        let Order { mut spec, input_bytes, queued_bytes, digest, .. } = order;
         if spec.durable {
             // What succeeded already and is not durable would be missed after a restart.
             let done = |id: &TaskId| {
@@ -159,7 +176,8 @@ impl Core {
         let seq = self.next_seq;
         self.next_seq += 1;
         let model = self.shared_model(&spec.model);
-        let mut task = Task::new(self.config.epoch, now, spec, model, input_bytes, digest);
+        let mut task = Task::new(self.config.epoch, now, spec, model, digest);
+        (task.input_bytes, task.queued_bytes) = (input_bytes, queued_bytes);
         if self.planted == Planted::Starve {
             task.due += 10 * task.due.saturating_sub(now);
         }
@@ -185,7 +203,7 @@ impl Core {
             self.timers.insert((deadline, Timer::Deadline(seq)));
         }
         if task.state == TaskState::Queued {
-            self.queued_bytes = self.queued_bytes.saturating_add(task.input_bytes);
+            self.queued_bytes = self.queued_bytes.saturating_add(task.queued_bytes);
         }
         self.tasks.insert(seq, Box::new(task));
     }

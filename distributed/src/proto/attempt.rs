@@ -37,7 +37,7 @@ impl Core {
             self.queue.remove(&task.model, task.place(seq));
             task.state = TaskState::Running;
             self.history.running += 1;
-            self.queued_bytes = self.queued_bytes.saturating_sub(task.input_bytes);
+            self.queued_bytes = self.queued_bytes.saturating_sub(task.queued_bytes);
         }
         if task.attempts == 0 {
             self.budget.deposit();
@@ -280,7 +280,7 @@ impl Core {
         let Some(task) = self.tasks.get_mut(&seq) else { return };
         if task.state == TaskState::Running {
             self.history.running -= 1;
-            self.queued_bytes = self.queued_bytes.saturating_add(task.input_bytes);
+            self.queued_bytes = self.queued_bytes.saturating_add(task.queued_bytes);
         }
         task.state = TaskState::Queued;
         task.queued = None;

@@ -88,7 +88,8 @@ impl<'a> View<'a> {
 
 /// Candidates that are weighed for one choice at most, so that a choice costs the same however many
 /// there are. The best of so many is one of the best hundredth of all in 99 choices of 100, where
-/// the order in which workers came says nothing of what they are.
+/// the order in which workers came says nothing of what they are. Strategies that look for what few
+/// devices have, such as a model in memory or a backend, weigh all.
 const WEIGHED_MAX: usize = 512;
 
 /// The candidate with the least score; among equals the one whose turn is longest ago.

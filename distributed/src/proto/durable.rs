@@ -44,7 +44,6 @@ impl Task {
         submitted: Duration,
         spec: Arc<TaskSpec>,
         model: Arc<ModelRef>,
-        input_bytes: usize,
         digest: Digest,
     ) -> Self {
         Self {
@@ -52,7 +51,8 @@ impl Task {
             model,
             priority: spec.priority,
             state: TaskState::Queued,
-            input_bytes,
+            input_bytes: 0,
+            queued_bytes: 0,
             submitted,
             due: aged(submitted, spec.priority),
             // A deadline beyond the end of time is none.
@@ -245,7 +245,7 @@ impl Core {
         let Some(task) = self.tasks.remove(&seq) else { return };
         self.queue.remove(&task.model, task.place(seq));
         if task.state == TaskState::Queued {
-            self.queued_bytes = self.queued_bytes.saturating_sub(task.input_bytes);
+            self.queued_bytes = self.queued_bytes.saturating_sub(task.queued_bytes);
         }
         if let Some(deadline) = task.deadline {
             self.timers.remove(&(deadline, Timer::Deadline(seq)));
@@ -262,10 +262,12 @@ impl Core {
         images.sort_unstable_by_key(|image| (image.end.is_none(), image.id.seq));
         let mut failed = Vec::new();
         for image in images {
-            let Image { id, submitted, spec, digest, end, .. } = image;
-            let bytes = spec.inputs.iter().map(|input| input.tensor.as_bytes().len()).sum();
+            let Image { id, submitted, spec, digest, end, apart } = image;
+            let here = spec.inputs.iter().map(|input| input.tensor.as_bytes().len()).sum();
+            let apart = apart.map(|apart| usize::try_from(apart.blob.bytes).unwrap_or(usize::MAX));
             let model = Arc::new(spec.model.clone());
-            let mut task = Task::new(id.epoch, submitted, spec, model, bytes, digest);
+            let mut task = Task::new(id.epoch, submitted, spec, model, digest);
+            (task.input_bytes, task.queued_bytes) = (apart.unwrap_or(here), here);
             task.saved = true;
             note(&mut task.notes, now, What::Restored);
             self.next_seq = self.next_seq.max(id.seq + 1);

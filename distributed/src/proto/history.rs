@@ -190,7 +190,7 @@ impl Core {
         let Some(task) = self.tasks.get_mut(&seq) else { return };
         match task.state {
             TaskState::Running => self.history.running -= 1,
-            _ => self.queued_bytes = self.queued_bytes.saturating_sub(task.input_bytes),
+            _ => self.queued_bytes = self.queued_bytes.saturating_sub(task.queued_bytes),
         }
         task.state = end.state;
         task.finished = Some(end.finished);

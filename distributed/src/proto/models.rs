@@ -79,6 +79,11 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
+    /// Whether a caller waits until it is on some device.
+    pub(super) fn insists(&self) -> bool {
+        self.insists
+    }
+
     /// Milliseconds that loading it takes, as measured; 0 before the first time.
     pub(super) fn load_ms(&self) -> f64 {
         self.load.mean_ms()
@@ -434,10 +439,14 @@ impl Core {
     }
 
     /// Whether any worker can or may come to take the model's tasks.
-    pub(super) fn outlook(&self, model: &ModelRef) -> Outlook {
+    pub(super) fn outlook(&self, model: &ModelRef, input_bytes: usize) -> Outlook {
         let mut failure = None;
         for model in self.answers(model) {
             for (_, seat) in self.fleet.ready_seats() {
+                let worker = self.fleet.workers.get(&seat.session);
+                if !worker.is_some_and(|worker| worker.takes(input_bytes)) {
+                    continue;
+                }
                 let error = match seat.models.get(model) {
                     // With more room it may load.
                     Some(ModelState::Failed(error)) => {

@@ -112,6 +112,13 @@ impl Queue {
         Some((*place, Arc::clone(model)))
     }
 
+    /// The places behind one in a model's line.
+    pub(crate) fn behind(&self, model: &ModelRef, place: Place) -> impl Iterator<Item = Place> {
+        let line = self.lines.get(model);
+        let from = (Bound::Excluded(place), Bound::Unbounded);
+        line.into_iter().flat_map(move |line| line.places.range(from).map(|(place, _)| *place))
+    }
+
     /// The place of a model's first task, if any waits.
     pub(crate) fn head_of(&self, model: &ModelRef) -> Option<Place> {
         self.lines.get(model)?.places.first_key_value().map(|(place, _)| *place)

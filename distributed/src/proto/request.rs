@@ -45,7 +45,13 @@ pub(crate) fn check(spec: TaskSpec, input_bytes_max: usize) -> Result<Order> {
         }
         digest = digest_of(&spec);
     }
-    Ok(Order { spec: Arc::new(spec), input_bytes: body_bytes, digest, within: Vec::new() })
+    Ok(Order {
+        spec: Arc::new(spec),
+        input_bytes: body_bytes,
+        queued_bytes: body_bytes,
+        digest,
+        within: Vec::new(),
+    })
 }
 
 /// Hashes what makes two requests the same: everything but the key. Each part is preceded by

@@ -131,7 +131,7 @@ impl Core {
         self.models.get(model).is_some_and(Wanted::was_ready)
             && self.fleet.ready_seats().next().is_some()
             && !self.fleet.ready_seats().any(|(_, seat)| ready(seat))
-            && self.outlook(model) == Outlook::Open
+            && self.outlook(model, 0) == Outlook::Open
     }
 
     /// A task finds no device with its model: sees to it that one gets it, unless those that
@@ -318,8 +318,15 @@ impl Core {
         }
         let Some(seat) = self.fleet.seats.get(id) else { return };
         let goes = |state: &ModelState| matches!(state, ModelState::Going { .. });
-        let waits = seat.models.values().any(goes) || self.is_overfull(seat);
-        if waits && self.planted != Planted::LoadEarly {
+        let goes = seat.models.values().any(goes);
+        if self.planted != Planted::LoadEarly && (goes || self.is_overfull(seat)) {
+            if !goes {
+                // What stays, or what is to come, takes more than was known when this was chosen.
+                self.call_off(now, id);
+                if self.models.get(model).is_some_and(Wanted::insists) {
+                    self.make_way(now, model);
+                }
+            }
             return;
         }
         let Some(seat) = self.fleet.seats.get_mut(id) else { return };

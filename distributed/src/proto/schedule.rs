@@ -14,6 +14,11 @@ use rand::RngExt;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Tasks of a line that are looked at for one that any worker takes.
+const LOOKED_PAST: usize = 64;
+/// Time that workers have to come back to a coordinator that was started again.
+const RETURN: Duration = Duration::from_secs(30);
+
 /// What matters of a task for choosing its device, besides its model.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Errand<'a> {
@@ -37,9 +42,19 @@ impl Core {
 
     fn assign(&mut self, now: Duration) {
         let mut after: Option<Place> = None;
+        // A head that waits for a worker which takes its many bytes: those behind it that any worker
+        // takes need not.
+        let mut passed: Option<(Place, Arc<ModelRef>)> = None;
         // Most calls find every slot taken: that is seen before the queue is looked at.
         while self.fleet.free > 0 || self.planted == Planted::IgnoreSlots {
-            let Some((place, model)) = self.queue.head_after(after) else { return };
+            let smaller = passed.as_ref().and_then(|(head, model)| self.smaller(*head, model));
+            let passes = smaller.is_some();
+            if !passes {
+                passed = None;
+            }
+            let Some((place, model)) = smaller.or_else(|| self.queue.head_after(after)) else {
+                return;
+            };
             let seq = place.seq();
             let affinity = self.tasks.get(&seq).and_then(|task| {
                 let key = task.spec.as_ref()?.affinity.as_ref()?;
@@ -59,18 +74,36 @@ impl Core {
             {
                 continue;
             }
-            if let Outlook::Hopeless(error) = self.outlook(&model) {
+            if let Outlook::Hopeless(error) = self.outlook(&model, input_bytes) {
                 let mut error = task_error(error);
                 error.message = format!("no worker could load model {model}: {}", error.message);
                 self.abort(now, seq, TaskState::Failed, error);
-            } else if let Some(error) = self.too_large(input_bytes) {
+            } else if let Some(error) = self.too_large(now, seq, input_bytes) {
                 self.abort(now, seq, TaskState::Failed, error);
+            } else if passes {
+                passed = None;
             } else {
                 // Nobody is free for this model; the next line may be luckier.
                 self.want_room(now, &model, seq);
                 after = Some(place);
+                passed = self.is_large(input_bytes).then_some((place, model));
             }
         }
+    }
+
+    /// Whether some worker takes fewer bytes of inputs.
+    fn is_large(&self, input_bytes: usize) -> bool {
+        u64::try_from(input_bytes)
+            .is_ok_and(|bytes| self.fleet.input_bytes_least.is_some_and(|least| bytes > least))
+    }
+
+    /// The first of a model's tasks behind `head` whose inputs any worker takes.
+    fn smaller(&self, head: Place, model: &Arc<ModelRef>) -> Option<(Place, Arc<ModelRef>)> {
+        let small = |place: &Place| {
+            self.tasks.get(&place.seq()).is_some_and(|task| !self.is_large(task.input_bytes))
+        };
+        let place = self.queue.behind(model, head).take(LOOKED_PAST).find(small)?;
+        Some((place, Arc::clone(model)))
     }
 
     /// A device for a task of the model, or of a variant of it where the strategy compares these,
@@ -97,10 +130,14 @@ impl Core {
         best
     }
 
-    /// Why no worker will take inputs of so many bytes, if those that are ready all take less.
-    fn too_large(&self, input_bytes: usize) -> Option<TaskError> {
-        let ready = self.fleet.workers.values().filter(|worker| worker.is_ready());
-        let most = ready.map(|worker| worker.input_bytes_max).max()?;
+    /// Why no worker will take inputs of so many bytes, if those that are known all take less: also
+    /// those that are lost, which may come back. After a restart, all have time to.
+    fn too_large(&self, now: Duration, seq: u64, input_bytes: usize) -> Option<TaskError> {
+        let most = self.fleet.workers.values().map(|worker| worker.input_bytes_max).max()?;
+        let restored = self.tasks.get(&seq).is_some_and(|t| t.submitted < self.history.began);
+        if restored && now.saturating_sub(self.history.began) < RETURN {
+            return None;
+        }
         u64::try_from(input_bytes).is_ok_and(|bytes| bytes > most).then(|| {
             let what = format!("{input_bytes} bytes of inputs, at most {most} are accepted");
             let message = format!("{what} by any worker: raise its input_bytes_max");
@@ -126,9 +163,7 @@ impl Core {
         };
         let others: Vec<Capable>;
         let Errand { affinity, except, input_bytes } = errand;
-        let large = u64::try_from(input_bytes)
-            .is_ok_and(|bytes| self.fleet.input_bytes_least.is_some_and(|least| bytes > least));
-        let capable = match except.is_some() || large {
+        let capable = match except.is_some() || self.is_large(input_bytes) {
             false => capable,
             true => {
                 let able = |c: &&Capable| {

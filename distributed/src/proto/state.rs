@@ -193,6 +193,8 @@ pub(super) struct Task {
     pub(super) priority: Priority,
     pub(super) state: TaskState,
     pub(super) input_bytes: usize,
+    /// What it counts for in the queue.
+    pub(super) queued_bytes: usize,
     pub(super) submitted: Duration,
     /// Its place in line: when a critical task would have had to come to be its equal.
     pub(super) due: Duration,

@@ -46,8 +46,8 @@ pub(super) fn submit(core: &mut Core, now: Duration, spec: TaskSpec) -> TaskId {
 }
 
 pub(super) fn order(spec: TaskSpec, input_bytes: usize) -> Order {
-    let digest = Digest::default();
-    Order { spec: Arc::new(spec), input_bytes, digest, within: Vec::new() }
+    let (digest, queued_bytes) = (Digest::default(), input_bytes);
+    Order { spec: Arc::new(spec), input_bytes, queued_bytes, digest, within: Vec::new() }
 }
 
 pub(super) fn join(core: &mut Core, now: Duration, name: &str, slots: u32) -> SessionId {
@@ -439,11 +439,11 @@ fn a_durable_task_depends_only_on_what_is_durable_too() {
 }
 
 /// A worker that takes inputs of so many bytes.
-fn join_with_limit(core: &mut Core, name: &str, input_bytes_max: u64) -> SessionId {
+fn join_with_limit(core: &mut Core, now: Duration, name: &str, input_bytes_max: u64) -> SessionId {
     let (id, status) = (name.parse().expect("a name"), ExecutorStatus::default());
     let (slots, threads) = (2, 1);
     let join = Join { id, incarnation: 0, pid: None, slots, threads, status, input_bytes_max };
-    core.join(ms(0), join).expect("none is later")
+    core.join(now, join).expect("none is later")
 }
 
 #[test]
@@ -452,12 +452,12 @@ fn a_task_goes_where_its_inputs_are_taken_or_ends_with_that_reason() {
         let mut core = core();
         core.set_balancing(by_name(strategy).expect("in the table"));
         let waits = core.submit(ms(0), order(spec(), 500)).expect("it is accepted when alone");
-        join_with_limit(&mut core, "small", 100);
+        let small = join_with_limit(&mut core, ms(0), "small", 100);
         let record = core.record(ms(0), waits).expect("known");
         let error = record.error.expect("nobody takes it");
         assert_eq!((record.state, error.code), (TaskState::Failed, TaskErrorKind::TooLarge));
         assert!(error.message.contains("500 bytes of inputs, at most 100"), "{error}");
-        let large = join_with_limit(&mut core, "large", 500);
+        let large = join_with_limit(&mut core, ms(0), "large", 500);
         for _ in 0..2 {
             core.submit(ms(1), order(spec(), 500)).expect("there is room");
         }
@@ -469,12 +469,30 @@ fn a_task_goes_where_its_inputs_are_taken_or_ends_with_that_reason() {
         let why = core.explain(ms(1), third).expect("known");
         let text = "worker small: takes inputs of fewer bytes";
         assert!(why.iter().any(|(_, line)| line == text), "{why:?}");
-        let mut other = spec();
-        other.model.name = "other".into();
-        submit(&mut core, ms(1), other);
-        assert_eq!(dispatched(&mut core).len(), 1);
+        // What is not too much for it need not wait behind what is.
+        for _ in 0..3 {
+            core.submit(ms(1), order(spec(), 100)).expect("there is room");
+        }
+        let sent = dispatched(&mut core);
+        assert_eq!(sent.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [small, small]);
         assert_eq!(core.stats(ms(1)).breakers_opened, 0);
     }
+}
+
+#[test]
+fn who_takes_much_and_is_away_for_a_moment_is_waited_for() {
+    let mut core = core();
+    join_with_limit(&mut core, ms(0), "small", 100);
+    let large = join_with_limit(&mut core, ms(0), "large", 500);
+    let id = core.submit(ms(1), order(spec(), 500)).expect("there is room");
+    assert_eq!(dispatched(&mut core).len(), 1);
+    core.disconnected(ms(2), large, false);
+    core.tick(ms(3_000));
+    let record = core.record(ms(3_000), id).expect("known");
+    assert_eq!((record.state, record.error), (TaskState::Queued, None));
+    let large = join_with_limit(&mut core, ms(3_001), "large", 500);
+    core.tick(ms(3_500));
+    assert!(dispatched(&mut core).iter().any(|(at, _)| *at == large));
 }
 
 #[test]

@@ -61,7 +61,10 @@ impl Carousel {
     pub fn turn(&mut self) -> Result<()> {
         self.now += Duration::from_nanos(1);
         let (spec, digest) = (Arc::clone(&self.spec), Digest::default());
-        self.core.submit(self.now, Order { spec, input_bytes: 0, digest, within: Vec::new() })?;
+        self.core.submit(
+            self.now,
+            Order { spec, input_bytes: 0, queued_bytes: 0, digest, within: Vec::new() },
+        )?;
         while let Some(action) = self.core.next_action(self.now) {
             if let Action::Dispatch { session, id, .. } = action {
                 let done =

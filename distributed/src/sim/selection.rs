@@ -93,7 +93,10 @@ fn submit(
     let mut sent = Vec::with_capacity(count);
     for _ in 0..count {
         let (spec, digest) = (Arc::clone(spec), Digest::default());
-        core.submit(now, Order { spec, input_bytes: 0, digest, within: Vec::new() })?;
+        core.submit(
+            now,
+            Order { spec, input_bytes: 0, queued_bytes: 0, digest, within: Vec::new() },
+        )?;
         while let Some(action) = core.next_action(now) {
             if let Action::Dispatch { session, id, .. } = action {
                 sent.push((session, id));

@@ -40,7 +40,7 @@ impl Wish {
     pub(super) fn order(&self, depends_on: Vec<crate::task::TaskId>) -> Order {
         let spec = TaskSpec { depends_on, ..self.spec.clone() };
         let (digest, within) = (self.digest, self.within.clone());
-        Order { spec: Arc::new(spec), input_bytes: 100, digest, within }
+        Order { spec: Arc::new(spec), input_bytes: 100, queued_bytes: 100, digest, within }
     }
 }
 

@@ -17,7 +17,7 @@ impl Balance for GpuMatch {
             let short = !c.capable.resident && c.hot.free_mib < request.needs_mib;
             if short { 0.0 } else { c.capable.fit * (1.0 - 0.5 * c.hot.load) }
         };
-        let best = least(view.some(request.random), |c| -score(c));
+        let best = least(view.all(), |c| -score(c));
         Choice::of(best.map(|(candidate, least)| (candidate, -least)), "best match")
     }
 }

@@ -26,7 +26,7 @@ impl Balance for MemoryAware {
             let steps = f64::from(((left(c) as i64) >> 8) as i32);
             loading - steps * 256.0 + c.hot.load
         };
-        let best = least(view.some(request.random), score);
+        let best = least(view.all(), score);
         let best = best.map(|(candidate, _)| (candidate, left(&candidate)));
         Choice::of(best, "most memory left, MiB")
     }

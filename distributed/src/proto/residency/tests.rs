@@ -93,7 +93,13 @@ impl Cluster {
     /// Submits without a look at what follows.
     fn ask(&mut self, name: &str) -> TaskId {
         let spec = Arc::new(TaskSpec::new(model(name), Vec::new()));
-        let order = Order { spec, input_bytes: 0, digest: Digest::default(), within: Vec::new() };
+        let order = Order {
+            spec,
+            input_bytes: 0,
+            queued_bytes: 0,
+            digest: Digest::default(),
+            within: Vec::new(),
+        };
         self.core.submit(self.now, order).expect("there is room")
     }
 
@@ -322,4 +328,25 @@ fn the_variant_that_is_done_first_answers() {
     cluster.core.set_balancing(by_name("least_loaded").expect("in the table"));
     cluster.submit("m");
     assert_eq!(cluster.running[0].2, "m");
+}
+
+#[test]
+fn an_exchange_that_turns_out_too_small_is_begun_anew() {
+    let mut cluster = Cluster::new("least_loaded");
+    cluster.join("w", Some(10));
+    cluster.load("c", 5);
+    cluster.wait(ms(1));
+    cluster.load("a", 3);
+    cluster.confirms = false;
+    cluster.load("b", 6);
+    assert_eq!(cluster.seen(), ["load c on 1", "load a on 1", "drop c on 1"]);
+    // Beside what stays there is no room any more.
+    let needs = ModelNeeds { memory_bytes: Some(8), ..ModelNeeds::default() };
+    cluster.core.set_needs(cluster.now, &model("a"), needs);
+    cluster.confirms = true;
+    cluster.core.unloaded(cluster.now, 1, 0, &model("c"));
+    cluster.settle();
+    let seen = cluster.seen();
+    assert!(seen.ends_with(&["load b on 1".into()]), "{seen:?}");
+    assert!(cluster.core.load_report(&model("b")).is_some());
 }
