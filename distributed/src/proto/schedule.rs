@@ -153,6 +153,7 @@ impl Core {
         errand: Errand<'_>,
     ) -> Option<Choice> {
         let random = self.rng.random();
+        let is_large = self.is_large(errand.input_bytes);
         let wanted = self.models.get(model);
         let capable = self.capabilities.of(&self.fleet, model, wanted);
         let request = Request {
@@ -163,7 +164,7 @@ impl Core {
         };
         let others: Vec<Capable>;
         let Errand { affinity, except, input_bytes } = errand;
-        let capable = match except.is_some() || self.is_large(input_bytes) {
+        let capable = match except.is_some() || is_large {
             false => capable,
             true => {
                 let able = |c: &&Capable| {
