@@ -22,7 +22,8 @@ pub struct ServerConfig {
     pub deadline_ms_max: u64,
     /// Time in which a request's headers must arrive, in milliseconds.
     pub header_timeout_ms: u64,
-    /// Time in which a request's body must arrive, in milliseconds.
+    /// Time in which something more of a request's body must arrive, in milliseconds. A body that
+    /// is larger than `body_bytes_max` waits as long for its turn.
     pub body_timeout_ms: u64,
     /// Time that open requests get to finish once the server shuts down, in milliseconds.
     pub drain_timeout_ms: u64,

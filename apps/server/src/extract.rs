@@ -42,32 +42,66 @@ impl<S: Send + Sync> FromRequestParts<S> for Params {
     }
 }
 
-/// A whole body within the configured size and time.
+/// A whole body of JSON within the configured size and time.
 #[derive(Debug)]
-pub(crate) struct Whole {
-    pub(crate) bytes: Vec<u8>,
-    /// Where JSON ends and raw tensors begin, if the request says so.
-    pub(crate) json_bytes: Option<usize>,
-    /// One of the places for bodies that are larger than others may be.
-    _place: Option<OwnedSemaphorePermit>,
-}
+pub(crate) struct Whole(Vec<u8>);
 
 impl FromRequest<ServerState> for Whole {
     type Rejection = Response;
 
     async fn from_request(request: Request, state: &ServerState) -> Result<Self, Response> {
         let path = request.uri().path().to_owned();
-        refuse_encoded(&request).map_err(|fault| fault.for_path(&path))?;
-        read(request, state).await.map_err(|fault| fault.for_path(&path))
+        Self::read(request, state).await.map_err(|fault| fault.for_path(&path))
     }
 }
 
 impl Whole {
+    async fn read(request: Request, state: &ServerState) -> Result<Self, Fault> {
+        refuse_encoded(&request)?;
+        let limit = (state.config().body_bytes_max, PLAIN_HINT);
+        let (bytes, _) = read(request.into_body(), state, limit).await?;
+        Ok(Self(bytes))
+    }
+
     /// The body as JSON; an empty one reads as `{}`.
     pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T, Fault> {
-        let bytes: &[u8] = if self.bytes.is_empty() { b"{}" } else { &self.bytes };
+        let bytes: &[u8] = if self.0.is_empty() { b"{}" } else { &self.0 };
         serde_json::from_slice(bytes)
             .map_err(|e| Fault::bad_input(format!("the request body is not valid: {e}")))
+    }
+}
+
+/// A whole body of JSON that tensors may follow as binary data; with those it may be larger.
+#[derive(Debug)]
+pub(crate) struct WithTensors {
+    pub(crate) bytes: Vec<u8>,
+    /// Where JSON ends and raw tensors begin, if the request says so.
+    pub(crate) json_bytes: Option<usize>,
+    /// One of the places for bodies that are larger than others may be. To be kept until nothing
+    /// of the body is held for the request any more.
+    pub(crate) place: Option<OwnedSemaphorePermit>,
+}
+
+impl FromRequest<ServerState> for WithTensors {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, state: &ServerState) -> Result<Self, Response> {
+        let path = request.uri().path().to_owned();
+        Self::read(request, state).await.map_err(|fault| fault.for_path(&path))
+    }
+}
+
+impl WithTensors {
+    async fn read(request: Request, state: &ServerState) -> Result<Self, Fault> {
+        refuse_encoded(&request)?;
+        let config = state.config();
+        let json_bytes = json_bytes(request.headers(), config.body_bytes_max)?;
+        let limit = match json_bytes {
+            Some(_) => (config.binary_bytes_max, BINARY_HINT),
+            None => (config.body_bytes_max, JSON_HINT),
+        };
+        let (bytes, place) = read(request.into_body(), state, limit).await?;
+        Ok(Self { bytes, json_bytes, place })
     }
 }
 
@@ -84,6 +118,7 @@ pub(crate) fn refuse_encoded(request: &Request) -> Result<(), Fault> {
 }
 
 /// What may be done about a body that is too large.
+const PLAIN_HINT: &str = "http.body_bytes_max sets that";
 const JSON_HINT: &str = "http.body_bytes_max sets that; tensors as binary data, with the header \
                          Inference-Header-Content-Length, may be larger";
 const BINARY_HINT: &str = "input_bytes_max sets that";
@@ -104,12 +139,12 @@ pub(crate) fn too_large(limit: impl std::fmt::Display) -> Fault {
     )
 }
 
-/// 408 for a body that does not arrive.
-pub(crate) fn too_slow(limit: Duration) -> Fault {
+/// 408 for a body that stands still.
+fn too_slow(limit: Duration) -> Fault {
     Fault::new(
         StatusCode::REQUEST_TIMEOUT,
         "too_slow",
-        format!("the request body did not arrive within {} ms", limit.as_millis()),
+        format!("nothing of the request body arrived for {} ms", limit.as_millis()),
     )
 }
 
@@ -129,40 +164,51 @@ fn json_bytes(headers: &HeaderMap, limit: usize) -> Result<Option<usize>, Fault>
     }
 }
 
-async fn read(request: Request, state: &ServerState) -> Result<Whole, Fault> {
+/// A large body may take long, but it must not stall.
+pub(crate) async fn in_time<T>(stall: Duration, step: impl Future<Output = T>) -> Result<T, Fault> {
+    tokio::time::timeout(stall, step).await.map_err(|_| too_slow(stall))
+}
+
+/// Takes a body of at most `limit` bytes in, and a place for it where it is a large one.
+async fn read(
+    mut body: Body,
+    state: &ServerState,
+    (limit, hint): (usize, &str),
+) -> Result<(Vec<u8>, Option<OwnedSemaphorePermit>), Fault> {
     let config = state.config();
-    let json_bytes = json_bytes(request.headers(), config.body_bytes_max)?;
-    let (limit, hint) = match json_bytes {
-        Some(_) => (config.binary_bytes_max, BINARY_HINT),
-        None => (config.body_bytes_max, JSON_HINT),
-    };
-    let time = config.body_timeout();
-    let mut body = request.into_body();
-    let whole = async {
-        let (mut bytes, mut place) = (Vec::new(), None);
-        let mut limited = Limited::new(&mut body, limit);
-        while let Some(frame) = limited.frame().await {
-            let frame = match frame {
-                Ok(frame) => frame,
-                Err(error) if error.is::<LengthLimitError>() => {
-                    drop(bytes);
-                    discard(&mut body, limit).await;
-                    return Err(beyond(limit, hint));
-                }
-                Err(error) => {
-                    let what = format!("the request body broke off: {error}");
-                    return Err(Fault::bad_input(what));
-                }
-            };
-            let Ok(data) = frame.into_data() else { continue };
-            if bytes.len() + data.len() > config.body_bytes_max && place.is_none() {
-                place = state.large_body().await;
+    let stall = config.body_timeout();
+    let (mut bytes, mut place) = (Vec::new(), None);
+    let mut limited = Limited::new(&mut body, limit);
+    let refusal = loop {
+        let Some(frame) = in_time(stall, limited.frame()).await? else {
+            return Ok((bytes, place));
+        };
+        let frame = match frame {
+            Ok(frame) => frame,
+            Err(error) if error.is::<LengthLimitError>() => break beyond(limit, hint),
+            Err(error) => {
+                return Err(Fault::bad_input(format!("the request body broke off: {error}")));
             }
-            bytes.extend_from_slice(&data);
+        };
+        let Ok(data) = frame.into_data() else { continue };
+        if bytes.len() + data.len() > config.body_bytes_max && place.is_none() {
+            place = state.large_body(stall).await;
+            if place.is_none() {
+                break no_place(stall);
+            }
         }
-        Ok(Whole { bytes, json_bytes, _place: place })
+        bytes.extend_from_slice(&data);
     };
-    tokio::time::timeout(time, whole).await.unwrap_or_else(|_| Err(too_slow(time)))
+    drop((bytes, place));
+    // The answer waits no longer for what is not wanted.
+    let _ = tokio::time::timeout(stall, discard(&mut body, limit)).await;
+    Err(refusal)
+}
+
+/// 503 where no place for a large body came free.
+fn no_place(waited: Duration) -> Fault {
+    let what = "as many large request bodies as there is room for are held";
+    Fault::unavailable("busy", format!("{what}; none was done within {} ms", waited.as_millis()))
 }
 
 /// Takes in up to `limit` bytes that nobody wants: most clients read the answer only after they

@@ -6,9 +6,11 @@ use crate::driver::Driver;
 use crate::metrics::Metrics;
 use lgp_sdk::{Coordinator, Repository};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-/// Bodies beyond [`ServerConfig::body_bytes_max`] that are held at the same time; others wait.
+/// Bodies beyond [`ServerConfig::body_bytes_max`] that are held at the same time, they or their
+/// tensors; others wait.
 const LARGE_BODIES_MAX: usize = 4;
 
 /// The server's state. Clones share it.
@@ -62,10 +64,11 @@ impl ServerState {
         &self.inner.config
     }
 
-    /// A place for a body that is larger than most may be.
-    pub(crate) async fn large_body(&self) -> Option<OwnedSemaphorePermit> {
+    /// A place for a body that is larger than most may be, if one comes free in time.
+    pub(crate) async fn large_body(&self, patience: Duration) -> Option<OwnedSemaphorePermit> {
+        let place = Arc::clone(&self.inner.large_bodies).acquire_owned();
         // It is never closed.
-        Arc::clone(&self.inner.large_bodies).acquire_owned().await.ok()
+        tokio::time::timeout(patience, place).await.ok()?.ok()
     }
 
     pub(crate) fn coordinator(&self) -> &Coordinator {

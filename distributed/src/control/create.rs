@@ -16,22 +16,26 @@ use std::sync::Arc;
 const CHUNK_BYTES: usize = 4 << 20;
 
 /// Makes the journal `path` with `totals` and the records of `source`, and answers its file,
-/// which is locked. It gets its name when it is complete.
+/// which is locked. It gets its name when it is complete and `complete` has succeeded.
 ///
 /// # Errors
+/// Those of `complete`;
 /// [`JournalError::Exists`], [`JournalError::InUse`], [`JournalError::Full`],
 /// [`JournalError::Io`]; [`JournalError::Damaged`] when the source is.
 pub(super) fn create(
     path: &Path,
     totals: Totals,
     source: Option<&ReadTransaction>,
+    complete: impl FnOnce() -> Result<(), JournalError>,
 ) -> Result<Arc<dyn StorageBackend>, JournalError> {
     let made = Unnamed::new(path)?;
-    match fill(&made.file, totals, source) {
+    let filled = fill(&made.file, totals, source);
+    let filled = filled.map_err(|(trouble, store)| trouble.on_open(path, store.as_deref()));
+    match filled.and_then(|()| complete()) {
         Ok(()) => made.name(),
-        Err((trouble, store)) => {
+        Err(error) => {
             made.discard();
-            Err(trouble.on_open(path, store.as_deref()))
+            Err(error)
         }
     }
 }

@@ -66,15 +66,19 @@ impl Unnamed {
     pub(super) fn name(self) -> Result<Arc<dyn StorageBackend>, JournalError> {
         self.file.sync_data().map_err(|e| failed(&self.made_at, e))?;
         // A link, unlike a renaming, never replaces what is there; not every file system has one.
-        match fs::hard_link(&self.made_at, &self.path) {
-            Ok(()) => fs::remove_file(&self.made_at).map_err(|e| failed(&self.made_at, e))?,
+        let made = match fs::hard_link(&self.made_at, &self.path) {
+            Ok(()) => fs::remove_file(&self.made_at),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 let _ = fs::remove_file(&self.made_at);
                 return Err(JournalError::Exists { path: self.path });
             }
-            Err(_) => fs::rename(&self.made_at, &self.path).map_err(|e| failed(&self.path, e))?,
-        }
-        sync_folder(&self.path).map_err(|e| failed(&self.path, e))?;
+            Err(_) => Ok(fs::rename(&self.made_at, &self.path).map_err(|e| failed(&self.path, e))?),
+        };
+        made.and_then(|()| sync_folder(&self.path)).map_err(|error| {
+            // Whoever is told that it failed must not find it.
+            let _ = fs::remove_file(&self.path);
+            failed(&self.path, error)
+        })?;
         Ok(self.file)
     }
 

@@ -59,7 +59,7 @@ impl Journal {
     pub(crate) fn open(path: &Path, now_ms: u64, format: Format) -> Result<Opened, JournalError> {
         let file = match file::open(path)? {
             Some(file) => file,
-            None => match create::create(path, Totals::new(format.version), None) {
+            None => match create::create(path, Totals::new(format.version), None, || Ok(())) {
                 // Another made it meanwhile.
                 Err(JournalError::Exists { path }) => {
                     file::open(&path)?.ok_or(JournalError::InUse { path })?

@@ -44,13 +44,19 @@ impl Journal {
 
 impl Upkeep {
     /// Copies what the journal holds at this moment into a new journal at `to`, while appends go
-    /// on. Opening the copy restores it.
+    /// on. Opening the copy restores it. It gets its name once it is complete and `complete`, which
+    /// copies what belongs to it, has succeeded.
     ///
     /// # Errors
+    /// Those of `complete`;
     /// [`JournalError::Exists`] when there is a file at `to`, [`JournalError::Full`] and
     /// [`JournalError::Io`] about `to`, [`JournalError::Damaged`] when the journal does not
     /// verify, [`JournalError::Closed`].
-    pub(crate) fn backup(&self, to: &Path) -> Result<(), JournalError> {
+    pub(crate) fn backup(
+        &self,
+        to: &Path,
+        complete: impl FnOnce() -> Result<(), JournalError>,
+    ) -> Result<(), JournalError> {
         let path = &self.shared.path;
         let (txn, store) = {
             let slot = self.shared.lock();
@@ -61,7 +67,7 @@ impl Upkeep {
         // Read twice, so that a damaged source is not mistaken for trouble with the copy.
         let checked: Result<_, Trouble> = contained(|| tables::read(&txn, u32::MAX, |_, _| Ok(())));
         let totals = checked.map_err(|trouble| trouble.on_open(path, Some(&store)))?;
-        let file = create::create(to, totals, Some(&txn))?;
+        let file = create::create(to, totals, Some(&txn), complete)?;
         let source = |error| JournalError::Io { path: to.to_path_buf(), source: Arc::new(error) };
         file.close().map_err(source)
     }

@@ -475,15 +475,15 @@ impl Coordinator {
     /// beside it, which has its name and `.inputs` after it and belongs to it.
     ///
     /// # Errors
-    /// [`Error::NoJournal`]; [`Error::Journal`], also where the file exists already.
+    /// [`Error::NoJournal`]; [`Error::Journal`], also where the file or the folder exists already.
     pub async fn back_up(&self, to: PathBuf) -> Result<()> {
         let writer = self.shared.writer().ok_or(Error::NoJournal)?;
         let vault = self.shared.vault().ok_or(Error::NoJournal)?;
+        // What the copy refers to was there before its moment, and stays until it is copied.
+        let pause = vault.pause().await;
         let copy = tokio::task::spawn_blocking(move || {
-            // What the copy refers to was there before its moment, and stays until it is copied.
-            let _pause = vault.pause();
-            writer.upkeep().backup(&to)?;
-            vault.copy_beside(&to).inspect_err(|_| drop(std::fs::remove_file(&to)))
+            let _pause = pause;
+            vault.back_up(&writer, &to)
         });
         Ok(copy.await.map_err(|_| Error::Stopped)??)
     }
@@ -510,6 +510,10 @@ impl Coordinator {
     /// Durable tasks wait in the journal for the next coordinator.
     pub async fn stop(&self) {
         self.shared.stop();
+        // Before the journal is free for another coordinator.
+        if let Some(vault) = self.shared.vault() {
+            vault.close().await;
+        }
         let shared = Arc::clone(&self.shared);
         // What waits is still written.
         let closed = tokio::task::spawn_blocking(move || shared.close_journal());

@@ -141,10 +141,13 @@ impl Large {
         }
     }
 
+    /// Those that lie in memory stay: nothing happens to them there.
     fn lose(&self, reason: &str) {
-        tracing::error!(%reason, "the inputs of a durable task are lost");
-        let _ = self.lost.set(reason.to_owned());
-        self.noticed.notify_waiters();
+        if let Source::Disk(_) = self.source {
+            tracing::error!(%reason, "the inputs of a durable task are lost");
+            let _ = self.lost.set(reason.to_owned());
+            self.noticed.notify_waiters();
+        }
     }
 
     fn parts(&self) -> &[Bytes] {

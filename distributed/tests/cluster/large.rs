@@ -2,8 +2,8 @@
 
 use crate::common::{Echo, Worker, config, eventually, model, task};
 use lgp_distributed::{
-    Coordinator, CoordinatorConfig, Error, ExecError, Executor, ExecutorStatus, ModelRef, Pki,
-    TaskErrorKind, TaskId, TaskSpec, TaskState, WorkerConfig, run_worker,
+    Coordinator, CoordinatorConfig, Error, ExecError, Executor, ExecutorStatus, JournalError,
+    ModelRef, Pki, TaskErrorKind, TaskId, TaskSpec, TaskState, WorkerConfig, run_worker,
 };
 use lgp_memory::{NamedTensor, Tensor};
 use sha2::{Digest, Sha256};
@@ -243,8 +243,9 @@ async fn durable_inputs_that_are_lost_fail_their_task_and_nobody_else() {
                 assert!(!part.is_empty() && error.message.contains(part), "{part}: {error}");
             }
         }
+        assert_eq!(record.attempts, 1, "{part}: no other attempt would find them");
     }
-    assert_eq!(second.stats().breakers_opened, 0, "the worker is not to blame");
+    assert_eq!(second.stats().retries, 0, "the worker is not to blame");
     second.stop().await;
     worker.abort();
 }
@@ -270,5 +271,83 @@ async fn durable_inputs_that_cannot_be_written_are_refused() {
     // Cancelled tasks need them no more.
     coordinator.cancel(ids[0]).unwrap();
     eventually("its inputs go", || files(&kept.inputs()).is_empty().then_some(())).await;
+    coordinator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn durable_inputs_stay_until_the_last_task_that_has_them_ends() {
+    let kept = Kept::new();
+    let count = 17_600_000;
+    let first = kept.start(kept.journal()).await;
+    let ids = [kept.submit(&first, count).await, kept.submit(&first, count).await];
+    assert_ne!(ids[0], ids[1]);
+    assert_eq!(files(&kept.inputs()).len(), 1, "equal inputs lie there once");
+    first.cancel(ids[0]).unwrap();
+    first.stop().await;
+    let second = kept.start(kept.journal()).await;
+    let third = kept.submit(&second, count).await;
+    second.cancel(third).unwrap();
+    assert_eq!(files(&kept.inputs()).len(), 1);
+    let worker = kept.work(&second);
+    let record = second.wait(ids[1]).await.unwrap();
+    assert_eq!(record.state, TaskState::Succeeded, "{:?}", record.error);
+    assert_eq!(record.outputs, Some(digests(&inputs(&[count]))));
+    eventually("its inputs go", || files(&kept.inputs()).is_empty().then_some(())).await;
+    second.stop().await;
+    worker.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_task_with_the_same_lost_inputs_is_told() {
+    let kept = Kept::new();
+    let damage: [Damage; 2] = [
+        |path| std::fs::remove_file(path).unwrap(),
+        |path| {
+            let mut bytes = std::fs::read(path).unwrap();
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 1;
+            std::fs::write(path, bytes).unwrap();
+        },
+    ];
+    for change in damage {
+        let coordinator = kept.start(kept.journal()).await;
+        let count = 17_600_000;
+        let ids = [kept.submit(&coordinator, count).await, kept.submit(&coordinator, count).await];
+        change(&files(&kept.inputs())[0]);
+        let worker = kept.work(&coordinator);
+        for id in ids {
+            let record = coordinator.wait(id).await.unwrap();
+            let error = record.error.expect("its inputs are lost");
+            assert_eq!((error.code, record.attempts), (TaskErrorKind::InputsLost, 1), "{error}");
+        }
+        coordinator.stop().await;
+        worker.abort();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_touches_no_other_copys_inputs() {
+    let kept = Kept::new();
+    let coordinator = kept.start(kept.journal()).await;
+    kept.submit(&coordinator, 17_600_000).await;
+    let (copy, beside) = (kept.folder.path().join("copy"), kept.folder.path().join("copy.inputs"));
+    std::fs::create_dir(&beside).unwrap();
+    std::fs::write(beside.join("another's"), "kept").unwrap();
+    let refused = coordinator.back_up(copy.clone()).await;
+    let Err(Error::Journal(JournalError::Exists { path })) = &refused else {
+        panic!("{refused:?}")
+    };
+    assert_eq!(path, &beside);
+    assert_eq!(std::fs::read(beside.join("another's")).unwrap(), b"kept");
+    assert_eq!(files(&beside).len(), 1);
+    assert!(!copy.exists() && !kept.folder.path().join("copy.new").exists());
+    std::fs::remove_dir_all(&beside).unwrap();
+    coordinator.back_up(copy.clone()).await.unwrap();
+    assert!(copy.exists());
+    assert_eq!(files(&beside).len(), 1);
+    // What a copy that was refused made of its own is not left, and what there was is.
+    let refused = coordinator.back_up(copy.clone()).await;
+    assert!(matches!(refused, Err(Error::Journal(JournalError::Exists { .. }))), "{refused:?}");
+    assert_eq!(files(&beside).len(), 1);
     coordinator.stop().await;
 }

@@ -1,6 +1,6 @@
 //! Tasks: submitting, watching and cancelling them.
 
-use crate::extract::{Params, Whole};
+use crate::extract::{Params, WithTensors};
 use crate::fault::{ClusterError, Fault};
 use crate::faults;
 use crate::oip::{self, Flat, Input, Raw, off_loop};
@@ -46,10 +46,12 @@ type Inputs = Result<Vec<NamedTensor>, Fault>;
 /// `POST tasks`: 202 with id and state; for a durable task once the journal has it.
 pub(crate) async fn submit(
     State(state): State<ServerState>,
-    body: Whole,
+    body: WithTensors,
 ) -> Result<(StatusCode, Json<Value>), ClusterError> {
-    let task = off_loop(body.bytes.len(), move || {
-        let (json, mut raw) = Raw::split(body.json_bytes, &body.bytes)?;
+    // Held while the tensors are hashed and written.
+    let WithTensors { bytes, json_bytes, place: _place } = body;
+    let task = off_loop(bytes.len(), move || {
+        let (json, mut raw) = Raw::split(json_bytes, &bytes)?;
         let task = parse::<Task<Vec<Input<'_>>>>(json)?.read(&mut raw);
         if task.inputs.is_ok() {
             raw.finish()?;
@@ -72,11 +74,13 @@ pub(crate) async fn submit(
 /// cancelled.
 pub(crate) async fn submit_batch(
     State(state): State<ServerState>,
-    body: Whole,
+    body: WithTensors,
 ) -> Result<(StatusCode, Json<Value>), ClusterError> {
     let most = state.config().batch_tasks_max;
-    let batch = off_loop(body.bytes.len(), move || {
-        let (json, mut raw) = Raw::split(body.json_bytes, &body.bytes)?;
+    // Held while the tensors are hashed and written.
+    let WithTensors { bytes, json_bytes, place: _place } = body;
+    let batch = off_loop(bytes.len(), move || {
+        let (json, mut raw) = Raw::split(json_bytes, &bytes)?;
         let Batch { tasks } = parse::<Batch<Vec<Input<'_>>>>(json)?;
         let count = tasks.len();
         if count == 0 || count > most {

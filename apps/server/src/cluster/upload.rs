@@ -1,6 +1,6 @@
 //! Uploaded models: written to a folder of their own, piece by piece, within size and time.
 
-use crate::extract::{refuse_encoded, too_large, too_slow};
+use crate::extract::{in_time, refuse_encoded, too_large};
 use crate::fault::Fault;
 use crate::faults::disk;
 use crate::state::ServerState;
@@ -152,11 +152,6 @@ async fn write(file: &mut File, data: &Bytes, budget: &mut Budget) -> Result<(),
     let size = u64::try_from(data.len()).unwrap_or(u64::MAX);
     budget.left = budget.left.checked_sub(size).ok_or_else(|| too_large(budget.limit))?;
     file.write_all(data).await.map_err(|e| disk(&e))
-}
-
-/// A large upload may take long, but it must not stall.
-async fn in_time<T>(stall: Duration, step: impl Future<Output = T>) -> Result<T, Fault> {
-    tokio::time::timeout(stall, step).await.map_err(|_| too_slow(stall))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::models;
 use super::request::{self, InferRequest};
 use super::response::{self, Choice, Encoded};
 use crate::catalog::ModelEntry;
-use crate::extract::{Params, Whole};
+use crate::extract::{Params, WithTensors};
 use crate::fault::{Fault, OipError};
 use crate::faults;
 use crate::metrics::{FailureReason, Spans};
@@ -21,7 +21,7 @@ const LARGE_BYTES: usize = 256 << 10;
 pub(crate) async fn infer(
     State(state): State<ServerState>,
     params: Params,
-    body: Whole,
+    body: WithTensors,
 ) -> Result<Response, OipError> {
     let entry = models::find(&state, &params).await?;
     let pending = state.metrics().model(entry.name(), entry.version()).begin();
@@ -42,11 +42,13 @@ pub(crate) async fn infer(
 async fn answer(
     state: &ServerState,
     entry: &ModelEntry,
-    body: Whole,
+    body: WithTensors,
 ) -> Result<(Encoded, Spans, u32), Fault> {
     state.catalog().require_ready(entry)?;
     let mut clock = Instant::now();
-    let mut request = decode(entry, body).await?;
+    // Held while the task has the tensors.
+    let WithTensors { bytes, json_bytes, place: _place } = body;
+    let mut request = decode(entry, bytes, json_bytes).await?;
     let compute_input = lap(&mut clock);
 
     let choice = Choice::of(&mut request);
@@ -67,10 +69,14 @@ async fn answer(
     Ok((encoded, Spans { compute_output: lap(&mut clock), ..spans }, attempts))
 }
 
-async fn decode(entry: &ModelEntry, body: Whole) -> Result<InferRequest, Fault> {
+async fn decode(
+    entry: &ModelEntry,
+    bytes: Vec<u8>,
+    json_bytes: Option<usize>,
+) -> Result<InferRequest, Fault> {
     let entry = entry.clone();
-    off_loop(body.bytes.len(), move || {
-        request::decode(body.json_bytes, &body.bytes, entry.inputs(), entry.outputs())
+    off_loop(bytes.len(), move || {
+        request::decode(json_bytes, &bytes, entry.inputs(), entry.outputs())
     })
     .await
 }

@@ -4,6 +4,7 @@ use crate::rig::{Options, Rig, request};
 use axum::body::Body;
 use lgp_server::ServerConfig;
 use serde_json::{Value, json};
+use tower::ServiceExt;
 
 const INFER: &str = "/v2/models/relu/infer";
 
@@ -157,6 +158,48 @@ async fn limits_hosts_and_encodings_are_enforced() {
         assert_eq!(answer.status.as_u16(), status, "{name}: {value}: {}", answer.text());
         assert!(answer.text().contains(expected), "{name}: {value}: {}", answer.text());
     }
+    // Where no tensors are taken, the header gives no room.
+    for path in ["/v2/repository/index", "/api/v1/cluster/scale"] {
+        let request = request("POST", path).header(LENGTH, "0");
+        let answer = rig.call(request.body(Body::from(" ".repeat(201))).unwrap()).await;
+        assert_eq!(answer.status, 413, "{path}: {}", answer.text());
+        assert!(answer.text().contains("larger than 200 bytes"), "{path}: {}", answer.text());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn large_bodies_keep_their_places_until_their_task_has_ended() {
+    let server = ServerConfig {
+        body_bytes_max: 200,
+        binary_bytes_max: 1_000,
+        body_timeout_ms: 300,
+        ..Default::default()
+    };
+    let rig = Rig::with(Options { server, ..Default::default() }).await;
+    let json = r#"{"inputs":[{"name":"x","shape":[50,2],"datatype":"FP32",
+        "parameters":{"binary_data_size":400}}]}"#;
+    let large = || {
+        let request = request("POST", "/v2/models/gated/infer").header(LENGTH, json.len());
+        request.body(Body::from([json.as_bytes(), &[0; 400]].concat())).unwrap()
+    };
+    let held: Vec<_> = (0..4).map(|_| tokio::spawn(rig.app.clone().oneshot(large()))).collect();
+    rig.until("/api/v1/cluster/stats", |answer| {
+        let stats = answer.json();
+        let count = |state: &str| stats["tasks"][state].as_u64().unwrap();
+        count("queued") + count("running") == 4
+    })
+    .await;
+    let refused = rig.call(large()).await;
+    assert_eq!(refused.status, 503, "{}", refused.text());
+    assert!(refused.headers.contains_key("retry-after"), "{:?}", refused.headers);
+    assert!(refused.text().contains("large request bodies"), "{}", refused.text());
+    // Others need no place.
+    assert_eq!(rig.get("/v2").await.status, 200);
+    rig.gate.open();
+    for held in held {
+        assert_eq!(held.await.unwrap().unwrap().status(), 200);
+    }
+    assert_eq!(rig.call(large()).await.status, 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]

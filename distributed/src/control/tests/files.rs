@@ -74,7 +74,8 @@ fn a_copy_made_while_appends_go_on_holds_one_moment() {
     let upkeep = journal.upkeep();
     let to = |i: usize| folder.path().join(format!("copy-{i}"));
     std::thread::scope(|scope| {
-        let copies = scope.spawn(|| (0..5).map(|i| upkeep.backup(&to(i))).collect::<Vec<_>>());
+        let copies =
+            scope.spawn(|| (0..5).map(|i| upkeep.backup(&to(i), || Ok(()))).collect::<Vec<_>>());
         // Both records of a pair are in a copy, or neither.
         let mut seq = 0;
         while !copies.is_finished() {
@@ -96,12 +97,12 @@ fn a_copy_made_while_appends_go_on_holds_one_moment() {
         assert_eq!(copy.epoch, 8, "greater than that of the source");
         last = count;
     }
-    let refused = upkeep.backup(&to(0)).expect_err("it exists");
+    let refused = upkeep.backup(&to(0), || Ok(())).expect_err("it exists");
     assert!(matches!(refused, JournalError::Exists { .. }), "{refused}");
-    let refused = upkeep.backup(&path).expect_err("it exists");
+    let refused = upkeep.backup(&path, || Ok(())).expect_err("it exists");
     assert!(matches!(refused, JournalError::Exists { .. }), "{refused}");
     drop(journal);
-    let refused = upkeep.backup(&to(9)).expect_err("closed");
+    let refused = upkeep.backup(&to(9), || Ok(())).expect_err("closed");
     assert!(matches!(refused, JournalError::Closed { .. }), "{refused}");
     let names = fs::read_dir(folder.path()).expect("a folder").count();
     assert_eq!(names, 6, "nothing half-made is left");

@@ -1,7 +1,8 @@
 //! Transfers of inputs that are cut, damaged or refused, between a worker and a coordinator by
 //! hand, and the other way round.
 
-use super::Answer;
+use super::vault::Unread;
+use super::{Answer, Vault};
 use crate::net::ask::{self, Ask};
 use crate::net::tests::{connect, coordinator, frame, hello, keep_beating};
 use crate::net::wire::{self, Start};
@@ -14,6 +15,7 @@ use crate::{
     Coordinator, CoordinatorConfig, ExecError, ExecErrorKind, Executor, ExecutorStatus, ModelRef,
     Pki, TaskSpec, WorkerConfig, run_worker,
 };
+use bytes::Bytes;
 use lgp_memory::{DType, NamedTensor, Tensor};
 use quinn::{Connection, Endpoint, RecvStream, SendStream, ServerConfig};
 use sha2::{Digest, Sha256};
@@ -345,4 +347,126 @@ async fn serves(coordinator: Coordinator, pki: Pki, durable: bool) {
     coordinator.wait(id).await.unwrap();
     assert!(matches!(ask(blob.sha256, 0).await.0, Answer::Unknown), "its task has ended");
     coordinator.stop().await;
+}
+
+#[tokio::test]
+async fn inputs_in_memory_outlive_a_durable_task_that_has_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let pki = Pki::generate().unwrap();
+    let config = CoordinatorConfig {
+        quic_addr: "127.0.0.1:0".parse().unwrap(),
+        journal: Some(folder.path().join("journal")),
+        ..CoordinatorConfig::default()
+    };
+    let coordinator = Coordinator::start(config, &pki).await.unwrap();
+    let mut workers = Vec::new();
+    for name in ["v", "w"] {
+        let (endpoint, connection) = connect(&coordinator, &pki.issue_worker(name).unwrap()).await;
+        let mut reports = connection.open_uni().await.unwrap();
+        reports.write_all(&frame(Kind::Hello, &hello(name, VERSION))).await.unwrap();
+        keep_beating(reports);
+        workers.push((endpoint, connection));
+    }
+    coordinator.wait_for_workers(2).await.unwrap();
+    let count = (64 << 20) + 1;
+    let inputs = vec![NamedTensor::new("x", Tensor::zeros(DType::U8, [count]).unwrap())];
+    let model = ModelRef { name: "m".into(), version: 1, sha256: String::new() };
+    let in_memory = TaskSpec::new(model, inputs);
+    let durable = TaskSpec { durable: true, ..in_memory.clone() };
+    let first = coordinator.submit_all(vec![(durable, Vec::new())]).await.unwrap()[0];
+    coordinator.submit_all(vec![(in_memory, Vec::new())]).await.unwrap();
+    // Both are under way, and wait for their inputs.
+    let mut attempts = Vec::new();
+    for (_, connection) in &workers {
+        let (send, mut recv) = connection.accept_bi().await.unwrap();
+        let start = Start::read(&mut recv).await.unwrap();
+        let header: TaskHeader = start.header(Kind::Task, "task").unwrap();
+        attempts.push((send, recv, header.blob.expect("too long to follow")));
+    }
+    let blob = attempts[0].2;
+    assert_eq!(blob, attempts[1].2);
+    coordinator.cancel(first).unwrap();
+    let inputs = folder.path().join("journal.inputs");
+    while std::fs::read_dir(&inputs).unwrap().next().is_some() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let (mut send, mut recv) = workers[0].1.open_bi().await.unwrap();
+    ask::write(&mut send, &Ask::Inputs { sha256: blob.sha256, offset: 0 }).await.unwrap();
+    send.finish().unwrap();
+    let answer: Answer = ask::read(&mut recv).await.unwrap();
+    assert!(matches!(answer, Answer::Found(bytes) if bytes == blob.bytes));
+    assert_eq!(recv.read_to_end(100 << 20).await.unwrap().len(), count);
+    coordinator.stop().await;
+}
+
+/// A vault in a folder, and a run of bytes for it.
+fn vault(folder: &std::path::Path) -> (Arc<Vault>, InputBlob, Bytes) {
+    let bytes = Bytes::from_static(b"some inputs");
+    let blob = InputBlob { sha256: Sha256::digest(&bytes).into(), bytes: 11 };
+    let runtime = tokio::runtime::Handle::current();
+    let vault = Vault::open(folder.join("inputs"), std::iter::empty(), runtime).unwrap();
+    (Arc::new(vault), blob, bytes)
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn only_files_that_are_gone_or_changed_are_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let (vault, blob, bytes) = vault(folder.path());
+    let _claim = vault.put(blob, vec![bytes.clone()]).await.unwrap();
+    let path = std::fs::read_dir(folder.path().join("inputs")).unwrap().next().unwrap();
+    let path = path.unwrap().path();
+    assert_eq!(vault.read(blob, 0, 11).await, Ok(bytes.clone()));
+    assert_eq!(vault.read(blob, 5, 6).await, Ok(bytes.slice(5..)));
+    // A name that leads to itself cannot be opened, which says nothing about the bytes.
+    std::fs::rename(&path, folder.path().join("aside")).unwrap();
+    std::os::unix::fs::symlink(&path, &path).unwrap();
+    for at in [0, 5] {
+        let failed = vault.read(blob, at, 6).await;
+        assert!(matches!(failed, Err(Unread::Failed(_))), "{at}: {failed:?}");
+    }
+    std::fs::remove_file(&path).unwrap();
+    for at in [0, 5] {
+        let lost = vault.read(blob, at, 6).await;
+        assert!(matches!(lost, Err(Unread::Lost(_))), "{at}: {lost:?}");
+    }
+    for (contents, at) in [("some", 0), ("some", 5), ("some input", 5), ("some inputs, more", 0)] {
+        std::fs::write(&path, contents).unwrap();
+        let lost = vault.read(blob, at, 6).await;
+        assert!(matches!(lost, Err(Unread::Lost(_))), "{contents} {at}: {lost:?}");
+    }
+    std::fs::rename(folder.path().join("aside"), &path).unwrap();
+    assert_eq!(vault.read(blob, 0, 11).await, Ok(bytes));
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn inputs_leave_room_for_the_journal() {
+    let folder = tempfile::tempdir().unwrap();
+    let (vault, blob, bytes) = vault(folder.path());
+    let disk = rustix::fs::statvfs(folder.path()).unwrap();
+    let all = InputBlob { bytes: disk.f_blocks * disk.f_frsize - (32 << 20), ..blob };
+    let Err(error) = vault.put(all, vec![bytes.clone()]).await else {
+        panic!("no disk has room for that and the reserve")
+    };
+    assert!(matches!(error, crate::Error::NotSaved { .. }), "{error}");
+    assert!(error.to_string().contains("kept for the journal"), "{error}");
+    assert!(std::fs::read_dir(folder.path().join("inputs")).unwrap().next().is_none());
+    // What was refused takes no room.
+    vault.put(blob, vec![bytes]).await.unwrap().keep();
+}
+
+#[tokio::test]
+async fn a_closed_vault_writes_and_removes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (old, blob, bytes) = vault(folder.path());
+    old.put(blob, vec![bytes.clone()]).await.unwrap().keep();
+    old.close().await;
+    let refused = old.put(blob, vec![bytes]).await;
+    assert!(matches!(refused, Err(crate::Error::Stopped)));
+    // Another has acknowledged the file since.
+    old.release(blob.sha256);
+    drop(old.pause().await);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(std::fs::read_dir(folder.path().join("inputs")).unwrap().count(), 1);
 }

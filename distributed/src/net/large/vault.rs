@@ -4,6 +4,7 @@
 //! A file is complete, and on the disk with its name, before the journal is told of its task; it
 //! goes once the journal has the end of the last task that needs it.
 
+use crate::control::writer::Writer;
 use crate::error::{Error, JournalError, Result};
 use crate::net::{files, hex};
 use crate::proto::message::InputBlob;
@@ -17,6 +18,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::runtime::Handle;
 
+/// Bytes of the disk that inputs leave to the journal. Inputs go once the journal has the end of
+/// their task: without room for ends, a disk that they had filled would stay full.
+const RESERVE_BYTES: u64 = 64 << 20;
+
 /// Where inputs lie that the tasks of a journal refer to.
 pub(in crate::net) fn folder_beside(journal: &Path) -> PathBuf {
     let mut name = journal.file_name().unwrap_or_default().to_owned();
@@ -29,9 +34,12 @@ pub(in crate::net) struct Vault {
     store: LocalFileSystem,
     folder: PathBuf,
     state: Mutex<State>,
-    /// Held while files are removed, and taken to begin needing one: a file must not go between
-    /// the two.
+    /// Held while files are removed, and taken to begin needing one or a copy: a file must not go
+    /// between the two.
     turn: tokio::sync::Mutex<()>,
+    /// False once closed. Held for reading while files are written or removed, so that closing
+    /// waits for that.
+    open: tokio::sync::RwLock<bool>,
     runtime: Handle,
 }
 
@@ -41,6 +49,30 @@ struct State {
     users: HashMap<[u8; 32], usize>,
     /// Copies under way, during which nothing is removed.
     copies: usize,
+    /// Bytes that are being written.
+    writing: u64,
+}
+
+/// Why a file was not read.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Unread {
+    /// It is not there, or not what it was: nobody can have its bytes any more.
+    Lost(String),
+    /// The system could not, which may pass.
+    Failed(String),
+}
+
+/// Room for bytes that are being written.
+struct Room {
+    vault: Arc<Vault>,
+    bytes: u64,
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        let mut state = self.vault.lock();
+        state.writing = state.writing.saturating_sub(self.bytes);
+    }
 }
 
 /// Keeps a file for a task that is not in the journal yet.
@@ -96,18 +128,26 @@ impl Vault {
         // Files and their names are on the disk before a put answers.
         let store = LocalFileSystem::new_with_prefix(&folder).map(|store| store.with_fsync(true));
         let store = store.map_err(|e| Error::file("open", &folder, io::Error::other(e)))?;
-        let state = Mutex::new(State { users, copies: 0 });
-        Ok(Self { store, folder, state, turn: tokio::sync::Mutex::default(), runtime })
+        let state = Mutex::new(State { users, copies: 0, writing: 0 });
+        let (turn, open) = (tokio::sync::Mutex::default(), tokio::sync::RwLock::new(true));
+        Ok(Self { store, folder, state, turn, open, runtime })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Writes and removes nothing more from now on: the next coordinator on the same journal, which
+    /// may be of this process, has a vault of its own. Waits for what is under way.
+    pub(in crate::net) async fn close(&self) {
+        *self.open.write().await = false;
+    }
+
     /// Writes a run of bytes through to the disk.
     ///
     /// # Errors
-    /// [`Error::NotSaved`]; nothing is left then.
+    /// [`Error::NotSaved`], also where too little room would be left for the journal; nothing is
+    /// left then. [`Error::Stopped`] once closed.
     pub(in crate::net) async fn put(
         self: &Arc<Self>,
         blob: InputBlob,
@@ -116,6 +156,11 @@ impl Vault {
         let vault = Arc::clone(self);
         // A task of its own: when the caller goes away, the claim ends after the writing.
         let writing = self.runtime.spawn(async move {
+            let open = vault.open.read().await;
+            if !*open {
+                return Err(Error::Stopped);
+            }
+            let _room = vault.reserve(blob.bytes).await?;
             let claim = vault.claim(blob.sha256).await;
             let payload: PutPayload = parts.into_iter().collect();
             match vault.store.put(&key(blob.sha256), payload).await {
@@ -124,6 +169,26 @@ impl Vault {
             }
         });
         writing.await.map_err(|_| Error::Stopped)?
+    }
+
+    /// Takes room on the disk, as long as enough is left for the journal.
+    async fn reserve(self: &Arc<Self>, bytes: u64) -> Result<Room> {
+        let folder = self.folder.clone();
+        let measuring = self.runtime.spawn_blocking(move || free_bytes(&folder));
+        let free = measuring.await.map_err(|_| Error::Stopped)?;
+        let free = free.map_err(|error| Error::NotSaved { reason: error.to_string() })?;
+        let mut state = self.lock();
+        let writing = state.writing.saturating_add(bytes);
+        if writing.saturating_add(RESERVE_BYTES) > free {
+            let reason = format!(
+                "{writing} bytes of inputs are to be written to {}, which has {free} bytes free, of \
+                 which {RESERVE_BYTES} are kept for the journal",
+                self.folder.display()
+            );
+            return Err(Error::NotSaved { reason });
+        }
+        state.writing = writing;
+        Ok(Room { vault: Arc::clone(self), bytes })
     }
 
     async fn claim(self: &Arc<Self>, sha256: [u8; 32]) -> Claim {
@@ -147,8 +212,12 @@ impl Vault {
         self.runtime.spawn(Arc::clone(self).sweep());
     }
 
-    /// Removes what nobody needs.
+    /// Removes what nobody needs. What is left when it is closed, the next start removes.
     async fn sweep(self: Arc<Self>) {
+        let open = self.open.read().await;
+        if !*open {
+            return;
+        }
         let _turn = self.turn.lock().await;
         let unused: Vec<[u8; 32]> = {
             let mut state = self.lock();
@@ -172,24 +241,35 @@ impl Vault {
     /// Reads so many bytes from an offset on, of a run that should have them.
     ///
     /// # Errors
-    /// A text that says what is wrong with the file.
-    pub(super) async fn read(&self, blob: InputBlob, at: u64, count: u64) -> Result<Bytes, String> {
+    /// [`Unread`], with a text that says what is wrong with the file.
+    pub(super) async fn read(&self, blob: InputBlob, at: u64, count: u64) -> Result<Bytes, Unread> {
+        if at == 0 {
+            self.measure(blob).await?;
+        }
         let key = key(blob.sha256);
-        let read = async {
-            if at == 0 {
-                let bytes = self.store.head(&key).await?.size;
-                if bytes != blob.bytes {
-                    return Ok(Err(format!("it has {bytes} bytes, expected {}", blob.bytes)));
-                }
+        let what = match self.store.get_range(&key, at..at.saturating_add(count)).await {
+            Ok(bytes) if u64::try_from(bytes.len()) == Ok(count) => return Ok(bytes),
+            Ok(bytes) => format!("{} of {count} bytes were read", bytes.len()),
+            Err(error) => reason(&error),
+        };
+        // A file that went or shrank in the meantime is lost, whatever the error says.
+        self.measure(blob).await?;
+        Err(Unread::Failed(self.blame(blob, &what)))
+    }
+
+    /// Looks whether the file is there and has its length.
+    async fn measure(&self, blob: InputBlob) -> Result<(), Unread> {
+        match self.store.head(&key(blob.sha256)).await {
+            Ok(found) if found.size == blob.bytes => Ok(()),
+            Ok(found) => {
+                let what = format!("it has {} bytes, expected {}", found.size, blob.bytes);
+                Err(Unread::Lost(self.blame(blob, &what)))
             }
-            self.store.get_range(&key, at..at.saturating_add(count)).await.map(Ok)
-        };
-        let bytes = read.await.unwrap_or_else(|error| Err(reason(&error)));
-        let whole = |bytes: Bytes| match u64::try_from(bytes.len()) == Ok(count) {
-            true => Ok(bytes),
-            false => Err(format!("it ends before byte {}", at.saturating_add(count))),
-        };
-        bytes.and_then(whole).map_err(|what| self.blame(blob, &what))
+            Err(error @ object_store::Error::NotFound { .. }) => {
+                Err(Unread::Lost(self.blame(blob, &reason(&error))))
+            }
+            Err(error) => Err(Unread::Failed(self.blame(blob, &reason(&error)))),
+        }
     }
 
     /// What is wrong with the file of a run.
@@ -198,23 +278,48 @@ impl Vault {
         format!("the task's inputs in {} cannot be used: {what}", path.display())
     }
 
-    /// Keeps every file from being removed.
-    pub(in crate::net) fn pause(self: &Arc<Self>) -> Pause {
+    /// Keeps every file from being removed. What is being removed is gone when it answers.
+    pub(in crate::net) async fn pause(self: &Arc<Self>) -> Pause {
+        let _turn = self.turn.lock().await;
         self.lock().copies += 1;
         Pause(Arc::clone(self))
     }
 
-    /// Copies every file beside a copy of the journal. Blocks.
+    /// Copies the journal to `to` and every file to a folder beside it. The journal's copy gets its
+    /// name last: one that is there is whole. Blocks; to be called during a [`Pause`].
     ///
     /// # Errors
-    /// [`JournalError::Full`], [`JournalError::Io`]; nothing is left then.
-    pub(in crate::net) fn copy_beside(&self, journal: &Path) -> Result<(), JournalError> {
-        let to = folder_beside(journal);
-        let copied = copy_all(&self.folder, &to);
-        copied.map_err(|source| {
-            let _ = std::fs::remove_dir_all(&to);
-            let (path, source) = (to, Arc::new(source));
+    /// Those of copying the journal; [`JournalError::Exists`] for the folder too. Nothing is left
+    /// then.
+    pub(in crate::net) fn back_up(&self, journal: &Writer, to: &Path) -> Result<(), JournalError> {
+        let mut copy = FolderCopy { folder: folder_beside(to), unfinished: false };
+        journal.upkeep().backup(to, || copy.fill(&self.folder))?;
+        copy.unfinished = false;
+        Ok(())
+    }
+}
+
+/// A folder that files are copied to. Unless it is finished, it goes.
+struct FolderCopy {
+    folder: PathBuf,
+    /// It was made here, and the journal beside it has no name yet.
+    unfinished: bool,
+}
+
+impl Drop for FolderCopy {
+    fn drop(&mut self) {
+        if self.unfinished {
+            let _ = std::fs::remove_dir_all(&self.folder);
+        }
+    }
+}
+
+impl FolderCopy {
+    fn fill(&mut self, from: &Path) -> Result<(), JournalError> {
+        self.fill_from(from).map_err(|source| {
+            let (path, source) = (self.folder.clone(), Arc::new(source));
             match source.kind() {
+                io::ErrorKind::AlreadyExists => JournalError::Exists { path },
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                     JournalError::Full { path, source }
                 }
@@ -222,6 +327,50 @@ impl Vault {
             }
         })
     }
+
+    fn fill_from(&mut self, from: &Path) -> io::Result<()> {
+        // Even where there is nothing to copy: the copy would take it for its own and empty it.
+        if self.folder.symlink_metadata().is_ok() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        for entry in std::fs::read_dir(from)? {
+            let entry = entry?;
+            // A name with another sign is one whose file is not complete.
+            let complete = entry.file_name().to_str().is_some_and(|name| !name.contains('#'));
+            if !complete {
+                continue;
+            }
+            if !self.unfinished {
+                files::make_private_folder(&self.folder)?;
+                self.unfinished = true;
+            }
+            let copy = self.folder.join(entry.file_name());
+            std::fs::copy(entry.path(), &copy)?;
+            std::fs::File::open(&copy)?.sync_all()?;
+        }
+        if self.unfinished {
+            files::sync_folder(&self.folder)?;
+            files::sync_folder(parent(&self.folder))?;
+        }
+        Ok(())
+    }
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Bytes that may be written to the disk of a folder.
+#[cfg(target_os = "linux")]
+fn free_bytes(folder: &Path) -> io::Result<u64> {
+    let disk = rustix::fs::statvfs(folder)?;
+    Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
+/// Elsewhere a disk says only by its errors that it is full.
+#[cfg(not(target_os = "linux"))]
+fn free_bytes(_: &Path) -> io::Result<u64> {
+    Ok(u64::MAX)
 }
 
 /// The innermost reason of an error, which is what the system said.
@@ -236,9 +385,7 @@ fn reason(error: &object_store::Error) -> String {
 /// Makes the folder and removes what does not belong there.
 fn prepare(folder: &Path, used: &HashMap<[u8; 32], usize>) -> io::Result<()> {
     match files::make_private_folder(folder) {
-        Ok(()) => files::sync_folder(
-            folder.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")),
-        )?,
+        Ok(()) => files::sync_folder(parent(folder))?,
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => files::keep_private(folder)?,
         Err(error) => return Err(error),
     }
@@ -251,24 +398,4 @@ fn prepare(folder: &Path, used: &HashMap<[u8; 32], usize>) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
-    let mut made = false;
-    for entry in std::fs::read_dir(from)? {
-        let entry = entry?;
-        // A name with another sign is one whose file is not complete.
-        let complete = entry.file_name().to_str().is_some_and(|name| !name.contains('#'));
-        if !complete {
-            continue;
-        }
-        if !made {
-            files::make_private_folder(to)?;
-            made = true;
-        }
-        let copy = to.join(entry.file_name());
-        std::fs::copy(entry.path(), &copy)?;
-        std::fs::File::open(&copy)?.sync_all()?;
-    }
-    if made { files::sync_folder(to) } else { Ok(()) }
 }
