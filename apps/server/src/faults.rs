@@ -39,8 +39,36 @@ pub(crate) fn cluster(error: ClusterError) -> Fault {
                 .hint("free space in the server's data folder; its log has the cause")
         }
         ClusterError::Draining | ClusterError::Stopped => Fault::unavailable("stopping", message),
+        ClusterError::File { source, .. } if is_full(&source) => {
+            tracing::error!(%message, "the disk is full");
+            disk(&source)
+        }
         _ => Fault::internal(message),
     }
+}
+
+/// Why a member's certificates could not be revoked, or not for good.
+pub(crate) fn revocation(error: ClusterError) -> Fault {
+    match error {
+        ClusterError::TokenLimit { .. } => Fault::conflict(error.to_string())
+            .hint("those that are listed as revoked go once their certificates would have expired"),
+        ClusterError::File { ref source, .. } => {
+            tracing::error!(%error, "a revocation is not kept");
+            let (status, code) = match is_full(source) {
+                true => (StatusCode::INSUFFICIENT_STORAGE, "disk_full"),
+                false => (StatusCode::INTERNAL_SERVER_ERROR, "not_kept"),
+            };
+            let message = "the member is revoked and sent away, but that could not be written down: \
+                           it holds until the coordinator restarts";
+            Fault::new(status, code, message)
+                .hint("mend the server's data folder, then revoke again")
+        }
+        other => cluster(other),
+    }
+}
+
+fn is_full(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
 
 /// The end of a task that did not succeed.

@@ -40,7 +40,7 @@ async fn answer(
     let question = tokio::time::timeout(TIMEOUT, ask::read(&mut recv)).await;
     match question.map_err(|_| wire::lost("a question took too long"))?? {
         Ask::Renew { name, csr } => {
-            let answer = renew(gate, connection, Role::Worker, &name, &csr);
+            let answer = renew(gate, connection, Role::Worker, &name, csr).await;
             match &answer {
                 Ok(_) => tracing::info!(worker = %name, "certificate renewed"),
                 Err(refusal) => tracing::warn!(worker = %name, %refusal, "not renewed"),
@@ -59,12 +59,12 @@ async fn answer(
 
 /// Certifies a new key of the member at the other end, as long as its present certificate is valid:
 /// a connection may outlive it.
-pub(super) fn renew(
+pub(super) async fn renew(
     gate: &Gate,
     connection: &Connection,
     role: Role,
     name: &WorkerId,
-    csr: &[u8],
+    csr: Vec<u8>,
 ) -> Certification {
     let now = SystemTime::now();
     let shown = tls::shown_by(connection);
@@ -77,7 +77,10 @@ pub(super) fn renew(
     if validity(cert).map_or(true, |(_, until)| now >= until) {
         return Err(JoinRefusal::CertificateExpired);
     }
-    let signed = gate.pki.sign(role, name, csr, now);
+    let (pki, name) = (gate.pki.clone(), name.clone());
+    // It may wait for the disk.
+    let signing = tokio::task::spawn_blocking(move || pki.sign(role, &name, &csr, now));
+    let signed = signing.await.map_err(|_| JoinRefusal::Unavailable)?;
     let cert_pem = signed.map_err(|_| JoinRefusal::Malformed)?;
     Ok(Certified { cert_pem, ca_pem: gate.pki.ca_pem().to_owned() })
 }

@@ -4,13 +4,16 @@
 
 mod answer;
 mod client;
+mod room;
 mod serve;
+mod steady;
 #[cfg(test)]
 mod tests;
 
 pub use client::Client;
+pub(super) use room::Callers;
 pub use serve::Supervisor;
-pub(super) use serve::{Callers, serve};
+pub(super) use serve::serve;
 
 use crate::net::ask::{self, Certified};
 use crate::net::pki::Revocation;

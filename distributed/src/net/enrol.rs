@@ -81,7 +81,7 @@ pub enum JoinRefusal {
     /// The certificate request does not parse, or its signature is wrong.
     #[error("the certificate request is malformed")]
     Malformed,
-    /// Others are joining.
+    /// Others are joining, or this member was revoked within the same second.
     #[error("too many machines join at once: try again in a moment")]
     Busy,
     /// The coordinator takes no joiners, or cannot for now; its log has the reason.
@@ -141,6 +141,11 @@ fn decide(gate: &Gate, request: &Enrol) -> Certification {
         request.name.parse().map_err(|_| JoinRefusal::NameInvalid { name: given() })?;
     let sign = |now| gate.pki.sign(request.role, &name, &request.csr, now);
     let now = SystemTime::now();
+    // Who has just been revoked joins a moment later: what is made now would be of no use to it, and
+    // must not cost a use of its token.
+    if gate.pki.is_too_early(request.role, &name, now) {
+        return Err(JoinRefusal::Busy);
+    }
     // A machine that cannot be certified must not cost a use. This certificate goes nowhere.
     sign(now).map_err(|_| JoinRefusal::Malformed)?;
     let taken = || JoinRefusal::NameTaken { name: given() };

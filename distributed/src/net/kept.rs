@@ -1,4 +1,4 @@
-//! A value and the private file that it is kept in: they change together, or not at all.
+//! A value and the private file that it is kept in. Whoever reads never waits for the disk.
 
 use crate::error::{Error, Result};
 use crate::net::files;
@@ -16,28 +16,31 @@ pub(super) struct Kept<T> {
     /// `None` keeps it in memory only.
     path: Option<PathBuf>,
     value: Mutex<T>,
+    /// Held by the one who changes it, until the disk has the change.
+    writing: Mutex<()>,
 }
 
 impl<T: Default> Default for Kept<T> {
     fn default() -> Self {
-        Self { path: None, value: Mutex::default() }
+        Self { path: None, value: Mutex::default(), writing: Mutex::default() }
     }
 }
 
-impl<T: Clone + Default + Serialize + DeserializeOwned> Kept<T> {
-    /// The value in a file, or its default where there is none. `remedy` says what to do about one
-    /// that does not parse.
-    pub(super) fn open(path: &Path, remedy: &str) -> Result<Self> {
+impl<T: Clone + Serialize + DeserializeOwned> Kept<T> {
+    /// The value in a file, or `absent` where there is none. `remedy` says what to do about one that
+    /// does not parse.
+    pub(super) fn open(path: &Path, remedy: &str, absent: T) -> Result<Self> {
         let value = match files::read_bounded(path, BYTES_MAX) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| Error::Damaged {
                 path: path.to_owned(),
                 reason: error.to_string(),
                 remedy: remedy.to_owned(),
             })?,
-            Err(error) if error.kind() == ErrorKind::NotFound => T::default(),
+            Err(error) if error.kind() == ErrorKind::NotFound => absent,
             Err(error) => return Err(Error::file("read", path, error)),
         };
-        Ok(Self { path: Some(path.to_owned()), value: Mutex::new(value) })
+        let (path, value) = (Some(path.to_owned()), Mutex::new(value));
+        Ok(Self { path, value, writing: Mutex::default() })
     }
 
     /// The value as it is now.
@@ -47,23 +50,43 @@ impl<T: Clone + Default + Serialize + DeserializeOwned> Kept<T> {
     }
 
     /// Changes value and file, or neither: where `change` fails, and where the file cannot be
-    /// written.
+    /// written. Waits for the disk.
     pub(super) fn change<R, E>(
         &self,
         change: impl FnOnce(&mut T) -> Result<R, E>,
     ) -> Result<Result<R, E>> {
-        let mut value = self.read();
-        let mut next = value.clone();
+        let _writing = self.writing();
+        let mut next = self.read().clone();
         let changed = change(&mut next);
         if changed.is_ok() {
-            if let Some(path) = &self.path {
-                let text = serde_json::to_vec_pretty(&next)
-                    .map_err(|error| Error::file("write", path, error.into()))?;
-                files::write_private(path, &text)
-                    .map_err(|error| Error::file("write", path, error))?;
-            }
-            *value = next;
+            self.write(&next)?;
+            *self.read() = next;
         }
         Ok(changed)
+    }
+
+    /// Changes the value, unless `change` fails, and then the file. The second answer says whether
+    /// the file could be written; where it could not, the change holds as long as the process, or
+    /// until another change takes it along. Waits for the disk.
+    pub(super) fn insist<R, E>(
+        &self,
+        change: impl FnOnce(&mut T) -> Result<R, E>,
+    ) -> Result<(R, Result<()>), E> {
+        let _writing = self.writing();
+        let mut next = self.read().clone();
+        let changed = change(&mut next)?;
+        *self.read() = next.clone();
+        Ok((changed, self.write(&next)))
+    }
+
+    fn writing(&self) -> MutexGuard<'_, ()> {
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self, value: &T) -> Result<()> {
+        let Some(path) = &self.path else { return Ok(()) };
+        let failed = |error| Error::file("write", path, error);
+        let text = serde_json::to_vec_pretty(value).map_err(|error| failed(error.into()))?;
+        files::write_private(path, &text).map_err(failed)
     }
 }

@@ -25,6 +25,7 @@ use sha2::{Digest, Sha256};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// No certificate lives longer: beyond the authority's own life it would be of no use, nor
@@ -49,6 +50,9 @@ struct Authority {
     ca_pem: String,
     hash: CaHash,
     revoked: Kept<Revoked>,
+    /// When the newest of the certificates that this process has made was made, in seconds since
+    /// 1970: later than now where the clock was set back.
+    newest_s: AtomicU64,
 }
 
 impl fmt::Debug for Pki {
@@ -123,12 +127,15 @@ impl Pki {
         let key = KeyPair::from_pem(key_pem).map_err(pki_error)?;
         let issuer = Issuer::from_ca_cert_der(&ca, key).map_err(pki_error)?;
         let hash = CaHash::of(&ca);
-        let authority = Arc::new(Authority { issuer, ca, ca_pem, hash, revoked });
+        let newest_s = AtomicU64::new(0);
+        let authority = Arc::new(Authority { issuer, ca, ca_pem, hash, revoked, newest_s });
         Ok(Self { authority, life: LIFE })
     }
 
-    /// The same authority, whose certificates for members are valid for `life` from now on.
-    /// Members renew theirs when two thirds of it have passed. The default is a day.
+    /// The same authority, whose certificates for members are valid for `life` from now on. The
+    /// default is a day. Workers renew theirs by themselves when two thirds of it have passed. A
+    /// [`Client`](crate::Client) does not: its owner calls [`Client::renew`](crate::Client::renew)
+    /// in time, and connects anew with what that answers.
     #[must_use]
     pub fn with_certificate_life(self, life: Duration) -> Self {
         Self { life, ..self }
@@ -161,7 +168,8 @@ impl Pki {
         Ok(Identity { name, ca_pem, cert_pem: cert.pem(), key_pem: key.serialize_pem() })
     }
 
-    /// Signs the key of a request, and nothing else of it: name, role and times are ours.
+    /// Signs the key of a request, and nothing else of it: name, role and times are ours. May wait
+    /// for the disk.
     pub(super) fn sign(
         &self,
         role: Role,
@@ -186,6 +194,7 @@ impl Pki {
         params.not_before = epoch + since.saturating_sub(SKEW);
         params.not_after = epoch + (since + life);
         self.remember_life(life.as_secs().saturating_add(1))?;
+        self.authority.newest_s.fetch_max(since.as_secs(), Ordering::SeqCst);
         Ok(params)
     }
 
@@ -202,10 +211,18 @@ impl Pki {
         })?
     }
 
-    /// Revokes the certificates that a member has; once this returns, no restart forgets it. Waits
-    /// for the disk.
-    pub(super) fn revoke(&self, role: Role, name: WorkerId) -> Result<Revocation> {
-        self.authority.revoked.change(|revoked| revoked.add(role, name, now_s()))?
+    /// Revokes the certificates that a member has, and then writes that down: where the second
+    /// answer is good, no restart forgets it. Waits for the disk.
+    pub(super) fn revoke(&self, role: Role, name: WorkerId) -> Result<(Revocation, Result<()>)> {
+        let newest_s = self.authority.newest_s.load(Ordering::SeqCst);
+        self.authority.revoked.insist(|revoked| revoked.add(role, name, now_s(), newest_s))
+    }
+
+    /// Whether a certificate that a member would be given at `now` would count as revoked: its last
+    /// revocation is of the same second, or the clock was set back since.
+    pub(super) fn is_too_early(&self, role: Role, name: &WorkerId, now: SystemTime) -> bool {
+        let issued_s = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        self.is_revoked(&Member { role, name: name.clone(), issued_s })
     }
 
     /// Whether a member's certificate was revoked.

@@ -1,7 +1,9 @@
 //! The members that are connected, so that those of a revoked certificate can be sent away.
 
 use crate::net::close::Close;
+use crate::net::role::Role;
 use crate::net::tls::Member;
+use crate::worker_info::WorkerId;
 use quinn::Connection;
 use slab::Slab;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,15 +36,19 @@ impl Present {
         Visit { present: Arc::clone(self), key }
     }
 
-    /// Closes every connection whose member was revoked; answers how many there were.
-    pub(super) fn send_away(&self, is_revoked: impl Fn(&Member) -> bool) -> usize {
+    /// Closes every connection whose member was revoked; answers how many were those of one member.
+    pub(super) fn send_away(
+        &self,
+        is_revoked: impl Fn(&Member) -> bool,
+        counted: (Role, &WorkerId),
+    ) -> usize {
         let gone = |(_, (member, connection)): (usize, &(Member, Connection))| {
             let gone = is_revoked(member);
             if gone {
                 let close = Close::Revoked;
                 connection.close(close.code(), close.reason().as_bytes());
             }
-            gone
+            gone && (member.role, &member.name) == counted
         };
         self.lock().iter().filter(|entry| gone((entry.0, entry.1))).count()
     }

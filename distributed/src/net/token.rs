@@ -12,6 +12,7 @@ use crate::net::enrol::JoinRefusal;
 use crate::net::hex;
 use crate::net::pki::CaHash;
 use crate::net::role::Role;
+use crate::worker_info::WorkerId;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fmt;
@@ -90,7 +91,14 @@ pub struct TokenInfo {
     pub uses: u32,
     /// How many of them have not come yet.
     pub uses_left: u32,
+    /// The administrator who made it, by role and name; `None` where whoever runs the coordinator did.
+    /// Revoking him takes the token back.
+    #[serde(default)]
+    pub made_by: Option<Maker>,
 }
+
+/// Role and name of a member who made a token.
+pub(super) type Maker = (Role, WorkerId);
 
 /// What a kept token makes that does not say.
 fn worker() -> Role {
@@ -117,9 +125,9 @@ impl Table {
         &mut self,
         secret: &Secret,
         role: Role,
-        uses: u32,
-        ttl_s: u64,
+        (uses, ttl_s): (u32, u64),
         now_s: u64,
+        made_by: Option<Maker>,
     ) -> Result<TokenInfo, Error> {
         self.forget(now_s);
         if self.tokens.len() >= KEPT_MAX {
@@ -131,7 +139,8 @@ impl Table {
         // Of a hash that nobody can turn round, a part can be shown.
         let id = hex::encode(sha256.first_chunk::<4>().unwrap_or(&[0; 4]));
         let expires_s = now_s.saturating_add(ttl_s);
-        let info = TokenInfo { id, role, created_s: now_s, expires_s, uses, uses_left: uses };
+        let (created_s, uses_left) = (now_s, uses);
+        let info = TokenInfo { id, role, created_s, expires_s, uses, uses_left, made_by };
         self.tokens.push(Kept { info: info.clone(), sha256: hex::encode(&sha256) });
         Ok(info)
     }
@@ -178,6 +187,12 @@ impl Table {
         self.tokens.len() < before
     }
 
+    /// Removes the tokens that a member has made; answers their ids.
+    fn take_back(&mut self, maker: &Maker) -> Vec<String> {
+        let gone = self.tokens.extract_if(.., |kept| kept.info.made_by.as_ref() == Some(maker));
+        gone.map(|kept| kept.info.id).collect()
+    }
+
     fn forget(&mut self, now_s: u64) {
         self.tokens.retain(|kept| now_s < kept.info.expires_s.saturating_add(REMEMBERED_S));
     }
@@ -218,9 +233,9 @@ mod tests {
     fn tokens_are_counted_and_end() {
         let mut table = Table::default();
         let (once, twice, brief, other) = ([1; 16], [2; 16], [3; 16], [4; 16]);
-        let id = table.create(&once, Role::Worker, 1, 100, 1000).expect("room").id;
-        table.create(&twice, Role::Worker, 2, 100, 1000).expect("room");
-        table.create(&brief, Role::Worker, 9, 10, 1000).expect("room");
+        let id = table.create(&once, Role::Worker, (1, 100), 1000, None).expect("room").id;
+        table.create(&twice, Role::Worker, (2, 100), 1000, None).expect("room");
+        table.create(&brief, Role::Worker, (9, 10), 1000, None).expect("room");
         for (secret, now, expected) in [
             (other, 1000, Err(JoinRefusal::TokenUnknown)),
             (once, 1099, Ok(())),
@@ -237,15 +252,29 @@ mod tests {
         }
         assert!(table.revoke(&id) && !table.revoke(&id));
         assert_eq!(table.consume(&once, Role::Worker, 1000), Err(JoinRefusal::TokenUnknown));
-        table.create(&other, Role::Worker, 1, 1, 1010 + REMEMBERED_S).expect("room");
+        let late = 1010 + REMEMBERED_S;
+        table.create(&other, Role::Worker, (1, 1), late, None).expect("room");
         assert_eq!(table.tokens.len(), 2, "the brief one is forgotten");
+    }
+
+    #[test]
+    fn what_an_administrator_has_made_is_taken_back_and_nothing_else() {
+        let mut table = Table::default();
+        let by = |name: &str| (Role::Admin, name.parse::<WorkerId>().expect("a name"));
+        for (secret, made_by) in [(1, None), (2, Some(by("alice"))), (3, Some(by("bob")))] {
+            table.create(&[secret; 16], Role::Worker, (1, 100), 0, made_by).expect("room");
+        }
+        assert_eq!(table.take_back(&by("alice")).len(), 1);
+        assert_eq!(table.consume(&[2; 16], Role::Worker, 0), Err(JoinRefusal::TokenUnknown));
+        assert_eq!(table.consume(&[1; 16], Role::Worker, 0), Ok(()));
+        assert_eq!(table.consume(&[3; 16], Role::Worker, 0), Ok(()));
     }
 
     #[test]
     fn a_token_makes_what_it_was_made_for() {
         for makes in Role::ALL {
             let mut table = Table::default();
-            table.create(&[1; 16], makes, 1, 100, 1000).expect("room");
+            table.create(&[1; 16], makes, (1, 100), 1000, None).expect("room");
             for wanted in Role::ALL.into_iter().filter(|wanted| *wanted != makes) {
                 let refused = table.consume(&[1; 16], wanted, 1000);
                 assert_eq!(refused, Err(JoinRefusal::TokenRole { makes, wanted }));
@@ -263,12 +292,13 @@ mod tests {
         let mut table = Table::default();
         for n in 0..KEPT_MAX {
             let secret = (n as u128).to_le_bytes();
-            table.create(&secret, Role::Worker, 1, 100, 0).expect("room");
+            table.create(&secret, Role::Worker, (1, 100), 0, None).expect("room");
         }
         assert!(matches!(
-            table.create(&[9; 16], Role::Worker, 1, 100, 0),
+            table.create(&[9; 16], Role::Worker, (1, 100), 0, None),
             Err(Error::TokenLimit { .. })
         ));
-        table.create(&[9; 16], Role::Worker, 1, 100, REMEMBERED_S + 100).expect("room again");
+        let late = REMEMBERED_S + 100;
+        table.create(&[9; 16], Role::Worker, (1, 100), late, None).expect("room again");
     }
 }

@@ -15,8 +15,10 @@ const KEEPALIVE: Duration = Duration::from_millis(500);
 /// Silence after which the transport gives up: a little above the core's own limit, which
 /// decides about tasks and has the better reasons to show.
 const IDLE_TIMEOUT_MS: u32 = 2_500;
-/// Unread bytes that a connection may hold, and each of its streams.
+/// Unread bytes that a connection may hold, and that of a caller, of whom there may be many; and each
+/// of its streams.
 const CONNECTION_WINDOW: u32 = 32 << 20;
+const CALLER_WINDOW: u32 = 4 << 20;
 const STREAM_WINDOW: u32 = 8 << 20;
 /// Bytes asked of the kernel for a socket's buffers; it may grant less.
 const SOCKET_BUFFER: usize = 4 << 20;
@@ -45,6 +47,11 @@ pub(super) fn cautious(bidirectional: u32, unidirectional: u32) -> Arc<Transport
 /// Ends the caution: the peer has shown who it is.
 pub(super) fn trust(connection: &Connection) {
     connection.set_receive_window(VarInt::from_u32(CONNECTION_WINDOW));
+}
+
+/// The same for one who calls.
+pub(super) fn trust_caller(connection: &Connection) {
+    connection.set_receive_window(VarInt::from_u32(CALLER_WINDOW));
 }
 
 fn settings(bidirectional: u32, unidirectional: u32) -> TransportConfig {

@@ -89,6 +89,11 @@ impl Wanted {
         Ok(Self { token, name })
     }
 
+    /// Whether there is something to join anew with.
+    pub(crate) fn has_token(&self) -> bool {
+        self.token.is_some()
+    }
+
     /// By what the cluster is recognised.
     ///
     /// # Errors

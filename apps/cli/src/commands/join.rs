@@ -14,11 +14,13 @@ use serde::Serialize;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 use tokio::sync::oneshot;
 
 /// How long a coordinator is searched on the local network.
 const SEARCH: Duration = Duration::from_secs(20);
+/// A revocation that is heard of this soon was there before the machine began to work.
+const AT_ONCE: Duration = Duration::from_secs(10);
 
 /// Flags of `join`.
 #[derive(Debug, clap::Args)]
@@ -60,7 +62,8 @@ struct Joined {
     coordinator: SocketAddr,
     data: PathBuf,
     device: String,
-    /// Whether a token was used; false where the machine came back with its identity.
+    /// Whether a token was used; false where the machine came back with its identity. Should that turn
+    /// out to be revoked, the token is used after all.
     enrolled: bool,
     /// When the identity expires unless it is renewed, in seconds since 1970.
     expires_s: u64,
@@ -91,7 +94,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
                     identity = machine.wanted.identity(addr, &machine.data) => identity?,
                     () = signals.next() => return Err(Failure::interrupted()),
                 };
-                Ok(machine.work(addr, identity, &mut signals).await??)
+                Ok(machine.belong(addr, identity, &mut signals).await??)
             }
             None => machine.search(&mut signals).await,
         }
@@ -111,6 +114,11 @@ fn executor(settings: &Settings, data: &std::path::Path, cache: u64) -> Result<A
     })
 }
 
+fn is_revoked(ended: &Result<(), ClusterError>) -> bool {
+    let refusal = JoinRefusal::CertificateRevoked;
+    matches!(ended, Err(ClusterError::JoinRefused { refusal: given, .. }) if *given == refusal)
+}
+
 /// This machine, about to work for a cluster.
 struct Machine {
     data: PathBuf,
@@ -121,6 +129,30 @@ struct Machine {
 }
 
 impl Machine {
+    /// As [`Machine::work`]. One that finds that it was revoked while it was off joins anew, once,
+    /// where it was given a token for that.
+    async fn belong(
+        &mut self,
+        addr: SocketAddr,
+        identity: (Identity, bool),
+        signals: &mut Signals,
+    ) -> Result<Result<(), ClusterError>> {
+        let (began, kept) = (Instant::now(), !identity.1);
+        let ended = self.work(addr, identity, signals).await?;
+        // One that is revoked while it works must not come back by itself.
+        let at_once = began.elapsed() < AT_ONCE;
+        if !(kept && at_once && self.wanted.has_token() && is_revoked(&ended)) {
+            return Ok(ended);
+        }
+        tracing::warn!("this machine was revoked while it was off; joining anew");
+        let identity = tokio::select! {
+            identity = self.wanted.identity(addr, &self.data) => identity?,
+            () = signals.next() => return Err(Failure::interrupted()),
+        };
+        // What was printed stays true but for the token, and whoever read it may read no more.
+        self.stay(addr, identity.0, signals).await
+    }
+
     /// Works until a signal says to leave, or the coordinator does. The inner result is how the
     /// cluster sees it.
     async fn work(
@@ -143,6 +175,16 @@ impl Machine {
         self.out.emit(&joined, |joined| {
             format!("{} works for {}; ctrl-C leaves\n", joined.name, joined.coordinator)
         })?;
+        self.stay(addr, identity, signals).await
+    }
+
+    /// Works, without a word about it.
+    async fn stay(
+        &mut self,
+        addr: SocketAddr,
+        identity: Identity,
+        signals: &mut Signals,
+    ) -> Result<Result<(), ClusterError>> {
         // As many tasks at once as there are threads: small models do not fill them otherwise.
         let slots = u32::try_from(SessionOptions::default().threads).map_err(Failure::internal)?;
         let config = WorkerConfig {
@@ -160,10 +202,7 @@ impl Machine {
         loop {
             tokio::select! {
                 ended = &mut worker => {
-                    if let Err(ClusterError::JoinRefused {
-                        refusal: JoinRefusal::CertificateRevoked, ..
-                    }) = &ended
-                    {
+                    if is_revoked(&ended) {
                         // With a new token the machine must not come back as who it was.
                         member::forget(&self.data)?;
                     }
@@ -211,7 +250,7 @@ impl Machine {
                 }
                 Err(failure) => return Err(failure),
             };
-            match self.work(addr, identity, signals).await? {
+            match self.belong(addr, identity, signals).await? {
                 // It announced itself as what it is not.
                 Err(error @ ClusterError::Refused { .. }) => last = Some(error.into()),
                 ended => return Ok(ended?),

@@ -12,7 +12,9 @@ use std::net::SocketAddr;
 #[command(after_help = "Example:\n  radeon-cluster token create --uses 3 --ttl 30m\n\n\
     A token is shown once. It says by which authority the cluster is recognised, so a machine that\n\
     joins with it gives its secret to no other. One for clients or administrators is exchanged by a\n\
-    program, with lgp_sdk::enrol; join takes those for workers.")]
+    program, with lgp_sdk::enrol; join takes those for workers. Such a program renews its certificate\n\
+    itself, with Client::renew; workers need not think of it. Revoking an administrator takes back\n\
+    the tokens that he has made.")]
 pub(crate) struct Args {
     #[command(subcommand)]
     action: Action,
@@ -101,9 +103,11 @@ fn table(tokens: &[Value]) -> String {
         let [id, state, left, uses] =
             ["id", "state", "uses_left", "uses"].map(|key| output::cell(&token[key]));
         let ends = duration(token["expires_in_s"].as_u64().unwrap_or(0));
-        [id, output::cell(&token["role"]), state, format!("{left} of {uses}"), ends]
+        // Without a name it was whoever runs the coordinator.
+        let made_by = output::cell(&token["made_by"]["name"]);
+        [id, output::cell(&token["role"]), state, format!("{left} of {uses}"), ends, made_by]
     });
-    output::table(["id", "role", "state", "uses left", "expires in"], rows)
+    output::table(["id", "role", "state", "uses left", "expires in", "made by"], rows)
 }
 
 /// A role by its name.

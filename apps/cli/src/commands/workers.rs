@@ -28,7 +28,8 @@ enum Action {
     Drain(One),
     /// The same without waiting; a local worker is followed by a new one
     Shutdown(One),
-    /// Revoke the certificates of a worker, or of another member, and close its connections
+    /// Revoke the certificates of a worker, or of another member, close its connections, and take back
+    /// the tokens that it has made
     Revoke {
         /// The member's name; it may be one that is not connected
         id: String,

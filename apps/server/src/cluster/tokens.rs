@@ -44,6 +44,7 @@ pub(crate) async fn create(
     let Create { uses, ttl_s, role } = body.json()?;
     let ttl = Duration::from_secs(ttl_s);
     let (info, token) = change(&state, move |tokens| tokens.create_for(role, uses, ttl)).await?;
+    tracing::info!(by = "REST", token = %info.id, %role, "a join token was made");
     let mut value = describe(&info);
     value["token"] = json!(token.to_string());
     value["quic"] = json!(state.coordinator().quic_addr().to_string());
@@ -64,6 +65,7 @@ pub(crate) async fn revoke(
     let id = params.get("id").to_owned();
     let revoked = id.clone();
     change(&state, move |tokens| tokens.revoke(&revoked)).await?;
+    tracing::info!(by = "REST", token = %id, "a join token was taken back");
     Ok(Json(json!({ "id": id, "revoked": true })))
 }
 
@@ -76,15 +78,17 @@ struct Revoke {
 }
 
 /// `POST revocations {"name":N,"role":R}`: 201; what the member has is refused from now on, and its
-/// connections, as many as it says, are closed.
+/// connections, as many as it says, are closed. 409 where too many are revoked; 507 where that cannot
+/// be written down, and holds until the coordinator restarts.
 pub(crate) async fn revoke_member(
     State(state): State<ServerState>,
     body: Whole,
 ) -> Result<(StatusCode, Json<Value>), ClusterError> {
     let Revoke { name, role } = body.json()?;
     let name: WorkerId = name.parse().map_err(|e: Error| Fault::bad_input(e.to_string()))?;
+    tracing::warn!(by = "REST", %role, %name, "an administrator revokes");
     let revoked = state.coordinator().revoke(role, name).await;
-    let (revocation, closed) = revoked.map_err(faults::cluster)?;
+    let (revocation, closed) = revoked.map_err(faults::revocation)?;
     let mut value = json!(revocation);
     value["connections_closed"] = json!(closed);
     Ok((StatusCode::CREATED, Json(value)))
@@ -124,5 +128,6 @@ fn describe(info: &TokenInfo) -> Value {
         "created_s": info.created_s,
         "expires_s": info.expires_s,
         "expires_in_s": info.expires_s.saturating_sub(now_s),
+        "made_by": info.made_by.as_ref().map(|(role, name)| json!({ "role": role, "name": name })),
     })
 }

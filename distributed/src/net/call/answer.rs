@@ -1,12 +1,14 @@
 //! Answers as they travel: a task's record without its outputs' bytes, and errors.
 
 use crate::error::Error;
+use crate::net::enrol::JoinRefusal;
 use crate::net::role::Role;
 use crate::proto::message::TensorMeta;
 use crate::task::{ModelRef, Priority, TaskError, TaskId, TaskRecord, TaskState};
 use crate::worker_info::WorkerId;
 use lgp_memory::NamedTensor;
 use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// A record whose outputs follow.
@@ -84,6 +86,7 @@ pub(in crate::net) enum Refusal {
     Draining,
     Stopped,
     Other { message: String },
+    Join(JoinRefusal),
 }
 
 fn wide(n: usize) -> u64 {
@@ -110,28 +113,31 @@ impl From<Error> for Refusal {
             Error::UnknownWorker { id } => Self::UnknownWorker { id },
             Error::Draining => Self::Draining,
             Error::Stopped => Self::Stopped,
+            Error::JoinRefused { refusal, .. } => Self::Join(refusal),
             other => Self::Other { message: other.to_string() },
         }
     }
 }
 
-impl From<Refusal> for Error {
-    fn from(refusal: Refusal) -> Self {
-        match refusal {
-            Refusal::Role { call, needs } => Self::RoleNeeded { call, needs },
-            Refusal::Overloaded { queued, queued_bytes, retry_after } => {
+impl Refusal {
+    /// The error that the coordinator at an address meant.
+    pub(super) fn given_by(self, addr: SocketAddr) -> Error {
+        match self {
+            Self::Role { call, needs } => Error::RoleNeeded { call, needs },
+            Self::Overloaded { queued, queued_bytes, retry_after } => {
                 let (queued, queued_bytes) = (narrow(queued), narrow(queued_bytes));
-                Self::Overloaded { queued, queued_bytes, retry_after }
+                Error::Overloaded { queued, queued_bytes, retry_after }
             }
-            Refusal::Conflict { key, existing } => Self::Conflict { key, existing },
-            Refusal::InvalidTask { message } => Self::InvalidTask { message },
-            Refusal::NoJournal => Self::NoJournal,
-            Refusal::NotSaved { reason } => Self::NotSaved { reason },
-            Refusal::UnknownTask { id } => Self::UnknownTask { id },
-            Refusal::UnknownWorker { id } => Self::UnknownWorker { id },
-            Refusal::Draining => Self::Draining,
-            Refusal::Stopped => Self::Stopped,
-            Refusal::Other { message } => Self::CallFailed { message },
+            Self::Conflict { key, existing } => Error::Conflict { key, existing },
+            Self::InvalidTask { message } => Error::InvalidTask { message },
+            Self::NoJournal => Error::NoJournal,
+            Self::NotSaved { reason } => Error::NotSaved { reason },
+            Self::UnknownTask { id } => Error::UnknownTask { id },
+            Self::UnknownWorker { id } => Error::UnknownWorker { id },
+            Self::Draining => Error::Draining,
+            Self::Stopped => Error::Stopped,
+            Self::Join(refusal) => Error::JoinRefused { addr, refusal },
+            Self::Other { message } => Error::CallFailed { message },
         }
     }
 }

@@ -1,9 +1,10 @@
 //! A client's or an administrator's side.
 
-use super::{ANSWER_BYTES_MAX, Answer, CALL_BYTES_MAX, Call, Spec, Told};
+use super::{ANSWER_BYTES_MAX, Answer, CALL_BYTES_MAX, Call, Spec, Told, room};
 use crate::error::{Error, Result};
 use crate::net::ask::{self, Certified};
-use crate::net::close::final_error;
+use crate::net::close::{Close, final_error};
+use crate::net::enrol::JoinRefusal;
 use crate::net::pki::{self, Identity, Revocation};
 use crate::net::role::{COORDINATOR_SAN, Protocol, Role};
 use crate::net::token::{JoinToken, TokenInfo};
@@ -17,6 +18,7 @@ use quinn::{ClientConfig, Connection, ConnectionError, RecvStream};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// Time to connect.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -25,12 +27,18 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// certificate may ask. Clones share it; it ends with the last of them.
 ///
 /// Each method is one call on a stream of its own, so that long ones keep nobody waiting. The
-/// coordinator takes 256 calls of a connection at once. A call whose future is dropped is given up;
-/// what it began goes on.
+/// coordinator takes 256 calls of a connection at once, and 16 connections of a role and name. Inputs
+/// of up to 64 MiB are on the way at once; others wait here for their turn. A call whose future is
+/// dropped is given up; what it began goes on.
+///
+/// A certificate is not renewed by itself: see [`Client::renew`]. Once its time is over, calls are
+/// refused on connections that were made before, too, and those are closed.
 ///
 /// Every method fails with [`Error::RoleNeeded`] where the certificate's role does not allow it,
-/// [`Error::JoinRefused`] when the certificate was revoked, [`Error::Connection`] when the connection
-/// is lost, and [`Error::CallFailed`] with what the coordinator says of other failures.
+/// [`Error::JoinRefused`] when the certificate was revoked or has expired, [`Error::Connection`] when
+/// the connection is lost, [`Error::Overloaded`] when other connections of the same name, or of
+/// everybody, have so many inputs on the way that there is no room for more, and
+/// [`Error::CallFailed`] with what the coordinator says of other failures.
 ///
 /// ```
 /// use lgp_distributed::{Client, Coordinator, CoordinatorConfig, Pki, Role, Services, Tokens, enrol};
@@ -65,6 +73,9 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 pub struct Client {
     connection: Connection,
     addr: SocketAddr,
+    /// For inputs on the way: what the coordinator has no room for would lie unread, and keep every
+    /// other call of the connection waiting.
+    room: Arc<Semaphore>,
 }
 
 impl Client {
@@ -82,7 +93,7 @@ impl Client {
             let connecting = endpoint.connect_with(config, addr, COORDINATOR_SAN);
             let connection = connecting.map_err(wire::lost)?.await;
             let connection = connection.map_err(|error| ended(addr, &error))?;
-            let client = Self { connection, addr };
+            let client = Self { connection, addr, room: room::body() };
             // Whether it is let in shows only then.
             client.done(Call::Greet).await?;
             Ok(client)
@@ -147,8 +158,8 @@ impl Client {
         self.ask_record(Call::Cancel(id)).await
     }
 
-    /// A new identity of the same name and role, valid from now. This connection goes on with the
-    /// old one; those to come need the new one before the old one expires.
+    /// A new identity of the same name and role, valid from now. This connection keeps the old one:
+    /// connect anew with the new one before the old one expires, for then this one is closed.
     ///
     /// # Errors
     /// As [`Client`] says.
@@ -213,7 +224,8 @@ impl Client {
         }
     }
 
-    /// Makes a token that lets `uses` members of a role join within `ttl`.
+    /// Makes a token that lets `uses` members of a role join within `ttl`. It is taken back when the
+    /// administrator who made it is revoked.
     ///
     /// # Errors
     /// As [`Client`] says.
@@ -230,7 +242,7 @@ impl Client {
     }
 
     /// Revokes every certificate that a member was given so far; answers that, and how many
-    /// connections were closed. See [`Coordinator::revoke`](crate::Coordinator::revoke).
+    /// connections it had, which are closed. See [`Coordinator::revoke`](crate::Coordinator::revoke).
     ///
     /// # Errors
     /// As [`Client`] says.
@@ -249,11 +261,11 @@ impl Client {
     }
 
     async fn call(&self, call: Call) -> Result<Told> {
-        Ok(self.exchange(call, &[]).await?.0)
+        Ok(self.exchange(call, &[], None).await?.0)
     }
 
     async fn ask_record(&self, call: Call) -> Result<TaskRecord> {
-        let (told, recv) = self.exchange(call, &[]).await?;
+        let (told, recv) = self.exchange(call, &[], None).await?;
         self.record(told, recv).await
     }
 
@@ -263,8 +275,10 @@ impl Client {
         call: impl FnOnce(Box<Spec>) -> Call,
     ) -> Result<(Told, RecvStream)> {
         let inputs = std::mem::take(&mut spec.inputs);
-        let (metas, _) = describe(&inputs)?;
-        self.exchange(call(Box::new(Spec::of(spec, metas))), &inputs).await
+        let (metas, bytes) = describe(&inputs)?;
+        // It is never closed.
+        let room = self.room.acquire_many(room::units(bytes)?).await.map_err(wire::lost)?;
+        self.exchange(call(Box::new(Spec::of(spec, metas))), &inputs, Some(room)).await
     }
 
     async fn record(&self, told: Told, mut recv: RecvStream) -> Result<TaskRecord> {
@@ -281,8 +295,14 @@ impl Client {
         Ok(record.with(Some(outputs)))
     }
 
-    /// Carries a call and its tensors there, and the answer back; of that, tensors may follow.
-    async fn exchange(&self, call: Call, inputs: &[NamedTensor]) -> Result<(Told, RecvStream)> {
+    /// Carries a call and its tensors there, and the answer back; of that, tensors may follow. The
+    /// room is given back when the tensors have arrived, sooner than an answer may come.
+    async fn exchange(
+        &self,
+        call: Call,
+        inputs: &[NamedTensor],
+        room: Option<SemaphorePermit<'_>>,
+    ) -> Result<(Told, RecvStream)> {
         let exchange = async {
             let (mut send, mut recv) = self.connection.open_bi().await.map_err(wire::lost)?;
             let written = async {
@@ -294,14 +314,26 @@ impl Client {
             if let Err(error @ Error::TooLarge { .. }) = written {
                 return Err(error);
             }
+            let arrived = send.stopped();
+            let answer = {
+                let mut reading =
+                    std::pin::pin!(ask::read_within::<Answer>(&mut recv, ANSWER_BYTES_MAX));
+                tokio::select! {
+                    answer = &mut reading => answer,
+                    _ = arrived => {
+                        drop(room);
+                        reading.await
+                    }
+                }
+            };
             // A coordinator that refuses does not take the rest, and says why.
-            match ask::read_within::<Answer>(&mut recv, ANSWER_BYTES_MAX).await {
+            match answer {
                 Ok(answer) => Ok((answer, recv)),
                 Err(error) => Err(written.err().unwrap_or(error)),
             }
         };
         let (answer, recv) = exchange.await.map_err(|error| self.explain(error))?;
-        Ok((answer?, recv))
+        Ok((answer.map_err(|refusal| refusal.given_by(self.addr))?, recv))
     }
 
     /// Why a call got no answer: what ended the connection, where it has ended.
@@ -314,6 +346,10 @@ impl Client {
 }
 
 fn ended(addr: SocketAddr, error: &ConnectionError) -> Error {
+    if Close::given_by_peer(error) == Some(Close::Late) {
+        // A caller greets nobody: it is the certificate that its calls came too late for.
+        return Error::JoinRefused { addr, refusal: JoinRefusal::CertificateExpired };
+    }
     final_error(addr, error).unwrap_or_else(|| Error::Connection(format!("{addr}: {error}")))
 }
 

@@ -2,36 +2,31 @@
 //! allows.
 
 use super::answer::Record;
-use super::{ANSWER_BYTES_MAX, Answer, CALL_BYTES_MAX, Call, Spec, Told};
+use super::room::Place;
+use super::{ANSWER_BYTES_MAX, Answer, CALL_BYTES_MAX, Call, Spec, Told, steady};
 use crate::error::{Error, Result};
-use crate::net::close::Close;
+use crate::net::close::{CANCELLED, Close};
+use crate::net::enrol::JoinRefusal;
 use crate::net::gate::Gate;
 use crate::net::role::Role;
 use crate::net::tls::Member;
-use crate::net::{ask, attend, transport, wire};
+use crate::net::token::{JoinToken, TokenInfo};
+use crate::net::{ask, attend, pki, tls, transport, wire};
 use crate::proto::frame::BODY_BYTES_MAX;
-use crate::proto::tensors::{describe, plan_first};
+use crate::proto::tensors::{describe, plan_first, share};
 use crate::task::{TaskId, TaskRecord, TaskSpec};
+use bytes::Bytes;
 use lgp_memory::NamedTensor;
 use quinn::{Connection, RecvStream, SendStream, VarInt};
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::sync::Semaphore;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::timeout;
 
-/// Connections of clients and of administrators at once, each with places of their own: who is to
-/// send others away must get in. And calls of each connection.
-const CLIENTS_MAX: usize = 256;
-const ADMINS_MAX: usize = 32;
+/// Calls of each connection at once.
 const CALLS_MAX: u32 = 256;
-/// Bytes of inputs that callers may have on the way to tasks, altogether and from one: one that
-/// dawdles must not keep others out. Counted in units, for a semaphore counts no further.
-const UNIT_BYTES: usize = 64 << 10;
-const BODIES_BYTES_MAX: usize = 256 << 20;
-/// Time for a call to arrive, for its inputs, and for the answer to be taken.
+/// Time for a call to arrive, and for its caller to take the last answer that it gets.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
-const BODY_TIMEOUT: Duration = Duration::from_secs(60);
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Whoever owns the processes of local workers, for [`Services`](crate::Services).
 pub trait Supervisor: Send + Sync {
@@ -43,41 +38,30 @@ pub trait Supervisor: Send + Sync {
     fn scale(&self, workers: usize) -> Result<usize, String>;
 }
 
-/// Places for callers and for what they send.
-pub(in crate::net) struct Callers {
-    clients: Semaphore,
-    admins: Semaphore,
-    bodies: Semaphore,
-}
-
-impl Default for Callers {
-    fn default() -> Self {
-        let (clients, admins) = (Semaphore::new(CLIENTS_MAX), Semaphore::new(ADMINS_MAX));
-        Self { clients, admins, bodies: Semaphore::new(BODIES_BYTES_MAX / UNIT_BYTES) }
-    }
-}
-
 /// One caller's connection.
 struct Caller {
     gate: Arc<Gate>,
     connection: Connection,
     member: Member,
-    bodies: Semaphore,
+    place: Place,
+    /// Until when its certificate is valid: a connection may outlive it.
+    until: SystemTime,
+    /// Calls that are being performed or answered.
+    running: AtomicUsize,
 }
 
 /// Serves a caller's connection until it ends.
 pub(in crate::net) async fn serve(gate: Arc<Gate>, connection: Connection, member: Member) {
-    let places = match member.role {
-        Role::Admin => &gate.callers.admins,
-        Role::Worker | Role::Client => &gate.callers.clients,
-    };
-    let Ok(_place) = places.try_acquire() else {
+    let Some(place) = gate.callers.enter(&member) else {
         return connection.close(Close::Busy.code(), Close::Busy.reason().as_bytes());
     };
     connection.set_max_concurrent_bi_streams(VarInt::from_u32(CALLS_MAX));
-    transport::trust(&connection);
-    let bodies = Semaphore::new(BODY_BYTES_MAX / UNIT_BYTES);
-    let caller = Arc::new(Caller { gate: Arc::clone(&gate), connection, member, bodies });
+    transport::trust_caller(&connection);
+    let shown = tls::shown_by(&connection);
+    let until = shown.first().and_then(|cert| pki::validity(cert).ok());
+    let until = until.map_or(UNIX_EPOCH, |(_, until)| until);
+    let running = AtomicUsize::new(0);
+    let caller = Arc::new(Caller { gate, connection, member, place, until, running });
     while let Ok((send, recv)) = caller.connection.accept_bi().await {
         let caller = Arc::clone(&caller);
         tokio::spawn(async move {
@@ -94,6 +78,10 @@ impl Caller {
         let call = timeout(CALL_TIMEOUT, ask::read_within(&mut recv, CALL_BYTES_MAX)).await;
         let call: Call = call.map_err(|_| wire::lost("a call took too long"))??;
         let (name, needs) = call.needs();
+        if SystemTime::now() >= self.until {
+            return self.refuse_late(&mut send).await;
+        }
+        let _running = Running::begin(&self.running);
         let given_up = send.stopped();
         let answer = match self.member.role.may(needs) {
             true => tokio::select! {
@@ -107,18 +95,39 @@ impl Caller {
                 Err(Error::RoleNeeded { call: name.to_owned(), needs })
             }
         };
-        timeout(ANSWER_TIMEOUT, reply(&mut send, answer))
-            .await
-            .map_err(|_| wire::lost("nobody took an answer"))?
+        self.reply(&mut send, answer).await
     }
 
-    async fn perform(&self, call: Call, recv: &mut RecvStream) -> Result<(Told, Outputs)> {
+    async fn reply(&self, send: &mut SendStream, answer: Performed) -> Result<()> {
+        let replied = reply(send, answer).await;
+        if replied.is_err() {
+            // Dropped as it is, half an answer would seem to be a whole one.
+            let _ = send.reset(CANCELLED);
+        }
+        replied
+    }
+
+    /// Refuses a call that came after the certificate's time. Calls from before are still answered;
+    /// without any, the connection is closed once the refusal has arrived.
+    async fn refuse_late(&self, send: &mut SendStream) -> Result<()> {
+        let refusal = JoinRefusal::CertificateExpired;
+        let reason = refusal.to_string();
+        let addr = self.connection.remote_address();
+        self.reply(send, Err(Error::JoinRefused { addr, refusal })).await?;
+        let _ = timeout(CALL_TIMEOUT, send.stopped()).await;
+        if self.running.load(Ordering::SeqCst) == 0 {
+            self.connection.close(Close::Late.code(), reason.as_bytes());
+        }
+        Ok(())
+    }
+
+    async fn perform(&self, call: Call, recv: &mut RecvStream) -> Performed {
         let coordinator = &self.gate.coordinator;
         let told = match call {
             Call::Greet => Told::Done,
             Call::Renew { csr } => {
                 let Member { role, name, .. } = &self.member;
-                let renewed = attend::renew(&self.gate, &self.connection, *role, name, &csr);
+                let renewed = attend::renew(&self.gate, &self.connection, *role, name, csr).await;
                 let addr = self.connection.remote_address();
                 Told::Certified(renewed.map_err(|refusal| Error::JoinRefused { addr, refusal })?)
             }
@@ -143,14 +152,11 @@ impl Caller {
             }
             Call::Scale(workers) => Told::Count(self.scale(workers)?),
             Call::CreateToken { role, uses, ttl } => {
-                let tokens = coordinator.tokens().cloned();
-                let tokens = tokens.ok_or_else(|| failed("this coordinator has no join tokens"))?;
-                let made = move || tokens.create_for(role, uses, ttl);
-                let made = tokio::task::spawn_blocking(made).await.map_err(wire::lost)?;
-                let (info, token) = made?;
+                let (info, token) = self.create_token(role, uses, ttl).await?;
                 Told::Token(info, token.to_string())
             }
             Call::Revoke { role, name } => {
+                tracing::warn!(by = %self.member.name, %role, %name, "an administrator revokes");
                 let (revocation, closed) = coordinator.revoke(role, name).await?;
                 Told::Revoked(revocation, u64::try_from(closed).unwrap_or(u64::MAX))
             }
@@ -164,27 +170,45 @@ impl Caller {
         ids.first().copied().ok_or(Error::Stopped)
     }
 
-    /// The task with its inputs, which are read while there is room for them.
+    /// The task with its inputs, which are read where there is room for them.
     async fn task(&self, mut spec: Spec, recv: &mut RecvStream) -> Result<TaskSpec> {
         let metas = std::mem::take(&mut spec.tensors);
         let (planned, rest) = plan_first(metas, BODY_BYTES_MAX)?;
-        let units = (BODY_BYTES_MAX - rest).div_ceil(UNIT_BYTES);
-        let units = u32::try_from(units).map_err(wire::lost)?;
-        let reading = async {
-            let closed = |_| Error::Stopped;
-            let _own = self.bodies.acquire_many(units).await.map_err(closed)?;
-            let _all = self.gate.callers.bodies.acquire_many(units).await.map_err(closed)?;
-            let mut inputs = Vec::with_capacity(planned.len());
-            for planned in planned {
-                let mut buffer = planned.buffer()?;
-                wire::fill(recv, &mut buffer).await?;
-                inputs.push(planned.finish(buffer)?);
+        let given = BODY_BYTES_MAX.saturating_sub(rest);
+        let _room = self.gate.callers.room(&self.place, given).await?;
+        let mut inputs = Vec::with_capacity(planned.len());
+        for planned in planned {
+            let mut buffer = planned.buffer()?;
+            steady::fill(recv, &mut buffer).await?;
+            inputs.push(planned.finish(buffer)?);
+        }
+        Ok(spec.with(inputs))
+    }
+
+    async fn create_token(
+        &self,
+        role: Role,
+        uses: u32,
+        ttl: Duration,
+    ) -> Result<(TokenInfo, JoinToken)> {
+        let coordinator = self.gate.coordinator.clone();
+        let member = self.member.clone();
+        let addr = self.connection.remote_address();
+        let making = tokio::task::spawn_blocking(move || {
+            let tokens = coordinator.tokens();
+            let tokens = tokens.ok_or_else(|| failed("this coordinator has no join tokens"))?;
+            let maker = (member.role, member.name.clone());
+            let (info, token) = tokens.create_by(Some(maker.clone()), role, uses, ttl)?;
+            if coordinator.pki().is_revoked(&member) {
+                // Revoked meanwhile, perhaps too early for the token to be taken back.
+                tokens.take_back(&maker).1?;
+                let refusal = JoinRefusal::CertificateRevoked;
+                return Err(Error::JoinRefused { addr, refusal });
             }
-            Ok::<_, Error>(inputs)
-        };
-        let read = timeout(BODY_TIMEOUT, reading).await;
-        let late = |_| failed("the inputs did not come in time");
-        Ok(spec.with(read.map_err(late)??))
+            tracing::info!(by = %member.name, token = %info.id, %role, "a join token was made");
+            Ok((info, token))
+        });
+        making.await.map_err(wire::lost)?
     }
 
     fn scale(&self, workers: u64) -> Result<u64> {
@@ -198,6 +222,24 @@ impl Caller {
 
 /// Tensors that follow an answer.
 type Outputs = Vec<NamedTensor>;
+/// What came of a call.
+type Performed = Result<(Told, Outputs)>;
+
+/// Counts a call until it is dropped.
+struct Running<'a>(&'a AtomicUsize);
+
+impl<'a> Running<'a> {
+    fn begin(running: &'a AtomicUsize) -> Self {
+        running.fetch_add(1, Ordering::SeqCst);
+        Self(running)
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
 
 fn failed(message: impl Into<String>) -> Error {
     Error::CallFailed { message: message.into() }
@@ -209,20 +251,23 @@ fn described(mut record: TaskRecord) -> Result<(Told, Outputs)> {
     Ok((Told::Record(Box::new(Record::of(record, metas))), outputs.unwrap_or_default()))
 }
 
-async fn reply(send: &mut SendStream, answer: Result<(Told, Outputs)>) -> Result<()> {
+async fn reply(send: &mut SendStream, answer: Performed) -> Result<()> {
     let (answer, outputs): (Answer, Outputs) = match answer {
         Ok((told, outputs)) => (Ok(told), outputs),
         Err(error) => (Err(error.into()), Vec::new()),
     };
-    match ask::write_within(send, &answer, ANSWER_BYTES_MAX).await {
-        Err(error @ Error::TooLarge { .. }) => {
-            let refused: Answer = Err(error.into());
-            ask::write_within(send, &refused, ANSWER_BYTES_MAX).await?;
-        }
-        written => {
-            written?;
-            wire::write_tensors(send, &outputs).await?;
-        }
+    let bytes = postcard::to_stdvec(&answer).map_err(wire::lost)?;
+    if bytes.len() > ANSWER_BYTES_MAX {
+        let (what, given, limit) = ("answer", bytes.len(), ANSWER_BYTES_MAX);
+        let refused: Answer = Err(Error::TooLarge { what, given, limit }.into());
+        wire::taken(ask::write_within(send, &refused, ANSWER_BYTES_MAX)).await?;
+        return send.finish().map_err(wire::lost);
+    }
+    let length = u32::try_from(bytes.len()).map_err(wire::lost)?;
+    steady::write(send, Bytes::copy_from_slice(&length.to_le_bytes())).await?;
+    steady::write(send, bytes.into()).await?;
+    for output in &outputs {
+        steady::write(send, share(&output.tensor)).await?;
     }
     send.finish().map_err(wire::lost)
 }

@@ -81,13 +81,12 @@ async fn a_role_may_do_what_it_may_and_nothing_else() {
         let (_endpoint, connection) = connect(&coordinator, &identity, Protocol::Call).await;
         for call in calls() {
             let (name, needs) = call.needs();
-            if matches!((&call, role), (Call::Run(_), Role::Client)) {
-                // Nobody is there to run it; that it is refused otherwise is seen above.
-                continue;
-            }
-            let answer = tokio::time::timeout(Duration::from_secs(5), ask_for(&connection, &call));
-            let answer = answer.await.unwrap_or_else(|_| {
-                assert!(matches!(call, Call::Drain), "{role} {name}: no answer");
+            // Nobody is there to run what a client gives; a refusal would come at once.
+            let waits = matches!((&call, role), (Call::Run(_), Role::Client));
+            let patience = Duration::from_millis(if waits { 500 } else { 5_000 });
+            let answer = tokio::time::timeout(patience, ask_for(&connection, &call)).await;
+            let answer = answer.unwrap_or_else(|_| {
+                assert!(waits || matches!(call, Call::Drain), "{role} {name}: no answer");
                 Ok(Told::Done)
             });
             let refused = matches!(&answer, Err(Refusal::Role { needs: n, .. }) if *n == needs);
@@ -148,7 +147,12 @@ async fn calls_that_are_none_or_stall_are_dropped_and_keep_nobody_waiting() {
         stalled.push((send, recv));
     }
     let began = Instant::now();
-    let client = Client::connect(coordinator.quic_addr(), &identity).await.expect("a client");
+    // The same member has no more room, and is told so sooner than what it began is let go of.
+    let client = Client::connect(coordinator.quic_addr(), &identity).await.expect("a place");
+    let full = client.submit(task(40 << 20)).await;
+    assert!(matches!(full, Err(Error::Overloaded { .. })), "{full:?}");
+    let other = pki.issue(Role::Client, "d").expect("a name");
+    let client = Client::connect(coordinator.quic_addr(), &other).await.expect("a client");
     client.submit(task(40 << 20)).await.expect("there is room for others");
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     // Beyond a body nothing is even begun.
@@ -167,29 +171,63 @@ async fn calls_that_are_none_or_stall_are_dropped_and_keep_nobody_waiting() {
 #[tokio::test]
 async fn clients_that_take_every_place_do_not_keep_administrators_out() {
     let (coordinator, pki) = coordinator().await;
-    let [client, admin] = [Role::Client, Role::Admin].map(|role| pki.issue(role, "x"));
-    let (client, admin) = (client.expect("a name"), admin.expect("a name"));
+    let addr = coordinator.quic_addr();
+    let issue = |role, name: &str| pki.issue(role, name).expect("a name");
+    let late = issue(Role::Client, "late");
     let (endpoint, _) = transport::bind(ANY, None).expect("a free port");
-    let tls = Arc::new(tls::client(&client, Protocol::Call).expect("sound"));
     let mut places = Vec::new();
-    for _ in 0..256 {
-        let mut config = ClientConfig::new(Arc::clone(&tls) as _);
-        config.transport_config(transport::config(0, 0));
-        let addr = coordinator.quic_addr();
-        let connecting = endpoint.connect_with(config, addr, COORDINATOR_SAN);
-        let connection = connecting.expect("an address").await.expect("trusted");
-        assert!(ask_for(&connection, &Call::Greet).await.is_ok());
-        places.push(connection);
+    for number in 0..16 {
+        let identity = issue(Role::Client, &format!("c{number}"));
+        let tls = Arc::new(tls::client(&identity, Protocol::Call).expect("sound"));
+        for _ in 0..16 {
+            let mut config = ClientConfig::new(Arc::clone(&tls) as _);
+            config.transport_config(transport::config(0, 0));
+            let connecting = endpoint.connect_with(config, addr, COORDINATOR_SAN);
+            let connection = connecting.expect("an address").await.expect("trusted");
+            assert!(ask_for(&connection, &Call::Greet).await.is_ok());
+            places.push(connection);
+        }
+        if number == 0 {
+            // One member has no more, and others have.
+            let error = Client::connect(addr, &identity).await.expect_err("no place for it");
+            assert!(error.to_string().contains("too many"), "{error}");
+            Client::connect(addr, &late).await.expect("a place for others");
+        }
     }
-    let error = Client::connect(coordinator.quic_addr(), &client).await.expect_err("no place");
+    let error = Client::connect(addr, &late).await.expect_err("no place");
     assert!(error.to_string().contains("too many"), "{error}");
-    Client::connect(coordinator.quic_addr(), &admin).await.expect("a place of their own");
+    Client::connect(addr, &issue(Role::Admin, "x")).await.expect("a place of their own");
     // A place that comes free is given to the next.
     drop(places.pop());
     let began = Instant::now();
-    while Client::connect(coordinator.quic_addr(), &client).await.is_err() {
+    while Client::connect(addr, &late).await.is_err() {
         assert!(began.elapsed() < Duration::from_secs(10), "no place comes free");
         tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    coordinator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn large_tasks_of_one_client_wait_for_one_another_and_calls_do_not() {
+    let (coordinator, pki) = coordinator().await;
+    let identity = pki.issue(Role::Client, "c").expect("a name");
+    let client = Client::connect(coordinator.quic_addr(), &identity).await.expect("a client");
+    let large = (0..6).map(|_| {
+        let client = client.clone();
+        tokio::spawn(async move { client.submit(task(32 << 20)).await })
+    });
+    let large: Vec<_> = large.collect();
+    let began = Instant::now();
+    let mut calls = 0;
+    while !large.iter().all(tokio::task::JoinHandle::is_finished) {
+        let answer = tokio::time::timeout(Duration::from_secs(5), client.models()).await;
+        answer.expect("a small call is answered meanwhile").expect("it is allowed");
+        calls += 1;
+        assert!(began.elapsed() < Duration::from_secs(60), "they block one another");
+    }
+    println!("{calls} small calls while six large tasks came in {:?}", began.elapsed());
+    for task in large {
+        task.await.expect("no panic").expect("there was room");
     }
     coordinator.stop().await;
 }

@@ -31,14 +31,18 @@ pub(super) struct Revoked {
 }
 
 impl Revoked {
-    /// Revokes what a member was given so far.
+    /// Revokes what a member was given so far. `newest_s` is when the newest certificate was made: a
+    /// clock that was set back since must not leave it good.
     pub(super) fn add(
         &mut self,
         role: Role,
         name: WorkerId,
         now_s: u64,
+        newest_s: u64,
     ) -> Result<Revocation, Error> {
         let life_s = self.longest_life_s;
+        let same = |old: &&Revocation| (old.role, &old.name) == (role, &name);
+        let before_s = self.members.iter().find(same).map_or(0, |old| old.revoked_s);
         self.members.retain(|old| {
             let matters = now_s <= old.revoked_s.saturating_add(life_s);
             matters && (old.role, &old.name) != (role, &name)
@@ -48,7 +52,8 @@ impl Revoked {
             let expected = format!("fewer than {KEPT_MAX}: wait until some have expired");
             return Err(Error::TokenLimit { what: "members are revoked", given, expected });
         }
-        let revocation = Revocation { role, name, revoked_s: now_s };
+        let revoked_s = now_s.max(newest_s).max(before_s);
+        let revocation = Revocation { role, name, revoked_s };
         self.members.push(revocation.clone());
         Ok(revocation)
     }
@@ -74,7 +79,7 @@ mod tests {
     #[test]
     fn what_was_given_before_is_revoked_and_nothing_else() {
         let mut revoked = Revoked { longest_life_s: 100, members: Vec::new() };
-        revoked.add(Role::Worker, name("w"), 1000).expect("room");
+        revoked.add(Role::Worker, name("w"), 1000, 0).expect("room");
         for (role, as_name, issued_s, expected) in [
             (Role::Worker, "w", 999, true),
             (Role::Worker, "w", 1000, true),
@@ -86,12 +91,16 @@ mod tests {
             assert_eq!(revoked.has(&member), expected, "{member:?}");
         }
         // Again: the later time counts, and takes no more room.
-        revoked.add(Role::Worker, name("w"), 1050).expect("room");
+        revoked.add(Role::Worker, name("w"), 1050, 0).expect("room");
         assert_eq!(revoked.members.len(), 1);
+        // With a clock that was set back, what was made by the old one is revoked, and stays so.
+        let back = revoked.add(Role::Worker, name("w"), 500, 1050).expect("room");
+        assert_eq!(back.revoked_s, 1050);
+        assert_eq!(revoked.add(Role::Worker, name("w"), 500, 0).expect("room").revoked_s, 1050);
         // As long as a certificate from before could be valid, it is known.
-        revoked.add(Role::Client, name("c"), 1150).expect("room");
+        revoked.add(Role::Client, name("c"), 1150, 0).expect("room");
         assert_eq!(revoked.members.len(), 2);
-        revoked.add(Role::Client, name("d"), 1151).expect("room");
+        revoked.add(Role::Client, name("d"), 1151, 0).expect("room");
         assert_eq!(revoked.members.len(), 2, "the first has expired");
     }
 
@@ -99,12 +108,12 @@ mod tests {
     fn the_list_does_not_grow_without_end() {
         let mut revoked = Revoked { longest_life_s: 100, members: Vec::new() };
         for n in 0..KEPT_MAX {
-            revoked.add(Role::Worker, name(&format!("w{n}")), 0).expect("room");
+            revoked.add(Role::Worker, name(&format!("w{n}")), 0, 0).expect("room");
         }
-        let full = revoked.add(Role::Worker, name("w"), 0);
+        let full = revoked.add(Role::Worker, name("w"), 0, 0);
         assert!(matches!(full, Err(Error::TokenLimit { .. })), "{full:?}");
-        revoked.add(Role::Worker, name("w0"), 50).expect("it is there already");
-        revoked.add(Role::Worker, name("w"), 101).expect("room again");
+        revoked.add(Role::Worker, name("w0"), 50, 0).expect("it is there already");
+        revoked.add(Role::Worker, name("w"), 101, 0).expect("room again");
         assert_eq!(revoked.members.len(), 2);
     }
 }

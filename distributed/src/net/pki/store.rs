@@ -3,7 +3,7 @@
 //! The folder appears with the file in it, so one without a whole file was damaged later. Then
 //! nothing is made anew: workers that joined would no longer recognise their cluster.
 
-use super::{Pki, Revoked, pki_error};
+use super::{LIFE_MAX, Pki, Revoked, pki_error};
 use crate::error::{Error, Result};
 use crate::net::files;
 use crate::net::kept::Kept;
@@ -42,9 +42,11 @@ impl Pki {
 fn make(folder: &Path) -> Result<()> {
     let pki = Pki::generate()?;
     let text = format!("{}{}", pki.ca_pem(), pki.authority.issuer.key().serialize_pem());
+    let revoked = serde_json::to_vec_pretty(&Revoked::default()).map_err(pki_error)?;
     let staging = files::staging_beside(folder);
     let made = files::make_private_folder(&staging)
         .and_then(|()| files::create_private(&staging.join(AUTHORITY_FILE), text.as_bytes()))
+        .and_then(|()| files::create_private(&staging.join(REVOKED_FILE), &revoked))
         .and_then(|()| files::sync_folder(&staging))
         .and_then(|()| std::fs::rename(&staging, folder))
         .and_then(|()| folder.parent().map_or(Ok(()), files::sync_folder));
@@ -80,7 +82,11 @@ fn load(folder: &Path) -> Result<Pki> {
         _ => Error::file("read", &path, error),
     })?;
     let text = String::from_utf8(bytes).map_err(|_| damaged("it is not text".to_owned()))?;
-    let revoked = Kept::open(&folder.join(REVOKED_FILE), REVOKED_REMEDY)?;
+    // Without the file nobody knows how long the certificates live that are out there: a revocation
+    // is then kept as long as any could.
+    let absent =
+        Revoked { longest_life_s: LIFE_MAX.as_secs().saturating_add(1), members: Vec::new() };
+    let revoked = Kept::open(&folder.join(REVOKED_FILE), REVOKED_REMEDY, absent)?;
     parse(&text, revoked).map_err(|error| damaged(error.to_string()))
 }
 
@@ -134,7 +140,8 @@ mod tests {
         // Made a while ago.
         let member = Member { role: Role::Worker, name: name(), issued_s: now_s() - 10 };
         assert!(!pki.is_revoked(&member));
-        let revoked = pki.revoke(Role::Worker, name()).expect("room");
+        let (revoked, kept) = pki.revoke(Role::Worker, name()).expect("room");
+        kept.expect("the folder is ours");
         let again = Pki::open(&folder).expect("the same");
         assert!(pki.is_revoked(&member) && again.is_revoked(&member));
         assert_eq!(again.revoked(), [revoked]);
@@ -146,6 +153,48 @@ mod tests {
         assert!(text.contains("1000001"), "{text}");
         std::fs::write(&path, &text[1..]).expect("ours");
         assert!(matches!(Pki::open(&folder), Err(Error::Damaged { .. })));
+    }
+
+    #[test]
+    fn a_revocation_that_cannot_be_written_down_holds_all_the_same() {
+        let (guard, folder) = folder();
+        let pki = Pki::open(&folder).expect("a new one");
+        let name = || "w".parse().expect("a name");
+        let member = Member { role: Role::Worker, name: name(), issued_s: now_s() - 10 };
+        drop(guard);
+        let (_, kept) = pki.revoke(Role::Worker, name()).expect("room");
+        assert!(matches!(kept, Err(Error::File { .. })), "{kept:?}");
+        assert!(pki.is_revoked(&member));
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_leaves_no_certificate_good() {
+        let pki = Pki::generate().expect("random numbers");
+        let name = || "w".parse().expect("a name");
+        let (_, csr) = crate::net::pki::request().expect("random numbers");
+        let later = std::time::SystemTime::now() + Duration::from_secs(3600);
+        pki.sign(Role::Worker, &name(), &csr, later).expect("signed");
+        let issued_s = now_s() + 3600;
+        pki.revoke(Role::Worker, name()).expect("room").1.expect("in memory");
+        assert!(pki.is_revoked(&Member {
+            role: Role::Worker,
+            name: name(),
+            issued_s: issued_s - 2
+        }));
+        let now = std::time::SystemTime::now();
+        assert!(pki.is_too_early(Role::Worker, &name(), now));
+        let after = later + Duration::from_secs(2);
+        assert!(!pki.is_too_early(Role::Worker, &name(), after));
+    }
+
+    #[test]
+    fn without_its_file_a_revocation_is_kept_as_long_as_any_certificate_lives() {
+        let (_guard, folder) = folder();
+        Pki::open(&folder).expect("a new one");
+        let lives = || Pki::open(&folder).expect("whole").authority.revoked.read().longest_life_s;
+        assert_eq!(lives(), 0, "no certificate was made yet");
+        std::fs::remove_file(folder.join(REVOKED_FILE)).expect("ours");
+        assert!(lives() > LIFE_MAX.as_secs());
     }
 
     #[cfg(unix)]

@@ -1,6 +1,6 @@
 //! The table of tokens on the disk: what was used stays used, whatever happens to the process.
 
-use super::{JoinToken, Secret, Table, TokenInfo};
+use super::{JoinToken, Maker, Secret, Table, TokenInfo};
 use crate::error::{Error, Result};
 use crate::net::enrol::JoinRefusal;
 use crate::net::kept::Kept;
@@ -38,7 +38,7 @@ impl Tokens {
     /// # Errors
     /// [`Error::Damaged`] when the file does not parse, with what to do; [`Error::File`].
     pub fn open(folder: &Path, pki: &Pki) -> Result<Self> {
-        let table = Kept::open(&folder.join(TOKENS_FILE), TOKENS_REMEDY)?;
+        let table = Kept::open(&folder.join(TOKENS_FILE), TOKENS_REMEDY, Table::default())?;
         Ok(Self(Arc::new(Inner { authority: pki.hash(), table })))
     }
 
@@ -67,6 +67,17 @@ impl Tokens {
         uses: u32,
         ttl: Duration,
     ) -> Result<(TokenInfo, JoinToken)> {
+        self.create_by(None, role, uses, ttl)
+    }
+
+    /// The same for an administrator who asks for it.
+    pub(in crate::net) fn create_by(
+        &self,
+        made_by: Option<Maker>,
+        role: Role,
+        uses: u32,
+        ttl: Duration,
+    ) -> Result<(TokenInfo, JoinToken)> {
         let limit = |what, given, expected| Err(Error::TokenLimit { what, given, expected });
         if !(1..=USES_MAX).contains(&uses) {
             return limit("uses", uses.into(), format!("1 to {USES_MAX}"));
@@ -76,10 +87,10 @@ impl Tokens {
             return limit("seconds to live", ttl.as_secs(), expected);
         }
         let secret: Secret = rand::random();
-        let info = self
-            .0
-            .table
-            .change(|table| table.create(&secret, role, uses, ttl.as_secs(), now_s()))??;
+        let extent = (uses, ttl.as_secs());
+        let table = &self.0.table;
+        let info =
+            table.change(|table| table.create(&secret, role, extent, now_s(), made_by))??;
         Ok((info, JoinToken { authority: self.0.authority, secret }))
     }
 
@@ -98,6 +109,17 @@ impl Tokens {
             return Ok(());
         }
         Err(Error::UnknownToken { id: id.chars().take(64).collect() })
+    }
+
+    /// Takes back what a member has made, and then writes that down; answers the ids. Waits for the
+    /// disk.
+    pub(in crate::net) fn take_back(&self, maker: &Maker) -> (Vec<String>, Result<()>) {
+        let any = self.0.table.read().tokens.iter().any(|t| t.info.made_by.as_ref() == Some(maker));
+        if !any {
+            return (Vec::new(), Ok(()));
+        }
+        let taken = self.0.table.insist(|table| Ok(table.take_back(maker)));
+        taken.unwrap_or_else(|error| (Vec::new(), Err(error)))
     }
 
     /// Whether a secret would let in a member of a role.
