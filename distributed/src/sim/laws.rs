@@ -15,6 +15,9 @@ const RESERVE: f64 = 21.0;
 const PER_TASK: f64 = 0.2;
 const PER_SECOND: f64 = 2.0;
 
+/// Attempts, and when they began.
+type Probes = VecDeque<(Duration, AttemptId)>;
+
 /// The accounts of one coordinator's life.
 #[derive(Default)]
 pub(super) struct Laws {
@@ -22,7 +25,7 @@ pub(super) struct Laws {
     first_attempts: u32,
     retries: u32,
     /// Failures in a row by session and model, and the last attempts that began since the fifth.
-    streaks: BTreeMap<(SessionId, String), (u32, VecDeque<(Duration, AttemptId)>)>,
+    streaks: BTreeMap<(SessionId, String), (u32, Probes)>,
 }
 
 impl Laws {
