@@ -79,7 +79,7 @@ impl Core {
             task.hedge_at = Some((at, id.attempt));
             self.timers.insert((at, Timer::Hedge(seq, id.attempt)));
         }
-        let probes = worker.breakers.get_mut(&**model).is_some_and(|b| b.passed());
+        let probes = worker.breakers.get_mut(&**model).is_some_and(|b| b.passed(id));
         if probes {
             self.capabilities.forget(model);
         }
@@ -190,7 +190,7 @@ impl Core {
             return;
         }
         if let Some(held) = self.fleet.release(session, id) {
-            self.abandon_probe(session, &held.model);
+            self.abandon_probe(session, id, &held.model);
         }
         self.dismiss_if_done(session);
         self.schedule(now);

@@ -1,5 +1,6 @@
 //! Circuit breakers: a worker that keeps failing at a model is left alone for a while.
 
+use crate::proto::message::AttemptId;
 use std::time::Duration;
 
 /// Failures in a row that open a breaker.
@@ -15,8 +16,8 @@ pub(crate) enum Breaker {
     Closed { failures: u32 },
     /// None pass before that time.
     Open { until: Duration, wait: Duration },
-    /// One may pass; `probing` once it is under way.
-    HalfOpen { probing: bool, wait: Duration },
+    /// One may pass; `probe` is that one, once it is under way.
+    HalfOpen { probe: Option<AttemptId>, wait: Duration },
 }
 
 impl Default for Breaker {
@@ -28,13 +29,13 @@ impl Default for Breaker {
 impl Breaker {
     /// Whether a task may pass.
     pub(crate) fn passes(self) -> bool {
-        matches!(self, Self::Closed { .. } | Self::HalfOpen { probing: false, .. })
+        matches!(self, Self::Closed { .. } | Self::HalfOpen { probe: None, .. })
     }
 
-    /// A task was let through. True when no other may follow it for now.
-    pub(crate) fn passed(&mut self) -> bool {
-        if let Self::HalfOpen { probing, .. } = self {
-            *probing = true;
+    /// An attempt was let through. True when no other may follow it for now.
+    pub(crate) fn passed(&mut self, id: AttemptId) -> bool {
+        if let Self::HalfOpen { probe, .. } = self {
+            *probe = Some(id);
             return true;
         }
         false
@@ -61,17 +62,19 @@ impl Breaker {
     pub(crate) fn wake(&mut self, now: Duration) -> bool {
         match *self {
             Self::Open { until, wait } if until <= now => {
-                *self = Self::HalfOpen { probing: false, wait };
+                *self = Self::HalfOpen { probe: None, wait };
                 true
             }
             _ => false,
         }
     }
 
-    /// The probe ended without a verdict: another may be sent.
-    pub(crate) fn abandon(&mut self) -> bool {
-        if let Self::HalfOpen { probing: probing @ true, .. } = self {
-            *probing = false;
+    /// An attempt ended without a verdict. True when it was the probe: another may be sent.
+    pub(crate) fn abandon(&mut self, id: AttemptId) -> bool {
+        if let Self::HalfOpen { probe, .. } = self
+            && *probe == Some(id)
+        {
+            *probe = None;
             return true;
         }
         false
@@ -106,15 +109,17 @@ mod tests {
         assert!(!breaker.passes() && !breaker.wake(Duration::from_millis(999)));
         assert_eq!(breaker.fail(s(0)), None, "a straggler");
         assert!(breaker.wake(s(1)) && breaker.passes());
-        assert!(breaker.passed() && !breaker.passes(), "one probe at a time");
+        let [first, second, stale] = [1, 2, 3].map(|seq| AttemptId { epoch: 1, seq, attempt: 1 });
+        assert!(breaker.passed(first) && !breaker.passes(), "one probe at a time");
         assert_eq!(breaker.fail(s(2)), Some(s(4)), "twice as long");
-        assert!(breaker.wake(s(4)) && breaker.passed());
-        assert!(breaker.abandon() && breaker.passes(), "no verdict");
+        assert!(breaker.wake(s(4)) && breaker.passed(second));
+        assert!(!breaker.abandon(stale) && !breaker.passes(), "it was sent before");
+        assert!(breaker.abandon(second) && breaker.passes(), "no verdict");
     }
 
     #[test]
     fn waits_end_at_a_minute() {
-        let mut breaker = Breaker::HalfOpen { probing: true, wait: s(50) };
+        let mut breaker = Breaker::HalfOpen { probe: None, wait: s(50) };
         assert_eq!(breaker.fail(s(0)), Some(s(60)));
     }
 }

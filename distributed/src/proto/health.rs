@@ -43,7 +43,7 @@ impl Core {
                 self.worker_worked(session, &model);
             }
             Completion::Refused | Completion::Unshared | Completion::NoInputs { .. } => {
-                self.abandon_probe(session, &model);
+                self.abandon_probe(session, id, &model);
             }
         }
     }
@@ -81,9 +81,9 @@ impl Core {
     }
 
     /// An attempt ended that says nothing about its worker.
-    pub(super) fn abandon_probe(&mut self, session: SessionId, model: &ModelRef) {
+    pub(super) fn abandon_probe(&mut self, session: SessionId, id: AttemptId, model: &ModelRef) {
         let Some(worker) = self.fleet.live(session) else { return };
-        if worker.breakers.get_mut(model).is_some_and(Breaker::abandon) {
+        if worker.breakers.get_mut(model).is_some_and(|breaker| breaker.abandon(id)) {
             self.capabilities.forget(model);
         }
     }

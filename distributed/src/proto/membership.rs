@@ -167,7 +167,7 @@ impl Core {
                 let error = TaskError::new(TaskErrorKind::WorkerLost, reason);
                 self.fail_attempt(now, id, session, error);
             } else {
-                self.abandon_probe(session, &held.model);
+                self.abandon_probe(session, id, &held.model);
             }
         }
     }
