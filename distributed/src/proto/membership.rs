@@ -133,8 +133,9 @@ impl Core {
             let Some(seat) = self.fleet.seats.get_mut(id) else { continue };
             missing.extend(seat.held.confirm(now, &heartbeat, &named));
         }
-        for (&id, status) in seats.iter().zip(status.unwrap_or_default()) {
+        for (&id, mut status) in seats.iter().zip(status.unwrap_or_default()) {
             let Some(seat) = self.fleet.seats.get_mut(id) else { continue };
+            seat.amend(&mut status.models);
             let moved = seat.status.models != status.models;
             seat.status = status;
             if moved {

@@ -272,10 +272,12 @@ async fn a_client_that_goes_away_cancels_its_task() {
 async fn requests_are_counted() {
     let rig = Rig::start().await;
     for _ in 0..3 {
-        assert_eq!(rig.post(INFER, body("")).await.status, 200);
+        let answer = rig.post(INFER, body("")).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
     }
     assert_eq!(rig.post(INFER, "{").await.status, 400);
-    assert_eq!(rig.post("/v2/models/fails/infer", body("")).await.status, 500);
+    let answer = rig.post("/v2/models/fails/infer", body("")).await;
+    assert_eq!(answer.status, 500, "{}", answer.text());
     let stats = rig.get("/v2/models/relu/stats").await.json()["model_stats"][0].clone();
     assert_eq!((&stats["name"], &stats["version"]), (&json!("relu"), &json!("1")));
     assert_eq!((&stats["inference_count"], &stats["execution_count"]), (&json!(3), &json!(3)));

@@ -6,7 +6,7 @@
 //! fits, and goes otherwise.
 
 use crate::proto::core::Core;
-use crate::proto::fleet::SeatId;
+use crate::proto::fleet::{Seat, SeatId};
 use crate::proto::models::ModelState;
 use crate::proto::state::{Action, Planted, SessionId};
 use crate::task::ModelRef;
@@ -104,5 +104,18 @@ impl Core {
             self.fill(now, id);
         }
         self.schedule(now);
+    }
+}
+
+impl Seat {
+    /// Corrects a list that was made before the worker heard, or said, what the books have by now: a
+    /// heartbeat and the answer to an order overtake one another.
+    pub(in crate::proto) fn amend(&self, listed: &mut Vec<ModelRef>) {
+        listed.retain(|model| !matches!(self.models.get(model), Some(ModelState::Going { .. })));
+        for (model, state) in &self.models {
+            if matches!(state, ModelState::Ready { .. }) && !listed.contains(model) {
+                listed.push(model.clone());
+            }
+        }
     }
 }

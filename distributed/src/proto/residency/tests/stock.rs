@@ -227,3 +227,12 @@ fn a_task_whose_model_found_no_room_waits_until_it_is_known_what_has_it() {
         }
     }
 }
+
+#[test]
+fn a_list_from_before_a_load_takes_nothing_back() {
+    let mut cluster = Cluster::new("least_loaded");
+    cluster.join("w", None);
+    cluster.load("a", 6);
+    beat(&mut cluster, 1, device(None, &[]));
+    assert_eq!(cluster.core.workers(cluster.now)[0].models, ["a/1"]);
+}
