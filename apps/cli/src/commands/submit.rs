@@ -22,7 +22,7 @@ pub(crate) struct Args {
     /// A .npy file or an image for an input; NAME= may be left out where the model has one input
     #[arg(long = "input", value_name = "NAME=FILE", required = true)]
     inputs: Vec<String>,
-    /// Keep the task, and inputs of any size, through a crash of the coordinator
+    /// Keep the task, and its inputs, through a crash of the coordinator
     #[arg(long)]
     durable: bool,
     /// Run it once this task has succeeded; may be given several times
