@@ -1,0 +1,140 @@
+//! The workers, the models that they are to have, and the strategy that chooses among them.
+
+use super::Coordinator;
+use crate::error::{Error, Result};
+use crate::executor::ExecError;
+use crate::proto::balance;
+use crate::proto::core::Core;
+use crate::proto::models::ModelNeeds;
+use crate::task::ModelRef;
+use crate::worker_info::{Stats, Traffic, WorkerId, WorkerInfo, WorkerState};
+
+impl Coordinator {
+    /// Every worker, by name; lost ones stay listed for ten minutes.
+    #[must_use]
+    pub fn workers(&self) -> Vec<WorkerInfo> {
+        self.shared.read(Core::workers)
+    }
+
+    /// One worker.
+    ///
+    /// # Errors
+    /// [`Error::UnknownWorker`].
+    pub fn worker(&self, id: &str) -> Result<WorkerInfo> {
+        self.workers().into_iter().find(|w| w.id.as_str() == id).ok_or_else(|| unknown(id))
+    }
+
+    /// Asks a worker to finish what it holds and leave.
+    ///
+    /// # Errors
+    /// [`Error::UnknownWorker`], also for a lost one.
+    pub fn shutdown_worker(&self, id: &str) -> Result<()> {
+        let found = self.shared.with(|core, _| core.drain_worker(id));
+        if found { Ok(()) } else { Err(unknown(id)) }
+    }
+
+    /// For a supervisor that saw a worker's process end: its tasks are redone at once instead
+    /// of after the two seconds that silence takes to be noticed.
+    pub fn worker_exited(&self, id: &str) {
+        self.shared.with(|core, now| core.worker_exited(now, id));
+    }
+
+    /// Resolves once at least `count` workers are ready.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`].
+    pub async fn wait_for_workers(&self, count: usize) -> Result<()> {
+        let ready = |core: &Core, now| {
+            let workers = core.workers(now);
+            let ready = workers.iter().filter(|w| w.state == WorkerState::Ready).count();
+            (ready >= count).then_some(())
+        };
+        self.until(ready).await
+    }
+
+    /// Has every device with room for the model load it, also those of workers that join later;
+    /// where none has room, idle models make some on one. Answers what became of it at each
+    /// worker that was to load it; a worker that failed gets no tasks of the model. A model that
+    /// has left a device for another comes back when its tasks need it.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`].
+    pub async fn load(&self, model: ModelRef) -> Result<Vec<(WorkerId, Result<(), ExecError>)>> {
+        self.load_where(model, ModelNeeds::default()).await
+    }
+
+    /// The same for a model that asks something of the devices that run it.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`].
+    pub async fn load_where(
+        &self,
+        model: ModelRef,
+        needs: ModelNeeds,
+    ) -> Result<Vec<(WorkerId, Result<(), ExecError>)>> {
+        self.shared.with(|core, now| core.load(now, &model, needs));
+        self.until(|core, _| core.load_report(&model)).await
+    }
+
+    /// Whether no device of a worker is about to load a model; false where there is no such worker.
+    #[must_use]
+    pub fn is_settled(&self, worker: &str) -> bool {
+        self.shared.read(|core, _| core.is_settled(worker))
+    }
+
+    /// Says anew what a model that was loaded asks of the devices that run it; nothing for others.
+    pub fn set_needs(&self, model: &ModelRef, needs: ModelNeeds) {
+        self.shared.with(|core, now| core.set_needs(now, model, needs));
+    }
+
+    /// Whether a model that was loaded lies on no device because others need the room: it comes
+    /// back when a task needs it.
+    #[must_use]
+    pub fn is_parked(&self, model: &ModelRef) -> bool {
+        self.shared.read(|core, _| core.is_parked(model))
+    }
+
+    /// Has every worker let go of the model.
+    pub fn unload(&self, model: &ModelRef) {
+        self.shared.with(|core, now| core.unload(now, model));
+    }
+
+    /// Models that the cluster is to have.
+    #[must_use]
+    pub fn models(&self) -> Vec<ModelRef> {
+        self.shared.read(|core, _| core.models())
+    }
+
+    /// Totals.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let shared_buffers = self.door.as_ref().map(|door| door.buffers()).unwrap_or_default();
+        Stats { shared_buffers, ..self.shared.read(Core::stats) }
+    }
+
+    /// What travelled between this coordinator and the workers that are connected now.
+    #[must_use]
+    pub fn traffic(&self) -> Traffic {
+        self.shared.traffic()
+    }
+
+    /// The balancing strategy in use.
+    #[must_use]
+    pub fn balancing(&self) -> &'static str {
+        self.shared.read(|core, _| core.balancing())
+    }
+
+    /// Switches the balancing strategy, for tasks that are not yet dispatched.
+    ///
+    /// # Errors
+    /// [`Error::UnknownBalancing`], with the names that exist.
+    pub fn set_balancing(&self, name: &str) -> Result<()> {
+        let strategy = balance::by_name(name)?;
+        self.shared.with(|core, _| core.set_balancing(strategy));
+        Ok(())
+    }
+}
+
+fn unknown(id: &str) -> Error {
+    Error::UnknownWorker { id: id.chars().take(64).collect() }
+}

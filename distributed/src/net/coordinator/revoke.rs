@@ -1,0 +1,50 @@
+//! Sending a member away for good: its certificates, its connections, and the tokens it has made.
+
+use super::Coordinator;
+use crate::error::{Error, Result};
+use crate::net::pki::Revocation;
+use crate::net::role::Role;
+use crate::worker_info::WorkerId;
+
+impl Coordinator {
+    /// Revokes every certificate that a member was given so far: it can neither connect nor renew
+    /// with it, and its connections are closed; answers how many it had. Certificates that it is
+    /// given for another token later are good. Join tokens that it has made, as an administrator may,
+    /// are taken back; who joined with one stays. The authority's folder keeps the revocation until
+    /// the last of the certificates would have expired. Once begun, this goes on to its end, also
+    /// where its future is dropped.
+    ///
+    /// Members that know one another's addresses, as ranks of a ring may, find out nothing.
+    ///
+    /// # Errors
+    /// [`Error::TokenLimit`] when too many members are revoked at once, and then nothing happened.
+    /// [`Error::File`] where it cannot be written down: then it was done all the same, and holds
+    /// until the coordinator restarts.
+    pub async fn revoke(&self, role: Role, name: WorkerId) -> Result<(Revocation, usize)> {
+        let own = self.clone();
+        // What is begun there, nobody who gives up can end halfway.
+        let revoking = tokio::task::spawn_blocking(move || {
+            let (revocation, kept) = own.pki.revoke(role, name)?;
+            let name = &revocation.name;
+            let closed = own.present.send_away(|m| own.pki.is_revoked(m), (role, name));
+            if role == Role::Worker {
+                // It may have been kept for a machine that joined a moment ago.
+                own.limits.release(name);
+            }
+            let maker = (role, name.clone());
+            let taken = own.tokens.as_ref().map(|tokens| tokens.take_back(&maker));
+            let (tokens, forgotten) = taken.unwrap_or_else(|| (Vec::new(), Ok(())));
+            tracing::warn!(%role, %name, closed, ?tokens, "certificates were revoked");
+            kept.and(forgotten).map_err(|error| match error {
+                Error::File { path, source, .. } => {
+                    let what = "keep a revocation, which holds until the coordinator restarts, in";
+                    tracing::error!(%role, %name, path = %path.display(), %source, "cannot {what}");
+                    Error::File { what, path, source }
+                }
+                other => other,
+            })?;
+            Ok::<_, Error>((revocation, closed))
+        });
+        revoking.await.map_err(|_| Error::Stopped)?
+    }
+}

@@ -1,0 +1,50 @@
+//! What keeps the journal small and copied while the coordinator goes on, and says when it breaks.
+
+use super::Coordinator;
+use crate::error::{Error, Result};
+use std::path::PathBuf;
+
+impl Coordinator {
+    /// Resolves when the journal takes no more, with the reason. The coordinator can no longer
+    /// keep its promises then, and should be stopped and started anew.
+    pub async fn journal_broken(&self) -> Error {
+        let broken = self.until_any(|| self.shared.journal_error());
+        broken.await.map_or_else(|error| error, Error::from)
+    }
+
+    /// Copies the journal to a new file while the coordinator goes on: a consistent state of one
+    /// moment, which a coordinator can be started on. Large inputs of its tasks go to a folder
+    /// beside it, which has its name and `.inputs` after it and belongs to it.
+    ///
+    /// # Errors
+    /// [`Error::NoJournal`]; [`Error::Journal`], also where the file or the folder exists already.
+    pub async fn back_up(&self, to: PathBuf) -> Result<()> {
+        let writer = self.shared.writer().ok_or(Error::NoJournal)?;
+        let vault = self.shared.vault().ok_or(Error::NoJournal)?;
+        // What the copy refers to was there before its moment, and stays until it is copied.
+        let pause = vault.pause().await;
+        let copy = tokio::task::spawn_blocking(move || {
+            let _pause = pause;
+            vault.back_up(&writer, &to)
+        });
+        Ok(copy.await.map_err(|_| Error::Stopped)??)
+    }
+
+    /// Bytes of the journal's file.
+    ///
+    /// # Errors
+    /// [`Error::NoJournal`]; [`Error::Journal`].
+    pub fn journal_bytes(&self) -> Result<u64> {
+        Ok(self.shared.writer().ok_or(Error::NoJournal)?.upkeep().size_bytes()?)
+    }
+
+    /// Gives the disk what the journal no longer needs; true when that was anything.
+    ///
+    /// # Errors
+    /// [`Error::NoJournal`]; [`Error::Journal`].
+    pub async fn compact(&self) -> Result<bool> {
+        let writer = self.shared.writer().ok_or(Error::NoJournal)?;
+        let compacted = tokio::task::spawn_blocking(move || writer.compact());
+        Ok(compacted.await.map_err(|_| Error::Stopped)??)
+    }
+}
