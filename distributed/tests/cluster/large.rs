@@ -351,3 +351,48 @@ async fn a_copy_touches_no_other_copys_inputs() {
     assert_eq!(files(&beside).len(), 1);
     coordinator.stop().await;
 }
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_left_of_a_copy_that_was_cut_off_is_replaced() {
+    use rustix::fs::{CWD, Mode, mkfifoat};
+    let kept = Kept::new();
+    let coordinator = kept.start(kept.journal()).await;
+    let id = kept.submit(&coordinator, 17_600_000).await;
+    let names = ["copy", "copy.inputs", "copy.new", "copy.inputs.new"];
+    let [copy, beside, half, half_beside] = names.map(|name| kept.folder.path().join(name));
+    let there = || [&copy, &beside, &half, &half_beside].map(|path| path.exists());
+    // Who opens this waits: the copy is held up with some of it done.
+    let pipe = kept.inputs().join("pipe");
+    mkfifoat(CWD, &pipe, Mode::RUSR | Mode::WUSR).unwrap();
+    let copying = tokio::spawn({
+        let (coordinator, copy) = (coordinator.clone(), copy.clone());
+        async move { coordinator.back_up(copy).await }
+    });
+    let begun = || (beside.exists() || half_beside.exists()).then_some(());
+    eventually("inputs are copied", begun).await;
+    let left = there();
+    // Let go of before anything is asserted: a failing test would wait for it.
+    let end = std::fs::File::options().read(true).write(true).open(&pipe).unwrap();
+    let refused = copying.await.unwrap();
+    drop(end);
+    assert_eq!(left, [false, false, true, true], "nothing has its name yet");
+    assert!(matches!(refused, Err(Error::Journal(JournalError::Io { .. }))), "{refused:?}");
+    assert_eq!(there(), [false; 4], "one that fails leaves nothing");
+
+    // As a process that was killed then would have left it.
+    std::fs::remove_file(&pipe).unwrap();
+    std::fs::write(&half, "half a journal").unwrap();
+    std::fs::create_dir(&half_beside).unwrap();
+    std::fs::write(half_beside.join("half"), "some inputs").unwrap();
+    coordinator.back_up(copy.clone()).await.unwrap();
+    assert_eq!(there(), [true, true, false, false]);
+    coordinator.stop().await;
+    let [copied, own] = [&beside, &kept.inputs()].map(|folder| files(folder));
+    assert_eq!((copied.len(), own.len()), (1, 1), "{copied:?} {own:?}");
+    assert_eq!(copied[0].file_name(), own[0].file_name());
+    assert!(std::fs::read(&copied[0]).unwrap() == std::fs::read(&own[0]).unwrap());
+    let next = kept.start(copy).await;
+    assert_eq!(next.task(id).unwrap().task_id, id);
+    next.stop().await;
+}
