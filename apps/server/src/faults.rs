@@ -142,3 +142,23 @@ pub(crate) fn model(error: &ModelError) -> Fault {
         _ => Fault::bad_input(message),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_revocation_that_is_not_kept_says_whether_room_would_help() {
+        for (kind, status, code) in [
+            (ErrorKind::StorageFull, 507, "disk_full"),
+            (ErrorKind::QuotaExceeded, 507, "disk_full"),
+            (ErrorKind::IsADirectory, 500, "not_kept"),
+            (ErrorKind::PermissionDenied, 500, "not_kept"),
+        ] {
+            let (what, path, source) = ("keep", "revoked.json".into(), kind.into());
+            let fault = revocation(ClusterError::File { what, path, source });
+            assert_eq!((fault.status.as_u16(), fault.code), (status, code), "{kind:?}");
+            assert!(fault.message.contains("until the coordinator restarts"), "{}", fault.message);
+        }
+    }
+}

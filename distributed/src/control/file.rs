@@ -47,16 +47,23 @@ impl Unnamed {
         let mut name = path.file_name().unwrap_or_default().to_owned();
         name.push(".new");
         let made_at = path.with_file_name(name);
-        let opened = options().create(true).open(&made_at).map_err(|e| failed(&made_at, e))?;
-        let file = lock(path, opened)?;
+        let wrong = |error| failed(&made_at, error);
+        let opened = options().create(true).open(&made_at).map_err(wrong)?;
+        let found = opened.metadata().map_err(wrong)?;
+        let mut file = lock(path, opened)?;
         // Looked for again under the lock: whoever had it before may have named the file since.
         if exists() {
             let _ = file.close();
             return Err(refused());
         }
-        let made = Self { path: path.to_path_buf(), made_at, file };
-        made.file.set_len(0).map_err(|e| failed(&made.made_at, e))?;
-        Ok(made)
+        if has_another_name(path, &made_at, &found)? {
+            // The lock of the one is held until there is that of the other.
+            fs::remove_file(&made_at).map_err(wrong)?;
+            let opened = options().create_new(true).open(&made_at).map_err(wrong)?;
+            file = lock(path, opened)?;
+        }
+        file.set_len(0).map_err(wrong)?;
+        Ok(Self { path: path.to_path_buf(), made_at, file })
     }
 
     /// Gives it its name, durably, and answers its contents, still locked.
@@ -87,6 +94,31 @@ impl Unnamed {
         let _ = fs::remove_file(&self.made_at);
         let _ = self.file.close();
     }
+}
+
+/// Whether the file that was found at `made_at`, and is locked, has its own name too: a crash came
+/// between the two steps of naming it, it was moved since, and it is not to be emptied.
+///
+/// # Errors
+/// [`JournalError::InUse`] where another file is there by now, [`JournalError::Io`].
+#[cfg(unix)]
+fn has_another_name(
+    path: &Path,
+    made_at: &Path,
+    found: &fs::Metadata,
+) -> Result<bool, JournalError> {
+    use std::os::unix::fs::MetadataExt;
+    let now = fs::metadata(made_at).map_err(|e| failed(made_at, e))?;
+    match (now.dev(), now.ino()) == (found.dev(), found.ino()) {
+        true => Ok(now.nlink() > 1),
+        false => Err(JournalError::InUse { path: path.to_path_buf() }),
+    }
+}
+
+/// Elsewhere nothing tells how many names a file has.
+#[cfg(not(unix))]
+fn has_another_name(_: &Path, _: &Path, _: &fs::Metadata) -> Result<bool, JournalError> {
+    Ok(false)
 }
 
 fn options() -> OpenOptions {

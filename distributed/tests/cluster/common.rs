@@ -123,13 +123,13 @@ impl Worker {
         pki: &Pki,
         name: &str,
         slots: u32,
-        executor: &Arc<Echo>,
+        executor: &Arc<impl Executor>,
     ) -> Self {
         let identity = pki.issue_worker(name).unwrap();
         Self::with(WorkerConfig::new(coordinator.quic_addr(), identity, slots), executor)
     }
 
-    pub(crate) fn with(config: WorkerConfig, executor: &Arc<Echo>) -> Self {
+    pub(crate) fn with(config: WorkerConfig, executor: &Arc<impl Executor>) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.unwrap();

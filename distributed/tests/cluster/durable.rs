@@ -3,7 +3,7 @@
 use crate::common::{Echo, Worker, config, coordinator, eventually, model, task};
 use lgp_distributed::{
     Coordinator, CoordinatorConfig, DeviceStatus, Error, ExecError, Executor, ExecutorStatus,
-    JournalError, ModelRef, Pki, TaskErrorKind, TaskSpec, TaskState, WorkerConfig, run_worker,
+    JournalError, ModelRef, Pki, TaskErrorKind, TaskSpec, TaskState,
 };
 use lgp_memory::NamedTensor;
 use std::sync::atomic::Ordering;
@@ -116,9 +116,7 @@ impl Executor for Two {
 async fn each_device_of_a_worker_has_slots_of_its_own() {
     let (coordinator, pki) = coordinator().await;
     let executor = Arc::new(Two::default());
-    let identity = pki.issue_worker("w").unwrap();
-    let config = WorkerConfig::new(coordinator.quic_addr(), identity, 1);
-    tokio::spawn(run_worker(config, Arc::clone(&executor) as _, std::future::pending()));
+    let _worker = Worker::start(&coordinator, &pki, "w", 1, &executor);
     coordinator.wait_for_workers(1).await.unwrap();
     let loaded = coordinator.load(model("echo")).await.unwrap();
     assert!(loaded.iter().all(|(_, result)| result.is_ok()), "{loaded:?}");

@@ -3,7 +3,7 @@
 use crate::common::{Echo, Worker, config, task};
 use lgp_distributed::{
     BlobFile, BlobPart, BlobSource, Coordinator, ExecError, ExecErrorKind, Executor,
-    ExecutorStatus, ModelCache, ModelRef, Pki, Services, TaskState, WorkerConfig, run_worker,
+    ExecutorStatus, ModelCache, ModelRef, Pki, Services, TaskState,
 };
 use lgp_memory::NamedTensor;
 use sha2::{Digest, Sha256};
@@ -124,11 +124,8 @@ impl Rig {
         })
     }
 
-    fn start(&self, executor: &Arc<Fetching>) {
-        let identity = self.pki.issue_worker("far").unwrap();
-        let config = WorkerConfig::new(self.coordinator.quic_addr(), identity, 1);
-        let executor: Arc<dyn Executor> = Arc::clone(executor) as _;
-        tokio::spawn(run_worker(config, executor, std::future::pending()));
+    fn start(&self, executor: &Arc<Fetching>) -> Worker {
+        Worker::start(&self.coordinator, &self.pki, "far", 1, executor)
     }
 }
 
@@ -136,7 +133,7 @@ impl Rig {
 async fn a_worker_fetches_what_it_is_told_to_load() {
     let rig = rig().await;
     let executor = rig.executor();
-    rig.start(&executor);
+    let _worker = rig.start(&executor);
     rig.coordinator.wait_for_workers(1).await.unwrap();
     let report = rig.coordinator.load(rig.model.clone()).await.unwrap();
     assert_eq!(report.into_iter().map(|(_, r)| r).collect::<Vec<_>>(), [Ok(())]);
@@ -164,7 +161,7 @@ async fn a_transfer_goes_on_where_it_was_cut_off() {
         let executor = rig.executor();
         std::fs::create_dir_all(&executor.folder).unwrap();
         std::fs::write(executor.folder.join(&rig.model.sha256), &left).unwrap();
-        rig.start(&executor);
+        let _worker = rig.start(&executor);
         rig.coordinator.wait_for_workers(1).await.unwrap();
         let mut spec = task("echo");
         spec.model = rig.model.clone();
@@ -183,7 +180,7 @@ async fn a_transfer_goes_on_where_it_was_cut_off() {
 async fn what_cannot_be_fetched_is_said() {
     let rig = rig().await;
     let executor = rig.executor();
-    rig.start(&executor);
+    let _worker = rig.start(&executor);
     rig.coordinator.wait_for_workers(1).await.unwrap();
     for (sha256, kind, part) in [
         ("0".repeat(64), ExecErrorKind::Unavailable, "its digest is"),
@@ -208,7 +205,7 @@ async fn a_model_without_room_is_not_taken() {
     let rig = rig().await;
     let executor = rig.executor();
     let executor = Arc::new(Fetching { bytes_max: 1, ..Arc::into_inner(executor).unwrap() });
-    rig.start(&executor);
+    let _worker = rig.start(&executor);
     rig.coordinator.wait_for_workers(1).await.unwrap();
     let report = rig.coordinator.load(rig.model.clone()).await.unwrap();
     assert!(report[0].1.as_ref().is_err_and(|e| e.message == "no room"), "{report:?}");

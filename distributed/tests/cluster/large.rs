@@ -3,7 +3,7 @@
 use crate::common::{Echo, Worker, config, eventually, model, task};
 use lgp_distributed::{
     Coordinator, CoordinatorConfig, Error, ExecError, Executor, ExecutorStatus, JournalError,
-    ModelRef, Pki, TaskErrorKind, TaskId, TaskSpec, TaskState, WorkerConfig, run_worker,
+    ModelRef, Pki, TaskErrorKind, TaskId, TaskSpec, TaskState, WorkerConfig,
 };
 use lgp_memory::{NamedTensor, Tensor};
 use sha2::{Digest, Sha256};
@@ -54,9 +54,7 @@ fn inputs(counts: &[usize]) -> Vec<NamedTensor> {
 async fn inputs_beyond_a_frame_arrive_whole() {
     let pki = Pki::generate().unwrap();
     let coordinator = Coordinator::start(config(), &pki).await.unwrap();
-    let identity = pki.issue_worker("w").unwrap();
-    let settings = WorkerConfig::new(coordinator.quic_addr(), identity, 2);
-    tokio::spawn(run_worker(settings, Arc::new(Hashing), std::future::pending()));
+    let _worker = Worker::start(&coordinator, &pki, "w", 2, &Arc::new(Hashing));
     // One tensor of 100 MiB, and several of 64 MiB and four bytes in sum; the last ones fit.
     let cases = [&[26_214_400][..], &[9_000_000, 1, 0, 7_777_216], &[9_000_000, 7_777_216]];
     let submitted: Vec<_> = cases
@@ -103,9 +101,7 @@ async fn a_task_beyond_all_workers_settings_fails_and_says_why() {
     assert_eq!((error.code, record.attempts), (TaskErrorKind::TooLarge, 0));
     assert!(error.message.contains("at most 67108864 are accepted"), "{error}");
     // Another one takes it, however free the first is.
-    let identity = pki.issue_worker("large").unwrap();
-    let settings = WorkerConfig::new(coordinator.quic_addr(), identity, 1);
-    let _large = Worker::with(settings, &Echo::open());
+    let _large = Worker::start(&coordinator, &pki, "large", 1, &Echo::open());
     coordinator.wait_for_workers(2).await.unwrap();
     let record = coordinator.run(spec).await.unwrap();
     assert_eq!(record.worker.expect("it ran").as_str(), "large");
@@ -139,10 +135,8 @@ impl Kept {
         Coordinator::start(config, &self.pki).await.unwrap()
     }
 
-    fn work(&self, coordinator: &Coordinator) -> tokio::task::JoinHandle<Result<(), Error>> {
-        let identity = self.pki.issue_worker("w").unwrap();
-        let settings = WorkerConfig::new(coordinator.quic_addr(), identity, 2);
-        tokio::spawn(run_worker(settings, Arc::new(Hashing), std::future::pending()))
+    fn work(&self, coordinator: &Coordinator) -> Worker {
+        Worker::start(coordinator, &self.pki, "w", 2, &Arc::new(Hashing))
     }
 
     /// Submits a durable task with so many numbers.
@@ -186,13 +180,12 @@ async fn durable_inputs_beyond_a_frame_survive_and_go_with_their_task() {
     for (journal, folder) in [(kept.journal(), kept.inputs()), (copy, of_copy)] {
         let next = kept.start(journal).await;
         assert_eq!(files(&folder), [folder.join(name)]);
-        let worker = kept.work(&next);
+        let _worker = kept.work(&next);
         let record = next.wait(id).await.unwrap();
         assert_eq!(record.state, TaskState::Succeeded, "{:?}", record.error);
         assert_eq!(record.outputs.as_ref(), Some(&expected));
         eventually("its inputs go", || files(&folder).is_empty().then_some(())).await;
         next.stop().await;
-        worker.abort();
     }
 }
 
@@ -233,7 +226,7 @@ async fn durable_inputs_that_are_lost_fail_their_task_and_nobody_else() {
         change(path);
     }
     let second = kept.start(kept.journal()).await;
-    let worker = kept.work(&second);
+    let _worker = kept.work(&second);
     for (id, _, part) in damage {
         let record = second.wait(id).await.unwrap();
         match record.error {
@@ -247,7 +240,6 @@ async fn durable_inputs_that_are_lost_fail_their_task_and_nobody_else() {
     }
     assert_eq!(second.stats().retries, 0, "the worker is not to blame");
     second.stop().await;
-    worker.abort();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -288,13 +280,12 @@ async fn durable_inputs_stay_until_the_last_task_that_has_them_ends() {
     let third = kept.submit(&second, count).await;
     second.cancel(third).unwrap();
     assert_eq!(files(&kept.inputs()).len(), 1);
-    let worker = kept.work(&second);
+    let _worker = kept.work(&second);
     let record = second.wait(ids[1]).await.unwrap();
     assert_eq!(record.state, TaskState::Succeeded, "{:?}", record.error);
     assert_eq!(record.outputs, Some(digests(&inputs(&[count]))));
     eventually("its inputs go", || files(&kept.inputs()).is_empty().then_some(())).await;
     second.stop().await;
-    worker.abort();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -314,14 +305,13 @@ async fn each_task_with_the_same_lost_inputs_is_told() {
         let count = 17_600_000;
         let ids = [kept.submit(&coordinator, count).await, kept.submit(&coordinator, count).await];
         change(&files(&kept.inputs())[0]);
-        let worker = kept.work(&coordinator);
+        let _worker = kept.work(&coordinator);
         for id in ids {
             let record = coordinator.wait(id).await.unwrap();
             let error = record.error.expect("its inputs are lost");
             assert_eq!((error.code, record.attempts), (TaskErrorKind::InputsLost, 1), "{error}");
         }
         coordinator.stop().await;
-        worker.abort();
     }
 }
 
@@ -350,4 +340,49 @@ async fn a_copy_touches_no_other_copys_inputs() {
     assert!(matches!(refused, Err(Error::Journal(JournalError::Exists { .. }))), "{refused:?}");
     assert_eq!(files(&beside).len(), 1);
     coordinator.stop().await;
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_left_of_a_copy_that_was_cut_off_is_replaced() {
+    use rustix::fs::{CWD, Mode, mkfifoat};
+    let kept = Kept::new();
+    let coordinator = kept.start(kept.journal()).await;
+    let id = kept.submit(&coordinator, 17_600_000).await;
+    let names = ["copy", "copy.inputs", "copy.new", "copy.inputs.new"];
+    let [copy, beside, half, half_beside] = names.map(|name| kept.folder.path().join(name));
+    let there = || [&copy, &beside, &half, &half_beside].map(|path| path.exists());
+    // Who opens this waits: the copy is held up with some of it done.
+    let pipe = kept.inputs().join("pipe");
+    mkfifoat(CWD, &pipe, Mode::RUSR | Mode::WUSR).unwrap();
+    let copying = tokio::spawn({
+        let (coordinator, copy) = (coordinator.clone(), copy.clone());
+        async move { coordinator.back_up(copy).await }
+    });
+    let begun = || (beside.exists() || half_beside.exists()).then_some(());
+    eventually("inputs are copied", begun).await;
+    let left = there();
+    // Let go of before anything is asserted: a failing test would wait for it.
+    let end = std::fs::File::options().read(true).write(true).open(&pipe).unwrap();
+    let refused = copying.await.unwrap();
+    drop(end);
+    assert_eq!(left, [false, false, true, true], "nothing has its name yet");
+    assert!(matches!(refused, Err(Error::Journal(JournalError::Io { .. }))), "{refused:?}");
+    assert_eq!(there(), [false; 4], "one that fails leaves nothing");
+
+    // As a process that was killed then would have left it.
+    std::fs::remove_file(&pipe).unwrap();
+    std::fs::write(&half, "half a journal").unwrap();
+    std::fs::create_dir(&half_beside).unwrap();
+    std::fs::write(half_beside.join("half"), "some inputs").unwrap();
+    coordinator.back_up(copy.clone()).await.unwrap();
+    assert_eq!(there(), [true, true, false, false]);
+    coordinator.stop().await;
+    let [copied, own] = [&beside, &kept.inputs()].map(|folder| files(folder));
+    assert_eq!((copied.len(), own.len()), (1, 1), "{copied:?} {own:?}");
+    assert_eq!(copied[0].file_name(), own[0].file_name());
+    assert!(std::fs::read(&copied[0]).unwrap() == std::fs::read(&own[0]).unwrap());
+    let next = kept.start(copy).await;
+    assert_eq!(next.task(id).unwrap().task_id, id);
+    next.stop().await;
 }

@@ -78,8 +78,9 @@ struct Revoke {
 }
 
 /// `POST revocations {"name":N,"role":R}`: 201; what the member has is refused from now on, and its
-/// connections, as many as it says, are closed. 409 where too many are revoked; 507 where that cannot
-/// be written down, and holds until the coordinator restarts.
+/// connections, as many as it says, are closed. 409 where too many are revoked, and then nothing
+/// happened. Where it cannot be written down, 507 for a full disk and 500 for the rest: then it holds
+/// until the coordinator restarts.
 pub(crate) async fn revoke_member(
     State(state): State<ServerState>,
     body: Whole,

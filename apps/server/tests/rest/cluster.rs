@@ -178,6 +178,33 @@ async fn a_durable_task_is_accepted_where_there_is_a_journal_and_explains_itself
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_durable_task_that_cannot_be_saved_is_not_accepted() {
+    let rig = Rig::with(Options { journal: true, ..Options::default() }).await;
+    // Inputs beyond 64 MiB go to a folder beside the journal.
+    let inputs = rig.folder.path().join("tasks.journal.inputs");
+    std::fs::remove_dir(&inputs).unwrap();
+    std::fs::write(&inputs, "in the way").unwrap();
+    let bytes = 8 * 8_800_000;
+    let json = format!(
+        r#"{{"model":"relu","durable":true,"inputs":[{{"name":"x","shape":[8800000,2],
+            "datatype":"FP32","parameters":{{"binary_data_size":{bytes}}}}}]}}"#
+    );
+    let request = request("POST", TASKS).header("inference-header-content-length", json.len());
+    let raw = vec![0u8; bytes];
+    let body = Body::from([json.as_bytes(), &raw].concat());
+    let answer = rig.call(request.body(body).unwrap()).await;
+    assert_eq!(answer.status, 507, "{}", answer.text());
+    let error = answer.json()["error"].clone();
+    assert_eq!(error["code"], "not_saved", "{error}");
+    assert!(error["hint"].as_str().is_some_and(|hint| hint.contains("free space")), "{error}");
+    assert!(!answer.text().contains("tasks.journal"), "paths are for the log: {error}");
+    assert_eq!(rig.get(TASKS).await.json(), json!([]));
+    // What goes through the journal alone is none the worse for it.
+    let id = submit(&rig, task("relu", r#","durable":true"#)).await;
+    assert_eq!(finished(&rig, &id).await["state"], "succeeded");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn tasks_of_a_batch_wait_for_those_that_they_depend_on() {
     let rig = Rig::start().await;
     let batch = |tasks: &[String]| format!(r#"{{"tasks":[{}]}}"#, tasks.join(","));

@@ -114,7 +114,8 @@ pub(crate) struct Rig {
     pub(crate) app: Router,
     pub(crate) state: ServerState,
     pub(crate) gate: Arc<Gate>,
-    _folder: TempDir,
+    /// Where models and the journal are.
+    pub(crate) folder: TempDir,
     _worker: oneshot::Sender<()>,
 }
 
@@ -123,6 +124,8 @@ pub(crate) struct Options {
     pub(crate) server: ServerConfig,
     pub(crate) queue_tasks_max: Option<usize>,
     pub(crate) journal: bool,
+    /// Whose certificates count; without one, that of an authority in memory.
+    pub(crate) pki: Option<Pki>,
     pub(crate) driver: Option<Arc<dyn Driver>>,
 }
 
@@ -142,7 +145,7 @@ impl Rig {
             CoordinatorConfig { quic_addr: ([127, 0, 0, 1], 0).into(), ..Default::default() };
         config.journal = options.journal.then(|| folder.path().join("tasks.journal"));
         config.queue_tasks_max = options.queue_tasks_max.unwrap_or(config.queue_tasks_max);
-        let pki = Pki::generate().unwrap();
+        let pki = options.pki.unwrap_or_else(|| Pki::generate().unwrap());
         let services = Services { tokens: Some(Tokens::in_memory(&pki)), ..Services::default() };
         let coordinator = Coordinator::start_with(config, &pki, services).await.unwrap();
 
@@ -159,7 +162,7 @@ impl Rig {
 
         let state = ServerState::new(options.server, coordinator, repository, options.driver);
         let app = router(state.clone());
-        let rig = Self { app, state, gate, _folder: folder, _worker: keep };
+        let rig = Self { app, state, gate, folder, _worker: keep };
         for name in MODELS {
             let path = format!("/v2/repository/models/{name}/load");
             assert_eq!(rig.post(&path, "").await.status, 200);

@@ -108,6 +108,37 @@ fn a_copy_made_while_appends_go_on_holds_one_moment() {
     assert_eq!(names, 6, "nothing half-made is left");
 }
 
+#[cfg(unix)]
+#[test]
+fn what_a_crash_left_of_a_copy_is_replaced_and_nothing_else() {
+    let (folder, path) = folder();
+    let mut journal = open(&path, 7).expect("new").journal;
+    let upkeep = journal.upkeep();
+    let [copy, left, moved] = ["copy", "copy.new", "moved"].map(|name| folder.path().join(name));
+    journal.append(&[put(1, "one")]).expect("room");
+    fs::write(&left, b"half a copy\n".repeat(1_000_000)).expect("a file");
+    upkeep.backup(&copy, || Ok(())).expect("no obstacle");
+    assert!(!left.exists());
+    // One that has its name, and that it was made under too, and was moved since.
+    fs::rename(&copy, &moved).expect("there");
+    fs::hard_link(&moved, &left).expect("a link");
+    let whole = fs::read(&moved).expect("there");
+    journal.append(&[put(2, "two")]).expect("room");
+    upkeep.backup(&copy, || Ok(())).expect("no obstacle");
+    assert!(fs::read(&moved).expect("there") == whole, "it is as it was");
+    assert!(!left.exists());
+    for (copy, expected) in [(moved, vec![1]), (copy, vec![1, 2])] {
+        let found = open(&copy, 1).expect("sound").records;
+        assert_eq!(found.iter().map(|record| record.seq).collect::<Vec<_>>(), expected);
+    }
+    // A folder is none of ours.
+    let [copy, other] = ["other", "other.new"].map(|name| folder.path().join(name));
+    fs::create_dir(&other).expect("ours");
+    let refused = upkeep.backup(&copy, || Ok(())).expect_err("a folder is in the way");
+    assert!(refused.to_string().contains("other.new"), "{refused}");
+    assert!(other.is_dir() && !copy.exists());
+}
+
 #[test]
 fn compaction_gives_space_back_and_keeps_what_is_in_use() {
     let (_folder, path) = folder();

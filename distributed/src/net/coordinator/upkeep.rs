@@ -14,10 +14,14 @@ impl Coordinator {
 
     /// Copies the journal to a new file while the coordinator goes on: a consistent state of one
     /// moment, which a coordinator can be started on. Large inputs of its tasks go to a folder
-    /// beside it, which has its name and `.inputs` after it and belongs to it.
+    /// beside it, which has its name and `.inputs` after it and belongs to it. Until they are
+    /// complete both have `.new` after that: what is left of a copy that was cut off goes with the
+    /// next one to the same place.
     ///
     /// # Errors
     /// [`Error::NoJournal`]; [`Error::Journal`], also where the file or the folder exists already.
+    /// A folder without its file may be that of a copy that was moved, or of one that was cut off
+    /// between getting the two names.
     pub async fn back_up(&self, to: PathBuf) -> Result<()> {
         let writer = self.shared.writer().ok_or(Error::NoJournal)?;
         let vault = self.shared.vault().ok_or(Error::NoJournal)?;

@@ -286,7 +286,9 @@ impl Vault {
     }
 
     /// Copies the journal to `to` and every file to a folder beside it. The journal's copy gets its
-    /// name last: one that is there is whole. Blocks; to be called during a [`Pause`].
+    /// name last: one that is there is whole. Until then both have `.new` after their names, and
+    /// what a crash leaves there the next copy to the same place replaces. Blocks; to be called
+    /// during a [`Pause`].
     ///
     /// # Errors
     /// Those of copying the journal; [`JournalError::Exists`] for the folder too. Nothing is left
@@ -299,10 +301,11 @@ impl Vault {
     }
 }
 
-/// A folder that files are copied to. Unless it is finished, it goes.
+/// A folder that files are copied to. It gets its name once they are all there, and goes unless
+/// the journal beside it then gets its own.
 struct FolderCopy {
     folder: PathBuf,
-    /// It was made here, and the journal beside it has no name yet.
+    /// It has its name, and the journal beside it has none yet.
     unfinished: bool,
 }
 
@@ -315,8 +318,16 @@ impl Drop for FolderCopy {
 }
 
 impl FolderCopy {
+    /// To be called while the journal's copy is locked: nobody else makes the same one then.
     fn fill(&mut self, from: &Path) -> Result<(), JournalError> {
-        self.fill_from(from).map_err(|source| {
+        let mut made_at = self.folder.clone().into_os_string();
+        made_at.push(".new");
+        let made_at = PathBuf::from(made_at);
+        let filled = self.fill_from(from, &made_at);
+        if filled.is_err() {
+            let _ = std::fs::remove_dir_all(&made_at);
+        }
+        filled.map_err(|source| {
             let (path, source) = (self.folder.clone(), Arc::new(source));
             match source.kind() {
                 io::ErrorKind::AlreadyExists => JournalError::Exists { path },
@@ -328,11 +339,16 @@ impl FolderCopy {
         })
     }
 
-    fn fill_from(&mut self, from: &Path) -> io::Result<()> {
+    fn fill_from(&mut self, from: &Path, made_at: &Path) -> io::Result<()> {
         // Even where there is nothing to copy: the copy would take it for its own and empty it.
         if self.folder.symlink_metadata().is_ok() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
+        match std::fs::remove_dir_all(made_at) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut made = false;
         for entry in std::fs::read_dir(from)? {
             let entry = entry?;
             // A name with another sign is one whose file is not complete.
@@ -340,16 +356,18 @@ impl FolderCopy {
             if !complete {
                 continue;
             }
-            if !self.unfinished {
-                files::make_private_folder(&self.folder)?;
-                self.unfinished = true;
+            if !made {
+                files::make_private_folder(made_at)?;
+                made = true;
             }
-            let copy = self.folder.join(entry.file_name());
+            let copy = made_at.join(entry.file_name());
             std::fs::copy(entry.path(), &copy)?;
             std::fs::File::open(&copy)?.sync_all()?;
         }
-        if self.unfinished {
-            files::sync_folder(&self.folder)?;
+        if made {
+            files::sync_folder(made_at)?;
+            std::fs::rename(made_at, &self.folder)?;
+            self.unfinished = true;
             files::sync_folder(parent(&self.folder))?;
         }
         Ok(())
