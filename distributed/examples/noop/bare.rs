@@ -19,10 +19,13 @@ const NAME: &str = "localhost";
 const ANSWER: [u8; 32] = [0; 32];
 const REQUEST_BYTES_MAX: usize = 64 << 20;
 
+/// What the other process is told.
 #[derive(Serialize, Deserialize)]
-struct Keys {
+struct Bootstrap {
     certificate: Vec<u8>,
     key: Vec<u8>,
+    /// Another thread is asked before each answer, as a worker must ask one that may block.
+    asks_thread: bool,
 }
 
 /// A connection to a process that reads each request whole and answers it.
@@ -33,16 +36,17 @@ pub(crate) struct Floor {
 }
 
 impl Floor {
-    pub(crate) async fn start() -> Result<Self> {
+    pub(crate) async fn start(asks_thread: bool) -> Result<Self> {
         let pair = rcgen::generate_simple_self_signed(vec![NAME.to_owned()])?;
         let certificate = pair.cert.der().to_vec();
-        let keys = Keys { certificate, key: pair.signing_key.serialize_der() };
-        let mut server = Process::start("--echo", &serde_json::to_string(&keys)?)?;
+        let key = pair.signing_key.serialize_der();
+        let bootstrap = Bootstrap { certificate, key, asks_thread };
+        let mut server = Process::start("--echo", &serde_json::to_string(&bootstrap)?)?;
         let mut line = String::new();
         BufReader::new(server.0.stdout.take().ok_or("no stdout")?).read_line(&mut line)?;
         let at: SocketAddr = line.trim().parse()?;
         let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from(keys.certificate))?;
+        roots.add(CertificateDer::from(bootstrap.certificate))?;
         let mut endpoint = Endpoint::client("127.0.0.1:0".parse()?)?;
         endpoint.set_default_client_config(ClientConfig::with_root_certificates(Arc::new(roots))?);
         let connection = endpoint.connect(at, NAME)?.await?;
@@ -66,7 +70,7 @@ impl Floor {
 
 /// What the other process does.
 pub(crate) async fn serve() -> Result<()> {
-    let Keys { certificate, key } = told()?;
+    let Bootstrap { certificate, key, asks_thread } = told()?;
     let certificate = CertificateDer::from(certificate);
     let config =
         ServerConfig::with_single_cert(vec![certificate], PrivatePkcs8KeyDer::from(key).into())?;
@@ -78,6 +82,9 @@ pub(crate) async fn serve() -> Result<()> {
         tokio::spawn(async move {
             // A request that breaks off concerns its sender alone.
             if recv.read_to_end(REQUEST_BYTES_MAX).await.is_ok() {
+                if asks_thread {
+                    let _ = tokio::task::spawn_blocking(|| ()).await;
+                }
                 let _ = send.write_all(&ANSWER).await;
                 let _ = send.finish();
             }
@@ -88,7 +95,7 @@ pub(crate) async fn serve() -> Result<()> {
 
 pub(crate) async fn run(options: &Options) -> Result<String> {
     let (tasks, payload) = (options.get("tasks", 10_000)?, options.get("payload", 64)?);
-    let floor = Floor::start().await?;
+    let floor = Floor::start(options.get("asks-thread", false)?).await?;
     let request = vec![0u8; payload];
     floor.requests(&request, tasks / 10).await?;
     let samples = floor.requests(&request, tasks).await?;

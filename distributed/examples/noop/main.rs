@@ -7,7 +7,7 @@
 //! | command | measures | values |
 //! |---|---|---|
 //! | `run` (also without a command) | tasks a second and latency | `tasks`, `in-flight` (a list), `slots`, `payload`, `durable` (a folder) |
-//! | `floor` | a bare QUIC stream a request, no cluster | `tasks`, `payload` |
+//! | `floor` | a bare QUIC stream a request, no cluster | `tasks`, `payload`, `asks-thread` (`true`: before it answers) |
 //! | `burst` | many tasks submitted at once, and more than the queue takes | `tasks`, `queue` |
 //! | `overhead` | bytes and time a task | `tasks` |
 //! | `memory` | resident memory and time a task, step by step | `tasks`, `workers`, `in-flight` |

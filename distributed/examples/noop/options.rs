@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 /// Names that any command knows.
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 12] = [
     "tasks",
     "in-flight",
     "slots",
     "payload",
+    "asks-thread",
     "durable",
     "queue",
     "workers",
@@ -46,7 +47,7 @@ impl Options {
     /// The value of a name, or `default`.
     pub(crate) fn get<T: FromStr>(&self, name: &str, default: T) -> Result<T> {
         let Some(text) = self.0.get(name) else { return Ok(default) };
-        text.parse().map_err(|_| format!("--{name} {text:?} is no number").into())
+        text.parse().map_err(|_| format!("--{name} {text:?} is not what it must be").into())
     }
 
     /// A list with commas, or `default`.

@@ -23,7 +23,7 @@ pub(crate) async fn run(options: &Options) -> Result<String> {
     let (shared, _, _near) = cluster(CoordinatorConfig::default(), Crew::ONE).await?;
     // Memory is shared a moment after a worker joins, and shown at its next heartbeat.
     tokio::time::sleep(Duration::from_millis(1_200)).await;
-    let floor = Floor::start().await?;
+    let floor = Floor::start(false).await?;
     let mut sides: [Side; 3] = Default::default();
     // The first turn warms up.
     for turn in 0..=turns {

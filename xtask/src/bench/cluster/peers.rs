@@ -13,6 +13,12 @@ use std::time::{Duration, Instant};
 
 const REDIS_PORT: &str = "16379";
 const SYSTEMS: [&str; 4] = ["ray", "ray-actor", "dask", "celery"];
+/// What no task gets below, and whether another thread is asked before the answer: a model may block, so
+/// a worker has to.
+const FLOORS: [(&str, &str); 2] = [
+    ("a bare QUIC stream a request", "false"),
+    ("a bare QUIC stream a request, answered by a thread", "true"),
+];
 
 /// What is shown of a system: by the name of its figure.
 const THROUGHPUT: [Column; 3] = [
@@ -45,7 +51,9 @@ pub(super) fn run(run: &mut Run, noop: &Noop, throughput: bool, latency: bool) -
         for (system, durable) in [("this cluster", false), ("this cluster, durable", true)] {
             all.entry(system).or_default().push(ours(noop, durable)?);
         }
-        all.entry("a bare QUIC stream a request").or_default().push(floor(noop)?);
+        for (system, asks_thread) in FLOORS {
+            all.entry(system).or_default().push(floor(noop, asks_thread)?);
+        }
         let Ok(python) = &peers else { continue };
         for system in SYSTEMS {
             if system == "celery" && redis.is_err() {
@@ -92,8 +100,9 @@ fn ours(noop: &Noop, durable: bool) -> Result<Figures> {
     )
 }
 
-fn floor(noop: &Noop) -> Result<Figures> {
-    let answer = noop.json(&["floor", "--tasks", &noop.tasks(20_000)])?;
+fn floor(noop: &Noop, asks_thread: &str) -> Result<Figures> {
+    let tasks = noop.tasks(20_000);
+    let answer = noop.json(&["floor", "--tasks", &tasks, "--asks-thread", asks_thread])?;
     read(
         &answer,
         &[
