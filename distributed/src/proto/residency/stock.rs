@@ -93,6 +93,10 @@ impl Core {
         let Some((id, _)) = self.device_of(session, device) else { return };
         let Some(seat) = self.fleet.seats.get_mut(id) else { return };
         if !matches!(seat.models.get(model), Some(ModelState::Going { .. })) {
+            // It was not in the books, and may be what a load has failed for: no list will show it.
+            if seat.unsure > 0 {
+                self.fill(now, id);
+            }
             return;
         }
         seat.models.remove(model);

@@ -350,3 +350,21 @@ fn an_exchange_that_turns_out_too_small_is_begun_anew() {
     assert!(seen.ends_with(&["load b on 1".into()]), "{seen:?}");
     assert!(cluster.core.load_report(&model("b")).is_some());
 }
+
+#[test]
+fn a_load_is_tried_again_when_something_goes_that_was_not_in_the_books() {
+    let mut cluster = Cluster::new("least_loaded");
+    cluster.join("w", Some(10));
+    cluster.load("a", 6);
+    assert_eq!(cluster.seen(), ["load a on 1"]);
+    let gone = |cluster: &mut Cluster| {
+        cluster.core.unloaded(cluster.now, 1, 0, &model("b"));
+        cluster.settle();
+        cluster.seen()
+    };
+    assert_eq!(gone(&mut cluster), [""; 0], "nothing has failed");
+    // A task of a model that nobody placed has loaded that first.
+    let full = Err(ExecError::unavailable("does not fit"));
+    cluster.core.loaded(cluster.now, 1, 0, &model("a"), full, None);
+    assert_eq!(gone(&mut cluster), ["load a on 1"]);
+}
