@@ -88,6 +88,9 @@ const CERTIFICATE_LIFE_S: RangeInclusive<u64> = 3..=365 * 24 * 3600;
 const BATCH_MAX: RangeInclusive<u64> = 1..=256;
 /// Longer waits would be noticed by callers, and by nobody else.
 const BATCH_DELAY_MS: RangeInclusive<u64> = 0..=1_000;
+/// What requests and inputs may have: with less the cluster's own commands would be refused, and more
+/// no machine has.
+const BYTES_MAX: RangeInclusive<u64> = 64 << 10..=1 << 40;
 
 /// How many tasks workers take together, and how large ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -242,9 +245,12 @@ pub(crate) fn resolve(
             return Err(Failure::new("settings_invalid", message));
         }
     }
+    let bytes = |given: usize| u64::try_from(given).unwrap_or(u64::MAX);
     for (key, given, allowed) in [
         ("batch_max", u64::from(settings.batch_max), BATCH_MAX),
         ("batch_delay_ms", settings.batch_delay_ms, BATCH_DELAY_MS),
+        ("input_bytes_max", bytes(settings.input_bytes_max), BYTES_MAX),
+        ("http.body_bytes_max", bytes(settings.http.body_bytes_max), BYTES_MAX),
         ("quic.certificate_life_s", settings.quic.certificate_life_s, CERTIFICATE_LIFE_S),
     ] {
         if !allowed.contains(&given) {
@@ -284,7 +290,10 @@ fn read_file(
 
 fn known() -> String {
     let keys: Vec<&str> = VARIABLES.iter().map(|(_, key)| *key).collect();
-    format!("the settings are {}", keys.join(", "))
+    format!(
+        "the settings are {}; simd is auto, scalar, avx2 or avx512, and quic.advertise auto, always or never",
+        keys.join(", ")
+    )
 }
 
 /// The platform's folder for the data of programs.
@@ -340,6 +349,8 @@ mod tests {
             ("[quic]\ncertificate_life_s = 1", &[], "certificate_life_s is 1"),
             ("batch_max = 0", &[], "batch_max is 0, expected 1 to 256"),
             ("", &[("RADEON_BATCH_DELAY_MS", "2000")], "batch_delay_ms is 2000"),
+            ("input_bytes_max = 0", &[], "input_bytes_max is 0, expected 65536 to"),
+            ("", &[("RADEON_HTTP__BODY_BYTES_MAX", "10")], "http.body_bytes_max is 10, expected"),
         ] {
             let failure = with(file, variables, Flags::default()).expect_err("it is wrong");
             assert_eq!(failure.code, "settings_invalid");
