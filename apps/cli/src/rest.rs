@@ -12,17 +12,18 @@ use std::time::Duration;
 use ureq::SendBody;
 use ureq::unversioned::multipart::{Form, Part};
 
-/// Which coordinator a command talks to.
+/// Which coordinator a command talks to. Global, so that what is said before a subcommand holds for
+/// it as well: ignored, it would have the subcommand act upon another cluster.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Target {
     /// The data folder of the coordinator [default: the platform's folder for data]
-    #[arg(long, value_name = "DIR", conflicts_with = "server")]
+    #[arg(long, global = true, value_name = "DIR", conflicts_with = "server")]
     pub(crate) data: Option<PathBuf>,
     /// The settings file [default: radeon-cluster.toml in the data folder]
-    #[arg(long, value_name = "FILE", conflicts_with = "server")]
+    #[arg(long, global = true, value_name = "FILE", conflicts_with = "server")]
     pub(crate) config: Option<PathBuf>,
     /// The coordinator's address, as in http://127.0.0.1:8000
-    #[arg(long, value_name = "URL")]
+    #[arg(long, global = true, value_name = "URL")]
     pub(crate) server: Option<String>,
 }
 
@@ -43,6 +44,10 @@ impl Target {
     /// `not_running` when no coordinator owns the data folder.
     pub(crate) fn connect(&self) -> Result<Client> {
         if let Some(url) = &self.server {
+            // clap does not compare what is before a subcommand with what is after it.
+            if self.data.is_some() || self.config.is_some() {
+                return Err(Failure::usage("--server cannot be used with --data or --config"));
+            }
             return Client::new(url, None);
         }
         let data = self.data_folder()?;
