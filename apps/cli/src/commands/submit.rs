@@ -5,7 +5,7 @@ use crate::output::{self, Output};
 use crate::picture::Scaling;
 use crate::rest::{Client, Target, segment};
 use crate::wire::{self, WireSpec};
-use crate::{folder, inputs, task};
+use crate::{files, folder, inputs, task};
 use lgp_sdk::ValueSpec;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -98,16 +98,44 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
             body[key] = value;
         }
     }
+    if let Some(folder) = &args.output_dir {
+        files::make_writable_folder(folder)?;
+    }
     let tensors = inputs.iter().map(|input| input.tensor.as_bytes());
     let accepted: Value = client.post_binary("tasks", &body, tensors)?;
     let id = output::cell(&accepted["task_id"]);
     if !args.wait {
-        return out.emit(&accepted, |accepted| {
+        let shown = out.emit(&accepted, |accepted| {
             let state = output::cell(&accepted["state"]);
             format!(
                 "task {id} is {state}\nget its result with: radeon-cluster result --wait {id}\n"
             )
         });
+        return shown.map_err(|failure| named(failure, &id));
     }
-    task::report(&task::wait(&client, &id)?, args.output_dir.as_deref(), out)
+    let done =
+        task::wait(&client, &id).map_err(|failure| unheard_of(failure, &id, args.durable))?;
+    let reported = task::report(&done, args.output_dir.as_deref(), out);
+    reported.map_err(|failure| named(failure, &id))
+}
+
+/// A failure to hear of a task that was accepted: what becomes of it, and how to find it again.
+fn unheard_of(failure: Failure, id: &str, durable: bool) -> Failure {
+    let fate = match durable {
+        true => "a durable task goes on once the coordinator runs again",
+        false => "a task that is not --durable is lost with its coordinator",
+    };
+    let ask = format!("{fate}; ask for it with: radeon-cluster result --wait {id}");
+    let message = format!("task {id} was accepted, but: {}", failure.message);
+    let hint = failure.hint.map_or_else(|| ask.clone(), |hint| format!("{ask}; {hint}"));
+    Failure { code: failure.code, message, hint: Some(hint), exit: failure.exit }
+}
+
+/// A failure after a task was accepted, with the id, for nothing else has told it.
+fn named(failure: Failure, id: &str) -> Failure {
+    if failure.message.contains(id) {
+        return failure;
+    }
+    let message = format!("task {id} was accepted, but: {}", failure.message);
+    Failure { message, ..failure }.hint(format!("get its result with: radeon-cluster result {id}"))
 }
