@@ -221,6 +221,14 @@ pub(crate) fn segment(name: &str) -> String {
     })
 }
 
+/// A name or an id as an argument: an empty one would have a path mean what is above it.
+pub(crate) fn named(text: &str) -> Result<String, String> {
+    match text {
+        "" => Err("it is empty, expected a name or an id".to_owned()),
+        name => Ok(name.to_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

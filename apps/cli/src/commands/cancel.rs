@@ -2,7 +2,7 @@
 
 use crate::failure::Result;
 use crate::output::{self, Output};
-use crate::rest::{Target, segment};
+use crate::rest::{Target, named, segment};
 use serde_json::Value;
 
 /// Flags of `cancel`.
@@ -11,6 +11,7 @@ use serde_json::Value;
     A task that is finished stays as it is, which is no error.")]
 pub(crate) struct Args {
     /// The task, as submit named it
+    #[arg(value_parser = named)]
     id: String,
     #[command(flatten)]
     target: Target,

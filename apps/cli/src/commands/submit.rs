@@ -5,7 +5,7 @@ use crate::output::{self, Output};
 use crate::picture::Scaling;
 use crate::rest::{Client, Target, segment};
 use crate::wire::{self, WireSpec};
-use crate::{files, folder, inputs, task};
+use crate::{files, folder, inputs, rest, task};
 use lgp_sdk::ValueSpec;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ use std::path::PathBuf;
     radeon-cluster submit --model digits --input image.npy --wait --output-dir out")]
 pub(crate) struct Args {
     /// The model's name, or NAME/VERSION
-    #[arg(long)]
+    #[arg(long, value_parser = rest::named)]
     model: String,
     /// A .npy file or an image for an input; NAME= may be left out where the model has one input
     #[arg(long = "input", value_name = "NAME=FILE", required = true)]

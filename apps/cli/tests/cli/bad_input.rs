@@ -56,6 +56,27 @@ fn models_that_are_none() {
 }
 
 #[test]
+fn names_that_are_empty() {
+    let world = World::new();
+    for args in [
+        &["tasks", "show", ""][..],
+        &["cancel", ""],
+        &["result", ""],
+        &["workers", "show", ""],
+        &["workers", "drain", ""],
+        &["workers", "revoke", ""],
+        &["models", "rm", ""],
+        &["models", "load", ""],
+        &["token", "revoke", ""],
+        &["submit", "--input", "x.npy", "--model", ""],
+    ] {
+        let (code, message) = world.run(&[args, &["--json"]].concat()).error(2);
+        assert_eq!(code, "usage", "{args:?}");
+        assert!(message.contains("it is empty"), "{args:?}: {message}");
+    }
+}
+
+#[test]
 fn no_truncation_of_a_model_panics() {
     let world = World::new();
     let good = std::fs::read(digits()).expect("bundled");
