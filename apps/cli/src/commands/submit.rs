@@ -7,6 +7,7 @@ use crate::rest::{Client, Target, segment};
 use crate::wire::{self, WireSpec};
 use crate::{files, folder, inputs, rest, task};
 use lgp_sdk::ValueSpec;
+use lgp_server::ServerConfig;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -38,7 +39,8 @@ pub(crate) struct Args {
     #[arg(long, value_parser = ["critical", "high", "normal", "low", "background"])]
     priority: Option<String>,
     /// Fail the task if it is not done in time
-    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "MS",
+          value_parser = clap::value_parser!(u64).range(1..=deadline_ms_max()))]
     deadline_ms: Option<u64>,
     /// Wait for the result
     #[arg(long)]
@@ -48,6 +50,11 @@ pub(crate) struct Args {
     output_dir: Option<PathBuf>,
     #[command(flatten)]
     target: Target,
+}
+
+/// What coordinators of this program take at most; they have no setting for it.
+fn deadline_ms_max() -> u64 {
+    ServerConfig::default().deadline_ms_max
 }
 
 /// A registered model, as the cluster API describes it.

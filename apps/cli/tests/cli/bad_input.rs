@@ -77,6 +77,16 @@ fn names_that_are_empty() {
 }
 
 #[test]
+fn a_deadline_out_of_range_is_told_the_range() {
+    let world = World::new();
+    for ms in ["0", "3600001"] {
+        let args = ["submit", "--model", "m", "--input", "x.npy", "--deadline-ms", ms, "--json"];
+        let (_, message) = world.run(&args).error(2);
+        assert!(message.contains("1..=3600000"), "{message}");
+    }
+}
+
+#[test]
 fn no_truncation_of_a_model_panics() {
     let world = World::new();
     let good = std::fs::read(digits()).expect("bundled");
