@@ -53,6 +53,16 @@ pub(crate) fn make_folder(path: &Path) -> Result<()> {
         .map_err(|error| Failure::file("make the output folder", path, &error))
 }
 
+/// The same, and looks whether a file can be written there: for what is not to begin otherwise.
+///
+/// # Errors
+/// When it cannot be made, or takes no files.
+pub(crate) fn make_writable_folder(path: &Path) -> Result<()> {
+    make_folder(path)?;
+    let probe = tempfile::tempfile_in(path);
+    probe.map(drop).map_err(|error| Failure::file("write to the output folder", path, &error))
+}
+
 #[cfg(test)]
 mod tests {
     use super::Staged;

@@ -12,17 +12,18 @@ use std::time::Duration;
 use ureq::SendBody;
 use ureq::unversioned::multipart::{Form, Part};
 
-/// Which coordinator a command talks to.
+/// Which coordinator a command talks to. Global, so that what is said before a subcommand holds for
+/// it as well: ignored, it would have the subcommand act upon another cluster.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Target {
     /// The data folder of the coordinator [default: the platform's folder for data]
-    #[arg(long, value_name = "DIR", conflicts_with = "server")]
+    #[arg(long, global = true, value_name = "DIR", conflicts_with = "server")]
     pub(crate) data: Option<PathBuf>,
     /// The settings file [default: radeon-cluster.toml in the data folder]
-    #[arg(long, value_name = "FILE", conflicts_with = "server")]
+    #[arg(long, global = true, value_name = "FILE", conflicts_with = "server")]
     pub(crate) config: Option<PathBuf>,
     /// The coordinator's address, as in http://127.0.0.1:8000
-    #[arg(long, value_name = "URL")]
+    #[arg(long, global = true, value_name = "URL")]
     pub(crate) server: Option<String>,
 }
 
@@ -43,6 +44,10 @@ impl Target {
     /// `not_running` when no coordinator owns the data folder.
     pub(crate) fn connect(&self) -> Result<Client> {
         if let Some(url) = &self.server {
+            // clap does not compare what is before a subcommand with what is after it.
+            if self.data.is_some() || self.config.is_some() {
+                return Err(Failure::usage("--server cannot be used with --data or --config"));
+            }
             return Client::new(url, None);
         }
         let data = self.data_folder()?;
@@ -57,7 +62,15 @@ pub(crate) struct Client {
     /// The folder in which the address was found.
     data: Option<PathBuf>,
     agent: ureq::Agent,
+    /// How long a request may stay unanswered that waits for nothing.
+    patience: Duration,
 }
+
+/// Long enough for a busy machine, and for outputs of gigabytes to be written as JSON.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What is answered once workers have come or gone, or once files of any size were read.
+const SLOW: [&str; 4] = ["models", "journal", "restart", "scale"];
 
 impl Client {
     fn new(url: &str, data: Option<PathBuf>) -> Result<Self> {
@@ -73,7 +86,7 @@ impl Client {
             .user_agent(concat!("radeon-cluster/", env!("CARGO_PKG_VERSION")))
             .build()
             .new_agent();
-        Ok(Self { base, data, agent })
+        Ok(Self { base, data, agent, patience: PATIENCE })
     }
 
     /// The address that the client talks to.
@@ -88,19 +101,19 @@ impl Client {
 
     /// `GET /api/v1/cluster/…`
     pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
-        self.answer(self.agent.get(self.url(path)).call())
+        self.answer(self.bounded(self.agent.get(self.url(path)), path).call())
     }
 
     /// `GET` whose body says more than its status: health answers 503 with a body worth showing.
     pub(crate) fn get_any(&self, path: &str) -> Result<Value> {
-        let call = self.agent.get(self.url(path)).call();
+        let call = self.bounded(self.agent.get(self.url(path)), path).call();
         let mut response = call.map_err(|error| self.unreachable(&error))?;
         response.body_mut().read_json().map_err(|error| self.unreachable(&error))
     }
 
     /// `POST /api/v1/cluster/…` with a JSON body.
     pub(crate) fn post<T: DeserializeOwned>(&self, path: &str, body: &Value) -> Result<T> {
-        self.answer(self.agent.post(self.url(path)).send_json(body))
+        self.answer(self.bounded(self.agent.post(self.url(path)), path).send_json(body))
     }
 
     /// `POST /api/v1/cluster/…` with a JSON body whose tensors follow as raw bytes.
@@ -154,7 +167,18 @@ impl Client {
 
     /// `DELETE /api/v1/cluster/…`
     pub(crate) fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
-        self.answer(self.agent.delete(self.url(path)).call())
+        self.answer(self.bounded(self.agent.delete(self.url(path)), path).call())
+    }
+
+    /// A request that fails if it waits for nothing and stays unanswered all the same.
+    fn bounded<Any>(
+        &self,
+        request: ureq::RequestBuilder<Any>,
+        path: &str,
+    ) -> ureq::RequestBuilder<Any> {
+        let slow = path.split('/').next().is_some_and(|first| SLOW.contains(&first));
+        let most = (!slow).then_some(self.patience);
+        request.config().timeout_recv_response(most).build()
     }
 
     fn url(&self, path: &str) -> String {
@@ -184,11 +208,26 @@ impl Client {
             {
                 folder::not_running(data)
             }
+            (_, ureq::Error::Timeout(ureq::Timeout::RecvResponse)) => Failure::new(
+                NOT_ANSWERING,
+                format!(
+                    "the coordinator at {} took the request and has not answered for {} s",
+                    self.base,
+                    self.patience.as_secs()
+                ),
+            )
+            .hint(
+                "look at its process, which may be stopped or overloaded, and at coordinator.log in \
+                 its data folder; once it was killed, radeon-cluster start follows it",
+            ),
             _ => Failure::new("unreachable", format!("cannot reach {}: {error}", self.base))
                 .hint("start a coordinator with: radeon-cluster start"),
         }
     }
 }
+
+/// The code of a coordinator that is there, and silent.
+pub(crate) const NOT_ANSWERING: &str = "not_answering";
 
 fn unreadable(path: &Path) -> impl FnOnce(std::io::Error) -> Failure {
     move |error| Failure::file("read", path, &error)
@@ -214,6 +253,14 @@ pub(crate) fn segment(name: &str) -> String {
         true => text + &char::from(byte).to_string(),
         false => text + &format!("%{byte:02X}"),
     })
+}
+
+/// A name or an id as an argument: an empty one would have a path mean what is above it.
+pub(crate) fn named(text: &str) -> Result<String, String> {
+    match text {
+        "" => Err("it is empty, expected a name or an id".to_owned()),
+        name => Ok(name.to_owned()),
+    }
 }
 
 #[cfg(test)]
@@ -257,5 +304,22 @@ mod tests {
         let client = target(Some("http://127.0.0.1:1")).connect().expect("an address");
         assert_eq!(client.get::<Value>("stats").expect_err("nobody").code, "unreachable");
         assert_eq!(target(Some("ftp://x")).connect().err().expect("no address").exit, 2);
+    }
+    #[test]
+    fn a_silent_coordinator_is_not_waited_for() {
+        // The system takes connections on its behalf, as it does for a process that is stopped.
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let url = format!("http://{}", silent.local_addr().expect("bound"));
+        let client = Client::new(&url, None).expect("an address");
+        let client = Client { patience: Duration::from_millis(50), ..client };
+        for result in [
+            client.get::<Value>("stats"),
+            client.get_any("health"),
+            client.post::<Value>("coordinator/stop", &Value::Null),
+            client.delete::<Value>("tasks/0-1"),
+        ] {
+            let failure = result.expect_err("nobody answers");
+            assert_eq!(failure.code, NOT_ANSWERING, "{failure}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::failure::Result;
 use crate::output::{self, Output};
-use crate::rest::{Target, segment};
+use crate::rest::{Target, named, segment};
 use crate::size;
 use lgp_sdk::Repository;
 use serde_json::{Value, json};
@@ -26,6 +26,7 @@ enum Action {
     /// Register an ONNX file with its weights as the newest version of a model, and load it
     Add {
         /// The model's name
+        #[arg(value_parser = named)]
         name: String,
         /// The ONNX file
         file: PathBuf,
@@ -35,6 +36,7 @@ enum Action {
     /// Delete a model with all its versions
     Rm {
         /// The model's name
+        #[arg(value_parser = named)]
         name: String,
         #[command(flatten)]
         target: Target,
@@ -42,6 +44,7 @@ enum Action {
     /// Have every worker load a model
     Load {
         /// The model's name
+        #[arg(value_parser = named)]
         name: String,
         #[command(flatten)]
         target: Target,
@@ -50,6 +53,7 @@ enum Action {
     /// as if nothing had been said of it
     Deploy {
         /// The model's name
+        #[arg(value_parser = named)]
         name: String,
         /// Device memory that it takes, such as 2GiB [default: measured when it loads]
         #[arg(long, value_name = "SIZE", value_parser = size::parse)]
@@ -70,6 +74,7 @@ enum Action {
     /// Have every worker let go of a model; its files stay
     Unload {
         /// The model's name
+        #[arg(value_parser = named)]
         name: String,
         #[command(flatten)]
         target: Target,

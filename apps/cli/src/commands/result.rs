@@ -2,7 +2,7 @@
 
 use crate::failure::Result;
 use crate::output::Output;
-use crate::rest::{Target, segment};
+use crate::rest::{Target, named, segment};
 use crate::task;
 use std::path::PathBuf;
 
@@ -11,6 +11,7 @@ use std::path::PathBuf;
 #[command(after_help = "Example:\n  radeon-cluster result --wait 18f3c2a1-7 --output-dir out")]
 pub(crate) struct Args {
     /// The task, as submit named it
+    #[arg(value_parser = named)]
     id: String,
     /// Wait until it is finished
     #[arg(long)]

@@ -3,7 +3,7 @@
 use crate::failure::Result;
 use crate::folder;
 use crate::output::Output;
-use crate::rest::{Client, Target};
+use crate::rest::{Client, NOT_ANSWERING, Target};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -58,6 +58,7 @@ fn waits_for(client: &Client) -> String {
 fn lives(client: &Client) -> bool {
     match client.data() {
         Some(data) => folder::is_owned(data),
-        None => client.get_any("health").is_ok(),
+        // One that is silent has not ended.
+        None => client.get_any("health").map_or_else(|e| e.code == NOT_ANSWERING, |_| true),
     }
 }

@@ -5,8 +5,9 @@ use crate::output::{self, Output};
 use crate::picture::Scaling;
 use crate::rest::{Client, Target, segment};
 use crate::wire::{self, WireSpec};
-use crate::{folder, inputs, task};
+use crate::{files, folder, inputs, rest, task};
 use lgp_sdk::ValueSpec;
+use lgp_server::ServerConfig;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -17,7 +18,7 @@ use std::path::PathBuf;
     radeon-cluster submit --model digits --input image.npy --wait --output-dir out")]
 pub(crate) struct Args {
     /// The model's name, or NAME/VERSION
-    #[arg(long)]
+    #[arg(long, value_parser = rest::named)]
     model: String,
     /// A .npy file or an image for an input; NAME= may be left out where the model has one input
     #[arg(long = "input", value_name = "NAME=FILE", required = true)]
@@ -38,7 +39,8 @@ pub(crate) struct Args {
     #[arg(long, value_parser = ["critical", "high", "normal", "low", "background"])]
     priority: Option<String>,
     /// Fail the task if it is not done in time
-    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "MS",
+          value_parser = clap::value_parser!(u64).range(1..=deadline_ms_max()))]
     deadline_ms: Option<u64>,
     /// Wait for the result
     #[arg(long)]
@@ -48,6 +50,11 @@ pub(crate) struct Args {
     output_dir: Option<PathBuf>,
     #[command(flatten)]
     target: Target,
+}
+
+/// What coordinators of this program take at most; they have no setting for it.
+fn deadline_ms_max() -> u64 {
+    ServerConfig::default().deadline_ms_max
 }
 
 /// A registered model, as the cluster API describes it.
@@ -98,16 +105,44 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
             body[key] = value;
         }
     }
+    if let Some(folder) = &args.output_dir {
+        files::make_writable_folder(folder)?;
+    }
     let tensors = inputs.iter().map(|input| input.tensor.as_bytes());
     let accepted: Value = client.post_binary("tasks", &body, tensors)?;
     let id = output::cell(&accepted["task_id"]);
     if !args.wait {
-        return out.emit(&accepted, |accepted| {
+        let shown = out.emit(&accepted, |accepted| {
             let state = output::cell(&accepted["state"]);
             format!(
                 "task {id} is {state}\nget its result with: radeon-cluster result --wait {id}\n"
             )
         });
+        return shown.map_err(|failure| named(failure, &id));
     }
-    task::report(&task::wait(&client, &id)?, args.output_dir.as_deref(), out)
+    let done =
+        task::wait(&client, &id).map_err(|failure| unheard_of(failure, &id, args.durable))?;
+    let reported = task::report(&done, args.output_dir.as_deref(), out);
+    reported.map_err(|failure| named(failure, &id))
+}
+
+/// A failure to hear of a task that was accepted: what becomes of it, and how to find it again.
+fn unheard_of(failure: Failure, id: &str, durable: bool) -> Failure {
+    let fate = match durable {
+        true => "a durable task goes on once the coordinator runs again",
+        false => "a task that is not --durable is lost with its coordinator",
+    };
+    let ask = format!("{fate}; ask for it with: radeon-cluster result --wait {id}");
+    let message = format!("task {id} was accepted, but: {}", failure.message);
+    let hint = failure.hint.map_or_else(|| ask.clone(), |hint| format!("{ask}; {hint}"));
+    Failure { code: failure.code, message, hint: Some(hint), exit: failure.exit }
+}
+
+/// A failure after a task was accepted, with the id, for nothing else has told it.
+fn named(failure: Failure, id: &str) -> Failure {
+    if failure.message.contains(id) {
+        return failure;
+    }
+    let message = format!("task {id} was accepted, but: {}", failure.message);
+    Failure { message, ..failure }.hint(format!("get its result with: radeon-cluster result {id}"))
 }

@@ -2,7 +2,7 @@
 
 use crate::failure::Result;
 use crate::output::{self, Output};
-use crate::rest::{Target, segment};
+use crate::rest::{Target, named, segment};
 use serde_json::{Value, json};
 
 /// Tasks that a person is shown, newest first.
@@ -23,6 +23,7 @@ enum Action {
     /// Show one task
     Show {
         /// The task, as submit named it
+        #[arg(value_parser = named)]
         id: String,
         /// Show each decision about it, and what it waits for
         #[arg(long)]

@@ -2,7 +2,7 @@
 
 use crate::failure::Result;
 use crate::output::{self, Output};
-use crate::rest::{Target, segment};
+use crate::rest::{Target, named, segment};
 use lgp_sdk::{ClusterError, Role};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
@@ -44,6 +44,7 @@ enum Action {
     /// Take a token back; who joined with it stays
     Revoke {
         /// The token, as ls names it
+        #[arg(value_parser = named)]
         id: String,
         #[command(flatten)]
         target: Target,

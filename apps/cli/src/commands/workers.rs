@@ -3,7 +3,7 @@
 use crate::commands::token::role;
 use crate::failure::Result;
 use crate::output::{self, Output};
-use crate::rest::{Client, Target, segment};
+use crate::rest::{Client, Target, named, segment};
 use lgp_sdk::Role;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -32,6 +32,7 @@ enum Action {
     /// the tokens that it has made
     Revoke {
         /// The member's name; it may be one that is not connected
+        #[arg(value_parser = named)]
         id: String,
         /// What the member is: worker, client or admin
         #[arg(long, value_name = "ROLE", default_value = "worker", value_parser = role)]
@@ -49,6 +50,7 @@ enum Action {
 #[derive(Debug, clap::Args)]
 struct One {
     /// The worker, as workers lists it
+    #[arg(value_parser = named)]
     id: String,
     #[command(flatten)]
     target: Target,

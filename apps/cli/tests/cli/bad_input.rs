@@ -56,6 +56,37 @@ fn models_that_are_none() {
 }
 
 #[test]
+fn names_that_are_empty() {
+    let world = World::new();
+    for args in [
+        &["tasks", "show", ""][..],
+        &["cancel", ""],
+        &["result", ""],
+        &["workers", "show", ""],
+        &["workers", "drain", ""],
+        &["workers", "revoke", ""],
+        &["models", "rm", ""],
+        &["models", "load", ""],
+        &["token", "revoke", ""],
+        &["submit", "--input", "x.npy", "--model", ""],
+    ] {
+        let (code, message) = world.run(&[args, &["--json"]].concat()).error(2);
+        assert_eq!(code, "usage", "{args:?}");
+        assert!(message.contains("it is empty"), "{args:?}: {message}");
+    }
+}
+
+#[test]
+fn a_deadline_out_of_range_is_told_the_range() {
+    let world = World::new();
+    for ms in ["0", "3600001"] {
+        let args = ["submit", "--model", "m", "--input", "x.npy", "--deadline-ms", ms, "--json"];
+        let (_, message) = world.run(&args).error(2);
+        assert!(message.contains("1..=3600000"), "{message}");
+    }
+}
+
+#[test]
 fn no_truncation_of_a_model_panics() {
     let world = World::new();
     let good = std::fs::read(digits()).expect("bundled");

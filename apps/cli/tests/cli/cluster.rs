@@ -237,6 +237,35 @@ fn a_folder_has_one_coordinator() {
 }
 
 #[test]
+fn flags_before_a_subcommand_count() {
+    let cluster = Cluster::start(World::new(), "1");
+    let world = &cluster.world;
+    let http = cluster.endpoint["http"].as_str().expect("a URL");
+    let elsewhere = world.path("elsewhere").display().to_string();
+    for (group, rest) in [
+        ("workers", &["show", "0-99"][..]),
+        ("workers", &["drain", "0-99"][..]),
+        ("workers", &["revoked"][..]),
+        ("tasks", &["show", "0-99"][..]),
+        ("tasks", &["compact"][..]),
+        ("tasks", &[][..]),
+    ] {
+        let run = |flags: &[&str], more: &[&str]| {
+            world.run(&[&[group, "--json"][..], flags, rest, more].concat())
+        };
+        // Nobody runs there, as both places of the flag must find.
+        assert_eq!(run(&["--data", &elsewhere], &[]).error(1).0, "not_running", "{group} {rest:?}");
+        assert_eq!(run(&[], &["--data", &elsewhere]).error(1).0, "not_running", "{group} {rest:?}");
+        let found = run(&["--server", http], &[]);
+        assert!(!found.stderr.contains("not_running"), "{group} {rest:?}: {found:?}");
+        let both = run(&["--server", http], &["--data", &elsewhere]);
+        assert_eq!(both.error(2).0, "usage", "{group} {rest:?}");
+    }
+    cluster.run(&["stop"]).json();
+    cluster.world.expect_no_processes();
+}
+
+#[test]
 fn a_port_in_use_is_said_and_leaves_nothing() {
     let tcp = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let udp = std::net::UdpSocket::bind("127.0.0.1:0").expect("a free port");

@@ -50,6 +50,39 @@ fn a_killed_coordinator_takes_its_workers_along_and_can_be_followed() {
 }
 
 #[test]
+fn a_task_that_was_accepted_is_named_when_its_coordinator_goes() {
+    for (durable, fate) in [
+        (&[][..], "is lost with its coordinator"),
+        (&["--durable"][..], "goes on once the coordinator runs again"),
+    ] {
+        // Without workers, it waits.
+        let cluster = Cluster::start(World::new(), "0");
+        let image = cluster.world.write("zero.npy", npy(&[1, 1, 8, 8], &ZERO));
+        let image = image.display().to_string();
+        let data = cluster.endpoint["data"].as_str().expect("a path");
+        let submit = ["submit", "--model", "digits", "--input", &image, "--json", "--data", data];
+
+        let taken = ["--wait", "--output-dir", &image];
+        let (_, message) = cluster.world.run(&[&submit[..], &taken, durable].concat()).error(1);
+        assert!(message.contains("output folder"), "{message}");
+        assert_eq!(cluster.run(&["tasks"]).json(), json!([]), "it was not submitted");
+
+        let child = cluster.world.spawn(&[&submit[..], &["--wait"], durable].concat());
+        let mut id = String::new();
+        eventually("the task is accepted", || {
+            let tasks = cluster.run(&["tasks"]).json();
+            id = tasks[0]["task_id"].as_str().unwrap_or_default().to_owned();
+            !id.is_empty()
+        });
+        signal(cluster.pid(), Signal::KILL);
+        let output = child.wait_with_output().expect("it ends");
+        let said = String::from_utf8(output.stderr).expect("text");
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(&format!("task {id} was accepted")) && said.contains(fate), "{said}");
+    }
+}
+
+#[test]
 fn durable_tasks_survive_coordinators_that_are_killed() {
     let mut cluster = Cluster::start(World::new(), "1");
     let image = cluster.world.write("zero.npy", npy(&[1, 1, 8, 8], &ZERO)).display().to_string();
