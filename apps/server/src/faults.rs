@@ -120,6 +120,11 @@ pub(crate) fn driver(error: &DriverError) -> Fault {
         DriverError::TooMany { .. } => Fault::bad_input(message),
         DriverError::Stopping => Fault::unavailable("stopping", message),
         DriverError::Start(_) => Fault::internal(message),
+        DriverError::Unloadable { .. } => {
+            let hint = "the server's log has the cause; take the model away with radeon-cluster \
+                        models rm, or add it anew, then restart again";
+            Fault::new(StatusCode::INTERNAL_SERVER_ERROR, "model_unloadable", message).hint(hint)
+        }
     }
 }
 
