@@ -16,6 +16,9 @@ pub trait Driver: Send + Sync + 'static {
     /// its successor cannot load stays.
     fn restart(&self) -> BoxFuture<'_, Result<usize, DriverError>>;
 
+    /// How many local workers there are to be.
+    fn workers(&self) -> usize;
+
     /// Ends the coordinator: `now` drops what is queued, otherwise it is finished first. Returns
     /// at once, so that the request that asked for it can be answered.
     fn stop(&self, now: bool);

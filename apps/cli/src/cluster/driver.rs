@@ -304,6 +304,10 @@ impl Driver for LocalDriver {
         Box::pin(self.replace_all())
     }
 
+    fn workers(&self) -> usize {
+        self.places()
+    }
+
     fn stop(&self, now: bool) {
         self.request_stop(if now { Stop::Now } else { Stop::Drain });
     }

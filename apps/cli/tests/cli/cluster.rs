@@ -238,7 +238,10 @@ fn a_stop_that_waits_says_for_what() {
 fn a_stop_does_not_wait_for_workers_that_are_not_to_come() {
     let cluster = Cluster::start(World::new(), "0");
     submit_zero(&cluster, "digits").json();
-    cluster.run(&["stop"]).json();
+    let image = cluster.world.path("zero.npy").display().to_string();
+    cluster.run(&["submit", "--model", "digits", "--input", &image, "--durable"]).json();
+    // Not the durable one, which the next coordinator has.
+    assert_eq!(cluster.run(&["stop"]).json()["given_up"], json!(1));
     cluster.world.expect_no_processes();
 }
 

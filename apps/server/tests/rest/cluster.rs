@@ -415,6 +415,10 @@ impl Driver for Recorder {
         })
     }
 
+    fn workers(&self) -> usize {
+        0
+    }
+
     fn restart(&self) -> BoxFuture<'_, Result<usize, DriverError>> {
         Box::pin(async {
             self.0.lock().unwrap().push("restart".to_owned());
