@@ -198,6 +198,14 @@ pub enum Error {
         /// The reason, as the close code or TLS alert states it.
         reason: String,
     },
+    /// Nobody answers there: no connection was made.
+    #[error("no coordinator answers at {addr}: {reason}")]
+    Unreachable {
+        /// The address.
+        addr: SocketAddr,
+        /// What came of the attempt.
+        reason: String,
+    },
     /// The connection broke; a worker tries again by itself.
     #[error("the connection was lost: {0}")]
     Connection(String),

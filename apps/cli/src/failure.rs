@@ -188,6 +188,13 @@ impl From<ClusterError> for Failure {
                     "compare the address with where the token was made; it was told nothing",
                 );
             }
+            ClusterError::Unreachable { .. } => {
+                return Self::from_error("coordinator_unreachable", &error).hint(
+                    "check the address and its UDP port, firewalls on the way, and that the \
+                     coordinator runs and was started with an address that this machine reaches: \
+                     radeon-cluster start --quic IP:8443",
+                );
+            }
             ClusterError::Damaged { .. } => "file_damaged",
             ClusterError::File { .. } => "io",
             ClusterError::Discovery { .. } => {

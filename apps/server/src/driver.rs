@@ -12,8 +12,12 @@ pub trait Driver: Send + Sync + 'static {
     fn scale(&self, workers: usize) -> BoxFuture<'_, Result<usize, DriverError>>;
 
     /// Replaces every local worker by a new process, one after another and without a pause in
-    /// service. Resolves when that is done, with the number of workers.
+    /// service. Resolves when that is done, with the number of workers. One that serves a model that
+    /// its successor cannot load stays.
     fn restart(&self) -> BoxFuture<'_, Result<usize, DriverError>>;
+
+    /// How many local workers there are to be.
+    fn workers(&self) -> usize;
 
     /// Ends the coordinator: `now` drops what is queued, otherwise it is finished first. Returns
     /// at once, so that the request that asked for it can be answered.
@@ -38,4 +42,17 @@ pub enum DriverError {
     /// A worker process did not start.
     #[error("a worker did not start: {0}")]
     Start(String),
+    /// A new worker could not load what the old one serves, which therefore stays.
+    #[error(
+        "a new worker cannot load model {model}, which the old one serves and stays for; {done} of \
+         {count} workers were replaced"
+    )]
+    Unloadable {
+        /// The model, as `NAME/VERSION`.
+        model: String,
+        /// Workers that had been replaced.
+        done: usize,
+        /// Workers that were to be.
+        count: usize,
+    },
 }

@@ -4,7 +4,7 @@
 use crate::driver::DriverError;
 use crate::fault::Fault;
 use axum::http::StatusCode;
-use lgp_sdk::{ClusterError, DeployError, ModelError, TaskError, TaskErrorKind};
+use lgp_sdk::{ClusterError, DeployError, JournalError, ModelError, TaskError, TaskErrorKind};
 use std::io::ErrorKind;
 
 /// An error of the coordinator.
@@ -67,6 +67,23 @@ pub(crate) fn revocation(error: ClusterError) -> Fault {
     }
 }
 
+/// Why the journal of durable tasks was not copied. The paths are for the log.
+pub(crate) fn backup(error: ClusterError) -> Fault {
+    let full = match &error {
+        ClusterError::Journal(JournalError::Full { .. }) => true,
+        ClusterError::File { source, .. } => is_full(source),
+        ClusterError::Journal(_) => false,
+        _ => return cluster(error),
+    };
+    tracing::error!(%error, "a backup was not written");
+    if full {
+        return disk_full();
+    }
+    let message = "the backup could not be written; the server's log has the cause";
+    Fault::new(StatusCode::INTERNAL_SERVER_ERROR, "backup_failed", message)
+        .hint("mend the folder backups beside the journal, then try again")
+}
+
 fn is_full(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
@@ -103,20 +120,23 @@ pub(crate) fn driver(error: &DriverError) -> Fault {
         DriverError::TooMany { .. } => Fault::bad_input(message),
         DriverError::Stopping => Fault::unavailable("stopping", message),
         DriverError::Start(_) => Fault::internal(message),
+        DriverError::Unloadable { .. } => {
+            let hint = "the server's log has the cause; take the model away with radeon-cluster \
+                        models rm, or add it anew, then restart again";
+            Fault::new(StatusCode::INTERNAL_SERVER_ERROR, "model_unloadable", message).hint(hint)
+        }
     }
 }
 
 /// An error of the disk that uploads and models go to. That it is full is no secret.
 pub(crate) fn disk(error: &std::io::Error) -> Fault {
-    match error.kind() {
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Fault::new(
-            StatusCode::INSUFFICIENT_STORAGE,
-            "disk_full",
-            "the disk of the server's data folder is full; nothing was added",
-        )
-        .hint("free space there, then try again"),
-        _ => Fault::internal(error),
-    }
+    if is_full(error) { disk_full() } else { Fault::internal(error) }
+}
+
+fn disk_full() -> Fault {
+    let message = "the disk of the server's data folder is full; nothing was added";
+    Fault::new(StatusCode::INSUFFICIENT_STORAGE, "disk_full", message)
+        .hint("free space there, then try again")
 }
 
 /// Why a model cannot be deployed as it was asked for.
@@ -160,5 +180,25 @@ mod tests {
             assert_eq!((fault.status.as_u16(), fault.code), (status, code), "{kind:?}");
             assert!(fault.message.contains("until the coordinator restarts"), "{}", fault.message);
         }
+    }
+    #[test]
+    fn a_backup_that_is_not_written_says_whether_room_would_help() {
+        for (kind, status, code) in [
+            (ErrorKind::StorageFull, 507, "disk_full"),
+            (ErrorKind::QuotaExceeded, 507, "disk_full"),
+            (ErrorKind::AlreadyExists, 500, "backup_failed"),
+            (ErrorKind::PermissionDenied, 500, "backup_failed"),
+        ] {
+            let (what, path, source) = ("make", "backups".into(), kind.into());
+            let fault = backup(ClusterError::File { what, path, source });
+            assert_eq!((fault.status.as_u16(), fault.code), (status, code), "{kind:?}");
+            assert!(fault.hint.is_some(), "{kind:?}");
+        }
+        let source = std::sync::Arc::new(ErrorKind::StorageFull.into());
+        let full = JournalError::Full { path: "backups/tasks.journal".into(), source };
+        let fault = backup(full.into());
+        assert_eq!((fault.status.as_u16(), fault.code), (507, "disk_full"));
+        assert!(!fault.message.contains("backups/"), "paths are for the log: {}", fault.message);
+        assert_eq!(backup(ClusterError::NoJournal).code, "unsupported");
     }
 }

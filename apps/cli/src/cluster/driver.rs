@@ -7,7 +7,9 @@ use crate::cluster::bootstrap::{self, Bootstrap, Worker};
 use crate::failure::{Failure, Result};
 use crate::settings::Limits;
 use crate::simd::Simd;
-use lgp_sdk::{Coordinator, DeviceId, Pki, Supervisor, WorkerState};
+use lgp_sdk::{
+    Coordinator, DeviceId, ExecError, ExecErrorKind, ModelRef, Pki, Supervisor, WorkerState,
+};
 use lgp_server::{BoxFuture, Driver, DriverError};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -177,7 +179,8 @@ impl LocalDriver {
     }
 
     /// Replaces every worker by a new one, one after another: the old one leaves when the new one
-    /// is ready and has the models, so that no request waits for either.
+    /// is ready and has the models, so that no request waits for either. Where the new one cannot
+    /// load what the old one serves, it is the new one that leaves.
     async fn replace_all(&self) -> Result<usize, DriverError> {
         let count = self.places();
         for done in 0..count {
@@ -187,13 +190,25 @@ impl LocalDriver {
             let fresh = self.place();
             let worker = Arc::clone(&fresh.worker);
             // Before the old one is gone, so that the cores are shared by the right number.
-            if tokio::time::timeout(READY, self.until_ready(&worker)).await.is_err() {
+            let lacking = tokio::time::timeout(READY, async {
+                self.until_ready(&worker).await;
+                self.lacking(&worker).await
+            });
+            let refused = match lacking.await {
+                Ok(None) => None,
+                Ok(Some((model, error))) => {
+                    tracing::error!(%model, %error, "a new worker cannot load what the old one has");
+                    Some(DriverError::Unloadable { model: model.to_string(), done, count })
+                }
+                Err(_) => Some(DriverError::Start(format!(
+                    "it was not ready within {} s; {done} of {count} were replaced",
+                    READY.as_secs()
+                ))),
+            };
+            if let Some(refused) = refused {
                 // A task that has ended has no worker to send away.
                 let _ = fresh.orders.send(Order::Leave);
-                let within = READY.as_secs();
-                return Err(DriverError::Start(format!(
-                    "it was not ready within {within} s; {done} of {count} were replaced"
-                )));
+                return Err(refused);
             }
             let old = {
                 let mut places = lock(&self.0.places);
@@ -223,6 +238,30 @@ impl LocalDriver {
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
+    }
+
+    /// A model that the worker which is to leave next has and the new one could not load, and why.
+    /// What the new one had no room for is none: the old one takes that room.
+    async fn lacking(&self, fresh: &Mutex<Option<String>>) -> Option<(ModelRef, ExecError)> {
+        let coordinator = &self.0.fleet.coordinator;
+        let old = lock(&self.0.places).first().and_then(|place| lock(&place.worker).clone())?;
+        let fresh = lock(fresh).clone()?;
+        let old = coordinator.worker(&old).ok()?;
+        let has = coordinator.worker(&fresh).ok()?.models;
+        for model in coordinator.models() {
+            let name = model.to_string();
+            if has.contains(&name) || !old.models.contains(&name) {
+                continue;
+            }
+            let report = coordinator.loaded(&model).await.ok()?;
+            let failed = report
+                .into_iter()
+                .find_map(|(worker, loaded)| loaded.err().filter(|_| worker.as_str() == fresh));
+            if let Some(error) = failed.filter(|error| error.kind != ExecErrorKind::Unavailable) {
+                return Some((model, error));
+            }
+        }
+        None
     }
 
     /// Ends every worker. Nothing is waited for but their end, and that not for long.
@@ -263,6 +302,10 @@ impl Driver for LocalDriver {
 
     fn restart(&self) -> BoxFuture<'_, Result<usize, DriverError>> {
         Box::pin(self.replace_all())
+    }
+
+    fn workers(&self) -> usize {
+        self.places()
     }
 
     fn stop(&self, now: bool) {

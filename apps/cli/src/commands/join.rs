@@ -22,6 +22,9 @@ const SEARCH: Duration = Duration::from_secs(20);
 /// A revocation that is heard of this soon was there before the machine began to work.
 const AT_ONCE: Duration = Duration::from_secs(10);
 
+/// Codes of attempts at what was found on the local network after which the search goes on.
+const ELSEWHERE: [&str; 3] = ["wrong_cluster", "coordinator_unreachable", "cluster_failed"];
+
 /// Flags of `join`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  radeon-cluster join 192.168.1.10 LGP1.5f70….9c41…\n\n\
@@ -244,7 +247,7 @@ impl Machine {
             let identity = match self.wanted.identity(addr, &self.data).await {
                 Ok(identity) => identity,
                 // Somebody else's, or not reachable under this address.
-                Err(failure) if ["wrong_cluster", "cluster_failed"].contains(&&*failure.code) => {
+                Err(failure) if ELSEWHERE.contains(&&*failure.code) => {
                     last = Some(failure);
                     continue;
                 }

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  radeon-cluster restart\n\n\
     Each local worker leaves when a new one is ready and has the models, one after another: no\n\
-    request fails or waits for it. After a new version of the program was installed, the new\n\
+    request fails or waits for it. Where the new one cannot load a model that the old one serves, the\n\
+    old one stays and the command fails. After a new version of the program was installed, the new\n\
     workers are of that version.")]
 pub(crate) struct Args {
     #[command(flatten)]

@@ -14,7 +14,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  radeon-cluster stop\n\n\
     Returns when the coordinator has ended. Accepts no new tasks and finishes those that it has,\n\
-    unless told --now.")]
+    unless told --now. Where no worker is left to run what is queued, it is given up: at once\n\
+    without local workers, else when none was ready for 30 s. Durable tasks are kept for the next\n\
+    start.")]
 pub(crate) struct Args {
     /// Do not wait for tasks to finish; they fail
     #[arg(long)]
@@ -26,7 +28,7 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let client = args.target.connect()?;
-    let _: Value = client.post("coordinator/stop", &json!({ "now": args.now }))?;
+    let stopping: Value = client.post("coordinator/stop", &json!({ "now": args.now }))?;
     let mut asked = Some(Instant::now());
     while lives(&client) {
         std::thread::sleep(Duration::from_millis(20));
@@ -35,8 +37,13 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
             out.note(waits_for(&client));
         }
     }
-    out.emit(&json!({ "stopped": client.base() }), |_| {
-        format!("the coordinator at {} has stopped\n", client.base())
+    let given_up = stopping["given_up"].as_u64().unwrap_or(0);
+    out.emit(&json!({ "stopped": client.base(), "given_up": given_up }), |_| {
+        let tasks = match given_up {
+            0 => String::new(),
+            count => format!("; unfinished tasks that were given up: {count}"),
+        };
+        format!("the coordinator at {} has stopped{tasks}\n", client.base())
     })
 }
 

@@ -117,6 +117,27 @@ fn models_come_go_and_outlive_their_coordinator() {
 }
 
 #[test]
+fn a_worker_stays_that_has_a_model_which_a_new_one_cannot_load() {
+    let cluster = Cluster::start(World::new(), "1");
+    cluster.run(&["models", "add", "mine", digits()]).json();
+    let before = cluster.workers("ready");
+    let file = cluster.world.path("data/models/mine/1/model.onnx");
+    std::fs::remove_file(&file).expect("the folder is ours");
+    std::fs::write(&file, "no model").expect("the folder is ours");
+    let (code, message) = cluster.run(&["restart"]).error(1);
+    assert_eq!(code, "model_unloadable", "{message}");
+    assert!(message.contains("mine/1") && message.contains("0 of 1"), "{message}");
+    eventually("the new one has left", || cluster.workers("ready") == before);
+    assert_eq!(submit_zero_waits(&cluster, "mine"), json!("succeeded"));
+
+    // Without the model nothing is in the way.
+    cluster.run(&["models", "rm", "mine"]).json();
+    assert_eq!(cluster.run(&["restart"]).json(), json!({"restarted": 1}));
+    cluster.run(&["stop"]).json();
+    cluster.world.expect_no_processes();
+}
+
+#[test]
 fn weights_travel_with_a_model_and_the_newest_version_serves() {
     let cluster = Cluster::start(World::new(), "1");
     let world = &cluster.world;
@@ -190,6 +211,12 @@ fn submit_zero(cluster: &Cluster, model: &str) -> Outcome {
     cluster.run(&["submit", "--model", model, "--input", &image])
 }
 
+fn submit_zero_waits(cluster: &Cluster, model: &str) -> Value {
+    let image = cluster.world.write("zero.npy", npy(&[1, 1, 8, 8], &ZERO)).display().to_string();
+    let submit = ["submit", "--model", model, "--input", &image, "--wait"];
+    cluster.run(&submit).json()["state"].clone()
+}
+
 #[test]
 fn a_stop_that_waits_says_for_what() {
     let cluster = Cluster::start(World::new(), "1");
@@ -211,7 +238,10 @@ fn a_stop_that_waits_says_for_what() {
 fn a_stop_does_not_wait_for_workers_that_are_not_to_come() {
     let cluster = Cluster::start(World::new(), "0");
     submit_zero(&cluster, "digits").json();
-    cluster.run(&["stop"]).json();
+    let image = cluster.world.path("zero.npy").display().to_string();
+    cluster.run(&["submit", "--model", "digits", "--input", &image, "--durable"]).json();
+    // Not the durable one, which the next coordinator has.
+    assert_eq!(cluster.run(&["stop"]).json()["given_up"], json!(1));
     cluster.world.expect_no_processes();
 }
 

@@ -25,6 +25,12 @@ fn a_killed_worker_is_replaced_and_its_tasks_are_redone() {
         let ready = cluster.workers("ready");
         ready.len() == 2 && !ready.contains(&first[0])
     });
+    // The one that was killed is listed still, and has nothing left to finish.
+    let listed = cluster.run(&["workers"]).json();
+    let lost = listed.as_array().expect("an array").iter().find(|w| w["state"] == "lost");
+    let lost = lost.and_then(|w| w["id"].as_str()).expect("it is listed");
+    let (code, message) = cluster.run(&["workers", "drain", lost]).error(1);
+    assert!(code == "worker_gone" && message.contains("gone already"), "{code}: {message}");
     // Both at once: tasks wait until somebody is there again.
     cluster.workers("ready").into_iter().for_each(|pid| signal(pid, Signal::KILL));
     let submit = ["submit", "--model", "digits", "--input", &image, "--wait"];

@@ -104,6 +104,14 @@ fn a_machine_that_may_not_join_is_told_why() {
 
     assert_eq!(join(&[&quic]).error(1).0, "token_missing");
     assert_eq!(join(&[&quic, "LGP1.x.y"]).error(2).0, "usage");
+    // Where nobody listens, and where nobody can.
+    let silent = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let silent = silent.local_addr().expect("bound").to_string();
+    for addr in [silent.as_str(), "127.0.0.1:0"] {
+        let (code, message) = join(&[addr, token]).error(1);
+        assert_eq!(code, "coordinator_unreachable", "{message}");
+        assert!(message.contains(&format!("no coordinator answers at {addr}")), "{message}");
+    }
     assert_eq!(join(&[&quic, token, "--name", "No Name"]).error(2).0, "usage");
     assert_eq!(join(&[&quic, token, "--name", "local-1"]).error(1).0, "name_taken");
     // The same secret for a cluster with another authority: refused before it is sent.

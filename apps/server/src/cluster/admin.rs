@@ -8,7 +8,7 @@ use crate::state::ServerState;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use lgp_sdk::{Stats, balancing_strategies};
+use lgp_sdk::{Stats, WorkerInfo, WorkerState, balancing_strategies};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -34,14 +34,30 @@ struct Stop {
 }
 
 /// `POST coordinator/stop {"now":bool}`: 202, then queued tasks are finished, or dropped with
-/// `now`.
+/// `now`. `given_up` counts those that are not finished, as far as that is known now.
 pub(crate) async fn stop(
     State(state): State<ServerState>,
     body: Whole,
 ) -> Result<(StatusCode, Json<Value>), ClusterError> {
     let Stop { now } = body.json()?;
-    driver(&state)?.stop(now);
-    Ok((StatusCode::ACCEPTED, Json(json!({ "state": "stopping", "now": now }))))
+    let driver = driver(&state)?;
+    // Before it is asked: it may be gone a moment later.
+    let given_up = if now || nobody_left(&state, driver) { unfinished(&state) } else { 0 };
+    driver.stop(now);
+    let answer = json!({ "state": "stopping", "now": now, "given_up": given_up });
+    Ok((StatusCode::ACCEPTED, Json(answer)))
+}
+
+/// Whether nobody is there to run what is queued, nor is to come.
+fn nobody_left(state: &ServerState, driver: &dyn Driver) -> bool {
+    let is_ready = |worker: &WorkerInfo| worker.state == WorkerState::Ready;
+    driver.workers() == 0 && !state.coordinator().workers().iter().any(is_ready)
+}
+
+/// Tasks that end with the coordinator. Durable ones wait in its journal for the next.
+fn unfinished(state: &ServerState) -> usize {
+    let tasks = state.coordinator().tasks();
+    tasks.iter().filter(|task| !task.durable && !task.state.is_terminal()).count()
 }
 
 #[derive(Deserialize)]

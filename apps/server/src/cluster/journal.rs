@@ -1,12 +1,13 @@
 //! The journal of durable tasks: how large it is, copies of it, and giving back what it does not need.
 
-use crate::fault::ClusterError;
+use crate::fault::{ClusterError, Fault};
 use crate::faults;
 use crate::state::ServerState;
 use axum::Json;
 use axum::extract::State;
 use lgp_sdk::ClusterError as Cause;
 use serde_json::{Value, json};
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Where copies go, beside the journal.
@@ -26,12 +27,16 @@ pub(crate) async fn back_up(State(state): State<ServerState>) -> Result<Json<Val
     let journal = coordinator.config().journal.clone();
     let journal = journal.ok_or(Cause::NoJournal).map_err(faults::cluster)?;
     let folder = journal.with_file_name(FOLDER);
-    tokio::fs::create_dir_all(&folder).await.map_err(|error| faults::disk(&error))?;
+    tokio::fs::create_dir_all(&folder).await.map_err(|e| not_written("make", &folder, e))?;
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let path = folder.join(format!("tasks-{}.journal", since.as_millis()));
-    coordinator.back_up(path.clone()).await.map_err(faults::cluster)?;
-    let bytes = tokio::fs::metadata(&path).await.map_err(|error| faults::disk(&error))?.len();
-    Ok(Json(json!({ "path": path, "bytes": bytes })))
+    coordinator.back_up(path.clone()).await.map_err(faults::backup)?;
+    let written = tokio::fs::metadata(&path).await.map_err(|e| not_written("read", &path, e))?;
+    Ok(Json(json!({ "path": path, "bytes": written.len() })))
+}
+
+fn not_written(what: &'static str, path: &Path, source: std::io::Error) -> Fault {
+    faults::backup(Cause::File { what, path: path.to_owned(), source })
 }
 
 /// `POST journal/compact`: gives the disk what the journal no longer needs.

@@ -1,13 +1,13 @@
 //! Workers: who they are, what they do, and asking one to leave.
 
 use crate::extract::Params;
-use crate::fault::ClusterError;
+use crate::fault::{ClusterError, Fault};
 use crate::faults;
 use crate::state::ServerState;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use lgp_sdk::WorkerInfo;
+use lgp_sdk::{ClusterError as Cause, WorkerInfo, WorkerState};
 use serde_json::{Value, json};
 
 /// `GET workers`: a bare array.
@@ -49,8 +49,20 @@ pub(crate) async fn shutdown(
     params: Params,
 ) -> Result<(StatusCode, Json<Value>), ClusterError> {
     let id = params.get("id");
-    state.coordinator().shutdown_worker(id).map_err(faults::cluster)?;
+    let asked = state.coordinator().shutdown_worker(id);
+    asked.map_err(|error| not_asked(&state, id, error))?;
     Ok((StatusCode::ACCEPTED, Json(json!({ "id": id, "state": "draining" }))))
+}
+
+/// Why a worker was not asked to leave. One that is lost is still listed, and so it is known.
+fn not_asked(state: &ServerState, id: &str, error: Cause) -> Fault {
+    let listed = state.coordinator().worker(id);
+    if listed.is_ok_and(|worker| worker.state == WorkerState::Lost) {
+        let message = format!("worker {id:?} is gone already: it was lost");
+        return Fault::new(StatusCode::CONFLICT, "worker_gone", message)
+            .hint("it stays listed for ten minutes; its tasks were given to others");
+    }
+    faults::cluster(error)
 }
 
 fn find(state: &ServerState, params: &Params) -> Result<WorkerInfo, ClusterError> {

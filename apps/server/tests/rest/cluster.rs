@@ -205,6 +205,23 @@ async fn a_durable_task_that_cannot_be_saved_is_not_accepted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_backup_that_cannot_be_written_says_so() {
+    let rig = Rig::with(Options { journal: true, ..Options::default() }).await;
+    let backups = rig.folder.path().join("backups");
+    std::fs::write(&backups, "in the way").unwrap();
+    let back_up = || rig.post("/api/v1/cluster/journal/backup", String::new());
+    let answer = back_up().await;
+    assert_eq!(answer.status, 500, "{}", answer.text());
+    let error = answer.json()["error"].clone();
+    assert_eq!(error["code"], "backup_failed", "{error}");
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("backup") && message.contains("log"), "{message}");
+    std::fs::remove_file(&backups).unwrap();
+    let answer = back_up().await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn tasks_of_a_batch_wait_for_those_that_they_depend_on() {
     let rig = Rig::start().await;
     let batch = |tasks: &[String]| format!(r#"{{"tasks":[{}]}}"#, tasks.join(","));
@@ -396,6 +413,10 @@ impl Driver for Recorder {
             self.0.lock().unwrap().push(format!("scale {workers}"));
             Ok(2)
         })
+    }
+
+    fn workers(&self) -> usize {
+        0
     }
 
     fn restart(&self) -> BoxFuture<'_, Result<usize, DriverError>> {

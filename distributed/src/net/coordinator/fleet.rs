@@ -76,6 +76,15 @@ impl Coordinator {
         self.until(|core, _| core.load_report(&model)).await
     }
 
+    /// What became of a model at each worker that was to load it, as [`Coordinator::load`] answers,
+    /// without having anybody load it.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`].
+    pub async fn loaded(&self, model: &ModelRef) -> Result<Vec<(WorkerId, Result<(), ExecError>)>> {
+        self.until(|core, _| core.load_report(model)).await
+    }
+
     /// Whether no device of a worker is about to load a model; false where there is no such worker.
     #[must_use]
     pub fn is_settled(&self, worker: &str) -> bool {

@@ -10,7 +10,7 @@ use crate::net::token::{self, JoinToken};
 use crate::net::{tls, transport, wire};
 use crate::proto::backoff::full_jitter;
 use crate::worker_info::WorkerId;
-use quinn::{ClientConfig, ConnectionError, Endpoint};
+use quinn::{ClientConfig, ConnectError, ConnectionError, Endpoint};
 use rand::SeedableRng;
 use rand::rngs::Xoshiro256PlusPlus;
 use std::net::SocketAddr;
@@ -36,8 +36,8 @@ pub async fn join(addr: SocketAddr, token: &JoinToken, name: &WorkerId) -> Resul
 /// refused, and not used up.
 ///
 /// # Errors
-/// [`Error::WrongCluster`]; [`Error::JoinRefused`]; [`Error::Connection`] when nobody answers;
-/// [`Error::Bind`]; [`Error::Pki`].
+/// [`Error::WrongCluster`]; [`Error::JoinRefused`]; [`Error::Unreachable`] when nobody answers;
+/// [`Error::Connection`] when the answer does not come; [`Error::Bind`]; [`Error::Pki`].
 pub async fn enrol(
     addr: SocketAddr,
     token: &JoinToken,
@@ -73,8 +73,16 @@ async fn exchange(
     token: &JoinToken,
     (role, name): (Role, &WorkerId),
 ) -> Result<Identity> {
-    let connecting = endpoint.connect(addr, COORDINATOR_SAN).map_err(wire::lost)?;
-    let connection = connecting.await.map_err(|error| failed(addr, token, &error))?;
+    let unreachable = |reason: String| Error::Unreachable { addr, reason };
+    let connecting = endpoint.connect(addr, COORDINATOR_SAN).map_err(|error| match error {
+        // Such as port 0, to which nothing can be sent.
+        ConnectError::InvalidRemoteAddress(_) => unreachable("it is no address to send to".into()),
+        other => wire::lost(other),
+    })?;
+    let connection = connecting.await.map_err(|error| match error {
+        ConnectionError::TimedOut => unreachable(error.to_string()),
+        _ => failed(addr, token, &error),
+    })?;
     let (key, csr) = pki::request()?;
     let request =
         Enrol { secret: token.secret, name: name.to_string(), csr, now_s: token::now_s(), role };
