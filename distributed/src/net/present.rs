@@ -43,7 +43,8 @@ impl Present {
         counted: (Role, &WorkerId),
     ) -> usize {
         let gone = |(_, (member, connection)): (usize, &(Member, Connection))| {
-            let gone = is_revoked(member);
+            // One that was closed before is served a moment longer.
+            let gone = is_revoked(member) && connection.close_reason().is_none();
             if gone {
                 let close = Close::Revoked;
                 connection.close(close.code(), close.reason().as_bytes());

@@ -58,8 +58,8 @@ enum Action {
         /// Device memory that it takes, such as 2GiB [default: measured when it loads]
         #[arg(long, value_name = "SIZE", value_parser = size::parse)]
         memory: Option<u64>,
-        /// The backend that it runs best on: cpu, opencl, cuda
-        #[arg(long)]
+        /// The backend that it runs best on
+        #[arg(long, value_parser = ["cpu", "opencl", "cuda"])]
         backend: Option<String>,
         /// The family of chips that it runs best on, such as Polaris
         #[arg(long)]

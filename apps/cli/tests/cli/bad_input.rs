@@ -87,6 +87,13 @@ fn a_deadline_out_of_range_is_told_the_range() {
 }
 
 #[test]
+fn a_backend_that_there_is_not() {
+    let args = ["models", "deploy", "m", "--backend", "vulkan", "--json"];
+    let (code, message) = World::new().run(&args).error(2);
+    assert!(code == "usage" && message.contains("cpu, opencl, cuda"), "{code}: {message}");
+}
+
+#[test]
 fn no_truncation_of_a_model_panics() {
     let world = World::new();
     let good = std::fs::read(digits()).expect("bundled");
