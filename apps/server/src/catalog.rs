@@ -189,7 +189,11 @@ impl Catalog {
         match lock(&self.failures).get(entry.model()) {
             Some(message) => Readiness::Failed(message.clone()),
             None if self.coordinator.is_parked(entry.model()) => Readiness::Parked,
-            None if self.coordinator.models().contains(entry.model()) => Readiness::Loading,
+            None if self.coordinator.models().contains(entry.model()) => {
+                // A worker that came later may have failed where earlier ones had not.
+                let failure = self.coordinator.load_failure(entry.model());
+                failure.map_or(Readiness::Loading, |error| Readiness::Failed(error.message))
+            }
             None => Readiness::Unloaded,
         }
     }

@@ -129,6 +129,15 @@ fn a_worker_stays_that_has_a_model_which_a_new_one_cannot_load() {
     assert!(message.contains("mine/1") && message.contains("0 of 1"), "{message}");
     eventually("the new one has left", || cluster.workers("ready") == before);
     assert_eq!(submit_zero_waits(&cluster, "mine"), json!("succeeded"));
+    // One that comes because the old one is killed has no choice, and nobody waits for it in vain.
+    signal(before[0], Signal::KILL);
+    eventually("the model is known not to load", || {
+        let listed = cluster.run(&["models", "ls"]).json();
+        let mine = listed.as_array().expect("an array").iter().find(|m| m["name"] == "mine");
+        let mine = mine.expect("it is registered");
+        mine["state"] == "unavailable"
+            && mine["reason"].as_str().is_some_and(|r| r.contains("ONNX"))
+    });
 
     // Without the model nothing is in the way.
     cluster.run(&["models", "rm", "mine"]).json();

@@ -103,6 +103,12 @@ impl Coordinator {
         self.shared.read(|core, _| core.is_parked(model))
     }
 
+    /// Why no ready worker can load a model; `None` where one can or may come to.
+    #[must_use]
+    pub fn load_failure(&self, model: &ModelRef) -> Option<ExecError> {
+        self.shared.read(|core, _| core.load_failure(model))
+    }
+
     /// Has every worker let go of the model.
     pub fn unload(&self, model: &ModelRef) {
         self.shared.with(|core, now| core.unload(now, model));

@@ -72,6 +72,14 @@ impl Core {
         std::iter::once(model).chain(variants)
     }
 
+    /// Why no ready worker can load a model, nor could with more room; `None` where one may.
+    pub(crate) fn load_failure(&self, model: &ModelRef) -> Option<ExecError> {
+        match self.outlook(model, 0) {
+            Outlook::Hopeless(error) => Some(error),
+            Outlook::Open => None,
+        }
+    }
+
     /// Whether any worker can or may come to take the model's tasks.
     pub(in crate::proto) fn outlook(&self, model: &ModelRef, input_bytes: usize) -> Outlook {
         let mut failure = None;
