@@ -35,7 +35,7 @@ impl Target {
             data: self.data.as_deref(),
             ..Flags::default()
         };
-        Ok(settings::resolve(&flags, settings::environment)?.data)
+        settings::data_folder(&flags, settings::environment)
     }
 
     /// A client of the coordinator that is meant.

@@ -204,7 +204,7 @@ pub(crate) fn resolve(
     flags: &Flags<'_>,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<Settings> {
-    let given = flags.data.map(Path::to_owned).or_else(|| variable("RADEON_DATA").map(Into::into));
+    let given = named_folder(flags, &variable);
     let data = match &given {
         Some(path) => path.clone(),
         None => default_data_folder()?,
@@ -263,9 +263,31 @@ pub(crate) fn resolve(
         // As it was given: a path need not be text.
         settings.data = path;
     }
-    settings.data = std::path::absolute(&settings.data)
-        .map_err(|error| Failure::file("resolve", &settings.data, &error))?;
+    settings.data = absolute(&settings.data)?;
     Ok(settings)
+}
+
+/// The data folder alone. Where it is named, nothing else that is set can change it: a cluster can
+/// be asked and stopped whatever became of its settings since.
+///
+/// # Errors
+/// As [`resolve`], where the folder is not named or a settings file is.
+pub(crate) fn data_folder(
+    flags: &Flags<'_>,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<PathBuf> {
+    match named_folder(flags, &variable) {
+        Some(path) if flags.config.is_none() => absolute(&path),
+        _ => Ok(resolve(flags, variable)?.data),
+    }
+}
+
+fn named_folder(flags: &Flags<'_>, variable: &impl Fn(&str) -> Option<String>) -> Option<PathBuf> {
+    flags.data.map(Path::to_owned).or_else(|| variable("RADEON_DATA").map(Into::into))
+}
+
+fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path).map_err(|error| Failure::file("resolve", path, &error))
 }
 
 /// Reads a settings file and checks it before other sources can hide a wrong value in it.
@@ -356,6 +378,15 @@ mod tests {
             assert_eq!(failure.code, "settings_invalid");
             assert!(failure.message.contains(part), "{:?} lacks {part:?}", failure.message);
         }
+    }
+
+    #[test]
+    fn a_named_folder_is_found_whatever_else_is_wrong() {
+        let named = Flags { data: Some(Path::new("/there")), ..Flags::default() };
+        let wrong = |name: &str| (name == "RADEON_WORKERS").then(|| "many".to_owned());
+        assert_eq!(data_folder(&named, wrong).ok(), Some(PathBuf::from("/there")));
+        let failure = data_folder(&Flags::default(), wrong).expect_err("it is wrong");
+        assert_eq!(failure.code, "settings_invalid");
     }
 
     #[test]
