@@ -305,6 +305,7 @@ mod tests {
         assert_eq!(client.get::<Value>("stats").expect_err("nobody").code, "unreachable");
         assert_eq!(target(Some("ftp://x")).connect().err().expect("no address").exit, 2);
     }
+
     #[test]
     fn a_silent_coordinator_is_not_waited_for() {
         // The system takes connections on its behalf, as it does for a process that is stopped.

@@ -134,7 +134,7 @@ pub(crate) fn disk(error: &std::io::Error) -> Fault {
 }
 
 fn disk_full() -> Fault {
-    let message = "the disk of the server's data folder is full; nothing was added";
+    let message = "the disk of the server's data folder is full; nothing was written";
     Fault::new(StatusCode::INSUFFICIENT_STORAGE, "disk_full", message)
         .hint("free space there, then try again")
 }
@@ -181,6 +181,7 @@ mod tests {
             assert!(fault.message.contains("until the coordinator restarts"), "{}", fault.message);
         }
     }
+
     #[test]
     fn a_backup_that_is_not_written_says_whether_room_would_help() {
         for (kind, status, code) in [
