@@ -73,6 +73,12 @@ impl Context {
         self
     }
 
+    /// Whether somebody may ask the run to end.
+    #[must_use]
+    pub fn may_stop(&self) -> bool {
+        self.stop.is_some()
+    }
+
     /// Whether the run is to go on; asked between operators.
     ///
     /// # Errors

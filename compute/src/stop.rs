@@ -21,6 +21,23 @@ pub struct Stop {
     deadline: Option<Instant>,
 }
 
+/// The same request as whoever else holds the flag makes by setting it: a runtime above that has a
+/// flag of its own needs no thread to pass it on.
+///
+/// ```
+/// use lgp_compute::Stop;
+/// use std::sync::{Arc, atomic::{AtomicBool, Ordering}};
+/// let flag = Arc::new(AtomicBool::new(false));
+/// let stop = Stop::from(Arc::clone(&flag));
+/// flag.store(true, Ordering::Relaxed);
+/// assert!(stop.check().is_err());
+/// ```
+impl From<Arc<AtomicBool>> for Stop {
+    fn from(cancelled: Arc<AtomicBool>) -> Self {
+        Self { cancelled, deadline: None }
+    }
+}
+
 /// Why a run ended before it was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Stopped {

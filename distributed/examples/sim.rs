@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! cargo run --release -p lgp-distributed --example sim -- [--seeds N] [--seed FIRST]
-//!     [--mutants N]
+//! cargo run --release -p lgp-distributed --features planted --example sim -- --mutants N
 //! ```
 //!
 //! A broken invariant ends the run with the seed that repeats it and what led to it. With
 //! `--mutants`, faults are planted in the core, one after another, and each has to be noticed
 //! within so many seeds.
 
-use lgp_distributed::{SimReport, simulate, simulate_mutants};
+use lgp_distributed::{SimReport, simulate};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -95,9 +95,15 @@ fn run(first: u64, count: u64) -> Result<(), String> {
     Ok(())
 }
 
+#[cfg(not(feature = "planted"))]
+fn mutants(_: u64) -> Result<(), String> {
+    Err("--mutants needs the cargo feature planted, which this build does not have".to_owned())
+}
+
+#[cfg(feature = "planted")]
 fn mutants(seeds: u64) -> Result<(), String> {
     let mut missed = Vec::new();
-    for (name, caught) in simulate_mutants(seeds) {
+    for (name, caught) in lgp_distributed::simulate_mutants(seeds) {
         match caught {
             Some(failure) => println!("ok {name}: seed {}: {}", failure.seed, failure.what),
             None => missed.push(name),

@@ -1,6 +1,6 @@
 //! Settings of a coordinator and of a worker, with their defaults.
 
-use crate::net::pki::Identity;
+use crate::net::identity::pki::Identity;
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -36,15 +36,23 @@ pub struct CoordinatorConfig {
     /// digest, and those of a durable task lie in a folder beside the journal, which has its name
     /// and `.inputs` after it, until the task has ended.
     pub input_bytes_max: usize,
-    /// Finished tasks whose records are kept.
+    /// Finished tasks whose records are in memory; the oldest leave it first. Those of durable tasks
+    /// are read back from the journal, the others are gone.
     pub retained_tasks_max: usize,
-    /// Bytes of outputs that kept records may hold; the oldest go first.
+    /// Bytes of outputs that records in memory may hold.
     pub retained_bytes_max: usize,
-    /// Seconds for which an idempotency key stands for its task after that has ended.
+    /// Seconds for which an idempotency key stands for its task after that has ended, at least.
     pub keys_kept_for_s: u64,
-    /// Tasks with an idempotency key that may be known at once; more are refused with
-    /// [`Error::Overloaded`](crate::Error), for a key must not be forgotten before its time.
-    pub keys_max: usize,
+    /// Seconds that a run may take whose task and model say nothing of it; 0 goes by the longest run of
+    /// its model on its device: ten times as long, at least a minute, and ten minutes before the first.
+    pub run_limit_s: u64,
+    /// Seconds for which results of durable tasks are kept.
+    pub results_kept_for_s: u64,
+    /// Bytes of results that the journal may hold; above that those that were read go first, then the
+    /// others, each the oldest first.
+    pub results_bytes_max: u64,
+    /// How many of them, for each of which about 150 bytes stay in memory.
+    pub results_max: usize,
     /// Milliseconds of a longer completion time that saving a joule is worth to the strategy
     /// `adaptive`; 0 looks at time alone. Only devices whose executor reports
     /// [`power_w`](crate::DeviceStatus::power_w) cost any.
@@ -66,7 +74,10 @@ impl Default for CoordinatorConfig {
             retained_tasks_max: 4_096,
             retained_bytes_max: 256 << 20,
             keys_kept_for_s: 600,
-            keys_max: 100_000,
+            run_limit_s: 0,
+            results_kept_for_s: 7 * 24 * 3600,
+            results_bytes_max: 16 << 30,
+            results_max: 2_000_000,
             thrift_ms_per_joule: 0.0,
             shared_memory_bytes_max: SHARED_MEMORY_BYTES_MAX,
         }
@@ -108,6 +119,17 @@ pub struct WorkerConfig {
     /// Inputs above 64 MiB of all tasks that are held here have no more bytes together: those that
     /// find no room wait for it.
     pub input_bytes_max: usize,
+    /// The machine that the worker runs on, by whose name its devices are remembered when they hang;
+    /// the host's name by default.
+    pub machine: String,
+}
+
+/// The name of this machine, where the system has one.
+fn machine_name() -> String {
+    #[cfg(target_os = "linux")]
+    return rustix::system::uname().nodename().to_string_lossy().into_owned();
+    #[cfg(not(target_os = "linux"))]
+    String::new()
 }
 
 impl WorkerConfig {
@@ -126,6 +148,7 @@ impl WorkerConfig {
             keep_in: None,
             shared_memory_bytes_max: SHARED_MEMORY_BYTES_MAX,
             input_bytes_max: INPUT_BYTES_MAX,
+            machine: machine_name(),
         }
     }
 

@@ -1,16 +1,23 @@
-//! What a coordinator must not forget: a journal of durable tasks in one file, and the thread
-//! that writes it.
+//! What a coordinator must not forget: a log of durable tasks, and the journal that keeps one in a
+//! file.
 //!
-//! [`journal::Journal`] keeps one record a task through redb, and [`writer::Writer`] commits what
-//! many callers submit in few transactions. What a record means is the caller's business.
+//! [`log::Log`] is all that the rest of the crate sees of it. What a record means is the caller's
+//! business. The journal keeps one record a task through redb, and a thread commits what many
+//! callers submit in few transactions.
 
+#[cfg(test)]
+mod conformance;
 mod create;
 mod damage;
+pub(crate) mod embedded;
 mod file;
 mod guard;
-pub(crate) mod journal;
+mod journal;
 mod live;
-pub(crate) mod migrate;
+pub(crate) mod log;
+#[cfg(test)]
+pub(crate) mod memory;
+mod migrate;
 pub(crate) mod record;
 mod speed;
 mod store;
@@ -19,7 +26,7 @@ mod tables;
 mod tests;
 mod trouble;
 mod upkeep;
-pub(crate) mod writer;
+mod writer;
 
 pub use damage::{DamageReport, DamagedImage};
 pub use speed::{JournalSpeed, journal_speed};

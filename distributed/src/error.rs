@@ -1,10 +1,10 @@
 //! What can go wrong between a caller, the coordinator and its workers.
 
-use crate::net::enrol::JoinRefusal;
-use crate::net::pki::CaHash;
+use crate::net::identity::enrol::JoinRefusal;
+use crate::net::identity::pki::CaHash;
+use crate::net::identity::role::Role;
 use crate::net::ring::RingError;
-use crate::net::role::Role;
-use crate::task::TaskId;
+use crate::task::{TaskId, TaskState};
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -64,8 +64,34 @@ pub enum Error {
         /// Why, for example that the disk is full.
         reason: String,
     },
-    /// No such task: never submitted here, or its record has left the retention window.
-    #[error("task {id} is not known; finished tasks are kept for a limited time")]
+    /// Too much waits to be written to the journal; nothing was accepted.
+    #[error(
+        "{pending_bytes} bytes wait to be written to the journal; try again in {} ms",
+        retry_after.as_millis()
+    )]
+    Backlog {
+        /// Bytes that wait, those of callers who wait for room among them.
+        pending_bytes: usize,
+        /// When they are likely to be written, from the measured rate.
+        retry_after: Duration,
+    },
+    /// A task that was accepted once, and whose result is kept no more: it was let go, or its time
+    /// was over, or there was no room for it.
+    #[error("the result of task {id} is not kept any more")]
+    Expired {
+        /// The task.
+        id: TaskId,
+    },
+    /// The result of a task that has none yet cannot be let go.
+    #[error("task {id} is {state}, expected one that has ended")]
+    NotEnded {
+        /// The task.
+        id: TaskId,
+        /// Where it stands.
+        state: TaskState,
+    },
+    /// No such task: it was never submitted here.
+    #[error("task {id} is not known")]
     UnknownTask {
         /// The id asked for.
         id: String,
@@ -198,6 +224,10 @@ pub enum Error {
         /// The reason, as the close code or TLS alert states it.
         reason: String,
     },
+    /// A run goes on though it was asked to stop, as where a device hangs: what it holds is free when
+    /// the process ends, and another one can take its place.
+    #[error("a run does not stop though it was asked to: this process has to be replaced")]
+    MustRestart,
     /// Nobody answers there: no connection was made.
     #[error("no coordinator answers at {addr}: {reason}")]
     Unreachable {
@@ -317,14 +347,6 @@ pub enum JournalError {
     TooLarge {
         /// Its bytes.
         given: usize,
-        /// The limit in bytes.
-        limit: usize,
-    },
-    /// Too much waits to be written; nothing was accepted.
-    #[error("{pending_bytes} bytes wait for the journal, which takes at most {limit}")]
-    Backlog {
-        /// Bytes waiting.
-        pending_bytes: usize,
         /// The limit in bytes.
         limit: usize,
     },

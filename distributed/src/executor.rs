@@ -1,9 +1,50 @@
 //! What a worker runs: the one seam between the cluster and whatever executes models.
 
-use crate::net::blob::ModelCache;
+use crate::net::transfer::models::ModelCache;
 use crate::task::ModelRef;
 use lgp_memory::NamedTensor;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Asks a run to end before it is done. Clones are the same request, which is never taken back.
+///
+/// ```
+/// use lgp_distributed::Stop;
+/// let stop = Stop::new();
+/// let seen_by_the_run = stop.clone();
+/// assert!(!seen_by_the_run.is_stopped());
+/// stop.stop();
+/// assert!(seen_by_the_run.is_stopped());
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// A request that nobody has made yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Asks every run that was given this request to end.
+    pub fn stop(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether the run is to end. Costs a load: an executor may ask often.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    /// The flag behind it, which is true once it is asked: for a runtime that looks at a flag of its
+    /// own.
+    #[must_use]
+    pub fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0)
+    }
+}
 
 /// Runs models for a worker. All methods are called on blocking threads, several at a time.
 ///
@@ -27,17 +68,23 @@ pub trait Executor: Send + Sync + 'static {
 
     /// Runs a model once. Its time is what tasks report as `model_ms`.
     ///
+    /// It looks at `stop` as often as it can, and ends soon once it is asked to: a run that does not
+    /// keeps its place on the device.
+    ///
     /// # Errors
-    /// [`ExecError`]; only [`ExecErrorKind::Unavailable`] is tried again, elsewhere or later.
+    /// [`ExecError`]; [`ExecErrorKind::Stopped`] where it was asked to end. Only
+    /// [`ExecErrorKind::Unavailable`] is tried again, elsewhere or later.
     fn execute(
         &self,
         device: usize,
         model: &ModelRef,
         inputs: &[NamedTensor],
+        stop: &Stop,
     ) -> Result<Vec<NamedTensor>, ExecError>;
 
     /// Runs a model for several tasks at once, whose inputs have the same names, types and shapes;
-    /// answers one result for each, in their order, and those of the others where one fails.
+    /// answers one result for each, in their order, and those of the others where one fails. `stop`
+    /// is for all of them.
     ///
     /// Each task reports the time of the whole call as `model_ms`, for so long it took to have its
     /// answer. Called only where [`WorkerConfig::batch_max`](crate::WorkerConfig::batch_max) is
@@ -48,8 +95,9 @@ pub trait Executor: Send + Sync + 'static {
         device: usize,
         model: &ModelRef,
         batch: &[Vec<NamedTensor>],
+        stop: &Stop,
     ) -> Vec<Result<Vec<NamedTensor>, ExecError>> {
-        batch.iter().map(|inputs| self.execute(device, model, inputs)).collect()
+        batch.iter().map(|inputs| self.execute(device, model, inputs, stop)).collect()
     }
 
     /// The state that travels with each heartbeat; must answer within milliseconds.
@@ -128,6 +176,11 @@ impl ExecError {
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self { kind: ExecErrorKind::Unavailable, message: message.into() }
     }
+
+    /// The run ended because it was asked to.
+    pub fn stopped(message: impl Into<String>) -> Self {
+        Self { kind: ExecErrorKind::Stopped, message: message.into() }
+    }
 }
 
 impl ExecError {
@@ -150,4 +203,6 @@ pub enum ExecErrorKind {
     Failed,
     /// Tried again: out of memory, device gone.
     Unavailable,
+    /// Final for the attempt: the run was asked to end, and did.
+    Stopped,
 }

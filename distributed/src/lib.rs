@@ -7,7 +7,7 @@
 //! ```
 //! use lgp_distributed::{
 //!     Coordinator, CoordinatorConfig, DeviceStatus, ExecError, Executor, ExecutorStatus, ModelRef,
-//!     Pki, TaskSpec, TaskState, WorkerConfig, run_worker,
+//!     Pki, Stop, TaskSpec, TaskState, WorkerConfig, run_worker,
 //! };
 //! use lgp_memory::{NamedTensor, Tensor};
 //! use std::sync::Arc;
@@ -25,6 +25,7 @@
 //!         _: usize,
 //!         _: &ModelRef,
 //!         inputs: &[NamedTensor],
+//!         _: &Stop,
 //!     ) -> Result<Vec<NamedTensor>, ExecError> {
 //!         Ok(inputs.to_vec())
 //!     }
@@ -78,16 +79,21 @@
 //!   costs the task no attempt of those that it may fail, and nothing that has begun is interrupted.
 //! - Waiting tasks age: no task is overtaken by one of the same model that has less right to go
 //!   first, counting ten seconds of waiting as one level of priority.
-//! - An idempotency key stands for one task until [`CoordinatorConfig::keys_kept_for_s`] after its
-//!   end, in which its record stays too.
-//! - The queue is bounded by count and bytes ([`Error::Overloaded`] says when to come back), as
-//!   are the records of finished tasks.
+//! - An idempotency key stands for one task while its record is kept, and at least until
+//!   [`CoordinatorConfig::keys_kept_for_s`] after its end.
+//! - The queue is bounded by count and bytes ([`Error::Overloaded`] says when to come back).
+//! - Results of durable tasks wait to be read for [`CoordinatorConfig::results_kept_for_s`] within
+//!   [`CoordinatorConfig::results_bytes_max`]; those that somebody has read go first. Of other tasks
+//!   the newest are kept. What was accepted and is gone is [`Error::Expired`], and what is kept
+//!   refuses nothing.
 //!
 //! # Who is let in
 //! Every connection is mutual TLS, but for one protocol: a machine without a certificate shows a
 //! [`JoinToken`]'s secret ([`join`]) to the one coordinator whose authority has the token's hash, and
 //! gets a certificate for a key that it made. Certificates are short-lived; [`run_worker`] renews
-//! its own and keeps it in [`WorkerConfig::keep_in`]. [`Pki::open`] and [`Tokens::open`] keep
+//! its own and keeps it in [`WorkerConfig::keep_in`]. One that has expired opens nothing but its
+//! renewal by proof of its key, which [`run_worker`] does by itself and others by [`renew`], for as
+//! long as [`Pki::with_absence_max`] says. A connection ends with its certificate. [`Pki::open`] and [`Tokens::open`] keep
 //! authority and tokens across restarts. [`Coordinator::revoke`] ends certificates before they
 //! expire.
 //!
@@ -160,29 +166,34 @@ mod worker_info;
 pub use config::{CoordinatorConfig, WorkerConfig};
 pub use control::{DamageReport, DamagedImage, JournalSpeed, journal_speed};
 pub use error::{Error, JournalError, Result};
-pub use executor::{DeviceStatus, ExecError, ExecErrorKind, Executor, ExecutorStatus};
-pub use net::blob::{BlobFile, BlobPart, BlobSource, ModelCache};
+pub use executor::{DeviceStatus, ExecError, ExecErrorKind, Executor, ExecutorStatus, Stop};
 pub use net::call::{Client, Supervisor};
+pub use net::coordinator::gate::Services;
 pub use net::coordinator::{Coordinator, Events};
-pub use net::discover::{Advertisement, Discovery};
-pub use net::enrol::{JoinRefusal, enrol, join};
-pub use net::gate::Services;
-pub use net::pki::{CaHash, Identity, Pki, Revocation};
+pub use net::identity::enrol::{JoinRefusal, enrol, join};
+pub use net::identity::pki::{CaHash, Identity, Pki, Revocation};
+pub use net::identity::renew::renew;
+pub use net::identity::role::Role;
+pub use net::identity::token::{JoinToken, TokenInfo, Tokens};
 pub use net::ring::{Ring, RingConfig, RingError, RingPeers};
-pub use net::role::Role;
-pub use net::token::{JoinToken, TokenInfo, Tokens};
+pub use net::transfer::models::{BlobFile, BlobPart, BlobSource, ModelCache};
+pub use net::transport::discover::{Advertisement, Discovery};
 pub use net::untrusted::Untrusted;
 pub use net::worker::run_worker;
 pub use proto::balance::balancing_strategies;
+pub use proto::core::readiness::ModelReadiness;
 pub use proto::event::Event;
 pub use proto::frame::FrameError;
 pub use proto::models::ModelNeeds;
 pub use proto::rendezvous::MeetingRefusal;
 pub use proto::ring::RingElement;
 pub use proto::scale::{ScaleConfig, ScaleDecision, ScaleMetric, ScaleRule, ScaleSample, Scaler};
-pub use sim::{Carousel, Envelope, Selection, SimFailure, SimReport, simulate, simulate_mutants};
+#[cfg(feature = "planted")]
+pub use sim::simulate_mutants;
+pub use sim::{Carousel, Envelope, Selection, SimFailure, SimReport, simulate};
 pub use task::{
-    ModelRef, Priority, TaskError, TaskErrorKind, TaskId, TaskRecord, TaskSpec, TaskState,
+    Backoff, ModelRef, Priority, TaskError, TaskErrorKind, TaskFilter, TaskId, TaskPage,
+    TaskRecord, TaskSpec, TaskState,
 };
 pub use worker_info::{
     DeviceInfo, Hits, Percentiles, Stats, TaskCounts, Traffic, Transport, WorkerCounts, WorkerId,

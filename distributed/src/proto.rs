@@ -4,40 +4,41 @@
 //! and answers with [`state::Action`]s. `net` carries the actions out over QUIC, `sim` over a
 //! seeded imitation of a bad network.
 
-mod admission;
-mod affinity;
-mod attempt;
+/// Whether the simulation has planted a fault; never without the cargo feature `planted`.
+#[cfg(feature = "planted")]
+macro_rules! planted {
+    ($part:expr, $fault:ident) => {
+        $part.planted == Some(crate::sim::Planted::$fault)
+    };
+}
+#[cfg(not(feature = "planted"))]
+macro_rules! planted {
+    ($part:expr, $fault:ident) => {
+        false
+    };
+}
+
+mod actions;
 pub(crate) mod backoff;
-pub(crate) mod balance;
-mod breaker;
-mod budget;
-mod capability;
 pub(crate) mod core;
-mod durable;
 pub(crate) mod event;
-mod explain;
-mod fleet;
 pub(crate) mod frame;
-mod health;
 mod histogram;
-mod history;
 pub(crate) mod image;
-pub(crate) mod membership;
+mod ledger;
 pub(crate) mod message;
-pub(crate) mod models;
-pub(crate) mod queue;
-mod recall;
+mod placement;
 pub(crate) mod rendezvous;
 pub(crate) mod request;
-mod residency;
 pub(crate) mod ring;
 pub(crate) mod scale;
-pub(crate) mod schedule;
-mod service;
+mod scheduler;
 pub(crate) mod state;
+mod statistics;
+mod tasks;
 pub(crate) mod tensors;
-#[cfg(test)]
-mod tests;
-mod why;
+mod timers;
 
-pub(crate) use admission::Order;
+pub(crate) use self::core::{Order, membership};
+pub(crate) use placement::{HangTable, models};
+pub(crate) use scheduler::{balance, queue};

@@ -13,14 +13,17 @@ mod laws;
 mod ledger;
 mod life;
 mod network;
+#[cfg(feature = "planted")]
+mod planted;
 mod selection;
 mod worker;
 mod workload;
 mod world;
 
-use crate::proto::state::Planted;
 pub use carousel::Carousel;
 pub use envelope::Envelope;
+#[cfg(feature = "planted")]
+pub(crate) use planted::Planted;
 pub use selection::Selection;
 use std::time::Duration;
 
@@ -83,6 +86,9 @@ figures! {
     partitions: "partitions",
     disconnections: "connections broken",
     stalls: "worker stalls",
+    hangs: "runs that hang",
+    replaced: "workers replaced",
+    freezes: "coordinator stopped for a while",
     departures: "departures",
     device_errors: "device errors",
 }
@@ -98,6 +104,8 @@ impl SimReport {
             + self.partitions
             + self.disconnections
             + self.stalls
+            + self.hangs
+            + self.freezes
             + self.departures
             + self.device_errors
     }
@@ -129,15 +137,10 @@ pub struct SimFailure {
 /// # Ok::<(), lgp_distributed::SimFailure>(())
 /// ```
 pub fn simulate(seed: u64) -> Result<SimReport, SimFailure> {
-    run(seed, Planted::Nothing)
+    run(|| world::World::new(seed))
 }
 
-fn run(seed: u64, planted: Planted) -> Result<SimReport, SimFailure> {
-    let world = || {
-        let mut world = world::World::new(seed);
-        world.plant(planted);
-        world
-    };
+fn run(world: impl Fn() -> world::World) -> Result<SimReport, SimFailure> {
     // Only a run that failed is worth watching, and it fails again in the same way.
     world().run().or_else(|_| {
         let mut again = world();
@@ -149,9 +152,11 @@ fn run(seed: u64, planted: Planted) -> Result<SimReport, SimFailure> {
 /// Plants each known fault in the core, one after another, and answers its name with the seed of
 /// the first of `seeds` runs that notices, and what it noticed; `None` for a fault that none
 /// does.
+#[cfg(feature = "planted")]
 #[must_use]
 pub fn simulate_mutants(seeds: u64) -> Vec<(String, Option<SimFailure>)> {
-    let find = |planted: Planted| (0..seeds).find_map(|seed| run(seed, planted).err());
+    let planted = |seed, fault| run(|| world::World::new(seed).plant(fault)).err();
+    let find = |fault: Planted| (0..seeds).find_map(|seed| planted(seed, fault));
     Planted::ALL.iter().map(|planted| (format!("{planted:?}"), find(*planted))).collect()
 }
 
@@ -188,6 +193,7 @@ mod tests {
         assert_ne!(simulate(1).expect("holds"), simulate(2).expect("holds"));
     }
 
+    #[cfg(feature = "planted")]
     #[test]
     fn every_planted_fault_is_caught() {
         for (name, caught) in simulate_mutants(400) {

@@ -167,6 +167,18 @@ impl TaskState {
     }
 }
 
+impl FromStr for TaskState {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let all = [Self::Queued, Self::Running, Self::Succeeded, Self::Failed, Self::Cancelled];
+        all.into_iter().find(|state| state.name() == text).ok_or_else(|| Error::Parse {
+            what: "task state",
+            given: text.chars().take(64).collect(),
+            expected: "queued, running, succeeded, failed or cancelled",
+        })
+    }
+}
+
 impl fmt::Display for TaskState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
@@ -202,6 +214,62 @@ pub struct TaskSpec {
     /// Time after which an attempt without an answer gets a rival on another worker; the first
     /// answer counts.
     pub hedge_after: Option<Duration>,
+    /// How long a run of it may take, from the moment that a thread has begun it. One that takes longer
+    /// is asked to stop and counts as a failed attempt. `None` leaves it to its model and to the
+    /// coordinator's settings.
+    pub run_limit: Option<Duration>,
+    /// Waits between attempts, where they are not to be those of the coordinator.
+    pub backoff: Option<Backoff>,
+}
+
+/// Waits between attempts that ended without an answer: at random up to a ceiling, which begins with
+/// `base` and doubles up to `max`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the line above says it")]
+pub struct Backoff {
+    pub base: Duration,
+    pub max: Duration,
+}
+
+impl Backoff {
+    /// Waits unless [`TaskSpec::backoff`] says otherwise.
+    pub const DEFAULT: Self = Self { base: Duration::from_millis(50), max: Duration::from_secs(2) };
+}
+
+/// Which tasks a page shows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TaskFilter {
+    /// Those in this state.
+    pub state: Option<TaskState>,
+    /// Those of models of this name, and of this version of them.
+    pub model: Option<String>,
+    /// The version.
+    pub version: Option<u64>,
+    /// So many at most.
+    pub limit: usize,
+    /// Those that were submitted before this one.
+    pub after: Option<TaskId>,
+}
+
+impl TaskFilter {
+    /// Tasks on a page, at most.
+    pub const LIMIT_MAX: usize = 1_000;
+}
+
+impl Default for TaskFilter {
+    fn default() -> Self {
+        let (state, model, version, after) = (None, None, None, None);
+        Self { state, model, version, limit: Self::LIMIT_MAX, after }
+    }
+}
+
+/// Tasks without their outputs, the newest first.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TaskPage {
+    /// The tasks.
+    pub tasks: Vec<TaskRecord>,
+    /// Where the next page goes on after, if there may be one.
+    pub next: Option<TaskId>,
 }
 
 impl TaskSpec {
@@ -222,6 +290,8 @@ impl TaskSpec {
             depends_on: Vec::new(),
             affinity: None,
             hedge_after: None,
+            run_limit: None,
+            backoff: None,
         }
     }
 }
@@ -249,8 +319,7 @@ pub struct TaskRecord {
     pub attempts: u32,
     /// The worker of the last attempt.
     pub worker: Option<WorkerId>,
-    /// The variant of its model that the last attempt ran, where that was not the model itself;
-    /// not known of tasks that ended before a restart.
+    /// The variant of its model that the last attempt ran, where that was not the model itself.
     pub variant: Option<ModelRef>,
     /// The model's outputs, once succeeded.
     pub outputs: Option<Vec<NamedTensor>>,
@@ -295,6 +364,8 @@ pub enum TaskErrorKind {
     Unavailable,
     /// Workers were lost under it as often as allowed.
     WorkerLost,
+    /// Its runs took longer than their limit, as often as allowed.
+    RunLimit,
     /// A task that it depends on did not succeed.
     DependencyFailed,
     /// The deadline passed first.
@@ -319,6 +390,7 @@ impl TaskErrorKind {
             Self::ModelFailed => "model_failed",
             Self::Unavailable => "unavailable",
             Self::WorkerLost => "worker_lost",
+            Self::RunLimit => "run_limit",
             Self::DependencyFailed => "dependency_failed",
             Self::DeadlineExceeded => "deadline_exceeded",
             Self::Cancelled => "cancelled",

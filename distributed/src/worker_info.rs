@@ -141,6 +141,9 @@ pub struct WorkerInfo {
     /// Models whose tasks it does not get for now because it failed too often at them, with the
     /// state of the breaker.
     pub breakers: BTreeMap<String, Cow<'static, str>>,
+    /// Runs on its devices that did not stop when they were asked to, those of earlier processes
+    /// included, until a day passes without one.
+    pub hangs: u32,
     /// Each of its devices; the fields above describe the first, or add all up.
     pub devices: Vec<DeviceInfo>,
     /// How large tensors travel between it and the coordinator.
@@ -172,6 +175,10 @@ pub struct DeviceInfo {
     pub utilisation: Option<f32>,
     /// The power that it draws in watts, where that can be read.
     pub power_w: Option<f32>,
+    /// Runs on it that did not stop when they were asked to.
+    pub hangs: u32,
+    /// Why it takes no tasks until a person says otherwise, if so.
+    pub taken_out: Option<String>,
     /// Mean service time of each model measured here, in milliseconds; recent tasks count most.
     pub service_ms: BTreeMap<String, f64>,
 }
@@ -194,6 +201,8 @@ pub struct Stats {
     pub tasks: TaskCounts,
     /// Of the queued ones, those that wait for nothing but a free device.
     pub runnable: u64,
+    /// The same by model, for the hundred models of which most wait.
+    pub queued_by_model: BTreeMap<String, u64>,
     /// Terminal tasks a second over the last ten seconds.
     pub tasks_per_s: f64,
     /// Attempts that had to be repeated.
@@ -218,6 +227,10 @@ pub struct Stats {
     pub stale_completions: u64,
     /// Submissions refused because the queue was full.
     pub overloaded: u64,
+    /// Runs that were asked to stop because they took longer than their limit.
+    pub overran: u64,
+    /// Runs that did not stop when they were asked to: their workers' processes were replaced.
+    pub hangs: u64,
     /// Lookups of the devices that can take a model's tasks.
     pub capability_cache: Hits,
     /// Tasks with an affinity key that went where the key's last task went.

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::model::ValueSpec;
 use crate::session::Session;
-use lgp_compute::{Context, launch, ops};
+use lgp_compute::{Context, Stop, launch, ops};
 use lgp_memory::{Dim, Layout, NamedTensor, Tensor, TensorView};
 
 impl Session {
@@ -15,6 +15,18 @@ impl Session {
     /// [`Error::Batch`] for a model without such a dimension, and as [`Session::run`] for a request
     /// that does not fit the others or the model.
     pub fn run_batch(&self, requests: &[Vec<NamedTensor>]) -> Result<Vec<Vec<NamedTensor>>> {
+        self.run_batch_until(requests, &Stop::new())
+    }
+
+    /// As [`Session::run_batch`], unless it is asked to end first.
+    ///
+    /// # Errors
+    /// As [`Session::run_batch`], and [`Error::Stopped`].
+    pub fn run_batch_until(
+        &self,
+        requests: &[Vec<NamedTensor>],
+        stop: &Stop,
+    ) -> Result<Vec<Vec<NamedTensor>>> {
         let symbol = batch_symbol(self.inputs(), self.outputs())?;
         if requests.is_empty() {
             return Ok(Vec::new());
@@ -38,7 +50,7 @@ impl Session {
         }
         let views: Vec<(&str, TensorView<'_>)> =
             joined.iter().map(|x| (x.name.as_str(), x.tensor.view())).collect();
-        let outputs = self.run(&views)?;
+        let outputs = self.run_until(&views, stop)?;
         let mut answers: Vec<Vec<NamedTensor>> = vec![Vec::new(); requests.len()];
         for output in &outputs {
             // Rows that belong to no request would be given to the wrong one.

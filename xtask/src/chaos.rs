@@ -1,11 +1,16 @@
 //! The cluster's guarantee, proved from outside on real processes: what was acknowledged ends once,
 //! whatever is killed, stopped, cut off or full.
 
+mod check;
 mod clock;
 mod disk;
-mod fault;
+mod faults;
+mod job;
 mod ledger;
 mod load;
+mod models;
+mod onnx;
+mod outputs;
 mod partition;
 mod picture;
 mod process;
@@ -13,6 +18,8 @@ mod record;
 mod rest;
 mod rounds;
 mod stage;
+mod submission;
+mod world;
 
 use crate::bench::Run;
 use crate::cluster::{Profile, binary};
@@ -21,7 +28,8 @@ use crate::report::Outcome;
 use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
 use rounds::{Plan, Results};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// What the short run draws from.
 const SAMPLE_SEED: u64 = 1;
@@ -29,11 +37,12 @@ const SAMPLE_SEED: u64 = 1;
 /// What is done to the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum What {
-    /// Processes are killed and stopped, round after round, and the network is bad at times.
+    /// Processes are killed and stopped, the network is bad or cut, the disk full and the clock
+    /// wrong, round after round.
     Rounds,
-    /// Links between network namespaces are cut; takes root.
+    /// Links between network namespaces are cut, and that is noticed in time; takes root.
     Partitions,
-    /// The clock jumps.
+    /// The clock jumps by hours and weeks.
     Clock,
     /// The disk fills up; takes root.
     Disk,
@@ -45,12 +54,21 @@ pub(crate) struct Options {
     /// What is done.
     #[arg(value_enum, default_value = "rounds")]
     what: What,
-    /// How many rounds; something is killed in three of four.
-    #[arg(long, default_value_t = 280)]
+    /// How many rounds; something is killed in three of five. A round takes about four seconds.
+    #[arg(long, default_value_t = 200)]
     rounds: u64,
     /// What the faults, their moments and the load are drawn from.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// After so many minutes no further round begins.
+    #[arg(long, value_name = "M")]
+    minutes: Option<u64>,
+    /// The round to begin with: goes on with the seed where an earlier run has ended.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    from: u64,
+    /// The program to run, instead of a debug build of this tree.
+    #[arg(long, value_name = "FILE")]
+    binary: Option<PathBuf>,
     /// Where to write the run, instead of docs/bench-runs.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -58,8 +76,9 @@ pub(crate) struct Options {
 
 /// Does damage for some rounds, and writes what came of it.
 pub(crate) fn run(options: &Options) -> Result<()> {
+    let given = options.binary.as_deref();
     if options.what != What::Rounds {
-        let outcome = other(options.what)?;
+        let outcome = other(options.what, given)?;
         for skip in &outcome.skipped {
             println!("skipped: {}: {}", skip.need, skip.reason);
         }
@@ -68,8 +87,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         return Ok(());
     }
     let mut run = Run::begin("chaos")?;
-    let results = rounds(&Plan::Dealt(options.rounds), options.seed)?;
-    let table = record::table(&results, options.seed);
+    let most = options.minutes.map_or(Duration::MAX, |minutes| Duration::from_secs(60 * minutes));
+    let plan = Plan::Dealt { from: options.from.max(1), to: options.rounds, most };
+    let results = rounds(plan, options.seed, given)?;
+    let build = if given.is_some() { "a build of its own" } else { "a debug build" };
+    let table = record::table(&results, options.seed, build);
     record::values(&results, &mut run);
     print!("{table}");
     let file = run.file_name();
@@ -78,6 +100,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     run.write(&out).with_context(|| format!("cannot write {}", out.display()))?;
     std::fs::write(out.with_extension("md"), run.page(&table))?;
     println!("written to {}", out.display());
+    for skip in &results.skipped {
+        println!("skipped: {}: {}", skip.need, skip.reason);
+    }
+    if let Some(next) = results.next {
+        println!("time was over; go on with --seed {} --from {next}", options.seed);
+    }
     if !results.violations.is_empty() {
         bail!("the guarantee was broken {} times", results.violations.len());
     }
@@ -86,17 +114,26 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 /// A few rounds, each a test, and everything else.
 pub(crate) fn suite() -> Result<Outcome> {
-    let results = rounds(&Plan::Sample, SAMPLE_SEED)?;
+    let results = rounds(Plan::Sample, SAMPLE_SEED, None)?;
     let passed = results.rounds.values().map(Vec::len).sum();
-    let mut outcome = Outcome { passed, failed: results.violations, ..Outcome::default() };
+    let failed = results.violations.into_iter().map(|violation| violation.what).collect();
+    let mut outcome = Outcome { passed, failed, ..Outcome::default() };
     for what in [What::Partitions, What::Clock, What::Disk] {
-        outcome.and(other(what)?);
+        outcome.and(other(what, None)?);
     }
     Ok(outcome)
 }
 
-fn other(what: What) -> Result<Outcome> {
-    let binary = binary(Profile::Dev)?;
+/// The program: the one given, or one that is built now.
+fn program(given: Option<&Path>) -> Result<PathBuf> {
+    match given {
+        Some(file) => Ok(file.canonicalize().with_context(|| format!("no {}", file.display()))?),
+        None => binary(Profile::Dev),
+    }
+}
+
+fn other(what: What, given: Option<&Path>) -> Result<Outcome> {
+    let binary = program(given)?;
     let folder = |name: &str| cmd::root().join("target/xtask").join(name);
     match what {
         What::Partitions => partition::run(&binary, &folder("chaos-partitions")),
@@ -106,8 +143,7 @@ fn other(what: What) -> Result<Outcome> {
     }
 }
 
-fn rounds(plan: &Plan, seed: u64) -> Result<Results> {
-    let binary = binary(Profile::Dev)?;
-    let folder = cmd::root().join("target/xtask/chaos");
-    rounds::run(&binary, &folder, plan, seed)
+fn rounds(plan: Plan, seed: u64, given: Option<&Path>) -> Result<Results> {
+    let binary = program(given)?;
+    rounds::run(&binary, &cmd::root().join("target/xtask/chaos"), plan, seed)
 }

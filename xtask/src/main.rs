@@ -183,7 +183,7 @@ fn dispatch(command: Command) -> Result<()> {
         Command::Fuzz { target, options } => fuzz::run(target, &options),
         Command::Sim { seeds, seed, mutants } => cmd::run(&mut sim(seeds, seed, mutants)),
         Command::Chaos(options) => chaos::run(&options),
-        Command::JournalDamage { out } => damage::run(example("journal").arg("damage"), out),
+        Command::JournalDamage { out } => damage::run(example("journal", &[]).arg("damage"), out),
         Command::Polaris { json } => polaris::run(json),
         Command::Mesa => mesa::run(),
         Command::Nvrtc => nvrtc::run(),
@@ -196,7 +196,8 @@ fn dispatch(command: Command) -> Result<()> {
 
 /// The command that simulates `seeds` clusters.
 fn sim(seeds: u64, seed: Option<u64>, mutants: Option<u64>) -> std::process::Command {
-    let mut command = example("sim");
+    let features: &[&str] = if mutants.is_some() { &["planted"] } else { &[] };
+    let mut command = example("sim", features);
     match (mutants, seed) {
         (Some(seeds), _) => command.arg("--mutants").arg(seeds.to_string()),
         (None, Some(seed)) => command.arg("--seed").arg(seed.to_string()),
@@ -205,9 +206,10 @@ fn sim(seeds: u64, seed: Option<u64>, mutants: Option<u64>) -> std::process::Com
     command
 }
 
-/// An example of the cluster's crate, as fast as it gets.
-fn example(name: &str) -> std::process::Command {
+/// An example of the cluster's crate with some of its features, as fast as it gets.
+fn example(name: &str, features: &[&str]) -> std::process::Command {
     let mut cargo = cmd::cargo();
-    cargo.args(["run", "--release", "-p", "lgp-distributed", "--example", name, "--"]);
+    cargo.args(["run", "--release", "-p", "lgp-distributed", "--example", name]);
+    cargo.args(features.iter().flat_map(|feature| ["--features", feature])).arg("--");
     cargo
 }

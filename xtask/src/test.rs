@@ -82,7 +82,8 @@ fn workspace() -> Result<Outcome> {
     if let Err(error) = apt::opencl() {
         eprintln!("without OpenCL: {error:#}");
     }
-    tests(&["--workspace"])
+    // Programs are built without it, so both forms of the core are tried.
+    tests(&["--workspace", "--features", "lgp-distributed/planted"])
 }
 
 /// Runs and counts the tests of what `selection` selects.

@@ -166,6 +166,7 @@ impl From<ClusterError> for Failure {
             ClusterError::Overloaded { .. } => "overloaded",
             ClusterError::InvalidTask { .. } | ClusterError::TooLarge { .. } => "bad_input",
             ClusterError::UnknownTask { .. } => "task_unknown",
+            ClusterError::Expired { .. } => "expired",
             ClusterError::UnknownWorker { .. } => "worker_unknown",
             ClusterError::Journal(error) => match error {
                 JournalError::Damaged { .. } => "journal_damaged",
@@ -181,6 +182,9 @@ impl From<ClusterError> for Failure {
                     "join makes workers: make a token for one with radeon-cluster token create; \
                      programs exchange others with lgp_sdk::enrol",
                 );
+            }
+            ClusterError::JoinRefused { refusal, .. } if needs_token(refusal) => {
+                return Self::from_error(join_refused(refusal), &error).hint(NEW_TOKEN);
             }
             ClusterError::JoinRefused { refusal, .. } => join_refused(refusal),
             ClusterError::WrongCluster { .. } => {
@@ -207,6 +211,14 @@ impl From<ClusterError> for Failure {
     }
 }
 
+/// What to do where an identity is of no use, or missing.
+pub(crate) const NEW_TOKEN: &str = "make a token with radeon-cluster token create, and join with it: \
+     radeon-cluster join HOST TOKEN";
+
+fn needs_token(refusal: &JoinRefusal) -> bool {
+    matches!(refusal, JoinRefusal::CertificateLapsed | JoinRefusal::CertificateRevoked)
+}
+
 fn join_refused(refusal: &JoinRefusal) -> &'static str {
     match refusal {
         JoinRefusal::TokenUnknown => "token_unknown",
@@ -214,8 +226,8 @@ fn join_refused(refusal: &JoinRefusal) -> &'static str {
         JoinRefusal::TokenUsedUp => "token_used_up",
         JoinRefusal::NameTaken { .. } => "name_taken",
         JoinRefusal::NameInvalid { .. } => "name_invalid",
-        JoinRefusal::Clock { .. } => "clock",
-        JoinRefusal::CertificateExpired => "certificate_expired",
+        JoinRefusal::Clock { .. } | JoinRefusal::ClocksDiffer => "clock",
+        JoinRefusal::CertificateExpired | JoinRefusal::CertificateLapsed => "certificate_expired",
         JoinRefusal::CertificateRevoked => "certificate_revoked",
         JoinRefusal::Busy => "busy",
         _ => "refused",

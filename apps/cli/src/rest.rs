@@ -12,6 +12,29 @@ use std::time::Duration;
 use ureq::SendBody;
 use ureq::unversioned::multipart::{Form, Part};
 
+/// How long an order to leave waits for what runs.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(crate) struct Patience {
+    /// How long what runs may still take; it is ended then, and tasks with attempts left run again
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    timeout_s: u64,
+}
+
+impl Patience {
+    /// The same as the body of a request.
+    pub(crate) fn body(self) -> Value {
+        serde_json::json!({ "timeout_s": self.timeout_s })
+    }
+}
+
+/// One more sentence for `done` where attempts at tasks were ended.
+pub(crate) fn ended(done: &Value) -> String {
+    match done["ended"].as_array().map_or(0, Vec::len) {
+        0 => String::new(),
+        count => format!("{count} attempts took too long and were ended\n"),
+    }
+}
+
 /// Which coordinator a command talks to. Global, so that what is said before a subcommand holds for
 /// it as well: ignored, it would have the subcommand act upon another cluster.
 #[derive(Debug, Clone, clap::Args)]
@@ -71,6 +94,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What is answered once workers have come or gone, or once files of any size were read.
 const SLOW: [&str; 4] = ["models", "journal", "restart", "scale"];
+/// The same of one worker.
+const SLOW_OF_ONE: &str = "/drain";
 
 impl Client {
     fn new(url: &str, data: Option<PathBuf>) -> Result<Self> {
@@ -176,7 +201,8 @@ impl Client {
         request: ureq::RequestBuilder<Any>,
         path: &str,
     ) -> ureq::RequestBuilder<Any> {
-        let slow = path.split('/').next().is_some_and(|first| SLOW.contains(&first));
+        let first = path.split('/').next();
+        let slow = first.is_some_and(|first| SLOW.contains(&first)) || path.ends_with(SLOW_OF_ONE);
         let most = (!slow).then_some(self.patience);
         request.config().timeout_recv_response(most).build()
     }

@@ -8,7 +8,7 @@ use crate::simd::Simd;
 use config::builder::DefaultState;
 use config::{Config, ConfigBuilder, File, FileFormat, FileSourceString};
 use etcetera::BaseStrategy;
-use lgp_sdk::WorkerConfig;
+use lgp_sdk::{CoordinatorConfig, WorkerConfig};
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -40,6 +40,17 @@ pub(crate) struct Settings {
     /// The largest inputs of one task. Beyond 64 MiB they are sent as binary data, and those of a
     /// durable task lie in the data folder until it has ended.
     pub(crate) input_bytes_max: usize,
+    /// How long one run of a model may take before it is stopped, in seconds, where neither the task
+    /// nor the model's deployment says so; 0 is ten times the longest one measured, a minute at least,
+    /// and ten minutes where none was measured.
+    pub(crate) run_limit_s: u64,
+    /// How long results of durable tasks wait to be read.
+    pub(crate) results_kept_for_s: u64,
+    /// What they may take of the disk that they lie on; above it the oldest go, those that were read
+    /// first.
+    pub(crate) results_disk_share: f64,
+    /// How long an idempotency key stands for its task after that has ended, at least.
+    pub(crate) keys_kept_for_s: u64,
     /// The REST interface.
     pub(crate) http: Http,
     /// The interface for workers.
@@ -54,6 +65,8 @@ pub(crate) struct Http {
     pub(crate) addr: SocketAddr,
     /// The largest request that is accepted, apart from tensors as binary data.
     pub(crate) body_bytes_max: usize,
+    /// Bytes of all requests' bodies that are held at once; others wait.
+    pub(crate) bodies_bytes_max: usize,
 }
 
 /// The interface for workers.
@@ -66,6 +79,9 @@ pub(crate) struct Quic {
     pub(crate) advertise: Advertise,
     /// How long workers' certificates are valid; they renew them after two thirds of it.
     pub(crate) certificate_life_s: u64,
+    /// How long members may be away after their certificates have expired, and come back without a
+    /// token.
+    pub(crate) absence_max_s: u64,
 }
 
 /// Whether a coordinator is announced on the local network.
@@ -84,13 +100,60 @@ pub(crate) enum Advertise {
 pub(crate) const CERTIFICATE_LIFE: Duration = Duration::from_secs(24 * 3600);
 /// Shorter ones would be renewed all the time, longer ones are as good as none.
 const CERTIFICATE_LIFE_S: RangeInclusive<u64> = 3..=365 * 24 * 3600;
+/// How long members may be away unless the settings say otherwise.
+pub(crate) const ABSENCE_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
+/// So long a revocation has to be remembered; 0 lets nobody renew what has expired.
+const ABSENCE_MAX_S: RangeInclusive<u64> = 0..=365 * 24 * 3600;
 /// A worker holds as many tasks for each of its threads.
 const BATCH_MAX: RangeInclusive<u64> = 1..=256;
 /// Longer waits would be noticed by callers, and by nobody else.
 const BATCH_DELAY_MS: RangeInclusive<u64> = 0..=1_000;
+/// Runs of more than a month are no runs.
+const RUN_LIMIT_S: RangeInclusive<u64> = 0..=31 * 24 * 3600;
 /// What requests and inputs may have: with less the cluster's own commands would be refused, and more
 /// no machine has.
 const BYTES_MAX: RangeInclusive<u64> = 64 << 10..=1 << 40;
+
+/// How long results and keys are kept.
+const KEPT_FOR_S: RangeInclusive<u64> = 1..=10 * 365 * 24 * 3600;
+
+/// For how long results of durable tasks are kept, and on how much of the disk.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Keeping {
+    results_kept_for_s: u64,
+    disk_share: f64,
+    keys_kept_for_s: u64,
+}
+
+impl Default for Keeping {
+    /// A week, on a tenth of the disk.
+    fn default() -> Self {
+        Self { results_kept_for_s: 7 * 24 * 3600, disk_share: 0.1, keys_kept_for_s: 600 }
+    }
+}
+
+impl Keeping {
+    /// The same as settings of a coordinator whose journal lies in a folder.
+    ///
+    /// # Errors
+    /// Where the size of the file system is not to be had.
+    pub(crate) fn apply(
+        self,
+        folder: &Path,
+        config: CoordinatorConfig,
+    ) -> Result<CoordinatorConfig> {
+        let disk = rustix::fs::statvfs(folder).map_err(|error| {
+            Failure::file("ask for the size of the file system of", folder, &error.into())
+        })?;
+        let bytes = Duration::from_secs(disk.f_blocks.saturating_mul(disk.f_frsize));
+        Ok(CoordinatorConfig {
+            results_kept_for_s: self.results_kept_for_s,
+            results_bytes_max: bytes.mul_f64(self.disk_share).as_secs(),
+            keys_kept_for_s: self.keys_kept_for_s,
+            ..config
+        })
+    }
+}
 
 /// How many tasks workers take together, and how large ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -122,6 +185,15 @@ impl Settings {
         Some(self.model_memory_bytes).filter(|bytes| *bytes > 0)
     }
 
+    /// For how long results are kept, and on how much of the disk.
+    pub(crate) fn keeping(&self) -> Keeping {
+        Keeping {
+            results_kept_for_s: self.results_kept_for_s,
+            disk_share: self.results_disk_share,
+            keys_kept_for_s: self.keys_kept_for_s,
+        }
+    }
+
     /// How many tasks workers take together, and how large ones.
     pub(crate) fn limits(&self) -> Limits {
         let input_bytes_max = self.input_bytes_max;
@@ -143,14 +215,20 @@ impl Settings {
             batch_max: Limits::default().max,
             batch_delay_ms: Limits::default().delay_ms,
             input_bytes_max: Limits::default().input_bytes_max,
+            run_limit_s: 0,
+            results_kept_for_s: Keeping::default().results_kept_for_s,
+            results_disk_share: Keeping::default().disk_share,
+            keys_kept_for_s: Keeping::default().keys_kept_for_s,
             http: Http {
                 addr: SocketAddr::from((Ipv4Addr::LOCALHOST, 8000)),
                 body_bytes_max: 64 << 20,
+                bodies_bytes_max: 512 << 20,
             },
             quic: Quic {
                 addr: SocketAddr::from((Ipv4Addr::LOCALHOST, 8443)),
                 advertise: Advertise::Auto,
                 certificate_life_s: CERTIFICATE_LIFE.as_secs(),
+                absence_max_s: ABSENCE_MAX.as_secs(),
             },
         }
     }
@@ -170,7 +248,7 @@ pub(crate) struct Flags<'a> {
 /// The environment variables that are read, and the settings that they stand for.
 ///
 /// Others that start alike belong to graphics drivers, so unknown ones are no error.
-const VARIABLES: [(&str, &str); 14] = [
+const VARIABLES: [(&str, &str); 20] = [
     ("RADEON_DATA", "data"),
     ("RADEON_DEVICE", "device"),
     ("RADEON_SIMD", "simd"),
@@ -180,11 +258,17 @@ const VARIABLES: [(&str, &str); 14] = [
     ("RADEON_BATCH_MAX", "batch_max"),
     ("RADEON_BATCH_DELAY_MS", "batch_delay_ms"),
     ("RADEON_INPUT_BYTES_MAX", "input_bytes_max"),
+    ("RADEON_RUN_LIMIT_S", "run_limit_s"),
+    ("RADEON_RESULTS_KEPT_FOR_S", "results_kept_for_s"),
+    ("RADEON_RESULTS_DISK_SHARE", "results_disk_share"),
+    ("RADEON_KEYS_KEPT_FOR_S", "keys_kept_for_s"),
     ("RADEON_HTTP__ADDR", "http.addr"),
     ("RADEON_HTTP__BODY_BYTES_MAX", "http.body_bytes_max"),
+    ("RADEON_HTTP__BODIES_BYTES_MAX", "http.bodies_bytes_max"),
     ("RADEON_QUIC__ADDR", "quic.addr"),
     ("RADEON_QUIC__ADVERTISE", "quic.advertise"),
     ("RADEON_QUIC__CERTIFICATE_LIFE_S", "quic.certificate_life_s"),
+    ("RADEON_QUIC__ABSENCE_MAX_S", "quic.absence_max_s"),
 ];
 
 /// The name of the settings file in the data folder.
@@ -250,14 +334,25 @@ pub(crate) fn resolve(
         ("batch_max", u64::from(settings.batch_max), BATCH_MAX),
         ("batch_delay_ms", settings.batch_delay_ms, BATCH_DELAY_MS),
         ("input_bytes_max", bytes(settings.input_bytes_max), BYTES_MAX),
+        ("run_limit_s", settings.run_limit_s, RUN_LIMIT_S),
+        ("results_kept_for_s", settings.results_kept_for_s, KEPT_FOR_S),
+        ("keys_kept_for_s", settings.keys_kept_for_s, KEPT_FOR_S),
         ("http.body_bytes_max", bytes(settings.http.body_bytes_max), BYTES_MAX),
+        ("http.bodies_bytes_max", bytes(settings.http.bodies_bytes_max), BYTES_MAX),
         ("quic.certificate_life_s", settings.quic.certificate_life_s, CERTIFICATE_LIFE_S),
+        ("quic.absence_max_s", settings.quic.absence_max_s, ABSENCE_MAX_S),
     ] {
         if !allowed.contains(&given) {
             let (least, most) = (allowed.start(), allowed.end());
             let message = format!("settings: {key} is {given}, expected {least} to {most}");
             return Err(Failure::new("settings_invalid", message));
         }
+    }
+    let share = settings.results_disk_share;
+    // What is not a number is in no range.
+    if !(share > 0.0 && share <= 1.0) {
+        let message = format!("settings: results_disk_share is {share}, expected above 0 up to 1");
+        return Err(Failure::new("settings_invalid", message));
     }
     if let Some(path) = given {
         // As it was given: a path need not be text.
@@ -369,8 +464,15 @@ mod tests {
             ("simd = 'sse'", &[], "sse"),
             ("[quic]\nadvertise = 'maybe'", &[], "maybe"),
             ("[quic]\ncertificate_life_s = 1", &[], "certificate_life_s is 1"),
+            ("", &[("RADEON_QUIC__ABSENCE_MAX_S", "31536001")], "quic.absence_max_s is 31536001"),
             ("batch_max = 0", &[], "batch_max is 0, expected 1 to 256"),
             ("", &[("RADEON_BATCH_DELAY_MS", "2000")], "batch_delay_ms is 2000"),
+            (
+                "results_disk_share = 1.5",
+                &[],
+                "results_disk_share is 1.5, expected above 0 up to 1",
+            ),
+            ("", &[("RADEON_RESULTS_KEPT_FOR_S", "0")], "results_kept_for_s is 0, expected 1 to"),
             ("input_bytes_max = 0", &[], "input_bytes_max is 0, expected 65536 to"),
             ("", &[("RADEON_HTTP__BODY_BYTES_MAX", "10")], "http.body_bytes_max is 10, expected"),
         ] {

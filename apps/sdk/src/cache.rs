@@ -202,7 +202,7 @@ fn size(path: &Path) -> io::Result<u64> {
 mod tests {
     use super::*;
     use crate::executor::tests::{input, repository};
-    use lgp_distributed::Executor;
+    use lgp_distributed::{Executor, Stop};
     use lgp_inference::SessionOptions;
 
     fn fetching(root: &Path, bytes_max: u64) -> ModelExecutor {
@@ -237,7 +237,9 @@ mod tests {
         let parts = transfer(&source, &model, &path);
         executor.keep(&model, &path, &parts).expect("a good model");
         assert!(executor.lacks(&model).is_none() && !path.exists());
-        let outputs = executor.execute(0, &model, &input("x", &[-1., 2.])).expect("a good task");
+        let outputs = executor
+            .execute(0, &model, &input("x", &[-1., 2.]), &Stop::new())
+            .expect("a good task");
         assert_eq!(outputs[0].tensor.as_slice::<f32>().expect("f32"), [0., 2.]);
         // Another executor on the same folder, as after a restart; another name, the same digest.
         let renamed = ModelRef { name: "other".into(), version: 7, ..model };

@@ -4,7 +4,9 @@ use lgp_distributed::{ModelNeeds, ModelRef};
 use lgp_inference::{Entry, Error as ModelError, Repository, ValueSpec};
 use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
+use std::num::NonZeroU64;
 use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
 
 /// The file in the model's folder.
 const FILE: &str = "deployment.json";
@@ -55,6 +57,8 @@ pub struct Deployment {
     pub family: Option<String>,
     /// Models that may answer in its place: those with the same inputs and outputs.
     pub variants: Vec<String>,
+    /// How long one run may take, in milliseconds, for tasks that say nothing of it.
+    pub run_limit_ms: Option<NonZeroU64>,
 }
 
 impl Deployment {
@@ -138,6 +142,7 @@ impl Deployment {
             backend: self.backend.clone(),
             family: self.family.clone(),
             variants: self.variants.iter().filter_map(newest).collect(),
+            run_limit: self.run_limit_ms.map(|limit| Duration::from_millis(limit.get())),
         }
     }
 }

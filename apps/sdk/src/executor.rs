@@ -1,13 +1,20 @@
 //! What a worker of the cluster runs: inference sessions of the models in a repository.
 
 use crate::joined::Joins;
+use crate::sensors::Sensors;
+use crate::turns::Turns;
+use lgp_compute::Error as DeviceError;
 use lgp_compute::device::Accelerator;
-use lgp_distributed::{DeviceStatus, ExecError, Executor, ExecutorStatus, ModelCache, ModelRef};
-use lgp_hal::{DeviceId, Monitor, ProbeOptions};
-use lgp_inference::{Error as ModelError, Repository, Session, SessionOptions, ValueSpec};
+use lgp_distributed::{
+    DeviceStatus, ExecError, Executor, ExecutorStatus, ModelCache, ModelRef, Stop,
+};
+use lgp_hal::DeviceId;
+use lgp_inference::{
+    Error as ModelError, Repository, Session, SessionOptions, Stop as RunStop, ValueSpec,
+};
 use lgp_memory::{Dim, Error as TensorError, NamedTensor, Shape, TensorView};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// Runs the models of a [`Repository`] for [`run_worker`](crate::run_worker).
 ///
@@ -31,16 +38,17 @@ pub struct ModelExecutor {
     repository: Repository,
     device: DeviceId,
     options: SessionOptions,
+    /// Locked for no longer than it takes to look something up: heartbeats read it.
     sessions: RwLock<BTreeMap<ModelRef, Arc<Session>>>,
     /// The memory that loaded models take.
     footprints: RwLock<BTreeMap<ModelRef, u64>>,
     /// What all models may take together; `None` for what the device has.
     memory_bytes_max: Option<u64>,
-    monitor: Mutex<Monitor>,
+    sensors: Sensors,
     /// What models are loaded for.
     accelerator: RwLock<Option<Accelerator>>,
-    /// Held while a model loads, so that two tasks do not load the same.
-    loading: Mutex<()>,
+    /// Taken while a model loads or the device is opened again, so that two tasks do not do the same.
+    loading: Turns,
     joins: Joins,
     /// Bytes that fetched models may take; `None` where the repository is the coordinator's own.
     cache_bytes_max: Option<u64>,
@@ -56,10 +64,10 @@ impl ModelExecutor {
         options: SessionOptions,
     ) -> Self {
         let device = accelerator.as_ref().map_or(DeviceId::CPU, Accelerator::id);
-        let monitor = Mutex::new(Monitor::new(device, ProbeOptions::default()));
+        let sensors = Sensors::new(device);
         let (sessions, footprints) = (RwLock::default(), RwLock::default());
         let accelerator = RwLock::new(accelerator);
-        let (loading, joins, cache_bytes_max) = (Mutex::default(), Joins::default(), None);
+        let (loading, joins, cache_bytes_max) = (Turns::default(), Joins::default(), None);
         Self {
             repository,
             device,
@@ -67,7 +75,7 @@ impl ModelExecutor {
             sessions,
             footprints,
             memory_bytes_max: None,
-            monitor,
+            sensors,
             accelerator,
             loading,
             joins,
@@ -115,11 +123,13 @@ impl ModelExecutor {
         self.accelerator.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn session(&self, model: &ModelRef) -> Result<Arc<Session>, ExecError> {
+    fn session(&self, model: &ModelRef, stop: &Stop) -> Result<Arc<Session>, ExecError> {
         if let Some(session) = self.loaded(model) {
             return Ok(session);
         }
-        let _turn = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = self.loading.take(|| stop.is_stopped());
+        let _turn =
+            turn.ok_or_else(|| ExecError::stopped("stopped before its model was loaded"))?;
         // Another task may have loaded it while this one waited for its turn.
         if let Some(session) = self.loaded(model) {
             return Ok(session);
@@ -176,22 +186,31 @@ impl ModelExecutor {
         crate::session(parsed, self.options, accelerator).map_err(|e| failure(&e))
     }
 
-    /// Opens a device again that was lost: all that was loaded for it went with its memory.
-    fn reopen(&self, lost: &Session) {
-        let _turn = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut sessions = self.sessions.write().unwrap_or_else(PoisonError::into_inner);
-        // Another task may have noticed it first.
-        if !sessions.values().any(|session| std::ptr::eq(&**session, lost)) {
-            return;
-        }
-        sessions.clear();
+    /// Opens a device again that was lost: all that was loaded for it went with its memory. `open`
+    /// may take seconds, and holds nothing meanwhile that [`Executor::status`] reads.
+    fn reopen(
+        &self,
+        lost: &Session,
+        open: impl FnOnce(Option<Accelerator>) -> Result<Option<Accelerator>, DeviceError>,
+    ) {
+        let Some(_turn) = self.loading.take(|| false) else { return };
+        let gone = {
+            let mut sessions = self.sessions.write().unwrap_or_else(PoisonError::into_inner);
+            // Another task may have noticed it first.
+            if !sessions.values().any(|session| std::ptr::eq(&**session, lost)) {
+                return;
+            }
+            std::mem::take(&mut *sessions)
+        };
         self.footprints.write().unwrap_or_else(PoisonError::into_inner).clear();
-        let Some(lost) = self.accelerator() else { return };
-        match lost.reopened() {
+        drop(gone);
+        match open(self.accelerator()) {
             Ok(opened) => {
                 let mut accelerator =
                     self.accelerator.write().unwrap_or_else(PoisonError::into_inner);
-                *accelerator = Some(opened);
+                let lost = std::mem::replace(&mut *accelerator, opened);
+                drop(accelerator);
+                drop(lost);
             }
             // The next task finds it lost again, and tries again.
             Err(error) => tracing::error!(device = %self.device, %error, "cannot be reopened"),
@@ -207,7 +226,7 @@ impl std::fmt::Debug for ModelExecutor {
 
 impl Executor for ModelExecutor {
     fn load(&self, _: usize, model: &ModelRef) -> Result<(), ExecError> {
-        self.session(model).map(|_| ())
+        self.session(model, &Stop::new()).map(|_| ())
     }
 
     fn footprint(&self, _: usize, model: &ModelRef) -> Option<u64> {
@@ -217,7 +236,9 @@ impl Executor for ModelExecutor {
 
     fn unload(&self, _: usize, model: &ModelRef) {
         self.footprints.write().unwrap_or_else(PoisonError::into_inner).remove(model);
-        self.sessions.write().unwrap_or_else(PoisonError::into_inner).remove(model);
+        let session = self.sessions.write().unwrap_or_else(PoisonError::into_inner).remove(model);
+        // Letting go of gigabytes takes its time, which no heartbeat waits for.
+        drop(session);
         self.joins.forget(model);
     }
 
@@ -226,14 +247,15 @@ impl Executor for ModelExecutor {
         _: usize,
         model: &ModelRef,
         inputs: &[NamedTensor],
+        stop: &Stop,
     ) -> Result<Vec<NamedTensor>, ExecError> {
-        let session = self.session(model)?;
+        let session = self.session(model, stop)?;
         let views: Vec<(&str, TensorView<'_>)> =
             inputs.iter().map(|input| (input.name.as_str(), input.tensor.view())).collect();
-        session.run(&views).map_err(|error| {
+        session.run_until(&views, &RunStop::from(stop.flag())).map_err(|error| {
             if error.is_device_lost() {
                 tracing::error!(device = %self.device, %error, "opening the device again");
-                self.reopen(&session);
+                self.reopen(&session, |lost| lost.map(|lost| lost.reopened()).transpose());
             }
             failure(&error)
         })
@@ -244,12 +266,14 @@ impl Executor for ModelExecutor {
         device: usize,
         model: &ModelRef,
         batch: &[Vec<NamedTensor>],
+        stop: &Stop,
     ) -> Vec<Result<Vec<NamedTensor>, ExecError>> {
-        let session = self.session(model).ok();
-        match session.and_then(|session| self.joins.run(model, &session, batch)) {
+        let session = self.session(model, stop).ok();
+        let run_stop = RunStop::from(stop.flag());
+        match session.and_then(|session| self.joins.run(model, &session, batch, &run_stop)) {
             Some(answers) => answers.into_iter().map(Ok).collect(),
-            // Each then has its own result, or its own failure.
-            None => batch.iter().map(|inputs| self.execute(device, model, inputs)).collect(),
+            // Each then has its own result, or its own failure; of a stopped run that it was.
+            None => batch.iter().map(|inputs| self.execute(device, model, inputs, stop)).collect(),
         }
     }
 
@@ -259,10 +283,7 @@ impl Executor for ModelExecutor {
 
     fn status(&self) -> ExecutorStatus {
         let accelerator = self.accelerator();
-        let (telemetry, family) = {
-            let mut monitor = self.monitor.lock().unwrap_or_else(PoisonError::into_inner);
-            (monitor.read(), monitor.family().unwrap_or_default())
-        };
+        let readings = self.sensors.read(accelerator.as_ref());
         let taken = self.memory_bytes_max.map(|_| self.taken_bytes());
         let limit = accelerator.as_ref().map(|it| it.memory_bytes() as u64);
         let sessions = self.sessions.read().unwrap_or_else(PoisonError::into_inner);
@@ -270,17 +291,14 @@ impl Executor for ModelExecutor {
             device: self.device.to_string(),
             backend: self.device.backend.to_string(),
             models: sessions.keys().cloned().collect(),
-            family: family.to_owned(),
-            vram_used_bytes: accelerator
-                .as_ref()
-                .map(|it| it.pool().stats().reserved_bytes as u64)
-                .or(taken),
+            family: self.sensors.family().to_owned(),
+            vram_used_bytes: readings.memory_bytes.or(taken),
             vram_total_bytes: match (limit, self.memory_bytes_max) {
                 (Some(device), Some(set)) => Some(device.min(set)),
                 (device, set) => device.or(set),
             },
-            utilisation: telemetry.load_percent.and_then(share),
-            power_w: telemetry.power_watts.map(|watts| watts as f32),
+            utilisation: readings.telemetry.load_percent.and_then(share),
+            power_w: readings.telemetry.power_watts.map(|watts| watts as f32),
         })
     }
 }
@@ -324,159 +342,11 @@ fn failure(error: &ModelError) -> ExecError {
         ModelError::Memory(TensorError::OutOfMemory { .. }) | ModelError::Threads { .. } => {
             ExecError::unavailable(message)
         }
+        ModelError::Stopped(_) => ExecError::stopped(message),
         error if error.is_device_lost() => ExecError::unavailable(message),
         _ => ExecError::failed(message),
     }
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-    use lgp_distributed::ExecErrorKind;
-    use lgp_inference::{Entry, GraphBuilder};
-    use lgp_memory::{DType, Dim, SymShape, Tensor, TensorType};
-
-    /// A model `y = relu(x)` of f32 `[n]` in a repository of its own.
-    pub(crate) fn repository() -> (tempfile::TempDir, Repository, ModelRef) {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let ty =
-            TensorType { dtype: DType::F32, shape: Some(SymShape(vec![Dim::Symbol("n".into())])) };
-        let mut builder = GraphBuilder::new("relu");
-        let x = builder.input("x", ty.clone());
-        let y = builder.node("Relu", &[x], []);
-        builder.output("y", y, ty);
-        let bytes = builder.finish().and_then(|model| model.to_onnx()).expect("a sound graph");
-        let file = folder.path().join("relu.onnx");
-        std::fs::write(&file, bytes).expect("ours");
-        let repository = Repository::open(folder.path().join("models")).expect("ours");
-        let entry = repository.add("relu", &file).expect("a good model");
-        let model = ModelRef {
-            name: entry.name.clone(),
-            version: entry.version,
-            sha256: entry.sha256.clone(),
-        };
-        (folder, repository, model)
-    }
-
-    pub(crate) fn input(name: &str, values: &[f32]) -> Vec<NamedTensor> {
-        vec![NamedTensor::new(name, Tensor::from_slice([values.len()], values).expect("fits"))]
-    }
-
-    fn executor(repository: Repository) -> ModelExecutor {
-        let options = SessionOptions::with_threads(1);
-        ModelExecutor::new(repository, None, options)
-    }
-
-    #[test]
-    fn models_load_run_and_unload() {
-        let (_folder, repository, model) = repository();
-        let executor = executor(repository);
-        let outputs = executor.execute(0, &model, &input("x", &[-1., 2.])).expect("a good task");
-        assert_eq!(outputs[0].tensor.as_slice::<f32>().expect("f32"), [0., 2.]);
-        assert_eq!(executor.status().devices[0].models, std::slice::from_ref(&model));
-        executor.unload(0, &model);
-        assert!(executor.status().devices[0].models.is_empty());
-    }
-
-    #[test]
-    fn failures_have_the_right_kind() {
-        let (_folder, repository, model) = repository();
-        let executor = executor(repository);
-        let other = |name: &str, version, sha256: &str| ModelRef {
-            name: name.to_owned(),
-            version,
-            sha256: sha256.to_owned(),
-        };
-        for (model, input, kind) in [
-            (model.clone(), input("z", &[1.]), ExecErrorKind::BadInput),
-            (model.clone(), Vec::new(), ExecErrorKind::BadInput),
-            (other("nope", 1, &model.sha256), input("x", &[1.]), ExecErrorKind::ModelNotFound),
-            (other("relu", 9, &model.sha256), input("x", &[1.]), ExecErrorKind::ModelNotFound),
-            (other("relu", 1, "00"), input("x", &[1.]), ExecErrorKind::ModelNotFound),
-        ] {
-            let error = executor.execute(0, &model, &input).expect_err("a bad task");
-            assert_eq!(error.kind, kind, "{error}");
-        }
-    }
-
-    /// Models over rows of two: of `y = relu(x)` rows know nothing of each other, of
-    /// `y = x - mean(x)` over all rows they do, which nothing in its types says.
-    fn rows(mixed: bool) -> (tempfile::TempDir, ModelExecutor, ModelRef) {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let shape = Some(SymShape(vec![Dim::Symbol("n".into()), Dim::Known(2)]));
-        let ty = TensorType { dtype: DType::F32, shape };
-        let mut builder = GraphBuilder::new("rows");
-        let x = builder.input("x", ty.clone());
-        let y = match mixed {
-            false => builder.node("Relu", &[x], []),
-            true => {
-                let axis = Tensor::from_slice([1], &[0i64]).expect("fits");
-                let axis = builder.initializer("axis", axis);
-                let mean = builder.node("ReduceMean", &[x, axis], []);
-                builder.node("Sub", &[x, mean], [])
-            }
-        };
-        builder.output("y", y, ty);
-        let bytes = builder.finish().and_then(|model| model.to_onnx()).expect("a sound graph");
-        let file = folder.path().join("rows.onnx");
-        std::fs::write(&file, bytes).expect("ours");
-        let repository = Repository::open(folder.path().join("models")).expect("ours");
-        let entry = repository.add("rows", &file).expect("a good model");
-        let Entry { name, version, sha256, .. } = entry;
-        (folder, executor(repository), ModelRef { name, version, sha256 })
-    }
-
-    fn row(a: f32, b: f32) -> Vec<NamedTensor> {
-        vec![NamedTensor::new("x", Tensor::from_slice([1, 2], &[a, b]).expect("fits"))]
-    }
-
-    #[test]
-    fn batches_give_what_their_tasks_give_alone() {
-        for mixed in [false, true] {
-            let (_folder, executor, model) = rows(mixed);
-            let bad = vec![NamedTensor::new("z", Tensor::from_slice([1], &[1f32]).expect("fits"))];
-            for batch in [
-                // The same rows, of which the mean is what each is: that proves nothing.
-                vec![row(1., -2.), row(1., -2.)],
-                vec![row(1., -2.), row(3., 4.), row(-5., 6.)],
-                vec![row(7., -8.), row(-9., 0.)],
-                vec![row(1., 2.), bad.clone(), row(3., -4.)],
-            ] {
-                let joined = executor.execute_batch(0, &model, &batch);
-                let alone: Vec<_> =
-                    batch.iter().map(|inputs| executor.execute(0, &model, inputs)).collect();
-                assert_eq!(joined, alone, "mixed: {mixed}");
-                assert!(joined.iter().filter(|result| result.is_err()).count() <= 1);
-            }
-        }
-    }
-
-    #[test]
-    fn tasks_that_are_all_the_same_tell_whether_rows_depend_on_one_another() {
-        for mixed in [false, true] {
-            let (_folder, executor, model) = rows(mixed);
-            // Nothing in them is different, in whatever order.
-            let answers = executor.execute_batch(0, &model, &[row(1., 1.), row(1., 1.)]);
-            assert!(answers.iter().all(Result::is_ok), "{answers:?}");
-            assert_eq!(executor.joins.known(&model), None, "mixed: {mixed}");
-            let batch = [row(1., -2.), row(1., -2.), row(1., -2.)];
-            let answers = executor.execute_batch(0, &model, &batch);
-            let alone = executor.execute(0, &model, &batch[0]);
-            assert_eq!(answers, vec![alone; 3], "mixed: {mixed}");
-            assert_eq!(executor.joins.known(&model), Some(!mixed));
-        }
-    }
-
-    #[test]
-    fn a_swapped_file_is_not_loaded() {
-        let (_folder, repository, model) = repository();
-        let path = repository.get(&model.name, None).expect("added").path;
-        let mut bytes = std::fs::read(&path).expect("ours");
-        // An empty field that readers skip: the model means the same, but is another file.
-        bytes.extend([0x32, 0]);
-        std::fs::write(&path, bytes).expect("ours");
-        let error = executor(repository).load(0, &model).expect_err("not what was registered");
-        assert_eq!(error.kind, ExecErrorKind::ModelNotFound, "{error}");
-        assert!(error.message.contains(&model.sha256), "{error}");
-    }
-}
+pub(crate) mod tests;

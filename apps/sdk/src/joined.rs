@@ -1,7 +1,7 @@
 //! Tasks of a model that run as one batch, where that gives the same results.
 
 use lgp_distributed::ModelRef;
-use lgp_inference::{Result, Session};
+use lgp_inference::{Result, Session, Stop};
 use lgp_memory::{DType, NamedTensor, Tensor, TensorView};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -22,12 +22,14 @@ const ABSOLUTE: f32 = 1e-4;
 pub(crate) struct Joins(Mutex<BTreeMap<ModelRef, bool>>);
 
 impl Joins {
-    /// Runs tasks as one batch; `None` where they have to be run one by one.
+    /// Runs tasks as one batch; `None` where they have to be run one by one, or where the run was
+    /// stopped.
     pub(crate) fn run(
         &self,
         model: &ModelRef,
         session: &Session,
         batch: &[Vec<NamedTensor>],
+        stop: &Stop,
     ) -> Option<Vec<Vec<NamedTensor>>> {
         let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let trusted = known().get(model).copied();
@@ -36,13 +38,13 @@ impl Joins {
         }
         if trusted == Some(true) {
             // A model that takes no batches says so at once; what else fails may be one task's fault.
-            return session.run_batch(batch).ok();
+            return session.run_batch_until(batch, stop).ok();
         }
         // Where nothing can be found out, running both ways would be for nothing.
         let probe = telling(batch)?;
-        let joined = session.run_batch(&probe).ok()?;
+        let joined = session.run_batch_until(&probe, stop).ok()?;
         let mut alone: Vec<_> =
-            probe.iter().map(|inputs| alone(session, inputs)).collect::<Result<_>>().ok()?;
+            probe.iter().map(|inputs| alone(session, inputs, stop)).collect::<Result<_>>().ok()?;
         let agree = agree(&alone, &joined);
         known().insert(model.clone(), agree);
         if !agree {
@@ -91,10 +93,10 @@ fn reversed(input: &NamedTensor) -> Option<NamedTensor> {
     Some(NamedTensor::new(input.name.clone(), tensor))
 }
 
-fn alone(session: &Session, inputs: &[NamedTensor]) -> Result<Vec<NamedTensor>> {
+fn alone(session: &Session, inputs: &[NamedTensor], stop: &Stop) -> Result<Vec<NamedTensor>> {
     let views: Vec<(&str, TensorView<'_>)> =
         inputs.iter().map(|input| (input.name.as_str(), input.tensor.view())).collect();
-    session.run(&views)
+    session.run_until(&views, stop)
 }
 
 fn agree(alone: &[Vec<NamedTensor>], joined: &[Vec<NamedTensor>]) -> bool {

@@ -11,20 +11,23 @@ mod deployment;
 mod executor;
 mod joined;
 mod multi;
+mod sensors;
+mod turns;
 
 pub use cache::RepositoryFiles;
 pub use deployment::{DeployError, Deployment};
 pub use executor::ModelExecutor;
 pub use lgp_compute::device::Accelerator;
 pub use lgp_distributed::{
-    Advertisement, BlobFile, BlobPart, BlobSource, CaHash, Client, Coordinator, CoordinatorConfig,
-    DeviceStatus, Discovery, Error as ClusterError, Event, Events, ExecError, ExecErrorKind,
-    Executor, ExecutorStatus, Identity, JoinRefusal, JoinToken, JournalError, ModelCache,
-    ModelNeeds, ModelRef, Percentiles, Pki, Priority, Revocation, Role, ScaleConfig, ScaleDecision,
-    ScaleMetric, ScaleRule, ScaleSample, Scaler, Services, Stats, Supervisor, TaskCounts,
-    TaskError, TaskErrorKind, TaskId, TaskRecord, TaskSpec, TaskState, TokenInfo, Tokens,
-    Transport, WorkerConfig, WorkerCounts, WorkerId, WorkerInfo, WorkerState, balancing_strategies,
-    enrol, join, run_worker,
+    Advertisement, Backoff, BlobFile, BlobPart, BlobSource, CaHash, Client, Coordinator,
+    CoordinatorConfig, DeviceStatus, Discovery, Error as ClusterError, Event, Events, ExecError,
+    ExecErrorKind, Executor, ExecutorStatus, Identity, JoinRefusal, JoinToken, JournalError,
+    ModelCache, ModelNeeds, ModelReadiness, ModelRef, Percentiles, Pki, Priority, Revocation, Role,
+    ScaleConfig, ScaleDecision, ScaleMetric, ScaleRule, ScaleSample, Scaler, Services, Stats,
+    Stop as TaskStop, Supervisor, TaskCounts, TaskError, TaskErrorKind, TaskFilter, TaskId,
+    TaskPage, TaskRecord, TaskSpec, TaskState, TokenInfo, Tokens, Transport, WorkerConfig,
+    WorkerCounts, WorkerId, WorkerInfo, WorkerState, balancing_strategies, enrol, join, renew,
+    run_worker,
 };
 pub use lgp_hal::{
     BackendKind, Caps, DeviceId, DeviceInfo, DeviceKind, Error as DeviceError, Finding,

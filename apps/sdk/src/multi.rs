@@ -1,7 +1,7 @@
 //! A worker with several devices: one executor for each.
 
 use crate::executor::ModelExecutor;
-use lgp_distributed::{BlobPart, ExecError, Executor, ExecutorStatus, ModelCache, ModelRef};
+use lgp_distributed::{BlobPart, ExecError, Executor, ExecutorStatus, ModelCache, ModelRef, Stop};
 use lgp_memory::NamedTensor;
 use std::path::{Path, PathBuf};
 
@@ -67,8 +67,9 @@ impl Executor for MultiExecutor {
         device: usize,
         model: &ModelRef,
         inputs: &[NamedTensor],
+        stop: &Stop,
     ) -> Result<Vec<NamedTensor>, ExecError> {
-        self.at(device)?.execute(0, model, inputs)
+        self.at(device)?.execute(0, model, inputs, stop)
     }
 
     fn execute_batch(
@@ -76,9 +77,10 @@ impl Executor for MultiExecutor {
         device: usize,
         model: &ModelRef,
         batch: &[Vec<NamedTensor>],
+        stop: &Stop,
     ) -> Vec<Result<Vec<NamedTensor>, ExecError>> {
         match self.at(device) {
-            Ok(at) => at.execute_batch(0, model, batch),
+            Ok(at) => at.execute_batch(0, model, batch, stop),
             Err(error) => batch.iter().map(|_| Err(error.clone())).collect(),
         }
     }
@@ -155,7 +157,8 @@ mod tests {
         let loaded: Vec<usize> = both.status().devices.iter().map(|d| d.models.len()).collect();
         assert_eq!(loaded, [0, 1]);
         assert!(both.footprint(1, &model).is_some() && both.footprint(0, &model).is_none());
-        let outputs = both.execute(0, &model, &input("x", &[-1., 2.])).expect("a good task");
+        let outputs =
+            both.execute(0, &model, &input("x", &[-1., 2.]), &Stop::new()).expect("a good task");
         assert_eq!(outputs[0].tensor.as_slice::<f32>().expect("f32"), [0., 2.]);
         both.unload(0, &model);
         let loaded: Vec<usize> = both.status().devices.iter().map(|d| d.models.len()).collect();

@@ -5,13 +5,14 @@
 use crate::fault::Fault;
 use crate::faults;
 use lgp_sdk::{
-    Coordinator, Deployment, Entry, ExecError, ModelError, ModelNeeds, ModelRef, Repository,
-    ValueSpec, WorkerState,
+    Coordinator, Deployment, Entry, ExecError, ModelError, ModelNeeds, ModelReadiness, ModelRef,
+    Repository, TaskId, ValueSpec,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// The model name that paths of the protocol take for themselves.
 const RESERVED: &str = "stats";
@@ -166,35 +167,29 @@ impl Catalog {
     /// Whether there is a ready worker, and it has one of the models it is to have. A model that
     /// is still loading does not make the others unready.
     pub(crate) fn is_ready(&self) -> bool {
-        let idle = self.coordinator.models().is_empty();
-        let workers = self.coordinator.workers();
-        workers.iter().any(|w| w.state == WorkerState::Ready && (idle || !w.models.is_empty()))
+        self.coordinator.is_serving()
     }
 
     /// Names of the ready workers that have a model.
     pub(crate) fn workers(&self, entry: &ModelEntry) -> Vec<String> {
-        let name = entry.model().to_string();
-        let workers = self.coordinator.workers().into_iter();
-        workers
-            .filter(|w| w.state == WorkerState::Ready && w.models.contains(&name))
-            .map(|w| w.id.to_string())
-            .collect()
+        let workers = self.coordinator.workers_with(entry.model()).into_iter();
+        workers.map(|worker| worker.to_string()).collect()
     }
 
     /// Whether a model can be used.
     pub(crate) fn readiness(&self, entry: &ModelEntry) -> Readiness {
-        if !self.workers(entry).is_empty() {
+        let seen = self.coordinator.readiness(entry.model());
+        if seen == ModelReadiness::Ready {
             return Readiness::Ready;
         }
-        match lock(&self.failures).get(entry.model()) {
-            Some(message) => Readiness::Failed(message.clone()),
-            None if self.coordinator.is_parked(entry.model()) => Readiness::Parked,
-            None if self.coordinator.models().contains(entry.model()) => {
-                // A worker that came later may have failed where earlier ones had not.
-                let failure = self.coordinator.load_failure(entry.model());
-                failure.map_or(Readiness::Loading, |error| Readiness::Failed(error.message))
-            }
-            None => Readiness::Unloaded,
+        match (lock(&self.failures).get(entry.model()), seen) {
+            (Some(message), _) => Readiness::Failed(message.clone()),
+            (None, ModelReadiness::Ready) => Readiness::Ready,
+            (None, ModelReadiness::Parked) => Readiness::Parked,
+            (None, ModelReadiness::Loading) => Readiness::Loading,
+            // A worker that came later may have failed where earlier ones had not.
+            (None, ModelReadiness::Failed(error)) => Readiness::Failed(error.message),
+            (None, ModelReadiness::Unwanted) => Readiness::Unloaded,
         }
     }
 
@@ -212,10 +207,10 @@ impl Catalog {
 
     /// Refuses with 503 unless the workers are to have the model: a task may wait for one.
     pub(crate) fn require_wanted(&self, entry: &ModelEntry) -> Result<(), Fault> {
-        if self.coordinator.models().contains(entry.model()) {
-            return Ok(());
+        match self.coordinator.readiness(entry.model()) {
+            ModelReadiness::Unwanted => self.require_ready(entry),
+            _ => Ok(()),
         }
-        self.require_ready(entry)
     }
 
     /// Has every worker load the newest version, also workers that join later, and let go of
@@ -288,6 +283,21 @@ impl Catalog {
         let entry = self.get(name, None).await?;
         self.unload_where(|m| m.name == name);
         Ok(entry)
+    }
+
+    /// The same, and waits until none of them runs it. What runs for longer is ended; answers those
+    /// tasks.
+    pub(crate) async fn unload_within(
+        &self,
+        name: &str,
+        limit: Duration,
+    ) -> Result<(ModelEntry, Vec<TaskId>), Fault> {
+        self.forget(name);
+        let entry = self.get(name, None).await?;
+        let models = self.coordinator.models().into_iter().filter(|model| model.name == name);
+        let models: Vec<_> = models.collect();
+        let ended = self.coordinator.unload_within(&models, limit).await;
+        Ok((entry, ended.map_err(faults::cluster)?))
     }
 
     /// Registers a file as the newest version of a model and has the workers load it. A version

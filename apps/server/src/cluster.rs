@@ -13,6 +13,7 @@
 mod admin;
 mod events;
 mod journal;
+mod listing;
 mod models;
 mod tasks;
 mod tokens;
@@ -42,9 +43,12 @@ pub(crate) fn routes() -> Router<ServerState> {
         .route("/workers/{id}", get(workers::show))
         .route("/workers/{id}/metrics", get(workers::metrics))
         .route("/workers/{id}/shutdown", post(workers::shutdown))
-        .route("/tasks", get(tasks::list).post(tasks::submit))
+        .route("/workers/{id}/drain", post(workers::drain))
+        .route("/workers/{id}/enable", post(workers::enable))
+        .route("/tasks", get(listing::list).post(tasks::submit))
         .route("/tasks/batch", post(tasks::submit_batch))
         .route("/tasks/{id}", get(tasks::show).delete(tasks::cancel))
+        .route("/tasks/{id}/result", delete(tasks::let_go))
         .route("/tasks/{id}/why", get(tasks::why))
         .route("/tokens", get(tokens::list).post(tokens::create))
         .route("/tokens/{id}", delete(tokens::revoke))

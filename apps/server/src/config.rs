@@ -13,6 +13,12 @@ pub struct ServerConfig {
     /// The same for bodies with tensors as binary data behind their JSON, which itself may have
     /// `body_bytes_max`.
     pub binary_bytes_max: usize,
+    /// Bytes of all request bodies that are held at once, they or their tensors; others wait.
+    pub bodies_bytes_max: usize,
+    /// Bytes of a body that must come in a second, all of it taken together.
+    pub body_bytes_per_s_min: usize,
+    /// Time that every body has besides that, in milliseconds.
+    pub body_grace_ms: u64,
     /// Largest model upload in bytes; uploads go to disk, not to memory.
     pub model_bytes_max: u64,
     /// Most tasks in one batch.
@@ -22,8 +28,8 @@ pub struct ServerConfig {
     pub deadline_ms_max: u64,
     /// Time in which a request's headers must arrive, in milliseconds.
     pub header_timeout_ms: u64,
-    /// Time in which something more of a request's body must arrive, in milliseconds. A body that
-    /// is larger than `body_bytes_max` waits as long for its turn.
+    /// Time in which something more of a request's body must arrive, in milliseconds. A body waits
+    /// as long for its room.
     pub body_timeout_ms: u64,
     /// Time that open requests get to finish once the server shuts down, in milliseconds.
     pub drain_timeout_ms: u64,
@@ -36,6 +42,9 @@ impl Default for ServerConfig {
         Self {
             body_bytes_max: 64 << 20,
             binary_bytes_max: 1 << 30,
+            bodies_bytes_max: 512 << 20,
+            body_bytes_per_s_min: 16 << 10,
+            body_grace_ms: 10_000,
             model_bytes_max: 4 << 30,
             batch_tasks_max: 10_000,
             deadline_ms_max: 3_600_000,

@@ -5,7 +5,7 @@
 
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::Request;
-use axum::http::header;
+use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use http_body_util::{BodyExt, Limited};
@@ -19,8 +19,12 @@ use std::time::Duration;
 const BYTES_MAX: usize = 1 << 20;
 /// They follow their headers at once.
 const TIME_MAX: Duration = Duration::from_secs(1);
+/// Of a body that was refused, whatever its size: most clients read the answer only after they have
+/// sent everything, and see a broken pipe instead when the connection closes before that.
+const REFUSED_BYTES_MAX: usize = 256 << 20;
+const REFUSED_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// Middleware that answers once the body is in.
+/// Middleware that answers once the body is in; at once where it was refused.
 pub(crate) async fn drained(request: Request, next: Next) -> Response {
     // Such a client sends its body only when it is asked to.
     if request.body().is_end_stream() || request.headers().contains_key(header::EXPECT) {
@@ -29,11 +33,22 @@ pub(crate) async fn drained(request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
     let rest = Shared(Arc::new(Mutex::new(body)));
     let response = next.run(Request::from_parts(parts, Body::new(rest.clone()))).await;
-    let mut rest = Limited::new(rest, BYTES_MAX);
-    let all = async { while let Some(Ok(_)) = rest.frame().await {} };
-    // What takes longer costs the connection, as it would have without the wait.
-    let _ = tokio::time::timeout(TIME_MAX, all).await;
+    let refused = [StatusCode::PAYLOAD_TOO_LARGE, StatusCode::SERVICE_UNAVAILABLE];
+    if refused.contains(&response.status()) {
+        // The answer is on its way meanwhile.
+        tokio::spawn(discard(rest, REFUSED_BYTES_MAX, REFUSED_TIME_MAX));
+    } else {
+        // What takes longer costs the connection, as it would have without the wait.
+        discard(rest, BYTES_MAX, TIME_MAX).await;
+    }
     response
+}
+
+/// Takes in what nobody wants, up to some bytes and for some time.
+async fn discard(body: Shared, bytes_max: usize, time_max: Duration) {
+    let mut rest = Limited::new(body, bytes_max);
+    let all = async { while let Some(Ok(_)) = rest.frame().await {} };
+    let _ = tokio::time::timeout(time_max, all).await;
 }
 
 /// A body of which somebody else reads what one leaves.

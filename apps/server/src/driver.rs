@@ -1,6 +1,8 @@
 //! Whoever owns the processes: the server asks it for more or fewer workers, and for the end.
 
+use lgp_sdk::TaskId;
 use std::pin::Pin;
+use std::time::Duration;
 
 /// A future as trait objects can return it.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -12,9 +14,9 @@ pub trait Driver: Send + Sync + 'static {
     fn scale(&self, workers: usize) -> BoxFuture<'_, Result<usize, DriverError>>;
 
     /// Replaces every local worker by a new process, one after another and without a pause in
-    /// service. Resolves when that is done, with the number of workers. One that serves a model that
-    /// its successor cannot load stays.
-    fn restart(&self) -> BoxFuture<'_, Result<usize, DriverError>>;
+    /// service. A worker that has not finished `limit` after its successor was ready is ended. One
+    /// that serves a model that its successor cannot load stays.
+    fn restart(&self, limit: Duration) -> BoxFuture<'_, Result<Restarted, DriverError>>;
 
     /// How many local workers there are to be.
     fn workers(&self) -> usize;
@@ -22,6 +24,15 @@ pub trait Driver: Send + Sync + 'static {
     /// Ends the coordinator: `now` drops what is queued, otherwise it is finished first. Returns
     /// at once, so that the request that asked for it can be answered.
     fn stop(&self, now: bool);
+}
+
+/// What became of a restart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Restarted {
+    /// Workers that were replaced.
+    pub workers: usize,
+    /// Tasks of which an attempt was ended because its worker had to leave.
+    pub ended: Vec<TaskId>,
 }
 
 /// Why a [`Driver`] did not scale.

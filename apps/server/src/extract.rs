@@ -1,5 +1,7 @@
 //! Path parameters and bodies, refused in the API family's own shape where they cannot be used.
 
+use crate::bodies::Room;
+use crate::config::ServerConfig;
 use crate::fault::Fault;
 use crate::oip::HEADER_LENGTH;
 use crate::state::ServerState;
@@ -9,10 +11,10 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::Body as _;
 use serde::de::DeserializeOwned;
 use std::collections::HashMap;
-use std::time::Duration;
-use tokio::sync::OwnedSemaphorePermit;
+use std::time::{Duration, Instant};
 
 /// The decoded parameters of a path.
 #[derive(Debug)]
@@ -44,7 +46,10 @@ impl<S: Send + Sync> FromRequestParts<S> for Params {
 
 /// A whole body of JSON within the configured size and time.
 #[derive(Debug)]
-pub(crate) struct Whole(Vec<u8>);
+pub(crate) struct Whole {
+    bytes: Vec<u8>,
+    _room: Room,
+}
 
 impl FromRequest<ServerState> for Whole {
     type Rejection = Response;
@@ -59,13 +64,13 @@ impl Whole {
     async fn read(request: Request, state: &ServerState) -> Result<Self, Fault> {
         refuse_encoded(&request)?;
         let limit = (state.config().body_bytes_max, PLAIN_HINT);
-        let (bytes, _) = read(request.into_body(), state, limit).await?;
-        Ok(Self(bytes))
+        let (bytes, room) = read(request.into_body(), state, limit).await?;
+        Ok(Self { bytes, _room: room })
     }
 
     /// The body as JSON; an empty one reads as `{}`.
     pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T, Fault> {
-        let bytes: &[u8] = if self.0.is_empty() { b"{}" } else { &self.0 };
+        let bytes: &[u8] = if self.bytes.is_empty() { b"{}" } else { &self.bytes };
         serde_json::from_slice(bytes)
             .map_err(|e| Fault::bad_input(format!("the request body is not valid: {e}")))
     }
@@ -77,9 +82,9 @@ pub(crate) struct WithTensors {
     pub(crate) bytes: Vec<u8>,
     /// Where JSON ends and raw tensors begin, if the request says so.
     pub(crate) json_bytes: Option<usize>,
-    /// One of the places for bodies that are larger than others may be. To be kept until nothing
-    /// of the body is held for the request any more.
-    pub(crate) place: Option<OwnedSemaphorePermit>,
+    /// Its share of the room for bodies. To be kept until nothing of the body is held for the
+    /// request any more.
+    pub(crate) room: Room,
 }
 
 impl FromRequest<ServerState> for WithTensors {
@@ -100,8 +105,8 @@ impl WithTensors {
             Some(_) => (config.binary_bytes_max, BINARY_HINT),
             None => (config.body_bytes_max, JSON_HINT),
         };
-        let (bytes, place) = read(request.into_body(), state, limit).await?;
-        Ok(Self { bytes, json_bytes, place })
+        let (bytes, room) = read(request.into_body(), state, limit).await?;
+        Ok(Self { bytes, json_bytes, room })
     }
 }
 
@@ -169,51 +174,96 @@ pub(crate) async fn in_time<T>(stall: Duration, step: impl Future<Output = T>) -
     tokio::time::timeout(stall, step).await.map_err(|_| too_slow(stall))
 }
 
-/// Takes a body of at most `limit` bytes in, and a place for it where it is a large one.
+/// How a body comes in: something of it again and again, and all of it not too slowly.
+struct Pace {
+    began: Instant,
+    stall: Duration,
+    grace: Duration,
+    bytes_per_s_min: usize,
+}
+
+impl Pace {
+    fn new(config: &ServerConfig) -> Self {
+        Self {
+            began: Instant::now(),
+            stall: config.body_timeout(),
+            grace: Duration::from_millis(config.body_grace_ms),
+            bytes_per_s_min: config.body_bytes_per_s_min.max(1),
+        }
+    }
+
+    /// Waits for the next piece of a body of which so many bytes are there.
+    async fn next<T>(&self, got: usize, piece: impl Future<Output = T>) -> Result<T, Fault> {
+        let rate = u32::try_from(self.bytes_per_s_min).unwrap_or(u32::MAX);
+        let allowed = self.grace + Duration::from_secs_f64(got as f64 / f64::from(rate));
+        let left = allowed.saturating_sub(self.began.elapsed());
+        if left >= self.stall {
+            return in_time(self.stall, piece).await;
+        }
+        tokio::time::timeout(left, piece).await.map_err(|_| {
+            let (ms, least) = (self.began.elapsed().as_millis(), self.bytes_per_s_min);
+            let message = format!(
+                "{got} bytes of the request body arrived in {ms} ms, expected {least} a second"
+            );
+            Fault::new(StatusCode::REQUEST_TIMEOUT, "too_slow", message)
+        })
+    }
+
+    /// Time that the server took for itself does not count.
+    fn waited(&mut self, time: Duration) {
+        self.began += time;
+    }
+}
+
+/// Takes a body of at most `limit` bytes in, each byte once there is room for it.
 async fn read(
-    mut body: Body,
+    body: Body,
     state: &ServerState,
     (limit, hint): (usize, &str),
-) -> Result<(Vec<u8>, Option<OwnedSemaphorePermit>), Fault> {
+) -> Result<(Vec<u8>, Room), Fault> {
     let config = state.config();
-    let stall = config.body_timeout();
-    let (mut bytes, mut place) = (Vec::new(), None);
-    let mut limited = Limited::new(&mut body, limit);
-    let refusal = loop {
-        let Some(frame) = in_time(stall, limited.frame()).await? else {
-            return Ok((bytes, place));
-        };
+    let stated = body.size_hint();
+    let least = usize::try_from(stated.lower()).unwrap_or(usize::MAX);
+    if least > limit {
+        return Err(beyond(limit, hint));
+    }
+    let mut room = Room::default();
+    // What says how long it is waits before it is taken in at all.
+    make_room(state, &mut room, least).await?;
+    let mut bytes = Vec::new();
+    // Where the system has not so much now, it may have once all is there.
+    let _ = bytes.try_reserve_exact(least);
+    let mut pace = Pace::new(config);
+    let mut limited = Limited::new(body, limit);
+    while let Some(frame) = pace.next(bytes.len(), limited.frame()).await? {
         let frame = match frame {
             Ok(frame) => frame,
-            Err(error) if error.is::<LengthLimitError>() => break beyond(limit, hint),
+            Err(error) if error.is::<LengthLimitError>() => return Err(beyond(limit, hint)),
             Err(error) => {
                 return Err(Fault::bad_input(format!("the request body broke off: {error}")));
             }
         };
         let Ok(data) = frame.into_data() else { continue };
-        if bytes.len() + data.len() > config.body_bytes_max && place.is_none() {
-            place = state.large_body(stall).await;
-            if place.is_none() {
-                break no_place(stall);
-            }
+        let all = bytes.len() + data.len();
+        if all > least {
+            let waits = Instant::now();
+            make_room(state, &mut room, all).await?;
+            pace.waited(waits.elapsed());
         }
         bytes.extend_from_slice(&data);
-    };
-    drop((bytes, place));
-    // The answer waits no longer for what is not wanted.
-    let _ = tokio::time::timeout(stall, discard(&mut body, limit)).await;
-    Err(refusal)
+    }
+    Ok((bytes, room))
 }
 
-/// 503 where no place for a large body came free.
-fn no_place(waited: Duration) -> Fault {
-    let what = "as many large request bodies as there is room for are held";
-    Fault::unavailable("busy", format!("{what}; none was done within {} ms", waited.as_millis()))
-}
-
-/// Takes in up to `limit` bytes that nobody wants: most clients read the answer only after they
-/// have sent everything, and see a broken pipe instead when the connection closes before that.
-async fn discard(body: &mut Body, limit: usize) {
-    let mut rest = Limited::new(body, limit);
-    while let Some(Ok(_)) = rest.frame().await {}
+/// Has the room of a body grow; 503 where it is not there in time.
+async fn make_room(state: &ServerState, room: &mut Room, bytes: usize) -> Result<(), Fault> {
+    let wait = state.config().body_timeout();
+    tokio::time::timeout(wait, state.bodies().grow(room, bytes)).await.map_err(|_| {
+        let (most, ms) = (state.config().bodies_bytes_max, wait.as_millis());
+        let message = format!(
+            "request bodies of {most} bytes are held, the most that are \
+             (http.bodies_bytes_max sets that); no room came free within {ms} ms"
+        );
+        Fault::unavailable("busy", message)
+    })
 }

@@ -14,6 +14,9 @@ pub(crate) fn cluster(error: ClusterError) -> Fault {
         ClusterError::Overloaded { retry_after, .. } => {
             Fault::unavailable("overloaded", message).retry_after(retry_after)
         }
+        ClusterError::Backlog { retry_after, .. } => {
+            Fault::unavailable("backlog", message).retry_after(retry_after)
+        }
         ClusterError::Conflict { .. } => {
             Fault::conflict(message).hint("use another idempotency key for another request")
         }
@@ -28,6 +31,9 @@ pub(crate) fn cluster(error: ClusterError) -> Fault {
         ClusterError::UnknownToken { .. } => {
             Fault::not_found("unknown_token", message).hint("radeon-cluster token ls")
         }
+        ClusterError::Expired { .. } => Fault::new(StatusCode::GONE, "expired", message)
+            .hint("results_kept_for_s and results_disk_share say how long results wait"),
+        ClusterError::NotEnded { .. } => Fault::conflict(message),
         ClusterError::UnknownTask { .. } => Fault::not_found("unknown_task", message),
         ClusterError::UnknownWorker { .. } => Fault::not_found("unknown_worker", message),
         ClusterError::NoJournal => Fault::unsupported(message)
@@ -106,6 +112,7 @@ pub(crate) fn task(error: &TaskError) -> Fault {
         | TaskErrorKind::WorkerLost
         | TaskErrorKind::DependencyFailed
         | TaskErrorKind::DeadlineExceeded
+        | TaskErrorKind::RunLimit
         | TaskErrorKind::Cancelled
         | TaskErrorKind::Stopped
         | TaskErrorKind::InputsLost) => Fault::unavailable(kind.name(), message),
@@ -166,6 +173,16 @@ pub(crate) fn model(error: &ModelError) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_full_disk_is_answered_as_one() {
+        let retry_after = std::time::Duration::from_secs(3);
+        let fault = cluster(ClusterError::Backlog { pending_bytes: 1 << 20, retry_after });
+        assert_eq!((fault.status.as_u16(), fault.code), (503, "backlog"));
+        assert_eq!(fault.retry_after, Some(retry_after));
+        let fault = cluster(ClusterError::NotSaved { reason: "no space left".into() });
+        assert_eq!((fault.status.as_u16(), fault.code), (507, "not_saved"));
+    }
 
     #[test]
     fn a_revocation_that_is_not_kept_says_whether_room_would_help() {

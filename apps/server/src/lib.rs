@@ -4,6 +4,7 @@
 //! everything. Requests that a browser sends for another site are refused for the same reason.
 #![forbid(unsafe_code)]
 
+mod bodies;
 mod catalog;
 mod cluster;
 mod config;
@@ -22,7 +23,7 @@ mod serve;
 mod state;
 
 pub use config::ServerConfig;
-pub use driver::{BoxFuture, Driver, DriverError};
+pub use driver::{BoxFuture, Driver, DriverError, Restarted};
 pub use error::{Error, Result};
 pub use router::router;
 pub use serve::serve;

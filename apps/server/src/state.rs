@@ -1,17 +1,13 @@
 //! What every handler shares: the coordinator, the registered models, the counters, the limits.
 
+use crate::bodies::Bodies;
 use crate::catalog::Catalog;
 use crate::config::ServerConfig;
 use crate::driver::Driver;
 use crate::metrics::Metrics;
 use lgp_sdk::{Coordinator, Repository};
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-
-/// Bodies beyond [`ServerConfig::body_bytes_max`] that are held at the same time, they or their
-/// tensors; others wait.
-const LARGE_BODIES_MAX: usize = 4;
+use tokio::sync::watch;
 
 /// The server's state. Clones share it.
 #[derive(Clone)]
@@ -25,7 +21,7 @@ struct Inner {
     catalog: Catalog,
     metrics: Metrics,
     driver: Option<Arc<dyn Driver>>,
-    large_bodies: Arc<Semaphore>,
+    bodies: Bodies,
     /// True once the server is to end.
     closing: watch::Sender<bool>,
 }
@@ -44,8 +40,8 @@ impl ServerState {
         let catalog = Catalog::new(coordinator.clone(), repository);
         let metrics = Metrics::default();
         let closing = watch::Sender::new(false);
-        let large_bodies = Arc::new(Semaphore::new(LARGE_BODIES_MAX));
-        let inner = Inner { config, coordinator, catalog, metrics, driver, large_bodies, closing };
+        let bodies = Bodies::new(config.bodies_bytes_max);
+        let inner = Inner { config, coordinator, catalog, metrics, driver, bodies, closing };
         Self { inner: Arc::new(inner) }
     }
 
@@ -64,11 +60,9 @@ impl ServerState {
         &self.inner.config
     }
 
-    /// A place for a body that is larger than most may be, if one comes free in time.
-    pub(crate) async fn large_body(&self, patience: Duration) -> Option<OwnedSemaphorePermit> {
-        let place = Arc::clone(&self.inner.large_bodies).acquire_owned();
-        // It is never closed.
-        tokio::time::timeout(patience, place).await.ok()?.ok()
+    /// The room for request bodies.
+    pub(crate) fn bodies(&self) -> &Bodies {
+        &self.inner.bodies
     }
 
     pub(crate) fn coordinator(&self) -> &Coordinator {

@@ -47,6 +47,16 @@ pub struct Ahead<'a> {
 #[derive(Debug, Clone)]
 pub struct Mark(Arc<dyn Event>);
 
+impl Mark {
+    /// Waits until the device has come this far.
+    ///
+    /// # Errors
+    /// A failure of what was launched before it.
+    pub fn wait(&self) -> Result<()> {
+        Ok(self.0.wait()?)
+    }
+}
+
 impl Accelerator {
     /// The second queue; waits while another run has it.
     #[must_use]

@@ -147,7 +147,7 @@ pub(crate) async fn serve() -> Result<()> {
     let config = CoordinatorConfig {
         quic_addr: at,
         journal: Some(folder.join("noop.journal")),
-        keys_max: 10_000_000,
+        results_max: 10_000_000,
         ..Default::default()
     };
     let coordinator = Coordinator::start(config, &Pki::open(&folder.join("pki"))?).await?;

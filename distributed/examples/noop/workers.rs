@@ -3,7 +3,7 @@
 use crate::Result;
 use lgp_distributed::{
     Coordinator, CoordinatorConfig, DeviceStatus, ExecError, Executor, ExecutorStatus, Identity,
-    ModelRef, Pki, TaskSpec, WorkerConfig, run_worker,
+    ModelRef, Pki, Stop, TaskSpec, WorkerConfig, run_worker,
 };
 use lgp_memory::{DType, NamedTensor, Tensor};
 use serde::{Deserialize, Serialize};
@@ -26,6 +26,7 @@ impl Executor for Noop {
         _: usize,
         _: &ModelRef,
         _: &[NamedTensor],
+        _: &Stop,
     ) -> Result<Vec<NamedTensor>, ExecError> {
         if !self.0.is_zero() {
             std::thread::sleep(self.0);

@@ -3,9 +3,10 @@
 use super::file::Unnamed;
 use super::guard::{Guard, HEAD_BYTES, Mark};
 use super::live::CACHE_BYTES;
+use super::log::Change;
 use super::record::Record;
 use super::store::{Handle, Store};
-use super::tables::{self, Change, Totals};
+use super::tables::{self, Totals};
 use super::trouble::{Trouble, contained};
 use crate::error::JournalError;
 use redb::{Database, ReadTransaction, StorageBackend};
@@ -71,7 +72,7 @@ fn copy(
     let mut chunk = Vec::new();
     let mut chunk_bytes = 0;
     if let Some(source) = source {
-        tables::read(source, totals.version, |(epoch, seq), value| {
+        tables::read(source, totals.version, |_, (epoch, seq), value| {
             chunk.push(Change::Put(Record { epoch, seq, bytes: value.to_vec() }));
             chunk_bytes += value.len();
             if chunk_bytes >= CHUNK_BYTES {

@@ -2,7 +2,8 @@
 //! with a bit flipped or the end cut off, are opened in memory.
 
 use super::create;
-use super::journal::{Change, Journal};
+use super::journal::{Journal, Opened};
+use super::log::Change;
 use super::migrate::Format;
 use super::record::Record;
 use super::tables::Totals;
@@ -49,18 +50,18 @@ impl DamagedImage {
         create::fill(&shared, Totals::new(Format::CURRENT.version), None)
             .map_err(|(trouble, _)| trouble.on_open(Path::new(NAME), None))?;
         let mut expected = BTreeMap::new();
-        let opened = Journal::start(Path::new(NAME), shared, EPOCH_MAX - 2, Format::CURRENT)?;
+        let (opened, _) = start(shared, EPOCH_MAX - 2)?;
         let mut journal = opened.journal;
         // Each commit differs from the one before it, so that an older state cannot pass.
         for round in 0..6_u64 {
             let byte = u8::try_from(round).unwrap_or_default();
             let records = (0..3).map(|i| Record {
                 epoch: opened.epoch,
-                seq: round + i,
+                seq: 1 + round + i,
                 bytes: vec![byte; 300 + usize::from(byte)],
             });
             let mut changes: Vec<_> = records.map(Change::Put).collect();
-            changes.push(Change::Remove { epoch: opened.epoch, seq: round / 2 });
+            changes.push(Change::Remove { epoch: opened.epoch, seq: 1 + round / 2 });
             journal.append(&changes)?;
             for change in changes {
                 match change {
@@ -131,19 +132,31 @@ impl DamagedImage {
 
     /// Whether it opens with just the `expected` records, also after another one was added.
     fn open(&self, file: &Arc<Overlay>, expected: &[Record]) -> Result<bool, JournalError> {
-        let path = Path::new(NAME);
-        let start = |now_ms| Journal::start(path, Arc::clone(file) as _, now_ms, Format::CURRENT);
-        let mut first = start(0)?;
-        if first.records != expected || first.epoch != EPOCH_MAX - 1 {
+        let (mut first, records) = start(Arc::clone(file) as _, 0)?;
+        if records != expected || first.epochs != [EPOCH_MAX - 2, EPOCH_MAX - 1] {
             return Ok(false);
         }
         let added = Record { epoch: first.epoch, seq: 1, bytes: b"added".to_vec() };
         first.journal.append(&[Change::Put(added.clone())])?;
         drop(first);
-        let second = start(0)?;
-        let (last, others) = second.records.split_last().unzip();
+        let (second, records) = start(Arc::clone(file) as _, 0)?;
+        let (last, others) = records.split_last().unzip();
         Ok(last == Some(&added) && others == Some(expected) && second.epoch == EPOCH_MAX)
     }
+}
+
+/// Opens a journal in memory, and answers its records too.
+fn start(
+    file: Arc<dyn StorageBackend>,
+    now_ms: u64,
+) -> Result<(Opened, Vec<Record>), JournalError> {
+    let mut records = Vec::new();
+    let opened =
+        Journal::start(Path::new(NAME), file, now_ms, Format::CURRENT, &mut |key, bytes| {
+            records.push(Record { epoch: key.0, seq: key.1, bytes: bytes.to_vec() });
+            Ok(())
+        })?;
+    Ok((opened, records))
 }
 
 /// Bytes in memory that share what was not changed.

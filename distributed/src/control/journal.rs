@@ -6,22 +6,21 @@
 use super::create;
 use super::file;
 use super::guard::{Guard, Mark};
-use super::live::{Live, Verified, verify};
+use super::live::{Live, Reader, Verified, verify};
+use super::log::{Change, Each};
 use super::migrate::{self, Format};
-use super::record::{Record, VALUE_BYTES_MAX};
+use super::record::VALUE_BYTES_MAX;
 use super::store::Failure;
 use super::tables::{self, Totals};
 use super::trouble::{Trouble, contained};
 use crate::error::JournalError;
 use redb::StorageBackend;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-pub(crate) use super::tables::Change;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Durable records, in one file that no one else has open.
 #[derive(Debug)]
-pub(crate) struct Journal {
+pub(super) struct Journal {
     pub(super) shared: Arc<Shared>,
     format: Format,
     totals: Totals,
@@ -29,15 +28,15 @@ pub(crate) struct Journal {
     broken: Option<JournalError>,
 }
 
-/// What an opened journal held.
+/// A journal that was opened.
 #[derive(Debug)]
-pub(crate) struct Opened {
+pub(super) struct Opened {
     /// To append to.
-    pub(crate) journal: Journal,
+    pub(super) journal: Journal,
     /// This coordinator's epoch, durably greater than any before it.
-    pub(crate) epoch: u64,
-    /// Every record, by epoch and number.
-    pub(crate) records: Vec<Record>,
+    pub(super) epoch: u64,
+    /// The epochs that it knows, in order, this one as the last.
+    pub(super) epochs: Vec<u64>,
 }
 
 /// What a journal shares with those who copy it.
@@ -45,18 +44,25 @@ pub(crate) struct Opened {
 pub(super) struct Shared {
     pub(super) path: PathBuf,
     pub(super) file: Arc<dyn StorageBackend>,
-    live: Mutex<Option<Live>>,
+    /// Held for reading while it is read and appended to: neither waits for the other.
+    live: RwLock<Option<Live>>,
 }
 
 impl Journal {
-    /// Opens the journal at `path`, or makes an empty one. `now_ms`, the milliseconds since 1970,
-    /// becomes the epoch unless the clock jumped back behind the last one.
+    /// Opens the journal at `path`, or makes an empty one, and hands its records to `each`. `now_ms`,
+    /// the milliseconds since 1970, becomes the epoch unless the clock jumped back behind the last
+    /// one.
     ///
     /// # Errors
     /// [`JournalError::InUse`], [`JournalError::TooNew`] and [`JournalError::Damaged`] leave the
     /// file as it is; [`JournalError::Upgrade`] leaves its contents. [`JournalError::Full`] and
     /// [`JournalError::Io`] say what the disk said.
-    pub(crate) fn open(path: &Path, now_ms: u64, format: Format) -> Result<Opened, JournalError> {
+    pub(super) fn open(
+        path: &Path,
+        now_ms: u64,
+        format: Format,
+        each: &mut Each<'_>,
+    ) -> Result<Opened, JournalError> {
         let file = match file::open(path)? {
             Some(file) => file,
             None => match create::create(path, Totals::new(format.version), None, || Ok(())) {
@@ -67,7 +73,7 @@ impl Journal {
                 made => made?,
             },
         };
-        Self::start(path, file, now_ms, format)
+        Self::start(path, file, now_ms, format, each)
     }
 
     /// Opens the journal in `file`, which is locked already.
@@ -76,12 +82,21 @@ impl Journal {
         file: Arc<dyn StorageBackend>,
         now_ms: u64,
         format: Format,
+        each: &mut Each<'_>,
     ) -> Result<Opened, JournalError> {
-        let Verified { live, totals, mut guard, records } = verify(path, &file, format, true)?;
+        let mut reader = Reader { each, epochs: Vec::new() };
+        let verified = verify(path, &file, format, Some(&mut reader))?;
+        let Verified { live, totals, mut guard } = verified;
         let begun = live.store.release().map_err(Trouble::from).and_then(|()| {
             let epoch = totals.epoch.saturating_add(1).max(now_ms);
             let first = Totals { epoch, ..totals };
-            live.commit(|txn| migrate::upgrade(txn, &format, first))
+            // The last one's too: formats before the third had none.
+            let epochs = [totals.epoch, epoch].into_iter().filter(|epoch| *epoch > 0);
+            let markers: Vec<Change> = epochs.map(tables::marker).collect();
+            live.commit(|txn| {
+                let upgraded = migrate::upgrade(txn, &format, first)?;
+                tables::apply(txn, upgraded, &markers)
+            })
         });
         let written = begun.and_then(|new| {
             let mark = Mark { version: new.version, commits: new.commits };
@@ -90,16 +105,20 @@ impl Journal {
         // The step of an upgrade may rewrite values.
         let upgraded = totals.version != format.version;
         let read = written.and_then(|new| match upgraded {
-            true => Ok((new, live.records(format)?)),
-            false => Ok((new, records)),
+            true => live.read(format, &mut reader).map(|()| new),
+            false => Ok(new),
         });
         match read {
-            Ok((totals, records)) => {
+            Ok(new) => {
                 let path = path.to_path_buf();
-                let shared = Arc::new(Shared { path, file, live: Mutex::new(Some(live)) });
-                let epoch = totals.epoch;
-                let journal = Self { shared, format, totals, guard, broken: None };
-                Ok(Opened { journal, epoch, records })
+                let shared = Arc::new(Shared { path, file, live: RwLock::new(Some(live)) });
+                let mut epochs = reader.epochs;
+                epochs.extend([totals.epoch, new.epoch].into_iter().filter(|epoch| *epoch > 0));
+                epochs.sort_unstable();
+                epochs.dedup();
+                let epoch = new.epoch;
+                let journal = Self { shared, format, totals: new, guard, broken: None };
+                Ok(Opened { journal, epoch, epochs })
             }
             Err(trouble) => {
                 let error = trouble.on_open(path, Some(&live.store));
@@ -116,41 +135,42 @@ impl Journal {
     ///   appends may succeed.
     /// - [`JournalError::Broken`]: whether this was written shows when the journal is opened
     ///   again. Every later append answers the same.
-    pub(crate) fn append(&mut self, changes: &[Change]) -> Result<(), JournalError> {
-        for change in changes {
-            if let Change::Put(Record { bytes, .. }) = change
-                && bytes.len() > VALUE_BYTES_MAX
-            {
-                let limit = VALUE_BYTES_MAX;
-                return Err(JournalError::TooLarge { given: bytes.len(), limit });
+    pub(super) fn append<'a>(
+        &mut self,
+        changes: impl IntoIterator<Item = &'a Change> + Clone,
+    ) -> Result<(), JournalError> {
+        for change in changes.clone() {
+            let (given, limit) = (change.value_bytes(), VALUE_BYTES_MAX);
+            if given > limit {
+                return Err(JournalError::TooLarge { given, limit });
             }
         }
-        if changes.is_empty() {
+        if changes.clone().into_iter().next().is_none() {
             return self.broken.clone().map_or(Ok(()), Err);
         }
-        self.change(|live, totals| live.commit(|txn| tables::apply(txn, totals, changes)))
-            .map(|_| ())
+        self.prepare()?;
+        let totals = self.totals;
+        let committed = match self.shared.read().as_ref() {
+            Some(live) => live.commit(|txn| tables::apply(txn, totals, changes)),
+            None => Err(Trouble::Panic("it is closed".into())),
+        };
+        match committed {
+            Ok(totals) => {
+                let shared = Arc::clone(&self.shared);
+                self.acknowledge(totals).inspect_err(|_| abandon(&mut shared.write()))
+            }
+            Err(trouble) => self.recover(trouble),
+        }
     }
 
-    /// Lets `action` change the database, and sees to what follows from how that ended. `action`
-    /// answers the totals it left.
-    pub(super) fn change(
-        &mut self,
-        action: impl FnOnce(&mut Live, Totals) -> Result<Totals, Trouble>,
-    ) -> Result<(), JournalError> {
+    /// Sees that the database is open, unless it takes no more.
+    pub(super) fn prepare(&mut self) -> Result<(), JournalError> {
         if let Some(error) = &self.broken {
             return Err(error.clone());
         }
         let shared = Arc::clone(&self.shared);
-        let mut slot = shared.lock();
-        if slot.is_none() {
-            self.reopen(&mut slot)?;
-        }
-        let Some(live) = slot.as_mut() else { return Err(self.break_down("it is closed")) };
-        match contained(|| action(live, self.totals)) {
-            Ok(totals) => self.acknowledge(totals).inspect_err(|_| abandon(&mut slot)),
-            Err(trouble) => self.recover(trouble, &mut slot),
-        }
+        let closed = shared.read().is_none();
+        if closed { self.reopen(&mut shared.write()) } else { Ok(()) }
     }
 
     /// Writes the number of a commit that is durable into the guard.
@@ -168,7 +188,9 @@ impl Journal {
 
     /// redb does nothing more after a failed write. Where that was for want of room, the database
     /// is opened anew; then it is known whether the change is in it.
-    fn recover(&mut self, trouble: Trouble, slot: &mut Option<Live>) -> Result<(), JournalError> {
+    pub(super) fn recover(&mut self, trouble: Trouble) -> Result<(), JournalError> {
+        let shared = Arc::clone(&self.shared);
+        let slot = &mut *shared.write();
         let failure = slot.as_ref().and_then(|live| live.store.failure());
         abandon(slot);
         let Some(full) = failure.filter(Failure::is_full) else {
@@ -187,7 +209,7 @@ impl Journal {
     /// acknowledged then.
     fn reopen(&mut self, slot: &mut Option<Live>) -> Result<(), JournalError> {
         let shared = Arc::clone(&self.shared);
-        let Verified { live, totals, .. } = verify(&shared.path, &shared.file, self.format, false)
+        let Verified { live, totals, .. } = verify(&shared.path, &shared.file, self.format, None)
             .map_err(|error| self.break_down(&error.to_string()))?;
         if totals != self.totals {
             if totals.commits != self.totals.commits.saturating_add(1) {
@@ -227,7 +249,7 @@ impl Journal {
 impl Drop for Journal {
     fn drop(&mut self) {
         // A sound database is closed, so that the next open need not repair it.
-        if let Some(live) = self.shared.lock().take() {
+        if let Some(live) = self.shared.write().take() {
             let _ = contained(|| Ok(live.database.close()?));
         }
         let _ = self.shared.file.close();
@@ -235,8 +257,12 @@ impl Drop for Journal {
 }
 
 impl Shared {
-    pub(super) fn lock(&self) -> MutexGuard<'_, Option<Live>> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn read(&self) -> RwLockReadGuard<'_, Option<Live>> {
+        self.live.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn write(&self) -> RwLockWriteGuard<'_, Option<Live>> {
+        self.live.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

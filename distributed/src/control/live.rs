@@ -1,8 +1,9 @@
 //! A database that is open on a journal's file, after everything in the file was checked.
 
 use super::guard::Guard;
+use super::log::Each;
 use super::migrate::Format;
-use super::record::Record;
+use super::record::Key;
 use super::store::{Handle, Store};
 use super::tables::{self, Totals};
 use super::trouble::{Trouble, contained};
@@ -26,7 +27,27 @@ pub(super) struct Verified {
     pub(super) live: Live,
     pub(super) totals: Totals,
     pub(super) guard: Guard,
-    pub(super) records: Vec<Record>,
+}
+
+/// Takes the records of a journal that is opened, and the epochs that it knows.
+pub(super) struct Reader<'a, 'b> {
+    pub(super) each: &'a mut Each<'b>,
+    pub(super) epochs: Vec<u64>,
+}
+
+impl Reader<'_, '_> {
+    fn take(&mut self, (epoch, seq): Key, value: &[u8]) -> Result<(), Trouble> {
+        if seq == tables::MARKER {
+            if !value.is_empty() {
+                let what =
+                    format!("the record of epoch {epoch} has {} bytes, expected none", value.len());
+                return Err(Trouble::Damaged(what));
+            }
+            self.epochs.push(epoch);
+            return Ok(());
+        }
+        (self.each)((epoch, seq), value).map_err(Trouble::Damaged)
+    }
 }
 
 impl Live {
@@ -45,13 +66,10 @@ impl Live {
         })
     }
 
-    pub(super) fn records(&self, format: Format) -> Result<Vec<Record>, Trouble> {
-        let mut records = Vec::new();
-        tables::read(&self.database.begin_read()?, format.version, |(epoch, seq), value| {
-            records.push(Record { epoch, seq, bytes: value.to_vec() });
-            Ok(())
-        })?;
-        Ok(records)
+    /// Hands every record on.
+    pub(super) fn read(&self, format: Format, to: &mut Reader<'_, '_>) -> Result<(), Trouble> {
+        let txn = self.database.begin_read()?;
+        tables::read(&txn, format.version, |_, key, value| to.take(key, value)).map(drop)
     }
 
     /// Drops the database without another write to the file.
@@ -64,12 +82,13 @@ impl Live {
     }
 }
 
-/// Reads and checks the whole file without writing to it.
+/// Reads and checks the whole file without writing to it. Hands every record on, if they are in
+/// `format` already: others are to be read once they are.
 pub(super) fn verify(
     path: &Path,
     file: &Arc<dyn StorageBackend>,
     format: Format,
-    keep: bool,
+    mut to: Option<&mut Reader<'_, '_>>,
 ) -> Result<Verified, JournalError> {
     let supported = format.version;
     let refuse = |trouble: Trouble| trouble.on_open(path, None);
@@ -85,17 +104,16 @@ pub(super) fn verify(
             .set_cache_size(CACHE_BYTES)
             .set_check_integrity_on_open(true)
             .create_with_backend(Handle(Arc::clone(&store)))?;
-        let mut records = Vec::new();
-        let totals = tables::read(&database.begin_read()?, supported, |(epoch, seq), value| {
-            if keep {
-                records.push(Record { epoch, seq, bytes: value.to_vec() });
-            }
-            Ok(())
-        })?;
-        Ok((database, totals, records))
+        let totals =
+            tables::read(&database.begin_read()?, supported, |version, key, value| {
+                match to.as_mut().filter(|_| version == supported) {
+                    Some(to) => to.take(key, value),
+                    None => Ok(()),
+                }
+            })?;
+        Ok((database, totals))
     });
-    let (database, totals, records) =
-        checked.map_err(|trouble| trouble.on_open(path, Some(&store)))?;
+    let (database, totals) = checked.map_err(|trouble| trouble.on_open(path, Some(&store)))?;
     let live = Live { database, store };
     // One commit may be durable and not yet acknowledged; one page of the guard may be damaged.
     let possible = mark.commits..=mark.commits.saturating_add(2);
@@ -104,5 +122,5 @@ pub(super) fn verify(
         let what = format!("it holds commit {}, expected {}", totals.commits, mark.commits);
         return Err(damaged(&what));
     }
-    Ok(Verified { live, totals, guard, records })
+    Ok(Verified { live, totals, guard })
 }

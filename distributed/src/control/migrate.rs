@@ -1,8 +1,10 @@
 //! Formats of a journal, and how one becomes the next.
 
-use super::tables::{self, Totals};
+use super::record;
+use super::tables::{self, RECORDS, Totals};
 use super::trouble::Trouble;
-use redb::WriteTransaction;
+use redb::{ReadableTable, WriteTransaction};
+use std::collections::BTreeSet;
 
 /// A format, and the steps that lead to it.
 #[derive(Debug, Clone, Copy)]
@@ -23,10 +25,29 @@ pub(crate) struct Step {
 }
 
 impl Format {
-    /// What is written today. Version 2 has tasks whose inputs are kept apart, which version 1 had
-    /// not: its records are read as they are.
-    pub(crate) const CURRENT: Self =
-        Self { version: 2, steps: &[Step { from: 1, run: |_| Ok(()) }] };
+    /// What is written today. Version 2 has tasks whose inputs are kept apart, and version 3 ones
+    /// whose outputs are: records of older versions are read as they are. Version 3 has a record of
+    /// each epoch too.
+    pub(crate) const CURRENT: Self = Self {
+        version: 3,
+        steps: &[Step { from: 1, run: |_| Ok(()) }, Step { from: 2, run: mark_epochs }],
+    };
+}
+
+/// Notes the epochs that tasks are known of.
+fn mark_epochs(txn: &WriteTransaction) -> Result<(), Trouble> {
+    let mut table = txn.open_table(RECORDS)?;
+    let mut epochs = BTreeSet::new();
+    for row in table.iter()? {
+        epochs.insert(row?.0.value().0);
+    }
+    let mut stored = Vec::new();
+    for epoch in epochs {
+        let key = (epoch, tables::MARKER);
+        record::encode(key, &[], &mut stored);
+        table.insert(key, stored.as_slice())?;
+    }
+    Ok(())
 }
 
 /// Brings what is in the transaction to `format`.

@@ -1,9 +1,8 @@
 //! How many records a second become durable, and how long one takes.
 
-use super::journal::{Change, Journal};
-use super::migrate::Format;
+use super::embedded::Embedded;
+use super::log::{Change, Outcome, Place};
 use super::record::Record;
-use super::writer::{Outcome, Writer, WriterLimits};
 use crate::error::JournalError;
 use std::collections::VecDeque;
 use std::path::Path;
@@ -34,27 +33,25 @@ pub fn journal_speed(
     record_bytes: usize,
     duration: Duration,
 ) -> Result<JournalSpeed, JournalError> {
-    let opened = Journal::open(path, 1, Format::CURRENT)?;
+    let opened = Embedded(path.to_owned()).open(1, &mut |_, _| Ok(()))?;
     let (outcomes, heard) = mpsc::channel();
-    let writer = Writer::start(opened.journal, WriterLimits::default(), move |outcome| {
-        // The receiver goes last.
-        let _ = outcomes.send(outcome);
-    })?;
+    // The receiver goes last.
+    let log = (opened.start)(Box::new(move |outcome| drop(outcomes.send(outcome))))?;
     let began = Instant::now();
     let mut under_way = VecDeque::new();
     let mut latencies = Vec::new();
     let mut ticket = 0_u64;
     let mut submit = |under_way: &mut VecDeque<(u64, Instant)>| {
         let now = Instant::now();
-        let seq = ticket / 2;
+        let seq = 1 + ticket / 2;
         ticket += 1;
         let bytes = vec![ticket.to_le_bytes()[0]; record_bytes];
-        writer.submit(2 * ticket, Change::Put(Record { epoch: 1, seq, bytes }))?;
+        log.submit(2 * ticket, Change::Put(Record { epoch: 1, seq, bytes }).into())?;
         under_way.push_back((2 * ticket, now));
         // Once a task: with its second record.
         match seq.checked_sub(1_000) {
             Some(seq) if ticket.is_multiple_of(2) => {
-                writer.submit(2 * ticket + 1, Change::Remove { epoch: 1, seq })
+                log.submit(2 * ticket + 1, Change::Remove { epoch: 1, seq }.into())
             }
             _ => Ok(()),
         }

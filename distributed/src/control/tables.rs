@@ -1,5 +1,6 @@
 //! A journal's tables in redb: the records, and one row that says what they must add up to.
 
+use super::log::Change;
 use super::record::{self, Key, Record};
 use super::trouble::Trouble;
 use redb::{ReadTransaction, ReadableTable, Table, TableDefinition, WriteTransaction};
@@ -8,20 +9,6 @@ pub(super) const RECORDS: TableDefinition<'_, Key, &[u8]> = TableDefinition::new
 const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
 const TOTALS: &str = "totals";
 const TOTALS_BYTES: usize = 40;
-
-/// One change of a journal.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Change {
-    /// Keeps a record, in place of the one with the same key if there is one.
-    Put(Record),
-    /// Forgets a record, if it is there.
-    Remove {
-        /// The coordinator's epoch when the task was accepted.
-        epoch: u64,
-        /// The task's number in that epoch.
-        seq: u64,
-    },
-}
 
 /// What a journal says of itself, in the same transaction as the records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,11 +117,26 @@ pub(super) fn recount(txn: &WriteTransaction, mut totals: Totals) -> Result<Tota
     Ok(totals)
 }
 
-/// Reads everything, checks it, and hands each record to `each`.
+/// The record that says that a coordinator had an epoch. No task has its number.
+pub(super) fn marker(epoch: u64) -> Change {
+    Change::Put(Record { epoch, seq: MARKER, bytes: Vec::new() })
+}
+
+/// The number of the records that stand for epochs.
+pub(super) const MARKER: u64 = 0;
+
+/// The value of one record.
+pub(super) fn get(txn: &ReadTransaction, key: Key) -> Result<Option<Vec<u8>>, Trouble> {
+    let Some(stored) = txn.open_table(RECORDS)?.get(key)? else { return Ok(None) };
+    let value = record::decode(key, stored.value()).map_err(Trouble::Damaged)?;
+    Ok(Some(value.to_vec()))
+}
+
+/// Reads everything, checks it, and hands each record, and the format that it is in, to `each`.
 pub(super) fn read(
     txn: &ReadTransaction,
     supported: u32,
-    mut each: impl FnMut(Key, &[u8]) -> Result<(), Trouble>,
+    mut each: impl FnMut(u32, Key, &[u8]) -> Result<(), Trouble>,
 ) -> Result<Totals, Trouble> {
     let row = txn.open_table(META)?.get(TOTALS)?;
     let row = row.ok_or_else(|| Trouble::Damaged("the row of totals is missing".into()))?;
@@ -144,7 +146,7 @@ pub(super) fn read(
         let (key, stored) = row?;
         let value = record::decode(key.value(), stored.value()).map_err(Trouble::Damaged)?;
         found.count(key.value(), stored.value());
-        each(key.value(), value)?;
+        each(totals.version, key.value(), value)?;
     }
     if found != totals {
         return Err(Trouble::Damaged(format!(

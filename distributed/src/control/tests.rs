@@ -1,6 +1,6 @@
 //! The journal as a whole: on files, and on a disk that dies, fills up or loses its cache.
 
-mod disk;
+pub(super) mod disk;
 mod faults;
 mod files;
 mod format;
@@ -9,7 +9,8 @@ mod oracle;
 mod writing;
 
 use super::create;
-use super::journal::{Change, Journal, Opened};
+use super::journal::Journal;
+use super::log::{Change, Each};
 use super::migrate::Format;
 use super::record::Record;
 use super::tables::Totals;
@@ -22,12 +23,39 @@ use std::sync::Arc;
 /// What a journal should hold.
 type State = BTreeMap<(u64, u64), Vec<u8>>;
 
+/// What an opened journal held.
+#[derive(Debug)]
+struct Opened {
+    journal: Journal,
+    epoch: u64,
+    epochs: Vec<u64>,
+    records: Vec<Record>,
+}
+
+/// Gathers the records that are handed out.
+fn gather(
+    open: impl FnOnce(&mut Each<'_>) -> Result<super::journal::Opened, JournalError>,
+) -> Result<Opened, JournalError> {
+    let mut records = Vec::new();
+    let super::journal::Opened { journal, epoch, epochs } = open(&mut |(epoch, seq), bytes| {
+        records.push(Record { epoch, seq, bytes: bytes.to_vec() });
+        Ok(())
+    })?;
+    Ok(Opened { journal, epoch, epochs, records })
+}
+
+// No coordinator has epoch 0: these are records of tasks whatever their number is.
 fn put(seq: u64, bytes: impl Into<Vec<u8>>) -> Change {
-    Change::Put(Record { epoch: 1, seq, bytes: bytes.into() })
+    Change::Put(Record { epoch: 0, seq: seq + 1, bytes: bytes.into() })
 }
 
 fn remove(seq: u64) -> Change {
-    Change::Remove { epoch: 1, seq }
+    Change::Remove { epoch: 0, seq: seq + 1 }
+}
+
+/// Numbers as [`put`] was given them.
+fn seqs(records: &[Record]) -> Vec<u64> {
+    records.iter().map(|record| record.seq - 1).collect()
 }
 
 fn changed(mut state: State, changes: &[Change]) -> State {
@@ -45,7 +73,7 @@ fn state(records: &[Record]) -> State {
 }
 
 /// A disk with an empty journal.
-fn new_disk() -> Arc<Disk> {
+pub(super) fn new_disk() -> Arc<Disk> {
     new_disk_as(Format::CURRENT.version)
 }
 
@@ -61,7 +89,7 @@ fn start(disk: &Arc<Disk>) -> Result<Opened, JournalError> {
 }
 
 fn start_as(disk: &Arc<Disk>, format: Format) -> Result<Opened, JournalError> {
-    Journal::start(Path::new("journal"), disk.file(), 1, format)
+    gather(|each| Journal::start(Path::new("journal"), disk.file(), 1, format, each))
 }
 
 /// Batches of every kind: new records small and large, replaced ones, removed ones.

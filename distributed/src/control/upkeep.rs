@@ -2,6 +2,7 @@
 
 use super::create;
 use super::journal::{Journal, Shared};
+use super::record::Key;
 use super::tables;
 use super::trouble::{Trouble, contained};
 use crate::error::JournalError;
@@ -28,13 +29,21 @@ impl Journal {
     /// [`JournalError::Busy`] while it is copied; else as for [`Journal::append`].
     pub(crate) fn compact(&mut self) -> Result<bool, JournalError> {
         let (mut compacted, mut busy) = (false, false);
-        self.change(|live, totals| {
-            match live.database.compact() {
-                Err(CompactionError::TransactionInProgress) => busy = true,
-                done => compacted = done?,
-            }
-            Ok(totals)
-        })?;
+        self.prepare()?;
+        let shared = Arc::clone(&self.shared);
+        let done = match shared.write().as_mut() {
+            Some(live) => contained(|| {
+                match live.database.compact() {
+                    Err(CompactionError::TransactionInProgress) => busy = true,
+                    done => compacted = done?,
+                }
+                Ok(())
+            }),
+            None => Err(Trouble::Panic("it is closed".into())),
+        };
+        if let Err(trouble) = done {
+            self.recover(trouble)?;
+        }
         match busy {
             true => Err(JournalError::Busy { path: self.shared.path.clone() }),
             false => Ok(compacted),
@@ -59,17 +68,30 @@ impl Upkeep {
     ) -> Result<(), JournalError> {
         let path = &self.shared.path;
         let (txn, store) = {
-            let slot = self.shared.lock();
+            let slot = self.shared.read();
             let live = slot.as_ref().ok_or_else(|| JournalError::Closed { path: path.clone() })?;
             let txn = contained(|| Ok(live.database.begin_read()?));
             (txn.map_err(|t| t.on_open(path, Some(&live.store)))?, Arc::clone(&live.store))
         };
         // Read twice, so that a damaged source is not mistaken for trouble with the copy.
-        let checked: Result<_, Trouble> = contained(|| tables::read(&txn, u32::MAX, |_, _| Ok(())));
+        let checked: Result<_, Trouble> =
+            contained(|| tables::read(&txn, u32::MAX, |_, _, _| Ok(())));
         let totals = checked.map_err(|trouble| trouble.on_open(path, Some(&store)))?;
         let file = create::create(to, totals, Some(&txn), complete)?;
         let source = |error| JournalError::Io { path: to.to_path_buf(), source: Arc::new(error) };
         file.close().map_err(source)
+    }
+
+    /// The value of a record.
+    ///
+    /// # Errors
+    /// [`JournalError::Closed`], [`JournalError::Damaged`], [`JournalError::Io`].
+    pub(crate) fn get(&self, key: Key) -> Result<Option<Vec<u8>>, JournalError> {
+        let path = &self.shared.path;
+        let slot = self.shared.read();
+        let live = slot.as_ref().ok_or_else(|| JournalError::Closed { path: path.clone() })?;
+        let found = contained(|| tables::get(&live.database.begin_read()?, key));
+        found.map_err(|trouble| trouble.on_open(path, Some(&live.store)))
     }
 
     /// The file's size.

@@ -11,19 +11,19 @@ mod steady;
 mod tests;
 
 pub use client::Client;
-pub(super) use room::Callers;
+pub(crate) use room::Callers;
 pub use serve::Supervisor;
-pub(super) use serve::serve;
+pub(crate) use serve::serve;
 
-use crate::net::ask::{self, Certified};
-use crate::net::pki::Revocation;
-use crate::net::role::Role;
-use crate::net::token::TokenInfo;
-use crate::net::wire;
+use crate::net::identity::pki::Revocation;
+use crate::net::identity::role::Role;
+use crate::net::identity::token::TokenInfo;
+use crate::net::transport::rpc::{self, Certified};
+use crate::net::transport::wire;
 use crate::proto::frame::BODY_BYTES_MAX;
 use crate::proto::message::TensorMeta;
 use crate::proto::tensors::{describe, plan_first};
-use crate::task::{ModelRef, Priority, TaskId, TaskSpec};
+use crate::task::{Backoff, ModelRef, Priority, TaskId, TaskSpec};
 use crate::worker_info::{Stats, WorkerId, WorkerInfo};
 use answer::{Record, Refusal};
 use lgp_memory::NamedTensor;
@@ -36,7 +36,7 @@ const ANSWER_BYTES_MAX: usize = 16 << 20;
 
 /// A call.
 #[derive(Serialize, Deserialize)]
-pub(super) enum Call {
+pub(crate) enum Call {
     /// Is anybody there who takes calls of this peer?
     Greet,
     /// A new certificate for a new key, before the old one expires.
@@ -74,7 +74,7 @@ pub(super) enum Call {
 
 impl Call {
     /// Its name, and the role that it needs.
-    pub(super) fn needs(&self) -> (&'static str, Role) {
+    pub(crate) fn needs(&self) -> (&'static str, Role) {
         match self {
             Self::Greet => ("greet", Role::Client),
             Self::Renew { .. } => ("renew", Role::Client),
@@ -97,7 +97,7 @@ impl Call {
 
 /// A task whose inputs follow as raw bytes in this order.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Spec {
+pub(crate) struct Spec {
     model: ModelRef,
     tensors: Vec<TensorMeta>,
     priority: Priority,
@@ -108,6 +108,8 @@ pub(super) struct Spec {
     depends_on: Vec<TaskId>,
     affinity: Option<String>,
     hedge_after: Option<Duration>,
+    run_limit: Option<Duration>,
+    backoff: Option<Backoff>,
 }
 
 impl Spec {
@@ -115,6 +117,7 @@ impl Spec {
     fn of(spec: TaskSpec, tensors: Vec<TensorMeta>) -> Self {
         let TaskSpec { model, inputs: _, priority, deadline, idempotency_key, .. } = spec;
         let TaskSpec { max_attempts, durable, depends_on, affinity, hedge_after, .. } = spec;
+        let TaskSpec { run_limit, backoff, .. } = spec;
         Self {
             model,
             tensors,
@@ -126,6 +129,8 @@ impl Spec {
             depends_on,
             affinity,
             hedge_after,
+            run_limit,
+            backoff,
         }
     }
 
@@ -142,20 +147,22 @@ impl Spec {
             depends_on: self.depends_on,
             affinity: self.affinity,
             hedge_after: self.hedge_after,
+            run_limit: self.run_limit,
+            backoff: self.backoff,
         }
     }
 }
 
 /// Whether bytes are a call whose tensors could follow.
-pub(super) fn is_call(bytes: &[u8]) -> bool {
-    ask::decode::<Call>(bytes).is_ok_and(|call| match call {
+pub(crate) fn is_call(bytes: &[u8]) -> bool {
+    rpc::decode::<Call>(bytes).is_ok_and(|call| match call {
         Call::Submit(spec) | Call::Run(spec) => plan_first(spec.tensors, BODY_BYTES_MAX).is_ok(),
         _ => true,
     })
 }
 
 /// A call with tensors, and an answer, as they travel.
-pub(super) fn samples(spec: TaskSpec) -> crate::Result<[Vec<u8>; 2]> {
+pub(crate) fn samples(spec: TaskSpec) -> crate::Result<[Vec<u8>; 2]> {
     let (metas, _) = describe(&spec.inputs)?;
     let call = Call::Run(Box::new(Spec::of(spec, metas)));
     let answer: Answer = Err(Refusal::Role { call: "drain".into(), needs: Role::Admin });
@@ -164,11 +171,11 @@ pub(super) fn samples(spec: TaskSpec) -> crate::Result<[Vec<u8>; 2]> {
 }
 
 /// The answer to a call.
-pub(super) type Answer = Result<Told, Refusal>;
+pub(crate) type Answer = Result<Told, Refusal>;
 
 /// What a call that was not refused is told.
 #[derive(Serialize, Deserialize)]
-pub(super) enum Told {
+pub(crate) enum Told {
     Done,
     Certified(Certified),
     Models(Vec<ModelRef>),

@@ -1,30 +1,45 @@
 //! The coordinator: a handle on the core and on the endpoint that workers connect to.
 
+mod backlog;
+pub(crate) mod core_handle;
 mod events;
+pub(crate) mod exchange;
 mod fleet;
+pub(crate) mod gate;
+pub(crate) mod journal;
+pub(crate) mod requests;
 mod revoke;
+pub(crate) mod session;
+pub(crate) mod stored;
 mod tasks;
 mod upkeep;
+pub(crate) mod waiting;
 
 pub use events::Events;
 
 use crate::config::{CoordinatorConfig, unix_ms};
+use crate::control::embedded::Embedded;
+use crate::control::log::Place;
 use crate::error::{Error, Result};
-use crate::net::close::Close;
-use crate::net::enrol::Limits;
-use crate::net::gate::{Gate, Services};
-use crate::net::lane::Door;
-use crate::net::pki::Pki;
-use crate::net::present::Present;
-use crate::net::shared::Shared;
-use crate::net::token::Tokens;
-use crate::net::transport::SocketWatch;
-use crate::net::{attend, journal, tls, transport};
+use crate::net::coordinator::core_handle::CoreHandle;
+use crate::net::coordinator::gate::{Gate, Services};
+use crate::net::identity::enrol::{JOINING, Limits};
+use crate::net::identity::members::ConnectedMembers;
+use crate::net::identity::persisted::Persisted;
+use crate::net::identity::pki::Pki;
+use crate::net::identity::tls;
+use crate::net::identity::token::Tokens;
+use crate::net::transport::close::Close;
+use crate::net::transport::endpoint;
+use crate::net::transport::endpoint::SocketWatch;
+use crate::net::transport::shared_memory::Lender;
+use crate::proto::HangTable;
 use crate::proto::balance;
 use crate::proto::core::Core;
 use crate::proto::state::{CoreConfig, Timing};
 use quinn::{Endpoint, ServerConfig};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -34,17 +49,17 @@ const RESET_LABEL: &str = "legacy-gpu stateless reset";
 /// A running coordinator. Clones share it; it runs until [`Coordinator::stop`].
 #[derive(Clone)]
 pub struct Coordinator {
-    shared: Arc<Shared>,
+    shared: Arc<CoreHandle>,
     config: Arc<CoordinatorConfig>,
     addr: SocketAddr,
     /// Taken by `stop`, so that the port becomes free.
     endpoint: Arc<Mutex<Option<(Endpoint, SocketWatch)>>>,
     tokens: Option<Tokens>,
     pki: Pki,
-    present: Arc<Present>,
+    present: Arc<ConnectedMembers>,
     limits: Arc<Limits>,
     /// Buffers of memory that is shared with workers.
-    door: Option<Arc<Door>>,
+    lender: Option<Arc<Lender>>,
 }
 
 impl std::fmt::Debug for Coordinator {
@@ -72,12 +87,24 @@ impl Coordinator {
         pki: &Pki,
         services: Services,
     ) -> Result<Self> {
+        let place = config.journal.clone().map(|path| Box::new(Embedded(path)) as Box<dyn Place>);
+        Self::start_on(place, config, pki, services).await
+    }
+
+    /// As [`Coordinator::start_with`], with the log of durable tasks in `place`; what is too large
+    /// for it lies beside the path in the settings.
+    pub(crate) async fn start_on(
+        place: Option<Box<dyn Place>>,
+        config: CoordinatorConfig,
+        pki: &Pki,
+        services: Services,
+    ) -> Result<Self> {
         let began = Duration::from_millis(unix_ms());
-        let path = config.journal.clone();
         let runtime = tokio::runtime::Handle::current();
         let handle = runtime.clone();
-        let opening = path.map(|path| {
-            tokio::task::spawn_blocking(move || journal::open(&path, unix_ms(), handle))
+        let opening = place.zip(config.journal.clone()).map(|(place, path)| {
+            let open = move || journal::open(&*place, &path, unix_ms(), handle);
+            tokio::task::spawn_blocking(open)
         });
         let mut prepared = match opening {
             Some(opening) => Some(opening.await.map_err(|_| Error::Stopped)??),
@@ -90,25 +117,27 @@ impl Coordinator {
         let settings = core_config(&config, epoch, prepared.is_some())?;
         let heartbeat = settings.timing.heartbeat;
         let core = Core::new(began, settings, rand::random());
-        let shared = Arc::new(Shared::new(core, began, runtime));
+        let supervisor = services.supervisor.clone();
+        let hangs = hangs(config.journal.as_deref())?;
+        let shared = Arc::new(CoreHandle::new(core, began, runtime, supervisor, hangs));
         if let Some(prepared) = &mut prepared {
-            shared.keep_inputs(Arc::clone(&prepared.vault), prepared.apart());
-            shared.restore(began, std::mem::take(&mut prepared.images));
+            shared.keep_inputs(Arc::clone(&prepared.input_store), prepared.apart());
+            shared.restore(began, std::mem::take(&mut prepared.left));
         }
         let mut server = ServerConfig::with_crypto(Arc::new(tls::server(pki)?));
         // Workers open one stream for their reports, and others for questions.
-        server.transport_config(transport::cautious(attend::ASKS_MAX, 1)).migration(false);
-        let settings = transport::successor(pki.secret(RESET_LABEL));
-        let (endpoint, watch) = transport::bind_as(settings, config.quic_addr, Some(server))?;
+        server.transport_config(endpoint::cautious(requests::ASKS_MAX, 1)).migration(false);
+        let settings = endpoint::successor(pki.secret(RESET_LABEL));
+        let (endpoint, watch) = endpoint::bind_as(settings, config.quic_addr, Some(server))?;
         let addr = endpoint
             .local_addr()
             .map_err(|source| Error::Bind { addr: config.quic_addr, source })?;
         if let Some(prepared) = prepared {
-            shared.keep(Arc::new(journal::start(prepared, Arc::downgrade(&shared))?));
+            shared.keep(journal::start(prepared, Arc::downgrade(&shared))?);
         }
         tokio::spawn(Arc::clone(&shared).run_timer());
         let tokens = services.tokens.clone();
-        let door = Door::open(config.shared_memory_bytes_max);
+        let lender = Lender::open(config.shared_memory_bytes_max);
         let coordinator = Self {
             shared,
             config: Arc::new(config),
@@ -117,11 +146,11 @@ impl Coordinator {
             tokens,
             pki: pki.clone(),
             present: Arc::default(),
-            limits: Limits::new(),
-            door: door.clone(),
+            limits: Limits::new(JOINING),
+            lender: lender.clone(),
         };
-        let gate = Gate::new(coordinator.clone(), services, (epoch, heartbeat), door);
-        tokio::spawn(gate.accept(endpoint));
+        let gate = Gate::new(coordinator.clone(), services, (epoch, heartbeat), lender);
+        tokio::spawn(gate.run(endpoint));
         Ok(coordinator)
     }
 
@@ -143,15 +172,15 @@ impl Coordinator {
         self.tokens.as_ref()
     }
 
-    pub(super) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<CoreHandle> {
         &self.shared
     }
 
-    pub(super) fn limits(&self) -> &Arc<Limits> {
+    pub(crate) fn limits(&self) -> &Arc<Limits> {
         &self.limits
     }
 
-    pub(super) fn present(&self) -> &Arc<Present> {
+    pub(crate) fn present(&self) -> &Arc<ConnectedMembers> {
         &self.present
     }
 
@@ -166,8 +195,8 @@ impl Coordinator {
     pub async fn stop(&self) {
         self.shared.stop();
         // Before the journal is free for another coordinator.
-        if let Some(vault) = self.shared.vault() {
-            vault.close().await;
+        if let Some(input_store) = self.shared.input_store() {
+            input_store.close().await;
         }
         let shared = Arc::clone(&self.shared);
         // What waits is still written.
@@ -208,6 +237,15 @@ impl Coordinator {
     }
 }
 
+/// What is remembered of devices on which runs did not stop, beside the journal if there is one.
+fn hangs(journal: Option<&Path>) -> Result<Persisted<HangTable>> {
+    let Some(journal) = journal else { return Ok(Persisted::default()) };
+    let mut name = journal.file_name().unwrap_or_default().to_owned();
+    name.push(".devices");
+    let remedy = "delete it to forget which devices were taken out";
+    Persisted::open(&journal.with_file_name(name), remedy, HangTable::new())
+}
+
 fn core_config(config: &CoordinatorConfig, epoch: u64, durable: bool) -> Result<CoreConfig> {
     Ok(CoreConfig {
         epoch,
@@ -217,9 +255,12 @@ fn core_config(config: &CoordinatorConfig, epoch: u64, durable: bool) -> Result<
         retained_tasks_max: config.retained_tasks_max,
         retained_bytes_max: config.retained_bytes_max,
         keys_kept_for: Duration::from_secs(config.keys_kept_for_s),
-        keys_max: config.keys_max,
+        results_kept_for: Duration::from_secs(config.results_kept_for_s),
+        results_bytes_max: config.results_bytes_max,
+        results_max: config.results_max,
         durable,
         thrift: config.thrift_ms_per_joule,
+        run_limit: Some(Duration::from_secs(config.run_limit_s)).filter(|limit| !limit.is_zero()),
         timing: Timing::default(),
     })
 }

@@ -1,12 +1,13 @@
 //! Joiners and coordinators that are not what they say: nothing is given away, nothing is let in.
 
-use crate::net::ask::{self, Ask, Certification, Enrol};
-use crate::net::close::Close;
-use crate::net::gate::Services;
-use crate::net::pki;
-use crate::net::role::{COORDINATOR_SAN, Protocol};
-use crate::net::token::{JoinToken, Tokens, now_s};
-use crate::net::{tls, transport};
+use crate::net::coordinator::gate::Services;
+use crate::net::identity::pki;
+use crate::net::identity::role::{COORDINATOR_SAN, Protocol};
+use crate::net::identity::tls;
+use crate::net::identity::token::{JoinToken, Tokens, now_s};
+use crate::net::transport::close::Close;
+use crate::net::transport::endpoint;
+use crate::net::transport::rpc::{self, Ask, Certification, Enrol};
 use crate::{Coordinator, CoordinatorConfig, Error, JoinRefusal, Pki, Role, join};
 use quinn::{ClientConfig, Connection, Endpoint, ServerConfig};
 use rustls::pki_types::pem::PemObject;
@@ -31,9 +32,9 @@ async fn connect(
     addr: SocketAddr,
     tls: quinn::crypto::rustls::QuicClientConfig,
 ) -> (Endpoint, Connection) {
-    let (mut endpoint, _) = transport::bind(ANY, None).expect("a free port");
+    let (mut endpoint, _) = endpoint::bind(ANY, None).expect("a free port");
     let mut client = ClientConfig::new(Arc::new(tls));
-    client.transport_config(transport::config(0, 1));
+    client.transport_config(endpoint::config(0, 1));
     endpoint.set_default_client_config(client);
     let connecting = endpoint.connect(addr, COORDINATOR_SAN).expect("a valid address");
     let connection = connecting.await.expect("the handshake works");
@@ -61,8 +62,8 @@ fn fake(
     config.alpn_protocols = Protocol::all();
     let crypto = quinn::crypto::rustls::QuicServerConfig::try_from(config).expect("TLS 1.3");
     let mut server = ServerConfig::with_crypto(Arc::new(crypto));
-    server.transport_config(transport::config(8, 8));
-    let (endpoint, _) = transport::bind(ANY, Some(server)).expect("a free port");
+    server.transport_config(endpoint::config(8, 8));
+    let (endpoint, _) = endpoint::bind(ANY, Some(server)).expect("a free port");
     let addr = endpoint.local_addr().expect("bound");
     let received = tokio::spawn(async move {
         let mut received = Vec::new();
@@ -199,8 +200,8 @@ async fn answer(coordinator: &Coordinator, token: &JoinToken, request: &Enrol) -
     let tls = tls::joiner(token.authority).expect("sound");
     let (_endpoint, connection) = connect(coordinator.quic_addr(), tls).await;
     let (mut send, mut recv) = connection.open_bi().await.expect("one stream is allowed");
-    ask::write(&mut send, request).await.expect("open");
-    ask::read(&mut recv).await.expect("an answer")
+    rpc::write(&mut send, request).await.expect("open");
+    rpc::read(&mut recv).await.expect("an answer")
 }
 
 #[tokio::test]
@@ -306,8 +307,8 @@ async fn a_worker_renews_its_own_certificate_and_no_other() {
         let (_, csr) = pki::request().expect("random numbers");
         let (mut send, mut recv) = connection.open_bi().await.expect("allowed");
         let question = Ask::Renew { name: name.parse().expect("a name"), csr };
-        ask::write(&mut send, &question).await.expect("open");
-        let answer: Certification = ask::read(&mut recv).await.expect("an answer");
+        rpc::write(&mut send, &question).await.expect("open");
+        let answer: Certification = rpc::read(&mut recv).await.expect("an answer");
         assert_eq!(answer.is_ok(), allowed, "{name}");
     }
     coordinator.stop().await;

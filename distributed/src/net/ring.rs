@@ -5,7 +5,7 @@ mod config;
 mod error;
 mod join;
 mod links;
-pub(in crate::net) mod meet;
+pub(crate) mod meet;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -14,7 +14,7 @@ pub use config::{RingConfig, RingPeers};
 pub use error::RingError;
 
 use crate::error::{Error, Result};
-use crate::net::close::Close;
+use crate::net::transport::close::Close;
 use crate::proto::ring::{
     CHUNK_BYTES, Call, Operation, Pass, RingElement, Round, Sum, Word, parts,
 };

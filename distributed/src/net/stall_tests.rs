@@ -1,11 +1,13 @@
 //! Peers that begin and do not go on, and orders that are none: each costs a place for a while, and
 //! nobody else anything.
 
-use crate::net::ask::{self, Ask, Certification};
-use crate::net::close::Close;
-use crate::net::pki;
+use crate::net::identity::pki;
+use crate::net::identity::tls;
 use crate::net::tests::{ANY, Untouched, connect, coordinator, frame, hello, prefix};
-use crate::net::{tls, transport, wire};
+use crate::net::transport::close::Close;
+use crate::net::transport::endpoint;
+use crate::net::transport::rpc::{self, Ask, Certification};
+use crate::net::transport::wire;
 use crate::proto::message::{Heartbeat, Hello, Kind, VERSION, Welcome};
 use crate::{ExecutorStatus, Pki, WorkerConfig, run_worker};
 use quinn::ServerConfig;
@@ -82,8 +84,8 @@ async fn questions_that_stall_or_are_none_are_dropped() {
     let (mut send, mut recv) = open.expect("a place comes free").expect("the connection bears it");
     let (_, csr) = pki::request().expect("random numbers");
     let question = Ask::Renew { name: "w".parse().expect("a name"), csr };
-    ask::write(&mut send, &question).await.expect("open");
-    let answer: Certification = ask::read(&mut recv).await.expect("an answer");
+    rpc::write(&mut send, &question).await.expect("open");
+    let answer: Certification = rpc::read(&mut recv).await.expect("an answer");
     assert!(answer.is_ok());
     beats.abort();
     coordinator.stop().await;
@@ -93,8 +95,8 @@ async fn questions_that_stall_or_are_none_are_dropped() {
 async fn orders_that_are_none_close_the_connection_and_the_worker_comes_back() {
     let pki = Pki::generate().expect("random numbers");
     let mut server = ServerConfig::with_crypto(Arc::new(tls::server(&pki).expect("valid")));
-    server.transport_config(transport::config(0, 1));
-    let (endpoint, _) = transport::bind(ANY, Some(server)).expect("a free port");
+    server.transport_config(endpoint::config(0, 1));
+    let (endpoint, _) = endpoint::bind(ANY, Some(server)).expect("a free port");
     let addr = endpoint.local_addr().expect("bound");
     let config = WorkerConfig::new(addr, pki.issue_worker("w").expect("a name"), 1);
     let worker = tokio::spawn(run_worker(config, Arc::new(Untouched), std::future::pending()));
@@ -108,7 +110,8 @@ async fn orders_that_are_none_close_the_connection_and_the_worker_comes_back() {
         let mut reports = connection.accept_uni().await.expect("reports");
         let _: Hello = wire::expect_report(&mut reports, Kind::Hello, "hello").await.expect("one");
         let mut control = connection.open_uni().await.expect("allowed");
-        let welcome = Welcome { version: VERSION, epoch: 1, heartbeat_ms: 500, lane: None };
+        let welcome =
+            Welcome { version: VERSION, epoch: 1, heartbeat_ms: 500, link: None, resumed: false };
         wire::write_report(&mut control, Kind::Welcome, &welcome).await.expect("open");
         control.write_all(&order).await.expect("open");
         let closed = tokio::time::timeout(Duration::from_secs(4), connection.closed()).await;

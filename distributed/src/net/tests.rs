@@ -1,8 +1,10 @@
 //! Peers that have a certificate and no manners: what they send is refused, and harms no one.
 
-use crate::net::close::Close;
-use crate::net::role::{COORDINATOR_SAN, Protocol};
-use crate::net::{tls, transport, wire};
+use crate::net::identity::role::{COORDINATOR_SAN, Protocol};
+use crate::net::identity::tls;
+use crate::net::transport::close::Close;
+use crate::net::transport::endpoint;
+use crate::net::transport::wire;
 use crate::proto::frame::{self, PREFIX_BYTES};
 use crate::proto::message::{
     AttemptId, Heartbeat, Hello, Kind, OutcomeHeader, TaskHeader, TensorMeta, VERSION, Verdict,
@@ -10,7 +12,7 @@ use crate::proto::message::{
 };
 use crate::{
     Coordinator, CoordinatorConfig, ExecError, Executor, ExecutorStatus, Identity, ModelRef, Pki,
-    TaskErrorKind, TaskSpec, TaskState, WorkerConfig, run_worker,
+    Stop, TaskErrorKind, TaskSpec, TaskState, WorkerConfig, run_worker,
 };
 use lgp_memory::NamedTensor;
 use quinn::{ClientConfig, Connection, Endpoint, ServerConfig};
@@ -31,10 +33,10 @@ pub(super) async fn connect(
     coordinator: &Coordinator,
     identity: &Identity,
 ) -> (Endpoint, Connection) {
-    let (mut endpoint, _) = transport::bind(ANY, None).expect("a free port");
+    let (mut endpoint, _) = endpoint::bind(ANY, None).expect("a free port");
     let tls = tls::client(identity, Protocol::Work).expect("a valid identity");
     let mut client = ClientConfig::new(Arc::new(tls));
-    client.transport_config(transport::config(100, 1));
+    client.transport_config(endpoint::config(100, 1));
     endpoint.set_default_client_config(client);
     let connecting = endpoint.connect(coordinator.quic_addr(), COORDINATOR_SAN);
     let connection = connecting.expect("a valid address").await.expect("the handshake works");
@@ -53,6 +55,7 @@ pub(super) fn hello(name: &str, version: u32) -> Hello {
         incarnation: 1,
         status: ExecutorStatus::default(),
         input_bytes_max: u64::MAX,
+        machine: "m".into(),
     }
 }
 
@@ -183,6 +186,7 @@ impl Executor for Untouched {
         _: usize,
         _: &ModelRef,
         _: &[NamedTensor],
+        _: &Stop,
     ) -> Result<Vec<NamedTensor>, ExecError> {
         unreachable!("a malformed task was executed")
     }
@@ -195,8 +199,8 @@ impl Executor for Untouched {
 async fn a_worker_survives_unmannerly_requests() {
     let pki = Pki::generate().expect("random numbers");
     let mut server = ServerConfig::with_crypto(Arc::new(tls::server(&pki).expect("valid")));
-    server.transport_config(transport::config(0, 1));
-    let (endpoint, _) = transport::bind(ANY, Some(server)).expect("a free port");
+    server.transport_config(endpoint::config(0, 1));
+    let (endpoint, _) = endpoint::bind(ANY, Some(server)).expect("a free port");
     let addr = endpoint.local_addr().expect("bound");
     let config = WorkerConfig::new(addr, pki.issue_worker("w").expect("a name"), 1);
     let worker = tokio::spawn(run_worker(config, Arc::new(Untouched), std::future::pending()));
@@ -205,7 +209,7 @@ async fn a_worker_survives_unmannerly_requests() {
     let hello: Hello = wire::expect_report(&mut reports, Kind::Hello, "hello").await.expect("one");
     assert_eq!(hello.name.as_str(), "w");
     let mut control = connection.open_uni().await.expect("allowed");
-    let welcome = Welcome { version: 1, epoch: 1, heartbeat_ms: 500, lane: None };
+    let welcome = Welcome { version: 1, epoch: 1, heartbeat_ms: 500, link: None, resumed: false };
     wire::write_report(&mut control, Kind::Welcome, &welcome).await.expect("open");
 
     let id = AttemptId { epoch: 1, seq: 1, attempt: 1 };

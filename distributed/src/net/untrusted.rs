@@ -6,12 +6,12 @@ use crate::control::record;
 use crate::error::Result;
 use crate::executor::ExecError;
 use crate::executor::ExecutorStatus;
-use crate::net::ask::{self, Ask, Certification, Enrol};
 use crate::net::call;
-use crate::net::enrol::JoinRefusal;
-use crate::net::pki::{self, CaHash, Pki};
-use crate::net::role::Role;
-use crate::net::token::JoinToken;
+use crate::net::identity::enrol::JoinRefusal;
+use crate::net::identity::pki::{self, CaHash, Pki};
+use crate::net::identity::role::Role;
+use crate::net::identity::token::JoinToken;
+use crate::net::transport::rpc::{self, Ask, Certification, Enrol, Renewal};
 use crate::proto::frame::{self, PREFIX_BYTES, Prefix};
 use crate::proto::image::{Apart, Image};
 use crate::proto::message::{
@@ -48,22 +48,25 @@ impl Untrusted {
         let Some((reader, bytes)) = input.split_first() else { return false };
         match reader {
             0 => whole_frame(bytes).is_some(),
-            1 => ask::decode::<Enrol>(bytes).is_ok_and(|asked| self.certify(&asked)),
-            2 => ask::decode::<Ask>(bytes).is_ok(),
-            3 => ask::decode::<Certification>(bytes).is_ok(),
+            1 => rpc::decode::<Enrol>(bytes)
+                .is_ok_and(|asked| self.certify(asked.role, &asked.name, &asked.csr)),
+            2 => rpc::decode::<Ask>(bytes).is_ok(),
+            3 => rpc::decode::<Certification>(bytes).is_ok(),
             4 => Image::decode(bytes).is_ok(),
             5 => record::decode(KEY, bytes).is_ok_and(|value| Image::decode(value).is_ok()),
             6 => std::str::from_utf8(bytes).is_ok_and(is_known_text),
             7 => call::is_call(bytes),
-            8 => ask::decode::<call::Answer>(bytes).is_ok(),
+            8 => rpc::decode::<call::Answer>(bytes).is_ok(),
+            9 => rpc::decode::<Renewal>(bytes)
+                .is_ok_and(|asked| self.certify(Role::Worker, "w", &asked.csr)),
             _ => false,
         }
     }
 
-    /// Whether a request to join could be certified.
-    fn certify(&self, asked: &Enrol) -> bool {
-        let name = asked.name.parse::<WorkerId>();
-        let sign = |name| self.pki.sign(asked.role, &name, &asked.csr, SystemTime::now());
+    /// Whether a request could be certified.
+    fn certify(&self, role: Role, name: &str, csr: &[u8]) -> bool {
+        let name = name.parse::<WorkerId>();
+        let sign = |name| self.pki.sign(role, &name, csr, SystemTime::now());
         name.is_ok_and(|name| sign(name).is_ok())
     }
 
@@ -86,11 +89,12 @@ impl Untrusted {
         let refusal: Certification = Err(JoinRefusal::Clock { apart_s: 9, limit_s: 3 });
         for (reader, bytes) in [
             (1, postcard::to_stdvec(&enrol)),
+            (9, postcard::to_stdvec(&Renewal { csr: csr.clone() })),
             (2, postcard::to_stdvec(&Ask::Renew { name: name.clone(), csr })),
             (2, postcard::to_stdvec(&blob)),
             (3, postcard::to_stdvec(&refusal)),
         ] {
-            samples.push(input(reader, &bytes.map_err(super::wire::lost)?));
+            samples.push(input(reader, &bytes.map_err(crate::net::transport::wire::lost)?));
         }
         let image = image()?.encode()?;
         samples.push(input(4, &image));
@@ -157,7 +161,9 @@ fn report(kind: Kind, header: &[u8]) -> Option<()> {
         Kind::Welcome => frame::decode::<Welcome>(kind, header).map(drop),
         Kind::Heartbeat => frame::decode::<Heartbeat>(kind, header).map(drop),
         Kind::Loaded => frame::decode::<Loaded>(kind, header).map(drop),
-        Kind::Released | Kind::Recall => frame::decode::<AttemptId>(kind, header).map(drop),
+        Kind::Released | Kind::Recall | Kind::Stop => {
+            frame::decode::<AttemptId>(kind, header).map(drop)
+        }
         Kind::Load | Kind::Unload | Kind::Unloaded => {
             frame::decode::<Place>(kind, header).map(drop)
         }
@@ -184,10 +190,12 @@ fn frames() -> Result<Vec<Vec<u8>>> {
         incarnation: 3,
         status: status.clone(),
         input_bytes_max: 1 << 30,
+        machine: "m".into(),
     };
     let (from, until) = (Some(id), Some(AttemptId { seq: id.seq + 1, ..id }));
     let heartbeat = Heartbeat { held: vec![(id, true)], status: Some(status), from, until };
-    let welcome = Welcome { version: VERSION, epoch: 7, heartbeat_ms: 500, lane: None };
+    let welcome =
+        Welcome { version: VERSION, epoch: 7, heartbeat_ms: 500, link: None, resumed: false };
     let failure = Err(ExecError::failed("no memory"));
     let verdicts = [
         Verdict::Done(metas.clone()),
@@ -207,6 +215,7 @@ fn frames() -> Result<Vec<Vec<u8>>> {
         )?,
         frame::encode(Kind::Released, &id, 0, 0)?,
         frame::encode(Kind::Recall, &id, 0, 0)?,
+        frame::encode(Kind::Stop, &id, 0, 0)?,
         frame::encode(Kind::Load, &Place { device: 0, model: model.clone() }, 0, 0)?,
         frame::encode(Kind::Unload, &Place { device: 0, model: model.clone() }, 0, 0)?,
         frame::encode(Kind::Unloaded, &Place { device: 0, model: model.clone() }, 0, 0)?,
@@ -238,7 +247,7 @@ fn frames() -> Result<Vec<Vec<u8>>> {
 }
 
 fn tensors() -> Result<Vec<NamedTensor>> {
-    let of = |tensor: lgp_memory::Result<Tensor>| tensor.map_err(super::wire::lost);
+    let of = |tensor: lgp_memory::Result<Tensor>| tensor.map_err(crate::net::transport::wire::lost);
     Ok(vec![
         NamedTensor::new("image", of(Tensor::from_slice([1, 2, 2], &[1f32, 2., 3., 4.]))?),
         NamedTensor::new("mask", of(Tensor::scalar(true))?),
@@ -260,14 +269,15 @@ fn spec() -> Result<TaskSpec> {
 fn image() -> Result<Image> {
     let spec = spec()?;
     let (id, submitted) = (TaskId { epoch: KEY.0, seq: KEY.1 }, Duration::from_millis(1234));
-    Ok(Image { id, submitted, spec: Arc::new(spec), digest: [3; 32], end: None, apart: None })
+    let (spec, digest) = (Arc::new(spec), [3; 32]);
+    Ok(Image { id, submitted, spec, digest, end: None, apart: None, gone: false })
 }
 
 /// The same with its inputs kept apart.
 fn apart() -> Result<Image> {
     let image = image()?;
     let (tensors, bytes) = describe(&image.spec.inputs)?;
-    let bytes = u64::try_from(bytes).map_err(super::wire::lost)?;
+    let bytes = u64::try_from(bytes).map_err(crate::net::transport::wire::lost)?;
     let spec = TaskSpec { inputs: Vec::new(), ..(*image.spec).clone() };
     let apart = Some(Apart { blob: InputBlob { sha256: [5; 32], bytes }, tensors });
     Ok(Image { spec: Arc::new(spec), apart, ..image })

@@ -1,7 +1,5 @@
 //! What others may want to hear of: events of the cluster, in the order in which they happen.
 
-use crate::proto::core::Core;
-use crate::proto::state::Action;
 use crate::task::ModelRef;
 use crate::worker_info::WorkerId;
 use serde::Serialize;
@@ -20,6 +18,12 @@ pub enum Event {
     WorkerLeft { worker: WorkerId },
     /// A worker is gone; its tasks are redone.
     WorkerLost { worker: WorkerId, reason: String },
+    /// A run at a worker did not stop though it was asked to: its process is replaced.
+    WorkerReplaced { worker: WorkerId, reason: String },
+    /// A device whose runs did not stop too often takes no tasks until a person says otherwise.
+    DeviceTakenOut { worker: WorkerId, device: String, reason: String },
+    /// A person lets a device take tasks again.
+    DeviceEnabled { worker: WorkerId, device: String },
     /// A device has loaded a model, or says why it has not.
     ModelLoaded { worker: WorkerId, device: u32, model: ModelRef, error: Option<String> },
     /// A device has let go of a model to make room for another.
@@ -30,10 +34,4 @@ pub enum Event {
     Scaled { from: usize, to: usize, reason: String },
     /// So many events were not seen: the subscriber was too slow.
     Missed { count: u64 },
-}
-
-impl Core {
-    pub(crate) fn tell(&mut self, event: Event) {
-        self.actions.push_back(Action::Tell(event));
-    }
 }

@@ -173,7 +173,8 @@ mod tests {
 
     #[test]
     fn a_header_survives_the_trip_and_newer_fields_are_left() {
-        let welcome = Welcome { version: 1, epoch: 7, heartbeat_ms: 500, lane: None };
+        let welcome =
+            Welcome { version: 1, epoch: 7, heartbeat_ms: 500, link: None, resumed: false };
         let mut frame = encode(Kind::Welcome, &welcome, 3, 0).expect("small");
         let start: [u8; PREFIX_BYTES] = frame[..PREFIX_BYTES].try_into().expect("long enough");
         let prefix = Prefix::decode(&start).expect("own frame");

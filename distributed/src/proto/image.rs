@@ -2,14 +2,18 @@
 //!
 //! An image is `u32 header length | postcard header | bytes of the inputs | bytes of the
 //! outputs`, little-endian. Inputs that are kept apart have a description behind the header, within
-//! its length, and no bytes here. Times are those of the core's clock, which is wall time at its start
-//! and never jumps after it.
+//! its length, and no bytes here. Where the length's highest bit is set, [`Extra`] follows the header
+//! instead, which older programs do not know. Times are those of the core's clock, which is wall time
+//! at its start and never jumps after it.
+
+#[cfg(test)]
+mod tests;
 
 use crate::proto::frame::FrameError;
 use crate::proto::message::{InputBlob, TensorMeta};
 use crate::proto::state::Digest;
 use crate::proto::tensors::{describe, plan, plan_first};
-use crate::task::{ModelRef, Priority, TaskError, TaskId, TaskSpec, TaskState};
+use crate::task::{Backoff, ModelRef, Priority, TaskError, TaskId, TaskSpec, TaskState};
 use crate::worker_info::WorkerId;
 use lgp_memory::NamedTensor;
 use serde::{Deserialize, Serialize};
@@ -19,7 +23,8 @@ use std::time::Duration;
 /// A change of the journal.
 #[derive(Debug, Clone)]
 pub(crate) enum Change {
-    Put(Box<Image>),
+    /// All of them or none.
+    Put(Vec<Image>),
     Remove(TaskId),
 }
 
@@ -33,7 +38,22 @@ pub(crate) struct Image {
     pub(crate) digest: Digest,
     pub(crate) end: Option<End>,
     pub(crate) apart: Option<Apart>,
+    /// It has ended, and its result is kept no more.
+    pub(crate) gone: bool,
 }
+
+/// What not every task has. Reading one takes all of it.
+#[derive(Default, PartialEq, Serialize, Deserialize)]
+struct Extra {
+    apart: Option<Apart>,
+    gone: bool,
+    variant: Option<ModelRef>,
+    run_limit: Option<Duration>,
+    backoff: Option<Backoff>,
+}
+
+/// Set in the header's length where [`Extra`] follows it.
+const EXTRA: u32 = 1 << 31;
 
 /// Inputs that are not kept with their task, but under the digest of their bytes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -52,6 +72,32 @@ pub(crate) struct End {
     pub(crate) queued: Duration,
     pub(crate) model_time: Option<Duration>,
     pub(crate) finished: Duration,
+    /// The variant of the model that ran last, where that was not the model itself.
+    pub(crate) variant: Option<Arc<ModelRef>>,
+}
+
+impl End {
+    /// What is left of an end whose result is kept no more.
+    pub(crate) fn without_result(state: TaskState, finished: Duration) -> Self {
+        Self {
+            state,
+            result: Ok(Vec::new()),
+            worker: None,
+            attempts: 0,
+            queued: Duration::ZERO,
+            model_time: None,
+            finished,
+            variant: None,
+        }
+    }
+
+    /// Bytes of its result.
+    pub(crate) fn bytes(&self) -> usize {
+        match &self.result {
+            Ok(outputs) => outputs.iter().map(|output| output.tensor.as_bytes().len()).sum(),
+            Err(error) => error.message.len(),
+        }
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -134,10 +180,22 @@ impl Image {
             end,
         };
         let mut bytes = postcard::to_extend(&header, vec![0; 4]).map_err(invalid)?;
-        if let Some(apart) = &self.apart {
+        let variant = self.end.as_ref().and_then(|end| end.variant.as_deref().cloned());
+        let (run_limit, backoff) = (spec.run_limit, spec.backoff);
+        let extra = Extra { apart: None, gone: self.gone, variant, run_limit, backoff };
+        let mut flag = 0;
+        if extra != Extra::default() {
+            let extra = Extra { apart: self.apart.clone(), ..extra };
+            bytes = postcard::to_extend(&extra, bytes).map_err(invalid)?;
+            flag = EXTRA;
+        } else if let Some(apart) = &self.apart {
             bytes = postcard::to_extend(apart, bytes).map_err(invalid)?;
         }
         let length = u32::try_from(bytes.len() - 4).map_err(invalid)?;
+        if length >= EXTRA {
+            return Err(invalid(format!("a header of {length} bytes")));
+        }
+        let length = length | flag;
         bytes[..4].copy_from_slice(&length.to_le_bytes());
         for tensor in spec.inputs.iter().chain(outputs) {
             bytes.extend_from_slice(tensor.tensor.as_bytes());
@@ -152,10 +210,19 @@ impl Image {
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, FrameError> {
         let short = || invalid("it ends inside its header");
         let (length, rest) = bytes.split_first_chunk().ok_or_else(short)?;
-        let length = usize::try_from(u32::from_le_bytes(*length)).map_err(invalid)?;
-        let (header, body) = rest.split_at_checked(length).ok_or_else(short)?;
+        let length = u32::from_le_bytes(*length);
+        let (has_extra, length) = (length & EXTRA != 0, usize::try_from(length & !EXTRA));
+        let (header, body) = rest.split_at_checked(length.map_err(invalid)?).ok_or_else(short)?;
         let (header, behind): (Header, _) = postcard::take_from_bytes(header).map_err(invalid)?;
-        let apart = if behind.is_empty() { None } else { Some(Apart::decode(behind)?) };
+        let extra = match has_extra {
+            true => Extra::decode(behind)?,
+            false if behind.is_empty() => Extra::default(),
+            false => Extra { apart: Some(Apart::decode(behind)?), ..Extra::default() },
+        };
+        let Extra { apart, gone, variant, run_limit, backoff } = extra;
+        if header.end.is_none() && (gone || variant.is_some()) {
+            return Err(invalid("it has not ended, and something is left of its end"));
+        }
         let (inputs, body) = tensors(header.inputs, body)?;
         if apart.is_some() && (header.end.is_some() || !inputs.is_empty()) {
             return Err(invalid("inputs are kept apart that are here, or of no use"));
@@ -175,6 +242,7 @@ impl Image {
                     queued: end.queued,
                     model_time: end.model_time,
                     finished: end.finished,
+                    variant: variant.map(Arc::new),
                 };
                 (Some(end), body)
             }
@@ -193,21 +261,41 @@ impl Image {
             depends_on: header.depends_on,
             affinity: header.affinity,
             hedge_after: header.hedge_after,
+            run_limit,
+            backoff,
         };
         let (submitted, digest) = (header.submitted, header.digest);
-        Ok(Self { id: header.id, submitted, spec: Arc::new(spec), digest, end, apart })
+        Ok(Self { id: header.id, submitted, spec: Arc::new(spec), digest, end, apart, gone })
+    }
+}
+
+/// What fills the bytes behind a header.
+fn behind<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, FrameError> {
+    let (value, rest): (T, _) = postcard::take_from_bytes(bytes).map_err(invalid)?;
+    if !rest.is_empty() {
+        return Err(invalid(format!("{} bytes follow its header", rest.len())));
+    }
+    Ok(value)
+}
+
+impl Extra {
+    fn decode(bytes: &[u8]) -> Result<Self, FrameError> {
+        let extra: Self = behind(bytes)?;
+        extra.apart.as_ref().map_or(Ok(()), Apart::check)?;
+        Ok(extra)
     }
 }
 
 impl Apart {
     fn decode(bytes: &[u8]) -> Result<Self, FrameError> {
-        let (apart, rest): (Self, _) = postcard::take_from_bytes(bytes).map_err(invalid)?;
-        if !rest.is_empty() {
-            return Err(invalid(format!("{} bytes follow its header", rest.len())));
-        }
-        let length = usize::try_from(apart.blob.bytes).map_err(invalid)?;
-        plan(apart.tensors.clone(), length)?;
+        let apart: Self = behind(bytes)?;
+        apart.check()?;
         Ok(apart)
+    }
+
+    fn check(&self) -> Result<(), FrameError> {
+        let length = usize::try_from(self.blob.bytes).map_err(invalid)?;
+        plan(self.tensors.clone(), length).map(drop)
     }
 }
 
@@ -227,86 +315,4 @@ fn tensors(
         tensors.push(planned.finish(buffer)?);
     }
     Ok((tensors, body))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::task::TaskErrorKind;
-    use lgp_memory::Tensor;
-
-    fn image() -> Image {
-        let model = ModelRef { name: "m".into(), version: 2, sha256: "ab".into() };
-        let input = Tensor::from_slice([2, 2], &[1f32, 2., 3., 4.]).expect("small");
-        let mut spec = TaskSpec::new(model, vec![NamedTensor::new("x", input)]);
-        spec.durable = true;
-        spec.idempotency_key = Some("k".into());
-        spec.deadline = Some(Duration::from_secs(5));
-        spec.depends_on = vec![TaskId { epoch: 1, seq: 2 }];
-        Image {
-            id: TaskId { epoch: 7, seq: 9 },
-            submitted: Duration::from_millis(1234),
-            spec: Arc::new(spec),
-            digest: [3; 32],
-            end: None,
-            apart: None,
-        }
-    }
-
-    fn ended(result: Result<Vec<NamedTensor>, TaskError>) -> Image {
-        let end = End {
-            state: if result.is_ok() { TaskState::Succeeded } else { TaskState::Failed },
-            result,
-            worker: "w1".parse().ok(),
-            attempts: 3,
-            queued: Duration::from_millis(1),
-            model_time: Some(Duration::from_micros(2)),
-            finished: Duration::from_secs(3),
-        };
-        Image { end: Some(end), ..image() }
-    }
-
-    fn kept_apart() -> Image {
-        let tensors = describe(&image().spec.inputs).expect("small").0;
-        let spec = TaskSpec { inputs: Vec::new(), ..(*image().spec).clone() };
-        let blob = InputBlob { sha256: [5; 32], bytes: 16 };
-        Image { spec: Arc::new(spec), apart: Some(Apart { blob, tensors }), ..image() }
-    }
-
-    #[test]
-    fn inputs_apart_that_fit_nothing_are_refused() {
-        let change = |change: fn(&mut Image)| {
-            let mut image = kept_apart();
-            change(&mut image);
-            Image::decode(&image.encode().expect("it fits"))
-        };
-        assert!(change(|_| ()).is_ok());
-        let longer = change(|image| {
-            image.apart.iter_mut().for_each(|apart| apart.blob.bytes = 17);
-        });
-        assert!(longer.is_err());
-        assert!(change(|other| other.spec = image().spec).is_err(), "twice");
-        assert!(change(|other| other.end = ended(Ok(Vec::new())).end).is_err(), "after its end");
-    }
-
-    #[test]
-    fn images_survive_their_bytes() {
-        let output = Tensor::from_slice([3], &[5u8, 6, 7]).expect("small");
-        let images = [
-            image(),
-            kept_apart(),
-            ended(Ok(vec![NamedTensor::new("y", output)])),
-            ended(Ok(Vec::new())),
-            ended(Err(TaskError::new(TaskErrorKind::ModelFailed, "why"))),
-        ];
-        for image in images {
-            let bytes = image.encode().expect("it fits");
-            assert_eq!(Image::decode(&bytes).expect("its own bytes"), image);
-            for cut in 0..bytes.len() {
-                assert!(Image::decode(&bytes[..cut]).is_err(), "{cut} of {}", bytes.len());
-            }
-            let longer = [bytes.as_slice(), &[0]].concat();
-            assert!(Image::decode(&longer).is_err());
-        }
-    }
 }

@@ -9,8 +9,8 @@ use crate::worker_info::WorkerId;
 use serde::{Deserialize, Serialize};
 
 /// The protocol version of this build, and the oldest one it still speaks.
-pub(crate) const VERSION: u32 = 4;
-pub(crate) const VERSION_MIN: u32 = 4;
+pub(crate) const VERSION: u32 = 5;
+pub(crate) const VERSION_MIN: u32 = 5;
 
 /// What a frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,10 +41,13 @@ pub(crate) enum Kind {
     Recall,
     /// Worker to coordinator: a device does not have a model any more, as an `Unload` wanted.
     Unloaded,
+    /// Coordinator to worker: nobody waits for an attempt any more; it does not begin, or is asked to
+    /// stop.
+    Stop,
 }
 
 impl Kind {
-    const TABLE: [(u8, Self); 13] = [
+    const TABLE: [(u8, Self); 14] = [
         (1, Self::Hello),
         (2, Self::Welcome),
         (3, Self::Heartbeat),
@@ -58,6 +61,7 @@ impl Kind {
         (11, Self::Outcome),
         (12, Self::Recall),
         (13, Self::Unloaded),
+        (14, Self::Stop),
     ];
 
     /// The type byte on the wire.
@@ -107,6 +111,8 @@ pub(crate) struct Hello {
     pub(crate) threads: u32,
     /// Bytes that the inputs of one task may have.
     pub(crate) input_bytes_max: u64,
+    /// The machine that it runs on: its devices stay what they are when the worker's process ends.
+    pub(crate) machine: String,
 }
 
 /// Header of [`Kind::Welcome`].
@@ -116,13 +122,15 @@ pub(crate) struct Welcome {
     pub(crate) epoch: u64,
     pub(crate) heartbeat_ms: u32,
     /// Where a worker of the coordinator's machine finds memory to share.
-    pub(crate) lane: Option<LaneOffer>,
+    pub(crate) link: Option<SharedMemoryOffer>,
+    /// The coordinator waits for what the worker holds from an earlier connection.
+    pub(crate) resumed: bool,
 }
 
 /// An invitation to share memory: whoever can reach the socket and knows the nonce, which only
 /// this session was told, is the session's worker and on this machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct LaneOffer {
+pub(crate) struct SharedMemoryOffer {
     /// The abstract Unix socket.
     pub(crate) name: String,
     pub(crate) nonce: [u8; 32],

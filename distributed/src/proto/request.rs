@@ -5,7 +5,7 @@ use crate::proto::Order;
 use crate::proto::frame::HEADER_BYTES_MAX;
 use crate::proto::state::Digest;
 use crate::proto::tensors::describe_any;
-use crate::task::TaskSpec;
+use crate::task::{Backoff, TaskSpec};
 use sha2::{Digest as _, Sha256};
 use std::sync::Arc;
 
@@ -71,6 +71,7 @@ fn digest_of(spec: &TaskSpec) -> Digest {
     part(&[u8::from(spec.durable)]);
     part(spec.affinity.as_deref().unwrap_or_default().as_bytes());
     part(&spec.hedge_after.map_or(u128::MAX, |d| d.as_nanos()).to_le_bytes());
+    part(&spec.run_limit.map_or(u128::MAX, |d| d.as_nanos()).to_le_bytes());
     let ids = spec.depends_on.iter();
     part(&ids.flat_map(|id| [id.epoch, id.seq]).flat_map(u64::to_le_bytes).collect::<Vec<u8>>());
     for input in &spec.inputs {
@@ -79,6 +80,15 @@ fn digest_of(spec: &TaskSpec) -> Digest {
         let dims = input.tensor.shape().iter();
         part(&dims.flat_map(|d| d.to_le_bytes()).collect::<Vec<u8>>());
         part(input.tensor.as_bytes());
+    }
+    // Behind all else, and only where they are there: tasks without them keep their digests.
+    if let Some(limit) = spec.run_limit {
+        part(b"run_limit");
+        part(&limit.as_nanos().to_le_bytes());
+    }
+    if let Some(Backoff { base, max }) = spec.backoff {
+        part(b"backoff");
+        part(&[base, max].map(|wait| wait.as_nanos().to_le_bytes()).concat());
     }
     hash.finalize().into()
 }
@@ -106,7 +116,12 @@ mod tests {
         let digest = check(base.clone(), MAX).expect("valid").digest;
         assert_eq!(check(base.clone(), MAX).expect("valid").digest, digest);
         assert_eq!(check(base.clone(), MAX).expect("valid").input_bytes, 8);
-        let changes: [fn(&mut TaskSpec); 12] = [
+        let changes: [fn(&mut TaskSpec); 14] = [
+            |s| s.run_limit = Some(Duration::from_secs(1)),
+            |s| {
+                let second = Duration::from_secs(1);
+                s.backoff = Some(Backoff { base: second, max: second });
+            },
             |s| s.durable = true,
             |s| s.affinity = Some("a".into()),
             |s| s.hedge_after = Some(Duration::from_secs(1)),

@@ -1,13 +1,12 @@
-//! What the core is made of: its settings, its tasks, its timers, and what it wants done.
+//! What the core is made of: its settings, what it wants done, and how attempts end.
 
 use crate::executor::ExecError;
 use crate::proto::balance::Balance;
 use crate::proto::event::Event;
-use crate::proto::image::{Change, End};
+use crate::proto::image::Change;
 use crate::proto::message::AttemptId;
-use crate::proto::queue::Place;
-use crate::proto::why::Note;
-use crate::task::{ModelRef, Priority, TaskError, TaskId, TaskSpec, TaskState};
+use crate::proto::placement::HangTable;
+use crate::task::{Backoff, ModelRef, TaskSpec};
 use crate::worker_info::WorkerId;
 use lgp_memory::NamedTensor;
 use std::sync::Arc;
@@ -26,16 +25,23 @@ pub(crate) struct CoreConfig {
     pub(crate) balancing: &'static dyn Balance,
     pub(crate) queue_tasks_max: usize,
     pub(crate) queue_bytes_max: usize,
+    /// Ended tasks whose whole records are in memory, and the bytes of these.
     pub(crate) retained_tasks_max: usize,
     pub(crate) retained_bytes_max: usize,
-    /// For how long an idempotency key stands for its task after that has ended, and for how
-    /// many such tasks.
+    /// For how long an idempotency key stands for its task after that has ended, at least.
     pub(crate) keys_kept_for: Duration,
-    pub(crate) keys_max: usize,
+    /// For how long results of durable tasks are kept, and how many bytes of them.
+    pub(crate) results_kept_for: Duration,
+    pub(crate) results_bytes_max: u64,
+    /// How many of them.
+    pub(crate) results_max: usize,
     /// Whether there is a journal for durable tasks.
     pub(crate) durable: bool,
     /// Milliseconds of completion time that a joule is worth to the adaptive strategy.
     pub(crate) thrift: f64,
+    /// How long a run may take whose task and model say nothing of it; `None` goes by what was
+    /// measured.
+    pub(crate) run_limit: Option<Duration>,
     pub(crate) timing: Timing,
 }
 
@@ -52,6 +58,8 @@ pub(crate) struct Timing {
     /// Time since its dispatch, or since the last heartbeat that named it, after which an attempt
     /// that its worker does not report to hold counts as lost.
     pub(crate) lease: Duration,
+    /// Time in which a run that was asked to stop has to, before its worker's process is replaced.
+    pub(crate) stop_grace: Duration,
     /// First ceiling of the wait before another attempt, doubling up to `retry_max`.
     pub(crate) retry_base: Duration,
     pub(crate) retry_max: Duration,
@@ -64,8 +72,9 @@ impl Default for Timing {
             suspect_after: Duration::from_millis(1_100),
             lost_after: Duration::from_millis(1_700),
             lease: Duration::from_secs(10),
-            retry_base: Duration::from_millis(50),
-            retry_max: Duration::from_secs(2),
+            stop_grace: Duration::from_secs(1),
+            retry_base: Backoff::DEFAULT.base,
+            retry_max: Backoff::DEFAULT.max,
         }
     }
 }
@@ -87,6 +96,18 @@ pub(crate) enum Action {
         session: SessionId,
         id: AttemptId,
     },
+    /// Ask the attempt's run to stop.
+    Stop {
+        session: SessionId,
+        id: AttemptId,
+    },
+    /// End the worker's process, of which a run does not stop, and start another in its place.
+    Replace {
+        session: SessionId,
+        worker: WorkerId,
+    },
+    /// Remember how often runs on which devices did not stop.
+    Hangs(HangTable),
     /// Have the worker refuse the attempt, if it has not begun.
     Recall {
         session: SessionId,
@@ -105,6 +126,10 @@ pub(crate) enum Action {
     Rejected {
         seq: u64,
         reason: String,
+    },
+    /// The journal has no result of the task any more.
+    Forgotten {
+        seq: u64,
     },
     /// The task reached its terminal state; its record stays at least until the next event.
     Finished {
@@ -168,222 +193,4 @@ pub(crate) enum Completion {
     NoInputs {
         reason: String,
     },
-}
-
-/// An attempt under way.
-#[derive(Debug, Clone)]
-pub(super) struct Run {
-    pub(super) session: SessionId,
-    pub(super) attempt: u32,
-    pub(super) worker: WorkerId,
-    /// The variant of the task's model that it runs, where that is not the model itself.
-    pub(super) variant: Option<Arc<ModelRef>>,
-    /// Time from submission to its dispatch.
-    pub(super) queued: Duration,
-}
-
-/// A task as the core keeps it.
-#[derive(Debug)]
-pub(super) struct Task {
-    /// The epoch in which it was submitted, which its id names.
-    pub(super) epoch: u64,
-    /// Gone once the task is terminal.
-    pub(super) spec: Option<Arc<TaskSpec>>,
-    pub(super) model: Arc<ModelRef>,
-    pub(super) priority: Priority,
-    pub(super) state: TaskState,
-    pub(super) input_bytes: usize,
-    /// What it counts for in the queue.
-    pub(super) queued_bytes: usize,
-    pub(super) submitted: Duration,
-    /// Its place in line: when a critical task would have had to come to be its equal.
-    pub(super) due: Duration,
-    pub(super) deadline: Option<Duration>,
-    /// When the next attempt may begin, while the task waits for that.
-    pub(super) retry_at: Option<Duration>,
-    /// Attempts begun, and attempts that ended without an answer.
-    pub(super) attempts: u32,
-    pub(super) failures: u32,
-    /// The next attempt draws on the retry budget.
-    pub(super) budgeted: bool,
-    /// When the current attempt may get a rival.
-    pub(super) hedge_at: Option<(Duration, u32)>,
-    /// It was moved off a worker where it would have waited for long, which happens once: the
-    /// next attempt goes to another, if one is free.
-    pub(super) moved: bool,
-    pub(super) away_from: Option<SessionId>,
-    /// The current attempt, and its rival where it has one.
-    pub(super) runs: Vec<Run>,
-    pub(super) worker: Option<WorkerId>,
-    /// The variant of its model that ran last, where that was not the model itself.
-    pub(super) variant: Option<Arc<ModelRef>>,
-    /// Time from submission to the last dispatch; `None` while it waits.
-    pub(super) queued: Option<Duration>,
-    pub(super) model_time: Option<Duration>,
-    pub(super) finished: Option<Duration>,
-    pub(super) outputs: Option<Vec<NamedTensor>>,
-    pub(super) error: Option<TaskError>,
-    pub(super) key: Option<(String, Digest)>,
-    pub(super) durable: bool,
-    /// The journal has it; true for tasks that need none.
-    pub(super) saved: bool,
-    /// How it ends, once that is known and until the journal has it.
-    pub(super) ending: Option<Box<End>>,
-    pub(super) depends_on: Vec<TaskId>,
-    /// Of these, tasks that have not ended.
-    pub(super) waits: usize,
-    /// Tasks that are not terminal and depend on it.
-    pub(super) dependants: Vec<u64>,
-    /// Tasks that are not terminal and depend on it: its record stays as long as theirs may have
-    /// to be understood by a later coordinator.
-    pub(super) pins: usize,
-    /// Its record goes when its turn comes.
-    pub(super) listed: bool,
-    pub(super) notes: Vec<Note>,
-}
-
-impl Task {
-    pub(super) fn place(&self, seq: u64) -> Place {
-        Place::new(self.due, seq)
-    }
-
-    /// The run of an attempt by a session, if it is current.
-    pub(super) fn run(&self, session: SessionId, attempt: u32) -> Option<&Run> {
-        self.runs.iter().find(|run| run.session == session && run.attempt == attempt)
-    }
-
-    /// Whether it waits for the answer of an attempt by a session.
-    pub(super) fn awaits(&self, session: SessionId, attempt: u32) -> bool {
-        let current = self.run(session, attempt).is_some();
-        current && self.state == TaskState::Running && self.ending.is_none()
-    }
-
-    /// The attempt is not current any more.
-    pub(super) fn drop_run(&mut self, session: SessionId, attempt: u32) {
-        self.runs.retain(|run| run.session != session || run.attempt != attempt);
-    }
-
-    /// Whether nothing but a free device is missing.
-    pub(super) fn may_run(&self) -> bool {
-        self.state == TaskState::Queued
-            && self.saved
-            && self.waits == 0
-            && self.retry_at.is_none()
-            && self.ending.is_none()
-    }
-
-    /// Whether it will change no more, whether the journal has that already or not.
-    pub(super) fn has_ended(&self) -> bool {
-        self.state.is_terminal() || self.ending.is_some()
-    }
-}
-
-/// Something that is due at a time.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Timer {
-    Deadline(u64),
-    Retry(u64),
-    /// The retry budget has a token again.
-    Budget,
-    /// An attempt may get a rival.
-    Hedge(u64, u32),
-    /// A breaker may let a probe pass.
-    Probe(SessionId, ModelRef),
-    /// What the journal could not take is tried again.
-    Journal,
-    Membership,
-}
-
-/// Faults that tests plant to see that the simulation catches them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Planted {
-    #[default]
-    Nothing,
-    /// Completions of attempts that are no longer current are accepted.
-    AcceptStale,
-    /// Tasks of a lost worker are not redone.
-    ForgetLost,
-    /// Workers get more than their slots hold.
-    IgnoreSlots,
-    /// Answers of an earlier epoch count.
-    IgnoreEpoch,
-    /// A failed attempt is not repeated.
-    ForgetRetry,
-    /// A durable task is acknowledged before the journal has it.
-    AcceptEarly,
-    /// The end of a durable task is shown before the journal has it.
-    EndEarly,
-    /// Tasks run before those that they depend on have ended.
-    IgnoreDependencies,
-    /// A failed dependency fails nothing.
-    KeepDependants,
-    /// Breakers never open.
-    IgnoreBreakers,
-    /// Retries are not limited.
-    IgnoreBudget,
-    /// Deadlines are not watched.
-    IgnoreDeadlines,
-    /// Priorities never age.
-    Starve,
-    /// A key is forgotten with its first task's end.
-    ForgetKeys,
-    /// A silent worker is never given up.
-    TrustSilence,
-    /// Tasks of an earlier life are not taken from the journal.
-    ForgetJournal,
-    /// The loser of two rivals keeps running.
-    KeepRival,
-    /// Records go while later coordinators may need them to understand others.
-    ForgetPins,
-    /// Models are loaded where there is no room for them.
-    IgnoreMemory,
-    /// Models do not wait for the tasks of those whose room they take.
-    EvictBusy,
-    /// Models do not wait until those whose room they take have gone.
-    LoadEarly,
-    /// What workers hold that was not placed there is not looked at.
-    ForgetStrays,
-    /// A task that came back unbegun, as asked, is not queued again.
-    ForgetRecalled,
-    /// Coming back unbegun counts as a failure.
-    RecallFails,
-    /// The same attempt is asked back again and again.
-    RecallTwice,
-    /// A task that is asked back is sent elsewhere before its worker has agreed.
-    RecallAssumed,
-    /// A task that came back unbegun goes to the end of the line.
-    RecallLosesPlace,
-}
-
-impl Planted {
-    /// Every fault that can be planted.
-    pub(crate) const ALL: [Self; 27] = [
-        Self::AcceptStale,
-        Self::ForgetLost,
-        Self::IgnoreSlots,
-        Self::IgnoreEpoch,
-        Self::ForgetRetry,
-        Self::AcceptEarly,
-        Self::EndEarly,
-        Self::IgnoreDependencies,
-        Self::KeepDependants,
-        Self::IgnoreBreakers,
-        Self::IgnoreBudget,
-        Self::IgnoreDeadlines,
-        Self::Starve,
-        Self::ForgetKeys,
-        Self::TrustSilence,
-        Self::ForgetJournal,
-        Self::KeepRival,
-        Self::ForgetPins,
-        Self::IgnoreMemory,
-        Self::EvictBusy,
-        Self::LoadEarly,
-        Self::ForgetStrays,
-        Self::ForgetRecalled,
-        Self::RecallFails,
-        Self::RecallTwice,
-        Self::RecallAssumed,
-        Self::RecallLosesPlace,
-    ];
 }

@@ -27,9 +27,12 @@ pub(super) fn config(balancing: &str) -> Result<CoreConfig> {
         retained_tasks_max: 100,
         retained_bytes_max: 1 << 20,
         keys_kept_for: Duration::from_secs(600),
-        keys_max: 1_000,
+        results_kept_for: Duration::from_secs(600),
+        results_bytes_max: 1 << 20,
+        results_max: 1_000,
         durable: false,
         thrift: 0.0,
+        run_limit: None,
         timing: Timing::default(),
     })
 }
@@ -45,8 +48,9 @@ impl Carousel {
             let id: WorkerId = format!("worker-{worker}").parse()?;
             let status = crate::ExecutorStatus::default();
             let (slots, threads, input_bytes_max) = (2, 2, u64::MAX);
+            let (pid, machine) = (None, String::new());
             let join =
-                Join { id, incarnation: 0, pid: None, slots, threads, status, input_bytes_max };
+                Join { id, incarnation: 0, pid, slots, threads, status, input_bytes_max, machine };
             core.join(Duration::ZERO, join);
         }
         let model = ModelRef { name: "m".into(), version: 1, sha256: "00".repeat(32) };
@@ -78,6 +82,6 @@ impl Carousel {
     /// Tasks that the core still knows of, which is bounded however many there were.
     #[must_use]
     pub fn known(&self) -> usize {
-        self.core.records(self.now).len()
+        self.core.known()
     }
 }

@@ -3,16 +3,19 @@
 use super::network::Way;
 use super::worker::Report;
 use super::workload::{load_models, millis};
-use super::world::{Event, Order, World};
+use super::world::{Event as Happening, Order, World};
 use crate::error::Error;
 use crate::executor::ExecErrorKind;
-use crate::proto::core::Core;
+use crate::proto::core::{Core, Found, recollect};
+use crate::proto::event::Event;
 use crate::proto::membership::Join;
 use crate::proto::state::{Action, Completion, CoreConfig, SessionId};
 use crate::worker_info::WorkerId;
 use rand::RngExt;
 use std::time::Duration;
 
+/// Time after the coordinator stood still in which silence says nothing.
+const GRACE: Duration = Duration::from_secs(1);
 /// What loading a model took, as workers say.
 const LOAD: Duration = Duration::from_millis(5);
 
@@ -20,14 +23,14 @@ impl World {
     pub(super) fn tell(&mut self, worker: usize, connection: u64, order: &Order) {
         let (rng, report) = (&mut self.rng, &mut self.report);
         for at in self.network.send(self.now, worker, Way::ToWorker, rng, report) {
-            self.at(at, Event::Order { worker, connection, order: order.clone() });
+            self.at(at, Happening::Order { worker, connection, order: order.clone() });
         }
     }
 
     pub(super) fn say(&mut self, worker: usize, connection: u64, message: &Report) {
         let (rng, report) = (&mut self.rng, &mut self.report);
         for at in self.network.send(self.now, worker, Way::ToCoordinator, rng, report) {
-            self.at(at, Event::Report { worker, connection, report: message.clone() });
+            self.at(at, Happening::Report { worker, connection, report: message.clone() });
         }
     }
 
@@ -44,6 +47,13 @@ impl World {
                     self.ledger.let_go(session, id);
                     self.tell_session(session, &Order::Cancel(id));
                 }
+                Action::Stop { session, id } => self.tell_session(session, &Order::Stop(id)),
+                Action::Replace { session, .. } => self.replace(session),
+                Action::Hangs(table) => self.hangs = table,
+                Action::Tell(Event::DeviceTakenOut { worker, .. }) => {
+                    let wait = millis(&mut self.rng, 3_000);
+                    self.after(wait, Happening::Enable { worker });
+                }
                 Action::Recall { session, id } => {
                     self.ledger.recalled(session, id, &self.core)?;
                     self.report.recalls += 1;
@@ -58,6 +68,11 @@ impl World {
                 Action::Finished { seq } => {
                     let record = self.core.record_of(self.now, seq).ok_or("no record")?;
                     self.ledger.finished(self.now, &record, &self.core)?;
+                    // Some callers fetch what became of their tasks, and others are late.
+                    if seq.is_multiple_of(3) {
+                        self.core.given(seq);
+                        self.ledger.given(record.task_id);
+                    }
                 }
                 Action::Load { session, device, model } => {
                     let worker = self.ends.get(&session).and_then(|(at, _)| self.workers.get(*at));
@@ -67,7 +82,9 @@ impl World {
                 }
                 Action::Drain { session } => self.tell_session(session, &Order::Drain),
                 Action::Dismiss { session } => self.hang_up(session, true),
-                Action::Supersede { session } | Action::Abandon { session } => {
+                Action::Supersede { session } => self.hang_up(session, false),
+                Action::Abandon { session } => {
+                    self.check_grace(session)?;
                     self.hang_up(session, false);
                 }
                 Action::Unload { session, device, model } => {
@@ -75,10 +92,35 @@ impl World {
                     self.ledger.unloads(session, device, &model, &self.core)?;
                     self.tell_session(session, &Order::Unload(device, model));
                 }
-                Action::Tell(_) | Action::Changed => {}
+                Action::Tell(_) | Action::Changed | Action::Forgotten { .. } => {}
             }
         }
         Ok(())
+    }
+
+    /// Nobody is given up for the time in which the coordinator itself stood still.
+    fn check_grace(&self, session: SessionId) -> Result<(), String> {
+        let Some(&(worker, connection)) = self.ends.get(&session) else { return Ok(()) };
+        let w = &self.workers[worker];
+        let fine = w.alive && w.connection == connection && w.stalled_until < self.frozen_until;
+        match fine && self.now < self.frozen_until + GRACE {
+            true => Err(format!("session {session} is given up for the coordinator's own silence")),
+            false => Ok(()),
+        }
+    }
+
+    /// The process of a worker is ended, of which a run does not stop, and another follows.
+    fn replace(&mut self, session: SessionId) {
+        let end = self.ends.remove(&session);
+        self.ledger.session_ended(session);
+        let Some((worker, connection)) = end else { return };
+        if !self.workers[worker].alive || self.workers[worker].connection != connection {
+            return;
+        }
+        self.report.replaced += 1;
+        self.workers[worker].crash();
+        let wait = millis(&mut self.rng, 1_000);
+        self.after(wait, Happening::Start { worker });
     }
 
     /// Sees that the journal commits what waits, one commit after another.
@@ -90,7 +132,7 @@ impl World {
         let took = millis(&mut self.rng, if slow { 500 } else { 8 });
         self.disk.busy_until = Some(self.now + took);
         let life = self.life;
-        self.after(took, Event::Synced { life });
+        self.after(took, Happening::Synced { life });
     }
 
     /// A commit of the journal ended.
@@ -190,7 +232,9 @@ impl World {
         // Joining dispatches at once: the ledger must know the session before it hears of that.
         self.ledger.session_began(expected, slots, w);
         let input_bytes_max = u64::MAX;
-        let join = Join { id: name, incarnation, pid, slots, threads, status, input_bytes_max };
+        let machine = format!("m{worker}");
+        let join =
+            Join { id: name, incarnation, pid, slots, threads, status, input_bytes_max, machine };
         let Some(session) = self.core.join(self.now, join) else {
             self.ledger.session_ended(expected);
             self.tell(worker, connection, &Order::Close { farewell: false });
@@ -222,7 +266,7 @@ impl World {
         self.ledger.coordinator_crashed();
         let soon = self.rng.random_bool(0.5);
         let wait = millis(&mut self.rng, if soon { 300 } else { 3_000 });
-        self.after(wait, Event::StartCoordinator);
+        self.after(wait, Happening::StartCoordinator);
     }
 
     /// A new coordinator takes over what the journal has.
@@ -235,26 +279,32 @@ impl World {
         let jump = self.rng.random_bool(0.3);
         self.report.clock_jumps += u64::from(jump);
         let clock = if jump { self.rng.random_range(0..20) } else { self.life };
-        let (epoch, images) = self.disk.open(clock);
+        let (epoch, left) = self.disk.open(clock);
         let config = CoreConfig { epoch, ..self.config.clone() };
         let mut core = Core::new(self.now, config, self.rng.random());
-        core.planted = self.planted;
+        #[cfg(feature = "planted")]
+        core.plant(self.planted);
+        core.remember_hangs(self.hangs.clone());
         load_models(&mut core, self.now);
         self.retire_core();
         self.core = core;
-        self.core.restore(self.now, images);
-        self.ledger.coordinator_started(self.now, &self.core)?;
+        self.core.restore(self.now, left);
+        let record = |id| match self.core.find(self.now, id).ok()? {
+            Found::Here(record) => Some(*record),
+            Found::Stored(id) => recollect(self.disk.read(id)?),
+        };
+        self.ledger.coordinator_started(self.now, &self.core, record)?;
         // Most notice at once that nobody listens at the old end.
         for worker in 0..self.workers.len() {
             if self.workers[worker].alive && self.rng.random_bool(0.7) {
                 let (life, wait) = (self.workers[worker].life, millis(&mut self.rng, 300));
-                self.after(wait, Event::Connect { worker, life });
+                self.after(wait, Happening::Connect { worker, life });
             }
         }
         // Callers that do not know whether their request was heard ask again.
         for number in self.ledger.unanswered() {
             let wait = millis(&mut self.rng, 1_000);
-            self.after(wait, Event::Submit(number));
+            self.after(wait, Happening::Submit(number));
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use super::laws::Laws;
 use super::worker::Worker;
 use crate::proto::core::Core;
 use crate::proto::message::AttemptId;
-use crate::proto::state::{Digest, SessionId};
+use crate::proto::state::{CoreConfig, Digest, SessionId};
 use crate::task::{ModelRef, TaskId, TaskSpec, TaskState};
 use lgp_memory::NamedTensor;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,6 +28,8 @@ struct Entry {
     spec: Arc<TaskSpec>,
     digest: Digest,
     submitted: Duration,
+    /// The submission that it came with.
+    number: usize,
     cancelled: bool,
     /// The journal has it, so it must never be lost.
     acknowledged: bool,
@@ -42,6 +44,8 @@ struct Entry {
     recalled: BTreeSet<(SessionId, AttemptId)>,
     /// The end that callers were shown.
     shown: Option<(TaskState, Option<Vec<NamedTensor>>)>,
+    /// Somebody was given its result.
+    read: bool,
     /// It went with a coordinator, or was rejected.
     gone: bool,
 }
@@ -71,6 +75,8 @@ pub(super) struct Ledger {
     going: BTreeSet<(SessionId, u32, ModelRef)>,
     keys: BTreeMap<String, TaskId>,
     keys_kept_for: Duration,
+    /// For how long results must be kept that nobody has read, where there is room.
+    results_kept_for: Duration,
     deadlines: BTreeSet<(Duration, TaskId)>,
     /// Tasks that could begin and were not begun yet, by model and place in line.
     fresh: BTreeMap<String, BTreeSet<(Duration, TaskId)>>,
@@ -78,7 +84,10 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    pub(super) fn new(keys_kept_for: Duration) -> Self {
+    pub(super) fn new(config: &CoreConfig) -> Self {
+        // Where there is room for few, any may go.
+        let roomy = config.results_max > 1_000;
+        let results_kept_for = if roomy { config.results_kept_for } else { Duration::ZERO };
         Self {
             tasks: BTreeMap::new(),
             alive: BTreeMap::new(),
@@ -93,7 +102,8 @@ impl Ledger {
             told: BTreeMap::new(),
             going: BTreeSet::new(),
             keys: BTreeMap::new(),
-            keys_kept_for,
+            keys_kept_for: config.keys_kept_for,
+            results_kept_for,
             deadlines: BTreeSet::new(),
             fresh: BTreeMap::new(),
             laws: Laws::default(),
@@ -174,6 +184,32 @@ impl Ledger {
             }
         }
         Ok(())
+    }
+
+    /// Whether the result of a task must be there: it is durable, and nobody has read it.
+    fn must_answer(&self, now: Duration, entry: &Entry) -> bool {
+        let young = now < entry.submitted + self.results_kept_for;
+        entry.spec.durable && entry.shown.is_some() && !entry.read && !entry.gone && young
+    }
+
+    /// Somebody was given the result of a task.
+    pub(super) fn given(&mut self, id: TaskId) {
+        if let Some(entry) = self.tasks.get_mut(&id) {
+            entry.read = true;
+        }
+    }
+
+    /// Results wait to be read.
+    pub(super) fn check_results(
+        &self,
+        now: Duration,
+        answers: impl Fn(TaskId) -> bool,
+    ) -> Result<(), String> {
+        let waiting = self.tasks.iter().filter(|(_, entry)| self.must_answer(now, entry));
+        let lost = waiting.map(|(id, _)| *id).find(|id| !answers(*id));
+        lost.map_or(Ok(()), |id| {
+            Err(format!("the result of task {id} is lost, and nobody read it"))
+        })
     }
 
     /// What holds at the end, long after the last fault.

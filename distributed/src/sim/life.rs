@@ -10,6 +10,8 @@ use rand::RngExt;
 use std::time::Duration;
 
 const HEARTBEAT: Duration = Duration::from_millis(500);
+/// From a new connection to the end of a process that has a run which does not stop.
+const STUCK: Duration = Duration::from_millis(1_500);
 /// From a worker's last sign of life to the end of its session; messages under way prolong it.
 const DETECTION: Duration = Duration::from_secs(2);
 
@@ -22,6 +24,23 @@ impl World {
         w.last_heard = self.now;
         self.say(worker, connection, &Report::Hello);
         self.after(HEARTBEAT, Event::Beat { worker, connection });
+        self.see_stuck(worker);
+    }
+
+    fn see_stuck(&mut self, worker: usize) {
+        let w = &self.workers[worker];
+        if w.is_stuck() {
+            let life = w.life;
+            self.after(STUCK, Event::Stuck { worker, life });
+        }
+    }
+
+    /// What came by an earlier connection was asked to stop: a worker of which it does not ends itself.
+    pub(super) fn stuck(&mut self, worker: usize, life: u64) {
+        let w = &self.workers[worker];
+        if w.alive && w.life == life && w.is_stuck() {
+            self.depart(worker);
+        }
     }
 
     fn reconnect(&mut self, worker: usize) {
@@ -45,9 +64,13 @@ impl World {
                 }
                 self.begin(worker);
             }
-            Order::Cancel(id) => {
+            Order::Cancel(id) | Order::Stop(id) => {
+                let (life, stops) = (w.life, w.stops(id));
                 if let Some(released) = w.cancel(id) {
                     self.say(worker, connection, &released);
+                } else if stops {
+                    let wait = millis(&mut self.rng, 200);
+                    self.after(wait, Event::Executed { worker, life, id });
                 }
             }
             Order::Recall(id) => match w.recall(id) {
@@ -85,6 +108,12 @@ impl World {
         let (life, begun) = (w.life, w.begin(&mut self.rng));
         for (id, service, batch) in begun {
             self.report.batched += u64::from(batch > 1);
+            if !self.healed && self.rng.random_bool(0.004) {
+                self.report.hangs += 1;
+                self.workers[worker].hang(id);
+                self.see_stuck(worker);
+                continue;
+            }
             self.after(service, Event::Executed { worker, life, id });
         }
     }
@@ -165,6 +194,7 @@ impl World {
             }
             24 => self.crash_coordinator(),
             26..28 => self.change_mind(),
+            28 => self.freeze(),
             25 => self.disk.full_until = self.now + millis(&mut self.rng, 3_000),
             _ => {}
         }
@@ -172,9 +202,22 @@ impl World {
         self.after(wait, Event::Chaos);
     }
 
+    /// The coordinator's process is stopped for a while.
+    fn freeze(&mut self) {
+        if self.up {
+            self.report.freezes += 1;
+            self.frozen_until = self.now + Duration::from_secs(1) + millis(&mut self.rng, 4_000);
+        }
+    }
+
+    /// Whether the coordinator notices what happens now.
+    pub(super) fn is_awake(&self) -> bool {
+        self.up && self.now >= self.frozen_until
+    }
+
     /// A caller has no more use for the second model, and then has again.
     fn change_mind(&mut self) {
-        if !self.up {
+        if !self.is_awake() {
             return;
         }
         self.report.unloads += 1;
@@ -194,7 +237,7 @@ impl World {
         if let Some(&session) = self.sessions.get(&connection) {
             let life = self.life;
             self.after(DETECTION + super::network::DELAY_MAX, Event::Detected { life, session });
-            if self.rng.random_bool(0.3) {
+            if self.rng.random_bool(0.3) && self.is_awake() {
                 // A supervisor saw it.
                 self.core.worker_exited(self.now, &format!("w{worker}"));
             }
@@ -207,7 +250,7 @@ impl World {
     fn disconnect(&mut self, worker: usize) {
         let connection = self.workers[worker].connection;
         let Some(&session) = self.sessions.get(&connection) else { return };
-        if !self.workers[worker].alive {
+        if !self.workers[worker].alive || !self.is_awake() {
             return;
         }
         self.report.disconnections += 1;
@@ -222,7 +265,7 @@ impl World {
             return;
         }
         self.report.departures += 1;
-        if self.rng.random_bool(0.5) {
+        if self.rng.random_bool(0.5) && self.is_awake() {
             self.core.drain_worker(&format!("w{worker}"));
         } else {
             self.farewell(worker);

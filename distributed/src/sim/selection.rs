@@ -3,10 +3,9 @@
 use crate::executor::{DeviceStatus, ExecutorStatus};
 use crate::proto::Order;
 use crate::proto::balance::by_name;
-use crate::proto::core::Core;
+use crate::proto::core::{Core, Errand};
 use crate::proto::membership::Join;
 use crate::proto::message::AttemptId;
-use crate::proto::schedule::Errand;
 use crate::proto::state::{Action, Completion, CoreConfig, Digest, SessionId};
 use crate::sim::carousel::config;
 use crate::task::{ModelRef, TaskSpec};
@@ -38,8 +37,16 @@ impl Selection {
             let id: WorkerId = format!("worker-{worker}").parse()?;
             let status = ExecutorStatus::of(status(worker, &model));
             let (slots, threads, input_bytes_max) = (2, 2, u64::MAX);
-            let join =
-                Join { id, incarnation: 0, pid: None, slots, threads, status, input_bytes_max };
+            let join = Join {
+                id,
+                incarnation: 0,
+                pid: None,
+                slots,
+                threads,
+                status,
+                input_bytes_max,
+                machine: String::new(),
+            };
             core.join(now, join);
         }
         let spec = Arc::new(TaskSpec::new(model.clone(), Vec::new()));

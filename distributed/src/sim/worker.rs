@@ -40,6 +40,8 @@ struct Job {
     cancelled: bool,
     /// Its model found no room when it began.
     no_room: bool,
+    /// Its run never ends by itself, nor when it is asked to.
+    hangs: bool,
 }
 
 /// What a worker has of an attempt that it is asked for.
@@ -194,8 +196,18 @@ impl Worker {
             let (connection, model) = (self.connection, model.clone());
             self.received += 1;
             let place = Place::new(aged(now, priority), self.received);
-            let (batch, cancelled, no_room) = (None, false, false);
-            self.jobs.push(Job { connection, device, id, model, place, batch, cancelled, no_room });
+            let job = Job {
+                connection,
+                device,
+                id,
+                model,
+                place,
+                batch: None,
+                cancelled: false,
+                no_room: false,
+                hangs: false,
+            };
+            self.jobs.push(job);
         }
         None
     }
@@ -250,6 +262,21 @@ impl Worker {
             Completion::Done { outputs: answer(id), model, batch: 1 }
         };
         Some((job.connection, Report::Completion(id, completion)))
+    }
+
+    /// From now on an attempt's run does not end.
+    pub(super) fn hang(&mut self, id: AttemptId) {
+        self.jobs.iter_mut().filter(|job| job.id == id).for_each(|job| job.hangs = true);
+    }
+
+    /// Whether a run that came by an earlier connection does not end.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.jobs.iter().any(|job| job.hangs && job.connection != self.connection)
+    }
+
+    /// Whether the run of an attempt ends when it is asked to.
+    pub(super) fn stops(&self, id: AttemptId) -> bool {
+        self.jobs.iter().any(|job| job.id == id && job.batch.is_some() && !job.hangs)
     }
 
     /// Nobody waits for the attempt any more.

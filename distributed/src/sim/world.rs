@@ -7,11 +7,12 @@ use super::worker::{Report, Worker};
 use super::workload::{Submission, load_models, millis, submissions};
 use super::{SimFailure, SimReport};
 use crate::error::Error;
+use crate::proto::HangTable;
 use crate::proto::balance::{balancing_strategies, by_name};
-use crate::proto::core::Core;
+use crate::proto::core::{Core, Found, recollect};
 use crate::proto::message::AttemptId;
-use crate::proto::state::{CoreConfig, Planted, SessionId, Timing};
-use crate::task::{ModelRef, Priority, TaskId};
+use crate::proto::state::{CoreConfig, SessionId, Timing};
+use crate::task::{ModelRef, Priority, TaskId, TaskRecord};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 use std::collections::{BTreeMap, VecDeque};
@@ -20,6 +21,8 @@ use std::time::Duration;
 /// Length of the chaos, and of the time in which everything must then come to its end: enough
 /// for the slowest worker alone with every task.
 pub(super) const CHAOS: Duration = Duration::from_secs(20);
+/// Time after the coordinator stood still until a worker that is gone must be noticed.
+const THAWED: Duration = Duration::from_millis(4_500);
 const HEALING: Duration = Duration::from_secs(900);
 /// Events that a failure shows.
 const TRACE: usize = 40;
@@ -32,6 +35,7 @@ pub(super) enum Order {
     Acknowledge,
     Task(u32, AttemptId, ModelRef, Priority),
     Cancel(AttemptId),
+    Stop(AttemptId),
     Recall(AttemptId),
     Load(u32, ModelRef),
     Unload(u32, ModelRef),
@@ -71,6 +75,15 @@ pub(super) enum Event {
         life: u64,
         id: AttemptId,
     },
+    /// A worker looks whether what it asked to stop has.
+    Stuck {
+        worker: usize,
+        life: u64,
+    },
+    /// A person lets a worker's devices take tasks again.
+    Enable {
+        worker: crate::worker_info::WorkerId,
+    },
     /// A session must have ended by now: its worker was gone long enough.
     Detected {
         life: u64,
@@ -101,6 +114,10 @@ pub(super) struct World {
     /// Whether the coordinator runs, and how often it ended.
     pub(super) up: bool,
     pub(super) life: u64,
+    /// The coordinator stands still until then.
+    pub(super) frozen_until: Duration,
+    /// What is remembered of devices on which runs did not stop.
+    pub(super) hangs: HangTable,
     pub(super) disk: Disk,
     pub(super) ledger: Ledger,
     pub(super) network: Network,
@@ -114,7 +131,8 @@ pub(super) struct World {
     pub(super) submissions: Vec<Submission>,
     pub(super) healed: bool,
     pub(super) report: SimReport,
-    pub(super) planted: Planted,
+    #[cfg(feature = "planted")]
+    pub(super) planted: Option<super::Planted>,
     /// The last events, where a failed run is repeated to be seen.
     pub(super) trace: Option<VecDeque<(Duration, Event)>>,
 }
@@ -132,9 +150,13 @@ impl World {
             retained_tasks_max: if rng.random_bool(0.3) { 10 } else { 1_000 },
             retained_bytes_max: 1 << 20,
             keys_kept_for: Duration::from_secs(if rng.random_bool(0.2) { 5 } else { 3_600 }),
-            keys_max: 1_000,
+            results_kept_for: Duration::from_secs(if rng.random_bool(0.2) { 5 } else { 3_600 }),
+            results_bytes_max: 1 << 30,
+            results_max: if rng.random_bool(0.3) { 10 } else { 10_000 },
             durable: true,
             thrift: 0.0,
+            // Longer than any run that ends by itself.
+            run_limit: Some(Duration::from_secs(6)),
             timing: Timing { lease: Duration::from_secs(2), ..Timing::default() },
         };
         let mut core = Core::new(Duration::ZERO, config.clone(), rng.random());
@@ -153,11 +175,13 @@ impl World {
             now: Duration::ZERO,
             events: BTreeMap::new(),
             made: 0,
-            ledger: Ledger::new(config.keys_kept_for),
+            ledger: Ledger::new(&config),
             config,
             core,
             up: true,
             life: 1,
+            frozen_until: Duration::ZERO,
+            hangs: HangTable::new(),
             disk: Disk::default(),
             network,
             workers,
@@ -168,7 +192,8 @@ impl World {
             submissions,
             healed: false,
             report: SimReport::default(),
-            planted: Planted::Nothing,
+            #[cfg(feature = "planted")]
+            planted: None,
             trace: None,
         };
         world.disk.open(1);
@@ -188,9 +213,12 @@ impl World {
         self.at(CHAOS, Event::Heal);
     }
 
-    pub(super) fn plant(&mut self, planted: Planted) {
-        self.planted = planted;
-        self.core.planted = planted;
+    /// The same, with a fault in every core of the run.
+    #[cfg(feature = "planted")]
+    pub(super) fn plant(mut self, fault: super::Planted) -> Self {
+        self.planted = Some(fault);
+        self.core.plant(self.planted);
+        self
     }
 
     /// Keeps the last events, for a run that is known to fail.
@@ -233,6 +261,7 @@ impl World {
         while self.now < CHAOS + HEALING && !(self.healed && self.up && self.core.is_idle()) {
             let event = self.events.first_key_value().map(|((at, _), _)| *at);
             let timeout = self.core.next_timeout().filter(|_| self.up);
+            let timeout = timeout.map(|at| at.max(self.frozen_until));
             if timeout.is_some_and(|t| event.is_none_or(|e| t <= e)) {
                 self.now = timeout.unwrap_or(self.now).max(self.now);
                 self.core.tick(self.now);
@@ -248,12 +277,27 @@ impl World {
                 self.handle(event)?;
             }
             self.report.events += 1;
-            if self.up {
+            if self.is_awake() {
                 self.carry_out()?;
                 self.ledger.check(self.now, &self.core)?;
+                #[cfg(test)]
+                if self.report.events.is_multiple_of(8) {
+                    self.core.check();
+                }
             }
         }
+        if self.up {
+            self.ledger.check_results(self.now, |id| self.record(id).is_some())?;
+        }
         self.ledger.check_end()
+    }
+
+    /// The record of a task, wherever it is.
+    pub(super) fn record(&self, id: TaskId) -> Option<TaskRecord> {
+        match self.core.find(self.now, id).ok()? {
+            Found::Here(record) => Some(*record),
+            Found::Stored(id) => recollect(self.disk.read(id)?),
+        }
     }
 
     pub(super) fn at(&mut self, at: Duration, event: Event) {
@@ -265,7 +309,24 @@ impl World {
         self.at(self.now + wait, event);
     }
 
+    /// Whether the coordinator would have to do something about an event.
+    fn is_for_coordinator(event: &Event) -> bool {
+        matches!(
+            event,
+            Event::Submit(_)
+                | Event::Cancel(_)
+                | Event::Report { .. }
+                | Event::Synced { .. }
+                | Event::LoadModels { .. }
+                | Event::Enable { .. }
+        )
+    }
+
     fn handle(&mut self, event: Event) -> Result<(), String> {
+        if self.now < self.frozen_until && self.up && Self::is_for_coordinator(&event) {
+            self.at(self.frozen_until, event);
+            return Ok(());
+        }
         match event {
             Event::Submit(number) => self.submit(number)?,
             Event::Cancel(number) => {
@@ -292,6 +353,16 @@ impl World {
             }
             Event::Beat { worker, connection } => self.beat(worker, connection),
             Event::Executed { worker, life, id } => self.executed(worker, life, id),
+            Event::Stuck { worker, life } => self.stuck(worker, life),
+            Event::Enable { worker } => {
+                if self.up {
+                    self.core.enable_worker(self.now, worker.as_str());
+                }
+            }
+            // Who has stood still gives everybody time.
+            Event::Detected { .. } if self.now < self.frozen_until + THAWED => {
+                self.at(self.frozen_until + THAWED, event);
+            }
             Event::Detected { life, session } => {
                 if self.up && self.life == life && self.core.is_live(session) {
                     return Err(format!("session {session} lives on without its worker"));
@@ -325,8 +396,8 @@ impl World {
             let after = wish.after.iter().filter_map(|&n| self.ledger.ids(n).first().copied());
             // What is durable may depend only on what is, and what is gone cannot be asked for.
             let usable = |id: &TaskId| {
-                let record = self.core.record(self.now, *id);
-                record.is_ok_and(|r| r.durable || !wish.spec.durable || r.state.is_terminal())
+                let record = self.record(*id);
+                record.is_some_and(|r| r.durable || !wish.spec.durable || r.state.is_terminal())
             };
             orders.push(wish.order(after.filter(usable).collect()));
         }

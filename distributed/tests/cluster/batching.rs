@@ -65,7 +65,7 @@ async fn a_task_that_waits_at_the_worker_can_be_cancelled_or_fail_alone() {
     let [bad, good] = ["panics", "panics"].map(|name| coordinator.submit(task(name)).unwrap());
     let waits = coordinator.submit(task("echo")).unwrap();
     waiting(&coordinator, "w1", 3).await;
-    coordinator.cancel(waits).unwrap();
+    coordinator.cancel(waits).await.unwrap();
     let gone = || (coordinator.worker("w1").unwrap().running == 3).then_some(());
     eventually("its place comes free while the first one runs", gone).await;
     echo.let_go();
@@ -93,7 +93,7 @@ async fn a_critical_task_overtakes_background_work_that_fills_the_worker() {
     let back: Vec<_> = (0..8).map(|_| submit("back", Priority::Background)).collect();
     waiting(&coordinator, "w1", 8).await;
     let critical = submit("critical", Priority::Critical);
-    let sent = || (coordinator.task(critical).unwrap().state == TaskState::Running).then_some(());
+    let sent = || (coordinator.state(critical).unwrap() == TaskState::Running).then_some(());
     eventually("one makes room", sent).await;
     // It is under way; nothing that could be seen from here says that it has arrived.
     tokio::time::sleep(Duration::from_millis(500)).await;
@@ -103,7 +103,10 @@ async fn a_critical_task_overtakes_background_work_that_fills_the_worker() {
     }
     let order = echo.order.lock().unwrap().clone();
     assert_eq!((order[0].as_str(), order[1].as_str()), ("first", "critical"), "{order:?}");
-    let attempts: u32 = back.iter().map(|id| coordinator.task(*id).unwrap().attempts).sum();
+    let mut attempts = 0;
+    for id in &back {
+        attempts += coordinator.task(*id).await.unwrap().attempts;
+    }
     let stats = coordinator.stats();
     assert_eq!((attempts, stats.yielded, stats.retries), (9, 1, 0));
 }
@@ -139,7 +142,7 @@ async fn what_a_slow_worker_has_not_begun_moves_to_an_idle_one() {
         assert_eq!((record.state, record.attempts), (TaskState::Succeeded, 2));
         assert_eq!(record.worker.unwrap().as_str(), "fast");
     }
-    assert_eq!(coordinator.task(ids[0]).unwrap().state, TaskState::Running);
+    assert_eq!(coordinator.state(ids[0]).unwrap(), TaskState::Running);
     slow.let_go();
     assert_eq!(coordinator.wait(ids[0]).await.unwrap().state, TaskState::Succeeded);
     let stats = coordinator.stats();

@@ -2,7 +2,7 @@
 
 use lgp_distributed::{
     Coordinator, CoordinatorConfig, DeviceStatus, ExecError, Executor, ExecutorStatus, ModelRef,
-    Pki, Result, TaskSpec, WorkerConfig, run_worker,
+    Pki, Result, Stop, TaskSpec, WorkerConfig, run_worker,
 };
 use lgp_memory::{NamedTensor, Tensor};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -72,6 +72,7 @@ impl Executor for Echo {
         _: usize,
         model: &ModelRef,
         inputs: &[NamedTensor],
+        _: &Stop,
     ) -> Result<Vec<NamedTensor>, ExecError> {
         self.begun.fetch_add(1, Ordering::SeqCst);
         self.order.lock().unwrap().push(model.name.clone());
@@ -95,9 +96,10 @@ impl Executor for Echo {
         device: usize,
         model: &ModelRef,
         batch: &[Vec<NamedTensor>],
+        stop: &Stop,
     ) -> Vec<Result<Vec<NamedTensor>, ExecError>> {
         self.batches.lock().unwrap().push(batch.len());
-        batch.iter().map(|inputs| self.execute(device, model, inputs)).collect()
+        batch.iter().map(|inputs| self.execute(device, model, inputs, stop)).collect()
     }
 
     fn status(&self) -> ExecutorStatus {

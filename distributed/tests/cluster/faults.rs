@@ -61,7 +61,7 @@ async fn without_workers_tasks_wait_until_their_deadline_or_for_a_worker() {
     assert_eq!((record.state, error.code), (TaskState::Failed, TaskErrorKind::DeadlineExceeded));
     assert!(error.message.ends_with("while the task was waiting: no worker is ready"), "{error}");
     assert!(began.elapsed() >= Duration::from_millis(150));
-    assert_eq!(coordinator.task(patient).unwrap().state, TaskState::Queued);
+    assert_eq!(coordinator.state(patient).unwrap(), TaskState::Queued);
 
     let slow = Echo::shut();
     let _worker = Worker::start(&coordinator, &pki, "w1", 2, &slow);
@@ -96,7 +96,7 @@ async fn draining_finishes_what_was_accepted() {
     gate.let_go();
     drained.await.unwrap();
     for id in ids {
-        assert_eq!(coordinator.task(id).unwrap().state, TaskState::Succeeded);
+        assert_eq!(coordinator.state(id).unwrap(), TaskState::Succeeded);
     }
     // Stopping without draining fails what is open, and says so.
     coordinator.stop().await;
@@ -110,7 +110,7 @@ async fn stopping_fails_what_is_open() {
         let coordinator = coordinator.clone();
         async move { coordinator.run(task("echo")).await }
     });
-    eventually("submission", || (coordinator.tasks().len() == 1).then_some(())).await;
+    eventually("submission", || (coordinator.stats().tasks.submitted == 1).then_some(())).await;
     coordinator.stop().await;
     let record = waiting.await.unwrap().unwrap();
     assert_eq!(record.error.unwrap().code, TaskErrorKind::Stopped);
@@ -140,8 +140,11 @@ async fn a_leaving_worker_finishes_its_work_and_others_take_the_rest() {
     gates.iter().for_each(|g| g.let_go());
     leaving.await.unwrap().unwrap();
     by_order.ended().await.unwrap();
-    let states: Vec<_> = ids.iter().map(|id| coordinator.task(*id).unwrap()).collect();
-    let running: Vec<_> = states.iter().map(|r| (r.state, r.attempts)).collect();
+    let mut running = Vec::new();
+    for id in &ids {
+        let record = coordinator.task(*id).await.unwrap();
+        running.push((record.state, record.attempts));
+    }
     let (done, open) = ((TaskState::Succeeded, 1), (TaskState::Queued, 0));
     assert_eq!(running, [done, done, open, open]);
     assert!(coordinator.workers().is_empty(), "those that left are no longer listed");
@@ -168,6 +171,6 @@ async fn a_worker_comes_back_to_a_new_coordinator_on_the_same_address() {
         .unwrap();
     assert_eq!(second.run(task("echo")).await.unwrap().state, TaskState::Succeeded);
     // Ids of the first one mean nothing to the second.
-    assert!(matches!(second.task(old), Err(Error::UnknownTask { .. })));
+    assert!(matches!(second.task(old).await, Err(Error::UnknownTask { .. })));
     worker.stop().await.unwrap();
 }

@@ -3,7 +3,7 @@
 use crate::common::{Echo, Worker, config, task};
 use lgp_distributed::{
     BlobFile, BlobPart, BlobSource, Coordinator, ExecError, ExecErrorKind, Executor,
-    ExecutorStatus, ModelCache, ModelRef, Pki, Services, TaskState,
+    ExecutorStatus, ModelCache, ModelRef, Pki, Services, Stop, TaskState,
 };
 use lgp_memory::NamedTensor;
 use sha2::{Digest, Sha256};
@@ -66,9 +66,10 @@ impl Executor for Fetching {
         device: usize,
         model: &ModelRef,
         inputs: &[NamedTensor],
+        stop: &Stop,
     ) -> Result<Vec<NamedTensor>, ExecError> {
         assert!(self.lacks(model).is_none(), "executed before it was there");
-        self.echo.execute(device, model, inputs)
+        self.echo.execute(device, model, inputs, stop)
     }
     fn status(&self) -> ExecutorStatus {
         self.echo.status()

@@ -3,7 +3,7 @@
 use crate::common::{Echo, Worker, config, eventually, model, task};
 use lgp_distributed::{
     Coordinator, CoordinatorConfig, Error, ExecError, Executor, ExecutorStatus, JournalError,
-    ModelRef, Pki, TaskErrorKind, TaskId, TaskSpec, TaskState, WorkerConfig,
+    ModelRef, Pki, Stop, TaskErrorKind, TaskId, TaskSpec, TaskState, WorkerConfig,
 };
 use lgp_memory::{NamedTensor, Tensor};
 use sha2::{Digest, Sha256};
@@ -23,6 +23,7 @@ impl Executor for Hashing {
         _: usize,
         _: &ModelRef,
         inputs: &[NamedTensor],
+        _: &Stop,
     ) -> Result<Vec<NamedTensor>, ExecError> {
         Ok(digests(inputs))
     }
@@ -255,13 +256,13 @@ async fn durable_inputs_that_cannot_be_written_are_refused() {
     std::fs::write(kept.inputs(), "in the way").unwrap();
     let refused = submit().await;
     assert!(matches!(refused, Err(Error::NotSaved { .. })), "{refused:?}");
-    assert!(coordinator.tasks().is_empty());
+    assert_eq!(coordinator.stats().tasks.submitted, 0);
     std::fs::remove_file(kept.inputs()).unwrap();
     std::fs::create_dir(kept.inputs()).unwrap();
     let ids = submit().await.unwrap();
     assert_eq!(files(&kept.inputs()).len(), 1);
     // Cancelled tasks need them no more.
-    coordinator.cancel(ids[0]).unwrap();
+    coordinator.cancel(ids[0]).await.unwrap();
     eventually("its inputs go", || files(&kept.inputs()).is_empty().then_some(())).await;
     coordinator.stop().await;
 }
@@ -274,11 +275,11 @@ async fn durable_inputs_stay_until_the_last_task_that_has_them_ends() {
     let ids = [kept.submit(&first, count).await, kept.submit(&first, count).await];
     assert_ne!(ids[0], ids[1]);
     assert_eq!(files(&kept.inputs()).len(), 1, "equal inputs lie there once");
-    first.cancel(ids[0]).unwrap();
+    first.cancel(ids[0]).await.unwrap();
     first.stop().await;
     let second = kept.start(kept.journal()).await;
     let third = kept.submit(&second, count).await;
-    second.cancel(third).unwrap();
+    second.cancel(third).await.unwrap();
     assert_eq!(files(&kept.inputs()).len(), 1);
     let _worker = kept.work(&second);
     let record = second.wait(ids[1]).await.unwrap();
@@ -383,6 +384,6 @@ async fn what_is_left_of_a_copy_that_was_cut_off_is_replaced() {
     assert_eq!(copied[0].file_name(), own[0].file_name());
     assert!(std::fs::read(&copied[0]).unwrap() == std::fs::read(&own[0]).unwrap());
     let next = kept.start(copy).await;
-    assert_eq!(next.task(id).unwrap().task_id, id);
+    assert_eq!(next.task(id).await.unwrap().task_id, id);
     next.stop().await;
 }

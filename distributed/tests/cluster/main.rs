@@ -1,5 +1,6 @@
 //! Coordinator and workers over real QUIC.
 
+mod away;
 mod batching;
 mod common;
 mod durable;
@@ -9,6 +10,7 @@ mod join;
 mod large;
 mod network;
 mod relay;
+mod results;
 mod ring;
 mod roles;
 mod shared;

@@ -52,7 +52,7 @@ async fn a_client_gives_tasks_and_gets_what_becomes_of_them() {
     };
     let record = client.run(keyed.clone()).await.unwrap();
     assert_eq!((record.state, record.priority), (TaskState::Succeeded, Priority::High));
-    assert_eq!(coordinator.task(record.task_id).unwrap(), record);
+    assert_eq!(coordinator.task(record.task_id).await.unwrap(), record);
     assert_eq!(client.submit(keyed.clone()).await.unwrap(), record.task_id);
     let conflict = client.submit(TaskSpec { idempotency_key: keyed.idempotency_key, ..task("m") });
     assert!(
@@ -87,6 +87,8 @@ impl Supervisor for Counted {
             _ => Err(format!("{workers} workers are too many")),
         }
     }
+
+    fn replace(&self, _: &str) {}
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -165,12 +167,8 @@ async fn a_callers_certificate_is_renewed() {
         matches!(&expired, Error::JoinRefused { refusal: r, .. } if *r == refusal),
         "{expired}"
     );
-    // Nor is it good on a connection from before, which then is closed.
-    for _ in 0..2 {
-        let late = admin.stats().await.expect_err("expired");
-        assert!(matches!(&late, Error::JoinRefused { refusal: r, .. } if *r == refusal), "{late}");
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
+    // The connection that it was renewed over goes on with the new one.
+    assert!(admin.stats().await.is_ok());
     let again = Client::connect(coordinator.quic_addr(), &new).await.unwrap();
     assert!(again.stats().await.is_ok(), "the role is kept");
     coordinator.stop().await;

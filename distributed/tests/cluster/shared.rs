@@ -101,7 +101,7 @@ async fn cancelled_tasks_leave_others_their_own_tensors() {
         let kept = submit(5 + 7 * (1_000 + round));
         tokio::task::yield_now().await;
         for id in doomed {
-            coordinator.cancel(id).unwrap();
+            coordinator.cancel(id).await.unwrap();
         }
         let record = coordinator.wait(kept).await.unwrap();
         assert_eq!(record.outputs, Some(inputs(5 + 7 * (1_000 + round))), "round {round}");

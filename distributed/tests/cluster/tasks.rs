@@ -1,7 +1,9 @@
 //! What becomes of tasks when nothing breaks.
 
 use crate::common::{Echo, Worker, config, coordinator, eventually, model, task};
-use lgp_distributed::{Coordinator, Error, Pki, Priority, TaskErrorKind, TaskState, WorkerState};
+use lgp_distributed::{
+    Coordinator, Error, Pki, Priority, TaskErrorKind, TaskFilter, TaskState, WorkerState,
+};
 use lgp_memory::{DType, NamedTensor, Tensor};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -20,7 +22,7 @@ async fn a_task_runs_and_its_times_add_up() {
     let (model_ms, overhead_ms) = (record.model_ms.unwrap(), record.overhead_ms.unwrap());
     assert!(record.queued_ms >= 0.0 && model_ms >= 0.0 && overhead_ms > 0.0);
     assert!(record.queued_ms + model_ms + overhead_ms <= latency_ms);
-    assert_eq!(coordinator.task(record.task_id).unwrap(), record);
+    assert_eq!(coordinator.task(record.task_id).await.unwrap(), record);
 
     let info = coordinator.worker("w1").unwrap();
     assert_eq!(info.pid, Some(std::process::id()));
@@ -118,17 +120,17 @@ async fn cancelled_tasks_end_at_once_and_give_their_slot_back_later() {
     let third = coordinator.submit(task("echo")).unwrap();
     eventually("execution", || (slow.begun.load(Ordering::SeqCst) == 1).then_some(())).await;
     for id in [waiting, running] {
-        let record = coordinator.cancel(id).unwrap();
+        let record = coordinator.cancel(id).await.unwrap();
         assert_eq!(record.state, TaskState::Cancelled);
         assert_eq!(record.error.unwrap().code, TaskErrorKind::Cancelled);
-        assert_eq!(coordinator.cancel(id).unwrap().state, TaskState::Cancelled);
+        assert_eq!(coordinator.cancel(id).await.unwrap().state, TaskState::Cancelled);
     }
-    // The model cannot be interrupted: its slot is not given away while it runs.
+    // It does not look whether it is to stop: its slot is not given away while it runs.
     tokio::time::sleep(Duration::from_millis(100)).await;
-    assert_eq!(coordinator.task(third).unwrap().state, TaskState::Queued);
+    assert_eq!(coordinator.state(third).unwrap(), TaskState::Queued);
     slow.let_go();
     assert_eq!(coordinator.wait(third).await.unwrap().state, TaskState::Succeeded);
-    assert_eq!(coordinator.task(running).unwrap().state, TaskState::Cancelled);
+    assert_eq!(coordinator.state(running).unwrap(), TaskState::Cancelled);
     assert_eq!(slow.begun.load(Ordering::SeqCst), 2);
 }
 
@@ -153,9 +155,9 @@ async fn urgent_tasks_overtake_and_keys_stand_for_one_task() {
     let urgent = coordinator.submit(urgent).unwrap();
     let gate = Echo::shut();
     let _worker = Worker::start(&coordinator, &pki, "w1", 1, &gate);
-    let running = || (coordinator.task(urgent).unwrap().state == TaskState::Running).then_some(());
+    let running = || (coordinator.state(urgent).unwrap() == TaskState::Running).then_some(());
     eventually("the urgent task runs", running).await;
-    assert_eq!(coordinator.task(id).unwrap().state, TaskState::Queued);
+    assert_eq!(coordinator.state(id).unwrap(), TaskState::Queued);
     gate.let_go();
     assert_eq!(coordinator.wait(id).await.unwrap().state, TaskState::Succeeded);
     assert_eq!(coordinator.submit(spec).unwrap(), id);
@@ -180,8 +182,8 @@ async fn queue_and_records_are_bounded() {
     assert_eq!(coordinator.stats().overloaded, 1);
     let _worker = Worker::start(&coordinator, &pki, "w1", 1, &Echo::open());
     coordinator.wait(ids[2]).await.unwrap();
-    assert!(matches!(coordinator.task(ids[0]), Err(Error::UnknownTask { .. })));
-    assert_eq!(coordinator.tasks().len(), 2);
+    assert!(matches!(coordinator.task(ids[0]).await, Err(Error::Expired { .. })));
+    assert_eq!(coordinator.tasks(&TaskFilter::default()).await.unwrap().tasks.len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]

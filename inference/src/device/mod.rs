@@ -1,6 +1,7 @@
 //! Runs a compiled graph on a device, node by node. What has no kernels there runs on the CPU.
 
 mod layout;
+mod lead;
 mod needs;
 mod plan;
 mod recipes;

@@ -3,6 +3,7 @@
 
 use super::OnDevice;
 use super::layout::Stream;
+use super::lead::Lead;
 use super::needs::Spot;
 use super::plan::{DevicePlan, Work};
 use crate::error::{Error, Result};
@@ -82,6 +83,7 @@ pub(super) fn run<'a>(
         run.values[id.0].host = value;
     }
     let mut streams = plan.layout.streams.as_slice();
+    let mut lead = ctx.may_stop().then(Lead::new);
     for (index, (node, frees)) in plan.graph.nodes.iter().zip(&plan.frees).enumerate() {
         ctx.check()?;
         run.node = index;
@@ -90,6 +92,7 @@ pub(super) fn run<'a>(
         let (now, later) = streams.split_at(due);
         streams = later;
         run.work(ctx, node, now)?;
+        lead.as_mut().map_or(Ok(()), |lead| lead.queued(accelerator))?;
         if let (Some(recorder), Some(start)) = (recorder.as_deref_mut(), start) {
             // A time of a node is worth nothing before its kernels have ended.
             accelerator.finish()?;
@@ -99,6 +102,7 @@ pub(super) fn run<'a>(
             run.values[id.0] = Value { host: Slot::Empty, device: None };
         }
     }
+    ctx.check()?;
     let outputs = plan.graph.outputs.iter().map(|(_, id)| run.datum(*id)).collect();
     pool.note_host(ctx.pool());
     outputs

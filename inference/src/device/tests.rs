@@ -4,11 +4,12 @@ mod memory;
 mod tune;
 
 use crate::passes::tests::f32_type;
-use crate::{Attr, GraphBuilder, Model, Result, Session, SessionOptions};
+use crate::{Attr, GraphBuilder, Model, Result, Session, SessionOptions, Stop};
 use lgp_compute::device::Accelerator;
 use lgp_hal::{BackendKind, Device, DeviceId};
 use lgp_memory::{Shape, Tensor};
 use std::sync::Arc;
+use std::time::Instant;
 
 fn accelerator() -> Option<Accelerator> {
     device().map(|device| Accelerator::new(device).expect("it passed its self-test"))
@@ -109,5 +110,42 @@ fn weights_take_no_more_memory_on_a_device_than_they_need() -> Result<()> {
     let names: Vec<&str> = places.iter().map(|p| p.op.as_str()).collect();
     assert_eq!(names, ["MatMulStored", "MatMulSparse"]);
     assert!(places.iter().all(|p| p.device != "cpu"), "{places:?}");
+    Ok(())
+}
+
+/// What is queued on a device cannot be taken back: a run that may be stopped does not queue all.
+#[test]
+fn a_long_run_ends_soon_after_it_is_asked_to() -> Result<()> {
+    let Some(accelerator) = accelerator() else { return Ok(()) };
+    let mut g = GraphBuilder::new("chain");
+    let ty = f32_type(&[Some(1), Some(16), Some(64), Some(64)]);
+    let mut x = g.input("x", ty.clone());
+    let weights = g.initializer("w", Tensor::from_slice([16, 16, 3, 3], &[0.01f32; 2304])?);
+    for _ in 0..150 {
+        x = g.node("Conv", &[x, weights], [("pads", Attr::from([1, 1, 1, 1]))]);
+    }
+    g.output("y", x, ty);
+    let session = Session::on_device(g.finish()?, SessionOptions::with_threads(1), accelerator)?;
+    let x = Tensor::zeros(lgp_memory::DType::F32, [1, 16, 64, 64])?;
+    let inputs = [("x", x.view())];
+    // The first one compiles.
+    session.run_until(&inputs, &Stop::new())?;
+    let start = Instant::now();
+    session.run_until(&inputs, &Stop::new())?;
+    let whole = start.elapsed();
+    let stop = Stop::new();
+    let stopped = std::thread::scope(|scope| {
+        let run = scope.spawn(|| session.run_until(&inputs, &stop));
+        std::thread::sleep(whole / 20);
+        stop.stop();
+        let asked = Instant::now();
+        let stopped = run.join().expect("the run does not panic");
+        // And the device is free again, not only the host.
+        session.accelerator().map(Accelerator::finish).transpose()?;
+        println!("of {whole:?} it ran on for {:?}", asked.elapsed());
+        assert!(asked.elapsed() < whole / 2, "{:?} of {whole:?}", asked.elapsed());
+        Ok::<_, crate::Error>(stopped)
+    })?;
+    assert!(matches!(stopped, Err(crate::Error::Stopped(_))), "{stopped:?}");
     Ok(())
 }

@@ -1,16 +1,16 @@
-//! Clocks that jump under a running cluster, by libfaketime: what the calendar says must not
-//! matter to tasks. Time that passes is left alone, as a machine's own is when its clock is set.
-//! Records of ended tasks are kept for a time by the calendar, which a clock that was set forward
-//! ends early, at the next start.
+//! Clocks that jump by hours and weeks under a running cluster: what the calendar says must not
+//! matter to tasks. Records of ended tasks are kept for a time by the calendar, which a clock that
+//! was set forward ends early, at the next start.
 
+use super::check::check;
 use super::load::Load;
 use super::picture::Pictures;
 use super::process::{Process, Site, signal};
 use super::rest::Answer;
-use super::rounds::{check, under_load};
+use super::world::clock::{Clocks, Whose};
+use crate::cmd;
 use crate::relay::Random;
-use crate::report::{Outcome, Skip};
-use crate::{apt, cmd};
+use crate::report::Outcome;
 use anyhow::{Result, bail, ensure};
 use rustix::process::Signal;
 use std::path::Path;
@@ -25,30 +25,21 @@ const WORK: Duration = Duration::from_millis(1_500);
 
 /// Lets the clock jump, and starts the coordinator anew under each jump.
 pub(super) fn run(binary: &Path, folder: &Path) -> Result<Outcome> {
-    if let Err(error) = apt::faketime() {
-        return Ok(Outcome::skip(Skip::new("faketime", format!("{error:#}"))));
-    }
     let mut site = Site::new(binary, folder.to_owned(), [127, 0, 0, 1].into(), 1)?;
-    let clock = site.folder.join("clock");
-    std::fs::write(&clock, "+0")?;
-    for (name, value) in [
-        ("LD_PRELOAD", apt::FAKETIME.to_owned()),
-        ("FAKETIME_TIMESTAMP_FILE", clock.display().to_string()),
-        ("FAKETIME_NO_CACHE", "1".to_owned()),
-        ("DONT_FAKE_MONOTONIC", "1".to_owned()),
-        ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
-    ] {
-        site.environment.push((name.to_owned(), value));
-    }
-    jumps(&site, &clock)?;
-    let load = Load::new(&site.url(), Pictures::new(&site, 4)?);
+    let clocks = match Clocks::new(&site.folder)? {
+        Ok(clocks) => clocks,
+        Err(skip) => return Ok(Outcome::skip(skip)),
+    };
+    clocks.show(&mut site);
+    jumps(&site, &clocks)?;
+    let load = Load::of_digits(&site.url(), Pictures::new(&site, 4)?);
     let mut coordinator = site.start()?;
     let (mut passed, mut before) = (0, 0);
-    under_load(&load, 4, || {
+    load.during(4, || {
         for jump in JUMPS {
             load.resume();
             std::thread::sleep(WORK / 2);
-            std::fs::write(&clock, format!("{jump:+}"))?;
+            clocks.set(Whose::Coordinator, jump)?;
             std::thread::sleep(WORK);
             load.pause()?;
             check(&load, &mut Random::new(1), usize::MAX, 20);
@@ -63,8 +54,7 @@ pub(super) fn run(binary: &Path, folder: &Path) -> Result<Outcome> {
         }
         Ok(())
     });
-    let failed = std::mem::take(&mut load.ledger().violations);
-    Ok(Outcome { passed, failed, ..Outcome::default() })
+    Ok(Outcome { passed, failed: load.failures(), ..Outcome::default() })
 }
 
 /// Kills a coordinator that has tasks which none of its workers has done, and starts it anew.
@@ -73,24 +63,25 @@ fn restart(site: &Site, load: &Load, mut coordinator: Process, jump: i64) -> Res
     let pids = workers.as_array().into_iter().flatten().filter_map(|w| w["pid"].as_u64());
     let pids: Vec<u32> = pids.filter_map(|pid| u32::try_from(pid).ok()).collect();
     pids.iter().for_each(|pid| signal(*pid, Signal::STOP));
-    (0..10).for_each(|number| load.submit(&format!("kept-{jump}-{number}"), number % 8));
-    load.turn();
+    (0..10).for_each(|number| load.submit_digits(&format!("kept-{jump}-{number}"), number % 8));
+    load.gone();
     coordinator.kill()?;
     pids.iter().for_each(|pid| signal(*pid, Signal::CONT));
     let open = load.ledger().open().len();
     ensure!(open == 10, "{open} tasks are open, expected 10");
     let coordinator = site.start()?;
-    load.turn();
+    load.back();
     Ok(coordinator)
 }
 
 /// Whether programs see the clock that they are shown; else nothing would be tried.
-fn jumps(site: &Site, clock: &Path) -> Result<()> {
-    std::fs::write(clock, "+86400")?;
+fn jumps(site: &Site, clocks: &Clocks) -> Result<()> {
+    clocks.set(Whose::Coordinator, 86_400)?;
     let mut date = cmd::command("date");
     date.arg("+%s").envs(site.environment.iter().map(|(name, value)| (name, value)));
     let seen: u64 = cmd::capture(&mut date)?.output.trim().parse()?;
     let real = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_secs();
     ensure!(seen > real + 80_000, "`date` says {seen} where the clock is a day ahead of {real}");
-    Ok(std::fs::write(clock, "+0")?)
+    clocks.set(Whose::Coordinator, 0)?;
+    Ok(())
 }

@@ -1,72 +1,36 @@
 //! A disk that fills up under a running coordinator: durable tasks are refused by name, the rest
 //! goes on, and with room again so does everything.
 
+use super::check::check;
 use super::load::Load;
 use super::picture::Pictures;
 use super::process::Site;
 use super::rest::Answer;
-use super::rounds::check;
-use crate::cmd;
+use super::world::disk::{Disk, unmount};
 use crate::relay::Random;
 use crate::report::{Outcome, Skip};
 use anyhow::{Result, bail, ensure};
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// The disk's size: room for the coordinator's files and some hundred tasks.
-const SIZE: &str = "size=16m";
+const SIZE: &str = "16m";
 /// Tasks until a full disk must have said so.
 const TASKS_MAX: u32 = 20_000;
 /// Within which a disk with room again must be used.
 const AGAIN: Duration = Duration::from_secs(20);
 
-/// A small file system, gone when dropped.
-struct Disk(PathBuf);
-
-impl Disk {
-    fn mount(folder: PathBuf) -> Result<Self> {
-        std::fs::create_dir_all(&folder)?;
-        let mut mount = cmd::command("mount");
-        let finished = cmd::capture(mount.args(["-t", "tmpfs", "-o", SIZE, "none"]).arg(&folder))?;
-        ensure!(finished.ok, "{}", finished.output.trim());
-        Ok(Self(folder))
-    }
-
-    fn filler(&self) -> PathBuf {
-        self.0.join("filler")
-    }
-
-    /// Takes all the room that is left.
-    fn fill(&self) -> Result<()> {
-        let mut filler = std::fs::File::options().create(true).append(true).open(self.filler())?;
-        for bytes in [1 << 16, 1 << 12] {
-            while filler.write_all(&vec![0; bytes]).is_ok() {}
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        // Still in use where something of ours did not end; then it goes with that.
-        let _ = cmd::capture(cmd::command("umount").arg("--lazy").arg(&self.0));
-    }
-}
-
 /// Fills the disk twice: with room made while the coordinator lives, and after it was killed.
 pub(super) fn run(binary: &Path, folder: &Path) -> Result<Outcome> {
+    unmount(&Site::data_in(folder));
     let site = Site::new(binary, folder.to_owned(), [127, 0, 0, 1].into(), 1)?;
-    let disk = match Disk::mount(site.data()) {
+    let disk = match Disk::in_memory(site.data(), SIZE) {
         Ok(disk) => disk,
-        Err(error) => {
-            let reason = format!("no file system of a size of its own: {error:#}");
-            return Ok(Outcome::skip(Skip::new("mount", reason)));
-        }
+        Err(error) => return Ok(Outcome::skip(Skip::new("mount", format!("{error:#}")))),
     };
-    let load = Load::new(&site.url(), Pictures::new(&site, 5)?);
+    let load = Load::of_digits(&site.url(), Pictures::new(&site, 5)?);
     let mut coordinator = site.start()?;
-    (0..20).for_each(|number| load.submit(&format!("early-{number}"), number % 8));
+    (0..20).for_each(|number| load.submit_digits(&format!("early-{number}"), number % 8));
     let mut passed = 0;
     for killed in [false, true] {
         disk.fill()?;
@@ -78,7 +42,7 @@ pub(super) fn run(binary: &Path, folder: &Path) -> Result<Outcome> {
         if killed {
             coordinator.kill()?;
         }
-        std::fs::remove_file(disk.filler())?;
+        disk.free()?;
         if killed {
             coordinator = site.start()?;
         }
@@ -99,8 +63,7 @@ pub(super) fn run(binary: &Path, folder: &Path) -> Result<Outcome> {
     coordinator.kill()?;
     let _coordinator = site.start()?;
     check(&load, &mut Random::new(1), usize::MAX, 50);
-    let failed = std::mem::take(&mut load.ledger().violations);
-    Ok(Outcome { passed, failed, ..Outcome::default() })
+    Ok(Outcome { passed, failed: load.failures(), ..Outcome::default() })
 }
 
 /// Submits until the journal has no room; how many it took before.

@@ -1,30 +1,60 @@
 //! What a cluster has promised and shown, kept outside of it, and the laws that both must obey.
 
-use super::picture::Pictures;
-use super::rest::Answer;
-use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+mod attempts;
+mod breach;
+mod end;
+mod excuse;
+mod list;
+mod tally;
+#[cfg(test)]
+mod tests;
 
-/// How long a task is looked after once its end was seen: less than the ten minutes for which the
-/// cluster keeps keys and their records.
-const WATCHED: Duration = Duration::from_secs(420);
+use super::picture::Pictures;
+use super::rest::{Answer, Told};
+use super::submission::{Spec, Submission};
+use attempts::Attempts;
+pub(super) use breach::{Breach, Violation};
+use end::End;
+use excuse::{Excuse, Excused};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+pub(super) use tally::{Class, Tally};
 
 /// A durable task that was acknowledged.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
-    pub(super) key: String,
-    pub(super) picture: usize,
-    /// Its end as it was first shown, and when that was.
-    shown: Option<(End, Instant)>,
+    pub(super) submission: Arc<Submission>,
+    /// Its place there.
+    place: usize,
+    /// Ids of the tasks that it depends on.
+    depends_on: Vec<String>,
+    /// When its submission began and was acknowledged, and what was excused by then.
+    begun: Instant,
+    acknowledged: Instant,
+    excused: Excused,
+    /// Somebody asked for it to be cancelled.
+    cancelled: bool,
+    attempts: Attempts,
+    /// Its end as it was first shown.
+    end: Option<End>,
 }
 
-/// A recorded end.
-#[derive(Debug, Clone, PartialEq)]
-struct End {
-    state: String,
-    outputs: Value,
-    error: Value,
+impl Entry {
+    /// What was asked for.
+    pub(super) fn spec(&self) -> Option<&Spec> {
+        self.submission.0.get(self.place)
+    }
+
+    /// Whether its end was seen.
+    pub(super) fn has_ended(&self) -> bool {
+        self.end.is_some()
+    }
+
+    /// What one thread needs for it.
+    fn cost(&self) -> Duration {
+        self.spec().map_or(Duration::ZERO, |spec| spec.job.cost())
+    }
 }
 
 /// All that was acknowledged, by task id.
@@ -35,101 +65,164 @@ pub(super) struct Ledger {
     /// Those that are no longer looked after.
     retired: BTreeSet<String>,
     /// What broke a law. Must be empty.
-    pub(super) violations: Vec<String>,
-    /// Ends by state, or by the code of the failure.
-    pub(super) ends: BTreeMap<String, u64>,
-    pub(super) accepted: u64,
-    /// Tasks that took more than one attempt: those that a fault has hit.
-    pub(super) redone: u64,
-    /// How often an end that had been seen was seen again, unchanged.
-    pub(super) seen_again: u64,
-    /// How often a key that had been used was used again.
-    pub(super) keys_again: u64,
+    pub(super) violations: Vec<Violation>,
+    pub(super) tally: Tally,
+    /// Which life of the coordinator it is.
+    life: u64,
+    pub(super) excuse: Excuse,
 }
 
 impl Ledger {
-    pub(super) fn violation(&mut self, what: String) {
-        eprintln!("violation: {what}");
-        self.violations.push(what);
+    pub(super) fn violation(&mut self, breach: Breach, what: impl Into<String>) {
+        let what = what.into();
+        eprintln!("violation, {}: {what}", breach.name());
+        self.violations.push(Violation { breach, what });
     }
 
-    /// A submission was acknowledged.
-    pub(super) fn acknowledged(&mut self, key: &str, picture: usize, id: &str) {
+    /// Another coordinator begins: attempts are counted anew.
+    pub(super) fn next_life(&mut self) {
+        self.life += 1;
+    }
+
+    /// A submission that began then was acknowledged.
+    pub(super) fn acknowledged(
+        &mut self,
+        submission: &Arc<Submission>,
+        ids: &[String],
+        begun: Instant,
+        excused: Excused,
+    ) {
+        for (place, (spec, id)) in submission.0.iter().zip(ids).enumerate() {
+            let within = spec.within.iter().filter_map(|place| ids.get(*place));
+            let depends_on = within.chain(&spec.after).cloned().collect();
+            let entry = Entry {
+                submission: Arc::clone(submission),
+                place,
+                depends_on,
+                begun,
+                acknowledged: Instant::now(),
+                excused,
+                cancelled: false,
+                attempts: Attempts::default(),
+                end: None,
+            };
+            self.accept(&spec.key, id, entry);
+        }
+    }
+
+    fn accept(&mut self, key: &str, id: &str, entry: Entry) {
         match self.keys.get(key) {
-            Some(known) if known == id => self.keys_again += 1,
+            Some(known) if known == id => self.tally.keys_again += 1,
             Some(known) => {
-                let known = known.clone();
-                self.violation(format!("key {key} stands for {known}, and now for {id}"));
+                let what = format!("key {key} stands for {known}, and now for {id}");
+                self.violation(Breach::Twice, what);
             }
             None if self.tasks.contains_key(id) || self.retired.contains(id) => {
-                self.violation(format!("task {id} was given out twice, now for key {key}"));
+                let what = format!("task {id} was given out twice, now for key {key}");
+                self.violation(Breach::Twice, what);
             }
             None => {
-                self.accepted += 1;
+                self.tally.accepted(&entry);
                 self.keys.insert(key.to_owned(), id.to_owned());
-                let entry = Entry { key: key.to_owned(), picture, shown: None };
                 self.tasks.insert(id.to_owned(), entry);
             }
         }
     }
 
+    /// Somebody is about to cancel a task.
+    pub(super) fn cancelling(&mut self, id: &str) {
+        if let Some(entry) = self.tasks.get_mut(id) {
+            entry.cancelled = true;
+        }
+    }
+
     /// The cluster was asked about an acknowledged task. True when that has ended.
-    pub(super) fn asked(&mut self, id: &str, answer: &Answer, pictures: &Pictures) -> bool {
-        let Answer::Said(status, value) = answer else { return false };
-        let Some(entry) = self.tasks.get(id).cloned() else { return false };
-        if *status != 200 {
+    pub(super) fn asked(
+        &mut self,
+        id: &str,
+        answer: Result<Told, Answer>,
+        pictures: &Pictures,
+    ) -> bool {
+        if !self.tasks.contains_key(id) {
+            return false;
+        }
+        let told = match answer {
+            Ok(told) => told,
             // A coordinator that is stopping refuses, and says so.
-            if *status != 503 {
-                self.violation(format!("acknowledged task {id} answers {status}: {value}"));
+            Err(Answer::Gone(_) | Answer::Late | Answer::Said(503, _)) => return false,
+            Err(Answer::Said(status, value)) => {
+                let breach = if status == 200 { Breach::Other } else { Breach::Lost };
+                let what = format!("acknowledged task {id} answers {status}: {value}");
+                self.violation(breach, what);
+                return false;
             }
+        };
+        if told.task_id != id || !told.durable {
+            self.violation(Breach::Other, format!("asked for {id}, told of {told:?}"));
+        }
+        if told.is_open() {
+            self.open_now(id, &told);
             return false;
         }
-        let state = value["state"].as_str().unwrap_or_default().to_owned();
-        if value["task_id"] != *id || value["durable"] != true {
-            self.violation(format!("asked for {id}, told of {value}"));
-        }
-        if matches!(state.as_str(), "queued" | "running") {
-            if let Some((end, _)) = entry.shown {
-                self.violation(format!("task {id} was {} and is {state}", end.state));
+        let Some(entry) = self.tasks.get(id) else { return false };
+        let end = End::of(&told);
+        match &entry.end {
+            Some(before) if *before == end => self.tally.seen_again += 1,
+            Some(before) => {
+                let what = format!("task {id} ended as {before:?}, and now as {end:?}");
+                self.violation(Breach::Twice, what);
             }
-            return false;
-        }
-        let (outputs, error) = (value["outputs"].clone(), value["error"].clone());
-        let end = End { state, outputs, error };
-        match entry.shown {
-            Some((before, _)) if before == end => self.seen_again += 1,
-            Some((before, _)) => {
-                self.violation(format!("task {id} ended as {before:?}, and now as {end:?}"));
-            }
-            None => self.ended(id, end, entry.picture, value, pictures),
+            None => self.ended(id, end, &told, pictures),
         }
         true
     }
 
-    /// An end is seen for the first time.
-    fn ended(&mut self, id: &str, end: End, picture: usize, value: &Value, pictures: &Pictures) {
-        let name = match end.state.as_str() {
-            "succeeded" => end.state.clone(),
-            other => format!("{other}: {}", end.error["code"].as_str().unwrap_or("?")),
-        };
-        // Attempts may be used up by workers that die one after another; nothing else may fail.
-        let expected = ["succeeded", "failed: worker_lost", "failed: unavailable"];
-        if !expected.contains(&name.as_str()) {
-            self.violation(format!("task {id} ended as {end:?}"));
-        } else if end.state == "succeeded" && !pictures.right(picture, value) {
-            self.violation(format!("task {id} has the wrong result: {value}"));
+    /// A task is said to be under way.
+    fn open_now(&mut self, id: &str, told: &Told) {
+        let (life, excuse) = (self.life, &self.excuse);
+        let Some(entry) = self.tasks.get_mut(id) else { return };
+        entry.attempts.seen(life, told.attempts);
+        let state = &told.state;
+        if let Some(end) = &entry.end {
+            let what = format!("task {id} was {} and is {state}", end.state);
+            return self.violation(Breach::Twice, what);
         }
-        *self.ends.entry(name).or_default() += 1;
-        self.redone += u64::from(value["attempts"].as_u64().is_some_and(|attempts| attempts > 1));
-        if let Some(entry) = self.tasks.get_mut(id) {
-            entry.shown = Some((end, Instant::now()));
+        let overdue = end::overdue(entry, excuse);
+        if let Some(by) = overdue {
+            let what = format!("task {id} is {state}, and its deadline was {by:?} ago");
+            self.violation(Breach::Late, what);
+        }
+    }
+
+    /// An end is seen for the first time.
+    fn ended(&mut self, id: &str, end: End, told: &Told, pictures: &Pictures) {
+        let Some(entry) = self.tasks.get_mut(id) else { return };
+        let attempts = entry.attempts.ended(told.attempts);
+        let breach = end::breach(entry, &end, told, attempts, &self.excuse, pictures);
+        self.tally.ended(entry, &end, attempts);
+        entry.end = Some(end);
+        if let Some((breach, what)) = breach {
+            self.violation(breach, format!("task {id} {what}"));
         }
     }
 
     /// Tasks whose end was not seen yet.
     pub(super) fn open(&self) -> Vec<String> {
-        let open = self.tasks.iter().filter(|(_, entry)| entry.shown.is_none());
+        self.open_below(Duration::MAX)
+    }
+
+    /// Those of them that take less, as does all that they depend on.
+    pub(super) fn open_below(&self, most: Duration) -> Vec<String> {
+        let short = |id: &String| self.tasks.get(id).is_none_or(|entry| entry.cost() < most);
+        let open = self.tasks.iter().filter(|(_, entry)| entry.end.is_none());
+        let open = open.filter(|(id, entry)| short(id) && entry.depends_on.iter().all(short));
         open.map(|(id, _)| id.clone()).collect()
+    }
+
+    /// What one thread needs for all whose end was not seen yet, and for the longest of them.
+    pub(super) fn backlog(&self) -> (Duration, Duration) {
+        let costs = self.tasks.values().filter(|entry| entry.end.is_none()).map(Entry::cost);
+        (costs.clone().sum(), costs.max().unwrap_or_default())
     }
 
     /// Tasks that are looked after.
@@ -137,120 +230,30 @@ impl Ledger {
         self.tasks.iter().map(|(id, entry)| (id.clone(), entry.clone())).collect()
     }
 
-    /// The latest tasks of a client, whose keys begin with `prefix`.
+    /// The tasks whose keys begin with `prefix`.
     pub(super) fn of(&self, prefix: &str) -> Vec<String> {
-        let own = self.tasks.iter().filter(|(_, entry)| entry.key.starts_with(prefix));
-        own.map(|(id, _)| id.clone()).collect()
-    }
-
-    /// The list of tasks, at a moment when nobody submits: it must have every task once, with the
-    /// end that was shown, and no durable one that nobody was promised.
-    pub(super) fn listed(&mut self, list: &Value) {
-        let mut seen = BTreeSet::new();
-        for task in list.as_array().into_iter().flatten() {
-            let id = task["task_id"].as_str().unwrap_or_default();
-            if !seen.insert(id.to_owned()) {
-                self.violation(format!("task {id} is listed twice"));
-            }
-            let known = self.tasks.get(id).cloned();
-            if task["durable"] == true && known.is_none() && !self.retired.contains(id) {
-                self.violation(format!("durable task {id} is listed and nobody's"));
-            }
-            let shown = known.and_then(|entry| entry.shown);
-            if let Some((end, _)) = shown.filter(|(end, _)| task["state"] != end.state) {
-                let was = end.state;
-                self.violation(format!("task {id} was {was} and is listed as {}", task["state"]));
-            }
-        }
-        let missing: Vec<_> = self.tasks.keys().filter(|id| !seen.contains(*id)).cloned().collect();
-        for id in missing {
-            self.violation(format!("acknowledged task {id} is not listed"));
-        }
-    }
-
-    /// Lets go of those whose records the cluster may soon drop.
-    pub(super) fn retire(&mut self) {
-        self.let_go_after(WATCHED);
+        let own = |entry: &Entry| entry.spec().is_some_and(|spec| spec.key.starts_with(prefix));
+        self.tasks.iter().filter(|(_, entry)| own(entry)).map(|(id, _)| id.clone()).collect()
     }
 
     /// Lets go of every task whose end was seen.
     pub(super) fn let_go(&mut self) {
-        self.let_go_after(Duration::ZERO);
+        let ended = |entry: &Entry| entry.end.is_some();
+        self.let_go_where(ended);
     }
 
-    fn let_go_after(&mut self, time: Duration) {
-        let old = |entry: &Entry| entry.shown.as_ref().is_some_and(|(_, at)| at.elapsed() > time);
-        let ids: Vec<_> =
-            self.tasks.iter().filter(|(_, e)| old(e)).map(|(i, _)| i.clone()).collect();
-        for id in ids {
+    /// Lets go of every task.
+    pub(super) fn let_all_go(&mut self) {
+        self.let_go_where(|_| true);
+    }
+
+    fn let_go_where(&mut self, which: impl Fn(&Entry) -> bool) {
+        let ids = self.tasks.iter().filter(|(_, entry)| which(entry)).map(|(id, _)| id.clone());
+        for id in ids.collect::<Vec<_>>() {
             if let Some(entry) = self.tasks.remove(&id) {
-                self.keys.remove(&entry.key);
+                entry.spec().map(|spec| self.keys.remove(&spec.key));
             }
             self.retired.insert(id);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn said(id: &str, state: &str, data: &[f64]) -> Answer {
-        let outputs = json!([{ "data": data }]);
-        let task = json!({ "task_id": id, "durable": true, "state": state, "outputs": outputs,
-            "error": { "code": "worker_lost" } });
-        Answer::Said(200, task)
-    }
-
-    #[test]
-    fn every_breach_is_noticed() {
-        let pictures = Pictures::of(&[&[1.0], &[2.0]]);
-        let right = said("a", "succeeded", &[1.0]);
-        let listed = |tasks: &[(&str, &str)]| {
-            let task = |(id, state): &(&str, &str)| json!({ "task_id": id, "state": state, "durable": true });
-            Value::from(tasks.iter().map(task).collect::<Vec<_>>())
-        };
-        type Act<'a> = &'a dyn Fn(&mut Ledger);
-        let cases: [(&str, Act<'_>); 13] = [
-            ("", &|l| assert!(!l.asked("a", &said("a", "queued", &[]), &pictures))),
-            ("", &|l| assert!(l.asked("a", &said("a", "failed", &[]), &pictures))),
-            ("", &|l| l.acknowledged("k", 0, "a")),
-            ("", &|l| l.listed(&listed(&[("a", "running")]))),
-            ("stands for a, and now for b", &|l| l.acknowledged("k", 0, "b")),
-            ("given out twice", &|l| l.acknowledged("other", 0, "a")),
-            ("answers 404", &|l| {
-                l.asked("a", &Answer::Said(404, Value::Null), &pictures);
-            }),
-            ("wrong result", &|l| {
-                l.asked("a", &said("a", "succeeded", &[2.0]), &pictures);
-            }),
-            ("ended as", &|l| {
-                l.asked("a", &said("a", "cancelled", &[]), &pictures);
-            }),
-            ("was succeeded and is queued", &|l| {
-                l.asked("a", &right, &pictures);
-                l.asked("a", &said("a", "queued", &[]), &pictures);
-            }),
-            ("and now as", &|l| {
-                l.asked("a", &right, &pictures);
-                l.asked("a", &said("a", "succeeded", &[1.0001]), &pictures);
-            }),
-            ("listed twice", &|l| l.listed(&listed(&[("a", "queued"), ("a", "queued")]))),
-            ("nobody's", &|l| l.listed(&listed(&[("a", "queued"), ("b", "queued")]))),
-        ];
-        for (expected, act) in cases {
-            let mut ledger = Ledger::default();
-            ledger.acknowledged("k", 0, "a");
-            act(&mut ledger);
-            match expected {
-                "" => assert!(ledger.violations.is_empty(), "{:?}", ledger.violations),
-                _ => assert!(ledger.violations.iter().any(|v| v.contains(expected)), "{expected}"),
-            }
-        }
-        let mut ledger = Ledger::default();
-        ledger.acknowledged("k", 0, "a");
-        ledger.listed(&json!([]));
-        assert!(ledger.violations.iter().any(|v| v.contains("is not listed")));
     }
 }

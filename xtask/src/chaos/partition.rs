@@ -1,14 +1,14 @@
 //! Partitions of a real network: two machines in network namespaces of their own, whose links to
 //! the coordinator are cut.
 
+use super::check::check;
 use super::load::Load;
 use super::picture::Pictures;
 use super::process::{Process, Site};
 use super::rest::Answer;
-use super::rounds::{check, under_load};
+use super::world::island::{self, Direction, Island};
 use crate::relay::Random;
-use crate::report::{Outcome, Skip};
-use crate::{apt, cmd};
+use crate::report::Outcome;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::json;
 use std::net::{IpAddr, SocketAddr};
@@ -18,75 +18,22 @@ use std::time::{Duration, Instant};
 /// Silence that is forgiven, and silence that is not.
 const SHORT: Duration = Duration::from_millis(800);
 const LONG: Duration = Duration::from_secs(4);
+/// A cut of the direction to a worker alone is noticed by that worker, in so long.
+const ONE_WAY: Duration = Duration::from_secs(7);
 /// How soon a silent worker must be given up: two seconds, and some for a busy machine.
 const NOTICED: Duration = Duration::from_millis(2_700);
 /// How soon a machine must be back once its link is.
 const BACK: Duration = Duration::from_secs(10);
 
-/// A network namespace that one link leads to. Removed when dropped, the link with it.
-struct Island {
-    /// Of the namespace, and of the link's end outside of it.
-    name: String,
-    /// What the outer end is called inside.
-    host: IpAddr,
-}
-
-impl Island {
-    fn new(number: u8) -> Result<Self> {
-        let name = format!("lgp{}{number}", std::process::id());
-        let inner = format!("{name}i");
-        // Addresses that are set aside for measurements, so that nobody else's are hidden.
-        let (host, own) = (format!("198.18.{number}.1"), format!("198.18.{number}.2/30"));
-        ip(&["netns", "add", &name])?;
-        let island = Self { host: host.parse()?, name };
-        let name = island.name.as_str();
-        ip(&["link", "add", name, "type", "veth", "peer", "name", &inner])?;
-        ip(&["link", "set", &inner, "netns", name])?;
-        ip(&["addr", "add", &format!("{host}/30"), "dev", name])?;
-        ip(&["link", "set", name, "up"])?;
-        ip(&["-n", name, "addr", "add", &own, "dev", &inner])?;
-        ip(&["-n", name, "link", "set", &inner, "up"])?;
-        ip(&["-n", name, "link", "set", "lo", "up"])?;
-        Ok(island)
-    }
-
-    /// What runs a command in it.
-    fn through(&self) -> Vec<String> {
-        ["ip", "netns", "exec", &self.name].map(str::to_owned).to_vec()
-    }
-
-    fn link(&self, state: &str) -> Result<()> {
-        ip(&["link", "set", &self.name, state])
-    }
-}
-
-impl Drop for Island {
-    fn drop(&mut self) {
-        // The namespace takes the inner end along, and that the outer one; unless it never got there.
-        let _ = ip(&["link", "del", &self.name]);
-        let _ = ip(&["netns", "del", &self.name]);
-    }
-}
-
-fn ip(arguments: &[&str]) -> Result<()> {
-    let finished = cmd::capture(cmd::command("ip").args(arguments))?;
-    ensure!(finished.ok, "{}", finished.output.trim());
-    Ok(())
-}
-
 /// Cuts links for shorter and longer than detection takes.
 pub(super) fn run(binary: &Path, folder: &Path) -> Result<Outcome> {
-    let islands = apt::iproute().and_then(|()| (1..=2).map(Island::new).collect());
-    let islands: Vec<Island> = match islands {
+    let islands = match island::some(2) {
         Ok(islands) => islands,
-        Err(error) => {
-            let reason = format!("no network namespaces with links: {error:#}");
-            return Ok(Outcome::skip(Skip::new("netns", reason)));
-        }
+        Err(skip) => return Ok(Outcome::skip(skip)),
     };
     let everywhere = IpAddr::from([0, 0, 0, 0]);
     let site = Site::new(binary, folder.to_owned(), everywhere, 0)?;
-    let load = Load::new(&site.url(), Pictures::new(&site, 3)?);
+    let load = Load::of_digits(&site.url(), Pictures::new(&site, 3)?);
     let _coordinator = site.start()?;
     let Answer::Said(_, made) = load.rest.post("tokens", &json!({ "uses": 2 })) else {
         bail!("no token");
@@ -100,32 +47,39 @@ pub(super) fn run(binary: &Path, folder: &Path) -> Result<Outcome> {
     }
     wait_for(&load, &["ready", "ready"], BACK)?;
     let mut passed = 0;
-    under_load(&load, 3, || {
-        for (links, cut) in [(1, SHORT), (1, LONG), (2, SHORT), (2, LONG)] {
-            partition(&load, islands.get(..links).unwrap_or(&islands), cut)?;
+    load.during(3, || {
+        for (links, cut, direction) in [
+            (1, SHORT, Direction::Both),
+            (1, LONG, Direction::Both),
+            (2, SHORT, Direction::Both),
+            (2, LONG, Direction::Both),
+            (1, LONG, Direction::ToCoordinator),
+            (1, ONE_WAY, Direction::ToWorker),
+        ] {
+            partition(&load, islands.get(..links).unwrap_or(&islands), cut, direction)?;
             alive(&mut machines)?;
             passed += 1;
         }
         Ok(())
     });
-    let failed = std::mem::take(&mut load.ledger().violations);
-    Ok(Outcome { passed, failed, ..Outcome::default() })
+    Ok(Outcome { passed, failed: load.failures(), ..Outcome::default() })
 }
 
 /// Cuts some links for a while, under load, and asks for everything afterwards.
-fn partition(load: &Load, cut: &[Island], time: Duration) -> Result<()> {
+fn partition(load: &Load, cut: &[Island], time: Duration, direction: Direction) -> Result<()> {
     load.resume();
     std::thread::sleep(Duration::from_millis(300));
     let lost = lost(load)?;
-    cut.iter().try_for_each(|island| island.link("down"))?;
+    cut.iter().try_for_each(|island| island.cut(direction))?;
     let began = Instant::now();
     if time > NOTICED {
         let mut wanted = ["ready", "ready"];
         wanted.iter_mut().take(cut.len()).for_each(|state| *state = "lost");
-        wait_for(load, &wanted, NOTICED).context("the cut is not noticed")?;
+        let most = if direction == Direction::ToWorker { ONE_WAY } else { NOTICED };
+        wait_for(load, &wanted, most).context("the cut is not noticed")?;
     }
     std::thread::sleep(time.saturating_sub(began.elapsed()));
-    cut.iter().try_for_each(|island| island.link("up"))?;
+    cut.iter().try_for_each(Island::heal)?;
     load.hurt();
     wait_for(load, &["ready", "ready"], BACK).context("they do not come back")?;
     let back = load.since_hurt();
@@ -135,7 +89,7 @@ fn partition(load: &Load, cut: &[Island], time: Duration) -> Result<()> {
     // What is shorter than the silence that a worker may keep repeats nothing.
     ensure!(time > NOTICED || retries == 0, "{retries} attempts repeated for a cut of {time:?}");
     eprintln!(
-        "{} of 2 links cut for {time:?}: back after {back:?}, {retries} attempts repeated",
+        "{} of 2 links cut ({direction:?}) for {time:?}: back after {back:?}, {retries} attempts repeated",
         cut.len()
     );
     Ok(())

@@ -1,9 +1,10 @@
 //! Pictures for the bundled model, and what it must answer: computed once without any cluster.
 
+use super::outputs::Output;
 use super::process::Site;
-use super::rest;
 use crate::relay::Random;
 use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
 use serde_json::Value;
 
 const COUNT: usize = 8;
@@ -61,10 +62,16 @@ impl Pictures {
         self.pixels.get(picture).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Whether a result is that of a picture.
-    pub(super) fn right(&self, picture: usize, result: &Value) -> bool {
-        let expected = self.logits.get(picture);
-        rest::outputs(result).zip(expected).is_some_and(|(given, expected)| same(&given, expected))
+    /// Whether outputs are those of a picture.
+    pub(super) fn right(&self, picture: usize, outputs: &[Output]) -> bool {
+        let [Output { data, .. }] = outputs else { return false };
+        let whole = data.count() == u64::try_from(data.first.len()).unwrap_or_default();
+        self.logits.get(picture).is_some_and(|expected| whole && same(&data.first, expected))
+    }
+
+    /// Whether the answer of an inference is that of a picture.
+    pub(super) fn inferred(&self, picture: usize, answer: &Value) -> bool {
+        Vec::<Output>::deserialize(&answer["outputs"]).is_ok_and(|all| self.right(picture, &all))
     }
 }
 
@@ -105,10 +112,10 @@ mod tests {
     #[test]
     fn another_pictures_answer_is_wrong() {
         let pictures = Pictures::of(&[&[1.0, 2.0], &[1.0, 2.1]]);
-        let result = |data| json!({ "outputs": [{ "data": data }] });
-        assert!(pictures.right(0, &result(json!([1.0, 2.0005]))));
+        let result = |data| json!({ "outputs": [{ "name": "logits", "data": data }] });
+        assert!(pictures.inferred(0, &result(json!([1.0, 2.0005]))));
         for wrong in [json!([1.0, 2.1]), json!([1.0]), json!([1.0, null]), json!(null)] {
-            assert!(!pictures.right(0, &result(wrong.clone())), "{wrong}");
+            assert!(!pictures.inferred(0, &result(wrong.clone())), "{wrong}");
         }
     }
 }

@@ -117,10 +117,9 @@ pub(super) struct Site {
     pub(super) quic: SocketAddr,
     /// Local workers.
     pub(super) workers: usize,
-    /// A command that runs the coordinator, such as one that shows it another clock.
-    pub(super) through: Vec<String>,
-    /// What it finds in its environment besides.
+    /// What it finds in its environment besides, and what machines that join do.
     pub(super) environment: Vec<(String, String)>,
+    pub(super) joined_environment: Vec<(String, String)>,
 }
 
 impl Site {
@@ -134,13 +133,24 @@ impl Site {
         let local = IpAddr::from([127, 0, 0, 1]);
         let http = free(&mut random, local, |addr| TcpListener::bind(addr).is_ok())?;
         let quic = free(&mut random, ip, |addr| UdpSocket::bind(addr).is_ok())?;
-        let (through, environment) = (Vec::new(), Vec::new());
-        Ok(Self { binary: binary.to_owned(), folder, http, quic, workers, through, environment })
+        let binary = binary.to_owned();
+        let (environment, joined_environment) = (Vec::new(), Vec::new());
+        Ok(Self { binary, folder, http, quic, workers, environment, joined_environment })
+    }
+
+    /// The data folder of a coordinator whose site is in a folder.
+    pub(super) fn data_in(folder: &Path) -> PathBuf {
+        folder.join("data")
     }
 
     /// The coordinator's data folder.
     pub(super) fn data(&self) -> PathBuf {
-        self.folder.join("data")
+        Self::data_in(&self.folder)
+    }
+
+    /// Where workers of this machine find it.
+    pub(super) fn near(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.quic.port()))
     }
 
     pub(super) fn url(&self) -> String {
@@ -169,7 +179,7 @@ impl Site {
 
     /// Begins a life of the coordinator; [`Process::said`] tells when it is ready.
     pub(super) fn begin(&self) -> Result<Process> {
-        let mut start = self.command(&self.through);
+        let mut start = self.command(&[]);
         start.envs(self.environment.iter().map(|(name, value)| (name, value)));
         start.args(["start", "--foreground", "--json", "--device", "cpu"]);
         start.arg("--workers").arg(self.workers.to_string()).arg("--data").arg(self.data());
@@ -193,6 +203,7 @@ impl Site {
         token: Option<&str>,
     ) -> Result<Process> {
         let mut join = self.command(through);
+        join.envs(self.joined_environment.iter().map(|(name, value)| (name, value)));
         join.arg("join").arg(addr.to_string()).args(token);
         join.args(["--json", "--device", "cpu", "--name", name]);
         join.arg("--data").arg(self.folder.join(name));

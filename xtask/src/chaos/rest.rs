@@ -1,12 +1,16 @@
 //! The REST interface as a stranger sees it: an answer, nobody there, or silence.
 
+use super::outputs::Output;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::Duration;
 
 /// What may pass before an answer: longer than any stop of the coordinator's process that is tried.
-pub(super) const PATIENCE: Duration = Duration::from_secs(20);
-/// What replacing every worker may take.
-const LONG: Duration = Duration::from_secs(90);
+pub(super) const PATIENCE: Duration = Duration::from_secs(45);
+/// What replacing every worker, or a body of 200 MB, may take.
+const LONG: Duration = Duration::from_secs(150);
+/// Bodies from here on may take that long.
+const LARGE_BYTES: usize = 4 << 20;
 
 /// What became of a request.
 #[derive(Debug)]
@@ -28,6 +32,53 @@ impl Answer {
         let text = error["code"].as_str().or_else(|| error.as_str())?;
         Some(format!("{status} {text}"))
     }
+
+    /// The status, where there was an answer.
+    pub(super) fn status(&self) -> Option<u16> {
+        match self {
+            Self::Said(status, _) => Some(*status),
+            Self::Gone(_) | Self::Late => None,
+        }
+    }
+}
+
+/// A task as the cluster tells of it; in a list, without its outputs.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Told {
+    pub(super) task_id: String,
+    pub(super) durable: bool,
+    pub(super) state: String,
+    pub(super) attempts: u64,
+    #[serde(default)]
+    pub(super) error: Value,
+    #[serde(default)]
+    pub(super) outputs: Option<Vec<Output>>,
+    /// The parts of its latency.
+    #[serde(default)]
+    pub(super) queued_ms: f64,
+    #[serde(default)]
+    pub(super) model_ms: Option<f64>,
+    #[serde(default)]
+    pub(super) overhead_ms: Option<f64>,
+}
+
+impl Told {
+    /// Whether it has not ended.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.state.as_str(), "queued" | "running")
+    }
+
+    /// From its submission to its end, where all parts of that are known.
+    pub(super) fn latency_ms(&self) -> Option<f64> {
+        Some(self.queued_ms + self.model_ms? + self.overhead_ms?)
+    }
+}
+
+/// JSON, and the tensors that follow it as bytes.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Body {
+    pub(super) json: Vec<u8>,
+    pub(super) raw: Vec<u8>,
 }
 
 /// A client that opens a connection for every request.
@@ -62,10 +113,48 @@ impl Rest {
         answer(request.config().timeout_global(Some(LONG)).build().send_json(body))
     }
 
-    /// An inference that waits for its result.
+    /// The same for tasks, whose tensors may follow.
+    pub(super) fn submit(&self, path: &str, body: &Body) -> Answer {
+        let mut request = self.agent.post(self.cluster(path));
+        if body.raw.is_empty() {
+            return answer(request.content_type("application/json").send(&body.json[..]));
+        }
+        request = request.header("Inference-Header-Content-Length", body.json.len().to_string());
+        if body.raw.len() >= LARGE_BYTES {
+            request = request.config().timeout_global(Some(LONG)).build();
+        }
+        let both = [&body.json[..], &body.raw].concat();
+        answer(request.content_type("application/octet-stream").send(&both[..]))
+    }
+
+    /// A task, whole. What is no task is an answer of another kind.
+    pub(super) fn task(&self, id: &str) -> Result<Told, Answer> {
+        let request = self.agent.get(self.cluster(&format!("tasks/{id}")));
+        told(request.config().timeout_global(Some(LONG)).build().call())
+    }
+
+    /// Cancels a task; what that is then.
+    pub(super) fn cancel(&self, id: &str) -> Result<Told, Answer> {
+        told(self.agent.delete(self.cluster(&format!("tasks/{id}"))).call())
+    }
+
+    /// Every task that the cluster knows, without outputs.
+    pub(super) fn list(&self) -> Result<Vec<Told>, Answer> {
+        told(self.agent.get(self.cluster("tasks")).call())
+    }
+
+    /// Adds a model.
+    pub(super) fn upload(&self, name: &str, file: &[u8]) -> Answer {
+        let request = self.agent.post(self.cluster(&format!("models/{name}")));
+        let request = request.config().timeout_global(Some(LONG)).build();
+        answer(request.content_type("application/octet-stream").send(file))
+    }
+
+    /// An inference of the bundled model, of the highest priority, that waits for its result.
     pub(super) fn infer(&self, picture: &[f32]) -> Answer {
         let url = format!("{}/v2/models/digits/infer", self.base);
-        answer(self.agent.post(url).send_json(json!({ "inputs": inputs(picture) })))
+        let body = json!({ "inputs": inputs(picture), "parameters": { "priority": 1 } });
+        answer(self.agent.post(url).send_json(body))
     }
 
     fn cluster(&self, path: &str) -> String {
@@ -78,21 +167,40 @@ pub(super) fn inputs(picture: &[f32]) -> Value {
     json!([{ "name": "image", "shape": [1, 1, 8, 8], "datatype": "FP32", "data": picture }])
 }
 
-/// The values of a result's only output.
-pub(super) fn outputs(result: &Value) -> Option<Vec<f64>> {
-    let data = result["outputs"][0]["data"].as_array()?;
-    data.iter().map(Value::as_f64).collect()
-}
+type Response = Result<ureq::http::Response<ureq::Body>, ureq::Error>;
 
-fn answer(result: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Answer {
-    let text = result.and_then(|mut response| {
+/// Status and body.
+fn read(response: Response) -> Result<(u16, Vec<u8>), Answer> {
+    let both = response.and_then(|mut response| {
         let status = response.status().as_u16();
-        let body = response.body_mut().with_config().limit(1 << 30).read_to_string()?;
+        let body = response.body_mut().with_config().limit(4 << 30).read_to_vec()?;
         Ok((status, body))
     });
-    match text {
-        Ok((status, body)) => Answer::Said(status, serde_json::from_str(&body).unwrap_or_default()),
-        Err(ureq::Error::Timeout(_)) => Answer::Late,
-        Err(error) => Answer::Gone(error.to_string()),
+    both.map_err(|error| match error {
+        ureq::Error::Timeout(_) => Answer::Late,
+        error => Answer::Gone(error.to_string()),
+    })
+}
+
+fn answer(response: Response) -> Answer {
+    match read(response) {
+        Ok((status, body)) => Answer::Said(status, json_of(&body)),
+        Err(answer) => answer,
     }
+}
+
+fn json_of(body: &[u8]) -> Value {
+    serde_json::from_slice(body).unwrap_or_default()
+}
+
+/// What status 200 tells of tasks.
+fn told<T: for<'de> Deserialize<'de>>(response: Response) -> Result<T, Answer> {
+    let (status, body) = read(response)?;
+    if status != 200 {
+        return Err(Answer::Said(status, json_of(&body)));
+    }
+    serde_json::from_slice(&body).map_err(|error| {
+        let text = String::from_utf8_lossy(body.get(..body.len().min(300)).unwrap_or_default());
+        Answer::Said(status, json!(format!("{error}: {text}")))
+    })
 }

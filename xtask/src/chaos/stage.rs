@@ -1,73 +1,103 @@
-//! A cluster of real processes to do damage to: a coordinator with two local workers, and two
-//! machines that joined, one of them through a relay.
+//! A cluster of real processes to do damage to: a coordinator with local workers, a machine that
+//! joined through a relay, and one that joined from a network of its own where there are such.
+
+mod lasting;
 
 use super::load::Load;
 use super::process::{Process, Site, signal};
 use super::rest::Answer;
-use crate::relay::{Random, Relay, Weather};
+use super::world::World;
+use crate::relay::{Random, Relay};
 use anyhow::{Context, Result, bail, ensure};
-use rustix::process::Signal;
+
+use lasting::Lasting;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 /// Local workers.
-pub(super) const LOCAL: usize = 2;
+pub(super) const LOCAL: usize = 3;
 /// How long a worker may be missing once nothing is done to it any more.
-const WHOLE: Duration = Duration::from_secs(30);
+const WHOLE: Duration = Duration::from_secs(45);
 /// How long one is looked for.
-const LOOK: Duration = Duration::from_secs(15);
+const LOOK: Duration = Duration::from_secs(30);
+/// How long an orderly end may take besides what is left to do.
+const ORDERLY: Duration = Duration::from_secs(120);
+
+/// The place of the machine behind the relay, and of the one on an island.
+pub(super) const RELAYED: usize = 0;
+pub(super) const ISLANDER: usize = 1;
 
 /// A machine that joined.
 pub(super) struct Far {
     name: String,
     addr: SocketAddr,
+    /// What runs it.
+    through: Vec<String>,
     pub(super) process: Process,
 }
 
 /// The cluster, and what is wrong with it for now.
 pub(super) struct Stage<'a> {
     pub(super) site: &'a Site,
+    pub(super) world: &'a World,
     pub(super) load: &'a Load,
     pub(super) coordinator: Process,
     pub(super) far: Vec<Far>,
     pub(super) relay: Relay,
     pub(super) random: Random,
-    /// A process that is stopped, since when, and for how long at least.
-    pub(super) stopped: Option<(u32, Instant, Duration)>,
-    /// How long the present weather lasts.
-    pub(super) bad: Duration,
+    lasting: Lasting,
 }
 
 impl<'a> Stage<'a> {
     /// A cluster that is whole.
-    pub(super) fn set(site: &'a Site, load: &'a Load, seed: u64) -> Result<Self> {
+    pub(super) fn set(site: &'a Site, world: &'a World, load: &'a Load, seed: u64) -> Result<Self> {
         let coordinator = site.start()?;
-        let relay = Relay::start(site.quic, seed)?;
+        let relay = Relay::start(site.near(), seed)?;
         let Answer::Said(_, made) = load.rest.post("tokens", &json!({ "uses": 2 })) else {
             bail!("no token");
         };
         let token = made["token"].as_str().context("no token")?.to_owned();
+        let islander = match &world.island {
+            Some(island) => (SocketAddr::new(island.host, site.quic.port()), island.through()),
+            None => (site.near(), Vec::new()),
+        };
         let mut far = Vec::new();
-        for (name, addr) in [("far-1", site.quic), ("far-2", relay.addr())] {
-            let process = site.join(&[], addr, name, Some(&token))?;
-            far.push(Far { name: name.to_owned(), addr, process });
+        for (name, (addr, through)) in [("far-1", (relay.addr(), Vec::new())), ("far-2", islander)]
+        {
+            let process = site.join(&through, addr, name, Some(&token))?;
+            far.push(Far { name: name.to_owned(), addr, through, process });
         }
-        let random = Random::new(seed);
-        let (stopped, bad) = (None, Duration::ZERO);
-        let mut stage = Self { site, load, coordinator, far, relay, random, stopped, bad };
+        let (random, lasting) = (Random::new(seed), Lasting::default());
+        let mut stage = Self { site, world, load, coordinator, far, relay, random, lasting };
         stage.whole()?;
         Ok(stage)
     }
 
-    /// Every ready worker, as the coordinator lists it.
+    /// Every ready worker, as the coordinator lists it, those with something to do first.
     fn ready(&self) -> Vec<Value> {
         let Answer::Said(200, workers) = self.load.rest.get("workers") else { return Vec::new() };
         let workers = workers.as_array().cloned().unwrap_or_default();
-        workers.into_iter().filter(|worker| worker["state"] == "ready").collect()
+        let mut ready: Vec<_> = workers.into_iter().filter(|w| w["state"] == "ready").collect();
+        ready.sort_by_key(|worker| std::cmp::Reverse(worker["running"].as_u64()));
+        ready
     }
 
-    /// Name and process of every ready local worker; waits for one where there is none.
+    /// Waits until workers have something to do, but not for long.
+    pub(super) fn until_busy(&self, most: Duration) {
+        let until = Instant::now() + most;
+        while Instant::now() < until {
+            let ready = self.ready();
+            let busy = ready.iter().filter(|w| w["running"].as_u64().is_some_and(|n| n > 0));
+            if busy.count() > LOCAL {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Name and process of every ready local worker, busy ones first; waits for one where there is
+    /// none.
     pub(super) fn locals(&self) -> Result<Vec<(String, u32)>> {
         let until = Instant::now() + LOOK;
         loop {
@@ -75,7 +105,8 @@ impl<'a> Stage<'a> {
                 let name = worker["id"].as_str().filter(|name| name.starts_with("local-"))?;
                 Some((name.to_owned(), u32::try_from(worker["pid"].as_u64()?).ok()?))
             };
-            let locals: Vec<_> = self.ready().iter().filter_map(own).collect();
+            let mut locals: Vec<_> = self.ready().iter().filter_map(own).collect();
+            locals.retain(|(_, pid)| !self.is_stopped(*pid));
             if !locals.is_empty() {
                 return Ok(locals);
             }
@@ -84,11 +115,9 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Some local worker.
+    /// A local worker that has something to do, if any has.
     pub(super) fn a_local(&mut self) -> Result<(String, u32)> {
-        let locals = self.locals()?;
-        let at = self.random.below(u64::try_from(locals.len())?);
-        locals.into_iter().nth(usize::try_from(at)?).context("a local worker")
+        self.locals()?.into_iter().next().context("a local worker")
     }
 
     /// Waits until every worker is there; how long that took.
@@ -103,9 +132,17 @@ impl<'a> Stage<'a> {
         Ok(began.elapsed())
     }
 
+    /// Notes which tasks are under way.
+    pub(super) fn note(&self) {
+        if let Ok(list) = self.load.rest.list() {
+            self.load.ledger().noted(&list);
+        }
+    }
+
     /// Kills the coordinator.
     pub(super) fn kill_coordinator(&mut self) -> Result<()> {
-        self.load.turn();
+        self.note();
+        self.load.gone();
         self.coordinator.kill()?;
         self.load.hurt();
         Ok(())
@@ -114,7 +151,8 @@ impl<'a> Stage<'a> {
     /// Starts it again on the same data folder.
     pub(super) fn follow(&mut self) -> Result<()> {
         self.coordinator = self.site.start()?;
-        self.load.turn();
+        self.load.back();
+        self.note();
         Ok(())
     }
 
@@ -123,16 +161,21 @@ impl<'a> Stage<'a> {
         self.far.get_mut(at).context("a machine")?.process.kill()
     }
 
-    /// Starts it again: it comes back by the identity that it keeps.
+    /// Starts it again: it comes back by the identity that it keeps, once its way is free.
     pub(super) fn bring_back(&mut self, at: usize) -> Result<()> {
+        self.free_way(at)?;
         let far = self.far.get_mut(at).context("a machine")?;
-        far.process = self.site.join(&[], far.addr, &far.name, None)?;
+        far.process = self.site.join(&far.through, far.addr, &far.name, None)?;
         Ok(())
     }
 
-    /// Some place of a machine that joined.
+    /// A place of a machine that joined: of the busier one.
     pub(super) fn a_far(&mut self) -> Result<usize> {
-        Ok(usize::try_from(self.random.below(u64::try_from(self.far.len())?))?)
+        let ready = self.ready();
+        let name = ready.iter().find_map(|w| w["id"].as_str().filter(|n| n.starts_with("far-")));
+        let busy = self.far.iter().position(|far| Some(far.name.as_str()) == name);
+        let any = usize::try_from(self.random.below(u64::try_from(self.far.len())?))?;
+        Ok(busy.unwrap_or(any))
     }
 
     /// A time between two, in milliseconds.
@@ -140,48 +183,25 @@ impl<'a> Stage<'a> {
         Duration::from_millis(from + self.random.below(to.saturating_sub(from)))
     }
 
-    /// Stops some worker's process, which is neither told nor asked.
-    pub(super) fn stop_a_worker(&mut self, for_ms: (u64, u64)) -> Result<()> {
-        let pid = match self.random.chance(500) {
-            true => self.a_local()?.1,
-            false => {
-                let at = self.a_far()?;
-                self.far.get(at).context("a machine")?.process.pid()
-            }
-        };
-        let least = self.some_ms(for_ms.0, for_ms.1);
-        signal(pid, Signal::STOP);
-        self.load.hurt();
-        self.stopped = Some((pid, Instant::now(), least));
-        Ok(())
-    }
-
-    /// Changes the weather for the machine behind the relay.
-    pub(super) fn weather(&mut self, weather: Weather, for_ms: (u64, u64)) {
-        self.bad = self.some_ms(for_ms.0, for_ms.1);
-        self.relay.set(weather);
-        self.load.hurt();
-    }
-
-    /// Ends what lasts.
-    pub(super) fn heal(&mut self) {
-        if let Some((pid, since, least)) = self.stopped.take() {
-            std::thread::sleep(least.saturating_sub(since.elapsed()));
-            signal(pid, Signal::CONT);
-        }
-        std::thread::sleep(self.bad.saturating_sub(self.load.since_hurt()));
-        self.bad = Duration::ZERO;
-        self.relay.set(Weather::CALM);
-    }
-
     /// Asks the coordinator to finish what it has and end, and waits for that.
     pub(super) fn stop_in_order(&mut self) -> Result<()> {
-        self.load.turn();
+        let (backlog, _) = self.load.ledger().backlog();
+        self.note();
+        self.load.gone();
         let answer = self.load.rest.post("coordinator/stop", &json!({ "now": false }));
         ensure!(matches!(answer, Answer::Said(202, _)), "stop was met with {answer:?}");
-        let status = self.coordinator.wait(Duration::from_secs(60))?;
+        let status = self.coordinator.wait(ORDERLY + 8 * backlog)?;
         self.load.hurt();
         ensure!(status.success(), "the coordinator ended with {status}");
         Ok(())
+    }
+}
+
+impl Drop for Stage<'_> {
+    fn drop(&mut self) {
+        // Local workers that are stopped would outlive their coordinator.
+        for pid in self.stopped() {
+            signal(pid, rustix::process::Signal::CONT);
+        }
     }
 }

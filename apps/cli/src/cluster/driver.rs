@@ -8,9 +8,9 @@ use crate::failure::{Failure, Result};
 use crate::settings::Limits;
 use crate::simd::Simd;
 use lgp_sdk::{
-    Coordinator, DeviceId, ExecError, ExecErrorKind, ModelRef, Pki, Supervisor, WorkerState,
+    Coordinator, DeviceId, ExecError, ExecErrorKind, ModelRef, Pki, Supervisor, TaskId, WorkerState,
 };
-use lgp_server::{BoxFuture, Driver, DriverError};
+use lgp_server::{BoxFuture, Driver, DriverError, Restarted};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -181,8 +181,9 @@ impl LocalDriver {
     /// Replaces every worker by a new one, one after another: the old one leaves when the new one
     /// is ready and has the models, so that no request waits for either. Where the new one cannot
     /// load what the old one serves, it is the new one that leaves.
-    async fn replace_all(&self) -> Result<usize, DriverError> {
+    async fn replace_all(&self, limit: Duration) -> Result<Restarted, DriverError> {
         let count = self.places();
+        let mut ended = Vec::new();
         for done in 0..count {
             if *self.0.stop.borrow() != Stop::Run {
                 return Err(DriverError::Stopping);
@@ -217,12 +218,20 @@ impl LocalDriver {
                 (places.len() > 1).then(|| places.remove(0))
             };
             if let Some(old) = old {
+                ended.extend(self.drained(&old, limit).await);
                 // As above; a task that panicked has dropped its worker, which kills it.
                 let _ = old.orders.send(Order::Leave);
                 let _ = old.task.await;
             }
         }
-        Ok(count)
+        Ok(Restarted { workers: count, ended })
+    }
+
+    /// Has a place's worker finish, and ends what takes it longer than `limit`; answers those tasks.
+    async fn drained(&self, place: &Place, limit: Duration) -> Vec<TaskId> {
+        let Some(worker) = lock(&place.worker).clone() else { return Vec::new() };
+        // One that is gone has nothing to finish.
+        self.0.fleet.coordinator.drain_worker(&worker, limit).await.unwrap_or_default()
     }
 
     /// Resolves once a place's worker is ready and has every model.
@@ -300,8 +309,8 @@ impl Driver for LocalDriver {
         Box::pin(async move { self.try_resize(workers) })
     }
 
-    fn restart(&self) -> BoxFuture<'_, Result<usize, DriverError>> {
-        Box::pin(self.replace_all())
+    fn restart(&self, limit: Duration) -> BoxFuture<'_, Result<Restarted, DriverError>> {
+        Box::pin(self.replace_all(limit))
     }
 
     fn workers(&self) -> usize {
@@ -328,6 +337,11 @@ impl Supervisor for DriverToCome {
     fn scale(&self, workers: usize) -> Result<usize, String> {
         let driver = self.0.get().ok_or("the coordinator is starting")?;
         driver.try_resize(workers).map_err(|error| error.to_string())
+    }
+
+    fn replace(&self, worker: &str) {
+        // Where it is no local one, its own process hears of it and starts anew.
+        self.0.get().map(|driver| driver.kill(worker));
     }
 }
 

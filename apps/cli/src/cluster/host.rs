@@ -57,7 +57,10 @@ pub(crate) fn host(
             workers: settings.workers,
             simd: settings.simd,
             limits: settings.limits(),
+            run_limit_s: settings.run_limit_s,
+            keeping: settings.keeping(),
             certificate_life: Duration::from_secs(settings.quic.certificate_life_s),
+            absence_max: Duration::from_secs(settings.quic.absence_max_s),
         };
         // Before the workers: a port in use must not cost their start.
         let listener = bind(settings.http.addr).await?;
@@ -68,6 +71,7 @@ pub(crate) fn host(
         };
         let config = ServerConfig {
             body_bytes_max: settings.http.body_bytes_max,
+            bodies_bytes_max: settings.http.bodies_bytes_max,
             binary_bytes_max: settings.input_bytes_max.saturating_add(settings.http.body_bytes_max),
             ..ServerConfig::default()
         };

@@ -4,7 +4,7 @@ use crate::cluster::digits;
 use crate::cluster::driver::{DriverToCome, Fleet, LocalDriver, OWN_PREFIX};
 use crate::failure::{Failure, Result};
 use crate::folder;
-use crate::settings::Limits;
+use crate::settings::{Keeping, Limits};
 use crate::simd::Simd;
 use lgp_sdk::{
     CaHash, Coordinator, CoordinatorConfig, Deployment, DeviceId, ModelRef, Pki, Repository,
@@ -38,8 +38,14 @@ pub(crate) struct Plan {
     pub(crate) simd: Simd,
     /// How they batch tasks.
     pub(crate) limits: Limits,
+    /// How long a run may take where nothing else says so, in seconds; 0 goes by what is measured.
+    pub(crate) run_limit_s: u64,
+    /// For how long results are kept, and on how much of the disk.
+    pub(crate) keeping: Keeping,
     /// How long workers' certificates are valid; they renew them.
     pub(crate) certificate_life: Duration,
+    /// How long members may be away after their certificates have expired.
+    pub(crate) absence_max: Duration,
 }
 
 /// A running coordinator, its local workers and the models that it serves.
@@ -65,7 +71,9 @@ impl Cluster {
         repository.sweep()?;
         let digits = digits::register(&repository)?;
         let folder = folder::pki(&plan.data);
-        let pki = Pki::open(&folder)?.with_certificate_life(plan.certificate_life);
+        let pki = Pki::open(&folder)?
+            .with_certificate_life(plan.certificate_life)
+            .with_absence_max(plan.absence_max);
         let to_come = Arc::new(DriverToCome::default());
         let services = Services {
             tokens: Some(Tokens::open(&folder, &pki)?),
@@ -77,8 +85,10 @@ impl Cluster {
             quic_addr: plan.quic,
             journal: Some(folder::journal(&plan.data)),
             input_bytes_max: plan.limits.input_bytes_max,
+            run_limit_s: plan.run_limit_s,
             ..CoordinatorConfig::default()
         };
+        let config = plan.keeping.apply(&plan.data, config)?;
         let authority = pki.hash();
         let coordinator = Coordinator::start_with(config, &pki, services).await?;
         let driver = LocalDriver::new(Fleet {

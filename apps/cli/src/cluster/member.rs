@@ -1,11 +1,10 @@
 //! What a machine that joins a cluster keeps in its data folder, and how it gets it.
 
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, NEW_TOKEN, Result};
 use lgp_sdk::{CaHash, ClusterError, Identity, JoinRefusal, JoinToken, WorkerId, join};
 use std::fs::{File, TryLockError};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 /// The port that coordinators listen on unless told otherwise.
 const PORT: u16 = 8443;
@@ -89,11 +88,6 @@ impl Wanted {
         Ok(Self { token, name })
     }
 
-    /// Whether there is something to join anew with.
-    pub(crate) fn has_token(&self) -> bool {
-        self.token.is_some()
-    }
-
     /// By what the cluster is recognised.
     ///
     /// # Errors
@@ -103,11 +97,18 @@ impl Wanted {
         token.map(JoinToken::authority).ok_or_else(|| Failure::usage("a token is missing"))
     }
 
+    /// Whether the machine has kept an identity that will do.
+    pub(crate) fn has_joined(&self, data: &Path) -> bool {
+        let kept = Identity::load(&identity_folder(data));
+        matches!(kept, Ok(Some(kept)) if matches!(self.fits(&kept), Ok(None)))
+    }
+
     /// The identity that the machine has kept, if it will do, or else a new one for the token. True
-    /// for a new one.
+    /// for a new one. A kept one may have expired: whether it can be renewed says the coordinator, by
+    /// its clock, when it is reached.
     ///
     /// # Errors
-    /// `token_missing`, `certificate_expired`, or why the coordinator refuses.
+    /// `token_missing`, or why the coordinator refuses.
     pub(crate) async fn identity(&self, addr: SocketAddr, data: &Path) -> Result<(Identity, bool)> {
         let folder = identity_folder(data);
         let kept = match (Identity::load(&folder), &self.token) {
@@ -127,14 +128,27 @@ impl Wanted {
             None => Failure::new("token_missing", "this machine has not joined a cluster yet"),
         };
         let Some(token) = &self.token else {
-            return Err(why.hint(
-                "make a token with radeon-cluster token create, and join with it: \
-                 radeon-cluster join HOST TOKEN",
-            ));
+            return Err(why.hint(NEW_TOKEN));
         };
+        Ok((self.anew(addr, token, data).await?, true))
+    }
+
+    /// A new identity for the token in place of the one that the machine has kept, which is of no use
+    /// any more; `None` without a token.
+    ///
+    /// # Errors
+    /// Why the coordinator refuses.
+    pub(crate) async fn replaced(&self, addr: SocketAddr, data: &Path) -> Result<Option<Identity>> {
+        match &self.token {
+            Some(token) => self.anew(addr, token, data).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    async fn anew(&self, addr: SocketAddr, token: &JoinToken, data: &Path) -> Result<Identity> {
         let identity = self.enrol(addr, token).await?;
-        identity.save(&folder)?;
-        Ok((identity, true))
+        identity.save(&identity_folder(data))?;
+        Ok(identity)
     }
 
     /// Why a kept identity will not do; `None` where it will.
@@ -145,10 +159,6 @@ impl Wanted {
         if other_name || other_cluster {
             let message = format!("this machine joined as {}, not under this name", kept.name);
             return Ok(Some(Failure::new("token_missing", message)));
-        }
-        if kept.validity()?.1 <= SystemTime::now() {
-            let message = format!("the certificate of {} has expired", kept.name);
-            return Ok(Some(Failure::new("certificate_expired", message)));
         }
         Ok(None)
     }

@@ -7,7 +7,7 @@ use crate::device::{self, NotUsed};
 use crate::failure::{Failure, Result};
 use crate::measure::Percentiles;
 use crate::output::{self, Output};
-use crate::settings::{self, Limits};
+use crate::settings::{self, Keeping, Limits};
 use crate::simd::Simd;
 use indicatif::ProgressBar;
 use lgp_sdk::{DeviceId, NamedTensor, TaskRecord, TaskSpec, TaskState, WorkerState};
@@ -88,7 +88,10 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
             workers: WORKERS,
             simd,
             limits: Limits::default(),
+            run_limit_s: 0,
+            keeping: Keeping::default(),
             certificate_life: settings::CERTIFICATE_LIFE,
+            absence_max: settings::ABSENCE_MAX,
         };
         let cluster = tokio::select! {
             // The log that a failure names goes with the temporary folder.

@@ -12,7 +12,9 @@ use lgp_sdk::{
 };
 use serde::Serialize;
 use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 use tokio::sync::oneshot;
@@ -29,7 +31,8 @@ const ELSEWHERE: [&str; 3] = ["wrong_cluster", "coordinator_unreachable", "clust
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  radeon-cluster join 192.168.1.10 LGP1.5f70….9c41…\n\n\
     Stays in the foreground; ctrl-C finishes what runs here and leaves. A lost connection is made\n\
-    anew. The machine keeps its identity: joining again needs no token while that is valid.")]
+    anew. The machine keeps its identity: joining again needs no token, unless it was away for more\n\
+    than 30 days (quic.absence_max_s) or was revoked.")]
 pub(crate) struct Args {
     /// The coordinator's address for workers; without a port, 8443
     #[arg(
@@ -66,9 +69,10 @@ struct Joined {
     data: PathBuf,
     device: String,
     /// Whether a token was used; false where the machine came back with its identity. Should that turn
-    /// out to be revoked, the token is used after all.
+    /// out to be revoked, or to have expired too long ago, the token is used after all.
     enrolled: bool,
-    /// When the identity expires unless it is renewed, in seconds since 1970.
+    /// When the identity expires unless it is renewed, in seconds since 1970; after an absence that is
+    /// over, and it is renewed as soon as the coordinator is reached.
     expires_s: u64,
 }
 
@@ -117,9 +121,18 @@ fn executor(settings: &Settings, data: &std::path::Path, cache: u64) -> Result<A
     })
 }
 
-fn is_revoked(ended: &Result<(), ClusterError>) -> bool {
-    let refusal = JoinRefusal::CertificateRevoked;
-    matches!(ended, Err(ClusterError::JoinRefused { refusal: given, .. }) if *given == refusal)
+fn is_refused(ended: &Result<(), ClusterError>, refusal: &JoinRefusal) -> bool {
+    matches!(ended, Err(ClusterError::JoinRefused { refusal: given, .. }) if given == refusal)
+}
+
+/// Runs the same command in the place of this process, which takes the threads with it that a run
+/// does not let go of; the identity is kept already. Answers only why it could not.
+fn start_anew() -> Failure {
+    let program = match std::env::current_exe() {
+        Ok(program) => program,
+        Err(error) => return Failure::internal(error),
+    };
+    Failure::internal(Command::new(program).args(std::env::args_os().skip(1)).exec())
 }
 
 /// This machine, about to work for a cluster.
@@ -132,8 +145,8 @@ struct Machine {
 }
 
 impl Machine {
-    /// As [`Machine::work`]. One that finds that it was revoked while it was off joins anew, once,
-    /// where it was given a token for that.
+    /// As [`Machine::work`]. One that finds that it was revoked while it was off, or was off for too
+    /// long, joins anew, once, where it was given a token for that.
     async fn belong(
         &mut self,
         addr: SocketAddr,
@@ -143,17 +156,19 @@ impl Machine {
         let (began, kept) = (Instant::now(), !identity.1);
         let ended = self.work(addr, identity, signals).await?;
         // One that is revoked while it works must not come back by itself.
-        let at_once = began.elapsed() < AT_ONCE;
-        if !(kept && at_once && self.wanted.has_token() && is_revoked(&ended)) {
+        let revoked = is_refused(&ended, &JoinRefusal::CertificateRevoked);
+        let lapsed = is_refused(&ended, &JoinRefusal::CertificateLapsed);
+        if !(kept && (lapsed || revoked && began.elapsed() < AT_ONCE)) {
             return Ok(ended);
         }
-        tracing::warn!("this machine was revoked while it was off; joining anew");
         let identity = tokio::select! {
-            identity = self.wanted.identity(addr, &self.data) => identity?,
+            identity = self.wanted.replaced(addr, &self.data) => identity?,
             () = signals.next() => return Err(Failure::interrupted()),
         };
+        let Some(identity) = identity else { return Ok(ended) };
+        tracing::warn!(revoked, "this machine was revoked or off for too long, and joined anew");
         // What was printed stays true but for the token, and whoever read it may read no more.
-        self.stay(addr, identity.0, signals).await
+        self.stay(addr, identity, signals).await
     }
 
     /// Works until a signal says to leave, or the coordinator does. The inner result is how the
@@ -205,7 +220,11 @@ impl Machine {
         loop {
             tokio::select! {
                 ended = &mut worker => {
-                    if is_revoked(&ended) {
+                    if let Err(error @ ClusterError::MustRestart) = &ended {
+                        tracing::error!(%error, "starting anew");
+                        return Err(start_anew());
+                    }
+                    if is_refused(&ended, &JoinRefusal::CertificateRevoked) {
                         // With a new token the machine must not come back as who it was.
                         member::forget(&self.data)?;
                     }
@@ -233,6 +252,10 @@ impl Machine {
                 () = signals.next() => return Err(Failure::interrupted()),
             };
             let Some(addr) = found else {
+                if self.wanted.has_joined(&self.data) {
+                    tracing::warn!("the coordinator is not on the local network yet; searching on");
+                    continue;
+                }
                 let message = format!(
                     "no coordinator of the token's cluster was found on the local network within \
                      {} s",

@@ -2,7 +2,7 @@
 
 use crate::failure::Result;
 use crate::output::{self, Output};
-use crate::rest::{Target, named, segment};
+use crate::rest::{self, Patience, Target, named, segment};
 use crate::size;
 use lgp_sdk::Repository;
 use serde_json::{Value, json};
@@ -68,14 +68,20 @@ enum Action {
         /// adaptive takes the one that is done first
         #[arg(long, value_name = "NAME,NAME", value_delimiter = ',')]
         variants: Vec<String>,
+        /// How long one run may take before it is stopped, for tasks that say nothing [default: what the
+        /// setting run_limit_s says]
+        #[arg(long, value_name = "MS")]
+        run_limit_ms: Option<u64>,
         #[command(flatten)]
         target: Target,
     },
-    /// Have every worker let go of a model; its files stay
+    /// Have every worker let go of a model, and wait for that; its files stay
     Unload {
         /// The model's name
         #[arg(value_parser = named)]
         name: String,
+        #[command(flatten)]
+        patience: Patience,
         #[command(flatten)]
         target: Target,
     },
@@ -96,19 +102,20 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         }
         Action::Rm { name, target } => target.connect()?.delete(&path(name, ""))?,
         Action::Load { name, target } => target.connect()?.post(&path(name, "/load"), &empty)?,
-        Action::Deploy { name, memory, backend, family, variants, target } => {
+        Action::Deploy { name, memory, backend, family, variants, run_limit_ms, target } => {
             let wish = json!({
                 "memory_bytes": memory, "backend": backend, "family": family, "variants": variants,
+                "run_limit_ms": run_limit_ms,
             });
             target.connect()?.put(&path(name, "/deployment"), &wish)?
         }
-        Action::Unload { name, target } => {
-            target.connect()?.post(&path(name, "/unload"), &empty)?
+        Action::Unload { name, patience, target } => {
+            target.connect()?.post(&path(name, "/unload"), &patience.body())?
         }
     };
     out.emit(&answer, |answer| match answer["removed"].as_bool() {
         Some(true) => format!("model {} is gone\n", output::cell(&answer["name"])),
-        _ => table(std::slice::from_ref(answer)),
+        _ => table(std::slice::from_ref(answer)) + &rest::ended(answer),
     })
 }
 

@@ -2,8 +2,8 @@
 
 use crate::failure::Result;
 use crate::output::{self, Output};
-use crate::rest::Target;
-use serde_json::{Value, json};
+use crate::rest::{self, Patience, Target};
+use serde_json::Value;
 
 /// Flags of `restart`.
 #[derive(Debug, clap::Args)]
@@ -14,11 +14,16 @@ use serde_json::{Value, json};
     workers are of that version.")]
 pub(crate) struct Args {
     #[command(flatten)]
+    patience: Patience,
+    #[command(flatten)]
     target: Target,
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
-    let done: Value = args.target.connect()?.post("restart", &json!({}))?;
-    out.emit(&done, |done| format!("{} workers were replaced\n", output::cell(&done["restarted"])))
+    let done: Value = args.target.connect()?.post("restart", &args.patience.body())?;
+    out.emit(&done, |done| {
+        let restarted = output::cell(&done["restarted"]);
+        format!("{restarted} workers were replaced\n{}", rest::ended(done))
+    })
 }

@@ -4,6 +4,7 @@ use crate::failure::Result;
 use crate::output::Output;
 use crate::rest::{Target, named, segment};
 use crate::task;
+use serde_json::Value;
 use std::path::PathBuf;
 
 /// Flags of `result`.
@@ -19,6 +20,9 @@ pub(crate) struct Args {
     /// Write one .npy file per output
     #[arg(long, value_name = "DIR")]
     output_dir: Option<PathBuf>,
+    /// Let the result go once it is written: it is needed no more
+    #[arg(long)]
+    done: bool,
     #[command(flatten)]
     target: Target,
 }
@@ -30,5 +34,11 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         true => task::wait(&client, &args.id)?,
         false => client.get(&format!("tasks/{}", segment(&args.id)))?,
     };
-    task::report(&task, args.output_dir.as_deref(), out)
+    let reported = task::report(&task, args.output_dir.as_deref(), out);
+    let ended = !matches!(task["state"].as_str(), Some("queued" | "running"));
+    // A failure has been told as well; one to write down what was fetched leaves it where it is.
+    if args.done && ended && (reported.is_ok() || task["state"] != "succeeded") {
+        let _: Value = client.delete(&format!("tasks/{}/result", segment(&args.id)))?;
+    }
+    reported
 }

@@ -18,7 +18,10 @@ use std::process::{Command, Stdio};
     Returns when the cluster is ready. Every flag is also a setting: of the file\n\
     radeon-cluster.toml in the data folder (workers = 2, or addr under [http]), and of the\n\
     environment (RADEON_WORKERS=2, RADEON_HTTP__ADDR=127.0.0.1:8000). Flags win over the\n\
-    environment, and the environment over the file.")]
+    environment, and the environment over the file.\n\n\
+    Settings without a flag: for how many seconds results of durable tasks wait to be read\n\
+    (results_kept_for_s, a week), on how much of their disk (results_disk_share, 0.1), and for\n\
+    how many seconds an idempotency key stands after its task's end (keys_kept_for_s, 600).")]
 pub(crate) struct Args {
     /// Local worker processes; they share the cores [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=256))]

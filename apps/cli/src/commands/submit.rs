@@ -42,6 +42,21 @@ pub(crate) struct Args {
     #[arg(long, value_name = "MS",
           value_parser = clap::value_parser!(u64).range(1..=deadline_ms_max()))]
     deadline_ms: Option<u64>,
+    /// Try it so often before it fails, where attempts end without an answer
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    max_attempts: Option<u32>,
+    /// The first wait between two attempts is at most so long; it doubles with each
+    #[arg(long, value_name = "MS",
+          value_parser = clap::value_parser!(u64).range(1..=deadline_ms_max()))]
+    retry_base_ms: Option<u64>,
+    /// No wait between two attempts is longer
+    #[arg(long, value_name = "MS",
+          value_parser = clap::value_parser!(u64).range(1..=deadline_ms_max()))]
+    retry_max_ms: Option<u64>,
+    /// How long one attempt may run
+    #[arg(long, value_name = "MS",
+          value_parser = clap::value_parser!(u64).range(1..=deadline_ms_max()))]
+    run_limit_ms: Option<u64>,
     /// Wait for the result
     #[arg(long)]
     wait: bool,
@@ -99,6 +114,10 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         ("idempotency_key", args.key.as_ref().map(|key| json!(key))),
         ("priority", args.priority.as_ref().map(|priority| json!(priority))),
         ("deadline_ms", args.deadline_ms.map(|ms| json!(ms))),
+        ("max_attempts", args.max_attempts.map(|count| json!(count))),
+        ("retry_base_ms", args.retry_base_ms.map(|ms| json!(ms))),
+        ("retry_max_ms", args.retry_max_ms.map(|ms| json!(ms))),
+        ("run_limit_ms", args.run_limit_ms.map(|ms| json!(ms))),
     ];
     for (key, value) in optional {
         if let Some(value) = value {

@@ -5,8 +5,8 @@ use crate::output::{self, Output};
 use crate::rest::{Target, named, segment};
 use serde_json::{Value, json};
 
-/// Tasks that a person is shown, newest first.
-const SHOWN_MAX: usize = 30;
+/// Tasks that coordinators list at once.
+const LIMIT_MAX: u64 = 1_000;
 
 /// Flags of `tasks`.
 #[derive(Debug, clap::Args)]
@@ -14,8 +14,33 @@ const SHOWN_MAX: usize = 30;
 pub(crate) struct Args {
     #[command(subcommand)]
     action: Option<Action>,
+    /// Those in this state
+    #[arg(long, value_parser = ["queued", "running", "succeeded", "failed", "cancelled"])]
+    state: Option<String>,
+    /// Those of a model, NAME or NAME/VERSION
+    #[arg(long, value_parser = named)]
+    model: Option<String>,
+    /// So many at most, the newest first
+    #[arg(long, value_name = "N", default_value_t = 100,
+          value_parser = clap::value_parser!(u64).range(1..=LIMIT_MAX))]
+    limit: u64,
+    /// Those that were submitted before this one
+    #[arg(long, value_name = "ID", value_parser = named)]
+    after: Option<String>,
     #[command(flatten)]
     target: Target,
+}
+
+impl Args {
+    /// The path of a page with one task more, which says whether there are any.
+    fn page(&self) -> String {
+        let limit = (self.limit + 1).min(LIMIT_MAX);
+        let given = [("state", &self.state), ("model", &self.model), ("after", &self.after)];
+        let given = given.into_iter().filter_map(|(key, value)| Some((key, value.as_deref()?)));
+        given.fold(format!("tasks?limit={limit}"), |path, (key, value)| {
+            path + &format!("&{key}={}", segment(value))
+        })
+    }
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -83,8 +108,16 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
             })
         }
         None => {
-            let tasks: Vec<Value> = args.target.connect()?.get("tasks")?;
-            out.emit(&tasks, |tasks| table(tasks))
+            let mut tasks: Vec<Value> = args.target.connect()?.get(&args.page())?;
+            let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
+            let more = tasks.len() > limit || (args.limit == LIMIT_MAX && tasks.len() == limit);
+            tasks.truncate(limit);
+            out.emit(&tasks, |tasks| table(tasks))?;
+            if let Some(last) = tasks.last().filter(|_| more) {
+                let last = output::cell(&last["task_id"]);
+                out.note(format!("there may be older ones: tasks --after {last}"));
+            }
+            Ok(())
         }
     }
 }
@@ -93,12 +126,8 @@ fn table(tasks: &[Value]) -> String {
     if tasks.is_empty() {
         return "no tasks\n".to_owned();
     }
-    let rows = tasks.iter().take(SHOWN_MAX).map(|task| {
+    let rows = tasks.iter().map(|task| {
         ["task_id", "model", "state", "attempts", "worker"].map(|key| output::cell(&task[key]))
     });
-    let shown = output::table(["id", "model", "state", "attempts", "worker"], rows);
-    match tasks.len().saturating_sub(SHOWN_MAX) {
-        0 => shown,
-        more => shown + &format!("and {more} older ones; --json has them all\n"),
-    }
+    output::table(["id", "model", "state", "attempts", "worker"], rows)
 }

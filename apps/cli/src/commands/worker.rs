@@ -4,7 +4,7 @@ use crate::cluster::bootstrap::Bootstrap;
 use crate::cluster::runtime;
 use crate::device;
 use crate::failure::{Failure, Result};
-use lgp_sdk::{ModelExecutor, Repository, SessionOptions, WorkerConfig};
+use lgp_sdk::{ClusterError, ModelExecutor, Repository, SessionOptions, WorkerConfig};
 use std::io::{BufRead, Read};
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -39,14 +39,20 @@ pub(crate) fn run() -> Result<()> {
     let config = WorkerConfig::new(bootstrap.coordinator, bootstrap.identity, slots);
     let config = bootstrap.limits.apply(config);
     let orphaned = watch_stdin();
-    runtime()?.block_on(async {
+    let runtime = runtime()?;
+    let ended = runtime.block_on(async {
         let shutdown = async {
             // A dropped sender means the same.
             let _ = orphaned.await;
         };
         lgp_sdk::run_worker(config, executor, shutdown).await
-    })?;
-    Ok(())
+    });
+    if let Err(error @ ClusterError::MustRestart) = ended {
+        tracing::error!(%error, "the process ends, and its place is filled again");
+        // The run that does not stop has a thread of the runtime, which would wait for it.
+        std::process::exit(1);
+    }
+    Ok(ended?)
 }
 
 /// Resolves when stdin closes, which it does when the coordinator ends, however it ends.

@@ -3,10 +3,9 @@
 use crate::commands::token::role;
 use crate::failure::Result;
 use crate::output::{self, Output};
-use crate::rest::{Client, Target, named, segment};
+use crate::rest::{self, Patience, Target, named, segment};
 use lgp_sdk::Role;
 use serde_json::{Value, json};
-use std::time::Duration;
 
 /// Flags of `workers`.
 #[derive(Debug, clap::Args)]
@@ -24,8 +23,15 @@ enum Action {
     Show(One),
     /// Show what changes while a worker works
     Metrics(One),
-    /// Let a worker finish what it has and leave, and wait for that
-    Drain(One),
+    /// Let a worker finish what it has and leave, and wait for that; what takes too long is ended
+    Drain {
+        #[command(flatten)]
+        worker: One,
+        #[command(flatten)]
+        patience: Patience,
+    },
+    /// Have the devices of a worker on which runs did not stop take tasks again
+    Enable(One),
     /// The same without waiting; a local worker is followed by a new one
     Shutdown(One),
     /// Revoke the certificates of a worker, or of another member, close its connections, and take back
@@ -56,9 +62,6 @@ struct One {
     target: Target,
 }
 
-/// How often is looked whether a worker has left.
-const LOOK: Duration = Duration::from_millis(50);
-
 /// Runs the command.
 pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let path = |id: &str| format!("workers/{}", segment(id));
@@ -76,7 +79,8 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
             out.emit(&metrics, |metrics| output::fields(metrics, ""))
         }
         Some(Action::Shutdown(One { id, target })) => {
-            let leaving: Value = leave(&target.connect()?, id)?;
+            let leaving: Value =
+                target.connect()?.post(&format!("{}/shutdown", path(id)), &json!({}))?;
             out.emit(&leaving, |_| format!("worker {id} leaves once it has finished\n"))
         }
         Some(Action::Revoke { id, role, target }) => {
@@ -96,21 +100,20 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
                 output::table(["name", "role"], revoked.iter().map(row))
             })
         }
-        Some(Action::Drain(One { id, target })) => {
+        Some(Action::Drain { worker: One { id, target }, patience }) => {
             let client = target.connect()?;
-            let _: Value = leave(&client, id)?;
-            let here = |w: &Value| w["id"] == json!(id) && w["state"] == json!("draining");
-            while client.get::<Vec<Value>>("workers")?.iter().any(here) {
-                std::thread::sleep(LOOK);
-            }
-            let left = json!({ "id": id, "state": "left" });
-            out.emit(&left, |_| format!("worker {id} has left\n"))
+            let left: Value = client.post(&format!("{}/drain", path(id)), &patience.body())?;
+            out.emit(&left, |left| format!("worker {id} has left\n{}", rest::ended(left)))
+        }
+        Some(Action::Enable(One { id, target })) => {
+            let enabled: Value =
+                target.connect()?.post(&format!("{}/enable", path(id)), &json!({}))?;
+            out.emit(&enabled, |enabled| {
+                let devices = enabled["enabled"].as_array().map_or(0, Vec::len);
+                format!("{devices} devices of worker {id} take tasks again\n")
+            })
         }
     }
-}
-
-fn leave(client: &Client, id: &str) -> Result<Value> {
-    client.post(&format!("workers/{}/shutdown", segment(id)), &json!({}))
 }
 
 /// The workers as a table.

@@ -141,7 +141,7 @@ fn a_worker_stays_that_has_a_model_which_a_new_one_cannot_load() {
 
     // Without the model nothing is in the way.
     cluster.run(&["models", "rm", "mine"]).json();
-    assert_eq!(cluster.run(&["restart"]).json(), json!({"restarted": 1}));
+    assert_eq!(cluster.run(&["restart"]).json(), json!({"restarted": 1, "ended": []}));
     cluster.run(&["stop"]).json();
     cluster.world.expect_no_processes();
 }
@@ -380,7 +380,7 @@ fn workers_come_go_and_are_replaced_while_requests_go_on() {
                 assert_eq!(cluster.run(&submit).json()["state"], json!("succeeded"));
             }
         });
-        assert_eq!(cluster.run(&["restart"]).json(), json!({"restarted": 2}));
+        assert_eq!(cluster.run(&["restart"]).json(), json!({"restarted": 2, "ended": []}));
         requests.join().expect("no request fails");
     });
     let after = cluster.workers("ready");

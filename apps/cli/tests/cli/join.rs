@@ -175,6 +175,56 @@ fn a_machine_that_is_revoked_leaves_and_comes_back_with_a_new_token_only() {
 }
 
 #[test]
+fn a_machine_that_was_away_comes_back_without_a_token() {
+    let world = World::new();
+    std::fs::create_dir(world.path("data")).expect("the folder is ours");
+    let allow = |world: &World, absence_max_s: u32| {
+        let text = format!("[quic]\ncertificate_life_s = 3\nabsence_max_s = {absence_max_s}\n");
+        world.write("data/radeon-cluster.toml", text);
+    };
+    allow(&world, 3600);
+    let cluster = Cluster::start(world, "0");
+    let quic = text(&cluster.endpoint["quic"]).to_owned();
+    let token = text(&cluster.run(&["token", "create"]).json()["token"]).to_owned();
+    let folder = cluster.world.path("far").display().to_string();
+    let joined = Joined::start(&cluster.world, &[&quic, &token, "--data", &folder]);
+    eventually("the worker is ready", || cluster.workers("ready").len() == 1);
+    joined.leave();
+    cluster.run(&["stop"]).json();
+    // Both are off until the certificate has expired, however lately it was renewed.
+    std::thread::sleep(Duration::from_secs(4));
+
+    let cluster = Cluster::start(cluster.world, "0");
+    let quic = text(&cluster.endpoint["quic"]).to_owned();
+    let joined = Joined::start(&cluster.world, &[&quic, "--data", &folder]);
+    let (enrolled, expires_s) = (&joined.said["enrolled"], joined.said["expires_s"].as_u64());
+    let now_s = std::time::UNIX_EPOCH.elapsed().expect("after 1970").as_secs();
+    assert!(expires_s.is_some_and(|at| at < now_s), "it had not expired: {}", joined.said);
+    assert_eq!(enrolled, &json!(false));
+    eventually("the worker is back", || cluster.workers("ready").len() == 1);
+    assert_eq!(submit_zero(&cluster), 0);
+    joined.leave();
+
+    // Away for longer than it may be, it is told what to do, and joins anew with a token.
+    cluster.run(&["stop"]).json();
+    allow(&cluster.world, 0);
+    std::thread::sleep(Duration::from_secs(5));
+    let cluster = Cluster::start(cluster.world, "0");
+    let quic = text(&cluster.endpoint["quic"]).to_owned();
+    let joined = Joined::start(&cluster.world, &[&quic, "--data", &folder]);
+    let output = joined.process.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("certificate_expired") && said.contains("token create"), "{said}");
+    let token = text(&cluster.run(&["token", "create"]).json()["token"]).to_owned();
+    let joined = Joined::start(&cluster.world, &[&quic, &token, "--data", &folder]);
+    eventually("the worker is back again", || cluster.workers("ready").len() == 1);
+    joined.leave();
+    cluster.run(&["stop"]).json();
+    cluster.world.expect_no_processes();
+}
+
+#[test]
 fn a_machine_finds_the_coordinator_by_its_token() {
     if let Err(error) = multicast_works() {
         return println!("skipped: multicast: {error}");

@@ -6,6 +6,7 @@ mod convert;
 mod demo;
 mod device;
 mod faults;
+mod field;
 mod harness;
 mod help;
 mod join;

@@ -11,6 +11,7 @@ use axum::http::StatusCode;
 use lgp_sdk::{Stats, WorkerInfo, WorkerState, balancing_strategies};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// `POST coordinator/start`: whoever can ask has a coordinator that runs, so this reports.
 pub(crate) async fn start(State(state): State<ServerState>) -> Json<Value> {
@@ -56,8 +57,7 @@ fn nobody_left(state: &ServerState, driver: &dyn Driver) -> bool {
 
 /// Tasks that end with the coordinator. Durable ones wait in its journal for the next.
 fn unfinished(state: &ServerState) -> usize {
-    let tasks = state.coordinator().tasks();
-    tasks.iter().filter(|task| !task.durable && !task.state.is_terminal()).count()
+    state.coordinator().fleeting()
 }
 
 #[derive(Deserialize)]
@@ -76,10 +76,43 @@ pub(crate) async fn scale(
     Ok((StatusCode::ACCEPTED, Json(json!({ "workers": workers, "before": before }))))
 }
 
-/// `POST restart`: 200 once every local worker was replaced by a new one.
-pub(crate) async fn restart(State(state): State<ServerState>) -> Result<Json<Value>, ClusterError> {
-    let workers = driver(&state)?.restart().await.map_err(|e| faults::driver(&e))?;
-    Ok(Json(json!({ "restarted": workers })))
+/// `POST restart {"timeout_s":60}`: 200 once every local worker was replaced by a new one; `ended`
+/// are the tasks of which an attempt took longer than a worker is given to finish.
+pub(crate) async fn restart(
+    State(state): State<ServerState>,
+    body: Whole,
+) -> Result<Json<Value>, ClusterError> {
+    let limit = Patience::of(&body)?;
+    let done = driver(&state)?.restart(limit).await.map_err(|e| faults::driver(&e))?;
+    Ok(Json(json!({ "restarted": done.workers, "ended": done.ended })))
+}
+
+/// How long an order to leave waits for what runs.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Patience {
+    #[serde(default = "Patience::default_s")]
+    timeout_s: u64,
+}
+
+impl Patience {
+    /// Longer waits are better begun anew.
+    const MAX_S: u64 = 24 * 3600;
+
+    fn default_s() -> u64 {
+        60
+    }
+
+    /// What a request says of it.
+    pub(crate) fn of(body: &Whole) -> Result<Duration, Fault> {
+        let Self { timeout_s } = body.json()?;
+        if timeout_s > Self::MAX_S {
+            let most = Self::MAX_S;
+            let message = format!("timeout_s is {timeout_s}, expected 0 to {most} seconds");
+            return Err(Fault::bad_input(message));
+        }
+        Ok(Duration::from_secs(timeout_s))
+    }
 }
 
 /// `GET stats`.

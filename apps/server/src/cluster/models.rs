@@ -2,6 +2,7 @@
 
 use super::upload;
 use crate::catalog::{LoadOutcome, ModelEntry};
+use crate::cluster::admin::Patience;
 use crate::extract::{Params, Whole};
 use crate::fault::ClusterError;
 use crate::oip;
@@ -64,14 +65,18 @@ pub(crate) async fn load(
     Ok(Json(loaded(&state, &outcome).await))
 }
 
-/// `POST models/{name}/unload`: from every worker; the files stay.
+/// `POST models/{name}/unload {"timeout_s":60}`: from every worker; the files stay. `ended` are the
+/// tasks of which an attempt took longer and was ended.
 pub(crate) async fn unload(
     State(state): State<ServerState>,
     params: Params,
+    body: Whole,
 ) -> Result<Json<Value>, ClusterError> {
-    let name = params.get("name");
-    let entry = state.catalog().unload(name).await?;
-    Ok(Json(describe(&state, &entry).await))
+    let (name, limit) = (params.get("name"), Patience::of(&body)?);
+    let (entry, ended) = state.catalog().unload_within(name, limit).await?;
+    let mut value = describe(&state, &entry).await;
+    value["ended"] = json!(ended);
+    Ok(Json(value))
 }
 
 /// `PUT models/{name}/deployment {"memory_bytes","backend","family","variants"}`: where it is to

@@ -10,7 +10,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use lgp_sdk::{
-    NamedTensor, Priority, TaskError, TaskId, TaskRecord, TaskSpec, TaskState, WorkerId,
+    Backoff, NamedTensor, Priority, TaskError, TaskId, TaskRecord, TaskSpec, TaskState, WorkerId,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -18,6 +18,8 @@ use std::time::Duration;
 
 /// Longest idempotency key in bytes.
 const KEY_BYTES_MAX: usize = 256;
+/// Attempts that a caller may ask for.
+const ATTEMPTS_MAX: u32 = 100;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -32,6 +34,10 @@ struct Task<I> {
     depends_on: Option<Vec<String>>,
     affinity: Option<String>,
     hedge_after_ms: Option<u64>,
+    max_attempts: Option<u32>,
+    retry_base_ms: Option<u64>,
+    retry_max_ms: Option<u64>,
+    run_limit_ms: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -49,7 +55,7 @@ pub(crate) async fn submit(
     body: WithTensors,
 ) -> Result<(StatusCode, Json<Value>), ClusterError> {
     // Held while the tensors are hashed and written.
-    let WithTensors { bytes, json_bytes, place: _place } = body;
+    let WithTensors { bytes, json_bytes, room: _room } = body;
     let task = off_loop(bytes.len(), move || {
         let (json, mut raw) = Raw::split(json_bytes, &bytes)?;
         let task = parse::<Task<Vec<Input<'_>>>>(json)?.read(&mut raw);
@@ -70,15 +76,14 @@ pub(crate) async fn submit(
 }
 
 /// `POST tasks/batch`: 202 with the tasks in the order in which they were given. All of them are
-/// accepted or none; when the journal of durable ones has not room for all, those that it took are
-/// cancelled.
+/// accepted or none.
 pub(crate) async fn submit_batch(
     State(state): State<ServerState>,
     body: WithTensors,
 ) -> Result<(StatusCode, Json<Value>), ClusterError> {
     let most = state.config().batch_tasks_max;
     // Held while the tensors are hashed and written.
-    let WithTensors { bytes, json_bytes, place: _place } = body;
+    let WithTensors { bytes, json_bytes, room: _room } = body;
     let batch = off_loop(bytes.len(), move || {
         let (json, mut raw) = Raw::split(json_bytes, &bytes)?;
         let Batch { tasks } = parse::<Batch<Vec<Input<'_>>>>(json)?;
@@ -113,15 +118,9 @@ pub(crate) async fn why(
     params: Params,
 ) -> Result<Json<Value>, ClusterError> {
     let id = task_id(&params)?;
-    let lines = state.coordinator().explain(id).map_err(faults::cluster)?;
+    let lines = state.coordinator().explain(id).await.map_err(faults::cluster)?;
     let lines = lines.into_iter().map(|(at_ms, what)| json!({ "at_ms": at_ms, "what": what }));
     Ok(Json(json!({ "task_id": id, "decisions": lines.collect::<Vec<Value>>() })))
-}
-
-/// `GET tasks`: a bare array, newest first, without outputs.
-pub(crate) async fn list(State(state): State<ServerState>) -> Response {
-    let records = state.coordinator().tasks();
-    Json(records.iter().map(summary).collect::<Vec<_>>()).into_response()
 }
 
 /// `GET tasks/{id}`.
@@ -129,8 +128,18 @@ pub(crate) async fn show(
     State(state): State<ServerState>,
     params: Params,
 ) -> Result<Response, ClusterError> {
-    let record = state.coordinator().task(task_id(&params)?).map_err(faults::cluster)?;
+    let record = state.coordinator().task(task_id(&params)?).await.map_err(faults::cluster)?;
     Ok(full(&record))
+}
+
+/// `DELETE tasks/{id}/result`: the result of a task that has ended is needed no more.
+pub(crate) async fn let_go(
+    State(state): State<ServerState>,
+    params: Params,
+) -> Result<Json<Value>, ClusterError> {
+    let id = task_id(&params)?;
+    let ended = state.coordinator().let_go(id).await.map_err(faults::cluster)?;
+    Ok(Json(json!({ "task_id": id, "state": ended, "let_go": true })))
 }
 
 /// `DELETE tasks/{id}`: cancels what is not finished and answers what the task is then.
@@ -138,7 +147,7 @@ pub(crate) async fn cancel(
     State(state): State<ServerState>,
     params: Params,
 ) -> Result<Response, ClusterError> {
-    let record = state.coordinator().cancel(task_id(&params)?).map_err(faults::cluster)?;
+    let record = state.coordinator().cancel(task_id(&params)?).await.map_err(faults::cluster)?;
     Ok(full(&record))
 }
 
@@ -155,6 +164,10 @@ impl Task<Vec<Input<'_>>> {
             depends_on: self.depends_on,
             affinity: self.affinity,
             hedge_after_ms: self.hedge_after_ms,
+            max_attempts: self.max_attempts,
+            retry_base_ms: self.retry_base_ms,
+            retry_max_ms: self.retry_max_ms,
+            run_limit_ms: self.run_limit_ms,
         }
     }
 }
@@ -178,6 +191,9 @@ impl Task<Inputs> {
         spec.durable = self.durable.unwrap_or(false);
         spec.affinity.clone_from(&self.affinity);
         spec.hedge_after = bounded_ms("hedge_after_ms", self.hedge_after_ms, most)?;
+        spec.max_attempts = self.max_attempts()?;
+        spec.backoff = self.backoff(most)?;
+        spec.run_limit = bounded_ms("run_limit_ms", self.run_limit_ms, most)?;
         let mut within = Vec::new();
         for other in self.depends_on.iter().flatten() {
             match other.strip_prefix('#').map(str::parse) {
@@ -189,6 +205,38 @@ impl Task<Inputs> {
             }
         }
         Ok((spec, within))
+    }
+
+    fn max_attempts(&self) -> Result<u32, Fault> {
+        match self.max_attempts {
+            None => Ok(TaskSpec::DEFAULT_MAX_ATTEMPTS),
+            Some(given) if (1..=ATTEMPTS_MAX).contains(&given) => Ok(given),
+            Some(given) => {
+                let what = format!("max_attempts is {given}, expected 1 to {ATTEMPTS_MAX}");
+                Err(Fault::bad_input(what))
+            }
+        }
+    }
+
+    /// Of the two waits, the one that is not given is the coordinator's own, or the other one where
+    /// they would not fit together.
+    fn backoff(&self, most: u64) -> Result<Option<Backoff>, Fault> {
+        let base = bounded_ms("retry_base_ms", self.retry_base_ms, most)?;
+        let max = bounded_ms("retry_max_ms", self.retry_max_ms, most)?;
+        match (base, max) {
+            (None, None) => Ok(None),
+            (Some(base), Some(max)) if base > max => {
+                let (base, max) = (base.as_millis(), max.as_millis());
+                let what = format!("retry_base_ms is {base}, expected at most retry_max_ms, {max}");
+                Err(Fault::bad_input(what))
+            }
+            (base, max) => {
+                let base =
+                    base.unwrap_or_else(|| Backoff::DEFAULT.base.min(max.unwrap_or(Duration::MAX)));
+                let max = max.unwrap_or(Backoff::DEFAULT.max).max(base);
+                Ok(Some(Backoff { base, max }))
+            }
+        }
     }
 
     fn key(&self) -> Result<Option<String>, Fault> {
@@ -216,7 +264,7 @@ fn unknown_dependency(given: &str) -> Fault {
 }
 
 /// `NAME` or `NAME/VERSION`, as workers list their models.
-fn model_name(text: &str) -> Result<(&str, Option<u64>), Fault> {
+pub(super) fn model_name(text: &str) -> Result<(&str, Option<u64>), Fault> {
     match text.split_once('/') {
         None => Ok((text, None)),
         Some((name, version)) => match version.parse() {
@@ -239,13 +287,13 @@ fn task_id(params: &Params) -> Result<TaskId, Fault> {
 }
 
 fn accepted(state: &ServerState, id: TaskId) -> Value {
-    // The record is there: it was made a moment ago. A full house may have dropped it already.
-    let task = state.coordinator().task(id).map_or("queued", |record| record.state.name());
+    // The task is known: it was accepted a moment ago. A full house may have dropped it already.
+    let task = state.coordinator().state(id).map_or("queued", TaskState::name);
     json!({ "task_id": id, "state": task })
 }
 
 #[derive(Serialize)]
-struct Summary<'a> {
+pub(super) struct Summary<'a> {
     task_id: TaskId,
     model: String,
     priority: Priority,
@@ -276,7 +324,7 @@ struct Output<'a> {
     data: Flat<'a>,
 }
 
-fn summary(record: &TaskRecord) -> Summary<'_> {
+pub(super) fn summary(record: &TaskRecord) -> Summary<'_> {
     Summary {
         task_id: record.task_id,
         model: record.model.to_string(),

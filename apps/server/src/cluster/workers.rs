@@ -1,6 +1,7 @@
 //! Workers: who they are, what they do, and asking one to leave.
 
-use crate::extract::Params;
+use crate::cluster::admin::Patience;
+use crate::extract::{Params, Whole};
 use crate::fault::{ClusterError, Fault};
 use crate::faults;
 use crate::state::ServerState;
@@ -52,6 +53,29 @@ pub(crate) async fn shutdown(
     let asked = state.coordinator().shutdown_worker(id);
     asked.map_err(|error| not_asked(&state, id, error))?;
     Ok((StatusCode::ACCEPTED, Json(json!({ "id": id, "state": "draining" }))))
+}
+
+/// `POST workers/{id}/drain {"timeout_s":60}`: 200 once the worker has left; `ended` are the tasks of
+/// which an attempt took longer and was ended.
+pub(crate) async fn drain(
+    State(state): State<ServerState>,
+    params: Params,
+    body: Whole,
+) -> Result<Json<Value>, ClusterError> {
+    let (id, limit) = (params.get("id"), Patience::of(&body)?);
+    let drained = state.coordinator().drain_worker(id, limit).await;
+    let ended = drained.map_err(|error| not_asked(&state, id, error))?;
+    Ok(Json(json!({ "id": id, "state": "left", "ended": ended })))
+}
+
+/// `POST workers/{id}/enable`: its devices on which runs did not stop take tasks again.
+pub(crate) async fn enable(
+    State(state): State<ServerState>,
+    params: Params,
+) -> Result<Json<Value>, ClusterError> {
+    let id = params.get("id");
+    let enabled = state.coordinator().enable_worker(id).map_err(faults::cluster)?;
+    Ok(Json(json!({ "id": id, "enabled": enabled })))
 }
 
 /// Why a worker was not asked to leave. One that is lost is still listed, and so it is known.

@@ -47,7 +47,7 @@ async fn answer(
     state.catalog().require_ready(entry)?;
     let mut clock = Instant::now();
     // Held while the task has the tensors.
-    let WithTensors { bytes, json_bytes, place: _place } = body;
+    let WithTensors { bytes, json_bytes, room: _room } = body;
     let mut request = decode(entry, bytes, json_bytes).await?;
     let compute_input = lap(&mut clock);
 
@@ -112,7 +112,7 @@ struct CancelOnDrop<'a> {
 impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
         if let Some(task) = self.task
-            && let Err(error) = self.coordinator.cancel(task)
+            && let Err(error) = self.coordinator.give_up(task)
         {
             tracing::debug!(%task, %error, "cannot cancel the task of a client that went away");
         }

@@ -2,9 +2,10 @@
 
 use crate::rig::{Options, Rig, request};
 use axum::body::Body;
-use lgp_server::{BoxFuture, Driver, DriverError};
+use lgp_server::{BoxFuture, Driver, DriverError, Restarted};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 const TASKS: &str = "/api/v1/cluster/tasks";
 
@@ -376,11 +377,33 @@ async fn workers_are_listed_measured_and_sent_away() {
     assert_eq!(rig.get("/api/v1/cluster/workers/w1/metrics").await.json()["slots"], 1);
     assert_eq!(rig.get("/api/v1/cluster/health").await.json()["status"], "ok");
 
+    let enabled = rig.post("/api/v1/cluster/workers/w1/enable", "").await;
+    assert_eq!(
+        (enabled.status.as_u16(), enabled.json()),
+        (200, json!({"id": "w1", "enabled": []}))
+    );
+    for path in ["enable", "drain"] {
+        let answer = rig.post(&format!("/api/v1/cluster/workers/w9/{path}"), "").await;
+        assert_eq!(answer.status, 404, "{path}");
+    }
+
     let answer = rig.post("/api/v1/cluster/workers/w1/shutdown", "").await;
     assert_eq!((answer.status.as_u16(), &answer.json()["state"]), (202, &json!("draining")));
     let health = rig.until("/api/v1/cluster/health", |a| a.status == 503).await;
     assert_eq!(health.json()["status"], "unavailable");
     rig.until("/v2/health/ready", |a| a.status == 503 && a.json() == json!({"ready": false})).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn draining_waits_until_the_worker_has_left() {
+    let rig = Rig::start().await;
+    let drain = "/api/v1/cluster/workers/w1/drain";
+    assert_eq!(rig.post(drain, r#"{"timeout_s":-1}"#).await.status, 400);
+    let answer = rig.post(drain, r#"{"timeout_s":20}"#).await;
+    let left = json!({"id": "w1", "state": "left", "ended": []});
+    assert_eq!((answer.status.as_u16(), answer.json()), (200, left));
+    assert_eq!(rig.get("/api/v1/cluster/workers").await.json(), json!([]));
+    assert_eq!(rig.post(drain, "").await.status, 404);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -419,10 +442,10 @@ impl Driver for Recorder {
         0
     }
 
-    fn restart(&self) -> BoxFuture<'_, Result<usize, DriverError>> {
-        Box::pin(async {
-            self.0.lock().unwrap().push("restart".to_owned());
-            Ok(2)
+    fn restart(&self, limit: Duration) -> BoxFuture<'_, Result<Restarted, DriverError>> {
+        Box::pin(async move {
+            self.0.lock().unwrap().push(format!("restart within {limit:?}"));
+            Ok(Restarted { workers: 2, ended: Vec::new() })
         })
     }
 
@@ -443,9 +466,15 @@ async fn processes_are_the_drivers_business() {
     assert_eq!(post("scale", r#"{"workers":9}"#).await.status, 400);
     assert_eq!(post("scale", r#"{"workers":-1}"#).await.status, 400);
     let answer = post("restart", "").await;
-    assert_eq!((answer.status.as_u16(), answer.json()), (200, json!({"restarted": 2})));
+    let restarted = json!({"restarted": 2, "ended": []});
+    assert_eq!((answer.status.as_u16(), answer.json()), (200, restarted));
+    assert_eq!(post("restart", r#"{"timeout_s":7}"#).await.status, 200);
+    assert_eq!(post("restart", r#"{"timeout_s":86401}"#).await.status, 400);
     assert_eq!(post("coordinator/stop", r#"{"now":true}"#).await.status, 202);
     assert_eq!(post("coordinator/stop", "").await.status, 202);
     let calls = driver.0.lock().unwrap().clone();
-    assert_eq!(calls, ["scale 5", "restart", "stop now=true", "stop now=false"]);
+    assert_eq!(
+        calls,
+        ["scale 5", "restart within 60s", "restart within 7s", "stop now=true", "stop now=false",]
+    );
 }

@@ -113,7 +113,9 @@ async fn what_a_model_asks_for_is_kept_and_told() {
         assert_eq!(answer.status, 201, "{}", answer.text());
     }
     let path = format!("{MODELS}/mine");
-    let nothing = json!({"memory_bytes": null, "backend": null, "family": null, "variants": []});
+    let nothing = json!({
+        "memory_bytes": null, "backend": null, "family": null, "variants": [], "run_limit_ms": null,
+    });
     assert_eq!(rig.get(&path).await.json()["deployment"], nothing);
     let put = async |body: &Value| {
         let request = request("PUT", &format!("{path}/deployment"));
@@ -121,6 +123,7 @@ async fn what_a_model_asks_for_is_kept_and_told() {
     };
     let wish = json!({
         "memory_bytes": 4096, "backend": "opencl", "family": "Polaris", "variants": ["mine-int8"],
+        "run_limit_ms": 500,
     });
     let answer = put(&wish).await;
     assert_eq!(answer.status, 200, "{}", answer.text());

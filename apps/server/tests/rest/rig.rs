@@ -8,8 +8,8 @@ use http_body_util::BodyExt;
 use lgp_inference::GraphBuilder;
 use lgp_sdk::{
     Coordinator, CoordinatorConfig, DType, DeviceStatus, Dim, ExecError, Executor, ExecutorStatus,
-    ModelRef, NamedTensor, Pki, Repository, Services, SymShape, Tensor, TensorType, Tokens,
-    WorkerConfig, run_worker,
+    ModelRef, NamedTensor, Pki, Repository, Services, SymShape, TaskStop, Tensor, TensorType,
+    Tokens, WorkerConfig, run_worker,
 };
 use lgp_server::{Driver, ServerConfig, ServerState, router};
 use serde_json::Value;
@@ -70,6 +70,7 @@ impl Executor for TestExecutor {
         _: usize,
         model: &ModelRef,
         inputs: &[NamedTensor],
+        _: &TaskStop,
     ) -> Result<Vec<NamedTensor>, ExecError> {
         match model.name.as_str() {
             "gated" => self.gate.pass(),

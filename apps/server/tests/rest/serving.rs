@@ -120,6 +120,57 @@ async fn a_body_may_take_long_as_long_as_it_comes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_trickles_is_cut_off() {
+    let limits = ServerConfig {
+        body_timeout_ms: 60_000,
+        body_grace_ms: 300,
+        body_bytes_per_s_min: 10_000,
+        ..Default::default()
+    };
+    let rig = Rig::with(Options { server: limits, ..Default::default() }).await;
+    let server = run(&rig).await;
+    let mut stream = TcpStream::connect(server.addr).await.unwrap();
+    let head = "POST /v2/models/relu/infer HTTP/1.1\r\nHost: localhost\r\n\
+        Content-Length: 1000\r\nConnection: close\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let (mut read, mut write) = stream.into_split();
+    // Something of it comes again and again, which would be enough for `body_timeout_ms`.
+    let trickle = tokio::spawn(async move {
+        while write.write_all(b" ").await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    let mut buffer = [0; 4096];
+    let count = tokio::time::timeout(PATIENCE, read.read(&mut buffer)).await.unwrap().unwrap();
+    let answer = String::from_utf8_lossy(&buffer[..count]);
+    assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
+    assert!(answer.contains("expected 10000 a second"), "{answer}");
+    trickle.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_length_that_is_too_large_is_refused_before_anything_comes() {
+    let rig = Rig::start().await;
+    let server = run(&rig).await;
+    for expect in ["", "Expect: 100-continue\r\n"] {
+        let mut stream = TcpStream::connect(server.addr).await.unwrap();
+        let length = 1u64 << 40;
+        let head = format!(
+            "POST /v2/models/relu/infer HTTP/1.1\r\nHost: localhost\r\n\
+             Content-Length: {length}\r\n{expect}\r\n"
+        );
+        let started = Instant::now();
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut buffer = [0; 4096];
+        let read = tokio::time::timeout(PATIENCE, stream.read(&mut buffer)).await.unwrap();
+        let answer = String::from_utf8_lossy(&buffer[..read.unwrap()]);
+        assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
+        // Of a body that may still come a second is waited for otherwise.
+        assert!(started.elapsed() < Duration::from_millis(900), "{:?}", started.elapsed());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_connection_outlives_bodies_that_nobody_reads() {
     let rig = Rig::start().await;
     let server = run(&rig).await;

@@ -147,6 +147,8 @@ fn layer<T: Exp + Number>(
     }
     let backwards = op.direction == Direction::Reverse || direction == 1;
     for i in 0..steps {
+        // A long sequence is one operator, and a run that is asked to end does not wait for it.
+        ctx.check()?;
         // Backwards, a sequence that has not begun yet keeps its initial state.
         let t = if backwards { steps - 1 - i } else { i };
         step.run(ctx, projected, t)?;

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 /// What goes wrong, counting writes, changes of length and syncs from when it was planned.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Plan {
+pub(in crate::control) enum Plan {
     #[default]
     Nothing,
     /// This operation is done in part, and nothing after it.
@@ -26,7 +26,7 @@ pub(super) enum Plan {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Disk {
+pub(in crate::control) struct Disk {
     state: Mutex<State>,
 }
 
@@ -50,41 +50,41 @@ const BLOCK_BYTES: usize = 4096;
 const SECTOR_BYTES: usize = 512;
 
 impl Disk {
-    pub(super) fn file(self: &Arc<Self>) -> Arc<dyn StorageBackend> {
+    pub(in crate::control) fn file(self: &Arc<Self>) -> Arc<dyn StorageBackend> {
         Arc::clone(self) as _
     }
 
-    pub(super) fn plan(&self, plan: Plan) {
+    pub(in crate::control) fn plan(&self, plan: Plan) {
         let mut state = self.state.lock().expect("sound");
         (state.plan, state.operations) = (plan, 0);
     }
 
     /// Operations since the last plan.
-    pub(super) fn operations(&self) -> u64 {
+    pub(in crate::control) fn operations(&self) -> u64 {
         self.state.lock().expect("sound").operations
     }
 
-    pub(super) fn blocks(&self) -> usize {
+    pub(in crate::control) fn blocks(&self) -> usize {
         self.state.lock().expect("sound").blocks.len()
     }
 
-    pub(super) fn bytes(&self) -> Vec<u8> {
+    pub(in crate::control) fn bytes(&self) -> Vec<u8> {
         self.state.lock().expect("sound").cached.clone()
     }
 
-    pub(super) fn of(bytes: Vec<u8>) -> Arc<Self> {
+    pub(in crate::control) fn of(bytes: Vec<u8>) -> Arc<Self> {
         let blocks = (0..bytes.len().div_ceil(BLOCK_BYTES)).collect();
         let state = State { durable: bytes.clone(), cached: bytes, blocks, ..State::default() };
         Arc::new(Self { state: Mutex::new(state) })
     }
 
     /// The disk after the process was killed: its cache lives.
-    pub(super) fn after_kill(&self) -> Arc<Self> {
+    pub(in crate::control) fn after_kill(&self) -> Arc<Self> {
         Self::of(self.bytes())
     }
 
     /// The disk after the power failed: of what was not synced, some sectors are there.
-    pub(super) fn after_power_loss(&self, seed: u64) -> Arc<Self> {
+    pub(in crate::control) fn after_power_loss(&self, seed: u64) -> Arc<Self> {
         let state = self.state.lock().expect("sound");
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut bytes = state.durable.clone();

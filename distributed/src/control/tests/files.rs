@@ -12,7 +12,7 @@ fn folder() -> (tempfile::TempDir, PathBuf) {
 }
 
 fn open(path: &Path, now_ms: u64) -> Result<Opened, JournalError> {
-    Journal::open(path, now_ms, Format::CURRENT)
+    gather(|each| Journal::open(path, now_ms, Format::CURRENT, each))
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn a_copy_made_while_appends_go_on_holds_one_moment() {
     let mut last = 0;
     for i in 0..5 {
         let copy = open(&to(i), 1).expect("sound");
-        let seqs: Vec<_> = copy.records.iter().map(|record| record.seq).collect();
+        let seqs = seqs(&copy.records);
         let count = u64::try_from(seqs.len()).expect("few");
         assert_eq!(seqs, (0..count).collect::<Vec<_>>());
         assert!(count % 2 == 0 && count >= last, "{count} after {last}");
@@ -129,7 +129,7 @@ fn what_a_crash_left_of_a_copy_is_replaced_and_nothing_else() {
     assert!(!left.exists());
     for (copy, expected) in [(moved, vec![1]), (copy, vec![1, 2])] {
         let found = open(&copy, 1).expect("sound").records;
-        assert_eq!(found.iter().map(|record| record.seq).collect::<Vec<_>>(), expected);
+        assert_eq!(seqs(&found), expected);
     }
     // A folder is none of ours.
     let [copy, other] = ["other", "other.new"].map(|name| folder.path().join(name));
@@ -168,24 +168,25 @@ fn a_record_too_large_is_refused_with_its_batch() {
     journal.append(&[put(3, "b")]).expect("room");
     drop(journal);
     let found = open(&path, 1).expect("sound").records;
-    assert_eq!(found.iter().map(|record| record.seq).collect::<Vec<_>>(), [3]);
+    assert_eq!(seqs(&found), [3]);
 }
 
 #[test]
 fn what_cannot_be_written_down_fails_alone() {
+    use super::super::log::{Draft, Log, Outcome};
     use super::super::record::VALUE_BYTES_MAX;
-    use super::super::writer::{Draft, Outcome, Writer, WriterLimits};
+    use super::super::writer::{BATCH_BYTES, Writer};
     let (_folder, path) = folder();
     let journal = open(&path, 1).expect("new").journal;
     let (told, heard) = std::sync::mpsc::channel();
-    let on_commit = move |outcome| told.send(outcome).expect("heard");
-    let writer = Writer::start(journal, WriterLimits::default(), on_commit).expect("a thread");
+    let told = Box::new(move |outcome| told.send(outcome).expect("heard"));
+    let writer = Writer::start(journal, BATCH_BYTES, told).expect("a thread");
     let odd = || Err(JournalError::Record { what: "planted".into() });
-    let large = || Ok(put(3, vec![0; VALUE_BYTES_MAX + 1]));
-    writer.submit(1, put(1, "a")).expect("room");
+    let large = || Ok(vec![put(7, "beside it"), put(3, vec![0; VALUE_BYTES_MAX + 1])]);
+    writer.submit(1, put(1, "a").into()).expect("room");
     writer.submit(2, Draft { bytes: 1, write: Box::new(odd) }).expect("room");
     writer.submit(3, Draft { bytes: 1, write: Box::new(large) }).expect("room");
-    writer.submit(4, put(4, "b")).expect("room");
+    writer.submit(4, put(4, "b").into()).expect("room");
     drop(writer);
     let (mut failed, mut durable) = (Vec::new(), 0);
     for outcome in heard {
@@ -199,19 +200,20 @@ fn what_cannot_be_written_down_fails_alone() {
     }
     assert_eq!((failed, durable), (vec![2, 3], 4));
     let found = open(&path, 1).expect("sound").records;
-    assert_eq!(found.iter().map(|record| record.seq).collect::<Vec<_>>(), [1, 4]);
+    assert_eq!(seqs(&found), [1, 4]);
 }
 
 #[test]
 fn writers_flush_when_dropped() {
-    use super::super::writer::{Outcome, Writer, WriterLimits};
+    use super::super::log::{Log, Outcome};
+    use super::super::writer::{BATCH_BYTES, Writer};
     let (_folder, path) = folder();
     let journal = open(&path, 1).expect("new").journal;
     let (told, heard) = std::sync::mpsc::channel();
-    let on_commit = move |outcome| told.send(outcome).expect("heard");
-    let writer = Writer::start(journal, WriterLimits::default(), on_commit).expect("a thread");
+    let told = Box::new(move |outcome| told.send(outcome).expect("heard"));
+    let writer = Writer::start(journal, BATCH_BYTES, told).expect("a thread");
     for ticket in 1..=500 {
-        writer.submit(ticket, put(ticket, "value")).expect("room");
+        writer.submit(ticket, put(ticket, "value").into()).expect("room");
     }
     let began = Instant::now();
     drop(writer);

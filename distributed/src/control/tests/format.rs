@@ -61,7 +61,25 @@ fn a_journal_of_the_first_format_is_read_as_it_is() {
         assert_eq!(state(&start_as(&disk, Format::CURRENT).expect("upgraded").records), old);
     }
     let refused = start(&disk).expect_err("too new");
-    assert!(matches!(refused, JournalError::TooNew { found: 2, supported: 1, .. }), "{refused}");
+    assert!(matches!(refused, JournalError::TooNew { found: 3, supported: 1, .. }), "{refused}");
+}
+
+#[test]
+fn the_epochs_of_an_older_journal_are_those_of_its_tasks_and_of_its_last_coordinator() {
+    let disk = new_disk_as(2);
+    let v2 = Format { version: 2, steps: &[] };
+    let record = |epoch, seq| Change::Put(Record { epoch, seq, bytes: b"a task".to_vec() });
+    let mut journal = start_as(&disk, v2).expect("sound").journal;
+    journal.append(&[record(40, 1), record(40, 2), record(70, 9)]).expect("room");
+    // As that version left it: it had no records of epochs.
+    journal.append(&[Change::Remove { epoch: 1, seq: 0 }]).expect("room");
+    drop(journal);
+    let opened = start_as(&disk, Format::CURRENT).expect("upgraded");
+    assert_eq!((opened.epoch, opened.epochs), (2, vec![0, 1, 2, 40, 70][1..].to_vec()));
+    assert_eq!(opened.records.len(), 3);
+    drop(opened.journal);
+    let again = start_as(&disk, Format::CURRENT).expect("sound");
+    assert_eq!(again.epochs, [1, 2, 3, 40, 70]);
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! The writer: what it commits together, what it refuses, and whom it tells.
 
-use super::super::writer::{Outcome, Writer, WriterLimits};
+use super::super::log::{Draft, Log, Outcome};
+use super::super::writer::Writer;
 use super::disk::Plan;
 use super::*;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
-const LIMITS: WriterLimits = WriterLimits { pending_bytes_max: 100_000, batch_bytes_max: 50_000 };
+const BATCH_BYTES: usize = 50_000;
 
 /// A writer whose callback waits to be let go on, so that a test decides what waits meanwhile.
 struct Held {
@@ -21,17 +22,17 @@ impl Held {
         let disk = new_disk();
         let journal = start(&disk).expect("sound").journal;
         let ((told, outcomes), (go, going)) = (mpsc::channel(), mpsc::channel());
-        let on_commit = move |outcome| {
+        let told = Box::new(move |outcome| {
             let _ = told.send(outcome);
             // Without the test there is nothing to wait for.
             let _ = going.recv();
-        };
-        let writer = Some(Writer::start(journal, LIMITS, on_commit).expect("a thread"));
+        });
+        let writer = Some(Writer::start(journal, BATCH_BYTES, told).expect("a thread"));
         Self { disk, writer, outcomes, go }
     }
 
-    fn submit(&self, ticket: u64, change: Change) -> Result<(), JournalError> {
-        self.writer.as_ref().expect("there").submit(ticket, change)
+    fn submit(&self, ticket: u64, change: impl Into<Draft>) -> Result<(), JournalError> {
+        self.writer.as_ref().expect("there").submit(ticket, change.into())
     }
 
     fn heard(&self) -> Outcome {
@@ -81,27 +82,46 @@ fn what_waits_becomes_one_commit_up_to_a_limit() {
 }
 
 #[test]
-fn too_much_at_once_is_refused_and_tickets_rise() {
+fn tickets_rise() {
     let held = Held::new();
-    held.submit(5, put(0, vec![0; 500_000])).expect("nothing waits, so it is taken");
+    held.submit(5, put(0, "a")).expect("taken");
     assert_eq!(held.durable(), 5);
     for ticket in [5, 4] {
         let refused = held.submit(ticket, remove(1)).expect_err("not in order");
         assert!(matches!(refused, JournalError::Ticket { last: 5, .. }), "{refused}");
     }
-    let taken =
-        (6..).take_while(|ticket| held.submit(*ticket, put(*ticket, vec![0; 9_000])).is_ok());
-    assert_eq!(taken.count(), 10);
-    let refused = held.submit(99, put(99, vec![0; 9_000])).expect_err("full");
-    assert!(matches!(refused, JournalError::Backlog { limit: 100_000, .. }), "{refused}");
-    held.submit(100, remove(0)).expect("small enough");
-    let large = vec![0; super::super::record::VALUE_BYTES_MAX + 1];
-    let refused = held.submit(101, put(1, large)).expect_err("too large");
-    assert!(matches!(refused, JournalError::TooLarge { .. }), "{refused}");
-    assert_eq!(
-        held.end().into_keys().map(|(_, seq)| seq).collect::<Vec<_>>(),
-        (6..16).collect::<Vec<_>>()
-    );
+    held.submit(7, remove(0)).expect("taken");
+    assert_eq!(held.end(), State::new());
+}
+
+#[test]
+fn a_large_ticket_has_a_commit_of_its_own_and_is_there_whole_or_not_at_all() {
+    let held = Held::new();
+    held.submit(1, put(1, "a")).expect("taken");
+    assert_eq!(held.durable(), 1);
+    let many =
+        |from: u64| (from..from + 100).map(|seq| put(seq, vec![0; 3_000])).collect::<Vec<_>>();
+    held.submit(2, put(2, "small")).expect("taken");
+    held.submit(3, many(100)).expect("taken");
+    held.submit(4, put(4, "small")).expect("taken");
+    for ticket in 2..=4 {
+        held.go();
+        assert_eq!(held.durable(), ticket, "each alone");
+    }
+    // Half of it finds room.
+    held.disk.plan(Plan::Blocks(held.disk.blocks() + 40));
+    held.submit(5, many(300)).expect("taken");
+    held.go();
+    let (tickets, error) = held.failed();
+    assert_eq!(tickets, [5]);
+    assert!(matches!(error, JournalError::Full { .. }), "{error}");
+    held.disk.plan(Plan::Nothing);
+    held.submit(6, vec![put(1, "b"), remove(2), put(6, "c")]).expect("taken");
+    held.go();
+    assert_eq!(held.durable(), 6);
+    let expected = [put(1, "b"), put(4, "small"), put(6, "c")].into_iter().chain(many(100));
+    let expected = changed(State::new(), &expected.collect::<Vec<_>>());
+    assert_eq!(held.end(), expected);
 }
 
 #[test]
@@ -128,7 +148,7 @@ fn a_full_disk_fails_the_tickets_that_need_room() {
     held.submit(10, put(10, vec![0; 40_000])).expect("accepted");
     held.go();
     assert_eq!(held.durable(), 10);
-    let seqs: Vec<_> = held.end().into_keys().map(|(_, seq)| seq).collect();
+    let seqs: Vec<_> = held.end().into_keys().map(|(_, seq)| seq - 1).collect();
     assert_eq!(seqs, [2, 3, 4, 5, 6, 10]);
 }
 
@@ -162,23 +182,21 @@ fn a_writer_compacts_and_copies_between_commits() {
     let folder = tempfile::tempdir().expect("a folder");
     let disk = new_disk();
     let journal = start(&disk).expect("sound").journal;
-    let writer = Writer::start(journal, LIMITS, |_| {}).expect("a thread");
+    let writer = Writer::start(journal, BATCH_BYTES, Box::new(|_| {})).expect("a thread");
     let mut ticket = 0;
     for round in 0..3 {
         for seq in 0..50 {
             ticket += 1;
-            while writer.submit(ticket, put(seq, vec![round; 3_000])).is_err() {
-                std::thread::yield_now();
-            }
+            writer.submit(ticket, put(seq, vec![round; 3_000]).into()).expect("taken");
         }
         writer.compact().expect("sound");
         let copy = folder.path().join(format!("{round}"));
-        writer.upkeep().backup(&copy, || Ok(())).expect("copied");
-        assert!(writer.upkeep().size_bytes().expect("a size") > 150_000);
-        let copied = Journal::open(&copy, 1, Format::CURRENT).expect("sound");
-        assert!(copied.records.len() >= 20, "{}", copied.records.len());
+        writer.back_up(&copy, Box::new(|| Ok(()))).expect("copied");
+        assert!(writer.size_bytes().expect("a size") > 100_000);
+        let copied = gather(|each| Journal::open(&copy, 1, Format::CURRENT, each)).expect("sound");
+        assert!(copied.records.len() >= 10, "{}", copied.records.len());
     }
     drop(writer);
-    let expected = (0..50).map(|seq| ((1, seq), vec![2; 3_000])).collect::<State>();
-    assert_eq!(state(&start(&disk).expect("sound").records), expected);
+    let expected = (1..=50).map(|seq| ((0, seq), vec![2; 3_000])).collect::<State>();
+    assert!(state(&start(&disk).expect("sound").records) == expected);
 }

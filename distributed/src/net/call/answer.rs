@@ -1,8 +1,8 @@
 //! Answers as they travel: a task's record without its outputs' bytes, and errors.
 
 use crate::error::Error;
-use crate::net::enrol::JoinRefusal;
-use crate::net::role::Role;
+use crate::net::identity::enrol::JoinRefusal;
+use crate::net::identity::role::Role;
 use crate::proto::message::TensorMeta;
 use crate::task::{ModelRef, Priority, TaskError, TaskId, TaskRecord, TaskState};
 use crate::worker_info::WorkerId;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// A record whose outputs follow.
 #[derive(Serialize, Deserialize)]
-pub(in crate::net) struct Record {
+pub(crate) struct Record {
     task_id: TaskId,
     model: ModelRef,
     priority: Priority,
@@ -74,7 +74,7 @@ impl Record {
 
 /// An error that the caller can do something about; others travel as what they say.
 #[derive(Serialize, Deserialize)]
-pub(in crate::net) enum Refusal {
+pub(crate) enum Refusal {
     Role { call: String, needs: Role },
     Overloaded { queued: u64, queued_bytes: u64, retry_after: Duration },
     Conflict { key: String, existing: TaskId },
@@ -87,6 +87,8 @@ pub(in crate::net) enum Refusal {
     Stopped,
     Other { message: String },
     Join(JoinRefusal),
+    Backlog { pending_bytes: u64, retry_after: Duration },
+    Expired { id: TaskId },
 }
 
 fn wide(n: usize) -> u64 {
@@ -109,7 +111,11 @@ impl From<Error> for Refusal {
             Error::InvalidTask { message } => Self::InvalidTask { message },
             Error::NoJournal => Self::NoJournal,
             Error::NotSaved { reason } => Self::NotSaved { reason },
+            Error::Backlog { pending_bytes, retry_after } => {
+                Self::Backlog { pending_bytes: wide(pending_bytes), retry_after }
+            }
             Error::UnknownTask { id } => Self::UnknownTask { id },
+            Error::Expired { id } => Self::Expired { id },
             Error::UnknownWorker { id } => Self::UnknownWorker { id },
             Error::Draining => Self::Draining,
             Error::Stopped => Self::Stopped,
@@ -132,7 +138,11 @@ impl Refusal {
             Self::InvalidTask { message } => Error::InvalidTask { message },
             Self::NoJournal => Error::NoJournal,
             Self::NotSaved { reason } => Error::NotSaved { reason },
+            Self::Backlog { pending_bytes, retry_after } => {
+                Error::Backlog { pending_bytes: narrow(pending_bytes), retry_after }
+            }
             Self::UnknownTask { id } => Error::UnknownTask { id },
+            Self::Expired { id } => Error::Expired { id },
             Self::UnknownWorker { id } => Error::UnknownWorker { id },
             Self::Draining => Error::Draining,
             Self::Stopped => Error::Stopped,

@@ -2,13 +2,16 @@
 
 use super::{ANSWER_BYTES_MAX, Answer, CALL_BYTES_MAX, Call, Spec, Told, room};
 use crate::error::{Error, Result};
-use crate::net::ask::{self, Certified};
-use crate::net::close::{Close, final_error};
-use crate::net::enrol::JoinRefusal;
-use crate::net::pki::{self, Identity, Revocation};
-use crate::net::role::{COORDINATOR_SAN, Protocol, Role};
-use crate::net::token::{JoinToken, TokenInfo};
-use crate::net::{tls, transport, wire};
+use crate::net::identity::enrol::JoinRefusal;
+use crate::net::identity::pki::{self, Identity, Revocation};
+use crate::net::identity::renew::renewed;
+use crate::net::identity::role::{COORDINATOR_SAN, Protocol, Role};
+use crate::net::identity::tls;
+use crate::net::identity::token::{JoinToken, TokenInfo};
+use crate::net::transport::close::{Close, final_error};
+use crate::net::transport::endpoint;
+use crate::net::transport::rpc;
+use crate::net::transport::wire;
 use crate::proto::frame::{BODY_BYTES_MAX, FrameError};
 use crate::proto::tensors::{describe, plan_first};
 use crate::task::{ModelRef, TaskId, TaskRecord, TaskSpec};
@@ -17,7 +20,7 @@ use lgp_memory::NamedTensor;
 use quinn::{ClientConfig, Connection, ConnectionError, RecvStream};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// Time to connect.
@@ -31,8 +34,8 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// of up to 64 MiB are on the way at once; others wait here for their turn. A call whose future is
 /// dropped is given up; what it began goes on.
 ///
-/// A certificate is not renewed by itself: see [`Client::renew`]. Once its time is over, calls are
-/// refused on connections that were made before, too, and those are closed.
+/// A certificate is not renewed by itself: see [`Client::renew`], and [`renew`](crate::renew) for one
+/// that has expired meanwhile. Once its time is over, connections that were made before are closed, too.
 ///
 /// Every method fails with [`Error::RoleNeeded`] where the certificate's role does not allow it,
 /// [`Error::JoinRefused`] when the certificate was revoked or has expired, [`Error::Connection`] when
@@ -73,6 +76,8 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 pub struct Client {
     connection: Connection,
     addr: SocketAddr,
+    /// Until when the certificate that was shown is valid.
+    until: SystemTime,
     /// For inputs on the way: what the coordinator has no room for would lie unread, and keep every
     /// other call of the connection waiting.
     room: Arc<Semaphore>,
@@ -83,17 +88,19 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::Refused`] where either side does not trust the other, or the identity is neither a
-    /// client's nor an administrator's; [`Error::JoinRefused`] when it has expired;
+    /// client's nor an administrator's; [`Error::JoinRefused`] when it has expired, and with
+    /// [`JoinRefusal::CertificateExpired`] where [`renew`](crate::renew) helps;
     /// [`Error::Connection`] when nobody answers; [`Error::Pki`]; [`Error::Bind`].
     pub async fn connect(addr: SocketAddr, identity: &Identity) -> Result<Self> {
+        let until = identity.validity()?.1;
         let mut config = ClientConfig::new(Arc::new(tls::client(identity, Protocol::Call)?));
-        config.transport_config(transport::config(0, 0));
-        let (endpoint, _) = transport::bind(transport::any_for(addr), None)?;
+        config.transport_config(endpoint::config(0, 0));
+        let (endpoint, _) = endpoint::bind(endpoint::any_for(addr), None)?;
         let connecting = async {
             let connecting = endpoint.connect_with(config, addr, COORDINATOR_SAN);
             let connection = connecting.map_err(wire::lost)?.await;
-            let connection = connection.map_err(|error| ended(addr, &error))?;
-            let client = Self { connection, addr, room: room::body() };
+            let connection = connection.map_err(|error| ended(addr, &error, until))?;
+            let client = Self { connection, addr, until, room: room::body() };
             // Whether it is let in shows only then.
             client.done(Call::Greet).await?;
             Ok(client)
@@ -158,20 +165,17 @@ impl Client {
         self.ask_record(Call::Cancel(id)).await
     }
 
-    /// A new identity of the same name and role, valid from now. This connection keeps the old one:
-    /// connect anew with the new one before the old one expires, for then this one is closed.
+    /// A new identity of the same name and role, valid from now. This connection stays open until the
+    /// new one expires; others that were made with the old one are closed when that does.
     ///
     /// # Errors
     /// As [`Client`] says.
     pub async fn renew(&self, identity: &Identity) -> Result<Identity> {
         let (key, csr) = pki::request()?;
-        let Told::Certified(Certified { cert_pem, ca_pem }) =
-            self.call(Call::Renew { csr }).await?
-        else {
-            return Err(odd());
-        };
-        let name = identity.name.clone();
-        Ok(Identity { name, ca_pem, cert_pem, key_pem: key.serialize_pem() })
+        match self.call(Call::Renew { csr }).await? {
+            Told::Certified(certified) => renewed(identity, certified, &key),
+            _ => Err(odd()),
+        }
     }
 
     /// Every worker, by name. For administrators, as is all that follows.
@@ -306,7 +310,7 @@ impl Client {
         let exchange = async {
             let (mut send, mut recv) = self.connection.open_bi().await.map_err(wire::lost)?;
             let written = async {
-                ask::write_within(&mut send, &call, CALL_BYTES_MAX).await?;
+                rpc::write_within(&mut send, &call, CALL_BYTES_MAX).await?;
                 wire::write_tensors(&mut send, inputs).await?;
                 send.finish().map_err(wire::lost)
             };
@@ -317,7 +321,7 @@ impl Client {
             let arrived = send.stopped();
             let answer = {
                 let mut reading =
-                    std::pin::pin!(ask::read_within::<Answer>(&mut recv, ANSWER_BYTES_MAX));
+                    std::pin::pin!(rpc::read_within::<Answer>(&mut recv, ANSWER_BYTES_MAX));
                 tokio::select! {
                     answer = &mut reading => answer,
                     _ = arrived => {
@@ -339,18 +343,17 @@ impl Client {
     /// Why a call got no answer: what ended the connection, where it has ended.
     fn explain(&self, error: Error) -> Error {
         match self.connection.close_reason() {
-            Some(reason) => ended(self.addr, &reason),
+            Some(reason) => ended(self.addr, &reason, self.until),
             None => error,
         }
     }
 }
 
-fn ended(addr: SocketAddr, error: &ConnectionError) -> Error {
-    if Close::given_by_peer(error) == Some(Close::Late) {
-        // A caller greets nobody: it is the certificate that its calls came too late for.
+fn ended(addr: SocketAddr, error: &ConnectionError, until: SystemTime) -> Error {
+    if Close::given_by_peer(error) == Some(Close::Expired) {
         return Error::JoinRefused { addr, refusal: JoinRefusal::CertificateExpired };
     }
-    final_error(addr, error).unwrap_or_else(|| Error::Connection(format!("{addr}: {error}")))
+    final_error(addr, error, until).unwrap_or_else(|| Error::Connection(format!("{addr}: {error}")))
 }
 
 fn odd() -> Error {

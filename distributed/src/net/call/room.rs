@@ -2,9 +2,9 @@
 //! all it can get must not keep others out.
 
 use crate::error::{Error, Result};
-use crate::net::role::Role;
-use crate::net::tls::Member;
-use crate::net::wire;
+use crate::net::identity::role::Role;
+use crate::net::identity::tls::Member;
+use crate::net::transport::wire;
 use crate::proto::frame::BODY_BYTES_MAX;
 use crate::worker_info::WorkerId;
 use std::collections::HashMap;
@@ -29,7 +29,7 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// What all callers share.
-pub(in crate::net) struct Callers {
+pub(crate) struct Callers {
     clients: Arc<Semaphore>,
     admins: Arc<Semaphore>,
     bodies: Arc<Semaphore>,

@@ -5,13 +5,17 @@ use super::answer::Record;
 use super::room::Place;
 use super::{ANSWER_BYTES_MAX, Answer, CALL_BYTES_MAX, Call, Spec, Told, steady};
 use crate::error::{Error, Result};
-use crate::net::close::{CANCELLED, Close};
-use crate::net::enrol::JoinRefusal;
-use crate::net::gate::Gate;
-use crate::net::role::Role;
-use crate::net::tls::Member;
-use crate::net::token::{JoinToken, TokenInfo};
-use crate::net::{ask, attend, pki, tls, transport, wire};
+use crate::net::coordinator::gate::Gate;
+use crate::net::identity::enrol::JoinRefusal;
+use crate::net::identity::members::Connected;
+use crate::net::identity::renew;
+use crate::net::identity::role::Role;
+use crate::net::identity::tls::Member;
+use crate::net::identity::token::{JoinToken, TokenInfo};
+use crate::net::transport::close::{CANCELLED, Close};
+use crate::net::transport::endpoint;
+use crate::net::transport::rpc;
+use crate::net::transport::wire;
 use crate::proto::frame::BODY_BYTES_MAX;
 use crate::proto::tensors::{describe, plan_first, share};
 use crate::task::{TaskId, TaskRecord, TaskSpec};
@@ -19,13 +23,12 @@ use bytes::Bytes;
 use lgp_memory::NamedTensor;
 use quinn::{Connection, RecvStream, SendStream, VarInt};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use tokio::time::timeout;
 
 /// Calls of each connection at once.
 const CALLS_MAX: u32 = 256;
-/// Time for a call to arrive, and for its caller to take the last answer that it gets.
+/// Time for a call to arrive.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Whoever owns the processes of local workers, for [`Services`](crate::Services).
@@ -36,32 +39,28 @@ pub trait Supervisor: Send + Sync {
     /// # Errors
     /// Why not, in words for an administrator.
     fn scale(&self, workers: usize) -> Result<usize, String>;
+
+    /// Ends the process of a local worker, which may take no orders any more, and has another one take
+    /// its place; nothing where the worker is not local. As above, it must not block.
+    fn replace(&self, worker: &str);
 }
 
 /// One caller's connection.
 struct Caller {
     gate: Arc<Gate>,
     connection: Connection,
-    member: Member,
+    visit: Arc<Connected>,
     place: Place,
-    /// Until when its certificate is valid: a connection may outlive it.
-    until: SystemTime,
-    /// Calls that are being performed or answered.
-    running: AtomicUsize,
 }
 
 /// Serves a caller's connection until it ends.
-pub(in crate::net) async fn serve(gate: Arc<Gate>, connection: Connection, member: Member) {
-    let Some(place) = gate.callers.enter(&member) else {
+pub(crate) async fn serve(gate: Arc<Gate>, connection: Connection, visit: Arc<Connected>) {
+    let Some(place) = gate.callers.enter(visit.member()) else {
         return connection.close(Close::Busy.code(), Close::Busy.reason().as_bytes());
     };
     connection.set_max_concurrent_bi_streams(VarInt::from_u32(CALLS_MAX));
-    transport::trust_caller(&connection);
-    let shown = tls::shown_by(&connection);
-    let until = shown.first().and_then(|cert| pki::validity(cert).ok());
-    let until = until.map_or(UNIX_EPOCH, |(_, until)| until);
-    let running = AtomicUsize::new(0);
-    let caller = Arc::new(Caller { gate, connection, member, place, until, running });
+    endpoint::trust_caller(&connection);
+    let caller = Arc::new(Caller { gate, connection, visit, place });
     while let Ok((send, recv)) = caller.connection.accept_bi().await {
         let caller = Arc::clone(&caller);
         tokio::spawn(async move {
@@ -75,22 +74,24 @@ pub(in crate::net) async fn serve(gate: Arc<Gate>, connection: Connection, membe
 
 impl Caller {
     async fn answer(&self, mut send: SendStream, mut recv: RecvStream) -> Result<()> {
-        let call = timeout(CALL_TIMEOUT, ask::read_within(&mut recv, CALL_BYTES_MAX)).await;
+        let call = timeout(CALL_TIMEOUT, rpc::read_within(&mut recv, CALL_BYTES_MAX)).await;
         let call: Call = call.map_err(|_| wire::lost("a call took too long"))??;
         let (name, needs) = call.needs();
-        if SystemTime::now() >= self.until {
-            return self.refuse_late(&mut send).await;
+        if self.visit.is_expired() {
+            // A moment later it would be sent away anyway.
+            self.visit.expire();
+            return Ok(());
         }
-        let _running = Running::begin(&self.running);
         let given_up = send.stopped();
-        let answer = match self.member.role.may(needs) {
+        let member = self.visit.member();
+        let answer = match member.role.may(needs) {
             true => tokio::select! {
                 answer = self.perform(call, &mut recv) => answer,
                 // Nobody waits for it any more. What was begun goes on.
                 _ = given_up => return Ok(()),
             },
             false => {
-                let Member { role, name: who, .. } = &self.member;
+                let Member { role, name: who, .. } = member;
                 tracing::warn!(%role, %who, call = name, "a call was refused: its role");
                 Err(Error::RoleNeeded { call: name.to_owned(), needs })
             }
@@ -107,27 +108,12 @@ impl Caller {
         replied
     }
 
-    /// Refuses a call that came after the certificate's time. Calls from before are still answered;
-    /// without any, the connection is closed once the refusal has arrived.
-    async fn refuse_late(&self, send: &mut SendStream) -> Result<()> {
-        let refusal = JoinRefusal::CertificateExpired;
-        let reason = refusal.to_string();
-        let addr = self.connection.remote_address();
-        self.reply(send, Err(Error::JoinRefused { addr, refusal })).await?;
-        let _ = timeout(CALL_TIMEOUT, send.stopped()).await;
-        if self.running.load(Ordering::SeqCst) == 0 {
-            self.connection.close(Close::Late.code(), reason.as_bytes());
-        }
-        Ok(())
-    }
-
     async fn perform(&self, call: Call, recv: &mut RecvStream) -> Performed {
         let coordinator = &self.gate.coordinator;
         let told = match call {
             Call::Greet => Told::Done,
             Call::Renew { csr } => {
-                let Member { role, name, .. } = &self.member;
-                let renewed = attend::renew(&self.gate, &self.connection, *role, name, csr).await;
+                let renewed = renew::certify(&self.gate, &self.visit, csr).await;
                 let addr = self.connection.remote_address();
                 Told::Certified(renewed.map_err(|refusal| Error::JoinRefused { addr, refusal })?)
             }
@@ -138,8 +124,8 @@ impl Caller {
                 return described(record);
             }
             Call::Wait(id) => return described(coordinator.wait(id).await?),
-            Call::Task(id) => return described(coordinator.task(id)?),
-            Call::Cancel(id) => return described(coordinator.cancel(id)?),
+            Call::Task(id) => return described(coordinator.task(id).await?),
+            Call::Cancel(id) => return described(coordinator.cancel(id).await?),
             Call::Workers => Told::Workers(coordinator.workers()),
             Call::Stats => Told::Stats(Box::new(coordinator.stats())),
             Call::ShutdownWorker(id) => {
@@ -156,7 +142,8 @@ impl Caller {
                 Told::Token(info, token.to_string())
             }
             Call::Revoke { role, name } => {
-                tracing::warn!(by = %self.member.name, %role, %name, "an administrator revokes");
+                let by = &self.visit.member().name;
+                tracing::warn!(%by, %role, %name, "an administrator revokes");
                 let (revocation, closed) = coordinator.revoke(role, name).await?;
                 Told::Revoked(revocation, u64::try_from(closed).unwrap_or(u64::MAX))
             }
@@ -192,7 +179,7 @@ impl Caller {
         ttl: Duration,
     ) -> Result<(TokenInfo, JoinToken)> {
         let coordinator = self.gate.coordinator.clone();
-        let member = self.member.clone();
+        let member = self.visit.member().clone();
         let addr = self.connection.remote_address();
         let making = tokio::task::spawn_blocking(move || {
             let tokens = coordinator.tokens();
@@ -225,22 +212,6 @@ type Outputs = Vec<NamedTensor>;
 /// What came of a call.
 type Performed = Result<(Told, Outputs)>;
 
-/// Counts a call until it is dropped.
-struct Running<'a>(&'a AtomicUsize);
-
-impl<'a> Running<'a> {
-    fn begin(running: &'a AtomicUsize) -> Self {
-        running.fetch_add(1, Ordering::SeqCst);
-        Self(running)
-    }
-}
-
-impl Drop for Running<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
 fn failed(message: impl Into<String>) -> Error {
     Error::CallFailed { message: message.into() }
 }
@@ -260,7 +231,7 @@ async fn reply(send: &mut SendStream, answer: Performed) -> Result<()> {
     if bytes.len() > ANSWER_BYTES_MAX {
         let (what, given, limit) = ("answer", bytes.len(), ANSWER_BYTES_MAX);
         let refused: Answer = Err(Error::TooLarge { what, given, limit }.into());
-        wire::taken(ask::write_within(send, &refused, ANSWER_BYTES_MAX)).await?;
+        wire::taken(rpc::write_within(send, &refused, ANSWER_BYTES_MAX)).await?;
         return send.finish().map_err(wire::lost);
     }
     let length = u32::try_from(bytes.len()).map_err(wire::lost)?;

@@ -2,7 +2,7 @@
 //! the time there is, and who makes none is let go of.
 
 use crate::error::Result;
-use crate::net::wire;
+use crate::net::transport::wire;
 use bytes::Bytes;
 use quinn::{RecvStream, SendStream};
 use std::time::Duration;

@@ -1,12 +1,14 @@
 //! Every pair of a role and a call, and callers without manners.
 
 use super::{Answer, Call, Told};
-use crate::net::ask;
 use crate::net::call::answer::Refusal;
-use crate::net::close::Close;
-use crate::net::role::{COORDINATOR_SAN, Protocol, Role};
+use crate::net::identity::pki;
+use crate::net::identity::role::{COORDINATOR_SAN, Protocol, Role};
+use crate::net::identity::tls;
 use crate::net::tests::{ANY, coordinator};
-use crate::net::{pki, tls, transport};
+use crate::net::transport::close::Close;
+use crate::net::transport::endpoint;
+use crate::net::transport::rpc;
 use crate::proto::tensors::describe_any;
 use crate::task::{ModelRef, TaskId, TaskSpec};
 use crate::{Client, Coordinator, Error, Identity};
@@ -21,9 +23,9 @@ async fn connect(
     identity: &Identity,
     protocol: Protocol,
 ) -> (Endpoint, Connection) {
-    let (endpoint, _) = transport::bind(ANY, None).expect("a free port");
+    let (endpoint, _) = endpoint::bind(ANY, None).expect("a free port");
     let mut client = ClientConfig::new(Arc::new(tls::client(identity, protocol).expect("sound")));
-    client.transport_config(transport::config(0, 0));
+    client.transport_config(endpoint::config(0, 0));
     let connecting = endpoint.connect_with(client, coordinator.quic_addr(), COORDINATOR_SAN);
     let connection = connecting.expect("an address").await.expect("the handshake works");
     (endpoint, connection)
@@ -68,9 +70,9 @@ fn calls() -> Vec<Call> {
 
 async fn ask_for(connection: &Connection, call: &Call) -> Answer {
     let (mut send, mut recv) = connection.open_bi().await.expect("open");
-    ask::write(&mut send, call).await.expect("open");
+    rpc::write(&mut send, call).await.expect("open");
     send.finish().expect("open");
-    ask::read(&mut recv).await.expect("an answer")
+    rpc::read(&mut recv).await.expect("an answer")
 }
 
 #[tokio::test]
@@ -114,13 +116,13 @@ async fn a_worker_calls_for_nothing() {
         let (_endpoint, connection) = connect(&coordinator, &identity, Protocol::Call).await;
         if let Ok((mut send, _recv)) = connection.open_bi().await {
             // It may be closed already.
-            let _ = ask::write(&mut send, &call).await;
+            let _ = rpc::write(&mut send, &call).await;
         }
         let closed = tokio::time::timeout(Duration::from_secs(4), connection.closed()).await;
         let closed = Close::given_by_peer(&closed.expect("it is closed"));
         assert_eq!(closed, Some(Close::Role), "{}", call.needs().0);
     }
-    assert!(coordinator.tasks().is_empty());
+    assert_eq!(coordinator.stats().tasks.submitted, 0);
     let error = Client::connect(coordinator.quic_addr(), &identity).await.expect_err("a worker");
     assert!(matches!(&error, Error::Refused { reason, .. } if reason.contains("role")), "{error}");
     coordinator.stop().await;
@@ -142,7 +144,7 @@ async fn calls_that_are_none_or_stall_are_dropped_and_keep_nobody_waiting() {
     for _ in 0..3 {
         let (mut send, recv) = connection.open_bi().await.expect("allowed");
         let call = Call::Submit(spec(40 << 20));
-        ask::write(&mut send, &call).await.expect("open");
+        rpc::write(&mut send, &call).await.expect("open");
         send.write_all(&[0; 1000]).await.expect("open");
         stalled.push((send, recv));
     }
@@ -174,14 +176,14 @@ async fn clients_that_take_every_place_do_not_keep_administrators_out() {
     let addr = coordinator.quic_addr();
     let issue = |role, name: &str| pki.issue(role, name).expect("a name");
     let late = issue(Role::Client, "late");
-    let (endpoint, _) = transport::bind(ANY, None).expect("a free port");
+    let (endpoint, _) = endpoint::bind(ANY, None).expect("a free port");
     let mut places = Vec::new();
     for number in 0..16 {
         let identity = issue(Role::Client, &format!("c{number}"));
         let tls = Arc::new(tls::client(&identity, Protocol::Call).expect("sound"));
         for _ in 0..16 {
             let mut config = ClientConfig::new(Arc::clone(&tls) as _);
-            config.transport_config(transport::config(0, 0));
+            config.transport_config(endpoint::config(0, 0));
             let connecting = endpoint.connect_with(config, addr, COORDINATOR_SAN);
             let connection = connecting.expect("an address").await.expect("trusted");
             assert!(ask_for(&connection, &Call::Greet).await.is_ok());

@@ -5,9 +5,14 @@ use crate::error::{Error, Result};
 use crate::executor::ExecError;
 use crate::proto::balance;
 use crate::proto::core::Core;
+use crate::proto::core::readiness::ModelReadiness;
 use crate::proto::models::ModelNeeds;
-use crate::task::ModelRef;
+use crate::task::{ModelRef, TaskId};
 use crate::worker_info::{Stats, Traffic, WorkerId, WorkerInfo, WorkerState};
+use std::time::Duration;
+
+/// Time for what was asked to stop to be gone: a run has a second, and a process some more.
+const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Coordinator {
     /// Every worker, by name; lost ones stay listed for ten minutes.
@@ -31,6 +36,32 @@ impl Coordinator {
     pub fn shutdown_worker(&self, id: &str) -> Result<()> {
         let found = self.shared.with(|core, _| core.drain_worker(id));
         if found { Ok(()) } else { Err(unknown(id)) }
+    }
+
+    /// Asks a worker to leave, and waits until it has. What it holds by then is done elsewhere: it is
+    /// asked to stop, and a process of which a run does not stop is ended. Answers the tasks that were
+    /// ended so.
+    ///
+    /// # Errors
+    /// [`Error::UnknownWorker`], also for a lost one; [`Error::Stopped`].
+    pub async fn drain_worker(&self, id: &str, limit: Duration) -> Result<Vec<TaskId>> {
+        self.shutdown_worker(id)?;
+        let gone = || self.until(|core, _| (!core.is_known(id)).then_some(()));
+        if let Ok(left) = tokio::time::timeout(limit, gone()).await {
+            return left.map(|()| Vec::new());
+        }
+        let ended = self.shared.with(|core, now| core.end_work(now, id));
+        // It ends by then: what does not stop has its process ended.
+        let _ = tokio::time::timeout(END_TIMEOUT, gone()).await;
+        Ok(ended)
+    }
+
+    /// Lets the devices of a worker that were taken out take tasks again; answers their names.
+    ///
+    /// # Errors
+    /// [`Error::UnknownWorker`].
+    pub fn enable_worker(&self, id: &str) -> Result<Vec<String>> {
+        self.shared.with(|core, now| core.enable_worker(now, id)).ok_or_else(|| unknown(id))
     }
 
     /// For a supervisor that saw a worker's process end: its tasks are redone at once instead
@@ -109,9 +140,50 @@ impl Coordinator {
         self.shared.read(|core, _| core.load_failure(model))
     }
 
+    /// Whether a model can be used now. Looks at this model alone: each request may ask.
+    #[must_use]
+    pub fn readiness(&self, model: &ModelRef) -> ModelReadiness {
+        self.shared.read(|core, _| core.readiness(model))
+    }
+
+    /// Ready workers that have a model, by name.
+    #[must_use]
+    pub fn workers_with(&self, model: &ModelRef) -> Vec<WorkerId> {
+        self.shared.read(|core, _| core.workers_with(model))
+    }
+
+    /// Whether there is a ready worker, and one has a model if there is any to have.
+    #[must_use]
+    pub fn is_serving(&self) -> bool {
+        self.shared.read(|core, _| core.is_serving())
+    }
+
     /// Has every worker let go of the model.
     pub fn unload(&self, model: &ModelRef) {
         self.shared.with(|core, now| core.unload(now, model));
+    }
+
+    /// The same, and waits until no task runs the model any more. Those that run it longer than that are
+    /// ended, and answered.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`].
+    pub async fn unload_within(&self, models: &[ModelRef], limit: Duration) -> Result<Vec<TaskId>> {
+        for model in models {
+            self.unload(model);
+        }
+        let runs = |core: &Core| models.iter().map(|m| core.count_runs_of(m)).sum::<usize>();
+        let idle = || self.until(|core, _| (runs(core) == 0).then_some(()));
+        if let Ok(idle) = tokio::time::timeout(limit, idle()).await {
+            return idle.map(|()| Vec::new());
+        }
+        let end = |core: &mut Core, now| {
+            models.iter().flat_map(|model| core.end_runs_of(now, model)).collect()
+        };
+        let ended = self.shared.with(end);
+        // As above.
+        let _ = tokio::time::timeout(END_TIMEOUT, idle()).await;
+        Ok(ended)
     }
 
     /// Models that the cluster is to have.
@@ -123,7 +195,8 @@ impl Coordinator {
     /// Totals.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let shared_buffers = self.door.as_ref().map(|door| door.buffers()).unwrap_or_default();
+        let shared_buffers =
+            self.lender.as_ref().map(|lender| lender.buffers()).unwrap_or_default();
         Stats { shared_buffers, ..self.shared.read(Core::stats) }
     }
 

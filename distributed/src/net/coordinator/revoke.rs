@@ -2,8 +2,8 @@
 
 use super::Coordinator;
 use crate::error::{Error, Result};
-use crate::net::pki::Revocation;
-use crate::net::role::Role;
+use crate::net::identity::pki::Revocation;
+use crate::net::identity::role::Role;
 use crate::worker_info::WorkerId;
 
 impl Coordinator {
@@ -11,7 +11,7 @@ impl Coordinator {
     /// with it, and its connections are closed; answers how many it had. Certificates that it is
     /// given for another token later are good. Join tokens that it has made, as an administrator may,
     /// are taken back; who joined with one stays. The authority's folder keeps the revocation until
-    /// the last of the certificates would have expired. Once begun, this goes on to its end, also
+    /// none of the certificates could be renewed any more. Once begun, this goes on to its end, also
     /// where its future is dropped.
     ///
     /// Members that know one another's addresses, as ranks of a ring may, find out nothing.

@@ -2,11 +2,13 @@
 
 use super::Coordinator;
 use crate::error::{Error, Result};
-use crate::net::large::{self, Large};
-use crate::net::shared::{Checked, Inputs};
-use crate::proto::core::Core;
+use crate::net::coordinator::backlog::Room;
+use crate::net::coordinator::core_handle::{Checked, Inputs, Submitted};
+use crate::net::coordinator::stored;
+use crate::net::transfer::inputs::{self, Large};
+use crate::proto::core::Found;
 use crate::proto::{Order, request};
-use crate::task::{TaskId, TaskRecord, TaskSpec};
+use crate::task::{TaskFilter, TaskId, TaskPage, TaskRecord, TaskSpec, TaskState};
 use std::sync::Arc;
 
 impl Coordinator {
@@ -21,7 +23,7 @@ impl Coordinator {
             let message = "a durable task is accepted once the journal has it: wait for that";
             return Err(Error::InvalidTask { message: message.into() });
         }
-        let large = match large::is_large(&spec.inputs) {
+        let large = match inputs::is_large(&spec.inputs) {
             true => Some(Arc::new(Large::in_memory(&spec.inputs)?)),
             false => None,
         };
@@ -40,37 +42,53 @@ impl Coordinator {
     ///
     /// # Errors
     /// As [`Coordinator::submit`]; [`Error::InvalidTask`] for tasks that depend on one another in
-    /// a circle; [`Error::NoJournal`]; [`Error::NotSaved`] when the journal could not take all of
-    /// them: those that it took are cancelled, though some may have run by then.
+    /// a circle; [`Error::NoJournal`]; [`Error::NotSaved`] when the journal could not take the
+    /// durable ones: then nothing of them is left, and none has run; [`Error::Backlog`] when it did
+    /// not have room for them in time.
     pub async fn submit_all(&self, tasks: Vec<(TaskSpec, Vec<usize>)>) -> Result<Vec<TaskId>> {
+        let mut room = self.room_for(&tasks).await?;
         let mut checked = Vec::with_capacity(tasks.len());
         for (spec, within) in tasks {
             let (order, inputs) = self.check(spec).await?;
             checked.push((Order { within, ..order }, inputs));
         }
-        let (ids, promises, new) = self.shared.submit_durably(checked)?;
-        let mut refused = None;
-        for promise in promises {
-            // Each is waited for: what is not known yet cannot be taken back.
-            if let Err(error) = promise.await.unwrap_or(Err(Error::Stopped)) {
-                refused = refused.or(Some(error));
+        loop {
+            match self.shared.submit_all(checked, &mut room)? {
+                Submitted::Now(ids, None) => return Ok(ids),
+                Submitted::Now(ids, Some(promise)) => {
+                    return promise.answer().await.map(|()| ids);
+                }
+                Submitted::After(promises, again) => {
+                    for promise in promises {
+                        // Whatever it is: what the key stands for then is asked again.
+                        if let Err(Error::Stopped) = promise.answer().await {
+                            return Err(Error::Stopped);
+                        }
+                    }
+                    checked = again;
+                }
             }
         }
-        let Some(error) = refused else { return Ok(ids) };
-        // What a key stood for already was promised to others.
-        for id in ids.into_iter().filter(|id| id.seq >= new) {
-            // One that the journal refused is not known any more.
-            let _ = self.cancel(id);
+    }
+
+    /// Room at the journal for the durable ones of tasks.
+    async fn room_for(&self, tasks: &[(TaskSpec, Vec<usize>)]) -> Result<Option<Room>> {
+        /// Of a task besides its inputs, about.
+        const TASK_BYTES: usize = 512;
+        let durable = tasks.iter().filter(|(spec, _)| spec.durable);
+        let bytes = durable.map(|(spec, _)| inputs::bytes_of(&spec.inputs) + TASK_BYTES);
+        match bytes.fold(0, usize::saturating_add) {
+            0 => Ok(None),
+            bytes => self.shared.backlog.reserve(bytes).await.map(Some),
         }
-        Err(error)
     }
 
     /// Resolves once the task is terminal, whatever its state then is.
     ///
     /// # Errors
-    /// [`Error::UnknownTask`]; [`Error::Stopped`].
+    /// [`Error::UnknownTask`], [`Error::Expired`]; [`Error::Stopped`].
     pub async fn wait(&self, id: TaskId) -> Result<TaskRecord> {
-        self.shared.wait(id)?.record().await
+        self.shared.wait(id)?.record(&self.shared).await
     }
 
     /// Submits and waits. Dropping the future does not cancel the task.
@@ -78,26 +96,30 @@ impl Coordinator {
     /// # Errors
     /// As [`Coordinator::submit`]; what becomes of an accepted task is in its record.
     pub async fn run(&self, spec: TaskSpec) -> Result<TaskRecord> {
+        if spec.durable {
+            let ids = self.submit_all(vec![(spec, Vec::new())]).await?;
+            return self.wait(*ids.first().ok_or(Error::Stopped)?).await;
+        }
         let checked = self.check(spec).await?;
         let waiting = self.shared.submit_and_wait(checked)?;
-        waiting.record().await
+        waiting.record(&self.shared).await
     }
 
     /// Checks a task. Large inputs are hashed, away from the threads that serve connections, and
     /// those of a durable task are on the disk, for good, before the journal hears of it.
     async fn check(&self, spec: TaskSpec) -> Result<Checked> {
         let bytes_max = self.config.input_bytes_max;
-        if !large::is_large(&spec.inputs) {
+        if !inputs::is_large(&spec.inputs) {
             return Ok((request::check(spec, bytes_max)?, None));
         }
-        let vault = match spec.durable {
-            true => Some(self.shared.vault().ok_or(Error::NoJournal)?),
+        let input_store = match spec.durable {
+            true => Some(self.shared.input_store().ok_or(Error::NoJournal)?),
             false => None,
         };
         let checking = tokio::task::spawn_blocking(move || request::check(spec, bytes_max));
         let mut order = checking.await.map_err(|_| Error::Stopped)??;
         let large = Large::in_memory(&order.spec.inputs)?;
-        let Some(vault) = vault else {
+        let Some(input_store) = input_store else {
             large.blob().await?;
             return Ok((order, Some(Inputs { large: Arc::new(large), claim: None })));
         };
@@ -106,7 +128,7 @@ impl Coordinator {
             // Its key stands for a task that has them already.
             return Ok((order, Some(Inputs { large: Arc::new(large), claim: None })));
         }
-        let (large, claim) = large.store(&vault).await?;
+        let (large, claim) = large.store(&input_store).await?;
         // From now on they lie there, and take no room in the queue.
         Arc::make_mut(&mut order.spec).inputs.clear();
         Ok((order, Some(Inputs { large: Arc::new(large), claim: Some(claim) })))
@@ -115,33 +137,108 @@ impl Coordinator {
     /// What became of a task so far.
     ///
     /// # Errors
-    /// [`Error::UnknownTask`], also for finished tasks beyond the retention bounds.
-    pub fn task(&self, id: TaskId) -> Result<TaskRecord> {
-        self.shared.read(|core, now| core.record(now, id))
+    /// [`Error::UnknownTask`]; [`Error::Expired`] for one that was accepted and whose result is gone;
+    /// [`Error::Journal`] where it cannot be read back, [`Error::Stopped`].
+    pub async fn task(&self, id: TaskId) -> Result<TaskRecord> {
+        self.found(self.shared.give(id)?).await
+    }
+
+    async fn found(&self, found: Found) -> Result<TaskRecord> {
+        match found {
+            Found::Here(record) => Ok(*record),
+            Found::Stored(id) => stored::record(&self.shared, id).await,
+        }
+    }
+
+    /// Where a task stands, also of one whose result is gone while its key stands.
+    ///
+    /// # Errors
+    /// [`Error::UnknownTask`], [`Error::Expired`].
+    pub fn state(&self, id: TaskId) -> Result<TaskState> {
+        self.shared.read(|core, _| core.state(id))
+    }
+
+    /// Lets the result of a task go that has ended; answers how it ended, once the journal has no
+    /// result of it any more.
+    ///
+    /// # Errors
+    /// [`Error::UnknownTask`], [`Error::Expired`]; [`Error::NotEnded`]; [`Error::Stopped`] where the
+    /// journal takes no more.
+    pub async fn let_go(&self, id: TaskId) -> Result<TaskState> {
+        let (state, forgotten) = self.shared.let_go(id)?;
+        if let Some(forgotten) = forgotten {
+            forgotten.await.map_err(|_| Error::Stopped)?;
+        }
+        Ok(state)
     }
 
     /// Each decision about a task, with the milliseconds since its submission, and what it waits
     /// for now.
     ///
     /// # Errors
-    /// [`Error::UnknownTask`].
-    pub fn explain(&self, id: TaskId) -> Result<Vec<(f64, String)>> {
-        self.shared.read(|core, now| core.explain(now, id))
+    /// As [`Coordinator::task`].
+    pub async fn explain(&self, id: TaskId) -> Result<Vec<(f64, String)>> {
+        match self.shared.read(|core, now| core.explain(now, id))? {
+            Found::Here(lines) => Ok(lines),
+            Found::Stored(id) => stored::story(&self.shared, id).await,
+        }
     }
 
-    /// Every known task without its outputs, newest first.
+    /// A page of the tasks of which results are kept or to come.
+    ///
+    /// # Errors
+    /// [`Error::Journal`] where some cannot be read back, [`Error::Stopped`].
+    pub async fn tasks(&self, filter: &TaskFilter) -> Result<TaskPage> {
+        let mut below = filter.after.map_or(u64::MAX, |id| id.seq);
+        let mut found = Vec::new();
+        let more = loop {
+            let left = filter.limit.saturating_sub(found.len());
+            let page = self.shared.read(|core, now| core.page(now, filter, below, left));
+            found.extend(page.found);
+            match page.below {
+                None => break false,
+                Some(_) if found.len() >= filter.limit => break true,
+                // It looked at many, of which few passed: others get their turn.
+                Some(next) => below = next,
+            }
+            tokio::task::yield_now().await;
+        };
+        let id = |found: &Found<TaskRecord>| match found {
+            Found::Here(record) => record.task_id,
+            Found::Stored(id) => *id,
+        };
+        let next = found.last().map(id).filter(|_| more);
+        let ids = found.iter().filter(|found| matches!(found, Found::Stored(_))).map(id);
+        let mut read = stored::summaries(&self.shared, ids.collect()).await?.into_iter();
+        let tasks = found.into_iter().filter_map(|found| match found {
+            Found::Here(record) => Some(record),
+            Found::Stored(_) => read.next().flatten(),
+        });
+        Ok(TaskPage { tasks: tasks.collect(), next })
+    }
+
+    /// Tasks that have not ended and would end with this coordinator, for no journal has them.
     #[must_use]
-    pub fn tasks(&self) -> Vec<TaskRecord> {
-        self.shared.read(Core::records)
+    pub fn fleeting(&self) -> usize {
+        self.shared.read(|core, _| core.fleeting())
     }
 
     /// Cancels a task: at once if it waits; if it runs, its answer will be dropped. A terminal
     /// task stays as it is.
     ///
     /// # Errors
-    /// [`Error::UnknownTask`].
-    pub fn cancel(&self, id: TaskId) -> Result<TaskRecord> {
-        self.shared.with(|core, now| core.cancel(now, id))
+    /// As [`Coordinator::task`].
+    pub async fn cancel(&self, id: TaskId) -> Result<TaskRecord> {
+        let found = self.shared.with(|core, now| core.cancel(now, id))?;
+        self.found(found).await
+    }
+
+    /// Cancels a task of which nobody wants to hear any more.
+    ///
+    /// # Errors
+    /// [`Error::UnknownTask`], [`Error::Expired`].
+    pub fn give_up(&self, id: TaskId) -> Result<()> {
+        self.shared.with(|core, now| core.cancel(now, id)).map(drop)
     }
 
     /// Accepts no more tasks and resolves when every accepted one is terminal.

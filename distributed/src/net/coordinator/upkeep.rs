@@ -23,13 +23,13 @@ impl Coordinator {
     /// A folder without its file may be that of a copy that was moved, or of one that was cut off
     /// between getting the two names.
     pub async fn back_up(&self, to: PathBuf) -> Result<()> {
-        let writer = self.shared.writer().ok_or(Error::NoJournal)?;
-        let vault = self.shared.vault().ok_or(Error::NoJournal)?;
+        let log = self.shared.log().ok_or(Error::NoJournal)?;
+        let input_store = self.shared.input_store().ok_or(Error::NoJournal)?;
         // What the copy refers to was there before its moment, and stays until it is copied.
-        let pause = vault.pause().await;
+        let pause = input_store.pause().await;
         let copy = tokio::task::spawn_blocking(move || {
             let _pause = pause;
-            vault.back_up(&writer, &to)
+            input_store.back_up(&*log, &to)
         });
         Ok(copy.await.map_err(|_| Error::Stopped)??)
     }
@@ -39,7 +39,7 @@ impl Coordinator {
     /// # Errors
     /// [`Error::NoJournal`]; [`Error::Journal`].
     pub fn journal_bytes(&self) -> Result<u64> {
-        Ok(self.shared.writer().ok_or(Error::NoJournal)?.upkeep().size_bytes()?)
+        Ok(self.shared.log().ok_or(Error::NoJournal)?.size_bytes()?)
     }
 
     /// Gives the disk what the journal no longer needs; true when that was anything.
@@ -47,8 +47,8 @@ impl Coordinator {
     /// # Errors
     /// [`Error::NoJournal`]; [`Error::Journal`].
     pub async fn compact(&self) -> Result<bool> {
-        let writer = self.shared.writer().ok_or(Error::NoJournal)?;
-        let compacted = tokio::task::spawn_blocking(move || writer.compact());
+        let log = self.shared.log().ok_or(Error::NoJournal)?;
+        let compacted = tokio::task::spawn_blocking(move || log.compact());
         Ok(compacted.await.map_err(|_| Error::Stopped)??)
     }
 }

@@ -1,6 +1,6 @@
 //! Settings of a rank.
 
-use crate::net::pki::Identity;
+use crate::net::identity::pki::Identity;
 use std::net::SocketAddr;
 use std::time::Duration;
 

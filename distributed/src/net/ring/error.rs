@@ -1,6 +1,6 @@
 //! What can go wrong between the ranks of a ring.
 
-use crate::net::close::{self, Close};
+use crate::net::transport::close::{self, Close};
 use crate::proto::rendezvous::MeetingRefusal;
 use quinn::ConnectionError;
 use std::time::Duration;

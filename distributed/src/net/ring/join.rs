@@ -7,9 +7,12 @@ use super::error::RingError;
 use super::links::Links;
 use super::tls;
 use crate::error::{Error, Result};
-use crate::net::close::Close;
-use crate::net::role::{COORDINATOR_SAN, Protocol};
-use crate::net::{ask, transport, wire};
+use crate::net::identity::enrol::JoinRefusal;
+use crate::net::identity::role::{COORDINATOR_SAN, Protocol};
+use crate::net::transport::close::Close;
+use crate::net::transport::endpoint;
+use crate::net::transport::rpc;
+use crate::net::transport::wire;
 use crate::proto::rendezvous::{Claim, Meeting, MeetingRefusal, check};
 use quinn::{
     ClientConfig, Connection, ConnectionError, Endpoint, Incoming, RecvStream, SendStream,
@@ -45,10 +48,10 @@ struct Hello {
 pub(super) async fn join(config: &RingConfig, deadline: Instant) -> Result<(Endpoint, Wire)> {
     let (server, client) = tls::configs(&config.identity)?;
     let mut server = ServerConfig::with_crypto(Arc::new(server));
-    server.transport_config(transport::cautious(0, 1)).migration(false);
+    server.transport_config(endpoint::cautious(0, 1)).migration(false);
     let mut client = ClientConfig::new(Arc::new(client));
-    client.transport_config(transport::config(0, 0));
-    let (endpoint, _) = transport::bind(listen(config)?, Some(server))?;
+    client.transport_config(endpoint::config(0, 0));
+    let (endpoint, _) = endpoint::bind(listen(config)?, Some(server))?;
     let Meeting { id, addrs } = match &config.peers {
         RingPeers::Coordinator(addr) => meet(&endpoint, config, *addr, deadline).await?,
         RingPeers::Addresses(addrs) => Meeting { id: name_id(&config.group), addrs: addrs.clone() },
@@ -78,7 +81,7 @@ pub(super) async fn join(config: &RingConfig, deadline: Instant) -> Result<(Endp
     };
     let ((to, send), (from, recv)) = tokio::try_join!(connecting, accepting)?;
     endpoint.set_server_config(None);
-    transport::trust(&from);
+    endpoint::trust(&from);
     let links = Links::new(rank, (before, from), (next, to));
     Ok((endpoint, Wire::new(links, send, recv)))
 }
@@ -102,7 +105,7 @@ fn listen(config: &RingConfig) -> Result<SocketAddr> {
             Err(addresses(addrs.len(), config.size))
         }
         (_, Some(addr)) => Ok(addr),
-        (RingPeers::Coordinator(addr), None) => Ok(transport::any_for(*addr)),
+        (RingPeers::Coordinator(addr), None) => Ok(endpoint::any_for(*addr)),
         (RingPeers::Addresses(addrs), None) => {
             let own = usize::try_from(config.rank).ok().and_then(|rank| addrs.get(rank).copied());
             own.ok_or_else(|| addresses(addrs.len(), config.size))
@@ -128,9 +131,11 @@ async fn meet(
     addr: SocketAddr,
     deadline: Instant,
 ) -> Result<Meeting> {
-    let mut client =
-        ClientConfig::new(Arc::new(crate::net::tls::client(&config.identity, Protocol::Ring)?));
-    client.transport_config(transport::config(0, 0));
+    let mut client = ClientConfig::new(Arc::new(crate::net::identity::tls::client(
+        &config.identity,
+        Protocol::Ring,
+    )?));
+    client.transport_config(endpoint::config(0, 0));
     let claim = Claim {
         group: config.group.clone(),
         rank: config.rank,
@@ -143,9 +148,9 @@ async fn meet(
         let connection = connecting.await.map_err(|error| refused(addr, &error))?;
         let exchange = async {
             let (mut send, mut recv) = connection.open_bi().await.map_err(wire::lost)?;
-            ask::write(&mut send, &claim).await?;
+            rpc::write(&mut send, &claim).await?;
             send.finish().map_err(wire::lost)?;
-            ask::read::<Result<Meeting, MeetingRefusal>>(&mut recv).await
+            rpc::read::<Result<Meeting, MeetingRefusal>>(&mut recv).await
         };
         let answer = exchange.await;
         // A refusal of the role comes as the end of the connection.
@@ -166,8 +171,12 @@ async fn meet(
 
 fn refused(addr: SocketAddr, error: &ConnectionError) -> Error {
     let reason = match Close::given_by_peer(error) {
+        Some(Close::Expired) => {
+            let refusal = JoinRefusal::CertificateExpired;
+            return Error::JoinRefused { addr, refusal };
+        }
         Some(close) => close.reason().to_owned(),
-        None if crate::net::close::is_untrusted(error) => error.to_string(),
+        None if crate::net::transport::close::is_untrusted(error) => error.to_string(),
         None => return wire::lost(error),
     };
     Error::Refused { addr, reason }
@@ -187,7 +196,7 @@ async fn connect(
             Ok(connection) => {
                 let mut send =
                     connection.open_uni().await.map_err(|error| RingError::of(rank, &error))?;
-                ask::write(&mut send, hello).await?;
+                rpc::write(&mut send, hello).await?;
                 return Ok((connection, send));
             }
             Err(error) => match RingError::of(rank, &error) {
@@ -232,7 +241,7 @@ async fn accept(
 async fn greet(incoming: Incoming, expected: Hello, rank: u32) -> Result<(Connection, RecvStream)> {
     let connection = incoming.await.map_err(wire::lost)?;
     let mut recv = connection.accept_uni().await.map_err(wire::lost)?;
-    let hello: Hello = ask::read(&mut recv).await?;
+    let hello: Hello = rpc::read(&mut recv).await?;
     if hello == expected {
         return Ok((connection, recv));
     }

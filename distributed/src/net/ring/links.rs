@@ -1,7 +1,7 @@
 //! The two connections of a rank, which live and end together: what one is told, the other passes on.
 
 use super::error::RingError;
-use crate::net::close::Close;
+use crate::net::transport::close::Close;
 use quinn::Connection;
 use std::sync::{Arc, OnceLock};
 

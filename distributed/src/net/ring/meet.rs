@@ -1,7 +1,8 @@
 //! The coordinator's side of a meeting: ranks come, wait, and are told where the others are.
 
 use crate::error::Result;
-use crate::net::{ask, wire};
+use crate::net::transport::rpc;
+use crate::net::transport::wire;
 use crate::proto::rendezvous::{Claim, Meeting, MeetingRefusal, Rendezvous};
 use quinn::{Connection, RecvStream, SendStream};
 use std::collections::HashMap;
@@ -18,7 +19,7 @@ type Answer = Result<Meeting, MeetingRefusal>;
 
 /// The ranks that wait for others.
 #[derive(Default)]
-pub(in crate::net) struct Meetings {
+pub(crate) struct Meetings {
     state: Mutex<State>,
 }
 
@@ -37,13 +38,13 @@ impl Meetings {
 }
 
 /// A rank's place among those who wait, given up when dropped.
-struct Visit<'a> {
+struct Connected<'a> {
     meetings: &'a Meetings,
     claim: &'a Claim,
     number: u64,
 }
 
-impl Visit<'_> {
+impl Connected<'_> {
     /// Answers who was not there.
     fn end(&self) -> Vec<u32> {
         let mut state = self.meetings.lock();
@@ -52,14 +53,14 @@ impl Visit<'_> {
     }
 }
 
-impl Drop for Visit<'_> {
+impl Drop for Connected<'_> {
     fn drop(&mut self) {
         self.end();
     }
 }
 
 /// Serves a rank's connection until it has its answer.
-pub(in crate::net) async fn serve(meetings: Arc<Meetings>, connection: Connection) {
+pub(crate) async fn serve(meetings: Arc<Meetings>, connection: Connection) {
     let addr = connection.remote_address();
     let asked = tokio::time::timeout(TIMEOUT, read(&connection)).await;
     let (mut send, claim) = match asked {
@@ -72,7 +73,7 @@ pub(in crate::net) async fn serve(meetings: Arc<Meetings>, connection: Connectio
         Ok(_) => tracing::info!(%addr, group = claim.group, rank = claim.rank, "ranks met"),
         Err(refusal) => tracing::warn!(%addr, %refusal, "a rank does not meet others"),
     }
-    if ask::write(&mut send, &answer).await.is_ok() && send.finish().is_ok() {
+    if rpc::write(&mut send, &answer).await.is_ok() && send.finish().is_ok() {
         // The connection ends when this function does.
         let _ = tokio::time::timeout(TIMEOUT, send.stopped()).await;
     }
@@ -81,7 +82,7 @@ pub(in crate::net) async fn serve(meetings: Arc<Meetings>, connection: Connectio
 async fn read(connection: &Connection) -> Result<(SendStream, Claim)> {
     let (send, mut recv): (SendStream, RecvStream) =
         connection.accept_bi().await.map_err(wire::lost)?;
-    Ok((send, ask::read(&mut recv).await?))
+    Ok((send, rpc::read(&mut recv).await?))
 }
 
 /// Waits for the others; `None` when the rank itself is gone.
@@ -109,7 +110,7 @@ async fn meet(meetings: &Meetings, claim: &Claim, connection: &Connection) -> Op
                 return Some(Err(refusal));
             }
         }
-        Visit { meetings, claim, number }
+        Connected { meetings, claim, number }
     };
     let patience = Duration::from_millis(claim.patience_ms.into()).min(PATIENCE_MAX);
     tokio::select! {

@@ -2,9 +2,11 @@
 
 use super::{Ring, RingConfig, RingError, RingPeers};
 use crate::Error;
-use crate::net::role::{COORDINATOR_SAN, Protocol};
+use crate::net::identity::role::{COORDINATOR_SAN, Protocol};
+use crate::net::identity::tls;
 use crate::net::tests::{ANY, coordinator};
-use crate::net::{ask, tls, transport};
+use crate::net::transport::endpoint;
+use crate::net::transport::rpc;
 use crate::proto::rendezvous::{Claim, Meeting, MeetingRefusal};
 use quinn::ClientConfig;
 use std::sync::Arc;
@@ -25,16 +27,16 @@ async fn a_rank_that_comes_late_and_stays_silent_costs_no_second_wait() {
     // Three quarters of its time later the other one meets it, and then neither comes nor listens.
     tokio::time::sleep(patience * 3 / 4).await;
     let identity = pki.issue_worker("w1").expect("a name");
-    let (endpoint, _) = transport::bind(ANY, None).expect("a free port");
+    let (endpoint, _) = endpoint::bind(ANY, None).expect("a free port");
     let tls = tls::client(&identity, Protocol::Ring).expect("sound");
     let mut client = ClientConfig::new(Arc::new(tls));
-    client.transport_config(transport::config(0, 0));
+    client.transport_config(endpoint::config(0, 0));
     let connecting = endpoint.connect_with(client, addr, COORDINATOR_SAN).expect("an address");
     let connection = connecting.await.expect("trusted");
     let (mut send, mut recv) = connection.open_bi().await.expect("allowed");
     let claim = Claim { group: "late".into(), rank: 1, size: 2, patience_ms: 1000 };
-    ask::write(&mut send, &claim).await.expect("open");
-    let met: Result<Meeting, MeetingRefusal> = ask::read(&mut recv).await.expect("an answer");
+    rpc::write(&mut send, &claim).await.expect("open");
+    let met: Result<Meeting, MeetingRefusal> = rpc::read(&mut recv).await.expect("an answer");
     assert_eq!(met.expect("both are there").addrs.len(), 2);
 
     let error = joining.await.expect("no panic").expect_err("nobody takes part");

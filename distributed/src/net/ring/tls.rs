@@ -5,16 +5,18 @@
 //! cluster's authority issued the other's certificate to a worker, whichever end listened.
 
 use crate::error::Result;
-use crate::net::pki::Identity;
-use crate::net::role::{Protocol, Role};
-use crate::net::tls::{Members, chain, pki_error, provider};
+use crate::net::identity::pki::Identity;
+use crate::net::identity::role::{Protocol, Role};
+use crate::net::identity::tls::{Members, chain, pki_error, provider};
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What a rank listens with, and what it connects to others with.
 pub(super) fn configs(identity: &Identity) -> Result<(QuicServerConfig, QuicClientConfig)> {
     let provider = provider();
-    let workers = Members::new(&identity.ca_pem, &[Role::Worker], true)?;
+    // Ranks cannot renew for one another, and ask nobody who was revoked.
+    let workers = Members::new(&identity.ca_pem, &[Role::Worker], true, Duration::ZERO)?;
     let (cert, key) = chain(&identity.cert_pem, &identity.key_pem)?;
     let mut server = rustls::ServerConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(&[&rustls::version::TLS13])

@@ -9,6 +9,9 @@ use crate::sim::workload::{BAD_MODEL, MODELS};
 use crate::task::{TaskErrorKind, TaskRecord, TaskState};
 use std::time::Duration;
 
+/// Workers that are lost under a task before it is given up, at least.
+const LOSSES: u32 = 20;
+
 impl Ledger {
     /// A task reached its end: for the first time, and the right one.
     pub(in crate::sim) fn finished(
@@ -73,7 +76,9 @@ impl Ledger {
                 })
             }
             // What came back unbegun has not failed.
-            (TaskState::Failed, Some(TaskErrorKind::WorkerLost)) => given_up && !entry.refused,
+            // Lost workers are not the task's affair, until there are very many.
+            (TaskState::Failed, Some(TaskErrorKind::WorkerLost)) => entry.attempts >= LOSSES,
+            (TaskState::Failed, Some(TaskErrorKind::RunLimit)) => given_up && !entry.refused,
             (TaskState::Failed, Some(TaskErrorKind::Unavailable)) => {
                 // No worker could load the second model, or the device failed too often.
                 (given_up && !entry.refused) || entry.spec.model.name == MODELS[1]

@@ -3,7 +3,7 @@
 use super::Ledger;
 use crate::proto::core::Core;
 use crate::sim::laws::Laws;
-use crate::task::TaskId;
+use crate::task::{TaskId, TaskRecord};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -33,16 +33,21 @@ impl Ledger {
         &mut self,
         now: Duration,
         core: &Core,
+        record: impl Fn(TaskId) -> Option<TaskRecord>,
     ) -> Result<(), String> {
         self.laws = Laws::new(now);
+        self.check_results(now, |id| record(id).is_some())?;
         let mut back = Vec::new();
         for (id, entry) in self.tasks.iter_mut().filter(|(_, e)| !e.gone) {
-            let Ok(record) = core.record(now, *id) else {
-                // A record that was shown may have been dropped since, unless its key still stands.
-                let keyed = entry.spec.idempotency_key.is_some();
-                let young = now < entry.submitted + self.keys_kept_for;
-                let dropped = entry.shown.is_some() && !(keyed && young);
-                if entry.acknowledged && !dropped {
+            if let Some(key) = entry.spec.idempotency_key.as_ref().filter(|_| entry.acknowledged)
+                && now < entry.submitted + self.keys_kept_for
+                && core.by_key(key) != Some(*id)
+            {
+                return Err(format!("key {key} does not stand for task {id} any more"));
+            }
+            let Some(record) = record(*id) else {
+                // A result that was shown may have gone since.
+                if entry.acknowledged && entry.shown.is_none() {
                     return Err(format!("task {id} was acknowledged and is lost"));
                 }
                 entry.gone = true;

@@ -54,14 +54,14 @@ impl Ledger {
             let within = order.within.iter().filter_map(|&at| ids.get(at).copied());
             let mut spec = (*order.spec).clone();
             spec.depends_on.extend(within);
-            self.add(now, *id, spec, order.digest, core)?;
+            self.add((now, number), *id, spec, order.digest, core)?;
         }
         Ok(())
     }
 
     fn add(
         &mut self,
-        now: Duration,
+        (now, number): (Duration, usize),
         id: TaskId,
         spec: TaskSpec,
         digest: Digest,
@@ -74,7 +74,7 @@ impl Ledger {
                     let same = entry.digest == digest;
                     return same.then_some(()).ok_or(format!("key {key} took another body"));
                 }
-                let finished = core.record(now, known).is_ok();
+                let finished = core.find(now, known).is_ok();
                 if !entry.gone && (finished || entry.shown.is_none()) {
                     return Err(format!("key {key} stands for task {known}, not {id}"));
                 }
@@ -92,6 +92,7 @@ impl Ledger {
             spec: Arc::new(spec),
             digest,
             submitted: now,
+            number,
             cancelled: false,
             attempts: 0,
             current: Vec::new(),
@@ -99,6 +100,7 @@ impl Ledger {
             refused: false,
             recalled: BTreeSet::new(),
             shown: None,
+            read: false,
             gone: false,
         };
         if self.tasks.insert(id, entry).is_some() || self.alive.insert(id.seq, id).is_some() {
@@ -114,6 +116,19 @@ impl Ledger {
         let (id, entry) = self.entry(seq)?;
         entry.acknowledged = true;
         self.may_begin(id);
+        self.of_one_mind(id, |other| !other.gone)
+    }
+
+    /// What is recorded and what is forgotten is so with all that it came with.
+    fn of_one_mind(&self, id: TaskId, agrees: impl Fn(&Entry) -> bool) -> Result<(), String> {
+        let Some(entry) = self.tasks.get(&id) else { return Ok(()) };
+        let came_with = self.ids.get(&entry.number).into_iter().flatten();
+        for other in came_with {
+            let Some(with) = self.tasks.get(other) else { continue };
+            if with.submitted == entry.submitted && with.number == entry.number && !agrees(with) {
+                return Err(format!("tasks {id} and {other} came together and fared differently"));
+            }
+        }
         Ok(())
     }
 
@@ -127,7 +142,7 @@ impl Ledger {
         self.alive.remove(&seq);
         self.open -= 1;
         self.deadlines.retain(|(_, other)| *other != id);
-        Ok(())
+        self.of_one_mind(id, |other| !other.spec.durable || !other.acknowledged)
     }
 
     pub(in crate::sim) fn cancelled(&mut self, id: TaskId) {

@@ -1,0 +1,102 @@
+//! Room for request bodies: all that are held at once share one budget in bytes.
+
+use std::sync::Arc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Bytes of a unit of room: `u32` counts units up to 256 GiB.
+const UNIT: usize = 64;
+/// The first bytes of each body come from a share of their own, so that a few large bodies, or one
+/// that waits for all of the room, do not keep out the many small ones.
+const FIRST_BYTES: usize = 64 << 10;
+/// One part of this many of the room is for those.
+const FIRST_SHARE: usize = 8;
+
+/// The room that there is.
+#[derive(Debug)]
+pub(crate) struct Bodies {
+    first: Share,
+    rest: Share,
+}
+
+#[derive(Debug)]
+struct Share {
+    free: Arc<Semaphore>,
+    units: u32,
+}
+
+impl Share {
+    fn new(bytes: usize) -> Self {
+        let units = u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX).max(1);
+        let free = Arc::new(Semaphore::new(usize::try_from(units).unwrap_or(usize::MAX)));
+        Self { free, units }
+    }
+
+    /// Lets what is held grow until it is enough for so many bytes, or is all that there is.
+    async fn grow(&self, held: &mut Option<OwnedSemaphorePermit>, bytes: usize) {
+        let wanted = u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX).min(self.units);
+        let has = held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        let more = wanted.saturating_sub(u32::try_from(has).unwrap_or(u32::MAX));
+        if more == 0 {
+            return;
+        }
+        // It is never closed.
+        let Ok(permit) = Arc::clone(&self.free).acquire_many_owned(more).await else { return };
+        match held {
+            Some(held) => held.merge(permit),
+            None => *held = Some(permit),
+        }
+    }
+}
+
+/// The room that one body has, given back with it.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    first: Option<OwnedSemaphorePermit>,
+    rest: Option<OwnedSemaphorePermit>,
+}
+
+impl Bodies {
+    /// Room for `bytes` bytes together. A body that is larger has all of it to itself.
+    pub(crate) fn new(bytes: usize) -> Self {
+        let first = bytes / FIRST_SHARE;
+        Self { first: Share::new(first), rest: Share::new(bytes - first) }
+    }
+
+    /// Waits until a body of `bytes` bytes in all has its room.
+    pub(crate) async fn grow(&self, room: &mut Room, bytes: usize) {
+        self.first.grow(&mut room.first, bytes.min(FIRST_BYTES)).await;
+        self.rest.grow(&mut room.rest, bytes.saturating_sub(FIRST_BYTES)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    async fn fits(bodies: &Bodies, bytes: usize) -> Option<Room> {
+        let mut room = Room::default();
+        let growing = bodies.grow(&mut room, bytes);
+        let grown = tokio::time::timeout(Duration::from_millis(20), growing).await;
+        grown.is_ok().then_some(room)
+    }
+
+    #[tokio::test]
+    async fn bodies_share_the_room_and_large_ones_leave_some_to_small_ones() {
+        let bodies = Bodies::new(8 << 20);
+        let mut large = fits(&bodies, 4 << 20).await.expect("it is empty");
+        assert!(fits(&bodies, 4 << 20).await.is_none(), "an eighth is for the first bytes");
+        bodies.grow(&mut large, 7 << 20).await;
+        assert!(fits(&bodies, 1 << 20).await.is_none(), "it is full");
+        let small: Vec<_> =
+            [fits(&bodies, FIRST_BYTES).await, fits(&bodies, 1).await].into_iter().collect();
+        assert!(small.iter().all(Option::is_some), "{small:?}");
+        drop(large);
+        assert!(fits(&bodies, 7 << 20).await.is_some());
+        // More than there is takes all of it.
+        let all = fits(&bodies, 1 << 30).await.expect("nothing else is held");
+        assert!(fits(&bodies, 1 << 20).await.is_none());
+        drop(all);
+        assert!(fits(&bodies, 1 << 20).await.is_some());
+    }
+}

@@ -1,0 +1,123 @@
+//! `GET tasks`: pages of tasks, of those that a query asks for.
+
+use super::tasks::{model_name, summary};
+use crate::fault::{ClusterError, Fault};
+use crate::faults;
+use crate::state::ServerState;
+use axum::Json;
+use axum::extract::{RawQuery, State};
+use axum::http::header::LINK;
+use axum::response::{IntoResponse, Response};
+use lgp_sdk::{TaskFilter, TaskId};
+
+/// `GET tasks`: a bare array, newest first, without outputs. Where more may follow, a link says where.
+pub(crate) async fn list(
+    State(state): State<ServerState>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, ClusterError> {
+    let query = query.unwrap_or_default();
+    let filter = filter(&query)?;
+    let page = state.coordinator().tasks(&filter).await.map_err(faults::cluster)?;
+    let body = Json(page.tasks.iter().map(summary).collect::<Vec<_>>());
+    Ok(match page.next {
+        Some(next) => ([(LINK, link(&query, next))], body).into_response(),
+        None => body.into_response(),
+    })
+}
+
+/// The same query from a task on.
+fn link(query: &str, after: TaskId) -> String {
+    let others = query.split('&').filter(|part| !part.is_empty() && !part.starts_with("after="));
+    let after = format!("after={after}");
+    let query: Vec<&str> = others.chain([after.as_str()]).collect();
+    format!("</api/v1/cluster/tasks?{}>; rel=\"next\"", query.join("&"))
+}
+
+fn filter(query: &str) -> Result<TaskFilter, Fault> {
+    let mut filter = TaskFilter::default();
+    for part in query.split('&').filter(|part| !part.is_empty()) {
+        let (key, value) = part.split_once('=').unwrap_or((part, ""));
+        let value = decoded(value)
+            .ok_or_else(|| Fault::bad_input(format!("{key} has a value that is no text")))?;
+        match key {
+            "state" => filter.state = Some(value.parse().map_err(faults::cluster)?),
+            "model" => {
+                let (name, version) = model_name(&value)?;
+                (filter.model, filter.version) = (Some(name.to_owned()), version);
+            }
+            "limit" => filter.limit = limit(&value)?,
+            "after" => filter.after = Some(value.parse().map_err(faults::cluster)?),
+            other => {
+                let other: String = other.chars().take(64).collect();
+                let expected = "state, model, limit or after";
+                return Err(Fault::bad_input(format!(
+                    "the query has '{other}', expected {expected}"
+                )));
+            }
+        }
+    }
+    Ok(filter)
+}
+
+fn limit(given: &str) -> Result<usize, Fault> {
+    let most = TaskFilter::LIMIT_MAX;
+    given.parse().ok().filter(|limit| (1..=most).contains(limit)).ok_or_else(|| {
+        let given: String = given.chars().take(64).collect();
+        Fault::bad_input(format!("limit is '{given}', expected 1 to {most}"))
+    })
+}
+
+/// A value of a query: `%2F` is a slash, and a plus a space.
+fn decoded(value: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(value.len());
+    let mut rest = value.as_bytes();
+    while let [first, behind @ ..] = rest {
+        rest = behind;
+        match first {
+            b'+' => bytes.push(b' '),
+            b'%' => {
+                let (digits, behind) = behind.split_at_checked(2)?;
+                let digits = std::str::from_utf8(digits).ok()?;
+                bytes.push(u8::from_str_radix(digits, 16).ok()?);
+                rest = behind;
+            }
+            other => bytes.push(*other),
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lgp_sdk::TaskState;
+
+    #[test]
+    fn queries_are_read_or_refused() {
+        let all = filter("state=failed&model=a%2Bb%2F3&limit=5&after=1-2").expect("right");
+        let after = "1-2".parse().ok();
+        let model = Some("a+b".to_owned());
+        let (state, version) = (Some(TaskState::Failed), Some(3));
+        assert_eq!(all, TaskFilter { state, model, version, limit: 5, after });
+        assert_eq!(filter("").ok(), Some(TaskFilter::default()));
+        for wrong in [
+            "state=odd",
+            "model=a/b",
+            "limit=0",
+            "limit=1001",
+            "after=x",
+            "sort=1",
+            "model=%zz",
+            "limit",
+        ] {
+            assert!(filter(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn links_keep_the_rest_of_the_query() {
+        let after = "1-2".parse().expect("an id");
+        let link = link("state=failed&after=1-9&limit=5", after);
+        assert_eq!(link, "</api/v1/cluster/tasks?state=failed&limit=5&after=1-2>; rel=\"next\"");
+    }
+}

@@ -1,0 +1,149 @@
+//! What a coordinator needs of a durable log, whatever keeps it. The laws that every log obeys are
+//! those that `conformance` checks.
+
+use super::record::{Key, Record};
+use crate::error::JournalError;
+use std::path::Path;
+use std::sync::Arc;
+
+/// One change of a record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// Keeps a record, in place of the one with the same key if there is one.
+    Put(Record),
+    /// Forgets a record, if it is there.
+    Remove {
+        /// The coordinator's epoch when the task was accepted.
+        epoch: u64,
+        /// The task's number in that epoch, from 1.
+        seq: u64,
+    },
+}
+
+/// Takes each record of a log that is being opened, in the order of their keys, or says what is
+/// wrong with it, which refuses the log. What it took counts once opening has succeeded.
+pub(crate) type Each<'a> = dyn FnMut(Key, &[u8]) -> Result<(), String> + 'a;
+
+/// Is told what becomes of changes, in the order of their tickets.
+pub(crate) type Told = Box<dyn FnMut(Outcome) + Send>;
+
+/// Makes what belongs to a copy complete before the copy gets its name.
+pub(crate) type Complete<'a> = Box<dyn FnOnce() -> Result<(), JournalError> + 'a>;
+
+/// Where a log is kept.
+pub(crate) trait Place: Send + Sync {
+    /// Opens the log, or makes an empty one. `now_ms`, the milliseconds since 1970, becomes the
+    /// epoch unless the clock jumped back behind the last one.
+    ///
+    /// # Errors
+    /// [`JournalError::InUse`] while another has it open; [`JournalError::Damaged`], also for what
+    /// `each` found wrong; what else keeps it from being used.
+    fn open(&self, now_ms: u64, each: &mut Each<'_>) -> Result<Opened, JournalError>;
+}
+
+/// A log that is held and not written to yet.
+pub(crate) struct Opened {
+    /// This coordinator's epoch, durably greater than any before it.
+    pub(crate) epoch: u64,
+    /// Every epoch in which it was opened, in order, as far back as that was noted. The last is
+    /// this one.
+    pub(crate) epochs: Vec<u64>,
+    /// Lets changes begin.
+    pub(crate) start: Start,
+}
+
+/// Starts to take changes.
+pub(crate) type Start = Box<dyn FnOnce(Told) -> Result<Arc<dyn Log>, JournalError> + Send>;
+
+/// A log that takes changes. Dropping the last handle writes what waits.
+pub(crate) trait Log: Send + Sync {
+    /// Hands changes over, of which all become durable or none, without waiting for that. Tickets
+    /// rise, and name them in what is told of them.
+    ///
+    /// # Errors
+    /// Nothing was accepted: [`JournalError::Ticket`], and what ended the log.
+    fn submit(&self, ticket: u64, draft: Draft) -> Result<(), JournalError>;
+
+    /// The bytes of a record that is durable. Waits for the disk, but for no commit.
+    ///
+    /// # Errors
+    /// [`JournalError::Closed`], also while it is not known whether a full disk lets it go on;
+    /// [`JournalError::Damaged`], [`JournalError::Io`].
+    fn read(&self, key: Key) -> Result<Option<Vec<u8>>, JournalError>;
+
+    /// Gives space back that nothing uses; answers whether there was any. Waits for that.
+    ///
+    /// # Errors
+    /// [`JournalError::Busy`] while it is copied, and what ended the log.
+    fn compact(&self) -> Result<bool, JournalError>;
+
+    /// Copies what it holds at this moment into a new file, while changes go on. The copy gets its
+    /// name once it is complete and `complete` has succeeded.
+    ///
+    /// # Errors
+    /// Those of `complete`; [`JournalError::Exists`] for a file that is there, and what the disk
+    /// said.
+    fn back_up(&self, to: &Path, complete: Complete<'_>) -> Result<(), JournalError>;
+
+    /// Bytes that it takes on the disk.
+    ///
+    /// # Errors
+    /// [`JournalError::Io`].
+    fn size_bytes(&self) -> Result<u64, JournalError>;
+}
+
+/// Changes of one ticket, which the log's thread makes of what it is given: writing down takes long
+/// for large values, and whoever submits may hold a lock.
+pub(crate) struct Draft {
+    /// About how many bytes the values will have.
+    pub(crate) bytes: usize,
+    pub(crate) write: Box<dyn FnOnce() -> Result<Vec<Change>, JournalError> + Send>,
+}
+
+impl std::fmt::Debug for Draft {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Draft").field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
+
+impl From<Vec<Change>> for Draft {
+    fn from(changes: Vec<Change>) -> Self {
+        let bytes = changes.iter().map(Change::value_bytes).sum();
+        Self { bytes, write: Box::new(move || Ok(changes)) }
+    }
+}
+
+impl From<Change> for Draft {
+    fn from(change: Change) -> Self {
+        vec![change].into()
+    }
+}
+
+impl Change {
+    /// Bytes of the value that it keeps.
+    pub(super) fn value_bytes(&self) -> usize {
+        match self {
+            Self::Put(record) => record.bytes.len(),
+            Self::Remove { .. } => 0,
+        }
+    }
+
+    pub(super) fn is_removal(&self) -> bool {
+        matches!(self, Self::Remove { .. })
+    }
+}
+
+/// What became of submitted changes.
+#[derive(Debug, Clone)]
+pub(crate) enum Outcome {
+    /// Every change up to this ticket is durable, apart from those that were reported as failed.
+    Durable(u64),
+    /// These did not become durable. After [`JournalError::Full`] they are surely not there, and
+    /// later ones may succeed; after [`JournalError::Broken`] that is in doubt, and none will.
+    Failed {
+        /// In order.
+        tickets: Vec<u64>,
+        /// Why.
+        error: JournalError,
+    },
+}

@@ -1,0 +1,165 @@
+//! A log in memory, for tests: it survives those who opened it, and has no room when it is told so.
+
+use super::log::{Change, Complete, Draft, Each, Log, Opened, Outcome, Place, Told};
+use super::record::{Key, VALUE_BYTES_MAX};
+use crate::error::JournalError;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, mpsc};
+use std::thread::JoinHandle;
+
+/// Where it is kept.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Memory(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    records: BTreeMap<Key, Vec<u8>>,
+    epochs: BTreeSet<u64>,
+    open: bool,
+    /// Bytes of values that there is room for.
+    room: Option<usize>,
+}
+
+impl Memory {
+    /// From now on there is room for so many bytes of values, or for all.
+    pub(crate) fn limit(&self, room: Option<usize>) {
+        self.lock().room = room;
+    }
+
+    /// The keys of its records.
+    pub(crate) fn keys(&self) -> Vec<Key> {
+        self.lock().records.keys().copied().collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().expect("sound")
+    }
+
+    fn path() -> PathBuf {
+        "memory".into()
+    }
+
+    /// Makes the changes of a ticket, all or none.
+    fn apply(&self, changes: Vec<Change>) -> Result<(), JournalError> {
+        let mut state = self.lock();
+        let mut records = state.records.clone();
+        let removes = changes.iter().all(Change::is_removal);
+        for change in changes {
+            match change {
+                Change::Put(record) => {
+                    let (given, limit) = (record.bytes.len(), VALUE_BYTES_MAX);
+                    if given > limit {
+                        return Err(JournalError::TooLarge { given, limit });
+                    }
+                    records.insert((record.epoch, record.seq), record.bytes);
+                }
+                Change::Remove { epoch, seq } => drop(records.remove(&(epoch, seq))),
+            }
+        }
+        let bytes: usize = records.values().map(Vec::len).sum();
+        if !removes && state.room.is_some_and(|room| bytes > room) {
+            let source = Arc::new(io::ErrorKind::StorageFull.into());
+            return Err(JournalError::Full { path: Self::path(), source });
+        }
+        state.records = records;
+        Ok(())
+    }
+}
+
+impl Place for Memory {
+    fn open(&self, now_ms: u64, each: &mut Each<'_>) -> Result<Opened, JournalError> {
+        let mut state = self.lock();
+        if state.open {
+            return Err(JournalError::InUse { path: Self::path() });
+        }
+        for (key, bytes) in &state.records {
+            let damaged = |what| JournalError::Damaged { path: Self::path(), what };
+            each(*key, bytes).map_err(damaged)?;
+        }
+        let epoch = state.epochs.last().map_or(1, |last| last + 1).max(now_ms);
+        state.epochs.insert(epoch);
+        state.open = true;
+        let epochs = state.epochs.iter().copied().collect();
+        let held = Held(self.clone());
+        Ok(Opened { epoch, epochs, start: Box::new(move |told| Ok(Running::start(held, told))) })
+    }
+}
+
+/// Frees the log for another when it goes.
+struct Held(Memory);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.lock().open = false;
+    }
+}
+
+/// Drafts with their tickets.
+type Drafts = mpsc::Sender<(u64, Draft)>;
+
+struct Running {
+    memory: Memory,
+    /// The last ticket, and the way to the thread.
+    queue: Mutex<(u64, Option<Drafts>)>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    fn start(held: Held, mut told: Told) -> Arc<dyn Log> {
+        let (sender, drafts) = mpsc::channel::<(u64, Draft)>();
+        let memory = held.0.clone();
+        let run = move || {
+            let held = held;
+            for (ticket, draft) in drafts {
+                told(match (draft.write)().and_then(|changes| held.0.apply(changes)) {
+                    Ok(()) => Outcome::Durable(ticket),
+                    Err(error) => Outcome::Failed { tickets: vec![ticket], error },
+                });
+            }
+        };
+        let thread = Some(std::thread::spawn(run));
+        Arc::new(Self { memory, queue: Mutex::new((0, Some(sender))), thread })
+    }
+}
+
+impl Log for Running {
+    fn submit(&self, ticket: u64, draft: Draft) -> Result<(), JournalError> {
+        let mut queue = self.queue.lock().expect("sound");
+        if queue.0 >= ticket {
+            return Err(JournalError::Ticket { given: ticket, last: queue.0 });
+        }
+        queue.0 = ticket;
+        let closed = || JournalError::Closed { path: Memory::path() };
+        queue.1.as_ref().ok_or_else(closed)?.send((ticket, draft)).map_err(|_| closed())
+    }
+
+    fn read(&self, key: Key) -> Result<Option<Vec<u8>>, JournalError> {
+        Ok(self.memory.lock().records.get(&key).cloned())
+    }
+
+    fn compact(&self) -> Result<bool, JournalError> {
+        Ok(false)
+    }
+
+    fn back_up(&self, to: &Path, complete: Complete<'_>) -> Result<(), JournalError> {
+        let file = std::fs::File::create_new(to);
+        file.map_err(|_| JournalError::Exists { path: to.to_owned() })?;
+        complete()
+    }
+
+    fn size_bytes(&self) -> Result<u64, JournalError> {
+        let bytes: usize = self.memory.lock().records.values().map(Vec::len).sum();
+        Ok(bytes.try_into().expect("small"))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.queue.lock().expect("sound").1 = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! The core's journal on disk: changes go to its thread, and their fate comes back to the core.
+
+use crate::control::log::{Change as Row, Draft, Log, Opened, Outcome, Place, Start};
+use crate::control::record::Record;
+use crate::error::{JournalError, Result};
+use crate::net::coordinator::core_handle::CoreHandle;
+use crate::net::transfer::inputs::{InputStore, folder_beside};
+use crate::proto::core::Left;
+use crate::proto::image::{Apart, Change, Image};
+use crate::task::TaskId;
+use std::path::Path;
+use std::sync::{Arc, Weak};
+use tokio::runtime::Handle;
+
+/// A journal that was opened and is not written to yet.
+pub(crate) struct Prepared {
+    start: Start,
+    pub(crate) epoch: u64,
+    /// What earlier lives left.
+    pub(crate) left: Left,
+    /// Where large inputs lie.
+    pub(crate) input_store: Arc<InputStore>,
+}
+
+impl Prepared {
+    /// The tasks whose inputs lie apart.
+    pub(crate) fn apart(&self) -> impl Iterator<Item = (u64, &Apart)> {
+        self.left.open.iter().filter_map(|image| Some((image.id.seq, image.apart.as_ref()?)))
+    }
+}
+
+/// Opens a log, whose large inputs lie beside `path`.
+///
+/// # Errors
+/// [`Error::Journal`](crate::Error) for one that is in use, damaged, too new, or not to be read;
+/// [`Error::File`](crate::Error) for the folder of large inputs.
+pub(crate) fn open(
+    place: &dyn Place,
+    path: &Path,
+    now_ms: u64,
+    runtime: Handle,
+) -> Result<Prepared> {
+    let mut left = Left::default();
+    let opened = place.open(now_ms, &mut |(epoch, seq), bytes| {
+        let id = TaskId { epoch, seq };
+        let damaged = |what: String| format!("the record of task {id}: {what}");
+        let image = Image::decode(bytes).map_err(|e| damaged(e.to_string()))?;
+        if image.id != id {
+            return Err(damaged(format!("it is that of task {}", image.id)));
+        }
+        left.take(image);
+        Ok(())
+    })?;
+    let Opened { epoch, epochs, start } = opened;
+    left.epochs.extend(epochs);
+    let apart = left.open.iter().filter_map(|image| image.apart.as_ref());
+    let used = apart.map(|apart| apart.blob.sha256);
+    let input_store = Arc::new(InputStore::open(folder_beside(path), used, runtime)?);
+    Ok(Prepared { start, epoch, left, input_store })
+}
+
+/// Starts the thread that writes; what becomes of each change is told to `shared`.
+pub(crate) fn start(prepared: Prepared, shared: Weak<CoreHandle>) -> Result<Arc<dyn Log>> {
+    let told = Box::new(move |outcome| {
+        // Nobody is left to tell once the coordinator is gone.
+        let Some(shared) = shared.upgrade() else { return };
+        match outcome {
+            Outcome::Durable(ticket) => shared.recorded(ticket),
+            Outcome::Failed { tickets, error } => shared.unrecorded(&tickets, &error),
+        }
+    });
+    Ok((prepared.start)(told)?)
+}
+
+/// What the log has of a task.
+///
+/// # Errors
+/// What kept the log from being read; [`JournalError::Record`] for what is no task.
+pub(crate) fn read(log: &dyn Log, id: TaskId) -> Result<Option<Image>, JournalError> {
+    let Some(bytes) = log.read((id.epoch, id.seq))? else { return Ok(None) };
+    let image = Image::decode(&bytes).map_err(|e| JournalError::Record { what: e.to_string() })?;
+    Ok(Some(image))
+}
+
+/// Hands a change to the log.
+pub(crate) fn submit(log: &dyn Log, ticket: u64, change: Change) -> Result<(), JournalError> {
+    let images = match change {
+        Change::Remove(TaskId { epoch, seq }) => {
+            return log.submit(ticket, Row::Remove { epoch, seq }.into());
+        }
+        Change::Put(images) => images,
+    };
+    let bytes = images.iter().map(Image::tensor_bytes).sum();
+    let write = Box::new(move || {
+        let row = |image: Image| {
+            let TaskId { epoch, seq } = image.id;
+            let bytes = image.encode();
+            let bytes = bytes.map_err(|e| JournalError::Record { what: e.to_string() })?;
+            Ok(Row::Put(Record { epoch, seq, bytes }))
+        };
+        images.into_iter().map(row).collect()
+    });
+    log.submit(ticket, Draft { bytes, write })
+}

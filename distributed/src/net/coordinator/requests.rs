@@ -1,0 +1,79 @@
+//! Answers what workers ask besides their work: new certificates, models' files and large inputs.
+
+use crate::error::Result;
+use crate::net::coordinator::exchange::completion;
+use crate::net::coordinator::gate::Gate;
+use crate::net::identity::enrol::JoinRefusal;
+use crate::net::identity::members::Connected;
+use crate::net::identity::renew;
+use crate::net::transfer::inputs;
+use crate::net::transfer::models;
+use crate::net::transport::rpc::{self, Ask};
+use crate::net::transport::shared_memory::SharedMemory;
+use crate::net::transport::wire;
+use crate::net::transport::wire::Start;
+use crate::proto::message::{Kind, OutcomeHeader};
+use quinn::{Connection, RecvStream, SendStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Questions that a worker may have open at once.
+pub(crate) const ASKS_MAX: u32 = 4;
+/// Time for a question to arrive.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Serves a worker's questions until its connection ends.
+pub(crate) async fn serve(gate: Arc<Gate>, visit: Arc<Connected>) {
+    while let Ok((send, recv)) = visit.connection().accept_bi().await {
+        let (gate, visit) = (Arc::clone(&gate), Arc::clone(&visit));
+        tokio::spawn(async move {
+            if let Err(error) = answer(&gate, &visit, send, recv).await {
+                let addr = visit.connection().remote_address();
+                tracing::warn!(%addr, %error, "a question was not answered");
+            }
+        });
+    }
+}
+
+async fn answer(
+    gate: &Gate,
+    visit: &Connected,
+    mut send: SendStream,
+    mut recv: RecvStream,
+) -> Result<()> {
+    let question = tokio::time::timeout(TIMEOUT, rpc::read(&mut recv)).await;
+    match question.map_err(|_| wire::lost("a question took too long"))?? {
+        Ask::Renew { name, csr } => {
+            let answer = match visit.member().name == name {
+                true => renew::certify(gate, visit, csr).await,
+                false => Err(JoinRefusal::NameTaken { name: name.to_string() }),
+            };
+            wire::taken(rpc::write(&mut send, &answer)).await?;
+            send.finish().map_err(wire::lost)
+        }
+        Ask::Blob { sha256, offset } => {
+            models::send(gate.services.models.clone(), sha256, offset, send).await
+        }
+        Ask::Inputs { sha256, offset } => {
+            inputs::send(&gate.shared.offers, sha256, offset, send).await
+        }
+        Ask::Outcome => {
+            outcome(gate, visit.connection(), &mut recv).await?;
+            wire::taken(rpc::write(&mut send, &())).await?;
+            send.finish().map_err(wire::lost)
+        }
+    }
+}
+
+/// Takes what an attempt came to whose own stream was lost with an earlier connection.
+async fn outcome(gate: &Gate, connection: &Connection, recv: &mut RecvStream) -> Result<()> {
+    let start = Start::read(recv).await?;
+    let header: OutcomeHeader = start.header(Kind::Outcome, "outcome")?;
+    let id = header.id;
+    // What is held for a connection that has ended is none of this one.
+    let session = gate.shared.session_of(connection);
+    let session = session.ok_or_else(|| wire::lost("an outcome before the greeting"))?;
+    let completion = completion(start, header, recv, &SharedMemory::default()).await?;
+    gate.shared.complete(session, id, completion);
+    Ok(())
+}

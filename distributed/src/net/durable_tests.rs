@@ -1,0 +1,124 @@
+//! Durable submissions on a log that has no room: nothing is left of what is refused.
+
+use crate::control::memory::Memory;
+use crate::net::coordinator::gate::Services;
+use crate::net::tests::ANY;
+use crate::{
+    Coordinator, CoordinatorConfig, Error, ModelRef, Pki, TaskFilter, TaskRecord, TaskSpec,
+    TaskState,
+};
+use lgp_memory::{NamedTensor, Tensor};
+
+struct Rig {
+    folder: tempfile::TempDir,
+    pki: Pki,
+    log: Memory,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        Self { folder, pki: Pki::generate().expect("random numbers"), log: Memory::default() }
+    }
+
+    async fn start(&self) -> Coordinator {
+        let journal = Some(self.folder.path().join("tasks.journal"));
+        let config = CoordinatorConfig { quic_addr: ANY, journal, ..Default::default() };
+        let place = Some(Box::new(self.log.clone()) as _);
+        let started = Coordinator::start_on(place, config, &self.pki, Services::default()).await;
+        started.expect("a free port")
+    }
+}
+
+fn task(key: &str, durable: bool) -> TaskSpec {
+    let model = ModelRef { name: "echo".into(), version: 1, sha256: "00".repeat(32) };
+    let x = Tensor::from_slice([3_000], &[1_u8; 3_000]).expect("small");
+    let mut spec = TaskSpec::new(model, vec![NamedTensor::new("x", x)]);
+    spec.idempotency_key = Some(key.into());
+    spec.durable = durable;
+    spec
+}
+
+/// Ten tasks that depend on one another, and two besides that live in memory.
+fn batch() -> Vec<(TaskSpec, Vec<usize>)> {
+    let durable = (0..10).map(|at| {
+        let within = if at > 0 { vec![at - 1] } else { Vec::new() };
+        (task(&format!("d{at}"), true), within)
+    });
+    let others = [(task("m0", false), vec![4]), (task("m1", false), Vec::new())];
+    durable.chain(others).collect()
+}
+
+async fn listed(coordinator: &Coordinator) -> Vec<TaskRecord> {
+    coordinator.tasks(&TaskFilter::default()).await.expect("readable").tasks
+}
+
+#[tokio::test]
+async fn a_submission_that_finds_no_room_leaves_nothing() {
+    let rig = Rig::new();
+    let coordinator = rig.start().await;
+    let kept = coordinator.submit_all(vec![(task("kept", true), vec![])]).await.expect("room");
+    // Half of them would fit.
+    rig.log.limit(Some(20_000));
+    for _ in 0..2 {
+        let refused = coordinator.submit_all(batch()).await;
+        assert!(matches!(refused, Err(Error::NotSaved { .. })), "{refused:?}");
+        let known: Vec<_> = listed(&coordinator).await.iter().map(|task| task.task_id).collect();
+        assert_eq!(known, kept, "no task of it is known, cancelled or not");
+        assert_eq!(rig.log.keys().len(), 1);
+        assert_eq!(coordinator.stats().tasks.submitted, 1);
+    }
+    rig.log.limit(None);
+    let ids = coordinator.submit_all(batch()).await.expect("room");
+    let known = listed(&coordinator).await;
+    assert_eq!(known.len(), 13);
+    assert!(known.iter().all(|task| task.state == TaskState::Queued), "{known:?}");
+    assert_eq!(coordinator.submit_all(batch()).await.expect("known"), ids, "by their keys");
+    coordinator.stop().await;
+    let next = rig.start().await;
+    let again: Vec<_> = listed(&next).await.iter().rev().map(|task| task.task_id).collect();
+    assert_eq!(again, [&kept[..], &ids[..10]].concat(), "in order, the durable ones");
+    next.stop().await;
+}
+
+#[tokio::test]
+async fn later_submissions_that_depend_on_a_refused_one_fail_or_are_refused_with_it() {
+    let rig = Rig::new();
+    let coordinator = rig.start().await;
+    rig.log.limit(Some(4_000));
+    // The second is not heard of before the first is refused, for it has the same key.
+    let (first, second) = tokio::join!(
+        coordinator.submit_all(batch()),
+        coordinator.submit_all(vec![(task("d3", true), vec![]), (task("new", true), vec![0])]),
+    );
+    assert!(matches!(first, Err(Error::NotSaved { .. })), "{first:?}");
+    assert!(matches!(second, Err(Error::NotSaved { .. })), "{second:?}");
+    assert!(listed(&coordinator).await.is_empty());
+    assert_eq!(rig.log.keys(), []);
+    coordinator.stop().await;
+}
+
+#[tokio::test]
+async fn what_ends_while_the_journal_decides_is_forgotten_with_the_rest() {
+    let rig = Rig::new();
+    let coordinator = rig.start().await;
+    let failed = coordinator.submit_all(vec![(task("first", true), vec![])]).await.expect("room");
+    coordinator.cancel(failed[0]).await.expect("known");
+    coordinator.wait(failed[0]).await.expect("it ends");
+    // These have failed before they are recorded, for what they depend on has.
+    let doomed = |key: &str, durable| {
+        (TaskSpec { depends_on: vec![failed[0]], ..task(key, durable) }, Vec::new())
+    };
+    // They are recorded as they ended, without their inputs.
+    rig.log.limit(Some(300));
+    let both = || vec![doomed("a", true), doomed("b", false)];
+    let refused = coordinator.submit_all(both()).await;
+    assert!(matches!(refused, Err(Error::NotSaved { .. })), "{refused:?}");
+    assert_eq!(listed(&coordinator).await.len(), 1);
+    rig.log.limit(None);
+    for id in coordinator.submit_all(both()).await.expect("room") {
+        assert_eq!(coordinator.wait(id).await.expect("known").state, TaskState::Failed);
+    }
+    assert_eq!(coordinator.stats().tasks.failed, 2);
+    coordinator.stop().await;
+}

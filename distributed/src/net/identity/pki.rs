@@ -1,0 +1,301 @@
+//! A cluster's certificate authority, kept in the data folder, and the certificates it issues.
+
+mod identity;
+mod revoked;
+mod store;
+
+pub use identity::Identity;
+pub use revoked::Revocation;
+
+use crate::error::{Error, Result};
+use crate::net::identity::persisted::Persisted;
+use crate::net::identity::role::{COORDINATOR_SAN, Role};
+use crate::net::identity::tls::{self, Member};
+use crate::net::identity::token::now_s;
+use crate::worker_info::WorkerId;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateSigningRequestParams, CertifiedIssuer, DnType,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, date_time_ymd,
+};
+use revoked::Revoked;
+use ring::hmac;
+use rustls::pki_types::{CertificateDer, CertificateSigningRequestDer};
+use sha2::{Digest, Sha256};
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// No certificate lives longer: beyond the authority's own life it would be of no use, nor
+/// representable.
+const LIFE_MAX: Duration = Duration::from_secs(3600 * 24 * 3650);
+/// How long a member's certificate is valid unless [`Pki::with_certificate_life`] says otherwise.
+const LIFE: Duration = Duration::from_secs(24 * 3600);
+/// How long ago a member's certificate may have expired unless [`Pki::with_absence_max`] says otherwise.
+const ABSENCE_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
+/// A certificate is valid this long before it was made, for clocks that are behind.
+pub(crate) const SKEW: Duration = Duration::from_secs(300);
+
+/// A cluster's certificate authority. Its key never leaves this process and its data folder.
+/// Clones share it.
+#[derive(Clone)]
+pub struct Pki {
+    authority: Arc<Authority>,
+    life: Duration,
+    absence_max: Duration,
+}
+
+struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    ca: CertificateDer<'static>,
+    ca_pem: String,
+    hash: CaHash,
+    revoked: Persisted<Revoked>,
+    /// When the newest of the certificates that this process has made was made, in seconds since
+    /// 1970: later than now where the clock was set back.
+    newest_s: AtomicU64,
+}
+
+impl fmt::Debug for Pki {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The key must not reach a log.
+        f.debug_struct("Pki").field("hash", &self.authority.hash).finish_non_exhaustive()
+    }
+}
+
+/// SHA-256 of an authority's certificate, by which joiners recognise a cluster.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct CaHash([u8; 32]);
+
+impl CaHash {
+    pub(crate) fn of(ca: &CertificateDer<'_>) -> Self {
+        Self(Sha256::digest(ca).into())
+    }
+}
+
+impl fmt::Display for CaHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex::encode(self.0))
+    }
+}
+
+impl fmt::Debug for CaHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for CaHash {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        let mut hash = [0; 32];
+        hex::decode_to_slice(text, &mut hash).map(|()| Self(hash)).map_err(|_| Error::Parse {
+            what: "hash of a certificate authority",
+            given: text.chars().take(64).collect(),
+            expected: "64 hexadecimal digits",
+        })
+    }
+}
+
+fn pki_error(error: impl fmt::Display) -> Error {
+    Error::Pki { message: error.to_string() }
+}
+
+impl Pki {
+    /// Makes a new authority that lives in memory only.
+    ///
+    /// # Errors
+    /// [`Error::Pki`] when the system gives no random numbers.
+    pub fn generate() -> Result<Self> {
+        let mut params = params(&[], "cluster authority")?;
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        // The authority and its coordinator do not expire: a narrow window would only lock out
+        // machines whose clock battery is empty.
+        params.not_before = date_time_ymd(2000, 1, 1);
+        params.not_after = date_time_ymd(2120, 1, 1);
+        let key = KeyPair::generate().map_err(pki_error)?;
+        let issuer = CertifiedIssuer::self_signed(params, key).map_err(pki_error)?;
+        let key_pem = issuer.key().serialize_pem();
+        Self::from_parts(issuer.der().clone(), issuer.pem(), &key_pem, Persisted::default())
+    }
+
+    fn from_parts(
+        ca: CertificateDer<'static>,
+        ca_pem: String,
+        key_pem: &str,
+        revoked: Persisted<Revoked>,
+    ) -> Result<Self> {
+        let key = KeyPair::from_pem(key_pem).map_err(pki_error)?;
+        let issuer = Issuer::from_ca_cert_der(&ca, key).map_err(pki_error)?;
+        let hash = CaHash::of(&ca);
+        let newest_s = AtomicU64::new(0);
+        let authority = Arc::new(Authority { issuer, ca, ca_pem, hash, revoked, newest_s });
+        Ok(Self { authority, life: LIFE, absence_max: ABSENCE_MAX })
+    }
+
+    /// The same authority, whose certificates for members are valid for `life` from now on. The
+    /// default is a day. Workers renew theirs by themselves when two thirds of it have passed. A
+    /// [`Client`](crate::Client) does not: its owner calls [`Client::renew`](crate::Client::renew)
+    /// in time, or [`renew`](crate::renew) later.
+    #[must_use]
+    pub fn with_certificate_life(self, life: Duration) -> Self {
+        Self { life, ..self }
+    }
+
+    /// The same authority, whose members may be away for `absence_max` after their certificates have
+    /// expired: who was not revoked renews within that by proof of its key, and joins anew with a
+    /// token later. The default is 30 days; zero lets nobody renew what has expired. Certificates that
+    /// have expired are good for nothing else.
+    #[must_use]
+    pub fn with_absence_max(self, absence_max: Duration) -> Self {
+        Self { absence_max: absence_max.min(LIFE_MAX), ..self }
+    }
+
+    pub(crate) fn absence_max(&self) -> Duration {
+        self.absence_max
+    }
+
+    /// By what joiners recognise the cluster.
+    #[must_use]
+    pub fn hash(&self) -> CaHash {
+        self.authority.hash
+    }
+
+    /// Issues an identity with the role of a worker.
+    ///
+    /// # Errors
+    /// [`Error::Parse`] when `name` is not a worker's name; [`Error::Pki`].
+    pub fn issue_worker(&self, name: &str) -> Result<Identity> {
+        self.issue(Role::Worker, name)
+    }
+
+    /// Issues an identity, key included, valid from now.
+    ///
+    /// # Errors
+    /// [`Error::Parse`] when `name` is not a member's name; [`Error::Pki`].
+    pub fn issue(&self, role: Role, name: &str) -> Result<Identity> {
+        let name: WorkerId = name.parse()?;
+        let key = KeyPair::generate().map_err(pki_error)?;
+        let params = self.member(role, &name, SystemTime::now())?;
+        let cert = params.signed_by(&key, &self.authority.issuer).map_err(pki_error)?;
+        let ca_pem = self.authority.ca_pem.clone();
+        Ok(Identity { name, ca_pem, cert_pem: cert.pem(), key_pem: key.serialize_pem() })
+    }
+
+    /// Signs the key of a request, and nothing else of it: name, role and times are ours. May wait
+    /// for the disk.
+    pub(crate) fn sign(
+        &self,
+        role: Role,
+        name: &WorkerId,
+        csr: &[u8],
+        now: SystemTime,
+    ) -> Result<String> {
+        let csr = CertificateSigningRequestDer::from(csr);
+        let mut request = CertificateSigningRequestParams::from_der(&csr).map_err(pki_error)?;
+        request.params = self.member(role, name, now)?;
+        Ok(request.signed_by(&self.authority.issuer).map_err(pki_error)?.pem())
+    }
+
+    fn member(&self, role: Role, name: &WorkerId, now: SystemTime) -> Result<CertificateParams> {
+        let names = [role.san().to_owned(), tls::member_san(role, name)];
+        let mut params = params(&names, "cluster member")?;
+        params.is_ca = IsCa::ExplicitNoCa;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let since = now.duration_since(UNIX_EPOCH).map_err(pki_error)?;
+        let (epoch, life) = (date_time_ymd(1970, 1, 1), self.life.min(LIFE_MAX));
+        params.not_before = epoch + since.saturating_sub(SKEW);
+        params.not_after = epoch + (since + life);
+        self.remember_life(life.as_secs().saturating_add(1))?;
+        self.authority.newest_s.fetch_max(since.as_secs(), Ordering::SeqCst);
+        Ok(params)
+    }
+
+    /// Notes how long a certificate is about to live, if none lived longer.
+    fn remember_life(&self, life_s: u64) -> Result<()> {
+        let revoked = &self.authority.revoked;
+        let known = revoked.read().longest_life_s;
+        if life_s <= known {
+            return Ok(());
+        }
+        revoked.change(|revoked| {
+            revoked.longest_life_s = life_s.max(revoked.longest_life_s);
+            Ok(())
+        })?
+    }
+
+    /// Revokes the certificates that a member has, and then writes that down: where the second
+    /// answer is good, no restart forgets it. Waits for the disk.
+    pub(crate) fn revoke(&self, role: Role, name: WorkerId) -> Result<(Revocation, Result<()>)> {
+        let newest_s = self.authority.newest_s.load(Ordering::SeqCst);
+        let absence_s = self.absence_max.as_secs();
+        let times = (now_s(), newest_s);
+        self.authority.revoked.insist(|revoked| revoked.add(role, name, times, absence_s))
+    }
+
+    /// Whether a certificate that a member would be given at `now` would count as revoked: its last
+    /// revocation is of the same second, or the clock was set back since.
+    pub(crate) fn is_too_early(&self, role: Role, name: &WorkerId, now: SystemTime) -> bool {
+        let issued_s = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        self.is_revoked(&Member { role, name: name.clone(), issued_s, until_s: u64::MAX })
+    }
+
+    /// Whether a member's certificate expired too long ago to be renewed.
+    pub(crate) fn is_lapsed(&self, member: &Member, now_s: u64) -> bool {
+        let away_s = now_s.saturating_sub(member.until_s);
+        let is_forgotten = || self.authority.revoked.read().has_forgotten(member);
+        away_s > self.absence_max.as_secs() || now_s >= member.until_s && is_forgotten()
+    }
+
+    /// Whether a member's certificate was revoked.
+    pub(crate) fn is_revoked(&self, member: &Member) -> bool {
+        self.authority.revoked.read().has(member)
+    }
+
+    /// Every member whose certificates were revoked, in the order in which they were.
+    #[must_use]
+    pub fn revoked(&self) -> Vec<Revocation> {
+        self.authority.revoked.read().members.clone()
+    }
+
+    /// A secret that only this authority has, and its coordinators in all their lives.
+    pub(crate) fn secret(&self, label: &str) -> hmac::Key {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, self.authority.issuer.key().serialized_der());
+        hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&key, label.as_bytes()).as_ref())
+    }
+
+    /// Certificates (its own and the authority's) and key of the coordinator, PEM.
+    pub(crate) fn issue_coordinator(&self) -> Result<(String, String)> {
+        let mut params = params(&[COORDINATOR_SAN.to_owned()], "cluster coordinator")?;
+        params.is_ca = IsCa::ExplicitNoCa;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        params.not_before = date_time_ymd(2000, 1, 1);
+        params.not_after = date_time_ymd(2120, 1, 1);
+        let key = KeyPair::generate().map_err(pki_error)?;
+        let cert = params.signed_by(&key, &self.authority.issuer).map_err(pki_error)?;
+        Ok((cert.pem(), key.serialize_pem()))
+    }
+
+    /// The authority's certificate, PEM.
+    pub(crate) fn ca_pem(&self) -> &str {
+        &self.authority.ca_pem
+    }
+}
+
+fn params(names: &[String], common_name: &str) -> Result<CertificateParams> {
+    let mut params = CertificateParams::new(names).map_err(pki_error)?;
+    params.distinguished_name.push(DnType::CommonName, common_name);
+    Ok(params)
+}
+
+/// A key made here, and the request to have it certified (DER). What the request says beside the
+/// key, nobody reads.
+pub(crate) fn request() -> Result<(KeyPair, Vec<u8>)> {
+    let key = KeyPair::generate().map_err(pki_error)?;
+    let request = params(&[], "cluster member")?.serialize_request(&key).map_err(pki_error)?;
+    Ok((key, request.der().to_vec()))
+}

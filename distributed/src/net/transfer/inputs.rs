@@ -1,0 +1,177 @@
+//! Inputs that are too long for a frame: their header names a digest, and the worker asks for the
+//! bytes, from any offset on.
+//!
+//! The bytes of all inputs of a task follow one another as one run, whose SHA-256 is its name. The
+//! coordinator serves it while an attempt is under way: from the task's own tensors, or, for a
+//! durable task, from its disk. The worker collects it in memory; what a broken connection left is
+//! gone on with by the next attempt.
+
+mod fetch;
+mod offer;
+mod store;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use fetch::{Fetched, InputCache};
+pub(crate) use offer::{Offers, send};
+pub(crate) use store::{Claim, InputStore, folder_beside};
+
+use crate::error::{Error, Result};
+use crate::net::transport::wire;
+use crate::proto::frame::BODY_BYTES_MAX;
+use crate::proto::image::Apart;
+use crate::proto::message::{InputBlob, TensorMeta};
+use crate::proto::tensors::{describe_any, share};
+use bytes::Bytes;
+use lgp_memory::NamedTensor;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::sync::{Arc, OnceLock};
+use tokio::sync::{Notify, OnceCell};
+
+/// Bytes that are sent at a time.
+const CHUNK_BYTES: usize = 256 << 10;
+
+/// The answer to a question for inputs.
+#[derive(Serialize, Deserialize)]
+enum Answer {
+    /// The run has so many bytes; those from the offset on follow.
+    Found(u64),
+    /// No attempt under way has such inputs.
+    Unknown,
+}
+
+/// Whether inputs are too long to follow their header.
+pub(crate) fn is_large(inputs: &[NamedTensor]) -> bool {
+    bytes_of(inputs) > BODY_BYTES_MAX
+}
+
+/// Bytes of tensors.
+pub(crate) fn bytes_of(tensors: &[NamedTensor]) -> usize {
+    let bytes = tensors.iter().map(|tensor| tensor.tensor.as_bytes().len());
+    bytes.fold(0, usize::saturating_add)
+}
+
+/// The large inputs of a task, for as long as it is not terminal.
+pub(crate) struct Large {
+    pub(crate) tensors: Vec<TensorMeta>,
+    source: Source,
+    blob: OnceCell<InputBlob>,
+    /// Why nobody can have them any more, once that was noticed.
+    lost: OnceLock<String>,
+    noticed: Notify,
+}
+
+enum Source {
+    /// One part per tensor, shared with it.
+    Memory(Vec<Bytes>),
+    Disk(Arc<InputStore>),
+}
+
+impl Large {
+    /// Inputs that stay in memory.
+    ///
+    /// # Errors
+    /// [`Error::Frame`] for tensors without a form on the wire.
+    pub(crate) fn in_memory(inputs: &[NamedTensor]) -> Result<Self> {
+        let (tensors, _) = describe_any(inputs)?;
+        let parts = inputs.iter().map(|input| share(&input.tensor)).collect();
+        Ok(Self::new(tensors, Source::Memory(parts), OnceCell::new()))
+    }
+
+    /// Inputs that lie on the disk.
+    pub(crate) fn on_disk(apart: Apart, input_store: Arc<InputStore>) -> Self {
+        let blob = OnceCell::new_with(Some(apart.blob));
+        Self::new(apart.tensors, Source::Disk(input_store), blob)
+    }
+
+    fn new(tensors: Vec<TensorMeta>, source: Source, blob: OnceCell<InputBlob>) -> Self {
+        Self { tensors, source, blob, lost: OnceLock::new(), noticed: Notify::new() }
+    }
+
+    /// Their digest, which is reckoned once, on a blocking thread.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] where there are no threads any more.
+    pub(crate) async fn blob(&self) -> Result<InputBlob> {
+        let reckon = async || {
+            let parts = self.parts().to_vec();
+            let hashing = tokio::task::spawn_blocking(move || {
+                let mut hash = Sha256::new();
+                parts.iter().for_each(|part| hash.update(part));
+                InputBlob { sha256: hash.finalize().into(), bytes: total(&parts) }
+            });
+            hashing.await.map_err(|_| Error::Stopped)
+        };
+        self.blob.get_or_try_init(reckon).await.copied()
+    }
+
+    /// Moves them from memory to the disk. They are there, for good, once this has answered; the
+    /// claim says until when.
+    ///
+    /// # Errors
+    /// [`Error::NotSaved`] where there is no room.
+    pub(crate) async fn store(self, input_store: &Arc<InputStore>) -> Result<(Self, Claim)> {
+        let blob = self.blob().await?;
+        let claim = input_store.put(blob, self.parts().to_vec()).await?;
+        let apart = Apart { blob, tensors: self.tensors };
+        Ok((Self::on_disk(apart, Arc::clone(input_store)), claim))
+    }
+
+    /// What the journal keeps in their place, if they lie on the disk.
+    pub(crate) fn apart(&self) -> Option<Apart> {
+        match (&self.source, self.blob.get()) {
+            (Source::Disk(_), Some(blob)) => {
+                Some(Apart { blob: *blob, tensors: self.tensors.clone() })
+            }
+            _ => None,
+        }
+    }
+
+    /// Nobody needs them any more.
+    pub(crate) fn release(&self) {
+        if let (Source::Disk(input_store), Some(blob)) = (&self.source, self.blob.get()) {
+            input_store.release(blob.sha256);
+        }
+    }
+
+    /// Resolves when they turn out to be missing or damaged, with the reason.
+    pub(crate) async fn lost(&self) -> String {
+        loop {
+            let noticed = self.noticed.notified();
+            if let Some(reason) = self.lost.get() {
+                return reason.clone();
+            }
+            noticed.await;
+        }
+    }
+
+    /// Those that lie in memory stay: nothing happens to them there.
+    fn lose(&self, reason: &str) {
+        if let Source::Disk(_) = self.source {
+            tracing::error!(%reason, "the inputs of a durable task are lost");
+            let _ = self.lost.set(reason.to_owned());
+            self.noticed.notify_waiters();
+        }
+    }
+
+    fn parts(&self) -> &[Bytes] {
+        match &self.source {
+            Source::Memory(parts) => parts,
+            Source::Disk(_) => &[],
+        }
+    }
+}
+
+fn total(parts: &[Bytes]) -> u64 {
+    parts.iter().map(|part| u64::try_from(part.len()).unwrap_or(u64::MAX)).sum()
+}
+
+/// Hashes a chunk away from the threads that serve connections.
+async fn hashed(mut hash: Sha256, chunk: Bytes) -> Result<Sha256> {
+    let hashing = tokio::task::spawn_blocking(move || {
+        hash.update(&chunk);
+        hash
+    });
+    hashing.await.map_err(wire::lost)
+}

@@ -1,0 +1,160 @@
+//! The coordinator's side: what workers may ask for now.
+
+use super::store::{InputStore, Unread};
+use super::{Answer, CHUNK_BYTES, Large, Source, hashed, total};
+use crate::error::{Error, Result};
+use crate::net::transport::rpc;
+use crate::net::transport::wire;
+use crate::proto::message::InputBlob;
+use bytes::Bytes;
+use quinn::SendStream;
+use sha2::{Digest, Sha256};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Bytes that are read from the disk at a time.
+const READ_BYTES: u64 = 1 << 20;
+
+/// The runs of bytes that attempts under way need, by digest. Tasks with equal inputs have each
+/// their own: one of them may end, and its file go, while another needs the bytes.
+#[derive(Default)]
+pub(crate) struct Offers(Mutex<HashMap<[u8; 32], Vec<Arc<Large>>>>);
+
+/// Holds as long as its attempt.
+pub(crate) struct Offer {
+    offers: Arc<Offers>,
+    large: Arc<Large>,
+    pub(crate) blob: InputBlob,
+}
+
+impl Drop for Offer {
+    fn drop(&mut self) {
+        let mut offers = self.offers.lock();
+        let Some(offered) = offers.get_mut(&self.blob.sha256) else { return };
+        // One of a task with several attempts is as good as another.
+        if let Some(at) = offered.iter().position(|large| Arc::ptr_eq(large, &self.large)) {
+            offered.swap_remove(at);
+        }
+        if offered.is_empty() {
+            offers.remove(&self.blob.sha256);
+        }
+    }
+}
+
+impl Offers {
+    fn lock(&self) -> MutexGuard<'_, HashMap<[u8; 32], Vec<Arc<Large>>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Offers a task's inputs for as long as the answer lives.
+    pub(crate) async fn offer(self: &Arc<Self>, large: &Arc<Large>) -> Result<Offer> {
+        let blob = large.blob().await?;
+        self.lock().entry(blob.sha256).or_default().push(Arc::clone(large));
+        Ok(Offer { offers: Arc::clone(self), large: Arc::clone(large), blob })
+    }
+
+    /// All that are offered under a digest.
+    fn find(&self, sha256: [u8; 32]) -> Vec<Arc<Large>> {
+        self.lock().get(&sha256).cloned().unwrap_or_default()
+    }
+}
+
+/// Answers a question for inputs.
+pub(crate) async fn send(
+    offers: &Offers,
+    sha256: [u8; 32],
+    offset: u64,
+    mut send: SendStream,
+) -> Result<()> {
+    // Tasks and their answers go first.
+    let _ = send.set_priority(-1);
+    let offered = offers.find(sha256);
+    let in_memory = offered.iter().find_map(|large| match &large.source {
+        Source::Memory(parts) => Some(parts),
+        Source::Disk(_) => None,
+    });
+    let on_disk = offered.iter().find_map(|large| match &large.source {
+        Source::Memory(_) => None,
+        Source::Disk(input_store) => Some((input_store, large)),
+    });
+    match (in_memory, on_disk) {
+        // What lies in memory cannot be lost.
+        (Some(parts), _) => send_parts(parts, offset, &mut send).await?,
+        (None, Some((input_store, large))) => {
+            let blob = large.blob().await?;
+            if let Err(unread) = send_file(input_store, blob, offset, &mut send).await? {
+                return Err(broken(unread, &offered));
+            }
+        }
+        (None, None) => wire::taken(rpc::write(&mut send, &Answer::Unknown)).await?,
+    }
+    send.finish().map_err(wire::lost)
+}
+
+/// What a file that cannot be read means. One that is not what it was ends the tasks that need it:
+/// nobody else has the bytes. After anything else the worker asks again.
+fn broken(unread: Unread, offered: &[Arc<Large>]) -> Error {
+    match unread {
+        Unread::Lost(what) => {
+            offered.iter().for_each(|large| large.lose(&what));
+            wire::lost(what)
+        }
+        Unread::Failed(what) => {
+            tracing::warn!(%what, "a transfer of inputs broke");
+            wire::lost(what)
+        }
+    }
+}
+
+async fn send_parts(parts: &[Bytes], offset: u64, send: &mut SendStream) -> Result<()> {
+    wire::taken(rpc::write(send, &Answer::Found(total(parts)))).await?;
+    let mut skip = usize::try_from(offset).unwrap_or(usize::MAX);
+    for part in parts {
+        let skipped = skip.min(part.len());
+        skip -= skipped;
+        send_chunks(part.slice(skipped..), send).await?;
+    }
+    Ok(())
+}
+
+async fn send_chunks(mut bytes: Bytes, send: &mut SendStream) -> Result<()> {
+    while !bytes.is_empty() {
+        let chunk = bytes.split_to(bytes.len().min(CHUNK_BYTES));
+        wire::taken(send.write_chunk(chunk)).await?;
+    }
+    Ok(())
+}
+
+/// Sends a run from the disk, or says why it cannot be read. Damage shows where a run was sent from
+/// its beginning; a worker whose transfer was pieced together asks for that when the digest is not
+/// right.
+async fn send_file(
+    input_store: &InputStore,
+    blob: InputBlob,
+    offset: u64,
+    send: &mut SendStream,
+) -> Result<Result<(), Unread>> {
+    wire::taken(rpc::write(send, &Answer::Found(blob.bytes))).await?;
+    let mut at = offset;
+    let mut hash = (offset == 0).then(Sha256::new);
+    while at < blob.bytes {
+        let count = READ_BYTES.min(blob.bytes.saturating_sub(at));
+        let chunk = match input_store.read(blob, at, count).await {
+            Ok(chunk) => chunk,
+            Err(unread) => return Ok(Err(unread)),
+        };
+        at = at.saturating_add(count);
+        if let Some(so_far) = hash.take() {
+            hash = Some(hashed(so_far, chunk.clone()).await?);
+        }
+        if at == blob.bytes
+            && let Some(whole) = hash.take()
+            && <[u8; 32]>::from(whole.finalize()) != blob.sha256
+        {
+            let what = input_store.blame(blob, "its bytes have another digest than its name");
+            return Ok(Err(Unread::Lost(what)));
+        }
+        send_chunks(chunk, send).await?;
+    }
+    Ok(Ok(()))
+}

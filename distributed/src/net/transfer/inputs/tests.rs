@@ -1,0 +1,475 @@
+//! Transfers of inputs that are cut, damaged or refused, between a worker and a coordinator by
+//! hand, and the other way round.
+
+use super::store::Unread;
+use super::{Answer, InputStore};
+use crate::net::identity::tls;
+use crate::net::tests::{connect, coordinator, frame, hello, keep_beating};
+use crate::net::transport::endpoint;
+use crate::net::transport::rpc::{self, Ask};
+use crate::net::transport::wire::{self, Start};
+use crate::proto::message::{
+    AttemptId, Hello, InputBlob, Kind, OutcomeHeader, TaskHeader, VERSION, Verdict, Welcome,
+};
+use crate::proto::tensors::describe;
+use crate::{
+    Coordinator, CoordinatorConfig, ExecError, ExecErrorKind, Executor, ExecutorStatus, ModelRef,
+    Pki, Stop, TaskSpec, WorkerConfig, run_worker,
+};
+use bytes::Bytes;
+use lgp_memory::{DType, NamedTensor, Tensor};
+use quinn::{Connection, Endpoint, RecvStream, SendStream, ServerConfig};
+use sha2::{Digest, Sha256};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+/// Answers with its inputs, once it is let.
+#[derive(Default)]
+struct Echo {
+    shut: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Executor for Echo {
+    fn load(&self, _: usize, _: &ModelRef) -> Result<(), ExecError> {
+        Ok(())
+    }
+    fn unload(&self, _: usize, _: &ModelRef) {}
+    fn execute(
+        &self,
+        _: usize,
+        _: &ModelRef,
+        inputs: &[NamedTensor],
+        _: &Stop,
+    ) -> Result<Vec<NamedTensor>, ExecError> {
+        let shut = self.shut.lock().unwrap();
+        drop(self.opened.wait_while(shut, |shut| *shut).unwrap());
+        Ok(inputs.to_vec())
+    }
+    fn status(&self) -> ExecutorStatus {
+        ExecutorStatus::default()
+    }
+}
+
+/// A coordinator by hand, and the worker that serves it.
+struct Rig {
+    endpoint: Endpoint,
+    inputs: Vec<NamedTensor>,
+    run: Vec<u8>,
+    blob: InputBlob,
+}
+
+/// Inputs of some 2 MB, and a worker that takes three.
+fn rig() -> Rig {
+    rig_of(Arc::default())
+}
+
+fn rig_of(executor: Arc<Echo>) -> Rig {
+    let pki = Pki::generate().unwrap();
+    let mut server = ServerConfig::with_crypto(Arc::new(tls::server(&pki).unwrap()));
+    server.transport_config(endpoint::config(4, 1));
+    let any = "127.0.0.1:0".parse().unwrap();
+    let (endpoint, _) = endpoint::bind(any, Some(server)).unwrap();
+    let addr = endpoint.local_addr().unwrap();
+    let mut config = WorkerConfig::new(addr, pki.issue_worker("w").unwrap(), 1);
+    config.input_bytes_max = 3 << 20;
+    tokio::spawn(run_worker(config, executor, std::future::pending()));
+    let values: Vec<u32> = (0..500_000u32).map(|n| n.wrapping_mul(2_654_435_761)).collect();
+    let inputs = vec![
+        NamedTensor::new("x", Tensor::from_slice([500_000], &values).unwrap()),
+        NamedTensor::new("y", Tensor::from_slice([5], &[1u8, 2, 3, 4, 5]).unwrap()),
+    ];
+    let run = [inputs[0].tensor.as_bytes(), inputs[1].tensor.as_bytes()].concat();
+    let bytes = u64::try_from(run.len()).unwrap();
+    let blob = InputBlob { sha256: Sha256::digest(&run).into(), bytes };
+    Rig { endpoint, inputs, run, blob }
+}
+
+/// The worker's connection, with the streams that would close it when dropped.
+struct Greeted {
+    connection: Connection,
+    reports: RecvStream,
+    control: SendStream,
+}
+
+impl Rig {
+    async fn greet(&self) -> Greeted {
+        let connection = self.endpoint.accept().await.unwrap().await.unwrap();
+        let mut reports = connection.accept_uni().await.unwrap();
+        let _: Hello = wire::expect_report(&mut reports, Kind::Hello, "hello").await.unwrap();
+        let mut control = connection.open_uni().await.unwrap();
+        let welcome =
+            Welcome { version: VERSION, epoch: 1, heartbeat_ms: 500, link: None, resumed: false };
+        wire::write_report(&mut control, Kind::Welcome, &welcome).await.unwrap();
+        Greeted { connection, reports, control }
+    }
+
+    /// Sends the task, and answers where its outcome will come.
+    async fn task(&self, greeted: &Greeted, attempt: u32, blob: InputBlob) -> RecvStream {
+        let (mut send, recv) = greeted.connection.open_bi().await.unwrap();
+        let header = TaskHeader {
+            priority: crate::Priority::Normal,
+            id: attempt_id(attempt),
+            device: 0,
+            model: ModelRef { name: "m".into(), version: 1, sha256: String::new() },
+            tensors: describe(&self.inputs).unwrap().0,
+            shared: None,
+            blob: Some(blob),
+        };
+        send.write_all(&frame(Kind::Task, &header)).await.unwrap();
+        send.finish().unwrap();
+        recv
+    }
+
+    /// The worker's question: from where on, and where the answer goes.
+    async fn question(&self, greeted: &Greeted) -> (usize, SendStream) {
+        let (send, mut recv) = greeted.connection.accept_bi().await.unwrap();
+        let question: Ask = rpc::read(&mut recv).await.unwrap();
+        let Ask::Inputs { sha256, offset } = question else { panic!("another question") };
+        assert_eq!(sha256, self.blob.sha256);
+        (usize::try_from(offset).unwrap(), send)
+    }
+
+    async fn serve(&self, mut send: SendStream, bytes: &[u8]) {
+        rpc::write(&mut send, &Answer::Found(self.blob.bytes)).await.unwrap();
+        send.write_all(bytes).await.unwrap();
+        send.finish().unwrap();
+    }
+}
+
+fn attempt_id(attempt: u32) -> AttemptId {
+    AttemptId { epoch: 1, seq: 1, attempt }
+}
+
+async fn outcome(mut recv: RecvStream) -> Result<Vec<NamedTensor>, ExecError> {
+    let start = Start::read(&mut recv).await.unwrap();
+    let header: OutcomeHeader = start.header(Kind::Outcome, "outcome").unwrap();
+    match header.verdict {
+        Verdict::Done(metas) => Ok(start.tensors(&mut recv, metas).await.unwrap()),
+        Verdict::Error(error) => Err(error),
+        Verdict::Refused => Err(ExecError::failed("refused")),
+    }
+}
+
+#[tokio::test]
+async fn a_transfer_goes_on_where_stream_and_connection_were_cut() {
+    let rig = rig();
+    let first = rig.greet().await;
+    let _lost = rig.task(&first, 1, rig.blob).await;
+    let (offset, send) = rig.question(&first).await;
+    assert_eq!(offset, 0);
+    rig.serve(send, &rig.run[..300_000]).await;
+    // The stream ended early: the same connection is asked for the rest.
+    let (offset, send) = rig.question(&first).await;
+    assert_eq!(offset, 300_000);
+    rig.serve(send, &rig.run[300_000..1_000_001]).await;
+    let (offset, _send) = rig.question(&first).await;
+    assert_eq!(offset, 1_000_001);
+    // The connection goes too, and the next attempt comes with another.
+    first.connection.close(0u32.into(), b"cut");
+    let second = rig.greet().await;
+    let answer = rig.task(&second, 2, rig.blob).await;
+    let (offset, send) = rig.question(&second).await;
+    assert_eq!(offset, 1_000_001, "each byte was served once");
+    rig.serve(send, &rig.run[offset..]).await;
+    assert_eq!(outcome(answer).await, Ok(rig.inputs.clone()));
+    // What is done is not kept.
+    let _answer = rig.task(&second, 3, rig.blob).await;
+    assert_eq!(rig.question(&second).await.0, 0);
+}
+
+#[tokio::test]
+async fn an_attempt_that_is_not_wanted_ends_while_its_inputs_are_fetched() {
+    let rig = rig();
+    let mut greeted = rig.greet().await;
+    let answer = rig.task(&greeted, 1, rig.blob).await;
+    let (_, mut slow) = rig.question(&greeted).await;
+    rpc::write(&mut slow, &Answer::Found(rig.blob.bytes)).await.unwrap();
+    slow.write_all(&rig.run[..1_000_000]).await.unwrap();
+    wire::write_report(&mut greeted.control, Kind::Recall, &attempt_id(1)).await.unwrap();
+    let error = outcome(answer).await.expect_err("it was asked back");
+    assert_eq!(error.message, "refused");
+    // One that is cancelled ends as soon, and what came by then is gone on with.
+    let mut answer = rig.task(&greeted, 2, rig.blob).await;
+    let (offset, _slow) = rig.question(&greeted).await;
+    assert!(offset > 0, "{offset}");
+    answer.stop(0u32.into()).unwrap();
+    let released = async {
+        loop {
+            let (kind, _) = wire::read_report(&mut greeted.reports).await.unwrap();
+            if kind == Kind::Released {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(5), released).await.expect("it lets go at once");
+    // A worker that is to leave gives back what it has not begun.
+    let answer = rig.task(&greeted, 3, rig.blob).await;
+    let (_, _slow) = rig.question(&greeted).await;
+    wire::write_report(&mut greeted.control, Kind::Drain, &()).await.unwrap();
+    let error = outcome(answer).await.expect_err("it leaves");
+    assert_eq!(error.message, "refused");
+}
+
+#[tokio::test]
+async fn tasks_wait_for_room_for_their_inputs() {
+    let executor = Arc::new(Echo { shut: Mutex::new(true), ..Echo::default() });
+    let rig = rig_of(Arc::clone(&executor));
+    let greeted = rig.greet().await;
+    let first = rig.task(&greeted, 1, rig.blob).await;
+    let (_, send) = rig.question(&greeted).await;
+    rig.serve(send, &rig.run).await;
+    // The first task has its inputs and runs; with those of the second it would be 4 MB of 3.
+    let second = rig.task(&greeted, 2, rig.blob).await;
+    let asked = tokio::time::timeout(Duration::from_millis(300), rig.question(&greeted)).await;
+    assert!(asked.is_err(), "there is no room");
+    *executor.shut.lock().unwrap() = false;
+    executor.opened.notify_all();
+    assert_eq!(outcome(first).await, Ok(rig.inputs.clone()));
+    let (_, send) = rig.question(&greeted).await;
+    rig.serve(send, &rig.run).await;
+    assert_eq!(outcome(second).await, Ok(rig.inputs.clone()));
+}
+
+#[tokio::test]
+async fn damaged_inputs_are_refused_and_begun_anew() {
+    let rig = rig();
+    let greeted = rig.greet().await;
+    let mut damaged = rig.run.clone();
+    damaged[1_234_567] ^= 1;
+    let answer = rig.task(&greeted, 1, rig.blob).await;
+    for _ in 0..3 {
+        let (offset, send) = rig.question(&greeted).await;
+        assert_eq!(offset, 0);
+        rig.serve(send, &damaged).await;
+    }
+    let error = outcome(answer).await.expect_err("nothing of it is believed");
+    assert_eq!(error.kind, ExecErrorKind::Unavailable);
+    assert!(error.message.contains("another digest"), "{error}");
+    // One good transfer after a bad one is enough.
+    let answer = rig.task(&greeted, 2, rig.blob).await;
+    for run in [&damaged, &rig.run] {
+        let (offset, send) = rig.question(&greeted).await;
+        assert_eq!(offset, 0);
+        rig.serve(send, run).await;
+    }
+    assert_eq!(outcome(answer).await, Ok(rig.inputs.clone()));
+}
+
+#[tokio::test]
+async fn inputs_that_are_unknown_or_too_long_are_given_to_others() {
+    let rig = rig();
+    let greeted = rig.greet().await;
+    let answer = rig.task(&greeted, 1, rig.blob).await;
+    for _ in 0..3 {
+        let (_, mut send) = rig.question(&greeted).await;
+        rpc::write(&mut send, &Answer::Unknown).await.unwrap();
+        send.finish().unwrap();
+    }
+    let error = outcome(answer).await.expect_err("nobody has them");
+    assert!(error.message.contains("has no such inputs"), "{error}");
+    assert_eq!(error.kind, ExecErrorKind::Unavailable);
+    // A header whose tensors do not fit its blob gets no answer, and nothing is allocated for it.
+    let huge = InputBlob { bytes: 1 << 50, ..rig.blob };
+    let mut answer = rig.task(&greeted, 2, huge).await;
+    assert!(answer.read_to_end(100).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_worker_takes_no_more_than_it_is_set_to() {
+    let input_cache = super::InputCache::new(1_000);
+    let (coordinator, pki) = coordinator().await;
+    let (_endpoint, connection) = connect(&coordinator, &pki.issue_worker("w").unwrap()).await;
+    let blob = InputBlob { sha256: [0; 32], bytes: 1_001 };
+    let error = input_cache.fetch(&connection, blob, Vec::new()).await.unwrap_err();
+    assert_eq!(error.to_string(), "1001 bytes of inputs, at most 1000 are accepted");
+    coordinator.stop().await;
+}
+
+#[tokio::test]
+async fn a_coordinator_serves_inputs_while_an_attempt_needs_them() {
+    let (coordinator, pki) = coordinator().await;
+    serves(coordinator, pki, false).await;
+    // Those of durable tasks lie on the disk.
+    let folder = tempfile::tempdir().unwrap();
+    let pki = Pki::generate().unwrap();
+    let config = CoordinatorConfig {
+        quic_addr: "127.0.0.1:0".parse().unwrap(),
+        journal: Some(folder.path().join("journal")),
+        ..CoordinatorConfig::default()
+    };
+    let coordinator = Coordinator::start(config, &pki).await.unwrap();
+    serves(coordinator, pki, true).await;
+}
+
+async fn serves(coordinator: Coordinator, pki: Pki, durable: bool) {
+    let (_endpoint, connection) = connect(&coordinator, &pki.issue_worker("w").unwrap()).await;
+    let mut reports = connection.open_uni().await.unwrap();
+    reports.write_all(&frame(Kind::Hello, &hello("w", VERSION))).await.unwrap();
+    keep_beating(reports);
+    let count = (64 << 20) + 1;
+    let inputs = vec![
+        NamedTensor::new("x", Tensor::zeros(DType::U8, [count]).unwrap()),
+        NamedTensor::new("y", Tensor::from_slice([3], &[1u8, 2, 3]).unwrap()),
+    ];
+    let model = ModelRef { name: "m".into(), version: 1, sha256: String::new() };
+    let spec = TaskSpec { durable, ..TaskSpec::new(model, inputs) };
+    let id = coordinator.submit_all(vec![(spec, Vec::new())]).await.unwrap()[0];
+    let (mut send, mut recv) = connection.accept_bi().await.unwrap();
+    let start = Start::read(&mut recv).await.unwrap();
+    let header: TaskHeader = start.header(Kind::Task, "task").unwrap();
+    let blob = header.blob.expect("too long to follow");
+    assert_eq!(blob.bytes, u64::try_from(count).unwrap() + 3);
+    let ask = async |sha256, offset| {
+        let (mut send, mut recv) = connection.open_bi().await.unwrap();
+        rpc::write(&mut send, &Ask::Inputs { sha256, offset }).await.unwrap();
+        send.finish().unwrap();
+        let answer: Answer = rpc::read(&mut recv).await.unwrap();
+        (answer, recv.read_to_end(100 << 20).await.unwrap())
+    };
+    let mut hash = Sha256::new();
+    for (offset, expected) in [(0, 0), (blob.bytes - 4, 0), (blob.bytes - 2, 2)] {
+        let (answer, bytes) = ask(blob.sha256, offset).await;
+        assert!(matches!(answer, Answer::Found(bytes) if bytes == blob.bytes));
+        assert_eq!(bytes.len(), usize::try_from(blob.bytes - offset).unwrap());
+        assert_eq!((bytes[0], bytes.last()), (expected, Some(&3)));
+        if offset == 0 {
+            hash.update(&bytes);
+        }
+    }
+    assert_eq!(<[u8; 32]>::from(hash.finalize()), blob.sha256);
+    for (sha256, offset) in [([0; 32], 0), (blob.sha256, blob.bytes), (blob.sha256, u64::MAX)] {
+        let (answer, bytes) = ask(sha256, offset).await;
+        assert_eq!(matches!(answer, Answer::Unknown), sha256 == [0; 32]);
+        assert!(bytes.is_empty());
+    }
+    let verdict = Verdict::Done(Vec::new());
+    let done = OutcomeHeader::of(header.id, verdict);
+    send.write_all(&frame(Kind::Outcome, &done)).await.unwrap();
+    send.finish().unwrap();
+    coordinator.wait(id).await.unwrap();
+    assert!(matches!(ask(blob.sha256, 0).await.0, Answer::Unknown), "its task has ended");
+    coordinator.stop().await;
+}
+
+#[tokio::test]
+async fn inputs_in_memory_outlive_a_durable_task_that_has_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let pki = Pki::generate().unwrap();
+    let config = CoordinatorConfig {
+        quic_addr: "127.0.0.1:0".parse().unwrap(),
+        journal: Some(folder.path().join("journal")),
+        ..CoordinatorConfig::default()
+    };
+    let coordinator = Coordinator::start(config, &pki).await.unwrap();
+    let mut workers = Vec::new();
+    for name in ["v", "w"] {
+        let (endpoint, connection) = connect(&coordinator, &pki.issue_worker(name).unwrap()).await;
+        let mut reports = connection.open_uni().await.unwrap();
+        reports.write_all(&frame(Kind::Hello, &hello(name, VERSION))).await.unwrap();
+        keep_beating(reports);
+        workers.push((endpoint, connection));
+    }
+    coordinator.wait_for_workers(2).await.unwrap();
+    let count = (64 << 20) + 1;
+    let inputs = vec![NamedTensor::new("x", Tensor::zeros(DType::U8, [count]).unwrap())];
+    let model = ModelRef { name: "m".into(), version: 1, sha256: String::new() };
+    let in_memory = TaskSpec::new(model, inputs);
+    let durable = TaskSpec { durable: true, ..in_memory.clone() };
+    let first = coordinator.submit_all(vec![(durable, Vec::new())]).await.unwrap()[0];
+    coordinator.submit_all(vec![(in_memory, Vec::new())]).await.unwrap();
+    // Both are under way, and wait for their inputs.
+    let mut attempts = Vec::new();
+    for (_, connection) in &workers {
+        let (send, mut recv) = connection.accept_bi().await.unwrap();
+        let start = Start::read(&mut recv).await.unwrap();
+        let header: TaskHeader = start.header(Kind::Task, "task").unwrap();
+        attempts.push((send, recv, header.blob.expect("too long to follow")));
+    }
+    let blob = attempts[0].2;
+    assert_eq!(blob, attempts[1].2);
+    coordinator.cancel(first).await.unwrap();
+    let inputs = folder.path().join("journal.inputs");
+    while std::fs::read_dir(&inputs).unwrap().next().is_some() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let (mut send, mut recv) = workers[0].1.open_bi().await.unwrap();
+    rpc::write(&mut send, &Ask::Inputs { sha256: blob.sha256, offset: 0 }).await.unwrap();
+    send.finish().unwrap();
+    let answer: Answer = rpc::read(&mut recv).await.unwrap();
+    assert!(matches!(answer, Answer::Found(bytes) if bytes == blob.bytes));
+    assert_eq!(recv.read_to_end(100 << 20).await.unwrap().len(), count);
+    coordinator.stop().await;
+}
+
+/// A input_store in a folder, and a run of bytes for it.
+fn input_store(folder: &std::path::Path) -> (Arc<InputStore>, InputBlob, Bytes) {
+    let bytes = Bytes::from_static(b"some inputs");
+    let blob = InputBlob { sha256: Sha256::digest(&bytes).into(), bytes: 11 };
+    let runtime = tokio::runtime::Handle::current();
+    let input_store = InputStore::open(folder.join("inputs"), std::iter::empty(), runtime).unwrap();
+    (Arc::new(input_store), blob, bytes)
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn only_files_that_are_gone_or_changed_are_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let (input_store, blob, bytes) = input_store(folder.path());
+    let _claim = input_store.put(blob, vec![bytes.clone()]).await.unwrap();
+    let path = std::fs::read_dir(folder.path().join("inputs")).unwrap().next().unwrap();
+    let path = path.unwrap().path();
+    assert_eq!(input_store.read(blob, 0, 11).await, Ok(bytes.clone()));
+    assert_eq!(input_store.read(blob, 5, 6).await, Ok(bytes.slice(5..)));
+    // A name that leads to itself cannot be opened, which says nothing about the bytes.
+    std::fs::rename(&path, folder.path().join("aside")).unwrap();
+    std::os::unix::fs::symlink(&path, &path).unwrap();
+    for at in [0, 5] {
+        let failed = input_store.read(blob, at, 6).await;
+        assert!(matches!(failed, Err(Unread::Failed(_))), "{at}: {failed:?}");
+    }
+    std::fs::remove_file(&path).unwrap();
+    for at in [0, 5] {
+        let lost = input_store.read(blob, at, 6).await;
+        assert!(matches!(lost, Err(Unread::Lost(_))), "{at}: {lost:?}");
+    }
+    for (contents, at) in [("some", 0), ("some", 5), ("some input", 5), ("some inputs, more", 0)] {
+        std::fs::write(&path, contents).unwrap();
+        let lost = input_store.read(blob, at, 6).await;
+        assert!(matches!(lost, Err(Unread::Lost(_))), "{contents} {at}: {lost:?}");
+    }
+    std::fs::rename(folder.path().join("aside"), &path).unwrap();
+    assert_eq!(input_store.read(blob, 0, 11).await, Ok(bytes));
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn inputs_leave_room_for_the_journal() {
+    let folder = tempfile::tempdir().unwrap();
+    let (input_store, blob, bytes) = input_store(folder.path());
+    let disk = rustix::fs::statvfs(folder.path()).unwrap();
+    let all = InputBlob { bytes: disk.f_blocks * disk.f_frsize - (32 << 20), ..blob };
+    let Err(error) = input_store.put(all, vec![bytes.clone()]).await else {
+        panic!("no disk has room for that and the reserve")
+    };
+    assert!(matches!(error, crate::Error::NotSaved { .. }), "{error}");
+    assert!(error.to_string().contains("kept for the journal"), "{error}");
+    assert!(std::fs::read_dir(folder.path().join("inputs")).unwrap().next().is_none());
+    // What was refused takes no room.
+    input_store.put(blob, vec![bytes]).await.unwrap().keep();
+}
+
+#[tokio::test]
+async fn a_closed_vault_writes_and_removes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (old, blob, bytes) = input_store(folder.path());
+    old.put(blob, vec![bytes.clone()]).await.unwrap().keep();
+    old.close().await;
+    let refused = old.put(blob, vec![bytes]).await;
+    assert!(matches!(refused, Err(crate::Error::Stopped)));
+    // Another has acknowledged the file since.
+    old.release(blob.sha256);
+    drop(old.pause().await);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(std::fs::read_dir(folder.path().join("inputs")).unwrap().count(), 1);
+}

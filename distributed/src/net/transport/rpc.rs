@@ -1,0 +1,121 @@
+//! Questions that members put to the coordinator: one on a bidirectional stream, `u32` length and
+//! postcard, answered in the same form. Lengths are checked before anything is allocated.
+
+use crate::error::{Error, Result};
+use crate::net::identity::enrol::JoinRefusal;
+use crate::net::identity::role::Role;
+use crate::net::transport::wire;
+use crate::proto::frame::FrameError;
+use crate::worker_info::WorkerId;
+use quinn::{Connection, RecvStream, SendStream};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// Bytes of the longest question or answer.
+const BYTES_MAX: usize = 16 << 10;
+
+/// What a joiner asks: to be certified.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Enrol {
+    pub(crate) secret: [u8; 16],
+    /// Checked by the coordinator: a name that is none gets an answer that says so.
+    pub(crate) name: String,
+    /// A certificate request, DER.
+    pub(crate) csr: Vec<u8>,
+    /// The joiner's clock, in seconds since 1970.
+    pub(crate) now_s: u64,
+    /// What it wants to be: a token that makes something else must not be used up by it.
+    pub(crate) role: Role,
+}
+
+/// What a member asks whose certificate may have expired: a new one for a new key. Name and role are
+/// those of the certificate that it shows.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Renewal {
+    /// A certificate request, DER.
+    pub(crate) csr: Vec<u8>,
+}
+
+/// What a worker asks besides its work.
+#[derive(Serialize, Deserialize)]
+pub(crate) enum Ask {
+    /// A new certificate for a new key, before the old one expires.
+    Renew { name: WorkerId, csr: Vec<u8> },
+    /// The bytes of a model from an offset on; they follow the answer.
+    Blob { sha256: String, offset: u64 },
+    /// The inputs of a task from an offset on; they follow the answer.
+    Inputs { sha256: [u8; 32], offset: u64 },
+    /// Here is what an attempt came to whose own stream was lost: a frame that follows. The answer,
+    /// which is empty, says that it was taken.
+    Outcome,
+}
+
+/// A certificate and that of its authority, PEM.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Certified {
+    pub(crate) cert_pem: String,
+    pub(crate) ca_pem: String,
+}
+
+/// The answer to [`Enrol`], [`Renewal`] and [`Ask::Renew`].
+pub(crate) type Certification = Result<Certified, JoinRefusal>;
+
+/// Asks one question on a stream of its own.
+pub(crate) async fn ask<T: DeserializeOwned>(
+    connection: &Connection,
+    question: &impl Serialize,
+) -> Result<T> {
+    let (mut send, mut recv) = connection.open_bi().await.map_err(wire::lost)?;
+    write(&mut send, question).await?;
+    send.finish().map_err(wire::lost)?;
+    read(&mut recv).await
+}
+
+/// Reads one question or answer.
+pub(crate) async fn read<T: DeserializeOwned>(recv: &mut RecvStream) -> Result<T> {
+    read_within(recv, BYTES_MAX).await
+}
+
+/// The same where so many bytes may come.
+pub(crate) async fn read_within<T: DeserializeOwned>(
+    recv: &mut RecvStream,
+    limit: usize,
+) -> Result<T> {
+    let mut length = [0; 4];
+    wire::fill(recv, &mut length).await?;
+    let given = usize::try_from(u32::from_le_bytes(length)).unwrap_or(usize::MAX);
+    if given > limit {
+        return Err(FrameError::TooLong { what: "question", given, limit }.into());
+    }
+    let mut bytes = vec![0; given];
+    wire::fill(recv, &mut bytes).await?;
+    Ok(decode(&bytes)?)
+}
+
+/// Decodes one question or answer. Bytes after the known fields belong to newer versions.
+pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, FrameError> {
+    let malformed =
+        |e: postcard::Error| FrameError::Header { kind: "question".into(), reason: e.to_string() };
+    Ok(postcard::take_from_bytes(bytes).map_err(malformed)?.0)
+}
+
+/// Writes one question or answer.
+pub(crate) async fn write(send: &mut SendStream, value: &impl Serialize) -> Result<()> {
+    write_within(send, value, BYTES_MAX).await
+}
+
+/// The same where so many bytes may be sent.
+pub(crate) async fn write_within(
+    send: &mut SendStream,
+    value: &impl Serialize,
+    limit: usize,
+) -> Result<()> {
+    let body = postcard::to_stdvec(value).map_err(wire::lost)?;
+    let length = u32::try_from(body.len()).ok().filter(|_| body.len() <= limit);
+    let Some(length) = length else {
+        let (what, given) = ("question", body.len());
+        return Err(Error::TooLarge { what, given, limit });
+    };
+    let bytes = [&length.to_le_bytes()[..], &body].concat();
+    send.write_all(&bytes).await.map_err(wire::lost)
+}

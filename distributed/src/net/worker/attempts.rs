@@ -1,0 +1,255 @@
+//! The attempts that a worker holds, over all of its connections: what runs goes on while a connection
+//! is lost, and what it came to is kept until a coordinator has it.
+
+use crate::net::worker::device_queue::Stage;
+use crate::proto::frame;
+use crate::proto::message::{AttemptId, Kind, OutcomeHeader};
+use lgp_memory::NamedTensor;
+use serde::Serialize;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::{Notify, mpsc};
+
+/// Recalls that are kept for attempts that have not come yet.
+const EARLY_MAX: usize = 1_024;
+/// Bytes of outcomes that wait for a connection, and for how long they do.
+const UNDELIVERED_BYTES_MAX: usize = 256 << 20;
+const UNDELIVERED_FOR: Duration = Duration::from_secs(60);
+
+/// What is held, and what is known of attempts that are not here.
+#[derive(Default)]
+pub(crate) struct Attempts {
+    state: Mutex<State>,
+    emptied: Notify,
+    /// An outcome waits for a connection.
+    waiting: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    held: BTreeMap<AttemptId, Arc<Stage>>,
+    /// Attempts that were asked back and were not here, the last ones last. Most of them had ended.
+    early: VecDeque<AttemptId>,
+    undelivered: Vec<Arc<Outcome>>,
+    /// Frames for the report stream of the present connection.
+    reports: Option<mpsc::UnboundedSender<Vec<u8>>>,
+}
+
+/// What an attempt came to whose own stream was lost.
+pub(crate) struct Outcome {
+    pub(crate) header: OutcomeHeader,
+    pub(crate) outputs: Vec<NamedTensor>,
+    pub(crate) body_bytes: usize,
+    since: Instant,
+    /// The attempt is held for as long as its outcome is.
+    _hold: Hold,
+}
+
+/// Marks an attempt as held for as long as it lives.
+pub(crate) struct Hold {
+    attempts: Arc<Attempts>,
+    pub(crate) id: AttemptId,
+    pub(crate) stage: Arc<Stage>,
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let mut state = self.attempts.lock();
+        state.held.remove(&self.id);
+        if state.held.is_empty() {
+            self.attempts.emptied.notify_waiters();
+        }
+    }
+}
+
+impl Attempts {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Every step leaves it consistent.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reports go over this connection from now on.
+    pub(crate) fn connected(&self, reports: mpsc::UnboundedSender<Vec<u8>>) {
+        self.lock().reports = Some(reports);
+    }
+
+    /// Holds an attempt.
+    pub(crate) fn hold(self: &Arc<Self>, id: AttemptId) -> Hold {
+        let stage = Arc::new(Stage::default());
+        self.lock().held.insert(id, Arc::clone(&stage));
+        Hold { attempts: Arc::clone(self), id, stage }
+    }
+
+    /// Attempts held, in order, each with whether a thread has taken it.
+    pub(crate) fn holdings(&self) -> Vec<(AttemptId, bool)> {
+        self.lock().held.iter().map(|(id, stage)| (*id, stage.has_begun())).collect()
+    }
+
+    /// Resolves once nothing is held.
+    pub(crate) async fn until_empty(&self) {
+        loop {
+            let emptied = self.emptied.notified();
+            if self.lock().held.is_empty() {
+                return;
+            }
+            emptied.await;
+        }
+    }
+
+    /// An attempt is asked back: it is refused if no thread has taken it yet.
+    pub(crate) fn recall(&self, id: AttemptId) {
+        let mut state = self.lock();
+        if let Some(stage) = state.held.get(&id) {
+            return stage.recalled.notify_one();
+        }
+        // One that is unknown has ended, or comes later than its recall: streams overtake each
+        // other. What comes looks here after it is held, which this cannot fall between.
+        if state.early.len() >= EARLY_MAX {
+            state.early.pop_front();
+        }
+        state.early.push_back(id);
+    }
+
+    /// Whether an attempt was asked back before it came.
+    pub(crate) fn was_recalled(&self, id: AttemptId) -> bool {
+        self.lock().early.contains(&id)
+    }
+
+    /// Asks for everything back that has not begun.
+    pub(crate) fn recall_all(&self) {
+        self.lock().held.values().for_each(|stage| stage.recalled.notify_one());
+    }
+
+    /// Nobody waits for an attempt any more: it does not begin, or is asked to stop.
+    pub(crate) fn stop(&self, id: AttemptId) {
+        let mut state = self.lock();
+        let gone: Vec<_> =
+            state.undelivered.extract_if(.., |outcome| outcome.header.id == id).collect();
+        let stage = state.held.get(&id).cloned();
+        drop(state);
+        // Letting go of what was held takes the lock again.
+        drop(gone);
+        if let Some(stage) = stage {
+            stage.cancel();
+        }
+    }
+
+    /// Nobody waits for anything that is held: another coordinator is there, or this one has given
+    /// the worker up. Answers the attempts that a thread has taken.
+    pub(crate) fn abandon_all(&self) -> Vec<AttemptId> {
+        let mut state = self.lock();
+        let gone = std::mem::take(&mut state.undelivered);
+        let stages: Vec<_> =
+            state.held.iter().map(|(id, stage)| (*id, Arc::clone(stage))).collect();
+        drop(state);
+        drop(gone);
+        stages.iter().for_each(|(_, stage)| stage.cancel());
+        stages.into_iter().filter(|(_, stage)| stage.has_begun()).map(|(id, _)| id).collect()
+    }
+
+    /// Whether any of these attempts is held.
+    pub(crate) fn holds_any(&self, ids: &[AttemptId]) -> bool {
+        let state = self.lock();
+        ids.iter().any(|id| state.held.contains_key(id))
+    }
+
+    /// Keeps what an attempt came to until a connection takes it.
+    pub(crate) fn keep(
+        &self,
+        hold: Hold,
+        header: OutcomeHeader,
+        outputs: Vec<NamedTensor>,
+        body_bytes: usize,
+    ) {
+        let outcome = Outcome { header, outputs, body_bytes, since: Instant::now(), _hold: hold };
+        self.lock().undelivered.push(Arc::new(outcome));
+        self.tidy();
+        self.waiting.notify_one();
+    }
+
+    /// Resolves with an outcome that waits.
+    pub(crate) async fn undelivered(&self) -> Arc<Outcome> {
+        loop {
+            let waiting = self.waiting.notified();
+            if let Some(first) = self.lock().undelivered.first() {
+                return Arc::clone(first);
+            }
+            waiting.await;
+        }
+    }
+
+    /// A coordinator has the outcome.
+    pub(crate) fn delivered(&self, outcome: &Arc<Outcome>) {
+        let same = |other: &mut Arc<Outcome>| Arc::ptr_eq(other, outcome);
+        let gone: Vec<_> = self.lock().undelivered.extract_if(.., same).collect();
+        drop(gone);
+    }
+
+    /// Lets go of outcomes that waited for too long, and of the oldest of too many.
+    pub(crate) fn tidy(&self) {
+        let mut gone = Vec::new();
+        let mut state = self.lock();
+        let mut bytes: usize = state.undelivered.iter().map(|outcome| outcome.body_bytes).sum();
+        while let Some(first) = state.undelivered.first()
+            && (bytes > UNDELIVERED_BYTES_MAX || first.since.elapsed() > UNDELIVERED_FOR)
+        {
+            bytes -= first.body_bytes;
+            tracing::warn!(id = ?first.header.id, "an outcome found no connection in time");
+            // Few wait: a worker holds as many as it has slots.
+            gone.push(state.undelivered.remove(0));
+        }
+        drop(state);
+        drop(gone);
+    }
+
+    /// Sends a frame on the report stream of the present connection.
+    pub(crate) fn report(&self, kind: Kind, header: &impl Serialize) {
+        match frame::encode(kind, header, 0, 0) {
+            // A closed channel belongs to a connection that has ended.
+            Ok(bytes) => drop(self.lock().reports.as_ref().map(|reports| reports.send(bytes))),
+            Err(error) => tracing::error!(%error, "report not sent"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::message::Verdict;
+
+    fn id(seq: u64) -> AttemptId {
+        AttemptId { epoch: 1, seq, attempt: 1 }
+    }
+
+    fn keep(attempts: &Arc<Attempts>, seq: u64, bytes: usize) {
+        let header = OutcomeHeader::of(id(seq), Verdict::Refused);
+        attempts.keep(attempts.hold(id(seq)), header, Vec::new(), bytes);
+    }
+
+    #[test]
+    fn early_recalls_are_kept_up_to_a_number() {
+        let attempts = Attempts::default();
+        (0..5_000).for_each(|seq| attempts.recall(id(seq)));
+        assert_eq!(attempts.lock().early.len(), EARLY_MAX);
+        assert!(attempts.was_recalled(id(4_999)) && !attempts.was_recalled(id(0)));
+    }
+
+    #[tokio::test]
+    async fn outcomes_are_held_until_they_are_delivered_or_too_many() {
+        let attempts = Arc::new(Attempts::default());
+        keep(&attempts, 1, UNDELIVERED_BYTES_MAX / 2 + 1);
+        keep(&attempts, 2, 1);
+        assert_eq!(attempts.holdings().len(), 2);
+        let first = attempts.undelivered().await;
+        assert_eq!(first.header.id, id(1));
+        keep(&attempts, 3, UNDELIVERED_BYTES_MAX / 2);
+        attempts.delivered(&first);
+        drop(first);
+        assert_eq!(attempts.holdings(), [(id(2), false), (id(3), false)], "the oldest is gone");
+        attempts.stop(id(3));
+        assert_eq!(attempts.holdings(), [(id(2), false)], "nobody waits for it");
+        assert_eq!(attempts.abandon_all(), [], "no thread had taken it");
+        attempts.until_empty().await;
+    }
+}

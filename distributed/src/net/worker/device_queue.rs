@@ -1,0 +1,304 @@
+//! A device of a worker: the tasks that wait for it, in order, and the threads that run them, in
+//! batches where that is wanted.
+
+mod stage;
+
+pub(super) use stage::Stage;
+
+use crate::config::WorkerConfig;
+use crate::executor::{ExecError, Executor, Stop};
+use crate::proto::queue::{Place, aged};
+use crate::task::{ModelRef, Priority};
+use lgp_memory::NamedTensor;
+use stage::Batch;
+use std::any::Any;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+
+/// A batch is not waited for any longer, whatever the settings say.
+const DELAY_MAX: Duration = Duration::from_secs(10);
+
+/// The lines of a worker's devices, shared by all of its sessions: work of a lost one may still be
+/// running when the next begins.
+pub(crate) type DeviceQueues = Arc<[Arc<DeviceQueue>]>;
+
+/// A task that waits for a device.
+pub(crate) struct Job {
+    pub(crate) priority: Priority,
+    pub(crate) model: ModelRef,
+    pub(crate) inputs: Vec<NamedTensor>,
+    pub(crate) stage: Arc<Stage>,
+    /// The room that large inputs take at the worker, until the job is done.
+    pub(crate) room: Option<OwnedSemaphorePermit>,
+}
+
+impl Job {
+    /// Whether both can be one batch: the same model, and inputs of the same kind.
+    fn is_like(&self, other: &Self) -> bool {
+        let alike = |(a, b): (&NamedTensor, &NamedTensor)| {
+            let same_type = a.tensor.dtype() == b.tensor.dtype();
+            a.name == b.name && same_type && a.tensor.shape() == b.tensor.shape()
+        };
+        self.model == other.model
+            && self.inputs.len() == other.inputs.len()
+            && self.inputs.iter().zip(&other.inputs).all(alike)
+    }
+
+    /// A number that jobs have in common that can be one batch, and hardly any others.
+    fn kind(&self) -> u64 {
+        let mut hash = DefaultHasher::new();
+        self.model.hash(&mut hash);
+        for input in &self.inputs {
+            input.name.hash(&mut hash);
+            input.tensor.dtype().name().hash(&mut hash);
+            input.tensor.shape().dims().hash(&mut hash);
+        }
+        hash.finish()
+    }
+}
+
+/// What came of a task.
+pub(crate) struct Ran {
+    pub(crate) result: Result<Vec<NamedTensor>, ExecError>,
+    /// Time inside the executor, that of the whole batch.
+    pub(crate) took: Duration,
+    /// Tasks of the batch.
+    pub(crate) batch: u32,
+}
+
+/// A place in the line, and the promise of what comes of it.
+pub(crate) struct Ticket {
+    place: Place,
+    pub(crate) ran: oneshot::Receiver<Ran>,
+}
+
+struct Waiting {
+    job: Job,
+    kind: u64,
+    came: Instant,
+    answer: oneshot::Sender<Ran>,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: BTreeMap<Place, Waiting>,
+    /// Tasks that came so far.
+    came: u64,
+    /// Threads that may be started.
+    free: usize,
+    /// Threads that run nothing and are about to take something.
+    taking: usize,
+}
+
+/// What a thread does next.
+enum Next {
+    Take(Place),
+    Wait(Duration),
+    End,
+}
+
+/// A device's line and its threads.
+pub(crate) struct DeviceQueue {
+    device: usize,
+    executor: Arc<dyn Executor>,
+    batch_max: usize,
+    batch_delay: Duration,
+    opened: Instant,
+    state: Mutex<State>,
+    /// A task came while a thread waits for its batch to fill.
+    arrival: Condvar,
+}
+
+impl DeviceQueue {
+    pub(crate) fn new(device: usize, config: &WorkerConfig, executor: Arc<dyn Executor>) -> Self {
+        let at_least_1 = |n: u32| usize::try_from(n).unwrap_or(usize::MAX).max(1);
+        Self {
+            device,
+            executor,
+            batch_max: at_least_1(config.batch_max),
+            batch_delay: config.batch_delay.min(DELAY_MAX),
+            opened: Instant::now(),
+            state: Mutex::new(State { free: at_least_1(config.slots), ..State::default() }),
+            arrival: Condvar::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets a task wait for its turn.
+    pub(crate) fn enter(self: &Arc<Self>, job: Job) -> Ticket {
+        let (answer, ran) = oneshot::channel();
+        let (came, kind) = (Instant::now(), job.kind());
+        let mut state = self.lock();
+        state.came += 1;
+        // As tasks wait at the coordinator: urgent ones first, and nobody for ever.
+        let place = Place::new(aged(came - self.opened, job.priority), state.came);
+        state.waiting.insert(place, Waiting { job, kind, came, answer });
+        self.staff(&mut state);
+        if state.taking > 0 {
+            self.arrival.notify_all();
+        }
+        Ticket { place, ran }
+    }
+
+    /// Takes a task out that has not begun. False when it has: its result comes.
+    pub(crate) fn leave(&self, ticket: &Ticket) -> bool {
+        self.lock().waiting.remove(&ticket.place).is_some()
+    }
+
+    /// Starts threads while more waits than those that are about to take something can.
+    fn staff(self: &Arc<Self>, state: &mut State) {
+        while state.free > 0 && state.taking.saturating_mul(self.batch_max) < state.waiting.len() {
+            state.free -= 1;
+            state.taking += 1;
+            let line = Arc::clone(self);
+            tokio::task::spawn_blocking(move || line.serve());
+        }
+    }
+
+    /// A thread's life: batch after batch, as long as something waits.
+    fn serve(self: Arc<Self>) {
+        while let Some(batch) = self.next_batch() {
+            self.run(batch);
+            self.lock().taking += 1;
+        }
+    }
+
+    fn next_batch(self: &Arc<Self>) -> Option<Vec<Waiting>> {
+        let mut state = self.lock();
+        loop {
+            match self.next(&state, Instant::now()) {
+                Next::Take(first) => {
+                    let batch = self.take(&mut state, first);
+                    state.taking -= 1;
+                    self.staff(&mut state);
+                    return Some(batch);
+                }
+                Next::Wait(wait) => {
+                    let woken = self.arrival.wait_timeout(state, wait);
+                    state = woken.unwrap_or_else(PoisonError::into_inner).0;
+                }
+                Next::End => {
+                    state.taking -= 1;
+                    state.free += 1;
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// The first task whose batch is full or has been waited for long enough.
+    fn next(&self, state: &State, now: Instant) -> Next {
+        let left = |first: &Waiting| {
+            self.batch_delay.saturating_sub(now.saturating_duration_since(first.came))
+        };
+        match state.waiting.first_key_value() {
+            None => return Next::End,
+            Some((place, first)) if left(first).is_zero() => return Next::Take(*place),
+            Some(_) => {}
+        }
+        let mut kinds: HashMap<u64, usize> = HashMap::new();
+        state.waiting.values().for_each(|waiting| *kinds.entry(waiting.kind).or_default() += 1);
+        let full = |kind| kinds.get(kind).is_some_and(|count| *count >= self.batch_max);
+        let mut wait = DELAY_MAX;
+        for (place, first) in &state.waiting {
+            let left = left(first);
+            if left.is_zero() || full(&first.kind) {
+                return Next::Take(*place);
+            }
+            wait = wait.min(left);
+        }
+        Next::Wait(wait)
+    }
+
+    /// Takes a task and those like it, in their order, up to a full batch.
+    fn take(&self, state: &mut State, first: Place) -> Vec<Waiting> {
+        let Some(first) = state.waiting.remove(&first) else { return Vec::new() };
+        let like = state.waiting.iter().filter(|(_, other)| other.job.is_like(&first.job));
+        let places: Vec<Place> = like.map(|(place, _)| *place).take(self.batch_max - 1).collect();
+        let mut batch = vec![first];
+        batch.extend(places.iter().filter_map(|place| state.waiting.remove(place)));
+        for taken in &batch {
+            taken.job.stage.begin();
+        }
+        batch
+    }
+
+    fn run(&self, batch: Vec<Waiting>) {
+        let Some(model) = batch.first().map(|first| first.job.model.clone()) else { return };
+        let (mut inputs, mut stages) = (Vec::new(), Vec::new());
+        let (mut answers, mut rooms) = (Vec::new(), Vec::new());
+        for Waiting { job, answer, .. } in batch {
+            inputs.push(job.inputs);
+            stages.push(job.stage);
+            rooms.push(job.room);
+            answers.push(answer);
+        }
+        let began = Instant::now();
+        let results = match (inputs.as_slice(), stages.as_slice()) {
+            ([one], [stage]) => vec![self.execute(&model, one, stage.stopping())],
+            (many, stages) => self.execute_batch(&model, many, stages),
+        };
+        let took = began.elapsed();
+        drop((inputs, rooms));
+        let batch = u32::try_from(answers.len()).unwrap_or(u32::MAX);
+        for (answer, result) in answers.into_iter().zip(results) {
+            // Who waited for it may be gone.
+            let _ = answer.send(Ran { result, took, batch });
+        }
+    }
+
+    fn execute(
+        &self,
+        model: &ModelRef,
+        inputs: &[NamedTensor],
+        stop: &Stop,
+    ) -> Result<Vec<NamedTensor>, ExecError> {
+        if stop.is_stopped() {
+            return Err(ExecError::stopped("the run was stopped before it began"));
+        }
+        // What an executor leaves behind when it panics is its own affair, as on a thread that ends.
+        let run = AssertUnwindSafe(|| self.executor.execute(self.device, model, inputs, stop));
+        catch_unwind(run).unwrap_or_else(|payload| Err(panicked(&*payload)))
+    }
+
+    fn execute_batch(
+        &self,
+        model: &ModelRef,
+        inputs: &[Vec<NamedTensor>],
+        stages: &[Arc<Stage>],
+    ) -> Vec<Result<Vec<NamedTensor>, ExecError>> {
+        let batch = Batch::of(stages);
+        let stop = batch.stopping();
+        let run =
+            AssertUnwindSafe(|| self.executor.execute_batch(self.device, model, inputs, stop));
+        match catch_unwind(run) {
+            Ok(results) if results.len() == inputs.len() => results,
+            Ok(results) => {
+                let (given, expected) = (results.len(), inputs.len());
+                let error = format!("the executor gave {given} results for {expected} tasks");
+                inputs.iter().map(|_| Err(ExecError::failed(error.clone()))).collect()
+            }
+            // One of them is to blame; the others must not suffer for it.
+            Err(_) => {
+                let each = inputs.iter().zip(stages);
+                each.map(|(inputs, stage)| self.execute(model, inputs, stage.stopping())).collect()
+            }
+        }
+    }
+}
+
+fn panicked(payload: &(dyn Any + Send)) -> ExecError {
+    let text = payload.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    ExecError::failed(format!("the executor did not finish: it panicked: {}", text.unwrap_or("?")))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,93 @@
+//! An attempt at its worker: how far it has come, and whether its run is asked to end.
+
+use crate::executor::Stop;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
+
+/// How far an attempt has come.
+#[derive(Debug, Default)]
+pub(crate) struct Stage {
+    begun: AtomicBool,
+    /// It is asked back.
+    pub(crate) recalled: Notify,
+    /// Nobody waits for it any more.
+    pub(crate) cancelled: Notify,
+    /// Its run is asked to end.
+    stop: Stop,
+    /// The batch that it is run in, where there are others in it.
+    batch: Mutex<Option<Arc<Batch>>>,
+}
+
+impl Stage {
+    /// Whether a thread has taken it.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.begun.load(Ordering::SeqCst)
+    }
+
+    /// A thread has taken it.
+    pub(super) fn begin(&self) {
+        self.begun.store(true, Ordering::SeqCst);
+    }
+
+    /// What a run of this attempt alone is given.
+    pub(super) fn stopping(&self) -> &Stop {
+        &self.stop
+    }
+
+    /// Nobody waits for it any more: it does not begin, or its run is asked to end; at once where it
+    /// runs alone, else when nobody waits for any of its batch.
+    pub(crate) fn cancel(&self) {
+        self.stop.stop();
+        if let Some(batch) = &*self.batch() {
+            batch.look();
+        }
+        self.cancelled.notify_one();
+    }
+
+    /// Whether its answer is waited for.
+    pub(crate) fn is_wanted(&self) -> bool {
+        !self.stop.is_stopped()
+    }
+
+    /// Whether its run is for others too.
+    pub(crate) fn is_in_batch(&self) -> bool {
+        self.batch().is_some()
+    }
+
+    fn batch(&self) -> MutexGuard<'_, Option<Arc<Batch>>> {
+        self.batch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Attempts that one run is for: it is stopped once nobody wants it any more.
+#[derive(Debug)]
+pub(super) struct Batch {
+    members: Vec<Stop>,
+    stop: Stop,
+}
+
+impl Batch {
+    /// Joins attempts, of which any may be stopped meanwhile.
+    pub(super) fn of(stages: &[Arc<Stage>]) -> Arc<Self> {
+        let members = stages.iter().map(|stage| stage.stop.clone()).collect();
+        let batch = Arc::new(Self { members, stop: Stop::new() });
+        for stage in stages {
+            *stage.batch() = Some(Arc::clone(&batch));
+        }
+        // One that was stopped before it had its batch did not look here.
+        batch.look();
+        batch
+    }
+
+    /// What the run of all of them is given.
+    pub(super) fn stopping(&self) -> &Stop {
+        &self.stop
+    }
+
+    fn look(&self) {
+        if self.members.iter().all(Stop::is_stopped) {
+            self.stop.stop();
+        }
+    }
+}

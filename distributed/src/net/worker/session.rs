@@ -1,0 +1,324 @@
+//! A worker's end of one connection: greeting, heartbeats, orders, farewell.
+
+use crate::config::WorkerConfig;
+use crate::error::{Error, Result};
+use crate::executor::{ExecError, Executor, ExecutorStatus};
+use crate::net::transfer::models::Fetcher;
+use crate::net::transport::close::Close;
+use crate::net::transport::shared_memory::{self, SharedMemory};
+use crate::net::transport::wire;
+use crate::net::worker::Worker;
+use crate::net::worker::attempts::Attempts;
+use crate::net::worker::task::{WorkerSession, deliver, work};
+use crate::proto::frame;
+use crate::proto::message::{
+    AttemptId, Heartbeat, Hello, Kind, Loaded, Place, VERSION, VERSION_MIN, Welcome,
+};
+use quinn::{Connection, ConnectionError, RecvStream, SendStream};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinSet;
+
+/// Time for the coordinator's welcome.
+const WELCOME_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time for the coordinator to let a worker go that holds nothing any more.
+const DISMISSAL_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Time for runs that nobody waits for to stop.
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How a session ended.
+pub(crate) enum Ended {
+    /// As wanted: by `shutdown`, or because the coordinator asked for it.
+    Left,
+    Lost {
+        error: ConnectionError,
+        greeted: bool,
+    },
+    /// A run does not stop, and what hangs in it only ends with the process.
+    Stuck,
+}
+
+/// Serves one connection until it ends.
+pub(crate) async fn serve(
+    connection: &Connection,
+    worker: &Worker,
+    mut shutdown: Pin<&mut (impl Future<Output = ()> + Send)>,
+) -> Ended {
+    let greeting = tokio::time::timeout(WELCOME_TIMEOUT, greet(connection, worker));
+    let greeted = tokio::select! {
+        greeted = greeting => greeted,
+        () = shutdown.as_mut() => return Ended::Left,
+    };
+    let (reports, control, welcome) = match greeted {
+        Ok(Ok(streams)) => streams,
+        Ok(Err(error)) => return lost(connection, &error, Close::Malformed, false),
+        Err(_) => {
+            let error = Error::Connection("no welcome".into());
+            return lost(connection, &error, Close::Late, false);
+        }
+    };
+    tracing::info!(name = %worker.config.identity.name, "joined the coordinator");
+    let (sender, frames) = mpsc::unbounded_channel();
+    let attempts = &worker.attempts;
+    attempts.connected(sender);
+    let fetcher = Fetcher::new(connection.clone(), Arc::clone(&worker.executor));
+    let session = Arc::new(WorkerSession::new(worker, fetcher));
+    share_memory(&worker.config, &welcome, &session.shared_memory);
+    // What another coordinator, or this one before it gave the worker up, wanted is of no use now.
+    let abandoned = if welcome.resumed { Vec::new() } else { attempts.abandon_all() };
+    let drain = Arc::new(Notify::new());
+    // Dropping the set ends what belongs to this connection only.
+    let mut tasks = JoinSet::new();
+    tasks.spawn(write_reports(reports, frames));
+    let interval = Duration::from_millis(u64::from(welcome.heartbeat_ms.max(1)));
+    tasks.spawn(beat(Arc::clone(&session), interval));
+    tasks.spawn(deliver(Arc::clone(&session)));
+    tasks.spawn(Arc::clone(&worker.identity).keep_fresh(connection.clone()));
+    tasks.spawn(obey(Arc::clone(&session), control, Arc::clone(&drain), connection.clone()));
+    let mut stuck = pin!(stuck(attempts, &abandoned));
+    let error = loop {
+        tokio::select! {
+            stream = connection.accept_bi() => match stream {
+                Ok((send, recv)) => {
+                    tokio::spawn(work(Arc::clone(&session), send, recv));
+                }
+                Err(error) => break error,
+            },
+            () = shutdown.as_mut() => return finish(connection, &session).await,
+            () = drain.notified() => return finish(connection, &session).await,
+            () = &mut stuck => return Ended::Stuck,
+        }
+    };
+    match Close::given_by_peer(&error) {
+        Some(Close::Farewell) => Ended::Left,
+        Some(Close::Replaced) => Ended::Stuck,
+        _ => Ended::Lost { error, greeted: true },
+    }
+}
+
+/// Resolves when a run that nobody waits for has been asked to stop and goes on all the same.
+async fn stuck(attempts: &Attempts, abandoned: &[AttemptId]) {
+    tokio::time::sleep(STOP_TIMEOUT).await;
+    if !attempts.holds_any(abandoned) {
+        std::future::pending().await
+    }
+}
+
+/// Accepts the coordinator's invitation to share memory, if it is on this machine.
+fn share_memory(config: &WorkerConfig, welcome: &Welcome, shared_memory: &Arc<SharedMemory>) {
+    let bytes_max = config.shared_memory_bytes_max;
+    let Some(offer) = welcome.link.as_ref().filter(|_| bytes_max > 0) else { return };
+    if let Err(error) = shared_memory::accept_offer(offer, shared_memory, bytes_max) {
+        tracing::debug!(%error, "no memory is shared with the coordinator");
+    }
+}
+
+fn lost(connection: &Connection, error: &Error, close: Close, greeted: bool) -> Ended {
+    tracing::warn!(%error, "the coordinator's greeting failed");
+    // Closing here hides the reason that the peer may have given.
+    let given = connection.close_reason();
+    connection.close(close.code(), close.reason().as_bytes());
+    let error = given.unwrap_or(ConnectionError::LocallyClosed);
+    Ended::Lost { error, greeted }
+}
+
+async fn greet(
+    connection: &Connection,
+    worker: &Worker,
+) -> Result<(SendStream, RecvStream, Welcome)> {
+    let config = &worker.config;
+    let hello = Hello {
+        version_min: VERSION_MIN,
+        version_max: VERSION,
+        build: env!("CARGO_PKG_VERSION").into(),
+        name: config.identity.name.clone(),
+        pid: std::process::id(),
+        incarnation: config.incarnation,
+        slots: config.places(),
+        threads: config.slots.max(1),
+        status: status(&worker.executor).await,
+        input_bytes_max: u64::try_from(config.input_bytes_max).unwrap_or(u64::MAX),
+        machine: config.machine.clone(),
+    };
+    let mut reports = connection.open_uni().await.map_err(wire::lost)?;
+    wire::put_first(&reports);
+    wire::write_report(&mut reports, Kind::Hello, &hello).await?;
+    let mut control = connection.accept_uni().await.map_err(wire::lost)?;
+    let welcome = wire::expect_report(&mut control, Kind::Welcome, "welcome").await?;
+    Ok((reports, control, welcome))
+}
+
+/// Asks the executor on a blocking thread: reading sensors may take a while.
+pub(crate) async fn status(executor: &Arc<dyn Executor>) -> ExecutorStatus {
+    let executor = Arc::clone(executor);
+    tokio::task::spawn_blocking(move || executor.status()).await.unwrap_or_default()
+}
+
+async fn write_reports(mut reports: SendStream, mut frames: mpsc::UnboundedReceiver<Vec<u8>>) {
+    while let Some(frame) = frames.recv().await {
+        if reports.write_all(&frame).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn beat(session: Arc<WorkerSession>, interval: Duration) {
+    let mut ticks = tokio::time::interval(interval);
+    // After a pause (a suspended laptop) one heartbeat says as much as many.
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        session.shared_memory.tidy();
+        session.input_cache.tidy();
+        session.attempts.tidy();
+        let status = status(&session.executor).await;
+        for beat in Heartbeat::all(&session.attempts.holdings(), status) {
+            session.report(Kind::Heartbeat, &beat);
+        }
+    }
+}
+
+/// Carries out the coordinator's orders. Models are loaded one after another, in order.
+async fn obey(
+    session: Arc<WorkerSession>,
+    mut control: RecvStream,
+    drain: Arc<Notify>,
+    connection: Connection,
+) {
+    let (loads, queue) = mpsc::unbounded_channel();
+    let mut loader = JoinSet::new();
+    loader.spawn(load_models(Arc::clone(&session), queue));
+    loop {
+        let order = match wire::read_report(&mut control).await {
+            Ok(order) => order,
+            Err(error @ Error::Frame(_)) => {
+                tracing::warn!(%error, "malformed order");
+                let close = Close::Malformed;
+                return connection.close(close.code(), close.reason().as_bytes());
+            }
+            // The session sees the end of the connection by itself.
+            Err(_) => return,
+        };
+        let order = match order {
+            (kind @ Kind::Load, header) => frame::decode(kind, &header).map(Order::Load),
+            (kind @ Kind::Unload, header) => frame::decode(kind, &header).map(Order::Unload),
+            (Kind::Drain, _) => {
+                drain.notify_one();
+                continue;
+            }
+            (kind @ Kind::Recall, header) => {
+                match frame::decode::<AttemptId>(kind, &header) {
+                    Ok(id) => session.attempts.recall(id),
+                    Err(error) => tracing::warn!(%error, "order ignored"),
+                }
+                continue;
+            }
+            (kind @ Kind::Stop, header) => {
+                match frame::decode::<AttemptId>(kind, &header) {
+                    Ok(id) => session.attempts.stop(id),
+                    Err(error) => tracing::warn!(%error, "order ignored"),
+                }
+                continue;
+            }
+            (kind, _) => {
+                tracing::warn!(?kind, "order ignored");
+                continue;
+            }
+        };
+        match order {
+            Ok(order) => drop(loads.send(order)),
+            Err(error) => tracing::warn!(%error, "order ignored"),
+        }
+    }
+}
+
+/// Something to be done about a model.
+enum Order {
+    Load(Place),
+    Unload(Place),
+}
+
+async fn load_models(session: Arc<WorkerSession>, mut queue: mpsc::UnboundedReceiver<Order>) {
+    while let Some(order) = queue.recv().await {
+        match order {
+            Order::Load(place) => {
+                let loaded = load(&session, &place).await.map_err(ExecError::shortened);
+                let Place { device, model } = place;
+                let took = loaded.as_ref().ok().and_then(|loaded| loaded.took);
+                let took_us = took.and_then(|took| u64::try_from(took.as_micros()).ok());
+                let result = loaded.map(|loaded| loaded.bytes);
+                session.report(Kind::Loaded, &Loaded { device, model, result, took_us });
+            }
+            Order::Unload(place) => {
+                let (executor, at) =
+                    (Arc::clone(&session.executor), position(&session, place.device));
+                let model = place.model.clone();
+                let unload = move || at.map(|at| executor.unload(at, &model));
+                match tokio::task::spawn_blocking(unload).await {
+                    Ok(_) => session.report(Kind::Unloaded, &place),
+                    // It may be there still: the coordinator asks again.
+                    Err(error) => tracing::error!(%error, "a model was not let go of"),
+                }
+            }
+        }
+    }
+}
+
+fn position(session: &WorkerSession, device: u32) -> Result<usize, ExecError> {
+    let (at, count) = (usize::try_from(device).unwrap_or(usize::MAX), session.devices());
+    if at < count { Ok(at) } else { Err(ExecError::failed(format!("device {at} of {count}"))) }
+}
+
+/// A model that is loaded.
+struct Loading {
+    /// The memory that it takes, where that is known.
+    bytes: Option<u64>,
+    /// The time inside the executor, unless it was loaded already.
+    took: Option<Duration>,
+}
+
+/// Loads a model at one of the worker's devices.
+async fn load(
+    session: &WorkerSession,
+    Place { device, model }: &Place,
+) -> Result<Loading, ExecError> {
+    let fetched = session.fetcher.ensure(model).await;
+    fetched.inspect_err(|error| tracing::warn!(%model, %error, "a model was not fetched"))?;
+    let (executor, model) = (Arc::clone(&session.executor), model.clone());
+    let at = position(session, *device)?;
+    let load = move || {
+        let devices = executor.status().devices;
+        let there = devices.get(at).is_some_and(|device| device.models.contains(&model));
+        let began = Instant::now();
+        executor.load(at, &model)?;
+        let took = (!there).then(|| began.elapsed());
+        Ok(Loading { bytes: executor.footprint(at, &model), took })
+    };
+    let ended = tokio::task::spawn_blocking(load).await;
+    ended.unwrap_or_else(|error| Err(ExecError::failed(error.to_string())))
+}
+
+/// Finishes what is held. The coordinator closes once it has every answer: closing from here
+/// could overtake the last ones.
+async fn finish(connection: &Connection, session: &Arc<WorkerSession>) -> Ended {
+    session.leave();
+    session.report(Kind::Draining, &());
+    let refuse = async {
+        // Tasks that were under way when the coordinator heard of it are refused.
+        while let Ok((send, recv)) = connection.accept_bi().await {
+            tokio::spawn(work(Arc::clone(session), send, recv));
+        }
+    };
+    let done = async {
+        session.attempts.until_empty().await;
+        tokio::time::sleep(DISMISSAL_TIMEOUT).await;
+    };
+    tokio::select! {
+        () = refuse => {}
+        () = done => {}
+    }
+    Ended::Left
+}

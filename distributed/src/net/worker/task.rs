@@ -1,0 +1,284 @@
+//! One task at the worker: read, wait for a thread of its device, answer.
+
+use crate::error::Result;
+use crate::executor::{ExecError, Executor};
+use crate::net::transfer::inputs::{Fetched, InputCache};
+use crate::net::transfer::models::Fetcher;
+use crate::net::transport::rpc::{self, Ask};
+use crate::net::transport::shared_memory::SharedMemory;
+use crate::net::transport::wire::{self, Start};
+use crate::net::worker::Worker;
+use crate::net::worker::attempts::{Attempts, Hold, Outcome};
+use crate::net::worker::device_queue::{DeviceQueue, DeviceQueues, Job, Ran};
+use crate::proto::message::{
+    AttemptId, InputBlob, Kind, OutcomeHeader, TaskHeader, TensorMeta, Verdict,
+};
+use crate::proto::tensors::{describe, plan};
+use lgp_memory::NamedTensor;
+use quinn::{Connection, RecvStream, SendStream};
+use serde::Serialize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What the tasks of one connection share.
+pub(crate) struct WorkerSession {
+    pub(crate) executor: Arc<dyn Executor>,
+    pub(crate) fetcher: Fetcher,
+    queues: DeviceQueues,
+    /// Where memory is shared with the coordinator.
+    pub(crate) shared_memory: Arc<SharedMemory>,
+    pub(crate) input_cache: Arc<InputCache>,
+    pub(crate) attempts: Arc<Attempts>,
+    leaving: AtomicBool,
+}
+
+impl WorkerSession {
+    pub(crate) fn new(worker: &Worker, fetcher: Fetcher) -> Self {
+        Self {
+            executor: Arc::clone(&worker.executor),
+            fetcher,
+            queues: Arc::clone(&worker.queues),
+            shared_memory: Arc::default(),
+            input_cache: Arc::clone(&worker.input_cache),
+            attempts: Arc::clone(&worker.attempts),
+            leaving: AtomicBool::new(false),
+        }
+    }
+
+    /// How many devices there are.
+    pub(crate) fn devices(&self) -> usize {
+        self.queues.len()
+    }
+
+    /// From now on tasks are refused, also those that wait: other workers begin them sooner.
+    pub(crate) fn leave(&self) {
+        self.leaving.store(true, Ordering::SeqCst);
+        self.attempts.recall_all();
+    }
+
+    /// Sends a frame on the report stream.
+    pub(crate) fn report(&self, kind: Kind, header: &impl Serialize) {
+        self.attempts.report(kind, header);
+    }
+}
+
+/// An attempt's answer.
+struct Reply {
+    header: OutcomeHeader,
+    outputs: Vec<NamedTensor>,
+    body_bytes: usize,
+}
+
+impl Reply {
+    /// Of an attempt that did not run.
+    fn without(id: AttemptId, verdict: Verdict) -> Self {
+        Self { header: OutcomeHeader::of(id, verdict), outputs: Vec::new(), body_bytes: 0 }
+    }
+
+    fn refused(id: AttemptId) -> Self {
+        Self::without(id, Verdict::Refused)
+    }
+
+    fn failed(id: AttemptId, error: ExecError) -> Self {
+        Self::without(id, Verdict::Error(error.shortened()))
+    }
+}
+
+/// Serves the task of one stream.
+pub(crate) async fn work(session: Arc<WorkerSession>, mut send: SendStream, mut recv: RecvStream) {
+    let (start, mut header) = match read_header(&mut recv).await {
+        Ok(read) => read,
+        Err(error) => return tracing::debug!(%error, "no task on the stream"),
+    };
+    let hold = session.attempts.hold(header.id);
+    let metas = std::mem::take(&mut header.tensors);
+    let done = perform(&session, &hold, start, header, metas, &send, &mut recv).await;
+    let reply = match done {
+        Ok(reply) if hold.stage.is_wanted() => reply,
+        // Cancelled, or broken: either way the coordinator learns that the slot is free.
+        Ok(_) => return session.report(Kind::Released, &hold.id),
+        Err(error) => {
+            tracing::debug!(%error, "task given up");
+            return session.report(Kind::Released, &hold.id);
+        }
+    };
+    let answered = async {
+        answer(&session, &mut send, &reply).await?;
+        wire::read_end(&mut recv).await;
+        // The attempt is held until its whole answer has arrived, however long that takes:
+        // what no heartbeat names is given to others.
+        send.stopped().await.map_err(wire::lost)
+    };
+    match answered.await {
+        Ok(None) => {}
+        // A cancellation that crossed the answer.
+        Ok(Some(_)) => session.report(Kind::Released, &hold.id),
+        // Another connection may take it.
+        Err(_) if session.fetcher.connection().close_reason().is_some() => {
+            let Reply { header, outputs, body_bytes } = reply;
+            session.attempts.keep(hold, header, outputs, body_bytes);
+        }
+        Err(error) => {
+            tracing::debug!(%error, "an answer was not taken");
+            session.report(Kind::Released, &hold.id);
+        }
+    }
+}
+
+async fn read_header(recv: &mut RecvStream) -> Result<(Start, TaskHeader)> {
+    let start = Start::read(recv).await?;
+    let header = start.header(Kind::Task, "task")?;
+    Ok((start, header))
+}
+
+async fn perform(
+    session: &Arc<WorkerSession>,
+    hold: &Hold,
+    start: Start,
+    header: TaskHeader,
+    metas: Vec<TensorMeta>,
+    send: &SendStream,
+    recv: &mut RecvStream,
+) -> Result<Reply> {
+    let id = hold.id;
+    if session.leaving.load(Ordering::SeqCst) || session.attempts.was_recalled(id) {
+        return Ok(Reply::refused(id));
+    }
+    let TaskHeader { device, priority, model, shared, blob, .. } = header;
+    let (inputs, room) = match blob {
+        None => (start.tensors_from(&session.shared_memory, recv, id, metas, shared).await?, None),
+        Some(blob) => {
+            // Nothing may follow besides.
+            start.tensors(recv, Vec::new()).await?;
+            match unless_unwanted(hold, send, large_inputs(session, blob, metas)).await? {
+                Some(Ok(Fetched { inputs, room })) => (inputs, Some(room)),
+                Some(Err(error)) => return Ok(Reply::failed(id, error)),
+                None => return Ok(Reply::refused(id)),
+            }
+        }
+    };
+    match unless_unwanted(hold, send, async { Ok(session.fetcher.ensure(&model).await) }).await? {
+        Some(Ok(())) => {}
+        Some(Err(error)) => return Ok(Reply::failed(id, error)),
+        None => return Ok(Reply::refused(id)),
+    }
+    let queue = usize::try_from(device).ok().and_then(|at| session.queues.get(at));
+    let Some(queue) = queue else {
+        let count = session.queues.len();
+        return Err(wire::lost(format!("a task for device {device} of {count}")));
+    };
+    let job = Job { priority, model, inputs, stage: Arc::clone(&hold.stage), room };
+    let Some(ran) = wait(queue, job, send).await? else { return Ok(Reply::refused(id)) };
+    let described = ran.result.and_then(|outputs| {
+        let described = describe(&outputs);
+        let (metas, bytes) =
+            described.map_err(|e| ExecError::failed(format!("outputs do not fit a frame: {e}")))?;
+        Ok((outputs, metas, bytes))
+    });
+    let (verdict, outputs, bytes) = match described {
+        Ok((outputs, metas, bytes)) => (Verdict::Done(metas), outputs, bytes),
+        Err(error) => (Verdict::Error(error.shortened()), Vec::new(), 0),
+    };
+    let model_us = u64::try_from(ran.took.as_micros()).unwrap_or(u64::MAX);
+    let header = OutcomeHeader { model_us, batch: ran.batch, ..OutcomeHeader::of(id, verdict) };
+    Ok(Reply { header, outputs, body_bytes: bytes })
+}
+
+/// Prepares an attempt, which may take long; `None` when it is asked back meanwhile, or its worker
+/// leaves. What was fetched by then is gone on with by the next attempt.
+async fn unless_unwanted<T>(
+    hold: &Hold,
+    send: &SendStream,
+    preparing: impl Future<Output = Result<T>>,
+) -> Result<Option<T>> {
+    tokio::select! {
+        // What is there already needs no decision.
+        biased;
+        ready = preparing => ready.map(Some),
+        _ = send.stopped() => Err(wire::lost("cancelled")),
+        () = hold.stage.cancelled.notified() => Err(wire::lost("cancelled")),
+        () = hold.stage.recalled.notified() => Ok(None),
+    }
+}
+
+/// Fetches inputs that are too long for a frame.
+async fn large_inputs(
+    session: &WorkerSession,
+    blob: InputBlob,
+    metas: Vec<TensorMeta>,
+) -> Result<Result<Fetched, ExecError>> {
+    let planned = plan(metas, usize::try_from(blob.bytes).map_err(wire::lost)?)?;
+    let fetched = session.input_cache.fetch(session.fetcher.connection(), blob, planned).await;
+    // Another worker, or another time, may have more luck.
+    Ok(fetched.map_err(|error| ExecError::unavailable(error.to_string())))
+}
+
+/// Waits in the line until the task was run; `None` when it was asked back before that began.
+async fn wait(queue: &Arc<DeviceQueue>, job: Job, send: &SendStream) -> Result<Option<Ran>> {
+    let stage = Arc::clone(&job.stage);
+    let mut ticket = queue.enter(job);
+    let mut connected = true;
+    loop {
+        tokio::select! {
+            ran = &mut ticket.ran => {
+                return ran.map(Some).map_err(|_| wire::lost("the thread that ran it ended"));
+            }
+            () = stage.recalled.notified() => {
+                if queue.leave(&ticket) {
+                    return Ok(None);
+                }
+            }
+            () = stage.cancelled.notified() => {
+                // A run that is for others too goes on without it; one that is its own is asked to
+                // end, and its place is not given away before it has.
+                if queue.leave(&ticket) || stage.is_in_batch() {
+                    return Err(wire::lost("cancelled"));
+                }
+            }
+            stopped = send.stopped(), if connected => {
+                // With its connection an attempt loses its stream; it goes on for the next one.
+                connected = false;
+                if stopped.is_ok() {
+                    stage.cancel();
+                }
+            }
+        }
+    }
+}
+
+/// Writes an answer on the attempt's own stream; its tensors go through shared memory where there is
+/// some.
+async fn answer(session: &WorkerSession, send: &mut SendStream, reply: &Reply) -> Result<()> {
+    let Reply { header, outputs, body_bytes } = reply;
+    let shared = session.shared_memory.lend(header.id, outputs, *body_bytes).await;
+    let lent = shared.is_some();
+    let header = OutcomeHeader { shared, ..header.clone() };
+    let mut chunks = match lent {
+        true => wire::chunks(Kind::Outcome, &header, &[], 0)?,
+        false => wire::chunks(Kind::Outcome, &header, outputs, *body_bytes)?,
+    };
+    send.write_all_chunks(&mut chunks).await.map_err(wire::lost)?;
+    send.finish().map_err(wire::lost)
+}
+
+/// Brings outcomes whose own stream was lost to the coordinator of this connection, until it ends.
+pub(crate) async fn deliver(session: Arc<WorkerSession>) {
+    loop {
+        let outcome = session.attempts.undelivered().await;
+        match bring(session.fetcher.connection(), &outcome).await {
+            Ok(()) => session.attempts.delivered(&outcome),
+            // The next connection tries again.
+            Err(error) => return tracing::debug!(%error, "an outcome was not delivered"),
+        }
+    }
+}
+
+async fn bring(connection: &Connection, outcome: &Outcome) -> Result<()> {
+    let (mut send, mut recv) = connection.open_bi().await.map_err(wire::lost)?;
+    rpc::write(&mut send, &Ask::Outcome).await?;
+    let Outcome { header, outputs, body_bytes, .. } = outcome;
+    let mut chunks = wire::chunks(Kind::Outcome, header, outputs, *body_bytes)?;
+    send.write_all_chunks(&mut chunks).await.map_err(wire::lost)?;
+    send.finish().map_err(wire::lost)?;
+    rpc::read(&mut recv).await
+}

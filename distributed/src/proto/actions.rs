@@ -1,0 +1,35 @@
+//! What the core wants done, in the order in which it was decided.
+
+use crate::proto::event::Event;
+use crate::proto::state::Action;
+use std::collections::VecDeque;
+
+#[derive(Debug, Default)]
+pub(super) struct Actions {
+    wanted: VecDeque<Action>,
+}
+
+impl Actions {
+    pub(super) fn push(&mut self, action: Action) {
+        self.wanted.push_back(action);
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Action> {
+        self.wanted.pop_front()
+    }
+
+    /// Subscribers may want to know.
+    pub(super) fn tell(&mut self, event: Event) {
+        self.push(Action::Tell(event));
+    }
+
+    /// Waiters may look again.
+    pub(super) fn changed(&mut self) {
+        self.push(Action::Changed);
+    }
+
+    /// Nobody waits for the tasks that have ended so far.
+    pub(super) fn forget_ends(&mut self) {
+        self.wanted.retain(|action| !matches!(action, Action::Finished { .. }));
+    }
+}

@@ -1,0 +1,175 @@
+//! Runs that take too long: each has a limit, is asked to stop there, and has its worker's process
+//! replaced where it does not. Who no longer wants a task has its runs stopped the same way.
+
+use super::Core;
+use crate::proto::event::Event;
+use crate::proto::message::AttemptId;
+use crate::proto::placement::{HangTable, Worker};
+use crate::proto::state::{Action, SessionId};
+use crate::proto::tasks::What;
+use crate::proto::timers::Timer;
+use crate::task::{ModelRef, TaskError, TaskErrorKind, TaskId, TaskState};
+use std::time::Duration;
+
+/// How many times as long as the longest run of its model on its device a run may take, at least so
+/// long, and so long where nothing was measured.
+const TIMES_LONGEST: u32 = 10;
+const LIMIT_MIN: Duration = Duration::from_secs(60);
+const LIMIT_UNMEASURED: Duration = Duration::from_secs(600);
+
+impl Core {
+    /// Threads have taken these attempts: from now on their time runs.
+    pub(super) fn begun(&mut self, now: Duration, session: SessionId, ids: Vec<AttemptId>) {
+        for id in ids {
+            let limit = self.run_limit(session, id);
+            if let Some(at) = now.checked_add(limit) {
+                self.timers.set(at, Timer::RunLimit(session, id));
+            }
+        }
+    }
+
+    /// How long an attempt's run may take: as its task says, or its model, or the settings, or what was
+    /// measured.
+    fn run_limit(&self, session: SessionId, id: AttemptId) -> Duration {
+        let task = self.tasks.get(id.seq);
+        let own = task.and_then(|task| task.request().spec()?.run_limit);
+        let model = task.and_then(|task| self.placement.wanted(task.model()));
+        let said = own.or_else(|| model?.run_limit()).or(self.config.run_limit);
+        said.unwrap_or_else(|| {
+            let longest = self.placement.longest(session, id).filter(|time| !time.is_zero());
+            longest.map_or(LIMIT_UNMEASURED, |time| (time * TIMES_LONGEST).max(LIMIT_MIN))
+        })
+    }
+
+    /// A run reaches its limit.
+    pub(super) fn overran(&mut self, now: Duration, session: SessionId, id: AttemptId) {
+        if !self.holds(session, id) || planted!(self, IgnoreHangs) {
+            return;
+        }
+        let limit = self.run_limit(session, id);
+        if let Some(mut task) = self.tasks.entry(id.seq) {
+            task.note(now, What::Overran { attempt: id.attempt, limit });
+        }
+        self.statistics.counters.overran += 1;
+        self.stop_run(now, session, id);
+    }
+
+    /// Asks a run to stop, and looks a while later whether it has.
+    pub(super) fn stop_run(&mut self, now: Duration, session: SessionId, id: AttemptId) {
+        if self.placement.ask_to_stop(session, id).is_some() {
+            self.actions.push(Action::Stop { session, id });
+            self.timers.set(now + self.config.timing.stop_grace, Timer::Hang(session, id));
+        }
+    }
+
+    /// An attempt was asked to stop and has had its time to.
+    pub(super) fn hang(&mut self, now: Duration, due: Duration, session: SessionId, id: AttemptId) {
+        let grace = self.config.timing.stop_grace;
+        let Some(begun) = self.placement.ask_to_stop(session, id) else { return };
+        // What has not begun lets go by itself, and where this look is late, so may be its end.
+        if !begun || now.saturating_sub(due) > self.config.timing.heartbeat {
+            return self.stop_run(now, session, id);
+        }
+        let Some(run) = self.placement.hanging(session, id) else { return };
+        let (model, device) = (&run.model, &run.device);
+        let reason =
+            format!("a run of model {model} on device {device:?} did not stop within {grace:?}");
+        self.statistics.counters.hangs += 1;
+        if let Some(mut task) = self.tasks.entry(id.seq) {
+            task.note(now, What::Replaced { attempt: id.attempt, worker: run.worker.clone() });
+        }
+        self.worker_failed(now, session, &run.model);
+        if self.is_current(session, id) {
+            let message = format!("{reason}; its worker was replaced");
+            self.fail_attempt(now, id, session, TaskError::new(TaskErrorKind::RunLimit, message));
+        }
+        if self.placement.hung(now, &run, &reason) {
+            let (worker, device) = (run.worker.clone(), run.device.clone());
+            self.tell(Event::DeviceTakenOut { worker, device, reason: reason.clone() });
+        }
+        self.actions.push(Action::Hangs(self.placement.hangs()));
+        self.tell(Event::WorkerReplaced { worker: run.worker.clone(), reason: reason.clone() });
+        self.lose(now, session, &format!("{reason}, so another process takes the place of"));
+        self.actions.push(Action::Replace { session, worker: run.worker });
+    }
+
+    /// An attempt that was asked to stop at its limit has stopped. False where that was not asked.
+    pub(super) fn stopped_at_limit(
+        &mut self,
+        now: Duration,
+        session: SessionId,
+        id: AttemptId,
+    ) -> bool {
+        let at = self.placement.fleet().holder(session, id);
+        let seat = at.and_then(|at| self.placement.fleet().seat(at));
+        let held = seat.and_then(|seat| seat.held().get(&id));
+        if !held.is_some_and(|held| held.standing.is_stopping()) {
+            return false;
+        }
+        let limit = self.run_limit(session, id);
+        if let Some(held) = self.placement.release(session, id) {
+            self.placement.abandon(session, id, &held.model);
+        }
+        let message = format!("its run took longer than its limit of {limit:?}, and was stopped");
+        self.fail_attempt(now, id, session, TaskError::new(TaskErrorKind::RunLimit, message));
+        true
+    }
+
+    /// Has a worker let go of what it holds, which is done elsewhere; answers the tasks.
+    pub(crate) fn end_work(&mut self, now: Duration, worker: &str) -> Vec<TaskId> {
+        let named = self.placement.fleet().named(worker);
+        let Some(session) = named.map(Worker::session) else { return Vec::new() };
+        let mut ended = Vec::new();
+        for id in self.placement.held_by(session) {
+            if self.is_current(session, id) {
+                ended.extend(self.tasks.get(id.seq).map(|task| task.id()));
+                self.give_back(now, id, session, true);
+            }
+            self.stop_run(now, session, id);
+        }
+        self.schedule(now);
+        ended
+    }
+
+    /// Ends the tasks of which a model runs; answers them.
+    pub(crate) fn end_runs_of(&mut self, now: Duration, model: &ModelRef) -> Vec<TaskId> {
+        let mut ended = Vec::new();
+        for (session, id) in self.placement.runs_of(model) {
+            if self.is_current(session, id) {
+                ended.extend(self.tasks.get(id.seq).map(|task| task.id()));
+                let message = format!("model {model} was unloaded while it ran");
+                let error = TaskError::new(TaskErrorKind::ModelNotFound, message);
+                self.abort(now, id.seq, TaskState::Failed, error);
+            }
+            self.stop_run(now, session, id);
+        }
+        self.schedule(now);
+        ended
+    }
+
+    /// Attempts that run a model.
+    pub(crate) fn count_runs_of(&self, model: &ModelRef) -> usize {
+        self.placement.runs_of(model).len()
+    }
+
+    /// What an earlier life remembered of devices on which runs did not stop.
+    pub(crate) fn remember_hangs(&mut self, table: HangTable) {
+        self.placement.remember_hangs(table);
+    }
+
+    /// A person lets the devices of a worker take tasks again. Answers which were taken out; `None` where
+    /// there is no such worker.
+    pub(crate) fn enable_worker(&mut self, now: Duration, worker: &str) -> Option<Vec<String>> {
+        let session = self.placement.fleet().named(worker)?.session();
+        let name = self.placement.fleet().live(session)?.id().clone();
+        let devices = self.placement.enable(session);
+        for device in &devices {
+            self.tell(Event::DeviceEnabled { worker: name.clone(), device: device.clone() });
+        }
+        self.actions.push(Action::Hangs(self.placement.hangs()));
+        self.load_all_on(now, session);
+        self.actions.changed();
+        self.schedule(now);
+        Some(devices)
+    }
+}

@@ -1,0 +1,56 @@
+//! Heartbeats: what workers hold, and what their devices have.
+
+use super::Core;
+use crate::proto::message::{AttemptId, Heartbeat};
+use crate::proto::placement::devices;
+use crate::proto::state::SessionId;
+use crate::task::{TaskError, TaskErrorKind};
+use std::time::Duration;
+
+impl Core {
+    /// A worker is alive and says what it holds.
+    pub(crate) fn heartbeat(&mut self, now: Duration, session: SessionId, heartbeat: Heartbeat) {
+        let Some(worker) = self.placement.live_mut(session) else { return };
+        let status = heartbeat.status.clone().map(devices);
+        if let Some(status) = &status {
+            worker.set_status(status);
+        }
+        self.placement.heard(session, now);
+        let heard = self.placement.confirm(now, session, &heartbeat);
+        self.begun(now, session, heard.begun);
+        for (id, status) in
+            self.placement.seats_of(session).into_iter().zip(status.unwrap_or_default())
+        {
+            self.placement.set_status(id, status);
+            self.take_stock(now, id);
+        }
+        self.placement.refresh(session);
+        self.expire(now, session, heard.missing);
+        self.check_orders(now, session);
+        self.dismiss_if_done(session);
+        self.schedule(now);
+        self.relieve(now, session);
+    }
+
+    /// Frees the slots of attempts that their worker has not named for too long.
+    fn expire(&mut self, now: Duration, session: SessionId, missing: Vec<(AttemptId, Duration)>) {
+        let timing = self.config.timing;
+        for (id, age) in missing {
+            let current = self.is_current(session, id);
+            // The request or the answer may still be under way, and the answer may be long. Of
+            // an attempt that nobody waits for, only the request matters.
+            if age <= if current { timing.lease } else { timing.heartbeat } {
+                continue;
+            }
+            let Some(held) = self.placement.release(session, id) else { continue };
+            if current {
+                self.worker_failed(now, session, &held.model);
+                let reason = "the worker no longer holds the task and sent no answer";
+                let error = TaskError::new(TaskErrorKind::WorkerLost, reason);
+                self.lose_attempt(now, id, session, error);
+            } else {
+                self.placement.abandon(session, id, &held.model);
+            }
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Workers: joining, suspicion, loss and leaving.
+
+use super::Core;
+use crate::executor::{DeviceStatus, ExecutorStatus};
+use crate::proto::event::Event;
+use crate::proto::placement::{Seat, Timed, Worker};
+use crate::proto::state::{Action, SessionId};
+use crate::proto::timers::Timer;
+use crate::task::{ModelRef, TaskError, TaskErrorKind};
+use crate::worker_info::{DeviceInfo, Transport, WorkerId, WorkerInfo, WorkerState};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// Lost workers that stay listed, and for how long.
+const LOST_LISTED_MAX: usize = 64;
+const LOST_LISTED_FOR: Duration = Duration::from_secs(600);
+
+/// What a worker says when it joins.
+#[derive(Debug, Clone)]
+pub(crate) struct Join {
+    pub(crate) id: WorkerId,
+    /// Tells processes of one name apart: a later one has a larger number.
+    pub(crate) incarnation: u64,
+    pub(crate) pid: Option<u32>,
+    /// Tasks that each device may hold, and threads that it runs them with.
+    pub(crate) slots: u32,
+    pub(crate) threads: u32,
+    pub(crate) status: ExecutorStatus,
+    /// Bytes that the inputs of one task may have.
+    pub(crate) input_bytes_max: u64,
+    /// The machine that it runs on.
+    pub(crate) machine: String,
+}
+
+impl Core {
+    /// A worker connected. Its earlier session, if there is one, ends here: a worker restarts
+    /// or reconnects sooner than its silence is noticed. A process that was started before the
+    /// one that is connected is refused.
+    pub(crate) fn join(&mut self, now: Duration, join: Join) -> Option<SessionId> {
+        if let Some(earlier) = self.placement.fleet().latest(&join.id) {
+            let (old, live) = (earlier.session(), !earlier.is_lost());
+            if live && earlier.incarnation() > join.incarnation {
+                return None;
+            }
+            if live {
+                self.actions.push(Action::Supersede { session: old });
+                self.lose(now, old, "its worker connected anew");
+            }
+            self.placement.remove(old);
+        }
+        let worker = join.id.clone();
+        let session = self.placement.join(now, join);
+        self.tell(Event::WorkerJoined { worker });
+        self.load_all_on(now, session);
+        self.placement.forget_lost(now, LOST_LISTED_MAX, LOST_LISTED_FOR);
+        self.watch(now);
+        self.actions.changed();
+        self.schedule(now);
+        Some(session)
+    }
+
+    /// A worker gave a sign of life.
+    pub(crate) fn heard(&mut self, session: SessionId, now: Duration) {
+        self.placement.heard(session, now);
+    }
+
+    /// The session that the next worker gets.
+    pub(crate) fn next_session(&self) -> SessionId {
+        self.placement.next_session()
+    }
+
+    /// Whether a session has not ended.
+    pub(crate) fn is_live(&self, session: SessionId) -> bool {
+        self.placement.fleet().live(session).is_some()
+    }
+
+    /// How tensors travel to a worker now.
+    pub(crate) fn carried_by(&mut self, session: SessionId, transport: Transport) {
+        if let Some(worker) = self.placement.live_mut(session) {
+            worker.set_transport(transport);
+        }
+    }
+
+    /// The worker finishes what it holds and gets no more.
+    pub(crate) fn worker_leaves(&mut self, session: SessionId) {
+        if self.set_draining(session) {
+            self.actions.changed();
+            self.dismiss_if_done(session);
+        }
+    }
+
+    fn set_draining(&mut self, session: SessionId) -> bool {
+        let Some((worker, was_ready)) = self.placement.drain(session) else { return false };
+        if was_ready {
+            self.tell(Event::WorkerDraining { worker });
+        }
+        true
+    }
+
+    /// Lets a leaving worker go once every answer is there.
+    pub(super) fn dismiss_if_done(&mut self, session: SessionId) {
+        let fleet = self.placement.fleet();
+        let leaving = fleet.live(session).is_some_and(|w| w.state() == WorkerState::Draining);
+        if leaving && fleet.is_empty_handed(session) {
+            self.tell_left(session);
+            self.placement.remove(session);
+            self.actions.push(Action::Dismiss { session });
+            self.actions.changed();
+        }
+    }
+
+    /// Asks a worker to leave. False when there is no such worker.
+    pub(crate) fn drain_worker(&mut self, id: &str) -> bool {
+        let named = self.placement.fleet().named(id);
+        let Some(session) = named.map(Worker::session) else { return false };
+        self.set_draining(session);
+        // It says itself when it begins to leave, and is let go when it holds nothing.
+        self.actions.push(Action::Drain { session });
+        self.actions.changed();
+        true
+    }
+
+    /// The connection ended. After a farewell the worker is forgotten, and what it still held
+    /// was never begun; else it is lost and its tasks are redone.
+    pub(crate) fn disconnected(&mut self, now: Duration, session: SessionId, farewell: bool) {
+        if farewell {
+            if !self.is_live(session) {
+                return;
+            }
+            self.tell_left(session);
+            for id in self.placement.remove(session) {
+                if self.is_current(session, id) {
+                    self.give_back(now, id, session, false);
+                }
+            }
+            self.actions.changed();
+        } else {
+            self.lose(now, session, "the connection to its worker was lost");
+        }
+        self.schedule(now);
+    }
+
+    /// A supervisor saw the process of a worker end.
+    pub(crate) fn worker_exited(&mut self, now: Duration, id: &str) {
+        if let Some(session) = self.placement.fleet().named(id).map(Worker::session) {
+            self.lose(now, session, "the process of its worker ended");
+            self.actions.push(Action::Abandon { session });
+        }
+        self.schedule(now);
+    }
+
+    pub(super) fn lose(&mut self, now: Duration, session: SessionId, reason: &str) {
+        let Some((id, held)) = self.placement.lose(session) else { return };
+        self.tell(Event::WorkerLost { worker: id.clone(), reason: reason.to_owned() });
+        self.actions.changed();
+        if planted!(self, ForgetLost) {
+            return;
+        }
+        for attempt in held {
+            if self.is_current(session, attempt) {
+                let error = TaskError::new(TaskErrorKind::WorkerLost, format!("{reason} {id}"));
+                self.lose_attempt(now, attempt, session, error);
+            }
+        }
+    }
+
+    fn tell_left(&mut self, session: SessionId) {
+        if let Some(worker) = self.placement.fleet().worker(session).map(|w| w.id().clone()) {
+            self.tell(Event::WorkerLeft { worker });
+        }
+    }
+
+    /// Ends the sessions of workers that have been silent for too long.
+    ///
+    /// A look that comes late was kept from coming by what kept the words of workers from being heard,
+    /// as where this process was stopped: then silence is judged anew from now on.
+    pub(super) fn check_membership(&mut self, now: Duration, due: Duration) {
+        self.placement.watched();
+        let late = now.saturating_sub(due) > self.config.timing.heartbeat;
+        if late && !planted!(self, NoGrace) {
+            self.placement.grace(now + self.config.timing.lost_after);
+        } else if !planted!(self, TrustSilence) {
+            for session in self.placement.silent(now, self.config.timing.lost_after) {
+                self.lose(now, session, "no heartbeat came from its worker");
+                self.actions.push(Action::Abandon { session });
+            }
+        }
+        self.placement.forget_lost(now, LOST_LISTED_MAX, LOST_LISTED_FOR);
+        self.watch(now);
+    }
+
+    /// Sees that silence is checked again, as long as there is someone to listen to.
+    fn watch(&mut self, now: Duration) {
+        if self.placement.watch() {
+            self.timers.set(now + self.config.timing.heartbeat / 2, Timer::Membership);
+        }
+    }
+}
+
+/// What callers see of a worker and its devices.
+pub(super) fn info(
+    now: Duration,
+    worker: &Worker,
+    seats: Vec<&Seat>,
+    hangs: impl Fn(&str) -> u32,
+) -> WorkerInfo {
+    let devices: Vec<DeviceInfo> = worker
+        .status()
+        .iter()
+        .enumerate()
+        .map(|(at, status)| device_info(status, seats.get(at).copied(), hangs(&status.device)))
+        .collect();
+    let first = devices.first().cloned().unwrap_or_default();
+    let sum = |of: fn(&DeviceInfo) -> u32| devices.iter().map(of).fold(0, u32::saturating_add);
+    let models: BTreeSet<String> = devices.iter().flat_map(|d| &d.models).cloned().collect();
+    let silent = now.saturating_sub(worker.last_seen());
+    WorkerInfo {
+        id: worker.id().clone(),
+        pid: worker.pid(),
+        state: worker.state(),
+        device: first.device,
+        backend: first.backend,
+        models: models.into_iter().collect(),
+        running: sum(|d| d.running),
+        queued: sum(|d| d.queued),
+        vram_used_bytes: first.vram_used_bytes,
+        vram_total_bytes: first.vram_total_bytes,
+        slots: sum(|d| d.slots),
+        load: devices.iter().map(|d| d.load).fold(0.0, f64::max),
+        completed: worker.completed(),
+        last_seen_ms: u64::try_from(silent.as_millis()).unwrap_or(u64::MAX),
+        breakers: worker
+            .open_breakers()
+            .map(|(model, breaker)| (model.to_string(), breaker.name().into()))
+            .collect(),
+        hangs: sum(|d| d.hangs),
+        devices,
+        transport: worker.transport(),
+    }
+}
+
+fn device_info(status: &DeviceStatus, seat: Option<&Seat>, hangs: u32) -> DeviceInfo {
+    let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    // A model may have been loaded since the last heartbeat.
+    let status = seat.map_or(status, Seat::status);
+    DeviceInfo {
+        device: status.device.clone(),
+        backend: status.backend.clone(),
+        models: status.models.iter().map(ToString::to_string).collect(),
+        running: seat.map_or(0, |seat| count(seat.held().len())),
+        queued: seat.map_or(0, |seat| seat.held().tally().waiting),
+        slots: seat.map_or(0, Seat::slots),
+        load: seat.map_or(0.0, Seat::load),
+        vram_used_bytes: status.vram_used_bytes,
+        vram_total_bytes: status.vram_total_bytes,
+        utilisation: status.utilisation,
+        power_w: status.power_w,
+        hangs,
+        taken_out: seat.and_then(Seat::out).map(str::to_owned),
+        service_ms: seat.map(measured).unwrap_or_default(),
+    }
+}
+
+/// What was measured at a seat, by model.
+fn measured(seat: &Seat) -> BTreeMap<String, f64> {
+    let mean = |(model, timed): (&ModelRef, &Timed)| (model.to_string(), timed.mean.mean_ms());
+    seat.services().iter().map(mean).collect()
+}

@@ -1,0 +1,122 @@
+//! Which models the cluster is to have, and which of them each device is told to load.
+
+use super::Core;
+use crate::executor::ExecError;
+use crate::proto::models::ModelNeeds;
+use crate::proto::placement::{LoadReport, ModelState, Outlook, SeatId, Wanted, ordered};
+use crate::proto::state::{Action, SessionId};
+use crate::task::ModelRef;
+use std::sync::Arc;
+use std::time::Duration;
+
+impl Core {
+    /// Has all devices with room for the model load it, those that failed before included. Where
+    /// none has, idle models make room for it on one.
+    pub(crate) fn load(&mut self, now: Duration, model: &ModelRef, needs: ModelNeeds) {
+        self.placement.want(model, needs);
+        for seat in self.placement.ready_seats() {
+            self.load_on(now, seat, model, true);
+        }
+        if self.placement.present(model) == 0 && !self.placement.room_comes(model) {
+            self.make_way(now, model);
+        }
+        self.placement.forget_capable(model);
+        self.schedule(now);
+    }
+
+    /// Says anew what a model asks for, if it is one that the cluster is to have. Where it lies
+    /// stays as it is.
+    pub(crate) fn set_needs(&mut self, now: Duration, model: &ModelRef, needs: ModelNeeds) {
+        self.placement.set_needs(model, needs);
+        self.schedule(now);
+    }
+
+    /// Has a worker that just joined load what it lacks, as far as there is room.
+    pub(super) fn load_all_on(&mut self, now: Duration, session: SessionId) {
+        for id in self.placement.seats_of(session) {
+            // What it brings along takes room before anything else does.
+            self.take_stock(now, id);
+            self.fill(now, id);
+        }
+    }
+
+    /// Has a device load what fits: first what the fewest devices have.
+    pub(super) fn fill(&mut self, now: Duration, id: SeatId) {
+        let models = self.placement.models().map(Wanted::name);
+        let mut models: Vec<(usize, Arc<ModelRef>)> =
+            models.map(|model| (self.placement.present(model), Arc::clone(model))).collect();
+        models.sort();
+        for (_, model) in models {
+            self.load_on(now, id, &model, false);
+        }
+    }
+
+    /// Has a device load a model that fits. One that is there already is ordered again only by a
+    /// caller, whose order is then answered by the worker itself.
+    pub(super) fn load_on(&mut self, now: Duration, id: SeatId, model: &ModelRef, anew: bool) {
+        let Some(seat) = self.placement.fleet().seat(id) else { return };
+        let there = match seat.state_of(model) {
+            None | Some(ModelState::Failed(_)) => false,
+            Some(ModelState::Stray { .. }) => true,
+            Some(_) => return,
+        };
+        if self.placement.fits(seat, model) {
+            let ready = there && !anew;
+            let state = if ready { ModelState::Ready { used: now } } else { ordered(now) };
+            self.set_model(id, model, state);
+        } else if anew && !there {
+            // Why it failed is past: it is tried where it gets room.
+            self.placement.clear(id, model);
+        }
+    }
+
+    /// Changes the state of a model at a device, with the order that belongs to it.
+    pub(super) fn set_model(&mut self, id: SeatId, model: &ModelRef, state: ModelState) {
+        let Some((session, device)) = self.placement.address(id) else { return };
+        if matches!(state, ModelState::Loading { .. }) {
+            self.actions.push(Action::Load { session, device, model: model.clone() });
+        }
+        self.placement.set(id, model, state);
+    }
+
+    /// Has all workers let go of the model; others may have its room once it is gone.
+    pub(crate) fn unload(&mut self, now: Duration, model: &ModelRef) {
+        let before = self.placement.unwant(model);
+        for id in self.placement.ready_seats() {
+            let seat = self.placement.fleet().seat(id);
+            let backend = seat.map(|seat| seat.status().backend.as_str());
+            let bytes = before.as_ref().zip(backend).map(|(w, on)| w.bytes_on(on).unwrap_or(0));
+            self.drop_model(now, id, model, bytes);
+            self.break_promise(now, id, model);
+        }
+        self.placement.forget_breakers(model);
+        self.actions.changed();
+        self.schedule(now);
+    }
+
+    /// Models that the cluster is to have.
+    pub(crate) fn models(&self) -> Vec<ModelRef> {
+        self.placement.models().map(|wanted| (**wanted.name()).clone()).collect()
+    }
+
+    /// What became of a load, once every device that was to load the model has answered. A
+    /// worker has failed where all of these did, or where none can ever hold it; workers that have
+    /// no room for it now are left out.
+    pub(crate) fn load_report(&self, model: &ModelRef) -> Option<LoadReport> {
+        self.placement.load_report(model)
+    }
+
+    /// Why no ready worker can load a model, nor could with more room; `None` where one may.
+    pub(crate) fn load_failure(&self, model: &ModelRef) -> Option<ExecError> {
+        match self.outlook(model, 0) {
+            Outlook::Hopeless(error) => Some(error),
+            Outlook::Open => None,
+        }
+    }
+
+    /// Whether a model has been ready, is on no device now, and comes back when a task needs it, or
+    /// is about to.
+    pub(crate) fn is_parked(&self, model: &ModelRef) -> bool {
+        self.placement.is_away(model) && self.outlook(model, 0) == Outlook::Open
+    }
+}

@@ -1,0 +1,120 @@
+//! A coordinator that was started again goes on with what the journal has.
+
+use super::Core;
+use crate::proto::image::Image;
+use crate::proto::ledger::{RECORD_BYTES, Stub};
+use crate::proto::state::Digest;
+use crate::proto::tasks::{Request, Task, What};
+use crate::task::{ModelRef, TaskRecord};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What earlier coordinators left in the journal. Of tasks that have ended little is kept in memory.
+#[derive(Default)]
+pub(crate) struct Left {
+    /// In which they ran.
+    pub(crate) epochs: Vec<u64>,
+    /// Tasks that have not ended.
+    pub(crate) open: Vec<Image>,
+    ended: Vec<(Stub, Digest)>,
+    models: HashMap<ModelRef, Arc<ModelRef>>,
+}
+
+impl Left {
+    /// Takes a task.
+    pub(crate) fn take(&mut self, image: Image) {
+        if self.epochs.last() != Some(&image.id.epoch) {
+            self.epochs.push(image.id.epoch);
+        }
+        let Some(end) = &image.end else { return self.open.push(image) };
+        let model = match self.models.get(&image.spec.model) {
+            Some(model) => Arc::clone(model),
+            None => {
+                let model = Arc::new(image.spec.model.clone());
+                self.models.insert(image.spec.model.clone(), Arc::clone(&model));
+                model
+            }
+        };
+        let key = image.spec.idempotency_key.as_deref();
+        let result = end.bytes().saturating_add(key.map_or(0, str::len));
+        let stub = Stub {
+            id: image.id,
+            model,
+            key: key.map(Arc::from),
+            finished_ms: Stub::whole_ms(end.finished),
+            bytes: u64::try_from(result).unwrap_or(u64::MAX).saturating_add(RECORD_BYTES),
+            pins: 0,
+            state: end.state,
+            durable: true,
+            gone: image.gone,
+        };
+        self.ended.push((stub, image.digest));
+    }
+}
+
+/// The record of a task that has ended, as the journal has it; none where its result is gone.
+pub(crate) fn recollect(image: Image) -> Option<TaskRecord> {
+    if image.gone {
+        return None;
+    }
+    let task = Task::past(image)?;
+    let finished = task.finished().unwrap_or_default();
+    Some(task.record(finished))
+}
+
+/// What is told of a task that has ended, as the journal has it.
+pub(crate) fn retell(image: Image) -> Option<Vec<(f64, String)>> {
+    if image.gone {
+        return None;
+    }
+    Some(super::explain::story(&Task::past(image)?))
+}
+
+impl Core {
+    /// Goes on with what an earlier life left in the journal. Must come before anything else.
+    pub(crate) fn restore(&mut self, now: Duration, left: Left) {
+        if planted!(self, ForgetJournal) {
+            return;
+        }
+        let Left { epochs, mut open, mut ended, models: _ } = left;
+        self.ledger.remember(epochs);
+        // Those that have ended first: open ones may depend on them.
+        ended.sort_unstable_by_key(|(stub, _)| stub.id.seq);
+        open.sort_unstable_by_key(|image| image.id.seq);
+        for (stub, digest) in ended {
+            self.tasks.pass(stub.id.seq);
+            if let Some(key) = &stub.key {
+                self.tasks.set_key(Arc::clone(key), stub.id, digest);
+            }
+            if !stub.gone {
+                self.tasks.count_past(stub.state);
+            }
+            self.ledger.records_mut().keep(stub);
+        }
+        let mut failed = Vec::new();
+        for image in open {
+            let Image { id, submitted, spec, digest, apart, .. } = image;
+            let here = spec.inputs.iter().map(|input| input.tensor.as_bytes().len()).sum();
+            let apart = apart.map(|apart| usize::try_from(apart.blob.bytes).unwrap_or(usize::MAX));
+            let model = Arc::new(spec.model.clone());
+            let request = Request::new(submitted, spec, digest, apart.unwrap_or(here), here);
+            let mut task = Task::new(id, request, model);
+            task.note(now, What::Restored);
+            // What it depends on was submitted first, and stays while it waits.
+            if let Some(dependency) = self.depend(&mut task) {
+                failed.push((id.seq, dependency));
+            }
+            self.insert(task, true);
+            self.enqueue(id.seq);
+        }
+        self.tasks.begin();
+        for (seq, dependency) in failed {
+            self.fail_dependant(now, seq, dependency);
+        }
+        self.statistics.forget_times();
+        // Nobody waits for what was done before.
+        self.actions.forget_ends();
+        self.schedule(now);
+    }
+}

@@ -1,0 +1,173 @@
+//! Results of ended tasks: which are in memory, which in the journal, and which are gone.
+
+use super::Core;
+use crate::error::{Error, Result};
+use crate::proto::ledger::{Due, Stub};
+use crate::proto::tasks::Task;
+use crate::task::{TaskId, TaskRecord, TaskState};
+use std::time::Duration;
+
+/// What is known of a task that somebody asks for.
+#[derive(Debug)]
+pub(crate) enum Found<T = Box<TaskRecord>> {
+    Here(T),
+    /// The journal has it.
+    Stored(TaskId),
+}
+
+#[cfg(test)]
+impl<T> Found<T> {
+    /// What has to be in memory.
+    pub(crate) fn here(self) -> T {
+        match self {
+            Self::Here(here) => here,
+            Self::Stored(id) => panic!("task {id} is in the journal"),
+        }
+    }
+}
+
+/// Whether others may depend on a task.
+pub(super) struct Standing {
+    pub(super) state: TaskState,
+    pub(super) durable: bool,
+}
+
+impl Core {
+    /// A task whose whole record is in memory.
+    pub(super) fn whole(&self, id: TaskId) -> Result<Found<&Task>> {
+        if let Some(task) = self.tasks.of(id) {
+            return Ok(Found::Here(task));
+        }
+        match self.ledger.records().of(id) {
+            Some(stub) if !stub.gone => Ok(Found::Stored(id)),
+            Some(_) => Err(Error::Expired { id }),
+            None => Err(self.missing(id)),
+        }
+    }
+
+    /// What became of a task so far.
+    pub(crate) fn find(&self, now: Duration, id: TaskId) -> Result<Found> {
+        Ok(match self.whole(id)? {
+            Found::Here(task) => Found::Here(Box::new(task.record(now))),
+            Found::Stored(id) => Found::Stored(id),
+        })
+    }
+
+    /// The same for somebody who is given it.
+    pub(crate) fn give(&mut self, now: Duration, id: TaskId) -> Result<Found> {
+        let found = self.find(now, id)?;
+        self.given(id.seq);
+        Ok(found)
+    }
+
+    /// Somebody was given a task's record; its result, where it has ended.
+    pub(crate) fn given(&mut self, seq: u64) {
+        self.ledger.records_mut().mark_read(seq);
+    }
+
+    /// Where a task stands.
+    pub(crate) fn state(&self, id: TaskId) -> Result<TaskState> {
+        self.standing(id).map(|standing| standing.state).ok_or_else(|| self.missing(id))
+    }
+
+    pub(super) fn standing(&self, id: TaskId) -> Option<Standing> {
+        let here = self.tasks.of(id).map(|task| {
+            let (state, durable) = (task.state(), task.request().is_durable());
+            Standing { state, durable }
+        });
+        let known = || self.ledger.records().of(id);
+        here.or_else(|| known().map(|stub| Standing { state: stub.state, durable: stub.durable }))
+    }
+
+    /// Why nothing is known of a task.
+    pub(super) fn missing(&self, id: TaskId) -> Error {
+        let accepted = match id.epoch == self.config.epoch {
+            true => self.tasks.took(id.seq),
+            false => self.ledger.knows(id.epoch),
+        };
+        if accepted { Error::Expired { id } } else { Error::UnknownTask { id: id.to_string() } }
+    }
+
+    /// The result of a task that has ended is needed no more. Answers how it ended, and whether the
+    /// journal is yet to hear of it.
+    pub(crate) fn let_go(&mut self, now: Duration, id: TaskId) -> Result<(TaskState, bool)> {
+        let state = match self.whole(id)? {
+            Found::Here(task) if !task.is_terminal() => {
+                return Err(Error::NotEnded { id, state: task.state() });
+            }
+            Found::Here(task) => task.state(),
+            Found::Stored(_) => self.state(id)?,
+        };
+        let durable = self.ledger.records().of(id).is_some_and(|stub| stub.durable);
+        self.lose_result(now, id.seq);
+        Ok((state, durable))
+    }
+
+    /// Has the oldest whole records leave the memory, and results go whose time is over or for which
+    /// there is no room.
+    pub(super) fn evict_records(&mut self, now: Duration) {
+        let (max, bytes_max) = (self.config.retained_tasks_max, self.config.retained_bytes_max);
+        while let Some(seq) = self.ledger.records_mut().pop_whole(max, bytes_max) {
+            self.leave_memory(seq);
+        }
+        while let Some(due) = self.ledger.records().due(now, &self.config) {
+            match due {
+                Due::Stub(seq) => self.drop_stub(seq),
+                Due::Result(seq) => self.lose_result(now, seq),
+            }
+        }
+        if planted!(self, ForgetUnread)
+            && let Some(seq) = self.ledger.records().any_unread()
+        {
+            self.lose_result(now, seq);
+        }
+    }
+
+    /// A whole record's turn to leave the memory has come. One that others need, and of which nothing
+    /// else would be left, goes when they need it no more.
+    fn leave_memory(&mut self, seq: u64) {
+        let stub = self.ledger.records().get(seq).map(|stub| stub.durable);
+        match (stub, self.tasks.entry(seq)) {
+            (None, Some(mut task)) if task.is_pinned() => {
+                task.list(false);
+                return;
+            }
+            // It is only there, and its key stands on.
+            (Some(false), _) => self.ledger.records_mut().strip(seq),
+            _ => {}
+        }
+        self.release(seq);
+    }
+
+    fn release(&mut self, seq: u64) {
+        if let Some(task) = self.tasks.take(seq) {
+            self.ledger.records_mut().release(task.retained_bytes());
+        }
+    }
+
+    /// A result goes. What is needed of its task besides stays, in the journal too.
+    fn lose_result(&mut self, now: Duration, seq: u64) {
+        self.release(seq);
+        self.ledger.records_mut().strip(seq);
+        let kept_for = self.config.keys_kept_for;
+        let left = self.ledger.records().get(seq);
+        match left.map(|stub| (stub.is_needed(now, kept_for), stub.durable)) {
+            Some((true, true)) => self.strip_image(seq),
+            Some((false, _)) => self.drop_stub(seq),
+            _ => {}
+        }
+    }
+
+    /// Nothing of a task is needed any more.
+    fn drop_stub(&mut self, seq: u64) {
+        let Some(Stub { id, key, durable, .. }) = self.ledger.records_mut().take(seq) else {
+            return;
+        };
+        if let Some(key) = key {
+            self.tasks.forget_key(&key, id);
+        }
+        if durable {
+            self.forget(id);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! What devices say they hold, beside what was placed there.
+//!
+//! A worker may hold a model that the books do not have: it came back warm to a coordinator that
+//! knows nothing of it, an order to let go of it went with its connection, an attempt that came late
+//! loaded it. Such a model takes room all the same. It is taken into the books if it is wanted and
+//! fits, and goes otherwise.
+
+use super::Core;
+use crate::proto::placement::{ModelState, SeatId};
+use crate::proto::state::{Action, SessionId};
+use crate::task::ModelRef;
+use std::time::Duration;
+
+/// For how long a model that nobody asked the cluster to have stays unused, unless its room is
+/// needed before: workers load by themselves what tasks of such models need, and a coordinator that
+/// starts is told one by one which models it is to have.
+const STRAY: Duration = Duration::from_secs(10);
+
+impl Core {
+    /// Compares what a device says it holds with what was placed there.
+    pub(super) fn take_stock(&mut self, now: Duration, id: SeatId) {
+        for model in self.placement.strays(id) {
+            self.take_in(now, id, &model);
+        }
+    }
+
+    /// Takes a model that a device has into the books, or has it go.
+    fn take_in(&mut self, now: Duration, id: SeatId, model: &ModelRef) {
+        let Some(seat) = self.placement.fleet().seat(id) else { return };
+        let wanted = self.placement.wanted(model).is_some();
+        if wanted && self.placement.fits(seat, model) {
+            self.set_model(id, model, ModelState::Ready { used: now });
+            return self.actions.changed();
+        }
+        let since = match seat.state_of(model) {
+            Some(ModelState::Stray { used }) => *used,
+            _ => now,
+        };
+        // Another one waits for its room.
+        let claimed = wanted || seat.promised().is_some();
+        let waited_for = || self.scheduler.depth(model) > 0;
+        if seat.uses(model) || (!claimed && waited_for()) {
+            self.set_model(id, model, ModelState::Stray { used: now });
+        } else if claimed || now.saturating_sub(since) > STRAY {
+            let bytes = wanted.then(|| self.placement.bytes(seat, model));
+            self.drop_model(now, id, model, bytes);
+        } else {
+            self.set_model(id, model, ModelState::Stray { used: since });
+        }
+    }
+
+    /// Has a device let go of a model, which takes so many bytes, if that is known. Its room is free
+    /// when the worker has said so.
+    pub(super) fn drop_model(
+        &mut self,
+        now: Duration,
+        id: SeatId,
+        model: &ModelRef,
+        bytes: Option<u64>,
+    ) {
+        let Some((session, device)) = self.placement.address(id) else { return };
+        self.placement.let_go(now, id, model, bytes);
+        self.actions.push(Action::Unload { session, device, model: model.clone() });
+    }
+
+    /// A worker says that one of its devices does not have a model any more: others may have its
+    /// room.
+    pub(crate) fn unloaded(
+        &mut self,
+        now: Duration,
+        session: SessionId,
+        device: u32,
+        model: &ModelRef,
+    ) {
+        let Some((id, _)) = self.placement.device_of(session, device) else { return };
+        let told = self.placement.has_let_go(id, model);
+        let Some(seat) = self.placement.fleet().seat(id) else { return };
+        let (unsure, promised) = (seat.is_unsure(), seat.promised().is_some());
+        if !told {
+            // It was not in the books, and may be what a load has failed for: no list will show it.
+            if unsure {
+                self.fill(now, id);
+            }
+            return;
+        }
+        self.actions.changed();
+        if !promised {
+            self.fill(now, id);
+        }
+        self.schedule(now);
+    }
+}

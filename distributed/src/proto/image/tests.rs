@@ -1,0 +1,97 @@
+//! Images survive their bytes, and what is none is refused.
+
+use super::*;
+use crate::task::TaskErrorKind;
+use lgp_memory::Tensor;
+
+fn image() -> Image {
+    let model = ModelRef { name: "m".into(), version: 2, sha256: "ab".into() };
+    let input = Tensor::from_slice([2, 2], &[1f32, 2., 3., 4.]).expect("small");
+    let mut spec = TaskSpec::new(model, vec![NamedTensor::new("x", input)]);
+    spec.durable = true;
+    spec.idempotency_key = Some("k".into());
+    spec.deadline = Some(Duration::from_secs(5));
+    spec.depends_on = vec![TaskId { epoch: 1, seq: 2 }];
+    Image {
+        id: TaskId { epoch: 7, seq: 9 },
+        submitted: Duration::from_millis(1234),
+        spec: Arc::new(spec),
+        digest: [3; 32],
+        end: None,
+        apart: None,
+        gone: false,
+    }
+}
+
+fn with_extras() -> [Image; 3] {
+    let backoff = Backoff { base: Duration::from_millis(3), max: Duration::from_secs(4) };
+    let run_limit = Some(Duration::from_secs(9));
+    let limited = |image: Image| {
+        let spec = TaskSpec { run_limit, backoff: Some(backoff), ..(*image.spec).clone() };
+        Image { spec: Arc::new(spec), ..image }
+    };
+    let mut ended = ended(Ok(Vec::new()));
+    ended.gone = true;
+    if let Some(end) = &mut ended.end {
+        end.variant = Some(Arc::new(image().spec.model.clone()));
+    }
+    [limited(image()), limited(kept_apart()), ended]
+}
+
+fn ended(result: Result<Vec<NamedTensor>, TaskError>) -> Image {
+    let end = End {
+        state: if result.is_ok() { TaskState::Succeeded } else { TaskState::Failed },
+        result,
+        worker: "w1".parse().ok(),
+        attempts: 3,
+        queued: Duration::from_millis(1),
+        model_time: Some(Duration::from_micros(2)),
+        finished: Duration::from_secs(3),
+        variant: None,
+    };
+    Image { end: Some(end), ..image() }
+}
+
+fn kept_apart() -> Image {
+    let tensors = describe(&image().spec.inputs).expect("small").0;
+    let spec = TaskSpec { inputs: Vec::new(), ..(*image().spec).clone() };
+    let blob = InputBlob { sha256: [5; 32], bytes: 16 };
+    Image { spec: Arc::new(spec), apart: Some(Apart { blob, tensors }), ..image() }
+}
+
+#[test]
+fn inputs_apart_that_fit_nothing_are_refused() {
+    let change = |change: fn(&mut Image)| {
+        let mut image = kept_apart();
+        change(&mut image);
+        Image::decode(&image.encode().expect("it fits"))
+    };
+    assert!(change(|_| ()).is_ok());
+    let longer = change(|image| {
+        image.apart.iter_mut().for_each(|apart| apart.blob.bytes = 17);
+    });
+    assert!(longer.is_err());
+    assert!(change(|other| other.spec = image().spec).is_err(), "twice");
+    assert!(change(|other| other.end = ended(Ok(Vec::new())).end).is_err(), "after its end");
+}
+
+#[test]
+fn images_survive_their_bytes() {
+    let output = Tensor::from_slice([3], &[5u8, 6, 7]).expect("small");
+    let images = [
+        image(),
+        kept_apart(),
+        ended(Ok(vec![NamedTensor::new("y", output)])),
+        ended(Ok(Vec::new())),
+        ended(Err(TaskError::new(TaskErrorKind::ModelFailed, "why"))),
+    ];
+    for image in images.into_iter().chain(with_extras()) {
+        let bytes = image.encode().expect("it fits");
+        assert_eq!(Image::decode(&bytes).expect("its own bytes"), image);
+        for cut in 0..bytes.len() {
+            assert!(Image::decode(&bytes[..cut]).is_err(), "{cut} of {}", bytes.len());
+        }
+        let longer = [bytes.as_slice(), &[0]].concat();
+        assert!(Image::decode(&longer).is_err());
+    }
+}

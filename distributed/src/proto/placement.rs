@@ -1,0 +1,92 @@
+//! What runs where: workers, their devices, and which models these have or are to have.
+
+mod capability;
+#[cfg(test)]
+mod check;
+mod device;
+mod evict;
+mod fleet;
+mod hangs;
+mod holdings;
+mod hot;
+pub(crate) mod models;
+mod orders;
+mod outlook;
+mod roll;
+mod room;
+mod seat;
+mod slots;
+mod standing;
+mod worker;
+
+pub(super) use device::devices;
+pub(super) use evict::{Eviction, Look};
+pub(super) use fleet::Fleet;
+pub(crate) use hangs::HangTable;
+pub(super) use hot::{Hot, SeatId, mib};
+pub(super) use models::{ModelState, Wanted, ordered};
+pub(super) use orders::Overdue;
+pub(super) use outlook::{LoadReport, Outlook};
+pub(super) use seat::{Held, Seat, Timed};
+pub(super) use slots::Survey;
+pub(super) use standing::{Cause, Standing};
+pub(super) use worker::Worker;
+
+use crate::proto::state::SessionId;
+use crate::task::ModelRef;
+use capability::Capabilities;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Workers, devices and models.
+#[derive(Debug, Default)]
+pub(super) struct Placement {
+    fleet: Fleet,
+    /// Models that the cluster is to have.
+    models: BTreeMap<ModelRef, Wanted>,
+    /// Devices of ready workers that have a model or are to get it.
+    present: HashMap<ModelRef, usize>,
+    capabilities: Capabilities,
+    /// Devices on which models leave for another.
+    moving: BTreeSet<SeatId>,
+    /// The last session that began.
+    last_session: SessionId,
+    /// Whether a look at silent workers is due.
+    watched: bool,
+    /// Devices on which runs did not stop.
+    hangs: hangs::HangsByDevice,
+    #[cfg(feature = "planted")]
+    planted: Option<crate::sim::Planted>,
+}
+
+impl Placement {
+    /// From now on it has this fault.
+    #[cfg(feature = "planted")]
+    pub(super) fn plant(&mut self, fault: Option<crate::sim::Planted>) {
+        self.planted = fault;
+    }
+
+    /// The workers and their devices, to be looked at.
+    pub(super) fn fleet(&self) -> &Fleet {
+        &self.fleet
+    }
+
+    /// A model that the cluster is to have.
+    pub(super) fn wanted(&self, model: &ModelRef) -> Option<&Wanted> {
+        self.models.get(model)
+    }
+
+    /// The same, to be changed.
+    pub(super) fn wanted_mut(&mut self, model: &ModelRef) -> Option<&mut Wanted> {
+        self.models.get_mut(model)
+    }
+
+    /// Every model that the cluster is to have.
+    pub(super) fn models(&self) -> impl Iterator<Item = &Wanted> {
+        self.models.values()
+    }
+
+    /// Lookups of devices that found what was known, of all.
+    pub(super) fn lookups(&self) -> crate::worker_info::Hits {
+        self.capabilities.lookups()
+    }
+}

@@ -1,0 +1,174 @@
+//! Devices on which runs did not stop though they were asked to: counted over all lives of their
+//! workers' processes, and taken out where that happens too often.
+
+use super::{Placement, SeatId};
+use crate::proto::message::AttemptId;
+use crate::proto::state::SessionId;
+use crate::task::ModelRef;
+use crate::worker_info::WorkerId;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Hangs after which a device is taken out.
+const OUT_AFTER: u32 = 3;
+/// Time after which a device's hangs are forgotten, unless it is out by then.
+const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
+/// Devices that are remembered: workers name them.
+const DEVICES_MAX: usize = 4_096;
+
+/// A device, whoever works on it: the machine, and the device's name there.
+pub(crate) type DeviceKey = (String, String);
+
+/// How often runs on a device did not stop, and when last.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Hangs {
+    pub(crate) count: u32,
+    pub(crate) last: Duration,
+    pub(crate) reason: String,
+}
+
+impl Hangs {
+    fn is_out(&self) -> bool {
+        self.count >= OUT_AFTER
+    }
+}
+
+/// What is remembered of devices.
+pub(crate) type HangTable = Vec<(DeviceKey, Hangs)>;
+
+/// The same by device.
+pub(super) type HangsByDevice = BTreeMap<DeviceKey, Hangs>;
+
+/// An attempt whose run hangs.
+pub(in crate::proto) struct Hanging {
+    pub(in crate::proto) worker: WorkerId,
+    pub(in crate::proto) device: String,
+    pub(in crate::proto) model: Arc<ModelRef>,
+    at: SeatId,
+}
+
+impl Placement {
+    /// What an earlier life remembered of devices.
+    pub(in crate::proto) fn remember_hangs(&mut self, table: HangTable) {
+        self.hangs = table.into_iter().take(DEVICES_MAX).collect();
+    }
+
+    /// What is remembered of devices.
+    pub(in crate::proto) fn hangs(&self) -> HangTable {
+        self.hangs.iter().map(|(key, hangs)| (key.clone(), hangs.clone())).collect()
+    }
+
+    fn key(&self, id: SeatId) -> Option<DeviceKey> {
+        let device = self.fleet.seat(id)?.status().device.clone();
+        Some((self.fleet.worker_at(id)?.machine().to_owned(), device))
+    }
+
+    /// Where an attempt's run hangs.
+    pub(in crate::proto) fn hanging(&self, session: SessionId, id: AttemptId) -> Option<Hanging> {
+        let at = self.fleet.holder(session, id)?;
+        let seat = self.fleet.seat(at)?;
+        let model = Arc::clone(&seat.held().get(&id)?.model);
+        let worker = self.fleet.worker_at(at)?.id().clone();
+        Some(Hanging { worker, device: seat.status().device.clone(), model, at })
+    }
+
+    /// A run at a device did not stop. True when the device takes no tasks from now on.
+    pub(in crate::proto) fn hung(&mut self, now: Duration, run: &Hanging, reason: &str) -> bool {
+        let Some(key) = self.key(run.at) else { return false };
+        self.hangs.retain(|_, hangs| hangs.is_out() || now.saturating_sub(hangs.last) < REMEMBERED);
+        if !self.hangs.contains_key(&key) && self.hangs.len() >= DEVICES_MAX {
+            return false;
+        }
+        let new = || Hangs { count: 0, last: now, reason: String::new() };
+        let hangs = self.hangs.entry(key.clone()).or_insert_with(new);
+        (hangs.count, hangs.last) = (hangs.count.saturating_add(1), now);
+        reason.clone_into(&mut hangs.reason);
+        if hangs.count != OUT_AFTER {
+            return false;
+        }
+        let seats: Vec<SeatId> = self.fleet.seats().map(|(id, _)| id).collect();
+        for id in seats {
+            if self.key(id).as_ref() == Some(&key) {
+                self.take_out_known(id);
+            }
+        }
+        true
+    }
+
+    /// How often runs on a device did not stop.
+    pub(in crate::proto) fn hangs_of(&self, machine: &str, device: &str) -> u32 {
+        let key = (machine.to_owned(), device.to_owned());
+        self.hangs.get(&key).map_or(0, |hangs| hangs.count)
+    }
+
+    /// A device takes no tasks if it was taken out before.
+    pub(super) fn take_out_known(&mut self, id: SeatId) {
+        let Some(key) = self.key(id) else { return };
+        let Some(hangs) = self.hangs.get(&key).filter(|hangs| hangs.is_out()) else { return };
+        let reason =
+            format!("{} runs on it did not stop, the last one: {}", hangs.count, hangs.reason);
+        self.shut(id);
+        if let Some(seat) = self.fleet.seat_mut(id) {
+            seat.out = Some(reason);
+        }
+        self.fleet.refresh(id);
+    }
+
+    /// A person lets the devices of a worker take tasks again; answers which of them did not.
+    pub(in crate::proto) fn enable(&mut self, session: SessionId) -> Vec<String> {
+        let ready = self.fleet.live(session).is_some_and(|worker| worker.is_ready());
+        let mut enabled = Vec::new();
+        for id in self.seats_of(session) {
+            if let Some(key) = self.key(id) {
+                self.hangs.remove(&key);
+            }
+            let Some(seat) = self.fleet.seat_mut(id) else { continue };
+            if seat.out.take().is_some() {
+                enabled.push(seat.status.device.clone());
+                if ready {
+                    self.open(id);
+                }
+            }
+            self.fleet.refresh(id);
+        }
+        enabled
+    }
+
+    /// Notes that an attempt's run is asked to stop; answers whether a thread had taken it, as far as is
+    /// known. `None` where it takes no slot.
+    pub(in crate::proto) fn ask_to_stop(
+        &mut self,
+        session: SessionId,
+        id: AttemptId,
+    ) -> Option<bool> {
+        let at = self.fleet.holder(session, id)?;
+        let seat = self.fleet.seat_mut(at)?;
+        seat.held.stop(&id);
+        Some(seat.held.get(&id)?.standing.has_begun())
+    }
+
+    /// The longest that a run of the model took on the device that holds an attempt.
+    pub(in crate::proto) fn longest(&self, session: SessionId, id: AttemptId) -> Option<Duration> {
+        let seat = self.fleet.seat(self.fleet.holder(session, id)?)?;
+        let model = &seat.held().get(&id)?.model;
+        seat.services().get(&**model).map(|timed| timed.longest)
+    }
+
+    /// Attempts that a worker holds.
+    pub(in crate::proto) fn held_by(&self, session: SessionId) -> Vec<AttemptId> {
+        let Some(worker) = self.fleet.live(session) else { return Vec::new() };
+        self.fleet.seats_of(worker).flat_map(|seat| seat.held().keys().copied()).collect()
+    }
+
+    /// Attempts at a model, with their sessions.
+    pub(in crate::proto) fn runs_of(&self, model: &ModelRef) -> Vec<(SessionId, AttemptId)> {
+        let seats = self.fleet.seats();
+        let runs = seats.flat_map(|(_, seat)| {
+            let of = seat.held().iter().filter(|(_, held)| *held.model == *model);
+            of.map(|(id, _)| (seat.session(), *id))
+        });
+        runs.collect()
+    }
+}

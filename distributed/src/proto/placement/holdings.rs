@@ -1,0 +1,140 @@
+//! The attempts at a device, with the counts of them that choosing and asking back look at: kept as
+//! attempts come, change and go, so that no look at a device goes through all that it holds.
+
+use super::seat::Held;
+use super::standing::{Cause, Standing};
+use crate::proto::message::{AttemptId, Heartbeat};
+use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::time::Duration;
+
+/// Attempts that take a slot of a device.
+#[derive(Debug)]
+pub(in crate::proto) struct Holdings {
+    held: BTreeMap<AttemptId, Held>,
+    /// Whether what is not known to have begun may wait: there are more slots than threads.
+    may_wait: bool,
+    tally: Tally,
+}
+
+/// How many of them there are of each kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(in crate::proto) struct Tally {
+    /// They wait at the worker, as it said.
+    pub(in crate::proto) waiting: u32,
+    /// Background work that can be asked back to make room.
+    pub(in crate::proto) yielding: u32,
+    /// They were asked back to make room, and may still come.
+    pub(in crate::proto) yields: u32,
+    /// They were asked back to be done sooner elsewhere, and may still come.
+    pub(in crate::proto) moves: u32,
+}
+
+impl Tally {
+    /// That of one attempt.
+    fn of(standing: &Standing, may_wait: bool) -> Self {
+        Self {
+            waiting: u32::from(standing.is_waiting()),
+            yielding: u32::from(standing.may_yield(may_wait)),
+            yields: u32::from(standing.may_come_back(Cause::Room)),
+            moves: u32::from(standing.may_come_back(Cause::Sooner)),
+        }
+    }
+
+    /// With one attempt more, and another one less.
+    fn changed(self, more: Self, less: Self) -> Self {
+        Self {
+            waiting: self.waiting + more.waiting - less.waiting,
+            yielding: self.yielding + more.yielding - less.yielding,
+            yields: self.yields + more.yields - less.yields,
+            moves: self.moves + more.moves - less.moves,
+        }
+    }
+}
+
+/// What a heartbeat says about attempts.
+#[derive(Debug, Default)]
+pub(in crate::proto) struct Heard {
+    /// It says for the first time that a thread has taken them.
+    pub(in crate::proto) begun: Vec<AttemptId>,
+    /// It would name them and does not; each with the time since it was last confirmed.
+    pub(in crate::proto) missing: Vec<(AttemptId, Duration)>,
+}
+
+impl Deref for Holdings {
+    type Target = BTreeMap<AttemptId, Held>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.held
+    }
+}
+
+impl Holdings {
+    pub(in crate::proto) fn new(may_wait: bool) -> Self {
+        Self { held: BTreeMap::new(), may_wait, tally: Tally::default() }
+    }
+
+    pub(in crate::proto) fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    /// Whether an attempt can be asked back to make room.
+    pub(in crate::proto) fn may_yield(&self, held: &Held) -> bool {
+        held.standing.may_yield(self.may_wait)
+    }
+
+    pub(in crate::proto) fn insert(&mut self, id: AttemptId, held: Held) {
+        let more = Tally::of(&held.standing, self.may_wait);
+        let before = self.held.insert(id, held);
+        let less = before.map(|held| Tally::of(&held.standing, self.may_wait));
+        self.tally = self.tally.changed(more, less.unwrap_or_default());
+    }
+
+    pub(in crate::proto) fn remove(&mut self, id: &AttemptId) -> Option<Held> {
+        let held = self.held.remove(id)?;
+        let less = Tally::of(&held.standing, self.may_wait);
+        self.tally = self.tally.changed(Tally::default(), less);
+        Some(held)
+    }
+
+    /// Notes that an attempt was asked back.
+    pub(super) fn recall(&mut self, id: &AttemptId, cause: Cause) {
+        let Some(held) = self.held.get_mut(id) else { return };
+        let less = Tally::of(&held.standing, self.may_wait);
+        held.standing.recall(cause);
+        let more = Tally::of(&held.standing, self.may_wait);
+        self.tally = self.tally.changed(more, less);
+    }
+
+    /// Those that a heartbeat names are confirmed, and known to have begun or to wait; adds those that
+    /// it says for the first time to have begun, and the others of those that it would name, with the
+    /// time since they were last confirmed.
+    pub(in crate::proto) fn confirm(
+        &mut self,
+        now: Duration,
+        beat: &Heartbeat,
+        named: &BTreeMap<AttemptId, bool>,
+        heard: &mut Heard,
+    ) {
+        let mut tally = Tally::default();
+        for (id, held) in &mut self.held {
+            if let Some(begun) = named.get(id) {
+                held.confirmed = now;
+                if held.standing.hear(*begun) {
+                    heard.begun.push(*id);
+                }
+            } else if beat.covers(*id) {
+                heard.missing.push((*id, now.saturating_sub(held.confirmed)));
+            }
+            tally = tally.changed(Tally::of(&held.standing, self.may_wait), Tally::default());
+        }
+        self.tally = tally;
+    }
+
+    /// Notes that an attempt's run was asked to stop.
+    pub(super) fn stop(&mut self, id: &AttemptId) {
+        if let Some(held) = self.held.get_mut(id) {
+            held.standing.stop();
+        }
+    }
+}

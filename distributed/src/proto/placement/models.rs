@@ -1,0 +1,199 @@
+//! Models: what is known of one that the cluster is to have, and what a device has of one.
+
+use crate::executor::ExecError;
+use crate::proto::scheduler::service::Service;
+use crate::task::ModelRef;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Backends whose sizes of a model are remembered: workers name them.
+const BACKENDS_MAX: usize = 16;
+
+/// What a model asks of the devices that run it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ModelNeeds {
+    /// Device memory that it takes, on any device. Where it is not said, it is what devices of the
+    /// same backend were measured to need; before one has loaded it, what others were.
+    pub memory_bytes: Option<u64>,
+    /// The backend that it runs best on, for example `opencl`.
+    pub backend: Option<String>,
+    /// The family of chips that it runs best on, for example `Polaris`.
+    pub family: Option<String>,
+    /// How long a run of it may take; see [`TaskSpec::run_limit`](crate::TaskSpec::run_limit).
+    pub run_limit: Option<Duration>,
+    /// Other models that may answer in its place, such as a quantised one: the strategy
+    /// `adaptive` takes the one that is expected to be done first. Each is to be loaded too.
+    pub variants: Vec<ModelRef>,
+}
+
+/// A model that the cluster is to have.
+#[derive(Debug)]
+pub(in crate::proto) struct Wanted {
+    /// The one copy of its name.
+    name: Arc<ModelRef>,
+    needs: ModelNeeds,
+    /// What may answer in its place.
+    variants: Vec<Arc<ModelRef>>,
+    load: Service,
+    /// The most memory that devices of a backend said it takes.
+    measured_bytes: BTreeMap<String, u64>,
+    /// It has been ready somewhere.
+    was_ready: bool,
+    /// A caller waits for it to be somewhere, for which others may have to go.
+    insists: bool,
+    /// When room for it may be looked for again.
+    next_look: Duration,
+}
+
+impl Wanted {
+    /// A model that a caller waits for.
+    pub(super) fn new(
+        name: Arc<ModelRef>,
+        needs: ModelNeeds,
+        variants: Vec<Arc<ModelRef>>,
+    ) -> Self {
+        Self {
+            name,
+            needs,
+            variants,
+            load: Service::default(),
+            measured_bytes: BTreeMap::new(),
+            was_ready: false,
+            insists: true,
+            next_look: Duration::ZERO,
+        }
+    }
+
+    /// A caller wants it anew, with other needs; what was measured stays.
+    pub(super) fn again(&mut self, needs: ModelNeeds, variants: Vec<Arc<ModelRef>>) {
+        self.set_needs(needs, variants);
+        (self.insists, self.next_look) = (true, Duration::ZERO);
+    }
+
+    pub(super) fn set_needs(&mut self, needs: ModelNeeds, variants: Vec<Arc<ModelRef>>) {
+        (self.needs, self.variants) = (needs, variants);
+    }
+
+    /// The one copy of its name.
+    pub(in crate::proto) fn name(&self) -> &Arc<ModelRef> {
+        &self.name
+    }
+
+    pub(super) fn needs(&self) -> &ModelNeeds {
+        &self.needs
+    }
+
+    /// How long a run of it may take, where that is said.
+    pub(in crate::proto) fn run_limit(&self) -> Option<Duration> {
+        self.needs.run_limit
+    }
+
+    /// What may answer in its place.
+    pub(super) fn variants(&self) -> &[Arc<ModelRef>] {
+        &self.variants
+    }
+
+    /// Whether a caller waits until it is on some device.
+    pub(in crate::proto) fn insists(&self) -> bool {
+        self.insists
+    }
+
+    /// It is on some device: nobody waits for that any more.
+    pub(in crate::proto) fn arrived(&mut self) {
+        self.insists = false;
+    }
+
+    /// Milliseconds that loading it takes, as measured; 0 before the first time.
+    pub(in crate::proto) fn load_ms(&self) -> f64 {
+        self.load.mean_ms()
+    }
+
+    /// The same as a time.
+    pub(in crate::proto) fn load_time(&self) -> Duration {
+        Duration::try_from_secs_f64(self.load_ms() / 1e3).unwrap_or_default()
+    }
+
+    /// Loading it took so long.
+    pub(super) fn measure_load(&mut self, now: Duration, took: Duration) {
+        self.load.measure(now, took);
+    }
+
+    /// Whether another model may answer in its place.
+    pub(in crate::proto) fn may_be(&self, other: &ModelRef) -> bool {
+        self.variants.iter().any(|variant| **variant == *other)
+    }
+
+    /// Whether it has been ready on any device.
+    pub(in crate::proto) fn was_ready(&self) -> bool {
+        self.was_ready
+    }
+
+    pub(super) fn is_ready(&mut self) {
+        self.was_ready = true;
+    }
+
+    /// Whether room for it may be looked for; if so, not again for a while.
+    pub(in crate::proto) fn may_look(&mut self, now: Duration, pause: Duration) -> bool {
+        let may = now >= self.next_look;
+        if may {
+            self.next_look = now + pause;
+        }
+        may
+    }
+
+    /// Device memory that it takes, as far as that is known: the most of all backends.
+    pub(in crate::proto) fn bytes(&self) -> Option<u64> {
+        self.needs.memory_bytes.or(self.measured_bytes.values().max().copied())
+    }
+
+    /// Device memory that it takes on a backend; where none of its devices has loaded it, what it
+    /// takes on others.
+    pub(in crate::proto) fn bytes_on(&self, backend: &str) -> Option<u64> {
+        let measured = self.measured_bytes.get(backend).copied();
+        self.needs.memory_bytes.or(measured).or_else(|| self.bytes())
+    }
+
+    pub(super) fn measured(&mut self, backend: &str, bytes: u64) {
+        let known = self.measured_bytes.len() < BACKENDS_MAX;
+        if let Some(most) = self.measured_bytes.get_mut(backend) {
+            *most = bytes.max(*most);
+        } else if known {
+            self.measured_bytes.insert(backend.to_owned(), bytes);
+        }
+    }
+}
+
+/// A model at one device. All but those that failed take their room.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::proto) enum ModelState {
+    Loading {
+        /// When it was last ordered.
+        asked: Duration,
+    },
+    Ready {
+        /// When it was loaded or a task of it last ended.
+        used: Duration,
+    },
+    /// Takes no more tasks, and goes once it has none: another model needs its room.
+    Leaving,
+    /// The worker was told to let go of it and has not said that it has.
+    Going {
+        /// When it was last told.
+        asked: Duration,
+        /// What it takes, where that is known.
+        bytes: Option<u64>,
+    },
+    /// It is there and was not placed there: nobody asked the cluster to have it, or there is no
+    /// room for it.
+    Stray {
+        /// When it was first seen or a task of it was last there.
+        used: Duration,
+    },
+    Failed(ExecError),
+}
+
+/// The state of a model that a device is told to load.
+pub(in crate::proto) fn ordered(now: Duration) -> ModelState {
+    ModelState::Loading { asked: now }
+}

@@ -1,0 +1,194 @@
+//! The roll of workers: who joins, gives a sign of life, drains, is lost or leaves.
+
+use super::device::devices;
+use super::{Placement, SeatId, Worker};
+use crate::executor::DeviceStatus;
+use crate::proto::membership::Join;
+use crate::proto::message::AttemptId;
+use crate::proto::state::SessionId;
+use crate::task::ModelRef;
+use crate::worker_info::{WorkerId, WorkerState};
+use std::time::Duration;
+
+impl Placement {
+    /// The session that the next worker gets.
+    pub(in crate::proto) fn next_session(&self) -> SessionId {
+        self.last_session + 1
+    }
+
+    /// Adds a worker, whose name no other one has; answers its session.
+    pub(in crate::proto) fn join(&mut self, now: Duration, mut join: Join) -> SessionId {
+        self.last_session += 1;
+        let session = self.last_session;
+        let status = devices(std::mem::take(&mut join.status));
+        let worker = Worker::new(session, now, &join, status);
+        self.fleet.add(worker, join.slots, join.threads);
+        for id in self.seats_of(session) {
+            self.capabilities.update_all(&self.fleet, id, &self.models);
+            self.take_out_known(id);
+        }
+        session
+    }
+
+    /// The seats of a worker.
+    pub(in crate::proto) fn seats_of(&self, session: SessionId) -> Vec<SeatId> {
+        self.fleet.worker(session).map(|worker| worker.seats.clone()).unwrap_or_default()
+    }
+
+    /// The seats of all ready workers.
+    pub(in crate::proto) fn ready_seats(&self) -> Vec<SeatId> {
+        self.fleet.ready_seats().map(|(id, _)| id).collect()
+    }
+
+    /// The seat of a live worker's device, and the worker's name.
+    pub(in crate::proto) fn device_of(
+        &self,
+        session: SessionId,
+        device: u32,
+    ) -> Option<(SeatId, WorkerId)> {
+        let worker = self.fleet.live(session)?;
+        let seat = *worker.seats.get(usize::try_from(device).ok()?)?;
+        Some((seat, worker.id().clone()))
+    }
+
+    /// A worker of a session that has not ended, to be changed.
+    pub(in crate::proto) fn live_mut(&mut self, session: SessionId) -> Option<&mut Worker> {
+        self.fleet.live_mut(session)
+    }
+
+    /// A sign of life.
+    pub(in crate::proto) fn heard(&mut self, session: SessionId, now: Duration) {
+        self.fleet.heard(session, now);
+    }
+
+    /// What a worker now says of one of its devices.
+    pub(in crate::proto) fn set_status(&mut self, id: SeatId, mut status: DeviceStatus) {
+        let Some(seat) = self.fleet.seat_mut(id) else { return };
+        seat.amend(&mut status.models);
+        let is_same = seat.status.models == status.models
+            && seat.status.backend == status.backend
+            && seat.status.family == status.family;
+        seat.status = status;
+        if !is_same {
+            self.capabilities.update_all(&self.fleet, id, &self.models);
+        }
+    }
+
+    /// Brings the summaries of a worker's devices up to date.
+    pub(in crate::proto) fn refresh(&mut self, session: SessionId) {
+        self.fleet.refresh_all(session);
+    }
+
+    /// A worker takes no more tasks. Answers its name, and whether it did before; `None` where it is
+    /// lost.
+    pub(in crate::proto) fn drain(&mut self, session: SessionId) -> Option<(WorkerId, bool)> {
+        let worker = self.fleet.live(session)?;
+        let (name, was_ready) = (worker.id().clone(), worker.is_ready());
+        self.close(session, WorkerState::Draining);
+        self.fleet.refresh_all(session);
+        Some((name, was_ready))
+    }
+
+    /// A worker is lost. Answers its name, and the attempts that it held.
+    pub(in crate::proto) fn lose(
+        &mut self,
+        session: SessionId,
+    ) -> Option<(WorkerId, Vec<AttemptId>)> {
+        let name = self.fleet.live(session)?.id().clone();
+        self.close(session, WorkerState::Lost);
+        Some((name, self.fleet.vacate(session)))
+    }
+
+    /// Forgets a worker; answers the attempts that it held.
+    pub(in crate::proto) fn remove(&mut self, session: SessionId) -> Vec<AttemptId> {
+        self.close(session, WorkerState::Lost);
+        self.fleet.remove(session)
+    }
+
+    /// The devices of a worker, which is in such a state from now on, take no more tasks.
+    fn close(&mut self, session: SessionId, state: WorkerState) {
+        let seats = self.seats_of(session);
+        if let Some(worker) = self.fleet.worker_mut(session) {
+            worker.state = state;
+        }
+        for id in seats {
+            self.shut(id);
+        }
+    }
+
+    /// A device takes no more tasks.
+    pub(super) fn shut(&mut self, id: SeatId) {
+        let Some(seat) = self.fleet.seat_mut(id).filter(|seat| seat.ready) else { return };
+        seat.ready = false;
+        for model in seat.present() {
+            self.count_present(&model, false);
+        }
+        self.capabilities.update_all(&self.fleet, id, &self.models);
+    }
+
+    /// A device takes tasks again.
+    pub(super) fn open(&mut self, id: SeatId) {
+        let Some(seat) = self.fleet.seat_mut(id).filter(|seat| !seat.ready) else { return };
+        seat.ready = true;
+        for model in seat.present() {
+            self.count_present(&model, true);
+        }
+        self.capabilities.update_all(&self.fleet, id, &self.models);
+    }
+
+    /// One device of a ready worker more, or less, has a model or is to get it.
+    pub(super) fn count_present(&mut self, model: &ModelRef, more: bool) {
+        if more {
+            return *self.present.entry(model.clone()).or_default() += 1;
+        }
+        if let Some(count) = self.present.get_mut(model) {
+            *count -= 1;
+            if *count == 0 {
+                self.present.remove(model);
+            }
+        }
+    }
+
+    /// Every worker counts as heard of at that time, unless it was later.
+    pub(in crate::proto) fn grace(&mut self, at: Duration) {
+        for worker in self.fleet.workers_mut().filter(|worker| !worker.is_lost()) {
+            worker.last_seen = worker.last_seen.max(at);
+        }
+    }
+
+    /// Workers whose sessions have not ended and that were silent for longer than that.
+    pub(in crate::proto) fn silent(&self, now: Duration, than: Duration) -> Vec<SessionId> {
+        let live = self.fleet.workers().filter(|worker| !worker.is_lost());
+        let silent = live.filter(|worker| now.saturating_sub(worker.last_seen()) > than);
+        silent.map(Worker::session).collect()
+    }
+
+    /// Forgets lost workers: the first ones where there are more than so many, and those that were
+    /// silent for so long.
+    pub(in crate::proto) fn forget_lost(&mut self, now: Duration, max: usize, after: Duration) {
+        let mut count = self.fleet.lost().len();
+        let mut gone = Vec::new();
+        // Sessions are numbered in their order, so the oldest come first.
+        for session in self.fleet.lost() {
+            let seen = self.fleet.worker(session).map_or(Duration::ZERO, Worker::last_seen);
+            if now.saturating_sub(seen) > after || count > max {
+                gone.push(session);
+                count -= 1;
+            }
+        }
+        for session in gone {
+            self.remove(session);
+        }
+    }
+
+    /// Sees that somebody looks at silent workers, if there are any to be silent. True when nobody
+    /// did.
+    pub(in crate::proto) fn watch(&mut self) -> bool {
+        self.fleet.has_live() && !std::mem::replace(&mut self.watched, true)
+    }
+
+    /// Somebody looked.
+    pub(in crate::proto) fn watched(&mut self) {
+        self.watched = false;
+    }
+}

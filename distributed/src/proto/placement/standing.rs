@@ -1,0 +1,89 @@
+//! How far an attempt has come, as far as its worker said, and whether it was asked back.
+
+use crate::task::Priority;
+
+/// How far an attempt has come, as far as heartbeats said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Unknown,
+    /// It waited when the last heartbeat was sent.
+    Waiting,
+    Begun,
+}
+
+/// What an attempt was asked back for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::proto) enum Cause {
+    Room,
+    Sooner,
+}
+
+/// What matters about an attempt for asking it back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::proto) struct Standing {
+    background: bool,
+    stage: Stage,
+    recalled: Option<Cause>,
+    /// Its run was asked to stop.
+    stopping: bool,
+}
+
+impl Standing {
+    /// That of an attempt that is about to be sent.
+    pub(in crate::proto) fn new(priority: Priority) -> Self {
+        let background = priority == Priority::Background;
+        Self { background, stage: Stage::Unknown, recalled: None, stopping: false }
+    }
+
+    /// A heartbeat names the attempt. One that was sent earlier may come later. True when it says for
+    /// the first time that a thread has taken it.
+    pub(super) fn hear(&mut self, begun: bool) -> bool {
+        let before = self.stage;
+        if before != Stage::Begun {
+            self.stage = if begun { Stage::Begun } else { Stage::Waiting };
+        }
+        before != self.stage && begun
+    }
+
+    /// Whether a thread has taken it, as far as is known.
+    pub(in crate::proto) fn has_begun(&self) -> bool {
+        self.stage == Stage::Begun
+    }
+
+    /// Its run is asked to stop.
+    pub(super) fn stop(&mut self) {
+        self.stopping = true;
+    }
+
+    /// Whether its run was asked to stop.
+    pub(in crate::proto) fn is_stopping(&self) -> bool {
+        self.stopping
+    }
+
+    pub(super) fn is_waiting(&self) -> bool {
+        self.stage == Stage::Waiting
+    }
+
+    /// It waits, and was not asked back.
+    pub(in crate::proto) fn waits(&self) -> bool {
+        self.is_waiting() && self.recalled.is_none()
+    }
+
+    pub(super) fn may_yield(&self, may_wait: bool) -> bool {
+        let open = self.stage == Stage::Waiting || (self.stage == Stage::Unknown && may_wait);
+        self.background && open && self.recalled.is_none()
+    }
+
+    pub(super) fn may_come_back(&self, cause: Cause) -> bool {
+        self.recalled == Some(cause) && self.stage != Stage::Begun
+    }
+
+    /// What it was asked back for.
+    pub(in crate::proto) fn recalled(&self) -> Option<Cause> {
+        self.recalled
+    }
+
+    pub(super) fn recall(&mut self, cause: Cause) {
+        self.recalled = Some(cause);
+    }
+}

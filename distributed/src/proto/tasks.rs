@@ -1,0 +1,207 @@
+//! Tasks: each with its phase, what it depends on, and what its idempotency key stands for.
+//!
+//! A task changes its phase only through an [`Entry`], which keeps the counts.
+
+mod entry;
+mod links;
+mod outcome;
+mod phase;
+mod request;
+mod task;
+mod why;
+
+pub(super) use entry::{Counts, Entry};
+pub(super) use phase::{Phase, Run};
+pub(super) use request::Request;
+pub(super) use task::Task;
+pub(super) use why::{Recall, What};
+
+use crate::proto::state::Digest;
+use crate::task::{TaskId, TaskState};
+use crate::worker_info::TaskCounts;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+/// Every task whose whole record is in memory.
+#[derive(Debug)]
+pub(super) struct Tasks {
+    /// Boxed: whole tasks would be moved whenever a node of the map is split or shifted.
+    tasks: BTreeMap<u64, Box<Task>>,
+    next_seq: u64,
+    /// The first of this epoch.
+    first_seq: u64,
+    /// What each idempotency key stands for.
+    keys: HashMap<Arc<str>, (TaskId, Digest)>,
+    counts: Counts,
+    /// Tasks that have ended and whose dependants do not know it yet.
+    settled: VecDeque<u64>,
+}
+
+impl Default for Tasks {
+    fn default() -> Self {
+        Self {
+            tasks: BTreeMap::new(),
+            next_seq: 1,
+            first_seq: 1,
+            keys: HashMap::new(),
+            counts: Counts::default(),
+            settled: VecDeque::new(),
+        }
+    }
+}
+
+impl Tasks {
+    pub(super) fn get(&self, seq: u64) -> Option<&Task> {
+        self.tasks.get(&seq).map(|task| &**task)
+    }
+
+    /// A task, to be changed.
+    pub(super) fn entry(&mut self, seq: u64) -> Option<Entry<'_>> {
+        let task = self.tasks.get_mut(&seq)?;
+        Some(Entry::new(task, &mut self.counts))
+    }
+
+    /// The task of an id; none where its number is that of another epoch's task.
+    pub(super) fn of(&self, id: TaskId) -> Option<&Task> {
+        self.get(id.seq).filter(|task| task.id() == id)
+    }
+
+    /// Every task, in the order of submission.
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &Task> {
+        self.tasks.values().map(|task| &**task)
+    }
+
+    /// Those below a number, from there on down.
+    pub(super) fn below(&self, seq: u64) -> impl Iterator<Item = &Task> {
+        self.tasks.range(..seq).rev().map(|(_, task)| &**task)
+    }
+
+    /// Takes the next number.
+    pub(super) fn take_seq(&mut self) -> u64 {
+        self.next_seq += 1;
+        self.next_seq - 1
+    }
+
+    /// An earlier coordinator took this number.
+    pub(super) fn pass(&mut self, seq: u64) {
+        self.next_seq = self.next_seq.max(seq.saturating_add(1));
+    }
+
+    /// All that earlier coordinators took was passed.
+    pub(super) fn begin(&mut self) {
+        self.first_seq = self.next_seq;
+    }
+
+    /// Whether a number was taken by this coordinator.
+    pub(super) fn took(&self, seq: u64) -> bool {
+        (self.first_seq..self.next_seq).contains(&seq)
+    }
+
+    /// A task ended so under an earlier coordinator.
+    pub(super) fn count_past(&mut self, state: TaskState) {
+        self.counts.past(state);
+    }
+
+    /// Adds a task, which the journal has or need not have, or which it is yet to get.
+    pub(super) fn insert(&mut self, mut task: Task, saved: bool) {
+        let seq = task.id().seq;
+        self.pass(seq);
+        if let Some((key, digest)) = task.request().key() {
+            self.keys.insert(key.as_str().into(), (task.id(), *digest));
+        }
+        task.enter(saved);
+        self.counts.submit(task.request().queued_bytes());
+        self.tasks.insert(seq, Box::new(task));
+    }
+
+    /// Takes a task away as if it had never been.
+    pub(super) fn retract(&mut self, seq: u64) -> Option<Box<Task>> {
+        let task = self.take(seq)?;
+        if let Some((key, _)) = task.request().key() {
+            self.forget_key(key, task.id());
+        }
+        self.counts.retract(&task);
+        Some(task)
+    }
+
+    /// Takes the whole record of a task that has ended. Its key still stands for it.
+    pub(super) fn take(&mut self, seq: u64) -> Option<Box<Task>> {
+        self.tasks.remove(&seq)
+    }
+
+    /// A key stands for a task that is only known of.
+    pub(super) fn set_key(&mut self, key: Arc<str>, id: TaskId, digest: Digest) {
+        self.keys.insert(key, (id, digest));
+    }
+
+    /// A key stands for a task no more.
+    pub(super) fn forget_key(&mut self, key: &str, id: TaskId) {
+        if self.keys.get(key).is_some_and(|(holder, _)| *holder == id) {
+            self.keys.remove(key);
+        }
+    }
+
+    /// The one copy of a key that stands for a task.
+    pub(super) fn shared_key(&self, key: &str) -> Option<Arc<str>> {
+        self.keys.get_key_value(key).map(|(key, _)| Arc::clone(key))
+    }
+
+    /// The task that an idempotency key stands for, and what tells its body from another one.
+    pub(super) fn by_key(&self, key: &str) -> Option<(TaskId, &Digest)> {
+        self.keys.get(key).map(|(id, digest)| (*id, digest))
+    }
+
+    /// What the key of a task stood for is forgotten before its record is.
+    #[cfg(feature = "planted")]
+    pub(super) fn lose_key(&mut self, seq: u64) {
+        let key = self.tasks.get(&seq).and_then(|task| task.request().key());
+        if let Some((key, _)) = key {
+            self.keys.remove(key.as_str());
+        }
+    }
+
+    /// Tasks by state.
+    pub(super) fn counts(&self) -> TaskCounts {
+        self.counts.by_state()
+    }
+
+    /// Tasks that have not ended.
+    pub(super) fn open(&self) -> u64 {
+        self.counts.open()
+    }
+
+    /// Bytes of the inputs of tasks that do not run.
+    pub(super) fn queued_bytes(&self) -> usize {
+        self.counts.queued_bytes()
+    }
+
+    /// A task has ended, which its dependants are to hear. True when nobody tells them yet: ends
+    /// bring further ends about, and are told one after another, for chains may be long.
+    pub(super) fn announce(&mut self, seq: u64) -> bool {
+        self.settled.push_back(seq);
+        self.settled.len() == 1
+    }
+
+    /// The ended task whose dependants are next to hear of it. It stays until they have.
+    pub(super) fn announced(&self) -> Option<u64> {
+        self.settled.front().copied()
+    }
+
+    /// The dependants of that task have heard.
+    pub(super) fn heard(&mut self) {
+        self.settled.pop_front();
+    }
+
+    /// Panics where a count is not what a look at all tasks finds, of which so many are queued.
+    #[cfg(test)]
+    pub(super) fn check(&self, queued: usize) {
+        let count = |is: fn(&Task) -> bool| self.iter().filter(|task| is(task)).count();
+        let of = |n: u64| usize::try_from(n).expect("few");
+        assert_eq!(of(self.open()), count(|task| !task.is_terminal()));
+        assert_eq!(of(self.counts().running), count(|task| task.state() == TaskState::Running));
+        assert_eq!(queued, count(Task::is_ready));
+        let waiting = self.iter().filter(|task| task.state() == TaskState::Queued);
+        let bytes: usize = waiting.map(|task| task.request().queued_bytes()).sum();
+        assert_eq!(self.queued_bytes(), bytes);
+    }
+}

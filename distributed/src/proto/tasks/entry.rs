@@ -1,0 +1,273 @@
+//! The ways in which a task changes its phase, each of which keeps the counts.
+
+use super::{Phase, Run, Task, What};
+use crate::proto::image::End;
+use crate::proto::state::SessionId;
+use crate::task::{TaskId, TaskState};
+use crate::worker_info::TaskCounts;
+use std::collections::BTreeSet;
+use std::ops::{Deref, DerefMut};
+use std::time::Duration;
+
+/// A task with the counts that it is part of.
+pub(in crate::proto) struct Entry<'a> {
+    task: &'a mut Task,
+    counts: &'a mut Counts,
+}
+
+impl Deref for Entry<'_> {
+    type Target = Task;
+
+    fn deref(&self) -> &Task {
+        self.task
+    }
+}
+
+impl DerefMut for Entry<'_> {
+    fn deref_mut(&mut self) -> &mut Task {
+        self.task
+    }
+}
+
+impl<'a> Entry<'a> {
+    pub(super) fn new(task: &'a mut Task, counts: &'a mut Counts) -> Self {
+        Self { task, counts }
+    }
+
+    /// The journal has it.
+    pub(in crate::proto) fn saved(&mut self) {
+        match &mut self.task.phase {
+            Phase::Saving => self.task.phase = self.task.begins(),
+            Phase::Ending { saved, .. } => *saved = true,
+            _ => {}
+        }
+    }
+
+    /// One of the tasks that it waits for succeeded.
+    pub(in crate::proto) fn dependency_done(&mut self, now: Duration, id: TaskId) {
+        self.task.links.wait_for_one_less();
+        self.task.note(now, What::DependencyDone(id));
+        if matches!(self.task.phase, Phase::Waiting) {
+            self.task.phase = self.task.begins();
+        }
+    }
+
+    /// An attempt begins: the only one, or a rival of the one that is under way.
+    pub(in crate::proto) fn begin(&mut self, run: Run) {
+        let attempts = &mut self.task.attempts;
+        attempts.begun = run.attempt;
+        attempts.away_from = None;
+        attempts.show(&run);
+        if let Phase::Running { runs, .. } = &mut self.task.phase {
+            return runs.push(run);
+        }
+        self.task.phase = Phase::Running { runs: vec![run], rival_at: None };
+        self.counts.begin(self.task.request.queued_bytes());
+    }
+
+    /// When its attempt may get a rival, if it runs.
+    pub(in crate::proto) fn expect_rival(&mut self, at: Option<(Duration, u32)>) {
+        if let Phase::Running { rival_at, .. } = &mut self.task.phase {
+            *rival_at = at;
+        }
+    }
+
+    /// The attempt is not current any more; true when another one is.
+    pub(in crate::proto) fn drop_run(&mut self, session: SessionId, attempt: u32) -> bool {
+        let Phase::Running { runs, .. } = &mut self.task.phase else { return false };
+        runs.retain(|run| !run.is(session, attempt));
+        !runs.is_empty()
+    }
+
+    /// The same; the record names the other one.
+    pub(in crate::proto) fn leave_to_rival(&mut self, session: SessionId, attempt: u32) -> bool {
+        let other = self.drop_run(session, attempt);
+        if let Phase::Running { runs, .. } = &self.task.phase
+            && let Some(run) = runs.first()
+        {
+            self.task.attempts.show(run);
+        }
+        other
+    }
+
+    /// The attempt answered: the record names it.
+    pub(in crate::proto) fn answered(&mut self, session: SessionId, attempt: u32) {
+        if let Phase::Running { runs, .. } = &self.task.phase
+            && let Some(run) = runs.iter().find(|run| run.is(session, attempt))
+        {
+            self.task.attempts.show(run);
+        }
+        self.drop_run(session, attempt);
+    }
+
+    /// An attempt ended without an answer; answers how often that has happened.
+    pub(in crate::proto) fn count_failure(&mut self) -> u32 {
+        self.task.attempts.failures += 1;
+        self.task.attempts.failures
+    }
+
+    /// The worker of an attempt was lost; answers how often that has happened.
+    pub(in crate::proto) fn count_loss(&mut self) -> u32 {
+        self.task.attempts.losses += 1;
+        self.task.attempts.losses
+    }
+
+    /// It was moved off a worker, to which it goes back only where nobody else is free.
+    pub(in crate::proto) fn move_away(&mut self, from: SessionId) {
+        self.task.attempts.moved = true;
+        self.task.attempts.away_from = Some(from);
+    }
+
+    /// It waits again: for its time to come, or in its old place in the queue.
+    pub(in crate::proto) fn wait_again(&mut self, until: Option<Duration>) {
+        if self.task.is_running() {
+            self.counts.pause(self.task.request.queued_bytes());
+        }
+        self.task.attempts.queued = None;
+        self.task.phase = until.map_or(Phase::Ready, |until| Phase::Backoff { until });
+    }
+
+    /// It loses its place in line.
+    #[cfg(feature = "planted")]
+    pub(in crate::proto) fn delay(&mut self, by: Duration) {
+        self.task.request.delay(by);
+    }
+
+    /// Its time has come, and the retry budget has no token for it.
+    pub(in crate::proto) fn park(&mut self) {
+        if matches!(self.task.phase, Phase::Backoff { .. }) {
+            self.task.phase = Phase::Parked;
+        }
+    }
+
+    /// Its next attempt may begin.
+    pub(in crate::proto) fn requeue(&mut self) {
+        if matches!(self.task.phase, Phase::Backoff { .. } | Phase::Parked) {
+            self.task.phase = Phase::Ready;
+        }
+    }
+
+    /// Its end is known, which the journal has to know before it is shown.
+    pub(in crate::proto) fn end(&mut self, end: End) {
+        let (was_running, saved) = (self.task.is_running(), self.task.is_saved());
+        self.task.phase = Phase::Ending { end: Box::new(end), was_running, saved };
+    }
+
+    /// Its end is there for callers.
+    pub(in crate::proto) fn settle(&mut self, end: End) {
+        let before = self.task.state();
+        self.finish(before, end);
+    }
+
+    /// The journal has its end, which is there for callers now. False when it had none.
+    pub(in crate::proto) fn settle_ending(&mut self) -> bool {
+        let before = self.task.state();
+        if !self.task.is_ending() {
+            return false;
+        }
+        if let Phase::Ending { end, .. } = std::mem::replace(&mut self.task.phase, Phase::Parked) {
+            self.finish(before, *end);
+        }
+        true
+    }
+
+    fn finish(&mut self, before: TaskState, end: End) {
+        self.counts.leave(before, self.task.request.queued_bytes());
+        self.counts.end(end.state);
+        self.task.close(end);
+    }
+
+    /// A task that is new depends on this one, and waits for it if this one is open.
+    pub(in crate::proto) fn add_dependant(&mut self, seq: u64) {
+        self.task.links.add_dependant(seq);
+    }
+
+    /// Its record stays for one task more.
+    pub(in crate::proto) fn pin(&mut self) {
+        self.task.links.pin();
+    }
+
+    /// A task that depends on it has ended.
+    pub(in crate::proto) fn unpin(&mut self, dependant: u64) {
+        self.task.links.unpin(dependant);
+    }
+
+    /// The open tasks that wait for it, which hear now that it has ended.
+    pub(in crate::proto) fn take_dependants(&mut self) -> BTreeSet<u64> {
+        self.task.links.take_dependants()
+    }
+}
+
+/// Tasks by state since the start, and the bytes of those that wait.
+#[derive(Debug, Default)]
+pub(in crate::proto) struct Counts {
+    submitted: u64,
+    running: u64,
+    succeeded: u64,
+    failed: u64,
+    cancelled: u64,
+    queued_bytes: usize,
+}
+
+impl Counts {
+    pub(super) fn submit(&mut self, bytes: usize) {
+        self.submitted += 1;
+        self.queued_bytes = self.queued_bytes.saturating_add(bytes);
+    }
+
+    /// A task is taken away as if it had never been submitted.
+    pub(super) fn retract(&mut self, task: &Task) {
+        self.submitted -= 1;
+        self.leave(task.state(), task.request().queued_bytes());
+    }
+
+    /// A task was submitted and ended before.
+    pub(super) fn past(&mut self, state: TaskState) {
+        self.submitted += 1;
+        self.end(state);
+    }
+
+    fn begin(&mut self, bytes: usize) {
+        self.running += 1;
+        self.queued_bytes = self.queued_bytes.saturating_sub(bytes);
+    }
+
+    fn pause(&mut self, bytes: usize) {
+        self.running -= 1;
+        self.queued_bytes = self.queued_bytes.saturating_add(bytes);
+    }
+
+    fn leave(&mut self, state: TaskState, bytes: usize) {
+        match state {
+            TaskState::Running => self.running -= 1,
+            _ => self.queued_bytes = self.queued_bytes.saturating_sub(bytes),
+        }
+    }
+
+    fn end(&mut self, state: TaskState) {
+        match state {
+            TaskState::Succeeded => self.succeeded += 1,
+            TaskState::Cancelled => self.cancelled += 1,
+            _ => self.failed += 1,
+        }
+    }
+
+    pub(super) fn open(&self) -> u64 {
+        self.submitted - self.succeeded - self.failed - self.cancelled
+    }
+
+    pub(super) fn queued_bytes(&self) -> usize {
+        self.queued_bytes
+    }
+
+    pub(super) fn by_state(&self) -> TaskCounts {
+        TaskCounts {
+            submitted: self.submitted,
+            queued: self.open() - self.running,
+            running: self.running,
+            succeeded: self.succeeded,
+            failed: self.failed,
+            cancelled: self.cancelled,
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! A task as the core keeps it, to be looked at: [`Entry`](super::Entry) changes its phase.
+
+use super::links::Links;
+use super::outcome::{Attempts, Outcome};
+use super::why::{Note, What, note};
+use super::{Phase, Request, Run};
+use crate::proto::image::{End, Image};
+use crate::proto::queue::Place;
+use crate::proto::state::SessionId;
+use crate::proto::timers::Timer;
+use crate::task::{ModelRef, TaskError, TaskId, TaskRecord, TaskState};
+use crate::worker_info::WorkerId;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A task, from its submission until its record goes.
+#[derive(Debug)]
+pub(in crate::proto) struct Task {
+    /// With the epoch in which it was submitted.
+    id: TaskId,
+    /// The one copy of its model's name.
+    model: Arc<ModelRef>,
+    pub(super) request: Request,
+    pub(super) phase: Phase,
+    pub(super) attempts: Attempts,
+    pub(super) links: Links,
+    pub(super) outcome: Outcome,
+    notes: Vec<Note>,
+    /// Its record goes when its turn comes.
+    listed: bool,
+}
+
+impl Task {
+    pub(in crate::proto) fn new(id: TaskId, request: Request, model: Arc<ModelRef>) -> Self {
+        let depends_on = request.spec().map(|spec| spec.depends_on.clone()).unwrap_or_default();
+        Self {
+            id,
+            model,
+            request,
+            phase: Phase::Saving,
+            attempts: Attempts::default(),
+            links: Links::new(depends_on),
+            outcome: Outcome::default(),
+            notes: Vec::new(),
+            listed: false,
+        }
+    }
+
+    /// One that has ended, as the journal has it; none where it has not ended.
+    pub(in crate::proto) fn past(image: Image) -> Option<Self> {
+        let Image { id, submitted, spec, digest, end, .. } = image;
+        let model = Arc::new(spec.model.clone());
+        let mut task = Self::new(id, Request::new(submitted, spec, digest, 0, 0), model);
+        task.close(end?);
+        Some(task)
+    }
+
+    /// Its last phase, and what only running it takes is gone.
+    pub(super) fn close(&mut self, end: End) {
+        self.phase = Phase::Ended(end.state);
+        self.request.finish();
+        self.note(end.finished, What::Ended(end.state));
+        self.attempts.worker.clone_from(&end.worker);
+        self.attempts.variant.clone_from(&end.variant);
+        (self.attempts.begun, self.attempts.queued) = (end.attempts, Some(end.queued));
+        self.outcome = Outcome::new(end);
+    }
+
+    /// Its first phase.
+    pub(super) fn enter(&mut self, saved: bool) {
+        self.phase = if saved { self.begins() } else { Phase::Saving };
+    }
+
+    /// The phase of a task that the journal has, or need not have.
+    pub(super) fn begins(&self) -> Phase {
+        if self.links.waits() > 0 { Phase::Waiting } else { Phase::Ready }
+    }
+
+    pub(in crate::proto) fn id(&self) -> TaskId {
+        self.id
+    }
+
+    pub(in crate::proto) fn model(&self) -> &Arc<ModelRef> {
+        &self.model
+    }
+
+    pub(in crate::proto) fn request(&self) -> &Request {
+        &self.request
+    }
+
+    pub(in crate::proto) fn phase(&self) -> &Phase {
+        &self.phase
+    }
+
+    /// Where it stands for callers.
+    pub(in crate::proto) fn state(&self) -> TaskState {
+        self.phase.state()
+    }
+
+    pub(in crate::proto) fn place(&self) -> Place {
+        self.request.place(self.id.seq)
+    }
+
+    /// Whether it is acknowledged: the journal has it, or need not.
+    pub(in crate::proto) fn is_saved(&self) -> bool {
+        self.phase.is_saved()
+    }
+
+    /// Whether it is in the queue.
+    pub(in crate::proto) fn is_ready(&self) -> bool {
+        matches!(self.phase, Phase::Ready)
+    }
+
+    pub(in crate::proto) fn is_running(&self) -> bool {
+        matches!(self.phase, Phase::Running { .. })
+    }
+
+    pub(in crate::proto) fn is_parked(&self) -> bool {
+        matches!(self.phase, Phase::Parked)
+    }
+
+    pub(in crate::proto) fn is_ending(&self) -> bool {
+        matches!(self.phase, Phase::Ending { .. })
+    }
+
+    /// How it ends, while that waits for the journal.
+    pub(in crate::proto) fn ending(&self) -> Option<&End> {
+        match &self.phase {
+            Phase::Ending { end, .. } => Some(end),
+            _ => None,
+        }
+    }
+
+    /// Whether its end is there for callers.
+    pub(in crate::proto) fn is_terminal(&self) -> bool {
+        matches!(self.phase, Phase::Ended(_))
+    }
+
+    /// Whether it will change no more, whether the journal has that already or not.
+    pub(in crate::proto) fn has_ended(&self) -> bool {
+        self.is_terminal() || self.is_ending()
+    }
+
+    /// What is due for its phase, and when.
+    pub(in crate::proto) fn timer(&self) -> Option<(Duration, Timer)> {
+        match self.phase {
+            Phase::Backoff { until } => Some((until, Timer::Retry(self.id.seq))),
+            Phase::Running { rival_at: Some((at, attempt)), .. } => {
+                Some((at, Timer::Hedge(self.id.seq, attempt)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Attempts whose answers it waits for.
+    pub(in crate::proto) fn runs(&self) -> &[Run] {
+        match &self.phase {
+            Phase::Running { runs, .. } => runs,
+            _ => &[],
+        }
+    }
+
+    /// Whether it waits for the answer of an attempt by a session.
+    pub(in crate::proto) fn awaits(&self, session: SessionId, attempt: u32) -> bool {
+        self.runs().iter().any(|run| run.is(session, attempt))
+    }
+
+    /// Attempts begun.
+    pub(in crate::proto) fn attempts(&self) -> u32 {
+        self.attempts.begun
+    }
+
+    /// A session whose devices its next attempt avoids, while others are free.
+    pub(in crate::proto) fn away_from(&self) -> Option<SessionId> {
+        self.attempts.away_from
+    }
+
+    /// Whether it was moved off a worker where it would have waited for long.
+    pub(in crate::proto) fn has_moved(&self) -> bool {
+        self.attempts.moved
+    }
+
+    /// The worker of the last attempt.
+    pub(in crate::proto) fn worker(&self) -> Option<&WorkerId> {
+        self.attempts.worker.as_ref()
+    }
+
+    pub(in crate::proto) fn depends_on(&self) -> &[TaskId] {
+        self.links.depends_on()
+    }
+
+    /// Each task that it depends on, once.
+    pub(in crate::proto) fn dependencies(&self) -> Vec<TaskId> {
+        let mut ids = self.links.depends_on().to_vec();
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    }
+
+    /// Open tasks that it waits for.
+    pub(in crate::proto) fn waits(&self) -> usize {
+        self.links.waits()
+    }
+
+    /// Notes that it waits for one task more; only before it is inserted.
+    pub(in crate::proto) fn wait_for_one(&mut self) {
+        self.links.wait_for_one();
+    }
+
+    /// Whether its record is needed to understand others.
+    pub(in crate::proto) fn is_pinned(&self) -> bool {
+        self.links.is_pinned()
+    }
+
+    /// Open tasks that depend on it.
+    pub(in crate::proto) fn pins(&self) -> usize {
+        self.links.pins()
+    }
+
+    /// The variant of its model that the last attempt ran.
+    pub(in crate::proto) fn variant(&self) -> Option<&Arc<ModelRef>> {
+        self.attempts.variant.as_ref()
+    }
+
+    /// Says whether its record may go when its turn comes; answers whether it might before.
+    pub(in crate::proto) fn list(&mut self, listed: bool) -> bool {
+        std::mem::replace(&mut self.listed, listed)
+    }
+
+    pub(in crate::proto) fn note(&mut self, at: Duration, what: What) {
+        note(&mut self.notes, at, what);
+    }
+
+    pub(in crate::proto) fn notes(&self) -> &[Note] {
+        &self.notes
+    }
+
+    pub(in crate::proto) fn error(&self) -> Option<&TaskError> {
+        self.outcome.error.as_ref()
+    }
+
+    /// When it ended.
+    pub(in crate::proto) fn finished(&self) -> Option<Duration> {
+        self.outcome.finished
+    }
+
+    /// Time inside the executor, once it succeeded.
+    pub(in crate::proto) fn model_time(&self) -> Option<Duration> {
+        self.outcome.model_time
+    }
+
+    /// Bytes that its record keeps alive.
+    pub(in crate::proto) fn retained_bytes(&self) -> usize {
+        let key = self.request.key().map_or(0, |(key, _)| key.len());
+        self.outcome.bytes().saturating_add(key)
+    }
+
+    /// Latency less waiting and model time, once both are known.
+    pub(in crate::proto) fn overhead(&self) -> Option<Duration> {
+        let latency = self.outcome.finished?.saturating_sub(self.request.submitted());
+        let rest = latency.saturating_sub(self.attempts.queued?);
+        Some(rest.saturating_sub(self.outcome.model_time?))
+    }
+
+    /// Time from submission to the last dispatch; so far, while it waits.
+    pub(in crate::proto) fn queued(&self, now: Duration) -> Duration {
+        let so_far = || now.saturating_sub(self.request.submitted());
+        self.attempts.queued.unwrap_or_else(so_far)
+    }
+
+    /// What callers see, without the outputs.
+    pub(in crate::proto) fn summary(&self, now: Duration) -> TaskRecord {
+        let ms = |d: Duration| d.as_secs_f64() * 1e3;
+        TaskRecord {
+            task_id: self.id,
+            model: (*self.model).clone(),
+            priority: self.request.priority(),
+            durable: self.request.is_durable(),
+            depends_on: self.links.depends_on().to_vec(),
+            state: self.state(),
+            attempts: self.attempts.begun,
+            worker: self.attempts.worker.clone(),
+            variant: self.attempts.variant.as_deref().cloned(),
+            outputs: None,
+            error: self.outcome.error.clone(),
+            queued_ms: ms(self.queued(now)),
+            model_ms: self.outcome.model_time.map(ms),
+            overhead_ms: self.overhead().map(ms),
+        }
+    }
+
+    /// What callers see.
+    pub(in crate::proto) fn record(&self, now: Duration) -> TaskRecord {
+        TaskRecord { outputs: self.outcome.outputs.clone(), ..self.summary(now) }
+    }
+}

@@ -1,0 +1,53 @@
+//! How far a run that may be stopped gets ahead of its device: what is queued there cannot be taken
+//! back, and a run that is asked to end would wait for all of it.
+
+use crate::error::Result;
+use lgp_compute::device::{Accelerator, Mark};
+use std::time::{Duration, Instant};
+
+/// Nodes of a group at first, and at most: enough that waiting for one costs nothing beside it.
+const NODES: usize = 4;
+const NODES_MAX: usize = 32;
+/// A group that takes the device less time becomes larger, and one that takes it more smaller.
+const SHORT: Duration = Duration::from_millis(5);
+const LONG: Duration = Duration::from_millis(40);
+
+/// Keeps two groups of nodes queued: one that the device computes, and one for the host to be late.
+#[derive(Debug)]
+pub(super) struct Lead {
+    group: usize,
+    /// Nodes that were queued since the last mark.
+    queued: usize,
+    /// The end of the last group.
+    mark: Option<Mark>,
+    /// When the group before it was done, as far as the host knows.
+    done: Instant,
+}
+
+impl Lead {
+    pub(super) fn new() -> Self {
+        Self { group: NODES, queued: 0, mark: None, done: Instant::now() }
+    }
+
+    /// A node was queued: waits for the group before the last where that makes a whole one.
+    ///
+    /// # Errors
+    /// A failure of what the device was given.
+    pub(super) fn queued(&mut self, accelerator: &Accelerator) -> Result<()> {
+        self.queued += 1;
+        if self.queued < self.group {
+            return Ok(());
+        }
+        self.queued = 0;
+        let Some(before) = self.mark.replace(accelerator.mark()?) else { return Ok(()) };
+        before.wait()?;
+        let now = Instant::now();
+        match now.duration_since(self.done) {
+            took if took < SHORT => self.group = NODES_MAX.min(self.group * 2),
+            took if took > LONG => self.group = 1.max(self.group / 2),
+            _ => {}
+        }
+        self.done = now;
+        Ok(())
+    }
+}

@@ -1,0 +1,65 @@
+//! Time in which nothing could end, or in which the calendar went wrong: deadlines may be off by
+//! that much.
+
+use std::time::{Duration, Instant};
+
+/// What was excused up to a moment.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::chaos) struct Excused {
+    /// Time without a coordinator, or with one that could do nothing.
+    pub(super) away: Duration,
+    /// By how much clocks were set, in either direction.
+    pub(super) set: Duration,
+}
+
+impl Excused {
+    /// Time in which nothing could be done.
+    pub(in crate::chaos) fn time(&self) -> Duration {
+        self.away
+    }
+}
+
+/// What is excused.
+#[derive(Debug, Default)]
+pub(in crate::chaos) struct Excuse {
+    past: Excused,
+    since: Option<Instant>,
+    /// Reasons why nothing can end now.
+    reasons: u32,
+}
+
+impl Excuse {
+    /// From now on nothing can end, for one more reason.
+    pub(in crate::chaos) fn begin(&mut self) {
+        self.since.get_or_insert_with(Instant::now);
+        self.reasons += 1;
+    }
+
+    /// There is one reason less.
+    pub(in crate::chaos) fn end(&mut self) {
+        self.reasons = self.reasons.saturating_sub(1);
+        if self.reasons == 0 {
+            self.past.away += self.since.take().map_or(Duration::ZERO, |since| since.elapsed());
+        }
+    }
+
+    /// A clock was set.
+    pub(in crate::chaos) fn set(&mut self, by: Duration) {
+        self.past.set += by;
+    }
+
+    /// What was excused so far.
+    pub(in crate::chaos) fn so_far(&self) -> Excused {
+        let since = self.since.map_or(Duration::ZERO, |since| since.elapsed());
+        Excused { away: self.past.away + since, ..self.past }
+    }
+
+    /// What was excused since then.
+    pub(super) fn since(&self, before: Excused) -> Excused {
+        let now = self.so_far();
+        Excused {
+            away: now.away.saturating_sub(before.away),
+            set: now.set.saturating_sub(before.set),
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! A file system of a size of its own, which can be filled and freed at once.
+
+use crate::cmd;
+use anyhow::{Context, Result, ensure};
+use rustix::fs::{FallocateFlags, fallocate};
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// A mounted file system, gone when dropped.
+pub(in crate::chaos) struct Disk(PathBuf);
+
+impl Disk {
+    /// A small one in memory, of a size as `mount` takes it.
+    pub(in crate::chaos) fn in_memory(folder: PathBuf, size: &str) -> Result<Self> {
+        Self::mount(folder, &["-t", "tmpfs", "-o", &format!("size={size}"), "none"])
+    }
+
+    /// One in a file, of which only what is written takes room: large ones cost nothing, and are
+    /// filled by marking blocks as taken.
+    pub(in crate::chaos) fn of_file(file: &Path, folder: PathBuf, bytes: u64) -> Result<Self> {
+        File::create(file)?.set_len(bytes)?;
+        let mut format = cmd::command("mkfs.ext4");
+        // Few files, and little that the system would write on its own.
+        let sparing = ["-q", "-F", "-m", "0", "-N", "100000", "-J", "size=32"];
+        let finished = cmd::capture(format.args(sparing).arg(file))?;
+        ensure!(finished.ok, "{}", finished.output.trim());
+        Self::mount(folder, &["-o", "loop,noinit_itable", &file.display().to_string()])
+    }
+
+    fn mount(folder: PathBuf, arguments: &[&str]) -> Result<Self> {
+        std::fs::create_dir_all(&folder)?;
+        let mut mount = cmd::command("mount");
+        let finished = cmd::capture(mount.args(arguments).arg(&folder))?;
+        ensure!(finished.ok, "no file system of a size of its own: {}", finished.output.trim());
+        Ok(Self(folder))
+    }
+
+    fn filler(&self) -> PathBuf {
+        self.0.join("filler")
+    }
+
+    /// Takes all the room that is left.
+    pub(in crate::chaos) fn fill(&self) -> Result<()> {
+        let mut filler = File::options().create(true).append(true).open(self.filler())?;
+        let mut length = filler.metadata()?.len();
+        for bytes in [1 << 32, 1 << 28, 1 << 24, 1 << 20] {
+            while fallocate(&filler, FallocateFlags::empty(), length, bytes).is_ok() {
+                length += bytes;
+            }
+        }
+        // What is left, also where blocks cannot be taken without being written.
+        for bytes in [1 << 16, 1 << 12] {
+            while filler.write_all(&vec![0; bytes]).is_ok() {}
+        }
+        Ok(())
+    }
+
+    /// Gives it back.
+    pub(in crate::chaos) fn free(&self) -> Result<()> {
+        std::fs::remove_file(self.filler()).context("the disk was not full")
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        unmount(&self.0);
+    }
+}
+
+/// Takes away what a run that was broken off has left. What is still in use where something of ours
+/// did not end goes with that.
+pub(in crate::chaos) fn unmount(folder: &Path) {
+    if folder.exists() {
+        let _ = cmd::capture(cmd::command("umount").arg("--lazy").arg(folder));
+    }
+}

@@ -1,0 +1,102 @@
+//! A machine in a network namespace of its own, whose link to the coordinator can be cut in one
+//! direction or in both. One direction is cut without a packet filter: the sender is told a wrong
+//! hardware address for the receiver, and what arrives is dropped there without a word.
+
+use crate::report::Skip;
+use crate::{apt, cmd};
+use anyhow::{Result, ensure};
+use std::net::IpAddr;
+
+/// Nobody's hardware address.
+const NOBODY: &str = "02:00:00:00:00:01";
+
+/// Which datagrams are lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::chaos) enum Direction {
+    Both,
+    ToWorker,
+    ToCoordinator,
+}
+
+/// A network namespace that one link leads to. Removed when dropped, the link with it.
+pub(in crate::chaos) struct Island {
+    /// Of the namespace, and of the link's end outside of it.
+    name: String,
+    /// The link's end inside.
+    inner: String,
+    /// What the outer end is called inside, and the inner one outside.
+    pub(in crate::chaos) host: IpAddr,
+    own: IpAddr,
+}
+
+/// Some islands, or why there are none.
+pub(in crate::chaos) fn some(count: u8) -> Result<Vec<Island>, Skip> {
+    let islands = apt::iproute().and_then(|()| (1..=count).map(Island::new).collect());
+    islands.map_err(|error: anyhow::Error| {
+        Skip::new("netns", format!("no network namespaces with links: {error:#}"))
+    })
+}
+
+impl Island {
+    fn new(number: u8) -> Result<Self> {
+        let name = format!("lgp{}{number}", std::process::id());
+        let inner = format!("{name}i");
+        // Addresses that are set aside for measurements, so that nobody else's are hidden.
+        let [host, own] = [1, 2].map(|end| IpAddr::from([198, 18, number, end]));
+        ip(&["netns", "add", &name])?;
+        let island = Self { name, inner, host, own };
+        let (name, inner) = (island.name.as_str(), island.inner.as_str());
+        ip(&["link", "add", name, "type", "veth", "peer", "name", inner])?;
+        ip(&["link", "set", inner, "netns", name])?;
+        ip(&["addr", "add", &format!("{host}/30"), "dev", name])?;
+        ip(&["link", "set", name, "up"])?;
+        ip(&["-n", name, "addr", "add", &format!("{own}/30"), "dev", inner])?;
+        ip(&["-n", name, "link", "set", inner, "up"])?;
+        ip(&["-n", name, "link", "set", "lo", "up"])?;
+        Ok(island)
+    }
+
+    /// What runs a command in it.
+    pub(in crate::chaos) fn through(&self) -> Vec<String> {
+        ["ip", "netns", "exec", &self.name].map(str::to_owned).to_vec()
+    }
+
+    /// Loses what goes in a direction, until [`Island::heal`].
+    pub(in crate::chaos) fn cut(&self, direction: Direction) -> Result<()> {
+        let wrong = ["lladdr", NOBODY, "nud", "permanent", "dev"];
+        let (host, own) = (self.host.to_string(), self.own.to_string());
+        match direction {
+            Direction::Both => ip(&["link", "set", &self.name, "down"]),
+            Direction::ToWorker => {
+                ip(&[&["neigh", "replace", &own], &wrong[..], &[&self.name]].concat())
+            }
+            Direction::ToCoordinator => {
+                let there = ["-n", &self.name, "neigh", "replace", &host];
+                ip(&[&there, &wrong[..], &[&self.inner]].concat())
+            }
+        }
+    }
+
+    /// Everything arrives again.
+    pub(in crate::chaos) fn heal(&self) -> Result<()> {
+        // Nobody was told a wrong address where nothing or both directions were cut.
+        let _ = ip(&["neigh", "del", &self.own.to_string(), "dev", &self.name]);
+        let there = ["-n", &self.name, "neigh", "del", &self.host.to_string()];
+        let _ = ip(&[&there, &["dev", &self.inner][..]].concat());
+        ip(&["link", "set", &self.name, "up"])
+    }
+}
+
+impl Drop for Island {
+    fn drop(&mut self) {
+        // The namespace takes the inner end along, and that the outer one; unless it never got there.
+        let _ = ip(&["link", "del", &self.name]);
+        let _ = ip(&["netns", "del", &self.name]);
+    }
+}
+
+fn ip(arguments: &[&str]) -> Result<()> {
+    let finished = cmd::capture(cmd::command("ip").args(arguments))?;
+    ensure!(finished.ok, "{}", finished.output.trim());
+    Ok(())
+}
