@@ -50,6 +50,7 @@ struct Extra {
     variant: Option<ModelRef>,
     run_limit: Option<Duration>,
     backoff: Option<Backoff>,
+    story: Vec<(Duration, String)>,
 }
 
 /// Set in the header's length where [`Extra`] follows it.
@@ -74,6 +75,8 @@ pub(crate) struct End {
     pub(crate) finished: Duration,
     /// The variant of the model that ran last, where that was not the model itself.
     pub(crate) variant: Option<Arc<ModelRef>>,
+    /// What was decided about it, and when; empty where its only attempt succeeded at once.
+    pub(crate) story: Vec<(Duration, String)>,
 }
 
 impl End {
@@ -88,6 +91,7 @@ impl End {
             model_time: None,
             finished,
             variant: None,
+            story: Vec::new(),
         }
     }
 
@@ -181,8 +185,9 @@ impl Image {
         };
         let mut bytes = postcard::to_extend(&header, vec![0; 4]).map_err(invalid)?;
         let variant = self.end.as_ref().and_then(|end| end.variant.as_deref().cloned());
+        let story = self.end.as_ref().map(|end| end.story.clone()).unwrap_or_default();
         let (run_limit, backoff) = (spec.run_limit, spec.backoff);
-        let extra = Extra { apart: None, gone: self.gone, variant, run_limit, backoff };
+        let extra = Extra { apart: None, gone: self.gone, variant, run_limit, backoff, story };
         let mut flag = 0;
         if extra != Extra::default() {
             let extra = Extra { apart: self.apart.clone(), ..extra };
@@ -219,8 +224,8 @@ impl Image {
             false if behind.is_empty() => Extra::default(),
             false => Extra { apart: Some(Apart::decode(behind)?), ..Extra::default() },
         };
-        let Extra { apart, gone, variant, run_limit, backoff } = extra;
-        if header.end.is_none() && (gone || variant.is_some()) {
+        let Extra { apart, gone, variant, run_limit, backoff, story } = extra;
+        if header.end.is_none() && (gone || variant.is_some() || !story.is_empty()) {
             return Err(invalid("it has not ended, and something is left of its end"));
         }
         let (inputs, body) = tensors(header.inputs, body)?;
@@ -243,6 +248,7 @@ impl Image {
                     model_time: end.model_time,
                     finished: end.finished,
                     variant: variant.map(Arc::new),
+                    story,
                 };
                 (Some(end), body)
             }

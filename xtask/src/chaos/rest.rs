@@ -138,9 +138,18 @@ impl Rest {
         told(self.agent.delete(self.cluster(&format!("tasks/{id}"))).call())
     }
 
-    /// Every task that the cluster knows, without outputs.
+    /// Every task that the cluster knows, page after page, without outputs.
     pub(super) fn list(&self) -> Result<Vec<Told>, Answer> {
-        told(self.agent.get(self.cluster("tasks")).call())
+        let mut all = Vec::new();
+        let mut next = Some(self.cluster("tasks?limit=1000"));
+        while let Some(url) = next {
+            let response = self.agent.get(url).call();
+            let link = response.as_ref().ok().and_then(|response| response.headers().get("link"));
+            let link = link.and_then(|link| following(link.to_str().ok()?));
+            next = link.map(|path| format!("{}{path}", self.base));
+            all.append(&mut told::<Vec<Told>>(response)?);
+        }
+        Ok(all)
     }
 
     /// Adds a model.
@@ -165,6 +174,11 @@ impl Rest {
 /// The bundled model's input.
 pub(super) fn inputs(picture: &[f32]) -> Value {
     json!([{ "name": "image", "shape": [1, 1, 8, 8], "datatype": "FP32", "data": picture }])
+}
+
+/// The target of a link to a next page (RFC 8288).
+fn following(link: &str) -> Option<&str> {
+    link.strip_prefix('<')?.strip_suffix(">; rel=\"next\"")
 }
 
 type Response = Result<ureq::http::Response<ureq::Body>, ureq::Error>;

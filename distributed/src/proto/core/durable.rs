@@ -91,7 +91,7 @@ impl Core {
     fn image(&self, seq: u64) -> Option<Image> {
         let task = self.tasks.get(seq)?;
         let spec = task.request().spec().cloned()?;
-        let end = task.ending().cloned();
+        let end = task.ending().cloned().map(|end| End { story: task.story(&end), ..end });
         let spec = match end {
             // What has ended is not run again: its inputs would only take room.
             Some(_) => Arc::new(TaskSpec { inputs: Vec::new(), ..(*spec).clone() }),

@@ -43,6 +43,7 @@ impl Core {
             model_time,
             finished: now,
             variant: task.variant().cloned(),
+            story: Vec::new(),
         };
         if !planted!(self, KeepRival) {
             // Nobody waits for the answers of its attempts any more.

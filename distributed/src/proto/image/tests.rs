@@ -34,6 +34,7 @@ fn with_extras() -> [Image; 3] {
     ended.gone = true;
     if let Some(end) = &mut ended.end {
         end.variant = Some(Arc::new(image().spec.model.clone()));
+        end.story = vec![(Duration::from_secs(2), "why".to_owned())];
     }
     [limited(image()), limited(kept_apart()), ended]
 }
@@ -48,6 +49,7 @@ fn ended(result: Result<Vec<NamedTensor>, TaskError>) -> Image {
         model_time: Some(Duration::from_micros(2)),
         finished: Duration::from_secs(3),
         variant: None,
+        story: Vec::new(),
     };
     Image { end: Some(end), ..image() }
 }

@@ -51,8 +51,25 @@ impl Task {
         let Image { id, submitted, spec, digest, end, .. } = image;
         let model = Arc::new(spec.model.clone());
         let mut task = Self::new(id, Request::new(submitted, spec, digest, 0, 0), model);
-        task.close(end?);
+        let mut end = end?;
+        let told = std::mem::take(&mut end.story).into_iter();
+        task.notes = told.map(|(at, text)| Note { at, what: What::Told(text) }).collect();
+        if let (true, Some(worker)) = (task.notes.is_empty(), &end.worker) {
+            let text = format!("attempt {} ran on worker {worker}", end.attempts);
+            task.note(submitted + end.queued, What::Told(text));
+        }
+        task.close(end);
         Some(task)
+    }
+
+    /// What the journal keeps of its notes: nothing where its only attempt succeeded at once, which
+    /// the rest of its end tells.
+    pub(in crate::proto) fn story(&self, end: &End) -> Vec<(Duration, String)> {
+        let plain = |note: &Note| matches!(note.what, What::Saved | What::Sent { .. });
+        if end.state == TaskState::Succeeded && end.attempts == 1 && self.notes.iter().all(plain) {
+            return Vec::new();
+        }
+        self.notes.iter().map(|note| (note.at, note.what.to_string())).collect()
     }
 
     /// Its last phase, and what only running it takes is gone.

@@ -74,6 +74,8 @@ pub(crate) enum What {
         worker: WorkerId,
     },
     Restored,
+    /// One of these, in words, as the journal had it.
+    Told(String),
     Unsaved {
         reason: String,
     },
@@ -147,6 +149,7 @@ impl fmt::Display for What {
                 )
             }
             Self::Restored => write!(f, "taken from the journal after a restart"),
+            Self::Told(text) => write!(f, "{text}"),
             Self::Unsaved { reason } => {
                 write!(f, "the journal could not take its end ({reason}); it is tried again")
             }
