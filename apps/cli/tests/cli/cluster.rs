@@ -2,7 +2,7 @@
 
 use crate::bad_input::external;
 use crate::harness::{
-    Cluster, Outcome, World, ZERO, best, digits, eventually, npy, read_npy, signal, start,
+    self, Cluster, Outcome, World, ZERO, best, digits, eventually, npy, read_npy, signal, start,
 };
 use lgp_inference::GraphBuilder;
 use lgp_memory::{DType, Dim, SymShape, TensorType};
@@ -239,7 +239,7 @@ fn a_stop_that_waits_says_for_what() {
     BufReader::new(stderr).read_line(&mut line).expect("a line");
     assert!(line.contains("waiting for tasks") && line.contains("--now"), "{line}");
     cluster.run(&["stop", "--now"]).json();
-    assert!(stop.wait().expect("it ends").success());
+    assert!(harness::output(stop).status.success());
     cluster.world.expect_no_processes();
 }
 
@@ -352,7 +352,7 @@ fn signals_end_a_coordinator_in_the_foreground() {
         let endpoint: Value = serde_json::from_str(&line).expect("JSON");
         assert_eq!(endpoint["pid"], json!(child.id()));
         crate::harness::signal(child.id(), signal);
-        let output = child.wait_with_output().expect("it ends");
+        let output = harness::output(child);
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         world.expect_no_processes();
     }

@@ -1,6 +1,6 @@
 //! The demo: a worker is killed and nothing is lost; ctrl-C at any moment leaves nothing behind.
 
-use crate::harness::{World, signal};
+use crate::harness::{self, World, signal};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
@@ -55,12 +55,12 @@ fn nothing_is_lost() {
 fn keep_goes_on_serving_until_ctrl_c_or_stop() {
     let world = World::new();
     let mut child = kept(&world, |child, _| signal(child.id(), Signal::INT));
-    assert!(child.wait().expect("it ends").success());
+    assert!(harness::output(child).status.success());
     world.expect_no_processes();
     let mut child = kept(&world, |_, http| {
         world.run(&["stop", "--json", "--server", http]).json();
     });
-    assert!(child.wait().expect("it ends").success());
+    assert!(harness::output(child).status.success());
     world.expect_no_processes();
 }
 
@@ -88,7 +88,7 @@ fn ctrl_c_with_tasks_in_flight_is_an_orderly_end() {
     let started = stderr.find(|line| line.as_ref().is_ok_and(|line| line.starts_with("started")));
     assert!(started.is_some(), "the demo says when its workers are there");
     signal(child.id(), Signal::INT);
-    let code = child.wait().expect("it ends").code();
+    let code = harness::output(child).status.code();
     // 0 where it was done already.
     assert!(matches!(code, Some(0 | 1)), "{code:?}");
     world.expect_no_processes();
@@ -101,7 +101,7 @@ fn ctrl_c_leaves_nothing_behind() {
         let child = world.spawn(&["demo", "--json"]);
         std::thread::sleep(Duration::from_millis(delay_ms));
         signal(child.id(), Signal::INT);
-        let output = child.wait_with_output().expect("it ends");
+        let output = harness::output(child);
         let stderr = String::from_utf8_lossy(&output.stderr);
         match output.status.code() {
             // It was done before the signal came.

@@ -1,6 +1,6 @@
 //! Processes that are killed: nothing is lost, nothing is left behind.
 
-use crate::harness::{Cluster, World, ZERO, eventually, npy, signal, start};
+use crate::harness::{self, Cluster, World, ZERO, eventually, npy, signal, start};
 use rustix::process::Signal;
 use serde_json::json;
 use std::time::Duration;
@@ -84,7 +84,7 @@ fn a_task_that_was_accepted_is_named_when_its_coordinator_goes() {
         // A task is listed a moment before its submission is answered.
         std::thread::sleep(Duration::from_millis(500));
         signal(cluster.pid(), Signal::KILL);
-        let output = child.wait_with_output().expect("it ends");
+        let output = harness::output(child);
         let said = String::from_utf8(output.stderr).expect("text");
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(said.contains(&format!("task {id} was accepted")) && said.contains(fate), "{said}");
@@ -169,7 +169,7 @@ fn a_start_that_is_interrupted_leaves_nothing() {
         let mut child = world.spawn(&args);
         std::thread::sleep(std::time::Duration::from_millis(delay_ms));
         signal(child.id(), Signal::INT);
-        let ended = child.wait().expect("it ends");
+        let ended = harness::output(child).status;
         if ended.success() {
             // It was quicker than the signal.
             world.run(&["stop", "--data", &data, "--json"]).json();

@@ -3,7 +3,8 @@
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -91,9 +92,19 @@ impl World {
         }
     }
 
-    /// Starts the binary with its output kept for later.
+    /// Starts the binary with its output kept for later. It hears of every signal, also where the
+    /// tests run under `nohup`, which has programs ignore one.
     pub(crate) fn spawn(&self, args: &[&str]) -> Child {
-        let mut command = self.command(args);
+        let binary = self.command(args);
+        let mut command = Command::new("env");
+        command.arg("--default-signal=HUP").arg(binary.get_program()).args(binary.get_args());
+        for (name, value) in binary.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command.current_dir(self.folder.path()).stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts")
     }
 
@@ -180,6 +191,21 @@ pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(start.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// What a process still prints, and how it ends; it is killed where that takes too long.
+pub(crate) fn output(child: Child) -> Output {
+    let pid = child.id();
+    let (ended, waits) = mpsc::channel::<()>();
+    let watch = std::thread::spawn(move || {
+        if waits.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
+            signal(pid, Signal::KILL);
+        }
+    });
+    let output = child.wait_with_output().expect("a child");
+    drop(ended);
+    watch.join().expect("it only waits");
+    output
 }
 
 pub(crate) fn signal(pid: u32, signal: Signal) {

@@ -1,6 +1,6 @@
 //! Machines that join: a second process with a data folder of its own, and nothing shared.
 
-use crate::harness::{Cluster, World, ZERO, best, eventually, npy, read_npy, signal};
+use crate::harness::{self, Cluster, World, ZERO, best, eventually, npy, read_npy, signal};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
@@ -21,7 +21,7 @@ impl Joined {
         let stdout = process.stdout.take().expect("a pipe");
         BufReader::new(stdout).read_line(&mut line).expect("a line");
         let Ok(said) = serde_json::from_str(&line) else {
-            let output = process.wait_with_output().expect("it ends");
+            let output = harness::output(process);
             panic!("{}", String::from_utf8_lossy(&output.stderr))
         };
         Self { process, said }
@@ -30,7 +30,7 @@ impl Joined {
     fn leave(self) {
         signal(self.process.id(), Signal::INT);
         // Reads what it logs, so that it is not held up.
-        let output = self.process.wait_with_output().expect("it ends");
+        let output = harness::output(self.process);
         assert_eq!(output.status.code(), Some(0), "{output:?}");
     }
 }
@@ -150,7 +150,7 @@ fn a_machine_that_is_revoked_leaves_and_comes_back_with_a_new_token_only() {
     let revoked = cluster.run(&["workers", "revoke", "far"]).json();
     assert_eq!(revoked["connections_closed"], json!(1));
     assert_eq!(cluster.run(&["workers", "revoked"]).json()[0]["name"], json!("far"));
-    let output = joined.process.wait_with_output().expect("it ends");
+    let output = harness::output(joined.process);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.code() == Some(1) && said.contains("certificate_revoked"), "{said}");
 
@@ -212,7 +212,7 @@ fn a_machine_that_was_away_comes_back_without_a_token() {
     let cluster = Cluster::start(cluster.world, "0");
     let quic = text(&cluster.endpoint["quic"]).to_owned();
     let joined = Joined::start(&cluster.world, &[&quic, "--data", &folder]);
-    let output = joined.process.wait_with_output().expect("it ends");
+    let output = harness::output(joined.process);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("certificate_expired") && said.contains("token create"), "{said}");
