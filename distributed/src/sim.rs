@@ -85,6 +85,7 @@ figures! {
     disk_full: "commits without room",
     partitions: "partitions",
     disconnections: "connections broken",
+    resumed: "workers that came back with what they held",
     stalls: "worker stalls",
     hangs: "runs that hang",
     replaced: "workers replaced",

@@ -78,6 +78,8 @@ pub enum WorkerState {
     Ready,
     /// Finishes what it has and takes no more.
     Draining,
+    /// The connection to it is lost: it may come back with what it holds.
+    Away,
     /// Gone; its tasks were given to others. Listed for a while so that people can see it.
     Lost,
 }
@@ -89,6 +91,7 @@ impl WorkerState {
         match self {
             Self::Ready => "ready",
             Self::Draining => "draining",
+            Self::Away => "away",
             Self::Lost => "lost",
         }
     }
@@ -272,6 +275,8 @@ pub struct TaskCounts {
 pub struct WorkerCounts {
     pub ready: u64,
     pub draining: u64,
+    /// Those whose connection is lost, and that may come back.
+    pub away: u64,
     pub lost: u64,
 }
 

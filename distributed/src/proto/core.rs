@@ -21,6 +21,7 @@ mod relieve;
 mod residency;
 mod restore;
 mod results;
+mod resume;
 mod retry;
 mod stats;
 mod stock;

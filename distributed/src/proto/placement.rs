@@ -27,7 +27,7 @@ pub(super) use hot::{Hot, SeatId, mib};
 pub(super) use models::{ModelState, Wanted, ordered};
 pub(super) use orders::Overdue;
 pub(super) use outlook::{LoadReport, Outlook};
-pub(super) use seat::{Held, Seat, Timed};
+pub(super) use seat::{Held, Kept, Seat, Timed};
 pub(super) use slots::Survey;
 pub(super) use standing::{Cause, Standing};
 pub(super) use worker::Worker;

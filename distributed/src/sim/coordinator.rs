@@ -235,7 +235,7 @@ impl World {
         let machine = format!("m{worker}");
         let join =
             Join { id: name, incarnation, pid, slots, threads, status, input_bytes_max, machine };
-        let Some(session) = self.core.join(self.now, join) else {
+        let Some((session, resumed)) = self.core.join(self.now, join) else {
             self.ledger.session_ended(expected);
             self.tell(worker, connection, &Order::Close { farewell: false });
             return Ok(());
@@ -243,9 +243,13 @@ impl World {
         if session != expected {
             return Err(format!("session {session} began, not {expected}"));
         }
+        if resumed {
+            self.report.resumed += 1;
+            self.ledger.resumed(session, &self.core);
+        }
         self.sessions.insert(connection, session);
         self.ends.insert(session, (worker, connection));
-        self.tell(worker, connection, &Order::Welcome);
+        self.tell(worker, connection, &Order::Welcome { resumed });
         Ok(())
     }
 

@@ -123,6 +123,26 @@ impl Ledger {
         self.sessions.insert(session, slots * worker.devices);
     }
 
+    /// A worker goes on with what it held in an earlier session.
+    pub(super) fn resumed(&mut self, session: SessionId, core: &Core) {
+        let mut moved = Vec::new();
+        for entry in self.tasks.values_mut() {
+            for at in entry.current.iter_mut().filter(|at| core.is_current(session, at.1)) {
+                moved.push((at.0, at.1));
+                at.0 = session;
+            }
+        }
+        for (old, id) in moved {
+            if let Some(model) = self.models.get(&(old, id)).cloned() {
+                self.models.insert((session, id), model);
+            }
+            let held = self.held.get_mut(&old).and_then(|held| held.remove(&id));
+            if let Some(held) = held {
+                self.held.entry(session).or_default().insert(id, held);
+            }
+        }
+    }
+
     pub(super) fn session_ended(&mut self, session: SessionId) {
         self.sessions.remove(&session);
         self.held.remove(&session);

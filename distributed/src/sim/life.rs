@@ -4,6 +4,7 @@ use super::worker::{IDLE_TIMEOUT, Recalled, Report};
 use super::workload::{MODELS, millis, model};
 use super::world::{CHAOS, Event, Order, World};
 use crate::proto::balance::{balancing_strategies, by_name};
+use crate::proto::membership::Parting;
 use crate::proto::message::AttemptId;
 use crate::proto::state::Completion;
 use rand::RngExt;
@@ -20,7 +21,7 @@ impl World {
         self.connections += 1;
         let connection = self.connections;
         let w = &mut self.workers[worker];
-        w.connection = connection;
+        w.connect(connection);
         w.last_heard = self.now;
         self.say(worker, connection, &Report::Hello);
         self.after(HEARTBEAT, Event::Beat { worker, connection });
@@ -57,7 +58,12 @@ impl World {
         }
         w.last_heard = self.now;
         match order {
-            Order::Welcome | Order::Acknowledge => {}
+            Order::Acknowledge => {}
+            Order::Welcome { resumed } => {
+                for report in w.welcomed(resumed) {
+                    self.say(worker, connection, &report);
+                }
+            }
             Order::Task(device, id, model, priority) => {
                 if let Some(refusal) = w.receive(self.now, device, id, &model, priority) {
                     self.say(worker, connection, &refusal);
@@ -131,6 +137,7 @@ impl World {
         let device_error = !self.healed && self.rng.random_bool(errors);
         let ended = self.workers[worker].end(id, device_error);
         if let Some((mut connection, report)) = ended {
+            self.workers[worker].remember(connection, &report);
             self.report.device_errors += u64::from(device_error);
             let current = self.workers[worker].connection;
             if connection != current && self.rng.random_bool(0.5) {
@@ -155,7 +162,7 @@ impl World {
         if self.now.saturating_sub(w.last_heard) > IDLE_TIMEOUT {
             return self.reconnect(worker);
         }
-        for heartbeat in w.heartbeats() {
+        for heartbeat in w.heartbeats().into_iter().flatten() {
             self.say(worker, connection, &Report::Heartbeat(heartbeat));
         }
         if self.workers[worker].leaving {
@@ -254,8 +261,12 @@ impl World {
             return;
         }
         self.report.disconnections += 1;
-        self.core.disconnected(self.now, session, false);
-        self.ledger.session_ended(session);
+        let broken = self.rng.random_bool(0.8);
+        let parting = if broken { Parting::Broken } else { Parting::Ended };
+        self.core.disconnected(self.now, session, parting);
+        if !self.core.is_live(session) {
+            self.ledger.session_ended(session);
+        }
         self.ends.remove(&session);
         self.reconnect(worker);
     }

@@ -22,6 +22,8 @@ pub(crate) enum Planted {
     NoGrace,
     /// Lost workers use up a task's own attempts.
     CountLosses,
+    /// What a worker comes back with is not known to go on there.
+    ForgetResumed,
     /// The tasks of a submission are recorded each for itself.
     SplitBatch,
     /// The end of a durable task is shown before the journal has it.
@@ -72,7 +74,7 @@ pub(crate) enum Planted {
 
 impl Planted {
     /// Every fault that can be planted.
-    pub(crate) const ALL: [Self; 32] = [
+    pub(crate) const ALL: [Self; 33] = [
         Self::AcceptStale,
         Self::ForgetLost,
         Self::IgnoreSlots,
@@ -80,6 +82,7 @@ impl Planted {
         Self::ForgetRetry,
         Self::AcceptEarly,
         Self::SplitBatch,
+        Self::ForgetResumed,
         Self::IgnoreHangs,
         Self::NoGrace,
         Self::CountLosses,

@@ -79,7 +79,14 @@ pub(super) struct Worker {
     models: BTreeSet<(u32, ModelRef)>,
     /// Attempts that were asked back and were not here.
     early: BTreeSet<AttemptId>,
+    /// Whether the coordinator has greeted it on its connection.
+    welcomed: bool,
+    /// The last answers, each with its connection: they may not have arrived.
+    said: Vec<(u64, Report)>,
 }
+
+/// Answers that may be on their way.
+const SAID: usize = 4;
 
 impl Worker {
     pub(super) fn new(rng: &mut Xoshiro256PlusPlus, sick: f64, small: f64) -> Self {
@@ -109,7 +116,35 @@ impl Worker {
             jobs: Vec::new(),
             models: BTreeSet::new(),
             early: BTreeSet::new(),
+            welcomed: false,
+            said: Vec::new(),
         }
+    }
+
+    /// It makes a connection.
+    pub(super) fn connect(&mut self, connection: u64) {
+        (self.connection, self.welcomed) = (connection, false);
+    }
+
+    /// The coordinator greets it. Where that takes it for the same as before, everything goes on, and
+    /// answers that may not have arrived are given again; else nobody waits for what it holds.
+    pub(super) fn welcomed(&mut self, resumed: bool) -> Vec<Report> {
+        self.welcomed = true;
+        let connection = self.connection;
+        let said = std::mem::take(&mut self.said).into_iter();
+        if !resumed {
+            return Vec::new();
+        }
+        self.jobs.iter_mut().for_each(|job| job.connection = connection);
+        said.filter(|(by, _)| *by != connection).map(|(_, report)| report).collect()
+    }
+
+    /// What was answered by a connection, which may not arrive.
+    pub(super) fn remember(&mut self, connection: u64, report: &Report) {
+        if self.said.len() == SAID {
+            self.said.remove(0);
+        }
+        self.said.push((connection, report.clone()));
     }
 
     /// Tasks that each device holds at most.
@@ -131,6 +166,7 @@ impl Worker {
         self.jobs.clear();
         self.models.clear();
         self.early.clear();
+        self.said.clear();
     }
 
     pub(super) fn status(&self) -> ExecutorStatus {
@@ -142,11 +178,15 @@ impl Worker {
         ExecutorStatus { devices: (0..self.devices).map(device).collect() }
     }
 
-    pub(super) fn heartbeats(&self) -> Vec<Heartbeat> {
+    /// None before the greeting.
+    pub(super) fn heartbeats(&self) -> Option<Vec<Heartbeat>> {
+        if !self.welcomed {
+            return None;
+        }
         let mine = self.jobs.iter().filter(|j| j.connection == self.connection);
         let mut held: Vec<_> = mine.map(|j| (j.id, j.batch.is_some())).collect();
         held.sort_unstable();
-        Heartbeat::all(&held, self.status())
+        Some(Heartbeat::all(&held, self.status()))
     }
 
     /// Loading takes place at once; whether it works is up to chance.

@@ -30,7 +30,10 @@ const TRACE: usize = 40;
 /// Messages to a worker.
 #[derive(Debug, Clone)]
 pub(super) enum Order {
-    Welcome,
+    /// Whether it goes on with what it holds.
+    Welcome {
+        resumed: bool,
+    },
     /// The transport's acknowledgement: the other end lives.
     Acknowledge,
     Task(u32, AttemptId, ModelRef, Priority),

@@ -17,6 +17,7 @@ use crate::proto::core::{Core, Found, Left};
 use crate::proto::event::Event;
 use crate::proto::frame;
 use crate::proto::image::{Apart, Change};
+use crate::proto::membership::Parting;
 use crate::proto::message::{AttemptId, Kind, Place};
 use crate::proto::state::{Action, Completion, SessionId};
 use crate::task::{TaskId, TaskRecord, TaskState};
@@ -388,19 +389,18 @@ impl CoreHandle {
         if state.stopped {
             return Err(Close::Stopping);
         }
-        let next = state.core.next_session();
-        let id = state.core.join(self.now(), join).ok_or(Close::Superseded)?;
+        let (id, resumed) = state.core.join(self.now(), join).ok_or(Close::Superseded)?;
         state.sessions.insert(id, session);
         self.carry_out(&mut state);
-        Ok((id, id < next))
+        Ok((id, resumed))
     }
 
-    /// A connection ended. Where its session goes on over another one, nothing else did.
+    /// A connection ended.
     pub(crate) fn leave(
         self: &Arc<Self>,
         session: SessionId,
         connection: &Connection,
-        farewell: bool,
+        parting: Parting,
     ) {
         let mut state = self.lock();
         let own = state.sessions.get(&session);
@@ -408,7 +408,7 @@ impl CoreHandle {
             return;
         }
         let now = self.now();
-        state.core.disconnected(now, session, farewell);
+        state.core.disconnected(now, session, parting);
         self.carry_out(&mut state);
         state.sessions.remove(&session);
     }

@@ -7,12 +7,12 @@ use crate::net::transport::close::Close;
 use crate::net::transport::shared_memory::{Lender, SharedMemory};
 use crate::net::transport::wire;
 use crate::proto::frame;
-use crate::proto::membership::Join;
+use crate::proto::membership::{Join, Parting};
 use crate::proto::message::{
     AttemptId, Heartbeat, Hello, Kind, Loaded, Place, VERSION, VERSION_MIN, Versions, Welcome,
 };
 use crate::proto::state::SessionId;
-use quinn::{Connection, RecvStream, SendStream};
+use quinn::{Connection, ConnectionError, RecvStream, SendStream};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -60,7 +60,7 @@ pub(crate) async fn serve(
     let welcomed = wire::write_report(&mut control, Kind::Welcome, &welcome);
     if let Err(error) = wire::taken(welcomed).await {
         tracing::warn!(%addr, %error, "a worker was not welcomed");
-        return core.leave(number, &connection, false);
+        return core.leave(number, &connection, Parting::Broken);
     }
     tracing::info!(worker = %name, %addr, "worker joined");
     let writer = tokio::spawn(write_control(control, frames));
@@ -70,11 +70,19 @@ pub(crate) async fn serve(
         connection.close(Close::Malformed.code(), Close::Malformed.reason().as_bytes());
     }
     // Of a connection that ends in order, the stream may end a moment earlier.
-    let reason = tokio::time::timeout(FAREWELL_TIMEOUT, connection.closed()).await;
-    let farewell = reason.is_ok_and(|r| Close::given_by_peer(&r) == Some(Close::Farewell));
-    core.leave(number, &connection, farewell);
+    let reason = tokio::time::timeout(FAREWELL_TIMEOUT, connection.closed()).await.ok();
+    let parting = parting(reason.as_ref());
+    core.leave(number, &connection, parting);
     connection.close(Close::Silent.code(), Close::Silent.reason().as_bytes());
-    tracing::info!(worker = %name, %addr, farewell, %error, "worker gone");
+    tracing::info!(worker = %name, %addr, ?parting, %error, "worker gone");
+}
+
+fn parting(reason: Option<&ConnectionError>) -> Parting {
+    match reason {
+        Some(reason) if Close::given_by_peer(reason) == Some(Close::Farewell) => Parting::Farewell,
+        Some(ConnectionError::ApplicationClosed(_)) => Parting::Ended,
+        _ => Parting::Broken,
+    }
 }
 
 struct Greeted {

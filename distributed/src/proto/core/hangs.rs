@@ -65,6 +65,10 @@ impl Core {
     /// An attempt was asked to stop and has had its time to.
     pub(super) fn hang(&mut self, now: Duration, due: Duration, session: SessionId, id: AttemptId) {
         let grace = self.config.timing.stop_grace;
+        if self.placement.has_parted(session) {
+            // It cannot hear; it is lost soon, or comes back in another session.
+            return;
+        }
         let Some(begun) = self.placement.ask_to_stop(session, id) else { return };
         // What has not begun lets go by itself, and where this look is late, so may be its end.
         if !begun || now.saturating_sub(due) > self.config.timing.heartbeat {

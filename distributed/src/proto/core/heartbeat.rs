@@ -38,12 +38,19 @@ impl Core {
         for (id, age) in missing {
             let current = self.is_current(session, id);
             // The request or the answer may still be under way, and the answer may be long. Of
-            // an attempt that nobody waits for, only the request matters.
-            if age <= if current { timing.lease } else { timing.heartbeat } {
+            // an attempt that nobody waits for, only the request matters. What a worker has not
+            // brought back with it went with the connection.
+            let resumed = self.placement.is_resumed(session, id);
+            if !resumed && age <= if current { timing.lease } else { timing.heartbeat } {
                 continue;
             }
             let Some(held) = self.placement.release(session, id) else { continue };
-            if current {
+            if current && resumed {
+                let reason = "the task was on its way when the connection to its worker was lost";
+                let error = TaskError::new(TaskErrorKind::WorkerLost, reason);
+                self.lose_attempt(now, id, session, error);
+                self.placement.abandon(session, id, &held.model);
+            } else if current {
                 self.worker_failed(now, session, &held.model);
                 let reason = "the worker no longer holds the task and sent no answer";
                 let error = TaskError::new(TaskErrorKind::WorkerLost, reason);

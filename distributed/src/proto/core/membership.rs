@@ -32,31 +32,54 @@ pub(crate) struct Join {
     pub(crate) machine: String,
 }
 
+/// How a connection ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Parting {
+    /// In order: the worker holds nothing.
+    Farewell,
+    /// The worker's process ended it.
+    Ended,
+    /// Neither side wanted that.
+    Broken,
+}
+
 impl Core {
     /// A worker connected. Its earlier session, if there is one, ends here: a worker restarts
-    /// or reconnects sooner than its silence is noticed. A process that was started before the
-    /// one that is connected is refused.
-    pub(crate) fn join(&mut self, now: Duration, join: Join) -> Option<SessionId> {
+    /// or reconnects sooner than its silence is noticed. The same process goes on with what it holds
+    /// if it was heard of within the lease. A process that was started before the one that is
+    /// connected is refused. Answers the session, and whether it goes on from an earlier one.
+    pub(crate) fn join(&mut self, now: Duration, join: Join) -> Option<(SessionId, bool)> {
+        let mut resumed = None;
         if let Some(earlier) = self.placement.fleet().latest(&join.id) {
             let (old, live) = (earlier.session(), !earlier.is_lost());
+            let same = earlier.incarnation() == join.incarnation;
+            let silent = now.saturating_sub(earlier.last_seen());
             if live && earlier.incarnation() > join.incarnation {
                 return None;
             }
             if live {
                 self.actions.push(Action::Supersede { session: old });
+            }
+            if same && silent <= self.config.timing.lease {
+                resumed = Some((old, self.placement.kept(old)));
+            } else if live {
                 self.lose(now, old, "its worker connected anew");
             }
             self.placement.remove(old);
         }
         let worker = join.id.clone();
         let session = self.placement.join(now, join);
+        let goes_on = resumed.is_some();
+        if let Some((old, kept)) = resumed {
+            self.resume(now, (old, session), &worker, kept);
+        }
         self.tell(Event::WorkerJoined { worker });
         self.load_all_on(now, session);
         self.placement.forget_lost(now, LOST_LISTED_MAX, LOST_LISTED_FOR);
         self.watch(now);
         self.actions.changed();
         self.schedule(now);
-        Some(session)
+        Some((session, goes_on))
     }
 
     /// A worker gave a sign of life.
@@ -121,23 +144,30 @@ impl Core {
     }
 
     /// The connection ended. After a farewell the worker is forgotten, and what it still held
-    /// was never begun; else it is lost and its tasks are redone.
-    pub(crate) fn disconnected(&mut self, now: Duration, session: SessionId, farewell: bool) {
-        if farewell {
-            if !self.is_live(session) {
-                return;
+    /// was never begun. Where its process ended the connection, the worker is lost and its tasks are
+    /// redone. Else it may come back with what it holds, until it has been silent for too long.
+    pub(crate) fn disconnected(&mut self, now: Duration, session: SessionId, parting: Parting) {
+        match parting {
+            Parting::Farewell => self.bid_farewell(now, session),
+            Parting::Broken if self.placement.part(session) => self.actions.changed(),
+            Parting::Broken | Parting::Ended => {
+                self.lose(now, session, "the connection to its worker was lost");
             }
-            self.tell_left(session);
-            for id in self.placement.remove(session) {
-                if self.is_current(session, id) {
-                    self.give_back(now, id, session, false);
-                }
-            }
-            self.actions.changed();
-        } else {
-            self.lose(now, session, "the connection to its worker was lost");
         }
         self.schedule(now);
+    }
+
+    fn bid_farewell(&mut self, now: Duration, session: SessionId) {
+        if !self.is_live(session) {
+            return;
+        }
+        self.tell_left(session);
+        for id in self.placement.remove(session) {
+            if self.is_current(session, id) {
+                self.give_back(now, id, session, false);
+            }
+        }
+        self.actions.changed();
     }
 
     /// A supervisor saw the process of a worker end.

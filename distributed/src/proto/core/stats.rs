@@ -21,6 +21,7 @@ impl Core {
             match worker.state() {
                 WorkerState::Ready => workers.ready += 1,
                 WorkerState::Draining => workers.draining += 1,
+                WorkerState::Away => workers.away += 1,
                 WorkerState::Lost => workers.lost += 1,
             }
         }

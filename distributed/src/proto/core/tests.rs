@@ -5,6 +5,7 @@ mod hangs;
 mod recall;
 mod records;
 mod residency;
+mod resume;
 mod workers;
 
 use crate::error::Error;
@@ -64,13 +65,25 @@ pub(super) fn order(spec: TaskSpec, input_bytes: usize) -> Order {
     Order { spec: Arc::new(spec), input_bytes, queued_bytes, digest, within: Vec::new() }
 }
 
+/// A process starts and connects.
 pub(super) fn join(core: &mut Core, now: Duration, name: &str, slots: u32) -> SessionId {
+    let incarnation = core.next_session();
+    connect(core, now, (name, incarnation), slots).0
+}
+
+/// Answers the session, and whether it goes on from an earlier one.
+fn connect(
+    core: &mut Core,
+    now: Duration,
+    (name, incarnation): (&str, u64),
+    slots: u32,
+) -> (SessionId, bool) {
     let id = name.parse().expect("a name");
     let status = ExecutorStatus::default();
     let (threads, input_bytes_max) = (slots, u64::MAX);
     let join = Join {
         id,
-        incarnation: 0,
+        incarnation,
         pid: None,
         slots,
         threads,

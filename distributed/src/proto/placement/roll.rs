@@ -1,13 +1,14 @@
 //! The roll of workers: who joins, gives a sign of life, drains, is lost or leaves.
 
 use super::device::devices;
-use super::{Placement, SeatId, Worker};
+use super::{Held, Kept, Placement, Seat, SeatId, Worker};
 use crate::executor::DeviceStatus;
 use crate::proto::membership::Join;
 use crate::proto::message::AttemptId;
 use crate::proto::state::SessionId;
 use crate::task::ModelRef;
 use crate::worker_info::{WorkerId, WorkerState};
+use std::sync::Arc;
 use std::time::Duration;
 
 impl Placement {
@@ -95,8 +96,53 @@ impl Placement {
         session: SessionId,
     ) -> Option<(WorkerId, Vec<AttemptId>)> {
         let name = self.fleet.live(session)?.id().clone();
+        let kept = self.kept(session);
         self.close(session, WorkerState::Lost);
+        if let Some(worker) = self.fleet.worker_mut(session) {
+            worker.kept = kept;
+        }
         Some((name, self.fleet.vacate(session)))
+    }
+
+    /// What a worker holds, or held when it was lost.
+    pub(in crate::proto) fn kept(&self, session: SessionId) -> Vec<Kept> {
+        let Some(worker) = self.fleet.worker(session) else { return Vec::new() };
+        if worker.is_lost() {
+            return worker.kept.clone();
+        }
+        let seats = self.fleet.seats_of(worker);
+        let at = |seat: &Seat| {
+            let device = seat.ordinal();
+            let kept = move |(id, held): (&AttemptId, &Held)| Kept {
+                id: *id,
+                device,
+                model: Arc::clone(&held.model),
+            };
+            seat.held().iter().map(kept).collect::<Vec<_>>()
+        };
+        seats.flat_map(at).collect()
+    }
+
+    /// The connection to a worker that takes tasks is lost: it takes none until it comes back. False
+    /// where it took none before.
+    pub(in crate::proto) fn part(&mut self, session: SessionId) -> bool {
+        let ready = self.fleet.live(session).is_some_and(Worker::is_ready);
+        if ready {
+            self.close(session, WorkerState::Away);
+            self.fleet.refresh_all(session);
+        }
+        ready
+    }
+
+    /// Whether the connection to a worker is lost.
+    pub(in crate::proto) fn has_parted(&self, session: SessionId) -> bool {
+        self.fleet.worker(session).is_some_and(|worker| worker.state() == WorkerState::Away)
+    }
+
+    /// Whether a worker came back and has not named an attempt yet that it held.
+    pub(in crate::proto) fn is_resumed(&self, session: SessionId, id: AttemptId) -> bool {
+        let seat = self.fleet.holder(session, id).and_then(|seat| self.fleet.seat(seat));
+        seat.and_then(|seat| seat.held().get(&id)).is_some_and(|held| held.standing.is_resumed())
     }
 
     /// Forgets a worker; answers the attempts that it held.

@@ -6,6 +6,7 @@ use super::models::ModelState;
 use super::standing::Standing;
 use crate::executor::DeviceStatus;
 use crate::proto::balance::load;
+use crate::proto::message::AttemptId;
 use crate::proto::scheduler::service::Service;
 use crate::proto::state::SessionId;
 use crate::task::ModelRef;
@@ -20,6 +21,15 @@ pub(in crate::proto) struct Held {
     pub(in crate::proto) confirmed: Duration,
     pub(in crate::proto) model: Arc<ModelRef>,
     pub(in crate::proto) standing: Standing,
+}
+
+/// An attempt that a worker may come back with.
+#[derive(Debug, Clone)]
+pub(in crate::proto) struct Kept {
+    pub(in crate::proto) id: AttemptId,
+    /// The device's number at its worker.
+    pub(in crate::proto) device: u32,
+    pub(in crate::proto) model: Arc<ModelRef>,
 }
 
 /// What was measured of a model at a device.

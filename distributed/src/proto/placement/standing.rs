@@ -26,18 +26,31 @@ pub(in crate::proto) struct Standing {
     recalled: Option<Cause>,
     /// Its run was asked to stop.
     stopping: bool,
+    /// Its worker came back, and has not named it yet.
+    resumed: bool,
 }
 
 impl Standing {
     /// That of an attempt that is about to be sent.
     pub(in crate::proto) fn new(priority: Priority) -> Self {
         let background = priority == Priority::Background;
-        Self { background, stage: Stage::Unknown, recalled: None, stopping: false }
+        Self { background, stage: Stage::Unknown, recalled: None, stopping: false, resumed: false }
+    }
+
+    /// That of an attempt whose worker came back.
+    pub(in crate::proto) fn resumed(priority: Priority) -> Self {
+        Self { resumed: true, ..Self::new(priority) }
+    }
+
+    /// Whether its worker came back and has not named it yet.
+    pub(super) fn is_resumed(&self) -> bool {
+        self.resumed
     }
 
     /// A heartbeat names the attempt. One that was sent earlier may come later. True when it says for
     /// the first time that a thread has taken it.
     pub(super) fn hear(&mut self, begun: bool) -> bool {
+        self.resumed = false;
         let before = self.stage;
         if before != Stage::Begun {
             self.stage = if begun { Stage::Begun } else { Stage::Waiting };

@@ -1,6 +1,7 @@
 //! A worker as the core keeps it.
 
 use super::hot::SeatId;
+use super::seat::Kept;
 use crate::executor::DeviceStatus;
 use crate::proto::membership::Join;
 use crate::proto::message::AttemptId;
@@ -26,6 +27,8 @@ pub(in crate::proto) struct Worker {
     completed: u64,
     /// A seat per device, in the order of the devices; empty once the worker is lost.
     pub(super) seats: Vec<SeatId>,
+    /// What a lost worker held.
+    pub(super) kept: Vec<Kept>,
     /// Breakers that have counted a failure, by model.
     breakers: BTreeMap<ModelRef, Breaker>,
     /// What it last said of its devices.
@@ -51,6 +54,7 @@ impl Worker {
             last_seen: now,
             completed: 0,
             seats: Vec::new(),
+            kept: Vec::new(),
             breakers: BTreeMap::new(),
             status,
             transport: Transport::default(),

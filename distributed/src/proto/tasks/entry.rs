@@ -65,6 +65,17 @@ impl<'a> Entry<'a> {
         self.counts.begin(self.task.request.queued_bytes());
     }
 
+    /// An attempt goes on in another session of its worker: it was current, or none has followed it.
+    pub(in crate::proto) fn resume(&mut self, old: SessionId, run: Run) {
+        if let Phase::Running { runs, .. } = &mut self.task.phase {
+            let own = runs.iter_mut().find(|other| other.is(old, run.attempt));
+            return own.into_iter().for_each(|own| own.session = run.session);
+        }
+        let losses = &mut self.task.attempts.losses;
+        *losses = losses.saturating_sub(1);
+        self.begin(run);
+    }
+
     /// When its attempt may get a rival, if it runs.
     pub(in crate::proto) fn expect_rival(&mut self, at: Option<(Duration, u32)>) {
         if let Phase::Running { rival_at, .. } = &mut self.task.phase {

@@ -132,6 +132,11 @@ impl Task {
         matches!(self.phase, Phase::Running { .. })
     }
 
+    /// Whether an attempt of it may begin, now or later.
+    pub(in crate::proto) fn waits_to_run(&self) -> bool {
+        matches!(self.phase, Phase::Ready | Phase::Backoff { .. } | Phase::Parked)
+    }
+
     pub(in crate::proto) fn is_parked(&self) -> bool {
         matches!(self.phase, Phase::Parked)
     }

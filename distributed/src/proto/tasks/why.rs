@@ -73,6 +73,11 @@ pub(crate) enum What {
         attempt: u32,
         worker: WorkerId,
     },
+    /// Its worker came back with it.
+    Resumed {
+        attempt: u32,
+        worker: WorkerId,
+    },
     Restored,
     /// One of these, in words, as the journal had it.
     Told(String),
@@ -147,6 +152,9 @@ impl fmt::Display for What {
                     f,
                     "attempt {attempt} did not stop: the process of worker {worker} is replaced"
                 )
+            }
+            Self::Resumed { attempt, worker } => {
+                write!(f, "attempt {attempt} goes on: worker {worker} came back with it")
             }
             Self::Restored => write!(f, "taken from the journal after a restart"),
             Self::Told(text) => write!(f, "{text}"),

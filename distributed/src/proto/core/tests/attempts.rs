@@ -1,6 +1,7 @@
 //! Attempts, and what their ends do to tasks.
 
 use super::*;
+use crate::proto::membership::Parting;
 
 #[test]
 fn only_the_current_attempt_of_the_current_session_completes() {
@@ -181,7 +182,7 @@ fn deadlines_end_tasks_wherever_they_are() {
     assert!(core.is_idle());
     // Nothing is left that would wake the timer but the watch over the worker.
     core.tick(ms(400));
-    core.disconnected(ms(400), session, true);
+    core.disconnected(ms(400), session, Parting::Farewell);
     core.tick(ms(1_000));
     assert_eq!(core.next_timeout(), None);
 }

@@ -4,7 +4,7 @@ use crate::executor::ExecutorStatus;
 use crate::proto::balance::by_name;
 use crate::proto::core::Core;
 use crate::proto::core::tests::{core as small_core, done, ms, spec, submit};
-use crate::proto::membership::Join;
+use crate::proto::membership::{Join, Parting};
 use crate::proto::message::{AttemptId, Heartbeat};
 use crate::proto::state::{Action, Completion, SessionId};
 use crate::task::{Priority, TaskId, TaskSpec, TaskState};
@@ -34,7 +34,7 @@ fn join(core: &mut Core, now: Duration, name: &str) -> SessionId {
         input_bytes_max,
         machine: "m".into(),
     };
-    core.join(now, join).expect("none is later")
+    core.join(now, join).expect("none is later").0
 }
 
 fn of(priority: Priority) -> TaskSpec {
@@ -215,7 +215,7 @@ fn what_would_hardly_gain_stays_where_it_is() {
 fn nobody_free_elsewhere_means_back_to_where_it_waited() {
     let (mut core, [slow, fast], held) = slow_and_fast(ms(100), ms(10));
     acts(&mut core);
-    core.disconnected(ms(8), fast, false);
+    core.disconnected(ms(8), fast, Parting::Ended);
     assert!(core.complete(ms(9), slow, held[3].1, Completion::Refused));
     let (sent, _) = acts(&mut core);
     assert_eq!(sent, [(slow, AttemptId { attempt: 2, ..held[3].1 })]);

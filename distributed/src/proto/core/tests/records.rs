@@ -1,6 +1,7 @@
 //! What is accepted, kept and saved.
 
 use super::*;
+use crate::proto::membership::Parting;
 
 #[test]
 fn the_queue_refuses_by_count_and_bytes_but_never_when_empty() {
@@ -152,7 +153,7 @@ fn a_coordinator_that_stops_leaves_durable_tasks_as_they_are() {
     core.recorded(ms(1), tickets[0]);
     assert_eq!(dispatched(&mut core).len(), 1);
     core.stop(ms(2));
-    core.disconnected(ms(2), session, false);
+    core.disconnected(ms(2), session, Parting::Ended);
     while let Some(action) = core.next_action(ms(2)) {
         assert!(!matches!(action, Action::Record { .. }), "{action:?}");
     }

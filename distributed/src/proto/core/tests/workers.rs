@@ -1,6 +1,7 @@
 //! Workers: their silence, their heartbeats, and what they take.
 
 use super::*;
+use crate::proto::membership::Parting;
 
 #[test]
 fn silence_is_suspicious_then_fatal_within_two_seconds() {
@@ -63,10 +64,10 @@ fn a_load_whose_order_or_answer_went_missing_is_noticed() {
 /// A worker that takes inputs of so many bytes.
 fn join_with_limit(core: &mut Core, now: Duration, name: &str, input_bytes_max: u64) -> SessionId {
     let (id, status) = (name.parse().expect("a name"), ExecutorStatus::default());
-    let (slots, threads) = (2, 1);
+    let (slots, threads, incarnation) = (2, 1, core.next_session());
     let join = Join {
         id,
-        incarnation: 0,
+        incarnation,
         pid: None,
         slots,
         threads,
@@ -74,7 +75,7 @@ fn join_with_limit(core: &mut Core, now: Duration, name: &str, input_bytes_max: 
         input_bytes_max,
         machine: "m".into(),
     };
-    core.join(now, join).expect("none is later")
+    core.join(now, join).expect("none is later").0
 }
 
 #[test]
@@ -117,7 +118,7 @@ fn who_takes_much_and_is_away_for_a_moment_is_waited_for() {
     let large = join_with_limit(&mut core, ms(0), "large", 500);
     let id = core.submit(ms(1), order(spec(), 500)).expect("there is room");
     assert_eq!(dispatched(&mut core).len(), 1);
-    core.disconnected(ms(2), large, false);
+    core.disconnected(ms(2), large, Parting::Ended);
     core.tick(ms(3_000));
     let record = core.record(ms(3_000), id).expect("known");
     assert_eq!((record.state, record.error), (TaskState::Queued, None));
