@@ -137,7 +137,7 @@ fn a_worker_whose_run_does_not_stop_is_replaced() {
     let cluster = Cluster::start(World::new(), "1");
     add(&cluster, "product", product());
     let first = cluster.workers("ready");
-    let shape = format!("shape={}", integers(&cluster, "shape.npy", &[6_000, 6_000]));
+    let shape = format!("shape={}", integers(&cluster, "shape.npy", &[9_000, 9_000]));
     let submit = ["submit", "--model", "product", "--input", &shape];
     let limit = ["--run-limit-ms", "300", "--max-attempts", "1", "--durable"];
     let id = cluster.run(&[&submit[..], &limit].concat()).json();
@@ -183,8 +183,8 @@ fn a_coordinator_that_stood_still_takes_no_work_from_its_workers() {
     let long = count(&cluster, 1_500_000, &["--durable"]);
     eventually("it runs", || cluster.run(&["tasks", "show", &long]).json()["state"] == "running");
     signal(cluster.pid(), Signal::STOP);
-    // Longer than workers may be silent, shorter than a connection lasts without a sign of life.
-    std::thread::sleep(Duration::from_secs(2));
+    // Longer than workers may be silent, and than a connection lasts without a sign of life.
+    std::thread::sleep(Duration::from_secs(4));
     signal(cluster.pid(), Signal::CONT);
     let task = ended(&cluster, &long);
     assert_eq!((&task["state"], &task["attempts"]), (&json!("succeeded"), &json!(1)), "{task}");
