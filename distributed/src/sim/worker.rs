@@ -42,6 +42,8 @@ struct Job {
     no_room: bool,
     /// Its run never ends by itself, nor when it is asked to.
     hangs: bool,
+    /// A coordinator came that does not know it.
+    abandoned: bool,
 }
 
 /// What a worker has of an attempt that it is asked for.
@@ -133,9 +135,11 @@ impl Worker {
         let connection = self.connection;
         let said = std::mem::take(&mut self.said).into_iter();
         if !resumed {
+            self.jobs.iter_mut().for_each(|job| job.abandoned = true);
             return Vec::new();
         }
-        self.jobs.iter_mut().for_each(|job| job.connection = connection);
+        let wanted = self.jobs.iter_mut().filter(|job| !job.abandoned);
+        wanted.for_each(|job| job.connection = connection);
         said.filter(|(by, _)| *by != connection).map(|(_, report)| report).collect()
     }
 
@@ -246,6 +250,7 @@ impl Worker {
                 cancelled: false,
                 no_room: false,
                 hangs: false,
+                abandoned: false,
             };
             self.jobs.push(job);
         }

@@ -137,9 +137,9 @@ fn a_worker_whose_run_does_not_stop_is_replaced() {
     let cluster = Cluster::start(World::new(), "1");
     add(&cluster, "product", product());
     let first = cluster.workers("ready");
-    let shape = format!("shape={}", integers(&cluster, "shape.npy", &[9_000, 9_000]));
+    let shape = format!("shape={}", integers(&cluster, "shape.npy", &[8_000, 8_000]));
     let submit = ["submit", "--model", "product", "--input", &shape];
-    let limit = ["--run-limit-ms", "300", "--max-attempts", "1", "--durable"];
+    let limit = ["--run-limit-ms", "2000", "--max-attempts", "1", "--durable"];
     let id = cluster.run(&[&submit[..], &limit].concat()).json();
     let id = id["task_id"].as_str().expect("an id").to_owned();
     let task = ended(&cluster, &id);

@@ -6,7 +6,7 @@ use crate::proto::frame;
 use crate::proto::message::{AttemptId, Kind, OutcomeHeader};
 use lgp_memory::NamedTensor;
 use serde::Serialize;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, mpsc};
@@ -31,6 +31,8 @@ struct State {
     held: BTreeMap<AttemptId, Arc<Stage>>,
     /// Attempts that were asked back and were not here, the last ones last. Most of them had ended.
     early: VecDeque<AttemptId>,
+    /// Attempts among those held that nobody waits for, and that a thread had taken by then.
+    abandoned: BTreeSet<AttemptId>,
     undelivered: Vec<Arc<Outcome>>,
     /// Frames for the report stream of the present connection.
     reports: Option<mpsc::UnboundedSender<Vec<u8>>>,
@@ -57,6 +59,7 @@ impl Drop for Hold {
     fn drop(&mut self) {
         let mut state = self.attempts.lock();
         state.held.remove(&self.id);
+        state.abandoned.remove(&self.id);
         if state.held.is_empty() {
             self.attempts.emptied.notify_waiters();
         }
@@ -136,22 +139,22 @@ impl Attempts {
     }
 
     /// Nobody waits for anything that is held: another coordinator is there, or this one has given
-    /// the worker up. Answers the attempts that a thread has taken.
-    pub(crate) fn abandon_all(&self) -> Vec<AttemptId> {
+    /// the worker up.
+    pub(crate) fn abandon_all(&self) {
         let mut state = self.lock();
         let gone = std::mem::take(&mut state.undelivered);
         let stages: Vec<_> =
             state.held.iter().map(|(id, stage)| (*id, Arc::clone(stage))).collect();
+        let begun = stages.iter().filter(|(_, stage)| stage.has_begun()).map(|(id, _)| *id);
+        state.abandoned.extend(begun);
         drop(state);
         drop(gone);
         stages.iter().for_each(|(_, stage)| stage.cancel());
-        stages.into_iter().filter(|(_, stage)| stage.has_begun()).map(|(id, _)| id).collect()
     }
 
-    /// Whether any of these attempts is held.
-    pub(crate) fn holds_any(&self, ids: &[AttemptId]) -> bool {
-        let state = self.lock();
-        ids.iter().any(|id| state.held.contains_key(id))
+    /// Whether a run that was abandoned, over this connection or an earlier one, has not stopped.
+    pub(crate) fn holds_abandoned(&self) -> bool {
+        !self.lock().abandoned.is_empty()
     }
 
     /// Keeps what an attempt came to until a connection takes it.
@@ -249,7 +252,8 @@ mod tests {
         assert_eq!(attempts.holdings(), [(id(2), false), (id(3), false)], "the oldest is gone");
         attempts.stop(id(3));
         assert_eq!(attempts.holdings(), [(id(2), false)], "nobody waits for it");
-        assert_eq!(attempts.abandon_all(), [], "no thread had taken it");
+        attempts.abandon_all();
+        assert!(!attempts.holds_abandoned(), "no thread had taken it");
         attempts.until_empty().await;
     }
 }

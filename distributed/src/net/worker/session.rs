@@ -68,7 +68,9 @@ pub(crate) async fn serve(
     let session = Arc::new(WorkerSession::new(worker, fetcher));
     share_memory(&worker.config, &welcome, &session.shared_memory);
     // What another coordinator, or this one before it gave the worker up, wanted is of no use now.
-    let abandoned = if welcome.resumed { Vec::new() } else { attempts.abandon_all() };
+    if !welcome.resumed {
+        attempts.abandon_all();
+    }
     let drain = Arc::new(Notify::new());
     // Dropping the set ends what belongs to this connection only.
     let mut tasks = JoinSet::new();
@@ -78,7 +80,7 @@ pub(crate) async fn serve(
     tasks.spawn(deliver(Arc::clone(&session)));
     tasks.spawn(Arc::clone(&worker.identity).keep_fresh(connection.clone()));
     tasks.spawn(obey(Arc::clone(&session), control, Arc::clone(&drain), connection.clone()));
-    let mut stuck = pin!(stuck(attempts, &abandoned));
+    let mut stuck = pin!(stuck(attempts));
     let error = loop {
         tokio::select! {
             stream = connection.accept_bi() => match stream {
@@ -100,9 +102,9 @@ pub(crate) async fn serve(
 }
 
 /// Resolves when a run that nobody waits for has been asked to stop and goes on all the same.
-async fn stuck(attempts: &Attempts, abandoned: &[AttemptId]) {
+async fn stuck(attempts: &Attempts) {
     tokio::time::sleep(STOP_TIMEOUT).await;
-    if !attempts.holds_any(abandoned) {
+    if !attempts.holds_abandoned() {
         std::future::pending().await
     }
 }
