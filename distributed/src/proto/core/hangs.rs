@@ -18,11 +18,12 @@ const LIMIT_MIN: Duration = Duration::from_secs(60);
 const LIMIT_UNMEASURED: Duration = Duration::from_secs(600);
 
 impl Core {
-    /// Threads have taken these attempts: from now on their time runs.
+    /// Threads have taken these attempts: from then on their time runs, over connections too.
     pub(super) fn begun(&mut self, now: Duration, session: SessionId, ids: Vec<AttemptId>) {
         for id in ids {
             let limit = self.run_limit(session, id);
-            if let Some(at) = now.checked_add(limit) {
+            let began = self.placement.run_began(session, id).unwrap_or(now);
+            if let Some(at) = began.checked_add(limit) {
                 self.timers.set(at, Timer::RunLimit(session, id));
             }
         }

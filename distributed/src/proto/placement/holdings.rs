@@ -120,7 +120,7 @@ impl Holdings {
         for (id, held) in &mut self.held {
             if let Some(begun) = named.get(id) {
                 held.confirmed = now;
-                if held.standing.hear(*begun) {
+                if held.standing.hear(now, *begun) {
                     heard.begun.push(*id);
                 }
             } else if beat.covers(*id) {

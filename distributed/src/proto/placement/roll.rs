@@ -113,10 +113,9 @@ impl Placement {
         let seats = self.fleet.seats_of(worker);
         let at = |seat: &Seat| {
             let device = seat.ordinal();
-            let kept = move |(id, held): (&AttemptId, &Held)| Kept {
-                id: *id,
-                device,
-                model: Arc::clone(&held.model),
+            let kept = move |(id, held): (&AttemptId, &Held)| {
+                let (model, begun) = (Arc::clone(&held.model), held.standing.begun());
+                Kept { id: *id, device, model, begun }
             };
             seat.held().iter().map(kept).collect::<Vec<_>>()
         };
@@ -137,6 +136,16 @@ impl Placement {
     /// Whether the connection to a worker is lost.
     pub(in crate::proto) fn has_parted(&self, session: SessionId) -> bool {
         self.fleet.worker(session).is_some_and(|worker| worker.state() == WorkerState::Away)
+    }
+
+    /// When the run of an attempt was first heard to have begun.
+    pub(in crate::proto) fn run_began(
+        &self,
+        session: SessionId,
+        id: AttemptId,
+    ) -> Option<Duration> {
+        let seat = self.fleet.seat(self.fleet.holder(session, id)?)?;
+        seat.held().get(&id)?.standing.begun()
     }
 
     /// Whether a worker came back and has not named an attempt yet that it held.

@@ -30,6 +30,8 @@ pub(in crate::proto) struct Kept {
     /// The device's number at its worker.
     pub(in crate::proto) device: u32,
     pub(in crate::proto) model: Arc<ModelRef>,
+    /// When its run was heard to have begun.
+    pub(in crate::proto) begun: Option<Duration>,
 }
 
 /// What was measured of a model at a device.

@@ -1,6 +1,7 @@
 //! How far an attempt has come, as far as its worker said, and whether it was asked back.
 
 use crate::task::Priority;
+use std::time::Duration;
 
 /// How far an attempt has come, as far as heartbeats said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub(in crate::proto) enum Cause {
 pub(in crate::proto) struct Standing {
     background: bool,
     stage: Stage,
+    /// When that was heard to have begun.
+    begun: Option<Duration>,
     recalled: Option<Cause>,
     /// Its run was asked to stop.
     stopping: bool,
@@ -34,12 +37,24 @@ impl Standing {
     /// That of an attempt that is about to be sent.
     pub(in crate::proto) fn new(priority: Priority) -> Self {
         let background = priority == Priority::Background;
-        Self { background, stage: Stage::Unknown, recalled: None, stopping: false, resumed: false }
+        Self {
+            background,
+            stage: Stage::Unknown,
+            begun: None,
+            recalled: None,
+            stopping: false,
+            resumed: false,
+        }
     }
 
-    /// That of an attempt whose worker came back.
-    pub(in crate::proto) fn resumed(priority: Priority) -> Self {
-        Self { resumed: true, ..Self::new(priority) }
+    /// That of an attempt whose worker came back, and whose run may have begun before.
+    pub(in crate::proto) fn resumed(priority: Priority, begun: Option<Duration>) -> Self {
+        Self { resumed: true, begun, ..Self::new(priority) }
+    }
+
+    /// When it was first heard that a thread has taken it.
+    pub(in crate::proto) fn begun(&self) -> Option<Duration> {
+        self.begun
     }
 
     /// Whether its worker came back and has not named it yet.
@@ -49,11 +64,14 @@ impl Standing {
 
     /// A heartbeat names the attempt. One that was sent earlier may come later. True when it says for
     /// the first time that a thread has taken it.
-    pub(super) fn hear(&mut self, begun: bool) -> bool {
+    pub(super) fn hear(&mut self, now: Duration, begun: bool) -> bool {
         self.resumed = false;
         let before = self.stage;
         if before != Stage::Begun {
             self.stage = if begun { Stage::Begun } else { Stage::Waiting };
+        }
+        if begun && self.begun.is_none() {
+            self.begun = Some(now);
         }
         before != self.stage && begun
     }

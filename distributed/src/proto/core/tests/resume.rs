@@ -92,3 +92,23 @@ fn another_process_or_one_that_was_away_for_longer_than_the_lease_begins_anew() 
         assert_eq!(sent.iter().map(|(to, id)| (*to, id.attempt)).collect::<Vec<_>>(), [(new, 2)]);
     }
 }
+
+#[test]
+fn the_limit_of_a_run_counts_from_its_beginning() {
+    let mut core = core();
+    let (old, _) = connect(&mut core, ms(0), ("w", 7), 2);
+    submit(&mut core, ms(0), TaskSpec { run_limit: Some(ms(3_000)), ..spec() });
+    let held = dispatched(&mut core)[0].1;
+    core.heartbeat(ms(400), old, beat(&[held]));
+    core.disconnected(ms(500), old, Parting::Broken);
+    let (new, _) = connect(&mut core, ms(1_500), ("w", 7), 2);
+    let stopped = |core: &mut Core, at| {
+        core.heartbeat(ms(at), new, beat(&[held]));
+        core.tick(ms(at));
+        let stop =
+            |action| matches!(action, Action::Stop { session, id } if (session, id) == (new, held));
+        std::iter::from_fn(|| core.next_action(ms(at))).any(stop)
+    };
+    assert!((1_500..=3_300).step_by(100).all(|at| !stopped(&mut core, at)));
+    assert!(stopped(&mut core, 3_400));
+}
