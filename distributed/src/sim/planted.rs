@@ -26,6 +26,8 @@ pub(crate) enum Planted {
     SplitBatch,
     /// The end of a durable task is shown before the journal has it.
     EndEarly,
+    /// An end whose outputs lie apart is not sent to the journal.
+    ForgetStored,
     /// Tasks run before those that they depend on have ended.
     IgnoreDependencies,
     /// A failed dependency fails nothing.
@@ -72,7 +74,7 @@ pub(crate) enum Planted {
 
 impl Planted {
     /// Every fault that can be planted.
-    pub(crate) const ALL: [Self; 32] = [
+    pub(crate) const ALL: [Self; 33] = [
         Self::AcceptStale,
         Self::ForgetLost,
         Self::IgnoreSlots,
@@ -84,6 +86,7 @@ impl Planted {
         Self::NoGrace,
         Self::CountLosses,
         Self::EndEarly,
+        Self::ForgetStored,
         Self::IgnoreDependencies,
         Self::KeepDependants,
         Self::IgnoreBreakers,
