@@ -34,7 +34,8 @@ pub struct CoordinatorConfig {
     pub queue_bytes_max: usize,
     /// Bytes that the inputs of one task may have. Above 64 MiB its worker asks for them by their
     /// digest, and those of a durable task lie in a folder beside the journal, which has its name
-    /// and `.inputs` after it, until the task has ended.
+    /// and `.inputs` after it, until the task has ended. Outputs of durable tasks above 64 KiB lie
+    /// there too, until their result goes.
     pub input_bytes_max: usize,
     /// Finished tasks whose records are in memory; the oldest leave it first. Those of durable tasks
     /// are read back from the journal, the others are gone.
@@ -48,7 +49,7 @@ pub struct CoordinatorConfig {
     pub run_limit_s: u64,
     /// Seconds for which results of durable tasks are kept.
     pub results_kept_for_s: u64,
-    /// Bytes of results that the journal may hold; above that those that were read go first, then the
+    /// Bytes of results that the journal and the files beside it may hold; above that those that were read go first, then the
     /// others, each the oldest first.
     pub results_bytes_max: u64,
     /// How many of them, for each of which about 150 bytes stay in memory.

@@ -82,6 +82,22 @@ pub enum Error {
         /// The task.
         id: TaskId,
     },
+    /// The outputs of a task that succeeded are kept in a file, which is missing or not what it was.
+    #[error("the outputs of task {id} are lost: {reason}")]
+    ResultLost {
+        /// The task.
+        id: TaskId,
+        /// What is wrong with the file.
+        reason: String,
+    },
+    /// The outputs of a task that succeeded are kept in a file, which could not be read now.
+    #[error("the outputs of task {id} could not be read, which may pass: {reason}")]
+    ResultUnread {
+        /// The task.
+        id: TaskId,
+        /// What the system said.
+        reason: String,
+    },
     /// The result of a task that has none yet cannot be let go.
     #[error("task {id} is {state}, expected one that has ended")]
     NotEnded {

@@ -67,6 +67,8 @@
 //!   Other tasks live in memory, and a coordinator that ends takes them with it.
 //! - Inputs beyond 64 MiB go to workers by digest, resumed and verified; those of durable tasks lie on
 //!   the disk until the task has ended, and end it with [`TaskErrorKind::InputsLost`] when they are lost.
+//! - Outputs of a durable task above 64 KiB lie on the disk until its result goes, verified when they
+//!   are read; [`Error::ResultLost`] says that they are missing or damaged.
 //! - An answer counts only if it comes from a current attempt of the task and this life of the
 //!   coordinator; late ones are dropped and counted.
 //! - What an executor calls final (bad input, a model's own failure) is not tried again. What

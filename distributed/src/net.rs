@@ -11,6 +11,8 @@ pub(crate) mod identity;
 #[cfg(test)]
 mod join_tests;
 #[cfg(test)]
+mod outputs_tests;
+#[cfg(test)]
 mod renew_tests;
 pub(crate) mod ring;
 #[cfg(test)]

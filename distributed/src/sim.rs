@@ -83,6 +83,7 @@ figures! {
     coordinator_crashes: "coordinator crashes",
     clock_jumps: "clock jumps",
     disk_full: "commits without room",
+    stored: "outputs that lay apart",
     partitions: "partitions",
     disconnections: "connections broken",
     resumed: "workers that came back with what they held",

@@ -167,6 +167,8 @@ impl From<ClusterError> for Failure {
             ClusterError::InvalidTask { .. } | ClusterError::TooLarge { .. } => "bad_input",
             ClusterError::UnknownTask { .. } => "task_unknown",
             ClusterError::Expired { .. } => "expired",
+            ClusterError::ResultLost { .. } => "result_lost",
+            ClusterError::ResultUnread { .. } => "result_unread",
             ClusterError::UnknownWorker { .. } => "worker_unknown",
             ClusterError::Journal(error) => match error {
                 JournalError::Damaged { .. } => "journal_damaged",

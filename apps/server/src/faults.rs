@@ -33,6 +33,18 @@ pub(crate) fn cluster(error: ClusterError) -> Fault {
         }
         ClusterError::Expired { .. } => Fault::new(StatusCode::GONE, "expired", message)
             .hint("results_kept_for_s and results_disk_share say how long results wait"),
+        ClusterError::ResultLost { .. } => {
+            tracing::error!(%message, "a result is lost");
+            let message = "the file with the task's outputs is missing or damaged";
+            Fault::new(StatusCode::INTERNAL_SERVER_ERROR, "result_lost", message)
+                .hint("the server's log names the file; a backup may have it")
+        }
+        ClusterError::ResultUnread { .. } => {
+            tracing::error!(%message, "a result was not read");
+            let message = "the file with the task's outputs could not be read";
+            Fault::unavailable("result_unread", message)
+                .hint("try again; the server's log has the cause")
+        }
         ClusterError::NotEnded { .. } => Fault::conflict(message),
         ClusterError::UnknownTask { .. } => Fault::not_found("unknown_task", message),
         ClusterError::UnknownWorker { .. } => Fault::not_found("unknown_worker", message),

@@ -7,6 +7,7 @@ pub(crate) mod exchange;
 mod fleet;
 pub(crate) mod gate;
 pub(crate) mod journal;
+mod outputs;
 pub(crate) mod requests;
 mod revoke;
 pub(crate) mod session;
@@ -45,6 +46,10 @@ use std::time::Duration;
 
 /// What the key is made with that connections of earlier coordinators are ended by.
 const RESET_LABEL: &str = "legacy-gpu stateless reset";
+
+/// Bytes of a task's outputs that travel through the journal; more lie in a file beside it, where
+/// they are written once and cost nobody who reads the journal.
+const OUTPUTS_INLINE_MAX: usize = 64 << 10;
 
 /// A running coordinator. Clones share it; it runs until [`Coordinator::stop`].
 #[derive(Clone)]
@@ -121,7 +126,7 @@ impl Coordinator {
         let hangs = hangs(config.journal.as_deref())?;
         let shared = Arc::new(CoreHandle::new(core, began, runtime, supervisor, hangs));
         if let Some(prepared) = &mut prepared {
-            shared.keep_inputs(Arc::clone(&prepared.input_store), prepared.apart());
+            shared.keep_apart(prepared);
             shared.restore(began, std::mem::take(&mut prepared.left));
         }
         let mut server = ServerConfig::with_crypto(Arc::new(tls::server(pki)?));
@@ -195,8 +200,9 @@ impl Coordinator {
     pub async fn stop(&self) {
         self.shared.stop();
         // Before the journal is free for another coordinator.
-        if let Some(input_store) = self.shared.input_store() {
-            input_store.close().await;
+        if let Some(blob_store) = self.shared.blob_store() {
+            blob_store.close().await;
+            self.shared.outputs_stored().await;
         }
         let shared = Arc::clone(&self.shared);
         // What waits is still written.
@@ -258,6 +264,7 @@ fn core_config(config: &CoordinatorConfig, epoch: u64, durable: bool) -> Result<
         results_kept_for: Duration::from_secs(config.results_kept_for_s),
         results_bytes_max: config.results_bytes_max,
         results_max: config.results_max,
+        outputs_inline_max: OUTPUTS_INLINE_MAX,
         durable,
         thrift: config.thrift_ms_per_joule,
         run_limit: Some(Duration::from_secs(config.run_limit_s)).filter(|limit| !limit.is_zero()),

@@ -1,5 +1,6 @@
 //! What is too long for a frame travels by its digest, resumed and verified: models' files and
-//! tasks' inputs.
+//! tasks' inputs; and what lies beside the journal by its digest.
 
+pub(crate) mod blobs;
 pub(crate) mod inputs;
 pub(crate) mod models;

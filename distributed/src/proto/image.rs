@@ -3,17 +3,21 @@
 //! An image is `u32 header length | postcard header | bytes of the inputs | bytes of the
 //! outputs`, little-endian. Inputs that are kept apart have a description behind the header, within
 //! its length, and no bytes here. Where the length's highest bit is set, [`Extra`] follows the header
-//! instead, which older programs do not know. Times are those of the core's clock, which is wall time
-//! at its start and never jumps after it.
+//! instead, which older programs do not know, and then the description of outputs that are kept apart.
+//! Times are those of the core's clock, which is wall time at its start and never jumps after it.
 
+mod extra;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use extra::Apart;
+
+use self::extra::{EXTRA, Extra};
 use crate::proto::frame::FrameError;
-use crate::proto::message::{InputBlob, TensorMeta};
+use crate::proto::message::TensorMeta;
 use crate::proto::state::Digest;
-use crate::proto::tensors::{describe, plan, plan_first};
-use crate::task::{Backoff, ModelRef, Priority, TaskError, TaskId, TaskSpec, TaskState};
+use crate::proto::tensors::{describe, plan_first};
+use crate::task::{ModelRef, Priority, TaskError, TaskId, TaskSpec, TaskState};
 use crate::worker_info::WorkerId;
 use lgp_memory::NamedTensor;
 use serde::{Deserialize, Serialize};
@@ -42,32 +46,13 @@ pub(crate) struct Image {
     pub(crate) gone: bool,
 }
 
-/// What not every task has. Reading one takes all of it.
-#[derive(Default, PartialEq, Serialize, Deserialize)]
-struct Extra {
-    apart: Option<Apart>,
-    gone: bool,
-    variant: Option<ModelRef>,
-    run_limit: Option<Duration>,
-    backoff: Option<Backoff>,
-    story: Vec<(Duration, String)>,
-}
-
-/// Set in the header's length where [`Extra`] follows it.
-const EXTRA: u32 = 1 << 31;
-
-/// Inputs that are not kept with their task, but under the digest of their bytes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Apart {
-    pub(crate) blob: InputBlob,
-    pub(crate) tensors: Vec<TensorMeta>,
-}
-
 /// How a task ended.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct End {
     pub(crate) state: TaskState,
     pub(crate) result: Result<Vec<NamedTensor>, TaskError>,
+    /// Where outputs lie that are not kept with the task. Its image has none then.
+    pub(crate) apart: Option<Apart>,
     pub(crate) worker: Option<WorkerId>,
     pub(crate) attempts: u32,
     pub(crate) queued: Duration,
@@ -85,6 +70,7 @@ impl End {
         Self {
             state,
             result: Ok(Vec::new()),
+            apart: None,
             worker: None,
             attempts: 0,
             queued: Duration::ZERO,
@@ -95,11 +81,20 @@ impl End {
         }
     }
 
-    /// Bytes of its result.
+    /// Bytes of its result, wherever they lie.
     pub(crate) fn bytes(&self) -> usize {
-        match &self.result {
-            Ok(outputs) => outputs.iter().map(|output| output.tensor.as_bytes().len()).sum(),
-            Err(error) => error.message.len(),
+        match (&self.apart, &self.result) {
+            (Some(apart), _) => usize::try_from(apart.blob.bytes).unwrap_or(usize::MAX),
+            (None, Ok(outputs)) => outputs.iter().map(|o| o.tensor.as_bytes().len()).sum(),
+            (None, Err(error)) => error.message.len(),
+        }
+    }
+
+    /// As its image has it: without outputs that lie apart.
+    pub(crate) fn to_keep(&self) -> Self {
+        match &self.apart {
+            Some(_) => Self { result: Ok(Vec::new()), ..self.clone() },
+            None => self.clone(),
         }
     }
 }
@@ -137,6 +132,17 @@ fn invalid(reason: impl std::fmt::Display) -> FrameError {
 }
 
 impl Image {
+    /// Where its outputs lie, if that is apart.
+    pub(crate) fn outputs_apart(&self) -> Option<&Apart> {
+        self.end.as_ref()?.apart.as_ref()
+    }
+
+    /// The same with outputs that lay apart.
+    pub(crate) fn with_outputs(self, outputs: Vec<NamedTensor>) -> Self {
+        let end = self.end.map(|end| End { result: Ok(outputs), apart: None, ..end });
+        Self { end, ..self }
+    }
+
     /// Bytes of its tensors, which are most of it.
     pub(crate) fn tensor_bytes(&self) -> usize {
         let outputs = match self.end.as_ref().map(|end| &end.result) {
@@ -183,19 +189,12 @@ impl Image {
             digest: self.digest,
             end,
         };
-        let mut bytes = postcard::to_extend(&header, vec![0; 4]).map_err(invalid)?;
+        let bytes = postcard::to_extend(&header, vec![0; 4]).map_err(invalid)?;
         let variant = self.end.as_ref().and_then(|end| end.variant.as_deref().cloned());
         let story = self.end.as_ref().map(|end| end.story.clone()).unwrap_or_default();
         let (run_limit, backoff) = (spec.run_limit, spec.backoff);
         let extra = Extra { apart: None, gone: self.gone, variant, run_limit, backoff, story };
-        let mut flag = 0;
-        if extra != Extra::default() {
-            let extra = Extra { apart: self.apart.clone(), ..extra };
-            bytes = postcard::to_extend(&extra, bytes).map_err(invalid)?;
-            flag = EXTRA;
-        } else if let Some(apart) = &self.apart {
-            bytes = postcard::to_extend(apart, bytes).map_err(invalid)?;
-        }
+        let (mut bytes, flag) = extra.encode(bytes, self.apart.as_ref(), self.outputs_apart())?;
         let length = u32::try_from(bytes.len() - 4).map_err(invalid)?;
         if length >= EXTRA {
             return Err(invalid(format!("a header of {length} bytes")));
@@ -219,13 +218,10 @@ impl Image {
         let (has_extra, length) = (length & EXTRA != 0, usize::try_from(length & !EXTRA));
         let (header, body) = rest.split_at_checked(length.map_err(invalid)?).ok_or_else(short)?;
         let (header, behind): (Header, _) = postcard::take_from_bytes(header).map_err(invalid)?;
-        let extra = match has_extra {
-            true => Extra::decode(behind)?,
-            false if behind.is_empty() => Extra::default(),
-            false => Extra { apart: Some(Apart::decode(behind)?), ..Extra::default() },
-        };
+        let (extra, outputs_apart) = Extra::decode(has_extra, behind)?;
         let Extra { apart, gone, variant, run_limit, backoff, story } = extra;
-        if header.end.is_none() && (gone || variant.is_some() || !story.is_empty()) {
+        let of_end = gone || variant.is_some() || !story.is_empty() || outputs_apart.is_some();
+        if header.end.is_none() && of_end {
             return Err(invalid("it has not ended, and something is left of its end"));
         }
         let (inputs, body) = tensors(header.inputs, body)?;
@@ -239,9 +235,14 @@ impl Image {
                     Ok(metas) => tensors(metas, body).map(|(outputs, body)| (Ok(outputs), body))?,
                     Err(error) => (Err(error), body),
                 };
+                let there = !matches!(&result, Ok(outputs) if outputs.is_empty());
+                if outputs_apart.is_some() && (gone || there) {
+                    return Err(invalid("outputs are kept apart that are here, or gone"));
+                }
                 let end = End {
                     state: end.state,
                     result,
+                    apart: outputs_apart,
                     worker: end.worker,
                     attempts: end.attempts,
                     queued: end.queued,
@@ -272,36 +273,6 @@ impl Image {
         };
         let (submitted, digest) = (header.submitted, header.digest);
         Ok(Self { id: header.id, submitted, spec: Arc::new(spec), digest, end, apart, gone })
-    }
-}
-
-/// What fills the bytes behind a header.
-fn behind<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, FrameError> {
-    let (value, rest): (T, _) = postcard::take_from_bytes(bytes).map_err(invalid)?;
-    if !rest.is_empty() {
-        return Err(invalid(format!("{} bytes follow its header", rest.len())));
-    }
-    Ok(value)
-}
-
-impl Extra {
-    fn decode(bytes: &[u8]) -> Result<Self, FrameError> {
-        let extra: Self = behind(bytes)?;
-        extra.apart.as_ref().map_or(Ok(()), Apart::check)?;
-        Ok(extra)
-    }
-}
-
-impl Apart {
-    fn decode(bytes: &[u8]) -> Result<Self, FrameError> {
-        let apart: Self = behind(bytes)?;
-        apart.check()?;
-        Ok(apart)
-    }
-
-    fn check(&self) -> Result<(), FrameError> {
-        let length = usize::try_from(self.blob.bytes).map_err(invalid)?;
-        plan(self.tensors.clone(), length).map(drop)
     }
 }
 

@@ -35,6 +35,8 @@ pub(crate) struct CoreConfig {
     pub(crate) results_bytes_max: u64,
     /// How many of them.
     pub(crate) results_max: usize,
+    /// Bytes of outputs that the journal itself keeps with a task; more lie apart.
+    pub(crate) outputs_inline_max: usize,
     /// Whether there is a journal for durable tasks.
     pub(crate) durable: bool,
     /// Milliseconds of completion time that a joule is worth to the adaptive strategy.
@@ -117,6 +119,12 @@ pub(crate) enum Action {
     Record {
         ticket: u64,
         change: Change,
+    },
+    /// Keep outputs of a durable task that has ended apart from the journal; what came of it goes to
+    /// [`Core::stored`](super::core::Core::stored).
+    Store {
+        seq: u64,
+        outputs: Vec<NamedTensor>,
     },
     /// The journal has the task.
     Accepted {

@@ -29,6 +29,7 @@ pub(super) fn config(balancing: &str) -> Result<CoreConfig> {
         keys_kept_for: Duration::from_secs(600),
         results_kept_for: Duration::from_secs(600),
         results_bytes_max: 1 << 20,
+        outputs_inline_max: 1 << 20,
         results_max: 1_000,
         durable: false,
         thrift: 0.0,

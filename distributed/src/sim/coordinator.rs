@@ -11,6 +11,7 @@ use crate::proto::event::Event;
 use crate::proto::membership::Join;
 use crate::proto::state::{Action, Completion, CoreConfig, SessionId};
 use crate::worker_info::WorkerId;
+use lgp_memory::NamedTensor;
 use rand::RngExt;
 use std::time::Duration;
 
@@ -63,6 +64,14 @@ impl World {
                     self.disk.submit(ticket, change);
                     self.sync();
                 }
+                Action::Store { seq, outputs } => {
+                    let life = self.life;
+                    // Some are longer than a lease.
+                    let slow = self.rng.random_bool(0.1);
+                    let took = millis(&mut self.rng, if slow { 6_000 } else { 20 });
+                    self.after(took, Happening::Stored { life, seq, outputs });
+                }
+                Action::Forgotten { seq } => self.disk.release(seq),
                 Action::Accepted { seq } => self.ledger.acknowledged(seq)?,
                 Action::Rejected { seq, .. } => self.ledger.rejected(seq)?,
                 Action::Finished { seq } => {
@@ -92,7 +101,7 @@ impl World {
                     self.ledger.unloads(session, device, &model, &self.core)?;
                     self.tell_session(session, &Order::Unload(device, model));
                 }
-                Action::Tell(_) | Action::Changed | Action::Forgotten { .. } => {}
+                Action::Tell(_) | Action::Changed => {}
             }
         }
         Ok(())
@@ -145,6 +154,16 @@ impl World {
         }
         self.core.recorded(self.now, last);
         self.sync();
+    }
+
+    /// Outputs were written beside the journal, if there was room for them.
+    pub(super) fn stored(&mut self, seq: u64, outputs: Vec<NamedTensor>) -> Result<(), String> {
+        let apart = self.disk.store(self.now, seq, outputs).map_err(|e| e.to_string())?;
+        self.report.stored += u64::from(apart.is_some());
+        if !self.core.stored(seq, apart) {
+            self.disk.release(seq);
+        }
+        Ok(())
     }
 
     fn tell_session(&mut self, session: SessionId, order: &Order) {

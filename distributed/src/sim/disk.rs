@@ -2,8 +2,13 @@
 //! they were made durable.
 
 use crate::proto::core::Left;
-use crate::proto::image::{Change, Image};
+use crate::proto::frame::FrameError;
+use crate::proto::image::{Apart, Change, Image};
+use crate::proto::message::InputBlob;
+use crate::proto::tensors::describe;
 use crate::task::TaskId;
+use lgp_memory::NamedTensor;
+use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -11,6 +16,9 @@ use std::time::Duration;
 #[derive(Default)]
 pub(super) struct Disk {
     records: BTreeMap<(u64, u64), Image>,
+    /// Outputs that lie apart, and the tasks that they are of.
+    files: BTreeMap<[u8; 32], Vec<NamedTensor>>,
+    owners: BTreeMap<u64, [u8; 32]>,
     /// By ticket, in order.
     waiting: VecDeque<(u64, Change)>,
     /// Commits now until then.
@@ -73,14 +81,56 @@ impl Disk {
         let last = self.epochs.last().copied().unwrap_or_default();
         let epoch = (last + 1).max(clock_ms);
         self.epochs.push(epoch);
+        let aparts = self
+            .records
+            .values()
+            .filter_map(|image| Some((image.id.seq, image.outputs_apart()?.blob.sha256)));
+        self.owners = aparts.collect();
+        self.sweep();
         let mut left = Left::default();
         self.records.values().for_each(|image| left.take(image.clone()));
         left.epochs.clone_from(&self.epochs);
         (epoch, left)
     }
 
-    /// What it has of a task.
+    /// What it has of a task; nothing where outputs that lie apart are not there.
     pub(super) fn read(&self, id: TaskId) -> Option<Image> {
-        self.records.get(&(id.epoch, id.seq)).cloned()
+        let image = self.records.get(&(id.epoch, id.seq))?.clone();
+        let Some(apart) = image.outputs_apart() else { return Some(image) };
+        let outputs = self.files.get(&apart.blob.sha256)?.clone();
+        Some(image.with_outputs(outputs))
+    }
+
+    /// Keeps a task's outputs apart, unless there is no room.
+    pub(super) fn store(
+        &mut self,
+        now: Duration,
+        seq: u64,
+        outputs: Vec<NamedTensor>,
+    ) -> Result<Option<Apart>, FrameError> {
+        if now < self.full_until {
+            return Ok(None);
+        }
+        let (tensors, bytes) = describe(&outputs)?;
+        let mut hash = Sha256::new();
+        outputs.iter().for_each(|output| hash.update(output.tensor.as_bytes()));
+        let sha256 = hash.finalize().into();
+        self.files.insert(sha256, outputs);
+        self.owners.insert(seq, sha256);
+        let blob = InputBlob { sha256, bytes: u64::try_from(bytes).unwrap_or(u64::MAX) };
+        Ok(Some(Apart { blob, tensors }))
+    }
+
+    /// A task has no outputs apart any more.
+    pub(super) fn release(&mut self, seq: u64) {
+        if self.owners.remove(&seq).is_some() {
+            self.sweep();
+        }
+    }
+
+    /// Removes what belongs to no task.
+    fn sweep(&mut self) {
+        let owners = &self.owners;
+        self.files.retain(|sha256, _| owners.values().any(|own| own == sha256));
     }
 }

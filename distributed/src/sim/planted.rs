@@ -28,6 +28,8 @@ pub(crate) enum Planted {
     SplitBatch,
     /// The end of a durable task is shown before the journal has it.
     EndEarly,
+    /// An end whose outputs lie apart is not sent to the journal.
+    ForgetStored,
     /// Tasks run before those that they depend on have ended.
     IgnoreDependencies,
     /// A failed dependency fails nothing.
@@ -87,6 +89,7 @@ impl Planted {
         Self::NoGrace,
         Self::CountLosses,
         Self::EndEarly,
+        Self::ForgetStored,
         Self::IgnoreDependencies,
         Self::KeepDependants,
         Self::IgnoreBreakers,

@@ -13,6 +13,7 @@ use crate::proto::core::{Core, Found, recollect};
 use crate::proto::message::AttemptId;
 use crate::proto::state::{CoreConfig, SessionId, Timing};
 use crate::task::{ModelRef, Priority, TaskId, TaskRecord};
+use lgp_memory::NamedTensor;
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 use std::collections::{BTreeMap, VecDeque};
@@ -96,6 +97,12 @@ pub(super) enum Event {
     Synced {
         life: u64,
     },
+    /// Outputs were written beside the journal, if there was room.
+    Stored {
+        life: u64,
+        seq: u64,
+        outputs: Vec<NamedTensor>,
+    },
     /// Callers want all models again.
     LoadModels {
         life: u64,
@@ -156,6 +163,8 @@ impl World {
             results_kept_for: Duration::from_secs(if rng.random_bool(0.2) { 5 } else { 3_600 }),
             results_bytes_max: 1 << 30,
             results_max: if rng.random_bool(0.3) { 10 } else { 10_000 },
+            // All outputs of some runs lie apart.
+            outputs_inline_max: if seed.is_multiple_of(2) { 0 } else { 1 << 20 },
             durable: true,
             thrift: 0.0,
             // Longer than any run that ends by itself.
@@ -320,6 +329,7 @@ impl World {
                 | Event::Cancel(_)
                 | Event::Report { .. }
                 | Event::Synced { .. }
+                | Event::Stored { .. }
                 | Event::LoadModels { .. }
                 | Event::Enable { .. }
         )
@@ -374,6 +384,11 @@ impl World {
             Event::Synced { life } => {
                 if self.up && self.life == life {
                     self.synced();
+                }
+            }
+            Event::Stored { life, seq, outputs } => {
+                if self.up && self.life == life {
+                    self.stored(seq, outputs)?;
                 }
             }
             Event::LoadModels { life } => {

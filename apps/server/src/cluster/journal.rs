@@ -20,8 +20,8 @@ pub(crate) async fn show(State(state): State<ServerState>) -> Result<Json<Value>
 }
 
 /// `POST journal/backup`: a copy of one moment in the folder `backups` beside the journal, while
-/// tasks go on, and large inputs of its tasks in a folder of its name and `.inputs` after it. A
-/// coordinator that finds both as its own continues from there.
+/// tasks go on, and large inputs and outputs of its tasks in a folder of its name and `.inputs` after
+/// it. A coordinator that finds both as its own continues from there.
 pub(crate) async fn back_up(State(state): State<ServerState>) -> Result<Json<Value>, ClusterError> {
     let coordinator = state.coordinator();
     let journal = coordinator.config().journal.clone();

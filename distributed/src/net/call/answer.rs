@@ -89,6 +89,8 @@ pub(crate) enum Refusal {
     Join(JoinRefusal),
     Backlog { pending_bytes: u64, retry_after: Duration },
     Expired { id: TaskId },
+    ResultLost { id: TaskId, reason: String },
+    ResultUnread { id: TaskId, reason: String },
 }
 
 fn wide(n: usize) -> u64 {
@@ -116,6 +118,8 @@ impl From<Error> for Refusal {
             }
             Error::UnknownTask { id } => Self::UnknownTask { id },
             Error::Expired { id } => Self::Expired { id },
+            Error::ResultLost { id, reason } => Self::ResultLost { id, reason },
+            Error::ResultUnread { id, reason } => Self::ResultUnread { id, reason },
             Error::UnknownWorker { id } => Self::UnknownWorker { id },
             Error::Draining => Self::Draining,
             Error::Stopped => Self::Stopped,
@@ -143,6 +147,8 @@ impl Refusal {
             }
             Self::UnknownTask { id } => Error::UnknownTask { id },
             Self::Expired { id } => Error::Expired { id },
+            Self::ResultLost { id, reason } => Error::ResultLost { id, reason },
+            Self::ResultUnread { id, reason } => Error::ResultUnread { id, reason },
             Self::UnknownWorker { id } => Error::UnknownWorker { id },
             Self::Draining => Error::Draining,
             Self::Stopped => Error::Stopped,

@@ -5,10 +5,12 @@ use crate::error::{Error, JournalError, Result};
 use crate::net::call::Supervisor;
 use crate::net::coordinator::backlog::{Backlog, Room};
 use crate::net::coordinator::exchange;
-use crate::net::coordinator::journal;
+use crate::net::coordinator::journal::{self, Prepared};
+use crate::net::coordinator::outputs::Outputs;
 use crate::net::coordinator::waiting::{Promise, Waiting};
 use crate::net::identity::persisted::Persisted;
-use crate::net::transfer::inputs::{Claim, InputStore, Large, Offers};
+use crate::net::transfer::blobs::{BlobStore, Claim};
+use crate::net::transfer::inputs::{Large, Offers};
 use crate::net::transport::close::Close;
 use crate::net::transport::shared_memory::SharedMemory;
 use crate::proto::HangTable;
@@ -75,10 +77,12 @@ struct State {
     forgetters: HashMap<u64, Vec<oneshot::Sender<()>>>,
     /// Large inputs of tasks that are not terminal.
     larges: HashMap<u64, Arc<Large>>,
+    /// Large outputs of tasks that have ended.
+    outputs: Outputs,
     /// Takes the journal's changes, if there is a journal.
     log: Option<Arc<dyn Log>>,
-    /// Keeps large inputs of the journal's tasks.
-    input_store: Option<Arc<InputStore>>,
+    /// Keeps large inputs and outputs of the journal's tasks.
+    blob_store: Option<Arc<BlobStore>>,
     /// Room of the submission that is being taken in, and of those under way by their tickets.
     room: Option<Room>,
     rooms: BTreeMap<u64, Room>,
@@ -133,8 +137,9 @@ impl CoreHandle {
             acceptors: HashMap::new(),
             forgetters: HashMap::new(),
             larges: HashMap::new(),
+            outputs: Outputs::default(),
             log: None,
-            input_store: None,
+            blob_store: None,
             room: None,
             rooms: BTreeMap::new(),
             broken: None,
@@ -256,21 +261,46 @@ impl CoreHandle {
         self.lock().log = Some(log);
     }
 
-    /// From now on large inputs of durable tasks go there, where those of `tasks` are already.
-    pub(crate) fn keep_inputs<'a>(
-        &self,
-        input_store: Arc<InputStore>,
-        tasks: impl Iterator<Item = (u64, &'a Apart)>,
-    ) {
-        let large = |apart: &Apart| Large::on_disk(apart.clone(), Arc::clone(&input_store));
-        let larges = tasks.map(|(seq, apart)| (seq, Arc::new(large(apart)))).collect();
+    /// From now on large inputs and outputs of durable tasks go where those of the journal's tasks
+    /// are already.
+    pub(crate) fn keep_apart(&self, prepared: &mut Prepared) {
+        let blob_store = &prepared.blob_store;
+        let large = |apart: &Apart| Large::on_disk(apart.clone(), Arc::clone(blob_store));
+        let larges = prepared.apart().map(|(seq, apart)| (seq, Arc::new(large(apart)))).collect();
         let mut state = self.lock();
-        (state.larges, state.input_store) = (larges, Some(input_store));
+        (state.larges, state.blob_store) = (larges, Some(Arc::clone(blob_store)));
+        state.outputs = Outputs::of(std::mem::take(&mut prepared.outputs));
     }
 
-    /// Where large inputs of durable tasks go, if there is a journal.
-    pub(crate) fn input_store(&self) -> Option<Arc<InputStore>> {
-        self.lock().input_store.clone()
+    /// The outputs of a task lie apart, or could not be written.
+    pub(super) fn stored(self: &Arc<Self>, seq: u64, written: Option<(Apart, Claim)>) {
+        let mut state = self.lock();
+        let apart = written.as_ref().map(|(apart, _)| apart.clone());
+        let waits = state.core.stored(seq, apart);
+        state.outputs.end(seq, written.filter(|_| waits));
+        self.carry_out(&mut state);
+        let last = !state.outputs.are_writing();
+        drop(state);
+        if last {
+            self.changed.notify_waiters();
+        }
+    }
+
+    /// Waits until no outputs are on their way to the disk.
+    pub(super) async fn outputs_stored(&self) {
+        loop {
+            // Created before looking: it counts every change from here on.
+            let changed = self.changed.notified();
+            if !self.lock().outputs.are_writing() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Where large inputs and outputs of durable tasks go, if there is a journal.
+    pub(crate) fn blob_store(&self) -> Option<Arc<BlobStore>> {
+        self.lock().blob_store.clone()
     }
 
     /// Goes on with what an earlier life left in the journal. Must come before anything else.
@@ -515,12 +545,14 @@ impl CoreHandle {
                     state.unrecorded(self.now(), &[ticket], &error);
                 }
             }
+            Action::Store { seq, outputs } => state.outputs.begin(self, seq, outputs),
             Action::Accepted { seq } => {
                 for acceptor in state.acceptors.remove(&seq).unwrap_or_default() {
                     let _ = acceptor.send(Ok(()));
                 }
             }
             Action::Forgotten { seq } => {
+                state.outputs.release(seq, state.blob_store.as_ref());
                 for forgetter in state.forgetters.remove(&seq).unwrap_or_default() {
                     let _ = forgetter.send(());
                 }

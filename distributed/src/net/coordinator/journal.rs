@@ -4,10 +4,11 @@ use crate::control::log::{Change as Row, Draft, Log, Opened, Outcome, Place, Sta
 use crate::control::record::Record;
 use crate::error::{JournalError, Result};
 use crate::net::coordinator::core_handle::CoreHandle;
-use crate::net::transfer::inputs::{InputStore, folder_beside};
+use crate::net::transfer::blobs::{BlobStore, folder_beside};
 use crate::proto::core::Left;
 use crate::proto::image::{Apart, Change, Image};
 use crate::task::TaskId;
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 use tokio::runtime::Handle;
@@ -18,8 +19,10 @@ pub(crate) struct Prepared {
     pub(crate) epoch: u64,
     /// What earlier lives left.
     pub(crate) left: Left,
-    /// Where large inputs lie.
-    pub(crate) input_store: Arc<InputStore>,
+    /// The files of outputs that lie apart, by their task.
+    pub(crate) outputs: HashMap<u64, [u8; 32]>,
+    /// Where large inputs and outputs lie.
+    pub(crate) blob_store: Arc<BlobStore>,
 }
 
 impl Prepared {
@@ -29,11 +32,11 @@ impl Prepared {
     }
 }
 
-/// Opens a log, whose large inputs lie beside `path`.
+/// Opens a log, whose large inputs and outputs lie beside `path`.
 ///
 /// # Errors
 /// [`Error::Journal`](crate::Error) for one that is in use, damaged, too new, or not to be read;
-/// [`Error::File`](crate::Error) for the folder of large inputs.
+/// [`Error::File`](crate::Error) for the folder beside it.
 pub(crate) fn open(
     place: &dyn Place,
     path: &Path,
@@ -41,6 +44,7 @@ pub(crate) fn open(
     runtime: Handle,
 ) -> Result<Prepared> {
     let mut left = Left::default();
+    let mut outputs = HashMap::new();
     let opened = place.open(now_ms, &mut |(epoch, seq), bytes| {
         let id = TaskId { epoch, seq };
         let damaged = |what: String| format!("the record of task {id}: {what}");
@@ -48,15 +52,18 @@ pub(crate) fn open(
         if image.id != id {
             return Err(damaged(format!("it is that of task {}", image.id)));
         }
+        if let Some(apart) = image.outputs_apart() {
+            outputs.insert(seq, apart.blob.sha256);
+        }
         left.take(image);
         Ok(())
     })?;
     let Opened { epoch, epochs, start } = opened;
     left.epochs.extend(epochs);
     let apart = left.open.iter().filter_map(|image| image.apart.as_ref());
-    let used = apart.map(|apart| apart.blob.sha256);
-    let input_store = Arc::new(InputStore::open(folder_beside(path), used, runtime)?);
-    Ok(Prepared { start, epoch, left, input_store })
+    let used = apart.map(|apart| apart.blob.sha256).chain(outputs.values().copied());
+    let blob_store = Arc::new(BlobStore::open(folder_beside(path), used, runtime)?);
+    Ok(Prepared { start, epoch, left, outputs, blob_store })
 }
 
 /// Starts the thread that writes; what becomes of each change is told to `shared`.

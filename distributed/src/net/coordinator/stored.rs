@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::net::coordinator::core_handle::CoreHandle;
 use crate::net::coordinator::journal;
+use crate::net::transfer::blobs::Unread;
 use crate::proto::core::{recollect, retell};
 use crate::proto::image::Image;
 use crate::task::{TaskId, TaskRecord};
@@ -10,10 +11,35 @@ use crate::task::{TaskId, TaskRecord};
 /// The record of a task.
 ///
 /// # Errors
-/// [`Error::Expired`] where it went meanwhile; [`Error::Journal`], [`Error::Stopped`].
+/// [`Error::Expired`] where it went meanwhile; [`Error::ResultLost`], [`Error::ResultUnread`];
+/// [`Error::Journal`], [`Error::Stopped`].
 pub(crate) async fn record(shared: &CoreHandle, id: TaskId) -> Result<TaskRecord> {
-    let mut records = read(shared, vec![id], recollect).await?;
-    records.pop().flatten().ok_or(Error::Expired { id })
+    let expired = || Error::Expired { id };
+    let image = image(shared, id).await?.ok_or_else(expired)?;
+    let Some(apart) = image.outputs_apart().cloned() else {
+        return recollect(image).ok_or_else(expired);
+    };
+    let blob_store = shared.blob_store().ok_or(Error::Stopped)?;
+    let unread = match blob_store.load(apart.clone()).await {
+        Ok(outputs) => return recollect(image.with_outputs(outputs)).ok_or_else(expired),
+        Err(unread) => unread,
+    };
+    // The file of a result that was let go of meanwhile went with it.
+    let now = self::image(shared, id).await?.ok_or_else(expired)?;
+    if now.outputs_apart() != Some(&apart) {
+        return Err(expired());
+    }
+    Err(match unread {
+        Unread::Lost(reason) => {
+            tracing::error!(%id, %reason, "the outputs of a task are lost");
+            Error::ResultLost { id, reason }
+        }
+        Unread::Failed(reason) => Error::ResultUnread { id, reason },
+    })
+}
+
+async fn image(shared: &CoreHandle, id: TaskId) -> Result<Option<Image>> {
+    Ok(read(shared, vec![id], Some).await?.pop().flatten())
 }
 
 /// Records without their outputs, in the same order; none where one went meanwhile.

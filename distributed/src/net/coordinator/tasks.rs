@@ -112,14 +112,14 @@ impl Coordinator {
         if !inputs::is_large(&spec.inputs) {
             return Ok((request::check(spec, bytes_max)?, None));
         }
-        let input_store = match spec.durable {
-            true => Some(self.shared.input_store().ok_or(Error::NoJournal)?),
+        let blob_store = match spec.durable {
+            true => Some(self.shared.blob_store().ok_or(Error::NoJournal)?),
             false => None,
         };
         let checking = tokio::task::spawn_blocking(move || request::check(spec, bytes_max));
         let mut order = checking.await.map_err(|_| Error::Stopped)??;
         let large = Large::in_memory(&order.spec.inputs)?;
-        let Some(input_store) = input_store else {
+        let Some(blob_store) = blob_store else {
             large.blob().await?;
             return Ok((order, Some(Inputs { large: Arc::new(large), claim: None })));
         };
@@ -128,7 +128,7 @@ impl Coordinator {
             // Its key stands for a task that has them already.
             return Ok((order, Some(Inputs { large: Arc::new(large), claim: None })));
         }
-        let (large, claim) = large.store(&input_store).await?;
+        let (large, claim) = large.store(&blob_store).await?;
         // From now on they lie there, and take no room in the queue.
         Arc::make_mut(&mut order.spec).inputs.clear();
         Ok((order, Some(Inputs { large: Arc::new(large), claim: Some(claim) })))
@@ -138,7 +138,8 @@ impl Coordinator {
     ///
     /// # Errors
     /// [`Error::UnknownTask`]; [`Error::Expired`] for one that was accepted and whose result is gone;
-    /// [`Error::Journal`] where it cannot be read back, [`Error::Stopped`].
+    /// [`Error::ResultLost`], [`Error::ResultUnread`]; [`Error::Journal`] where it cannot be read
+    /// back, [`Error::Stopped`].
     pub async fn task(&self, id: TaskId) -> Result<TaskRecord> {
         self.found(self.shared.give(id)?).await
     }

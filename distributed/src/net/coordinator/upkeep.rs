@@ -13,23 +13,24 @@ impl Coordinator {
     }
 
     /// Copies the journal to a new file while the coordinator goes on: a consistent state of one
-    /// moment, which a coordinator can be started on. Large inputs of its tasks go to a folder
+    /// moment, which a coordinator can be started on. Large inputs and outputs of its tasks go to a folder
     /// beside it, which has its name and `.inputs` after it and belongs to it. Until they are
     /// complete both have `.new` after that: what is left of a copy that was cut off goes with the
     /// next one to the same place.
     ///
     /// # Errors
-    /// [`Error::NoJournal`]; [`Error::Journal`], also where the file or the folder exists already.
+    /// [`Error::NoJournal`]; [`Error::Journal`], also where the file or the folder exists already, and
+    /// where a file is missing or damaged that a task needs.
     /// A folder without its file may be that of a copy that was moved, or of one that was cut off
     /// between getting the two names.
     pub async fn back_up(&self, to: PathBuf) -> Result<()> {
         let log = self.shared.log().ok_or(Error::NoJournal)?;
-        let input_store = self.shared.input_store().ok_or(Error::NoJournal)?;
+        let blob_store = self.shared.blob_store().ok_or(Error::NoJournal)?;
         // What the copy refers to was there before its moment, and stays until it is copied.
-        let pause = input_store.pause().await;
+        let pause = blob_store.pause().await;
         let copy = tokio::task::spawn_blocking(move || {
             let _pause = pause;
-            input_store.back_up(&*log, &to)
+            blob_store.back_up(&*log, &to)
         });
         Ok(copy.await.map_err(|_| Error::Stopped)??)
     }

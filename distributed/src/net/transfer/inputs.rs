@@ -8,15 +8,14 @@
 
 mod fetch;
 mod offer;
-mod store;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use fetch::{Fetched, InputCache};
 pub(crate) use offer::{Offers, send};
-pub(crate) use store::{Claim, InputStore, folder_beside};
 
 use crate::error::{Error, Result};
+use crate::net::transfer::blobs::{BlobStore, Claim};
 use crate::net::transport::wire;
 use crate::proto::frame::BODY_BYTES_MAX;
 use crate::proto::image::Apart;
@@ -65,7 +64,7 @@ pub(crate) struct Large {
 enum Source {
     /// One part per tensor, shared with it.
     Memory(Vec<Bytes>),
-    Disk(Arc<InputStore>),
+    Disk(Arc<BlobStore>),
 }
 
 impl Large {
@@ -80,9 +79,9 @@ impl Large {
     }
 
     /// Inputs that lie on the disk.
-    pub(crate) fn on_disk(apart: Apart, input_store: Arc<InputStore>) -> Self {
+    pub(crate) fn on_disk(apart: Apart, blob_store: Arc<BlobStore>) -> Self {
         let blob = OnceCell::new_with(Some(apart.blob));
-        Self::new(apart.tensors, Source::Disk(input_store), blob)
+        Self::new(apart.tensors, Source::Disk(blob_store), blob)
     }
 
     fn new(tensors: Vec<TensorMeta>, source: Source, blob: OnceCell<InputBlob>) -> Self {
@@ -111,11 +110,11 @@ impl Large {
     ///
     /// # Errors
     /// [`Error::NotSaved`] where there is no room.
-    pub(crate) async fn store(self, input_store: &Arc<InputStore>) -> Result<(Self, Claim)> {
+    pub(crate) async fn store(self, blob_store: &Arc<BlobStore>) -> Result<(Self, Claim)> {
         let blob = self.blob().await?;
-        let claim = input_store.put(blob, self.parts().to_vec()).await?;
+        let claim = blob_store.put(blob, self.parts().to_vec()).await?;
         let apart = Apart { blob, tensors: self.tensors };
-        Ok((Self::on_disk(apart, Arc::clone(input_store)), claim))
+        Ok((Self::on_disk(apart, Arc::clone(blob_store)), claim))
     }
 
     /// What the journal keeps in their place, if they lie on the disk.
@@ -130,8 +129,8 @@ impl Large {
 
     /// Nobody needs them any more.
     pub(crate) fn release(&self) {
-        if let (Source::Disk(input_store), Some(blob)) = (&self.source, self.blob.get()) {
-            input_store.release(blob.sha256);
+        if let (Source::Disk(blob_store), Some(blob)) = (&self.source, self.blob.get()) {
+            blob_store.release(blob.sha256);
         }
     }
 

@@ -4,10 +4,10 @@
 //! journal has that: what a caller saw is never taken back by a restart.
 
 use super::{Core, Order};
-use crate::proto::image::{Change, End, Image};
+use crate::proto::image::{Apart, Change, End, Image};
 use crate::proto::ledger::Pending;
 use crate::proto::state::{Action, Digest};
-use crate::proto::tasks::What;
+use crate::proto::tasks::{Task, What};
 use crate::proto::timers::Timer;
 use crate::task::{TaskError, TaskErrorKind, TaskId, TaskSpec, TaskState};
 use std::sync::Arc;
@@ -54,8 +54,31 @@ impl Core {
         let Some(mut task) = self.tasks.entry(seq) else { return };
         task.end(end);
         if task.is_saved() {
-            self.put(seq, Pending::End(seq));
+            self.record_end(seq);
         }
+    }
+
+    /// Asks the journal to keep an end; many outputs are to lie apart before that.
+    fn record_end(&mut self, seq: u64) {
+        let Some(end) = self.tasks.get(seq).and_then(Task::ending) else { return };
+        match &end.result {
+            Ok(outputs) if end.apart.is_none() && end.bytes() > self.config.outputs_inline_max => {
+                let outputs = outputs.clone();
+                self.actions.push(Action::Store { seq, outputs });
+            }
+            _ => self.put(seq, Pending::End(seq)),
+        }
+    }
+
+    /// Outputs lie apart, or there was no room for them: then the journal is to keep them if it can.
+    /// False when the task does not wait for that.
+    pub(crate) fn stored(&mut self, seq: u64, apart: Option<Apart>) -> bool {
+        let Some(mut task) = self.tasks.entry(seq) else { return false };
+        if planted!(self, ForgetStored) || !task.lie_apart(apart) {
+            return false;
+        }
+        self.put(seq, Pending::End(seq));
+        true
     }
 
     /// Asks the journal to drop a task's record.
@@ -91,7 +114,7 @@ impl Core {
     fn image(&self, seq: u64) -> Option<Image> {
         let task = self.tasks.get(seq)?;
         let spec = task.request().spec().cloned()?;
-        let end = task.ending().cloned().map(|end| End { story: task.story(&end), ..end });
+        let end = task.ending().map(|end| End { story: task.story(end), ..end.to_keep() });
         let spec = match end {
             // What has ended is not run again: its inputs would only take room.
             Some(_) => Arc::new(TaskSpec { inputs: Vec::new(), ..(*spec).clone() }),
@@ -144,7 +167,7 @@ impl Core {
         self.actions.push(Action::Accepted { seq });
         match (is_ending, durable) {
             (false, _) => self.enqueue(seq),
-            (true, true) => self.put(seq, Pending::End(seq)),
+            (true, true) => self.record_end(seq),
             (true, false) => self.show_end(now, seq),
         }
     }
@@ -180,7 +203,7 @@ impl Core {
             match pending {
                 // A submission is refused once, and for good.
                 Pending::Accept(_) => {}
-                Pending::End(seq) => self.put(seq, pending),
+                Pending::End(seq) => self.record_end(seq),
                 Pending::Strip(seq) => self.strip_image(seq),
                 Pending::Forget(id) => self.forget(id),
             }

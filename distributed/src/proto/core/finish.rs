@@ -37,6 +37,7 @@ impl Core {
         let end = End {
             state,
             result,
+            apart: None,
             worker: task.worker().cloned(),
             attempts: task.attempts(),
             queued: task.queued(now),

@@ -53,7 +53,8 @@ impl Left {
     }
 }
 
-/// The record of a task that has ended, as the journal has it; none where its result is gone.
+/// The record of a task that has ended, as the journal has it; none where its result is gone. Outputs
+/// that lie apart are to be put back before.
 pub(crate) fn recollect(image: Image) -> Option<TaskRecord> {
     if image.gone {
         return None;

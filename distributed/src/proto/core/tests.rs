@@ -40,6 +40,7 @@ pub(in crate::proto) fn config() -> CoreConfig {
         results_kept_for: ms(600_000),
         results_bytes_max: 1 << 20,
         results_max: 50,
+        outputs_inline_max: 1 << 20,
         durable: true,
         thrift: 0.0,
         run_limit: None,

@@ -1,7 +1,8 @@
 //! Images survive their bytes, and what is none is refused.
 
 use super::*;
-use crate::task::TaskErrorKind;
+use crate::proto::message::InputBlob;
+use crate::task::{Backoff, TaskErrorKind};
 use lgp_memory::Tensor;
 
 fn image() -> Image {
@@ -21,6 +22,15 @@ fn image() -> Image {
         apart: None,
         gone: false,
     }
+}
+
+/// One whose outputs are kept apart.
+fn with_outputs_apart() -> Image {
+    let mut image = ended(Ok(Vec::new()));
+    if let Some(end) = &mut image.end {
+        end.apart = kept_apart().apart;
+    }
+    image
 }
 
 fn with_extras() -> [Image; 3] {
@@ -43,6 +53,7 @@ fn ended(result: Result<Vec<NamedTensor>, TaskError>) -> Image {
     let end = End {
         state: if result.is_ok() { TaskState::Succeeded } else { TaskState::Failed },
         result,
+        apart: None,
         worker: "w1".parse().ok(),
         attempts: 3,
         queued: Duration::from_millis(1),
@@ -78,6 +89,27 @@ fn inputs_apart_that_fit_nothing_are_refused() {
 }
 
 #[test]
+fn outputs_apart_are_of_tasks_that_have_a_result() {
+    let change = |change: fn(&mut End)| {
+        let mut image = with_outputs_apart();
+        image.end.iter_mut().for_each(change);
+        Image::decode(&image.encode().expect("it fits"))
+    };
+    assert_eq!(change(|_| ()).expect("as it was").outputs_apart(), kept_apart().apart.as_ref());
+    let longer = change(|end| end.apart.iter_mut().for_each(|apart| apart.blob.bytes = 17));
+    assert!(longer.is_err());
+    let twice = change(|end| end.result = Ok(image().spec.inputs.clone()));
+    assert!(twice.is_err());
+    let failed = change(|end| end.result = Err(TaskError::new(TaskErrorKind::Unavailable, "why")));
+    assert!(failed.is_err());
+    let gone = Image { gone: true, ..with_outputs_apart() };
+    assert!(Image::decode(&gone.encode().expect("it fits")).is_err());
+    assert_eq!(with_outputs_apart().end.expect("it has ended").bytes(), 16);
+    let back = with_outputs_apart().with_outputs(image().spec.inputs.clone());
+    assert_eq!(back, ended(Ok(image().spec.inputs.clone())));
+}
+
+#[test]
 fn images_survive_their_bytes() {
     let output = Tensor::from_slice([3], &[5u8, 6, 7]).expect("small");
     let images = [
@@ -85,6 +117,7 @@ fn images_survive_their_bytes() {
         kept_apart(),
         ended(Ok(vec![NamedTensor::new("y", output)])),
         ended(Ok(Vec::new())),
+        with_outputs_apart(),
         ended(Err(TaskError::new(TaskErrorKind::ModelFailed, "why"))),
     ];
     for image in images.into_iter().chain(with_extras()) {

@@ -1,7 +1,7 @@
 //! The ways in which a task changes its phase, each of which keeps the counts.
 
 use super::{Phase, Run, Task, What};
-use crate::proto::image::End;
+use crate::proto::image::{Apart, End};
 use crate::proto::state::SessionId;
 use crate::task::{TaskId, TaskState};
 use crate::worker_info::TaskCounts;
@@ -162,6 +162,13 @@ impl<'a> Entry<'a> {
     pub(in crate::proto) fn end(&mut self, end: End) {
         let (was_running, saved) = (self.task.is_running(), self.task.is_saved());
         self.task.phase = Phase::Ending { end: Box::new(end), was_running, saved };
+    }
+
+    /// Where its outputs lie, as long as its end waits for the journal. False when it does not.
+    pub(in crate::proto) fn lie_apart(&mut self, at: Option<Apart>) -> bool {
+        let Phase::Ending { end, .. } = &mut self.task.phase else { return false };
+        end.apart = at;
+        true
     }
 
     /// Its end is there for callers.

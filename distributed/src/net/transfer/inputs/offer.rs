@@ -1,8 +1,8 @@
 //! The coordinator's side: what workers may ask for now.
 
-use super::store::{InputStore, Unread};
 use super::{Answer, CHUNK_BYTES, Large, Source, hashed, total};
 use crate::error::{Error, Result};
+use crate::net::transfer::blobs::{BlobStore, Unread};
 use crate::net::transport::rpc;
 use crate::net::transport::wire;
 use crate::proto::message::InputBlob;
@@ -75,14 +75,14 @@ pub(crate) async fn send(
     });
     let on_disk = offered.iter().find_map(|large| match &large.source {
         Source::Memory(_) => None,
-        Source::Disk(input_store) => Some((input_store, large)),
+        Source::Disk(blob_store) => Some((blob_store, large)),
     });
     match (in_memory, on_disk) {
         // What lies in memory cannot be lost.
         (Some(parts), _) => send_parts(parts, offset, &mut send).await?,
-        (None, Some((input_store, large))) => {
+        (None, Some((blob_store, large))) => {
             let blob = large.blob().await?;
-            if let Err(unread) = send_file(input_store, blob, offset, &mut send).await? {
+            if let Err(unread) = send_file(blob_store, blob, offset, &mut send).await? {
                 return Err(broken(unread, &offered));
             }
         }
@@ -129,7 +129,7 @@ async fn send_chunks(mut bytes: Bytes, send: &mut SendStream) -> Result<()> {
 /// its beginning; a worker whose transfer was pieced together asks for that when the digest is not
 /// right.
 async fn send_file(
-    input_store: &InputStore,
+    blob_store: &BlobStore,
     blob: InputBlob,
     offset: u64,
     send: &mut SendStream,
@@ -139,7 +139,7 @@ async fn send_file(
     let mut hash = (offset == 0).then(Sha256::new);
     while at < blob.bytes {
         let count = READ_BYTES.min(blob.bytes.saturating_sub(at));
-        let chunk = match input_store.read(blob, at, count).await {
+        let chunk = match blob_store.read(blob, at, count).await {
             Ok(chunk) => chunk,
             Err(unread) => return Ok(Err(unread)),
         };
@@ -151,7 +151,7 @@ async fn send_file(
             && let Some(whole) = hash.take()
             && <[u8; 32]>::from(whole.finalize()) != blob.sha256
         {
-            let what = input_store.blame(blob, "its bytes have another digest than its name");
+            let what = blob_store.blame(blob, "its bytes have another digest than its name");
             return Ok(Err(Unread::Lost(what)));
         }
         send_chunks(chunk, send).await?;

@@ -1,8 +1,7 @@
 //! Transfers of inputs that are cut, damaged or refused, between a worker and a coordinator by
 //! hand, and the other way round.
 
-use super::store::Unread;
-use super::{Answer, InputStore};
+use super::Answer;
 use crate::net::identity::tls;
 use crate::net::tests::{connect, coordinator, frame, hello, keep_beating};
 use crate::net::transport::endpoint;
@@ -16,7 +15,6 @@ use crate::{
     Coordinator, CoordinatorConfig, ExecError, ExecErrorKind, Executor, ExecutorStatus, ModelRef,
     Pki, Stop, TaskSpec, WorkerConfig, run_worker,
 };
-use bytes::Bytes;
 use lgp_memory::{DType, NamedTensor, Tensor};
 use quinn::{Connection, Endpoint, RecvStream, SendStream, ServerConfig};
 use sha2::{Digest, Sha256};
@@ -400,76 +398,4 @@ async fn inputs_in_memory_outlive_a_durable_task_that_has_the_same() {
     assert!(matches!(answer, Answer::Found(bytes) if bytes == blob.bytes));
     assert_eq!(recv.read_to_end(100 << 20).await.unwrap().len(), count);
     coordinator.stop().await;
-}
-
-/// A input_store in a folder, and a run of bytes for it.
-fn input_store(folder: &std::path::Path) -> (Arc<InputStore>, InputBlob, Bytes) {
-    let bytes = Bytes::from_static(b"some inputs");
-    let blob = InputBlob { sha256: Sha256::digest(&bytes).into(), bytes: 11 };
-    let runtime = tokio::runtime::Handle::current();
-    let input_store = InputStore::open(folder.join("inputs"), std::iter::empty(), runtime).unwrap();
-    (Arc::new(input_store), blob, bytes)
-}
-
-#[cfg(unix)]
-#[tokio::test]
-async fn only_files_that_are_gone_or_changed_are_lost() {
-    let folder = tempfile::tempdir().unwrap();
-    let (input_store, blob, bytes) = input_store(folder.path());
-    let _claim = input_store.put(blob, vec![bytes.clone()]).await.unwrap();
-    let path = std::fs::read_dir(folder.path().join("inputs")).unwrap().next().unwrap();
-    let path = path.unwrap().path();
-    assert_eq!(input_store.read(blob, 0, 11).await, Ok(bytes.clone()));
-    assert_eq!(input_store.read(blob, 5, 6).await, Ok(bytes.slice(5..)));
-    // A name that leads to itself cannot be opened, which says nothing about the bytes.
-    std::fs::rename(&path, folder.path().join("aside")).unwrap();
-    std::os::unix::fs::symlink(&path, &path).unwrap();
-    for at in [0, 5] {
-        let failed = input_store.read(blob, at, 6).await;
-        assert!(matches!(failed, Err(Unread::Failed(_))), "{at}: {failed:?}");
-    }
-    std::fs::remove_file(&path).unwrap();
-    for at in [0, 5] {
-        let lost = input_store.read(blob, at, 6).await;
-        assert!(matches!(lost, Err(Unread::Lost(_))), "{at}: {lost:?}");
-    }
-    for (contents, at) in [("some", 0), ("some", 5), ("some input", 5), ("some inputs, more", 0)] {
-        std::fs::write(&path, contents).unwrap();
-        let lost = input_store.read(blob, at, 6).await;
-        assert!(matches!(lost, Err(Unread::Lost(_))), "{contents} {at}: {lost:?}");
-    }
-    std::fs::rename(folder.path().join("aside"), &path).unwrap();
-    assert_eq!(input_store.read(blob, 0, 11).await, Ok(bytes));
-}
-
-#[cfg(target_os = "linux")]
-#[tokio::test]
-async fn inputs_leave_room_for_the_journal() {
-    let folder = tempfile::tempdir().unwrap();
-    let (input_store, blob, bytes) = input_store(folder.path());
-    let disk = rustix::fs::statvfs(folder.path()).unwrap();
-    let all = InputBlob { bytes: disk.f_blocks * disk.f_frsize - (32 << 20), ..blob };
-    let Err(error) = input_store.put(all, vec![bytes.clone()]).await else {
-        panic!("no disk has room for that and the reserve")
-    };
-    assert!(matches!(error, crate::Error::NotSaved { .. }), "{error}");
-    assert!(error.to_string().contains("kept for the journal"), "{error}");
-    assert!(std::fs::read_dir(folder.path().join("inputs")).unwrap().next().is_none());
-    // What was refused takes no room.
-    input_store.put(blob, vec![bytes]).await.unwrap().keep();
-}
-
-#[tokio::test]
-async fn a_closed_vault_writes_and_removes_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let (old, blob, bytes) = input_store(folder.path());
-    old.put(blob, vec![bytes.clone()]).await.unwrap().keep();
-    old.close().await;
-    let refused = old.put(blob, vec![bytes]).await;
-    assert!(matches!(refused, Err(crate::Error::Stopped)));
-    // Another has acknowledged the file since.
-    old.release(blob.sha256);
-    drop(old.pause().await);
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    assert_eq!(std::fs::read_dir(folder.path().join("inputs")).unwrap().count(), 1);
 }

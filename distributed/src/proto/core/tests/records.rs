@@ -188,3 +188,60 @@ fn what_waits_is_counted_by_model() {
     join(&mut core, ms(0), "w", 2);
     assert_eq!(depths(&core), [("a/1".to_owned(), 1)]);
 }
+
+#[test]
+fn an_end_goes_to_the_journal_once_its_outputs_lie_apart() {
+    let mut core = Core::new(ms(0), CoreConfig { outputs_inline_max: 4, ..config() }, 1);
+    let session = join(&mut core, ms(0), "w", 1);
+    let tensor = Tensor::zeros(DType::U8, [5]).expect("small");
+    let outputs = vec![NamedTensor::new("y", tensor)];
+    let sent = |core: &mut Core, now| {
+        let actions: Vec<Action> = std::iter::from_fn(|| core.next_action(now)).collect();
+        let ticket = actions.iter().find_map(|action| match action {
+            Action::Record { ticket, change: Change::Put(images) } => {
+                Some((*ticket, images[0].clone()))
+            }
+            _ => None,
+        });
+        let stored = actions
+            .iter()
+            .any(|a| matches!(a, Action::Store { outputs, .. } if !outputs.is_empty()));
+        let begun = actions.iter().any(|a| matches!(a, Action::Dispatch { .. }));
+        (stored, ticket, begun)
+    };
+    let id = submit(&mut core, ms(0), TaskSpec { durable: true, ..spec() });
+    let (_, accepted, _) = sent(&mut core, ms(0));
+    core.recorded(ms(0), accepted.expect("it is durable").0);
+    let (_, attempt) = dispatched(&mut core)[0];
+    let completion = Completion::Done { outputs: outputs.clone(), model: ms(2), batch: 1 };
+    assert!(core.complete(ms(1), session, attempt, completion));
+    let (stored, ticket, _) = sent(&mut core, ms(1));
+    assert!(stored && ticket.is_none(), "first the outputs");
+    // However long that takes, and whatever becomes of its worker, it is not done again.
+    core.disconnected(ms(20_000), session, false);
+    let other = join(&mut core, ms(20_000), "v", 1);
+    core.heartbeat(ms(40_000), other, beat(&[]));
+    core.tick(ms(40_000));
+    assert_eq!(core.state(id).expect("known"), TaskState::Running);
+    assert!(!sent(&mut core, ms(40_000)).2);
+    // There is no room, and neither has the journal any: all of it is tried again.
+    assert!(core.stored(id.seq, None));
+    let (stored, ticket, _) = sent(&mut core, ms(40_000));
+    let (ticket, image) = ticket.expect("the journal is to keep them");
+    assert_eq!((stored, image.tensor_bytes(), image.outputs_apart()), (false, 5, None));
+    core.unrecorded(ms(40_000), ticket, "full");
+    core.tick(ms(42_000));
+    assert!(sent(&mut core, ms(42_000)).0, "they may find room by now");
+    let blob = crate::proto::message::InputBlob { sha256: [1; 32], bytes: 5 };
+    let (tensors, _) = crate::proto::tensors::describe(&outputs).expect("small");
+    let apart = crate::proto::image::Apart { blob, tensors };
+    assert!(core.stored(id.seq, Some(apart.clone())));
+    let (_, ticket, _) = sent(&mut core, ms(42_000));
+    let (ticket, image) = ticket.expect("its end");
+    assert_eq!((image.tensor_bytes(), image.outputs_apart()), (0, Some(&apart)));
+    core.recorded(ms(42_000), ticket);
+    let record = core.record(ms(42_000), id).expect("it is in memory");
+    assert_eq!((record.state, record.attempts), (TaskState::Succeeded, 1));
+    assert_eq!(record.outputs, Some(outputs));
+    assert!(!core.stored(id.seq, None), "nobody waits for that any more");
+}

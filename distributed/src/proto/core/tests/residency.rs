@@ -51,6 +51,7 @@ impl Cluster {
             keys_kept_for: ms(60_000),
             results_kept_for: ms(600_000),
             results_bytes_max: 10_000,
+            outputs_inline_max: 1 << 20,
             results_max: 1_000,
             durable: false,
             thrift: 0.0,

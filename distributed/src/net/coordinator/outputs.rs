@@ -1,0 +1,84 @@
+//! Large outputs of durable tasks: written beside the journal before it is told how their task ended,
+//! and removed once it has no result of the task any more.
+//!
+//! The answer has counted by then: its slot is free, and it does not matter what becomes of the worker.
+
+use super::core_handle::CoreHandle;
+use crate::error::{Error, Result};
+use crate::net::transfer::blobs::{BlobStore, Claim};
+use crate::net::transfer::inputs::Large;
+use crate::proto::image::Apart;
+use lgp_memory::NamedTensor;
+use std::collections::HashMap;
+use std::sync::Arc;
+use tokio::sync::Semaphore;
+
+/// Tasks whose outputs are written at a time: more would only share the same disk.
+const WRITING_MAX: usize = 8;
+
+/// The outputs that lie apart, and those that are being written.
+pub(super) struct Outputs {
+    /// By their task.
+    files: HashMap<u64, [u8; 32]>,
+    /// Tasks whose outputs are being written, or wait for that.
+    writing: usize,
+    places: Arc<Semaphore>,
+}
+
+impl Default for Outputs {
+    fn default() -> Self {
+        Self::of(HashMap::new())
+    }
+}
+
+impl Outputs {
+    /// Those that lay there when the journal was opened.
+    pub(super) fn of(files: HashMap<u64, [u8; 32]>) -> Self {
+        Self { files, writing: 0, places: Arc::new(Semaphore::new(WRITING_MAX)) }
+    }
+
+    /// Whether some are on their way to the disk.
+    pub(super) fn are_writing(&self) -> bool {
+        self.writing > 0
+    }
+
+    /// Has outputs written; the core hears of it.
+    pub(super) fn begin(&mut self, shared: &Arc<CoreHandle>, seq: u64, outputs: Vec<NamedTensor>) {
+        self.writing += 1;
+        let (places, core) = (Arc::clone(&self.places), Arc::clone(shared));
+        shared.runtime().spawn(async move {
+            let place = places.acquire_owned().await;
+            let stored = write(core.blob_store(), &outputs).await;
+            drop(place);
+            if let Err(error) = &stored {
+                tracing::warn!(%error, "the outputs of a task go into the journal");
+            }
+            core.stored(seq, stored.ok());
+        });
+    }
+
+    /// They are written, or could not be. What was written stays until it is released.
+    pub(super) fn end(&mut self, seq: u64, written: Option<(Apart, Claim)>) {
+        self.writing = self.writing.saturating_sub(1);
+        if let Some((apart, claim)) = written {
+            claim.keep();
+            self.files.insert(seq, apart.blob.sha256);
+        }
+    }
+
+    /// The journal has no result of a task any more.
+    pub(super) fn release(&mut self, seq: u64, blob_store: Option<&Arc<BlobStore>>) {
+        if let (Some(sha256), Some(blob_store)) = (self.files.remove(&seq), blob_store) {
+            blob_store.release(sha256);
+        }
+    }
+}
+
+async fn write(
+    blob_store: Option<Arc<BlobStore>>,
+    outputs: &[NamedTensor],
+) -> Result<(Apart, Claim)> {
+    let blob_store = blob_store.ok_or(Error::NoJournal)?;
+    let (large, claim) = Large::in_memory(outputs)?.store(&blob_store).await?;
+    Ok((large.apart().ok_or(Error::Stopped)?, claim))
+}

@@ -1,0 +1,148 @@
+//! Copies of a journal, with the files that belong to it.
+
+use super::{BlobStore, folder_beside, parent};
+use crate::control::log::Log;
+use crate::error::JournalError;
+use crate::net::identity::files;
+use sha2::{Digest, Sha256};
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Bytes that are copied at a time.
+const CHUNK_BYTES: usize = 1 << 20;
+
+impl BlobStore {
+    /// Copies the journal to `to` and every file to a folder beside it, each compared with its
+    /// name. The journal's copy gets its name last: one that is there is whole. Until then both have
+    /// `.new` after their names, and what a crash leaves there the next copy to the same place
+    /// replaces. Blocks; to be called while nothing is removed.
+    ///
+    /// # Errors
+    /// Those of copying the journal; [`JournalError::Exists`] for the folder too;
+    /// [`JournalError::Io`] also for a file that is missing or damaged. Nothing is left then.
+    pub(crate) fn back_up(&self, log: &dyn Log, to: &Path) -> Result<(), JournalError> {
+        let mut copy = FolderCopy { folder: folder_beside(to), unfinished: false };
+        let written = || -> HashSet<String> {
+            let state = self.lock();
+            let written = state.users.iter().filter(|(_, users)| users.written);
+            written.map(|(sha256, _)| hex::encode(sha256)).collect()
+        };
+        // Asked after the moment that the journal is copied of: what that names is among it.
+        log.back_up(to, Box::new(|| copy.fill(&self.folder, written())))?;
+        copy.unfinished = false;
+        Ok(())
+    }
+}
+
+/// A folder that files are copied to. It gets its name once they are all there, and goes unless
+/// the journal beside it then gets its own.
+struct FolderCopy {
+    folder: PathBuf,
+    /// It has its name, and the journal beside it has none yet.
+    unfinished: bool,
+}
+
+impl Drop for FolderCopy {
+    fn drop(&mut self) {
+        if self.unfinished {
+            let _ = std::fs::remove_dir_all(&self.folder);
+        }
+    }
+}
+
+impl FolderCopy {
+    /// To be called while the journal's copy is locked: nobody else makes the same one then.
+    fn fill(&mut self, from: &Path, needed: HashSet<String>) -> Result<(), JournalError> {
+        let mut made_at = self.folder.clone().into_os_string();
+        made_at.push(".new");
+        let made_at = PathBuf::from(made_at);
+        let filled = self.fill_from(from, &made_at, needed);
+        if filled.is_err() {
+            let _ = std::fs::remove_dir_all(&made_at);
+        }
+        filled.map_err(|source| {
+            let (path, source) = (self.folder.clone(), Arc::new(source));
+            match source.kind() {
+                io::ErrorKind::AlreadyExists => JournalError::Exists { path },
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                    JournalError::Full { path, source }
+                }
+                _ => JournalError::Io { path, source },
+            }
+        })
+    }
+
+    fn fill_from(
+        &mut self,
+        from: &Path,
+        made_at: &Path,
+        mut needed: HashSet<String>,
+    ) -> io::Result<()> {
+        // Even where there is nothing to copy: the copy would take it for its own and empty it.
+        if self.folder.symlink_metadata().is_ok() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        match std::fs::remove_dir_all(made_at) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut made = false;
+        for entry in std::fs::read_dir(from)? {
+            let entry = entry?;
+            // A name with another sign is one whose file is not complete.
+            let name = entry.file_name().into_string().ok().filter(|name| !name.contains('#'));
+            let Some(name) = name else { continue };
+            if !made {
+                files::make_private_folder(made_at)?;
+                made = true;
+            }
+            let digest = copy_file(&entry.path(), &made_at.join(&name))?;
+            if needed.remove(&name) && digest != name {
+                let what = "its bytes have another digest than its name";
+                return Err(unusable(&entry.path(), what));
+            }
+        }
+        if let Some(name) = needed.iter().next() {
+            return Err(unusable(&from.join(name), "it is missing"));
+        }
+        if made {
+            files::sync_folder(made_at)?;
+            std::fs::rename(made_at, &self.folder)?;
+            self.unfinished = true;
+            files::sync_folder(parent(&self.folder))?;
+        }
+        Ok(())
+    }
+}
+
+/// What keeps a file from being copied whose task would miss it.
+fn unusable(path: &Path, what: &str) -> io::Error {
+    let what = format!("a task's tensors in {} cannot be used: {what}", path.display());
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+/// Copies a file through to the disk; answers the digest of its bytes.
+fn copy_file(from: &Path, to: &Path) -> io::Result<String> {
+    let mut source = File::open(from)?;
+    if !source.metadata()?.is_file() {
+        return Err(unusable(from, "it is no file"));
+    }
+    let mut copy = File::create_new(to)?;
+    let (mut hash, mut chunk) = (Sha256::new(), vec![0; CHUNK_BYTES]);
+    loop {
+        let count = match source.read(&mut chunk) {
+            Ok(0) => break,
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        let read = chunk.get(..count).unwrap_or_default();
+        hash.update(read);
+        copy.write_all(read)?;
+    }
+    copy.sync_all()?;
+    Ok(hex::encode(hash.finalize()))
+}
