@@ -10,6 +10,7 @@ mod durable_tests;
 pub(crate) mod identity;
 #[cfg(test)]
 mod join_tests;
+pub(crate) mod outside;
 #[cfg(test)]
 mod renew_tests;
 pub(crate) mod ring;

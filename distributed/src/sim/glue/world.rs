@@ -1,0 +1,394 @@
+//! One run: a plan by the seed, faults for a while, and then everything has to come to rest.
+
+use super::GlueReport;
+use super::callers;
+use super::cluster::{
+    CALLERS_MAX, COORDINATOR, Cluster, Shape, WORKERS_MAX, caller_node, worker_node,
+};
+use super::executor::{Behaviour, inputs_of};
+use super::ledger::Way;
+use super::log::{Medium, SimPlace};
+use super::net::Weather;
+use super::scene::Scene;
+use crate::task::{ModelRef, TaskSpec};
+use crate::worker_info::WorkerState;
+use rand::RngExt;
+use rand::rngs::Xoshiro256PlusPlus;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+/// Time for callers to be told, once nothing goes wrong any more.
+const CALLERS_LIMIT: Duration = Duration::from_secs(90);
+/// Time for everything to come to rest after that.
+const REST_LIMIT: Duration = Duration::from_secs(30);
+
+/// Something that goes wrong.
+#[derive(Debug, Clone, Copy)]
+enum Fault {
+    Weather(Weather),
+    Block(u8, u8, Duration),
+    Hold(u8, Duration),
+    KillWorker(usize),
+    ShutWorkerDown(usize),
+    Crash,
+    Restart,
+    SlowLog(u64),
+    FullLog(bool),
+    BreakLog,
+    /// Every timer is late.
+    Jump(Duration),
+}
+
+pub(super) struct World {
+    cluster: Arc<Cluster>,
+    rng: Xoshiro256PlusPlus,
+    report: GlueReport,
+}
+
+impl World {
+    pub(super) fn new(scene: &Arc<Scene>) -> Self {
+        let mut rng = scene.rng();
+        let shape = Shape {
+            workers: rng.random_range(1..=WORKERS_MAX),
+            slots: rng.random_range(1..=3),
+            batch_max: if rng.random_range(0..4) == 0 { 2 } else { 1 },
+            retained_tasks_max: if rng.random_range(0..2) == 0 { 3 } else { 4_096 },
+        };
+        let real = rng.random_range(0..3) == 0;
+        let medium =
+            if real { Medium::Disk(Arc::default()) } else { Medium::Memory(<_>::default()) };
+        let place = SimPlace::new(scene, medium);
+        let cluster = Cluster::new(scene, shape, place);
+        let report = GlueReport { real_journals: u64::from(real), ..GlueReport::default() };
+        Self { cluster, rng, report }
+    }
+
+    /// Runs to the end, or until something is wrong.
+    pub(super) async fn run(mut self) -> GlueReport {
+        let carrying = tokio::spawn(Arc::clone(&self.cluster.scene.net).carry());
+        self.cluster.insist().await;
+        let workers = self.cluster.supervise();
+        let callers = self.callers();
+        let healthy = self.chaos().await && self.heal(callers).await && self.rest().await;
+        if healthy {
+            self.audit().await;
+        }
+        self.cluster.end();
+        self.cluster.stop().await;
+        for worker in workers {
+            let _ = worker.await;
+        }
+        if healthy {
+            self.nothing_is_left().await;
+        }
+        carrying.abort();
+        self.sum();
+        self.report
+    }
+
+    fn is_failed(&self) -> bool {
+        self.cluster.scene.failure().is_some()
+    }
+
+    fn fail(&self, what: String) {
+        self.cluster.scene.fail(what);
+    }
+
+    /// Plans the tasks, and starts those who want them done.
+    fn callers(&mut self) -> Vec<JoinHandle<()>> {
+        let count = self.rng.random_range(1..=CALLERS_MAX);
+        let tasks = self.rng.random_range(8..=24);
+        for number in 0..tasks {
+            let (way, behaviour, spec) = self.task(number);
+            self.cluster.ledger.add(way, behaviour, spec);
+        }
+        let start = |at| {
+            let numbers = (0..tasks).filter(|number| number % count == at).collect();
+            tokio::spawn(callers::call(Arc::clone(&self.cluster), at, numbers))
+        };
+        (0..count).map(start).collect()
+    }
+
+    fn task(&mut self, number: usize) -> (Way, Behaviour, TaskSpec) {
+        let rng = &mut self.rng;
+        let way = match rng.random_range(0..100) {
+            0..45 => Way::Durable,
+            45..65 => Way::DurableLeft,
+            65..75 => Way::Run,
+            75..92 => Way::Volatile,
+            _ => Way::Held,
+        };
+        let behaviour = match rng.random_range(0..100) {
+            _ if way == Way::Held => Behaviour::Held,
+            0..50 => Behaviour::Takes(rng.random_range(0..20)),
+            50..80 => Behaviour::Takes(rng.random_range(0..1_200)),
+            80..86 => Behaviour::Fails,
+            86..93 => Behaviour::Unavailable(rng.random_range(1..7)),
+            93..97 => Behaviour::Hangs(rng.random_range(1..3)),
+            _ => Behaviour::Deaf(1),
+        };
+        let filling = if rng.random_range(0..6) == 0 { 20_000 } else { rng.random_range(0..300) };
+        let name = format!("m{}", rng.random_range(0..2));
+        let model = ModelRef { name, version: 1, sha256: String::new() };
+        let mut spec = TaskSpec::new(model, inputs_of(number, filling));
+        spec.durable = way.is_durable();
+        spec.idempotency_key = spec.durable.then(|| format!("key-{number}"));
+        spec.max_attempts = rng.random_range(2..=5);
+        if matches!(behaviour, Behaviour::Hangs(_) | Behaviour::Deaf(_)) {
+            spec.run_limit = Some(Duration::from_millis(rng.random_range(200..1_500)));
+        }
+        (way, behaviour, spec)
+    }
+
+    /// Has things go wrong for a while. False when something that must not be was seen.
+    async fn chaos(&mut self) -> bool {
+        let mut faults: Vec<(u64, Fault)> = Vec::new();
+        for _ in 0..self.rng.random_range(2..=10) {
+            let at = self.rng.random_range(100..8_000);
+            let fault = self.fault();
+            if let Fault::FullLog(true) = fault {
+                faults.push((at + self.rng.random_range(100..1_500), Fault::FullLog(false)));
+            }
+            faults.push((at, fault));
+        }
+        faults.sort_by_key(|(at, _)| *at);
+        for (at, fault) in faults {
+            let now = self.cluster.scene.now();
+            sleep(Duration::from_millis(at).saturating_sub(now)).await;
+            self.cluster.scene.note(|| format!("{fault:?}"));
+            self.begin(fault).await;
+            if self.is_failed() {
+                return false;
+            }
+        }
+        let wait = self.rng.random_range(100..1_500);
+        sleep(Duration::from_millis(wait)).await;
+        true
+    }
+
+    fn fault(&mut self) -> Fault {
+        let shape = &self.cluster.shape;
+        let rng = &mut self.rng;
+        let worker = rng.random_range(0..shape.workers);
+        let node = match rng.random_range(0..3) {
+            0 => caller_node(rng.random_range(0..CALLERS_MAX)),
+            _ => worker_node(worker),
+        };
+        let mut ms = |most| Duration::from_millis(rng.random_range(100..most));
+        let (short, long) = (ms(2_000), ms(5_000));
+        match rng.random_range(0..100) {
+            0..20 => Fault::Weather(Weather {
+                lost: rng.random_range(0..150),
+                doubled: rng.random_range(0..150),
+                late: rng.random_range(0..150),
+                late_ms_max: rng.random_range(1..400),
+            }),
+            20..32 => Fault::Block(node, COORDINATOR, long),
+            32..44 => Fault::Block(COORDINATOR, node, long),
+            44..50 => Fault::Hold(node, short),
+            50..54 => Fault::Hold(COORDINATOR, short),
+            54..64 => Fault::KillWorker(worker),
+            64..69 => Fault::ShutWorkerDown(worker),
+            69..77 => Fault::Crash,
+            77..80 => Fault::Restart,
+            80..86 => Fault::SlowLog(rng.random_range(10..3_000)),
+            86..90 => Fault::FullLog(true),
+            90..93 => Fault::BreakLog,
+            _ => Fault::Jump(short),
+        }
+    }
+
+    async fn begin(&mut self, fault: Fault) {
+        let (cluster, report) = (&self.cluster, &mut self.report);
+        report.faults += 1;
+        match fault {
+            Fault::Weather(weather) => cluster.scene.net.set(weather),
+            Fault::Block(from, to, time) => {
+                report.partitions += 1;
+                cluster.scene.net.block(from, to, time);
+            }
+            Fault::Hold(to, time) => {
+                report.holds += 1;
+                cluster.scene.net.hold(to, time);
+            }
+            Fault::KillWorker(at) => {
+                report.worker_crashes += 1;
+                cluster.kill_worker(at);
+            }
+            Fault::ShutWorkerDown(at) => cluster.shut_worker_down(at),
+            Fault::Crash => {
+                report.coordinator_crashes += 1;
+                cluster.crash();
+                let wait = self.rng.random_range(1..2_000);
+                sleep(Duration::from_millis(wait)).await;
+                cluster.insist().await;
+            }
+            Fault::Restart => {
+                cluster.stop().await;
+                cluster.insist().await;
+            }
+            Fault::SlowLog(ms_max) => {
+                report.slow_logs += 1;
+                cluster.place.slow(ms_max);
+            }
+            Fault::FullLog(full) => {
+                report.full_logs += u64::from(full);
+                cluster.place.full(full);
+            }
+            Fault::BreakLog => {
+                report.broken_logs += 1;
+                cluster.place.break_next();
+            }
+            Fault::Jump(time) => {
+                report.jumps += 1;
+                tokio::time::advance(time).await;
+            }
+        }
+    }
+
+    /// From now on nothing goes wrong: every caller is told.
+    async fn heal(&self, callers: Vec<JoinHandle<()>>) -> bool {
+        let cluster = &self.cluster;
+        cluster.scene.note(|| "all is well".into());
+        cluster.scene.heal();
+        cluster.place.heal();
+        cluster.insist().await;
+        let told = async {
+            for caller in callers {
+                let _ = caller.await;
+            }
+        };
+        // Devices that hung too often take no tasks until a person says so.
+        let mending = async {
+            loop {
+                if let Some(coordinator) = cluster.coordinator() {
+                    for at in 0..cluster.shape.workers {
+                        let _ = coordinator.enable_worker(&format!("worker-{at}"));
+                    }
+                }
+                sleep(Duration::from_secs(1)).await;
+            }
+        };
+        let told = async {
+            tokio::select! {
+                () = told => {}
+                () = mending => {}
+            }
+        };
+        if timeout(CALLERS_LIMIT, told).await.is_err() {
+            let ledger = &cluster.ledger;
+            let doing = (0..ledger.len()).filter_map(|number| {
+                let what =
+                    ledger.with(number, |entry| (entry.way, entry.behaviour, entry.doing))?;
+                (what.2 != "done").then(|| format!("{number}: {what:?}"))
+            });
+            let doing: Vec<_> = doing.collect();
+            self.fail(format!("callers wait in vain: {}", doing.join("; ")));
+        }
+        !self.is_failed()
+    }
+
+    /// Everything comes to rest.
+    async fn rest(&self) -> bool {
+        let cluster = &self.cluster;
+        // Connections of callers who have left end meanwhile, but some of their tasks go on.
+        let left = async {
+            while cluster.coordinator().is_none_or(|it| it.shared().residue().waiting > 0) {
+                sleep(Duration::from_millis(100)).await;
+            }
+        };
+        if timeout(REST_LIMIT, left).await.is_err() {
+            self.fail("callers who have left are waited for".into());
+            return false;
+        }
+        cluster.released.store(true, Ordering::SeqCst);
+        let resting = async {
+            while let Some(busy) = self.busy() {
+                cluster.scene.note(|| format!("not at rest: {busy}"));
+                sleep(Duration::from_millis(250)).await;
+            }
+        };
+        if timeout(REST_LIMIT, resting).await.is_err() {
+            self.fail(format!("it does not come to rest: {:?}", self.busy()));
+        }
+        !self.is_failed()
+    }
+
+    /// What is not at rest, if anything.
+    fn busy(&self) -> Option<String> {
+        let Some(coordinator) = self.cluster.coordinator() else { return Some("stopped".into()) };
+        let tasks = coordinator.stats().tasks;
+        if tasks.queued + tasks.running > 0 {
+            return Some(format!("{tasks:?}"));
+        }
+        let workers = coordinator.workers();
+        let ready = workers.iter().filter(|w| w.state == WorkerState::Ready).count();
+        if ready != self.cluster.shape.workers {
+            return Some(format!("{ready} workers are ready"));
+        }
+        if let Some(worker) = workers.iter().find(|w| w.running + w.queued > 0) {
+            return Some(format!("{} has {} attempts", worker.id, worker.running));
+        }
+        let residue = coordinator.shared().residue();
+        (!residue.is_none(ready)).then(|| format!("{residue:?}"))
+    }
+
+    /// Asks for the end of every accepted task again, also after a restart.
+    async fn audit(&mut self) {
+        for _ in 0..2 {
+            let Some(coordinator) = self.cluster.coordinator() else {
+                return self.fail("the coordinator went away".into());
+            };
+            for (number, way, id, _) in self.cluster.ledger.accepted() {
+                if !way.is_durable() {
+                    continue;
+                }
+                match timeout(REST_LIMIT, coordinator.wait(id)).await {
+                    Ok(Ok(record)) => self.cluster.ledger.show(number, record),
+                    Ok(Err(error)) => self.fail(format!("task {number} is lost: {error}")),
+                    Err(_) => self.fail(format!("task {number} does not end")),
+                }
+            }
+            drop(coordinator);
+            self.cluster.stop().await;
+            self.cluster.insist().await;
+        }
+    }
+
+    /// Of processes that have ended, nothing goes on.
+    async fn nothing_is_left(&self) {
+        let over = async {
+            while self.cluster.left() > 0 || self.cluster.scene.net.sockets() > 0 {
+                sleep(Duration::from_millis(100)).await;
+            }
+        };
+        if timeout(REST_LIMIT, over).await.is_err() {
+            let (coordinators, sockets) = (self.cluster.left(), self.cluster.scene.net.sockets());
+            self.fail(format!("{coordinators} coordinators and {sockets} sockets are left"));
+        }
+    }
+
+    fn sum(&mut self) {
+        let (cluster, report) = (&self.cluster, &mut self.report);
+        let wide = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
+        let ([succeeded, failed, cancelled], runs) = cluster.ledger.sums();
+        (report.succeeded, report.failed, report.cancelled) = (succeeded, failed, cancelled);
+        report.runs = runs;
+        report.workers = wide(cluster.shape.workers);
+        report.tasks = wide(cluster.ledger.len());
+        report.accepted = wide(cluster.ledger.accepted().len());
+        report.coordinators = u64::from(cluster.life());
+        report.worker_ends = cluster.worker_ends.load(Ordering::SeqCst);
+        report.replaced = cluster.replaced.load(Ordering::SeqCst);
+        let counts = cluster.scene.net.counts();
+        report.datagrams = counts.sent;
+        report.lost = counts.lost;
+        report.doubled = counts.doubled;
+        report.late = counts.late;
+        report.blocked = counts.blocked;
+        report.simulated_ms = u64::try_from(cluster.scene.now().as_millis()).unwrap_or(u64::MAX);
+    }
+}
