@@ -86,6 +86,15 @@ pub(crate) fn unix_ms() -> u64 {
     crate::config::unix_ms()
 }
 
+/// Where the chance of an endpoint begins; `None` leaves it to the system.
+pub(crate) fn endpoint_seed() -> Option<[u8; 32]> {
+    #[cfg(feature = "planted")]
+    if let Some(scene) = scene::current() {
+        return Some(rand::RngExt::random(&mut scene.rng()));
+    }
+    None
+}
+
 /// Where chance begins.
 pub(crate) fn rng() -> Xoshiro256PlusPlus {
     #[cfg(feature = "planted")]

@@ -58,28 +58,25 @@ figures! {
 /// # Errors
 /// [`SimFailure`] when something was seen that must not be.
 pub fn simulate_glue(seed: u64) -> Result<GlueReport, SimFailure> {
-    run(seed, None, false).or_else(|failure| {
-        // It may take another way for once; then what is known is shown without a trace.
-        Err(run(seed, None, true).err().unwrap_or(failure))
-    })
+    run(seed, None)
 }
 
 /// Plants each known fault in the network code, one after another, and answers its name with the first
 /// failure of `seeds` runs; `None` for a fault that none notices.
 #[must_use]
 pub fn glue_mutants(seeds: u64) -> Vec<(String, Option<SimFailure>)> {
-    let find = |fault| (0..seeds).find_map(|seed| run(seed, Some(fault), false).err());
+    let find = |fault| (0..seeds).find_map(|seed| run(seed, Some(fault)).err());
     GlueFault::ALL.iter().map(|fault| (format!("{fault:?}"), find(*fault))).collect()
 }
 
-fn run(seed: u64, fault: Option<GlueFault>, watched: bool) -> Result<GlueReport, SimFailure> {
+fn run(seed: u64, fault: Option<GlueFault>) -> Result<GlueReport, SimFailure> {
     let failed = |what: String| SimFailure { seed, at: <_>::default(), what, trace: Vec::new() };
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_time().start_paused(true).build();
     let runtime = runtime.map_err(|error| failed(error.to_string()))?;
     let scene = {
         let _within = runtime.enter();
-        Scene::new(seed, fault, watched)
+        Scene::new(seed, fault)
     };
     let _entered = scene::enter(&scene);
     let report = runtime.block_on(world::World::new(&scene).run());

@@ -132,10 +132,11 @@ pub(crate) fn bind(
 
 /// The same for an endpoint with settings of its own.
 pub(crate) fn bind_as(
-    config: EndpointConfig,
+    mut config: EndpointConfig,
     addr: SocketAddr,
     server: Option<ServerConfig>,
 ) -> Result<(Endpoint, SocketWatch)> {
+    config.rng_seed(outside::endpoint_seed());
     let bind = || -> std::io::Result<(Endpoint, SocketWatch)> {
         let (socket, runtime) = outside::bind(addr)?;
         let watch = SocketWatch(Arc::downgrade(&socket));

@@ -36,7 +36,6 @@ struct State {
     /// The first thing that went wrong.
     failure: Option<(Duration, String)>,
     trace: Vec<String>,
-    watched: bool,
     threads: Vec<std::thread::JoinHandle<()>>,
 }
 
@@ -87,7 +86,7 @@ fn notice_panics() {
 
 impl Scene {
     /// Must be made within the run's runtime.
-    pub(super) fn new(seed: u64, fault: Option<GlueFault>, watched: bool) -> Arc<Self> {
+    pub(super) fn new(seed: u64, fault: Option<GlueFault>) -> Arc<Self> {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let net = Net::new(rng.random());
         let late_threads = *[0, 0, 20, 100].get(rng.random_range(0..4_usize)).unwrap_or(&0);
@@ -96,7 +95,6 @@ impl Scene {
             late_threads,
             failure: None,
             trace: Vec::new(),
-            watched,
             threads: Vec::new(),
         };
         Arc::new(Self { seed, net, began: Instant::now(), fault, state: Mutex::new(state) })
@@ -130,14 +128,10 @@ impl Scene {
         self.lock().failure.clone()
     }
 
-    /// Takes an event down, where somebody looks.
+    /// Takes an event down: a run that fails need not fail again in the same way.
     pub(super) fn note(&self, what: impl FnOnce() -> String) {
-        let now = self.now();
-        let mut state = self.lock();
-        if state.watched {
-            let line = format!("{:>9.3} {}", now.as_secs_f64(), what());
-            state.trace.push(line);
-        }
+        let line = format!("{:>9.3} {}", self.now().as_secs_f64(), what());
+        self.lock().trace.push(line);
     }
 
     pub(super) fn trace(&self) -> Vec<String> {

@@ -46,6 +46,8 @@ pub(super) struct World {
     cluster: Arc<Cluster>,
     rng: Xoshiro256PlusPlus,
     report: GlueReport,
+    /// A task may hold a slot until the callers have left.
+    may_hold: bool,
 }
 
 impl World {
@@ -63,7 +65,8 @@ impl World {
         let place = SimPlace::new(scene, medium);
         let cluster = Cluster::new(scene, shape, place);
         let report = GlueReport { real_journals: u64::from(real), ..GlueReport::default() };
-        Self { cluster, rng, report }
+        let may_hold = cluster.shape.batch_max == 1 && cluster.shape.slots > 1;
+        Self { cluster, rng, report, may_hold }
     }
 
     /// Runs to the end, or until something is wrong.
@@ -119,8 +122,11 @@ impl World {
             45..65 => Way::DurableLeft,
             65..75 => Way::Run,
             75..92 => Way::Volatile,
-            _ => Way::Held,
+            // It takes a place for as long as there are callers.
+            _ if self.may_hold => Way::Held,
+            _ => Way::Volatile,
         };
+        self.may_hold &= way != Way::Held;
         let behaviour = match rng.random_range(0..100) {
             _ if way == Way::Held => Behaviour::Held,
             0..50 => Behaviour::Takes(rng.random_range(0..20)),
@@ -286,9 +292,24 @@ impl World {
                 (what.2 != "done").then(|| format!("{number}: {what:?}"))
             });
             let doing: Vec<_> = doing.collect();
+            self.explain().await;
             self.fail(format!("callers wait in vain: {}", doing.join("; ")));
         }
         !self.is_failed()
+    }
+
+    /// Takes down what the coordinator says of what has not ended.
+    async fn explain(&self) {
+        let Some(coordinator) = self.cluster.coordinator() else { return };
+        for (number, _, id, _) in self.cluster.ledger.accepted() {
+            if coordinator.state(id).is_ok_and(|state| !state.is_terminal()) {
+                let lines = coordinator.explain(id).await;
+                self.cluster.scene.note(|| format!("task {number}: {lines:?}"));
+            }
+        }
+        for worker in coordinator.workers() {
+            self.cluster.scene.note(|| format!("{worker:?}"));
+        }
     }
 
     /// Everything comes to rest.
