@@ -27,6 +27,9 @@ const PORT: u16 = 8443;
 pub(super) const WORKERS_MAX: usize = 3;
 pub(super) const CALLERS_MAX: usize = 3;
 
+/// Time for a worker to end in order.
+const PATIENCE: Duration = Duration::from_secs(4);
+
 /// The machine of a worker, and of a caller.
 pub(super) fn worker_node(at: usize) -> Node {
     Node::try_from(10 + at).unwrap_or(Node::MAX)
@@ -85,10 +88,13 @@ pub(super) struct Cluster {
     pub(super) released: Arc<AtomicBool>,
     folder: PathBuf,
     coordinator: Mutex<Option<Coordinator>>,
+    /// Held by who starts one.
+    starting: tokio::sync::Mutex<()>,
     /// How many coordinators there were.
     lives: AtomicU32,
     earlier: Mutex<Vec<Weak<CoreHandle>>>,
     orders: Vec<Orders>,
+    /// Ends of workers' processes.
     pub(super) worker_ends: AtomicU64,
     pub(super) replaced: AtomicU64,
     /// No process is started any more.
@@ -109,6 +115,7 @@ impl Cluster {
             folder,
             released: Arc::default(),
             coordinator: Mutex::default(),
+            starting: <_>::default(),
             lives: AtomicU32::new(0),
             earlier: Mutex::default(),
             worker_ends: AtomicU64::new(0),
@@ -137,6 +144,7 @@ impl Cluster {
 
     /// Starts a coordinator, where there is none.
     pub(super) async fn start(self: &Arc<Self>) -> Result<(), String> {
+        let _one = self.starting.lock().await;
         if self.slot().is_some() {
             return Ok(());
         }
@@ -190,6 +198,8 @@ impl Cluster {
         let coordinator = self.slot().take();
         if let Some(coordinator) = coordinator {
             coordinator.stop().await;
+            // With its process go sockets that connections of slow peers have kept open.
+            self.scene.net.cut(COORDINATOR);
         }
     }
 
@@ -208,8 +218,16 @@ impl Cluster {
         self.orders.get(at).inspect(|orders| orders.kill.notify_one());
     }
 
-    pub(super) fn shut_worker_down(&self, at: usize) {
+    /// Asks a worker to end, and kills one that has not after a while, as supervisors do.
+    pub(super) fn shut_worker_down(self: &Arc<Self>, at: usize) {
         self.orders.get(at).inspect(|orders| orders.shut_down.notify_one());
+        let (cluster, ends) = (Arc::clone(self), self.worker_ends.load(Ordering::SeqCst));
+        tokio::spawn(async move {
+            tokio::time::sleep(PATIENCE).await;
+            if cluster.worker_ends.load(Ordering::SeqCst) == ends {
+                cluster.kill_worker(at);
+            }
+        });
     }
 
     /// No process is started any more.
