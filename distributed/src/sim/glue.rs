@@ -102,4 +102,22 @@ mod tests {
             assert!(figure > 0, "no {name} in any run");
         }
     }
+
+    #[test]
+    fn a_seed_repeats_its_load_and_its_faults() {
+        let planned = |seed| {
+            let report = simulate_glue(seed).unwrap_or_else(|failure| panic!("{failure}"));
+            (report.workers, report.tasks, report.faults, report.partitions, report.jumps)
+        };
+        assert_eq!(planned(3), planned(3));
+        assert_ne!(planned(3), planned(4));
+    }
+
+    #[test]
+    fn every_fault_planted_in_the_network_code_is_caught() {
+        for (name, caught) in glue_mutants(300) {
+            let caught = caught.unwrap_or_else(|| panic!("{name} was not caught"));
+            assert!(!caught.trace.is_empty(), "{caught}");
+        }
+    }
 }

@@ -504,6 +504,7 @@ impl CoreHandle {
         let next = state.core.next_timeout();
         if let (Some(next), Some(wakes_at)) = (next, state.wakes_at)
             && next < wakes_at
+            && !planted_here!(LateTimers)
         {
             state.wakes_at = None;
             self.sooner.notify_one();
@@ -574,6 +575,9 @@ impl CoreHandle {
             Action::Rejected { seq, reason } => {
                 state.forget(seq);
                 let error = || Error::NotSaved { reason: reason.clone() };
+                if planted_here!(ForgetRejected) {
+                    return;
+                }
                 for acceptor in state.acceptors.remove(&seq).unwrap_or_default() {
                     let _ = acceptor.send(Err(error()));
                 }

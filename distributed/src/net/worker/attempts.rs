@@ -73,7 +73,10 @@ impl Attempts {
 
     /// Reports go over this connection from now on.
     pub(crate) fn connected(&self, reports: mpsc::UnboundedSender<Vec<u8>>) {
-        self.lock().reports = Some(reports);
+        let mut state = self.lock();
+        if state.reports.is_none() || !planted_here!(KeepReports) {
+            state.reports = Some(reports);
+        }
     }
 
     /// Holds an attempt.
@@ -183,9 +186,6 @@ impl Attempts {
 
     /// A coordinator has the outcome.
     pub(crate) fn delivered(&self, outcome: &Arc<Outcome>) {
-        if planted_here!(DeliverAgain) {
-            return;
-        }
         let same = |other: &mut Arc<Outcome>| Arc::ptr_eq(other, outcome);
         let gone: Vec<_> = self.lock().undelivered.extract_if(.., same).collect();
         drop(gone);

@@ -7,10 +7,12 @@ pub(crate) enum GlueFault {
     KeepWaiters,
     /// A durable task is acknowledged before the journal's word.
     AcknowledgeEarly,
-    /// An outcome that a coordinator has taken is brought to it again.
-    DeliverAgain,
-    /// An outcome that comes over another connection than its attempt's is taken and not counted.
-    LoseOutcome,
+    /// Who waits for the journal's word on a task is not told of its refusal.
+    ForgetRejected,
+    /// The timer sleeps on when something is due sooner.
+    LateTimers,
+    /// A worker goes on reporting over its first connection.
+    KeepReports,
     /// A session does not end with its connection.
     KeepSessions,
     /// Attempts that have ended stay with their session.
@@ -19,11 +21,12 @@ pub(crate) enum GlueFault {
 
 impl GlueFault {
     /// Every fault that can be planted.
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::KeepWaiters,
         Self::AcknowledgeEarly,
-        Self::DeliverAgain,
-        Self::LoseOutcome,
+        Self::ForgetRejected,
+        Self::LateTimers,
+        Self::KeepReports,
         Self::KeepSessions,
         Self::KeepAttempts,
     ];

@@ -90,13 +90,8 @@ impl Scene {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let net = Net::new(rng.random());
         let late_threads = *[0, 0, 20, 100].get(rng.random_range(0..4_usize)).unwrap_or(&0);
-        let state = State {
-            rng,
-            late_threads,
-            failure: None,
-            trace: Vec::new(),
-            threads: Vec::new(),
-        };
+        let state =
+            State { rng, late_threads, failure: None, trace: Vec::new(), threads: Vec::new() };
         Arc::new(Self { seed, net, began: Instant::now(), fault, state: Mutex::new(state) })
     }
 

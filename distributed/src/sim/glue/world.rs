@@ -21,9 +21,9 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 /// Time for callers to be told, once nothing goes wrong any more.
-const CALLERS_LIMIT: Duration = Duration::from_secs(90);
+const CALLERS_LIMIT: Duration = Duration::from_secs(200);
 /// Time for everything to come to rest after that.
-const REST_LIMIT: Duration = Duration::from_secs(30);
+const REST_LIMIT: Duration = Duration::from_secs(100);
 
 /// Something that goes wrong.
 #[derive(Debug, Clone, Copy)]
@@ -132,7 +132,8 @@ impl World {
             0..50 => Behaviour::Takes(rng.random_range(0..20)),
             50..80 => Behaviour::Takes(rng.random_range(0..1_200)),
             80..86 => Behaviour::Fails,
-            86..93 => Behaviour::Unavailable(rng.random_range(1..7)),
+            86..90 => Behaviour::Takes(rng.random_range(1_200..5_000)),
+            90..93 => Behaviour::Unavailable(rng.random_range(1..7)),
             93..97 => Behaviour::Hangs(rng.random_range(1..3)),
             _ => Behaviour::Deaf(1),
         };
@@ -145,6 +146,10 @@ impl World {
         spec.max_attempts = rng.random_range(2..=5);
         if matches!(behaviour, Behaviour::Hangs(_) | Behaviour::Deaf(_)) {
             spec.run_limit = Some(Duration::from_millis(rng.random_range(200..1_500)));
+        } else if self.cluster.shape.batch_max > 1 {
+            // One that hangs in a batch is stopped when nobody waits for any of the batch: without
+            // limits of their own others wait for ten minutes.
+            spec.run_limit = Some(Duration::from_secs(15));
         }
         (way, behaviour, spec)
     }
@@ -193,7 +198,12 @@ impl World {
                 late_ms_max: rng.random_range(1..400),
             }),
             20..32 => Fault::Block(node, COORDINATOR, long),
-            32..44 => Fault::Block(COORDINATOR, node, long),
+            32..38 => Fault::Block(COORDINATOR, node, long),
+            // So long that the worker gives its connection up, and comes back before it is given up.
+            38..44 => {
+                let time = Duration::from_millis(rng.random_range(2_500..4_200));
+                Fault::Block(COORDINATOR, worker_node(worker), time)
+            }
             44..50 => Fault::Hold(node, short),
             50..54 => Fault::Hold(COORDINATOR, short),
             54..64 => Fault::KillWorker(worker),
@@ -262,6 +272,7 @@ impl World {
         cluster.scene.heal();
         cluster.place.heal();
         cluster.insist().await;
+        self.write_something().await;
         let told = async {
             for caller in callers {
                 let _ = caller.await;
@@ -298,13 +309,22 @@ impl World {
         !self.is_failed()
     }
 
+    /// A journal that found no room, not even to be opened again, is read again once it has written.
+    async fn write_something(&self) {
+        let Some(coordinator) = self.cluster.coordinator() else { return };
+        let model = ModelRef { name: "m0".into(), version: 1, sha256: String::new() };
+        let spec = TaskSpec { durable: true, ..TaskSpec::new(model, inputs_of(usize::MAX, 0)) };
+        let _ = coordinator.submit_all(vec![(spec, Vec::new())]).await;
+    }
+
     /// Takes down what the coordinator says of what has not ended.
     async fn explain(&self) {
         let Some(coordinator) = self.cluster.coordinator() else { return };
         for (number, _, id, _) in self.cluster.ledger.accepted() {
             if coordinator.state(id).is_ok_and(|state| !state.is_terminal()) {
                 let lines = coordinator.explain(id).await;
-                self.cluster.scene.note(|| format!("task {number}: {lines:?}"));
+                let what = self.cluster.ledger.with(number, |entry| entry.behaviour);
+                self.cluster.scene.note(|| format!("task {number} {what:?}: {lines:?}"));
             }
         }
         for worker in coordinator.workers() {
@@ -327,12 +347,12 @@ impl World {
         }
         cluster.released.store(true, Ordering::SeqCst);
         let resting = async {
-            while let Some(busy) = self.busy() {
-                cluster.scene.note(|| format!("not at rest: {busy}"));
+            while self.busy().is_some() {
                 sleep(Duration::from_millis(250)).await;
             }
         };
         if timeout(REST_LIMIT, resting).await.is_err() {
+            self.explain().await;
             self.fail(format!("it does not come to rest: {:?}", self.busy()));
         }
         !self.is_failed()
