@@ -6,6 +6,7 @@
 //! is repeated closely, and not always exactly.
 
 mod callers;
+mod chaos;
 mod cluster;
 mod disk;
 mod executor;

@@ -1,7 +1,6 @@
 //! The attempts that a worker holds, over all of its connections: what runs goes on while a connection
 //! is lost, and what it came to is kept until a coordinator has it.
 
-use crate::net::outside::planted_here;
 use crate::net::worker::device_queue::Stage;
 use crate::proto::frame;
 use crate::proto::message::{AttemptId, Kind, OutcomeHeader};
@@ -73,10 +72,7 @@ impl Attempts {
 
     /// Reports go over this connection from now on.
     pub(crate) fn connected(&self, reports: mpsc::UnboundedSender<Vec<u8>>) {
-        let mut state = self.lock();
-        if state.reports.is_none() || !planted_here!(KeepReports) {
-            state.reports = Some(reports);
-        }
+        self.lock().reports = Some(reports);
     }
 
     /// Holds an attempt.

@@ -88,7 +88,7 @@ pub(super) struct Cluster {
     pub(super) released: Arc<AtomicBool>,
     folder: PathBuf,
     coordinator: Mutex<Option<Coordinator>>,
-    /// Held by who starts one.
+    /// Held by who starts or ends one.
     starting: tokio::sync::Mutex<()>,
     /// How many coordinators there were.
     lives: AtomicU32,
@@ -195,6 +195,7 @@ impl Cluster {
 
     /// Ends the coordinator in order.
     pub(super) async fn stop(&self) {
+        let _one = self.starting.lock().await;
         let coordinator = self.slot().take();
         if let Some(coordinator) = coordinator {
             coordinator.stop().await;

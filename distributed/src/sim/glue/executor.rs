@@ -114,7 +114,7 @@ impl Executor for SimExecutor {
                 }
                 pause(Duration::from_millis(u64::from(ms % 50)));
             }
-            Behaviour::Fails if before % 2 == 0 => return Err(ExecError::failed(PLANNED)),
+            Behaviour::Fails if before.is_multiple_of(2) => return Err(ExecError::failed(PLANNED)),
             Behaviour::Fails => std::panic::panic_any(PLANNED),
             Behaviour::Unavailable(runs) if before < runs => {
                 return Err(ExecError::unavailable(PLANNED));

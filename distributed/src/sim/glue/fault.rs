@@ -11,8 +11,6 @@ pub(crate) enum GlueFault {
     ForgetRejected,
     /// The timer sleeps on when something is due sooner.
     LateTimers,
-    /// A worker goes on reporting over its first connection.
-    KeepReports,
     /// A session does not end with its connection.
     KeepSessions,
     /// Attempts that have ended stay with their session.
@@ -21,12 +19,11 @@ pub(crate) enum GlueFault {
 
 impl GlueFault {
     /// Every fault that can be planted.
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 6] = [
         Self::KeepWaiters,
         Self::AcknowledgeEarly,
         Self::ForgetRejected,
         Self::LateTimers,
-        Self::KeepReports,
         Self::KeepSessions,
         Self::KeepAttempts,
     ];
