@@ -1,29 +1,40 @@
-//! Runs the seeded simulation of the cluster's core and counts the faults it went through.
+//! Runs the seeded simulation of the cluster's core, or of its network code, and counts the faults it
+//! went through.
 //!
 //! ```text
 //! cargo run --release -p lgp-distributed --example sim -- [--seeds N] [--seed FIRST]
 //! cargo run --release -p lgp-distributed --features planted --example sim -- --mutants N
+//! cargo run --release -p lgp-distributed --features planted --example sim -- glue [--seeds N | …]
 //! ```
 //!
 //! A broken invariant ends the run with the seed that repeats it and what led to it. With
-//! `--mutants`, faults are planted in the core, one after another, and each has to be noticed
-//! within so many seeds.
+//! `--mutants`, faults are planted in the code, one after another, and each has to be noticed
+//! within so many seeds. The network code is simulated by a build that has the cargo feature
+//! `planted`.
 
-use lgp_distributed::{SimReport, simulate};
+use lgp_distributed::{SimFailure, SimReport, simulate};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 struct Options {
+    glue: bool,
     first: u64,
     count: u64,
     mutants: Option<u64>,
 }
 
 fn main() -> ExitCode {
-    let done = parse().and_then(|options| match options.mutants {
-        Some(seeds) => mutants(seeds),
-        None => run(options.first, options.count),
+    let done = parse().and_then(|options| match options {
+        Options { mutants: Some(seeds), glue, .. } => mutants(glue, seeds),
+        Options { glue: true, first, count, .. } => run_glue(first, count),
+        Options { first, count, .. } => {
+            let sum = run(first, count, simulate, SimReport::add)?;
+            table(&sum.figures(), count);
+            let faults = ("faults", sum.faults());
+            table(&[faults], count);
+            Ok(())
+        }
     });
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -36,7 +47,8 @@ fn main() -> ExitCode {
 
 fn parse() -> Result<Options, String> {
     let (mut first, mut count, mut mutants) = (None, None, None);
-    let mut arguments = std::env::args().skip(1);
+    let mut arguments = std::env::args().skip(1).peekable();
+    let glue = arguments.next_if(|argument| argument == "glue").is_some();
     while let Some(argument) = arguments.next() {
         let number = arguments.next().and_then(|n| n.parse().ok());
         let number = number.ok_or(format!("{argument} needs a number"))?;
@@ -49,23 +61,28 @@ fn parse() -> Result<Options, String> {
     }
     // A seed alone is a seed to repeat.
     let count = count.unwrap_or(if first.is_some() { 1 } else { 1_000 });
-    Ok(Options { first: first.unwrap_or(0), count, mutants })
+    Ok(Options { glue, first: first.unwrap_or(0), count, mutants })
 }
 
 /// Runs the seeds on every core; each thread takes the next one.
-fn run(first: u64, count: u64) -> Result<(), String> {
+fn run<R: Default + Send>(
+    first: u64,
+    count: u64,
+    simulate: impl Fn(u64) -> Result<R, SimFailure> + Sync,
+    add: impl Fn(&mut R, &R) + Sync,
+) -> Result<R, String> {
     let began = Instant::now();
     let next = AtomicU64::new(first);
     let end = first.saturating_add(count);
     let worker = || {
-        let mut sum = SimReport::default();
+        let mut sum = R::default();
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= end {
                 return Ok(sum);
             }
             match simulate(seed) {
-                Ok(report) => sum.add(&report),
+                Ok(report) => add(&mut sum, &report),
                 Err(failure) => {
                     // The others need not go on.
                     next.store(end, Ordering::Relaxed);
@@ -75,35 +92,59 @@ fn run(first: u64, count: u64) -> Result<(), String> {
         }
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let results: Vec<Result<SimReport, String>> = std::thread::scope(|scope| {
+    let results: Vec<Result<R, String>> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
         let panicked = |_| Err("a run panicked".to_owned());
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect()
     });
-    let mut sum = SimReport::default();
+    let mut sum = R::default();
     for result in results {
-        sum.add(&result?);
+        add(&mut sum, &result?);
     }
     let seconds = began.elapsed().as_secs_f64();
     println!("{count} seeds from {first}: every invariant held");
-    println!("{seconds:.1} s, {:.0} seeds/s on {threads} threads", count as f64 / seconds);
+    println!("{seconds:.1} s, {:.1} seeds/s on {threads} threads", count as f64 / seconds);
     println!("       total     a seed");
-    for (name, figure) in sum.figures() {
-        println!("{figure:>12} {:>10.2} {name}", figure as f64 / count.max(1) as f64);
+    Ok(sum)
+}
+
+fn table(figures: &[(&str, u64)], count: u64) {
+    for (name, figure) in figures {
+        println!("{figure:>12} {:>10.2} {name}", *figure as f64 / count.max(1) as f64);
     }
-    println!("{:>12} {:>10.2} faults", sum.faults(), sum.faults() as f64 / count.max(1) as f64);
-    Ok(())
 }
 
 #[cfg(not(feature = "planted"))]
-fn mutants(_: u64) -> Result<(), String> {
-    Err("--mutants needs the cargo feature planted, which this build does not have".to_owned())
+fn lacking<T>(_: T) -> Result<(), String> {
+    Err("this needs the cargo feature planted, which this build does not have".to_owned())
+}
+
+#[cfg(not(feature = "planted"))]
+fn run_glue(first: u64, count: u64) -> Result<(), String> {
+    lacking((first, count))
+}
+
+#[cfg(not(feature = "planted"))]
+fn mutants(glue: bool, seeds: u64) -> Result<(), String> {
+    lacking((glue, seeds))
 }
 
 #[cfg(feature = "planted")]
-fn mutants(seeds: u64) -> Result<(), String> {
+fn run_glue(first: u64, count: u64) -> Result<(), String> {
+    use lgp_distributed::{GlueReport, simulate_glue};
+    let sum = run(first, count, simulate_glue, GlueReport::add)?;
+    table(&sum.figures(), count);
+    Ok(())
+}
+
+#[cfg(feature = "planted")]
+fn mutants(glue: bool, seeds: u64) -> Result<(), String> {
     let mut missed = Vec::new();
-    for (name, caught) in lgp_distributed::simulate_mutants(seeds) {
+    let caught = match glue {
+        true => lgp_distributed::glue_mutants(seeds),
+        false => lgp_distributed::simulate_mutants(seeds),
+    };
+    for (name, caught) in caught {
         match caught {
             Some(failure) => println!("ok {name}: seed {}: {}", failure.seed, failure.what),
             None => missed.push(name),

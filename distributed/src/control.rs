@@ -15,7 +15,7 @@ mod guard;
 mod journal;
 mod live;
 pub(crate) mod log;
-#[cfg(test)]
+#[cfg(any(test, feature = "planted"))]
 pub(crate) mod memory;
 mod migrate;
 pub(crate) mod record;

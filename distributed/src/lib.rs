@@ -190,9 +190,9 @@ pub use proto::models::ModelNeeds;
 pub use proto::rendezvous::MeetingRefusal;
 pub use proto::ring::RingElement;
 pub use proto::scale::{ScaleConfig, ScaleDecision, ScaleMetric, ScaleRule, ScaleSample, Scaler};
-#[cfg(feature = "planted")]
-pub use sim::simulate_mutants;
 pub use sim::{Carousel, Envelope, Selection, SimFailure, SimReport, simulate};
+#[cfg(feature = "planted")]
+pub use sim::{GlueReport, glue_mutants, simulate_glue, simulate_mutants};
 pub use task::{
     Backoff, ModelRef, Priority, TaskError, TaskErrorKind, TaskFilter, TaskId, TaskPage,
     TaskRecord, TaskSpec, TaskState,

@@ -12,6 +12,7 @@ pub(crate) mod identity;
 mod join_tests;
 #[cfg(test)]
 mod outputs_tests;
+pub(crate) mod outside;
 #[cfg(test)]
 mod renew_tests;
 pub(crate) mod ring;

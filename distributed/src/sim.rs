@@ -5,40 +5,18 @@
 //! another, and healing, in which every task must come to its end. A ledger that knows nothing
 //! of the core's insides checks each step.
 
-mod carousel;
-mod coordinator;
-mod disk;
-mod envelope;
-mod laws;
-mod ledger;
-mod life;
-mod network;
-#[cfg(feature = "planted")]
-mod planted;
-mod selection;
-mod worker;
-mod workload;
-mod world;
-
-pub use carousel::Carousel;
-pub use envelope::Envelope;
-#[cfg(feature = "planted")]
-pub(crate) use planted::Planted;
-pub use selection::Selection;
-use std::time::Duration;
-
 /// Figures of runs, each with its name: the struct, their sum, and their table.
 macro_rules! figures {
-    ($($(#[$doc:meta])* $field:ident: $name:literal,)*) => {
-        /// What one simulated run went through, or several together.
+    ($(#[$what:meta])* $report:ident { $($field:ident: $name:literal,)* }) => {
+        $(#[$what])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
         #[non_exhaustive]
         #[allow(missing_docs, reason = "the names say it")]
-        pub struct SimReport {
+        pub struct $report {
             $(pub $field: u64,)*
         }
 
-        impl SimReport {
+        impl $report {
             /// Each figure with its name.
             #[must_use]
             pub fn figures(&self) -> Vec<(&'static str, u64)> {
@@ -53,46 +31,77 @@ macro_rules! figures {
     };
 }
 
+mod carousel;
+mod coordinator;
+mod disk;
+mod envelope;
+#[cfg(feature = "planted")]
+mod glue;
+mod laws;
+mod ledger;
+mod life;
+mod network;
+#[cfg(feature = "planted")]
+mod planted;
+mod selection;
+mod worker;
+mod workload;
+mod world;
+
+pub use carousel::Carousel;
+pub use envelope::Envelope;
+#[cfg(feature = "planted")]
+pub(crate) use glue::{GlueFault, scene};
+#[cfg(feature = "planted")]
+pub use glue::{GlueReport, glue_mutants, simulate_glue};
+#[cfg(feature = "planted")]
+pub(crate) use planted::Planted;
+pub use selection::Selection;
+use std::time::Duration;
+
 figures! {
-    workers: "workers",
-    events: "events",
-    tasks: "tasks",
-    durable: "of them durable",
-    succeeded: "succeeded",
-    failed: "failed",
-    cancelled: "cancelled",
-    retries: "retries",
-    hedges: "rival attempts",
-    batched: "attempts that ran in a batch",
-    recalls: "attempts asked back",
-    yielded: "of them, came back to make room",
-    moved: "of them, came back to be done sooner",
-    recalls_late: "recalls of what had begun",
-    recalls_vain: "recalls of what was not there",
-    breakers_opened: "breakers opened",
-    evictions: "models that made room",
-    strays: "models found where they were not placed",
-    unloads: "models unloaded by callers",
-    stale_completions: "stale completions refused",
-    messages: "messages",
-    lost: "messages lost",
-    duplicated: "messages duplicated",
-    reordered: "messages reordered",
-    misdirected: "answers on the wrong connection",
-    crashes: "worker crashes",
-    coordinator_crashes: "coordinator crashes",
-    clock_jumps: "clock jumps",
-    disk_full: "commits without room",
-    stored: "outputs that lay apart",
-    partitions: "partitions",
-    disconnections: "connections broken",
-    resumed: "workers that came back with what they held",
-    stalls: "worker stalls",
-    hangs: "runs that hang",
-    replaced: "workers replaced",
-    freezes: "coordinator stopped for a while",
-    departures: "departures",
-    device_errors: "device errors",
+    /// What one simulated run went through, or several together.
+    SimReport {
+        workers: "workers",
+        events: "events",
+        tasks: "tasks",
+        durable: "of them durable",
+        succeeded: "succeeded",
+        failed: "failed",
+        cancelled: "cancelled",
+        retries: "retries",
+        hedges: "rival attempts",
+        batched: "attempts that ran in a batch",
+        recalls: "attempts asked back",
+        yielded: "of them, came back to make room",
+        moved: "of them, came back to be done sooner",
+        recalls_late: "recalls of what had begun",
+        recalls_vain: "recalls of what was not there",
+        breakers_opened: "breakers opened",
+        evictions: "models that made room",
+        strays: "models found where they were not placed",
+        unloads: "models unloaded by callers",
+        stale_completions: "stale completions refused",
+        messages: "messages",
+        lost: "messages lost",
+        duplicated: "messages duplicated",
+        reordered: "messages reordered",
+        misdirected: "answers on the wrong connection",
+        crashes: "worker crashes",
+        coordinator_crashes: "coordinator crashes",
+        clock_jumps: "clock jumps",
+        disk_full: "commits without room",
+        stored: "outputs that lay apart",
+        partitions: "partitions",
+        disconnections: "connections broken",
+        resumed: "workers that came back with what they held",
+        stalls: "worker stalls",
+        hangs: "runs that hang",
+        replaced: "workers replaced",
+        freezes: "coordinator stopped for a while",
+        departures: "departures",
+        device_errors: "device errors",
+    }
 }
 
 impl SimReport {

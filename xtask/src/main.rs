@@ -94,7 +94,7 @@ enum Command {
         #[command(flatten)]
         options: fuzz::Options,
     },
-    /// The cluster's core under simulated time and failures.
+    /// The cluster's core, or its network code, under simulated time and failures.
     Sim {
         /// How many seeds to run.
         #[arg(long, default_value_t = 1000)]
@@ -106,6 +106,10 @@ enum Command {
         /// so many seeds.
         #[arg(long, value_name = "SEEDS", conflicts_with_all = ["seeds", "seed"])]
         mutants: Option<u64>,
+        /// Simulate the network code: a coordinator, workers and clients in one process, on a
+        /// simulated network and clock. `--mutants` then plants faults there.
+        #[arg(long)]
+        glue: bool,
     },
     /// Journals of durable tasks, damaged in every bit that is read and cut at every length: each
     /// must be refused or read as it was. Takes some minutes. Writes the run to docs/bench-runs.
@@ -181,7 +185,9 @@ fn dispatch(command: Command) -> Result<()> {
         Command::Conformance { suite, require, write } => conformance::run(suite, &require, write),
         Command::TrainDigits { write } => digits::train(write),
         Command::Fuzz { target, options } => fuzz::run(target, &options),
-        Command::Sim { seeds, seed, mutants } => cmd::run(&mut sim(seeds, seed, mutants)),
+        Command::Sim { seeds, seed, mutants, glue } => {
+            cmd::run(&mut sim(seeds, seed, mutants, glue))
+        }
         Command::Chaos(options) => chaos::run(&options),
         Command::JournalDamage { out } => damage::run(example("journal", &[]).arg("damage"), out),
         Command::Polaris { json } => polaris::run(json),
@@ -195,9 +201,12 @@ fn dispatch(command: Command) -> Result<()> {
 }
 
 /// The command that simulates `seeds` clusters.
-fn sim(seeds: u64, seed: Option<u64>, mutants: Option<u64>) -> std::process::Command {
-    let features: &[&str] = if mutants.is_some() { &["planted"] } else { &[] };
+fn sim(seeds: u64, seed: Option<u64>, mutants: Option<u64>, glue: bool) -> std::process::Command {
+    let features: &[&str] = if mutants.is_some() || glue { &["planted"] } else { &[] };
     let mut command = example("sim", features);
+    if glue {
+        command.arg("glue");
+    }
     match (mutants, seed) {
         (Some(seeds), _) => command.arg("--mutants").arg(seeds.to_string()),
         (None, Some(seed)) => command.arg("--seed").arg(seed.to_string()),

@@ -7,6 +7,8 @@ use super::writer::{BATCH_BYTES, Writer};
 use crate::error::JournalError;
 use std::path::PathBuf;
 use std::sync::Arc;
+#[cfg(feature = "planted")]
+use {super::create, super::tables::Totals, redb::StorageBackend};
 
 /// A journal's file.
 #[derive(Debug)]
@@ -26,4 +28,25 @@ pub(super) fn opened(found: journal::Opened, batch_bytes: usize) -> Opened {
         Ok(Arc::new(Writer::start(journal, batch_bytes, told)?))
     };
     Opened { epoch, epochs, start: Box::new(start) }
+}
+
+/// A journal in a file that only the simulation has.
+#[cfg(feature = "planted")]
+pub(crate) struct On(pub(crate) Arc<dyn StorageBackend>);
+
+#[cfg(feature = "planted")]
+impl Place for On {
+    fn open(&self, now_ms: u64, each: &mut Each<'_>) -> Result<Opened, JournalError> {
+        let (path, file) = (PathBuf::from("simulated"), Arc::clone(&self.0));
+        Journal::start(&path, file, now_ms, Format::CURRENT, each)
+            .map(|found| opened(found, BATCH_BYTES))
+    }
+}
+
+/// Makes an empty journal of an empty file.
+#[cfg(feature = "planted")]
+pub(crate) fn fill(file: &Arc<dyn StorageBackend>) -> Result<(), JournalError> {
+    let filled = create::fill(file, Totals::new(Format::CURRENT.version), None);
+    filled
+        .map_err(|(trouble, store)| trouble.on_open(&PathBuf::from("simulated"), store.as_deref()))
 }

@@ -29,6 +29,7 @@ impl Memory {
     }
 
     /// The keys of its records.
+    #[cfg(test)]
     pub(crate) fn keys(&self) -> Vec<Key> {
         self.lock().records.keys().copied().collect()
     }

@@ -18,7 +18,7 @@ pub(crate) mod waiting;
 
 pub use events::Events;
 
-use crate::config::{CoordinatorConfig, unix_ms};
+use crate::config::CoordinatorConfig;
 use crate::control::embedded::Embedded;
 use crate::control::log::Place;
 use crate::error::{Error, Result};
@@ -30,6 +30,7 @@ use crate::net::identity::persisted::Persisted;
 use crate::net::identity::pki::Pki;
 use crate::net::identity::tls;
 use crate::net::identity::token::Tokens;
+use crate::net::outside;
 use crate::net::transport::close::Close;
 use crate::net::transport::endpoint;
 use crate::net::transport::endpoint::SocketWatch;
@@ -39,6 +40,7 @@ use crate::proto::balance;
 use crate::proto::core::Core;
 use crate::proto::state::{CoreConfig, Timing};
 use quinn::{Endpoint, ServerConfig};
+use rand::RngExt;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -104,12 +106,12 @@ impl Coordinator {
         pki: &Pki,
         services: Services,
     ) -> Result<Self> {
-        let began = Duration::from_millis(unix_ms());
+        let began = Duration::from_millis(outside::unix_ms());
         let runtime = tokio::runtime::Handle::current();
         let handle = runtime.clone();
         let opening = place.zip(config.journal.clone()).map(|(place, path)| {
-            let open = move || journal::open(&*place, &path, unix_ms(), handle);
-            tokio::task::spawn_blocking(open)
+            let open = move || journal::open(&*place, &path, outside::unix_ms(), handle);
+            outside::blocking(open)
         });
         let mut prepared = match opening {
             Some(opening) => Some(opening.await.map_err(|_| Error::Stopped)??),
@@ -118,10 +120,10 @@ impl Coordinator {
         // A coordinator that starts later must never reuse an epoch: answers to attempts of
         // its predecessor would be taken for its own. A journal remembers the last one; without
         // it the clock has to do.
-        let epoch = prepared.as_ref().map_or_else(unix_ms, |prepared| prepared.epoch);
+        let epoch = prepared.as_ref().map_or_else(outside::unix_ms, |prepared| prepared.epoch);
         let settings = core_config(&config, epoch, prepared.is_some())?;
         let heartbeat = settings.timing.heartbeat;
-        let core = Core::new(began, settings, rand::random());
+        let core = Core::new(began, settings, outside::rng().random());
         let supervisor = services.supervisor.clone();
         let hangs = hangs(config.journal.as_deref())?;
         let shared = Arc::new(CoreHandle::new(core, began, runtime, supervisor, hangs));
@@ -206,7 +208,7 @@ impl Coordinator {
         }
         let shared = Arc::clone(&self.shared);
         // What waits is still written.
-        let closed = tokio::task::spawn_blocking(move || shared.close_journal());
+        let closed = outside::blocking(move || shared.close_journal());
         if let Err(error) = closed.await {
             tracing::error!(%error, "the journal's thread did not end well");
         }

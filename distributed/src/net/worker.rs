@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::executor::Executor;
 use crate::net::identity::renew::{RenewingIdentity, is_final};
 use crate::net::identity::role::COORDINATOR_SAN;
+use crate::net::outside;
 use crate::net::transfer::inputs::InputCache;
 use crate::net::transport::close::{Close, final_error};
 use crate::net::transport::endpoint;
@@ -18,8 +19,6 @@ use crate::net::worker::device_queue::{DeviceQueue, DeviceQueues};
 use crate::net::worker::session::{Ended, serve, status};
 use crate::proto::backoff::full_jitter;
 use quinn::{Connection, ConnectionError, Endpoint};
-use rand::SeedableRng;
-use rand::rngs::Xoshiro256PlusPlus;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -62,7 +61,7 @@ pub async fn run_worker(
     let worker = Worker { config, identity, executor, queues, input_cache, attempts };
     let config = &worker.config;
     let mut shutdown = pin!(shutdown);
-    let mut rng = Xoshiro256PlusPlus::from_rng(&mut rand::rng());
+    let mut rng = outside::rng();
     let mut failures = 0;
     loop {
         let connected = tokio::select! {

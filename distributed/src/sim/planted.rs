@@ -76,7 +76,7 @@ pub(crate) enum Planted {
 
 impl Planted {
     /// Every fault that can be planted.
-    pub(crate) const ALL: [Self; 33] = [
+    pub(crate) const ALL: [Self; 34] = [
         Self::AcceptStale,
         Self::ForgetLost,
         Self::IgnoreSlots,

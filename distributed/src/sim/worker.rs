@@ -326,7 +326,11 @@ impl Worker {
 
     /// Nobody waits for the attempt any more.
     pub(super) fn cancel(&mut self, id: AttemptId) -> Option<Report> {
-        let index = self.jobs.iter().position(|j| j.id == id)?;
+        let Some(index) = self.jobs.iter().position(|j| j.id == id) else {
+            // A request whose stream is reset does not arrive after that.
+            self.early.insert(id);
+            return None;
+        };
         if self.jobs[index].batch.is_some() {
             self.jobs[index].cancelled = true;
             return None;

@@ -3,8 +3,9 @@
 
 use crate::error::{Error, Result};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 /// Bytes that may wait or be under way. More are taken at once where nothing else is.
 const PENDING_BYTES_MAX: usize = 64 << 20;

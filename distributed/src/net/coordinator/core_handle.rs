@@ -9,6 +9,7 @@ use crate::net::coordinator::journal::{self, Prepared};
 use crate::net::coordinator::outputs::Outputs;
 use crate::net::coordinator::waiting::{Promise, Waiting};
 use crate::net::identity::persisted::Persisted;
+use crate::net::outside::{self, planted_here};
 use crate::net::transfer::blobs::{BlobStore, Claim};
 use crate::net::transfer::inputs::{Large, Offers};
 use crate::net::transport::close::Close;
@@ -29,9 +30,10 @@ use serde::Serialize;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::{Notify, broadcast, mpsc, oneshot};
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 /// What became of a submission.
 pub(crate) enum Submitted {
@@ -62,6 +64,27 @@ pub(crate) struct CoreHandle {
     hangs: Arc<Persisted<HangTable>>,
     /// What happened, with the wall time.
     pub(crate) events: broadcast::Sender<(Duration, Event)>,
+}
+
+/// What a coordinator holds for callers and workers.
+#[cfg(feature = "planted")]
+#[derive(Debug)]
+pub(crate) struct Residue {
+    pub(crate) waiting: usize,
+    forgetters: usize,
+    larges: usize,
+    rooms: usize,
+    sessions: usize,
+    attempts: usize,
+}
+
+#[cfg(feature = "planted")]
+impl Residue {
+    /// Whether there is nothing but the sessions of so many workers.
+    pub(crate) fn is_none(&self, workers: usize) -> bool {
+        let held = [self.waiting, self.forgetters, self.larges, self.rooms, self.attempts];
+        held.iter().all(|count| *count == 0) && self.sessions == workers
+    }
 }
 
 /// Events that a slow subscriber may be behind by before it misses some.
@@ -178,7 +201,9 @@ impl CoreHandle {
     /// this process.
     fn keep_hangs(&self, table: HangTable) {
         let hangs = Arc::clone(&self.hangs);
-        self.runtime.spawn_blocking(move || {
+        // Whoever is here may be the journal's thread.
+        let _entered = self.runtime.enter();
+        outside::blocking(move || {
             let kept = hangs.insist(|kept| {
                 *kept = table;
                 Ok::<_, Error>(())
@@ -400,6 +425,22 @@ impl CoreHandle {
         }
     }
 
+    /// What is held for others.
+    #[cfg(feature = "planted")]
+    pub(crate) fn residue(&self) -> Residue {
+        let state = self.lock();
+        let waiting = state.waiters.values().map(Vec::len).sum::<usize>()
+            + state.acceptors.values().map(Vec::len).sum::<usize>();
+        Residue {
+            waiting,
+            forgetters: state.forgetters.len(),
+            larges: state.larges.len(),
+            rooms: state.rooms.len(),
+            sessions: state.sessions.len(),
+            attempts: state.sessions.values().map(|session| session.attempts.len()).sum(),
+        }
+    }
+
     /// How many wait for an answer about a task.
     #[cfg(test)]
     pub(super) fn waiters(&self) -> usize {
@@ -437,6 +478,9 @@ impl CoreHandle {
         if own.is_none_or(|own| own.connection.stable_id() != connection.stable_id()) {
             return;
         }
+        if planted_here!(KeepSessions) {
+            return;
+        }
         let now = self.now();
         state.core.disconnected(now, session, parting);
         self.carry_out(&mut state);
@@ -459,7 +503,9 @@ impl CoreHandle {
         completion: Completion,
     ) {
         let mut state = self.lock();
-        if let Some(session) = state.sessions.get_mut(&session) {
+        if let Some(session) = state.sessions.get_mut(&session)
+            && !planted_here!(KeepAttempts)
+        {
             session.attempts.remove(&id);
         }
         let now = self.now();
@@ -488,6 +534,7 @@ impl CoreHandle {
         let next = state.core.next_timeout();
         if let (Some(next), Some(wakes_at)) = (next, state.wakes_at)
             && next < wakes_at
+            && !planted_here!(LateTimers)
         {
             state.wakes_at = None;
             self.sooner.notify_one();
@@ -560,6 +607,9 @@ impl CoreHandle {
             Action::Rejected { seq, reason } => {
                 state.forget(seq);
                 let error = || Error::NotSaved { reason: reason.clone() };
+                if planted_here!(ForgetRejected) {
+                    return;
+                }
                 for acceptor in state.acceptors.remove(&seq).unwrap_or_default() {
                     let _ = acceptor.send(Err(error()));
                 }

@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::net::coordinator::core_handle::CoreHandle;
 use crate::net::coordinator::journal;
+use crate::net::outside;
 use crate::net::transfer::blobs::Unread;
 use crate::proto::core::{recollect, retell};
 use crate::proto::image::Image;
@@ -72,7 +73,7 @@ async fn read<T: Send + 'static>(
         return Ok(Vec::new());
     }
     let log = shared.log().ok_or(Error::Stopped)?;
-    let reading = tokio::task::spawn_blocking(move || {
+    let reading = outside::blocking(move || {
         let one = |id: TaskId| Ok(journal::read(&*log, id)?.and_then(&make));
         ids.into_iter().map(one).collect()
     });

@@ -4,6 +4,7 @@
 use crate::error::{Error, Result};
 use crate::net::coordinator::core_handle::CoreHandle;
 use crate::net::coordinator::stored;
+use crate::net::outside::planted_here;
 use crate::task::{TaskId, TaskRecord};
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -58,6 +59,9 @@ impl<T> Drop for Promise<T> {
     fn drop(&mut self) {
         if !self.answered {
             self.receiver.close();
+            if planted_here!(KeepWaiters) {
+                return;
+            }
             self.shared.forget_gone(self.seq);
         }
     }

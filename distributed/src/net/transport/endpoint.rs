@@ -1,12 +1,12 @@
 //! QUIC settings that differ from quinn's defaults, and the sockets below.
 
 use crate::error::{Error, Result};
+use crate::net::outside;
 use quinn::{
     AsyncUdpSocket, Connection, ConnectionId, ConnectionIdGenerator, Endpoint, EndpointConfig,
-    IdleTimeout, Runtime, ServerConfig, TokioRuntime, TransportConfig, VarInt,
+    IdleTimeout, ServerConfig, TransportConfig, VarInt,
 };
 use ring::hmac;
-use socket2::{Domain, Protocol, Socket, Type};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -20,8 +20,6 @@ const IDLE_TIMEOUT_MS: u32 = 2_500;
 const CONNECTION_WINDOW: u32 = 32 << 20;
 const CALLER_WINDOW: u32 = 4 << 20;
 const STREAM_WINDOW: u32 = 8 << 20;
-/// Bytes asked of the kernel for a socket's buffers; it may grant less.
-const SOCKET_BUFFER: usize = 4 << 20;
 
 /// Bytes of the id of a connection to a coordinator.
 const ID_BYTES: usize = 8;
@@ -134,26 +132,13 @@ pub(crate) fn bind(
 
 /// The same for an endpoint with settings of its own.
 pub(crate) fn bind_as(
-    config: EndpointConfig,
+    mut config: EndpointConfig,
     addr: SocketAddr,
     server: Option<ServerConfig>,
 ) -> Result<(Endpoint, SocketWatch)> {
+    config.rng_seed(outside::endpoint_seed());
     let bind = || -> std::io::Result<(Endpoint, SocketWatch)> {
-        let socket = Socket::new(Domain::for_address(addr), Type::DGRAM, Some(Protocol::UDP))?;
-        let _ = socket.set_recv_buffer_size(SOCKET_BUFFER);
-        let _ = socket.set_send_buffer_size(SOCKET_BUFFER);
-        // Linux reports twice what it grants, its own bookkeeping included.
-        let granted = socket.recv_buffer_size()? / 2;
-        if granted < SOCKET_BUFFER {
-            tracing::debug!(
-                granted,
-                wanted = SOCKET_BUFFER,
-                "the kernel grants smaller UDP buffers; raise net.core.rmem_max for large tensors"
-            );
-        }
-        socket.bind(&addr.into())?;
-        let runtime = Arc::new(TokioRuntime);
-        let socket = runtime.wrap_udp_socket(socket.into())?;
+        let (socket, runtime) = outside::bind(addr)?;
         let watch = SocketWatch(Arc::downgrade(&socket));
         Ok((Endpoint::new_with_abstract_socket(config, server, socket, runtime)?, watch))
     };

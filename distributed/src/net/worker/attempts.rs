@@ -8,8 +8,9 @@ use lgp_memory::NamedTensor;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
 
 /// Recalls that are kept for attempts that have not come yet.
 const EARLY_MAX: usize = 1_024;

@@ -7,6 +7,7 @@ pub(super) use stage::Stage;
 
 use crate::config::WorkerConfig;
 use crate::executor::{ExecError, Executor, Stop};
+use crate::net::outside;
 use crate::proto::queue::{Place, aged};
 use crate::task::{ModelRef, Priority};
 use lgp_memory::NamedTensor;
@@ -16,8 +17,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::time::Instant;
 
 /// A batch is not waited for any longer, whatever the settings say.
 const DELAY_MAX: Duration = Duration::from_secs(10);
@@ -158,7 +160,7 @@ impl DeviceQueue {
             state.free -= 1;
             state.taking += 1;
             let line = Arc::clone(self);
-            tokio::task::spawn_blocking(move || line.serve());
+            outside::run_models(move || line.serve());
         }
     }
 

@@ -3,6 +3,7 @@
 use crate::config::WorkerConfig;
 use crate::error::{Error, Result};
 use crate::executor::{ExecError, Executor, ExecutorStatus};
+use crate::net::outside;
 use crate::net::transfer::models::Fetcher;
 use crate::net::transport::close::Close;
 use crate::net::transport::shared_memory::{self, SharedMemory};
@@ -17,9 +18,10 @@ use crate::proto::message::{
 use quinn::{Connection, ConnectionError, RecvStream, SendStream};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 /// Time for the coordinator's welcome.
 const WELCOME_TIMEOUT: Duration = Duration::from_secs(5);
@@ -156,7 +158,7 @@ async fn greet(
 /// Asks the executor on a blocking thread: reading sensors may take a while.
 pub(crate) async fn status(executor: &Arc<dyn Executor>) -> ExecutorStatus {
     let executor = Arc::clone(executor);
-    tokio::task::spawn_blocking(move || executor.status()).await.unwrap_or_default()
+    outside::blocking(move || executor.status()).await.unwrap_or_default()
 }
 
 async fn write_reports(mut reports: SendStream, mut frames: mpsc::UnboundedReceiver<Vec<u8>>) {
@@ -259,7 +261,7 @@ async fn load_models(session: Arc<WorkerSession>, mut queue: mpsc::UnboundedRece
                     (Arc::clone(&session.executor), position(&session, place.device));
                 let model = place.model.clone();
                 let unload = move || at.map(|at| executor.unload(at, &model));
-                match tokio::task::spawn_blocking(unload).await {
+                match outside::blocking(unload).await {
                     Ok(_) => session.report(Kind::Unloaded, &place),
                     // It may be there still: the coordinator asks again.
                     Err(error) => tracing::error!(%error, "a model was not let go of"),
@@ -299,7 +301,7 @@ async fn load(
         let took = (!there).then(|| began.elapsed());
         Ok(Loading { bytes: executor.footprint(at, &model), took })
     };
-    let ended = tokio::task::spawn_blocking(load).await;
+    let ended = outside::blocking(load).await;
     ended.unwrap_or_else(|error| Err(ExecError::failed(error.to_string())))
 }
 

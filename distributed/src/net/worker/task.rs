@@ -231,7 +231,7 @@ async fn wait(queue: &Arc<DeviceQueue>, job: Job, send: &SendStream) -> Result<O
             () = stage.cancelled.notified() => {
                 // A run that is for others too goes on without it; one that is its own is asked to
                 // end, and its place is not given away before it has.
-                if queue.leave(&ticket) || stage.is_in_batch() {
+                if queue.leave(&ticket) || stage.goes_on_for_others() {
                     return Err(wire::lost("cancelled"));
                 }
             }

@@ -50,9 +50,10 @@ impl Stage {
         !self.stop.is_stopped()
     }
 
-    /// Whether its run is for others too.
-    pub(crate) fn is_in_batch(&self) -> bool {
-        self.batch().is_some()
+    /// Whether its run goes on for others. The last of a batch that is given up waits for the end of the
+    /// run, for its place is not free before.
+    pub(crate) fn goes_on_for_others(&self) -> bool {
+        self.batch().as_ref().is_some_and(|batch| !batch.stop.is_stopped())
     }
 
     fn batch(&self) -> MutexGuard<'_, Option<Arc<Batch>>> {

@@ -218,7 +218,7 @@ fn an_end_goes_to_the_journal_once_its_outputs_lie_apart() {
     let (stored, ticket, _) = sent(&mut core, ms(1));
     assert!(stored && ticket.is_none(), "first the outputs");
     // However long that takes, and whatever becomes of its worker, it is not done again.
-    core.disconnected(ms(20_000), session, false);
+    core.disconnected(ms(20_000), session, Parting::Ended);
     let other = join(&mut core, ms(20_000), "v", 1);
     core.heartbeat(ms(40_000), other, beat(&[]));
     core.tick(ms(40_000));

@@ -1,0 +1,105 @@
+//! What the network code has of the system below: threads, sockets, the wall clock and chance. With
+//! the cargo feature `planted` a simulation gives its own to whatever runs on its threads.
+
+#[cfg(feature = "planted")]
+use crate::sim::scene;
+use quinn::{AsyncUdpSocket, Runtime, TokioRuntime};
+use rand::SeedableRng;
+use rand::rngs::Xoshiro256PlusPlus;
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::task::JoinHandle;
+
+/// Bytes asked of the kernel for a socket's buffers; it may grant less.
+const SOCKET_BUFFER: usize = 4 << 20;
+
+/// Whether the simulation has planted a fault in the network code; never without the cargo feature
+/// `planted`.
+#[cfg(feature = "planted")]
+macro_rules! planted_here {
+    ($fault:ident) => {
+        crate::sim::scene::is_planted(crate::sim::GlueFault::$fault)
+    };
+}
+#[cfg(not(feature = "planted"))]
+macro_rules! planted_here {
+    ($fault:ident) => {
+        false
+    };
+}
+pub(crate) use planted_here;
+
+/// A UDP socket at an address, and what drives it.
+pub(crate) type Bound = (Arc<dyn AsyncUdpSocket>, Arc<dyn Runtime>);
+
+/// Binds a UDP socket.
+pub(crate) fn bind(addr: SocketAddr) -> io::Result<Bound> {
+    #[cfg(feature = "planted")]
+    if let Some(scene) = scene::current() {
+        return scene.net.bind(addr);
+    }
+    let socket = Socket::new(Domain::for_address(addr), Type::DGRAM, Some(Protocol::UDP))?;
+    let _ = socket.set_recv_buffer_size(SOCKET_BUFFER);
+    let _ = socket.set_send_buffer_size(SOCKET_BUFFER);
+    // Linux reports twice what it grants, its own bookkeeping included.
+    let granted = socket.recv_buffer_size()? / 2;
+    if granted < SOCKET_BUFFER {
+        tracing::debug!(
+            granted,
+            wanted = SOCKET_BUFFER,
+            "the kernel grants smaller UDP buffers; raise net.core.rmem_max for large tensors"
+        );
+    }
+    socket.bind(&addr.into())?;
+    let runtime = Arc::new(TokioRuntime);
+    Ok((runtime.wrap_udp_socket(socket.into())?, runtime))
+}
+
+/// Runs what may wait for the disk or a device on a thread that may block.
+pub(crate) fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> JoinHandle<T> {
+    #[cfg(feature = "planted")]
+    if let Some(scene) = scene::current() {
+        return scene.blocking(work);
+    }
+    tokio::task::spawn_blocking(work)
+}
+
+/// Starts a thread that runs models.
+pub(crate) fn run_models(work: impl FnOnce() + Send + 'static) {
+    #[cfg(feature = "planted")]
+    if let Some(scene) = scene::current() {
+        return scene.run_models(work);
+    }
+    tokio::task::spawn_blocking(work);
+}
+
+/// Wall time in whole milliseconds.
+pub(crate) fn unix_ms() -> u64 {
+    #[cfg(feature = "planted")]
+    if let Some(scene) = scene::current() {
+        return scene.unix_ms();
+    }
+    crate::config::unix_ms()
+}
+
+/// Where the chance of an endpoint begins; `None` leaves it to the system.
+pub(crate) fn endpoint_seed() -> Option<[u8; 32]> {
+    #[cfg(feature = "planted")]
+    if let Some(scene) = scene::current() {
+        return Some(rand::RngExt::random(&mut scene.rng()));
+    }
+    None
+}
+
+/// Where chance begins.
+pub(crate) fn rng() -> Xoshiro256PlusPlus {
+    #[cfg(feature = "planted")]
+    if let Some(scene) = scene::current() {
+        return scene.rng();
+    }
+    Xoshiro256PlusPlus::from_rng(&mut rand::rng())
+}
