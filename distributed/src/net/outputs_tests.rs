@@ -248,7 +248,15 @@ async fn a_damaged_file_is_an_error_of_its_task_and_of_copies() {
     std::fs::remove_file(&new).expect("it is there");
     coordinator.let_go(id).await.expect("it has ended");
     rig.files_are(1).await;
-    coordinator.back_up(rig.path("later")).await.expect("what is needed is there");
+    // The store hears of it a moment later.
+    let mut copied = coordinator.back_up(rig.path("later")).await;
+    for _ in 0..250 {
+        if copied.is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            copied = coordinator.back_up(rig.path("later")).await;
+        }
+    }
+    copied.expect("what is needed is there");
     coordinator.stop().await;
     assert_eq!(files(&rig.path("later.inputs")).len(), 1);
     let copy = rig.start_on(rig.path("copy")).await;

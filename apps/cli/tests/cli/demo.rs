@@ -54,10 +54,10 @@ fn nothing_is_lost() {
 #[test]
 fn keep_goes_on_serving_until_ctrl_c_or_stop() {
     let world = World::new();
-    let mut child = kept(&world, |child, _| signal(child.id(), Signal::INT));
+    let child = kept(&world, |child, _| signal(child.id(), Signal::INT));
     assert!(harness::output(child).status.success());
     world.expect_no_processes();
-    let mut child = kept(&world, |_, http| {
+    let child = kept(&world, |_, http| {
         world.run(&["stop", "--json", "--server", http]).json();
     });
     assert!(harness::output(child).status.success());

@@ -166,7 +166,7 @@ fn a_start_that_is_interrupted_leaves_nothing() {
     let any = "127.0.0.1:0";
     for delay_ms in [0, 20, 80, 200] {
         let args = ["start", "--json", "--data", &data, "--http", any, "--quic", any];
-        let mut child = world.spawn(&args);
+        let child = world.spawn(&args);
         std::thread::sleep(std::time::Duration::from_millis(delay_ms));
         signal(child.id(), Signal::INT);
         let ended = harness::output(child).status;
