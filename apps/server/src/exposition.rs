@@ -93,7 +93,12 @@ fn cluster(page: &mut Page, stats: &Stats) {
     let (workers, tasks) = (&stats.workers, &stats.tasks);
     page.by_state(
         ("lgp_workers", "gauge", "Workers by state"),
-        &[("ready", workers.ready), ("draining", workers.draining), ("lost", workers.lost)],
+        &[
+            ("ready", workers.ready),
+            ("draining", workers.draining),
+            ("away", workers.away),
+            ("lost", workers.lost),
+        ],
     );
     page.by_state(
         ("lgp_tasks", "gauge", "Tasks that are not finished, by state"),
@@ -107,6 +112,8 @@ fn cluster(page: &mut Page, stats: &Stats) {
         ("lgp_tasks_submitted_total", "Tasks accepted", tasks.submitted),
         ("lgp_tasks_refused_total", "Tasks refused because the queue was full", stats.overloaded),
         ("lgp_task_retries_total", "Attempts that had to be repeated", stats.retries),
+        ("lgp_runs_overran_total", "Runs that were asked to stop at their limit", stats.overran),
+        ("lgp_runs_hung_total", "Runs that did not stop when they were asked to", stats.hangs),
         (
             "lgp_stale_completions_total",
             "Answers refused because their attempt was no longer current",

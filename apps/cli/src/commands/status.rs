@@ -75,7 +75,7 @@ fn text(report: &Value, detailed: bool) -> String {
         cell(&report["http"]),
         cell(&report["status"]),
         report["uptime_s"].as_f64().unwrap_or(0.0),
-        counts(&report["workers"], &["ready", "draining", "lost"]),
+        counts(&report["workers"], &["ready", "draining", "away", "lost"]),
         counts(&stats["tasks"], &["queued", "running", "succeeded", "failed", "cancelled"]),
         // An empty sum is −0.
         stats["tasks_per_s"].as_f64().unwrap_or(0.0).abs(),

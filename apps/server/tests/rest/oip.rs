@@ -300,6 +300,9 @@ async fn requests_are_counted() {
         r#"lgp_inference_overhead_seconds_bucket{model="relu",version="1",le="+Inf"} 3"#,
         r#"lgp_inference_overhead_seconds_count{model="relu",version="1"} 3"#,
         r#"lgp_workers{state="ready"} 1"#,
+        r#"lgp_workers{state="away"} 0"#,
+        "lgp_runs_overran_total 0",
+        "lgp_runs_hung_total 0",
         r#"lgp_tasks_finished_total{state="succeeded"} 3"#,
     ] {
         assert!(text.lines().any(|l| l == line), "no line {line:?} in\n{text}");
