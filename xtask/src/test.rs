@@ -95,7 +95,7 @@ pub(crate) fn tests(selection: &[&str]) -> Result<Outcome> {
     let finished = cmd::stdout(&mut cargo)?;
     let mut outcome = count(&finished.output);
     if !finished.ok {
-        eprintln!("{}", finished.output);
+        eprintln!("{}", failures(&finished.output));
         if outcome.failed.is_empty() {
             outcome.failed.push("the tests do not compile".to_owned());
         }
@@ -218,6 +218,25 @@ fn count(output: &str) -> Outcome {
     outcome
 }
 
+/// What cargo's test programs print of the tests that failed: a log that is cut must not lose it
+/// among what the others print.
+fn failures(output: &str) -> String {
+    let mut shown = false;
+    let mut text = String::new();
+    for line in output.lines() {
+        shown = match line {
+            "failures:" => true,
+            "successes:" => false,
+            _ => shown && !line.starts_with("test result: "),
+        };
+        if shown {
+            text += line;
+            text.push('\n');
+        }
+    }
+    text
+}
+
 fn failed_test(line: &str) -> Option<&str> {
     line.strip_prefix("test ")?.strip_suffix(" ... FAILED")
 }
@@ -237,5 +256,15 @@ mod tests {
         assert_eq!(outcome.failed, ["b::c"]);
         let reasons: Vec<&str> = outcome.skipped.iter().map(|s| s.reason.as_str()).collect();
         assert_eq!(reasons, ["no platform", "a test is marked ignored"]);
+    }
+
+    #[test]
+    fn only_failures_are_shown() {
+        let output = "test a ... ok\ntest b ... FAILED\n\nsuccesses:\n\n---- a stdout ----\nfine\n\n\
+            failures:\n\n---- b stdout ----\nbroken\n\n\nfailures:\n    b\n\n\
+            test result: FAILED. 1 passed; 1 failed\n\nsuccesses:\n    c\n";
+        let shown = failures(output);
+        assert!(shown.contains("---- b stdout ----\nbroken\n"), "{shown}");
+        assert!(!shown.contains("fine") && !shown.contains("    c"), "{shown}");
     }
 }

@@ -9,15 +9,14 @@ pub(crate) mod meet;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod turn;
 
 pub use config::{RingConfig, RingPeers};
 pub use error::RingError;
 
 use crate::error::{Error, Result};
 use crate::net::transport::close::Close;
-use crate::proto::ring::{
-    CHUNK_BYTES, Call, Operation, Pass, RingElement, Round, Sum, Word, parts,
-};
+use crate::proto::ring::{Call, Operation, Pass, RingElement, Round, Word};
 use carry::Wire;
 use lgp_memory::{DType, Reduction};
 use quinn::{Endpoint, StoppedError};
@@ -26,6 +25,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
+use turn::{Turn, chunk};
 
 /// Longest time that a rank is waited for.
 const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -281,79 +281,6 @@ impl Drop for Ring {
     fn drop(&mut self) {
         if let Some((_, wire)) = &self.wire {
             wire.links.fail(RingError::Dropped);
-        }
-    }
-}
-
-fn chunk<T>() -> usize {
-    CHUNK_BYTES / size_of::<T>().max(1)
-}
-
-/// A call under way. One that is dropped before its end ends the ring: its neighbours would take
-/// what follows for what was left out.
-struct Turn<'a> {
-    wire: &'a mut Wire,
-    rank: usize,
-    size: usize,
-    patience: Duration,
-    ended: bool,
-}
-
-impl Turn<'_> {
-    fn around<T>(&self, len: usize, first: usize) -> Pass {
-        Pass::around(&parts(len, self.size), first % self.size, chunk::<T>())
-    }
-
-    async fn go<W: Word, F: Fn(&[u8], &mut [W])>(&mut self, round: Round<'_, W, F>) -> Result<()> {
-        Ok(self.wire.carry(round, self.patience).await?)
-    }
-
-    /// Reduces the elements of all ranks; answers which of them this rank has then.
-    async fn reduce<T: RingElement>(
-        &mut self,
-        call: &Call,
-        data: &mut [T],
-        how: Reduction,
-    ) -> Result<Range<usize>> {
-        if let Some(wide) = T::as_wide(data) {
-            return self.reduce_wide(call, wide, how).await;
-        }
-        let mut wide: Vec<T::Wide> = data.iter().map(|x| x.widen()).collect();
-        let own = self.reduce_wide(call, &mut wide, how).await?;
-        let narrowed = data.get_mut(own.clone()).into_iter().flatten();
-        for (x, wide) in narrowed.zip(wide.get(own.clone()).into_iter().flatten()) {
-            *x = T::narrow(*wide);
-        }
-        Ok(own)
-    }
-
-    async fn reduce_wide<W: Sum>(
-        &mut self,
-        call: &Call,
-        data: &mut [W],
-        how: Reduction,
-    ) -> Result<Range<usize>> {
-        let own = parts(data.len(), self.size).get(self.rank).cloned().unwrap_or(0..0);
-        let pass = self.around::<W>(data.len(), self.rank + self.size - 1);
-        let join = |bytes: &[u8], own: &mut [W]| W::join(how, bytes, own);
-        self.go(Round::new(call, pass, &mut *data, join)).await?;
-        if let (Reduction::Mean, Some(sums)) = (how, data.get_mut(own.clone())) {
-            W::divide(sums, u16::try_from(self.size).unwrap_or(u16::MAX));
-        }
-        Ok(own)
-    }
-
-    /// Every rank's part of the call is done.
-    fn end(mut self) {
-        self.ended = true;
-    }
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        if !self.ended {
-            // After a failure this changes nothing.
-            self.wire.links.fail(RingError::Dropped);
         }
     }
 }

@@ -1,27 +1,24 @@
 //! A client's or an administrator's side.
 
-use super::{ANSWER_BYTES_MAX, Answer, CALL_BYTES_MAX, Call, Spec, Told, room};
+mod exchange;
+
+use super::{Call, Told, room};
 use crate::error::{Error, Result};
-use crate::net::identity::enrol::JoinRefusal;
 use crate::net::identity::pki::{self, Identity, Revocation};
 use crate::net::identity::renew::renewed;
 use crate::net::identity::role::{COORDINATOR_SAN, Protocol, Role};
 use crate::net::identity::tls;
 use crate::net::identity::token::{JoinToken, TokenInfo};
-use crate::net::transport::close::{Close, final_error};
 use crate::net::transport::endpoint;
-use crate::net::transport::rpc;
 use crate::net::transport::wire;
-use crate::proto::frame::{BODY_BYTES_MAX, FrameError};
-use crate::proto::tensors::{describe, plan_first};
 use crate::task::{ModelRef, TaskId, TaskRecord, TaskSpec};
 use crate::worker_info::{Stats, WorkerId, WorkerInfo};
-use lgp_memory::NamedTensor;
-use quinn::{ClientConfig, Connection, ConnectionError, RecvStream};
+use exchange::{ended, odd};
+use quinn::{ClientConfig, Connection};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::Semaphore;
 
 /// Time to connect.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -89,7 +86,7 @@ impl Client {
     /// # Errors
     /// [`Error::Refused`] where either side does not trust the other, or the identity is neither a
     /// client's nor an administrator's; [`Error::JoinRefused`] when it has expired, and with
-    /// [`JoinRefusal::CertificateExpired`] where [`renew`](crate::renew) helps;
+    /// [`JoinRefusal::CertificateExpired`](crate::JoinRefusal::CertificateExpired) where [`renew`](crate::renew) helps;
     /// [`Error::Connection`] when nobody answers; [`Error::Pki`]; [`Error::Bind`].
     pub async fn connect(addr: SocketAddr, identity: &Identity) -> Result<Self> {
         let until = identity.validity()?.1;
@@ -256,107 +253,4 @@ impl Client {
             _ => Err(odd()),
         }
     }
-
-    async fn done(&self, call: Call) -> Result<()> {
-        match self.call(call).await? {
-            Told::Done => Ok(()),
-            _ => Err(odd()),
-        }
-    }
-
-    async fn call(&self, call: Call) -> Result<Told> {
-        Ok(self.exchange(call, &[], None).await?.0)
-    }
-
-    async fn ask_record(&self, call: Call) -> Result<TaskRecord> {
-        let (told, recv) = self.exchange(call, &[], None).await?;
-        self.record(told, recv).await
-    }
-
-    async fn give(
-        &self,
-        mut spec: TaskSpec,
-        call: impl FnOnce(Box<Spec>) -> Call,
-    ) -> Result<(Told, RecvStream)> {
-        let inputs = std::mem::take(&mut spec.inputs);
-        let (metas, bytes) = describe(&inputs)?;
-        // It is never closed.
-        let room = self.room.acquire_many(room::units(bytes)?).await.map_err(wire::lost)?;
-        self.exchange(call(Box::new(Spec::of(spec, metas))), &inputs, Some(room)).await
-    }
-
-    async fn record(&self, told: Told, mut recv: RecvStream) -> Result<TaskRecord> {
-        let Told::Record(mut record) = told else { return Err(odd()) };
-        let Some(metas) = record.outputs.take() else { return Ok(record.with(None)) };
-        let (planned, _) = plan_first(metas, BODY_BYTES_MAX)?;
-        let mut outputs = Vec::with_capacity(planned.len());
-        for planned in planned {
-            let mut buffer = planned.buffer()?;
-            let filled = wire::fill(&mut recv, &mut buffer).await;
-            filled.map_err(|error| self.explain(error))?;
-            outputs.push(planned.finish(buffer)?);
-        }
-        Ok(record.with(Some(outputs)))
-    }
-
-    /// Carries a call and its tensors there, and the answer back; of that, tensors may follow. The
-    /// room is given back when the tensors have arrived, sooner than an answer may come.
-    async fn exchange(
-        &self,
-        call: Call,
-        inputs: &[NamedTensor],
-        room: Option<SemaphorePermit<'_>>,
-    ) -> Result<(Told, RecvStream)> {
-        let exchange = async {
-            let (mut send, mut recv) = self.connection.open_bi().await.map_err(wire::lost)?;
-            let written = async {
-                rpc::write_within(&mut send, &call, CALL_BYTES_MAX).await?;
-                wire::write_tensors(&mut send, inputs).await?;
-                send.finish().map_err(wire::lost)
-            };
-            let written = written.await;
-            if let Err(error @ Error::TooLarge { .. }) = written {
-                return Err(error);
-            }
-            let arrived = send.stopped();
-            let answer = {
-                let mut reading =
-                    std::pin::pin!(rpc::read_within::<Answer>(&mut recv, ANSWER_BYTES_MAX));
-                tokio::select! {
-                    answer = &mut reading => answer,
-                    _ = arrived => {
-                        drop(room);
-                        reading.await
-                    }
-                }
-            };
-            // A coordinator that refuses does not take the rest, and says why.
-            match answer {
-                Ok(answer) => Ok((answer, recv)),
-                Err(error) => Err(written.err().unwrap_or(error)),
-            }
-        };
-        let (answer, recv) = exchange.await.map_err(|error| self.explain(error))?;
-        Ok((answer.map_err(|refusal| refusal.given_by(self.addr))?, recv))
-    }
-
-    /// Why a call got no answer: what ended the connection, where it has ended.
-    fn explain(&self, error: Error) -> Error {
-        match self.connection.close_reason() {
-            Some(reason) => ended(self.addr, &reason, self.until),
-            None => error,
-        }
-    }
-}
-
-fn ended(addr: SocketAddr, error: &ConnectionError, until: SystemTime) -> Error {
-    if Close::given_by_peer(error) == Some(Close::Expired) {
-        return Error::JoinRefused { addr, refusal: JoinRefusal::CertificateExpired };
-    }
-    final_error(addr, error, until).unwrap_or_else(|| Error::Connection(format!("{addr}: {error}")))
-}
-
-fn odd() -> Error {
-    let (expected, given) = ("the answer to the call", "that of another".to_owned());
-    FrameError::Unexpected { expected, given }.into()
 }

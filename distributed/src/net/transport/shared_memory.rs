@@ -13,6 +13,8 @@ mod lender;
 #[cfg(target_os = "linux")]
 mod link;
 #[cfg(target_os = "linux")]
+mod message;
+#[cfg(target_os = "linux")]
 mod pool;
 #[cfg(all(test, target_os = "linux"))]
 mod tests;

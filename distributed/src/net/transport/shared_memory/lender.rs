@@ -2,7 +2,8 @@
 //! nonce; one that reaches the socket is on this machine, and the nonce says which session it is.
 
 use super::SharedMemory;
-use super::link::{Link, Message};
+use super::link::Link;
+use super::message::Message;
 use super::pool::Budget;
 use crate::proto::message::SharedMemoryOffer;
 use crate::worker_info::Hits;

@@ -1,6 +1,7 @@
 //! One link: passes buffers with their tickets, and says when it is done with those of the other
 //! side.
 
+use super::message::{MESSAGE_BYTES, Message};
 use super::pool::{Budget, LENT_MAX, Pool, check};
 use crate::error::Result;
 use crate::net::transport::wire;
@@ -25,54 +26,6 @@ use std::time::{Duration, Instant};
 /// Time for the header that says what a buffer is for. It is sent right after the buffer; one that
 /// never comes belongs to an attempt that was cancelled on the way.
 const UNCLAIMED_MAX: Duration = Duration::from_secs(5);
-const MESSAGE_BYTES: usize = 32;
-
-/// What the two sides tell each other.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Message {
-    /// The tensors of an attempt lie in the memory that comes with this.
-    Body { ticket: u64, id: AttemptId },
-    /// The memory of a ticket is not read any more.
-    Done { ticket: u64 },
-    /// The coordinator knows the worker: both may lend.
-    Go,
-}
-
-impl Message {
-    pub(super) fn encode(self) -> [u8; MESSAGE_BYTES] {
-        let none = AttemptId { epoch: 0, seq: 0, attempt: 0 };
-        let (code, ticket, id) = match self {
-            Self::Body { ticket, id } => (1u32, ticket, id),
-            Self::Done { ticket } => (2, ticket, none),
-            Self::Go => (3, 0, none),
-        };
-        let mut bytes = [0; MESSAGE_BYTES];
-        bytes[0..4].copy_from_slice(&code.to_le_bytes());
-        bytes[4..8].copy_from_slice(&id.attempt.to_le_bytes());
-        bytes[8..16].copy_from_slice(&ticket.to_le_bytes());
-        bytes[16..24].copy_from_slice(&id.epoch.to_le_bytes());
-        bytes[24..32].copy_from_slice(&id.seq.to_le_bytes());
-        bytes
-    }
-
-    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
-        let bytes: &[u8; MESSAGE_BYTES] = bytes.try_into().ok()?;
-        let (halves, _) = bytes.as_chunks::<4>();
-        let (words, _) = bytes.as_chunks::<8>();
-        let (&[code, attempt, ..], &[_, ticket, epoch, seq]) = (halves, words) else {
-            return None;
-        };
-        let (ticket, attempt) = (u64::from_le_bytes(ticket), u32::from_le_bytes(attempt));
-        let id =
-            AttemptId { epoch: u64::from_le_bytes(epoch), seq: u64::from_le_bytes(seq), attempt };
-        match u32::from_le_bytes(code) {
-            1 => Some(Self::Body { ticket, id }),
-            2 => Some(Self::Done { ticket }),
-            3 => Some(Self::Go),
-            _ => None,
-        }
-    }
-}
 
 /// Memory of the other side whose header has not come yet.
 struct Arrived {

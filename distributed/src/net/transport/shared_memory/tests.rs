@@ -1,6 +1,7 @@
 //! Both ends of a link, the manners of its peers, and tasks whose tensors travel through one.
 
-use super::link::{Link, Message};
+use super::link::Link;
+use super::message::Message;
 use super::pool::{Budget, LENT_MAX};
 use super::{SharedMemory, accept_offer};
 use crate::net::tests::{connect, coordinator, frame, hello, keep_beating};

@@ -1,0 +1,124 @@
+//! How a call and its tensors travel, and the answer back.
+
+use super::Client;
+use crate::error::{Error, Result};
+use crate::net::call::{ANSWER_BYTES_MAX, Answer, CALL_BYTES_MAX, Call, Spec, Told, room};
+use crate::net::identity::enrol::JoinRefusal;
+use crate::net::transport::close::{Close, final_error};
+use crate::net::transport::rpc;
+use crate::net::transport::wire;
+use crate::proto::frame::{BODY_BYTES_MAX, FrameError};
+use crate::proto::tensors::{describe, plan_first};
+use crate::task::{TaskRecord, TaskSpec};
+use lgp_memory::NamedTensor;
+use quinn::{ConnectionError, RecvStream};
+use std::net::SocketAddr;
+use std::time::SystemTime;
+use tokio::sync::SemaphorePermit;
+
+impl Client {
+    pub(super) async fn done(&self, call: Call) -> Result<()> {
+        match self.call(call).await? {
+            Told::Done => Ok(()),
+            _ => Err(odd()),
+        }
+    }
+
+    pub(super) async fn call(&self, call: Call) -> Result<Told> {
+        Ok(self.exchange(call, &[], None).await?.0)
+    }
+
+    pub(super) async fn ask_record(&self, call: Call) -> Result<TaskRecord> {
+        let (told, recv) = self.exchange(call, &[], None).await?;
+        self.record(told, recv).await
+    }
+
+    pub(super) async fn give(
+        &self,
+        mut spec: TaskSpec,
+        call: impl FnOnce(Box<Spec>) -> Call,
+    ) -> Result<(Told, RecvStream)> {
+        let inputs = std::mem::take(&mut spec.inputs);
+        let (metas, bytes) = describe(&inputs)?;
+        // It is never closed.
+        let room = self.room.acquire_many(room::units(bytes)?).await.map_err(wire::lost)?;
+        self.exchange(call(Box::new(Spec::of(spec, metas))), &inputs, Some(room)).await
+    }
+
+    pub(super) async fn record(&self, told: Told, mut recv: RecvStream) -> Result<TaskRecord> {
+        let Told::Record(mut record) = told else { return Err(odd()) };
+        let Some(metas) = record.outputs.take() else { return Ok(record.with(None)) };
+        let (planned, _) = plan_first(metas, BODY_BYTES_MAX)?;
+        let mut outputs = Vec::with_capacity(planned.len());
+        for planned in planned {
+            let mut buffer = planned.buffer()?;
+            let filled = wire::fill(&mut recv, &mut buffer).await;
+            filled.map_err(|error| self.explain(error))?;
+            outputs.push(planned.finish(buffer)?);
+        }
+        Ok(record.with(Some(outputs)))
+    }
+
+    /// Carries a call and its tensors there, and the answer back; of that, tensors may follow. The
+    /// room is given back when the tensors have arrived, sooner than an answer may come.
+    async fn exchange(
+        &self,
+        call: Call,
+        inputs: &[NamedTensor],
+        room: Option<SemaphorePermit<'_>>,
+    ) -> Result<(Told, RecvStream)> {
+        let exchange = async {
+            let (mut send, mut recv) = self.connection.open_bi().await.map_err(wire::lost)?;
+            let written = async {
+                rpc::write_within(&mut send, &call, CALL_BYTES_MAX).await?;
+                wire::write_tensors(&mut send, inputs).await?;
+                send.finish().map_err(wire::lost)
+            };
+            let written = written.await;
+            if let Err(error @ Error::TooLarge { .. }) = written {
+                return Err(error);
+            }
+            let arrived = send.stopped();
+            let answer = {
+                let mut reading =
+                    std::pin::pin!(rpc::read_within::<Answer>(&mut recv, ANSWER_BYTES_MAX));
+                tokio::select! {
+                    answer = &mut reading => answer,
+                    _ = arrived => {
+                        drop(room);
+                        reading.await
+                    }
+                }
+            };
+            // A coordinator that refuses does not take the rest, and says why.
+            match answer {
+                Ok(answer) => Ok((answer, recv)),
+                Err(error) => Err(written.err().unwrap_or(error)),
+            }
+        };
+        let (answer, recv) = exchange.await.map_err(|error| self.explain(error))?;
+        Ok((answer.map_err(|refusal| refusal.given_by(self.addr))?, recv))
+    }
+
+    /// Why a call got no answer: what ended the connection, where it has ended.
+    fn explain(&self, error: Error) -> Error {
+        match self.connection.close_reason() {
+            Some(reason) => ended(self.addr, &reason, self.until),
+            None => error,
+        }
+    }
+}
+
+/// Why a connection ended, as its user is told.
+pub(super) fn ended(addr: SocketAddr, error: &ConnectionError, until: SystemTime) -> Error {
+    if Close::given_by_peer(error) == Some(Close::Expired) {
+        return Error::JoinRefused { addr, refusal: JoinRefusal::CertificateExpired };
+    }
+    final_error(addr, error, until).unwrap_or_else(|| Error::Connection(format!("{addr}: {error}")))
+}
+
+/// The coordinator answered another call than this one.
+pub(super) fn odd() -> Error {
+    let (expected, given) = ("the answer to the call", "that of another".to_owned());
+    FrameError::Unexpected { expected, given }.into()
+}

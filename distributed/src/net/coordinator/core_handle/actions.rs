@@ -1,0 +1,85 @@
+//! The carrying out of what the core wants done.
+
+use super::{CoreHandle, State};
+use crate::net::coordinator::exchange;
+use crate::net::transport::close::Close;
+use crate::proto::message::{AttemptId, Kind, Place};
+use crate::proto::state::{Action, SessionId};
+use std::sync::Arc;
+
+impl CoreHandle {
+    pub(super) fn perform(self: &Arc<Self>, state: &mut State, action: Action) {
+        match action {
+            Action::Dispatch { session: number, device, id, model, spec } => {
+                let Some(session) = state.sessions.get_mut(&number) else { return };
+                let connection = session.connection.clone();
+                let (to, shared_memory) = ((number, device), Arc::clone(&session.shared_memory));
+                let large = state.larges.get(&id.seq).cloned();
+                let what = (model, spec, large);
+                let run = exchange::run(Arc::clone(self), connection, to, id, what, shared_memory);
+                let task = self.runtime.spawn(run);
+                session.attempts.insert(id, task.abort_handle());
+            }
+            Action::Cancel { session, id } => state.cancel(session, id),
+            Action::Stop { session, id } => state.tell(session, Kind::Stop, &id),
+            Action::Replace { session, worker } => {
+                state.close(session, Close::Replaced);
+                // It may be no process of this machine's: then its own end alone hears of it.
+                if let Some(supervisor) = &self.supervisor {
+                    supervisor.replace(worker.as_str());
+                }
+            }
+            Action::Hangs(table) => self.keep_hangs(table),
+            Action::Recall { session, id } => state.tell(session, Kind::Recall, &id),
+            Action::Record { ticket, change } => state.record(self.now(), ticket, change),
+            Action::Store { seq, outputs } => state.outputs.begin(self, seq, outputs),
+            Action::Accepted { seq } => state.callers.accept(seq),
+            Action::Forgotten { seq } => {
+                state.outputs.release(seq, state.journal.blob_store());
+                state.callers.remove(seq);
+            }
+            Action::Rejected { seq, reason } => {
+                state.drop_inputs(seq);
+                state.callers.reject(seq, &reason);
+            }
+            Action::Finished { seq } => {
+                state.drop_inputs(seq);
+                let State { callers, core, .. } = state;
+                if callers.end(seq, || core.record_of(self.now(), seq)) {
+                    core.given(seq);
+                }
+            }
+            Action::Load { session, device, model } => {
+                state.tell(session, Kind::Load, &Place { device, model });
+            }
+            Action::Unload { session, device, model } => {
+                state.tell(session, Kind::Unload, &Place { device, model });
+            }
+            // Without a subscriber nobody hears it.
+            Action::Tell(event) => drop(self.events.send((self.now(), event))),
+            Action::Drain { session } => state.tell(session, Kind::Drain, &()),
+            Action::Dismiss { session } => state.close(session, Close::Farewell),
+            Action::Supersede { session } => state.close(session, Close::Superseded),
+            Action::Abandon { session } => state.close(session, Close::Abandoned),
+            Action::Changed => self.changed.notify_waiters(),
+        }
+    }
+}
+
+impl State {
+    fn cancel(&mut self, session: SessionId, id: AttemptId) {
+        let Some(session) = self.sessions.get_mut(&session) else { return };
+        match session.attempts.remove(&id) {
+            Some(attempt) => attempt.abort(),
+            // Its stream went with an earlier connection.
+            None => session.tell(Kind::Stop, &id),
+        }
+    }
+
+    /// A task needs its inputs no more.
+    fn drop_inputs(&mut self, seq: u64) {
+        if let Some(large) = self.larges.remove(&seq) {
+            large.release();
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The journal as the core's handle sees it: changes go there, and its word on them comes back.
+
+use super::{CoreHandle, State};
+use crate::control::log::Log;
+use crate::error::JournalError;
+use crate::net::coordinator::backlog::Room;
+use crate::net::coordinator::journal::{self, Prepared};
+use crate::net::coordinator::outputs::Outputs;
+use crate::net::transfer::blobs::{BlobStore, Claim};
+use crate::net::transfer::inputs::Large;
+use crate::proto::core::Left;
+use crate::proto::image::{Apart, Change};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The journal, and what is under way there.
+#[derive(Default)]
+pub(super) struct Journal {
+    /// Takes the changes, if there is a journal.
+    log: Option<Arc<dyn Log>>,
+    /// Keeps large inputs and outputs of its tasks.
+    blob_store: Option<Arc<BlobStore>>,
+    /// Room of the submission that is being taken in, and of those under way by their tickets.
+    pub(super) room: Option<Room>,
+    rooms: BTreeMap<u64, Room>,
+    /// Why it takes no more.
+    broken: Option<JournalError>,
+}
+
+impl Journal {
+    pub(super) fn blob_store(&self) -> Option<&Arc<BlobStore>> {
+        self.blob_store.as_ref()
+    }
+
+    /// Submissions whose change is under way.
+    #[cfg(feature = "planted")]
+    pub(super) fn under_way(&self) -> usize {
+        self.rooms.len()
+    }
+}
+
+impl CoreHandle {
+    /// From now on the journal's changes go there.
+    pub(crate) fn keep(&self, log: Arc<dyn Log>) {
+        self.lock().journal.log = Some(log);
+    }
+
+    /// From now on large inputs and outputs of durable tasks go where those of the journal's tasks
+    /// are already.
+    pub(crate) fn keep_apart(&self, prepared: &mut Prepared) {
+        let blob_store = &prepared.blob_store;
+        let large = |apart: &Apart| Large::on_disk(apart.clone(), Arc::clone(blob_store));
+        let larges = prepared.apart().map(|(seq, apart)| (seq, Arc::new(large(apart)))).collect();
+        let mut state = self.lock();
+        (state.larges, state.journal.blob_store) = (larges, Some(Arc::clone(blob_store)));
+        state.outputs = Outputs::of(std::mem::take(&mut prepared.outputs));
+    }
+
+    /// The outputs of a task lie apart, or could not be written.
+    pub(in crate::net::coordinator) fn stored(
+        self: &Arc<Self>,
+        seq: u64,
+        written: Option<(Apart, Claim)>,
+    ) {
+        let mut state = self.lock();
+        let apart = written.as_ref().map(|(apart, _)| apart.clone());
+        let waits = state.core.stored(seq, apart);
+        state.outputs.end(seq, written.filter(|_| waits));
+        self.carry_out(&mut state);
+        let last = !state.outputs.are_writing();
+        drop(state);
+        if last {
+            self.changed.notify_waiters();
+        }
+    }
+
+    /// Waits until no outputs are on their way to the disk.
+    pub(in crate::net::coordinator) async fn outputs_stored(&self) {
+        loop {
+            // Created before looking: it counts every change from here on.
+            let changed = self.changed.notified();
+            if !self.lock().outputs.are_writing() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Where large inputs and outputs of durable tasks go, if there is a journal.
+    pub(crate) fn blob_store(&self) -> Option<Arc<BlobStore>> {
+        self.lock().journal.blob_store.clone()
+    }
+
+    /// Goes on with what an earlier life left in the journal. Must come before anything else.
+    pub(crate) fn restore(&self, now: Duration, left: Left) {
+        self.lock().core.restore(now, left);
+    }
+
+    /// The journal, while it takes changes.
+    pub(crate) fn log(&self) -> Option<Arc<dyn Log>> {
+        self.lock().journal.log.clone()
+    }
+
+    /// Ends the journal's thread once it has written what waits.
+    pub(crate) fn close_journal(&self) {
+        let log = self.lock().journal.log.take();
+        drop(log);
+    }
+
+    /// The journal has every change up to a ticket, but for those that it could not take.
+    pub(crate) fn recorded(self: &Arc<Self>, upto: u64) {
+        let mut state = self.lock();
+        let later = state.journal.rooms.split_off(&upto.saturating_add(1));
+        std::mem::replace(&mut state.journal.rooms, later).into_values().for_each(Room::written);
+        state.core.recorded(self.now(), upto);
+        self.carry_out(&mut state);
+    }
+
+    /// The journal could not take these changes.
+    pub(crate) fn unrecorded(self: &Arc<Self>, tickets: &[u64], error: &JournalError) {
+        let mut state = self.lock();
+        state.unrecorded(self.now(), tickets, error);
+        self.carry_out(&mut state);
+        self.changed.notify_waiters();
+    }
+
+    /// Why the journal takes no more, if so.
+    pub(crate) fn journal_error(&self) -> Option<JournalError> {
+        self.lock().journal.broken.clone()
+    }
+}
+
+impl State {
+    /// Hands a change to the journal.
+    pub(super) fn record(&mut self, now: Duration, ticket: u64, mut change: Change) {
+        if let Change::Put(images) = &mut change {
+            for image in images.iter_mut().filter(|image| image.end.is_none()) {
+                let large = self.larges.get(&image.id.seq);
+                image.apart = large.and_then(|large| large.apart());
+            }
+        }
+        // The first that is put after a submission is what its room is for.
+        if let (Change::Put(_), Some(room)) = (&change, self.journal.room.take()) {
+            self.journal.rooms.insert(ticket, room);
+        }
+        let Some(log) = &self.journal.log else { return };
+        if let Err(error) = journal::submit(&**log, ticket, change) {
+            self.unrecorded(now, &[ticket], &error);
+        }
+    }
+
+    fn unrecorded(&mut self, now: Duration, tickets: &[u64], error: &JournalError) {
+        let ended = matches!(error, JournalError::Broken { .. } | JournalError::Closed { .. });
+        if ended && !self.stopped && self.journal.broken.is_none() {
+            tracing::error!(%error, "the journal takes no more");
+            self.journal.broken = Some(error.clone());
+            self.callers.drop_removals();
+        }
+        let reason = error.to_string();
+        for ticket in tickets {
+            self.journal.rooms.remove(ticket);
+            self.core.unrecorded(now, *ticket, &reason);
+        }
+    }
+}

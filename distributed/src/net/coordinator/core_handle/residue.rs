@@ -1,0 +1,37 @@
+//! What a coordinator holds for callers and workers, for checks that nothing stays behind.
+
+use super::CoreHandle;
+
+/// How much of each kind is held.
+#[derive(Debug)]
+pub(crate) struct Residue {
+    pub(crate) waiting: usize,
+    removals: usize,
+    larges: usize,
+    rooms: usize,
+    sessions: usize,
+    attempts: usize,
+}
+
+impl Residue {
+    /// Whether there is nothing but the sessions of so many workers.
+    pub(crate) fn is_none(&self, workers: usize) -> bool {
+        let held = [self.waiting, self.removals, self.larges, self.rooms, self.attempts];
+        held.iter().all(|count| *count == 0) && self.sessions == workers
+    }
+}
+
+impl CoreHandle {
+    /// What is held for others.
+    pub(crate) fn residue(&self) -> Residue {
+        let state = self.lock();
+        Residue {
+            waiting: state.callers.waiting(),
+            removals: state.callers.removals(),
+            larges: state.larges.len(),
+            rooms: state.journal.under_way(),
+            sessions: state.sessions.len(),
+            attempts: state.sessions.values().map(|session| session.attempts.len()).sum(),
+        }
+    }
+}

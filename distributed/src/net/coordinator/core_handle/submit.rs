@@ -1,0 +1,171 @@
+//! What callers ask of the core: to take tasks, and how they ended.
+
+use super::{CoreHandle, State};
+use crate::error::{Error, Result};
+use crate::net::coordinator::backlog::Room;
+use crate::net::coordinator::waiting::{Promise, Waiting};
+use crate::net::transfer::blobs::Claim;
+use crate::net::transfer::inputs::Large;
+use crate::proto::Order;
+use crate::proto::core::Found;
+use crate::task::{TaskId, TaskRecord, TaskState};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// What became of a submission.
+pub(crate) enum Submitted {
+    /// It is accepted once the journal has it, where there is a promise.
+    Now(Vec<TaskId>, Option<Promise<()>>),
+    /// Keys of it stand for tasks that the journal may yet refuse: it is to come again after that.
+    After(Vec<Promise<()>>, Vec<Checked>),
+}
+
+/// A task that may be submitted, and its inputs where they are large.
+pub(crate) type Checked = (Order, Option<Inputs>);
+
+/// Large inputs that are submitted with a task, and what keeps them on the disk until it has them.
+pub(crate) struct Inputs {
+    pub(crate) large: Arc<Large>,
+    pub(crate) claim: Option<Claim>,
+}
+
+/// A task's final record, or where it will arrive.
+enum Ending {
+    Done(Box<TaskRecord>),
+    /// The journal has it.
+    Stored(TaskId),
+    ToCome(oneshot::Receiver<Result<TaskRecord>>),
+}
+
+impl CoreHandle {
+    /// Submits a task that lives in memory.
+    pub(crate) fn submit(self: &Arc<Self>, (order, large): Checked) -> Result<TaskId> {
+        let mut state = self.lock();
+        let id = state.core.submit(self.now(), order)?;
+        state.note(id, large);
+        self.carry_out(&mut state);
+        Ok(id)
+    }
+
+    /// Submits a task and leaves a waiter with it in the same step.
+    pub(crate) fn submit_and_wait(self: &Arc<Self>, (order, large): Checked) -> Result<Waiting> {
+        let mut state = self.lock();
+        let now = self.now();
+        let id = state.core.submit(now, order)?;
+        state.note(id, large);
+        let ending = state.wait(now, id)?;
+        self.carry_out(&mut state);
+        drop(state);
+        Ok(self.waiting(id, ending))
+    }
+
+    /// Submits tasks, and answers the journal's word on those that are new and to be kept: it takes
+    /// them together or not at all.
+    pub(crate) fn submit_all(
+        self: &Arc<Self>,
+        tasks: Vec<Checked>,
+        room: &mut Option<Room>,
+    ) -> Result<Submitted> {
+        let (orders, larges): (Vec<Order>, Vec<_>) = tasks.into_iter().unzip();
+        let mut state = self.lock();
+        let undecided = state.core.undecided(&orders);
+        if !undecided.is_empty() {
+            let receivers = undecided.into_iter();
+            let receivers = receivers.map(|seq| (seq, state.callers.await_acceptance(seq)));
+            let receivers: Vec<_> = receivers.collect();
+            // Made without the lock, which one that is dropped takes.
+            drop(state);
+            let promises = receivers.into_iter().map(|(seq, it)| Promise::new(self, seq, it));
+            let again = orders.into_iter().zip(larges).collect();
+            return Ok(Submitted::After(promises.collect(), again));
+        }
+        let ids = state.core.submit_all(self.now(), orders)?;
+        for (id, large) in ids.iter().zip(larges) {
+            state.note(*id, large);
+        }
+        let unsaved = ids.iter().rev().find(|id| !state.core.is_saved(**id)).copied();
+        let receiver = unsaved.map(|id| (id.seq, state.callers.await_acceptance(id.seq)));
+        state.journal.room = room.take();
+        self.carry_out(&mut state);
+        // Nothing of it is new.
+        state.journal.room = None;
+        drop(state);
+        Ok(Submitted::Now(ids, receiver.map(|(seq, receiver)| Promise::new(self, seq, receiver))))
+    }
+
+    /// What is known of a task, for somebody who is given it.
+    pub(crate) fn give(&self, id: TaskId) -> Result<Found> {
+        let now = self.now();
+        self.lock().core.give(now, id)
+    }
+
+    /// Lets the result of a task go that has ended; answers how it ended, and where the journal's
+    /// word will arrive, if it has to hear of it.
+    pub(crate) fn let_go(
+        self: &Arc<Self>,
+        id: TaskId,
+    ) -> Result<(TaskState, Option<oneshot::Receiver<()>>)> {
+        let mut state = self.lock();
+        let (ended, stored) = state.core.let_go(self.now(), id)?;
+        let receiver = stored.then(|| state.callers.await_removal(id.seq));
+        self.carry_out(&mut state);
+        Ok((ended, receiver))
+    }
+
+    /// The record of a terminal task, or the promise of it.
+    pub(crate) fn wait(self: &Arc<Self>, id: TaskId) -> Result<Waiting> {
+        let now = self.now();
+        let ending = self.lock().wait(now, id)?;
+        Ok(self.waiting(id, ending))
+    }
+
+    fn waiting(self: &Arc<Self>, id: TaskId, ending: Ending) -> Waiting {
+        match ending {
+            Ending::Done(record) => Waiting::Done(record),
+            Ending::Stored(id) => Waiting::Stored(id),
+            Ending::ToCome(receiver) => Waiting::Promise(Promise::new(self, id.seq, receiver)),
+        }
+    }
+
+    /// Drops who waited for an answer about a task and went away.
+    pub(in crate::net::coordinator) fn forget_gone(&self, seq: u64) {
+        self.lock().callers.drop_gone(seq);
+    }
+
+    /// How many wait for an answer about a task.
+    #[cfg(test)]
+    pub(in crate::net::coordinator) fn waiters(&self) -> usize {
+        self.lock().callers.waiting()
+    }
+}
+
+impl State {
+    /// Keeps large inputs with a task, unless it is one that was submitted before.
+    fn note(&mut self, id: TaskId, inputs: Option<Inputs>) {
+        let Some(Inputs { large, claim }) = inputs else { return };
+        if self.core.is_open(id) && !self.larges.contains_key(&id.seq) {
+            self.larges.insert(id.seq, large);
+            claim.into_iter().for_each(Claim::keep);
+        }
+    }
+
+    fn wait(&mut self, now: Duration, id: TaskId) -> Result<Ending> {
+        match self.core.find(now, id)? {
+            Found::Stored(id) => {
+                self.core.given(id.seq);
+                return Ok(Ending::Stored(id));
+            }
+            Found::Here(record) if record.state.is_terminal() => {
+                self.core.given(id.seq);
+                return Ok(Ending::Done(record));
+            }
+            Found::Here(_) => {}
+        }
+        if self.stopped {
+            // A durable task goes on with the next coordinator, of which nobody here will hear.
+            return Err(Error::Stopped);
+        }
+        Ok(Ending::ToCome(self.callers.await_end(id.seq)))
+    }
+}
