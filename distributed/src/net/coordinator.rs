@@ -38,7 +38,7 @@ use crate::net::transport::shared_memory::Lender;
 use crate::proto::HangTable;
 use crate::proto::balance;
 use crate::proto::core::Core;
-use crate::proto::state::{CoreConfig, Timing};
+use crate::proto::state::{CoreConfig, RetentionLimits, Timing};
 use quinn::{Endpoint, ServerConfig};
 use rand::RngExt;
 use std::net::SocketAddr;
@@ -260,13 +260,15 @@ fn core_config(config: &CoordinatorConfig, epoch: u64, durable: bool) -> Result<
         balancing: balance::by_name(&config.balancing)?,
         queue_tasks_max: config.queue_tasks_max,
         queue_bytes_max: config.queue_bytes_max,
-        retained_tasks_max: config.retained_tasks_max,
-        retained_bytes_max: config.retained_bytes_max,
-        keys_kept_for: Duration::from_secs(config.keys_kept_for_s),
-        results_kept_for: Duration::from_secs(config.results_kept_for_s),
-        results_bytes_max: config.results_bytes_max,
-        results_max: config.results_max,
-        outputs_inline_max: OUTPUTS_INLINE_MAX,
+        retention: RetentionLimits {
+            retained_tasks_max: config.retained_tasks_max,
+            retained_bytes_max: config.retained_bytes_max,
+            keys_kept_for: Duration::from_secs(config.keys_kept_for_s),
+            results_kept_for: Duration::from_secs(config.results_kept_for_s),
+            results_bytes_max: config.results_bytes_max,
+            results_max: config.results_max,
+            outputs_inline_max: OUTPUTS_INLINE_MAX,
+        },
         durable,
         thrift: config.thrift_ms_per_joule,
         run_limit: Some(Duration::from_secs(config.run_limit_s)).filter(|limit| !limit.is_zero()),

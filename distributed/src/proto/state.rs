@@ -25,6 +25,20 @@ pub(crate) struct CoreConfig {
     pub(crate) balancing: &'static dyn Balance,
     pub(crate) queue_tasks_max: usize,
     pub(crate) queue_bytes_max: usize,
+    pub(crate) retention: RetentionLimits,
+    /// Whether there is a journal for durable tasks.
+    pub(crate) durable: bool,
+    /// Milliseconds of completion time that a joule is worth to the adaptive strategy.
+    pub(crate) thrift: f64,
+    /// How long a run may take whose task and model say nothing of it; `None` goes by what was
+    /// measured.
+    pub(crate) run_limit: Option<Duration>,
+    pub(crate) timing: Timing,
+}
+
+/// What is kept of tasks that have ended.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RetentionLimits {
     /// Ended tasks whose whole records are in memory, and the bytes of these.
     pub(crate) retained_tasks_max: usize,
     pub(crate) retained_bytes_max: usize,
@@ -37,14 +51,6 @@ pub(crate) struct CoreConfig {
     pub(crate) results_max: usize,
     /// Bytes of outputs that the journal itself keeps with a task; more lie apart.
     pub(crate) outputs_inline_max: usize,
-    /// Whether there is a journal for durable tasks.
-    pub(crate) durable: bool,
-    /// Milliseconds of completion time that a joule is worth to the adaptive strategy.
-    pub(crate) thrift: f64,
-    /// How long a run may take whose task and model say nothing of it; `None` goes by what was
-    /// measured.
-    pub(crate) run_limit: Option<Duration>,
-    pub(crate) timing: Timing,
 }
 
 /// The time constants of failure detection and retry.

@@ -4,7 +4,7 @@ use crate::proto::Order;
 use crate::proto::balance::by_name;
 use crate::proto::core::Core;
 use crate::proto::membership::Join;
-use crate::proto::state::{Action, Completion, CoreConfig, Digest, Timing};
+use crate::proto::state::{Action, Completion, CoreConfig, Digest, RetentionLimits, Timing};
 use crate::task::{ModelRef, TaskSpec};
 use crate::{Result, WorkerId};
 use std::sync::Arc;
@@ -24,13 +24,15 @@ pub(super) fn config(balancing: &str) -> Result<CoreConfig> {
         balancing: by_name(balancing)?,
         queue_tasks_max: 100,
         queue_bytes_max: 1 << 20,
-        retained_tasks_max: 100,
-        retained_bytes_max: 1 << 20,
-        keys_kept_for: Duration::from_secs(600),
-        results_kept_for: Duration::from_secs(600),
-        results_bytes_max: 1 << 20,
-        outputs_inline_max: 1 << 20,
-        results_max: 1_000,
+        retention: RetentionLimits {
+            retained_tasks_max: 100,
+            retained_bytes_max: 1 << 20,
+            keys_kept_for: Duration::from_secs(600),
+            results_kept_for: Duration::from_secs(600),
+            results_bytes_max: 1 << 20,
+            outputs_inline_max: 1 << 20,
+            results_max: 1_000,
+        },
         durable: false,
         thrift: 0.0,
         run_limit: None,

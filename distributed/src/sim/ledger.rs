@@ -86,8 +86,9 @@ pub(super) struct Ledger {
 impl Ledger {
     pub(super) fn new(config: &CoreConfig) -> Self {
         // Where there is room for few, any may go.
-        let roomy = config.results_max > 1_000;
-        let results_kept_for = if roomy { config.results_kept_for } else { Duration::ZERO };
+        let roomy = config.retention.results_max > 1_000;
+        let results_kept_for =
+            if roomy { config.retention.results_kept_for } else { Duration::ZERO };
         Self {
             tasks: BTreeMap::new(),
             alive: BTreeMap::new(),
@@ -102,7 +103,7 @@ impl Ledger {
             told: BTreeMap::new(),
             going: BTreeSet::new(),
             keys: BTreeMap::new(),
-            keys_kept_for: config.keys_kept_for,
+            keys_kept_for: config.retention.keys_kept_for,
             results_kept_for,
             deadlines: BTreeSet::new(),
             fresh: BTreeMap::new(),

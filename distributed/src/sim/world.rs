@@ -11,7 +11,7 @@ use crate::proto::HangTable;
 use crate::proto::balance::{balancing_strategies, by_name};
 use crate::proto::core::{Core, Found, recollect};
 use crate::proto::message::AttemptId;
-use crate::proto::state::{CoreConfig, SessionId, Timing};
+use crate::proto::state::{CoreConfig, RetentionLimits, SessionId, Timing};
 use crate::task::{ModelRef, Priority, TaskId, TaskRecord};
 use lgp_memory::NamedTensor;
 use rand::rngs::Xoshiro256PlusPlus;
@@ -157,14 +157,16 @@ impl World {
             balancing: by_name(balancing).unwrap_or_else(|e| unreachable!("{e}")),
             queue_tasks_max: if rng.random_bool(0.2) { 20 } else { 1_000 },
             queue_bytes_max: 1 << 20,
-            retained_tasks_max: if rng.random_bool(0.3) { 10 } else { 1_000 },
-            retained_bytes_max: 1 << 20,
-            keys_kept_for: Duration::from_secs(if rng.random_bool(0.2) { 5 } else { 3_600 }),
-            results_kept_for: Duration::from_secs(if rng.random_bool(0.2) { 5 } else { 3_600 }),
-            results_bytes_max: 1 << 30,
-            results_max: if rng.random_bool(0.3) { 10 } else { 10_000 },
-            // All outputs of some runs lie apart.
-            outputs_inline_max: if seed.is_multiple_of(2) { 0 } else { 1 << 20 },
+            retention: RetentionLimits {
+                retained_tasks_max: if rng.random_bool(0.3) { 10 } else { 1_000 },
+                retained_bytes_max: 1 << 20,
+                keys_kept_for: Duration::from_secs(if rng.random_bool(0.2) { 5 } else { 3_600 }),
+                results_kept_for: Duration::from_secs(if rng.random_bool(0.2) { 5 } else { 3_600 }),
+                results_bytes_max: 1 << 30,
+                results_max: if rng.random_bool(0.3) { 10 } else { 10_000 },
+                // All outputs of some runs lie apart.
+                outputs_inline_max: if seed.is_multiple_of(2) { 0 } else { 1 << 20 },
+            },
             durable: true,
             thrift: 0.0,
             // Longer than any run that ends by itself.

@@ -62,7 +62,10 @@ impl Core {
     fn record_end(&mut self, seq: u64) {
         let Some(end) = self.tasks.get(seq).and_then(Task::ending) else { return };
         match &end.result {
-            Ok(outputs) if end.apart.is_none() && end.bytes() > self.config.outputs_inline_max => {
+            Ok(outputs)
+                if end.apart.is_none()
+                    && end.bytes() > self.config.retention.outputs_inline_max =>
+            {
                 let outputs = outputs.clone();
                 self.actions.push(Action::Store { seq, outputs });
             }

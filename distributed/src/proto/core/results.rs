@@ -106,11 +106,12 @@ impl Core {
     /// Has the oldest whole records leave the memory, and results go whose time is over or for which
     /// there is no room.
     pub(super) fn evict_records(&mut self, now: Duration) {
-        let (max, bytes_max) = (self.config.retained_tasks_max, self.config.retained_bytes_max);
+        let limits = self.config.retention;
+        let (max, bytes_max) = (limits.retained_tasks_max, limits.retained_bytes_max);
         while let Some(seq) = self.ledger.records_mut().pop_whole(max, bytes_max) {
             self.leave_memory(seq);
         }
-        while let Some(due) = self.ledger.records().due(now, &self.config) {
+        while let Some(due) = self.ledger.records().due(now, &limits) {
             match due {
                 Due::Stub(seq) => self.drop_stub(seq),
                 Due::Result(seq) => self.lose_result(now, seq),
@@ -149,7 +150,7 @@ impl Core {
     fn lose_result(&mut self, now: Duration, seq: u64) {
         self.release(seq);
         self.ledger.records_mut().strip(seq);
-        let kept_for = self.config.keys_kept_for;
+        let kept_for = self.config.retention.keys_kept_for;
         let left = self.ledger.records().get(seq);
         match left.map(|stub| (stub.is_needed(now, kept_for), stub.durable)) {
             Some((true, true)) => self.strip_image(seq),

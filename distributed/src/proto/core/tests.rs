@@ -17,7 +17,9 @@ use crate::proto::image::Change;
 use crate::proto::membership::Join;
 use crate::proto::message::{AttemptId, Heartbeat};
 use crate::proto::models::ModelNeeds;
-use crate::proto::state::{Action, Completion, CoreConfig, Digest, SessionId, Timing};
+use crate::proto::state::{
+    Action, Completion, CoreConfig, Digest, RetentionLimits, SessionId, Timing,
+};
 use crate::task::{ModelRef, TaskErrorKind, TaskFilter, TaskId, TaskRecord, TaskSpec, TaskState};
 use crate::worker_info::WorkerState;
 use lgp_memory::{DType, NamedTensor, Tensor};
@@ -34,13 +36,15 @@ pub(in crate::proto) fn config() -> CoreConfig {
         balancing: by_name("least_loaded").expect("in the table"),
         queue_tasks_max: 3,
         queue_bytes_max: 1_000,
-        retained_tasks_max: 10,
-        retained_bytes_max: 1_000,
-        keys_kept_for: ms(60_000),
-        results_kept_for: ms(600_000),
-        results_bytes_max: 1 << 20,
-        results_max: 50,
-        outputs_inline_max: 1 << 20,
+        retention: RetentionLimits {
+            retained_tasks_max: 10,
+            retained_bytes_max: 1_000,
+            keys_kept_for: ms(60_000),
+            results_kept_for: ms(600_000),
+            results_bytes_max: 1 << 20,
+            results_max: 50,
+            outputs_inline_max: 1 << 20,
+        },
         durable: true,
         thrift: 0.0,
         run_limit: None,

@@ -2,7 +2,7 @@
 //! and of durable ones, and of those with an idempotency key, a stub for longer.
 
 use super::stub::Stub;
-use crate::proto::state::CoreConfig;
+use crate::proto::state::RetentionLimits;
 use crate::task::TaskId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -135,20 +135,20 @@ impl Retention {
     }
 
     /// What is to go first, if anything is.
-    pub(in crate::proto) fn due(&self, now: Duration, config: &CoreConfig) -> Option<Due> {
+    pub(in crate::proto) fn due(&self, now: Duration, limits: &RetentionLimits) -> Option<Due> {
         let first_over = |order: &Order, kept_for: Duration| {
             let (ended, seq) = *order.first()?;
             (ended.saturating_add(millis(kept_for)) <= millis(now)).then_some(seq)
         };
-        if let Some(seq) = first_over(&self.stripped, config.keys_kept_for) {
+        if let Some(seq) = first_over(&self.stripped, limits.keys_kept_for) {
             return Some(Due::Stub(seq));
         }
-        let old = |order| first_over(order, config.results_kept_for);
+        let old = |order| first_over(order, limits.results_kept_for);
         if let Some(seq) = old(&self.read).or_else(|| old(&self.unread)) {
             return Some(Due::Result(seq));
         }
         let count = self.read.len() + self.unread.len();
-        let over = self.bytes > config.results_bytes_max || count > config.results_max;
+        let over = self.bytes > limits.results_bytes_max || count > limits.results_max;
         let first = || self.read.first().or_else(|| self.unread.first());
         first().filter(|_| over).map(|(_, seq)| Due::Result(*seq))
     }
@@ -180,19 +180,19 @@ mod tests {
         }
     }
 
-    fn config() -> CoreConfig {
-        CoreConfig {
+    fn limits() -> RetentionLimits {
+        RetentionLimits {
             results_kept_for: Duration::from_secs(100),
             results_bytes_max: 500,
             results_max: 50,
             keys_kept_for: Duration::from_secs(10),
-            ..crate::proto::core::tests::config()
+            ..crate::proto::core::tests::config().retention
         }
     }
 
-    fn go(records: &mut Retention, now_s: u64, config: &CoreConfig) -> Vec<u64> {
+    fn go(records: &mut Retention, now_s: u64, limits: &RetentionLimits) -> Vec<u64> {
         let mut gone = Vec::new();
-        while let Some(due) = records.due(Duration::from_secs(now_s), config) {
+        while let Some(due) = records.due(Duration::from_secs(now_s), limits) {
             match due {
                 Due::Stub(seq) => drop(records.take(seq)),
                 Due::Result(seq) => {
@@ -206,43 +206,43 @@ mod tests {
 
     #[test]
     fn what_was_read_goes_before_what_was_not_and_each_the_oldest_first() {
-        let (mut records, config) = (Retention::default(), config());
+        let (mut records, limits) = (Retention::default(), limits());
         (1..=5).for_each(|seq| records.keep(stub(seq)));
-        assert_eq!(records.due(Duration::from_secs(6), &config), None);
+        assert_eq!(records.due(Duration::from_secs(6), &limits), None);
         records.mark_read(4);
         records.mark_read(2);
         for (next, gone) in [(6, 2), (7, 4), (8, 1), (9, 3)] {
             records.keep(stub(next));
-            assert_eq!(go(&mut records, next, &config), [gone]);
+            assert_eq!(go(&mut records, next, &limits), [gone]);
         }
         assert_eq!(records.bytes, 500);
     }
 
     #[test]
     fn results_go_with_their_time_and_above_their_number() {
-        let (mut records, config) = (Retention::default(), config());
+        let (mut records, limits) = (Retention::default(), limits());
         (1..=3).for_each(|seq| records.keep(stub(seq)));
         records.mark_read(3);
-        assert_eq!(go(&mut records, 100, &config), [0; 0]);
-        assert_eq!(go(&mut records, 102, &config), [1, 2], "read or not");
-        let few = CoreConfig { results_max: 2, ..config };
+        assert_eq!(go(&mut records, 100, &limits), [0; 0]);
+        assert_eq!(go(&mut records, 102, &limits), [1, 2], "read or not");
+        let few = RetentionLimits { results_max: 2, ..limits };
         (4..=6).for_each(|seq| records.keep(stub(seq)));
         assert_eq!(go(&mut records, 10, &few), [3, 4]);
     }
 
     #[test]
     fn what_is_left_of_a_task_stays_for_its_key_and_for_those_that_depend_on_it() {
-        let (mut records, config) = (Retention::default(), config());
+        let (mut records, limits) = (Retention::default(), limits());
         (1..=2).for_each(|seq| records.keep(stub(seq)));
         records.pin(2);
         (1..=2).for_each(|seq| records.strip(seq));
         assert_eq!(records.bytes, 0);
-        assert_eq!(records.due(Duration::from_secs(10), &config), None, "the keys are young");
-        assert_eq!(records.due(Duration::from_secs(11), &config), Some(Due::Stub(1)));
+        assert_eq!(records.due(Duration::from_secs(10), &limits), None, "the keys are young");
+        assert_eq!(records.due(Duration::from_secs(11), &limits), Some(Due::Stub(1)));
         assert!(records.take(1).is_some());
-        assert_eq!(records.due(Duration::from_secs(50), &config), None, "it is needed");
+        assert_eq!(records.due(Duration::from_secs(50), &limits), None, "it is needed");
         records.unpin(2);
-        assert_eq!(records.due(Duration::from_secs(50), &config), Some(Due::Stub(2)));
+        assert_eq!(records.due(Duration::from_secs(50), &limits), Some(Due::Stub(2)));
     }
 
     #[test]

@@ -191,7 +191,9 @@ fn what_waits_is_counted_by_model() {
 
 #[test]
 fn an_end_goes_to_the_journal_once_its_outputs_lie_apart() {
-    let mut core = Core::new(ms(0), CoreConfig { outputs_inline_max: 4, ..config() }, 1);
+    let mut config = config();
+    config.retention.outputs_inline_max = 4;
+    let mut core = Core::new(ms(0), config, 1);
     let session = join(&mut core, ms(0), "w", 1);
     let tensor = Tensor::zeros(DType::U8, [5]).expect("small");
     let outputs = vec![NamedTensor::new("y", tensor)];

@@ -10,7 +10,9 @@ use crate::proto::core::Core;
 use crate::proto::membership::Join;
 use crate::proto::message::AttemptId;
 use crate::proto::models::ModelNeeds;
-use crate::proto::state::{Action, Completion, CoreConfig, Digest, SessionId, Timing};
+use crate::proto::state::{
+    Action, Completion, CoreConfig, Digest, RetentionLimits, SessionId, Timing,
+};
 use crate::task::{ModelRef, TaskId, TaskSpec, TaskState};
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,13 +48,15 @@ impl Cluster {
             balancing: by_name(strategy).expect("in the table"),
             queue_tasks_max: 1_000,
             queue_bytes_max: 1_000,
-            retained_tasks_max: 1_000,
-            retained_bytes_max: 1_000,
-            keys_kept_for: ms(60_000),
-            results_kept_for: ms(600_000),
-            results_bytes_max: 10_000,
-            outputs_inline_max: 1 << 20,
-            results_max: 1_000,
+            retention: RetentionLimits {
+                retained_tasks_max: 1_000,
+                retained_bytes_max: 1_000,
+                keys_kept_for: ms(60_000),
+                results_kept_for: ms(600_000),
+                results_bytes_max: 10_000,
+                outputs_inline_max: 1 << 20,
+                results_max: 1_000,
+            },
             durable: false,
             thrift: 0.0,
             run_limit: None,
