@@ -1,16 +1,18 @@
-//! What a coordinator must not forget: a log of durable tasks, and the journal that keeps one in a
-//! file.
+//! What a coordinator must not forget: a log of durable tasks, the journal that keeps one in a file,
+//! and the authority that says who leads and keeps what the cluster has to know.
 //!
 //! [`log::Log`] is all that the rest of the crate sees of it. What a record means is the caller's
 //! business. The journal keeps one record a task through redb, and a thread commits what many
 //! callers submit in few transactions.
 
+pub(crate) mod authority;
 #[cfg(test)]
 mod conformance;
 mod create;
 mod damage;
 pub(crate) mod embedded;
 mod file;
+pub(crate) mod files;
 mod guard;
 mod journal;
 mod live;
@@ -18,6 +20,7 @@ pub(crate) mod log;
 #[cfg(any(test, feature = "planted"))]
 pub(crate) mod memory;
 mod migrate;
+pub(crate) mod persisted;
 pub(crate) mod record;
 mod speed;
 mod store;

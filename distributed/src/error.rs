@@ -176,6 +176,20 @@ pub enum Error {
         /// Why it failed.
         source: std::io::Error,
     },
+    /// Another coordinator leads the cluster. Nothing was changed.
+    #[error("another coordinator leads the cluster of {}; stop it first", path.display())]
+    Led {
+        /// Where the cluster's authority is kept.
+        path: PathBuf,
+    },
+    /// This coordinator does not lead its cluster any more. Nothing was changed.
+    #[error("cannot write {}: this coordinator, of epoch {epoch}, does not lead its cluster", path.display())]
+    Deposed {
+        /// What was to be written.
+        path: PathBuf,
+        /// The epoch in which it led.
+        epoch: u64,
+    },
     /// The coordinator at the address is not that of the cluster that a token is for. It was told
     /// nothing.
     #[error(

@@ -19,14 +19,15 @@ pub(crate) mod waiting;
 pub use events::Events;
 
 use crate::config::CoordinatorConfig;
+use crate::control::authority::Leading;
 use crate::control::embedded::Embedded;
 use crate::control::log::Place;
+use crate::control::persisted::Persisted;
 use crate::error::{Error, Result};
 use crate::net::coordinator::core_handle::CoreHandle;
 use crate::net::coordinator::gate::{Gate, Services};
 use crate::net::identity::enrol::{JOINING, Limits};
 use crate::net::identity::members::ConnectedMembers;
-use crate::net::identity::persisted::Persisted;
 use crate::net::identity::pki::Pki;
 use crate::net::identity::tls;
 use crate::net::identity::token::Tokens;
@@ -42,7 +43,7 @@ use crate::proto::state::{CoreConfig, RetentionLimits, Timing};
 use quinn::{Endpoint, ServerConfig};
 use rand::RngExt;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -52,6 +53,10 @@ const RESET_LABEL: &str = "legacy-gpu stateless reset";
 /// Bytes of a task's outputs that travel through the journal; more lie in a file beside it, where
 /// they are written once and cost nobody who reads the journal.
 const OUTPUTS_INLINE_MAX: usize = 64 << 10;
+
+/// Where the authority keeps what is remembered of devices on which runs did not stop.
+const HANGS: &str = "devices.json";
+const HANGS_REMEDY: &str = "delete it to forget which devices were taken out";
 
 /// A running coordinator. Clones share it; it runs until [`Coordinator::stop`].
 #[derive(Clone)]
@@ -63,6 +68,8 @@ pub struct Coordinator {
     endpoint: Arc<Mutex<Option<(Endpoint, SocketWatch)>>>,
     tokens: Option<Tokens>,
     pki: Pki,
+    /// Its lead of the cluster.
+    leading: Arc<Leading>,
     present: Arc<ConnectedMembers>,
     limits: Arc<Limits>,
     /// Buffers of memory that is shared with workers.
@@ -109,23 +116,24 @@ impl Coordinator {
         let began = Duration::from_millis(outside::unix_ms());
         let runtime = tokio::runtime::Handle::current();
         let handle = runtime.clone();
-        let opening = place.zip(config.journal.clone()).map(|(place, path)| {
-            let open = move || journal::open(&*place, &path, outside::unix_ms(), handle);
-            outside::blocking(open)
+        let (lead, journal) = (Arc::clone(pki.lead()), place.zip(config.journal.clone()));
+        let opening = outside::blocking(move || {
+            let leading = lead.take(outside::unix_ms())?;
+            let epoch = leading.epoch();
+            let open = |(place, path): (Box<dyn Place>, PathBuf)| {
+                journal::open(&*place, &path, epoch, handle)
+            };
+            Ok::<_, Error>((leading, journal.map(open).transpose()?))
         });
-        let mut prepared = match opening {
-            Some(opening) => Some(opening.await.map_err(|_| Error::Stopped)??),
-            None => None,
-        };
+        let (leading, mut prepared) = opening.await.map_err(|_| Error::Stopped)??;
         // A coordinator that starts later must never reuse an epoch: answers to attempts of
-        // its predecessor would be taken for its own. A journal remembers the last one; without
-        // it the clock has to do.
-        let epoch = prepared.as_ref().map_or_else(outside::unix_ms, |prepared| prepared.epoch);
+        // its predecessor would be taken for its own. A journal may come from another authority.
+        let epoch = prepared.as_ref().map_or(leading.epoch(), |prepared| prepared.epoch);
         let settings = core_config(&config, epoch, prepared.is_some())?;
         let heartbeat = settings.timing.heartbeat;
         let core = Core::new(began, settings, outside::rng().random());
         let supervisor = services.supervisor.clone();
-        let hangs = hangs(config.journal.as_deref())?;
+        let hangs = Persisted::open(pki.lead(), HANGS, HANGS_REMEDY, HangTable::new())?;
         let shared = Arc::new(CoreHandle::new(core, began, runtime, supervisor, hangs));
         if let Some(prepared) = &mut prepared {
             shared.keep_apart(prepared);
@@ -152,6 +160,7 @@ impl Coordinator {
             endpoint: Arc::new(Mutex::new(Some((endpoint.clone(), watch)))),
             tokens,
             pki: pki.clone(),
+            leading: Arc::new(leading),
             present: Arc::default(),
             limits: Limits::new(JOINING),
             lender: lender.clone(),
@@ -212,6 +221,7 @@ impl Coordinator {
         if let Err(error) = closed.await {
             tracing::error!(%error, "the journal's thread did not end well");
         }
+        self.leading.resign();
         let endpoint = self.endpoint.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some((endpoint, watch)) = endpoint else { return };
         endpoint.close(Close::Stopping.code(), Close::Stopping.reason().as_bytes());
@@ -243,15 +253,6 @@ impl Coordinator {
             changed.await;
         }
     }
-}
-
-/// What is remembered of devices on which runs did not stop, beside the journal if there is one.
-fn hangs(journal: Option<&Path>) -> Result<Persisted<HangTable>> {
-    let Some(journal) = journal else { return Ok(Persisted::default()) };
-    let mut name = journal.file_name().unwrap_or_default().to_owned();
-    name.push(".devices");
-    let remedy = "delete it to forget which devices were taken out";
-    Persisted::open(&journal.with_file_name(name), remedy, HangTable::new())
 }
 
 fn core_config(config: &CoordinatorConfig, epoch: u64, durable: bool) -> Result<CoreConfig> {

@@ -2,9 +2,7 @@
 //! members that are connected.
 
 pub(crate) mod enrol;
-pub(crate) mod files;
 pub(crate) mod members;
-pub(crate) mod persisted;
 pub(crate) mod pki;
 pub(crate) mod renew;
 pub(crate) mod role;

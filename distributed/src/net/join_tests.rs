@@ -21,7 +21,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 async fn coordinator() -> (Coordinator, Pki, Tokens) {
     let pki = Pki::generate().expect("random numbers");
-    let tokens = Tokens::in_memory(&pki);
+    let tokens = Tokens::open(&pki).expect("new");
     let config = CoordinatorConfig { quic_addr: ANY, ..CoordinatorConfig::default() };
     let services = Services { tokens: Some(tokens.clone()), ..Services::default() };
     let coordinator = Coordinator::start_with(config, &pki, services).await;
@@ -85,7 +85,7 @@ fn fake(
 #[tokio::test]
 async fn the_secret_goes_to_no_coordinator_of_another_cluster() {
     let pki = Pki::generate().expect("random numbers");
-    let (_, token) = Tokens::in_memory(&pki).create(1, HOUR).expect("room");
+    let (_, token) = Tokens::open(&pki).expect("new").create(1, HOUR).expect("room");
     let der = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).expect("a certificate");
     let other = Pki::generate().expect("random numbers");
     let (cert, key) = other.issue_coordinator().expect("sound");

@@ -22,7 +22,7 @@ async fn coordinator(pki: &Pki, tokens: &Tokens) -> Coordinator {
 /// A coordinator whose tokens live in memory.
 async fn cluster() -> (Coordinator, Pki, Tokens) {
     let pki = Pki::generate().unwrap();
-    let tokens = Tokens::in_memory(&pki);
+    let tokens = Tokens::open(&pki).expect("new");
     (coordinator(&pki, &tokens).await, pki, tokens)
 }
 
@@ -114,13 +114,13 @@ async fn a_token_of_another_cluster_is_shown_to_nobody() {
 async fn a_coordinator_without_tokens_lets_nobody_join() {
     let pki = Pki::generate().unwrap();
     let coordinator = Coordinator::start(config(), &pki).await.unwrap();
-    let token = token(&Tokens::in_memory(&pki), 1);
+    let token = token(&Tokens::open(&pki).unwrap(), 1);
     assert_eq!(refusal(&coordinator, &token, "w").await, JoinRefusal::Unavailable);
 }
 
 fn kept(data: &Path) -> (Pki, Tokens) {
     let pki = Pki::open(&data.join("pki")).unwrap();
-    let tokens = Tokens::open(&data.join("pki"), &pki).unwrap();
+    let tokens = Tokens::open(&pki).unwrap();
     (pki, tokens)
 }
 
@@ -148,7 +148,7 @@ async fn a_restarted_coordinator_is_recognised_and_remembers_what_was_used() {
 async fn certificates_are_renewed_in_time_and_kept() {
     let data = tempfile::tempdir().unwrap();
     let pki = Pki::generate().unwrap().with_certificate_life(Duration::from_secs(3));
-    let tokens = Tokens::in_memory(&pki);
+    let tokens = Tokens::open(&pki).expect("new");
     let coordinator = coordinator(&pki, &tokens).await;
     let identity = join(coordinator.quic_addr(), &token(&tokens, 1), &name("w")).await.unwrap();
     let first = identity.clone();

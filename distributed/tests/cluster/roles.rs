@@ -96,7 +96,7 @@ async fn an_administrator_looks_after_the_cluster() {
     let pki = Pki::generate().unwrap();
     let supervisor = Arc::new(Counted::default());
     let services = Services {
-        tokens: Some(Tokens::in_memory(&pki)),
+        tokens: Some(Tokens::open(&pki).unwrap()),
         supervisor: Some(Arc::clone(&supervisor) as _),
         ..Services::default()
     };
@@ -184,7 +184,7 @@ async fn who_is_revoked_is_sent_away_and_stays_away() {
     let folder = tempfile::tempdir().unwrap();
     let open = || {
         let pki = Pki::open(&folder.path().join("pki")).unwrap();
-        let tokens = Tokens::open(&folder.path().join("pki"), &pki).unwrap();
+        let tokens = Tokens::open(&pki).unwrap();
         let services = Services { tokens: Some(tokens.clone()), ..Services::default() };
         (pki, tokens, services)
     };
@@ -238,7 +238,7 @@ async fn who_is_revoked_is_sent_away_and_stays_away() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_revoked_administrator_has_made_lets_nobody_in() {
     let pki = Pki::generate().unwrap();
-    let tokens = Tokens::in_memory(&pki);
+    let tokens = Tokens::open(&pki).expect("new");
     let services = Services { tokens: Some(tokens.clone()), ..Services::default() };
     let coordinator = Coordinator::start_with(config(), &pki, services).await.unwrap();
     let addr = coordinator.quic_addr();

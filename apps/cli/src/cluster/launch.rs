@@ -76,7 +76,7 @@ impl Cluster {
             .with_absence_max(plan.absence_max);
         let to_come = Arc::new(DriverToCome::default());
         let services = Services {
-            tokens: Some(Tokens::open(&folder, &pki)?),
+            tokens: Some(Tokens::open(&pki)?),
             models: Some(Arc::new(RepositoryFiles(repository.clone()))),
             reserved_prefix: Some(OWN_PREFIX.to_owned()),
             supervisor: Some(Arc::clone(&to_come) as _),

@@ -147,7 +147,8 @@ impl Rig {
         config.journal = options.journal.then(|| folder.path().join("tasks.journal"));
         config.queue_tasks_max = options.queue_tasks_max.unwrap_or(config.queue_tasks_max);
         let pki = options.pki.unwrap_or_else(|| Pki::generate().unwrap());
-        let services = Services { tokens: Some(Tokens::in_memory(&pki)), ..Services::default() };
+        let services =
+            Services { tokens: Some(Tokens::open(&pki).unwrap()), ..Services::default() };
         let coordinator = Coordinator::start_with(config, &pki, services).await.unwrap();
 
         let executor = TestExecutor::default();

@@ -47,7 +47,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// # #[tokio::main]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let pki = Pki::generate()?;
-/// let tokens = Tokens::in_memory(&pki);
+/// let tokens = Tokens::open(&pki)?;
 /// let services = Services { tokens: Some(tokens.clone()), ..Services::default() };
 /// let config = CoordinatorConfig { quic_addr: "127.0.0.1:0".parse()?, ..Default::default() };
 /// let coordinator = Coordinator::start_with(config, &pki, services).await?;

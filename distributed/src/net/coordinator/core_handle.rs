@@ -1,10 +1,10 @@
 //! The core behind its lock.
 
+use crate::control::persisted::Persisted;
 use crate::error::Error;
 use crate::net::call::Supervisor;
 use crate::net::coordinator::backlog::Backlog;
 use crate::net::coordinator::outputs::Outputs;
-use crate::net::identity::persisted::Persisted;
 use crate::net::outside::{self, planted_here};
 use crate::net::transfer::inputs::{Large, Offers};
 use crate::net::transport::close::Close;

@@ -7,8 +7,9 @@ mod store;
 pub use identity::Identity;
 pub use revoked::Revocation;
 
+use crate::control::authority::{InMemory, Lead};
+use crate::control::persisted::Persisted;
 use crate::error::{Error, Result};
-use crate::net::identity::persisted::Persisted;
 use crate::net::identity::role::{COORDINATOR_SAN, Role};
 use crate::net::identity::tls::{self, Member};
 use crate::net::identity::token::now_s;
@@ -41,16 +42,18 @@ pub(crate) const SKEW: Duration = Duration::from_secs(300);
 /// Clones share it.
 #[derive(Clone)]
 pub struct Pki {
-    authority: Arc<Authority>,
+    authority: Arc<Signer>,
     life: Duration,
     absence_max: Duration,
 }
 
-struct Authority {
+/// The authority's key and what is kept with it.
+struct Signer {
     issuer: Issuer<'static, KeyPair>,
     ca: CertificateDer<'static>,
     ca_pem: String,
     hash: CaHash,
+    lead: Arc<Lead>,
     revoked: Persisted<Revoked>,
     /// When the newest of the certificates that this process has made was made, in seconds since
     /// 1970: later than now where the clock was set back.
@@ -118,20 +121,22 @@ impl Pki {
         let key = KeyPair::generate().map_err(pki_error)?;
         let issuer = CertifiedIssuer::self_signed(params, key).map_err(pki_error)?;
         let key_pem = issuer.key().serialize_pem();
-        Self::from_parts(issuer.der().clone(), issuer.pem(), &key_pem, Persisted::default())
+        let lead = Arc::new(Lead::new(InMemory::default()));
+        let revoked = Persisted::open(&lead, store::REVOKED, "", Revoked::default())?;
+        Self::from_parts(issuer.der().clone(), issuer.pem(), &key_pem, (lead, revoked))
     }
 
     fn from_parts(
         ca: CertificateDer<'static>,
         ca_pem: String,
         key_pem: &str,
-        revoked: Persisted<Revoked>,
+        (lead, revoked): (Arc<Lead>, Persisted<Revoked>),
     ) -> Result<Self> {
         let key = KeyPair::from_pem(key_pem).map_err(pki_error)?;
         let issuer = Issuer::from_ca_cert_der(&ca, key).map_err(pki_error)?;
         let hash = CaHash::of(&ca);
         let newest_s = AtomicU64::new(0);
-        let authority = Arc::new(Authority { issuer, ca, ca_pem, hash, revoked, newest_s });
+        let authority = Arc::new(Signer { issuer, ca, ca_pem, hash, lead, revoked, newest_s });
         Ok(Self { authority, life: LIFE, absence_max: ABSENCE_MAX })
     }
 
@@ -151,6 +156,11 @@ impl Pki {
     #[must_use]
     pub fn with_absence_max(self, absence_max: Duration) -> Self {
         Self { absence_max: absence_max.min(LIFE_MAX), ..self }
+    }
+
+    /// Who leads its cluster, and what coordinators of it share.
+    pub(crate) fn lead(&self) -> &Arc<Lead> {
+        &self.authority.lead
     }
 
     pub(crate) fn absence_max(&self) -> Duration {

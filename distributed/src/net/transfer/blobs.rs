@@ -12,8 +12,8 @@ mod tests;
 
 pub(crate) use read::Unread;
 
+use crate::control::files;
 use crate::error::{Error, Result};
-use crate::net::identity::files;
 use crate::proto::message::InputBlob;
 use bytes::Bytes;
 use object_store::local::LocalFileSystem;

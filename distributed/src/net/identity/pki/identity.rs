@@ -1,8 +1,8 @@
 //! What one party shows to the others, and keeps across restarts.
 
 use super::pki_error;
+use crate::control::files;
 use crate::error::{Error, Result};
-use crate::net::identity::files;
 use crate::net::identity::pki::CaHash;
 use crate::net::identity::role::Protocol;
 use crate::net::identity::tls;

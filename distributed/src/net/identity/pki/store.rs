@@ -4,19 +4,21 @@
 //! nothing is made anew: workers that joined would no longer recognise their cluster.
 
 use super::{LIFE_MAX, Pki, Revoked, pki_error};
+use crate::control::authority::{Folder, Lead};
+use crate::control::files;
+use crate::control::persisted::Persisted;
 use crate::error::{Error, Result};
-use crate::net::identity::files;
-use crate::net::identity::persisted::Persisted;
 use crate::net::identity::token::now_s;
 use rcgen::PublicKeyData;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use std::io::ErrorKind;
 use std::path::Path;
+use std::sync::Arc;
 use x509_parser::parse_x509_certificate;
 
 /// Certificates that are valid no longer.
-const REVOKED_FILE: &str = "revoked.json";
+pub(super) const REVOKED: &str = "revoked.json";
 const REVOKED_REMEDY: &str = "restore it from a backup, or delete it, which lets in who was revoked until their certificates \
      expire, and has members join anew whose certificates expire before they are renewed";
 /// The certificate, followed by its key, PEM.
@@ -47,7 +49,7 @@ fn make(folder: &Path) -> Result<()> {
     let staging = files::staging_beside(folder);
     let made = files::make_private_folder(&staging)
         .and_then(|()| files::create_private(&staging.join(AUTHORITY_FILE), text.as_bytes()))
-        .and_then(|()| files::create_private(&staging.join(REVOKED_FILE), &revoked))
+        .and_then(|()| files::create_private(&staging.join(REVOKED), &revoked))
         .and_then(|()| files::sync_folder(&staging))
         .and_then(|()| std::fs::rename(&staging, folder))
         .and_then(|()| folder.parent().map_or(Ok(()), files::sync_folder));
@@ -91,22 +93,22 @@ fn load(folder: &Path) -> Result<Pki> {
         // Nor whose: what has expired is not renewed.
         forgotten_s: now_s(),
     };
-    let path = folder.join(REVOKED_FILE);
-    let is_absent = !path.try_exists().map_err(|error| Error::file("read", &path, error))?;
-    let revoked = Persisted::open(&path, REVOKED_REMEDY, absent)?;
+    let lead = Arc::new(Lead::new(Folder::new(folder)));
+    let is_absent = lead.authority().read(REVOKED)?.is_none();
+    let revoked = Persisted::open(&lead, REVOKED, REVOKED_REMEDY, absent)?;
     if is_absent {
         // As of now, and not of the next start.
         revoked.change(|_| Ok::<_, Error>(()))??;
     }
-    parse(&text, revoked).map_err(|error| damaged(error.to_string()))
+    parse(&text, (lead, revoked)).map_err(|error| damaged(error.to_string()))
 }
 
-fn parse(text: &str, revoked: Persisted<Revoked>) -> Result<Pki> {
+fn parse(text: &str, kept: (Arc<Lead>, Persisted<Revoked>)) -> Result<Pki> {
     let end = "-----END CERTIFICATE-----\n";
     let at = text.find(end).ok_or_else(|| pki_error("the certificate is not whole"))?;
     let (ca_pem, key_pem) = text.split_at(at + end.len());
     let ca = CertificateDer::from_pem_slice(ca_pem.as_bytes()).map_err(pki_error)?;
-    let pki = Pki::from_parts(ca, ca_pem.to_owned(), key_pem, revoked)?;
+    let pki = Pki::from_parts(ca, ca_pem.to_owned(), key_pem, kept)?;
     let (_, parsed) = parse_x509_certificate(&pki.authority.ca).map_err(pki_error)?;
     // Signed by itself, so this notices every bit that changed.
     parsed.verify_signature(None).map_err(pki_error)?;
@@ -159,7 +161,7 @@ mod tests {
         // A certificate that lives longer than any before is remembered, too.
         let long = again.with_certificate_life(Duration::from_secs(1_000_000));
         long.issue_worker("v").expect("a name");
-        let path = folder.join(REVOKED_FILE);
+        let path = folder.join(REVOKED);
         let text = std::fs::read_to_string(&path).expect("ours");
         assert!(text.contains("1000001"), "{text}");
         std::fs::write(&path, &text[1..]).expect("ours");
@@ -206,7 +208,7 @@ mod tests {
         Pki::open(&folder).expect("a new one");
         let kept = || Pki::open(&folder).expect("whole").authority.revoked.read().clone();
         assert_eq!(kept().longest_life_s, 0, "no certificate was made yet");
-        std::fs::remove_file(folder.join(REVOKED_FILE)).expect("ours");
+        std::fs::remove_file(folder.join(REVOKED)).expect("ours");
         let lost = kept();
         assert!(lost.longest_life_s > LIFE_MAX.as_secs());
         assert!(lost.forgotten_s.abs_diff(now_s()) < 60, "what expires from now on is renewed");

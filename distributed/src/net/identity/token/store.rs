@@ -1,17 +1,16 @@
 //! The table of tokens on the disk: what was used stays used, whatever happens to the process.
 
 use super::{JoinToken, Maker, Secret, Table, TokenInfo};
+use crate::control::persisted::Persisted;
 use crate::error::{Error, Result};
 use crate::net::identity::enrol::JoinRefusal;
-use crate::net::identity::persisted::Persisted;
 use crate::net::identity::pki::{CaHash, Pki};
 use crate::net::identity::role::Role;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The file in the authority's folder.
-const TOKENS_FILE: &str = "tokens.json";
+/// Where the authority keeps them.
+const TOKENS: &str = "tokens.json";
 const TOKENS_REMEDY: &str = "delete it to revoke every token; machines that joined stay joined";
 /// Limits of a token.
 const USES_MAX: u32 = 10_000;
@@ -33,19 +32,13 @@ pub(crate) fn now_s() -> u64 {
 }
 
 impl Tokens {
-    /// The tokens for an authority, kept in its folder (that of [`Pki::open`]).
+    /// The tokens for an authority, kept where it is: in the folder of [`Pki::open`], or in memory.
     ///
     /// # Errors
     /// [`Error::Damaged`] when the file does not parse, with what to do; [`Error::File`].
-    pub fn open(folder: &Path, pki: &Pki) -> Result<Self> {
-        let table = Persisted::open(&folder.join(TOKENS_FILE), TOKENS_REMEDY, Table::default())?;
+    pub fn open(pki: &Pki) -> Result<Self> {
+        let table = Persisted::open(pki.lead(), TOKENS, TOKENS_REMEDY, Table::default())?;
         Ok(Self(Arc::new(Inner { authority: pki.hash(), table })))
-    }
-
-    /// Tokens that end with the process.
-    #[must_use]
-    pub fn in_memory(pki: &Pki) -> Self {
-        Self(Arc::new(Inner { authority: pki.hash(), table: Persisted::default() }))
     }
 
     /// Makes a token that lets `uses` machines join as workers within `ttl`. This is the only time
@@ -146,10 +139,10 @@ mod tests {
     #[test]
     fn what_was_used_stays_used_after_a_restart() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let pki = Pki::generate().expect("random numbers");
-        let open = || Tokens::open(folder.path(), &pki).expect("sound");
+        let path = folder.path().join("pki");
+        let open = || Pki::open(&path).and_then(|pki| Tokens::open(&pki)).expect("sound");
         let (info, token) = open().create(2, HOUR).expect("room");
-        assert_eq!(token.authority(), pki.hash());
+        assert_eq!(token.authority(), Pki::open(&path).expect("sound").hash());
         let tokens = open();
         tokens.consume(&token.secret, Role::Worker).expect("once");
         let tokens = open();
@@ -165,10 +158,9 @@ mod tests {
     #[test]
     fn the_file_is_private_and_tells_no_secret() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let pki = Pki::generate().expect("random numbers");
-        let (_, token) =
-            Tokens::open(folder.path(), &pki).and_then(|t| t.create(1, HOUR)).expect("room");
-        let path = folder.path().join(TOKENS_FILE);
+        let pki = Pki::open(&folder.path().join("pki")).expect("random numbers");
+        let (_, token) = Tokens::open(&pki).and_then(|t| t.create(1, HOUR)).expect("room");
+        let path = folder.path().join("pki").join(TOKENS);
         let text = std::fs::read_to_string(&path).expect("text");
         assert!(!text.contains(&hex::encode(token.secret)));
         #[cfg(unix)]
@@ -178,15 +170,15 @@ mod tests {
             assert_eq!(mode & 0o777, 0o600);
         }
         std::fs::write(&path, &text[..text.len() / 2]).expect("ours");
-        let error = Tokens::open(folder.path(), &pki).expect_err("half a file");
+        let error = Tokens::open(&pki).expect_err("half a file");
         assert!(matches!(error, Error::Damaged { .. }), "{error}");
     }
 
     #[test]
     fn a_use_that_cannot_be_recorded_is_not_granted() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let pki = Pki::generate().expect("random numbers");
-        let tokens = Tokens::open(folder.path(), &pki).expect("sound");
+        let pki = Pki::open(&folder.path().join("pki")).expect("random numbers");
+        let tokens = Tokens::open(&pki).expect("sound");
         let (_, token) = tokens.create(1, HOUR).expect("room");
         drop(folder);
         assert_eq!(tokens.consume(&token.secret, Role::Worker), Err(JoinRefusal::Unavailable));
@@ -195,7 +187,7 @@ mod tests {
 
     #[test]
     fn limits_are_said() {
-        let tokens = Tokens::in_memory(&Pki::generate().expect("random numbers"));
+        let tokens = Tokens::open(&Pki::generate().expect("random numbers")).expect("new");
         for (uses, ttl) in [(0, HOUR), (USES_MAX + 1, HOUR), (1, Duration::ZERO), (1, TTL_MAX * 2)]
         {
             let error = tokens.create(uses, ttl).expect_err("beyond");

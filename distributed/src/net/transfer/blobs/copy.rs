@@ -1,9 +1,9 @@
 //! Copies of a journal, with the files that belong to it.
 
 use super::{BlobStore, folder_beside, parent};
+use crate::control::files;
 use crate::control::log::Log;
 use crate::error::JournalError;
-use crate::net::identity::files;
 use sha2::{Digest, Sha256};
 use std::collections::HashSet;
 use std::fs::File;

@@ -1,0 +1,128 @@
+//! An authority in a folder of one machine. Whoever leads holds a lock on a file in it, which ends
+//! with the process.
+
+use super::Authority;
+use crate::control::files;
+use crate::error::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::fs::{File, TryLockError};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locked by the one who leads.
+const LOCK_FILE: &str = "lead.lock";
+/// The epoch of the latest lead.
+const LEAD_FILE: &str = "lead.json";
+const LEAD_REMEDY: &str = "delete it while no coordinator runs: epochs then go on from the clock";
+/// No document is longer.
+const BYTES_MAX: u64 = 4 << 20;
+
+/// The folder. Each process, and each value, leads for itself.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    path: PathBuf,
+    held: Mutex<Option<Held>>,
+}
+
+#[derive(Debug)]
+struct Held {
+    /// Dropping it frees the lock.
+    lock: File,
+    epoch: u64,
+}
+
+/// What the file says of the latest lead.
+#[derive(Debug, Serialize, Deserialize)]
+struct Latest {
+    epoch: u64,
+}
+
+impl Folder {
+    /// The folder is there already.
+    pub(crate) fn new(path: &Path) -> Self {
+        Self { path: path.to_owned(), held: Mutex::new(None) }
+    }
+
+    fn held(&self) -> MutexGuard<'_, Option<Held>> {
+        // It is replaced as a whole.
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn latest_epoch(&self) -> Result<u64> {
+        let Some(bytes) = self.read(LEAD_FILE)? else { return Ok(0) };
+        let latest: Latest = serde_json::from_slice(&bytes).map_err(|error| Error::Damaged {
+            path: self.locate(LEAD_FILE),
+            reason: error.to_string(),
+            remedy: LEAD_REMEDY.to_owned(),
+        })?;
+        Ok(latest.epoch)
+    }
+
+    fn replace(&self, document: &str, bytes: &[u8]) -> Result<()> {
+        let path = self.locate(document);
+        files::write_private(&path, bytes).map_err(|error| Error::file("write", path, error))
+    }
+
+    fn take_lock(&self) -> Result<File> {
+        let path = self.locate(LOCK_FILE);
+        let failed = |error| Error::file("lock", path.clone(), error);
+        let lock = files::open_private(&path).map_err(failed)?;
+        match lock.try_lock() {
+            Ok(()) => Ok(lock),
+            Err(TryLockError::WouldBlock) => Err(Error::Led { path: self.path.clone() }),
+            Err(TryLockError::Error(error)) if error.kind() == ErrorKind::Unsupported => {
+                // Epochs still refuse what an earlier leader writes.
+                tracing::warn!(path = %path.display(), "this disk has no locks");
+                Ok(lock)
+            }
+            Err(TryLockError::Error(error)) => Err(failed(error)),
+        }
+    }
+}
+
+impl Authority for Folder {
+    fn lead(&self, now_ms: u64) -> Result<u64> {
+        let mut held = self.held();
+        let lock = match held.take() {
+            Some(held) => held.lock,
+            None => self.take_lock()?,
+        };
+        let epoch = now_ms.max(self.latest_epoch()?.saturating_add(1));
+        let latest = serde_json::to_vec(&Latest { epoch });
+        let latest = latest.map_err(|e| Error::file("write", self.locate(LEAD_FILE), e.into()))?;
+        self.replace(LEAD_FILE, &latest)?;
+        *held = Some(Held { lock, epoch });
+        Ok(epoch)
+    }
+
+    fn resign(&self, epoch: u64) {
+        let mut held = self.held();
+        if held.as_ref().is_some_and(|held| held.epoch == epoch) {
+            *held = None;
+        }
+    }
+
+    fn read(&self, document: &str) -> Result<Option<Vec<u8>>> {
+        let path = self.locate(document);
+        match files::read_bounded(&path, BYTES_MAX) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::file("read", path, error)),
+        }
+    }
+
+    fn write(&self, epoch: u64, document: &str, bytes: &[u8]) -> Result<()> {
+        let held = self.held();
+        let holds = held.as_ref().is_some_and(|held| held.epoch == epoch);
+        // The lock may be on a file that somebody has removed.
+        if !holds || self.latest_epoch()? != epoch {
+            return Err(Error::Deposed { path: self.locate(document), epoch });
+        }
+        self.replace(document, bytes)
+    }
+
+    fn locate(&self, document: &str) -> PathBuf {
+        self.path.join(document)
+    }
+}
