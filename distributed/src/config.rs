@@ -1,6 +1,7 @@
 //! Settings of a coordinator and of a worker, with their defaults.
 
 use crate::net::identity::pki::Identity;
+use crate::net::transport::coordinators::Coordinators;
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -88,8 +89,8 @@ impl Default for CoordinatorConfig {
 /// Settings of a worker.
 #[derive(Debug, Clone)]
 pub struct WorkerConfig {
-    /// The coordinator's address for workers.
-    pub coordinator: SocketAddr,
+    /// The addresses for workers of the cluster's coordinators.
+    pub coordinators: Coordinators,
     /// Name, certificate and key, and the cluster's certificate authority.
     pub identity: Identity,
     /// Tasks that run at the same time on each device, each on its own blocking thread; at
@@ -136,9 +137,9 @@ fn machine_name() -> String {
 impl WorkerConfig {
     /// Settings with the default waits between connection attempts.
     #[must_use]
-    pub fn new(coordinator: SocketAddr, identity: Identity, slots: u32) -> Self {
+    pub fn new(coordinators: impl Into<Coordinators>, identity: Identity, slots: u32) -> Self {
         Self {
-            coordinator,
+            coordinators: coordinators.into(),
             identity,
             slots: slots.max(1),
             batch_max: 1,

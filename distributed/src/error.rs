@@ -190,6 +190,14 @@ pub enum Error {
         /// The epoch in which it led.
         epoch: u64,
     },
+    /// A name of a host that leads to no address.
+    #[error("the name {name:?} leads to no address: {reason}")]
+    UnknownHost {
+        /// The name.
+        name: String,
+        /// What the resolver says.
+        reason: String,
+    },
     /// The coordinator at the address is not that of the cluster that a token is for. It was told
     /// nothing.
     #[error(

@@ -189,6 +189,8 @@ impl From<ClusterError> for Failure {
                 return Self::from_error(join_refused(refusal), &error).hint(NEW_TOKEN);
             }
             ClusterError::JoinRefused { refusal, .. } => join_refused(refusal),
+            ClusterError::UnknownHost { .. } => "host_unknown",
+            ClusterError::Led { .. } => "already_running",
             ClusterError::WrongCluster { .. } => {
                 return Self::from_error("wrong_cluster", &error).hint(
                     "compare the address with where the token was made; it was told nothing",

@@ -1,98 +1,125 @@
 //! `/metrics`: the Prometheus text format. Names that begin with `nv_` are Triton's, so that
 //! dashboards made for it work; the platform's own begin with `lgp_`.
 
+use crate::fault::{ClusterError, Fault};
 use crate::metrics::{BOUNDS_US, FailureReason, ModelKey, ModelReading};
 use crate::state::ServerState;
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use lgp_sdk::{Percentiles, Stats};
-use std::fmt::{Display, Write};
+use prometheus::TextEncoder;
+use prometheus::proto::{
+    Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType, Quantile,
+    Summary,
+};
+use std::time::Duration;
 
 /// `GET /metrics`.
-pub(crate) async fn metrics(State(state): State<ServerState>) -> Response {
-    let text = render(&state.coordinator().stats(), &state.metrics().read());
+pub(crate) async fn metrics(State(state): State<ServerState>) -> Result<Response, ClusterError> {
+    let families = families(&state.coordinator().stats(), &state.metrics().read());
+    let text = TextEncoder::new().encode_to_string(&families);
+    let text = text.map_err(|error| Fault::internal(error.to_string()))?;
     let format = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-    ([(header::CONTENT_TYPE, format)], text).into_response()
+    Ok(([(header::CONTENT_TYPE, format)], text).into_response())
 }
 
-fn render(stats: &Stats, models: &[(ModelKey, ModelReading)]) -> String {
+fn families(stats: &Stats, models: &[(ModelKey, ModelReading)]) -> Vec<MetricFamily> {
     let mut page = Page::default();
-    inference(&mut page, models);
-    overhead(&mut page, models);
+    // Without a model there is nothing to say of any.
+    if !models.is_empty() {
+        inference(&mut page, models);
+        overhead(&mut page, models);
+    }
     cluster(&mut page, stats);
     page.0
 }
 
 /// Triton's counters, for requests that came through the Open Inference Protocol.
 fn inference(page: &mut Page, models: &[(ModelKey, ModelReading)]) {
-    type Column = (&'static str, &'static str, &'static str, fn(&ModelReading) -> u64);
+    type Column = (&'static str, Number, &'static str, fn(&ModelReading) -> u64);
     let columns: [Column; 9] = [
-        ("nv_inference_request_success", "counter", "Requests answered", |r| r.success),
-        ("nv_inference_count", "counter", "Inferences done", |r| r.success),
+        ("nv_inference_request_success", Number::Counter, "Requests answered", |r| r.success),
+        ("nv_inference_count", Number::Counter, "Inferences done", |r| r.success),
         (
             "nv_inference_exec_count",
-            "counter",
+            Number::Counter,
             "Model executions, repeated attempts included",
             |r| r.executions,
         ),
-        ("nv_inference_pending_request_count", "gauge", "Requests under way", |r| r.pending),
-        ("nv_inference_request_duration_us", "counter", "Time of answered requests", |r| {
+        ("nv_inference_pending_request_count", Number::Gauge, "Requests under way", |r| r.pending),
+        ("nv_inference_request_duration_us", Number::Counter, "Time of answered requests", |r| {
             r.request_ns / 1_000
         }),
-        ("nv_inference_queue_duration_us", "counter", "Time spent waiting for a worker", |r| {
-            r.queue_ns / 1_000
-        }),
-        ("nv_inference_compute_input_duration_us", "counter", "Time spent reading inputs", |r| {
-            r.compute_input_ns / 1_000
-        }),
-        ("nv_inference_compute_infer_duration_us", "counter", "Time spent in the model", |r| {
-            r.compute_infer_ns / 1_000
-        }),
-        ("nv_inference_compute_output_duration_us", "counter", "Time spent writing outputs", |r| {
-            r.compute_output_ns / 1_000
-        }),
+        (
+            "nv_inference_queue_duration_us",
+            Number::Counter,
+            "Time spent waiting for a worker",
+            |r| r.queue_ns / 1_000,
+        ),
+        (
+            "nv_inference_compute_input_duration_us",
+            Number::Counter,
+            "Time spent reading inputs",
+            |r| r.compute_input_ns / 1_000,
+        ),
+        (
+            "nv_inference_compute_infer_duration_us",
+            Number::Counter,
+            "Time spent in the model",
+            |r| r.compute_infer_ns / 1_000,
+        ),
+        (
+            "nv_inference_compute_output_duration_us",
+            Number::Counter,
+            "Time spent writing outputs",
+            |r| r.compute_output_ns / 1_000,
+        ),
     ];
-    for (name, kind, help, value) in columns {
-        page.family(name, kind, help);
-        for (key, reading) in models {
-            page.sample(name, &model_labels(key), value(reading));
-        }
+    for (name, number, help, value) in columns {
+        let samples = models.iter().map(|(key, reading)| (model_labels(key), value(reading)));
+        page.numbers((name, number, help), samples);
     }
-    let name = "nv_inference_request_failure";
-    page.family(name, "counter", "Requests refused or failed, by reason");
-    for (key, reading) in models {
-        for reason in FailureReason::ALL {
+    let failures = models.iter().flat_map(|(key, reading)| {
+        FailureReason::ALL.map(|reason| {
             let mut labels = model_labels(key);
-            labels.push(("reason", reason.name().to_owned()));
-            page.sample(name, &labels, reading.failures(reason));
-        }
-    }
+            labels.push(label("reason", reason.name()));
+            (labels, reading.failures(reason))
+        })
+    });
+    let name = "nv_inference_request_failure";
+    page.numbers((name, Number::Counter, "Requests refused or failed, by reason"), failures);
 }
 
 /// What the cluster added to the model's time, for the same requests.
 fn overhead(page: &mut Page, models: &[(ModelKey, ModelReading)]) {
-    let name = "lgp_inference_overhead_seconds";
-    page.family(name, "histogram", "Latency of answered requests outside queue and model");
-    for (key, reading) in models {
+    let metrics = models.iter().map(|(key, reading)| {
         let mut seen = 0;
-        for (i, count) in reading.overhead.buckets.iter().enumerate() {
+        let mut buckets = Vec::new();
+        for (count, us) in reading.overhead.buckets.iter().zip(BOUNDS_US) {
             seen += count;
-            let bound = BOUNDS_US.get(i).map_or("+Inf".to_owned(), |&us| seconds(us * 1_000));
-            let mut labels = model_labels(key);
-            labels.push(("le", bound));
-            page.sample(&format!("{name}_bucket"), &labels, seen);
+            let mut bucket = Bucket::default();
+            bucket.set_upper_bound(Duration::from_micros(us).as_secs_f64());
+            bucket.set_cumulative_count(seen);
+            buckets.push(bucket);
         }
-        let labels = model_labels(key);
-        page.sample(&format!("{name}_sum"), &labels, seconds(reading.overhead.sum_ns));
-        page.sample(&format!("{name}_count"), &labels, seen);
-    }
+        let mut histogram = Histogram::default();
+        histogram.set_bucket(buckets);
+        histogram.set_sample_count(reading.overhead.buckets.iter().sum());
+        histogram.set_sample_sum(Duration::from_nanos(reading.overhead.sum_ns).as_secs_f64());
+        let mut metric = Metric::from_label(model_labels(key));
+        metric.set_histogram(histogram);
+        metric
+    });
+    let help = "Latency of answered requests outside queue and model";
+    let metrics = metrics.collect();
+    page.family("lgp_inference_overhead_seconds", MetricType::HISTOGRAM, help, metrics);
 }
 
 fn cluster(page: &mut Page, stats: &Stats) {
     let (workers, tasks) = (&stats.workers, &stats.tasks);
     page.by_state(
-        ("lgp_workers", "gauge", "Workers by state"),
+        ("lgp_workers", Number::Gauge, "Workers by state"),
         &[
             ("ready", workers.ready),
             ("draining", workers.draining),
@@ -101,11 +128,11 @@ fn cluster(page: &mut Page, stats: &Stats) {
         ],
     );
     page.by_state(
-        ("lgp_tasks", "gauge", "Tasks that are not finished, by state"),
+        ("lgp_tasks", Number::Gauge, "Tasks that are not finished, by state"),
         &[("queued", tasks.queued), ("running", tasks.running)],
     );
     page.by_state(
-        ("lgp_tasks_finished_total", "counter", "Finished tasks by state"),
+        ("lgp_tasks_finished_total", Number::Counter, "Finished tasks by state"),
         &[("succeeded", tasks.succeeded), ("failed", tasks.failed), ("cancelled", tasks.cancelled)],
     );
     for (name, help, value) in [
@@ -120,11 +147,11 @@ fn cluster(page: &mut Page, stats: &Stats) {
             stats.stale_completions,
         ),
     ] {
-        page.family(name, "counter", help);
-        page.sample(name, &[], value);
+        page.numbers((name, Number::Counter, help), [(Vec::new(), value)]);
     }
-    page.family("lgp_uptime_seconds", "gauge", "Time since the coordinator started");
-    page.sample("lgp_uptime_seconds", &[], stats.uptime_s);
+    let metric = Number::Gauge.metric(Vec::new(), stats.uptime_s);
+    let help = "Time since the coordinator started";
+    page.family("lgp_uptime_seconds", MetricType::GAUGE, help, vec![metric]);
     for (name, help, values) in [
         ("lgp_task_latency_seconds", "Latency of tasks that succeeded", &stats.latency_ms),
         ("lgp_task_queued_seconds", "Time of tasks before their last dispatch", &stats.queued_ms),
@@ -139,64 +166,98 @@ fn cluster(page: &mut Page, stats: &Stats) {
     }
 }
 
-fn model_labels((name, version): &ModelKey) -> Vec<(&'static str, String)> {
-    vec![("model", name.clone()), ("version", version.to_string())]
+fn label(name: &str, value: &str) -> LabelPair {
+    let mut label = LabelPair::default();
+    label.set_name(name.to_owned());
+    label.set_value(value.to_owned());
+    label
 }
 
-/// Nanoseconds as seconds, exactly.
-fn seconds(ns: u64) -> String {
-    let text = format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000);
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+fn model_labels((name, version): &ModelKey) -> Vec<LabelPair> {
+    vec![label("model", name), label("version", &version.to_string())]
+}
+
+/// Kinds of metrics with one value.
+#[derive(Clone, Copy)]
+enum Number {
+    Counter,
+    Gauge,
+}
+
+impl Number {
+    fn kind(self) -> MetricType {
+        match self {
+            Self::Counter => MetricType::COUNTER,
+            Self::Gauge => MetricType::GAUGE,
+        }
+    }
+
+    fn metric(self, labels: Vec<LabelPair>, value: f64) -> Metric {
+        let mut metric = Metric::from_label(labels);
+        match self {
+            Self::Counter => {
+                let mut counter = Counter::default();
+                counter.set_value(value);
+                metric.set_counter(counter);
+            }
+            Self::Gauge => {
+                let mut gauge = Gauge::default();
+                gauge.set_value(value);
+                metric.set_gauge(gauge);
+            }
+        }
+        metric
+    }
 }
 
 #[derive(Default)]
-struct Page(String);
+struct Page(Vec<MetricFamily>);
 
 impl Page {
-    fn family(&mut self, name: &str, kind: &str, help: &str) {
-        self.line(format_args!("# HELP {name} {help}"));
-        self.line(format_args!("# TYPE {name} {kind}"));
+    fn family(&mut self, name: &str, kind: MetricType, help: &str, metrics: Vec<Metric>) {
+        let mut family = MetricFamily::default();
+        family.set_name(name.to_owned());
+        family.set_help(help.to_owned());
+        family.set_field_type(kind);
+        family.set_metric(metrics);
+        self.0.push(family);
     }
 
-    fn sample(&mut self, name: &str, labels: &[(&str, String)], value: impl Display) {
-        let mut inner = String::new();
-        for (i, (key, text)) in labels.iter().enumerate() {
-            let comma = if i > 0 { "," } else { "" };
-            let escaped = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-            inner.push_str(&format!("{comma}{key}=\"{escaped}\""));
-        }
-        if inner.is_empty() {
-            self.line(format_args!("{name} {value}"));
-        } else {
-            self.line(format_args!("{name}{{{inner}}} {value}"));
-        }
+    fn numbers(
+        &mut self,
+        (name, number, help): (&str, Number, &str),
+        samples: impl IntoIterator<Item = (Vec<LabelPair>, u64)>,
+    ) {
+        // Exact up to 2^53, and the format knows no other numbers.
+        let metric = |(labels, value)| number.metric(labels, value as f64);
+        let metrics = samples.into_iter().map(metric).collect();
+        self.family(name, number.kind(), help, metrics);
     }
 
-    fn by_state(&mut self, (name, kind, help): (&str, &str, &str), states: &[(&str, u64)]) {
-        self.family(name, kind, help);
-        for (state, value) in states {
-            self.sample(name, &[("state", (*state).to_owned())], value);
-        }
+    fn by_state(&mut self, family: (&str, Number, &str), states: &[(&str, u64)]) {
+        let sample = |&(state, value): &(&str, u64)| (vec![label("state", state)], value);
+        self.numbers(family, states.iter().map(sample));
     }
 
     fn summary(&mut self, name: &str, help: &str, values: &Percentiles) {
-        self.family(name, "summary", help);
+        let mut summary = Summary::default();
         // A summary without samples has no quantiles; zeros would read as very fast tasks.
         if values.count > 0 {
-            for (quantile, ms) in [("0.5", values.p50), ("0.95", values.p95), ("0.99", values.p99)]
-            {
-                self.sample(name, &[("quantile", quantile.to_owned())], ms / 1_000.0);
-            }
+            let quantiles = [(0.5, values.p50), (0.95, values.p95), (0.99, values.p99)];
+            let quantiles = quantiles.map(|(at, ms)| {
+                let mut quantile = Quantile::default();
+                quantile.set_quantile(at);
+                quantile.set_value(ms / 1e3);
+                quantile
+            });
+            summary.set_quantile(quantiles.to_vec());
         }
         // The mean times the count is the sum that the mean was made of.
-        let sum = values.mean * f64::from(u32::try_from(values.count).unwrap_or(u32::MAX)) / 1e3;
-        self.sample(&format!("{name}_sum"), &[], sum);
-        self.sample(&format!("{name}_count"), &[], values.count);
-    }
-
-    fn line(&mut self, line: std::fmt::Arguments<'_>) {
-        // Writing to a String cannot fail.
-        let _ = writeln!(self.0, "{line}");
+        summary.set_sample_sum(values.mean * values.count as f64 / 1e3);
+        summary.set_sample_count(values.count);
+        let mut metric = Metric::default();
+        metric.set_summary(summary);
+        self.family(name, MetricType::SUMMARY, help, vec![metric]);
     }
 }
 
@@ -205,18 +266,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nanoseconds_become_exact_seconds() {
-        for (ns, text) in
-            [(0, "0"), (50_000, "0.00005"), (1_000_000_000, "1"), (1_500_000_001, "1.500000001")]
-        {
-            assert_eq!(seconds(ns), text);
-        }
-    }
-
-    #[test]
-    fn labels_are_escaped() {
+    fn names_are_kept_and_labels_escaped() {
         let mut page = Page::default();
-        page.sample("m", &[("a", "x\"\\\n".to_owned()), ("b", "y".to_owned())], 1);
-        assert_eq!(page.0, "m{a=\"x\\\"\\\\\\n\",b=\"y\"} 1\n");
+        page.numbers(("m", Number::Counter, "help"), [(vec![label("a", "x\"\\\n")], 1)]);
+        let text = TextEncoder::new().encode_to_string(&page.0).expect("a family with a metric");
+        assert_eq!(text, "# HELP m help\n# TYPE m counter\nm{a=\"x\\\"\\\\\\n\"} 1\n");
     }
 }

@@ -56,6 +56,11 @@ pub(crate) fn cluster(error: ClusterError) -> Fault {
             Fault::new(StatusCode::INSUFFICIENT_STORAGE, "not_saved", message)
                 .hint("free space in the server's data folder; its log has the cause")
         }
+        ClusterError::Led { .. } | ClusterError::Deposed { .. } => {
+            tracing::error!(%message, "nothing was changed");
+            let message = "this coordinator does not lead its cluster; nothing was changed";
+            Fault::unavailable("not_leading", message)
+        }
         ClusterError::Draining | ClusterError::Stopped => Fault::unavailable("stopping", message),
         ClusterError::File { source, .. } if is_full(&source) => {
             tracing::error!(%message, "the disk is full");

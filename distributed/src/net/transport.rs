@@ -2,6 +2,7 @@
 //! how coordinators are found on the local network.
 
 pub(crate) mod close;
+pub(crate) mod coordinators;
 pub(crate) mod discover;
 pub(crate) mod endpoint;
 pub(crate) mod rpc;

@@ -2,6 +2,7 @@
 
 pub(crate) mod attempts;
 pub(crate) mod device_queue;
+mod route;
 pub(crate) mod session;
 pub(crate) mod task;
 
@@ -9,13 +10,12 @@ use crate::config::WorkerConfig;
 use crate::error::{Error, Result};
 use crate::executor::Executor;
 use crate::net::identity::renew::{RenewingIdentity, is_final};
-use crate::net::identity::role::COORDINATOR_SAN;
 use crate::net::outside;
 use crate::net::transfer::inputs::InputCache;
 use crate::net::transport::close::{Close, final_error};
-use crate::net::transport::endpoint;
 use crate::net::worker::attempts::Attempts;
 use crate::net::worker::device_queue::{DeviceQueue, DeviceQueues};
+use crate::net::worker::route::{Route, Sockets};
 use crate::net::worker::session::{Ended, serve, status};
 use crate::proto::backoff::full_jitter;
 use quinn::{Connection, ConnectionError, Endpoint};
@@ -35,9 +35,10 @@ pub(crate) struct Worker {
     pub(crate) attempts: Arc<Attempts>,
 }
 
-/// Serves a coordinator until `shutdown` resolves or the coordinator asks it to leave; either
-/// way it finishes what it holds first. A lost connection is made anew, with jittered waits, however
-/// long that takes; what runs goes on meanwhile. An identity that has expired is renewed by proof of
+/// Serves the coordinator that leads until `shutdown` resolves or the coordinator asks it to leave;
+/// either way it finishes what it holds first. A lost connection is made anew, with jittered waits,
+/// however long that takes; what runs goes on meanwhile. Where one of several coordinators does not
+/// answer, or steps down, the next is tried. An identity that has expired is renewed by proof of
 /// its key.
 ///
 /// # Errors
@@ -52,40 +53,39 @@ pub async fn run_worker(
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<()> {
     let queues = queues(&config, &executor).await;
-    let addr = config.coordinator;
-    let (endpoint, _) = endpoint::bind(endpoint::any_for(addr), None)?;
     let identity = RenewingIdentity::new(&config, queues.len())?;
     let input_bytes_max = u64::try_from(config.input_bytes_max).unwrap_or(u64::MAX);
     let input_cache = Arc::new(InputCache::new(input_bytes_max));
     let attempts = Arc::default();
     let worker = Worker { config, identity, executor, queues, input_cache, attempts };
-    let config = &worker.config;
+    let (mut route, mut sockets) = (Route::default(), Sockets::default());
     let mut shutdown = pin!(shutdown);
     let mut rng = outside::rng();
-    let mut failures = 0;
     loop {
-        let connected = tokio::select! {
-            connected = connect(&endpoint, &worker.identity, addr) => connected,
+        let tried = tokio::select! {
+            tried = reach(&worker, &mut route, &mut sockets) => tried?,
             () = &mut shutdown => return Ok(()),
         };
-        let error = match connected {
-            Ok(connection) => match serve(&connection, &worker, shutdown.as_mut()).await {
+        if let Some((endpoint, connection)) = tried {
+            let error = match serve(&connection, &worker, shutdown.as_mut()).await {
                 Ended::Left => return farewell(&endpoint, &connection).await,
                 Ended::Stuck => return Err(Error::MustRestart),
                 Ended::Lost { error, greeted } => {
-                    failures = if greeted { 0 } else { failures };
-                    error
+                    if greeted {
+                        route.lost(&error);
+                    }
+                    (error, greeted)
                 }
-            },
-            Err(error) => error,
-        };
-        tokio::select! {
-            mended = mend(&endpoint, &worker.identity, addr, &error) => mended?,
-            () = &mut shutdown => return Ok(()),
+            };
+            tokio::select! {
+                mended = mend(&worker, &mut route, (&endpoint, connection.remote_address()), error) => mended?,
+                () = &mut shutdown => return Ok(()),
+            }
         }
-        failures += 1;
-        let wait = full_jitter(failures, config.reconnect_min, config.reconnect_max, &mut rng);
-        tracing::warn!(%error, ?wait, "no connection to the coordinator; trying again");
+        let Some(round) = route.pause() else { continue };
+        let WorkerConfig { reconnect_min, reconnect_max, .. } = worker.config;
+        let wait = full_jitter(round, reconnect_min, reconnect_max, &mut rng);
+        tracing::warn!(?wait, "no connection to a coordinator; trying again");
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
             () = &mut shutdown => return Ok(()),
@@ -100,36 +100,63 @@ async fn queues(config: &WorkerConfig, executor: &Arc<dyn Executor>) -> DeviceQu
     (0..devices).map(queue).collect()
 }
 
-async fn connect(
-    endpoint: &Endpoint,
-    identity: &RenewingIdentity,
-    addr: SocketAddr,
-) -> Result<Connection, ConnectionError> {
-    match endpoint.connect_with(identity.client(), addr, COORDINATOR_SAN) {
-        Ok(connecting) => connecting.await,
-        // The address is unusable for now or the endpoint is out of numbers.
+/// Tries the next coordinator; `None` where it is not reached.
+///
+/// # Errors
+/// Those after which no other attempt is to be made.
+async fn reach(
+    worker: &Worker,
+    route: &mut Route,
+    sockets: &mut Sockets,
+) -> Result<Option<(Endpoint, Connection)>> {
+    let addr = match route.next(&worker.config).await {
+        Ok(addr) => addr,
         Err(error) => {
-            tracing::warn!(%addr, %error, "cannot connect");
-            Err(ConnectionError::LocallyClosed)
+            tracing::warn!(%error, "no coordinator is known");
+            return Ok(None);
+        }
+    };
+    let endpoint = sockets.of(addr)?;
+    match route::connect(&endpoint, &worker.identity, addr).await {
+        Ok(connection) => Ok(Some((endpoint, connection))),
+        Err(error) => {
+            mend(worker, route, (&endpoint, addr), (error, false)).await?;
+            Ok(None)
         }
     }
 }
 
-/// Renews the identity where it has expired by the coordinator's clock, which decides. An error is one
-/// after which no other connection is to be made.
+/// Renews the identity where it has expired by the coordinator's clock, which decides, and notes what
+/// became of the attempt, unless the connection was served. An error is one after which no other
+/// connection is to be made.
 async fn mend(
-    endpoint: &Endpoint,
-    identity: &RenewingIdentity,
-    addr: SocketAddr,
-    error: &ConnectionError,
+    worker: &Worker,
+    route: &mut Route,
+    (endpoint, addr): (&Endpoint, SocketAddr),
+    (error, served): (ConnectionError, bool),
 ) -> Result<()> {
-    if Close::given_by_peer(error) != Some(Close::Expired) {
-        return final_error(addr, error, identity.until()?).map_or(Ok(()), Err);
-    }
-    match identity.recover(endpoint, addr).await {
-        Ok(()) => tracing::info!("the certificate had expired and is renewed"),
-        Err(error) if is_final(&error) => return Err(error),
-        Err(error) => tracing::warn!(%error, "the expired certificate is not renewed yet"),
+    tracing::warn!(%addr, %error, "no connection to the coordinator");
+    let identity = &worker.identity;
+    let refusal = if Close::given_by_peer(&error) == Some(Close::Expired) {
+        match identity.recover(endpoint, addr).await {
+            Ok(()) => {
+                tracing::info!("the certificate had expired and is renewed");
+                None
+            }
+            Err(error) if is_final(&error) => Some(error),
+            Err(error) => {
+                tracing::warn!(%error, "the expired certificate is not renewed yet");
+                None
+            }
+        }
+    } else {
+        final_error(addr, &error, identity.until()?)
+    };
+    match refusal {
+        Some(refusal) if route.refused() => return Err(refusal),
+        Some(refusal) => tracing::warn!(error = %refusal, "trying the next coordinator"),
+        None if !served => route.failed(),
+        None => {}
     }
     Ok(())
 }

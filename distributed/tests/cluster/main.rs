@@ -13,6 +13,7 @@ mod relay;
 mod results;
 mod ring;
 mod roles;
+mod several;
 mod shared;
 mod tasks;
 mod trust;

@@ -1,13 +1,11 @@
 //! What a machine that joins a cluster keeps in its data folder, and how it gets it.
 
 use crate::failure::{Failure, NEW_TOKEN, Result};
-use lgp_sdk::{CaHash, ClusterError, Identity, JoinRefusal, JoinToken, WorkerId, join};
+use lgp_sdk::{
+    CaHash, ClusterError, Coordinators, Identity, JoinRefusal, JoinToken, WorkerId, join,
+};
 use std::fs::{File, TryLockError};
-use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
-
-/// The port that coordinators listen on unless told otherwise.
-const PORT: u16 = 8443;
 
 /// The folder of the machine's identity.
 pub(crate) fn identity_folder(data: &Path) -> PathBuf {
@@ -42,34 +40,6 @@ pub(crate) fn own(data: &Path) -> Result<File> {
         }
         Err(TryLockError::Error(error)) => Err(Failure::file("lock", &path, &error)),
     }
-}
-
-/// The address of `HOST[:PORT]`.
-///
-/// # Errors
-/// `host_unknown`.
-pub(crate) async fn resolve(text: &str) -> Result<SocketAddr> {
-    if let Ok(addr) = text.parse() {
-        return Ok(addr);
-    }
-    if let Ok(ip) = text.parse::<IpAddr>() {
-        return Ok(SocketAddr::new(ip, PORT));
-    }
-    let (host, port) = match text.rsplit_once(':') {
-        Some((host, port)) => (
-            host,
-            port.parse().map_err(|_| {
-                Failure::usage(format!("{text:?} is no address, expected HOST or HOST:PORT"))
-            })?,
-        ),
-        None => (text, PORT),
-    };
-    let failed = |why: String| {
-        Failure::new("host_unknown", format!("the name {host:?} leads to no address: {why}"))
-    };
-    let mut addrs =
-        tokio::net::lookup_host((host, port)).await.map_err(|e| failed(e.to_string()))?;
-    addrs.next().ok_or_else(|| failed("it has none".to_owned()))
 }
 
 /// What the machine wants to be, and what it has for it.
@@ -109,7 +79,11 @@ impl Wanted {
     ///
     /// # Errors
     /// `token_missing`, or why the coordinator refuses.
-    pub(crate) async fn identity(&self, addr: SocketAddr, data: &Path) -> Result<(Identity, bool)> {
+    pub(crate) async fn identity(
+        &self,
+        at: &Coordinators,
+        data: &Path,
+    ) -> Result<(Identity, bool)> {
         let folder = identity_folder(data);
         let kept = match (Identity::load(&folder), &self.token) {
             (Ok(kept), _) => kept,
@@ -130,7 +104,7 @@ impl Wanted {
         let Some(token) = &self.token else {
             return Err(why.hint(NEW_TOKEN));
         };
-        Ok((self.anew(addr, token, data).await?, true))
+        Ok((self.anew(at, token, data).await?, true))
     }
 
     /// A new identity for the token in place of the one that the machine has kept, which is of no use
@@ -138,15 +112,19 @@ impl Wanted {
     ///
     /// # Errors
     /// Why the coordinator refuses.
-    pub(crate) async fn replaced(&self, addr: SocketAddr, data: &Path) -> Result<Option<Identity>> {
+    pub(crate) async fn replaced(
+        &self,
+        at: &Coordinators,
+        data: &Path,
+    ) -> Result<Option<Identity>> {
         match &self.token {
-            Some(token) => self.anew(addr, token, data).await.map(Some),
+            Some(token) => self.anew(at, token, data).await.map(Some),
             None => Ok(None),
         }
     }
 
-    async fn anew(&self, addr: SocketAddr, token: &JoinToken, data: &Path) -> Result<Identity> {
-        let identity = self.enrol(addr, token).await?;
+    async fn anew(&self, at: &Coordinators, token: &JoinToken, data: &Path) -> Result<Identity> {
+        let identity = self.enrol(at, token).await?;
         identity.save(&identity_folder(data))?;
         Ok(identity)
     }
@@ -163,17 +141,17 @@ impl Wanted {
         Ok(None)
     }
 
-    async fn enrol(&self, addr: SocketAddr, token: &JoinToken) -> Result<Identity> {
+    async fn enrol(&self, at: &Coordinators, token: &JoinToken) -> Result<Identity> {
         if let Some(name) = &self.name {
-            return Ok(join(addr, token, name).await?);
+            return Ok(join(at.clone(), token, name).await?);
         }
         let machine = machine_name();
         let named = |text: &str| text.parse::<WorkerId>().map_err(Failure::internal);
-        match join(addr, token, &named(&machine)?).await {
+        match join(at.clone(), token, &named(&machine)?).await {
             // Machines that were set up alike have one name, and nobody chose it.
             Err(ClusterError::JoinRefused { refusal: JoinRefusal::NameTaken { .. }, .. }) => {
                 let other = format!("{machine}-{}", std::process::id());
-                Ok(join(addr, token, &named(&other)?).await?)
+                Ok(join(at.clone(), token, &named(&other)?).await?)
             }
             joined => Ok(joined?),
         }
@@ -212,20 +190,6 @@ mod tests {
             assert!(as_worker_name(host).parse::<WorkerId>().is_ok());
         }
         assert!(machine_name().parse::<WorkerId>().is_ok());
-    }
-
-    #[tokio::test]
-    async fn addresses_as_people_write_them() {
-        for (text, expected) in [
-            ("10.0.0.1", "10.0.0.1:8443"),
-            ("10.0.0.1:9", "10.0.0.1:9"),
-            ("::1", "[::1]:8443"),
-            ("[::1]:9", "[::1]:9"),
-        ] {
-            assert_eq!(resolve(text).await.expect("an address").to_string(), expected);
-        }
-        assert_eq!(resolve("host:port").await.expect_err("no port").exit, 2);
-        assert_eq!(resolve("no such host").await.expect_err("no name").code, "host_unknown");
     }
 
     #[test]

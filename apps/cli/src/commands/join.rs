@@ -7,11 +7,10 @@ use crate::output::Output;
 use crate::settings::{self, Flags, Limits, Settings};
 use crate::size;
 use lgp_sdk::{
-    ClusterError, Discovery, Executor, Identity, JoinRefusal, JoinToken, ModelExecutor,
-    MultiExecutor, Repository, SessionOptions, WorkerConfig, run_worker,
+    ClusterError, Coordinators, Discovery, Executor, Identity, JoinRefusal, JoinToken,
+    ModelExecutor, MultiExecutor, Repository, SessionOptions, WorkerConfig, run_worker,
 };
 use serde::Serialize;
-use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -34,13 +33,13 @@ const ELSEWHERE: [&str; 3] = ["wrong_cluster", "coordinator_unreachable", "clust
     anew. The machine keeps its identity: joining again needs no token, unless it was away for more\n\
     than 30 days (quic.absence_max_s) or was revoked.")]
 pub(crate) struct Args {
-    /// The coordinator's address for workers; without a port, 8443
+    /// The coordinator's address, or several with commas between; without a port, 8443
     #[arg(
         value_name = "HOST[:PORT]",
         required_unless_present = "discover",
         conflicts_with = "discover"
     )]
-    host: Option<String>,
+    host: Option<Coordinators>,
     /// What radeon-cluster token create has printed
     token: Option<String>,
     /// Find the coordinator on the local network by the token
@@ -65,7 +64,7 @@ pub(crate) struct Args {
 #[derive(Debug, Serialize)]
 struct Joined {
     name: String,
-    coordinator: SocketAddr,
+    coordinator: String,
     data: PathBuf,
     device: String,
     /// Whether a token was used; false where the machine came back with its identity. Should that turn
@@ -96,12 +95,11 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         let mut machine = Machine { data, executor, wanted, limits: settings.limits(), out };
         match &args.host {
             Some(host) => {
-                let addr = member::resolve(host).await?;
                 let identity = tokio::select! {
-                    identity = machine.wanted.identity(addr, &machine.data) => identity?,
+                    identity = machine.wanted.identity(host, &machine.data) => identity?,
                     () = signals.next() => return Err(Failure::interrupted()),
                 };
-                Ok(machine.belong(addr, identity, &mut signals).await??)
+                Ok(machine.belong(host, identity, &mut signals).await??)
             }
             None => machine.search(&mut signals).await,
         }
@@ -149,12 +147,12 @@ impl Machine {
     /// long, joins anew, once, where it was given a token for that.
     async fn belong(
         &mut self,
-        addr: SocketAddr,
+        at: &Coordinators,
         identity: (Identity, bool),
         signals: &mut Signals,
     ) -> Result<Result<(), ClusterError>> {
         let (began, kept) = (Instant::now(), !identity.1);
-        let ended = self.work(addr, identity, signals).await?;
+        let ended = self.work(at, identity, signals).await?;
         // One that is revoked while it works must not come back by itself.
         let revoked = is_refused(&ended, &JoinRefusal::CertificateRevoked);
         let lapsed = is_refused(&ended, &JoinRefusal::CertificateLapsed);
@@ -162,20 +160,20 @@ impl Machine {
             return Ok(ended);
         }
         let identity = tokio::select! {
-            identity = self.wanted.replaced(addr, &self.data) => identity?,
+            identity = self.wanted.replaced(at, &self.data) => identity?,
             () = signals.next() => return Err(Failure::interrupted()),
         };
         let Some(identity) = identity else { return Ok(ended) };
         tracing::warn!(revoked, "this machine was revoked or off for too long, and joined anew");
         // What was printed stays true but for the token, and whoever read it may read no more.
-        self.stay(addr, identity, signals).await
+        self.stay(at, identity, signals).await
     }
 
     /// Works until a signal says to leave, or the coordinator does. The inner result is how the
     /// cluster sees it.
     async fn work(
         &mut self,
-        addr: SocketAddr,
+        at: &Coordinators,
         (identity, enrolled): (Identity, bool),
         signals: &mut Signals,
     ) -> Result<Result<(), ClusterError>> {
@@ -184,7 +182,7 @@ impl Machine {
         let devices: Vec<String> = devices.collect();
         let joined = Joined {
             name: identity.name.to_string(),
-            coordinator: addr,
+            coordinator: at.to_string(),
             data: self.data.clone(),
             device: devices.join(","),
             enrolled,
@@ -193,13 +191,13 @@ impl Machine {
         self.out.emit(&joined, |joined| {
             format!("{} works for {}; ctrl-C leaves\n", joined.name, joined.coordinator)
         })?;
-        self.stay(addr, identity, signals).await
+        self.stay(at, identity, signals).await
     }
 
     /// Works, without a word about it.
     async fn stay(
         &mut self,
-        addr: SocketAddr,
+        at: &Coordinators,
         identity: Identity,
         signals: &mut Signals,
     ) -> Result<Result<(), ClusterError>> {
@@ -207,7 +205,7 @@ impl Machine {
         let slots = u32::try_from(SessionOptions::default().threads).map_err(Failure::internal)?;
         let config = WorkerConfig {
             keep_in: Some(member::identity_folder(&self.data)),
-            ..self.limits.apply(WorkerConfig::new(addr, identity, slots))
+            ..self.limits.apply(WorkerConfig::new(at.clone(), identity, slots))
         };
         let (leave, left) = oneshot::channel::<()>();
         let mut leave = Some(leave);
@@ -267,7 +265,8 @@ impl Machine {
                 }));
             };
             tracing::info!(%addr, "found a coordinator that may be meant");
-            let identity = match self.wanted.identity(addr, &self.data).await {
+            let at = Coordinators::from(addr);
+            let identity = match self.wanted.identity(&at, &self.data).await {
                 Ok(identity) => identity,
                 // Somebody else's, or not reachable under this address.
                 Err(failure) if ELSEWHERE.contains(&&*failure.code) => {
@@ -276,7 +275,7 @@ impl Machine {
                 }
                 Err(failure) => return Err(failure),
             };
-            match self.belong(addr, identity, signals).await? {
+            match self.belong(&at, identity, signals).await? {
                 // It announced itself as what it is not.
                 Err(error @ ClusterError::Refused { .. }) => last = Some(error.into()),
                 ended => return Ok(ended?),

@@ -56,7 +56,7 @@ enum Action {
         #[command(flatten)]
         target: Target,
     },
-    /// Copy the journal of durable tasks, and large inputs and outputs of theirs, while they go on
+    /// Copy the journal of durable tasks, with their large inputs and outputs, while they go on
     Backup {
         #[command(flatten)]
         target: Target,

@@ -9,6 +9,7 @@ use crate::net::identity::renew::renewed;
 use crate::net::identity::role::{COORDINATOR_SAN, Protocol, Role};
 use crate::net::identity::tls;
 use crate::net::identity::token::{JoinToken, TokenInfo};
+use crate::net::transport::coordinators::Coordinators;
 use crate::net::transport::endpoint;
 use crate::net::transport::wire;
 use crate::task::{ModelRef, TaskId, TaskRecord, TaskSpec};
@@ -81,14 +82,21 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the coordinator at `addr`, which must be of the identity's cluster.
+    /// Connects to the first of the coordinators that answers, which must be of the identity's cluster.
     ///
     /// # Errors
     /// [`Error::Refused`] where either side does not trust the other, or the identity is neither a
-    /// client's nor an administrator's; [`Error::JoinRefused`] when it has expired, and with
+    /// client's nor an administrator's; [`Error::UnknownHost`]; [`Error::JoinRefused`] when it has expired, and with
     /// [`JoinRefusal::CertificateExpired`](crate::JoinRefusal::CertificateExpired) where [`renew`](crate::renew) helps;
     /// [`Error::Connection`] when nobody answers; [`Error::Pki`]; [`Error::Bind`].
-    pub async fn connect(addr: SocketAddr, identity: &Identity) -> Result<Self> {
+    pub async fn connect(
+        coordinators: impl Into<Coordinators>,
+        identity: &Identity,
+    ) -> Result<Self> {
+        coordinators.into().ask(|addr| Self::connect_to(addr, identity)).await
+    }
+
+    async fn connect_to(addr: SocketAddr, identity: &Identity) -> Result<Self> {
         let until = identity.validity()?.1;
         let mut config = ClientConfig::new(Arc::new(tls::client(identity, Protocol::Call)?));
         config.transport_config(endpoint::config(0, 0));

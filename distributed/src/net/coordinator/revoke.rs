@@ -30,6 +30,7 @@ impl Coordinator {
             if role == Role::Worker {
                 // It may have been kept for a machine that joined a moment ago.
                 own.limits.release(name);
+                own.shared.with(|core, now| core.worker_revoked(now, name.as_str()));
             }
             let maker = (role, name.clone());
             let taken = own.tokens.as_ref().map(|tokens| tokens.take_back(&maker));

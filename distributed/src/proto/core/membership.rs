@@ -179,6 +179,14 @@ impl Core {
         self.schedule(now);
     }
 
+    /// A worker's certificates were revoked: it does not come back with what it holds.
+    pub(crate) fn worker_revoked(&mut self, now: Duration, id: &str) {
+        if let Some(session) = self.placement.fleet().named(id).map(Worker::session) {
+            self.lose(now, session, "the coordinator revoked its worker");
+        }
+        self.schedule(now);
+    }
+
     pub(super) fn lose(&mut self, now: Duration, session: SessionId, reason: &str) {
         let Some((id, held)) = self.placement.lose(session) else { return };
         self.tell(Event::WorkerLost { worker: id.clone(), reason: reason.to_owned() });

@@ -7,6 +7,7 @@ use crate::net::identity::role::{COORDINATOR_SAN, Protocol, Role};
 use crate::net::identity::tls;
 use crate::net::identity::token::{self, JoinToken};
 use crate::net::transport::close::{Close, is_untrusted};
+use crate::net::transport::coordinators::Coordinators;
 use crate::net::transport::endpoint;
 use crate::net::transport::rpc::{self, Certification, Certified, Enrol};
 use crate::net::transport::wire;
@@ -29,18 +30,31 @@ const WAIT: (Duration, Duration) = (Duration::from_millis(200), Duration::from_s
 ///
 /// # Errors
 /// As [`enrol`].
-pub async fn join(addr: SocketAddr, token: &JoinToken, name: &WorkerId) -> Result<Identity> {
-    enrol(addr, token, Role::Worker, name).await
+pub async fn join(
+    coordinators: impl Into<Coordinators>,
+    token: &JoinToken,
+    name: &WorkerId,
+) -> Result<Identity> {
+    enrol(coordinators, token, Role::Worker, name).await
 }
 
-/// Exchanges a token for an identity. The key is made here and goes nowhere; the secret goes only
+/// Exchanges a token for an identity, at the first of the coordinators that takes it. The key is made here and goes nowhere; the secret goes only
 /// to a coordinator whose authority has the token's hash. A token that makes another role is
 /// refused, and not used up.
 ///
 /// # Errors
 /// [`Error::WrongCluster`]; [`Error::JoinRefused`]; [`Error::Unreachable`] when nobody answers;
-/// [`Error::Connection`] when the answer does not come; [`Error::Bind`]; [`Error::Pki`].
+/// [`Error::Connection`] when the answer does not come; [`Error::UnknownHost`]; [`Error::Bind`]; [`Error::Pki`].
 pub async fn enrol(
+    coordinators: impl Into<Coordinators>,
+    token: &JoinToken,
+    role: Role,
+    name: &WorkerId,
+) -> Result<Identity> {
+    coordinators.into().ask(|addr| enrol_at(addr, token, role, name)).await
+}
+
+async fn enrol_at(
     addr: SocketAddr,
     token: &JoinToken,
     role: Role,

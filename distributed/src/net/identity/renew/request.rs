@@ -6,6 +6,7 @@ use crate::net::identity::pki::{self, Identity};
 use crate::net::identity::role::{COORDINATOR_SAN, Protocol};
 use crate::net::identity::tls;
 use crate::net::transport::close::{Close, final_error};
+use crate::net::transport::coordinators::Coordinators;
 use crate::net::transport::endpoint;
 use crate::net::transport::rpc::{self, Certification, Certified, Renewal};
 use crate::net::transport::wire;
@@ -23,8 +24,13 @@ use std::sync::Arc;
 /// [`Error::JoinRefused`] where the certificate was revoked or expired longer ago, and then a token is
 /// needed to [`enrol`](crate::enrol) anew, or where the clocks differ too much; [`Error::Refused`]
 /// where either side does not trust the other; [`Error::Unreachable`] when nobody answers;
-/// [`Error::Connection`] when the answer does not come; [`Error::Bind`]; [`Error::Pki`].
-pub async fn renew(addr: SocketAddr, identity: &Identity) -> Result<Identity> {
+/// [`Error::Connection`] when the answer does not come; [`Error::UnknownHost`]; [`Error::Bind`];
+/// [`Error::Pki`].
+pub async fn renew(coordinators: impl Into<Coordinators>, identity: &Identity) -> Result<Identity> {
+    coordinators.into().ask(|addr| renew_at(addr, identity)).await
+}
+
+async fn renew_at(addr: SocketAddr, identity: &Identity) -> Result<Identity> {
     let (endpoint, _) = endpoint::bind(endpoint::any_for(addr), None)?;
     patiently(&endpoint, addr, || once(&endpoint, addr, identity)).await
 }

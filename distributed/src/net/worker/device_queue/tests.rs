@@ -68,7 +68,7 @@ impl Executor for Recorder {
 
 fn line(batch_max: u32, batch_delay: Duration, executor: &Arc<impl Executor>) -> Arc<DeviceQueue> {
     let identity = Pki::generate().and_then(|pki| pki.issue_worker("w")).expect("a name");
-    let config = WorkerConfig::new("127.0.0.1:1".parse().expect("an address"), identity, 1);
+    let config = WorkerConfig::new(std::net::SocketAddr::from(([127, 0, 0, 1], 1)), identity, 1);
     let config = WorkerConfig { batch_max, batch_delay, ..config };
     Arc::new(DeviceQueue::new(0, &config, Arc::clone(executor) as _))
 }

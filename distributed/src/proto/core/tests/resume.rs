@@ -50,6 +50,20 @@ fn a_worker_that_was_lost_keeps_what_nobody_else_has_begun() {
 }
 
 #[test]
+fn who_is_revoked_while_away_is_lost_at_once_and_its_name_free() {
+    let mut core = core();
+    let (old, task, held) = busy(&mut core);
+    core.disconnected(ms(500), old, Parting::Broken);
+    core.worker_revoked(ms(600), "w");
+    assert_eq!(core.workers(ms(600))[0].state, WorkerState::Lost);
+    let other = join(&mut core, ms(2_000), "other", 1);
+    let [(session, again)] = dispatched(&mut core)[..] else { panic!("it is sent again") };
+    assert!(session == other && again != held);
+    assert!(core.complete(ms(2_100), other, again, done()));
+    assert_eq!(attempts(&core, ms(2_100), task), (TaskState::Succeeded, 2));
+}
+
+#[test]
 fn what_another_has_begun_is_stopped() {
     let mut core = core();
     let (old, task, held) = busy(&mut core);

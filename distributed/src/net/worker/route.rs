@@ -1,0 +1,120 @@
+//! The way to a coordinator: which one is tried next, how soon, and from which socket.
+
+use crate::config::WorkerConfig;
+use crate::error::{Error, Result};
+use crate::net::identity::renew::RenewingIdentity;
+use crate::net::identity::role::COORDINATOR_SAN;
+use crate::net::transport::close::Close;
+use crate::net::transport::endpoint;
+use quinn::{Connection, ConnectionError, Endpoint};
+use std::net::SocketAddr;
+
+/// The addresses of the coordinators, of which one is the next.
+#[derive(Debug, Default)]
+pub(super) struct Route {
+    addrs: Vec<SocketAddr>,
+    at: usize,
+    /// Attempts in a row that led nowhere.
+    failures: u32,
+    /// How many of the last ones were refused for good.
+    refusals: usize,
+}
+
+impl Route {
+    /// The next coordinator to be tried. Names are looked up before the first one of each round.
+    ///
+    /// # Errors
+    /// [`Error::UnknownHost`] where no name leads anywhere: that counts as a failure.
+    pub(super) async fn next(&mut self, config: &WorkerConfig) -> Result<SocketAddr> {
+        if self.is_round() {
+            let known = self.addrs.get(self.at).copied();
+            match config.coordinators.addrs().await {
+                Ok(addrs) => self.addrs = addrs,
+                Err(error) => {
+                    self.failures = self.failures.saturating_add(1);
+                    return Err(error);
+                }
+            }
+            let still = |known| self.addrs.iter().position(|addr| *addr == known);
+            self.at = known.and_then(still).unwrap_or(0);
+        }
+        // A lookup that succeeds finds one.
+        self.addrs.get(self.at).copied().ok_or(Error::Stopped)
+    }
+
+    /// Whether all have been tried since one was reached, as often as each other.
+    fn is_round(&self) -> bool {
+        let all = u32::try_from(self.addrs.len()).unwrap_or(u32::MAX).max(1);
+        self.failures.is_multiple_of(all)
+    }
+
+    /// A connection that was served has ended: it is made anew at the same coordinator, which may hold
+    /// what runs here, unless that has said that it leads no more.
+    pub(super) fn lost(&mut self, error: &ConnectionError) {
+        (self.failures, self.refusals) = (1, 0);
+        if Close::given_by_peer(error) == Some(Close::Stopping) {
+            self.turn();
+        }
+    }
+
+    /// An attempt led nowhere, for now.
+    pub(super) fn failed(&mut self) {
+        self.failures = self.failures.saturating_add(1);
+        self.refusals = 0;
+        self.turn();
+    }
+
+    /// A coordinator will never take this worker; whether no other is left to be tried.
+    pub(super) fn refused(&mut self) -> bool {
+        self.failures = self.failures.saturating_add(1);
+        self.refusals += 1;
+        self.turn();
+        self.refusals >= self.addrs.len()
+    }
+
+    fn turn(&mut self) {
+        self.at = (self.at + 1) % self.addrs.len().max(1);
+    }
+
+    /// How many times in a row all were tried in vain, if the next attempt has to wait; a lost
+    /// connection counts as one.
+    pub(super) fn pause(&self) -> Option<u32> {
+        let all = u32::try_from(self.addrs.len()).unwrap_or(u32::MAX).max(1);
+        (self.failures == 1 || self.is_round()).then(|| self.failures.div_ceil(all))
+    }
+}
+
+/// The sockets from which coordinators are reached, one for each kind of address.
+#[derive(Debug, Default)]
+pub(super) struct Sockets([Option<Endpoint>; 2]);
+
+impl Sockets {
+    /// The one for an address.
+    ///
+    /// # Errors
+    /// [`Error::Bind`].
+    pub(super) fn of(&mut self, addr: SocketAddr) -> Result<Endpoint> {
+        let [v4, v6] = &mut self.0;
+        let place = if addr.is_ipv4() { v4 } else { v6 };
+        if let Some(endpoint) = place {
+            return Ok(endpoint.clone());
+        }
+        let (endpoint, _) = endpoint::bind(endpoint::any_for(addr), None)?;
+        Ok(place.insert(endpoint).clone())
+    }
+}
+
+pub(super) async fn connect(
+    endpoint: &Endpoint,
+    identity: &RenewingIdentity,
+    addr: SocketAddr,
+) -> Result<Connection, ConnectionError> {
+    match endpoint.connect_with(identity.client(), addr, COORDINATOR_SAN) {
+        Ok(connecting) => connecting.await,
+        // The address is unusable for now or the endpoint is out of numbers.
+        Err(error) => {
+            tracing::warn!(%addr, %error, "cannot connect");
+            Err(ConnectionError::LocallyClosed)
+        }
+    }
+}
