@@ -133,8 +133,10 @@ impl Coordinator {
         let heartbeat = settings.timing.heartbeat;
         let core = Core::new(began, settings, outside::rng().random());
         let supervisor = services.supervisor.clone();
+        let output_bytes_max = u64::try_from(config.input_bytes_max).unwrap_or(u64::MAX);
         let hangs = Persisted::open(pki.lead(), HANGS, HANGS_REMEDY, HangTable::new())?;
-        let shared = Arc::new(CoreHandle::new(core, began, runtime, supervisor, hangs));
+        let shared =
+            Arc::new(CoreHandle::new(core, began, runtime, supervisor, hangs, output_bytes_max));
         if let Some(prepared) = &mut prepared {
             shared.keep_apart(prepared);
             shared.restore(began, std::mem::take(&mut prepared.left));

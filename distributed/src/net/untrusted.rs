@@ -15,8 +15,8 @@ use crate::net::transport::rpc::{self, Ask, Certification, Enrol, Renewal};
 use crate::proto::frame::{self, PREFIX_BYTES, Prefix};
 use crate::proto::image::{Apart, Image};
 use crate::proto::message::{
-    AttemptId, Heartbeat, Hello, InputBlob, Kind, Loaded, OutcomeHeader, Place, TaskHeader,
-    VERSION, Verdict, Welcome,
+    AttemptId, Heartbeat, Hello, Kind, Loaded, OutcomeHeader, Place, TaskHeader, TensorBlob,
+    TensorRange, VERSION, Verdict, Welcome,
 };
 use crate::proto::tensors::{describe, plan};
 use crate::task::{ModelRef, TaskId, TaskSpec};
@@ -167,6 +167,7 @@ fn report(kind: Kind, header: &[u8]) -> Option<()> {
         Kind::Load | Kind::Unload | Kind::Unloaded => {
             frame::decode::<Place>(kind, header).map(drop)
         }
+        Kind::Fetch => frame::decode::<TensorRange>(kind, header).map(drop),
         Kind::Draining | Kind::Drain | Kind::Task | Kind::Outcome => Ok(()),
     }
     .ok()
@@ -279,7 +280,7 @@ fn apart() -> Result<Image> {
     let (tensors, bytes) = describe(&image.spec.inputs)?;
     let bytes = u64::try_from(bytes).map_err(crate::net::transport::wire::lost)?;
     let spec = TaskSpec { inputs: Vec::new(), ..(*image.spec).clone() };
-    let apart = Some(Apart { blob: InputBlob { sha256: [5; 32], bytes }, tensors });
+    let apart = Some(Apart { blob: TensorBlob { sha256: [5; 32], bytes }, tensors });
     Ok(Image { spec: Arc::new(spec), apart, ..image })
 }
 

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::executor::Executor;
 use crate::net::identity::renew::{RenewingIdentity, is_final};
 use crate::net::outside;
-use crate::net::transfer::inputs::InputCache;
+use crate::net::transfer::tensors::{Offers, TensorCache};
 use crate::net::transport::close::{Close, final_error};
 use crate::net::worker::attempts::Attempts;
 use crate::net::worker::device_queue::{DeviceQueue, DeviceQueues};
@@ -31,7 +31,8 @@ pub(crate) struct Worker {
     pub(crate) executor: Arc<dyn Executor>,
     pub(crate) queues: DeviceQueues,
     /// What one connection left, the next may go on with.
-    pub(crate) input_cache: Arc<InputCache>,
+    pub(crate) input_cache: Arc<TensorCache>,
+    pub(crate) offers: Arc<Offers>,
     pub(crate) attempts: Arc<Attempts>,
 }
 
@@ -55,9 +56,10 @@ pub async fn run_worker(
     let queues = queues(&config, &executor).await;
     let identity = RenewingIdentity::new(&config, queues.len())?;
     let input_bytes_max = u64::try_from(config.input_bytes_max).unwrap_or(u64::MAX);
-    let input_cache = Arc::new(InputCache::new(input_bytes_max));
+    let input_cache = Arc::new(TensorCache::new(input_bytes_max, 1));
     let attempts = Arc::default();
-    let worker = Worker { config, identity, executor, queues, input_cache, attempts };
+    let offers = Arc::default();
+    let worker = Worker { config, identity, executor, queues, input_cache, offers, attempts };
     let (mut route, mut sockets) = (Route::default(), Sockets::default());
     let mut shutdown = pin!(shutdown);
     let mut rng = outside::rng();

@@ -136,7 +136,7 @@ mod tests {
     use super::*;
     use crate::executor::ExecError;
     use crate::proto::message::{
-        AttemptId, Heartbeat, Hello, InputBlob, Loaded, OutcomeHeader, SharedBody, TaskHeader,
+        AttemptId, Heartbeat, Hello, Loaded, OutcomeHeader, SharedBody, TaskHeader, TensorBlob,
         TensorMeta, Verdict, Welcome,
     };
     use crate::proto::tensors::plan;
@@ -254,7 +254,7 @@ mod tests {
                     TensorMeta { name: "mask".into(), dtype: 13, shape: vec![3] },
                 ],
                 shared: Some(SharedBody { ticket: 9, bytes: 259 }),
-                blob: Some(InputBlob { sha256: [7; 32], bytes: 259 }),
+                blob: Some(TensorBlob { sha256: [7; 32], bytes: 259 }),
             };
             let mut bytes = postcard::to_stdvec(&header).expect("serialisable");
             for (at, value) in flips {

@@ -44,10 +44,12 @@ pub(crate) enum Kind {
     /// Coordinator to worker: nobody waits for an attempt any more; it does not begin, or is asked to
     /// stop.
     Stop,
+    /// Coordinator to worker, alone on a bidirectional stream: a question for an attempt's outputs.
+    Fetch,
 }
 
 impl Kind {
-    const TABLE: [(u8, Self); 14] = [
+    const TABLE: [(u8, Self); 15] = [
         (1, Self::Hello),
         (2, Self::Welcome),
         (3, Self::Heartbeat),
@@ -62,6 +64,7 @@ impl Kind {
         (12, Self::Recall),
         (13, Self::Unloaded),
         (14, Self::Stop),
+        (15, Self::Fetch),
     ];
 
     /// The type byte on the wire.
@@ -224,12 +227,12 @@ pub(crate) struct TaskHeader {
     /// Where the tensors' bytes are, unless they follow.
     pub(crate) shared: Option<SharedBody>,
     /// What to ask for, where they are too long to follow.
-    pub(crate) blob: Option<InputBlob>,
+    pub(crate) blob: Option<TensorBlob>,
 }
 
 /// A run of bytes that is asked for by its digest: all inputs of a task, one after another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct InputBlob {
+pub(crate) struct TensorBlob {
     /// SHA-256.
     pub(crate) sha256: [u8; 32],
     pub(crate) bytes: u64,
@@ -246,13 +249,22 @@ pub(crate) struct OutcomeHeader {
     pub(crate) verdict: Verdict,
     /// Where the tensors' bytes are, unless they follow.
     pub(crate) shared: Option<SharedBody>,
+    /// The digest by which the coordinator asks for them, where they are too long to follow.
+    pub(crate) blob: Option<TensorBlob>,
 }
 
 impl OutcomeHeader {
     /// The answer of an attempt that did not run.
     pub(crate) fn of(id: AttemptId, verdict: Verdict) -> Self {
-        Self { id, model_us: 0, batch: 1, verdict, shared: None }
+        Self { id, model_us: 0, batch: 1, verdict, shared: None, blob: None }
     }
+}
+
+/// A run of tensors' bytes, from an offset on.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct TensorRange {
+    pub(crate) sha256: [u8; 32],
+    pub(crate) offset: u64,
 }
 
 /// How an attempt ended.

@@ -4,7 +4,7 @@
 use crate::proto::core::Left;
 use crate::proto::frame::FrameError;
 use crate::proto::image::{Apart, Change, Image};
-use crate::proto::message::InputBlob;
+use crate::proto::message::TensorBlob;
 use crate::proto::tensors::describe;
 use crate::task::TaskId;
 use lgp_memory::NamedTensor;
@@ -117,7 +117,7 @@ impl Disk {
         let sha256 = hash.finalize().into();
         self.files.insert(sha256, outputs);
         self.owners.insert(seq, sha256);
-        let blob = InputBlob { sha256, bytes: u64::try_from(bytes).unwrap_or(u64::MAX) };
+        let blob = TensorBlob { sha256, bytes: u64::try_from(bytes).unwrap_or(u64::MAX) };
         Ok(Some(Apart { blob, tensors }))
     }
 

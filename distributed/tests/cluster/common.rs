@@ -80,10 +80,6 @@ impl Executor for Echo {
             "bad-input" => return Err(ExecError::bad_input("input \"x\" has rank 1, expected 4")),
             "panics" => panic!("on purpose"),
             "exhausted" => return Err(ExecError::unavailable("out of memory")),
-            "huge" => {
-                let huge = Tensor::zeros(lgp_memory::DType::U8, [(64 << 20) + 1]).unwrap();
-                return Ok(vec![NamedTensor::new("y", huge)]);
-            }
             _ => {}
         }
         let gate = self.gate.lock().unwrap();

@@ -8,6 +8,7 @@ mod faults;
 mod fetch;
 mod join;
 mod large;
+mod large_outputs;
 mod network;
 mod relay;
 mod results;

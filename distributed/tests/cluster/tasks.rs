@@ -65,7 +65,6 @@ async fn failures_of_the_executor_are_final_and_say_why() {
             TaskErrorKind::ModelFailed,
             "the executor did not finish: it panicked: on purpose",
         ),
-        ("huge", 1, TaskErrorKind::ModelFailed, "outputs do not fit a frame: body of 67108865"),
         ("exhausted", 3, TaskErrorKind::Unavailable, "gave up after 3 attempts: out of memory"),
     ];
     for (name, attempts, code, message) in cases {

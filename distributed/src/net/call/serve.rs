@@ -17,7 +17,7 @@ use crate::net::transport::endpoint;
 use crate::net::transport::rpc;
 use crate::net::transport::wire;
 use crate::proto::frame::BODY_BYTES_MAX;
-use crate::proto::tensors::{describe, plan_first, share};
+use crate::proto::tensors::{describe_any, plan_first, share};
 use crate::task::{TaskId, TaskRecord, TaskSpec};
 use bytes::Bytes;
 use lgp_memory::NamedTensor;
@@ -218,7 +218,7 @@ fn failed(message: impl Into<String>) -> Error {
 
 fn described(mut record: TaskRecord) -> Result<(Told, Outputs)> {
     let outputs = record.outputs.take();
-    let metas = outputs.as_deref().map(describe).transpose()?.map(|(metas, _)| metas);
+    let metas = outputs.as_deref().map(describe_any).transpose()?.map(|(metas, _)| metas);
     Ok((Told::Record(Box::new(Record::of(record, metas))), outputs.unwrap_or_default()))
 }
 

@@ -6,7 +6,7 @@ use crate::net::call::Supervisor;
 use crate::net::coordinator::backlog::Backlog;
 use crate::net::coordinator::outputs::Outputs;
 use crate::net::outside::{self, planted_here};
-use crate::net::transfer::inputs::{Large, Offers};
+use crate::net::transfer::tensors::{Large, Offers, TensorCache};
 use crate::net::transport::close::Close;
 use crate::proto::HangTable;
 use crate::proto::core::Core;
@@ -44,6 +44,8 @@ pub(crate) struct CoreHandle {
     pub(crate) backlog: Arc<Backlog>,
     /// Inputs that workers may ask for.
     pub(crate) offers: Arc<Offers>,
+    /// Outputs that workers are asked for.
+    pub(crate) collected: Arc<TensorCache>,
     /// The core's next timeout came closer.
     sooner: Notify,
     /// Who ends and starts the processes of local workers, if anybody does.
@@ -54,6 +56,8 @@ pub(crate) struct CoreHandle {
     pub(crate) events: broadcast::Sender<(Duration, Event)>,
 }
 
+/// Large outputs that are fetched at a time, most often from as many machines.
+const TRANSFERS_MAX: usize = 4;
 /// Events that a slow subscriber may be behind by before it misses some.
 const EVENTS_KEPT: usize = 1_024;
 
@@ -79,6 +83,7 @@ impl CoreHandle {
         runtime: tokio::runtime::Handle,
         supervisor: Option<Arc<dyn Supervisor>>,
         hangs: Persisted<HangTable>,
+        output_bytes_max: u64,
     ) -> Self {
         core.remember_hangs(hangs.read().clone());
         let state = State {
@@ -99,6 +104,7 @@ impl CoreHandle {
             changed: Notify::new(),
             backlog: Arc::default(),
             offers: Arc::default(),
+            collected: Arc::new(TensorCache::new(output_bytes_max, TRANSFERS_MAX)),
             sooner: Notify::new(),
             supervisor,
             hangs: Arc::new(hangs),

@@ -1,18 +1,20 @@
 //! One attempt on its stream: the request goes out, the answer comes back.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::executor::ExecError;
 use crate::net::coordinator::core_handle::CoreHandle;
-use crate::net::transfer::inputs::{Large, Offers};
-use crate::net::transport::close::CANCELLED;
+use crate::net::transfer::tensors::{Fetched, Large, Offers, Peer, TensorCache};
+use crate::net::transport::close::{CANCELLED, TAKEN};
 use crate::net::transport::shared_memory::SharedMemory;
 use crate::net::transport::wire::{self, Start};
 use crate::proto::message::{AttemptId, Kind, OutcomeHeader, TaskHeader, Verdict};
 use crate::proto::state::{Completion, SessionId};
-use crate::proto::tensors::describe;
+use crate::proto::tensors::{describe, plan};
 use crate::task::{ModelRef, TaskSpec};
 use quinn::{Connection, RecvStream, SendStream};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
 
 /// Carries an attempt to a device of its worker and the answer back to the core.
 ///
@@ -31,7 +33,8 @@ pub(crate) async fn run(
         Err(error) => return shared.broken(&connection, session, id, &error),
     };
     let parts = (&*model, &*spec, large.as_ref());
-    let performing = exchange.perform(&shared.offers, id, device, parts, &shared_memory);
+    let large_tensors = (&shared.offers, &*shared.collected, &connection);
+    let performing = exchange.perform(large_tensors, id, device, parts, &shared_memory);
     let lost = async {
         match &large {
             Some(large) => large.lost().await,
@@ -43,10 +46,17 @@ pub(crate) async fn run(
         reason = lost => return shared.complete(session, id, Completion::NoInputs { reason }),
     };
     match performed {
-        Ok(completion) => {
+        Ok((completion, room)) => {
             shared.complete(session, id, completion);
-            wire::read_end(&mut exchange.recv).await;
             exchange.answered = true;
+            match room {
+                // The worker has them until it hears of it.
+                Some(room) => {
+                    let _ = exchange.recv.stop(TAKEN);
+                    shared.keep_room(id.seq, Some(room));
+                }
+                None => wire::read_end(&mut exchange.recv).await,
+            }
         }
         // The connection is not to blame, and neither is the worker.
         Err(error) if exchange.sharing && shared_memory.has_failed() => {
@@ -78,12 +88,12 @@ impl Exchange {
 
     async fn perform(
         &mut self,
-        offers: &Arc<Offers>,
+        (offers, collected, connection): (&Arc<Offers>, &TensorCache, &Connection),
         id: AttemptId,
         device: u32,
         (model, spec, large): (&ModelRef, &TaskSpec, Option<&Arc<Large>>),
         shared_memory: &SharedMemory,
-    ) -> Result<Completion> {
+    ) -> Result<(Completion, Option<Room>)> {
         self.shared = !shared_memory.is_dead();
         // Stands until the attempt has ended.
         let offer = match large {
@@ -111,31 +121,52 @@ impl Exchange {
         let header: OutcomeHeader = start.header(Kind::Outcome, "outcome")?;
         if header.id != id {
             let reason = format!("the answer is for {:?}, not for {id:?}", header.id);
-            return Err(crate::error::Error::Connection(reason));
+            return Err(Error::Connection(reason));
         }
         // An answer with what is not shared any more breaks the attempt itself.
         self.sharing = header.shared.is_some() && self.shared;
-        completion(start, header, &mut self.recv, shared_memory).await
+        let from = (collected, Peer::Worker(connection));
+        completion(start, header, &mut self.recv, shared_memory, from).await
     }
 }
 
-/// What an answer says, with the tensors that follow its header or lie in shared memory.
+/// Room for large outputs, which is to be kept as long as they are on their way.
+pub(crate) type Room = OwnedSemaphorePermit;
+
+/// What an answer says, with the tensors that follow its header, lie in shared memory, or are asked
+/// for by their digest.
 pub(crate) async fn completion(
     start: Start,
     header: OutcomeHeader,
     recv: &mut RecvStream,
     shared_memory: &SharedMemory,
-) -> Result<Completion> {
-    let OutcomeHeader { id, model_us, batch, verdict, shared } = header;
+    (collected, worker): (&TensorCache, Peer<'_>),
+) -> Result<(Completion, Option<Room>)> {
+    let OutcomeHeader { id, model_us, batch, verdict, shared, blob } = header;
     let model = Duration::from_micros(model_us);
-    Ok(match verdict {
-        Verdict::Done(metas) => {
-            let outputs = start.tensors_from(shared_memory, recv, id, metas, shared).await?;
-            Completion::Done { outputs, model, batch }
+    let metas = match verdict {
+        Verdict::Done(metas) => metas,
+        Verdict::Error(error) => return Ok((Completion::Error { error, model }, None)),
+        Verdict::Refused => return Ok((Completion::Refused, None)),
+    };
+    let Some(blob) = blob else {
+        let outputs = start.tensors_from(shared_memory, recv, id, metas, shared).await?;
+        return Ok((Completion::Done { outputs, model, batch }, None));
+    };
+    // Nothing may follow besides.
+    start.tensors(recv, Vec::new()).await?;
+    let planned = plan(metas, usize::try_from(blob.bytes).map_err(wire::lost)?)?;
+    match collected.fetch(worker, blob, planned).await {
+        Ok(Fetched { tensors: outputs, room }) => {
+            Ok((Completion::Done { outputs, model, batch }, Some(room)))
         }
-        Verdict::Error(error) => Completion::Error { error, model },
-        Verdict::Refused => Completion::Refused,
-    })
+        // No other worker has a shorter answer.
+        Err(error @ Error::TooLarge { .. }) => {
+            let error = ExecError::failed(error.to_string());
+            Ok((Completion::Error { error, model }, None))
+        }
+        Err(error) => Err(error),
+    }
 }
 
 impl Drop for Exchange {

@@ -4,9 +4,10 @@
 //! The answer has counted by then: its slot is free, and it does not matter what becomes of the worker.
 
 use super::core_handle::CoreHandle;
+use super::exchange::Room;
 use crate::error::{Error, Result};
 use crate::net::transfer::blobs::{BlobStore, Claim};
-use crate::net::transfer::inputs::Large;
+use crate::net::transfer::tensors::Large;
 use crate::proto::image::Apart;
 use lgp_memory::NamedTensor;
 use std::collections::HashMap;
@@ -20,8 +21,8 @@ const WRITING_MAX: usize = 8;
 pub(super) struct Outputs {
     /// By their task.
     files: HashMap<u64, [u8; 32]>,
-    /// Tasks whose outputs are being written, or wait for that.
-    writing: usize,
+    /// Tasks whose outputs are being written, or wait for that, with the room of large ones.
+    writing: HashMap<u64, Option<Room>>,
     places: Arc<Semaphore>,
 }
 
@@ -34,17 +35,17 @@ impl Default for Outputs {
 impl Outputs {
     /// Those that lay there when the journal was opened.
     pub(super) fn of(files: HashMap<u64, [u8; 32]>) -> Self {
-        Self { files, writing: 0, places: Arc::new(Semaphore::new(WRITING_MAX)) }
+        Self { files, writing: HashMap::new(), places: Arc::new(Semaphore::new(WRITING_MAX)) }
     }
 
     /// Whether some are on their way to the disk.
     pub(super) fn are_writing(&self) -> bool {
-        self.writing > 0
+        !self.writing.is_empty()
     }
 
     /// Has outputs written; the core hears of it.
     pub(super) fn begin(&mut self, shared: &Arc<CoreHandle>, seq: u64, outputs: Vec<NamedTensor>) {
-        self.writing += 1;
+        self.writing.insert(seq, None);
         let (places, core) = (Arc::clone(&self.places), Arc::clone(shared));
         shared.runtime().spawn(async move {
             let place = places.acquire_owned().await;
@@ -57,9 +58,16 @@ impl Outputs {
         });
     }
 
+    /// The room that the outputs of a task have is theirs until they are written.
+    pub(super) fn keep_room(&mut self, seq: u64, room: Option<Room>) {
+        if let Some(kept) = self.writing.get_mut(&seq) {
+            *kept = room;
+        }
+    }
+
     /// They are written, or could not be. What was written stays until it is released.
     pub(super) fn end(&mut self, seq: u64, written: Option<(Apart, Claim)>) {
-        self.writing = self.writing.saturating_sub(1);
+        self.writing.remove(&seq);
         if let Some((apart, claim)) = written {
             claim.keep();
             self.files.insert(seq, apart.blob.sha256);

@@ -6,8 +6,8 @@ use crate::net::coordinator::gate::Gate;
 use crate::net::identity::enrol::JoinRefusal;
 use crate::net::identity::members::Connected;
 use crate::net::identity::renew;
-use crate::net::transfer::inputs;
 use crate::net::transfer::models;
+use crate::net::transfer::tensors::{self, Peer};
 use crate::net::transport::rpc::{self, Ask};
 use crate::net::transport::shared_memory::SharedMemory;
 use crate::net::transport::wire;
@@ -54,9 +54,7 @@ async fn answer(
         Ask::Blob { sha256, offset } => {
             models::send(gate.services.models.clone(), sha256, offset, send).await
         }
-        Ask::Inputs { sha256, offset } => {
-            inputs::send(&gate.shared.offers, sha256, offset, send).await
-        }
+        Ask::Tensors(range) => tensors::send(&gate.shared.offers, range, send).await,
         Ask::Outcome => {
             outcome(gate, visit.connection(), &mut recv).await?;
             wire::taken(rpc::write(&mut send, &())).await?;
@@ -73,7 +71,10 @@ async fn outcome(gate: &Gate, connection: &Connection, recv: &mut RecvStream) ->
     // What is held for a connection that has ended is none of this one.
     let session = gate.shared.session_of(connection);
     let session = session.ok_or_else(|| wire::lost("an outcome before the greeting"))?;
-    let completion = completion(start, header, recv, &SharedMemory::default()).await?;
+    let from = (&*gate.shared.collected, Peer::Worker(connection));
+    let (completion, room) =
+        completion(start, header, recv, &SharedMemory::default(), from).await?;
     gate.shared.complete(session, id, completion);
+    gate.shared.keep_room(id.seq, room);
     Ok(())
 }

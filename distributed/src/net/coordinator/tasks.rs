@@ -6,7 +6,7 @@ use crate::net::coordinator::backlog::Room;
 use crate::net::coordinator::core_handle::{Checked, Inputs, Submitted};
 use crate::net::coordinator::stored;
 use crate::net::outside::planted_here;
-use crate::net::transfer::inputs::{self, Large};
+use crate::net::transfer::tensors::{self, Large};
 use crate::proto::core::Found;
 use crate::proto::{Order, request};
 use crate::task::{TaskFilter, TaskId, TaskPage, TaskRecord, TaskSpec, TaskState};
@@ -24,7 +24,7 @@ impl Coordinator {
             let message = "a durable task is accepted once the journal has it: wait for that";
             return Err(Error::InvalidTask { message: message.into() });
         }
-        let large = match inputs::is_large(&spec.inputs) {
+        let large = match tensors::is_large(&spec.inputs) {
             true => Some(Arc::new(Large::in_memory(&spec.inputs)?)),
             false => None,
         };
@@ -80,7 +80,7 @@ impl Coordinator {
         /// Of a task besides its inputs, about.
         const TASK_BYTES: usize = 512;
         let durable = tasks.iter().filter(|(spec, _)| spec.durable);
-        let bytes = durable.map(|(spec, _)| inputs::bytes_of(&spec.inputs) + TASK_BYTES);
+        let bytes = durable.map(|(spec, _)| tensors::bytes_of(&spec.inputs) + TASK_BYTES);
         match bytes.fold(0, usize::saturating_add) {
             0 => Ok(None),
             bytes => self.shared.backlog.reserve(bytes).await.map(Some),
@@ -113,7 +113,7 @@ impl Coordinator {
     /// those of a durable task are on the disk, for good, before the journal hears of it.
     async fn check(&self, spec: TaskSpec) -> Result<Checked> {
         let bytes_max = self.config.input_bytes_max;
-        if !inputs::is_large(&spec.inputs) {
+        if !tensors::is_large(&spec.inputs) {
             return Ok((request::check(spec, bytes_max)?, None));
         }
         let blob_store = match spec.durable {

@@ -14,7 +14,7 @@ pub(crate) use read::Unread;
 
 use crate::control::files;
 use crate::error::{Error, Result};
-use crate::proto::message::InputBlob;
+use crate::proto::message::TensorBlob;
 use bytes::Bytes;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path as Key;
@@ -158,7 +158,11 @@ impl BlobStore {
     /// # Errors
     /// [`Error::NotSaved`], also where too little room would be left for the journal; nothing is
     /// left then. [`Error::Stopped`] once closed.
-    pub(crate) async fn put(self: &Arc<Self>, blob: InputBlob, parts: Vec<Bytes>) -> Result<Claim> {
+    pub(crate) async fn put(
+        self: &Arc<Self>,
+        blob: TensorBlob,
+        parts: Vec<Bytes>,
+    ) -> Result<Claim> {
         let blob_store = Arc::clone(self);
         // A task of its own: when the caller goes away, the claim ends after the writing.
         let writing = self.runtime.spawn(async move {

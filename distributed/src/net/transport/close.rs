@@ -6,6 +6,8 @@ use quinn::{ConnectionError, VarInt};
 use std::net::SocketAddr;
 use std::time::SystemTime;
 
+/// Code of a stream whose answer has been taken, with what it names by its digest.
+pub(crate) const TAKEN: VarInt = VarInt::from_u32(2);
 /// Code of a stream whose answer nobody waits for any more.
 pub(crate) const CANCELLED: VarInt = VarInt::from_u32(1);
 

@@ -6,6 +6,7 @@ use crate::net::identity::enrol::JoinRefusal;
 use crate::net::identity::role::Role;
 use crate::net::transport::wire;
 use crate::proto::frame::FrameError;
+use crate::proto::message::TensorRange;
 use crate::worker_info::WorkerId;
 use quinn::{Connection, RecvStream, SendStream};
 use serde::de::DeserializeOwned;
@@ -43,8 +44,8 @@ pub(crate) enum Ask {
     Renew { name: WorkerId, csr: Vec<u8> },
     /// The bytes of a model from an offset on; they follow the answer.
     Blob { sha256: String, offset: u64 },
-    /// The inputs of a task from an offset on; they follow the answer.
-    Inputs { sha256: [u8; 32], offset: u64 },
+    /// The tensors of a task from an offset on; they follow the answer.
+    Tensors(TensorRange),
     /// Here is what an attempt came to whose own stream was lost: a frame that follows. The answer,
     /// which is empty, says that it was taken.
     Outcome,

@@ -99,6 +99,11 @@ impl Start {
         Ok(longer.into())
     }
 
+    /// What the frame is.
+    pub(crate) fn kind(&self) -> Kind {
+        self.prefix.kind
+    }
+
     /// The header, which must be of one kind.
     pub(crate) fn header<T: DeserializeOwned>(
         &self,

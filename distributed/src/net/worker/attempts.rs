@@ -1,9 +1,10 @@
 //! The attempts that a worker holds, over all of its connections: what runs goes on while a connection
 //! is lost, and what it came to is kept until a coordinator has it.
 
+use crate::net::transfer::tensors::Offer;
 use crate::net::worker::device_queue::Stage;
 use crate::proto::frame;
-use crate::proto::message::{AttemptId, Kind, OutcomeHeader};
+use crate::proto::message::{AttemptId, Kind, OutcomeHeader, Verdict};
 use lgp_memory::NamedTensor;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -39,11 +40,33 @@ struct State {
     reports: Option<mpsc::UnboundedSender<Vec<u8>>>,
 }
 
-/// What an attempt came to whose own stream was lost.
-pub(crate) struct Outcome {
+/// An attempt's answer.
+pub(crate) struct Reply {
     pub(crate) header: OutcomeHeader,
+    /// The tensors that follow the header, and their bytes.
     pub(crate) outputs: Vec<NamedTensor>,
     pub(crate) body_bytes: usize,
+    /// Those that are too long to follow.
+    pub(crate) offer: Option<Offer>,
+}
+
+impl Reply {
+    /// Of an attempt that did not run.
+    pub(crate) fn without(id: AttemptId, verdict: Verdict) -> Self {
+        let header = OutcomeHeader::of(id, verdict);
+        Self { header, outputs: Vec::new(), body_bytes: 0, offer: None }
+    }
+
+    /// Bytes that it keeps in memory.
+    fn held_bytes(&self) -> usize {
+        let offered = self.offer.as_ref().map_or(0, |offer| offer.blob.bytes);
+        self.body_bytes.saturating_add(usize::try_from(offered).unwrap_or(usize::MAX))
+    }
+}
+
+/// What an attempt came to whose own stream was lost.
+pub(crate) struct Outcome {
+    pub(crate) reply: Reply,
     since: Instant,
     /// The attempt is held for as long as its outcome is.
     _hold: Hold,
@@ -129,7 +152,7 @@ impl Attempts {
     pub(crate) fn stop(&self, id: AttemptId) {
         let mut state = self.lock();
         let gone: Vec<_> =
-            state.undelivered.extract_if(.., |outcome| outcome.header.id == id).collect();
+            state.undelivered.extract_if(.., |outcome| outcome.reply.header.id == id).collect();
         let stage = state.held.get(&id).cloned();
         drop(state);
         // Letting go of what was held takes the lock again.
@@ -159,14 +182,8 @@ impl Attempts {
     }
 
     /// Keeps what an attempt came to until a connection takes it.
-    pub(crate) fn keep(
-        &self,
-        hold: Hold,
-        header: OutcomeHeader,
-        outputs: Vec<NamedTensor>,
-        body_bytes: usize,
-    ) {
-        let outcome = Outcome { header, outputs, body_bytes, since: Instant::now(), _hold: hold };
+    pub(crate) fn keep(&self, hold: Hold, reply: Reply) {
+        let outcome = Outcome { reply, since: Instant::now(), _hold: hold };
         self.lock().undelivered.push(Arc::new(outcome));
         self.tidy();
         self.waiting.notify_one();
@@ -190,16 +207,19 @@ impl Attempts {
         drop(gone);
     }
 
-    /// Lets go of outcomes that waited for too long, and of the oldest of too many.
+    /// Lets go of outcomes that waited for too long, and of the oldest of too many; a single one is
+    /// never too many.
     pub(crate) fn tidy(&self) {
         let mut gone = Vec::new();
         let mut state = self.lock();
-        let mut bytes: usize = state.undelivered.iter().map(|outcome| outcome.body_bytes).sum();
+        let held_bytes = |outcome: &Arc<Outcome>| outcome.reply.held_bytes();
+        let mut bytes: usize = state.undelivered.iter().map(held_bytes).sum();
         while let Some(first) = state.undelivered.first()
-            && (bytes > UNDELIVERED_BYTES_MAX || first.since.elapsed() > UNDELIVERED_FOR)
+            && (bytes > UNDELIVERED_BYTES_MAX && state.undelivered.len() > 1
+                || first.since.elapsed() > UNDELIVERED_FOR)
         {
-            bytes -= first.body_bytes;
-            tracing::warn!(id = ?first.header.id, "an outcome found no connection in time");
+            bytes -= held_bytes(first);
+            tracing::warn!(id = ?first.reply.header.id, "an outcome found no connection in time");
             // Few wait: a worker holds as many as it has slots.
             gone.push(state.undelivered.remove(0));
         }
@@ -220,15 +240,14 @@ impl Attempts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::message::Verdict;
 
     fn id(seq: u64) -> AttemptId {
         AttemptId { epoch: 1, seq, attempt: 1 }
     }
 
     fn keep(attempts: &Arc<Attempts>, seq: u64, bytes: usize) {
-        let header = OutcomeHeader::of(id(seq), Verdict::Refused);
-        attempts.keep(attempts.hold(id(seq)), header, Vec::new(), bytes);
+        let reply = Reply { body_bytes: bytes, ..Reply::without(id(seq), Verdict::Refused) };
+        attempts.keep(attempts.hold(id(seq)), reply);
     }
 
     #[test]
@@ -246,7 +265,7 @@ mod tests {
         keep(&attempts, 2, 1);
         assert_eq!(attempts.holdings().len(), 2);
         let first = attempts.undelivered().await;
-        assert_eq!(first.header.id, id(1));
+        assert_eq!(first.reply.header.id, id(1));
         keep(&attempts, 3, UNDELIVERED_BYTES_MAX / 2);
         attempts.delivered(&first);
         drop(first);

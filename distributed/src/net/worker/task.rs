@@ -2,18 +2,19 @@
 
 use crate::error::Result;
 use crate::executor::{ExecError, Executor};
-use crate::net::transfer::inputs::{Fetched, InputCache};
 use crate::net::transfer::models::Fetcher;
+use crate::net::transfer::tensors::{self, Fetched, Large, Offers, Peer, TensorCache};
+use crate::net::transport::close::TAKEN;
 use crate::net::transport::rpc::{self, Ask};
 use crate::net::transport::shared_memory::SharedMemory;
 use crate::net::transport::wire::{self, Start};
 use crate::net::worker::Worker;
-use crate::net::worker::attempts::{Attempts, Hold, Outcome};
+use crate::net::worker::attempts::{Attempts, Hold, Outcome, Reply};
 use crate::net::worker::device_queue::{DeviceQueue, DeviceQueues, Job, Ran};
 use crate::proto::message::{
-    AttemptId, InputBlob, Kind, OutcomeHeader, TaskHeader, TensorMeta, Verdict,
+    AttemptId, Kind, OutcomeHeader, TaskHeader, TensorBlob, TensorMeta, Verdict,
 };
-use crate::proto::tensors::{describe, plan};
+use crate::proto::tensors::{describe_any, plan};
 use lgp_memory::NamedTensor;
 use quinn::{Connection, RecvStream, SendStream};
 use serde::Serialize;
@@ -27,7 +28,9 @@ pub(crate) struct WorkerSession {
     queues: DeviceQueues,
     /// Where memory is shared with the coordinator.
     pub(crate) shared_memory: Arc<SharedMemory>,
-    pub(crate) input_cache: Arc<InputCache>,
+    pub(crate) input_cache: Arc<TensorCache>,
+    /// Outputs that the coordinator may ask for.
+    offers: Arc<Offers>,
     pub(crate) attempts: Arc<Attempts>,
     leaving: AtomicBool,
 }
@@ -40,6 +43,7 @@ impl WorkerSession {
             queues: Arc::clone(&worker.queues),
             shared_memory: Arc::default(),
             input_cache: Arc::clone(&worker.input_cache),
+            offers: Arc::clone(&worker.offers),
             attempts: Arc::clone(&worker.attempts),
             leaving: AtomicBool::new(false),
         }
@@ -62,34 +66,39 @@ impl WorkerSession {
     }
 }
 
-/// An attempt's answer.
-struct Reply {
-    header: OutcomeHeader,
-    outputs: Vec<NamedTensor>,
-    body_bytes: usize,
+fn refused(id: AttemptId) -> Reply {
+    Reply::without(id, Verdict::Refused)
 }
 
-impl Reply {
-    /// Of an attempt that did not run.
-    fn without(id: AttemptId, verdict: Verdict) -> Self {
-        Self { header: OutcomeHeader::of(id, verdict), outputs: Vec::new(), body_bytes: 0 }
-    }
-
-    fn refused(id: AttemptId) -> Self {
-        Self::without(id, Verdict::Refused)
-    }
-
-    fn failed(id: AttemptId, error: ExecError) -> Self {
-        Self::without(id, Verdict::Error(error.shortened()))
-    }
+fn failed(id: AttemptId, error: ExecError) -> Reply {
+    Reply::without(id, Verdict::Error(error.shortened()))
 }
 
-/// Serves the task of one stream.
-pub(crate) async fn work(session: Arc<WorkerSession>, mut send: SendStream, mut recv: RecvStream) {
-    let (start, mut header) = match read_header(&mut recv).await {
-        Ok(read) => read,
-        Err(error) => return tracing::debug!(%error, "no task on the stream"),
+/// Serves one stream: a task, or a question for the outputs of one.
+pub(crate) async fn work(session: Arc<WorkerSession>, send: SendStream, mut recv: RecvStream) {
+    let served = async {
+        let start = Start::read(&mut recv).await?;
+        if start.kind() == Kind::Fetch {
+            let range = start.header(Kind::Fetch, "task or question")?;
+            return tensors::send(&session.offers, range, send).await;
+        }
+        let header = start.header(Kind::Task, "task")?;
+        run(session, start, header, send, recv).await;
+        Ok(())
     };
+    if let Err(error) = served.await {
+        tracing::debug!(%error, "a stream was not served");
+    }
+}
+
+/// Serves a task, to its end.
+async fn run(
+    session: Arc<WorkerSession>,
+    start: Start,
+    mut header: TaskHeader,
+    mut send: SendStream,
+    mut recv: RecvStream,
+) {
     let hold = session.attempts.hold(header.id);
     let metas = std::mem::take(&mut header.tensors);
     let done = perform(&session, &hold, start, header, metas, &send, &mut recv).await;
@@ -110,25 +119,18 @@ pub(crate) async fn work(session: Arc<WorkerSession>, mut send: SendStream, mut 
         send.stopped().await.map_err(wire::lost)
     };
     match answered.await {
-        Ok(None) => {}
+        Ok(None | Some(TAKEN)) => {}
         // A cancellation that crossed the answer.
         Ok(Some(_)) => session.report(Kind::Released, &hold.id),
         // Another connection may take it.
         Err(_) if session.fetcher.connection().close_reason().is_some() => {
-            let Reply { header, outputs, body_bytes } = reply;
-            session.attempts.keep(hold, header, outputs, body_bytes);
+            session.attempts.keep(hold, reply);
         }
         Err(error) => {
             tracing::debug!(%error, "an answer was not taken");
             session.report(Kind::Released, &hold.id);
         }
     }
-}
-
-async fn read_header(recv: &mut RecvStream) -> Result<(Start, TaskHeader)> {
-    let start = Start::read(recv).await?;
-    let header = start.header(Kind::Task, "task")?;
-    Ok((start, header))
 }
 
 async fn perform(
@@ -142,7 +144,7 @@ async fn perform(
 ) -> Result<Reply> {
     let id = hold.id;
     if session.leaving.load(Ordering::SeqCst) || session.attempts.was_recalled(id) {
-        return Ok(Reply::refused(id));
+        return Ok(refused(id));
     }
     let TaskHeader { device, priority, model, shared, blob, .. } = header;
     let (inputs, room) = match blob {
@@ -151,16 +153,16 @@ async fn perform(
             // Nothing may follow besides.
             start.tensors(recv, Vec::new()).await?;
             match unless_unwanted(hold, send, large_inputs(session, blob, metas)).await? {
-                Some(Ok(Fetched { inputs, room })) => (inputs, Some(room)),
-                Some(Err(error)) => return Ok(Reply::failed(id, error)),
-                None => return Ok(Reply::refused(id)),
+                Some(Ok(Fetched { tensors, room })) => (tensors, Some(room)),
+                Some(Err(error)) => return Ok(failed(id, error)),
+                None => return Ok(refused(id)),
             }
         }
     };
     match unless_unwanted(hold, send, async { Ok(session.fetcher.ensure(&model).await) }).await? {
         Some(Ok(())) => {}
-        Some(Err(error)) => return Ok(Reply::failed(id, error)),
-        None => return Ok(Reply::refused(id)),
+        Some(Err(error)) => return Ok(failed(id, error)),
+        None => return Ok(refused(id)),
     }
     let queue = usize::try_from(device).ok().and_then(|at| session.queues.get(at));
     let Some(queue) = queue else {
@@ -168,20 +170,32 @@ async fn perform(
         return Err(wire::lost(format!("a task for device {device} of {count}")));
     };
     let job = Job { priority, model, inputs, stage: Arc::clone(&hold.stage), room };
-    let Some(ran) = wait(queue, job, send).await? else { return Ok(Reply::refused(id)) };
-    let described = ran.result.and_then(|outputs| {
-        let described = describe(&outputs);
-        let (metas, bytes) =
-            described.map_err(|e| ExecError::failed(format!("outputs do not fit a frame: {e}")))?;
-        Ok((outputs, metas, bytes))
-    });
-    let (verdict, outputs, bytes) = match described {
-        Ok((outputs, metas, bytes)) => (Verdict::Done(metas), outputs, bytes),
-        Err(error) => (Verdict::Error(error.shortened()), Vec::new(), 0),
+    let Some(ran) = wait(queue, job, send).await? else { return Ok(refused(id)) };
+    let (model_us, batch) = (u64::try_from(ran.took.as_micros()).unwrap_or(u64::MAX), ran.batch);
+    let mut reply = match ran.result {
+        Ok(outputs) => done(session, id, outputs).await?,
+        Err(error) => failed(id, error),
     };
-    let model_us = u64::try_from(ran.took.as_micros()).unwrap_or(u64::MAX);
-    let header = OutcomeHeader { model_us, batch: ran.batch, ..OutcomeHeader::of(id, verdict) };
-    Ok(Reply { header, outputs, body_bytes: bytes })
+    (reply.header.model_us, reply.header.batch) = (model_us, batch);
+    Ok(reply)
+}
+
+/// The answer with an attempt's outputs, which follow it unless they are too long.
+async fn done(session: &WorkerSession, id: AttemptId, outputs: Vec<NamedTensor>) -> Result<Reply> {
+    let (metas, body_bytes) = match describe_any(&outputs) {
+        Ok(described) => described,
+        Err(error) => {
+            return Ok(failed(id, ExecError::failed(format!("outputs do not travel: {error}"))));
+        }
+    };
+    let mut reply = Reply::without(id, Verdict::Done(metas));
+    if tensors::is_large(&outputs) {
+        let large = Arc::new(Large::in_memory(&outputs)?);
+        let offer = session.offers.offer(&large).await?;
+        reply.header.blob = Some(offer.blob);
+        return Ok(Reply { offer: Some(offer), ..reply });
+    }
+    Ok(Reply { outputs, body_bytes, ..reply })
 }
 
 /// Prepares an attempt, which may take long; `None` when it is asked back meanwhile, or its worker
@@ -204,11 +218,12 @@ async fn unless_unwanted<T>(
 /// Fetches inputs that are too long for a frame.
 async fn large_inputs(
     session: &WorkerSession,
-    blob: InputBlob,
+    blob: TensorBlob,
     metas: Vec<TensorMeta>,
 ) -> Result<Result<Fetched, ExecError>> {
     let planned = plan(metas, usize::try_from(blob.bytes).map_err(wire::lost)?)?;
-    let fetched = session.input_cache.fetch(session.fetcher.connection(), blob, planned).await;
+    let coordinator = Peer::Coordinator(session.fetcher.connection());
+    let fetched = session.input_cache.fetch(coordinator, blob, planned).await;
     // Another worker, or another time, may have more luck.
     Ok(fetched.map_err(|error| ExecError::unavailable(error.to_string())))
 }
@@ -249,7 +264,7 @@ async fn wait(queue: &Arc<DeviceQueue>, job: Job, send: &SendStream) -> Result<O
 /// Writes an answer on the attempt's own stream; its tensors go through shared memory where there is
 /// some.
 async fn answer(session: &WorkerSession, send: &mut SendStream, reply: &Reply) -> Result<()> {
-    let Reply { header, outputs, body_bytes } = reply;
+    let Reply { header, outputs, body_bytes, offer } = reply;
     let shared = session.shared_memory.lend(header.id, outputs, *body_bytes).await;
     let lent = shared.is_some();
     let header = OutcomeHeader { shared, ..header.clone() };
@@ -258,7 +273,11 @@ async fn answer(session: &WorkerSession, send: &mut SendStream, reply: &Reply) -
         false => wire::chunks(Kind::Outcome, &header, outputs, *body_bytes)?,
     };
     send.write_all_chunks(&mut chunks).await.map_err(wire::lost)?;
-    send.finish().map_err(wire::lost)
+    match offer {
+        // It is open until the coordinator stops it, when it has them.
+        Some(_) => Ok(()),
+        None => send.finish().map_err(wire::lost),
+    }
 }
 
 /// Brings outcomes whose own stream was lost to the coordinator of this connection, until it ends.
@@ -276,7 +295,7 @@ pub(crate) async fn deliver(session: Arc<WorkerSession>) {
 async fn bring(connection: &Connection, outcome: &Outcome) -> Result<()> {
     let (mut send, mut recv) = connection.open_bi().await.map_err(wire::lost)?;
     rpc::write(&mut send, &Ask::Outcome).await?;
-    let Outcome { header, outputs, body_bytes, .. } = outcome;
+    let Reply { header, outputs, body_bytes, .. } = &outcome.reply;
     let mut chunks = wire::chunks(Kind::Outcome, header, outputs, *body_bytes)?;
     send.write_all_chunks(&mut chunks).await.map_err(wire::lost)?;
     send.finish().map_err(wire::lost)?;

@@ -2,7 +2,7 @@
 
 use super::invalid;
 use crate::proto::frame::FrameError;
-use crate::proto::message::{InputBlob, TensorMeta};
+use crate::proto::message::{TensorBlob, TensorMeta};
 use crate::proto::tensors::plan;
 use crate::task::{Backoff, ModelRef};
 use serde::{Deserialize, Serialize};
@@ -25,7 +25,7 @@ pub(super) const EXTRA: u32 = 1 << 31;
 /// Inputs or outputs that are not kept with their task, but under the digest of their bytes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Apart {
-    pub(crate) blob: InputBlob,
+    pub(crate) blob: TensorBlob,
     pub(crate) tensors: Vec<TensorMeta>,
 }
 

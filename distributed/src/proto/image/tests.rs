@@ -1,7 +1,7 @@
 //! Images survive their bytes, and what is none is refused.
 
 use super::*;
-use crate::proto::message::InputBlob;
+use crate::proto::message::TensorBlob;
 use crate::task::{Backoff, TaskErrorKind};
 use lgp_memory::Tensor;
 
@@ -68,7 +68,7 @@ fn ended(result: Result<Vec<NamedTensor>, TaskError>) -> Image {
 fn kept_apart() -> Image {
     let tensors = describe(&image().spec.inputs).expect("small").0;
     let spec = TaskSpec { inputs: Vec::new(), ..(*image().spec).clone() };
-    let blob = InputBlob { sha256: [5; 32], bytes: 16 };
+    let blob = TensorBlob { sha256: [5; 32], bytes: 16 };
     Image { spec: Arc::new(spec), apart: Some(Apart { blob, tensors }), ..image() }
 }
 

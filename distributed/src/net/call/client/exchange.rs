@@ -7,7 +7,7 @@ use crate::net::identity::enrol::JoinRefusal;
 use crate::net::transport::close::{Close, final_error};
 use crate::net::transport::rpc;
 use crate::net::transport::wire;
-use crate::proto::frame::{BODY_BYTES_MAX, FrameError};
+use crate::proto::frame::FrameError;
 use crate::proto::tensors::{describe, plan_first};
 use crate::task::{TaskRecord, TaskSpec};
 use lgp_memory::NamedTensor;
@@ -15,6 +15,9 @@ use quinn::{ConnectionError, RecvStream};
 use std::net::SocketAddr;
 use std::time::SystemTime;
 use tokio::sync::SemaphorePermit;
+
+/// Bytes of outputs that a coordinator is believed to have; each tensor is allocated in its turn.
+const RESULT_BYTES_MAX: usize = 4 << 30;
 
 impl Client {
     pub(super) async fn done(&self, call: Call) -> Result<()> {
@@ -48,7 +51,7 @@ impl Client {
     pub(super) async fn record(&self, told: Told, mut recv: RecvStream) -> Result<TaskRecord> {
         let Told::Record(mut record) = told else { return Err(odd()) };
         let Some(metas) = record.outputs.take() else { return Ok(record.with(None)) };
-        let (planned, _) = plan_first(metas, BODY_BYTES_MAX)?;
+        let (planned, _) = plan_first(metas, RESULT_BYTES_MAX)?;
         let mut outputs = Vec::with_capacity(planned.len());
         for planned in planned {
             let mut buffer = planned.buffer()?;

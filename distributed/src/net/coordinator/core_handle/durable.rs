@@ -3,11 +3,12 @@
 use super::{CoreHandle, State};
 use crate::control::log::Log;
 use crate::error::JournalError;
-use crate::net::coordinator::backlog::Room;
+use crate::net::coordinator::backlog;
+use crate::net::coordinator::exchange::Room;
 use crate::net::coordinator::journal::{self, Prepared};
 use crate::net::coordinator::outputs::Outputs;
 use crate::net::transfer::blobs::{BlobStore, Claim};
-use crate::net::transfer::inputs::Large;
+use crate::net::transfer::tensors::Large;
 use crate::proto::core::Left;
 use crate::proto::image::{Apart, Change};
 use std::collections::BTreeMap;
@@ -22,8 +23,8 @@ pub(super) struct Journal {
     /// Keeps large inputs and outputs of its tasks.
     blob_store: Option<Arc<BlobStore>>,
     /// Room of the submission that is being taken in, and of those under way by their tickets.
-    pub(super) room: Option<Room>,
-    rooms: BTreeMap<u64, Room>,
+    pub(super) room: Option<backlog::Room>,
+    rooms: BTreeMap<u64, backlog::Room>,
     /// Why it takes no more.
     broken: Option<JournalError>,
 }
@@ -75,6 +76,11 @@ impl CoreHandle {
         }
     }
 
+    /// Keeps the room of a task's large outputs until they are written, if they are to be.
+    pub(in crate::net::coordinator) fn keep_room(&self, seq: u64, room: Option<Room>) {
+        self.lock().outputs.keep_room(seq, room);
+    }
+
     /// Waits until no outputs are on their way to the disk.
     pub(in crate::net::coordinator) async fn outputs_stored(&self) {
         loop {
@@ -112,7 +118,9 @@ impl CoreHandle {
     pub(crate) fn recorded(self: &Arc<Self>, upto: u64) {
         let mut state = self.lock();
         let later = state.journal.rooms.split_off(&upto.saturating_add(1));
-        std::mem::replace(&mut state.journal.rooms, later).into_values().for_each(Room::written);
+        std::mem::replace(&mut state.journal.rooms, later)
+            .into_values()
+            .for_each(backlog::Room::written);
         state.core.recorded(self.now(), upto);
         self.carry_out(&mut state);
     }

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::net::coordinator::backlog::Room;
 use crate::net::coordinator::waiting::{Promise, Waiting};
 use crate::net::transfer::blobs::Claim;
-use crate::net::transfer::inputs::Large;
+use crate::net::transfer::tensors::Large;
 use crate::proto::Order;
 use crate::proto::core::Found;
 use crate::task::{TaskId, TaskRecord, TaskState};

@@ -3,7 +3,7 @@
 use super::{BlobStore, key, reason};
 use crate::error::Result;
 use crate::proto::image::Apart;
-use crate::proto::message::InputBlob;
+use crate::proto::message::TensorBlob;
 use crate::proto::tensors::plan;
 use bytes::Bytes;
 use lgp_memory::NamedTensor;
@@ -28,7 +28,12 @@ impl BlobStore {
     ///
     /// # Errors
     /// [`Unread`], with a text that says what is wrong with the file.
-    pub(crate) async fn read(&self, blob: InputBlob, at: u64, count: u64) -> Result<Bytes, Unread> {
+    pub(crate) async fn read(
+        &self,
+        blob: TensorBlob,
+        at: u64,
+        count: u64,
+    ) -> Result<Bytes, Unread> {
         if at == 0 {
             self.measure(blob).await?;
         }
@@ -63,12 +68,12 @@ impl BlobStore {
         }
     }
 
-    fn path(&self, blob: InputBlob) -> PathBuf {
+    fn path(&self, blob: TensorBlob) -> PathBuf {
         self.folder.join(hex::encode(blob.sha256))
     }
 
     /// Looks whether the file is there and has its length.
-    async fn measure(&self, blob: InputBlob) -> Result<(), Unread> {
+    async fn measure(&self, blob: TensorBlob) -> Result<(), Unread> {
         match self.store.head(&key(blob.sha256)).await {
             Ok(found) if found.size == blob.bytes => Ok(()),
             Ok(found) => {
@@ -83,7 +88,7 @@ impl BlobStore {
     }
 
     /// What is wrong with the file of a run.
-    pub(crate) fn blame(&self, blob: InputBlob, what: &str) -> String {
+    pub(crate) fn blame(&self, blob: TensorBlob, what: &str) -> String {
         let path = self.path(blob);
         format!("the task's tensors in {} cannot be used: {what}", path.display())
     }

@@ -1,16 +1,16 @@
 //! Files by digest that are written, shared, damaged and copied.
 
 use super::{BlobStore, Unread};
-use crate::proto::message::InputBlob;
+use crate::proto::message::TensorBlob;
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// A store in a folder, and a run of bytes for it.
-fn store(folder: &std::path::Path) -> (Arc<BlobStore>, InputBlob, Bytes) {
+fn store(folder: &std::path::Path) -> (Arc<BlobStore>, TensorBlob, Bytes) {
     let bytes = Bytes::from_static(b"some inputs");
-    let blob = InputBlob { sha256: Sha256::digest(&bytes).into(), bytes: 11 };
+    let blob = TensorBlob { sha256: Sha256::digest(&bytes).into(), bytes: 11 };
     let runtime = tokio::runtime::Handle::current();
     let blob_store = BlobStore::open(folder.join("inputs"), std::iter::empty(), runtime).unwrap();
     (Arc::new(blob_store), blob, bytes)
@@ -53,7 +53,7 @@ async fn files_leave_room_for_the_journal() {
     let folder = tempfile::tempdir().unwrap();
     let (blob_store, blob, bytes) = store(folder.path());
     let disk = rustix::fs::statvfs(folder.path()).unwrap();
-    let all = InputBlob { bytes: disk.f_blocks * disk.f_frsize - (32 << 20), ..blob };
+    let all = TensorBlob { bytes: disk.f_blocks * disk.f_frsize - (32 << 20), ..blob };
     let Err(error) = blob_store.put(all, vec![bytes.clone()]).await else {
         panic!("no disk has room for that and the reserve")
     };

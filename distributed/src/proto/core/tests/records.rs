@@ -234,7 +234,7 @@ fn an_end_goes_to_the_journal_once_its_outputs_lie_apart() {
     core.unrecorded(ms(40_000), ticket, "full");
     core.tick(ms(42_000));
     assert!(sent(&mut core, ms(42_000)).0, "they may find room by now");
-    let blob = crate::proto::message::InputBlob { sha256: [1; 32], bytes: 5 };
+    let blob = crate::proto::message::TensorBlob { sha256: [1; 32], bytes: 5 };
     let (tensors, _) = crate::proto::tensors::describe(&outputs).expect("small");
     let apart = crate::proto::image::Apart { blob, tensors };
     assert!(core.stored(id.seq, Some(apart.clone())));

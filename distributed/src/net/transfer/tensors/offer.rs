@@ -1,11 +1,11 @@
-//! The coordinator's side: what workers may ask for now.
+//! The side that is asked: what it has for the other now.
 
 use super::{Answer, CHUNK_BYTES, Large, Source, hashed, total};
 use crate::error::{Error, Result};
 use crate::net::transfer::blobs::{BlobStore, Unread};
 use crate::net::transport::rpc;
 use crate::net::transport::wire;
-use crate::proto::message::InputBlob;
+use crate::proto::message::{TensorBlob, TensorRange};
 use bytes::Bytes;
 use quinn::SendStream;
 use sha2::{Digest, Sha256};
@@ -24,7 +24,7 @@ pub(crate) struct Offers(Mutex<HashMap<[u8; 32], Vec<Arc<Large>>>>);
 pub(crate) struct Offer {
     offers: Arc<Offers>,
     large: Arc<Large>,
-    pub(crate) blob: InputBlob,
+    pub(crate) blob: TensorBlob,
 }
 
 impl Drop for Offer {
@@ -46,7 +46,7 @@ impl Offers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Offers a task's inputs for as long as the answer lives.
+    /// Offers tensors for as long as the answer lives.
     pub(crate) async fn offer(self: &Arc<Self>, large: &Arc<Large>) -> Result<Offer> {
         let blob = large.blob().await?;
         self.lock().entry(blob.sha256).or_default().push(Arc::clone(large));
@@ -59,11 +59,10 @@ impl Offers {
     }
 }
 
-/// Answers a question for inputs.
+/// Answers a question for tensors.
 pub(crate) async fn send(
     offers: &Offers,
-    sha256: [u8; 32],
-    offset: u64,
+    TensorRange { sha256, offset }: TensorRange,
     mut send: SendStream,
 ) -> Result<()> {
     // Tasks and their answers go first.
@@ -130,7 +129,7 @@ async fn send_chunks(mut bytes: Bytes, send: &mut SendStream) -> Result<()> {
 /// right.
 async fn send_file(
     blob_store: &BlobStore,
-    blob: InputBlob,
+    blob: TensorBlob,
     offset: u64,
     send: &mut SendStream,
 ) -> Result<Result<(), Unread>> {

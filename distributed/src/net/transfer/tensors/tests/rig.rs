@@ -2,12 +2,13 @@
 
 use crate::net::identity::tls;
 use crate::net::tests::frame;
-use crate::net::transfer::inputs::Answer;
+use crate::net::transfer::tensors::Answer;
 use crate::net::transport::endpoint;
 use crate::net::transport::rpc::{self, Ask};
 use crate::net::transport::wire::{self, Start};
 use crate::proto::message::{
-    AttemptId, Hello, InputBlob, Kind, OutcomeHeader, TaskHeader, VERSION, Verdict, Welcome,
+    AttemptId, Hello, Kind, OutcomeHeader, TaskHeader, TensorBlob, TensorRange, VERSION, Verdict,
+    Welcome,
 };
 use crate::proto::tensors::describe;
 use crate::{ExecError, Executor, ExecutorStatus, ModelRef, Pki, Stop, WorkerConfig, run_worker};
@@ -49,7 +50,7 @@ pub(super) struct Rig {
     pub(super) endpoint: Endpoint,
     pub(super) inputs: Vec<NamedTensor>,
     pub(super) run: Vec<u8>,
-    pub(super) blob: InputBlob,
+    pub(super) blob: TensorBlob,
 }
 
 /// Inputs of some 2 MB, and a worker that takes three.
@@ -74,7 +75,7 @@ pub(super) fn rig_of(executor: Arc<Echo>) -> Rig {
     ];
     let run = [inputs[0].tensor.as_bytes(), inputs[1].tensor.as_bytes()].concat();
     let bytes = u64::try_from(run.len()).unwrap();
-    let blob = InputBlob { sha256: Sha256::digest(&run).into(), bytes };
+    let blob = TensorBlob { sha256: Sha256::digest(&run).into(), bytes };
     Rig { endpoint, inputs, run, blob }
 }
 
@@ -102,7 +103,7 @@ impl Rig {
         &self,
         greeted: &Greeted,
         attempt: u32,
-        blob: InputBlob,
+        blob: TensorBlob,
     ) -> RecvStream {
         let (mut send, recv) = greeted.connection.open_bi().await.unwrap();
         let header = TaskHeader {
@@ -123,7 +124,9 @@ impl Rig {
     pub(super) async fn question(&self, greeted: &Greeted) -> (usize, SendStream) {
         let (send, mut recv) = greeted.connection.accept_bi().await.unwrap();
         let question: Ask = rpc::read(&mut recv).await.unwrap();
-        let Ask::Inputs { sha256, offset } = question else { panic!("another question") };
+        let Ask::Tensors(TensorRange { sha256, offset }) = question else {
+            panic!("another question")
+        };
         assert_eq!(sha256, self.blob.sha256);
         (usize::try_from(offset).unwrap(), send)
     }

@@ -7,7 +7,9 @@ use super::Answer;
 use crate::net::tests::{connect, coordinator, frame, hello, keep_beating};
 use crate::net::transport::rpc::{self, Ask};
 use crate::net::transport::wire::{self, Start};
-use crate::proto::message::{InputBlob, Kind, OutcomeHeader, TaskHeader, VERSION, Verdict};
+use crate::proto::message::{
+    Kind, OutcomeHeader, TaskHeader, TensorBlob, TensorRange, VERSION, Verdict,
+};
 use crate::{Coordinator, CoordinatorConfig, ExecErrorKind, ModelRef, Pki, TaskSpec};
 use lgp_memory::{DType, NamedTensor, Tensor};
 use rig::*;
@@ -134,18 +136,21 @@ async fn inputs_that_are_unknown_or_too_long_are_given_to_others() {
     assert!(error.message.contains("has no such inputs"), "{error}");
     assert_eq!(error.kind, ExecErrorKind::Unavailable);
     // A header whose tensors do not fit its blob gets no answer, and nothing is allocated for it.
-    let huge = InputBlob { bytes: 1 << 50, ..rig.blob };
+    let huge = TensorBlob { bytes: 1 << 50, ..rig.blob };
     let mut answer = rig.task(&greeted, 2, huge).await;
     assert!(answer.read_to_end(100).await.unwrap().is_empty());
 }
 
 #[tokio::test]
 async fn a_worker_takes_no_more_than_it_is_set_to() {
-    let input_cache = super::InputCache::new(1_000);
+    let input_cache = super::TensorCache::new(1_000, 1);
     let (coordinator, pki) = coordinator().await;
     let (_endpoint, connection) = connect(&coordinator, &pki.issue_worker("w").unwrap()).await;
-    let blob = InputBlob { sha256: [0; 32], bytes: 1_001 };
-    let error = input_cache.fetch(&connection, blob, Vec::new()).await.unwrap_err();
+    let blob = TensorBlob { sha256: [0; 32], bytes: 1_001 };
+    let error = input_cache
+        .fetch(super::Peer::Coordinator(&connection), blob, Vec::new())
+        .await
+        .unwrap_err();
     assert_eq!(error.to_string(), "1001 bytes of inputs, at most 1000 are accepted");
     coordinator.stop().await;
 }
@@ -186,7 +191,7 @@ async fn serves(coordinator: Coordinator, pki: Pki, durable: bool) {
     assert_eq!(blob.bytes, u64::try_from(count).unwrap() + 3);
     let ask = async |sha256, offset| {
         let (mut send, mut recv) = connection.open_bi().await.unwrap();
-        rpc::write(&mut send, &Ask::Inputs { sha256, offset }).await.unwrap();
+        rpc::write(&mut send, &Ask::Tensors(TensorRange { sha256, offset })).await.unwrap();
         send.finish().unwrap();
         let answer: Answer = rpc::read(&mut recv).await.unwrap();
         (answer, recv.read_to_end(100 << 20).await.unwrap())
@@ -258,7 +263,9 @@ async fn inputs_in_memory_outlive_a_durable_task_that_has_the_same() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let (mut send, mut recv) = workers[0].1.open_bi().await.unwrap();
-    rpc::write(&mut send, &Ask::Inputs { sha256: blob.sha256, offset: 0 }).await.unwrap();
+    rpc::write(&mut send, &Ask::Tensors(TensorRange { sha256: blob.sha256, offset: 0 }))
+        .await
+        .unwrap();
     send.finish().unwrap();
     let answer: Answer = rpc::read(&mut recv).await.unwrap();
     assert!(matches!(answer, Answer::Found(bytes) if bytes == blob.bytes));

@@ -1,25 +1,25 @@
-//! Inputs that are too long for a frame: their header names a digest, and the worker asks for the
-//! bytes, from any offset on.
+//! Inputs and outputs that are too long for a frame: the header names a digest, and the other side
+//! asks for the bytes, from any offset on.
 //!
-//! The bytes of all inputs of a task follow one another as one run, whose SHA-256 is its name. The
-//! coordinator serves it while an attempt is under way: from the task's own tensors, or, for a
-//! durable task, from its disk. The worker collects it in memory; what a broken connection left is
-//! gone on with by the next attempt.
+//! The bytes of all tensors follow one another as one run, whose SHA-256 is its name. The coordinator
+//! serves inputs while an attempt is under way: from the task's own tensors, or, for a durable task,
+//! from its disk. The worker serves outputs until they were taken. Who collects a run does so in
+//! memory; what a broken connection left is gone on with over the next.
 
 mod fetch;
 mod offer;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use fetch::{Fetched, InputCache};
-pub(crate) use offer::{Offers, send};
+pub(crate) use fetch::{Fetched, Peer, TensorCache};
+pub(crate) use offer::{Offer, Offers, send};
 
 use crate::error::{Error, Result};
 use crate::net::transfer::blobs::{BlobStore, Claim};
 use crate::net::transport::wire;
 use crate::proto::frame::BODY_BYTES_MAX;
 use crate::proto::image::Apart;
-use crate::proto::message::{InputBlob, TensorMeta};
+use crate::proto::message::{TensorBlob, TensorMeta};
 use crate::proto::tensors::{describe_any, share};
 use bytes::Bytes;
 use lgp_memory::NamedTensor;
@@ -31,18 +31,18 @@ use tokio::sync::{Notify, OnceCell};
 /// Bytes that are sent at a time.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// The answer to a question for inputs.
+/// The answer to a question for tensors.
 #[derive(Serialize, Deserialize)]
 enum Answer {
     /// The run has so many bytes; those from the offset on follow.
     Found(u64),
-    /// No attempt under way has such inputs.
+    /// No attempt under way has such tensors.
     Unknown,
 }
 
-/// Whether inputs are too long to follow their header.
-pub(crate) fn is_large(inputs: &[NamedTensor]) -> bool {
-    bytes_of(inputs) > BODY_BYTES_MAX
+/// Whether tensors are too long to follow their header.
+pub(crate) fn is_large(tensors: &[NamedTensor]) -> bool {
+    bytes_of(tensors) > BODY_BYTES_MAX
 }
 
 /// Bytes of tensors.
@@ -51,11 +51,11 @@ pub(crate) fn bytes_of(tensors: &[NamedTensor]) -> usize {
     bytes.fold(0, usize::saturating_add)
 }
 
-/// The large inputs of a task, for as long as it is not terminal.
+/// Large tensors: the inputs of a task, for as long as it is not terminal, or the outputs of an attempt.
 pub(crate) struct Large {
     pub(crate) tensors: Vec<TensorMeta>,
     source: Source,
-    blob: OnceCell<InputBlob>,
+    blob: OnceCell<TensorBlob>,
     /// Why nobody can have them any more, once that was noticed.
     lost: OnceLock<String>,
     noticed: Notify,
@@ -84,7 +84,7 @@ impl Large {
         Self::new(apart.tensors, Source::Disk(blob_store), blob)
     }
 
-    fn new(tensors: Vec<TensorMeta>, source: Source, blob: OnceCell<InputBlob>) -> Self {
+    fn new(tensors: Vec<TensorMeta>, source: Source, blob: OnceCell<TensorBlob>) -> Self {
         Self { tensors, source, blob, lost: OnceLock::new(), noticed: Notify::new() }
     }
 
@@ -92,13 +92,13 @@ impl Large {
     ///
     /// # Errors
     /// [`Error::Stopped`] where there are no threads any more.
-    pub(crate) async fn blob(&self) -> Result<InputBlob> {
+    pub(crate) async fn blob(&self) -> Result<TensorBlob> {
         let reckon = async || {
             let parts = self.parts().to_vec();
             let hashing = tokio::task::spawn_blocking(move || {
                 let mut hash = Sha256::new();
                 parts.iter().for_each(|part| hash.update(part));
-                InputBlob { sha256: hash.finalize().into(), bytes: total(&parts) }
+                TensorBlob { sha256: hash.finalize().into(), bytes: total(&parts) }
             });
             hashing.await.map_err(|_| Error::Stopped)
         };

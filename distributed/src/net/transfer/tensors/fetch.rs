@@ -1,13 +1,13 @@
-//! The worker's side: asks, collects and checks.
+//! The side that asks, collects and checks: a worker for inputs, a coordinator for outputs.
 
 use super::{Answer, CHUNK_BYTES};
 use crate::error::{Error, Result};
 use crate::net::transport::rpc::{self, Ask};
 use crate::net::transport::wire;
-use crate::proto::message::InputBlob;
+use crate::proto::message::{Kind, TensorBlob, TensorRange};
 use crate::proto::tensors::Planned;
 use lgp_memory::{Buffer, NamedTensor};
-use quinn::Connection;
+use quinn::{Connection, RecvStream};
 use sha2::{Digest, Sha256};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -24,35 +24,69 @@ const KEPT_FOR: Duration = Duration::from_secs(60);
 /// What room is counted in, in bytes.
 const UNIT_BYTES: u64 = 1 << 20;
 
-/// The large inputs that a worker has, and what it has of those whose transfers broke. It outlives
+/// The large tensors that are held here, and what came of those whose transfers broke. It outlives
 /// connections.
-pub(crate) struct InputCache {
+pub(crate) struct TensorCache {
     bytes_max: u64,
-    /// Room for the inputs of tasks that are held, in units.
+    /// Room for the tensors of tasks that are held, in units.
     room: Arc<Semaphore>,
     partial: Mutex<Vec<Partial>>,
-    /// One transfer at a time: many would only share the same line, and memory.
-    turn: tokio::sync::Mutex<()>,
+    /// Places for transfers: many would only share the same lines, and memory.
+    places: Semaphore,
+}
+
+/// Who has the bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Peer<'a> {
+    /// Of a task's inputs.
+    Coordinator(&'a Connection),
+    /// Of an attempt's outputs.
+    Worker(&'a Connection),
+}
+
+impl Peer<'_> {
+    fn connection(&self) -> &Connection {
+        let (Self::Coordinator(connection) | Self::Worker(connection)) = self;
+        connection
+    }
+
+    fn what(self) -> &'static str {
+        match self {
+            Self::Coordinator(_) => "inputs",
+            Self::Worker(_) => "outputs",
+        }
+    }
+
+    /// Asks for bytes; the answer comes with them.
+    async fn ask(self, range: TensorRange) -> Result<RecvStream> {
+        let (mut send, recv) = self.connection().open_bi().await.map_err(wire::lost)?;
+        match self {
+            Self::Coordinator(_) => rpc::write(&mut send, &Ask::Tensors(range)).await?,
+            Self::Worker(_) => wire::write_report(&mut send, Kind::Fetch, &range).await?,
+        }
+        send.finish().map_err(wire::lost)?;
+        Ok(recv)
+    }
 }
 
 /// The beginning of a run.
 struct Partial {
-    blob: InputBlob,
+    blob: TensorBlob,
     buffer: Buffer,
     filled: usize,
     since: Instant,
 }
 
-/// The inputs of a task, and their room, which is to be kept as long as they.
+/// The tensors of a task, and their room, which is to be kept as long as they.
 #[derive(Debug)]
 pub(crate) struct Fetched {
-    pub(crate) inputs: Vec<NamedTensor>,
+    pub(crate) tensors: Vec<NamedTensor>,
     pub(crate) room: OwnedSemaphorePermit,
 }
 
 /// What is being collected. Unless it is taken, it goes back.
 struct Held<'a> {
-    input_cache: &'a InputCache,
+    input_cache: &'a TensorCache,
     partial: Option<Partial>,
 }
 
@@ -65,13 +99,13 @@ impl Drop for Held<'_> {
     }
 }
 
-impl InputCache {
-    /// Inputs of one task may take at most so many bytes, and so may those of all tasks that are
-    /// held, and the beginnings that are kept.
-    pub(crate) fn new(bytes_max: u64) -> Self {
+impl TensorCache {
+    /// Tensors of one task may take at most so many bytes, and so may those of all tasks that are
+    /// held, and the beginnings that are kept. So many transfers go on at a time.
+    pub(crate) fn new(bytes_max: u64, transfers: usize) -> Self {
         let units = usize::try_from(units(bytes_max)).unwrap_or(usize::MAX);
         let room = Arc::new(Semaphore::new(units.min(Semaphore::MAX_PERMITS)));
-        Self { bytes_max, room, partial: Mutex::default(), turn: tokio::sync::Mutex::default() }
+        Self { bytes_max, room, partial: Mutex::default(), places: Semaphore::new(transfers) }
     }
 
     /// Lets go of beginnings that nobody went on with.
@@ -95,7 +129,7 @@ impl InputCache {
     }
 
     /// What is left of a run, or an empty beginning.
-    fn hold(&self, blob: InputBlob) -> Result<Held<'_>> {
+    fn hold(&self, blob: TensorBlob) -> Result<Held<'_>> {
         let mut kept = self.lock();
         kept.retain(|old| old.since.elapsed() < KEPT_FOR);
         let found = kept.iter().position(|old| old.blob == blob);
@@ -110,42 +144,42 @@ impl InputCache {
         Ok(Held { input_cache: self, partial: Some(partial) })
     }
 
-    /// Fetches the inputs of a task, which take as many bytes as `planned` has, once there is room
+    /// Fetches the tensors of a task, which take as many bytes as `planned` has, once there is room
     /// for them. Dropped early, it keeps what came for the next attempt.
     ///
     /// # Errors
     /// [`Error::TooLarge`]; [`Error::Connection`] where nobody has them or the transfer broke.
     pub(crate) async fn fetch(
         &self,
-        connection: &Connection,
-        blob: InputBlob,
+        peer: Peer<'_>,
+        blob: TensorBlob,
         planned: Vec<Planned>,
     ) -> Result<Fetched> {
         if blob.bytes > self.bytes_max {
             let limit = usize::try_from(self.bytes_max).unwrap_or(usize::MAX);
             let given = usize::try_from(blob.bytes).unwrap_or(usize::MAX);
-            return Err(Error::TooLarge { what: "inputs", given, limit });
+            return Err(Error::TooLarge { what: peer.what(), given, limit });
         }
         let needed = u32::try_from(units(blob.bytes)).map_err(wire::lost)?;
         let room = Arc::clone(&self.room).acquire_many_owned(needed).await.map_err(wire::lost)?;
-        let _turn = self.turn.lock().await;
+        let _place = self.places.acquire().await.map_err(wire::lost)?;
         let mut held = self.hold(blob)?;
         let mut attempt = 1;
         loop {
-            let fetched = match collect(connection, &mut held).await {
+            let fetched = match collect(peer, &mut held).await {
                 Ok(()) => check(&mut held).await,
                 Err(error) => Err(error),
             };
             match fetched {
                 Ok(buffer) => {
-                    let inputs = split(buffer, planned).await?;
-                    return Ok(Fetched { inputs, room });
+                    let tensors = split(buffer, planned).await?;
+                    return Ok(Fetched { tensors, room });
                 }
-                Err(error) if attempt == ATTEMPTS || connection.close_reason().is_some() => {
+                Err(error) if attempt == ATTEMPTS || peer.connection().close_reason().is_some() => {
                     return Err(error);
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "a transfer of inputs broke; going on with it");
+                    tracing::warn!(%error, "a transfer of tensors broke; going on with it");
                 }
             }
             attempt += 1;
@@ -159,7 +193,7 @@ fn units(bytes: u64) -> u64 {
 }
 
 /// Fills what is missing.
-async fn collect(connection: &Connection, held: &mut Held<'_>) -> Result<()> {
+async fn collect(peer: Peer<'_>, held: &mut Held<'_>) -> Result<()> {
     let blob = match &held.partial {
         Some(partial) => partial.blob,
         None => return Err(wire::lost("nothing is held")),
@@ -167,18 +201,16 @@ async fn collect(connection: &Connection, held: &mut Held<'_>) -> Result<()> {
     let Some(Partial { buffer, filled, .. }) = &mut held.partial else {
         return Err(wire::lost("nothing is held"));
     };
-    let (mut send, mut recv) = connection.open_bi().await.map_err(wire::lost)?;
     let offset = u64::try_from(*filled).map_err(wire::lost)?;
-    rpc::write(&mut send, &Ask::Inputs { sha256: blob.sha256, offset }).await?;
-    send.finish().map_err(wire::lost)?;
+    let mut recv = peer.ask(TensorRange { sha256: blob.sha256, offset }).await?;
     let answer = tokio::time::timeout(STALLED, rpc::read(&mut recv)).await;
     match answer.map_err(|_| wire::lost("no answer came"))?? {
         Answer::Found(bytes) if bytes == blob.bytes => {}
         Answer::Found(bytes) => {
-            let what = format!("inputs of {bytes} bytes were offered, expected {}", blob.bytes);
+            let what = format!("tensors of {bytes} bytes were offered, expected {}", blob.bytes);
             return Err(wire::lost(what));
         }
-        Answer::Unknown => return Err(wire::lost("the coordinator has no such inputs any more")),
+        Answer::Unknown => return Err(wire::lost("the other side has no such tensors any more")),
     }
     while let Some(missing) = buffer.get_mut(*filled..).filter(|missing| !missing.is_empty()) {
         let limit = missing.len().min(CHUNK_BYTES);
@@ -206,7 +238,7 @@ async fn check(held: &mut Held<'_>) -> Result<Buffer> {
         return Ok(partial.buffer);
     }
     held.partial = Some(Partial { filled: 0, ..partial });
-    Err(wire::lost("inputs came with another digest than was announced"))
+    Err(wire::lost("tensors came with another digest than was announced"))
 }
 
 /// Makes tensors of a run.
@@ -220,7 +252,7 @@ async fn split(run: Buffer, planned: Vec<Planned>) -> Result<Vec<NamedTensor>> {
         let mut rest: &[u8] = &run;
         let mut tensors = Vec::with_capacity(planned.len());
         for planned in planned {
-            let short = || wire::lost("inputs are shorter than their descriptions");
+            let short = || wire::lost("tensors are shorter than their descriptions");
             let (mine, others) = rest.split_at_checked(planned.bytes).ok_or_else(short)?;
             let mut buffer = planned.buffer()?;
             buffer.copy_from_slice(mine);
