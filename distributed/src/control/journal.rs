@@ -163,6 +163,11 @@ impl Journal {
         }
     }
 
+    /// Whether it can be read, or never will be again.
+    pub(super) fn is_open(&self) -> bool {
+        self.broken.is_some() || self.shared.read().is_some()
+    }
+
     /// Sees that the database is open, unless it takes no more.
     pub(super) fn prepare(&mut self) -> Result<(), JournalError> {
         if let Some(error) = &self.broken {

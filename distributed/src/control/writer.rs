@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 /// Bytes that a waiting change takes besides its values.
 const CHANGE_BYTES: usize = 96;
@@ -18,6 +19,10 @@ const CHANGE_BYTES: usize = 96;
 /// Bytes after which a commit takes no further changes. Those of one ticket that are more have one
 /// of their own.
 pub(super) const BATCH_BYTES: usize = 4 << 20;
+
+/// When a journal that a full disk has closed is opened again, so that it can be read, unless a change
+/// comes sooner.
+const AGAIN: Duration = Duration::from_secs(2);
 
 /// Submits changes to a journal on a thread of its own. Dropping it writes what waits.
 #[derive(Debug)]
@@ -49,6 +54,12 @@ struct State {
 struct Work {
     drafts: Vec<(u64, Draft)>,
     compactions: Vec<mpsc::Sender<Result<bool, JournalError>>>,
+}
+
+impl Work {
+    fn is_empty(&self) -> bool {
+        self.drafts.is_empty() && self.compactions.is_empty()
+    }
 }
 
 impl Writer {
@@ -131,7 +142,12 @@ impl Queue {
     fn run(&self, mut journal: Journal, mut told: Told) {
         // However the thread ends, nobody waits for it afterwards.
         let _end = End(self);
-        while let Some(work) = self.next() {
+        while let Some(work) = self.next(journal.is_open()) {
+            if work.is_empty() {
+                // Where it broke, the next change is told so.
+                let _ = journal.prepare();
+                continue;
+            }
             let (batch, mut outcomes) = write_down(work.drafts);
             outcomes.extend(commit(&mut journal, batch));
             let broken = outcomes.iter().find_map(|outcome| match outcome {
@@ -154,8 +170,9 @@ impl Queue {
         }
     }
 
-    /// Waits for something to do; `None` when the writer is dropped and nothing waits.
-    fn next(&self) -> Option<Work> {
+    /// Waits for something to do; `None` when the writer is dropped and nothing waits. There is nothing
+    /// in it when a journal that is closed is to be tried again.
+    fn next(&self, is_open: bool) -> Option<Work> {
         let mut state = self.lock();
         loop {
             if !state.waiting.is_empty() || !state.compactions.is_empty() {
@@ -164,7 +181,16 @@ impl Queue {
             if state.closing {
                 return None;
             }
-            state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+            if is_open {
+                state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            let waited = self.wake.wait_timeout(state, AGAIN);
+            let (waiting, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            state = waiting;
+            if timeout.timed_out() {
+                break;
+            }
         }
         let compactions = std::mem::take(&mut state.compactions);
         let mut work = Work { compactions, ..Work::default() };

@@ -11,10 +11,11 @@ const BATCH_BYTES: usize = 50_000;
 
 /// A writer whose callback waits to be let go on, so that a test decides what waits meanwhile.
 struct Held {
+    /// Goes first, so that the writer can end where a test has failed.
+    go: Sender<()>,
     disk: Arc<Disk>,
     writer: Option<Writer>,
     outcomes: Receiver<Outcome>,
-    go: Sender<()>,
 }
 
 impl Held {
@@ -28,7 +29,7 @@ impl Held {
             let _ = going.recv();
         });
         let writer = Some(Writer::start(journal, BATCH_BYTES, told).expect("a thread"));
-        Self { disk, writer, outcomes, go }
+        Self { go, disk, writer, outcomes }
     }
 
     fn submit(&self, ticket: u64, change: impl Into<Draft>) -> Result<(), JournalError> {
@@ -199,4 +200,31 @@ fn a_writer_compacts_and_copies_between_commits() {
     drop(writer);
     let expected = (1..=50).map(|seq| ((0, seq), vec![2; 3_000])).collect::<State>();
     assert!(state(&start(&disk).expect("sound").records) == expected);
+}
+
+#[test]
+fn what_a_full_disk_has_closed_is_read_again_once_there_is_room() {
+    let held = Held::new();
+    held.submit(1, put(1, "a")).expect("open");
+    assert_eq!(held.durable(), 1);
+    held.disk.plan(Plan::FullFrom(0));
+    held.go();
+    held.submit(2, put(2, vec![0; 9_000])).expect("open");
+    let (tickets, error) = held.failed();
+    assert!(tickets == [2] && matches!(error, JournalError::Full { .. }), "{error}");
+    held.go();
+    let read = || held.writer.as_ref().expect("there").read((0, 2));
+    assert!(
+        matches!(read(), Err(JournalError::Closed { .. })),
+        "not even what is there is replaced"
+    );
+    // No change comes meanwhile.
+    held.disk.plan(Plan::Nothing);
+    let began = std::time::Instant::now();
+    while read().is_err() {
+        assert!(began.elapsed() < Duration::from_secs(60), "it is not opened again");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(read().expect("open").as_deref(), Some(&b"a"[..]));
+    assert_eq!(held.end().len(), 1);
 }

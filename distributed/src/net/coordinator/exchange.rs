@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::executor::ExecError;
 use crate::net::coordinator::core_handle::CoreHandle;
-use crate::net::transfer::tensors::{Fetched, Large, Offers, Peer, TensorCache};
+use crate::net::transfer::tensors::{Fetched, Large, Peer, TensorCache};
 use crate::net::transport::close::{CANCELLED, TAKEN};
 use crate::net::transport::shared_memory::SharedMemory;
 use crate::net::transport::wire::{self, Start};
@@ -27,14 +27,13 @@ pub(crate) async fn run(
     (model, spec, large): (Arc<ModelRef>, Arc<TaskSpec>, Option<Arc<Large>>),
     shared_memory: Arc<SharedMemory>,
 ) {
-    let (session, device) = to;
+    let (session, _) = to;
     let mut exchange = match Exchange::open(&connection).await {
         Ok(exchange) => exchange,
         Err(error) => return shared.broken(&connection, session, id, &error),
     };
     let parts = (&*model, &*spec, large.as_ref());
-    let large_tensors = (&shared.offers, &*shared.collected, &connection);
-    let performing = exchange.perform(large_tensors, id, device, parts, &shared_memory);
+    let performing = exchange.perform(&shared, &connection, to, id, parts, &shared_memory);
     let lost = async {
         match &large {
             Some(large) => large.lost().await,
@@ -88,16 +87,17 @@ impl Exchange {
 
     async fn perform(
         &mut self,
-        (offers, collected, connection): (&Arc<Offers>, &TensorCache, &Connection),
+        core: &Arc<CoreHandle>,
+        connection: &Connection,
+        (session, device): (SessionId, u32),
         id: AttemptId,
-        device: u32,
         (model, spec, large): (&ModelRef, &TaskSpec, Option<&Arc<Large>>),
         shared_memory: &SharedMemory,
     ) -> Result<(Completion, Option<Room>)> {
         self.shared = !shared_memory.is_dead();
         // Stands until the attempt has ended.
         let offer = match large {
-            Some(large) => Some(offers.offer(large).await?),
+            Some(large) => Some(core.offers.offer(large).await?),
             None => None,
         };
         let blob = offer.as_ref().map(|offer| offer.blob);
@@ -123,9 +123,12 @@ impl Exchange {
             let reason = format!("the answer is for {:?}, not for {id:?}", header.id);
             return Err(Error::Connection(reason));
         }
+        if header.blob.is_some() {
+            core.with(|core, _| core.answering(session, id));
+        }
         // An answer with what is not shared any more breaks the attempt itself.
         self.sharing = header.shared.is_some() && self.shared;
-        let from = (collected, Peer::Worker(connection));
+        let from = (&*core.collected, Peer::Worker(connection));
         completion(start, header, &mut self.recv, shared_memory, from).await
     }
 }

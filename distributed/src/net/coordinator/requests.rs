@@ -71,6 +71,9 @@ async fn outcome(gate: &Gate, connection: &Connection, recv: &mut RecvStream) ->
     // What is held for a connection that has ended is none of this one.
     let session = gate.shared.session_of(connection);
     let session = session.ok_or_else(|| wire::lost("an outcome before the greeting"))?;
+    if header.blob.is_some() {
+        gate.shared.with(|core, _| core.answering(session, id));
+    }
     let from = (&*gate.shared.collected, Peer::Worker(connection));
     let (completion, room) =
         completion(start, header, recv, &SharedMemory::default(), from).await?;

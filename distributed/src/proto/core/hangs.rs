@@ -29,6 +29,16 @@ impl Core {
         }
     }
 
+    /// The answer of an attempt is on its way, which may take long: its run is over, and limited no more.
+    pub(crate) fn answering(&mut self, session: SessionId, id: AttemptId) {
+        self.placement.answering(session, id);
+    }
+
+    /// Whether what is left of an attempt that somebody waits for is the way of its answer.
+    fn is_only_answering(&self, session: SessionId, id: AttemptId) -> bool {
+        self.placement.is_answering(session, id) && self.is_current(session, id)
+    }
+
     /// How long an attempt's run may take: as its task says, or its model, or the settings, or what was
     /// measured.
     fn run_limit(&self, session: SessionId, id: AttemptId) -> Duration {
@@ -44,7 +54,10 @@ impl Core {
 
     /// A run reaches its limit.
     pub(super) fn overran(&mut self, now: Duration, session: SessionId, id: AttemptId) {
-        if !self.holds(session, id) || planted!(self, IgnoreHangs) {
+        if !self.holds(session, id)
+            || self.is_only_answering(session, id)
+            || planted!(self, IgnoreHangs)
+        {
             return;
         }
         let limit = self.run_limit(session, id);
@@ -66,8 +79,8 @@ impl Core {
     /// An attempt was asked to stop and has had its time to.
     pub(super) fn hang(&mut self, now: Duration, due: Duration, session: SessionId, id: AttemptId) {
         let grace = self.config.timing.stop_grace;
-        if self.placement.has_parted(session) {
-            // It cannot hear; it is lost soon, or comes back in another session.
+        // One that has parted cannot hear; it is lost soon, or comes back in another session.
+        if self.placement.has_parted(session) || self.is_only_answering(session, id) {
             return;
         }
         let Some(begun) = self.placement.ask_to_stop(session, id) else { return };

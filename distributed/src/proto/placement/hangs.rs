@@ -149,6 +149,20 @@ impl Placement {
         Some(seat.held.get(&id)?.standing.has_begun())
     }
 
+    /// The run of an attempt is over, and its answer on the way.
+    pub(in crate::proto) fn answering(&mut self, session: SessionId, id: AttemptId) {
+        let at = self.fleet.holder(session, id);
+        if let Some(seat) = at.and_then(|at| self.fleet.seat_mut(at)) {
+            seat.held.answer(&id);
+        }
+    }
+
+    /// Whether the run of an attempt is known to be over.
+    pub(in crate::proto) fn is_answering(&self, session: SessionId, id: AttemptId) -> bool {
+        let seat = self.fleet.holder(session, id).and_then(|at| self.fleet.seat(at));
+        seat.and_then(|seat| seat.held().get(&id)).is_some_and(|held| held.standing.is_answering())
+    }
+
     /// The longest that a run of the model took on the device that holds an attempt.
     pub(in crate::proto) fn longest(&self, session: SessionId, id: AttemptId) -> Option<Duration> {
         let seat = self.fleet.seat(self.fleet.holder(session, id)?)?;

@@ -132,6 +132,12 @@ impl Holdings {
     }
 
     /// Notes that an attempt's run was asked to stop.
+    pub(super) fn answer(&mut self, id: &AttemptId) {
+        if let Some(held) = self.held.get_mut(id) {
+            held.standing.answer();
+        }
+    }
+
     pub(super) fn stop(&mut self, id: &AttemptId) {
         if let Some(held) = self.held.get_mut(id) {
             held.standing.stop();

@@ -29,6 +29,8 @@ pub(in crate::proto) struct Standing {
     recalled: Option<Cause>,
     /// Its run was asked to stop.
     stopping: bool,
+    /// Its run is over, and its answer on the way.
+    answering: bool,
     /// Its worker came back, and has not named it yet.
     resumed: bool,
 }
@@ -43,6 +45,7 @@ impl Standing {
             begun: None,
             recalled: None,
             stopping: false,
+            answering: false,
             resumed: false,
         }
     }
@@ -84,6 +87,16 @@ impl Standing {
     /// Its run is asked to stop.
     pub(super) fn stop(&mut self) {
         self.stopping = true;
+    }
+
+    /// Its run is over, and its answer on the way.
+    pub(super) fn answer(&mut self) {
+        self.answering = true;
+    }
+
+    /// Whether its run is known to be over.
+    pub(in crate::proto) fn is_answering(&self) -> bool {
+        self.answering
     }
 
     /// Whether its run was asked to stop.

@@ -210,7 +210,9 @@ async fn collect(peer: Peer<'_>, held: &mut Held<'_>) -> Result<()> {
             let what = format!("tensors of {bytes} bytes were offered, expected {}", blob.bytes);
             return Err(wire::lost(what));
         }
-        Answer::Unknown => return Err(wire::lost("the other side has no such tensors any more")),
+        Answer::Unknown => {
+            return Err(wire::lost(format!("the other side has no such {} any more", peer.what())));
+        }
     }
     while let Some(missing) = buffer.get_mut(*filled..).filter(|missing| !missing.is_empty()) {
         let limit = missing.len().min(CHUNK_BYTES);

@@ -55,6 +55,25 @@ fn a_run_that_stops_at_its_limit_frees_its_slot_and_fails_its_task() {
 }
 
 #[test]
+fn an_answer_that_takes_long_to_arrive_is_no_run() {
+    for heard in [1_400, 1_550] {
+        let mut core = core();
+        let session = join(&mut core, ms(0), "w", 1);
+        let task = submit(&mut core, ms(0), limited(500, 1));
+        let id = dispatched(&mut core)[0].1;
+        pass(&mut core, 1_000, heard, session, &[id]);
+        // Before its limit, or after it was asked to stop there.
+        core.answering(session, id);
+        pass(&mut core, heard, 20_000, session, &[id]);
+        assert!(asked(&mut core).1.is_empty(), "nobody is replaced for a slow line");
+        assert!(core.complete(ms(20_000), session, id, done()));
+        let record = core.record(ms(20_000), task).expect("known");
+        assert_eq!((record.state, record.attempts), (TaskState::Succeeded, 1));
+        assert_eq!(core.stats(ms(20_000)).hangs, 0);
+    }
+}
+
+#[test]
 fn a_run_that_does_not_stop_costs_its_worker_the_process_and_a_device_that_does_it_often() {
     let mut core = core();
     for life in 0..3 {
