@@ -23,6 +23,9 @@ impl Excused {
 #[derive(Debug, Default)]
 pub(in crate::chaos) struct Excuse {
     past: Excused,
+    /// By how much clocks were set that a coordinator has yet to begin with: until it ends, its own
+    /// goes on as it did.
+    to_come: Duration,
     since: Option<Instant>,
     /// Reasons why nothing can end now.
     reasons: u32,
@@ -40,12 +43,14 @@ impl Excuse {
         self.reasons = self.reasons.saturating_sub(1);
         if self.reasons == 0 {
             self.past.away += self.since.take().map_or(Duration::ZERO, |since| since.elapsed());
+            self.past.set += std::mem::take(&mut self.to_come);
         }
     }
 
     /// A clock was set.
     pub(in crate::chaos) fn set(&mut self, by: Duration) {
         self.past.set += by;
+        self.to_come += by;
     }
 
     /// What was excused so far.

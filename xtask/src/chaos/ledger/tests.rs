@@ -158,6 +158,20 @@ fn deadlines_end_tasks_neither_early_nor_late() {
     asked(&mut ledger, "a", "failed", &[], "deadline_exceeded");
     expect(&ledger, "");
 
+    // One that was set before does so when the next coordinator begins with it.
+    for (begins, expected) in [(true, ""), (false, "wrong: task a ended after 1 attempts")] {
+        let mut ledger = Ledger::default();
+        ledger.excuse.set(Duration::from_secs(60));
+        let deadline = Some(Duration::from_secs(60));
+        accept(&mut ledger, vec![Spec { deadline, ..digits("k") }], &["a"]);
+        if begins {
+            ledger.excuse.begin();
+            ledger.excuse.end();
+        }
+        asked(&mut ledger, "a", "failed", &[], "deadline_exceeded");
+        expect(&ledger, expected);
+    }
+
     let long_ago = |ledger: &mut Ledger| {
         let entry = ledger.tasks.get_mut("a").unwrap();
         entry.acknowledged = Instant::now().checked_sub(Duration::from_secs(30)).unwrap();

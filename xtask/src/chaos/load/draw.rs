@@ -8,13 +8,11 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Outputs of the largest tasks. The cluster takes 64 MiB in one frame.
-const OUTPUT_BYTES_MAX: u64 = 60_000_000;
-/// Inputs of the largest tasks.
+/// Outputs of the largest tasks, and their inputs.
+const OUTPUT_BYTES_MAX: u64 = 200_000_000;
 const INPUT_BYTES_MAX: u64 = 200_000_000;
-/// What the cluster keeps of outputs of tasks with keys, and for how long: while it has more, it
-/// takes no tasks with keys.
-const RESULTS_BYTES_MAX: u64 = 200 << 20;
+/// Outputs that are asked for in a while: all of them are kept, read and read again.
+const RESULTS_BYTES_MAX: u64 = 1 << 30;
 const RESULTS_KEPT: Duration = Duration::from_secs(630);
 /// The longest tasks, which are only given when few others are.
 const GIANT_MS: (f64, f64) = (10_000.0, 30_000.0);
@@ -27,7 +25,7 @@ pub(super) struct Draw {
     /// Iterations of `work` in a second; none where tasks are of the bundled model alone.
     pace: Option<f64>,
     pictures: u64,
-    /// Outputs that the cluster may still keep.
+    /// Outputs that were asked for lately.
     results: Mutex<VecDeque<(Instant, u64)>>,
 }
 
@@ -88,7 +86,7 @@ impl Draw {
             0..12 => Job::Digits { picture: self.picture(random) },
             12..30 => {
                 let input = [(78, 1 << 20), (19, 16 << 20), (3, INPUT_BYTES_MAX)];
-                let output = [(90, 1 << 20), (10, OUTPUT_BYTES_MAX)];
+                let output = [(90, 1 << 20), (8, 16 << 20), (2, OUTPUT_BYTES_MAX)];
                 let (input, output) = (one_of(random, &input), one_of(random, &output));
                 self.big(random, input, output)
             }
