@@ -33,10 +33,10 @@ pub struct CoordinatorConfig {
     pub queue_tasks_max: usize,
     /// Bytes of inputs that waiting tasks may hold.
     pub queue_bytes_max: usize,
-    /// Bytes that the inputs of one task may have. Above 64 MiB its worker asks for them by their
-    /// digest, and those of a durable task lie in a folder beside the journal, which has its name
-    /// and `.inputs` after it, until the task has ended. Outputs of durable tasks above 64 KiB lie
-    /// there too, until their result goes.
+    /// Bytes that the inputs of one task may have, and its outputs. Above 64 MiB the other side asks for
+    /// them by their digest. Such inputs of a durable task lie in a folder beside the journal, which has its
+    /// name and `.inputs` after it, until the task has ended; outputs of one above 64 KiB lie there too,
+    /// until its result goes.
     pub input_bytes_max: usize,
     /// Finished tasks whose records are in memory; the oldest leave it first. Those of durable tasks
     /// are read back from the journal, the others are gone.

@@ -65,7 +65,7 @@
 //! - A durable task ([`TaskSpec::durable`]) is accepted, run and shown as ended only once the
 //!   journal has that: it survives its coordinator, and an end that was shown is never taken back.
 //!   Other tasks live in memory, and a coordinator that ends takes them with it.
-//! - Inputs beyond 64 MiB go to workers by digest, resumed and verified; those of durable tasks lie on
+//! - Inputs and outputs beyond 64 MiB travel by digest, resumed and verified; inputs of durable tasks lie on
 //!   the disk until the task has ended, and end it with [`TaskErrorKind::InputsLost`] when they are lost.
 //! - Outputs of a durable task above 64 KiB lie on the disk until its result goes, verified when they
 //!   are read; [`Error::ResultLost`] says that they are missing or damaged.

@@ -4,11 +4,14 @@ use crate::error::{Error, Result};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
+use std::time::Duration;
 
 /// The port that coordinators listen on unless told otherwise.
 const PORT: u16 = 8443;
 /// As many are tried at most.
 const COORDINATORS_MAX: usize = 16;
+/// Time for a name to be looked up.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
 /// RFC 1035, section 2.3.4.
 const NAME_BYTES_MAX: usize = 253;
 
@@ -110,8 +113,9 @@ impl Coordinators {
                 }
                 Place::Name(name, port) => (name, *port),
             };
-            let reason = match tokio::net::lookup_host((name.as_str(), port)).await {
-                Ok(found) => {
+            let looking = tokio::net::lookup_host((name.as_str(), port));
+            let reason = match tokio::time::timeout(LOOKUP_TIMEOUT, looking).await {
+                Ok(Ok(found)) => {
                     let before = addrs.len();
                     addrs.extend(found.take(COORDINATORS_MAX));
                     if addrs.len() > before {
@@ -119,7 +123,8 @@ impl Coordinators {
                     }
                     "it has none".to_owned()
                 }
-                Err(error) => error.to_string(),
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => format!("no answer came within {LOOKUP_TIMEOUT:?}"),
             };
             tracing::debug!(%name, %reason, "a coordinator's name leads to no address");
             unknown.get_or_insert(Error::UnknownHost { name: name.clone(), reason });
