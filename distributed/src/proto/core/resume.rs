@@ -12,8 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl Core {
-    /// Takes over what a worker's earlier session held. An attempt that is current, or that no other
-    /// has followed yet, goes on in the new session; any other keeps its slot until it has stopped.
+    /// Takes over what a worker's earlier session held. An attempt that is current, or that was lost with
+    /// its worker and that no other has followed yet, goes on in the new session; any other, such as one
+    /// that hung, keeps its slot until it has stopped.
     pub(super) fn resume(
         &mut self,
         now: Duration,
@@ -33,7 +34,7 @@ impl Core {
             }
             let goes_on = |task: &&Task| {
                 task.awaits(old, id.attempt)
-                    || (task.waits_to_run() && task.attempts() == id.attempt)
+                    || (task.waits_to_run() && task.attempts() == id.attempt && task.was_lost())
             };
             let Some(task) = task.filter(goes_on) else {
                 self.actions.push(Action::Cancel { session: new, id });

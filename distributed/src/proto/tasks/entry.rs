@@ -114,12 +114,14 @@ impl<'a> Entry<'a> {
     /// An attempt ended without an answer; answers how often that has happened.
     pub(in crate::proto) fn count_failure(&mut self) -> u32 {
         self.task.attempts.failures += 1;
+        self.task.attempts.lost = false;
         self.task.attempts.failures
     }
 
     /// The worker of an attempt was lost; answers how often that has happened.
     pub(in crate::proto) fn count_loss(&mut self) -> u32 {
         self.task.attempts.losses += 1;
+        self.task.attempts.lost = true;
         self.task.attempts.losses
     }
 

@@ -17,6 +17,8 @@ pub(super) struct Attempts {
     pub(super) failures: u32,
     /// Workers that were lost under it.
     pub(super) losses: u32,
+    /// The last attempt ended with its worker, and may go on if that comes back.
+    pub(super) lost: bool,
     /// It was moved off a worker where it would have waited for long, which happens once: the
     /// next attempt goes to another, if one is free.
     pub(super) moved: bool,

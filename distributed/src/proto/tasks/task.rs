@@ -187,6 +187,11 @@ impl Task {
         self.runs().iter().any(|run| run.is(session, attempt))
     }
 
+    /// Whether the last attempt ended with its worker.
+    pub(in crate::proto) fn was_lost(&self) -> bool {
+        self.attempts.lost
+    }
+
     /// Attempts begun.
     pub(in crate::proto) fn attempts(&self) -> u32 {
         self.attempts.begun

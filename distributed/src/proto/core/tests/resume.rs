@@ -50,6 +50,30 @@ fn a_worker_that_was_lost_keeps_what_nobody_else_has_begun() {
 }
 
 #[test]
+fn what_hung_does_not_go_on_in_a_worker_that_did_not_hear_that_it_is_replaced() {
+    let mut core = core();
+    let (old, _) = connect(&mut core, ms(0), ("w", 7), 2);
+    let spec = TaskSpec { run_limit: Some(ms(500)), max_attempts: 2, ..spec() };
+    let task = submit(&mut core, ms(0), spec);
+    let held = dispatched(&mut core)[0].1;
+    for now in (50..=2_000).step_by(50) {
+        core.tick(ms(now));
+        core.heartbeat(ms(now), old, beat(&[held]));
+    }
+    assert_eq!(core.stats(ms(2_000)).hangs, 1);
+    let other = join(&mut core, ms(2_050), "other", 1);
+    let (new, _) = connect(&mut core, ms(2_100), ("w", 7), 2);
+    core.heartbeat(ms(2_150), new, beat(&[held]));
+    for now in (2_200..=6_000).step_by(50) {
+        core.tick(ms(now));
+        core.heartbeat(ms(now), other, beat(&[]));
+        core.heartbeat(ms(now), new, beat(&[held]));
+    }
+    let (state, attempts) = attempts(&core, ms(6_000), task);
+    assert_eq!((state, attempts), (TaskState::Running, 2), "it has another attempt");
+}
+
+#[test]
 fn who_is_revoked_while_away_is_lost_at_once_and_its_name_free() {
     let mut core = core();
     let (old, task, held) = busy(&mut core);
