@@ -88,11 +88,12 @@ impl Core {
         if !begun || now.saturating_sub(due) > self.config.timing.heartbeat {
             return self.stop_run(now, session, id);
         }
-        let Some(run) = self.placement.hanging(session, id) else { return };
+        let Some((run, is_new)) = self.placement.hanging(session, id) else { return };
         let (model, device) = (&run.model, &run.device);
         let reason =
             format!("a run of model {model} on device {device:?} did not stop within {grace:?}");
-        self.statistics.counters.hangs += 1;
+        // Where a worker does not hear that it is replaced, it comes back with the same run.
+        self.statistics.counters.hangs += u64::from(is_new);
         if let Some(mut task) = self.tasks.entry(id.seq) {
             task.note(now, What::Replaced { attempt: id.attempt, worker: run.worker.clone() });
         }
@@ -101,7 +102,7 @@ impl Core {
             let message = format!("{reason}; its worker was replaced");
             self.fail_attempt(now, id, session, TaskError::new(TaskErrorKind::RunLimit, message));
         }
-        if self.placement.hung(now, &run, &reason) {
+        if is_new && self.placement.hung(now, &run, &reason) {
             let (worker, device) = (run.worker.clone(), run.device.clone());
             self.tell(Event::DeviceTakenOut { worker, device, reason: reason.clone() });
         }

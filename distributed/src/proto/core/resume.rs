@@ -22,11 +22,11 @@ impl Core {
         worker: &WorkerId,
         kept: Vec<Kept>,
     ) {
-        for Kept { id, device, model, begun } in kept {
+        for Kept { id, device, model, begun, hung } in kept {
             let Some((seat, _)) = self.placement.device_of(new, device) else { continue };
             let task = self.tasks.get(id.seq);
             let priority = task.map_or(Priority::Background, |task| task.request().priority());
-            let standing = Standing::resumed(priority, begun);
+            let standing = Standing::resumed(priority, begun, hung);
             let held = Held { confirmed: now, model: Arc::clone(&model), standing };
             let number = self.scheduler.count_dispatch(false);
             if self.placement.take_slot(seat, id, held, number).is_none() {

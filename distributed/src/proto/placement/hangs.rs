@@ -65,13 +65,18 @@ impl Placement {
         Some((self.fleet.worker_at(id)?.machine().to_owned(), device))
     }
 
-    /// Where an attempt's run hangs.
-    pub(in crate::proto) fn hanging(&self, session: SessionId, id: AttemptId) -> Option<Hanging> {
+    /// Where an attempt's run hangs, and whether that is news.
+    pub(in crate::proto) fn hanging(
+        &mut self,
+        session: SessionId,
+        id: AttemptId,
+    ) -> Option<(Hanging, bool)> {
         let at = self.fleet.holder(session, id)?;
-        let seat = self.fleet.seat(at)?;
-        let model = Arc::clone(&seat.held().get(&id)?.model);
         let worker = self.fleet.worker_at(at)?.id().clone();
-        Some(Hanging { worker, device: seat.status().device.clone(), model, at })
+        let seat = self.fleet.seat_mut(at)?;
+        let model = Arc::clone(&seat.held().get(&id)?.model);
+        let is_new = seat.held.hang(&id);
+        Some((Hanging { worker, device: seat.status().device.clone(), model, at }, is_new))
     }
 
     /// A run at a device did not stop. True when the device takes no tasks from now on.

@@ -132,6 +132,11 @@ impl Holdings {
     }
 
     /// Notes that an attempt's run was asked to stop.
+    /// The run of an attempt did not stop; false where that was known.
+    pub(super) fn hang(&mut self, id: &AttemptId) -> bool {
+        self.held.get_mut(id).is_some_and(|held| held.standing.hang())
+    }
+
     pub(super) fn answer(&mut self, id: &AttemptId) {
         if let Some(held) = self.held.get_mut(id) {
             held.standing.answer();

@@ -114,8 +114,9 @@ impl Placement {
         let at = |seat: &Seat| {
             let device = seat.ordinal();
             let kept = move |(id, held): (&AttemptId, &Held)| {
-                let (model, begun) = (Arc::clone(&held.model), held.standing.begun());
-                Kept { id: *id, device, model, begun }
+                let (model, standing) = (Arc::clone(&held.model), &held.standing);
+                let (begun, hung) = (standing.begun(), standing.has_hung());
+                Kept { id: *id, device, model, begun, hung }
             };
             seat.held().iter().map(kept).collect::<Vec<_>>()
         };

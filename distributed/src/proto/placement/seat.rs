@@ -32,6 +32,8 @@ pub(in crate::proto) struct Kept {
     pub(in crate::proto) model: Arc<ModelRef>,
     /// When its run was heard to have begun.
     pub(in crate::proto) begun: Option<Duration>,
+    /// It was asked to stop, and did not.
+    pub(in crate::proto) hung: bool,
 }
 
 /// What was measured of a model at a device.

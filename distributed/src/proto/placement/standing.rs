@@ -29,6 +29,8 @@ pub(in crate::proto) struct Standing {
     recalled: Option<Cause>,
     /// Its run was asked to stop.
     stopping: bool,
+    /// Its run was asked to stop, and did not.
+    hung: bool,
     /// Its run is over, and its answer on the way.
     answering: bool,
     /// Its worker came back, and has not named it yet.
@@ -45,14 +47,29 @@ impl Standing {
             begun: None,
             recalled: None,
             stopping: false,
+            hung: false,
             answering: false,
             resumed: false,
         }
     }
 
     /// That of an attempt whose worker came back, and whose run may have begun before.
-    pub(in crate::proto) fn resumed(priority: Priority, begun: Option<Duration>) -> Self {
-        Self { resumed: true, begun, ..Self::new(priority) }
+    pub(in crate::proto) fn resumed(
+        priority: Priority,
+        begun: Option<Duration>,
+        hung: bool,
+    ) -> Self {
+        Self { resumed: true, begun, hung, ..Self::new(priority) }
+    }
+
+    /// Its run did not stop; false where that was known.
+    pub(super) fn hang(&mut self) -> bool {
+        !std::mem::replace(&mut self.hung, true)
+    }
+
+    /// Whether its run did not stop when it was asked to.
+    pub(super) fn has_hung(&self) -> bool {
+        self.hung
     }
 
     /// When it was first heard that a thread has taken it.

@@ -71,6 +71,7 @@ fn what_hung_does_not_go_on_in_a_worker_that_did_not_hear_that_it_is_replaced() 
     }
     let (state, attempts) = attempts(&core, ms(6_000), task);
     assert_eq!((state, attempts), (TaskState::Running, 2), "it has another attempt");
+    assert_eq!(core.stats(ms(6_000)).hangs, 1, "one run, however often its worker is replaced");
 }
 
 #[test]
