@@ -4,19 +4,16 @@ use crate::control::embedded::Embedded;
 use crate::control::log::Place;
 use crate::control::memory::Memory;
 use crate::net::coordinator::gate::Services;
-use crate::net::tests::ANY;
+use crate::net::tests::{ANY, Runs};
 use crate::{
-    Coordinator, CoordinatorConfig, Error, ExecError, Executor, ExecutorStatus, JournalError,
-    ModelRef, Pki, Stop, TaskId, TaskRecord, TaskSpec, TaskState, WorkerConfig, run_worker,
+    Coordinator, CoordinatorConfig, Error, Executor, JournalError, ModelRef, Pki, TaskId,
+    TaskRecord, TaskSpec, TaskState, WorkerConfig, run_worker,
 };
 use lgp_memory::{NamedTensor, Tensor};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinHandle;
-
-/// Answers with as many numbers as it is asked for.
-struct Spread;
 
 fn spread(from: u32, count: u32) -> Vec<NamedTensor> {
     let values: Vec<u32> = (from..from + count).map(|n| n.wrapping_mul(2_654_435_761)).collect();
@@ -25,24 +22,12 @@ fn spread(from: u32, count: u32) -> Vec<NamedTensor> {
     vec![NamedTensor::new("y", values), NamedTensor::new("z", bytes)]
 }
 
-impl Executor for Spread {
-    fn load(&self, _: usize, _: &ModelRef) -> Result<(), ExecError> {
-        Ok(())
-    }
-    fn unload(&self, _: usize, _: &ModelRef) {}
-    fn execute(
-        &self,
-        _: usize,
-        _: &ModelRef,
-        inputs: &[NamedTensor],
-        _: &Stop,
-    ) -> Result<Vec<NamedTensor>, ExecError> {
+/// Answers with as many numbers as it is asked for.
+fn spreading() -> Arc<dyn Executor> {
+    Arc::new(Runs(|inputs: &[NamedTensor]| {
         let asked = inputs[0].tensor.as_slice::<u32>().expect("two numbers");
-        Ok(spread(asked[0], asked[1]))
-    }
-    fn status(&self) -> ExecutorStatus {
-        ExecutorStatus::default()
-    }
+        spread(asked[0], asked[1])
+    }))
 }
 
 /// A coordinator's folder, and its log where that is in memory.
@@ -85,7 +70,7 @@ impl Rig {
     fn work(&self, coordinator: &Coordinator, name: &str) -> JoinHandle<crate::Result<()>> {
         let identity = self.pki.issue_worker(name).expect("random numbers");
         let config = WorkerConfig::new(coordinator.quic_addr(), identity, 2);
-        tokio::spawn(run_worker(config, Arc::new(Spread), std::future::pending()))
+        tokio::spawn(run_worker(config, spreading(), std::future::pending()))
     }
 
     fn files(&self) -> Vec<PathBuf> {

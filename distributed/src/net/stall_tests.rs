@@ -3,7 +3,7 @@
 
 use crate::net::identity::pki;
 use crate::net::identity::tls;
-use crate::net::tests::{ANY, Untouched, connect, coordinator, frame, hello, prefix};
+use crate::net::tests::{ANY, connect, coordinator, frame, hello, prefix, untouched};
 use crate::net::transport::close::Close;
 use crate::net::transport::endpoint;
 use crate::net::transport::rpc::{self, Ask, Certification};
@@ -32,7 +32,7 @@ async fn greetings_that_stall_are_cut_off_and_keep_nobody_out() {
     let began = Instant::now();
     let identity = pki.issue_worker("w").expect("a name");
     let config = WorkerConfig::new(coordinator.quic_addr(), identity, 1);
-    let worker = tokio::spawn(run_worker(config, Arc::new(Untouched), std::future::pending()));
+    let worker = tokio::spawn(run_worker(config, untouched(), std::future::pending()));
     coordinator.wait_for_workers(1).await.expect("it runs");
     assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
     for (_endpoint, connection, _reports) in stalled {
@@ -99,7 +99,7 @@ async fn orders_that_are_none_close_the_connection_and_the_worker_comes_back() {
     let (endpoint, _) = endpoint::bind(ANY, Some(server)).expect("a free port");
     let addr = endpoint.local_addr().expect("bound");
     let config = WorkerConfig::new(addr, pki.issue_worker("w").expect("a name"), 1);
-    let worker = tokio::spawn(run_worker(config, Arc::new(Untouched), std::future::pending()));
+    let worker = tokio::spawn(run_worker(config, untouched(), std::future::pending()));
     for order in [
         b"GET / HTTP/1.1\r\n\r\n".to_vec(),
         prefix(Kind::Load, u32::MAX, u32::MAX),

@@ -1,37 +1,16 @@
 //! Inputs that are too long for a frame, in a whole cluster.
 
-use crate::common::{Echo, Worker, config, eventually, model, task};
+use crate::common::{Echo, Runs, Worker, config, eventually, model, task};
 use lgp_distributed::{
-    Coordinator, CoordinatorConfig, Error, ExecError, Executor, ExecutorStatus, JournalError,
-    ModelRef, Pki, Stop, TaskErrorKind, TaskId, TaskSpec, TaskState, WorkerConfig,
+    Coordinator, CoordinatorConfig, Error, JournalError, Pki, TaskErrorKind, TaskId, TaskSpec,
+    TaskState, WorkerConfig,
 };
 use lgp_memory::{NamedTensor, Tensor};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Answers the digest of each input.
-struct Hashing;
-
-impl Executor for Hashing {
-    fn load(&self, _: usize, _: &ModelRef) -> Result<(), ExecError> {
-        Ok(())
-    }
-    fn unload(&self, _: usize, _: &ModelRef) {}
-    fn execute(
-        &self,
-        _: usize,
-        _: &ModelRef,
-        inputs: &[NamedTensor],
-        _: &Stop,
-    ) -> Result<Vec<NamedTensor>, ExecError> {
-        Ok(digests(inputs))
-    }
-    fn status(&self) -> ExecutorStatus {
-        ExecutorStatus::default()
-    }
-}
-
+/// The digest and the shape of each input.
 fn digests(inputs: &[NamedTensor]) -> Vec<NamedTensor> {
     let digest = |input: &NamedTensor| {
         let digest = Sha256::digest(input.tensor.as_bytes()).to_vec();
@@ -55,7 +34,7 @@ fn inputs(counts: &[usize]) -> Vec<NamedTensor> {
 async fn inputs_beyond_a_frame_arrive_whole() {
     let pki = Pki::generate().unwrap();
     let coordinator = Coordinator::start(config(), &pki).await.unwrap();
-    let _worker = Worker::start(&coordinator, &pki, "w", 2, &Arc::new(Hashing));
+    let _worker = Worker::start(&coordinator, &pki, "w", 2, &Arc::new(Runs(digests)));
     // One tensor of 100 MiB, and several of 64 MiB and four bytes in sum; the last ones fit.
     let cases = [&[26_214_400][..], &[9_000_000, 1, 0, 7_777_216], &[9_000_000, 7_777_216]];
     let submitted: Vec<_> = cases
@@ -137,7 +116,7 @@ impl Kept {
     }
 
     fn work(&self, coordinator: &Coordinator) -> Worker {
-        Worker::start(coordinator, &self.pki, "w", 2, &Arc::new(Hashing))
+        Worker::start(coordinator, &self.pki, "w", 2, &Arc::new(Runs(digests)))
     }
 
     /// Submits a durable task with so many numbers.

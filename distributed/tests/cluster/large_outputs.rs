@@ -1,22 +1,17 @@
 //! Outputs that are too long for a frame, in a whole cluster.
 
-use crate::common::{Worker, config, eventually, model};
+use crate::common::{Runs, Worker, config, eventually, model};
 use crate::relay::{Relay, Weather};
 use lgp_distributed::{
-    Client, Coordinator, CoordinatorConfig, ExecError, Executor, ExecutorStatus, ModelRef, Pki,
-    Role, Stop, TaskErrorKind, TaskSpec, TaskState, WorkerConfig,
+    Client, Coordinator, CoordinatorConfig, Executor, Pki, Role, TaskErrorKind, TaskSpec,
+    TaskState, WorkerConfig,
 };
 use lgp_memory::{NamedTensor, Tensor};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Answers with tensors of as many bytes as each input says.
-#[derive(Default)]
-struct Blow {
-    runs: AtomicUsize,
-}
-
+/// Tensors of so many bytes.
 fn blown(counts: &[u32]) -> Vec<NamedTensor> {
     let tensor = |(at, &count): (usize, &u32)| {
         let bytes: Vec<u8> =
@@ -31,24 +26,13 @@ fn task(counts: &[u32], durable: bool) -> TaskSpec {
     TaskSpec { durable, ..TaskSpec::new(model("blow"), vec![NamedTensor::new("x", x)]) }
 }
 
-impl Executor for Blow {
-    fn load(&self, _: usize, _: &ModelRef) -> Result<(), ExecError> {
-        Ok(())
-    }
-    fn unload(&self, _: usize, _: &ModelRef) {}
-    fn execute(
-        &self,
-        _: usize,
-        _: &ModelRef,
-        inputs: &[NamedTensor],
-        _: &Stop,
-    ) -> Result<Vec<NamedTensor>, ExecError> {
-        self.runs.fetch_add(1, Ordering::SeqCst);
-        Ok(blown(inputs[0].tensor.as_slice().unwrap()))
-    }
-    fn status(&self) -> ExecutorStatus {
-        ExecutorStatus::default()
-    }
+/// Answers with tensors of as many bytes as its input says, and counts how often.
+fn blowing(runs: &Arc<AtomicUsize>) -> Arc<impl Executor + use<>> {
+    let runs = Arc::clone(runs);
+    Arc::new(Runs(move |inputs: &[NamedTensor]| {
+        runs.fetch_add(1, Ordering::SeqCst);
+        blown(inputs[0].tensor.as_slice().unwrap())
+    }))
 }
 
 /// One tensor beyond a frame, and several of which the sum is; the last ones fit.
@@ -58,7 +42,7 @@ const CASES: [&[u32]; 3] = [&[100 << 20], &[60 << 20, 0, 4 << 20, 1], &[60 << 20
 async fn outputs_beyond_a_frame_arrive_whole() {
     let pki = Pki::generate().unwrap();
     let coordinator = Coordinator::start(config(), &pki).await.unwrap();
-    let _worker = Worker::start(&coordinator, &pki, "w", 2, &Arc::new(Blow::default()));
+    let _worker = Worker::start(&coordinator, &pki, "w", 2, &blowing(&Arc::default()));
     let ids = CASES.map(|counts| coordinator.submit(task(counts, false)).unwrap());
     for (id, counts) in ids.into_iter().zip(CASES) {
         let record = coordinator.wait(id).await.unwrap();
@@ -80,7 +64,7 @@ async fn durable_outputs_beyond_a_frame_wait_on_the_disk() {
     let config = || CoordinatorConfig { journal: journal.clone(), ..config() };
     let pki = Pki::generate().unwrap();
     let first = Coordinator::start(config(), &pki).await.unwrap();
-    let _worker = Worker::start(&first, &pki, "w", 2, &Arc::new(Blow::default()));
+    let _worker = Worker::start(&first, &pki, "w", 2, &blowing(&Arc::default()));
     let specs = CASES.map(|counts| (task(counts, true), Vec::new()));
     let ids = first.submit_all(specs.to_vec()).await.unwrap();
     for id in &ids {
@@ -101,8 +85,8 @@ async fn outputs_beyond_the_settings_fail_their_task_once() {
     let pki = Pki::generate().unwrap();
     let config = CoordinatorConfig { input_bytes_max: 80 << 20, ..config() };
     let coordinator = Coordinator::start(config, &pki).await.unwrap();
-    let blow = Arc::new(Blow::default());
-    let _worker = Worker::start(&coordinator, &pki, "w", 1, &blow);
+    let runs = Arc::default();
+    let _worker = Worker::start(&coordinator, &pki, "w", 1, &blowing(&runs));
     let record = coordinator.run(task(&[100 << 20], false)).await.unwrap();
     let error = record.error.expect("it is too much");
     assert_eq!((error.code, record.attempts), (TaskErrorKind::ModelFailed, 1), "{error}");
@@ -112,7 +96,7 @@ async fn outputs_beyond_the_settings_fail_their_task_once() {
         let record = coordinator.run(task(&[70 << 20], false)).await.unwrap();
         assert_eq!(record.state, TaskState::Succeeded, "{:?}", record.error);
     }
-    assert_eq!(blow.runs.load(Ordering::SeqCst), 4);
+    assert_eq!(runs.load(Ordering::SeqCst), 4);
     coordinator.stop().await;
 }
 
@@ -121,9 +105,9 @@ async fn outputs_go_on_over_the_next_connection() {
     let pki = Pki::generate().unwrap();
     let coordinator = Coordinator::start(config(), &pki).await.unwrap();
     let relay = Relay::start(coordinator.quic_addr(), 1).unwrap();
-    let blow = Arc::new(Blow::default());
+    let runs = Arc::default();
     let config = WorkerConfig::new(relay.addr(), pki.issue_worker("w").unwrap(), 1);
-    let _worker = Worker::with(config, &blow);
+    let _worker = Worker::with(config, &blowing(&runs));
     coordinator.wait_for_workers(1).await.unwrap();
     let counts = &[200 << 20];
     let id = coordinator.submit(task(counts, false)).unwrap();
@@ -138,6 +122,6 @@ async fn outputs_go_on_over_the_next_connection() {
     let record = record.expect("it ends").unwrap();
     assert_eq!(record.state, TaskState::Succeeded, "{:?}", record.error);
     assert!(record.outputs == Some(blown(counts)), "other bytes");
-    assert_eq!((record.attempts, blow.runs.load(Ordering::SeqCst)), (1, 1), "it is not run again");
+    assert_eq!((record.attempts, runs.load(Ordering::SeqCst)), (1, 1), "it is not run again");
     coordinator.stop().await;
 }

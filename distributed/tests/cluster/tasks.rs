@@ -90,15 +90,15 @@ async fn two_workers_share_the_work_under_every_strategy() {
         coordinator.set_balancing(strategy).unwrap();
         assert_eq!(coordinator.balancing(), strategy);
         let before: Vec<u64> = coordinator.workers().iter().map(|w| w.completed).collect();
-        let ids: Vec<_> = (0..200).map(|_| coordinator.submit(task("echo")).unwrap()).collect();
+        // They sleep: what a busy machine keeps from either worker is little beside that.
+        let ids: Vec<_> = (0..200).map(|_| coordinator.submit(task("brief")).unwrap()).collect();
         for id in ids {
             assert_eq!(coordinator.wait(id).await.unwrap().state, TaskState::Succeeded);
         }
         let shares: Vec<u64> =
             coordinator.workers().iter().zip(before).map(|(w, b)| w.completed - b).collect();
-        // Those that measure may find one of two equal workers a little faster; and all of it takes some
-        // 30 ms, of which a busy machine may leave one of them few.
-        let least = if ["adaptive", "balanced"].contains(&strategy) { 1 } else { 10 };
+        // Those that measure may find one of two equal workers a little faster.
+        let least = if ["adaptive", "balanced"].contains(&strategy) { 1 } else { 50 };
         assert!(shares.iter().all(|&s| s >= least), "{strategy}: {shares:?}");
         assert_eq!(shares.iter().sum::<u64>(), 200, "{strategy}");
     }

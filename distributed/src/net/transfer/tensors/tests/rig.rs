@@ -1,7 +1,7 @@
 //! A coordinator by hand, and a worker that serves it.
 
 use crate::net::identity::tls;
-use crate::net::tests::frame;
+use crate::net::tests::{Runs, frame};
 use crate::net::transfer::tensors::Answer;
 use crate::net::transport::endpoint;
 use crate::net::transport::rpc::{self, Ask};
@@ -11,7 +11,7 @@ use crate::proto::message::{
     Welcome,
 };
 use crate::proto::tensors::describe;
-use crate::{ExecError, Executor, ExecutorStatus, ModelRef, Pki, Stop, WorkerConfig, run_worker};
+use crate::{ExecError, ModelRef, Pki, WorkerConfig, run_worker};
 use lgp_memory::{NamedTensor, Tensor};
 use quinn::{Connection, Endpoint, RecvStream, SendStream, ServerConfig};
 use sha2::{Digest, Sha256};
@@ -24,24 +24,11 @@ pub(super) struct Echo {
     pub(super) opened: Condvar,
 }
 
-impl Executor for Echo {
-    fn load(&self, _: usize, _: &ModelRef) -> Result<(), ExecError> {
-        Ok(())
-    }
-    fn unload(&self, _: usize, _: &ModelRef) {}
-    fn execute(
-        &self,
-        _: usize,
-        _: &ModelRef,
-        inputs: &[NamedTensor],
-        _: &Stop,
-    ) -> Result<Vec<NamedTensor>, ExecError> {
+impl Echo {
+    fn run(&self, inputs: &[NamedTensor]) -> Vec<NamedTensor> {
         let shut = self.shut.lock().unwrap();
         drop(self.opened.wait_while(shut, |shut| *shut).unwrap());
-        Ok(inputs.to_vec())
-    }
-    fn status(&self) -> ExecutorStatus {
-        ExecutorStatus::default()
+        inputs.to_vec()
     }
 }
 
@@ -58,7 +45,8 @@ pub(super) fn rig() -> Rig {
     rig_of(Arc::default())
 }
 
-pub(super) fn rig_of(executor: Arc<Echo>) -> Rig {
+pub(super) fn rig_of(echo: Arc<Echo>) -> Rig {
+    let executor = Arc::new(Runs(move |inputs: &[NamedTensor]| echo.run(inputs)));
     let pki = Pki::generate().unwrap();
     let mut server = ServerConfig::with_crypto(Arc::new(tls::server(&pki).unwrap()));
     server.transport_config(endpoint::config(4, 1));
