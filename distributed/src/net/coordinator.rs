@@ -208,8 +208,9 @@ impl Coordinator {
         &self.pki
     }
 
-    /// Fails what is neither terminal nor durable, closes every connection and frees the port.
-    /// Durable tasks wait in the journal for the next coordinator.
+    /// Steps down: fails what is neither terminal nor durable, closes every connection, and frees the
+    /// port, the journal and the lead. Durable tasks wait in the journal for the next coordinator, which
+    /// this process, too, may start.
     pub async fn stop(&self) {
         self.shared.stop();
         // Before the journal is free for another coordinator.

@@ -16,8 +16,8 @@ const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
 const NAME_BYTES_MAX: usize = 253;
 
 /// Where the coordinators of a cluster listen, in the order in which they are tried: addresses, and
-/// names of hosts, which are looked up anew for every attempt. One of them leads; whoever finds that
-/// one does not answer, or no longer leads, goes on to the next.
+/// names of hosts, which are looked up again whenever all were tried in vain. One of them leads;
+/// whoever finds that one does not answer, or no longer leads, goes on to the next.
 ///
 /// As text: `HOST[:PORT]`, several with commas between them; without a port, 8443.
 ///
