@@ -65,8 +65,8 @@ pub(super) struct Ledger {
     /// Slots of the sessions that have not ended.
     sessions: BTreeMap<SessionId, u32>,
     held: BTreeMap<SessionId, BTreeMap<AttemptId, (u32, ModelRef)>>,
-    /// The model of each attempt of the sessions that have not ended, whether it is current or not.
-    models: BTreeMap<(SessionId, AttemptId), String>,
+    /// The model of each attempt of this coordinator, whether it is current or not.
+    models: BTreeMap<AttemptId, String>,
     /// Models that devices were told to load, until they said that they do not have them.
     placed: BTreeMap<(SessionId, u32), BTreeSet<ModelRef>>,
     /// Models that devices last said they have.
@@ -134,9 +134,6 @@ impl Ledger {
             }
         }
         for (old, id) in moved {
-            if let Some(model) = self.models.get(&(old, id)).cloned() {
-                self.models.insert((session, id), model);
-            }
             let held = self.held.get_mut(&old).and_then(|held| held.remove(&id));
             if let Some(held) = held {
                 self.held.entry(session).or_default().insert(id, held);
@@ -147,7 +144,6 @@ impl Ledger {
     pub(super) fn session_ended(&mut self, session: SessionId) {
         self.sessions.remove(&session);
         self.held.remove(&session);
-        self.models.retain(|(of, _), _| *of != session);
         self.placed.retain(|(of, _), _| *of != session);
         self.told.retain(|(of, _), _| *of != session);
         self.going.retain(|(of, ..)| *of != session);

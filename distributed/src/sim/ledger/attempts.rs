@@ -94,7 +94,7 @@ impl Ledger {
         let held = self.held.entry(session).or_default();
         held.retain(|id, _| core.is_current(session, *id));
         held.insert(id, (device, model.clone()));
-        self.models.insert((session, id), model.name.clone());
+        self.models.insert(id, model.name.clone());
         let running = u32::try_from(held.len()).unwrap_or(u32::MAX);
         if running > slots {
             let what = format!("session {session} runs {running} tasks");
@@ -117,7 +117,7 @@ impl Ledger {
             Completion::Done { .. } => Some(false),
             Completion::Refused | Completion::Unshared | Completion::NoInputs { .. } => None,
         };
-        let model = self.models.get(&(session, id)).filter(|_| core.holds(session, id));
+        let model = self.models.get(&id).filter(|_| core.holds(session, id));
         match (model, failed) {
             (Some(model), Some(failed)) => self.laws.answered(session, model, failed),
             (Some(model), None) => self.laws.came_back(session, id, model),
@@ -127,7 +127,7 @@ impl Ledger {
 
     /// A worker lets go of an attempt that nobody waits for.
     pub(in crate::sim) fn released(&mut self, session: SessionId, id: AttemptId, core: &Core) {
-        let model = self.models.get(&(session, id)).filter(|_| core.holds(session, id));
+        let model = self.models.get(&id).filter(|_| core.holds(session, id));
         if let Some(model) = model.filter(|_| !core.is_current(session, id)) {
             self.laws.came_back(session, id, model);
         }
