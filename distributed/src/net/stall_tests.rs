@@ -3,7 +3,7 @@
 
 use crate::net::identity::pki;
 use crate::net::identity::tls;
-use crate::net::tests::{ANY, connect, coordinator, frame, hello, prefix, untouched};
+use crate::net::tests::{ANY, STINT, connect, coordinator, frame, hello, prefix, untouched};
 use crate::net::transport::close::Close;
 use crate::net::transport::endpoint;
 use crate::net::transport::rpc::{self, Ask, Certification};
@@ -111,7 +111,7 @@ async fn orders_that_are_none_close_the_connection_and_the_worker_comes_back() {
         let _: Hello = wire::expect_report(&mut reports, Kind::Hello, "hello").await.expect("one");
         let mut control = connection.open_uni().await.expect("allowed");
         let welcome =
-            Welcome { version: VERSION, epoch: 1, heartbeat_ms: 500, link: None, resumed: false };
+            Welcome { version: VERSION, epoch: 1, heartbeat_ms: 500, link: None, stint: STINT };
         wire::write_report(&mut control, Kind::Welcome, &welcome).await.expect("open");
         control.write_all(&order).await.expect("open");
         let closed = tokio::time::timeout(Duration::from_secs(4), connection.closed()).await;

@@ -7,8 +7,8 @@ use crate::net::transport::endpoint;
 use crate::net::transport::wire;
 use crate::proto::frame::{self, PREFIX_BYTES};
 use crate::proto::message::{
-    AttemptId, Heartbeat, Hello, Kind, OutcomeHeader, TaskHeader, TensorMeta, VERSION, Verdict,
-    Welcome,
+    AttemptId, Heartbeat, Hello, Kind, OutcomeHeader, Stint, TaskHeader, TensorMeta, VERSION,
+    Verdict, Welcome,
 };
 use crate::{
     Coordinator, CoordinatorConfig, ExecError, Executor, ExecutorStatus, Identity, ModelRef, Pki,
@@ -43,6 +43,9 @@ pub(super) async fn connect(
     (endpoint, connection)
 }
 
+/// The first stint of a coordinator made by hand.
+pub(super) const STINT: Stint = Stint { epoch: 1, session: 1 };
+
 pub(super) fn hello(name: &str, version: u32) -> Hello {
     Hello {
         version_min: version,
@@ -56,6 +59,7 @@ pub(super) fn hello(name: &str, version: u32) -> Hello {
         status: ExecutorStatus::default(),
         input_bytes_max: u64::MAX,
         machine: "m".into(),
+        stint: None,
     }
 }
 
@@ -214,7 +218,7 @@ async fn a_worker_survives_unmannerly_requests() {
     let hello: Hello = wire::expect_report(&mut reports, Kind::Hello, "hello").await.expect("one");
     assert_eq!(hello.name.as_str(), "w");
     let mut control = connection.open_uni().await.expect("allowed");
-    let welcome = Welcome { version: 1, epoch: 1, heartbeat_ms: 500, link: None, resumed: false };
+    let welcome = Welcome { version: 1, epoch: 1, heartbeat_ms: 500, link: None, stint: STINT };
     wire::write_report(&mut control, Kind::Welcome, &welcome).await.expect("open");
 
     let id = AttemptId { epoch: 1, seq: 1, attempt: 1 };

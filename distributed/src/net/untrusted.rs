@@ -15,7 +15,7 @@ use crate::net::transport::rpc::{self, Ask, Certification, Enrol, Renewal};
 use crate::proto::frame::{self, PREFIX_BYTES, Prefix};
 use crate::proto::image::{Apart, Image};
 use crate::proto::message::{
-    AttemptId, Heartbeat, Hello, Kind, Loaded, OutcomeHeader, Place, TaskHeader, TensorBlob,
+    AttemptId, Heartbeat, Hello, Kind, Loaded, OutcomeHeader, Place, Stint, TaskHeader, TensorBlob,
     TensorRange, VERSION, Verdict, Welcome,
 };
 use crate::proto::tensors::{describe, plan};
@@ -192,11 +192,17 @@ fn frames() -> Result<Vec<Vec<u8>>> {
         status: status.clone(),
         input_bytes_max: 1 << 30,
         machine: "m".into(),
+        stint: Some(Stint { epoch: 7, session: 9 }),
     };
     let (from, until) = (Some(id), Some(AttemptId { seq: id.seq + 1, ..id }));
     let heartbeat = Heartbeat { held: vec![(id, true)], status: Some(status), from, until };
-    let welcome =
-        Welcome { version: VERSION, epoch: 7, heartbeat_ms: 500, link: None, resumed: false };
+    let welcome = Welcome {
+        version: VERSION,
+        epoch: 7,
+        heartbeat_ms: 500,
+        link: None,
+        stint: Stint { epoch: 7, session: 9 },
+    };
     let failure = Err(ExecError::failed("no memory"));
     let verdicts = [
         Verdict::Done(metas.clone()),

@@ -136,8 +136,8 @@ mod tests {
     use super::*;
     use crate::executor::ExecError;
     use crate::proto::message::{
-        AttemptId, Heartbeat, Hello, Loaded, OutcomeHeader, SharedBody, TaskHeader, TensorBlob,
-        TensorMeta, Verdict, Welcome,
+        AttemptId, Heartbeat, Hello, Loaded, OutcomeHeader, SharedBody, Stint, TaskHeader,
+        TensorBlob, TensorMeta, Verdict, Welcome,
     };
     use crate::proto::tensors::plan;
     use proptest::prelude::*;
@@ -173,8 +173,13 @@ mod tests {
 
     #[test]
     fn a_header_survives_the_trip_and_newer_fields_are_left() {
-        let welcome =
-            Welcome { version: 1, epoch: 7, heartbeat_ms: 500, link: None, resumed: false };
+        let welcome = Welcome {
+            version: 1,
+            epoch: 7,
+            heartbeat_ms: 500,
+            link: None,
+            stint: Stint { epoch: 7, session: 9 },
+        };
         let mut frame = encode(Kind::Welcome, &welcome, 3, 0).expect("small");
         let start: [u8; PREFIX_BYTES] = frame[..PREFIX_BYTES].try_into().expect("long enough");
         let prefix = Prefix::decode(&start).expect("own frame");

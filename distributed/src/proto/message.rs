@@ -4,13 +4,14 @@
 //! that they know.
 
 use crate::executor::{ExecError, ExecutorStatus};
+use crate::proto::state::SessionId;
 use crate::task::{ModelRef, Priority};
 use crate::worker_info::WorkerId;
 use serde::{Deserialize, Serialize};
 
 /// The protocol version of this build, and the oldest one it still speaks.
-pub(crate) const VERSION: u32 = 5;
-pub(crate) const VERSION_MIN: u32 = 5;
+pub(crate) const VERSION: u32 = 6;
+pub(crate) const VERSION_MIN: u32 = 6;
 
 /// What a frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,6 +91,14 @@ pub(crate) struct AttemptId {
     pub(crate) attempt: u32,
 }
 
+/// The sessions of a worker over which it goes on with what it holds, by the first of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Stint {
+    /// The coordinator's epoch.
+    pub(crate) epoch: u64,
+    pub(crate) session: SessionId,
+}
+
 /// What every version's [`Hello`] begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 pub(crate) struct Versions {
@@ -116,6 +125,8 @@ pub(crate) struct Hello {
     pub(crate) input_bytes_max: u64,
     /// The machine that it runs on: its devices stay what they are when the worker's process ends.
     pub(crate) machine: String,
+    /// That of its last [`Welcome`]: what it holds belongs to that.
+    pub(crate) stint: Option<Stint>,
 }
 
 /// Header of [`Kind::Welcome`].
@@ -126,8 +137,8 @@ pub(crate) struct Welcome {
     pub(crate) heartbeat_ms: u32,
     /// Where a worker of the coordinator's machine finds memory to share.
     pub(crate) link: Option<SharedMemoryOffer>,
-    /// The coordinator waits for what the worker holds from an earlier connection.
-    pub(crate) resumed: bool,
+    /// The coordinator waits for what the worker holds of this stint, and of no other.
+    pub(crate) stint: Stint,
 }
 
 /// An invitation to share memory: whoever can reach the socket and knows the nonce, which only

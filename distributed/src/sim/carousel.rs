@@ -51,9 +51,17 @@ impl Carousel {
             let id: WorkerId = format!("worker-{worker}").parse()?;
             let status = crate::ExecutorStatus::default();
             let (slots, threads, input_bytes_max) = (2, 2, u64::MAX);
-            let (pid, machine) = (None, String::new());
-            let join =
-                Join { id, incarnation: 0, pid, slots, threads, status, input_bytes_max, machine };
+            let join = Join {
+                id,
+                incarnation: 0,
+                pid: None,
+                slots,
+                threads,
+                status,
+                input_bytes_max,
+                machine: String::new(),
+                stint: None,
+            };
             core.join(Duration::ZERO, join);
         }
         let model = ModelRef { name: "m".into(), version: 1, sha256: "00".repeat(32) };

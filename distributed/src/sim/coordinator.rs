@@ -9,6 +9,7 @@ use crate::executor::ExecErrorKind;
 use crate::proto::core::{Core, Found, recollect};
 use crate::proto::event::Event;
 use crate::proto::membership::Join;
+use crate::proto::message::Stint;
 use crate::proto::state::{Action, Completion, CoreConfig, SessionId};
 use crate::worker_info::WorkerId;
 use lgp_memory::NamedTensor;
@@ -190,10 +191,10 @@ impl World {
         if !self.up {
             return Ok(());
         }
-        if matches!(report, Report::Hello) {
+        if let Report::Hello(stint) = report {
             // A connection is made once and with one coordinator, whatever happens to its packets.
             if !self.sessions.contains_key(&connection) && connection > self.foreign {
-                self.join(worker, connection)?;
+                self.join((worker, stint), connection)?;
             }
             return Ok(());
         }
@@ -202,7 +203,7 @@ impl World {
             self.tell(worker, connection, &Order::Acknowledge);
         }
         match report {
-            Report::Hello => {}
+            Report::Hello(_) => {}
             Report::Heartbeat(heartbeat) => {
                 let devices = heartbeat.status.iter().flat_map(|status| &status.devices);
                 self.report.strays += self.ledger.listed(session, devices);
@@ -242,7 +243,11 @@ impl World {
         Ok(())
     }
 
-    fn join(&mut self, worker: usize, connection: u64) -> Result<(), String> {
+    fn join(
+        &mut self,
+        (worker, stint): (usize, Option<Stint>),
+        connection: u64,
+    ) -> Result<(), String> {
         let name: WorkerId = format!("w{worker}").parse().map_err(|e: Error| e.to_string())?;
         let (w, pid) = (&self.workers[worker], None);
         let (slots, threads) = (w.places(), w.threads);
@@ -252,9 +257,18 @@ impl World {
         self.ledger.session_began(expected, slots, w);
         let input_bytes_max = u64::MAX;
         let machine = format!("m{worker}");
-        let join =
-            Join { id: name, incarnation, pid, slots, threads, status, input_bytes_max, machine };
-        let Some((session, resumed)) = self.core.join(self.now, join) else {
+        let join = Join {
+            id: name,
+            incarnation,
+            pid,
+            slots,
+            threads,
+            status,
+            input_bytes_max,
+            machine,
+            stint,
+        };
+        let Some((session, stint)) = self.core.join(self.now, join) else {
             self.ledger.session_ended(expected);
             self.tell(worker, connection, &Order::Close { farewell: false });
             return Ok(());
@@ -262,13 +276,13 @@ impl World {
         if session != expected {
             return Err(format!("session {session} began, not {expected}"));
         }
-        if resumed {
+        if stint.session != session {
             self.report.resumed += 1;
             self.ledger.resumed(session, &self.core);
         }
         self.sessions.insert(connection, session);
         self.ends.insert(session, (worker, connection));
-        self.tell(worker, connection, &Order::Welcome { resumed });
+        self.tell(worker, connection, &Order::Welcome(stint));
         Ok(())
     }
 

@@ -21,9 +21,9 @@ impl World {
         self.connections += 1;
         let connection = self.connections;
         let w = &mut self.workers[worker];
-        w.connect(connection);
+        let hello = w.connect(connection);
         w.last_heard = self.now;
-        self.say(worker, connection, &Report::Hello);
+        self.say(worker, connection, &hello);
         self.after(HEARTBEAT, Event::Beat { worker, connection });
         self.see_stuck(worker);
     }
@@ -59,8 +59,8 @@ impl World {
         w.last_heard = self.now;
         match order {
             Order::Acknowledge => {}
-            Order::Welcome { resumed } => {
-                for report in w.welcomed(resumed) {
+            Order::Welcome(stint) => {
+                for report in w.welcomed(stint) {
                     self.say(worker, connection, &report);
                 }
             }

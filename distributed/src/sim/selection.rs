@@ -46,6 +46,7 @@ impl Selection {
                 status,
                 input_bytes_max,
                 machine: String::new(),
+                stint: None,
             };
             core.join(now, join);
         }

@@ -2,7 +2,7 @@
 
 use super::workload::{BAD_MODEL, MODEL_BYTES, MODELS};
 use crate::executor::{DeviceStatus, ExecError, ExecutorStatus};
-use crate::proto::message::{AttemptId, Heartbeat};
+use crate::proto::message::{AttemptId, Heartbeat, Stint};
 use crate::proto::queue::{Place, aged};
 use crate::proto::state::Completion;
 use crate::task::{ModelRef, Priority};
@@ -18,7 +18,8 @@ pub(super) const IDLE_TIMEOUT: Duration = Duration::from_millis(2_500);
 /// Messages from a worker.
 #[derive(Debug, Clone)]
 pub(super) enum Report {
-    Hello,
+    /// The stint that it knows of.
+    Hello(Option<Stint>),
     Heartbeat(Heartbeat),
     Completion(AttemptId, Completion),
     Released(AttemptId),
@@ -81,8 +82,12 @@ pub(super) struct Worker {
     models: BTreeSet<(u32, ModelRef)>,
     /// Attempts that were asked back and were not here.
     early: BTreeSet<AttemptId>,
+    /// Attempts that have ended here.
+    ended: BTreeSet<AttemptId>,
     /// Whether the coordinator has greeted it on its connection.
     welcomed: bool,
+    /// What the coordinator last told it that it goes on with.
+    stint: Option<Stint>,
     /// The last answers, each with its connection: they may not have arrived.
     said: Vec<(u64, Report)>,
 }
@@ -118,20 +123,24 @@ impl Worker {
             jobs: Vec::new(),
             models: BTreeSet::new(),
             early: BTreeSet::new(),
+            ended: BTreeSet::new(),
             welcomed: false,
+            stint: None,
             said: Vec::new(),
         }
     }
 
     /// It makes a connection.
-    pub(super) fn connect(&mut self, connection: u64) {
+    pub(super) fn connect(&mut self, connection: u64) -> Report {
         (self.connection, self.welcomed) = (connection, false);
+        Report::Hello(self.stint)
     }
 
-    /// The coordinator greets it. Where that takes it for the same as before, everything goes on, and
+    /// The coordinator greets it. Where that goes on with the stint that it knows of, so does it, and
     /// answers that may not have arrived are given again; else nobody waits for what it holds.
-    pub(super) fn welcomed(&mut self, resumed: bool) -> Vec<Report> {
+    pub(super) fn welcomed(&mut self, stint: Stint) -> Vec<Report> {
         self.welcomed = true;
+        let resumed = self.stint.replace(stint) == Some(stint);
         let connection = self.connection;
         let said = std::mem::take(&mut self.said).into_iter();
         if !resumed {
@@ -166,10 +175,12 @@ impl Worker {
     /// The process is gone, and with it all it had.
     pub(super) fn crash(&mut self) {
         self.alive = false;
+        self.stint = None;
         self.life += 1;
         self.jobs.clear();
         self.models.clear();
         self.early.clear();
+        self.ended.clear();
         self.said.clear();
     }
 
@@ -224,7 +235,8 @@ impl Worker {
         self.models.remove(&(device, model));
     }
 
-    /// A request arrives. A copy of one that is here already is the transport's affair.
+    /// A request arrives. A copy of one that is or was here is the transport's affair: each travels on
+    /// a stream of its own.
     pub(super) fn receive(
         &mut self,
         now: Duration,
@@ -236,7 +248,7 @@ impl Worker {
         if self.leaving || self.early.contains(&id) {
             return Some(Report::Completion(id, Completion::Refused));
         }
-        if !self.jobs.iter().any(|j| j.id == id) {
+        if !self.ended.contains(&id) && !self.jobs.iter().any(|j| j.id == id) {
             let (connection, model) = (self.connection, model.clone());
             self.received += 1;
             let place = Place::new(aged(now, priority), self.received);
@@ -295,6 +307,7 @@ impl Worker {
     pub(super) fn end(&mut self, id: AttemptId, device_error: bool) -> Option<(u64, Report)> {
         let index = self.jobs.iter().position(|j| j.id == id && j.batch.is_some())?;
         let job = self.jobs.remove(index);
+        self.ended.insert(id);
         if job.cancelled {
             return Some((job.connection, Report::Released(id)));
         }

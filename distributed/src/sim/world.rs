@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::proto::HangTable;
 use crate::proto::balance::{balancing_strategies, by_name};
 use crate::proto::core::{Core, Found, recollect};
-use crate::proto::message::AttemptId;
+use crate::proto::message::{AttemptId, Stint};
 use crate::proto::state::{CoreConfig, RetentionLimits, SessionId, Timing};
 use crate::task::{ModelRef, Priority, TaskId, TaskRecord};
 use lgp_memory::NamedTensor;
@@ -31,10 +31,8 @@ const TRACE: usize = 40;
 /// Messages to a worker.
 #[derive(Debug, Clone)]
 pub(super) enum Order {
-    /// Whether it goes on with what it holds.
-    Welcome {
-        resumed: bool,
-    },
+    /// What it goes on with.
+    Welcome(Stint),
     /// The transport's acknowledgement: the other end lives.
     Acknowledge,
     Task(u32, AttemptId, ModelRef, Priority),

@@ -51,12 +51,12 @@ pub(crate) async fn serve(
     let name = join.id.clone();
     let (orders, frames) = mpsc::unbounded_channel();
     let session = Session::new(connection.clone(), orders, Arc::clone(&shared_memory));
-    let (number, resumed) = match core.join(join, session) {
+    let (number, stint) = match core.join(join, session) {
         Ok(joined) => joined,
         Err(close) => return connection.close(close.code(), close.reason().as_bytes()),
     };
     let heartbeat_ms = u32::try_from(heartbeat.as_millis()).unwrap_or(u32::MAX);
-    let welcome = Welcome { version, epoch, heartbeat_ms, link, resumed };
+    let welcome = Welcome { version, epoch, heartbeat_ms, link, stint };
     let welcomed = wire::write_report(&mut control, Kind::Welcome, &welcome);
     if let Err(error) = wire::taken(welcomed).await {
         tracing::warn!(%addr, %error, "a worker was not welcomed");
@@ -114,6 +114,7 @@ async fn greet(connection: &Connection) -> Result<Greeted, (Close, Error)> {
         status: hello.status,
         input_bytes_max: hello.input_bytes_max,
         machine: hello.machine.chars().take(MACHINE_CHARS_MAX).collect(),
+        stint: hello.stint,
     };
     Ok(Greeted { join, version, reports, control })
 }

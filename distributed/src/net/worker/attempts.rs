@@ -4,7 +4,7 @@
 use crate::net::transfer::tensors::Offer;
 use crate::net::worker::device_queue::Stage;
 use crate::proto::frame;
-use crate::proto::message::{AttemptId, Kind, OutcomeHeader, Verdict};
+use crate::proto::message::{AttemptId, Kind, OutcomeHeader, Stint, Verdict};
 use lgp_memory::NamedTensor;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -36,6 +36,8 @@ struct State {
     /// Attempts among those held that nobody waits for, and that a thread had taken by then.
     abandoned: BTreeSet<AttemptId>,
     undelivered: Vec<Arc<Outcome>>,
+    /// The sessions over which it holds them.
+    stint: Option<Stint>,
     /// Frames for the report stream of the present connection.
     reports: Option<mpsc::UnboundedSender<Vec<u8>>>,
 }
@@ -99,6 +101,16 @@ impl Attempts {
     /// Reports go over this connection from now on.
     pub(crate) fn connected(&self, reports: mpsc::UnboundedSender<Vec<u8>>) {
         self.lock().reports = Some(reports);
+    }
+
+    /// The stint that the last coordinator told of.
+    pub(crate) fn stint(&self) -> Option<Stint> {
+        self.lock().stint
+    }
+
+    /// A coordinator tells of a stint; answers whether it is the one before, which goes on.
+    pub(crate) fn go_on(&self, stint: Stint) -> bool {
+        self.lock().stint.replace(stint) == Some(stint)
     }
 
     /// Holds an attempt.

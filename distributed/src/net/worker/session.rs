@@ -70,7 +70,7 @@ pub(crate) async fn serve(
     let session = Arc::new(WorkerSession::new(worker, fetcher));
     share_memory(&worker.config, &welcome, &session.shared_memory);
     // What another coordinator, or this one before it gave the worker up, wanted is of no use now.
-    if !welcome.resumed {
+    if !attempts.go_on(welcome.stint) {
         attempts.abandon_all();
     }
     let drain = Arc::new(Notify::new());
@@ -146,6 +146,7 @@ async fn greet(
         status: status(&worker.executor).await,
         input_bytes_max: u64::try_from(config.input_bytes_max).unwrap_or(u64::MAX),
         machine: config.machine.clone(),
+        stint: worker.attempts.stint(),
     };
     let mut reports = connection.open_uni().await.map_err(wire::lost)?;
     wire::put_first(&reports);

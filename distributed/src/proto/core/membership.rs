@@ -3,6 +3,7 @@
 use super::Core;
 use crate::executor::{DeviceStatus, ExecutorStatus};
 use crate::proto::event::Event;
+use crate::proto::message::Stint;
 use crate::proto::placement::{Seat, Timed, Worker};
 use crate::proto::state::{Action, SessionId};
 use crate::proto::timers::Timer;
@@ -30,6 +31,8 @@ pub(crate) struct Join {
     pub(crate) input_bytes_max: u64,
     /// The machine that it runs on.
     pub(crate) machine: String,
+    /// The stint of which it holds something.
+    pub(crate) stint: Option<Stint>,
 }
 
 /// How a connection ended.
@@ -46,13 +49,16 @@ pub(crate) enum Parting {
 impl Core {
     /// A worker connected. Its earlier session, if there is one, ends here: a worker restarts
     /// or reconnects sooner than its silence is noticed. The same process goes on with what it holds
-    /// if it was heard of within the lease. A process that was started before the one that is
-    /// connected is refused. Answers the session, and whether it goes on from an earlier one.
-    pub(crate) fn join(&mut self, now: Duration, join: Join) -> Option<(SessionId, bool)> {
+    /// if it was heard of within the lease, and if it was told of the stint that would go on: else it
+    /// holds what belongs to another. A process that was started before the one that is connected is
+    /// refused. Answers the session and its stint, which began earlier if it goes on.
+    pub(crate) fn join(&mut self, now: Duration, join: Join) -> Option<(SessionId, Stint)> {
         let mut resumed = None;
+        let mut stint = Stint { epoch: self.config.epoch, session: self.next_session() };
         if let Some(earlier) = self.placement.fleet().latest(&join.id) {
             let (old, live) = (earlier.session(), !earlier.is_lost());
-            let same = earlier.incarnation() == join.incarnation;
+            let known = join.stint == Some(earlier.stint());
+            let same = earlier.incarnation() == join.incarnation && known;
             let silent = now.saturating_sub(earlier.last_seen());
             if live && earlier.incarnation() > join.incarnation {
                 return None;
@@ -61,6 +67,7 @@ impl Core {
                 self.actions.push(Action::Supersede { session: old });
             }
             if same && silent <= self.config.timing.lease {
+                stint = earlier.stint();
                 resumed = Some((old, self.placement.kept(old)));
             } else if live {
                 self.lose(now, old, "its worker connected anew");
@@ -68,8 +75,7 @@ impl Core {
             self.placement.remove(old);
         }
         let worker = join.id.clone();
-        let session = self.placement.join(now, join);
-        let goes_on = resumed.is_some();
+        let session = self.placement.join(now, join, stint);
         if let Some((old, kept)) = resumed {
             self.resume(now, (old, session), &worker, kept);
         }
@@ -79,7 +85,7 @@ impl Core {
         self.watch(now);
         self.actions.changed();
         self.schedule(now);
-        Some((session, goes_on))
+        Some((session, stint))
     }
 
     /// A worker gave a sign of life.
@@ -214,9 +220,8 @@ impl Core {
     /// as where this process was stopped: then silence is judged anew from now on.
     pub(super) fn check_membership(&mut self, now: Duration, due: Duration) {
         self.placement.watched();
-        let late = now.saturating_sub(due) > self.config.timing.heartbeat;
-        if late && !planted!(self, NoGrace) {
-            self.placement.grace(now + self.config.timing.lost_after);
+        if self.is_late(now, due) {
+            self.placement.grace(now, self.config.timing.lost_after);
         } else if !planted!(self, TrustSilence) {
             for session in self.placement.silent(now, self.config.timing.lost_after) {
                 self.lose(now, session, "no heartbeat came from its worker");
@@ -225,6 +230,11 @@ impl Core {
         }
         self.placement.forget_lost(now, LOST_LISTED_MAX, LOST_LISTED_FOR);
         self.watch(now);
+    }
+
+    /// Whether this process comes to what was due so late that it must have stood still.
+    pub(super) fn is_late(&self, now: Duration, due: Duration) -> bool {
+        now.saturating_sub(due) > self.config.timing.heartbeat && !planted!(self, NoGrace)
     }
 
     /// Sees that silence is checked again, as long as there is someone to listen to.

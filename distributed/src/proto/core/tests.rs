@@ -15,8 +15,9 @@ use crate::proto::balance::by_name;
 use crate::proto::core::{Core, Found};
 use crate::proto::image::Change;
 use crate::proto::membership::Join;
-use crate::proto::message::{AttemptId, Heartbeat};
+use crate::proto::message::{AttemptId, Heartbeat, Stint};
 use crate::proto::models::ModelNeeds;
+use crate::proto::placement::Worker;
 use crate::proto::state::{
     Action, Completion, CoreConfig, Digest, RetentionLimits, SessionId, Timing,
 };
@@ -83,20 +84,25 @@ fn connect(
     (name, incarnation): (&str, u64),
     slots: u32,
 ) -> (SessionId, bool) {
-    let id = name.parse().expect("a name");
-    let status = ExecutorStatus::default();
-    let (threads, input_bytes_max) = (slots, u64::MAX);
-    let join = Join {
-        id,
+    let mut join = joining((name, incarnation), slots);
+    join.stint = core.placement.fleet().latest(&join.id).map(Worker::stint);
+    let (session, stint) = core.join(now, join).expect("none is later");
+    (session, stint.session != session)
+}
+
+/// What a worker says that was never welcomed.
+fn joining((name, incarnation): (&str, u64), slots: u32) -> Join {
+    Join {
+        id: name.parse().expect("a name"),
         incarnation,
         pid: None,
         slots,
-        threads,
-        status,
-        input_bytes_max,
+        threads: slots,
+        status: ExecutorStatus::default(),
+        input_bytes_max: u64::MAX,
         machine: "m".into(),
-    };
-    core.join(now, join).expect("none is later")
+        stint: None,
+    }
 }
 
 /// Empties the actions; answers the dispatches among them.

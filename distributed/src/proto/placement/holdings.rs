@@ -131,7 +131,13 @@ impl Holdings {
         self.tally = tally;
     }
 
-    /// Notes that an attempt's run was asked to stop.
+    /// All count as confirmed now.
+    pub(super) fn grace(&mut self, now: Duration) {
+        for held in self.held.values_mut() {
+            held.confirmed = now;
+        }
+    }
+
     /// The run of an attempt did not stop; false where that was known.
     pub(super) fn hang(&mut self, id: &AttemptId) -> bool {
         self.held.get_mut(id).is_some_and(|held| held.standing.hang())
@@ -143,6 +149,7 @@ impl Holdings {
         }
     }
 
+    /// Notes that an attempt's run was asked to stop.
     pub(super) fn stop(&mut self, id: &AttemptId) {
         if let Some(held) = self.held.get_mut(id) {
             held.standing.stop();

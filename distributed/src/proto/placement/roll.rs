@@ -4,7 +4,7 @@ use super::device::devices;
 use super::{Held, Kept, Placement, Seat, SeatId, Worker};
 use crate::executor::DeviceStatus;
 use crate::proto::membership::Join;
-use crate::proto::message::AttemptId;
+use crate::proto::message::{AttemptId, Stint};
 use crate::proto::state::SessionId;
 use crate::task::ModelRef;
 use crate::worker_info::{WorkerId, WorkerState};
@@ -18,11 +18,16 @@ impl Placement {
     }
 
     /// Adds a worker, whose name no other one has; answers its session.
-    pub(in crate::proto) fn join(&mut self, now: Duration, mut join: Join) -> SessionId {
+    pub(in crate::proto) fn join(
+        &mut self,
+        now: Duration,
+        mut join: Join,
+        stint: Stint,
+    ) -> SessionId {
         self.last_session += 1;
         let session = self.last_session;
         let status = devices(std::mem::take(&mut join.status));
-        let worker = Worker::new(session, now, &join, status);
+        let worker = Worker::new((session, stint), now, &join, status);
         self.fleet.add(worker, join.slots, join.threads);
         for id in self.seats_of(session) {
             self.capabilities.update_all(&self.fleet, id, &self.models);
@@ -205,10 +210,22 @@ impl Placement {
         }
     }
 
-    /// Every worker counts as heard of at that time, unless it was later.
-    pub(in crate::proto) fn grace(&mut self, at: Duration) {
+    /// Every worker has `silence` from now on in which to be heard, and its attempts a lease in which
+    /// to be named.
+    pub(in crate::proto) fn grace(&mut self, now: Duration, silence: Duration) {
         for worker in self.fleet.workers_mut().filter(|worker| !worker.is_lost()) {
-            worker.last_seen = worker.last_seen.max(at);
+            worker.last_seen = worker.last_seen.max(now + silence);
+        }
+        let seats: Vec<SeatId> = self.fleet.seats().map(|(id, _)| id).collect();
+        for id in seats {
+            self.grace_attempts(now, id);
+        }
+    }
+
+    /// The attempts at a device have a lease from now on in which to be named.
+    pub(in crate::proto) fn grace_attempts(&mut self, now: Duration, id: SeatId) {
+        if let Some(seat) = self.fleet.seat_mut(id) {
+            seat.held.grace(now);
         }
     }
 

@@ -4,7 +4,7 @@ use super::hot::SeatId;
 use super::seat::Kept;
 use crate::executor::DeviceStatus;
 use crate::proto::membership::Join;
-use crate::proto::message::AttemptId;
+use crate::proto::message::{AttemptId, Stint};
 use crate::proto::scheduler::Breaker;
 use crate::proto::state::SessionId;
 use crate::task::ModelRef;
@@ -16,6 +16,7 @@ use std::time::Duration;
 pub(in crate::proto) struct Worker {
     id: WorkerId,
     session: SessionId,
+    stint: Stint,
     /// Tells processes of one name apart: a later one has a larger number.
     incarnation: u64,
     pid: Option<u32>,
@@ -38,7 +39,7 @@ pub(in crate::proto) struct Worker {
 
 impl Worker {
     pub(super) fn new(
-        session: SessionId,
+        (session, stint): (SessionId, Stint),
         now: Duration,
         join: &Join,
         status: Vec<DeviceStatus>,
@@ -46,6 +47,7 @@ impl Worker {
         Self {
             id: join.id.clone(),
             session,
+            stint,
             incarnation: join.incarnation,
             pid: join.pid,
             input_bytes_max: join.input_bytes_max,
@@ -67,6 +69,11 @@ impl Worker {
 
     pub(in crate::proto) fn session(&self) -> SessionId {
         self.session
+    }
+
+    /// The sessions over which it goes on.
+    pub(in crate::proto) fn stint(&self) -> Stint {
+        self.stint
     }
 
     pub(in crate::proto) fn incarnation(&self) -> u64 {

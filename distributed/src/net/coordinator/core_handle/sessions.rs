@@ -7,7 +7,7 @@ use crate::net::transport::close::Close;
 use crate::net::transport::shared_memory::SharedMemory;
 use crate::proto::frame;
 use crate::proto::membership::{Join, Parting};
-use crate::proto::message::{AttemptId, Kind};
+use crate::proto::message::{AttemptId, Kind, Stint};
 use crate::proto::state::{Completion, SessionId};
 use crate::worker_info::Traffic;
 use quinn::Connection;
@@ -51,15 +51,15 @@ impl CoreHandle {
         self: &Arc<Self>,
         join: Join,
         session: Session,
-    ) -> Result<(SessionId, bool), Close> {
+    ) -> Result<(SessionId, Stint), Close> {
         let mut state = self.lock();
         if state.stopped {
             return Err(Close::Stopping);
         }
-        let (id, resumed) = state.core.join(self.now(), join).ok_or(Close::Superseded)?;
+        let (id, stint) = state.core.join(self.now(), join).ok_or(Close::Superseded)?;
         state.sessions.insert(id, session);
         self.carry_out(&mut state);
-        Ok((id, resumed))
+        Ok((id, stint))
     }
 
     /// A connection ended.

@@ -119,14 +119,17 @@ fn an_attempt_that_its_worker_does_not_hold_expires() {
     submit(&mut core, ms(0), spec());
     let (_, id) = dispatched(&mut core)[0];
     for at in (500..=10_000).step_by(500) {
+        core.tick(ms(at));
         core.heartbeat(ms(at), session, beat(&[]));
         assert_eq!(dispatched(&mut core), [], "the lease runs");
     }
+    core.tick(ms(10_500));
     core.heartbeat(ms(10_500), session, beat(&[]));
     assert_eq!(dispatched(&mut core), [(session, AttemptId { attempt: 2, ..id })]);
     // An attempt that is held is left alone, however long it takes.
     let second = AttemptId { attempt: 2, ..id };
     for at in (11_000..60_000).step_by(500) {
+        core.tick(ms(at));
         core.heartbeat(ms(at), session, beat(&[second]));
     }
     // The heartbeat that no longer names it may come before its answer.

@@ -137,6 +137,27 @@ fn who_stood_still_gives_its_workers_the_time_to_be_heard() {
     assert!(!core.is_live(session), "the worker's");
 }
 
+/// What a worker said before it got a task tells nothing about it, however late that is heard.
+#[test]
+fn who_stood_still_does_not_take_tasks_for_lost_that_were_on_their_way() {
+    for ticks_first in [true, false] {
+        let mut core = core();
+        let session = join(&mut core, ms(0), "w", 1);
+        submit(&mut core, ms(0), spec());
+        let id = dispatched(&mut core)[0].1;
+        // Stopped for longer than a lease.
+        if ticks_first {
+            core.tick(ms(20_000));
+        }
+        core.heartbeat(ms(20_000), session, beat(&[]));
+        core.tick(ms(20_000));
+        assert!(core.is_current(session, id));
+        // From now on every heartbeat counts.
+        pass(&mut core, 20_000, 31_000, session, &[]);
+        assert!(!core.is_current(session, id));
+    }
+}
+
 #[test]
 fn who_drains_in_time_has_its_work_done_elsewhere_and_says_which() {
     let mut core = core();

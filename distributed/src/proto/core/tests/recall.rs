@@ -33,6 +33,7 @@ fn join(core: &mut Core, now: Duration, name: &str) -> SessionId {
         status,
         input_bytes_max,
         machine: "m".into(),
+        stint: None,
     };
     core.join(now, join).expect("none is later").0
 }

@@ -91,6 +91,7 @@ impl Cluster {
             status,
             input_bytes_max,
             machine: "m".into(),
+            stint: None,
         };
         self.core.join(self.now, join).expect("none is later");
         self.settle();

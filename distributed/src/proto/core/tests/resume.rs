@@ -132,6 +132,23 @@ fn another_process_or_one_that_was_away_for_longer_than_the_lease_begins_anew() 
     }
 }
 
+/// Its worker holds what another stint left behind, of which this one knows nothing.
+#[test]
+fn a_worker_that_did_not_hear_of_a_stint_does_not_go_on_with_it() {
+    for earlier in [false, true] {
+        let mut core = core();
+        let (old, task, _) = busy(&mut core);
+        core.disconnected(ms(500), old, Parting::Broken);
+        let stint = earlier.then_some(Stint { epoch: 8, session: old });
+        let join = Join { stint, ..joining(("w", 7), 2) };
+        let (session, stint) = core.join(ms(600), join).expect("none is later");
+        assert_eq!(stint, Stint { epoch: 9, session });
+        let sent = dispatched(&mut core);
+        assert!(matches!(sent[..], [(to, id)] if (to, id.attempt) == (session, 2)), "{sent:?}");
+        assert_eq!(attempts(&core, ms(600), task), (TaskState::Running, 2));
+    }
+}
+
 #[test]
 fn the_limit_of_a_run_counts_from_its_beginning() {
     let mut core = core();

@@ -74,6 +74,7 @@ fn join_with_limit(core: &mut Core, now: Duration, name: &str, input_bytes_max: 
         status,
         input_bytes_max,
         machine: "m".into(),
+        stint: None,
     };
     core.join(now, join).expect("none is later").0
 }
@@ -141,6 +142,7 @@ fn heartbeats_of_any_length_fit_their_frames_and_renew_every_lease() {
         dispatched(&mut core).into_iter().map(|(_, id)| (id, false)).collect();
     assert_eq!(held.len(), 12_000);
     for at in (500..=30_000).step_by(500) {
+        core.tick(ms(at));
         for beat in Heartbeat::all(&held, ExecutorStatus::default()) {
             let bytes = frame::encode(Kind::Heartbeat, &beat, 0, 0).expect("it fits");
             let read = frame::decode(Kind::Heartbeat, &bytes[frame::PREFIX_BYTES..]);
@@ -152,6 +154,7 @@ fn heartbeats_of_any_length_fit_their_frames_and_renew_every_lease() {
     // What the one heartbeat that would name it does not name has ended.
     let (lost, rest) = held.split_at(1);
     for at in (30_500..=41_000).step_by(500) {
+        core.tick(ms(at));
         for beat in Heartbeat::all(rest, ExecutorStatus::default()) {
             core.heartbeat(ms(at), session, beat);
         }

@@ -7,8 +7,8 @@ use crate::net::transport::endpoint;
 use crate::net::transport::rpc::{self, Ask};
 use crate::net::transport::wire::{self, Start};
 use crate::proto::message::{
-    AttemptId, Hello, Kind, OutcomeHeader, TaskHeader, TensorBlob, TensorRange, VERSION, Verdict,
-    Welcome,
+    AttemptId, Hello, Kind, OutcomeHeader, Stint, TaskHeader, TensorBlob, TensorRange, VERSION,
+    Verdict, Welcome,
 };
 use crate::proto::tensors::describe;
 use crate::{ExecError, ModelRef, Pki, WorkerConfig, run_worker};
@@ -78,10 +78,12 @@ impl Rig {
     pub(super) async fn greet(&self) -> Greeted {
         let connection = self.endpoint.accept().await.unwrap().await.unwrap();
         let mut reports = connection.accept_uni().await.unwrap();
-        let _: Hello = wire::expect_report(&mut reports, Kind::Hello, "hello").await.unwrap();
+        let hello: Hello = wire::expect_report(&mut reports, Kind::Hello, "hello").await.unwrap();
         let mut control = connection.open_uni().await.unwrap();
-        let welcome =
-            Welcome { version: VERSION, epoch: 1, heartbeat_ms: 500, link: None, resumed: false };
+        // What the worker holds of an earlier connection is not waited for.
+        let session = hello.stint.map_or(1, |last| last.session + 1);
+        let stint = Stint { epoch: 1, session };
+        let welcome = Welcome { version: VERSION, epoch: 1, heartbeat_ms: 500, link: None, stint };
         wire::write_report(&mut control, Kind::Welcome, &welcome).await.unwrap();
         Greeted { connection, reports, control }
     }
