@@ -1,0 +1,345 @@
+//! A simulated network of UDP sockets: datagrams are lost, late, doubled, and whole directions blocked.
+
+use lgp_distributed::inside::outside::Bound;
+use quinn::udp::{RecvMeta, Transmit};
+use quinn::{AsyncTimer, AsyncUdpSocket, Runtime, UdpPoller};
+use rand::rngs::Xoshiro256PlusPlus;
+use rand::{RngExt, SeedableRng};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::io::{self, IoSliceMut};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// A machine: the coordinator's, a worker's or a caller's.
+pub(super) type Node = u8;
+
+tokio::task_local! {
+    /// The machine whose sockets are bound.
+    pub(super) static NODE: Node;
+}
+
+/// How bad the links are, in thousandths of the datagrams.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Weather {
+    pub(super) lost: u32,
+    pub(super) doubled: u32,
+    pub(super) late: u32,
+    /// How late, at most.
+    pub(super) late_ms_max: u64,
+}
+
+/// What became of datagrams.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Counts {
+    pub(super) sent: u64,
+    pub(super) lost: u64,
+    pub(super) doubled: u64,
+    pub(super) late: u64,
+    pub(super) blocked: u64,
+}
+
+pub(super) struct Net {
+    state: Mutex<State>,
+    posted: Notify,
+}
+
+struct State {
+    seed: u64,
+    weather: Weather,
+    sockets: BTreeMap<SocketAddr, Weak<SimSocket>>,
+    /// Each direction has chance of its own, so that what one carries changes nothing elsewhere.
+    chances: BTreeMap<(Node, Node), Xoshiro256PlusPlus>,
+    /// Until when nothing goes from one machine to another, or is held.
+    blocked: BTreeMap<(Node, Node), Instant>,
+    held: BTreeMap<Node, Instant>,
+    flying: BinaryHeap<Reverse<Flight>>,
+    flights: u64,
+    ports: u16,
+    counts: Counts,
+}
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Flight {
+    at: Instant,
+    number: u64,
+    from: SocketAddr,
+    to: SocketAddr,
+    bytes: Vec<u8>,
+}
+
+fn node(addr: SocketAddr) -> Node {
+    match addr {
+        SocketAddr::V4(addr) => addr.ip().octets()[3],
+        SocketAddr::V6(_) => 0,
+    }
+}
+
+/// An address of a machine.
+pub(super) fn address(node: Node, port: u16) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::new(10, 0, 0, node), port))
+}
+
+impl std::fmt::Debug for Net {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Net").finish_non_exhaustive()
+    }
+}
+
+impl Net {
+    pub(super) fn new(seed: u64) -> Arc<Self> {
+        let state = State {
+            seed,
+            weather: Weather::default(),
+            sockets: BTreeMap::new(),
+            chances: BTreeMap::new(),
+            blocked: BTreeMap::new(),
+            held: BTreeMap::new(),
+            flying: BinaryHeap::new(),
+            flights: 0,
+            ports: 10_000,
+            counts: Counts::default(),
+        };
+        Arc::new(Self { state: Mutex::new(state), posted: Notify::new() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A socket of the machine whose task asks for it.
+    pub(super) fn bind(self: &Arc<Self>, addr: SocketAddr) -> io::Result<Bound> {
+        let mut state = self.lock();
+        let addr = match addr.port() {
+            0 => {
+                state.ports += 1;
+                let node = NODE.try_with(|node| *node).map_err(io::Error::other)?;
+                address(node, state.ports)
+            }
+            _ => addr,
+        };
+        if state.sockets.get(&addr).is_some_and(|socket| socket.strong_count() > 0) {
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
+        let inbox = Mutex::default();
+        let socket = Arc::new(SimSocket { net: Arc::clone(self), addr, inbox });
+        state.sockets.insert(addr, Arc::downgrade(&socket));
+        Ok((socket, Arc::new(SimRuntime)))
+    }
+
+    pub(super) fn set(&self, weather: Weather) {
+        self.lock().weather = weather;
+    }
+
+    /// Lets nothing through from one machine to another for a while.
+    pub(super) fn block(&self, from: Node, to: Node, time: Duration) {
+        self.lock().blocked.insert((from, to), Instant::now() + time);
+    }
+
+    /// Lets what goes to a machine arrive together after a while.
+    pub(super) fn hold(&self, to: Node, time: Duration) {
+        self.lock().held.insert(to, Instant::now() + time);
+    }
+
+    /// The sockets of a machine are gone, without a word: whoever holds them hears and says nothing.
+    pub(super) fn cut(&self, gone: Node) {
+        let mut state = self.lock();
+        let sockets: Vec<_> = state.sockets.extract_if(.., |addr, _| node(*addr) == gone).collect();
+        drop(state);
+        for socket in sockets.into_iter().filter_map(|(_, socket)| socket.upgrade()) {
+            socket.inbox().dead = true;
+        }
+    }
+
+    pub(super) fn heal(&self) {
+        let mut state = self.lock();
+        state.weather = Weather::default();
+        state.blocked.clear();
+        state.held.clear();
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        self.lock().counts
+    }
+
+    /// How many sockets are open.
+    pub(super) fn sockets(&self) -> usize {
+        self.lock().sockets.values().filter(|socket| socket.strong_count() > 0).count()
+    }
+
+    /// Delivers what is under way. Never ends.
+    pub(super) async fn carry(self: Arc<Self>) {
+        loop {
+            let posted = self.posted.notified();
+            let next = self.lock().flying.peek().map(|Reverse(flight)| flight.at);
+            match next {
+                None => posted.await,
+                Some(at) if at <= Instant::now() => self.deliver(),
+                Some(at) => tokio::select! {
+                    biased;
+                    () = posted => {}
+                    () = tokio::time::sleep_until(at) => {}
+                },
+            }
+        }
+    }
+
+    fn deliver(&self) {
+        let now = Instant::now();
+        let mut state = self.lock();
+        let mut there = Vec::new();
+        while state.flying.peek().is_some_and(|Reverse(flight)| flight.at <= now) {
+            let Some(Reverse(flight)) = state.flying.pop() else { break };
+            if let Some(socket) = state.sockets.get(&flight.to).and_then(Weak::upgrade) {
+                there.push((socket, flight));
+            }
+        }
+        drop(state);
+        for (socket, flight) in there {
+            let mut inbox = socket.inbox();
+            inbox.datagrams.push_back((flight.from, flight.bytes));
+            if let Some(waker) = inbox.waker.take() {
+                waker.wake();
+            }
+        }
+    }
+
+    fn post(&self, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
+        let now = Instant::now();
+        let state = &mut *self.lock();
+        state.counts.sent += 1;
+        let link = (node(from), node(to));
+        let weather = state.weather;
+        let seed = state.seed ^ u64::from(link.0) << 8 ^ u64::from(link.1);
+        let chance = state.chances.entry(link);
+        let chance = chance.or_insert_with(|| Xoshiro256PlusPlus::seed_from_u64(seed));
+        // Drawn for each, whatever becomes of it.
+        let draws: [u32; 3] = std::array::from_fn(|_| chance.random_range(0..1_000));
+        let delays: [u64; 2] = std::array::from_fn(|_| chance.random_range(1..=3));
+        let late_ms = chance.random_range(1..=weather.late_ms_max.max(1));
+        if state.blocked.get(&link).is_some_and(|until| now < *until) {
+            state.counts.blocked += 1;
+            return;
+        }
+        let [lost, doubled, late] = draws;
+        if lost < weather.lost {
+            state.counts.lost += 1;
+            return;
+        }
+        let copies = if doubled < weather.doubled { 2 } else { 1 };
+        state.counts.doubled += u64::from(copies == 2);
+        let late_ms = if late < weather.late { late_ms } else { 0 };
+        state.counts.late += u64::from(late_ms > 0);
+        let held = state.held.get(&link.1).copied().unwrap_or(now);
+        for delay in delays.into_iter().take(copies) {
+            let at = held.max(now + Duration::from_millis(delay + late_ms));
+            state.flights += 1;
+            let (number, bytes) = (state.flights, bytes.to_vec());
+            state.flying.push(Reverse(Flight { at, number, from, to, bytes }));
+        }
+        self.posted.notify_one();
+    }
+}
+
+/// A socket.
+pub(super) struct SimSocket {
+    net: Arc<Net>,
+    addr: SocketAddr,
+    inbox: Mutex<Inbox>,
+}
+
+#[derive(Default)]
+struct Inbox {
+    datagrams: VecDeque<(SocketAddr, Vec<u8>)>,
+    waker: Option<Waker>,
+    dead: bool,
+}
+
+impl SimSocket {
+    fn inbox(&self) -> MutexGuard<'_, Inbox> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for SimSocket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SimSocket").field("addr", &self.addr).finish_non_exhaustive()
+    }
+}
+
+impl AsyncUdpSocket for SimSocket {
+    fn create_io_poller(self: Arc<Self>) -> Pin<Box<dyn UdpPoller>> {
+        Box::pin(Writable)
+    }
+
+    fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
+        if !self.inbox().dead {
+            self.net.post(self.addr, transmit.destination, transmit.contents);
+        }
+        Ok(())
+    }
+
+    fn poll_recv(
+        &self,
+        cx: &mut Context<'_>,
+        bufs: &mut [IoSliceMut<'_>],
+        meta: &mut [RecvMeta],
+    ) -> Poll<io::Result<usize>> {
+        let mut inbox = self.inbox();
+        if inbox.dead || inbox.datagrams.is_empty() {
+            inbox.waker = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        let mut count = 0;
+        for (buf, meta) in bufs.iter_mut().zip(meta) {
+            let Some((addr, bytes)) = inbox.datagrams.pop_front() else { break };
+            let Some(into) = buf.get_mut(..bytes.len()) else { continue };
+            into.copy_from_slice(&bytes);
+            let len = bytes.len();
+            *meta = RecvMeta { addr, len, stride: len, ecn: None, dst_ip: None };
+            count += 1;
+        }
+        Poll::Ready(Ok(count))
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.addr)
+    }
+}
+
+/// Sockets always take another datagram.
+#[derive(Debug)]
+struct Writable;
+
+impl UdpPoller for Writable {
+    fn poll_writable(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Tokio, whose clock is the simulation's.
+#[derive(Debug)]
+struct SimRuntime;
+
+impl Runtime for SimRuntime {
+    fn new_timer(&self, at: std::time::Instant) -> Pin<Box<dyn AsyncTimer>> {
+        Box::pin(tokio::time::sleep_until(at.into()))
+    }
+
+    fn spawn(&self, future: Pin<Box<dyn Future<Output = ()> + Send>>) {
+        tokio::spawn(future);
+    }
+
+    fn wrap_udp_socket(&self, _: std::net::UdpSocket) -> io::Result<Arc<dyn AsyncUdpSocket>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn now(&self) -> std::time::Instant {
+        Instant::now().into_std()
+    }
+}
