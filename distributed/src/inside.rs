@@ -36,7 +36,7 @@ pub mod image {
 
 pub mod journal {
     pub use crate::control::embedded::{Embedded, On, fill, start};
-    pub use crate::control::journal::{Journal, Opened};
+    pub use crate::control::journal::Opened;
 }
 
 pub mod log {

@@ -2,22 +2,18 @@
 //! try them with bytes that nobody would send. Those of rings and of shared memory have tests of
 //! their own.
 
+mod samples;
+
 use lgp_distributed::inside::frame::{PREFIX_BYTES, Prefix};
-use lgp_distributed::inside::image::{Apart, Image};
+use lgp_distributed::inside::image::Image;
 use lgp_distributed::inside::message::{
-    AttemptId, Heartbeat, Hello, Kind, Loaded, OutcomeHeader, Place, TaskHeader, TensorBlob,
-    TensorRange, VERSION, Verdict, Welcome,
+    AttemptId, Heartbeat, Hello, Kind, Loaded, OutcomeHeader, Place, TaskHeader, TensorRange,
+    Verdict, Welcome,
 };
 use lgp_distributed::inside::rpc::{Ask, Certification, Enrol, Renewal};
-use lgp_distributed::inside::tensors::{describe, plan};
+use lgp_distributed::inside::tensors::plan;
 use lgp_distributed::inside::{self, call, frame, record, rpc};
-use lgp_distributed::{
-    CaHash, ExecError, ExecutorStatus, JoinRefusal, JoinToken, ModelRef, Pki, Result, Role, TaskId,
-    TaskSpec, WorkerId,
-};
-use lgp_memory::{NamedTensor, Tensor};
-use std::sync::Arc;
-use std::time::Duration;
+use lgp_distributed::{CaHash, JoinRefusal, JoinToken, Pki, Result, Role, TaskId, WorkerId};
 
 /// A record's key, under which samples and what is made of them are read.
 const KEY: (u64, u64) = (7, 9);
@@ -68,7 +64,7 @@ impl Untrusted {
     /// # Errors
     /// None that are expected.
     pub fn samples(&self) -> Result<Vec<Vec<u8>>> {
-        let mut samples = frames()?;
+        let mut samples = samples::frames()?;
         let (_, csr) = rpc::request()?;
         let name: WorkerId = "w1".parse()?;
         let enrol = Enrol {
@@ -89,19 +85,19 @@ impl Untrusted {
         ] {
             samples.push(input(reader, &bytes.map_err(rpc::lost)?));
         }
-        let image = image()?.encode()?;
+        let image = samples::image()?.encode()?;
         samples.push(input(4, &image));
         let mut stored = Vec::new();
         record::encode(KEY, &image, &mut stored);
         samples.push(input(5, &stored));
-        samples.push(input(4, &apart()?.encode()?));
+        samples.push(input(4, &samples::apart()?.encode()?));
         let token = inside::token(self.pki.hash(), [7; 16]);
         let id = inside::task_id(7, 9);
         for text in [token.to_string(), self.pki.hash().to_string(), id.to_string()] {
             samples.push(input(6, text.as_bytes()));
         }
         samples.push(input(6, name.as_str().as_bytes()));
-        let [asked, answered] = call::samples(spec()?)?;
+        let [asked, answered] = call::samples(samples::spec()?)?;
         samples.extend([input(7, &asked), input(8, &answered)]);
         Ok(samples)
     }
@@ -164,117 +160,6 @@ fn report(kind: Kind, header: &[u8]) -> Option<()> {
         Kind::Draining | Kind::Drain | Kind::Task | Kind::Outcome => Ok(()),
     }
     .ok()
-}
-
-/// A frame of each kind.
-fn frames() -> Result<Vec<Vec<u8>>> {
-    let status = ExecutorStatus::default();
-    let id = AttemptId { epoch: 1, seq: 2, attempt: 3 };
-    let model = ModelRef { name: "digits".into(), version: 1, sha256: "ab".repeat(32) };
-    let tensors = tensors()?;
-    let (metas, body_bytes) = describe(&tensors)?;
-    let hello = Hello {
-        version_min: VERSION,
-        version_max: VERSION,
-        build: "0.1.0".into(),
-        name: "w1".parse()?,
-        pid: 1,
-        slots: 2,
-        threads: 1,
-        incarnation: 3,
-        status: status.clone(),
-        input_bytes_max: 1 << 30,
-        machine: "m".into(),
-    };
-    let (from, until) = (Some(id), Some(AttemptId { seq: id.seq + 1, ..id }));
-    let heartbeat = Heartbeat { held: vec![(id, true)], status: Some(status), from, until };
-    let welcome =
-        Welcome { version: VERSION, epoch: 7, heartbeat_ms: 500, link: None, resumed: false };
-    let failure = Err(ExecError::failed("no memory"));
-    let verdicts = [
-        Verdict::Done(metas.clone()),
-        Verdict::Error(ExecError::bad_input("rank 1")),
-        Verdict::Refused,
-    ];
-    let mut frames = vec![
-        frame::encode(Kind::Hello, &hello, 0, 0)?,
-        frame::encode(Kind::Welcome, &welcome, 0, 0)?,
-        frame::encode(Kind::Heartbeat, &heartbeat, 0, 0)?,
-        frame::encode(Kind::Draining, &(), 0, 0)?,
-        frame::encode(
-            Kind::Loaded,
-            &Loaded { device: 0, model: model.clone(), result: failure, took_us: Some(2_000_000) },
-            0,
-            0,
-        )?,
-        frame::encode(Kind::Released, &id, 0, 0)?,
-        frame::encode(Kind::Recall, &id, 0, 0)?,
-        frame::encode(Kind::Stop, &id, 0, 0)?,
-        frame::encode(Kind::Load, &Place { device: 0, model: model.clone() }, 0, 0)?,
-        frame::encode(Kind::Unload, &Place { device: 0, model: model.clone() }, 0, 0)?,
-        frame::encode(Kind::Unloaded, &Place { device: 0, model: model.clone() }, 0, 0)?,
-        frame::encode(Kind::Drain, &(), 0, 0)?,
-        frame::encode(
-            Kind::Task,
-            &TaskHeader {
-                id,
-                device: 0,
-                priority: lgp_distributed::Priority::Normal,
-                model,
-                tensors: metas,
-                shared: None,
-                blob: None,
-            },
-            body_bytes,
-            0,
-        )?,
-    ];
-    for verdict in verdicts {
-        let body = if matches!(verdict, Verdict::Done(_)) { body_bytes } else { 0 };
-        frames.push(frame::encode(Kind::Outcome, &OutcomeHeader::of(id, verdict), body, 0)?);
-    }
-    let with_body = |frame: Vec<u8>| {
-        let bodies = tensors.iter().flat_map(|named| named.tensor.as_bytes()).copied();
-        input(0, &frame.into_iter().chain(bodies).collect::<Vec<_>>())
-    };
-    Ok(frames.into_iter().map(with_body).collect())
-}
-
-fn tensors() -> Result<Vec<NamedTensor>> {
-    let of = |tensor: lgp_memory::Result<Tensor>| tensor.map_err(rpc::lost);
-    Ok(vec![
-        NamedTensor::new("image", of(Tensor::from_slice([1, 2, 2], &[1f32, 2., 3., 4.]))?),
-        NamedTensor::new("mask", of(Tensor::scalar(true))?),
-    ])
-}
-
-fn spec() -> Result<TaskSpec> {
-    let model = ModelRef { name: "digits".into(), version: 1, sha256: "ab".repeat(32) };
-    Ok(TaskSpec {
-        durable: true,
-        idempotency_key: Some("k".into()),
-        deadline: Some(Duration::from_secs(5)),
-        depends_on: vec![inside::task_id(1, 2)],
-        ..TaskSpec::new(model, tensors()?)
-    })
-}
-
-/// A durable task that waits.
-fn image() -> Result<Image> {
-    let spec = spec()?;
-    let (id, submitted) = (inside::task_id(KEY.0, KEY.1), Duration::from_millis(1234));
-    let (spec, digest) = (Arc::new(spec), [3; 32]);
-    Ok(Image { id, submitted, spec, digest, end: None, apart: None, gone: false })
-}
-
-/// The same with its inputs kept apart.
-fn apart() -> Result<Image> {
-    let image = image()?;
-    let (tensors, bytes) = describe(&image.spec.inputs)?;
-    let bytes = u64::try_from(bytes).map_err(rpc::lost)?;
-    let spec = TaskSpec { inputs: Vec::new(), ..(*image.spec).clone() };
-    let apart = Some(Apart { blob: TensorBlob { sha256: [5; 32], bytes }, tensors });
-    Ok(Image { spec: Arc::new(spec), apart, ..image })
 }
 
 #[cfg(test)]
