@@ -9,12 +9,11 @@ pub(crate) mod authority;
 #[cfg(test)]
 mod conformance;
 mod create;
-mod damage;
 pub(crate) mod embedded;
 mod file;
 pub(crate) mod files;
 mod guard;
-mod journal;
+pub(crate) mod journal;
 mod live;
 pub(crate) mod log;
 #[cfg(any(test, feature = "planted"))]
@@ -22,7 +21,6 @@ pub(crate) mod memory;
 mod migrate;
 pub(crate) mod persisted;
 pub(crate) mod record;
-mod speed;
 mod store;
 mod tables;
 #[cfg(test)]
@@ -30,6 +28,3 @@ mod tests;
 mod trouble;
 mod upkeep;
 mod writer;
-
-pub use damage::{DamageReport, DamagedImage};
-pub use speed::{JournalSpeed, journal_speed};

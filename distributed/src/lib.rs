@@ -151,22 +151,29 @@
 //!
 //! # Inside
 //! `proto` is the pure core, in which time and randomness are arguments; `net` is the only
-//! asynchronous code; `sim` runs the core on a seeded bad network; `control` is the journal that
-//! outlives a coordinator.
+//! asynchronous code; `control` is the journal that outlives a coordinator. The crate
+//! `lgp-distributed-sim` runs the core and the network code on a seeded bad network; what it
+//! reaches of them is listed in `inside`, which only its build has.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(feature = "planted"), allow(unreachable_pub, reason = "the simulation reaches it"))]
+#![cfg_attr(
+    feature = "planted",
+    allow(missing_docs, reason = "insides are open to the simulation")
+)]
 
 mod config;
 mod control;
 mod error;
 mod executor;
+#[cfg(feature = "planted")]
+#[doc(hidden)]
+pub mod inside;
 mod net;
 mod proto;
-mod sim;
 mod task;
 mod worker_info;
 
 pub use config::{CoordinatorConfig, WorkerConfig};
-pub use control::{DamageReport, DamagedImage, JournalSpeed, journal_speed};
 pub use error::{Error, JournalError, Result};
 pub use executor::{DeviceStatus, ExecError, ExecErrorKind, Executor, ExecutorStatus, Stop};
 pub use net::call::{Client, Supervisor};
@@ -181,7 +188,6 @@ pub use net::ring::{Ring, RingConfig, RingError, RingPeers};
 pub use net::transfer::models::{BlobFile, BlobPart, BlobSource, ModelCache};
 pub use net::transport::coordinators::Coordinators;
 pub use net::transport::discover::{Advertisement, Discovery};
-pub use net::untrusted::Untrusted;
 pub use net::worker::run_worker;
 pub use proto::balance::balancing_strategies;
 pub use proto::core::readiness::ModelReadiness;
@@ -191,9 +197,6 @@ pub use proto::models::ModelNeeds;
 pub use proto::rendezvous::MeetingRefusal;
 pub use proto::ring::RingElement;
 pub use proto::scale::{ScaleConfig, ScaleDecision, ScaleMetric, ScaleRule, ScaleSample, Scaler};
-pub use sim::{Carousel, Envelope, Selection, SimFailure, SimReport, simulate};
-#[cfg(feature = "planted")]
-pub use sim::{GlueReport, glue_mutants, simulate_glue, simulate_mutants};
 pub use task::{
     Backoff, ModelRef, Priority, TaskError, TaskErrorKind, TaskFilter, TaskId, TaskPage,
     TaskRecord, TaskSpec, TaskState,

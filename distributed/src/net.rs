@@ -22,5 +22,4 @@ mod stall_tests;
 mod tests;
 pub(crate) mod transfer;
 pub(crate) mod transport;
-pub(crate) mod untrusted;
 pub(crate) mod worker;

@@ -1,14 +1,14 @@
 //! The pure core of the cluster: no I/O, and time and randomness are arguments.
 //!
 //! [`core::Core`] takes events (a submission, a heartbeat, a completion, the passing of time)
-//! and answers with [`state::Action`]s. `net` carries the actions out over QUIC, `sim` over a
-//! seeded imitation of a bad network.
+//! and answers with [`state::Action`]s. `net` carries the actions out over QUIC, the
+//! simulation over a seeded imitation of a bad network.
 
 /// Whether the simulation has planted a fault; never without the cargo feature `planted`.
 #[cfg(feature = "planted")]
 macro_rules! planted {
     ($part:expr, $fault:ident) => {
-        $part.planted == Some(crate::sim::Planted::$fault)
+        $part.planted == Some(crate::proto::planted::Planted::$fault)
     };
 }
 #[cfg(not(feature = "planted"))]
@@ -28,6 +28,8 @@ pub(crate) mod image;
 mod ledger;
 pub(crate) mod message;
 mod placement;
+#[cfg(feature = "planted")]
+pub(crate) mod planted;
 pub(crate) mod rendezvous;
 pub(crate) mod request;
 pub(crate) mod ring;
@@ -39,6 +41,8 @@ mod tasks;
 pub(crate) mod tensors;
 mod timers;
 
-pub(crate) use self::core::{Order, membership};
-pub(crate) use placement::{HangTable, models};
+pub use self::core::Order;
+pub(crate) use self::core::membership;
+pub use placement::HangTable;
+pub(crate) use placement::models;
 pub(crate) use scheduler::{balance, queue};

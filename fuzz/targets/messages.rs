@@ -2,7 +2,7 @@
 //! questions, requests to join, records of durable tasks, tokens and names.
 #![no_main]
 
-use lgp_distributed::Untrusted;
+use lgp_distributed_sim::Untrusted;
 use std::sync::LazyLock;
 
 static READERS: LazyLock<Untrusted> =

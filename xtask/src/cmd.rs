@@ -28,11 +28,20 @@ pub(crate) fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
     command
 }
 
-/// The folder of the workspace's programs, with their `examples` below, built now as the tests are.
+/// The folder of the workspace's programs, with their `examples` below, built now as the tests are,
+/// but without what the simulation opens and plants in the cluster's crate.
 /// All at once: a package built alone unifies other features, and compiles what it needs again.
 pub(crate) fn programs() -> Result<PathBuf> {
-    run(cargo().args(["build", "--quiet", "--workspace", "--bins", "--examples"]))?;
+    let mut build = cargo();
+    build.args(["build", "--quiet", "--workspace", "--exclude", "lgp-distributed-sim"]);
+    run(build.args(["--bins", "--examples"]))?;
     Ok(root().join("target/debug"))
+}
+
+/// An example of the simulation's crate, built now as the tests are.
+pub(crate) fn simulation(example: &str) -> Result<PathBuf> {
+    run(cargo().args(["build", "--quiet", "--workspace", "--example", example]))?;
+    Ok(root().join("target/debug/examples").join(example))
 }
 
 /// What a finished program left.

@@ -101,7 +101,7 @@ fn seed(target: Target, corpus: &Path) -> Result<usize> {
         }
         Target::Messages => {
             let folder = cmd::root().join("target/fuzz/messages");
-            let write = cmd::programs()?.join("examples/messages");
+            let write = cmd::simulation("messages")?;
             cmd::run(cmd::command(write).arg(&folder))?;
             collect(&folder, "message", &mut files);
         }

@@ -189,7 +189,7 @@ fn dispatch(command: Command) -> Result<()> {
             cmd::run(&mut sim(seeds, seed, mutants, glue))
         }
         Command::Chaos(options) => chaos::run(&options),
-        Command::JournalDamage { out } => damage::run(example("journal", &[]).arg("damage"), out),
+        Command::JournalDamage { out } => damage::run(example("journal").arg("damage"), out),
         Command::Polaris { json } => polaris::run(json),
         Command::Mesa => mesa::run(),
         Command::Nvrtc => nvrtc::run(),
@@ -202,8 +202,7 @@ fn dispatch(command: Command) -> Result<()> {
 
 /// The command that simulates `seeds` clusters.
 fn sim(seeds: u64, seed: Option<u64>, mutants: Option<u64>, glue: bool) -> std::process::Command {
-    let features: &[&str] = if mutants.is_some() || glue { &["planted"] } else { &[] };
-    let mut command = example("sim", features);
+    let mut command = example("sim");
     if glue {
         command.arg("glue");
     }
@@ -215,10 +214,9 @@ fn sim(seeds: u64, seed: Option<u64>, mutants: Option<u64>, glue: bool) -> std::
     command
 }
 
-/// An example of the cluster's crate with some of its features, as fast as it gets.
-fn example(name: &str, features: &[&str]) -> std::process::Command {
+/// An example of the simulation's crate, as fast as it gets.
+fn example(name: &str) -> std::process::Command {
     let mut cargo = cmd::cargo();
-    cargo.args(["run", "--release", "-p", "lgp-distributed", "--example", name]);
-    cargo.args(features.iter().flat_map(|feature| ["--features", feature])).arg("--");
+    cargo.args(["run", "--release", "-p", "lgp-distributed-sim", "--example", name, "--"]);
     cargo
 }

@@ -82,8 +82,9 @@ fn workspace() -> Result<Outcome> {
     if let Err(error) = apt::opencl() {
         eprintln!("without OpenCL: {error:#}");
     }
-    // Programs are built without it, so both forms of the core are tried.
-    tests(&["--workspace", "--features", "lgp-distributed/planted"])
+    // The simulation's crate turns `lgp-distributed/planted` on, and programs are built without it:
+    // both forms of the core are tried.
+    tests(&["--workspace"])
 }
 
 /// Runs and counts the tests of what `selection` selects.
@@ -184,7 +185,7 @@ fn zoo() -> Result<Vec<String>> {
 }
 
 fn simulation() -> Result<Outcome> {
-    let mut sim = cmd::command(cmd::programs()?.join("examples/sim"));
+    let mut sim = cmd::command(cmd::simulation("sim")?);
     step(sim.arg("--seeds").arg(SEEDS.to_string()))
 }
 

@@ -8,11 +8,11 @@ use crate::error::JournalError;
 use std::path::PathBuf;
 use std::sync::Arc;
 #[cfg(feature = "planted")]
-use {super::create, super::tables::Totals, redb::StorageBackend};
+use {super::create, super::tables::Totals, redb::StorageBackend, std::path::Path};
 
 /// A journal's file.
 #[derive(Debug)]
-pub(crate) struct Embedded(pub(crate) PathBuf);
+pub struct Embedded(pub PathBuf);
 
 impl Place for Embedded {
     fn open(&self, now_ms: u64, each: &mut Each<'_>) -> Result<Opened, JournalError> {
@@ -32,21 +32,30 @@ pub(super) fn opened(found: journal::Opened, batch_bytes: usize) -> Opened {
 
 /// A journal in a file that only the simulation has.
 #[cfg(feature = "planted")]
-pub(crate) struct On(pub(crate) Arc<dyn StorageBackend>);
+pub struct On(pub Arc<dyn StorageBackend>);
 
 #[cfg(feature = "planted")]
 impl Place for On {
     fn open(&self, now_ms: u64, each: &mut Each<'_>) -> Result<Opened, JournalError> {
-        let (path, file) = (PathBuf::from("simulated"), Arc::clone(&self.0));
-        Journal::start(&path, file, now_ms, Format::CURRENT, each)
+        start(Path::new("simulated"), Arc::clone(&self.0), now_ms, each)
             .map(|found| opened(found, BATCH_BYTES))
     }
 }
 
 /// Makes an empty journal of an empty file.
 #[cfg(feature = "planted")]
-pub(crate) fn fill(file: &Arc<dyn StorageBackend>) -> Result<(), JournalError> {
+pub fn fill(path: &Path, file: &Arc<dyn StorageBackend>) -> Result<(), JournalError> {
     let filled = create::fill(file, Totals::new(Format::CURRENT.version), None);
-    filled
-        .map_err(|(trouble, store)| trouble.on_open(&PathBuf::from("simulated"), store.as_deref()))
+    filled.map_err(|(trouble, store)| trouble.on_open(path, store.as_deref()))
+}
+
+/// Opens a journal in such a file, which errors name by the path.
+#[cfg(feature = "planted")]
+pub fn start(
+    path: &Path,
+    file: Arc<dyn StorageBackend>,
+    now_ms: u64,
+    each: &mut Each<'_>,
+) -> Result<journal::Opened, JournalError> {
+    Journal::start(path, file, now_ms, Format::CURRENT, each)
 }

@@ -20,7 +20,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Durable records, in one file that no one else has open.
 #[derive(Debug)]
-pub(super) struct Journal {
+pub struct Journal {
     pub(super) shared: Arc<Shared>,
     format: Format,
     totals: Totals,
@@ -30,13 +30,13 @@ pub(super) struct Journal {
 
 /// A journal that was opened.
 #[derive(Debug)]
-pub(super) struct Opened {
+pub struct Opened {
     /// To append to.
-    pub(super) journal: Journal,
+    pub journal: Journal,
     /// This coordinator's epoch, durably greater than any before it.
-    pub(super) epoch: u64,
+    pub epoch: u64,
     /// The epochs that it knows, in order, this one as the last.
-    pub(super) epochs: Vec<u64>,
+    pub epochs: Vec<u64>,
 }
 
 /// What a journal shares with those who copy it.
@@ -135,7 +135,7 @@ impl Journal {
     ///   appends may succeed.
     /// - [`JournalError::Broken`]: whether this was written shows when the journal is opened
     ///   again. Every later append answers the same.
-    pub(super) fn append<'a>(
+    pub fn append<'a>(
         &mut self,
         changes: impl IntoIterator<Item = &'a Change> + Clone,
     ) -> Result<(), JournalError> {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// One change of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Change {
+pub enum Change {
     /// Keeps a record, in place of the one with the same key if there is one.
     Put(Record),
     /// Forgets a record, if it is there.
@@ -22,16 +22,16 @@ pub(crate) enum Change {
 
 /// Takes each record of a log that is being opened, in the order of their keys, or says what is
 /// wrong with it, which refuses the log. What it took counts once opening has succeeded.
-pub(crate) type Each<'a> = dyn FnMut(Key, &[u8]) -> Result<(), String> + 'a;
+pub type Each<'a> = dyn FnMut(Key, &[u8]) -> Result<(), String> + 'a;
 
 /// Is told what becomes of changes, in the order of their tickets.
-pub(crate) type Told = Box<dyn FnMut(Outcome) + Send>;
+pub type Told = Box<dyn FnMut(Outcome) + Send>;
 
 /// Makes what belongs to a copy complete before the copy gets its name.
-pub(crate) type Complete<'a> = Box<dyn FnOnce() -> Result<(), JournalError> + 'a>;
+pub type Complete<'a> = Box<dyn FnOnce() -> Result<(), JournalError> + 'a>;
 
 /// Where a log is kept.
-pub(crate) trait Place: Send + Sync {
+pub trait Place: Send + Sync {
     /// Opens the log, or makes an empty one. `now_ms`, the milliseconds since 1970, becomes the
     /// epoch unless the clock jumped back behind the last one.
     ///
@@ -42,21 +42,21 @@ pub(crate) trait Place: Send + Sync {
 }
 
 /// A log that is held and not written to yet.
-pub(crate) struct Opened {
+pub struct Opened {
     /// This coordinator's epoch, durably greater than any before it.
-    pub(crate) epoch: u64,
+    pub epoch: u64,
     /// Every epoch in which it was opened, in order, as far back as that was noted. The last is
     /// this one.
-    pub(crate) epochs: Vec<u64>,
+    pub epochs: Vec<u64>,
     /// Lets changes begin.
-    pub(crate) start: Start,
+    pub start: Start,
 }
 
 /// Starts to take changes.
 pub(crate) type Start = Box<dyn FnOnce(Told) -> Result<Arc<dyn Log>, JournalError> + Send>;
 
 /// A log that takes changes. Dropping the last handle writes what waits.
-pub(crate) trait Log: Send + Sync {
+pub trait Log: Send + Sync {
     /// Hands changes over, of which all become durable or none, without waiting for that. Tickets
     /// rise, and name them in what is told of them.
     ///
@@ -94,7 +94,7 @@ pub(crate) trait Log: Send + Sync {
 
 /// Changes of one ticket, which the log's thread makes of what it is given: writing down takes long
 /// for large values, and whoever submits may hold a lock.
-pub(crate) struct Draft {
+pub struct Draft {
     /// About how many bytes the values will have.
     pub(crate) bytes: usize,
     pub(crate) write: Box<dyn FnOnce() -> Result<Vec<Change>, JournalError> + Send>,
@@ -135,7 +135,7 @@ impl Change {
 
 /// What became of submitted changes.
 #[derive(Debug, Clone)]
-pub(crate) enum Outcome {
+pub enum Outcome {
     /// Every change up to this ticket is durable, apart from those that were reported as failed.
     Durable(u64),
     /// These did not become durable. After [`JournalError::Full`] they are surely not there, and

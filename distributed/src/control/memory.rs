@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 
 /// Where it is kept.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Memory(Arc<Mutex<State>>);
+pub struct Memory(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -24,7 +24,7 @@ struct State {
 
 impl Memory {
     /// From now on there is room for so many bytes of values, or for all.
-    pub(crate) fn limit(&self, room: Option<usize>) {
+    pub fn limit(&self, room: Option<usize>) {
         self.lock().room = room;
     }
 

@@ -1,7 +1,7 @@
 //! One record as it is stored: a CRC-32 over key and value, the value's length, the value.
 
 /// Names a record: the epoch of the coordinator that accepted the task, and the task's number.
-pub(crate) type Key = (u64, u64);
+pub type Key = (u64, u64);
 
 /// Bytes before the value.
 const HEAD_BYTES: usize = 8;
@@ -11,17 +11,17 @@ pub(crate) const VALUE_BYTES_MAX: usize = 128 << 20;
 
 /// A durable task's record. The bytes are the caller's.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Record {
+pub struct Record {
     /// The coordinator's epoch when the task was accepted.
-    pub(crate) epoch: u64,
+    pub epoch: u64,
     /// The task's number in that epoch.
-    pub(crate) seq: u64,
+    pub seq: u64,
     /// The value.
-    pub(crate) bytes: Vec<u8>,
+    pub bytes: Vec<u8>,
 }
 
 /// Puts the stored form of `value` into `out`, in place of what it held.
-pub(crate) fn encode(key: Key, value: &[u8], out: &mut Vec<u8>) {
+pub fn encode(key: Key, value: &[u8], out: &mut Vec<u8>) {
     out.clear();
     out.extend_from_slice(&crc(key, value).to_le_bytes());
     // A longer value is refused before it comes here; if one did, reading would notice.
@@ -31,7 +31,7 @@ pub(crate) fn encode(key: Key, value: &[u8], out: &mut Vec<u8>) {
 }
 
 /// The value in `stored`, or what is wrong with it.
-pub(crate) fn decode(key: Key, stored: &[u8]) -> Result<&[u8], String> {
+pub fn decode(key: Key, stored: &[u8]) -> Result<&[u8], String> {
     let (epoch, seq) = key;
     let (crc_stored, length, value) =
         split(stored).ok_or_else(|| format!("record {epoch:x}-{seq:x} is cut short"))?;

@@ -9,6 +9,8 @@ mod serve;
 mod steady;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "planted")]
+pub(crate) mod untrusted;
 
 pub use client::Client;
 pub(crate) use room::Callers;
@@ -18,11 +20,8 @@ pub(crate) use serve::serve;
 use crate::net::identity::pki::Revocation;
 use crate::net::identity::role::Role;
 use crate::net::identity::token::TokenInfo;
-use crate::net::transport::rpc::{self, Certified};
-use crate::net::transport::wire;
-use crate::proto::frame::BODY_BYTES_MAX;
+use crate::net::transport::rpc::Certified;
 use crate::proto::message::TensorMeta;
-use crate::proto::tensors::{describe, plan_first};
 use crate::task::{Backoff, ModelRef, Priority, TaskId, TaskSpec};
 use crate::worker_info::{Stats, WorkerId, WorkerInfo};
 use answer::{Record, Refusal};
@@ -151,23 +150,6 @@ impl Spec {
             backoff: self.backoff,
         }
     }
-}
-
-/// Whether bytes are a call whose tensors could follow.
-pub(crate) fn is_call(bytes: &[u8]) -> bool {
-    rpc::decode::<Call>(bytes).is_ok_and(|call| match call {
-        Call::Submit(spec) | Call::Run(spec) => plan_first(spec.tensors, BODY_BYTES_MAX).is_ok(),
-        _ => true,
-    })
-}
-
-/// A call with tensors, and an answer, as they travel.
-pub(crate) fn samples(spec: TaskSpec) -> crate::Result<[Vec<u8>; 2]> {
-    let (metas, _) = describe(&spec.inputs)?;
-    let call = Call::Run(Box::new(Spec::of(spec, metas)));
-    let answer: Answer = Err(Refusal::Role { call: "drain".into(), needs: Role::Admin });
-    let bytes = |encoded: Result<Vec<u8>, postcard::Error>| encoded.map_err(wire::lost);
-    Ok([bytes(postcard::to_stdvec(&call))?, bytes(postcard::to_stdvec(&answer))?])
 }
 
 /// The answer to a call.

@@ -2,15 +2,26 @@
 //! the cargo feature `planted` a simulation gives its own to whatever runs on its threads.
 
 #[cfg(feature = "planted")]
-use crate::sim::scene;
+mod fault;
+#[cfg(feature = "planted")]
+mod scene;
+
 use quinn::{AsyncUdpSocket, Runtime, TokioRuntime};
 use rand::SeedableRng;
 use rand::rngs::Xoshiro256PlusPlus;
+#[cfg(feature = "planted")]
+pub(crate) use scene::is_planted;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::task::JoinHandle;
+
+#[cfg(feature = "planted")]
+pub use {
+    fault::GlueFault,
+    scene::{Scene, set_scene},
+};
 
 /// Bytes asked of the kernel for a socket's buffers; it may grant less.
 const SOCKET_BUFFER: usize = 4 << 20;
@@ -20,7 +31,7 @@ const SOCKET_BUFFER: usize = 4 << 20;
 #[cfg(feature = "planted")]
 macro_rules! planted_here {
     ($fault:ident) => {
-        crate::sim::scene::is_planted(crate::sim::GlueFault::$fault)
+        crate::net::outside::is_planted(crate::net::outside::GlueFault::$fault)
     };
 }
 #[cfg(not(feature = "planted"))]
@@ -32,13 +43,13 @@ macro_rules! planted_here {
 pub(crate) use planted_here;
 
 /// A UDP socket at an address, and what drives it.
-pub(crate) type Bound = (Arc<dyn AsyncUdpSocket>, Arc<dyn Runtime>);
+pub type Bound = (Arc<dyn AsyncUdpSocket>, Arc<dyn Runtime>);
 
 /// Binds a UDP socket.
 pub(crate) fn bind(addr: SocketAddr) -> io::Result<Bound> {
     #[cfg(feature = "planted")]
     if let Some(scene) = scene::current() {
-        return scene.net.bind(addr);
+        return scene.bind(addr);
     }
     let socket = Socket::new(Domain::for_address(addr), Type::DGRAM, Some(Protocol::UDP))?;
     let _ = socket.set_recv_buffer_size(SOCKET_BUFFER);
@@ -63,7 +74,13 @@ pub(crate) fn blocking<T: Send + 'static>(
 ) -> JoinHandle<T> {
     #[cfg(feature = "planted")]
     if let Some(scene) = scene::current() {
-        return scene.blocking(work);
+        let late = scene.thread_is_late();
+        return tokio::spawn(async move {
+            if let Some(late) = late {
+                tokio::time::sleep(late).await;
+            }
+            work()
+        });
     }
     tokio::task::spawn_blocking(work)
 }
@@ -72,7 +89,7 @@ pub(crate) fn blocking<T: Send + 'static>(
 pub(crate) fn run_models(work: impl FnOnce() + Send + 'static) {
     #[cfg(feature = "planted")]
     if let Some(scene) = scene::current() {
-        return scene.run_models(work);
+        return scene.run_models(Box::new(work));
     }
     tokio::task::spawn_blocking(work);
 }

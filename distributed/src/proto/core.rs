@@ -30,10 +30,11 @@ mod submit;
 pub(in crate::proto) mod tests;
 mod views;
 
-pub(crate) use assign::Errand;
-pub(crate) use restore::{Left, recollect, retell};
-pub(crate) use results::Found;
-pub(crate) use submit::Order;
+pub use assign::Errand;
+pub(crate) use restore::retell;
+pub use restore::{Left, recollect};
+pub use results::Found;
+pub use submit::Order;
 
 use crate::error::Result;
 use crate::proto::actions::Actions;
@@ -50,7 +51,7 @@ use crate::task::{TaskError, TaskErrorKind, TaskId, TaskState};
 use std::time::Duration;
 
 /// The coordinator without its network.
-pub(crate) struct Core {
+pub struct Core {
     config: CoreConfig,
     /// What was submitted, and where each stands.
     tasks: Tasks,
@@ -66,12 +67,12 @@ pub(crate) struct Core {
     draining: bool,
     stopped: bool,
     #[cfg(feature = "planted")]
-    planted: Option<crate::sim::Planted>,
+    planted: Option<crate::proto::planted::Planted>,
 }
 
 impl Core {
     /// An empty coordinator; `seed` feeds the jitter of retries.
-    pub(crate) fn new(now: Duration, config: CoreConfig, seed: u64) -> Self {
+    pub fn new(now: Duration, config: CoreConfig, seed: u64) -> Self {
         Self {
             scheduler: Scheduler::new(now, config.balancing, config.thrift, seed),
             config,
@@ -90,20 +91,20 @@ impl Core {
 
     /// From now on the core has this fault.
     #[cfg(feature = "planted")]
-    pub(crate) fn plant(&mut self, fault: Option<crate::sim::Planted>) {
+    pub fn plant(&mut self, fault: Option<crate::proto::planted::Planted>) {
         self.planted = fault;
         self.placement.plant(fault);
     }
 
     /// Panics where what is kept as things change is not what a look at all finds.
-    #[cfg(test)]
-    pub(crate) fn check(&self) {
+    #[cfg(feature = "planted")]
+    pub fn check(&self) {
         self.placement.check();
         self.tasks.check(self.scheduler.queue().len());
     }
 
     /// Cancels a task; one that is terminal stays as it is.
-    pub(crate) fn cancel(&mut self, now: Duration, id: TaskId) -> Result<Found> {
+    pub fn cancel(&mut self, now: Duration, id: TaskId) -> Result<Found> {
         let seq = match self.whole(id)? {
             Found::Here(task) => task.id().seq,
             Found::Stored(id) => return Ok(Found::Stored(id)),
@@ -115,7 +116,7 @@ impl Core {
     }
 
     /// Lets time pass: deadlines, retries, silent workers.
-    pub(crate) fn tick(&mut self, now: Duration) {
+    pub fn tick(&mut self, now: Duration) {
         while let Some((due, timer)) = self.timers.pop(now) {
             match timer {
                 Timer::Deadline(_) if planted!(self, IgnoreDeadlines) => {}
@@ -138,12 +139,12 @@ impl Core {
     }
 
     /// When [`Core::tick`] is to be called next, at the latest.
-    pub(crate) fn next_timeout(&self) -> Option<Duration> {
+    pub fn next_timeout(&self) -> Option<Duration> {
         self.timers.next()
     }
 
     /// The next thing to do. Records of finished tasks may go once this answered `None`.
-    pub(crate) fn next_action(&mut self, now: Duration) -> Option<Action> {
+    pub fn next_action(&mut self, now: Duration) -> Option<Action> {
         if let Some(action) = self.actions.pop() {
             return Some(action);
         }
@@ -173,7 +174,7 @@ impl Core {
         }
     }
 
-    pub(crate) fn set_balancing(&mut self, strategy: &'static dyn Balance) {
+    pub fn set_balancing(&mut self, strategy: &'static dyn Balance) {
         self.scheduler.set_strategy(strategy);
     }
 }

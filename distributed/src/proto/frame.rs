@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// Bytes of the prefix.
-pub(crate) const PREFIX_BYTES: usize = 10;
+pub const PREFIX_BYTES: usize = 10;
 /// Bytes of the longest header.
 pub(crate) const HEADER_BYTES_MAX: usize = 64 << 10;
 /// Bytes of the longest body.
@@ -69,17 +69,17 @@ pub enum FrameError {
 
 /// A checked prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Prefix {
-    pub(crate) kind: Kind,
+pub struct Prefix {
+    pub kind: Kind,
     /// At most [`HEADER_BYTES_MAX`].
-    pub(crate) header_bytes: usize,
+    pub header_bytes: usize,
     /// At most [`BODY_BYTES_MAX`].
-    pub(crate) body_bytes: usize,
+    pub body_bytes: usize,
 }
 
 impl Prefix {
     /// Reads and checks a prefix.
-    pub(crate) fn decode(bytes: &[u8; PREFIX_BYTES]) -> Result<Self, FrameError> {
+    pub fn decode(bytes: &[u8; PREFIX_BYTES]) -> Result<Self, FrameError> {
         let [l0, l1, l2, l3, code, _flags, h0, h1, h2, h3] = *bytes;
         // A length beyond the address space is beyond every limit too.
         let wide = |b| usize::try_from(u32::from_le_bytes(b)).unwrap_or(usize::MAX);
@@ -99,7 +99,7 @@ fn check(what: &'static str, given: usize, limit: usize) -> Result<(), FrameErro
 }
 
 /// Prefix and header of a frame whose body takes `body_bytes`; room for `spare` more bytes.
-pub(crate) fn encode(
+pub fn encode(
     kind: Kind,
     header: &impl Serialize,
     body_bytes: usize,
@@ -124,7 +124,7 @@ pub(crate) fn encode(
 }
 
 /// Decodes a header. Bytes after the known fields belong to newer versions and are left.
-pub(crate) fn decode<T: DeserializeOwned>(kind: Kind, header: &[u8]) -> Result<T, FrameError> {
+pub fn decode<T: DeserializeOwned>(kind: Kind, header: &[u8]) -> Result<T, FrameError> {
     postcard::take_from_bytes(header).map(|(value, _)| value).map_err(|e| FrameError::Header {
         kind: format!("{kind:?}").to_lowercase(),
         reason: e.to_string(),

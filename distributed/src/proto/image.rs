@@ -10,7 +10,7 @@ mod extra;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use extra::Apart;
+pub use extra::Apart;
 
 use self::extra::{EXTRA, Extra};
 use crate::proto::frame::FrameError;
@@ -26,7 +26,7 @@ use std::time::Duration;
 
 /// A change of the journal.
 #[derive(Debug, Clone)]
-pub(crate) enum Change {
+pub enum Change {
     /// All of them or none.
     Put(Vec<Image>),
     Remove(TaskId),
@@ -34,21 +34,21 @@ pub(crate) enum Change {
 
 /// A durable task.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Image {
-    pub(crate) id: TaskId,
-    pub(crate) submitted: Duration,
+pub struct Image {
+    pub id: TaskId,
+    pub submitted: Duration,
     /// Without inputs once the task has ended, and where they are kept apart.
-    pub(crate) spec: Arc<TaskSpec>,
-    pub(crate) digest: Digest,
-    pub(crate) end: Option<End>,
-    pub(crate) apart: Option<Apart>,
+    pub spec: Arc<TaskSpec>,
+    pub digest: Digest,
+    pub end: Option<End>,
+    pub apart: Option<Apart>,
     /// It has ended, and its result is kept no more.
-    pub(crate) gone: bool,
+    pub gone: bool,
 }
 
 /// How a task ended.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct End {
+pub struct End {
     pub(crate) state: TaskState,
     pub(crate) result: Result<Vec<NamedTensor>, TaskError>,
     /// Where outputs lie that are not kept with the task. Its image has none then.
@@ -133,12 +133,12 @@ fn invalid(reason: impl std::fmt::Display) -> FrameError {
 
 impl Image {
     /// Where its outputs lie, if that is apart.
-    pub(crate) fn outputs_apart(&self) -> Option<&Apart> {
+    pub fn outputs_apart(&self) -> Option<&Apart> {
         self.end.as_ref()?.apart.as_ref()
     }
 
     /// The same with outputs that lay apart.
-    pub(crate) fn with_outputs(self, outputs: Vec<NamedTensor>) -> Self {
+    pub fn with_outputs(self, outputs: Vec<NamedTensor>) -> Self {
         let end = self.end.map(|end| End { result: Ok(outputs), apart: None, ..end });
         Self { end, ..self }
     }
@@ -157,7 +157,7 @@ impl Image {
     ///
     /// # Errors
     /// [`FrameError`] when tensors have no form on the wire, which admission refuses.
-    pub(crate) fn encode(&self) -> Result<Vec<u8>, FrameError> {
+    pub fn encode(&self) -> Result<Vec<u8>, FrameError> {
         let (inputs, _) = describe(&self.spec.inputs)?;
         let outputs = match self.end.as_ref().map(|end| &end.result) {
             Some(Ok(outputs)) => outputs.as_slice(),
@@ -211,7 +211,7 @@ impl Image {
     ///
     /// # Errors
     /// [`FrameError`] for bytes that are none.
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, FrameError> {
+    pub fn decode(bytes: &[u8]) -> Result<Self, FrameError> {
         let short = || invalid("it ends inside its header");
         let (length, rest) = bytes.split_first_chunk().ok_or_else(short)?;
         let length = u32::from_le_bytes(*length);

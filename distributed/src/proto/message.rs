@@ -10,12 +10,12 @@ use crate::worker_info::WorkerId;
 use serde::{Deserialize, Serialize};
 
 /// The protocol version of this build, and the oldest one it still speaks.
-pub(crate) const VERSION: u32 = 6;
+pub const VERSION: u32 = 6;
 pub(crate) const VERSION_MIN: u32 = 6;
 
 /// What a frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// Worker to coordinator, first on its report stream.
     Hello,
     /// Coordinator to worker, first on its control stream.
@@ -82,21 +82,21 @@ impl Kind {
 
 /// Identifies one attempt at a task. A completion counts only with all three up to date.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub(crate) struct AttemptId {
+pub struct AttemptId {
     /// The coordinator's epoch.
-    pub(crate) epoch: u64,
+    pub epoch: u64,
     /// The task's number within the epoch.
-    pub(crate) seq: u64,
+    pub seq: u64,
     /// The attempt's number within the task, from 1.
-    pub(crate) attempt: u32,
+    pub attempt: u32,
 }
 
 /// The sessions of a worker over which it goes on with what it holds, by the first of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Stint {
+pub struct Stint {
     /// The coordinator's epoch.
-    pub(crate) epoch: u64,
-    pub(crate) session: SessionId,
+    pub epoch: u64,
+    pub session: SessionId,
 }
 
 /// What every version's [`Hello`] begins with.
@@ -108,43 +108,43 @@ pub(crate) struct Versions {
 
 /// Header of [`Kind::Hello`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Hello {
-    pub(crate) version_min: u32,
-    pub(crate) version_max: u32,
-    pub(crate) build: String,
-    pub(crate) name: WorkerId,
-    pub(crate) pid: u32,
+pub struct Hello {
+    pub version_min: u32,
+    pub version_max: u32,
+    pub build: String,
+    pub name: WorkerId,
+    pub pid: u32,
     /// Tells processes of one name apart: a later one has a larger number.
-    pub(crate) incarnation: u64,
+    pub incarnation: u64,
     /// Tasks that each device may hold.
-    pub(crate) slots: u32,
-    pub(crate) status: ExecutorStatus,
+    pub slots: u32,
+    pub status: ExecutorStatus,
     /// Threads of each device; what they run at once may be more, in batches.
-    pub(crate) threads: u32,
+    pub threads: u32,
     /// Bytes that the inputs of one task may have.
-    pub(crate) input_bytes_max: u64,
+    pub input_bytes_max: u64,
     /// The machine that it runs on: its devices stay what they are when the worker's process ends.
-    pub(crate) machine: String,
+    pub machine: String,
     /// That of its last [`Welcome`]: what it holds belongs to that.
-    pub(crate) stint: Option<Stint>,
+    pub stint: Option<Stint>,
 }
 
 /// Header of [`Kind::Welcome`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Welcome {
-    pub(crate) version: u32,
-    pub(crate) epoch: u64,
-    pub(crate) heartbeat_ms: u32,
+pub struct Welcome {
+    pub version: u32,
+    pub epoch: u64,
+    pub heartbeat_ms: u32,
     /// Where a worker of the coordinator's machine finds memory to share.
-    pub(crate) link: Option<SharedMemoryOffer>,
+    pub link: Option<SharedMemoryOffer>,
     /// The coordinator waits for what the worker holds of this stint, and of no other.
-    pub(crate) stint: Stint,
+    pub stint: Stint,
 }
 
 /// An invitation to share memory: whoever can reach the socket and knows the nonce, which only
 /// this session was told, is the session's worker and on this machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct SharedMemoryOffer {
+pub struct SharedMemoryOffer {
     /// The abstract Unix socket.
     pub(crate) name: String,
     pub(crate) nonce: [u8; 32],
@@ -152,7 +152,7 @@ pub(crate) struct SharedMemoryOffer {
 
 /// A body that lies in shared memory instead of following its header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct SharedBody {
+pub struct SharedBody {
     /// The name under which the memory was passed.
     pub(crate) ticket: u64,
     pub(crate) bytes: u64,
@@ -164,20 +164,20 @@ const HELD_MAX: usize = 1_000;
 
 /// Header of [`Kind::Heartbeat`]. What a worker holds may take several, sent one after another.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Heartbeat {
+pub struct Heartbeat {
     /// Attempts that the worker holds, from the request's header to the answer's last byte; each
     /// with whether a thread has taken it.
-    pub(crate) held: Vec<(AttemptId, bool)>,
+    pub held: Vec<(AttemptId, bool)>,
     /// In the first one.
-    pub(crate) status: Option<ExecutorStatus>,
+    pub status: Option<ExecutorStatus>,
     /// It names all that the worker holds from the one on, and before the other.
-    pub(crate) from: Option<AttemptId>,
-    pub(crate) until: Option<AttemptId>,
+    pub from: Option<AttemptId>,
+    pub until: Option<AttemptId>,
 }
 
 impl Heartbeat {
     /// What a worker has to say, in as many heartbeats as it takes; `held` is in order.
-    pub(crate) fn all(held: &[(AttemptId, bool)], status: ExecutorStatus) -> Vec<Self> {
+    pub fn all(held: &[(AttemptId, bool)], status: ExecutorStatus) -> Vec<Self> {
         let mut parts: Vec<&[(AttemptId, bool)]> = held.chunks(HELD_MAX).collect();
         if parts.is_empty() {
             parts.push(&[]);
@@ -209,78 +209,78 @@ impl Heartbeat {
 
 /// Header of [`Kind::Loaded`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Loaded {
-    pub(crate) device: u32,
-    pub(crate) model: ModelRef,
+pub struct Loaded {
+    pub device: u32,
+    pub model: ModelRef,
     /// The device memory that it takes, where that is known.
-    pub(crate) result: Result<Option<u64>, ExecError>,
+    pub result: Result<Option<u64>, ExecError>,
     /// Microseconds that loading alone took; `None` where it was loaded already, or was not.
-    pub(crate) took_us: Option<u64>,
+    pub took_us: Option<u64>,
 }
 
 /// Header of [`Kind::Load`], of [`Kind::Unload`] and of [`Kind::Unloaded`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Place {
-    pub(crate) device: u32,
-    pub(crate) model: ModelRef,
+pub struct Place {
+    pub device: u32,
+    pub model: ModelRef,
 }
 
 /// Header of [`Kind::Task`]; the tensors follow as raw bytes in this order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct TaskHeader {
-    pub(crate) id: AttemptId,
+pub struct TaskHeader {
+    pub id: AttemptId,
     /// The device that is to run it.
-    pub(crate) device: u32,
+    pub device: u32,
     /// Where it stands among those that wait for the same device.
-    pub(crate) priority: Priority,
-    pub(crate) model: ModelRef,
-    pub(crate) tensors: Vec<TensorMeta>,
+    pub priority: Priority,
+    pub model: ModelRef,
+    pub tensors: Vec<TensorMeta>,
     /// Where the tensors' bytes are, unless they follow.
-    pub(crate) shared: Option<SharedBody>,
+    pub shared: Option<SharedBody>,
     /// What to ask for, where they are too long to follow.
-    pub(crate) blob: Option<TensorBlob>,
+    pub blob: Option<TensorBlob>,
 }
 
 /// A run of bytes that is asked for by its digest: all inputs of a task, one after another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct TensorBlob {
+pub struct TensorBlob {
     /// SHA-256.
-    pub(crate) sha256: [u8; 32],
-    pub(crate) bytes: u64,
+    pub sha256: [u8; 32],
+    pub bytes: u64,
 }
 
 /// Header of [`Kind::Outcome`]; the tensors follow as raw bytes in this order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct OutcomeHeader {
-    pub(crate) id: AttemptId,
+pub struct OutcomeHeader {
+    pub id: AttemptId,
     /// Microseconds inside the executor, of the whole batch.
-    pub(crate) model_us: u64,
+    pub model_us: u64,
     /// Tasks that ran together.
-    pub(crate) batch: u32,
-    pub(crate) verdict: Verdict,
+    pub batch: u32,
+    pub verdict: Verdict,
     /// Where the tensors' bytes are, unless they follow.
-    pub(crate) shared: Option<SharedBody>,
+    pub shared: Option<SharedBody>,
     /// The digest by which the coordinator asks for them, where they are too long to follow.
-    pub(crate) blob: Option<TensorBlob>,
+    pub blob: Option<TensorBlob>,
 }
 
 impl OutcomeHeader {
     /// The answer of an attempt that did not run.
-    pub(crate) fn of(id: AttemptId, verdict: Verdict) -> Self {
+    pub fn of(id: AttemptId, verdict: Verdict) -> Self {
         Self { id, model_us: 0, batch: 1, verdict, shared: None, blob: None }
     }
 }
 
 /// A run of tensors' bytes, from an offset on.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub(crate) struct TensorRange {
+pub struct TensorRange {
     pub(crate) sha256: [u8; 32],
     pub(crate) offset: u64,
 }
 
 /// How an attempt ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) enum Verdict {
+pub enum Verdict {
     Done(Vec<TensorMeta>),
     Error(ExecError),
     /// It has not begun, and will not: the worker is leaving, or it was asked back.
@@ -289,7 +289,7 @@ pub(crate) enum Verdict {
 
 /// Name, element type and shape of a tensor whose bytes follow the header.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct TensorMeta {
+pub struct TensorMeta {
     pub(crate) name: String,
     pub(crate) dtype: u8,
     pub(crate) shape: Vec<u64>,

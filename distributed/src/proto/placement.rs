@@ -1,7 +1,7 @@
 //! What runs where: workers, their devices, and which models these have or are to have.
 
 mod capability;
-#[cfg(test)]
+#[cfg(feature = "planted")]
 mod check;
 mod device;
 mod evict;
@@ -22,7 +22,7 @@ mod worker;
 pub(super) use device::devices;
 pub(super) use evict::{Eviction, Look};
 pub(super) use fleet::Fleet;
-pub(crate) use hangs::HangTable;
+pub use hangs::HangTable;
 pub(super) use hot::{Hot, SeatId, mib};
 pub(super) use models::{ModelState, Wanted, ordered};
 pub(super) use orders::Overdue;
@@ -55,13 +55,13 @@ pub(super) struct Placement {
     /// Devices on which runs did not stop.
     hangs: hangs::HangsByDevice,
     #[cfg(feature = "planted")]
-    planted: Option<crate::sim::Planted>,
+    planted: Option<crate::proto::planted::Planted>,
 }
 
 impl Placement {
     /// From now on it has this fault.
     #[cfg(feature = "planted")]
-    pub(super) fn plant(&mut self, fault: Option<crate::sim::Planted>) {
+    pub(super) fn plant(&mut self, fault: Option<crate::proto::planted::Planted>) {
         self.planted = fault;
     }
 

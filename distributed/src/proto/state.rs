@@ -13,64 +13,64 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// A connection of a worker. A worker that comes back gets a new one.
-pub(crate) type SessionId = u64;
+pub type SessionId = u64;
 
 /// SHA-256 of what makes two requests the same.
-pub(crate) type Digest = [u8; 32];
+pub type Digest = [u8; 32];
 
 /// Settings of the core.
 #[derive(Clone)]
-pub(crate) struct CoreConfig {
-    pub(crate) epoch: u64,
-    pub(crate) balancing: &'static dyn Balance,
-    pub(crate) queue_tasks_max: usize,
-    pub(crate) queue_bytes_max: usize,
-    pub(crate) retention: RetentionLimits,
+pub struct CoreConfig {
+    pub epoch: u64,
+    pub balancing: &'static dyn Balance,
+    pub queue_tasks_max: usize,
+    pub queue_bytes_max: usize,
+    pub retention: RetentionLimits,
     /// Whether there is a journal for durable tasks.
-    pub(crate) durable: bool,
+    pub durable: bool,
     /// Milliseconds of completion time that a joule is worth to the adaptive strategy.
-    pub(crate) thrift: f64,
+    pub thrift: f64,
     /// How long a run may take whose task and model say nothing of it; `None` goes by what was
     /// measured.
-    pub(crate) run_limit: Option<Duration>,
-    pub(crate) timing: Timing,
+    pub run_limit: Option<Duration>,
+    pub timing: Timing,
 }
 
 /// What is kept of tasks that have ended.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct RetentionLimits {
+pub struct RetentionLimits {
     /// Ended tasks whose whole records are in memory, and the bytes of these.
-    pub(crate) retained_tasks_max: usize,
-    pub(crate) retained_bytes_max: usize,
+    pub retained_tasks_max: usize,
+    pub retained_bytes_max: usize,
     /// For how long an idempotency key stands for its task after that has ended, at least.
-    pub(crate) keys_kept_for: Duration,
+    pub keys_kept_for: Duration,
     /// For how long results of durable tasks are kept, and how many bytes of them.
-    pub(crate) results_kept_for: Duration,
-    pub(crate) results_bytes_max: u64,
+    pub results_kept_for: Duration,
+    pub results_bytes_max: u64,
     /// How many of them.
-    pub(crate) results_max: usize,
+    pub results_max: usize,
     /// Bytes of outputs that the journal itself keeps with a task; more lie apart.
-    pub(crate) outputs_inline_max: usize,
+    pub outputs_inline_max: usize,
 }
 
 /// The time constants of failure detection and retry.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Timing {
+pub struct Timing {
     /// Interval of heartbeats.
-    pub(crate) heartbeat: Duration,
+    pub heartbeat: Duration,
     /// Silence after which a worker gets no new tasks.
-    pub(crate) suspect_after: Duration,
+    pub suspect_after: Duration,
     /// Silence after which its tasks are given to others. With the interval at which silence
     /// is checked (half a heartbeat) this stays within 2 s.
-    pub(crate) lost_after: Duration,
+    pub lost_after: Duration,
     /// Time since its dispatch, or since the last heartbeat that named it, after which an attempt
     /// that its worker does not report to hold counts as lost.
-    pub(crate) lease: Duration,
+    pub lease: Duration,
     /// Time in which a run that was asked to stop has to, before its worker's process is replaced.
-    pub(crate) stop_grace: Duration,
+    pub stop_grace: Duration,
     /// First ceiling of the wait before another attempt, doubling up to `retry_max`.
-    pub(crate) retry_base: Duration,
-    pub(crate) retry_max: Duration,
+    pub retry_base: Duration,
+    pub retry_max: Duration,
 }
 
 impl Default for Timing {
@@ -89,7 +89,7 @@ impl Default for Timing {
 
 /// What the core wants done.
 #[derive(Debug)]
-pub(crate) enum Action {
+pub enum Action {
     /// Hand an attempt to a device of a worker.
     Dispatch {
         session: SessionId,
@@ -183,7 +183,7 @@ pub(crate) enum Action {
 
 /// How an attempt ended.
 #[derive(Debug, Clone)]
-pub(crate) enum Completion {
+pub enum Completion {
     Done {
         outputs: Vec<NamedTensor>,
         /// Time inside the executor, of the whole batch.

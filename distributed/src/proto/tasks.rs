@@ -193,7 +193,7 @@ impl Tasks {
     }
 
     /// Panics where a count is not what a look at all tasks finds, of which so many are queued.
-    #[cfg(test)]
+    #[cfg(feature = "planted")]
     pub(super) fn check(&self, queued: usize) {
         let count = |is: fn(&Task) -> bool| self.iter().filter(|task| is(task)).count();
         let of = |n: u64| usize::try_from(n).expect("few");

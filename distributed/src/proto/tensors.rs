@@ -55,7 +55,7 @@ fn tensors_error(reason: impl Into<String>) -> FrameError {
 
 /// Describes tensors for a header whose body they are. Answers the descriptions and the bytes of
 /// the body.
-pub(crate) fn describe(tensors: &[NamedTensor]) -> Result<(Vec<TensorMeta>, usize), FrameError> {
+pub fn describe(tensors: &[NamedTensor]) -> Result<(Vec<TensorMeta>, usize), FrameError> {
     let (metas, given) = describe_any(tensors)?;
     if given > BODY_BYTES_MAX {
         return Err(FrameError::TooLong { what: "body", given, limit: BODY_BYTES_MAX });
@@ -92,16 +92,16 @@ pub(crate) fn describe_any(
 
 /// A tensor that is about to be read.
 #[derive(Debug)]
-pub(crate) struct Planned {
+pub struct Planned {
     name: String,
     dtype: DType,
     shape: Shape,
     /// Bytes that follow for it.
-    pub(crate) bytes: usize,
+    pub bytes: usize,
 }
 
 /// Checks descriptions against the body's length before anything is allocated.
-pub(crate) fn plan(metas: Vec<TensorMeta>, body_bytes: usize) -> Result<Vec<Planned>, FrameError> {
+pub fn plan(metas: Vec<TensorMeta>, body_bytes: usize) -> Result<Vec<Planned>, FrameError> {
     let (planned, left) = plan_first(metas, body_bytes)?;
     if left > 0 {
         return Err(tensors_error(format!("{left} bytes of the body belong to none of them")));
@@ -146,12 +146,12 @@ impl Planned {
     ///
     /// Large blocks come zeroed from the system, which backs them only as they are written: a
     /// peer that states a large body and sends none costs address space, not memory.
-    pub(crate) fn buffer(&self) -> Result<Buffer, FrameError> {
+    pub fn buffer(&self) -> Result<Buffer, FrameError> {
         Buffer::zeroed(self.bytes).map_err(|e| tensors_error(e.to_string()))
     }
 
     /// The tensor, once its buffer is filled.
-    pub(crate) fn finish(self, buffer: Buffer) -> Result<NamedTensor, FrameError> {
+    pub fn finish(self, buffer: Buffer) -> Result<NamedTensor, FrameError> {
         let tensor = Tensor::from_buffer(self.dtype, self.shape, buffer)
             .map_err(|e| tensors_error(format!("{:?}: {e}", self.name)))?;
         Ok(NamedTensor::new(self.name, tensor))

@@ -111,7 +111,8 @@ struct Noop {
 impl Noop {
     fn build(quick: bool) -> Result<Self> {
         let mut cargo = cmd::cargo();
-        cargo.args(["build", "--release", "--quiet", "-p", "lgp-distributed", "--example", "noop"]);
+        cargo.args(["build", "--release", "--quiet", "-p", "lgp-distributed-sim"]);
+        cargo.args(["--example", "noop"]);
         cmd::run(&mut cargo)?;
         Ok(Self { program: cmd::root().join("target/release/examples/noop"), quick })
     }

@@ -86,7 +86,7 @@ pub(super) fn build(run: &mut Run) -> Result<()> {
 
 /// Criterion's estimate of the time of each kernel, and of a scheduling decision.
 pub(super) fn micro(run: &mut Run) -> Result<()> {
-    cmd::run(cmd::cargo().args(["bench", "-p", "lgp-compute", "-p", "lgp-distributed"]))?;
+    cmd::run(cmd::cargo().args(["bench", "-p", "lgp-compute", "-p", "lgp-distributed-sim"]))?;
     let mut found = Vec::new();
     estimates(&cmd::root().join("target/criterion"), "", &mut found)?;
     if found.is_empty() {

@@ -10,14 +10,17 @@ const LAYERS: &[&[&str]] = &[
     &["lgp-compute"],
     &["lgp-inference"],
     &["lgp-research", "lgp-distributed"],
-    &["lgp-sdk"],
+    &["lgp-sdk", "lgp-distributed-sim"],
     &["lgp-server"],
     &["lgp-cli"],
 ];
 
 /// Third parties (by name or first part of it) and the packages that may use them.
 const FENCES: &[(&[&str], &[&str])] = &[
-    (&["tokio", "quinn"], &["lgp-distributed", "lgp-sdk", "lgp-server", "lgp-cli"]),
+    (
+        &["tokio", "quinn"],
+        &["lgp-distributed", "lgp-distributed-sim", "lgp-sdk", "lgp-server", "lgp-cli"],
+    ),
     (&["candle"], &["lgp-research"]),
     (&["anyhow"], &["lgp-cli", "lgp-hal-conformance", "xtask"]),
     (&["opencl3", "cudarc"], &["lgp-hal"]),

@@ -32,7 +32,7 @@ pub(crate) use sessions::Session;
 pub(crate) use submit::{Checked, Inputs, Submitted};
 
 /// What the tasks of a coordinator share.
-pub(crate) struct CoreHandle {
+pub struct CoreHandle {
     state: Mutex<State>,
     started: Instant,
     /// Wall time at the start: the core's clock begins there and never jumps.

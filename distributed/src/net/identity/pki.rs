@@ -304,7 +304,7 @@ fn params(names: &[String], common_name: &str) -> Result<CertificateParams> {
 
 /// A key made here, and the request to have it certified (DER). What the request says beside the
 /// key, nobody reads.
-pub(crate) fn request() -> Result<(KeyPair, Vec<u8>)> {
+pub fn request() -> Result<(KeyPair, Vec<u8>)> {
     let key = KeyPair::generate().map_err(pki_error)?;
     let request = params(&[], "cluster member")?.serialize_request(&key).map_err(pki_error)?;
     Ok((key, request.der().to_vec()))

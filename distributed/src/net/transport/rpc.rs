@@ -17,29 +17,29 @@ const BYTES_MAX: usize = 16 << 10;
 
 /// What a joiner asks: to be certified.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Enrol {
-    pub(crate) secret: [u8; 16],
+pub struct Enrol {
+    pub secret: [u8; 16],
     /// Checked by the coordinator: a name that is none gets an answer that says so.
-    pub(crate) name: String,
+    pub name: String,
     /// A certificate request, DER.
-    pub(crate) csr: Vec<u8>,
+    pub csr: Vec<u8>,
     /// The joiner's clock, in seconds since 1970.
-    pub(crate) now_s: u64,
+    pub now_s: u64,
     /// What it wants to be: a token that makes something else must not be used up by it.
-    pub(crate) role: Role,
+    pub role: Role,
 }
 
 /// What a member asks whose certificate may have expired: a new one for a new key. Name and role are
 /// those of the certificate that it shows.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Renewal {
+pub struct Renewal {
     /// A certificate request, DER.
-    pub(crate) csr: Vec<u8>,
+    pub csr: Vec<u8>,
 }
 
 /// What a worker asks besides its work.
 #[derive(Serialize, Deserialize)]
-pub(crate) enum Ask {
+pub enum Ask {
     /// A new certificate for a new key, before the old one expires.
     Renew { name: WorkerId, csr: Vec<u8> },
     /// The bytes of a model from an offset on; they follow the answer.
@@ -53,13 +53,13 @@ pub(crate) enum Ask {
 
 /// A certificate and that of its authority, PEM.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Certified {
+pub struct Certified {
     pub(crate) cert_pem: String,
     pub(crate) ca_pem: String,
 }
 
 /// The answer to [`Enrol`], [`Renewal`] and [`Ask::Renew`].
-pub(crate) type Certification = Result<Certified, JoinRefusal>;
+pub type Certification = Result<Certified, JoinRefusal>;
 
 /// Asks one question on a stream of its own.
 pub(crate) async fn ask<T: DeserializeOwned>(
@@ -94,7 +94,7 @@ pub(crate) async fn read_within<T: DeserializeOwned>(
 }
 
 /// Decodes one question or answer. Bytes after the known fields belong to newer versions.
-pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, FrameError> {
+pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, FrameError> {
     let malformed =
         |e: postcard::Error| FrameError::Header { kind: "question".into(), reason: e.to_string() };
     Ok(postcard::take_from_bytes(bytes).map_err(malformed)?.0)

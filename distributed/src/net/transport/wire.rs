@@ -16,7 +16,7 @@ const COPIED_BYTES_MAX: usize = 16 << 10;
 /// What the first read of a task's or an answer's stream takes at most.
 const FIRST_READ_BYTES: usize = 64 << 10;
 
-pub(crate) fn lost(error: impl std::fmt::Display) -> Error {
+pub fn lost(error: impl std::fmt::Display) -> Error {
     Error::Connection(error.to_string())
 }
 

@@ -19,7 +19,7 @@ const RETURN: Duration = Duration::from_secs(30);
 
 /// What matters of a task for choosing its device, besides its model.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Errand<'a> {
+pub struct Errand<'a> {
     /// Its affinity key, and the number of the task that has it.
     pub(crate) affinity: Option<(&'a str, u64)>,
     /// A session whose devices are left out.
@@ -97,7 +97,7 @@ impl Core {
 
     /// A device for a task of the model, or of a variant of it where the strategy compares these,
     /// and which of them it is.
-    pub(crate) fn choose(
+    pub fn choose(
         &mut self,
         now: Duration,
         model: &Arc<ModelRef>,

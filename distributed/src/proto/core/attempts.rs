@@ -68,7 +68,7 @@ impl Core {
 
     /// Takes an attempt's end. False when it is not a current attempt of its task: such an answer
     /// changes nothing but the slot that it frees.
-    pub(crate) fn complete(
+    pub fn complete(
         &mut self,
         now: Duration,
         session: SessionId,
@@ -173,7 +173,7 @@ impl Core {
     }
 
     /// A cancelled attempt has let go of its slot.
-    pub(crate) fn released(&mut self, now: Duration, session: SessionId, id: AttemptId) {
+    pub fn released(&mut self, now: Duration, session: SessionId, id: AttemptId) {
         // Only what nobody waits for may be let go without an answer, and what was asked to stop.
         if self.is_current(session, id) {
             if self.stopped_at_limit(now, session, id) {
@@ -190,12 +190,12 @@ impl Core {
     }
 
     /// Whether an attempt takes a slot of a session.
-    pub(crate) fn holds(&self, session: SessionId, id: AttemptId) -> bool {
+    pub fn holds(&self, session: SessionId, id: AttemptId) -> bool {
         self.placement.fleet().holder(session, id).is_some()
     }
 
     /// Whether the attempt is one whose answer the task waits for.
-    pub(crate) fn is_current(&self, session: SessionId, id: AttemptId) -> bool {
+    pub fn is_current(&self, session: SessionId, id: AttemptId) -> bool {
         let task = self.tasks.get(id.seq);
         id.epoch == self.config.epoch && task.is_some_and(|t| t.awaits(session, id.attempt))
     }

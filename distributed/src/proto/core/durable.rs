@@ -75,7 +75,7 @@ impl Core {
 
     /// Outputs lie apart, or there was no room for them: then the journal is to keep them if it can.
     /// False when the task does not wait for that.
-    pub(crate) fn stored(&mut self, seq: u64, apart: Option<Apart>) -> bool {
+    pub fn stored(&mut self, seq: u64, apart: Option<Apart>) -> bool {
         let Some(mut task) = self.tasks.entry(seq) else { return false };
         if planted!(self, ForgetStored) || !task.lie_apart(apart) {
             return false;
@@ -141,7 +141,7 @@ impl Core {
     }
 
     /// The journal has every change up to a ticket, but for those that it could not take.
-    pub(crate) fn recorded(&mut self, now: Duration, upto: u64) {
+    pub fn recorded(&mut self, now: Duration, upto: u64) {
         for pending in self.ledger.taken(upto) {
             self.apply(now, pending);
         }
@@ -183,7 +183,7 @@ impl Core {
     }
 
     /// The journal could not take a change, but may later.
-    pub(crate) fn unrecorded(&mut self, now: Duration, ticket: u64, reason: &str) {
+    pub fn unrecorded(&mut self, now: Duration, ticket: u64, reason: &str) {
         match self.ledger.refused(ticket) {
             Some(Pending::Accept(seqs)) => self.reject(now, &seqs, reason),
             Some(again) => {

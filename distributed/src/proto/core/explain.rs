@@ -31,7 +31,7 @@ pub(super) fn story(task: &Task) -> Vec<(f64, String)> {
 impl Core {
     /// Each decision about a task in the order in which it was taken, with the milliseconds since
     /// its submission; then, while it is not terminal, what it waits for.
-    pub(crate) fn explain(&self, now: Duration, id: TaskId) -> Result<Found<Vec<(f64, String)>>> {
+    pub fn explain(&self, now: Duration, id: TaskId) -> Result<Found<Vec<(f64, String)>>> {
         let task = match self.whole(id)? {
             Found::Here(task) => task,
             Found::Stored(id) => return Ok(Found::Stored(id)),

@@ -172,13 +172,13 @@ impl Core {
     }
 
     /// What an earlier life remembered of devices on which runs did not stop.
-    pub(crate) fn remember_hangs(&mut self, table: HangTable) {
+    pub fn remember_hangs(&mut self, table: HangTable) {
         self.placement.remember_hangs(table);
     }
 
     /// A person lets the devices of a worker take tasks again. Answers which were taken out; `None` where
     /// there is no such worker.
-    pub(crate) fn enable_worker(&mut self, now: Duration, worker: &str) -> Option<Vec<String>> {
+    pub fn enable_worker(&mut self, now: Duration, worker: &str) -> Option<Vec<String>> {
         let session = self.placement.fleet().named(worker)?.session();
         let name = self.placement.fleet().live(session)?.id().clone();
         let devices = self.placement.enable(session);

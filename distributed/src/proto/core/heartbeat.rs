@@ -9,7 +9,7 @@ use std::time::Duration;
 
 impl Core {
     /// A worker is alive and says what it holds.
-    pub(crate) fn heartbeat(&mut self, now: Duration, session: SessionId, heartbeat: Heartbeat) {
+    pub fn heartbeat(&mut self, now: Duration, session: SessionId, heartbeat: Heartbeat) {
         let Some(worker) = self.placement.live_mut(session) else { return };
         let status = heartbeat.status.clone().map(devices);
         if let Some(status) = &status {

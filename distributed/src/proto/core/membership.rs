@@ -18,26 +18,26 @@ const LOST_LISTED_FOR: Duration = Duration::from_secs(600);
 
 /// What a worker says when it joins.
 #[derive(Debug, Clone)]
-pub(crate) struct Join {
-    pub(crate) id: WorkerId,
+pub struct Join {
+    pub id: WorkerId,
     /// Tells processes of one name apart: a later one has a larger number.
-    pub(crate) incarnation: u64,
-    pub(crate) pid: Option<u32>,
+    pub incarnation: u64,
+    pub pid: Option<u32>,
     /// Tasks that each device may hold, and threads that it runs them with.
-    pub(crate) slots: u32,
-    pub(crate) threads: u32,
-    pub(crate) status: ExecutorStatus,
+    pub slots: u32,
+    pub threads: u32,
+    pub status: ExecutorStatus,
     /// Bytes that the inputs of one task may have.
-    pub(crate) input_bytes_max: u64,
+    pub input_bytes_max: u64,
     /// The machine that it runs on.
-    pub(crate) machine: String,
+    pub machine: String,
     /// The stint of which it holds something.
-    pub(crate) stint: Option<Stint>,
+    pub stint: Option<Stint>,
 }
 
 /// How a connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Parting {
+pub enum Parting {
     /// In order: the worker holds nothing.
     Farewell,
     /// The worker's process ended it.
@@ -52,7 +52,7 @@ impl Core {
     /// if it was heard of within the lease, and if it was told of the stint that would go on: else it
     /// holds what belongs to another. A process that was started before the one that is connected is
     /// refused. Answers the session and its stint, which began earlier if it goes on.
-    pub(crate) fn join(&mut self, now: Duration, join: Join) -> Option<(SessionId, Stint)> {
+    pub fn join(&mut self, now: Duration, join: Join) -> Option<(SessionId, Stint)> {
         let mut resumed = None;
         let mut stint = Stint { epoch: self.config.epoch, session: self.next_session() };
         if let Some(earlier) = self.placement.fleet().latest(&join.id) {
@@ -89,17 +89,19 @@ impl Core {
     }
 
     /// A worker gave a sign of life.
-    pub(crate) fn heard(&mut self, session: SessionId, now: Duration) {
+    #[cfg(feature = "planted")]
+    pub fn heard(&mut self, session: SessionId, now: Duration) {
         self.placement.heard(session, now);
     }
 
     /// The session that the next worker gets.
-    pub(crate) fn next_session(&self) -> SessionId {
+    #[cfg(any(test, feature = "planted"))]
+    pub fn next_session(&self) -> SessionId {
         self.placement.next_session()
     }
 
     /// Whether a session has not ended.
-    pub(crate) fn is_live(&self, session: SessionId) -> bool {
+    pub fn is_live(&self, session: SessionId) -> bool {
         self.placement.fleet().live(session).is_some()
     }
 
@@ -111,7 +113,7 @@ impl Core {
     }
 
     /// The worker finishes what it holds and gets no more.
-    pub(crate) fn worker_leaves(&mut self, session: SessionId) {
+    pub fn worker_leaves(&mut self, session: SessionId) {
         if self.set_draining(session) {
             self.actions.changed();
             self.dismiss_if_done(session);
@@ -139,7 +141,7 @@ impl Core {
     }
 
     /// Asks a worker to leave. False when there is no such worker.
-    pub(crate) fn drain_worker(&mut self, id: &str) -> bool {
+    pub fn drain_worker(&mut self, id: &str) -> bool {
         let named = self.placement.fleet().named(id);
         let Some(session) = named.map(Worker::session) else { return false };
         self.set_draining(session);
@@ -152,7 +154,7 @@ impl Core {
     /// The connection ended. After a farewell the worker is forgotten, and what it still held
     /// was never begun. Where its process ended the connection, the worker is lost and its tasks are
     /// redone. Else it may come back with what it holds, until it has been silent for too long.
-    pub(crate) fn disconnected(&mut self, now: Duration, session: SessionId, parting: Parting) {
+    pub fn disconnected(&mut self, now: Duration, session: SessionId, parting: Parting) {
         match parting {
             Parting::Farewell => self.bid_farewell(now, session),
             Parting::Broken if self.placement.part(session) => self.actions.changed(),
@@ -177,7 +179,7 @@ impl Core {
     }
 
     /// A supervisor saw the process of a worker end.
-    pub(crate) fn worker_exited(&mut self, now: Duration, id: &str) {
+    pub fn worker_exited(&mut self, now: Duration, id: &str) {
         if let Some(session) = self.placement.fleet().named(id).map(Worker::session) {
             self.lose(now, session, "the process of its worker ended");
             self.actions.push(Action::Abandon { session });

@@ -12,7 +12,7 @@ use std::time::Duration;
 impl Core {
     /// Has all devices with room for the model load it, those that failed before included. Where
     /// none has, idle models make room for it on one.
-    pub(crate) fn load(&mut self, now: Duration, model: &ModelRef, needs: ModelNeeds) {
+    pub fn load(&mut self, now: Duration, model: &ModelRef, needs: ModelNeeds) {
         self.placement.want(model, needs);
         for seat in self.placement.ready_seats() {
             self.load_on(now, seat, model, true);
@@ -80,7 +80,7 @@ impl Core {
     }
 
     /// Has all workers let go of the model; others may have its room once it is gone.
-    pub(crate) fn unload(&mut self, now: Duration, model: &ModelRef) {
+    pub fn unload(&mut self, now: Duration, model: &ModelRef) {
         let before = self.placement.unwant(model);
         for id in self.placement.ready_seats() {
             let seat = self.placement.fleet().seat(id);
@@ -95,7 +95,7 @@ impl Core {
     }
 
     /// Models that the cluster is to have.
-    pub(crate) fn models(&self) -> Vec<ModelRef> {
+    pub fn models(&self) -> Vec<ModelRef> {
         self.placement.models().map(|wanted| (**wanted.name()).clone()).collect()
     }
 

@@ -26,7 +26,7 @@ impl Core {
 
     /// A worker says what became of a load at one of its devices, what memory the model takes
     /// there, and how long loading alone took, unless it was loaded before.
-    pub(crate) fn loaded(
+    pub fn loaded(
         &mut self,
         now: Duration,
         session: SessionId,

@@ -12,9 +12,9 @@ use std::time::Duration;
 
 /// What earlier coordinators left in the journal. Of tasks that have ended little is kept in memory.
 #[derive(Default)]
-pub(crate) struct Left {
+pub struct Left {
     /// In which they ran.
-    pub(crate) epochs: Vec<u64>,
+    pub epochs: Vec<u64>,
     /// Tasks that have not ended.
     pub(crate) open: Vec<Image>,
     ended: Vec<(Stub, Digest)>,
@@ -23,7 +23,7 @@ pub(crate) struct Left {
 
 impl Left {
     /// Takes a task.
-    pub(crate) fn take(&mut self, image: Image) {
+    pub fn take(&mut self, image: Image) {
         if self.epochs.last() != Some(&image.id.epoch) {
             self.epochs.push(image.id.epoch);
         }
@@ -55,7 +55,7 @@ impl Left {
 
 /// The record of a task that has ended, as the journal has it; none where its result is gone. Outputs
 /// that lie apart are to be put back before.
-pub(crate) fn recollect(image: Image) -> Option<TaskRecord> {
+pub fn recollect(image: Image) -> Option<TaskRecord> {
     if image.gone {
         return None;
     }
@@ -74,7 +74,7 @@ pub(crate) fn retell(image: Image) -> Option<Vec<(f64, String)>> {
 
 impl Core {
     /// Goes on with what an earlier life left in the journal. Must come before anything else.
-    pub(crate) fn restore(&mut self, now: Duration, left: Left) {
+    pub fn restore(&mut self, now: Duration, left: Left) {
         if planted!(self, ForgetJournal) {
             return;
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// What is known of a task that somebody asks for.
 #[derive(Debug)]
-pub(crate) enum Found<T = Box<TaskRecord>> {
+pub enum Found<T = Box<TaskRecord>> {
     Here(T),
     /// The journal has it.
     Stored(TaskId),
@@ -46,7 +46,7 @@ impl Core {
     }
 
     /// What became of a task so far.
-    pub(crate) fn find(&self, now: Duration, id: TaskId) -> Result<Found> {
+    pub fn find(&self, now: Duration, id: TaskId) -> Result<Found> {
         Ok(match self.whole(id)? {
             Found::Here(task) => Found::Here(Box::new(task.record(now))),
             Found::Stored(id) => Found::Stored(id),
@@ -61,7 +61,7 @@ impl Core {
     }
 
     /// Somebody was given a task's record; its result, where it has ended.
-    pub(crate) fn given(&mut self, seq: u64) {
+    pub fn given(&mut self, seq: u64) {
         self.ledger.records_mut().mark_read(seq);
     }
 

@@ -11,7 +11,7 @@ const MODELS_MAX: usize = 100;
 
 impl Core {
     /// Totals.
-    pub(crate) fn stats(&self, now: Duration) -> Stats {
+    pub fn stats(&self, now: Duration) -> Stats {
         let (counters, affinity) = (&self.statistics.counters, self.scheduler.affinity());
         let queue = self.scheduler.queue();
         let mut workers = WorkerCounts::default();

@@ -65,13 +65,7 @@ impl Core {
 
     /// A worker says that one of its devices does not have a model any more: others may have its
     /// room.
-    pub(crate) fn unloaded(
-        &mut self,
-        now: Duration,
-        session: SessionId,
-        device: u32,
-        model: &ModelRef,
-    ) {
+    pub fn unloaded(&mut self, now: Duration, session: SessionId, device: u32, model: &ModelRef) {
         let Some((id, _)) = self.placement.device_of(session, device) else { return };
         let told = self.placement.has_let_go(id, model);
         let Some(seat) = self.placement.fleet().seat(id) else { return };

@@ -15,21 +15,21 @@ pub(crate) const DEPENDENCIES_MAX: usize = 256;
 
 /// A task that was checked and may be submitted.
 #[derive(Debug, Clone)]
-pub(crate) struct Order {
-    pub(crate) spec: Arc<TaskSpec>,
+pub struct Order {
+    pub spec: Arc<TaskSpec>,
     /// Bytes of its inputs.
-    pub(crate) input_bytes: usize,
+    pub input_bytes: usize,
     /// Bytes that it takes in the queue: none where its inputs lie on the disk.
-    pub(crate) queued_bytes: usize,
+    pub queued_bytes: usize,
     /// What tells its body from another one, if it has an idempotency key.
-    pub(crate) digest: Digest,
+    pub digest: Digest,
     /// Tasks of the same submission that it depends on, by their position.
-    pub(crate) within: Vec<usize>,
+    pub within: Vec<usize>,
 }
 
 impl Core {
     /// Accepts a task.
-    pub(crate) fn submit(&mut self, now: Duration, order: Order) -> Result<TaskId> {
+    pub fn submit(&mut self, now: Duration, order: Order) -> Result<TaskId> {
         if let Some(existing) = self.existing(&order)? {
             return Ok(existing);
         }
@@ -55,11 +55,7 @@ impl Core {
     }
 
     /// Accepts all tasks or none. Answers their ids in the same order.
-    pub(crate) fn submit_all(
-        &mut self,
-        now: Duration,
-        mut orders: Vec<Order>,
-    ) -> Result<Vec<TaskId>> {
+    pub fn submit_all(&mut self, now: Duration, mut orders: Vec<Order>) -> Result<Vec<TaskId>> {
         let first = same_key(&orders)?;
         for order in &mut orders {
             for other in &mut order.within {

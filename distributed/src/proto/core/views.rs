@@ -25,12 +25,13 @@ impl Core {
     }
 
     /// Whether a task's end is known and waits for the journal.
-    pub(crate) fn is_ending(&self, id: TaskId) -> bool {
+    #[cfg(feature = "planted")]
+    pub fn is_ending(&self, id: TaskId) -> bool {
         self.tasks.get(id.seq).is_some_and(Task::is_ending)
     }
 
     /// Whether every task is terminal.
-    pub(crate) fn is_idle(&self) -> bool {
+    pub fn is_idle(&self) -> bool {
         self.tasks.open() == 0
     }
 
@@ -41,7 +42,7 @@ impl Core {
     }
 
     /// The same by number, for tasks that are known to be there.
-    pub(crate) fn record_of(&self, now: Duration, seq: u64) -> Option<TaskRecord> {
+    pub fn record_of(&self, now: Duration, seq: u64) -> Option<TaskRecord> {
         Some(self.tasks.get(seq)?.record(now))
     }
 
@@ -52,17 +53,19 @@ impl Core {
     }
 
     /// Tasks whose whole records are in memory.
-    pub(crate) fn known(&self) -> usize {
+    #[cfg(any(test, feature = "planted"))]
+    pub fn known(&self) -> usize {
         self.tasks.iter().count()
     }
 
     /// The task that a key stands for.
-    pub(crate) fn by_key(&self, key: &str) -> Option<TaskId> {
+    #[cfg(feature = "planted")]
+    pub fn by_key(&self, key: &str) -> Option<TaskId> {
         self.tasks.by_key(key).map(|(id, _)| id)
     }
 
     /// Tasks by state.
-    pub(crate) fn counts(&self) -> TaskCounts {
+    pub fn counts(&self) -> TaskCounts {
         self.tasks.counts()
     }
 

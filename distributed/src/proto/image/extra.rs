@@ -24,9 +24,9 @@ pub(super) const EXTRA: u32 = 1 << 31;
 
 /// Inputs or outputs that are not kept with their task, but under the digest of their bytes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Apart {
-    pub(crate) blob: TensorBlob,
-    pub(crate) tensors: Vec<TensorMeta>,
+pub struct Apart {
+    pub blob: TensorBlob,
+    pub tensors: Vec<TensorMeta>,
 }
 
 impl Extra {

@@ -88,7 +88,7 @@ impl Capabilities {
     }
 
     /// Panics where what is known is not what a look at all seats finds.
-    #[cfg(test)]
+    #[cfg(feature = "planted")]
     pub(super) fn check(&self, fleet: &Fleet, models: &BTreeMap<ModelRef, Wanted>) {
         for (model, known) in &self.known {
             let wanted = models.get(model);

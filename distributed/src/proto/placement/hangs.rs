@@ -23,7 +23,7 @@ pub(crate) type DeviceKey = (String, String);
 
 /// How often runs on a device did not stop, and when last.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Hangs {
+pub struct Hangs {
     pub(crate) count: u32,
     pub(crate) last: Duration,
     pub(crate) reason: String,
@@ -36,7 +36,7 @@ impl Hangs {
 }
 
 /// What is remembered of devices.
-pub(crate) type HangTable = Vec<(DeviceKey, Hangs)>;
+pub type HangTable = Vec<(DeviceKey, Hangs)>;
 
 /// The same by device.
 pub(super) type HangsByDevice = BTreeMap<DeviceKey, Hangs>;

@@ -49,7 +49,7 @@ impl Candidate<'_> {
 
 /// What a strategy sees of the cluster.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct View<'a> {
+pub struct View<'a> {
     pub(crate) capable: &'a [Capable],
     pub(crate) hot: &'a [Hot],
     /// Workers that were silent since then, in nanoseconds, are suspect and take nothing; 1 at
@@ -131,7 +131,7 @@ impl<'a> Least<'a> {
 
 /// What a strategy sees of a task.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Request {
+pub struct Request {
     /// Device memory that its model takes, in MiB, where it is known.
     pub(crate) needs_mib: f64,
     /// What loading its model costs where it is not resident.
@@ -144,7 +144,7 @@ pub(crate) struct Request {
 
 /// A strategy's choice, and what it says for it.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Choice {
+pub struct Choice {
     pub(crate) seat: SeatId,
     /// The figure that decided.
     pub(crate) score: f64,
@@ -159,7 +159,7 @@ impl Choice {
 }
 
 /// Chooses a seat for a request; pure, so that a simulation repeats exactly.
-pub(crate) trait Balance: Sync {
+pub trait Balance: Sync {
     /// The name in settings.
     fn name(&self) -> &'static str;
 
@@ -191,7 +191,7 @@ pub fn balancing_strategies() -> Vec<&'static str> {
 }
 
 /// The strategy of a name.
-pub(crate) fn by_name(name: &str) -> Result<&'static dyn Balance, Error> {
+pub fn by_name(name: &str) -> Result<&'static dyn Balance, Error> {
     STRATEGIES.iter().copied().find(|s| s.name() == name).ok_or_else(|| Error::UnknownBalancing {
         given: name.chars().take(64).collect(),
         known: balancing_strategies(),

@@ -11,7 +11,7 @@ const AGEING: Duration = Duration::from_secs(10);
 
 /// Where a task stands in line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub struct Place {
     due: Duration,
     seq: u64,
 }
@@ -20,17 +20,17 @@ pub(crate) struct Place {
 ///
 /// The handicap is the whole of the ageing: a background task is served before a critical one
 /// that was submitted 40 s later. As it never changes, the line needs no re-sorting.
-pub(crate) fn aged(submitted: Duration, priority: Priority) -> Duration {
+pub fn aged(submitted: Duration, priority: Priority) -> Duration {
     submitted + AGEING * priority.level()
 }
 
 impl Place {
     /// The place of a task by its [`aged`] time; those with equal times go in order of submission.
-    pub(crate) fn new(due: Duration, seq: u64) -> Self {
+    pub fn new(due: Duration, seq: u64) -> Self {
         Self { due, seq }
     }
 
-    pub(crate) fn seq(&self) -> u64 {
+    pub fn seq(&self) -> u64 {
         self.seq
     }
 }

@@ -18,7 +18,7 @@ const COLUMNS: [Column; 4] = [
 
 pub(super) fn run(run: &mut Run) -> Result<String> {
     let mut cargo = cmd::cargo();
-    cargo.args(["bench", "-p", "lgp-distributed", "--bench", "schedule", "--", "choice"]);
+    cargo.args(["bench", "-p", "lgp-distributed-sim", "--bench", "schedule", "--", "choice"]);
     cmd::run(&mut cargo)?;
     let mut found = Vec::new();
     estimates(&cmd::root().join("target/criterion"), "", &mut found)?;

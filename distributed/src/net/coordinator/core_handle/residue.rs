@@ -4,8 +4,8 @@ use super::CoreHandle;
 
 /// How much of each kind is held.
 #[derive(Debug)]
-pub(crate) struct Residue {
-    pub(crate) waiting: usize,
+pub struct Residue {
+    pub waiting: usize,
     removals: usize,
     larges: usize,
     rooms: usize,
@@ -15,7 +15,7 @@ pub(crate) struct Residue {
 
 impl Residue {
     /// Whether there is nothing but the sessions of so many workers.
-    pub(crate) fn is_none(&self, workers: usize) -> bool {
+    pub fn is_none(&self, workers: usize) -> bool {
         let held = [self.waiting, self.removals, self.larges, self.rooms, self.attempts];
         held.iter().all(|count| *count == 0) && self.sessions == workers
     }
@@ -23,7 +23,7 @@ impl Residue {
 
 impl CoreHandle {
     /// What is held for others.
-    pub(crate) fn residue(&self) -> Residue {
+    pub fn residue(&self) -> Residue {
         let state = self.lock();
         Residue {
             waiting: state.callers.waiting(),

@@ -1,0 +1,98 @@
+//! Scheduling without a network: what the core itself costs.
+
+use lgp_distributed::inside::balance::by_name;
+use lgp_distributed::inside::core::{Core, Order};
+use lgp_distributed::inside::membership::Join;
+use lgp_distributed::inside::state::{
+    Action, Completion, CoreConfig, Digest, RetentionLimits, Timing,
+};
+use lgp_distributed::{ModelRef, Result, TaskSpec, WorkerId};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A core with workers that answer at once.
+pub struct Carousel {
+    core: Core,
+    spec: Arc<TaskSpec>,
+    now: Duration,
+}
+
+/// Settings of a core that keeps little.
+pub(super) fn config(balancing: &str) -> Result<CoreConfig> {
+    Ok(CoreConfig {
+        epoch: 1,
+        balancing: by_name(balancing)?,
+        queue_tasks_max: 100,
+        queue_bytes_max: 1 << 20,
+        retention: RetentionLimits {
+            retained_tasks_max: 100,
+            retained_bytes_max: 1 << 20,
+            keys_kept_for: Duration::from_secs(600),
+            results_kept_for: Duration::from_secs(600),
+            results_bytes_max: 1 << 20,
+            outputs_inline_max: 1 << 20,
+            results_max: 1_000,
+        },
+        durable: false,
+        thrift: 0.0,
+        run_limit: None,
+        timing: Timing::default(),
+    })
+}
+
+impl Carousel {
+    /// A core with so many workers of two slots each.
+    ///
+    /// # Errors
+    /// [`Error::UnknownBalancing`](lgp_distributed::Error).
+    pub fn new(workers: usize, balancing: &str) -> Result<Self> {
+        let mut core = Core::new(Duration::ZERO, config(balancing)?, 1);
+        for worker in 0..workers {
+            let id: WorkerId = format!("worker-{worker}").parse()?;
+            let status = lgp_distributed::ExecutorStatus::default();
+            let (slots, threads, input_bytes_max) = (2, 2, u64::MAX);
+            let join = Join {
+                id,
+                incarnation: 0,
+                pid: None,
+                slots,
+                threads,
+                status,
+                input_bytes_max,
+                machine: String::new(),
+                stint: None,
+            };
+            core.join(Duration::ZERO, join);
+        }
+        let model = ModelRef { name: "m".into(), version: 1, sha256: "00".repeat(32) };
+        let spec = Arc::new(TaskSpec::new(model, Vec::new()));
+        Ok(Self { core, spec, now: Duration::ZERO })
+    }
+
+    /// Takes one task from its submission to its terminal state.
+    ///
+    /// # Errors
+    /// As [`Coordinator::submit`](lgp_distributed::Coordinator::submit); never with a worker.
+    pub fn turn(&mut self) -> Result<()> {
+        self.now += Duration::from_nanos(1);
+        let (spec, digest) = (Arc::clone(&self.spec), Digest::default());
+        self.core.submit(
+            self.now,
+            Order { spec, input_bytes: 0, queued_bytes: 0, digest, within: Vec::new() },
+        )?;
+        while let Some(action) = self.core.next_action(self.now) {
+            if let Action::Dispatch { session, id, .. } = action {
+                let done =
+                    Completion::Done { outputs: Vec::new(), model: Duration::ZERO, batch: 1 };
+                self.core.complete(self.now, session, id, done);
+            }
+        }
+        Ok(())
+    }
+
+    /// Tasks that the core still knows of, which is bounded however many there were.
+    #[must_use]
+    pub fn known(&self) -> usize {
+        self.core.known()
+    }
+}

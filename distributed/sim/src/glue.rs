@@ -1,0 +1,123 @@
+//! The network code under seeds: a real coordinator, workers and clients in one thread, on a simulated
+//! network, clock and log.
+//!
+//! A seed determines the load, the faults and what becomes of each datagram of a direction by its
+//! number. Keys, signatures and the order in which maps are gone through are not seeded, so that a run
+//! is repeated closely, and not always exactly.
+
+mod callers;
+mod chaos;
+mod cluster;
+mod disk;
+mod executor;
+mod ledger;
+mod log;
+mod net;
+mod scene;
+mod threads;
+mod world;
+
+use crate::SimFailure;
+use lgp_distributed::inside::outside::GlueFault;
+use scene::Scene;
+
+figures! {
+    /// What one run of the network code went through, or several together.
+    GlueReport {
+        workers: "workers",
+        simulated_ms: "simulated milliseconds",
+        tasks: "tasks",
+        accepted: "of them accepted",
+        succeeded: "shown as succeeded",
+        failed: "shown as failed",
+        cancelled: "shown as cancelled",
+        runs: "runs of executors",
+        real_journals: "journals on redb",
+        coordinators: "coordinators",
+        coordinator_crashes: "coordinator crashes",
+        worker_crashes: "worker crashes",
+        worker_ends: "ends of workers",
+        replaced: "workers replaced",
+        faults: "faults",
+        partitions: "directions blocked",
+        holds: "machines held up",
+        jumps: "times all timers were late",
+        slow_logs: "slow logs",
+        full_logs: "full logs",
+        broken_logs: "broken logs",
+        datagrams: "datagrams",
+        lost: "datagrams lost",
+        doubled: "datagrams doubled",
+        late: "datagrams late",
+        blocked: "datagrams blocked",
+    }
+}
+
+/// Runs the network code under one seed.
+///
+/// # Errors
+/// [`SimFailure`] when something was seen that must not be.
+pub fn simulate_glue(seed: u64) -> Result<GlueReport, SimFailure> {
+    run(seed, None)
+}
+
+/// Plants each known fault in the network code, one after another, and answers its name with the first
+/// failure of `seeds` runs; `None` for a fault that none notices.
+#[must_use]
+pub fn glue_mutants(seeds: u64) -> Vec<(String, Option<SimFailure>)> {
+    let find = |fault| (0..seeds).find_map(|seed| run(seed, Some(fault)).err());
+    GlueFault::ALL.iter().map(|fault| (format!("{fault:?}"), find(*fault))).collect()
+}
+
+fn run(seed: u64, fault: Option<GlueFault>) -> Result<GlueReport, SimFailure> {
+    let failed = |what: String| SimFailure { seed, at: <_>::default(), what, trace: Vec::new() };
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_time().start_paused(true).build();
+    let runtime = runtime.map_err(|error| failed(error.to_string()))?;
+    let scene = {
+        let _within = runtime.enter();
+        Scene::new(seed, fault)
+    };
+    let _entered = scene::enter(&scene);
+    let report = runtime.block_on(world::World::new(&scene).run());
+    drop(runtime);
+    scene.join();
+    match scene.failure() {
+        None => Ok(report),
+        Some((at, what)) => Err(SimFailure { seed, at, what, trace: scene.trace() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_network_code_keeps_its_promises_for_many_seeds() {
+        let mut sum = GlueReport::default();
+        for seed in 0..50 {
+            sum.add(&simulate_glue(seed).unwrap_or_else(|failure| panic!("{failure}")));
+        }
+        for (name, figure) in sum.figures() {
+            assert!(figure > 0, "no {name} in any run");
+        }
+    }
+
+    #[test]
+    fn a_seed_repeats_its_load_and_its_faults() {
+        let planned = |seed| {
+            let report = simulate_glue(seed).unwrap_or_else(|failure| panic!("{failure}"));
+            (report.workers, report.tasks, report.faults, report.partitions, report.jumps)
+        };
+        assert_eq!(planned(3), planned(3));
+        assert_ne!(planned(3), planned(4));
+    }
+
+    #[test]
+    fn every_fault_planted_in_the_network_code_is_caught() {
+        for (name, caught) in glue_mutants(300) {
+            let caught = caught.unwrap_or_else(|| panic!("{name} was not caught"));
+            assert!(!caught.trace.is_empty(), "{caught}");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Threads that wait for simulated time: of them and the runtime's one runs, while the others wait to
+//! be let go on.
+
+use super::scene::{self, Scene};
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// What a thread asks the runtime for: to wait so long.
+type Wait = Option<Duration>;
+
+thread_local! {
+    static INSIDE: RefCell<Option<(Sender<Wait>, Receiver<()>)>> = const { RefCell::new(None) };
+}
+
+/// The runtime's end of a thread.
+pub(super) struct Thread {
+    go: Sender<()>,
+    asked: Receiver<Wait>,
+}
+
+/// Starts a thread, which begins once it is driven.
+pub(super) fn start(scene: Arc<Scene>, work: Box<dyn FnOnce() + Send>) -> (Thread, JoinHandle<()>) {
+    let (go, going) = channel();
+    let (ask, asked) = channel();
+    let runtime = tokio::runtime::Handle::current();
+    let run = move || {
+        if going.recv().is_err() {
+            return;
+        }
+        let _scene = scene::enter(&scene);
+        let _runtime = runtime.enter();
+        INSIDE.set(Some((ask.clone(), going)));
+        let _ = catch_unwind(AssertUnwindSafe(work));
+        INSIDE.set(None);
+        let _ = ask.send(None);
+    };
+    (Thread { go, asked }, std::thread::spawn(run))
+}
+
+impl Thread {
+    /// Lets it go on, until it has ended, each time that what it waits for has come.
+    pub(super) async fn drive(self) {
+        while self.go.send(()).is_ok() {
+            match self.asked.recv() {
+                Ok(Some(wait)) => tokio::time::sleep(wait).await,
+                Ok(None) | Err(_) => return,
+            }
+        }
+    }
+}
+
+/// Waits on one of these threads. False when the run is over: nothing is to be waited for.
+pub(super) fn pause(wait: Duration) -> bool {
+    INSIDE.with_borrow(|inside| {
+        let Some((ask, going)) = inside else { return false };
+        ask.send(Some(wait)).is_ok() && going.recv().is_ok()
+    })
+}

@@ -1,0 +1,128 @@
+//! Choosing a worker among many unlike ones: what a choice alone costs.
+
+use crate::carousel::config;
+use lgp_distributed::inside::balance::by_name;
+use lgp_distributed::inside::core::{Core, Errand, Order};
+use lgp_distributed::inside::membership::Join;
+use lgp_distributed::inside::message::AttemptId;
+use lgp_distributed::inside::state::{Action, Completion, CoreConfig, Digest, SessionId};
+use lgp_distributed::{DeviceStatus, ExecutorStatus, ModelRef, Result, TaskSpec, WorkerId};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A core whose workers differ in load, memory, speed and in who has the model: each has two slots,
+/// was measured once, and a third of all slots are taken.
+pub struct Selection {
+    core: Core,
+    model: Arc<ModelRef>,
+    now: Duration,
+}
+
+impl Selection {
+    /// A core with so many workers.
+    ///
+    /// # Errors
+    /// [`Error::UnknownBalancing`](lgp_distributed::Error).
+    pub fn new(workers: u32, balancing: &str) -> Result<Self> {
+        let count = usize::try_from(workers).unwrap_or(usize::MAX);
+        // Everybody has a turn before anybody has two.
+        let settings = CoreConfig { queue_tasks_max: count, ..config("round_robin")? };
+        let now = Duration::from_millis(1);
+        let mut core = Core::new(Duration::ZERO, settings, 1);
+        let model = ModelRef { name: "m".into(), version: 1, sha256: "00".repeat(32) };
+        for worker in 0..workers {
+            let id: WorkerId = format!("worker-{worker}").parse()?;
+            let status = ExecutorStatus::of(status(worker, &model));
+            let (slots, threads, input_bytes_max) = (2, 2, u64::MAX);
+            let join = Join {
+                id,
+                incarnation: 0,
+                pid: None,
+                slots,
+                threads,
+                status,
+                input_bytes_max,
+                machine: String::new(),
+                stint: None,
+            };
+            core.join(now, join);
+        }
+        let spec = Arc::new(TaskSpec::new(model.clone(), Vec::new()));
+        for (at, (session, id)) in (0..).zip(submit(&mut core, now, &spec, count)?) {
+            let model = Duration::from_micros(15_000 + 10 * (at % 97));
+            core.complete(
+                now,
+                session,
+                id,
+                Completion::Done { outputs: Vec::new(), model, batch: 1 },
+            );
+        }
+        submit(&mut core, now, &spec, count * 2 / 3)?;
+        core.set_balancing(by_name(balancing)?);
+        Ok(Self { core, model: Arc::new(model), now })
+    }
+
+    /// Chooses a worker for a task, and leaves it at that. False when there is none.
+    pub fn choose(&mut self) -> bool {
+        self.core.choose(self.now, &self.model, Errand::default()).is_some()
+    }
+
+    /// Lets time pass for the choices to come, of which workers are not heard: measurements fade.
+    pub fn wait(&mut self, time: Duration) {
+        self.now += time;
+        for session in 1..self.core.next_session() {
+            self.core.heard(session, self.now);
+        }
+    }
+}
+
+fn status(worker: u32, model: &ModelRef) -> DeviceStatus {
+    let quarters = |n: u32| u64::from(n) << 28;
+    DeviceStatus {
+        vram_total_bytes: Some(quarters(32)),
+        vram_used_bytes: Some(quarters(worker % 7)),
+        utilisation: Some((worker * 31 % 100) as f32 / 100.0),
+        power_w: Some(50.0),
+        models: if worker.is_multiple_of(3) { Vec::new() } else { vec![model.clone()] },
+        ..DeviceStatus::default()
+    }
+}
+
+/// Submits tasks; answers where each was sent.
+fn submit(
+    core: &mut Core,
+    now: Duration,
+    spec: &Arc<TaskSpec>,
+    count: usize,
+) -> Result<Vec<(SessionId, AttemptId)>> {
+    let mut sent = Vec::with_capacity(count);
+    for _ in 0..count {
+        let (spec, digest) = (Arc::clone(spec), Digest::default());
+        core.submit(
+            now,
+            Order { spec, input_bytes: 0, queued_bytes: 0, digest, within: Vec::new() },
+        )?;
+        while let Some(action) = core.next_action(now) {
+            if let Action::Dispatch { session, id, .. } = action {
+                sent.push((session, id));
+            }
+        }
+    }
+    Ok(sent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_strategy_finds_a_worker_now_and_later() {
+        for balancing in lgp_distributed::balancing_strategies() {
+            let mut selection = Selection::new(50, balancing).expect("a known strategy");
+            assert!(selection.choose(), "{balancing}");
+            selection.wait(Duration::from_secs(100));
+            assert!(selection.choose(), "{balancing}");
+        }
+        assert!(!Selection::new(0, "adaptive").expect("a known strategy").choose());
+    }
+}

@@ -1,0 +1,134 @@
+//! What the simulation's crate reaches of the insides, and nobody else: only its build has this.
+
+use crate::control::log::Place;
+use crate::control::record::Key;
+use crate::net::coordinator::gate::Services;
+use crate::{
+    CaHash, Coordinator, CoordinatorConfig, JoinToken, Pki, Priority, Result, Role, TaskId,
+    WorkerId,
+};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+pub use crate::net::coordinator::core_handle::CoreHandle;
+pub use crate::proto::planted::Planted;
+
+pub mod balance {
+    pub use crate::proto::balance::by_name;
+}
+
+pub mod call {
+    pub use crate::net::call::untrusted::{is_answer, is_call, samples};
+}
+
+pub mod core {
+    pub use crate::proto::core::{Core, Errand, Found, Left, recollect};
+    pub use crate::proto::{HangTable, Order};
+}
+
+pub mod frame {
+    pub use crate::proto::frame::{PREFIX_BYTES, Prefix, decode, encode};
+}
+
+pub mod image {
+    pub use crate::proto::image::{Apart, Change, Image};
+}
+
+pub mod journal {
+    pub use crate::control::embedded::{Embedded, On, fill, start};
+    pub use crate::control::journal::Opened;
+}
+
+pub mod log {
+    pub use crate::control::log::{
+        Change, Complete, Draft, Each, Log, Opened, Outcome, Place, Told,
+    };
+    pub use crate::control::memory::Memory;
+}
+
+pub mod membership {
+    pub use crate::proto::membership::{Join, Parting};
+}
+
+pub mod message {
+    pub use crate::proto::message::{
+        AttemptId, Heartbeat, Hello, Kind, Loaded, OutcomeHeader, Place, Stint, TaskHeader,
+        TensorBlob, TensorRange, VERSION, Verdict, Welcome,
+    };
+}
+
+pub mod outside {
+    pub use crate::net::outside::{Bound, GlueFault, Scene, set_scene};
+}
+
+pub mod queue {
+    pub use crate::proto::queue::{Place, aged};
+}
+
+pub mod record {
+    pub use crate::control::record::{Key, Record, decode, encode};
+}
+
+pub mod rpc {
+    pub use crate::net::identity::pki::request;
+    pub use crate::net::transport::rpc::{Ask, Certification, Enrol, Renewal, decode};
+    pub use crate::net::transport::wire::lost;
+}
+
+pub mod state {
+    pub use crate::proto::state::{
+        Action, Completion, CoreConfig, Digest, RetentionLimits, SessionId, Timing,
+    };
+}
+
+pub mod tensors {
+    pub use crate::proto::tensors::{describe, plan};
+}
+
+// What is public has methods that are not, and gets no others here.
+
+/// Starts a coordinator with its log in `place`.
+pub async fn start_on(
+    place: Option<Box<dyn Place>>,
+    config: CoordinatorConfig,
+    pki: &Pki,
+    services: Services,
+) -> Result<Coordinator> {
+    Coordinator::start_on(place, config, pki, services).await
+}
+
+/// What the tasks of a coordinator share.
+#[must_use]
+pub fn shared(coordinator: &Coordinator) -> &Arc<CoreHandle> {
+    coordinator.shared()
+}
+
+/// Whether a request is certified.
+#[must_use]
+pub fn signs(pki: &Pki, role: Role, name: &WorkerId, csr: &[u8]) -> bool {
+    pki.sign(role, name, csr, SystemTime::now()).is_ok()
+}
+
+/// A token as an authority gives it out.
+#[must_use]
+pub fn token(authority: CaHash, secret: [u8; 16]) -> JoinToken {
+    JoinToken { authority, secret }
+}
+
+/// The task of that number in an epoch.
+#[must_use]
+pub fn task_id(epoch: u64, seq: u64) -> TaskId {
+    TaskId { epoch, seq }
+}
+
+/// The epoch of a task, and its number there.
+#[must_use]
+pub fn key(id: TaskId) -> Key {
+    (id.epoch, id.seq)
+}
+
+/// The priority as a number, which is less for what goes first.
+#[must_use]
+pub fn level(priority: Priority) -> u32 {
+    priority.level()
+}
