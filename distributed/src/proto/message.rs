@@ -45,7 +45,7 @@ pub enum Kind {
     /// Coordinator to worker: nobody waits for an attempt any more; it does not begin, or is asked to
     /// stop.
     Stop,
-    /// Coordinator to worker, alone on a bidirectional stream: a question for an attempt's outputs.
+    /// Coordinator to worker, alone on a bidirectional stream: a request for an attempt's outputs.
     Fetch,
 }
 

@@ -95,7 +95,6 @@ impl Core {
     }
 
     /// The session that the next worker gets.
-    #[cfg(any(test, feature = "planted"))]
     pub fn next_session(&self) -> SessionId {
         self.placement.next_session()
     }

@@ -13,7 +13,6 @@ use std::time::Duration;
 
 impl Placement {
     /// The session that the next worker gets.
-    #[cfg(any(test, feature = "planted"))]
     pub(in crate::proto) fn next_session(&self) -> SessionId {
         self.last_session + 1
     }
