@@ -1,6 +1,5 @@
-//! What clients and administrators ask of a coordinator: one call on a bidirectional stream, `u32`
-//! length and postcard, followed by the bytes of its tensors; the answer comes in the same form.
-//! Lengths are checked before anything is allocated.
+//! What clients and administrators ask of a coordinator: requests and responses as others
+//! ([`rpc`](crate::net::transport::rpc)), each followed by the bytes of its tensors.
 
 mod answer;
 mod client;

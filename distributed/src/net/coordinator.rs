@@ -142,7 +142,7 @@ impl Coordinator {
             shared.restore(began, std::mem::take(&mut prepared.left));
         }
         let mut server = ServerConfig::with_crypto(Arc::new(tls::server(pki)?));
-        // Workers open one stream for their reports, and others for questions.
+        // Workers open one stream for their reports, and others for requests.
         server.transport_config(endpoint::cautious(requests::ASKS_MAX, 1)).migration(false);
         let settings = endpoint::successor(pki.secret(RESET_LABEL));
         let (endpoint, watch) = endpoint::bind_as(settings, config.quic_addr, Some(server))?;

@@ -1,4 +1,4 @@
-//! Answers what workers ask besides their work: new certificates, models' files and large inputs.
+//! Responds to what workers ask besides their work: new certificates, models' files and large inputs.
 
 use crate::error::Result;
 use crate::net::coordinator::exchange::completion;
@@ -17,19 +17,19 @@ use quinn::{Connection, RecvStream, SendStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Questions that a worker may have open at once.
+/// Requests that a worker may have open at once.
 pub(crate) const ASKS_MAX: u32 = 4;
-/// Time for a question to arrive.
+/// Time for a request to arrive.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Serves a worker's questions until its connection ends.
+/// Serves a worker's requests until its connection ends.
 pub(crate) async fn serve(gate: Arc<Gate>, visit: Arc<Connected>) {
     while let Ok((send, recv)) = visit.connection().accept_bi().await {
         let (gate, visit) = (Arc::clone(&gate), Arc::clone(&visit));
         tokio::spawn(async move {
             if let Err(error) = answer(&gate, &visit, send, recv).await {
                 let addr = visit.connection().remote_address();
-                tracing::warn!(%addr, %error, "a question was not answered");
+                tracing::warn!(%addr, %error, "a request got no response");
             }
         });
     }
@@ -41,15 +41,14 @@ async fn answer(
     mut send: SendStream,
     mut recv: RecvStream,
 ) -> Result<()> {
-    let question = tokio::time::timeout(TIMEOUT, rpc::read(&mut recv)).await;
-    match question.map_err(|_| wire::lost("a question took too long"))?? {
+    let request = tokio::time::timeout(TIMEOUT, rpc::read(&mut recv)).await;
+    match request.map_err(|_| wire::lost("a request took too long"))?? {
         Ask::Renew { name, csr } => {
             let answer = match visit.member().name == name {
                 true => renew::certify(gate, visit, csr).await,
                 false => Err(JoinRefusal::NameTaken { name: name.to_string() }),
             };
-            wire::taken(rpc::write(&mut send, &answer)).await?;
-            send.finish().map_err(wire::lost)
+            rpc::respond(&mut send, &answer).await
         }
         Ask::Blob { sha256, offset } => {
             models::send(gate.services.models.clone(), sha256, offset, send).await
@@ -57,8 +56,7 @@ async fn answer(
         Ask::Tensors(range) => tensors::send(&gate.shared.offers, range, send).await,
         Ask::Outcome => {
             outcome(gate, visit.connection(), &mut recv).await?;
-            wire::taken(rpc::write(&mut send, &())).await?;
-            send.finish().map_err(wire::lost)
+            rpc::respond(&mut send, &()).await
         }
     }
 }

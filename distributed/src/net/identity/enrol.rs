@@ -134,9 +134,7 @@ pub(crate) async fn within(
 
 async fn exchange(gate: &Arc<Gate>, connection: &Connection) -> Result<()> {
     let addr = connection.remote_address();
-    let (mut send, mut recv) =
-        connection.accept_bi().await.map_err(crate::net::transport::wire::lost)?;
-    let request: Enrol = rpc::read(&mut recv).await?;
+    let (request, mut send): (Enrol, _) = rpc::accept(connection).await?;
     let (name, role): (String, _) = (request.name.chars().take(64).collect(), request.role);
     let deciding = Arc::clone(gate);
     // It waits for the disk.
@@ -146,8 +144,7 @@ async fn exchange(gate: &Arc<Gate>, connection: &Connection) -> Result<()> {
         Ok(_) => tracing::info!(%addr, name, %role, "a machine joined the cluster"),
         Err(refusal) => tracing::warn!(%addr, name, %refusal, "a machine was not let in"),
     }
-    rpc::write(&mut send, &answer).await?;
-    send.finish().map_err(crate::net::transport::wire::lost)
+    rpc::respond(&mut send, &answer).await
 }
 
 /// Looks at everything before the token's use is taken, and takes it before anything is signed.

@@ -15,7 +15,6 @@ use crate::net::identity::members::Connected;
 use crate::net::identity::tls::Member;
 use crate::net::identity::token::now_s;
 use crate::net::transport::rpc::{self, Certification, Certified, Renewal};
-use crate::net::transport::wire;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use std::sync::Arc;
@@ -27,14 +26,12 @@ pub(crate) async fn serve(gate: Arc<Gate>, visit: &Connected) {
 }
 
 async fn exchange(gate: &Gate, visit: &Connected) -> Result<()> {
-    let (mut send, mut recv) = visit.connection().accept_bi().await.map_err(wire::lost)?;
-    let Renewal { csr } = rpc::read(&mut recv).await?;
+    let (Renewal { csr }, mut send) = rpc::accept(visit.connection()).await?;
     let answer = match gate.pki.is_lapsed(visit.member(), now_s()) {
         true => Err(JoinRefusal::CertificateLapsed),
         false => certify(gate, visit, csr).await,
     };
-    rpc::write(&mut send, &answer).await?;
-    send.finish().map_err(wire::lost)
+    rpc::respond(&mut send, &answer).await
 }
 
 /// Certifies a new key of a connected member, as long as its certificate in force is valid. Name and

@@ -2,9 +2,8 @@
 
 use crate::error::Result;
 use crate::net::transport::rpc;
-use crate::net::transport::wire;
 use crate::proto::rendezvous::{Claim, Meeting, MeetingRefusal, Rendezvous};
-use quinn::{Connection, RecvStream, SendStream};
+use quinn::Connection;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -62,8 +61,8 @@ impl Drop for Connected<'_> {
 /// Serves a rank's connection until it has its answer.
 pub(crate) async fn serve(meetings: Arc<Meetings>, connection: Connection) {
     let addr = connection.remote_address();
-    let asked = tokio::time::timeout(TIMEOUT, read(&connection)).await;
-    let (mut send, claim) = match asked {
+    let asked = tokio::time::timeout(TIMEOUT, rpc::accept::<Claim>(&connection)).await;
+    let (claim, mut send) = match asked {
         Ok(Ok(asked)) => asked,
         Ok(Err(error)) => return tracing::warn!(%addr, %error, "a rank asked nothing"),
         Err(_) => return tracing::warn!(%addr, "a rank asked nothing in time"),
@@ -73,16 +72,10 @@ pub(crate) async fn serve(meetings: Arc<Meetings>, connection: Connection) {
         Ok(_) => tracing::info!(%addr, group = claim.group, rank = claim.rank, "ranks met"),
         Err(refusal) => tracing::warn!(%addr, %refusal, "a rank does not meet others"),
     }
-    if rpc::write(&mut send, &answer).await.is_ok() && send.finish().is_ok() {
+    if rpc::respond(&mut send, &answer).await.is_ok() {
         // The connection ends when this function does.
         let _ = tokio::time::timeout(TIMEOUT, send.stopped()).await;
     }
-}
-
-async fn read(connection: &Connection) -> Result<(SendStream, Claim)> {
-    let (send, mut recv): (SendStream, RecvStream) =
-        connection.accept_bi().await.map_err(wire::lost)?;
-    Ok((send, rpc::read(&mut recv).await?))
 }
 
 /// Waits for the others; `None` when the rank itself is gone.

@@ -77,7 +77,7 @@ pub trait ModelCache: Send + Sync {
     -> Result<(), ExecError>;
 }
 
-/// The answer to a question for a blob; on `Found`, the bytes follow.
+/// The response to a request for a blob; on `Found`, the bytes follow.
 #[derive(Serialize, Deserialize)]
 enum Answer {
     Found(Vec<BlobPart>),
@@ -96,7 +96,7 @@ fn total(parts: &[BlobPart]) -> Option<u64> {
     parts.iter().try_fold(0u64, |sum, part| sum.checked_add(part.bytes))
 }
 
-/// Answers a question for a blob.
+/// Responds to a request for a blob.
 pub(crate) async fn send(
     source: Option<Arc<dyn BlobSource>>,
     sha256: String,
@@ -111,10 +111,10 @@ pub(crate) async fn send(
     });
     let (parts, files) = match opened.await.map_err(wire::lost)? {
         Ok(Some(found)) => found,
-        Ok(None) => return finish(send, &Answer::Unknown).await,
+        Ok(None) => return rpc::respond(&mut send, &Answer::Unknown).await,
         Err(error) => {
             tracing::error!(%error, "a model's files cannot be read");
-            return finish(send, &Answer::Failed).await;
+            return rpc::respond(&mut send, &Answer::Failed).await;
         }
     };
     wire::taken(rpc::write(&mut send, &Answer::Found(parts.clone()))).await?;
@@ -124,11 +124,6 @@ pub(crate) async fn send(
         skip -= skipped;
         send_file(&mut send, file, skipped, part.bytes - skipped).await?;
     }
-    send.finish().map_err(wire::lost)
-}
-
-async fn finish(mut send: SendStream, answer: &Answer) -> Result<()> {
-    wire::taken(rpc::write(&mut send, answer)).await?;
     send.finish().map_err(wire::lost)
 }
 

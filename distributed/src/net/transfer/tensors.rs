@@ -31,7 +31,7 @@ use tokio::sync::{Notify, OnceCell};
 /// Bytes that are sent at a time.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// The answer to a question for tensors.
+/// The response to a request for tensors.
 #[derive(Serialize, Deserialize)]
 enum Answer {
     /// The run has so many bytes; those from the offset on follow.

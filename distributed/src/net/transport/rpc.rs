@@ -1,5 +1,15 @@
-//! Questions that members put to the coordinator: one on a bidirectional stream, `u32` length and
-//! postcard, answered in the same form. Lengths are checked before anything is allocated.
+//! Requests and responses, the one protocol in which members and joiners ask a coordinator for
+//! something: a request on a bidirectional stream, `u32` length and postcard, and its response in the
+//! same form. What is longer follows either: tensors, files, outcomes. Lengths are checked before
+//! anything is allocated.
+//!
+//! | on a connection to | the request is |
+//! |---|---|
+//! | join | [`Enrol`] |
+//! | renew | [`Renewal`] |
+//! | work | [`Ask`] |
+//! | call | [`Call`](crate::net::call::Call) |
+//! | meet in a ring | [`Claim`](crate::proto::rendezvous::Claim) |
 
 use crate::error::{Error, Result};
 use crate::net::identity::enrol::JoinRefusal;
@@ -12,7 +22,7 @@ use quinn::{Connection, RecvStream, SendStream};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// Bytes of the longest question or answer.
+/// Bytes of the longest request or response, unless its reader says otherwise.
 const BYTES_MAX: usize = 16 << 10;
 
 /// What a joiner asks: to be certified.
@@ -61,18 +71,32 @@ pub struct Certified {
 /// The answer to [`Enrol`], [`Renewal`] and [`Ask::Renew`].
 pub type Certification = Result<Certified, JoinRefusal>;
 
-/// Asks one question on a stream of its own.
+/// Makes a request on a stream of its own, and answers the response.
 pub(crate) async fn ask<T: DeserializeOwned>(
     connection: &Connection,
-    question: &impl Serialize,
+    request: &impl Serialize,
 ) -> Result<T> {
     let (mut send, mut recv) = connection.open_bi().await.map_err(wire::lost)?;
-    write(&mut send, question).await?;
+    write(&mut send, request).await?;
     send.finish().map_err(wire::lost)?;
     read(&mut recv).await
 }
 
-/// Reads one question or answer.
+/// The next request of a peer, and where its response goes.
+pub(crate) async fn accept<T: DeserializeOwned>(
+    connection: &Connection,
+) -> Result<(T, SendStream)> {
+    let (send, mut recv) = connection.accept_bi().await.map_err(wire::lost)?;
+    Ok((read(&mut recv).await?, send))
+}
+
+/// Responds, with nothing to follow.
+pub(crate) async fn respond(send: &mut SendStream, response: &impl Serialize) -> Result<()> {
+    wire::taken(write(send, response)).await?;
+    send.finish().map_err(wire::lost)
+}
+
+/// Reads one request or response.
 pub(crate) async fn read<T: DeserializeOwned>(recv: &mut RecvStream) -> Result<T> {
     read_within(recv, BYTES_MAX).await
 }
@@ -86,21 +110,21 @@ pub(crate) async fn read_within<T: DeserializeOwned>(
     wire::fill(recv, &mut length).await?;
     let given = usize::try_from(u32::from_le_bytes(length)).unwrap_or(usize::MAX);
     if given > limit {
-        return Err(FrameError::TooLong { what: "question", given, limit }.into());
+        return Err(FrameError::TooLong { what: "request", given, limit }.into());
     }
     let mut bytes = vec![0; given];
     wire::fill(recv, &mut bytes).await?;
     Ok(decode(&bytes)?)
 }
 
-/// Decodes one question or answer. Bytes after the known fields belong to newer versions.
+/// Decodes one request or response. Bytes after the known fields belong to newer versions.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, FrameError> {
     let malformed =
-        |e: postcard::Error| FrameError::Header { kind: "question".into(), reason: e.to_string() };
+        |e: postcard::Error| FrameError::Header { kind: "request".into(), reason: e.to_string() };
     Ok(postcard::take_from_bytes(bytes).map_err(malformed)?.0)
 }
 
-/// Writes one question or answer.
+/// Writes one request or response.
 pub(crate) async fn write(send: &mut SendStream, value: &impl Serialize) -> Result<()> {
     write_within(send, value, BYTES_MAX).await
 }
@@ -114,7 +138,7 @@ pub(crate) async fn write_within(
     let body = postcard::to_stdvec(value).map_err(wire::lost)?;
     let length = u32::try_from(body.len()).ok().filter(|_| body.len() <= limit);
     let Some(length) = length else {
-        let (what, given) = ("question", body.len());
+        let (what, given) = ("request", body.len());
         return Err(Error::TooLarge { what, given, limit });
     };
     let bytes = [&length.to_le_bytes()[..], &body].concat();

@@ -74,12 +74,12 @@ fn failed(id: AttemptId, error: ExecError) -> Reply {
     Reply::without(id, Verdict::Error(error.shortened()))
 }
 
-/// Serves one stream: a task, or a question for the outputs of one.
+/// Serves one stream: a task, or a request for the outputs of one.
 pub(crate) async fn work(session: Arc<WorkerSession>, send: SendStream, mut recv: RecvStream) {
     let served = async {
         let start = Start::read(&mut recv).await?;
         if start.kind() == Kind::Fetch {
-            let range = start.header(Kind::Fetch, "task or question")?;
+            let range = start.header(Kind::Fetch, "task or request")?;
             return tensors::send(&session.offers, range, send).await;
         }
         let header = start.header(Kind::Task, "task")?;

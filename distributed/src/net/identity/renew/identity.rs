@@ -99,8 +99,8 @@ impl RenewingIdentity {
     async fn renew(&self, connection: &Connection) -> Result<()> {
         let old = self.identity();
         let (key, csr) = pki::request()?;
-        let question = Ask::Renew { name: old.name.clone(), csr };
-        let exchange = rpc::ask::<Certification>(connection, &question);
+        let request = Ask::Renew { name: old.name.clone(), csr };
+        let exchange = rpc::ask::<Certification>(connection, &request);
         let answer = tokio::time::timeout(TIMEOUT, exchange).await;
         let addr = connection.remote_address();
         let refused = |refusal: JoinRefusal| Error::JoinRefused { addr, refusal };

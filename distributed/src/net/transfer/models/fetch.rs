@@ -94,8 +94,8 @@ impl Fetcher {
         let mut collector = collector.map_err(|error| disk(&error))?;
         let (mut send, mut recv) = self.connection.open_bi().await.map_err(wire::lost)?;
         let offset = collector.bytes();
-        let question = Ask::Blob { sha256: model.sha256.clone(), offset };
-        rpc::write(&mut send, &question).await?;
+        let request = Ask::Blob { sha256: model.sha256.clone(), offset };
+        rpc::write(&mut send, &request).await?;
         send.finish().map_err(wire::lost)?;
         let answer = tokio::time::timeout(STALLED, rpc::read(&mut recv)).await;
         let parts = match answer.map_err(|_| wire::lost("no answer came"))?? {

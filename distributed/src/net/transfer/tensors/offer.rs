@@ -59,7 +59,7 @@ impl Offers {
     }
 }
 
-/// Answers a question for tensors.
+/// Responds to a request for tensors.
 pub(crate) async fn send(
     offers: &Offers,
     TensorRange { sha256, offset }: TensorRange,
