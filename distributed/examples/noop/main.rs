@@ -1,7 +1,7 @@
 //! Load generator: a coordinator in this process, workers that do nothing in others.
 //!
 //! ```text
-//! cargo run --release -p lgp-distributed-sim --example noop -- [COMMAND] [--NAME VALUE …]
+//! cargo run --release -p lgp-distributed --example noop -- [COMMAND] [--NAME VALUE …]
 //! ```
 //!
 //! | command | measures | values |

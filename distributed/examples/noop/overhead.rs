@@ -5,9 +5,7 @@ use crate::load::drive;
 use crate::options::Options;
 use crate::workers::{Crew, cluster, cpu_seconds, spec};
 use lgp_distributed::{Coordinator, CoordinatorConfig, TaskSpec};
-use lgp_distributed_sim::Envelope;
 use serde_json::{Value, json};
-use std::hint::black_box;
 use std::time::Instant;
 
 /// Tasks of a batch, and of as many single submissions.
@@ -26,7 +24,6 @@ pub(crate) async fn run(options: &Options) -> Result<String> {
     let answer = json!({
         "payload_bytes": payload,
         "wire": wire,
-        "frame": frame(&spec)?,
         "submit": submit(&coordinator, &spec).await?,
     });
     coordinator.stop().await;
@@ -55,35 +52,6 @@ async fn travel(
         "coordinator_cpu_us": cpu * 1e6 / tasks as f64,
         "wall_us": began.elapsed().as_secs_f64() * 1e6 / tasks as f64,
     }))
-}
-
-/// Bytes of the frames around a task, and the time to write and read them.
-fn frame(spec: &TaskSpec) -> Result<Value> {
-    let envelope = Envelope::new(spec.clone());
-    let (task, answer) = (envelope.task()?, envelope.answer()?);
-    Ok(json!({
-        "task_bytes": task.len(),
-        "answer_bytes": answer.len(),
-        "encode_ns": nanoseconds(|| Ok(envelope.task()?.len() + envelope.answer()?.len()))?,
-        "decode_ns": nanoseconds(|| {
-            let tensors = envelope.read_task(black_box(&task))?;
-            Ok(tensors + usize::from(envelope.read_answer(black_box(&answer))?))
-        })?,
-    }))
-}
-
-/// The least time of a call, in nanoseconds, of many batches.
-fn nanoseconds(mut call: impl FnMut() -> Result<usize>) -> Result<f64> {
-    const CALLS: u32 = 1000;
-    let mut least = f64::INFINITY;
-    for _ in 0..100 {
-        let began = Instant::now();
-        for _ in 0..CALLS {
-            black_box(call()?);
-        }
-        least = least.min(began.elapsed().as_secs_f64() * 1e9 / f64::from(CALLS));
-    }
-    Ok(least)
 }
 
 /// Microseconds to submit a task, alone and in a batch, and until such a batch has ended.

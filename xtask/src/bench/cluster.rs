@@ -110,11 +110,7 @@ struct Noop {
 
 impl Noop {
     fn build(quick: bool) -> Result<Self> {
-        let mut cargo = cmd::cargo();
-        cargo.args(["build", "--release", "--quiet", "-p", "lgp-distributed-sim"]);
-        cargo.args(["--example", "noop"]);
-        cmd::run(&mut cargo)?;
-        Ok(Self { program: cmd::root().join("target/release/examples/noop"), quick })
+        Ok(Self { program: example("lgp-distributed", "noop")?, quick })
     }
 
     fn rounds(&self, rounds: usize) -> usize {
@@ -144,6 +140,14 @@ impl Noop {
         std::fs::create_dir_all(&folder)?;
         Ok(folder.display().to_string())
     }
+}
+
+/// Builds an example.
+fn example(package: &str, name: &str) -> Result<PathBuf> {
+    let mut cargo = cmd::cargo();
+    cargo.args(["build", "--release", "--quiet", "-p", package, "--example", name]);
+    cmd::run(&mut cargo)?;
+    Ok(cmd::root().join("target/release/examples").join(name))
 }
 
 /// The last line that a command prints, which is JSON.

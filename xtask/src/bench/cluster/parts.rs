@@ -1,8 +1,9 @@
 //! What the load generator measures of the cluster alone.
 
-use super::Noop;
 use super::table::{Column, tabulate};
+use super::{Noop, example, json};
 use crate::bench::run::Run;
+use crate::cmd;
 use anyhow::{Result, ensure};
 use serde_json::Value;
 
@@ -74,7 +75,10 @@ pub(super) fn overhead(run: &mut Run, noop: &Noop) -> Result<String> {
             .to_owned();
     text += &tabulate(run, "a task", &answers, &wire, &WIRE)?;
     text += "\n";
-    text += &tabulate(run, "a task", &answers, &[row("frames", "/frame")], &FRAME)?;
+    let program = example("lgp-distributed-sim", "frames")?;
+    let frames = (0..answers.len()).map(|_| json(&mut cmd::command(&program)));
+    let frames = frames.collect::<Result<Vec<_>>>()?;
+    text += &tabulate(run, "a task", &frames, &[row("frames", "")], &FRAME)?;
     text += "\n";
     text += &tabulate(run, "a task of 1000", &answers, &[row("submission", "/submit")], &SUBMIT)?;
     Ok(text)
