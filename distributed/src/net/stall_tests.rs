@@ -3,13 +3,15 @@
 
 use crate::net::identity::pki;
 use crate::net::identity::tls;
-use crate::net::tests::{ANY, STINT, connect, coordinator, frame, hello, prefix, untouched};
+use crate::net::tests::{
+    ANY, STINT, connect, coordinator, frame, hello, keep_beating, prefix, untouched,
+};
 use crate::net::transport::close::Close;
 use crate::net::transport::endpoint;
 use crate::net::transport::rpc::{self, Ask, Certification};
 use crate::net::transport::wire;
 use crate::proto::message::{Heartbeat, Hello, Kind, VERSION, Welcome};
-use crate::{ExecutorStatus, Pki, WorkerConfig, run_worker};
+use crate::{Error, ExecutorStatus, Pki, WorkerConfig, WorkerInfo, run_worker};
 use quinn::ServerConfig;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -119,4 +121,47 @@ async fn orders_that_are_none_close_the_connection_and_the_worker_comes_back() {
         assert_eq!(Close::given_by_peer(&closed), Some(Close::Malformed), "{order:?}: {closed}");
     }
     worker.abort();
+}
+
+/// The clock was set back, so that the earlier process seems to be the later one.
+#[tokio::test]
+async fn a_name_is_waited_for_while_its_last_process_may_be_gone() {
+    for stays in [false, true] {
+        let (coordinator, pki) = coordinator().await;
+        let identity = pki.issue_worker("w").expect("a name");
+        let (_endpoint, connection) = connect(&coordinator, &identity).await;
+        let mut reports = connection.open_uni().await.expect("open");
+        let later = Hello { incarnation: u64::MAX, ..hello("w", VERSION) };
+        reports.write_all(&frame(Kind::Hello, &later)).await.expect("sent");
+        coordinator.wait_for_workers(1).await.expect("it runs");
+        let silent = match stays {
+            true => {
+                keep_beating(reports);
+                None
+            }
+            false => Some(reports),
+        };
+        let config = WorkerConfig::new(coordinator.quic_addr(), identity, 1);
+        let mut worker = tokio::spawn(run_worker(config, untouched(), std::future::pending()));
+        let ended = tokio::time::timeout(Duration::from_secs(15), async {
+            loop {
+                let own = |info: &WorkerInfo| info.pid == Some(std::process::id());
+                tokio::select! {
+                    ended = &mut worker => return Some(ended.expect("no panic")),
+                    () = tokio::time::sleep(Duration::from_millis(50)) => {}
+                }
+                if coordinator.workers().iter().any(own) {
+                    return None;
+                }
+            }
+        });
+        let ended = ended.await.expect("it is decided in time");
+        match stays {
+            true => assert!(matches!(ended, Some(Err(Error::Refused { .. }))), "{ended:?}"),
+            false => assert!(ended.is_none(), "{ended:?}"),
+        }
+        drop(silent);
+        worker.abort();
+        coordinator.stop().await;
+    }
 }

@@ -139,7 +139,8 @@ async fn mend(
 ) -> Result<()> {
     tracing::warn!(%addr, %error, "no connection to the coordinator");
     let identity = &worker.identity;
-    let refusal = if Close::given_by_peer(&error) == Some(Close::Expired) {
+    let given = Close::given_by_peer(&error);
+    let refusal = if given == Some(Close::Expired) {
         match identity.recover(endpoint, addr).await {
             Ok(()) => {
                 tracing::info!("the certificate had expired and is renewed");
@@ -151,6 +152,8 @@ async fn mend(
                 None
             }
         }
+    } else if given == Some(Close::Superseded) && !served && !route.is_taken() {
+        None
     } else {
         final_error(addr, &error, identity.until()?)
     };

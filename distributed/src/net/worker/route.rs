@@ -8,6 +8,12 @@ use crate::net::transport::close::Close;
 use crate::net::transport::endpoint;
 use quinn::{Connection, ConnectionError, Endpoint};
 use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// For how long another process may be taken for the later one of a name before that counts: more than a
+/// coordinator needs to notice that it is gone.
+const NAME_TAKEN: Duration = Duration::from_secs(5);
 
 /// The addresses of the coordinators, of which one is the next.
 #[derive(Debug, Default)]
@@ -18,6 +24,8 @@ pub(super) struct Route {
     failures: u32,
     /// How many of the last ones were refused for good.
     refusals: usize,
+    /// Since when another process has the name.
+    taken: Option<Instant>,
 }
 
 impl Route {
@@ -51,7 +59,7 @@ impl Route {
     /// A connection that was served has ended: it is made anew at the same coordinator, which may hold
     /// what runs here, unless that has said that it leads no more.
     pub(super) fn lost(&mut self, error: &ConnectionError) {
-        (self.failures, self.refusals) = (1, 0);
+        (self.failures, self.refusals, self.taken) = (1, 0, None);
         if Close::given_by_peer(error) == Some(Close::Stopping) {
             self.turn();
         }
@@ -62,6 +70,12 @@ impl Route {
         self.failures = self.failures.saturating_add(1);
         self.refusals = 0;
         self.turn();
+    }
+
+    /// A coordinator knows another process of this name that seems to have begun later; whether that is
+    /// more than the last one of this worker, which has ended, on a clock that was set back since.
+    pub(super) fn is_taken(&mut self) -> bool {
+        self.taken.get_or_insert_with(Instant::now).elapsed() > NAME_TAKEN
     }
 
     /// A coordinator will never take this worker; whether no other is left to be tried.
