@@ -1,6 +1,6 @@
 //! What the cluster is tried with: a seeded simulation of its core ([`simulate`]) and of its network
 //! code ([`simulate_glue`]), damaged journals ([`DamagedImage`]), made-up bytes ([`Untrusted`]), and
-//! measurements of parts ([`Carousel`], [`Selection`], [`Envelope`], [`journal_speed`]).
+//! measurements of parts ([`Carousel`], [`Crowd`], [`Selection`], [`Envelope`], [`journal_speed`]).
 //!
 //! The core runs on a bad network, among workers that crash, stall, leave and come back. The same seed
 //! gives the same run, which has two halves: chaos, in which messages are delayed, lost, repeated and
@@ -38,6 +38,7 @@ macro_rules! figures {
 
 mod carousel;
 mod coordinator;
+mod crowd;
 mod damage;
 mod disk;
 mod envelope;
@@ -54,6 +55,7 @@ mod workload;
 mod world;
 
 pub use carousel::Carousel;
+pub use crowd::Crowd;
 pub use damage::{DamageReport, DamagedImage};
 pub use envelope::Envelope;
 pub use glue::{GlueReport, glue_mutants, simulate_glue};

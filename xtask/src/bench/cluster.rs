@@ -30,6 +30,8 @@ pub(crate) enum Part {
     Scaling,
     /// Choosing a worker of 50 and of 5,000.
     Selection,
+    /// One event more among 50 to 5,000 workers and 1,000 to 1,000,000 tasks that wait.
+    Crowd,
     /// A killed worker, a killed coordinator.
     Faults,
     /// Large inputs beside a bare stream.
@@ -52,6 +54,7 @@ impl Part {
             Self::Memory => "Memory",
             Self::Scaling => "Scaling",
             Self::Selection => "Choosing a worker",
+            Self::Crowd => "One event among many workers and tasks",
             Self::Faults => "Faults",
             Self::Transfer => "Large inputs",
         }
@@ -67,6 +70,7 @@ impl Part {
             Self::Memory => parts::memory(run, noop, tasks),
             Self::Scaling => parts::scaling(run, noop),
             Self::Selection => selection::run(run),
+            Self::Crowd => parts::crowd(run, noop),
             Self::Faults => parts::faults(run, noop),
             Self::Transfer => parts::transfer(run, noop),
         }
@@ -131,6 +135,13 @@ impl Noop {
         (0..self.rounds(rounds)).map(|_| self.json(arguments)).collect()
     }
 
+    /// The answers of as many rounds of a program that measures the core without a cluster.
+    fn beside(&self, name: &str, arguments: &[&str]) -> Result<Vec<Value>> {
+        let program = example("lgp-distributed-sim", name)?;
+        let round = |_| json(cmd::command(&program).args(arguments));
+        (0..self.rounds(3)).map(round).collect()
+    }
+
     /// An empty folder on the disk that the checkout is on: a journal in memory would prove nothing.
     fn folder(&self, name: &str) -> Result<String> {
         let folder = cmd::root().join("target/xtask/noop").join(name);
@@ -167,7 +178,7 @@ mod tests {
     #[test]
     fn every_part_has_a_name_of_its_own() {
         let names: Vec<String> = Part::value_variants().iter().map(|p| p.bench()).collect();
-        assert_eq!(names.len(), 9);
+        assert_eq!(names.len(), 10);
         assert_eq!(names[2], "cluster-burst");
         let mut sorted = names.clone();
         sorted.sort();

@@ -1,9 +1,8 @@
 //! What the load generator measures of the cluster alone.
 
+use super::Noop;
 use super::table::{Column, tabulate};
-use super::{Noop, example, json};
 use crate::bench::run::Run;
-use crate::cmd;
 use anyhow::{Result, ensure};
 use serde_json::Value;
 
@@ -75,9 +74,7 @@ pub(super) fn overhead(run: &mut Run, noop: &Noop) -> Result<String> {
             .to_owned();
     text += &tabulate(run, "a task", &answers, &wire, &WIRE)?;
     text += "\n";
-    let program = example("lgp-distributed-sim", "frames")?;
-    let frames = (0..answers.len()).map(|_| json(&mut cmd::command(&program)));
-    let frames = frames.collect::<Result<Vec<_>>>()?;
+    let frames = noop.beside("frames", &[])?;
     text += &tabulate(run, "a task", &frames, &[row("frames", "")], &FRAME)?;
     text += "\n";
     text += &tabulate(run, "a task of 1000", &answers, &[row("submission", "/submit")], &SUBMIT)?;
@@ -118,6 +115,36 @@ pub(super) fn memory(run: &mut Run, noop: &Noop, tasks: usize) -> Result<String>
         (0..10).map(|n| row(&format!("tenth {:2}", n + 1), &format!("/steps/{n}"))).collect();
     text += &tabulate(run, "tasks", &[flat], &rows, &STEPS)?;
     Ok(text)
+}
+
+/// One event more, among many workers and tasks.
+pub(super) fn crowd(run: &mut Run, noop: &Noop) -> Result<String> {
+    const MEDIANS: [Column; 6] = [
+        Column::lower("a worker comes", "us", "/join/p50").digits(1),
+        Column::lower("goes", "us", "/leave/p50").digits(1),
+        Column::lower("heartbeat", "us", "/heartbeat/p50").digits(1),
+        Column::lower("submit", "us", "/submit/p50").digits(1),
+        Column::lower("end, and the next begins", "us", "/end/p50").digits(1),
+        Column::lower("cancel", "us", "/cancel/p50").digits(1),
+    ];
+    const TAILS: [Column; 6] = [
+        Column::lower("a worker comes, p99", "us", "/join/p99").digits(1),
+        Column::lower("goes", "us", "/leave/p99").digits(1),
+        Column::lower("heartbeat", "us", "/heartbeat/p99").digits(1),
+        Column::lower("submit", "us", "/submit/p99").digits(1),
+        Column::lower("end, and the next begins", "us", "/end/p99").digits(1),
+        Column::lower("cancel", "us", "/cancel/p99").digits(1),
+    ];
+    let answers = noop.beside("crowd", &[if noop.quick { "20" } else { "1000" }])?;
+    let sizes = answers.first().and_then(|first| first["sizes"].as_array());
+    let name =
+        |size: &Value| format!("{} workers, {} tasks wait", size["workers"], size["waiting"]);
+    let named = sizes.into_iter().flatten().map(name).enumerate();
+    let rows: Vec<_> = named.map(|(at, name)| (name, format!("/sizes/{at}"))).collect();
+    let text = "The core alone, by `least_loaded`: each worker has two slots, and all are taken. Each \
+                event until nothing more is wanted of it.\n\n";
+    let medians = tabulate(run, "the core", &answers, &rows, &MEDIANS)?;
+    Ok(text.to_owned() + &medians + "\n" + &tabulate(run, "the core", &answers, &rows, &TAILS)?)
 }
 
 /// Workers that sleep instead of computing.

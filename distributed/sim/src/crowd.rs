@@ -1,0 +1,178 @@
+//! Many workers and a long queue: what one event more costs the core.
+
+use crate::carousel::config;
+use lgp_distributed::inside::core::{Core, Order};
+use lgp_distributed::inside::membership::{Join, Parting};
+use lgp_distributed::inside::message::{AttemptId, Heartbeat};
+use lgp_distributed::inside::state::{Action, Completion, CoreConfig, Digest, SessionId};
+use lgp_distributed::{ExecutorStatus, ModelRef, Result, TaskId, TaskSpec, WorkerId};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Slots of each worker.
+const SLOTS: u32 = 2;
+
+/// A core whose workers are all busy while tasks wait. Each call is one event, carried out to its end;
+/// it answers the time that the core took.
+pub struct Crowd {
+    core: Core,
+    spec: Arc<TaskSpec>,
+    now: Duration,
+    joined: u64,
+    /// What each worker holds.
+    held: BTreeMap<SessionId, Vec<AttemptId>>,
+    /// The worker whose turn it is.
+    turn: SessionId,
+    last: Option<TaskId>,
+}
+
+impl Crowd {
+    /// So many workers of two slots each, and so many tasks that wait.
+    ///
+    /// # Errors
+    /// [`Error::UnknownBalancing`](lgp_distributed::Error).
+    pub fn new(workers: usize, waiting: usize, balancing: &str) -> Result<Self> {
+        let settings = CoreConfig {
+            queue_tasks_max: usize::MAX,
+            queue_bytes_max: usize::MAX,
+            ..config(balancing)?
+        };
+        let model = ModelRef { name: "m".into(), version: 1, sha256: "00".repeat(32) };
+        let mut crowd = Self {
+            core: Core::new(Duration::ZERO, settings, 1),
+            spec: Arc::new(TaskSpec::new(model, Vec::new())),
+            now: Duration::ZERO,
+            joined: 0,
+            held: BTreeMap::new(),
+            turn: 0,
+            last: None,
+        };
+        for _ in 0..workers {
+            crowd.join()?;
+        }
+        for _ in 0..workers * 2 + waiting {
+            crowd.submit()?;
+        }
+        Ok(crowd)
+    }
+
+    /// Does something at a moment of its own, and what the core wants done then.
+    fn timed<T>(&mut self, event: impl FnOnce(&mut Core, Duration) -> T) -> (T, Duration) {
+        self.now += Duration::from_nanos(100);
+        let mut actions = Vec::new();
+        let began = Instant::now();
+        let answer = event(&mut self.core, self.now);
+        while let Some(action) = self.core.next_action(self.now) {
+            actions.push(action);
+        }
+        let took = began.elapsed();
+        for action in actions {
+            if let Action::Dispatch { session, id, .. } = action {
+                self.held.entry(session).or_default().push(id);
+            }
+        }
+        (answer, took)
+    }
+
+    /// The next worker that holds something.
+    fn next(&mut self) -> Option<SessionId> {
+        let after = self.held.range(self.turn + 1..).chain(self.held.iter());
+        let busy = after.filter(|(_, held)| !held.is_empty()).map(|(session, _)| *session).next();
+        self.turn = busy.unwrap_or_default();
+        busy
+    }
+
+    /// Another worker comes, and gets what waits.
+    ///
+    /// # Errors
+    /// None that are expected: its name is one.
+    pub fn join(&mut self) -> Result<Duration> {
+        self.joined += 1;
+        let id: WorkerId = format!("worker-{}", self.joined).parse()?;
+        let join = Join {
+            id,
+            incarnation: 0,
+            pid: None,
+            slots: SLOTS,
+            threads: SLOTS,
+            status: ExecutorStatus::default(),
+            input_bytes_max: u64::MAX,
+            machine: String::new(),
+            stint: None,
+        };
+        Ok(self.timed(|core, now| core.join(now, join)).1)
+    }
+
+    /// A worker is gone, and its work is done elsewhere.
+    pub fn leave(&mut self) -> Option<Duration> {
+        let session = self.next()?;
+        self.held.remove(&session);
+        Some(self.timed(|core, now| core.disconnected(now, session, Parting::Ended)).1)
+    }
+
+    /// A worker says what it holds.
+    pub fn beat(&mut self) -> Option<Duration> {
+        let session = self.next()?;
+        let held: Vec<_> = self.held.get(&session)?.iter().map(|id| (*id, true)).collect();
+        let beat = Heartbeat::all(&held, ExecutorStatus::default()).pop()?;
+        Some(self.timed(|core, now| core.heartbeat(now, session, beat)).1)
+    }
+
+    /// A task is submitted, and waits.
+    ///
+    /// # Errors
+    /// As [`Coordinator::submit`](lgp_distributed::Coordinator::submit); there is room.
+    pub fn submit(&mut self) -> Result<Duration> {
+        let (spec, digest) = (Arc::clone(&self.spec), Digest::default());
+        let order = Order { spec, input_bytes: 0, queued_bytes: 0, digest, within: Vec::new() };
+        let (id, took) = self.timed(|core, now| core.submit(now, order));
+        self.last = Some(id?);
+        Ok(took)
+    }
+
+    /// A task ends, and its slot goes to the one that has waited longest.
+    pub fn end(&mut self) -> Option<Duration> {
+        let session = self.next()?;
+        let id = self.held.get_mut(&session)?.pop()?;
+        let done =
+            Completion::Done { outputs: Vec::new(), model: Duration::from_millis(1), batch: 1 };
+        let (counted, took) = self.timed(|core, now| core.complete(now, session, id, done));
+        counted.then_some(took)
+    }
+
+    /// The last task submitted is cancelled while it waits.
+    pub fn cancel(&mut self) -> Option<Duration> {
+        let last = self.last.take()?;
+        let (cancelled, took) = self.timed(|core, now| core.cancel(now, last));
+        cancelled.is_ok().then_some(took)
+    }
+
+    /// Tasks that wait.
+    #[must_use]
+    pub fn waiting(&self) -> u64 {
+        self.core.stats(self.now).tasks.queued
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_event_does_what_it_is_called() {
+        let mut crowd = Crowd::new(3, 10, "least_loaded").expect("a known strategy");
+        assert_eq!(crowd.waiting(), 10);
+        crowd.join().expect("a name");
+        assert_eq!(crowd.waiting(), 8);
+        crowd.leave().expect("there is one");
+        assert_eq!(crowd.waiting(), 10, "what it held comes first");
+        crowd.end().expect("one is under way");
+        assert_eq!(crowd.waiting(), 9);
+        crowd.submit().expect("there is room");
+        crowd.cancel().expect("it waits");
+        assert_eq!(crowd.waiting(), 9);
+        crowd.beat().expect("there is one");
+        assert_eq!(crowd.waiting(), 9);
+    }
+}
