@@ -1,4 +1,4 @@
-//! What the simulation's crate reaches of the insides, and nobody else: only its build has this.
+//! What the simulation's crate reaches of the insides: only builds with that crate have this.
 
 use crate::control::log::Place;
 use crate::control::record::Key;

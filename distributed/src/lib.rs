@@ -153,7 +153,7 @@
 //! `proto` is the pure core, in which time and randomness are arguments; `net` is the only
 //! asynchronous code; `control` is the journal that outlives a coordinator. The crate
 //! `lgp-distributed-sim` runs the core and the network code on a seeded bad network; what it
-//! reaches of them is listed in `inside`, which only its build has.
+//! reaches of them is listed in `inside`, which only builds with that crate have.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(feature = "planted"), allow(unreachable_pub, reason = "the simulation reaches it"))]
 #![cfg_attr(

@@ -1,5 +1,5 @@
 //! Bytes as what peers, joiners and journals bring: frames of every kind with their tensors,
-//! questions, requests to join, records of durable tasks, tokens and names.
+//! requests, records of durable tasks, tokens and names.
 #![no_main]
 
 use lgp_distributed_sim::Untrusted;

@@ -13,6 +13,7 @@ const CRATES: &[&str] = &[
     "lgp-inference",
     "lgp-research",
     "lgp-distributed",
+    "lgp-distributed-sim",
     "lgp-sdk",
     "lgp-server",
     "lgp-cli",

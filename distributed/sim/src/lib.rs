@@ -7,7 +7,7 @@
 //! overtake one another, and healing, in which every task must come to its end. A ledger that knows
 //! nothing of the core's insides checks each step.
 //!
-//! All of this builds on `lgp_distributed::inside`, which no other build has.
+//! All of this builds on `lgp_distributed::inside`, which no build without this crate has.
 #![forbid(unsafe_code)]
 
 /// Figures of runs, each with its name: the struct, their sum, and their table.

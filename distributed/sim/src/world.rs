@@ -11,6 +11,7 @@ use super::network::Network;
 use super::worker::Worker;
 use super::workload::{Submission, load_models, millis, submissions};
 use super::{SimFailure, SimReport};
+use lgp_distributed::inside::Planted;
 use lgp_distributed::inside::balance::by_name;
 use lgp_distributed::inside::core::{Core, Found, HangTable, recollect};
 use lgp_distributed::inside::state::{CoreConfig, RetentionLimits, SessionId, Timing};
@@ -58,7 +59,7 @@ pub(super) struct World {
     pub(super) submissions: Vec<Submission>,
     pub(super) healed: bool,
     pub(super) report: SimReport,
-    pub(super) planted: Option<lgp_distributed::inside::Planted>,
+    pub(super) planted: Option<Planted>,
     /// The last events, where a failed run is repeated to be seen.
     pub(super) trace: Option<VecDeque<(Duration, Event)>>,
 }
@@ -121,7 +122,7 @@ impl World {
     }
 
     /// The same, with a fault in every core of the run.
-    pub(super) fn plant(mut self, fault: lgp_distributed::inside::Planted) -> Self {
+    pub(super) fn plant(mut self, fault: Planted) -> Self {
         self.planted = Some(fault);
         self.core.plant(self.planted);
         self

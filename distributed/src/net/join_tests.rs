@@ -285,9 +285,9 @@ async fn without_a_certificate_there_is_no_work() {
     assert_eq!(Close::given_by_peer(&closed.expect("it is closed")), Some(Close::Role));
     assert!(coordinator.workers().is_empty());
 
-    // On a joiner's connection, a worker's questions are malformed requests.
-    let question = Ask::Blob { sha256: "00".repeat(32), offset: 0 };
-    let body = postcard::to_stdvec(&question).expect("plain");
+    // On a joiner's connection, a worker's requests are malformed.
+    let request = Ask::Blob { sha256: "00".repeat(32), offset: 0 };
+    let body = postcard::to_stdvec(&request).expect("plain");
     let length = u32::try_from(body.len()).expect("short");
     let bytes = [&length.to_le_bytes()[..], &body].concat();
     let (_endpoint, connection) = ask_to_join(coordinator.quic_addr(), &token, &bytes).await;
@@ -306,8 +306,8 @@ async fn a_worker_renews_its_own_certificate_and_no_other() {
     for (name, allowed) in [("w", true), ("v", false)] {
         let (_, csr) = pki::request().expect("random numbers");
         let (mut send, mut recv) = connection.open_bi().await.expect("allowed");
-        let question = Ask::Renew { name: name.parse().expect("a name"), csr };
-        rpc::write(&mut send, &question).await.expect("open");
+        let request = Ask::Renew { name: name.parse().expect("a name"), csr };
+        rpc::write(&mut send, &request).await.expect("open");
         let answer: Certification = rpc::read(&mut recv).await.expect("an answer");
         assert_eq!(answer.is_ok(), allowed, "{name}");
     }

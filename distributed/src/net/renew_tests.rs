@@ -67,7 +67,7 @@ async fn what_has_expired_opens_renewal_and_nothing_else() {
         let (_endpoint, connection) = opened.expect("the handshake works");
         let answer: Certification = rpc::ask(&connection, &renewal()).await.expect("an answer");
         let certified = answer.expect("it is renewed");
-        // One question a connection, and only this one.
+        // One request a connection, and only this one.
         assert!(rpc::ask::<Certification>(&connection, &renewal()).await.is_err());
         let cert = CertificateDer::from_pem_slice(certified.cert_pem.as_bytes()).expect("PEM");
         for other in Role::ALL {

@@ -1,5 +1,5 @@
-//! Peers that begin and do not go on, and orders that are none: each costs a place for a while, and
-//! nobody else anything.
+//! Peers that begin and do not go on, orders that are none, and processes that have a name which is
+//! wanted: each costs a place for a while, and nobody else anything.
 
 use crate::net::identity::pki;
 use crate::net::identity::tls;
@@ -48,13 +48,13 @@ async fn greetings_that_stall_are_cut_off_and_keep_nobody_out() {
 }
 
 #[tokio::test]
-async fn questions_that_stall_or_are_none_are_dropped() {
+async fn requests_that_stall_or_are_none_are_dropped() {
     let (coordinator, pki) = coordinator().await;
     let identity = pki.issue_worker("w").expect("a name");
     let (_endpoint, connection) = connect(&coordinator, &identity).await;
     let mut reports = connection.open_uni().await.expect("one stream is allowed");
     reports.write_all(&frame(Kind::Hello, &hello("w", VERSION))).await.expect("still open");
-    // Whoever is silent is given up sooner than its questions are.
+    // Whoever is silent is given up sooner than its requests are.
     let beats = tokio::spawn(async move {
         let beat = Heartbeat::all(&[], ExecutorStatus::default()).remove(0);
         let beat = frame(Kind::Heartbeat, &beat);
@@ -68,7 +68,7 @@ async fn questions_that_stall_or_are_none_are_dropped() {
         let answer = recv.read_to_end(100).await.expect("the stream ends");
         assert!(answer.is_empty(), "no answer to {bytes:?}");
     }
-    // Every place, by the beginning of a length or of a question.
+    // Every place, by the beginning of a length or of a request.
     let mut stalled = Vec::new();
     for bytes in [&[1][..], &[9, 0, 0, 0], &[9, 0, 0, 0, 0], &[0]] {
         let (mut send, recv) = connection.open_bi().await.expect("allowed");
@@ -85,8 +85,8 @@ async fn questions_that_stall_or_are_none_are_dropped() {
     let open = tokio::time::timeout(Duration::from_secs(5), connection.open_bi()).await;
     let (mut send, mut recv) = open.expect("a place comes free").expect("the connection bears it");
     let (_, csr) = pki::request().expect("random numbers");
-    let question = Ask::Renew { name: "w".parse().expect("a name"), csr };
-    rpc::write(&mut send, &question).await.expect("open");
+    let request = Ask::Renew { name: "w".parse().expect("a name"), csr };
+    rpc::write(&mut send, &request).await.expect("open");
     let answer: Certification = rpc::read(&mut recv).await.expect("an answer");
     assert!(answer.is_ok());
     beats.abort();

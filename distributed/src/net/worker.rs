@@ -23,6 +23,7 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// What a worker has over all of its connections.
 pub(crate) struct Worker {
@@ -140,6 +141,8 @@ async fn mend(
     tracing::warn!(%addr, %error, "no connection to the coordinator");
     let identity = &worker.identity;
     let given = Close::given_by_peer(&error);
+    let named = given == Some(Close::Superseded) && !served;
+    let may_be_its_own = !route.is_taken(Instant::now(), named) && named;
     let refusal = if given == Some(Close::Expired) {
         match identity.recover(endpoint, addr).await {
             Ok(()) => {
@@ -152,7 +155,7 @@ async fn mend(
                 None
             }
         }
-    } else if given == Some(Close::Superseded) && !served && !route.is_taken() {
+    } else if may_be_its_own {
         None
     } else {
         final_error(addr, &error, identity.until()?)

@@ -126,6 +126,7 @@ impl Worker {
             return None;
         }
         self.jobs.remove(index);
+        self.ended.insert(id);
         Some(Report::Released(id))
     }
 
@@ -139,6 +140,7 @@ impl Worker {
             return Recalled::Begun;
         }
         self.jobs.remove(index);
+        self.ended.insert(id);
         Recalled::Refused
     }
 

@@ -123,7 +123,7 @@ fn name_id(group: &str) -> [u8; 16] {
     Sha256::digest(group).first_chunk().copied().unwrap_or_default()
 }
 
-/// Asks the coordinator where the others are. The question leaves from the socket that listens, so
+/// Asks the coordinator where the others are. The request leaves from the socket that listens, so
 /// that the coordinator sees the address at which others reach it.
 async fn meet(
     endpoint: &Endpoint,

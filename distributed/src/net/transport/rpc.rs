@@ -1,15 +1,7 @@
 //! Requests and responses, the one protocol in which members and joiners ask a coordinator for
-//! something: a request on a bidirectional stream, `u32` length and postcard, and its response in the
-//! same form. What is longer follows either: tensors, files, outcomes. Lengths are checked before
-//! anything is allocated.
-//!
-//! | on a connection to | the request is |
-//! |---|---|
-//! | join | [`Enrol`] |
-//! | renew | [`Renewal`] |
-//! | work | [`Ask`] |
-//! | call | [`Call`](crate::net::call::Call) |
-//! | meet in a ring | [`Claim`](crate::proto::rendezvous::Claim) |
+//! something: [`Enrol`], [`Renewal`], workers' [`Ask`], clients' `Call`, ranks' `Claim`. A request is
+//! on a bidirectional stream, `u32` length and postcard, its response in the same form, and what is
+//! longer (tensors, files, outcomes) follows. Lengths are checked before anything is allocated.
 
 use crate::error::{Error, Result};
 use crate::net::identity::enrol::JoinRefusal;
@@ -29,7 +21,7 @@ const BYTES_MAX: usize = 16 << 10;
 #[derive(Serialize, Deserialize)]
 pub struct Enrol {
     pub secret: [u8; 16],
-    /// Checked by the coordinator: a name that is none gets an answer that says so.
+    /// Checked by the coordinator: a name that is none gets a response that says so.
     pub name: String,
     /// A certificate request, DER.
     pub csr: Vec<u8>,
@@ -52,11 +44,11 @@ pub struct Renewal {
 pub enum Ask {
     /// A new certificate for a new key, before the old one expires.
     Renew { name: WorkerId, csr: Vec<u8> },
-    /// The bytes of a model from an offset on; they follow the answer.
+    /// The bytes of a model from an offset on; they follow the response.
     Blob { sha256: String, offset: u64 },
-    /// The tensors of a task from an offset on; they follow the answer.
+    /// The tensors of a task from an offset on; they follow the response.
     Tensors(TensorRange),
-    /// Here is what an attempt came to whose own stream was lost: a frame that follows. The answer,
+    /// Here is what an attempt came to whose own stream was lost: a frame that follows. The response,
     /// which is empty, says that it was taken.
     Outcome,
 }
@@ -68,7 +60,7 @@ pub struct Certified {
     pub(crate) ca_pem: String,
 }
 
-/// The answer to [`Enrol`], [`Renewal`] and [`Ask::Renew`].
+/// The response to [`Enrol`], [`Renewal`] and [`Ask::Renew`].
 pub type Certification = Result<Certified, JoinRefusal>;
 
 /// Makes a request on a stream of its own, and answers the response.

@@ -270,6 +270,15 @@ mod tests {
         assert!(attempts.was_recalled(id(4_999)) && !attempts.was_recalled(id(0)));
     }
 
+    #[test]
+    fn one_stint_goes_on_at_a_time() {
+        let attempts = Attempts::default();
+        let [first, later] = [1, 2].map(|epoch| Stint { epoch, session: 1 });
+        assert!(!attempts.go_on(first) && attempts.go_on(first));
+        assert!(!attempts.go_on(later) && !attempts.go_on(first));
+        assert_eq!(attempts.stint(), Some(first));
+    }
+
     #[tokio::test]
     async fn outcomes_are_held_until_they_are_delivered_or_too_many() {
         let attempts = Arc::new(Attempts::default());

@@ -72,10 +72,15 @@ impl Route {
         self.turn();
     }
 
-    /// A coordinator knows another process of this name that seems to have begun later; whether that is
-    /// more than the last one of this worker, which has ended, on a clock that was set back since.
-    pub(super) fn is_taken(&mut self) -> bool {
-        self.taken.get_or_insert_with(Instant::now).elapsed() > NAME_TAKEN
+    /// Notes whether another process has the name, and seems to have begun later; answers whether every
+    /// answer has said so for longer than a coordinator needs to notice that a process is gone. Until
+    /// then it may be this worker's last one, and the clock was set back since.
+    pub(super) fn is_taken(&mut self, now: Instant, said: bool) -> bool {
+        if !said {
+            self.taken = None;
+            return false;
+        }
+        now.duration_since(*self.taken.get_or_insert(now)) > NAME_TAKEN
     }
 
     /// A coordinator will never take this worker; whether no other is left to be tried.
@@ -130,5 +135,20 @@ pub(super) async fn connect(
             tracing::warn!(%addr, %error, "cannot connect");
             Err(ConnectionError::LocallyClosed)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_taken_once_nothing_else_was_heard_for_a_while() {
+        let (mut route, began) = (Route::default(), Instant::now());
+        let at = |s: u64| began + Duration::from_secs(s);
+        assert!(!route.is_taken(at(0), true) && !route.is_taken(at(4), true));
+        assert!(!route.is_taken(at(5), false), "a coordinator that does not answer says nothing");
+        assert!(!route.is_taken(at(11), true) && !route.is_taken(at(16), true));
+        assert!(route.is_taken(at(17), true));
     }
 }

@@ -10,18 +10,13 @@ use std::time::Duration;
 impl Core {
     /// A worker is alive and says what it holds.
     pub fn heartbeat(&mut self, now: Duration, session: SessionId, heartbeat: Heartbeat) {
+        self.catch_up(now);
         let Some(worker) = self.placement.live_mut(session) else { return };
         let status = heartbeat.status.clone().map(devices);
         if let Some(status) = &status {
             worker.set_status(status);
         }
         self.placement.heard(session, now);
-        // Where this process stood still, the worker may have said this before it got what it does not name.
-        if self.timers.next().is_some_and(|due| self.is_late(now, due)) {
-            for id in self.placement.seats_of(session) {
-                self.placement.grace_attempts(now, id);
-            }
-        }
         let heard = self.placement.confirm(now, session, &heartbeat);
         self.begun(now, session, heard.begun);
         for (id, status) in

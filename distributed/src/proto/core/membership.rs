@@ -31,7 +31,7 @@ pub struct Join {
     pub input_bytes_max: u64,
     /// The machine that it runs on.
     pub machine: String,
-    /// The stint of which it holds something.
+    /// The stint that it last heard of.
     pub stint: Option<Stint>,
 }
 
@@ -53,6 +53,7 @@ impl Core {
     /// holds what belongs to another. A process that was started before the one that is connected is
     /// refused. Answers the session and its stint, which began earlier if it goes on.
     pub fn join(&mut self, now: Duration, join: Join) -> Option<(SessionId, Stint)> {
+        self.catch_up(now);
         let mut resumed = None;
         let mut stint = Stint { epoch: self.config.epoch, session: self.next_session() };
         if let Some(earlier) = self.placement.fleet().latest(&join.id) {
@@ -233,8 +234,16 @@ impl Core {
         self.watch(now);
     }
 
+    /// Where this process stood still, what is overdue goes first: a worker may have said what comes now
+    /// before it got what it does not name.
+    pub(super) fn catch_up(&mut self, now: Duration) {
+        if self.timers.next().is_some_and(|due| self.is_late(now, due)) {
+            self.tick(now);
+        }
+    }
+
     /// Whether this process comes to what was due so late that it must have stood still.
-    pub(super) fn is_late(&self, now: Duration, due: Duration) -> bool {
+    fn is_late(&self, now: Duration, due: Duration) -> bool {
         now.saturating_sub(due) > self.config.timing.heartbeat && !planted!(self, NoGrace)
     }
 

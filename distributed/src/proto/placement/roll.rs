@@ -210,22 +210,17 @@ impl Placement {
         }
     }
 
-    /// Every worker has `silence` from now on in which to be heard, and its attempts a lease in which
-    /// to be named.
+    /// Every worker counts as heard of `silence` from now, unless it was later, and its attempts as named
+    /// now.
     pub(in crate::proto) fn grace(&mut self, now: Duration, silence: Duration) {
         for worker in self.fleet.workers_mut().filter(|worker| !worker.is_lost()) {
             worker.last_seen = worker.last_seen.max(now + silence);
         }
         let seats: Vec<SeatId> = self.fleet.seats().map(|(id, _)| id).collect();
         for id in seats {
-            self.grace_attempts(now, id);
-        }
-    }
-
-    /// The attempts at a device have a lease from now on in which to be named.
-    pub(in crate::proto) fn grace_attempts(&mut self, now: Duration, id: SeatId) {
-        if let Some(seat) = self.fleet.seat_mut(id) {
-            seat.held.grace(now);
+            if let Some(seat) = self.fleet.seat_mut(id) {
+                seat.held.grace(now);
+            }
         }
     }
 

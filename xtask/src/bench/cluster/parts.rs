@@ -1,4 +1,4 @@
-//! What the load generator measures of the cluster alone.
+//! What is measured of the cluster alone: under load, and its core by itself.
 
 use super::Noop;
 use super::table::{Column, tabulate};
