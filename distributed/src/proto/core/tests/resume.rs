@@ -125,6 +125,7 @@ fn another_process_or_one_that_was_away_for_longer_than_the_lease_begins_anew() 
         let mut core = core();
         let (old, ..) = busy(&mut core);
         core.disconnected(ms(500), old, Parting::Broken);
+        (500..at).step_by(250).for_each(|now| core.tick(ms(now)));
         let (new, resumed) = connect(&mut core, ms(at), ("w", incarnation), 2);
         assert!(!resumed, "process {incarnation} after {at} ms");
         let sent = dispatched(&mut core);
