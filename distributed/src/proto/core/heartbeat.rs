@@ -10,7 +10,7 @@ use std::time::Duration;
 impl Core {
     /// A worker is alive and says what it holds.
     pub fn heartbeat(&mut self, now: Duration, session: SessionId, heartbeat: Heartbeat) {
-        self.catch_up(now);
+        self.excuse(now, session);
         let Some(worker) = self.placement.live_mut(session) else { return };
         let status = heartbeat.status.clone().map(devices);
         if let Some(status) = &status {

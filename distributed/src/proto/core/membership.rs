@@ -53,8 +53,10 @@ impl Core {
     /// holds what belongs to another. A process that was started before the one that is connected is
     /// refused. Answers the session and its stint, which began earlier if it goes on.
     pub fn join(&mut self, now: Duration, join: Join) -> Option<(SessionId, Stint)> {
-        self.catch_up(now);
         let mut resumed = None;
+        if let Some(earlier) = self.placement.fleet().latest(&join.id).map(Worker::session) {
+            self.excuse(now, earlier);
+        }
         let mut stint = Stint { epoch: self.config.epoch, session: self.next_session() };
         if let Some(earlier) = self.placement.fleet().latest(&join.id) {
             let (old, live) = (earlier.session(), !earlier.is_lost());
@@ -223,7 +225,7 @@ impl Core {
     pub(super) fn check_membership(&mut self, now: Duration, due: Duration) {
         self.placement.watched();
         if self.is_late(now, due) {
-            self.placement.grace(now, self.config.timing.lost_after);
+            self.placement.grace_all(now, self.config.timing.lost_after);
         } else if !planted!(self, TrustSilence) {
             for session in self.placement.silent(now, self.config.timing.lost_after) {
                 self.lose(now, session, "no heartbeat came from its worker");
@@ -234,11 +236,11 @@ impl Core {
         self.watch(now);
     }
 
-    /// Where this process stood still, what is overdue goes first: a worker may have said what comes now
-    /// before it got what it does not name.
-    pub(super) fn catch_up(&mut self, now: Duration) {
+    /// Where this process stood still, and has not yet looked at what is overdue, a worker may have said
+    /// what comes now before it got what it does not name: its time counts from now.
+    pub(super) fn excuse(&mut self, now: Duration, session: SessionId) {
         if self.timers.next().is_some_and(|due| self.is_late(now, due)) {
-            self.tick(now);
+            self.placement.grace(now, session, self.config.timing.lost_after);
         }
     }
 

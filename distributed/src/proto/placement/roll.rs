@@ -210,14 +210,20 @@ impl Placement {
         }
     }
 
-    /// Every worker counts as heard of `silence` from now, unless it was later, and its attempts as named
-    /// now.
-    pub(in crate::proto) fn grace(&mut self, now: Duration, silence: Duration) {
-        for worker in self.fleet.workers_mut().filter(|worker| !worker.is_lost()) {
-            worker.last_seen = worker.last_seen.max(now + silence);
+    /// Every worker has [grace](Self::grace).
+    pub(in crate::proto) fn grace_all(&mut self, now: Duration, silence: Duration) {
+        let live = self.fleet.workers().filter(|worker| !worker.is_lost());
+        let sessions: Vec<SessionId> = live.map(Worker::session).collect();
+        for session in sessions {
+            self.grace(now, session, silence);
         }
-        let seats: Vec<SeatId> = self.fleet.seats().map(|(id, _)| id).collect();
-        for id in seats {
+    }
+
+    /// A worker counts as heard of `silence` from now, unless it was later, and its attempts as named now.
+    pub(in crate::proto) fn grace(&mut self, now: Duration, session: SessionId, silence: Duration) {
+        let Some(worker) = self.fleet.live_mut(session) else { return };
+        worker.last_seen = worker.last_seen.max(now + silence);
+        for id in self.seats_of(session) {
             if let Some(seat) = self.fleet.seat_mut(id) {
                 seat.held.grace(now);
             }
