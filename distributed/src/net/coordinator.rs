@@ -113,7 +113,6 @@ impl Coordinator {
         pki: &Pki,
         services: Services,
     ) -> Result<Self> {
-        let began = Duration::from_millis(outside::unix_ms());
         let runtime = tokio::runtime::Handle::current();
         let handle = runtime.clone();
         let (lead, journal) = (Arc::clone(pki.lead()), place.zip(config.journal.clone()));
@@ -131,10 +130,12 @@ impl Coordinator {
         let epoch = prepared.as_ref().map_or(leading.epoch(), |prepared| prepared.epoch);
         let settings = core_config(&config, epoch, prepared.is_some())?;
         let heartbeat = settings.timing.heartbeat;
-        let core = Core::new(began, settings, outside::rng().random());
         let supervisor = services.supervisor.clone();
         let output_bytes_max = u64::try_from(config.input_bytes_max).unwrap_or(u64::MAX);
         let hangs = Persisted::open(pki.lead(), HANGS, HANGS_REMEDY, HangTable::new())?;
+        // Its clock goes from here on: opening the journal may have taken a while.
+        let began = Duration::from_millis(outside::unix_ms());
+        let core = Core::new(began, settings, outside::rng().random());
         let shared =
             Arc::new(CoreHandle::new(core, began, runtime, supervisor, hangs, output_bytes_max));
         if let Some(prepared) = &mut prepared {

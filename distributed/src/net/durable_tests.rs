@@ -1,13 +1,16 @@
 //! Durable submissions on a log that has no room: nothing is left of what is refused.
 
+use crate::control::log::{Each, Opened, Place};
 use crate::control::memory::Memory;
 use crate::net::coordinator::gate::Services;
+use crate::net::outside::unix_ms;
 use crate::net::tests::ANY;
 use crate::{
-    Coordinator, CoordinatorConfig, Error, ModelRef, Pki, TaskFilter, TaskRecord, TaskSpec,
-    TaskState,
+    Coordinator, CoordinatorConfig, Error, JournalError, ModelRef, Pki, TaskFilter, TaskRecord,
+    TaskSpec, TaskState,
 };
 use lgp_memory::{NamedTensor, Tensor};
+use std::time::Duration;
 
 struct Rig {
     folder: tempfile::TempDir,
@@ -22,10 +25,14 @@ impl Rig {
     }
 
     async fn start(&self) -> Coordinator {
+        self.start_on(Box::new(self.log.clone())).await
+    }
+
+    async fn start_on(&self, place: Box<dyn Place>) -> Coordinator {
         let journal = Some(self.folder.path().join("tasks.journal"));
         let config = CoordinatorConfig { quic_addr: ANY, journal, ..Default::default() };
-        let place = Some(Box::new(self.log.clone()) as _);
-        let started = Coordinator::start_on(place, config, &self.pki, Services::default()).await;
+        let started =
+            Coordinator::start_on(Some(place), config, &self.pki, Services::default()).await;
         started.expect("a free port")
     }
 }
@@ -120,5 +127,26 @@ async fn what_ends_while_the_journal_decides_is_forgotten_with_the_rest() {
         assert_eq!(coordinator.wait(id).await.expect("known").state, TaskState::Failed);
     }
     assert_eq!(coordinator.stats().tasks.failed, 2);
+    coordinator.stop().await;
+}
+
+/// A log on a slow disk.
+struct Slow(Memory);
+
+impl Place for Slow {
+    fn open(&self, now_ms: u64, each: &mut Each<'_>) -> Result<Opened, JournalError> {
+        std::thread::sleep(Duration::from_millis(600));
+        self.0.open(now_ms, each)
+    }
+}
+
+/// Deadlines go on by it in the next coordinator.
+#[tokio::test]
+async fn the_clock_is_right_however_long_the_journal_took_to_open() {
+    let rig = Rig::new();
+    let coordinator = rig.start_on(Box::new(Slow(rig.log.clone()))).await;
+    let clock = coordinator.shared().read(|_, now| now);
+    let off = Duration::from_millis(unix_ms()).abs_diff(clock);
+    assert!(off < Duration::from_millis(300), "{off:?}");
     coordinator.stop().await;
 }
