@@ -6,7 +6,7 @@ use lgp_distributed::inside::membership::Join;
 use lgp_distributed::inside::state::{
     Action, Completion, CoreConfig, Digest, RetentionLimits, Timing,
 };
-use lgp_distributed::{ModelRef, Result, TaskSpec, WorkerId};
+use lgp_distributed::{ExecutorStatus, ModelRef, Result, TaskSpec};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,6 +40,27 @@ pub(super) fn config(balancing: &str) -> Result<CoreConfig> {
     })
 }
 
+/// What a worker of two slots says when it comes.
+pub(super) fn joining(number: usize, status: ExecutorStatus) -> Result<Join> {
+    Ok(Join {
+        id: format!("worker-{number}").parse()?,
+        incarnation: 0,
+        pid: None,
+        slots: 2,
+        threads: 2,
+        status,
+        input_bytes_max: u64::MAX,
+        machine: String::new(),
+        stint: None,
+    })
+}
+
+/// A task without inputs that counts.
+pub(super) fn order(spec: &Arc<TaskSpec>) -> Order {
+    let (spec, digest) = (Arc::clone(spec), Digest::default());
+    Order { spec, input_bytes: 0, queued_bytes: 0, digest, within: Vec::new() }
+}
+
 impl Carousel {
     /// A core with so many workers of two slots each.
     ///
@@ -48,21 +69,7 @@ impl Carousel {
     pub fn new(workers: usize, balancing: &str) -> Result<Self> {
         let mut core = Core::new(Duration::ZERO, config(balancing)?, 1);
         for worker in 0..workers {
-            let id: WorkerId = format!("worker-{worker}").parse()?;
-            let status = lgp_distributed::ExecutorStatus::default();
-            let (slots, threads, input_bytes_max) = (2, 2, u64::MAX);
-            let join = Join {
-                id,
-                incarnation: 0,
-                pid: None,
-                slots,
-                threads,
-                status,
-                input_bytes_max,
-                machine: String::new(),
-                stint: None,
-            };
-            core.join(Duration::ZERO, join);
+            core.join(Duration::ZERO, joining(worker, ExecutorStatus::default())?);
         }
         let model = ModelRef { name: "m".into(), version: 1, sha256: "00".repeat(32) };
         let spec = Arc::new(TaskSpec::new(model, Vec::new()));
@@ -75,11 +82,7 @@ impl Carousel {
     /// As [`Coordinator::submit`](lgp_distributed::Coordinator::submit); never with a worker.
     pub fn turn(&mut self) -> Result<()> {
         self.now += Duration::from_nanos(1);
-        let (spec, digest) = (Arc::clone(&self.spec), Digest::default());
-        self.core.submit(
-            self.now,
-            Order { spec, input_bytes: 0, queued_bytes: 0, digest, within: Vec::new() },
-        )?;
+        self.core.submit(self.now, order(&self.spec))?;
         while let Some(action) = self.core.next_action(self.now) {
             if let Action::Dispatch { session, id, .. } = action {
                 let done =

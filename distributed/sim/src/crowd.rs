@@ -1,17 +1,14 @@
 //! Many workers and a long queue: what one event more costs the core.
 
-use crate::carousel::config;
-use lgp_distributed::inside::core::{Core, Order};
-use lgp_distributed::inside::membership::{Join, Parting};
+use crate::carousel::{config, joining, order};
+use lgp_distributed::inside::core::Core;
+use lgp_distributed::inside::membership::Parting;
 use lgp_distributed::inside::message::{AttemptId, Heartbeat};
-use lgp_distributed::inside::state::{Action, Completion, CoreConfig, Digest, SessionId};
-use lgp_distributed::{ExecutorStatus, ModelRef, Result, TaskId, TaskSpec, WorkerId};
+use lgp_distributed::inside::state::{Action, Completion, CoreConfig, SessionId};
+use lgp_distributed::{ExecutorStatus, ModelRef, Result, TaskId, TaskSpec};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// Slots of each worker.
-const SLOTS: u32 = 2;
 
 /// A core whose workers are all busy while tasks wait. Each call is one event, carried out to its end;
 /// it answers the time that the core took.
@@ -19,7 +16,7 @@ pub struct Crowd {
     core: Core,
     spec: Arc<TaskSpec>,
     now: Duration,
-    joined: u64,
+    joined: usize,
     /// What each worker holds.
     held: BTreeMap<SessionId, Vec<AttemptId>>,
     /// The worker whose turn it is.
@@ -89,18 +86,7 @@ impl Crowd {
     /// None that are expected: its name is one.
     pub fn join(&mut self) -> Result<Duration> {
         self.joined += 1;
-        let id: WorkerId = format!("worker-{}", self.joined).parse()?;
-        let join = Join {
-            id,
-            incarnation: 0,
-            pid: None,
-            slots: SLOTS,
-            threads: SLOTS,
-            status: ExecutorStatus::default(),
-            input_bytes_max: u64::MAX,
-            machine: String::new(),
-            stint: None,
-        };
+        let join = joining(self.joined, ExecutorStatus::default())?;
         Ok(self.timed(|core, now| core.join(now, join)).1)
     }
 
@@ -124,8 +110,7 @@ impl Crowd {
     /// # Errors
     /// As [`Coordinator::submit`](lgp_distributed::Coordinator::submit); there is room.
     pub fn submit(&mut self) -> Result<Duration> {
-        let (spec, digest) = (Arc::clone(&self.spec), Digest::default());
-        let order = Order { spec, input_bytes: 0, queued_bytes: 0, digest, within: Vec::new() };
+        let order = order(&self.spec);
         let (id, took) = self.timed(|core, now| core.submit(now, order));
         self.last = Some(id?);
         Ok(took)

@@ -1,12 +1,11 @@
 //! Choosing a worker among many unlike ones: what a choice alone costs.
 
-use crate::carousel::config;
+use crate::carousel::{config, joining, order};
 use lgp_distributed::inside::balance::by_name;
-use lgp_distributed::inside::core::{Core, Errand, Order};
-use lgp_distributed::inside::membership::Join;
+use lgp_distributed::inside::core::{Core, Errand};
 use lgp_distributed::inside::message::AttemptId;
-use lgp_distributed::inside::state::{Action, Completion, CoreConfig, Digest, SessionId};
-use lgp_distributed::{DeviceStatus, ExecutorStatus, ModelRef, Result, TaskSpec, WorkerId};
+use lgp_distributed::inside::state::{Action, Completion, CoreConfig, SessionId};
+use lgp_distributed::{DeviceStatus, ExecutorStatus, ModelRef, Result, TaskSpec};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,32 +22,17 @@ impl Selection {
     ///
     /// # Errors
     /// [`Error::UnknownBalancing`](lgp_distributed::Error).
-    pub fn new(workers: u32, balancing: &str) -> Result<Self> {
-        let count = usize::try_from(workers).unwrap_or(usize::MAX);
+    pub fn new(workers: usize, balancing: &str) -> Result<Self> {
         // Everybody has a turn before anybody has two.
-        let settings = CoreConfig { queue_tasks_max: count, ..config("round_robin")? };
+        let settings = CoreConfig { queue_tasks_max: workers, ..config("round_robin")? };
         let now = Duration::from_millis(1);
         let mut core = Core::new(Duration::ZERO, settings, 1);
         let model = ModelRef { name: "m".into(), version: 1, sha256: "00".repeat(32) };
         for worker in 0..workers {
-            let id: WorkerId = format!("worker-{worker}").parse()?;
-            let status = ExecutorStatus::of(status(worker, &model));
-            let (slots, threads, input_bytes_max) = (2, 2, u64::MAX);
-            let join = Join {
-                id,
-                incarnation: 0,
-                pid: None,
-                slots,
-                threads,
-                status,
-                input_bytes_max,
-                machine: String::new(),
-                stint: None,
-            };
-            core.join(now, join);
+            core.join(now, joining(worker, ExecutorStatus::of(status(worker, &model)))?);
         }
         let spec = Arc::new(TaskSpec::new(model.clone(), Vec::new()));
-        for (at, (session, id)) in (0..).zip(submit(&mut core, now, &spec, count)?) {
+        for (at, (session, id)) in (0..).zip(submit(&mut core, now, &spec, workers)?) {
             let model = Duration::from_micros(15_000 + 10 * (at % 97));
             core.complete(
                 now,
@@ -57,7 +41,7 @@ impl Selection {
                 Completion::Done { outputs: Vec::new(), model, batch: 1 },
             );
         }
-        submit(&mut core, now, &spec, count * 2 / 3)?;
+        submit(&mut core, now, &spec, workers * 2 / 3)?;
         core.set_balancing(by_name(balancing)?);
         Ok(Self { core, model: Arc::new(model), now })
     }
@@ -76,8 +60,8 @@ impl Selection {
     }
 }
 
-fn status(worker: u32, model: &ModelRef) -> DeviceStatus {
-    let quarters = |n: u32| u64::from(n) << 28;
+fn status(worker: usize, model: &ModelRef) -> DeviceStatus {
+    let quarters = |n: usize| u64::try_from(n).unwrap_or_default() << 28;
     DeviceStatus {
         vram_total_bytes: Some(quarters(32)),
         vram_used_bytes: Some(quarters(worker % 7)),
@@ -97,11 +81,7 @@ fn submit(
 ) -> Result<Vec<(SessionId, AttemptId)>> {
     let mut sent = Vec::with_capacity(count);
     for _ in 0..count {
-        let (spec, digest) = (Arc::clone(spec), Digest::default());
-        core.submit(
-            now,
-            Order { spec, input_bytes: 0, queued_bytes: 0, digest, within: Vec::new() },
-        )?;
+        core.submit(now, order(spec))?;
         while let Some(action) = core.next_action(now) {
             if let Action::Dispatch { session, id, .. } = action {
                 sent.push((session, id));

@@ -129,11 +129,11 @@ pub(super) fn crowd(run: &mut Run, noop: &Noop) -> Result<String> {
     ];
     const TAILS: [Column; 6] = [
         Column::lower("a worker comes, p99", "us", "/join/p99").digits(1),
-        Column::lower("goes", "us", "/leave/p99").digits(1),
-        Column::lower("heartbeat", "us", "/heartbeat/p99").digits(1),
-        Column::lower("submit", "us", "/submit/p99").digits(1),
-        Column::lower("end, and the next begins", "us", "/end/p99").digits(1),
-        Column::lower("cancel", "us", "/cancel/p99").digits(1),
+        Column::lower("goes, p99", "us", "/leave/p99").digits(1),
+        Column::lower("heartbeat, p99", "us", "/heartbeat/p99").digits(1),
+        Column::lower("submit, p99", "us", "/submit/p99").digits(1),
+        Column::lower("end, and the next begins, p99", "us", "/end/p99").digits(1),
+        Column::lower("cancel, p99", "us", "/cancel/p99").digits(1),
     ];
     let answers = noop.beside("crowd", &[if noop.quick { "20" } else { "1000" }])?;
     let sizes = answers.first().and_then(|first| first["sizes"].as_array());

@@ -3,7 +3,7 @@
 use crate::executor::ExecutorStatus;
 use crate::proto::balance::by_name;
 use crate::proto::core::Core;
-use crate::proto::core::tests::{core as small_core, done, ms, spec, submit};
+use crate::proto::core::tests::{core as small_core, done, joining, ms, spec, submit};
 use crate::proto::membership::{Join, Parting};
 use crate::proto::message::{AttemptId, Heartbeat};
 use crate::proto::state::{Action, Completion, SessionId};
@@ -21,20 +21,7 @@ fn core() -> Core {
 
 /// A worker of one thread that holds up to four tasks.
 fn join(core: &mut Core, now: Duration, name: &str) -> SessionId {
-    let id = name.parse().expect("a name");
-    let status = ExecutorStatus::default();
-    let (slots, threads, input_bytes_max) = (4, 1, u64::MAX);
-    let join = Join {
-        id,
-        incarnation: 0,
-        pid: None,
-        slots,
-        threads,
-        status,
-        input_bytes_max,
-        machine: "m".into(),
-        stint: None,
-    };
+    let join = Join { threads: 1, ..joining((name, 0), 4) };
     core.join(now, join).expect("none is later").0
 }
 

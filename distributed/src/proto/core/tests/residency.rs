@@ -7,6 +7,7 @@ use crate::executor::{DeviceStatus, ExecutorStatus};
 use crate::proto::Order;
 use crate::proto::balance::by_name;
 use crate::proto::core::Core;
+use crate::proto::core::tests::joining;
 use crate::proto::membership::Join;
 use crate::proto::message::AttemptId;
 use crate::proto::models::ModelNeeds;
@@ -79,20 +80,7 @@ impl Cluster {
 
     /// A worker comes with a device that may have models.
     fn come(&mut self, name: &str, device: DeviceStatus) {
-        let id = name.parse().expect("a name");
-        let status = ExecutorStatus::of(device);
-        let (slots, threads, input_bytes_max) = (1, 1, u64::MAX);
-        let join = Join {
-            id,
-            incarnation: 0,
-            pid: None,
-            slots,
-            threads,
-            status,
-            input_bytes_max,
-            machine: "m".into(),
-            stint: None,
-        };
+        let join = Join { status: ExecutorStatus::of(device), ..joining((name, 0), 1) };
         self.core.join(self.now, join).expect("none is later");
         self.settle();
     }

@@ -63,19 +63,8 @@ fn a_load_whose_order_or_answer_went_missing_is_noticed() {
 
 /// A worker that takes inputs of so many bytes.
 fn join_with_limit(core: &mut Core, now: Duration, name: &str, input_bytes_max: u64) -> SessionId {
-    let (id, status) = (name.parse().expect("a name"), ExecutorStatus::default());
-    let (slots, threads, incarnation) = (2, 1, core.next_session());
-    let join = Join {
-        id,
-        incarnation,
-        pid: None,
-        slots,
-        threads,
-        status,
-        input_bytes_max,
-        machine: "m".into(),
-        stint: None,
-    };
+    let join = joining((name, core.next_session()), 2);
+    let join = Join { threads: 1, input_bytes_max, ..join };
     core.join(now, join).expect("none is later").0
 }
 
