@@ -3,14 +3,14 @@
 use crate::error::Error;
 use crate::worker_info::WorkerId;
 use lgp_memory::NamedTensor;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
 /// Identifies a task; ids of different runs of a coordinator never coincide.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
 pub struct TaskId {
     /// The coordinator's epoch.
     pub(crate) epoch: u64,
@@ -40,9 +40,9 @@ impl FromStr for TaskId {
     }
 }
 
-impl From<TaskId> for String {
-    fn from(id: TaskId) -> Self {
-        id.to_string()
+impl Serialize for TaskId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

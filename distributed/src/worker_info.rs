@@ -1,7 +1,7 @@
 //! Workers and totals as callers see them.
 
 use crate::error::Error;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,8 +20,8 @@ pub struct Traffic {
 
 /// A worker's name, as its certificate states it: lowercase letters, digits and inner hyphens,
 /// at most 63 characters.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
 pub struct WorkerId(Arc<str>);
 
 impl WorkerId {
@@ -57,9 +57,9 @@ impl FromStr for WorkerId {
     }
 }
 
-impl From<WorkerId> for String {
-    fn from(id: WorkerId) -> Self {
-        id.0.as_ref().to_owned()
+impl Serialize for WorkerId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
     }
 }
 

@@ -21,6 +21,7 @@ use crate::task::{ModelRef, Priority, TaskError, TaskId, TaskSpec, TaskState};
 use crate::worker_info::WorkerId;
 use lgp_memory::NamedTensor;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,7 +38,8 @@ pub enum Change {
 pub struct Image {
     pub id: TaskId,
     pub submitted: Duration,
-    /// Without inputs once the task has ended, and where they are kept apart.
+    /// Its inputs are left out once the task has ended: it is not run again. It has none where they are
+    /// kept apart.
     pub spec: Arc<TaskSpec>,
     pub digest: Digest,
     pub end: Option<End>,
@@ -100,32 +102,35 @@ impl End {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Header {
+struct Header<'a> {
     id: TaskId,
     submitted: Duration,
-    model: ModelRef,
+    model: Cow<'a, ModelRef>,
     priority: Priority,
     deadline: Option<Duration>,
-    key: Option<String>,
+    key: Option<Cow<'a, str>>,
     max_attempts: u32,
-    depends_on: Vec<TaskId>,
-    affinity: Option<String>,
+    depends_on: Cow<'a, [TaskId]>,
+    affinity: Option<Cow<'a, str>>,
     hedge_after: Option<Duration>,
     inputs: Vec<TensorMeta>,
     digest: Digest,
-    end: Option<EndHeader>,
+    end: Option<EndHeader<'a>>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct EndHeader {
+struct EndHeader<'a> {
     state: TaskState,
-    result: Result<Vec<TensorMeta>, TaskError>,
-    worker: Option<WorkerId>,
+    result: Result<Vec<TensorMeta>, Cow<'a, TaskError>>,
+    worker: Option<Cow<'a, WorkerId>>,
     attempts: u32,
     queued: Duration,
     model_time: Option<Duration>,
     finished: Duration,
 }
+
+/// Of most headers, at most; longer ones have their bytes moved as they grow.
+const HEADER_BYTES: usize = 384;
 
 fn invalid(reason: impl std::fmt::Display) -> FrameError {
     FrameError::Header { kind: "journal record".into(), reason: reason.to_string() }
@@ -149,8 +154,13 @@ impl Image {
             Some(Ok(outputs)) => outputs.as_slice(),
             _ => &[],
         };
-        let tensors = self.spec.inputs.iter().chain(outputs);
+        let tensors = self.inputs().iter().chain(outputs);
         tensors.map(|tensor| tensor.tensor.as_bytes().len()).sum()
+    }
+
+    /// Inputs that are written with it.
+    fn inputs(&self) -> &[NamedTensor] {
+        if self.end.is_some() { &[] } else { &self.spec.inputs }
     }
 
     /// The image's bytes.
@@ -158,17 +168,17 @@ impl Image {
     /// # Errors
     /// [`FrameError`] when tensors have no form on the wire, which admission refuses.
     pub fn encode(&self) -> Result<Vec<u8>, FrameError> {
-        let (inputs, _) = describe(&self.spec.inputs)?;
+        let (inputs, input_bytes) = describe(self.inputs())?;
         let outputs = match self.end.as_ref().map(|end| &end.result) {
             Some(Ok(outputs)) => outputs.as_slice(),
             _ => &[],
         };
-        let (output_metas, _) = describe(outputs)?;
+        let (output_metas, output_bytes) = describe(outputs)?;
         let spec = &*self.spec;
         let end = self.end.as_ref().map(|end| EndHeader {
             state: end.state,
-            result: end.result.as_ref().map(|_| output_metas).map_err(Clone::clone),
-            worker: end.worker.clone(),
+            result: end.result.as_ref().map(|_| output_metas).map_err(Cow::Borrowed),
+            worker: end.worker.as_ref().map(Cow::Borrowed),
             attempts: end.attempts,
             queued: end.queued,
             model_time: end.model_time,
@@ -177,19 +187,21 @@ impl Image {
         let header = Header {
             id: self.id,
             submitted: self.submitted,
-            model: spec.model.clone(),
+            model: Cow::Borrowed(&spec.model),
             priority: spec.priority,
             deadline: spec.deadline,
-            key: spec.idempotency_key.clone(),
+            key: spec.idempotency_key.as_deref().map(Cow::Borrowed),
             max_attempts: spec.max_attempts,
-            depends_on: spec.depends_on.clone(),
-            affinity: spec.affinity.clone(),
+            depends_on: Cow::Borrowed(&spec.depends_on),
+            affinity: spec.affinity.as_deref().map(Cow::Borrowed),
             hedge_after: spec.hedge_after,
             inputs,
             digest: self.digest,
             end,
         };
-        let bytes = postcard::to_extend(&header, vec![0; 4]).map_err(invalid)?;
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + input_bytes + output_bytes);
+        bytes.extend([0; 4]);
+        let bytes = postcard::to_extend(&header, bytes).map_err(invalid)?;
         let variant = self.end.as_ref().and_then(|end| end.variant.as_deref().cloned());
         let story = self.end.as_ref().map(|end| end.story.clone()).unwrap_or_default();
         let (run_limit, backoff) = (spec.run_limit, spec.backoff);
@@ -201,7 +213,7 @@ impl Image {
         }
         let length = length | flag;
         bytes[..4].copy_from_slice(&length.to_le_bytes());
-        for tensor in spec.inputs.iter().chain(outputs) {
+        for tensor in self.inputs().iter().chain(outputs) {
             bytes.extend_from_slice(tensor.tensor.as_bytes());
         }
         Ok(bytes)
@@ -217,7 +229,8 @@ impl Image {
         let length = u32::from_le_bytes(*length);
         let (has_extra, length) = (length & EXTRA != 0, usize::try_from(length & !EXTRA));
         let (header, body) = rest.split_at_checked(length.map_err(invalid)?).ok_or_else(short)?;
-        let (header, behind): (Header, _) = postcard::take_from_bytes(header).map_err(invalid)?;
+        let (header, behind): (Header<'_>, _) =
+            postcard::take_from_bytes(header).map_err(invalid)?;
         let (extra, outputs_apart) = Extra::decode(has_extra, behind)?;
         let Extra { apart, gone, variant, run_limit, backoff, story } = extra;
         let of_end = gone || variant.is_some() || !story.is_empty() || outputs_apart.is_some();
@@ -233,7 +246,7 @@ impl Image {
             Some(end) => {
                 let (result, body) = match end.result {
                     Ok(metas) => tensors(metas, body).map(|(outputs, body)| (Ok(outputs), body))?,
-                    Err(error) => (Err(error), body),
+                    Err(error) => (Err(error.into_owned()), body),
                 };
                 let there = !matches!(&result, Ok(outputs) if outputs.is_empty());
                 if outputs_apart.is_some() && (gone || there) {
@@ -243,7 +256,7 @@ impl Image {
                     state: end.state,
                     result,
                     apart: outputs_apart,
-                    worker: end.worker,
+                    worker: end.worker.map(Cow::into_owned),
                     attempts: end.attempts,
                     queued: end.queued,
                     model_time: end.model_time,
@@ -258,15 +271,15 @@ impl Image {
             return Err(invalid(format!("{} bytes follow it", body.len())));
         }
         let spec = TaskSpec {
-            model: header.model,
+            model: header.model.into_owned(),
             inputs,
             priority: header.priority,
             deadline: header.deadline,
-            idempotency_key: header.key,
+            idempotency_key: header.key.map(Cow::into_owned),
             max_attempts: header.max_attempts,
             durable: true,
-            depends_on: header.depends_on,
-            affinity: header.affinity,
+            depends_on: header.depends_on.into_owned(),
+            affinity: header.affinity.map(Cow::into_owned),
             hedge_after: header.hedge_after,
             run_limit,
             backoff,

@@ -93,6 +93,10 @@ impl Backlog {
     pub(crate) async fn reserve(self: &Arc<Self>, bytes: usize) -> Result<Room> {
         let pending = self.pend(bytes);
         let units = units(bytes).min(self.units);
+        // Most find room at once, which takes no timer. Where others wait, none is free.
+        if let Ok(permit) = Arc::clone(&self.room).try_acquire_many_owned(units) {
+            return Ok(Room { pending, _permit: permit });
+        }
         let acquiring = Arc::clone(&self.room).acquire_many_owned(units);
         match tokio::time::timeout(self.patience, acquiring).await {
             Ok(Ok(permit)) => Ok(Room { pending, _permit: permit }),

@@ -47,7 +47,7 @@ impl Coordinator {
     /// durable ones: then nothing of them is left, and none has run; [`Error::Backlog`] when it did
     /// not have room for them in time.
     pub async fn submit_all(&self, tasks: Vec<(TaskSpec, Vec<usize>)>) -> Result<Vec<TaskId>> {
-        let mut room = self.room_for(&tasks).await?;
+        let mut room = self.room_for(tasks.iter().map(|(spec, _)| spec)).await?;
         let mut checked = Vec::with_capacity(tasks.len());
         for (spec, within) in tasks {
             let (order, inputs) = self.check(spec).await?;
@@ -55,20 +55,15 @@ impl Coordinator {
         }
         loop {
             match self.shared.submit_all(checked, &mut room)? {
-                Submitted::Now(ids, None) => return Ok(ids),
-                Submitted::Now(ids, Some(promise)) => {
+                Submitted::Now((ids, None)) => return Ok(ids),
+                Submitted::Now((ids, Some(promise))) => {
                     if planted_here!(AcknowledgeEarly) {
                         return Ok(ids);
                     }
                     return promise.answer().await.map(|()| ids);
                 }
-                Submitted::After(promises, again) => {
-                    for promise in promises {
-                        // Whatever it is: what the key stands for then is asked again.
-                        if let Err(Error::Stopped) = promise.answer().await {
-                            return Err(Error::Stopped);
-                        }
-                    }
+                Submitted::After(undecided, again) => {
+                    undecided.decided().await?;
                     checked = again;
                 }
             }
@@ -76,11 +71,11 @@ impl Coordinator {
     }
 
     /// Room at the journal for the durable ones of tasks.
-    async fn room_for(&self, tasks: &[(TaskSpec, Vec<usize>)]) -> Result<Option<Room>> {
+    async fn room_for(&self, specs: impl Iterator<Item = &TaskSpec>) -> Result<Option<Room>> {
         /// Of a task besides its inputs, about.
         const TASK_BYTES: usize = 512;
-        let durable = tasks.iter().filter(|(spec, _)| spec.durable);
-        let bytes = durable.map(|(spec, _)| tensors::bytes_of(&spec.inputs) + TASK_BYTES);
+        let durable = specs.filter(|spec| spec.durable);
+        let bytes = durable.map(|spec| tensors::bytes_of(&spec.inputs) + TASK_BYTES);
         match bytes.fold(0, usize::saturating_add) {
             0 => Ok(None),
             bytes => self.shared.backlog.reserve(bytes).await.map(Some),
@@ -98,15 +93,19 @@ impl Coordinator {
     /// Submits and waits. Dropping the future does not cancel the task.
     ///
     /// # Errors
-    /// As [`Coordinator::submit`]; what becomes of an accepted task is in its record.
+    /// As [`Coordinator::submit_all`]; what becomes of an accepted task is in its record.
     pub async fn run(&self, spec: TaskSpec) -> Result<TaskRecord> {
-        if spec.durable {
-            let ids = self.submit_all(vec![(spec, Vec::new())]).await?;
-            return self.wait(*ids.first().ok_or(Error::Stopped)?).await;
+        let mut room = self.room_for(std::iter::once(&spec)).await?;
+        let mut checked = self.check(spec).await?;
+        loop {
+            match self.shared.submit_and_wait(checked, &mut room)? {
+                Submitted::Now(waiting) => return waiting.record(&self.shared).await,
+                Submitted::After(undecided, again) => {
+                    undecided.decided().await?;
+                    checked = again;
+                }
+            }
         }
-        let checked = self.check(spec).await?;
-        let waiting = self.shared.submit_and_wait(checked)?;
-        waiting.record(&self.shared).await
     }
 
     /// Checks a task. Large inputs are hashed, away from the threads that serve connections, and

@@ -118,11 +118,6 @@ impl Core {
         let task = self.tasks.get(seq)?;
         let spec = task.request().spec().cloned()?;
         let end = task.ending().map(|end| End { story: task.story(end), ..end.to_keep() });
-        let spec = match end {
-            // What has ended is not run again: its inputs would only take room.
-            Some(_) => Arc::new(TaskSpec { inputs: Vec::new(), ..(*spec).clone() }),
-            None => spec,
-        };
         Some(Image {
             id: task.id(),
             submitted: task.request().submitted(),

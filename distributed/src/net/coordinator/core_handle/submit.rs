@@ -9,16 +9,38 @@ use crate::net::transfer::tensors::Large;
 use crate::proto::Order;
 use crate::proto::core::Found;
 use crate::task::{TaskId, TaskRecord, TaskState};
-use std::sync::Arc;
+use std::slice;
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// What became of a submission.
-pub(crate) enum Submitted {
-    /// It is accepted once the journal has it, where there is a promise.
-    Now(Vec<TaskId>, Option<Promise<()>>),
+pub(crate) enum Submitted<T, S> {
+    Now(T),
     /// Keys of it stand for tasks that the journal may yet refuse: it is to come again after that.
-    After(Vec<Promise<()>>, Vec<Checked>),
+    After(Undecided, S),
+}
+
+/// Tasks of a submission, which are accepted once the journal has them, where there is a promise.
+pub(crate) type Taken = (Vec<TaskId>, Option<Promise<()>>);
+
+/// The journal's word on tasks, which is to come.
+pub(crate) struct Undecided(Vec<Promise<()>>);
+
+impl Undecided {
+    /// Waits until the journal has them or has refused them.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`].
+    pub(crate) async fn decided(self) -> Result<()> {
+        for promise in self.0 {
+            // Whatever it is: what the key stands for then is asked again.
+            if let Err(Error::Stopped) = promise.answer().await {
+                return Err(Error::Stopped);
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A task that may be submitted, and its inputs where they are large.
@@ -49,15 +71,23 @@ impl CoreHandle {
     }
 
     /// Submits a task and leaves a waiter with it in the same step.
-    pub(crate) fn submit_and_wait(self: &Arc<Self>, (order, large): Checked) -> Result<Waiting> {
+    pub(crate) fn submit_and_wait(
+        self: &Arc<Self>,
+        (order, large): Checked,
+        room: &mut Option<Room>,
+    ) -> Result<Submitted<Waiting, Checked>> {
         let mut state = self.lock();
+        let undecided = state.core.undecided(slice::from_ref(&order));
+        if !undecided.is_empty() {
+            return Ok(Submitted::After(self.undecided(state, &undecided), (order, large)));
+        }
         let now = self.now();
         let id = state.core.submit(now, order)?;
         state.note(id, large);
         let ending = state.wait(now, id)?;
-        self.carry_out(&mut state);
+        self.save(&mut state, room);
         drop(state);
-        Ok(self.waiting(id, ending))
+        Ok(Submitted::Now(self.waiting(id, ending)))
     }
 
     /// Submits tasks, and answers the journal's word on those that are new and to be kept: it takes
@@ -66,19 +96,13 @@ impl CoreHandle {
         self: &Arc<Self>,
         tasks: Vec<Checked>,
         room: &mut Option<Room>,
-    ) -> Result<Submitted> {
+    ) -> Result<Submitted<Taken, Vec<Checked>>> {
         let (orders, larges): (Vec<Order>, Vec<_>) = tasks.into_iter().unzip();
         let mut state = self.lock();
         let undecided = state.core.undecided(&orders);
         if !undecided.is_empty() {
-            let receivers = undecided.into_iter();
-            let receivers = receivers.map(|seq| (seq, state.callers.await_acceptance(seq)));
-            let receivers: Vec<_> = receivers.collect();
-            // Made without the lock, which one that is dropped takes.
-            drop(state);
-            let promises = receivers.into_iter().map(|(seq, it)| Promise::new(self, seq, it));
             let again = orders.into_iter().zip(larges).collect();
-            return Ok(Submitted::After(promises.collect(), again));
+            return Ok(Submitted::After(self.undecided(state, &undecided), again));
         }
         let ids = state.core.submit_all(self.now(), orders)?;
         for (id, large) in ids.iter().zip(larges) {
@@ -86,12 +110,27 @@ impl CoreHandle {
         }
         let unsaved = ids.iter().rev().find(|id| !state.core.is_saved(**id)).copied();
         let receiver = unsaved.map(|id| (id.seq, state.callers.await_acceptance(id.seq)));
+        self.save(&mut state, room);
+        drop(state);
+        let promise = receiver.map(|(seq, receiver)| Promise::new(self, seq, receiver));
+        Ok(Submitted::Now((ids, promise)))
+    }
+
+    /// Carries out what a submission wants done, with its room at the journal.
+    fn save(self: &Arc<Self>, state: &mut State, room: &mut Option<Room>) {
         state.journal.room = room.take();
-        self.carry_out(&mut state);
+        self.carry_out(state);
         // Nothing of it is new.
         state.journal.room = None;
+    }
+
+    fn undecided(self: &Arc<Self>, mut state: MutexGuard<'_, State>, seqs: &[u64]) -> Undecided {
+        let receivers = seqs.iter().map(|seq| (*seq, state.callers.await_acceptance(*seq)));
+        let receivers: Vec<_> = receivers.collect();
+        // Promises are made without the lock, which one that is dropped takes.
         drop(state);
-        Ok(Submitted::Now(ids, receiver.map(|(seq, receiver)| Promise::new(self, seq, receiver))))
+        let promises = receivers.into_iter().map(|(seq, it)| Promise::new(self, seq, it));
+        Undecided(promises.collect())
     }
 
     /// What is known of a task, for somebody who is given it.
@@ -151,16 +190,11 @@ impl State {
     }
 
     fn wait(&mut self, now: Duration, id: TaskId) -> Result<Ending> {
-        match self.core.find(now, id)? {
-            Found::Stored(id) => {
-                self.core.given(id.seq);
-                return Ok(Ending::Stored(id));
-            }
-            Found::Here(record) if record.state.is_terminal() => {
-                self.core.given(id.seq);
-                return Ok(Ending::Done(record));
-            }
-            Found::Here(_) => {}
+        if !self.core.is_open(id) {
+            return Ok(match self.core.give(now, id)? {
+                Found::Stored(id) => Ending::Stored(id),
+                Found::Here(record) => Ending::Done(record),
+            });
         }
         if self.stopped {
             // A durable task goes on with the next coordinator, of which nobody here will hear.
