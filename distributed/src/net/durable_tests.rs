@@ -106,6 +106,38 @@ async fn later_submissions_that_depend_on_a_refused_one_fail_or_are_refused_with
 }
 
 #[tokio::test]
+async fn who_runs_a_task_hears_of_its_refusal_and_only_of_its_own() {
+    let rig = Rig::new();
+    let coordinator = rig.start().await;
+    rig.log.limit(Some(2_000));
+    let refused = coordinator.run(task("alone", true)).await;
+    assert!(matches!(refused, Err(Error::NotSaved { .. })), "{refused:?}");
+    assert!(listed(&coordinator).await.is_empty());
+    // There is room for the task, and none for the batch that came before with its key.
+    rig.log.limit(Some(4_000));
+    let cancelling = async {
+        loop {
+            if let [task] = &listed(&coordinator).await[..] {
+                break coordinator.cancel(task.task_id).await.expect("known");
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let all = async {
+        tokio::join!(
+            coordinator.submit_all(batch()),
+            coordinator.run(task("d3", true)),
+            tokio::time::timeout(Duration::from_secs(10), cancelling),
+        )
+    };
+    let (batch, run, cancelled) = all.await;
+    assert!(matches!(batch, Err(Error::NotSaved { .. })), "{batch:?}");
+    cancelled.expect("it was accepted");
+    assert_eq!(run.expect("it has room").state, TaskState::Cancelled);
+    coordinator.stop().await;
+}
+
+#[tokio::test]
 async fn what_ends_while_the_journal_decides_is_forgotten_with_the_rest() {
     let rig = Rig::new();
     let coordinator = rig.start().await;
