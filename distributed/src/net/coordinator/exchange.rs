@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::executor::ExecError;
 use crate::net::coordinator::core_handle::CoreHandle;
-use crate::net::transfer::tensors::{Fetched, Large, Peer, TensorCache};
+use crate::net::transfer::tensors::{Fetched, Large, Offer, Peer, TensorCache};
 use crate::net::transport::close::{CANCELLED, TAKEN};
 use crate::net::transport::shared_memory::SharedMemory;
 use crate::net::transport::wire::{self, Start};
@@ -16,59 +16,78 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 
-/// Carries an attempt to a device of its worker and the answer back to the core.
-///
-/// Dropped early (the attempt was cancelled), it resets the request and stops the answer.
-pub(crate) async fn run(
-    shared: Arc<CoreHandle>,
-    connection: Connection,
-    to: (SessionId, u32),
-    id: AttemptId,
-    (model, spec, large): (Arc<ModelRef>, Arc<TaskSpec>, Option<Arc<Large>>),
-    shared_memory: Arc<SharedMemory>,
-) {
-    let (session, _) = to;
-    let mut exchange = match Exchange::open(&connection).await {
-        Ok(exchange) => exchange,
-        Err(error) => return shared.broken(&connection, session, id, &error),
-    };
-    let parts = (&*model, &*spec, large.as_ref());
-    let performing = exchange.perform(&shared, &connection, to, id, parts, &shared_memory);
-    let lost = async {
-        match &large {
+/// An attempt that a worker is given.
+pub(crate) struct Attempt {
+    pub(crate) core: Arc<CoreHandle>,
+    pub(crate) connection: Connection,
+    pub(crate) session: SessionId,
+    pub(crate) device: u32,
+    pub(crate) id: AttemptId,
+    pub(crate) model: Arc<ModelRef>,
+    pub(crate) spec: Arc<TaskSpec>,
+    /// Its inputs, where they are too long to follow the request.
+    pub(crate) large: Option<Arc<Large>>,
+    pub(crate) shared_memory: Arc<SharedMemory>,
+}
+
+impl Attempt {
+    /// Carries it to a device of its worker and the answer back to the core.
+    ///
+    /// Dropped early (the attempt was cancelled), it resets the request and stops the answer.
+    pub(crate) async fn run(&self) {
+        let mut exchange = match Exchange::open(self).await {
+            Ok(exchange) => exchange,
+            Err(error) => return self.broken(&error),
+        };
+        let performed = tokio::select! {
+            performed = exchange.perform() => performed,
+            reason = self.inputs_lost() => {
+                return self.complete(Completion::NoInputs { reason });
+            }
+        };
+        match performed {
+            Ok((completion, room)) => {
+                self.complete(completion);
+                exchange.answered = true;
+                match room {
+                    // The worker has them until it hears of it.
+                    Some(room) => {
+                        let _ = exchange.recv.stop(TAKEN);
+                        self.core.keep_room(self.id.seq, Some(room));
+                    }
+                    None => wire::read_end(&mut exchange.recv).await,
+                }
+            }
+            // The connection is not to blame, and neither is the worker.
+            Err(error) if exchange.sharing && self.shared_memory.has_failed() => {
+                tracing::info!(%error, "an attempt is done again without shared memory");
+                if self.connection.close_reason().is_none() {
+                    self.complete(Completion::Unshared);
+                }
+            }
+            Err(error) => self.broken(&error),
+        }
+    }
+
+    /// Why its inputs are not there any more, once they are not.
+    async fn inputs_lost(&self) -> String {
+        match &self.large {
             Some(large) => large.lost().await,
             None => std::future::pending().await,
         }
-    };
-    let performed = tokio::select! {
-        performed = performing => performed,
-        reason = lost => return shared.complete(session, id, Completion::NoInputs { reason }),
-    };
-    match performed {
-        Ok((completion, room)) => {
-            shared.complete(session, id, completion);
-            exchange.answered = true;
-            match room {
-                // The worker has them until it hears of it.
-                Some(room) => {
-                    let _ = exchange.recv.stop(TAKEN);
-                    shared.keep_room(id.seq, Some(room));
-                }
-                None => wire::read_end(&mut exchange.recv).await,
-            }
-        }
-        // The connection is not to blame, and neither is the worker.
-        Err(error) if exchange.sharing && shared_memory.has_failed() => {
-            tracing::info!(%error, "an attempt is done again without shared memory");
-            if connection.close_reason().is_none() {
-                shared.complete(session, id, Completion::Unshared);
-            }
-        }
-        Err(error) => shared.broken(&connection, session, id, &error),
+    }
+
+    fn complete(&self, completion: Completion) {
+        self.core.complete(self.session, self.id, completion);
+    }
+
+    fn broken(&self, error: &Error) {
+        self.core.broken(&self.connection, self.session, self.id, error);
     }
 }
 
-struct Exchange {
+struct Exchange<'a> {
+    attempt: &'a Attempt,
     send: SendStream,
     recv: RecvStream,
     sent: bool,
@@ -79,23 +98,35 @@ struct Exchange {
     sharing: bool,
 }
 
-impl Exchange {
-    async fn open(connection: &Connection) -> Result<Self> {
-        let (send, recv) = connection.open_bi().await.map_err(wire::lost)?;
-        Ok(Self { send, recv, sent: false, answered: false, shared: false, sharing: false })
+impl<'a> Exchange<'a> {
+    async fn open(attempt: &'a Attempt) -> Result<Self> {
+        let (send, recv) = attempt.connection.open_bi().await.map_err(wire::lost)?;
+        let shared = !attempt.shared_memory.is_dead();
+        Ok(Self { attempt, send, recv, sent: false, answered: false, shared, sharing: false })
     }
 
-    async fn perform(
-        &mut self,
-        core: &Arc<CoreHandle>,
-        connection: &Connection,
-        (session, device): (SessionId, u32),
-        id: AttemptId,
-        (model, spec, large): (&ModelRef, &TaskSpec, Option<&Arc<Large>>),
-        shared_memory: &SharedMemory,
-    ) -> Result<(Completion, Option<Room>)> {
-        self.shared = !shared_memory.is_dead();
+    async fn perform(&mut self) -> Result<(Completion, Option<Room>)> {
         // Stands until the attempt has ended.
+        let _offer = self.ask().await?;
+        let start = Start::read(&mut self.recv).await?;
+        let header: OutcomeHeader = start.header(Kind::Outcome, "outcome")?;
+        let Attempt { core, connection, session, id, shared_memory, .. } = self.attempt;
+        if header.id != *id {
+            let reason = format!("the answer is for {:?}, not for {id:?}", header.id);
+            return Err(Error::Connection(reason));
+        }
+        if header.blob.is_some() {
+            core.with(|core, _| core.answering(*session, *id));
+        }
+        // An answer with what is not shared any more breaks the attempt itself.
+        self.sharing = header.shared.is_some() && self.shared;
+        let from = (&*core.collected, Peer::Worker(connection));
+        Box::pin(completion(start, header, &mut self.recv, shared_memory, from)).await
+    }
+
+    /// Sends the request; answers its inputs' offer, where they do not follow.
+    async fn ask(&mut self) -> Result<Option<Offer>> {
+        let Attempt { core, device, id, model, spec, large, shared_memory, .. } = self.attempt;
         let offer = match large {
             Some(large) => Some(core.offers.offer(large).await?),
             None => None,
@@ -108,28 +139,18 @@ impl Exchange {
                 (tensors, &*spec.inputs, body_bytes)
             }
         };
-        let shared = shared_memory.lend(id, inputs, body_bytes).await;
+        let shared = shared_memory.lend(*id, inputs, body_bytes).await;
         self.sharing = shared.is_some();
         let (inputs, body_bytes) = if self.sharing { (&[][..], 0) } else { (inputs, body_bytes) };
-        let (priority, model) = (spec.priority, model.clone());
-        let header = TaskHeader { id, device, priority, model, tensors, shared, blob };
-        let mut chunks = wire::chunks(Kind::Task, &header, inputs, body_bytes)?;
+        let (device, priority, model) = (*device, spec.priority, (**model).clone());
+        let mut chunks = {
+            let header = TaskHeader { id: *id, device, priority, model, tensors, shared, blob };
+            wire::chunks(Kind::Task, &header, inputs, body_bytes)?
+        };
         self.send.write_all_chunks(&mut chunks).await.map_err(wire::lost)?;
         self.send.finish().map_err(wire::lost)?;
         self.sent = true;
-        let start = Start::read(&mut self.recv).await?;
-        let header: OutcomeHeader = start.header(Kind::Outcome, "outcome")?;
-        if header.id != id {
-            let reason = format!("the answer is for {:?}, not for {id:?}", header.id);
-            return Err(Error::Connection(reason));
-        }
-        if header.blob.is_some() {
-            core.with(|core, _| core.answering(session, id));
-        }
-        // An answer with what is not shared any more breaks the attempt itself.
-        self.sharing = header.shared.is_some() && self.shared;
-        let from = (&*core.collected, Peer::Worker(connection));
-        completion(start, header, &mut self.recv, shared_memory, from).await
+        Ok(offer)
     }
 }
 
@@ -156,10 +177,9 @@ pub(crate) async fn completion(
         let outputs = start.tensors_from(shared_memory, recv, id, metas, shared).await?;
         return Ok((Completion::Done { outputs, model, batch }, None));
     };
-    // Nothing may follow besides.
-    start.tensors(recv, Vec::new()).await?;
+    start.end()?;
     let planned = plan(metas, usize::try_from(blob.bytes).map_err(wire::lost)?)?;
-    match collected.fetch(worker, blob, planned).await {
+    match Box::pin(collected.fetch(worker, blob, planned)).await {
         Ok(Fetched { tensors: outputs, room }) => {
             Ok((Completion::Done { outputs, model, batch }, Some(room)))
         }
@@ -172,7 +192,7 @@ pub(crate) async fn completion(
     }
 }
 
-impl Drop for Exchange {
+impl Drop for Exchange<'_> {
     fn drop(&mut self) {
         // Both fail only where there is nothing left to stop.
         if !self.sent {

@@ -127,13 +127,19 @@ impl Start {
         shared: Option<SharedBody>,
     ) -> Result<Vec<NamedTensor>> {
         match shared {
-            None => self.tensors(recv, metas).await,
+            // On the heap: every attempt's future would be as large otherwise.
+            None => Box::pin(self.tensors(recv, metas)).await,
             Some(body) => {
-                // Nothing may follow besides.
-                self.tensors(recv, Vec::new()).await?;
+                self.end()?;
                 shared_memory.take(id, body, metas).await
             }
         }
+    }
+
+    /// Sees that nothing follows the header.
+    pub(crate) fn end(self) -> Result<()> {
+        plan(Vec::new(), self.prefix.body_bytes)?;
+        nothing_follows(&self.body)
     }
 
     /// The tensors that the header describes, which follow.
@@ -154,12 +160,17 @@ impl Start {
             }
             tensors.push(planned.finish(buffer)?);
         }
-        if early.is_empty() {
-            return Ok(tensors);
-        }
-        let reason = format!("{} bytes follow the frame", early.len());
-        Err(FrameError::Tensors { reason }.into())
+        nothing_follows(&early)?;
+        Ok(tensors)
     }
+}
+
+fn nothing_follows(rest: &[u8]) -> Result<()> {
+    if rest.is_empty() {
+        return Ok(());
+    }
+    let reason = format!("{} bytes follow the frame", rest.len());
+    Err(FrameError::Tensors { reason }.into())
 }
 
 /// Time in which a peer must take the next piece of what it is sent.

@@ -10,13 +10,13 @@ use crate::net::transport::shared_memory::SharedMemory;
 use crate::net::transport::wire::{self, Start};
 use crate::net::worker::Worker;
 use crate::net::worker::attempts::{Attempts, Hold, Outcome, Reply};
-use crate::net::worker::device_queue::{DeviceQueue, DeviceQueues, Job, Ran};
+use crate::net::worker::device_queue::{DeviceQueue, DeviceQueues, Job, Ran, Stage, Ticket};
 use crate::proto::message::{
     AttemptId, Kind, OutcomeHeader, TaskHeader, TensorBlob, TensorMeta, Verdict,
 };
 use crate::proto::tensors::{describe_any, plan};
 use lgp_memory::NamedTensor;
-use quinn::{Connection, RecvStream, SendStream};
+use quinn::{Connection, RecvStream, SendStream, VarInt};
 use serde::Serialize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -75,102 +75,103 @@ fn failed(id: AttemptId, error: ExecError) -> Reply {
 }
 
 /// Serves one stream: a task, or a request for the outputs of one.
-pub(crate) async fn work(session: Arc<WorkerSession>, send: SendStream, mut recv: RecvStream) {
+pub(crate) async fn work(session: Arc<WorkerSession>, mut send: SendStream, mut recv: RecvStream) {
     let served = async {
         let start = Start::read(&mut recv).await?;
         if start.kind() == Kind::Fetch {
             let range = start.header(Kind::Fetch, "task or request")?;
-            return tensors::send(&session.offers, range, send).await;
+            return Box::pin(tensors::send(&session.offers, range, send)).await;
         }
-        let header = start.header(Kind::Task, "task")?;
-        run(session, start, header, send, recv).await;
-        Ok(())
+        let header: TaskHeader = start.header(Kind::Task, "task")?;
+        let hold = session.attempts.hold(header.id);
+        // On the heap for itself: an allocator hands out less than a kilobyte at once, and with this in
+        // it the whole would be more.
+        let reply = match Box::pin(perform(&session, &hold, start, header, &send, &mut recv)).await
+        {
+            Ok(reply) if hold.stage.is_wanted() => reply,
+            // Cancelled, or broken: either way the coordinator learns that the slot is free.
+            Ok(_) => return Ok(session.report(Kind::Released, &hold.id)),
+            Err(error) => {
+                session.report(Kind::Released, &hold.id);
+                return Err(error);
+            }
+        };
+        match give(&session, &reply, &mut send, &mut recv).await {
+            Ok(None | Some(TAKEN)) => Ok(()),
+            // A cancellation that crossed the answer.
+            Ok(Some(_)) => Ok(session.report(Kind::Released, &hold.id)),
+            // Another connection may take it.
+            Err(_) if session.fetcher.connection().close_reason().is_some() => {
+                Ok(session.attempts.keep(hold, reply))
+            }
+            Err(error) => {
+                session.report(Kind::Released, &hold.id);
+                Err(error)
+            }
+        }
     };
     if let Err(error) = served.await {
         tracing::debug!(%error, "a stream was not served");
     }
 }
 
-/// Serves a task, to its end.
-async fn run(
-    session: Arc<WorkerSession>,
-    start: Start,
-    mut header: TaskHeader,
-    mut send: SendStream,
-    mut recv: RecvStream,
-) {
-    let hold = session.attempts.hold(header.id);
-    let metas = std::mem::take(&mut header.tensors);
-    let done = perform(&session, &hold, start, header, metas, &send, &mut recv).await;
-    let reply = match done {
-        Ok(reply) if hold.stage.is_wanted() => reply,
-        // Cancelled, or broken: either way the coordinator learns that the slot is free.
-        Ok(_) => return session.report(Kind::Released, &hold.id),
-        Err(error) => {
-            tracing::debug!(%error, "task given up");
-            return session.report(Kind::Released, &hold.id);
-        }
-    };
-    let answered = async {
-        answer(&session, &mut send, &reply).await?;
-        wire::read_end(&mut recv).await;
-        // The attempt is held until its whole answer has arrived, however long that takes:
-        // what no heartbeat names is given to others.
-        send.stopped().await.map_err(wire::lost)
-    };
-    match answered.await {
-        Ok(None | Some(TAKEN)) => {}
-        // A cancellation that crossed the answer.
-        Ok(Some(_)) => session.report(Kind::Released, &hold.id),
-        // Another connection may take it.
-        Err(_) if session.fetcher.connection().close_reason().is_some() => {
-            session.attempts.keep(hold, reply);
-        }
-        Err(error) => {
-            tracing::debug!(%error, "an answer was not taken");
-            session.report(Kind::Released, &hold.id);
-        }
-    }
+/// Gives an answer to the coordinator; tells how that stopped it, if it did.
+async fn give(
+    session: &WorkerSession,
+    reply: &Reply,
+    send: &mut SendStream,
+    recv: &mut RecvStream,
+) -> Result<Option<VarInt>> {
+    answer(session, send, reply).await?;
+    wire::read_end(recv).await;
+    // The attempt is held until its whole answer has arrived, however long that takes: what no
+    // heartbeat names is given to others.
+    send.stopped().await.map_err(wire::lost)
 }
 
 async fn perform(
     session: &Arc<WorkerSession>,
     hold: &Hold,
     start: Start,
-    header: TaskHeader,
-    metas: Vec<TensorMeta>,
+    mut header: TaskHeader,
     send: &SendStream,
     recv: &mut RecvStream,
 ) -> Result<Reply> {
     let id = hold.id;
+    let metas = std::mem::take(&mut header.tensors);
     if session.leaving.load(Ordering::SeqCst) || session.attempts.was_recalled(id) {
         return Ok(refused(id));
     }
-    let TaskHeader { device, priority, model, shared, blob, .. } = header;
-    let (inputs, room) = match blob {
-        None => (start.tensors_from(&session.shared_memory, recv, id, metas, shared).await?, None),
+    let (inputs, room) = match header.blob {
+        None => {
+            let (memory, shared) = (&session.shared_memory, header.shared);
+            (start.tensors_from(memory, recv, id, metas, shared).await?, None)
+        }
         Some(blob) => {
-            // Nothing may follow besides.
-            start.tensors(recv, Vec::new()).await?;
-            match unless_unwanted(hold, send, large_inputs(session, blob, metas)).await? {
+            start.end()?;
+            let fetching = Box::pin(large_inputs(session, blob, metas));
+            match unless_unwanted(hold, send, fetching).await? {
                 Some(Ok(Fetched { tensors, room })) => (tensors, Some(room)),
                 Some(Err(error)) => return Ok(failed(id, error)),
                 None => return Ok(refused(id)),
             }
         }
     };
-    match unless_unwanted(hold, send, async { Ok(session.fetcher.ensure(&model).await) }).await? {
+    let preparing = async { Ok(session.fetcher.ensure(&header.model).await) };
+    match unless_unwanted(hold, send, preparing).await? {
         Some(Ok(())) => {}
         Some(Err(error)) => return Ok(failed(id, error)),
         None => return Ok(refused(id)),
     }
-    let queue = usize::try_from(device).ok().and_then(|at| session.queues.get(at));
+    let queue = usize::try_from(header.device).ok().and_then(|at| session.queues.get(at));
     let Some(queue) = queue else {
         let count = session.queues.len();
-        return Err(wire::lost(format!("a task for device {device} of {count}")));
+        return Err(wire::lost(format!("a task for device {} of {count}", header.device)));
     };
+    let TaskHeader { priority, model, .. } = header;
     let job = Job { priority, model, inputs, stage: Arc::clone(&hold.stage), room };
-    let Some(ran) = wait(queue, job, send).await? else { return Ok(refused(id)) };
+    let ticket = queue.enter(job);
+    let Some(ran) = wait(queue, ticket, &hold.stage, send).await? else { return Ok(refused(id)) };
     let (model_us, batch) = (u64::try_from(ran.took.as_micros()).unwrap_or(u64::MAX), ran.batch);
     let mut reply = match ran.result {
         Ok(outputs) => done(session, id, outputs).await?,
@@ -191,7 +192,7 @@ async fn done(session: &WorkerSession, id: AttemptId, outputs: Vec<NamedTensor>)
     let mut reply = Reply::without(id, Verdict::Done(metas));
     if tensors::is_large(&outputs) {
         let large = Arc::new(Large::in_memory(&outputs)?);
-        let offer = session.offers.offer(&large).await?;
+        let offer = Box::pin(session.offers.offer(&large)).await?;
         reply.header.blob = Some(offer.blob);
         return Ok(Reply { offer: Some(offer), ..reply });
     }
@@ -229,9 +230,12 @@ async fn large_inputs(
 }
 
 /// Waits in the line until the task was run; `None` when it was asked back before that began.
-async fn wait(queue: &Arc<DeviceQueue>, job: Job, send: &SendStream) -> Result<Option<Ran>> {
-    let stage = Arc::clone(&job.stage);
-    let mut ticket = queue.enter(job);
+async fn wait(
+    queue: &Arc<DeviceQueue>,
+    mut ticket: Ticket,
+    stage: &Stage,
+    send: &SendStream,
+) -> Result<Option<Ran>> {
     let mut connected = true;
     loop {
         tokio::select! {
@@ -266,11 +270,11 @@ async fn wait(queue: &Arc<DeviceQueue>, job: Job, send: &SendStream) -> Result<O
 async fn answer(session: &WorkerSession, send: &mut SendStream, reply: &Reply) -> Result<()> {
     let Reply { header, outputs, body_bytes, offer } = reply;
     let shared = session.shared_memory.lend(header.id, outputs, *body_bytes).await;
-    let lent = shared.is_some();
-    let header = OutcomeHeader { shared, ..header.clone() };
-    let mut chunks = match lent {
-        true => wire::chunks(Kind::Outcome, &header, &[], 0)?,
-        false => wire::chunks(Kind::Outcome, &header, outputs, *body_bytes)?,
+    let mut chunks = {
+        let lent = shared.is_some();
+        let header = OutcomeHeader { shared, ..header.clone() };
+        let (outputs, body_bytes) = if lent { (&[][..], 0) } else { (&outputs[..], *body_bytes) };
+        wire::chunks(Kind::Outcome, &header, outputs, body_bytes)?
     };
     send.write_all_chunks(&mut chunks).await.map_err(wire::lost)?;
     match offer {

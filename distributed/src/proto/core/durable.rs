@@ -32,8 +32,9 @@ impl Core {
             let durable: Vec<u64> = seqs.into_iter().filter(|seq| self.is_durable(*seq)).collect();
             return durable.into_iter().for_each(|seq| self.put(seq, Pending::Accept(vec![seq])));
         }
+        let mut images = Vec::with_capacity(seqs.len());
         let durable = seqs.iter().filter(|seq| self.is_durable(**seq));
-        let images = durable.filter_map(|seq| self.image(*seq)).collect();
+        images.extend(durable.filter_map(|seq| self.image(*seq)));
         self.order(Change::Put(images), Pending::Accept(seqs));
     }
 

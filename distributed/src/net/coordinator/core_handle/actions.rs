@@ -1,7 +1,7 @@
 //! The carrying out of what the core wants done.
 
 use super::{CoreHandle, State};
-use crate::net::coordinator::exchange;
+use crate::net::coordinator::exchange::Attempt;
 use crate::net::transport::close::Close;
 use crate::proto::message::{AttemptId, Kind, Place};
 use crate::proto::state::{Action, SessionId};
@@ -10,15 +10,21 @@ use std::sync::Arc;
 impl CoreHandle {
     pub(super) fn perform(self: &Arc<Self>, state: &mut State, action: Action) {
         match action {
-            Action::Dispatch { session: number, device, id, model, spec } => {
-                let Some(session) = state.sessions.get_mut(&number) else { return };
-                let connection = session.connection.clone();
-                let (to, shared_memory) = ((number, device), Arc::clone(&session.shared_memory));
-                let large = state.larges.get(&id.seq).cloned();
-                let what = (model, spec, large);
-                let run = exchange::run(Arc::clone(self), connection, to, id, what, shared_memory);
-                let task = self.runtime.spawn(run);
-                session.attempts.insert(id, task.abort_handle());
+            Action::Dispatch { session, device, id, model, spec } => {
+                let Some(to) = state.sessions.get_mut(&session) else { return };
+                let attempt = Attempt {
+                    core: Arc::clone(self),
+                    connection: to.connection.clone(),
+                    session,
+                    device,
+                    id,
+                    model,
+                    spec,
+                    large: state.larges.get(&id.seq).cloned(),
+                    shared_memory: Arc::clone(&to.shared_memory),
+                };
+                let task = self.runtime.spawn(async move { attempt.run().await });
+                to.attempts.insert(id, task.abort_handle());
             }
             Action::Cancel { session, id } => state.cancel(session, id),
             Action::Stop { session, id } => state.tell(session, Kind::Stop, &id),

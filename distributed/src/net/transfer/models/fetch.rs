@@ -61,15 +61,24 @@ impl Fetcher {
 
     /// Sees that the executor has the model's files, if it is one that fetches them.
     pub(crate) async fn ensure(&self, model: &ModelRef) -> Result<(), ExecError> {
-        let lacks = || self.executor.cache().and_then(|cache| cache.lacks(model));
-        if lacks().is_none() {
-            return Ok(());
+        match self.lacks(model) {
+            None => Ok(()),
+            // On the heap: every attempt's future would be as large otherwise.
+            Some(_) => Box::pin(self.fetch_in_turn(model)).await,
         }
+    }
+
+    /// Where the files of a model are to be, if the executor waits for them.
+    fn lacks(&self, model: &ModelRef) -> Option<PathBuf> {
+        self.executor.cache().and_then(|cache| cache.lacks(model))
+    }
+
+    async fn fetch_in_turn(&self, model: &ModelRef) -> Result<(), ExecError> {
         let _turn = self.turn.lock().await;
         let mut attempt = 1;
         loop {
             // Whoever had the turn before may have fetched it.
-            let Some(path) = lacks() else { return Ok(()) };
+            let Some(path) = self.lacks(model) else { return Ok(()) };
             match self.fetch(model, path).await {
                 Ok(()) => return Ok(()),
                 Err(Failed::Final(error)) => return Err(error),
