@@ -27,6 +27,7 @@ mod histogram;
 pub(crate) mod image;
 mod ledger;
 pub(crate) mod message;
+mod names;
 mod placement;
 #[cfg(feature = "planted")]
 pub(crate) mod planted;

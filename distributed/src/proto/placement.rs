@@ -32,6 +32,7 @@ pub(super) use slots::Survey;
 pub(super) use standing::{Cause, Standing};
 pub(super) use worker::Worker;
 
+use crate::proto::names::Names;
 use crate::proto::state::SessionId;
 use crate::task::ModelRef;
 use capability::Capabilities;
@@ -46,6 +47,7 @@ pub(super) struct Placement {
     /// Devices of ready workers that have a model or are to get it.
     present: HashMap<ModelRef, usize>,
     capabilities: Capabilities,
+    names: Names,
     /// Devices on which models leave for another.
     moving: BTreeSet<SeatId>,
     /// The last session that began.

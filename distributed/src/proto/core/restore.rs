@@ -3,10 +3,10 @@
 use super::Core;
 use crate::proto::image::Image;
 use crate::proto::ledger::{RECORD_BYTES, Stub};
+use crate::proto::names::Names;
 use crate::proto::state::Digest;
 use crate::proto::tasks::{Request, Task, What};
-use crate::task::{ModelRef, TaskRecord};
-use std::collections::HashMap;
+use crate::task::TaskRecord;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub struct Left {
     /// Tasks that have not ended.
     pub(crate) open: Vec<Image>,
     ended: Vec<(Stub, Digest)>,
-    models: HashMap<ModelRef, Arc<ModelRef>>,
+    names: Names,
 }
 
 impl Left {
@@ -28,19 +28,11 @@ impl Left {
             self.epochs.push(image.id.epoch);
         }
         let Some(end) = &image.end else { return self.open.push(image) };
-        let model = match self.models.get(&image.spec.model) {
-            Some(model) => Arc::clone(model),
-            None => {
-                let model = Arc::new(image.spec.model.clone());
-                self.models.insert(image.spec.model.clone(), Arc::clone(&model));
-                model
-            }
-        };
         let key = image.spec.idempotency_key.as_deref();
         let result = end.bytes().saturating_add(key.map_or(0, str::len));
         let stub = Stub {
             id: image.id,
-            model,
+            model: self.names.share(&image.spec.model),
             key: key.map(Arc::from),
             finished_ms: Stub::whole_ms(end.finished),
             bytes: u64::try_from(result).unwrap_or(u64::MAX).saturating_add(RECORD_BYTES),
@@ -78,7 +70,7 @@ impl Core {
         if planted!(self, ForgetJournal) {
             return;
         }
-        let Left { epochs, mut open, mut ended, models: _ } = left;
+        let Left { epochs, mut open, mut ended, names: _ } = left;
         self.ledger.remember(epochs);
         // Those that have ended first: open ones may depend on them.
         ended.sort_unstable_by_key(|(stub, _)| stub.id.seq);
@@ -98,7 +90,7 @@ impl Core {
             let Image { id, submitted, spec, digest, apart, .. } = image;
             let here = spec.inputs.iter().map(|input| input.tensor.as_bytes().len()).sum();
             let apart = apart.map(|apart| usize::try_from(apart.blob.bytes).unwrap_or(usize::MAX));
-            let model = Arc::new(spec.model.clone());
+            let model = self.placement.shared_name(&spec.model);
             let request = Request::new(submitted, spec, digest, apart.unwrap_or(here), here);
             let mut task = Task::new(id, request, model);
             task.note(now, What::Restored);

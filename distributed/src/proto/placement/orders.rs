@@ -19,11 +19,8 @@ pub(in crate::proto) enum Overdue {
 
 impl Placement {
     /// One copy of a model's name for all of its tasks.
-    pub(in crate::proto) fn shared_name(&self, model: &ModelRef) -> Arc<ModelRef> {
-        match self.models.get(model) {
-            Some(wanted) => Arc::clone(wanted.name()),
-            None => Arc::new(model.clone()),
-        }
+    pub(in crate::proto) fn shared_name(&mut self, model: &ModelRef) -> Arc<ModelRef> {
+        self.names.share(model)
     }
 
     /// A caller wants the cluster to have a model; what was measured of it stays.
@@ -32,7 +29,7 @@ impl Placement {
         match self.models.get_mut(model) {
             Some(wanted) => wanted.again(needs, variants),
             None => {
-                let wanted = Wanted::new(Arc::new(model.clone()), needs, variants);
+                let wanted = Wanted::new(self.names.share(model), needs, variants);
                 self.models.insert(model.clone(), wanted);
             }
         }
@@ -48,7 +45,7 @@ impl Placement {
     }
 
     /// The variants of a model, each by its one name.
-    fn variants(&self, model: &ModelRef, needs: &ModelNeeds) -> Vec<Arc<ModelRef>> {
+    fn variants(&mut self, model: &ModelRef, needs: &ModelNeeds) -> Vec<Arc<ModelRef>> {
         let others = needs.variants.iter().filter(|variant| *variant != model);
         others.map(|variant| self.shared_name(variant)).collect()
     }
