@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// What redb may keep of the file in memory.
-pub(super) const CACHE_BYTES: usize = 8 << 20;
+pub(super) const CACHE_BYTES: usize = 2 << 20;
 
 /// An open database on the file.
 #[derive(Debug)]

@@ -53,7 +53,7 @@ async fn answer(
         Ask::Blob { sha256, offset } => {
             models::send(gate.services.models.clone(), sha256, offset, send).await
         }
-        Ask::Tensors(range) => tensors::send(&gate.shared.offers, range, send).await,
+        Ask::Tensors(range) => tensors::send(&gate.shared.offers, range, &mut send).await,
         Ask::Outcome => {
             outcome(gate, visit.connection(), &mut recv).await?;
             rpc::respond(&mut send, &()).await

@@ -16,7 +16,7 @@ use crate::proto::message::{
 };
 use crate::proto::tensors::{describe_any, plan};
 use lgp_memory::NamedTensor;
-use quinn::{Connection, RecvStream, SendStream, VarInt};
+use quinn::{Connection, RecvStream, SendStream};
 use serde::Serialize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -76,57 +76,55 @@ fn failed(id: AttemptId, error: ExecError) -> Reply {
 
 /// Serves one stream: a task, or a request for the outputs of one.
 pub(crate) async fn work(session: Arc<WorkerSession>, mut send: SendStream, mut recv: RecvStream) {
-    let served = async {
-        let start = Start::read(&mut recv).await?;
-        if start.kind() == Kind::Fetch {
-            let range = start.header(Kind::Fetch, "task or request")?;
-            return Box::pin(tensors::send(&session.offers, range, send)).await;
-        }
-        let header: TaskHeader = start.header(Kind::Task, "task")?;
-        let hold = session.attempts.hold(header.id);
-        // On the heap for itself: an allocator hands out less than a kilobyte at once, and with this in
-        // it the whole would be more.
-        let reply = match Box::pin(perform(&session, &hold, start, header, &send, &mut recv)).await
-        {
-            Ok(reply) if hold.stage.is_wanted() => reply,
-            // Cancelled, or broken: either way the coordinator learns that the slot is free.
-            Ok(_) => return Ok(session.report(Kind::Released, &hold.id)),
-            Err(error) => {
-                session.report(Kind::Released, &hold.id);
-                return Err(error);
-            }
-        };
-        match give(&session, &reply, &mut send, &mut recv).await {
-            Ok(None | Some(TAKEN)) => Ok(()),
-            // A cancellation that crossed the answer.
-            Ok(Some(_)) => Ok(session.report(Kind::Released, &hold.id)),
-            // Another connection may take it.
-            Err(_) if session.fetcher.connection().close_reason().is_some() => {
-                Ok(session.attempts.keep(hold, reply))
-            }
-            Err(error) => {
-                session.report(Kind::Released, &hold.id);
-                Err(error)
-            }
-        }
-    };
-    if let Err(error) = served.await {
+    if let Err(error) = serve(&session, &mut send, &mut recv).await {
         tracing::debug!(%error, "a stream was not served");
     }
 }
 
-/// Gives an answer to the coordinator; tells how that stopped it, if it did.
-async fn give(
-    session: &WorkerSession,
-    reply: &Reply,
+async fn serve(
+    session: &Arc<WorkerSession>,
     send: &mut SendStream,
     recv: &mut RecvStream,
-) -> Result<Option<VarInt>> {
-    answer(session, send, reply).await?;
-    wire::read_end(recv).await;
-    // The attempt is held until its whole answer has arrived, however long that takes: what no
-    // heartbeat names is given to others.
-    send.stopped().await.map_err(wire::lost)
+) -> Result<()> {
+    let start = Start::read(recv).await?;
+    if start.kind() == Kind::Fetch {
+        let range = start.header(Kind::Fetch, "task or request")?;
+        return Box::pin(tensors::send(&session.offers, range, send)).await;
+    }
+    let header: TaskHeader = start.header(Kind::Task, "task")?;
+    let hold = session.attempts.hold(header.id);
+    let id = hold.id;
+    // Cancelled, or broken: either way the coordinator learns that the slot is free.
+    let released = || session.report(Kind::Released, &id);
+    // On the heap for itself: an allocator hands out less than a kilobyte at once, and with this in it
+    // the whole would be more.
+    let performing = Box::pin(perform(session, &hold, start, header, send, recv));
+    let reply = performing.await.inspect_err(|_| released())?;
+    if !hold.stage.is_wanted() {
+        released();
+        return Ok(());
+    }
+    let given = async {
+        answer(session, send, &reply).await?;
+        wire::read_end(recv).await;
+        // The attempt is held until its whole answer has arrived, however long that takes: what no
+        // heartbeat names is given to others.
+        send.stopped().await.map_err(wire::lost)
+    };
+    match given.await {
+        Ok(None | Some(TAKEN)) => {}
+        // A cancellation that crossed the answer.
+        Ok(Some(_)) => released(),
+        // Another connection may take it.
+        Err(_) if session.fetcher.connection().close_reason().is_some() => {
+            session.attempts.keep(hold, reply);
+        }
+        Err(error) => {
+            released();
+            return Err(error);
+        }
+    }
+    Ok(())
 }
 
 async fn perform(

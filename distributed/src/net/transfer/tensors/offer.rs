@@ -63,7 +63,7 @@ impl Offers {
 pub(crate) async fn send(
     offers: &Offers,
     TensorRange { sha256, offset }: TensorRange,
-    mut send: SendStream,
+    send: &mut SendStream,
 ) -> Result<()> {
     // Tasks and their answers go first.
     let _ = send.set_priority(-1);
@@ -78,14 +78,14 @@ pub(crate) async fn send(
     });
     match (in_memory, on_disk) {
         // What lies in memory cannot be lost.
-        (Some(parts), _) => send_parts(parts, offset, &mut send).await?,
+        (Some(parts), _) => send_parts(parts, offset, send).await?,
         (None, Some((blob_store, large))) => {
             let blob = large.blob().await?;
-            if let Err(unread) = send_file(blob_store, blob, offset, &mut send).await? {
+            if let Err(unread) = send_file(blob_store, blob, offset, send).await? {
                 return Err(broken(unread, &offered));
             }
         }
-        (None, None) => wire::taken(rpc::write(&mut send, &Answer::Unknown)).await?,
+        (None, None) => wire::taken(rpc::write(send, &Answer::Unknown)).await?,
     }
     send.finish().map_err(wire::lost)
 }
