@@ -4,8 +4,8 @@ use crate::control::log::Place;
 use crate::control::record::Key;
 use crate::net::coordinator::gate::Services;
 use crate::{
-    CaHash, Coordinator, CoordinatorConfig, JoinToken, Pki, Priority, Result, Role, TaskId,
-    WorkerId,
+    CaHash, Coordinator, CoordinatorConfig, Identity, JoinToken, Pki, Priority, Result, Role,
+    TaskId, WorkerId,
 };
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -107,6 +107,14 @@ pub fn shared(coordinator: &Coordinator) -> &Arc<CoreHandle> {
 #[must_use]
 pub fn signs(pki: &Pki, role: Role, name: &WorkerId, csr: &[u8]) -> bool {
     pki.sign(role, name, csr, SystemTime::now()).is_ok()
+}
+
+/// An identity that is valid from a time on.
+///
+/// # Errors
+/// As [`Pki::issue`].
+pub fn issue_at(pki: &Pki, role: Role, name: &str, at: SystemTime) -> Result<Identity> {
+    pki.issue_at(role, name, at)
 }
 
 /// A token as an authority gives it out.

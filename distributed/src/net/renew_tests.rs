@@ -91,13 +91,7 @@ async fn what_is_yet_to_come_or_long_over_opens_nothing() {
     let coordinator = coordinator(&strict).await;
     let hour = Duration::from_secs(3600);
     let now = SystemTime::now();
-    let made_at = |pki: &Pki, at: SystemTime| {
-        let (key, csr) = pki::request().expect("random numbers");
-        let name = "w".parse().expect("a name");
-        let cert_pem = pki.sign(Role::Worker, &name, &csr, at).expect("signed");
-        let ca_pem = pki.ca_pem().to_owned();
-        Identity { name, ca_pem, cert_pem, key_pem: key.serialize_pem() }
-    };
+    let made_at = |pki: &Pki, at| pki.issue_at(Role::Worker, "w", at).expect("a name");
     let brief = own.clone().with_certificate_life(LIFE);
     let other = Pki::generate().expect("random numbers");
     let foreign = Identity { ca_pem: own.ca_pem().to_owned(), ..made_at(&other, now) };

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
@@ -25,6 +25,10 @@ pub(super) const COORDINATOR: Node = 1;
 const PORT: u16 = 8443;
 pub(super) const WORKERS_MAX: usize = 3;
 pub(super) const CALLERS_MAX: usize = 3;
+
+/// How long ago a worker got its certificate that was away since: that has expired, and not too long
+/// ago.
+const AWAY: Duration = Duration::from_secs(14 * 24 * 3600);
 
 /// Time for a worker to end in order.
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -51,9 +55,15 @@ fn keys() -> Result<&'static Keys, Error> {
         let issue = |role, name: &str, count| {
             (0..count).map(|at| pki.issue(role, &format!("{name}-{at}"))).collect()
         };
-        let workers: Result<_, Error> = issue(Role::Worker, "worker", WORKERS_MAX);
+        let workers: Result<Vec<_>, Error> = issue(Role::Worker, "worker", WORKERS_MAX);
         let callers: Result<_, Error> = issue(Role::Client, "caller", CALLERS_MAX);
-        Ok(Keys { workers: workers?, callers: callers?, pki })
+        let mut workers = workers?;
+        // Each process of this one has to renew its certificate first.
+        if let (Some(away), Some(then)) = (workers.first_mut(), SystemTime::now().checked_sub(AWAY))
+        {
+            *away = inside::issue_at(&pki, Role::Worker, "worker-0", then)?;
+        }
+        Ok(Keys { workers, callers: callers?, pki })
     };
     let keys = KEYS.get_or_init(|| make().map_err(|error| error.to_string()));
     keys.as_ref().map_err(|message| Error::Pki { message: message.clone() })

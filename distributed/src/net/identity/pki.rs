@@ -186,9 +186,14 @@ impl Pki {
     /// # Errors
     /// [`Error::Parse`] when `name` is not a member's name; [`Error::Pki`].
     pub fn issue(&self, role: Role, name: &str) -> Result<Identity> {
+        self.issue_at(role, name, SystemTime::now())
+    }
+
+    /// Issues an identity that is valid from `now`.
+    pub(crate) fn issue_at(&self, role: Role, name: &str, now: SystemTime) -> Result<Identity> {
         let name: WorkerId = name.parse()?;
         let key = KeyPair::generate().map_err(pki_error)?;
-        let params = self.member(role, &name, SystemTime::now())?;
+        let params = self.member(role, &name, now)?;
         let cert = params.signed_by(&key, &self.authority.issuer).map_err(pki_error)?;
         let ca_pem = self.authority.ca_pem.clone();
         Ok(Identity { name, ca_pem, cert_pem: cert.pem(), key_pem: key.serialize_pem() })

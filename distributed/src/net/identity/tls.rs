@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::net::identity::pki::{CaHash, Identity, Pki, SKEW};
 use crate::net::identity::role::{Protocol, Role};
+use crate::net::outside::planted_here;
 use crate::worker_info::WorkerId;
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -240,7 +241,8 @@ impl Members {
         else {
             return Err(error);
         };
-        if now.as_secs().saturating_sub(not_after.as_secs()) > self.absence_max.as_secs() {
+        let away_s = now.as_secs().saturating_sub(not_after.as_secs());
+        if away_s > self.absence_max.as_secs() || planted_here!(RefuseExpired) {
             return Err(error);
         }
         // Its time is looked at before all else about it: as it was in its last second.

@@ -15,16 +15,19 @@ pub enum GlueFault {
     KeepSessions,
     /// Attempts that have ended stay with their session.
     KeepAttempts,
+    /// A certificate that has expired opens nothing, however short a time ago.
+    RefuseExpired,
 }
 
 impl GlueFault {
     /// Every fault that can be planted.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::KeepWaiters,
         Self::AcknowledgeEarly,
         Self::ForgetRejected,
         Self::LateTimers,
         Self::KeepSessions,
         Self::KeepAttempts,
+        Self::RefuseExpired,
     ];
 }
