@@ -2,13 +2,19 @@
 //! direction or in both. One direction is cut without a packet filter: the sender is told a wrong
 //! hardware address for the receiver, and what arrives is dropped there without a word.
 
+use crate::chaos::process;
 use crate::report::Skip;
 use crate::{apt, cmd};
 use anyhow::{Result, ensure};
+use rustix::process::Signal;
 use std::net::IpAddr;
+use std::path::Path;
 
 /// Nobody's hardware address.
 const NOBODY: &str = "02:00:00:00:00:01";
+
+/// What the name of each namespace begins with; the process that made it follows, and one digit.
+const PREFIX: &str = "lgp";
 
 /// Which datagrams are lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,15 +37,39 @@ pub(in crate::chaos) struct Island {
 
 /// Some islands, or why there are none.
 pub(in crate::chaos) fn some(count: u8) -> Result<Vec<Island>, Skip> {
-    let islands = apt::iproute().and_then(|()| (1..=count).map(Island::new).collect());
+    let made = apt::iproute().and_then(|()| sweep());
+    let islands = made.and_then(|()| (1..=count).map(Island::new).collect());
     islands.map_err(|error: anyhow::Error| {
         Skip::new("netns", format!("no network namespaces with links: {error:#}"))
     })
 }
 
+/// Removes the islands of runs that were killed: theirs are the addresses of the next ones.
+fn sweep() -> Result<()> {
+    let listed = output(&["netns", "list"])?;
+    for name in listed.lines().filter_map(|line| line.split_whitespace().next()) {
+        if owner(name).is_none_or(|pid| Path::new("/proc").join(pid).exists()) {
+            continue;
+        }
+        for pid in output(&["netns", "pids", name])?.split_whitespace() {
+            process::signal(pid.parse()?, Signal::KILL);
+        }
+        let _ = ip(&["link", "del", name]);
+        ip(&["netns", "del", name])?;
+    }
+    Ok(())
+}
+
+/// The process that a namespace was made by, if it is an island's.
+fn owner(name: &str) -> Option<&str> {
+    let digits = name.strip_prefix(PREFIX)?;
+    let (pid, _) = digits.split_at_checked(digits.len().checked_sub(1)?)?;
+    (!pid.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())).then_some(pid)
+}
+
 impl Island {
     fn new(number: u8) -> Result<Self> {
-        let name = format!("lgp{}{number}", std::process::id());
+        let name = format!("{PREFIX}{}{number}", std::process::id());
         let inner = format!("{name}i");
         // Addresses that are set aside for measurements, so that nobody else's are hidden.
         let [host, own] = [1, 2].map(|end| IpAddr::from([198, 18, number, end]));
@@ -96,7 +126,24 @@ impl Drop for Island {
 }
 
 fn ip(arguments: &[&str]) -> Result<()> {
+    output(arguments).map(drop)
+}
+
+fn output(arguments: &[&str]) -> Result<String> {
     let finished = cmd::capture(cmd::command("ip").args(arguments))?;
     ensure!(finished.ok, "{}", finished.output.trim());
-    Ok(())
+    Ok(finished.output)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::owner;
+
+    #[test]
+    fn the_owner_of_an_island_is_read_from_its_name_and_of_nothing_else() {
+        assert_eq!(owner("lgp1234"), Some("123"));
+        for other in ["lgp", "lgp1", "lgpx1", "lgp12x", "vpn12", ""] {
+            assert_eq!(owner(other), None, "{other}");
+        }
+    }
 }
