@@ -1,30 +1,33 @@
-//! One copy of each model's name for all who name it.
+//! One copy of each model's name for the tasks, results and devices that name it.
 
 use crate::task::ModelRef;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Names among which those that nobody uses any more are not looked for.
+/// Fewer names than these are never looked through for unused ones.
 const FEW: usize = 64;
 
-/// The names of models that somebody uses.
+/// The names of models, each as long as it is used and a little longer.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     names: HashSet<Arc<ModelRef>>,
-    /// How many there may be before the unused ones go.
-    most: usize,
+    /// Names asked for since the unused ones went.
+    asked: usize,
 }
 
 impl Names {
     /// The one copy of a name.
     pub(super) fn share(&mut self, model: &ModelRef) -> Arc<ModelRef> {
+        self.asked += 1;
+        // Each call pays for a look at two names; were they as many as there are, new ones would put the
+        // look off for ever.
+        if self.asked * 2 > self.names.len().max(FEW) {
+            self.asked = 0;
+            self.names.retain(|name| Arc::strong_count(name) > 1);
+            self.names.shrink_to(self.names.len() * 2);
+        }
         if let Some(name) = self.names.get(model) {
             return Arc::clone(name);
-        }
-        if self.names.len() >= self.most.max(FEW) {
-            self.names.retain(|name| Arc::strong_count(name) > 1);
-            // So that each name that comes pays for a look at two.
-            self.most = self.names.len() * 2;
         }
         let name = Arc::new(model.clone());
         self.names.insert(Arc::clone(&name));
@@ -41,15 +44,18 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_there_once_and_only_as_long_as_it_is_used() {
+    fn a_name_is_there_once_and_unused_ones_go() {
         let mut names = Names::default();
         let first = names.share(&model(0));
         assert!(Arc::ptr_eq(&first, &names.share(&model(0))));
-        let used: Vec<_> = (1..100).map(|version| names.share(&model(version))).collect();
-        assert_eq!(names.names.len(), 100);
+        let used: Vec<_> = (1..1_000).map(|version| names.share(&model(version))).collect();
+        assert_eq!(names.names.len(), 1_000);
         drop(used);
-        (100..1_000).for_each(|version| drop(names.share(&model(version))));
-        assert!(names.names.len() <= 200, "{}", names.names.len());
-        assert!(Arc::ptr_eq(&first, &names.share(&model(0))));
+        for _ in 0..=1_000 {
+            assert!(Arc::ptr_eq(&first, &names.share(&model(0))));
+        }
+        assert_eq!(names.names.len(), 1);
+        (1..10_000).for_each(|version| drop(names.share(&model(version))));
+        assert!(names.names.len() <= FEW + 1, "{}", names.names.len());
     }
 }

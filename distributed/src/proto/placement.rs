@@ -67,6 +67,11 @@ impl Placement {
         self.planted = fault;
     }
 
+    /// Names that were shared while nothing named a model here yet.
+    pub(super) fn set_names(&mut self, names: Names) {
+        self.names = names;
+    }
+
     /// The workers and their devices, to be looked at.
     pub(super) fn fleet(&self) -> &Fleet {
         &self.fleet

@@ -203,3 +203,19 @@ impl Drop for Exchange<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a runtime adds to a future.
+    const HEAD_BYTES: usize = 144;
+
+    #[test]
+    fn the_future_of_an_attempt_is_less_than_a_kilobyte() {
+        fn bytes<'a, F: Future>(_: impl FnOnce(&'a Attempt) -> F) -> usize {
+            size_of::<Attempt>() + size_of::<F>()
+        }
+        assert!(bytes(Attempt::run) + HEAD_BYTES <= 1_024, "{}", bytes(Attempt::run));
+    }
+}

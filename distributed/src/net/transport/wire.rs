@@ -127,7 +127,7 @@ impl Start {
         shared: Option<SharedBody>,
     ) -> Result<Vec<NamedTensor>> {
         match shared {
-            // On the heap: every attempt's future would be as large otherwise.
+            // Boxed, to keep an attempt's future small.
             None => Box::pin(self.tensors(recv, metas)).await,
             Some(body) => {
                 self.end()?;
@@ -136,7 +136,7 @@ impl Start {
         }
     }
 
-    /// Sees that nothing follows the header.
+    /// Sees that no body is announced, and that none came with the header.
     pub(crate) fn end(self) -> Result<()> {
         plan(Vec::new(), self.prefix.body_bytes)?;
         nothing_follows(&self.body)

@@ -35,6 +35,7 @@ impl Core {
         let mut images = Vec::with_capacity(seqs.len());
         let durable = seqs.iter().filter(|seq| self.is_durable(**seq));
         images.extend(durable.filter_map(|seq| self.image(*seq)));
+        images.shrink_to_fit();
         self.order(Change::Put(images), Pending::Accept(seqs));
     }
 

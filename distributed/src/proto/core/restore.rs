@@ -70,8 +70,9 @@ impl Core {
         if planted!(self, ForgetJournal) {
             return;
         }
-        let Left { epochs, mut open, mut ended, names: _ } = left;
+        let Left { epochs, mut open, mut ended, names } = left;
         self.ledger.remember(epochs);
+        self.placement.set_names(names);
         // Those that have ended first: open ones may depend on them.
         ended.sort_unstable_by_key(|(stub, _)| stub.id.seq);
         open.sort_unstable_by_key(|image| image.id.seq);

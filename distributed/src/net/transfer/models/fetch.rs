@@ -63,7 +63,7 @@ impl Fetcher {
     pub(crate) async fn ensure(&self, model: &ModelRef) -> Result<(), ExecError> {
         match self.lacks(model) {
             None => Ok(()),
-            // On the heap: every attempt's future would be as large otherwise.
+            // Boxed, to keep an attempt's future small.
             Some(_) => Box::pin(self.fetch_in_turn(model)).await,
         }
     }
