@@ -13,6 +13,8 @@ mod join_tests;
 #[cfg(test)]
 mod outputs_tests;
 pub(crate) mod outside;
+#[cfg(all(test, unix))]
+mod panic_tests;
 #[cfg(test)]
 mod renew_tests;
 pub(crate) mod ring;
