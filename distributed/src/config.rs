@@ -38,8 +38,8 @@ pub struct CoordinatorConfig {
     /// name and `.inputs` after it, until the task has ended; outputs of one above 64 KiB lie there too,
     /// until its result goes.
     pub input_bytes_max: usize,
-    /// Finished tasks whose records are in memory; the oldest leave it first. Those of durable tasks
-    /// are read back from the journal, the others are gone.
+    /// Finished tasks whose records are in memory; the oldest leave it first. Those of durable tasks,
+    /// of which there is an eighth at most, are read back from the journal, the others are gone.
     pub retained_tasks_max: usize,
     /// Bytes of outputs that records in memory may hold.
     pub retained_bytes_max: usize,
@@ -53,7 +53,7 @@ pub struct CoordinatorConfig {
     /// Bytes of results that the journal and the files beside it may hold; above that those that were read go first, then the
     /// others, each the oldest first.
     pub results_bytes_max: u64,
-    /// How many of them, for each of which about 150 bytes stay in memory.
+    /// How many of them, for each of which about 250 bytes stay in memory.
     pub results_max: usize,
     /// Milliseconds of a longer completion time that saving a joule is worth to the strategy
     /// `adaptive`; 0 looks at time alone. Only devices whose executor reports

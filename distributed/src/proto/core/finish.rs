@@ -113,7 +113,8 @@ impl Core {
     pub(super) fn retain(&mut self, seq: u64) {
         let Some(mut task) = self.tasks.entry(seq) else { return };
         if !task.list(true) {
-            self.ledger.records_mut().list(seq);
+            let is_saved = task.request().is_durable();
+            self.ledger.records_mut().list(seq, is_saved);
         }
     }
 }

@@ -7,15 +7,20 @@ use crate::task::TaskId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+/// Which part of the whole records in memory may be of tasks that the journal has as well.
+const SAVED_SHARE: usize = 8;
+
 /// By the end of a task, in milliseconds, and its number.
 type Order = BTreeSet<(u64, u64)>;
 
 /// What is known of ended tasks.
 #[derive(Debug, Default)]
 pub(in crate::proto) struct Retention {
-    /// Those whose whole records may leave the memory, in the order of their ends, and the bytes that
-    /// whole records keep alive.
-    whole: VecDeque<u64>,
+    /// Those whose whole records may leave the memory, in the order of their ends: those that the
+    /// journal has as well, and the others.
+    saved: VecDeque<u64>,
+    unsaved: VecDeque<u64>,
+    /// The bytes that whole records keep alive.
     whole_bytes: usize,
     /// Of each durable task and of each with a key.
     stubs: BTreeMap<u64, Stub>,
@@ -52,14 +57,18 @@ impl Retention {
     }
 
     /// From now on it stays in memory only as long as there is room.
-    pub(in crate::proto) fn list(&mut self, seq: u64) {
-        self.whole.push_back(seq);
+    pub(in crate::proto) fn list(&mut self, seq: u64, is_saved: bool) {
+        let list = if is_saved { &mut self.saved } else { &mut self.unsaved };
+        list.push_back(seq);
     }
 
-    /// Takes the oldest from the list, where there are too many.
+    /// Takes the oldest from the lists, where there are too many: first of those that can be read back.
     pub(in crate::proto) fn pop_whole(&mut self, max: usize, bytes_max: usize) -> Option<u64> {
-        let over = self.whole.len() > max || self.whole_bytes > bytes_max;
-        if over { self.whole.pop_front() } else { None }
+        let saved = self.saved.len();
+        if saved.saturating_add(self.unsaved.len()) > max || self.whole_bytes > bytes_max {
+            return self.saved.pop_front().or_else(|| self.unsaved.pop_front());
+        }
+        if saved > max.div_ceil(SAVED_SHARE) { self.saved.pop_front() } else { None }
     }
 
     /// A task has ended, of which this stays for longer.
@@ -250,12 +259,16 @@ mod tests {
         let mut records = Retention::default();
         for seq in 0..3 {
             records.hold(10);
-            records.list(seq);
+            records.list(seq, false);
         }
         assert_eq!(records.pop_whole(2, 100), Some(0), "too many");
         records.release(10);
         assert_eq!(records.pop_whole(2, 100), None);
         assert_eq!(records.pop_whole(2, 19), Some(1), "too large");
+        (3..6).for_each(|seq| records.list(seq, true));
+        assert_eq!(records.pop_whole(16, 100), Some(3), "more than an eighth can be read back");
+        assert_eq!(records.pop_whole(16, 100), None);
+        assert_eq!(records.pop_whole(2, 100), Some(4), "and go first");
     }
 
     #[test]
