@@ -174,13 +174,14 @@ mod task;
 mod worker_info;
 
 pub use config::{CoordinatorConfig, WorkerConfig};
+pub use control::persisted::Persisted;
 pub use error::{Error, JournalError, Result};
 pub use executor::{DeviceStatus, ExecError, ExecErrorKind, Executor, ExecutorStatus, Stop};
 pub use net::call::{Client, Supervisor};
 pub use net::coordinator::gate::Services;
 pub use net::coordinator::{Coordinator, Events};
 pub use net::identity::enrol::{JoinRefusal, enrol, join};
-pub use net::identity::pki::{CaHash, Identity, Pki, Revocation};
+pub use net::identity::pki::{CaHash, Identity, Pki, Revocation, ServerIdentity};
 pub use net::identity::renew::renew;
 pub use net::identity::role::Role;
 pub use net::identity::token::{JoinToken, TokenInfo, Tokens};

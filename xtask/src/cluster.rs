@@ -46,7 +46,7 @@ impl Cluster {
         }
         let mut start = cmd::command(&binary);
         start.args(["start", "--json", "--workers", "2", "--http", "127.0.0.1:0"]);
-        start.args(["--quic", "127.0.0.1:0", "--data"]).arg(&data);
+        start.args(["--grpc", "127.0.0.1:0", "--quic", "127.0.0.1:0", "--data"]).arg(&data);
         let finished = cmd::stdout(&mut start)?;
         ensure!(finished.ok, "`start` failed");
         let answer = serde_json::from_str(&finished.output).context("`start` printed no JSON")?;
@@ -59,6 +59,17 @@ impl Cluster {
         let url =
             if address.contains("://") { address.to_owned() } else { format!("http://{address}") };
         Ok(url)
+    }
+
+    /// The file with its owner's key.
+    pub(crate) fn key_file(&self) -> String {
+        self.data.join("local.key").display().to_string()
+    }
+
+    /// Where it answers gRPC, as `HOST:PORT`.
+    pub(crate) fn grpc(&self) -> Result<String> {
+        let address = self.answer["grpc"].as_str().context("`start` names no gRPC address")?;
+        Ok(address.trim_start_matches("http://").to_owned())
     }
 
     /// The coordinator's process.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 /// What the agreement tests import, pinned so that every machine compares with the same thing.
 const PACKAGES: &[&str] =
-    &["numpy==2.4.6", "onnx==1.23.2", "onnxruntime==1.31.1", "tritonclient[http]==2.73.0"];
+    &["numpy==2.4.6", "onnx==1.23.2", "onnxruntime==1.31.1", "tritonclient[grpc,http]==2.73.0"];
 
 /// The engines that this one is compared with, pinned so that figures stay comparable.
 pub(crate) const ENGINES: &[&str] = &["numpy==2.4.6", "onnxruntime==1.31.1", "openvino==2026.4.1"];

@@ -191,7 +191,10 @@ fn simulation() -> Result<Outcome> {
 
 fn tritonclient() -> Result<Outcome> {
     let cluster = Cluster::start(Profile::Dev, "tritonclient")?;
-    let outcome = script("apps/server/tests/tritonclient_e2e.py", &[&cluster.http()?]);
+    let outcome = script(
+        "apps/server/tests/tritonclient_e2e.py",
+        &[&cluster.http()?, &cluster.grpc()?, &cluster.key_file()],
+    );
     cluster.stop()?;
     outcome
 }

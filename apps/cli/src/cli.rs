@@ -51,6 +51,8 @@ pub(crate) enum Command {
     Start(commands::start::Args),
     /// Let other machines join: make, list and revoke tokens
     Token(commands::token::Args),
+    /// Let programs use the cluster: make, list and revoke API keys
+    Keys(commands::keys::Args),
     /// Make this machine a worker of a cluster elsewhere
     Join(commands::join::Args),
     /// Stop a coordinator and its workers

@@ -12,5 +12,5 @@ mod signals;
 
 pub(crate) use host::{host, runtime};
 pub(crate) use launch::{Cluster, Plan};
-pub(crate) use serve::{bind, serve};
+pub(crate) use serve::{Listeners, access, serve};
 pub(crate) use signals::Signals;

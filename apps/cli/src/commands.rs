@@ -9,6 +9,7 @@ pub(crate) mod devices;
 pub(crate) mod doctor;
 pub(crate) mod inspect;
 pub(crate) mod join;
+pub(crate) mod keys;
 pub(crate) mod models;
 pub(crate) mod plan;
 pub(crate) mod profile;
@@ -47,6 +48,7 @@ pub(crate) fn dispatch(cli: &Cli) -> Result<()> {
         Command::Convert(args) => convert::run(args, out),
         Command::Start(args) => start::run(args, out),
         Command::Token(args) => token::run(args, out),
+        Command::Keys(args) => keys::run(args, out),
         Command::Join(args) => join::run(args, out),
         Command::Stop(args) => stop::run(args, out),
         Command::Status(args) => status::run(args, out),

@@ -116,6 +116,16 @@ impl Display for Failure {
 
 impl std::error::Error for Failure {}
 
+impl From<lgp_server::Error> for Failure {
+    fn from(error: lgp_server::Error) -> Self {
+        match error {
+            lgp_server::Error::Cluster(error) => error.into(),
+            lgp_server::Error::File { what, path, source } => Self::file(what, &path, &source),
+            other => Self::from_error("server_failed", &other),
+        }
+    }
+}
+
 impl From<ModelError> for Failure {
     fn from(error: ModelError) -> Self {
         let code = match &error {

@@ -17,6 +17,13 @@ pub(crate) struct Endpoint {
     pub(crate) pid: u32,
     /// Base URL of the REST interface.
     pub(crate) http: String,
+    /// Base URL of the REST interface for programs of this machine, where that is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) local: Option<String>,
+    /// By what clients elsewhere recognise the authority that certified the REST interface, where that
+    /// is the cluster's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) fingerprint: Option<String>,
     /// Base URL of the gRPC interface, once there is one.
     pub(crate) grpc: Option<String>,
     /// The address for workers.
@@ -32,6 +39,16 @@ const LOCK_FILE: &str = "coordinator.lock";
 /// The coordinator's log in the data folder.
 pub(crate) fn log_file(data: &Path) -> PathBuf {
     data.join("coordinator.log")
+}
+
+/// The key with which the data folder's owner may do everything.
+pub(crate) fn local_key(data: &Path) -> PathBuf {
+    data.join("local.key")
+}
+
+/// The log of what administrators did.
+pub(crate) fn audit_log(data: &Path) -> PathBuf {
+    data.join("audit.log")
 }
 
 /// The log of local workers in the data folder.
@@ -195,6 +212,8 @@ mod tests {
         Endpoint {
             pid: 7,
             http: "http://127.0.0.1:1".to_owned(),
+            local: None,
+            fingerprint: None,
             grpc: None,
             quic: "127.0.0.1:2".to_owned(),
             data: data.to_owned(),

@@ -22,6 +22,8 @@ mod settings;
 mod simd;
 mod size;
 mod task;
+mod times;
+mod tls;
 mod values;
 mod wire;
 

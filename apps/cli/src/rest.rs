@@ -3,6 +3,8 @@
 use crate::failure::{Failure, Result};
 use crate::folder;
 use crate::settings::{self, Flags};
+use crate::tls::Trust;
+use lgp_sdk::CaHash;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -10,6 +12,9 @@ use std::io::{Cursor, Read};
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 use ureq::SendBody;
+use ureq::http::{HeaderValue, Request, Uri, header};
+use ureq::middleware::MiddlewareNext;
+use ureq::tls::TlsConfig;
 use ureq::unversioned::multipart::{Form, Part};
 
 /// How long an order to leave waits for what runs.
@@ -48,6 +53,16 @@ pub(crate) struct Target {
     /// The coordinator's address, as in http://127.0.0.1:8000
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) server: Option<String>,
+    /// The file that holds the key to use; RADEON_KEY may hold the key itself [default: local.key in
+    /// the data folder]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) key_file: Option<PathBuf>,
+    /// The certificates to trust, PEM, for a coordinator at https:// [default: public authorities]
+    #[arg(long, global = true, value_name = "FILE", conflicts_with = "fingerprint")]
+    pub(crate) ca: Option<PathBuf>,
+    /// The fingerprint of the cluster's authority, as start prints it, for one at https://
+    #[arg(long, global = true, value_name = "HEX")]
+    pub(crate) fingerprint: Option<CaHash>,
 }
 
 impl Target {
@@ -71,12 +86,54 @@ impl Target {
             if self.data.is_some() || self.config.is_some() {
                 return Err(Failure::usage("--server cannot be used with --data or --config"));
             }
-            return Client::new(url, None);
+            let trust = match (&self.ca, self.fingerprint) {
+                (Some(path), _) => Trust::File(path.clone()),
+                (None, Some(fingerprint)) => Trust::Fingerprint(fingerprint),
+                (None, None) => Trust::Public,
+            };
+            return Client::new(url, None, self.key(None)?.as_deref(), &trust);
         }
         let data = self.data_folder()?;
         let endpoint = folder::running(&data)?;
-        Client::new(&endpoint.http, Some(data))
+        let key = self.key(Some(&data))?;
+        let url = endpoint.local.as_ref().unwrap_or(&endpoint.http);
+        Client::new(url, Some(data), key.as_deref(), &Trust::Public)
     }
+
+    /// The key to use: of the file that is named, of the environment, of the data folder.
+    fn key(&self, data: Option<&Path>) -> Result<Option<String>> {
+        let own = data.map(folder::local_key);
+        let path = match (&self.key_file, settings::environment(KEY)) {
+            (Some(path), _) => path.clone(),
+            (None, Some(key)) => return checked_key(&key, "the environment variable RADEON_KEY"),
+            (None, None) => match own {
+                Some(path) => path,
+                None => return Ok(None),
+            },
+        };
+        let text = std::fs::read_to_string(&path).map_err(|error| {
+            let hint = "only the owner of a coordinator can read its local.key; others have one made \
+                        by radeon-cluster keys create, and name its file with --key-file";
+            Failure::file("read the key in", &path, &error).hint(hint)
+        })?;
+        checked_key(&text, &path.display().to_string())
+    }
+}
+
+/// The environment variable that may hold a key.
+const KEY: &str = "RADEON_KEY";
+/// Longer ones are not keys.
+const KEY_BYTES_MAX: usize = 256;
+
+/// A key as it can be sent, or a word about where it is that it cannot.
+fn checked_key(text: &str, place: &str) -> Result<Option<String>> {
+    let key = text.trim();
+    let is_key = !key.is_empty() && key.len() <= KEY_BYTES_MAX;
+    if is_key && key.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Ok(Some(key.to_owned()));
+    }
+    let message = format!("{place} holds no key, expected one line such as lgp_ID_SECRET");
+    Err(Failure::new("bad_key", message))
 }
 
 /// A client of one coordinator.
@@ -98,17 +155,35 @@ const SLOW: [&str; 4] = ["models", "journal", "restart", "scale"];
 const SLOW_OF_ONE: &str = "/drain";
 
 impl Client {
-    fn new(url: &str, data: Option<PathBuf>) -> Result<Self> {
+    fn new(url: &str, data: Option<PathBuf>, key: Option<&str>, trust: &Trust) -> Result<Self> {
         let base = url.trim_end_matches('/').to_owned();
-        if !base.starts_with("http://") {
-            return Err(Failure::usage(format!(
-                "{url:?} is not an address, expected http://HOST:PORT"
-            )));
-        }
+        let uri: Uri = base.parse().unwrap_or_default();
+        let tls = match (uri.scheme_str(), uri.host()) {
+            (Some("http"), Some(_)) => TlsConfig::default(),
+            (Some("https"), Some(host)) => {
+                let host = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
+                trust.config(host, uri.port_u16().unwrap_or(443))?
+            }
+            _ => {
+                let message = format!("{url:?} is not an address, expected http(s)://HOST:PORT");
+                return Err(Failure::usage(message));
+            }
+        };
+        let credential = key.map(|key| HeaderValue::from_str(&format!("Bearer {key}"))).transpose();
+        let credential = credential.map_err(Failure::internal)?;
         let agent = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .timeout_connect(Some(Duration::from_secs(5)))
+            .tls_config(tls)
+            // A key goes to the server that was named, and to no other.
+            .max_redirects(0)
             .user_agent(concat!("radeon-cluster/", env!("CARGO_PKG_VERSION")))
+            .middleware(move |mut request: Request<SendBody<'_>>, next: MiddlewareNext<'_>| {
+                if let Some(credential) = &credential {
+                    request.headers_mut().insert(header::AUTHORIZATION, credential.clone());
+                }
+                next.handle(request)
+            })
             .build()
             .new_agent();
         Ok(Self { base, data, agent, patience: PATIENCE })
@@ -262,6 +337,10 @@ fn unreadable(path: &Path) -> impl FnOnce(std::io::Error) -> Failure {
 /// Outputs of a task can be large; they are the user's own.
 const BODY_BYTES_MAX: u64 = 4 << 30;
 
+const KEY_HINT: &str = "name the coordinator's folder with --data, where its owner's key is, or a key's \
+                        file with --key-file; an administrator makes keys with: radeon-cluster keys \
+                        create --role submit";
+
 /// A refusal in the cluster API's shape: `{"error":{"code","message","hint"}}`.
 fn refusal(status: u16, body: &str) -> Failure {
     let body: Value = serde_json::from_str(body).unwrap_or_default();
@@ -269,7 +348,12 @@ fn refusal(status: u16, body: &str) -> Failure {
     let code = text("code").unwrap_or_else(|| "refused".to_owned());
     let message = text("message")
         .unwrap_or_else(|| format!("the coordinator answered {status} without a reason"));
-    Failure { hint: text("hint"), ..Failure::new(code, message) }
+    // The server's hint is for programs.
+    let hint = match status {
+        401 => Some(KEY_HINT.to_owned()),
+        _ => text("hint"),
+    };
+    Failure { hint, ..Failure::new(code, message) }
 }
 
 /// A name in a path: what is not a plain character is percent-encoded, so that it stays a name.
@@ -323,6 +407,9 @@ mod tests {
             data: Some(folder.path().to_owned()).filter(|_| server.is_none()),
             config: None,
             server: server.map(str::to_owned),
+            key_file: None,
+            ca: None,
+            fingerprint: None,
         };
         let refused = target(None).connect().err().expect("nobody runs");
         assert_eq!(refused.code, "not_running");
@@ -337,7 +424,7 @@ mod tests {
         // The system takes connections on its behalf, as it does for a process that is stopped.
         let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
         let url = format!("http://{}", silent.local_addr().expect("bound"));
-        let client = Client::new(&url, None).expect("an address");
+        let client = Client::new(&url, None, None, &Trust::Public).expect("an address");
         let client = Client { patience: Duration::from_millis(50), ..client };
         for result in [
             client.get::<Value>("stats"),

@@ -5,8 +5,9 @@
 use crate::cluster::driver::WORKERS_MAX;
 use crate::failure::{Failure, Result};
 use crate::simd::Simd;
+use crate::tls::Certificate;
 use config::builder::DefaultState;
-use config::{Config, ConfigBuilder, File, FileFormat, FileSourceString};
+use config::{Config, ConfigBuilder, File, FileFormat, FileSourceString, Value};
 use etcetera::BaseStrategy;
 use lgp_sdk::{CoordinatorConfig, WorkerConfig};
 use serde::{Deserialize, Serialize};
@@ -53,6 +54,8 @@ pub(crate) struct Settings {
     pub(crate) keys_kept_for_s: u64,
     /// The REST interface.
     pub(crate) http: Http,
+    /// The gRPC interface, with the certificate, the keys and the limits of the other.
+    pub(crate) grpc: Grpc,
     /// The interface for workers.
     pub(crate) quic: Quic,
 }
@@ -63,10 +66,26 @@ pub(crate) struct Settings {
 pub(crate) struct Http {
     /// Where it listens; port 0 picks a free one.
     pub(crate) addr: SocketAddr,
+    /// The certificate that it shows: `off`, `self-signed`, or `CERT.pem,KEY.pem`. Needed where other
+    /// machines reach it.
+    pub(crate) tls: Certificate,
+    /// Origins of pages that may use it besides its own, as in `https://example.org`.
+    #[serde(default)]
+    pub(crate) origins: Vec<String>,
+    /// Whether programs of this machine may ask for health, metadata and inference without a key.
+    pub(crate) open: bool,
     /// The largest request that is accepted, apart from tensors as binary data.
     pub(crate) body_bytes_max: usize,
     /// Bytes of all requests' bodies that are held at once; others wait.
     pub(crate) bodies_bytes_max: usize,
+}
+
+/// The gRPC interface.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Grpc {
+    /// Where it listens; port 0 picks a free one.
+    pub(crate) addr: SocketAddr,
 }
 
 /// The interface for workers.
@@ -221,9 +240,13 @@ impl Settings {
             keys_kept_for_s: Keeping::default().keys_kept_for_s,
             http: Http {
                 addr: SocketAddr::from((Ipv4Addr::LOCALHOST, 8000)),
+                tls: Certificate::Off,
+                origins: Vec::new(),
+                open: true,
                 body_bytes_max: 64 << 20,
                 bodies_bytes_max: 512 << 20,
             },
+            grpc: Grpc { addr: SocketAddr::from((Ipv4Addr::LOCALHOST, 8001)) },
             quic: Quic {
                 addr: SocketAddr::from((Ipv4Addr::LOCALHOST, 8443)),
                 advertise: Advertise::Auto,
@@ -242,13 +265,15 @@ pub(crate) struct Flags<'a> {
     pub(crate) device: Option<&'a str>,
     pub(crate) workers: Option<usize>,
     pub(crate) http: Option<SocketAddr>,
+    pub(crate) tls: Option<&'a Certificate>,
+    pub(crate) grpc: Option<SocketAddr>,
     pub(crate) quic: Option<SocketAddr>,
 }
 
 /// The environment variables that are read, and the settings that they stand for.
 ///
 /// Others that start alike belong to graphics drivers, so unknown ones are no error.
-const VARIABLES: [(&str, &str); 20] = [
+const VARIABLES: [(&str, &str); 24] = [
     ("RADEON_DATA", "data"),
     ("RADEON_DEVICE", "device"),
     ("RADEON_SIMD", "simd"),
@@ -263,13 +288,20 @@ const VARIABLES: [(&str, &str); 20] = [
     ("RADEON_RESULTS_DISK_SHARE", "results_disk_share"),
     ("RADEON_KEYS_KEPT_FOR_S", "keys_kept_for_s"),
     ("RADEON_HTTP__ADDR", "http.addr"),
+    ("RADEON_HTTP__TLS", "http.tls"),
+    ("RADEON_HTTP__ORIGINS", ORIGINS),
+    ("RADEON_HTTP__OPEN", "http.open"),
     ("RADEON_HTTP__BODY_BYTES_MAX", "http.body_bytes_max"),
     ("RADEON_HTTP__BODIES_BYTES_MAX", "http.bodies_bytes_max"),
+    ("RADEON_GRPC__ADDR", "grpc.addr"),
     ("RADEON_QUIC__ADDR", "quic.addr"),
     ("RADEON_QUIC__ADVERTISE", "quic.advertise"),
     ("RADEON_QUIC__CERTIFICATE_LIFE_S", "quic.certificate_life_s"),
     ("RADEON_QUIC__ABSENCE_MAX_S", "quic.absence_max_s"),
 ];
+
+/// Of which there may be several, in the environment with commas between them.
+const ORIGINS: &str = "http.origins";
 
 /// The name of the settings file in the data folder.
 const FILE_NAME: &str = "radeon-cluster.toml";
@@ -305,6 +337,10 @@ pub(crate) fn resolve(
     }
     for (name, key) in VARIABLES {
         if let Some(value) = variable(name) {
+            let value = match key {
+                ORIGINS => Value::from(value.split(',').map(str::to_owned).collect::<Vec<_>>()),
+                _ => Value::from(value),
+            };
             builder = builder.set_override(key, value).map_err(|error| {
                 Failure::new("settings_invalid", format!("environment variable {name}: {error}"))
             })?;
@@ -314,6 +350,8 @@ pub(crate) fn resolve(
         ("device", flags.device.map(str::to_owned)),
         ("workers", flags.workers.map(|count| count.to_string())),
         ("http.addr", flags.http.map(|addr| addr.to_string())),
+        ("http.tls", flags.tls.map(ToString::to_string)),
+        ("grpc.addr", flags.grpc.map(|addr| addr.to_string())),
         ("quic.addr", flags.quic.map(|addr| addr.to_string())),
     ];
     for (key, value) in overrides {
@@ -359,6 +397,7 @@ pub(crate) fn resolve(
         settings.data = path;
     }
     settings.data = absolute(&settings.data)?;
+    settings.http.tls = std::mem::take(&mut settings.http.tls).absolute()?;
     Ok(settings)
 }
 

@@ -55,6 +55,16 @@ pub(crate) struct Room {
     rest: Option<OwnedSemaphorePermit>,
 }
 
+impl Room {
+    /// The bytes that it is for, rounded up.
+    pub(crate) fn bytes(&self) -> usize {
+        let units = |held: &Option<OwnedSemaphorePermit>| {
+            held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits)
+        };
+        units(&self.first).saturating_add(units(&self.rest)).saturating_mul(UNIT)
+    }
+}
+
 impl Bodies {
     /// Room for `bytes` bytes together. A body that is larger has all of it to itself.
     pub(crate) fn new(bytes: usize) -> Self {

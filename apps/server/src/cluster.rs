@@ -1,18 +1,20 @@
 //! The cluster API: workers, tasks, models, join tokens and settings.
 //!
 //! ```text
-//! curl localhost:8000/api/v1/cluster/workers
-//! curl localhost:8000/api/v1/cluster/tasks -d '{"model":"digits","inputs":[{"name":"image",
+//! KEY="Authorization: Bearer $(cat DATA/local.key)"
+//! curl -H "$KEY" localhost:8000/api/v1/cluster/workers
+//! curl -H "$KEY" localhost:8000/api/v1/cluster/tasks -d '{"model":"digits","inputs":[{"name":"image",
 //!   "shape":[1,1,8,8],"datatype":"FP32","data":[0,0,5,…]}],"priority":"high"}'
 //! # With tensors as bytes behind the JSON, whose inputs have "parameters":{"binary_data_size":N}
-//! curl localhost:8000/api/v1/cluster/tasks -H "Inference-Header-Content-Length: $(wc -c < json)" \
+//! curl -H "$KEY" localhost:8000/api/v1/cluster/tasks -H "Inference-Header-Content-Length: $(wc -c < json)" \
 //!   --data-binary @<(cat json tensors)
-//! curl -X POST localhost:8000/api/v1/cluster/models/mine --data-binary @mine.onnx
+//! curl -H "$KEY" -X POST localhost:8000/api/v1/cluster/models/mine --data-binary @mine.onnx
 //! ```
 
 mod admin;
 mod events;
 mod journal;
+mod keys;
 mod listing;
 mod models;
 mod tasks;
@@ -50,13 +52,15 @@ pub(crate) fn routes() -> Router<ServerState> {
         .route("/tasks/{id}", get(tasks::show).delete(tasks::cancel))
         .route("/tasks/{id}/result", delete(tasks::let_go))
         .route("/tasks/{id}/why", get(tasks::why))
+        .route("/keys", get(keys::list).post(keys::create))
+        .route("/keys/{id}", delete(keys::revoke))
         .route("/tokens", get(tokens::list).post(tokens::create))
         .route("/tokens/{id}", delete(tokens::revoke))
         .route("/revocations", get(tokens::revoked_members).post(tokens::revoke_member))
         .route("/models", get(models::list))
-        .route("/models/{name}", get(models::show).post(models::add).delete(models::remove))
-        .route("/models/{name}/load", post(models::load))
-        .route("/models/{name}/unload", post(models::unload))
-        .route("/models/{name}/deployment", put(models::deploy));
+        .route("/models/{model}", get(models::show).post(models::add).delete(models::remove))
+        .route("/models/{model}/load", post(models::load))
+        .route("/models/{model}/unload", post(models::unload))
+        .route("/models/{model}/deployment", put(models::deploy));
     Router::new().nest("/api/v1/cluster", api)
 }

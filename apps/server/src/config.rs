@@ -8,6 +8,11 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ServerConfig {
+    /// Whether programs of this machine may ask for health, metadata and inference without a key.
+    pub open: bool,
+    /// Origins of pages that may use the server besides its own, as browsers name them:
+    /// `https://example.org:8080`.
+    pub origins: Vec<String>,
     /// Largest request body in bytes; larger ones are refused with 413.
     pub body_bytes_max: usize,
     /// The same for bodies with tensors as binary data behind their JSON, which itself may have
@@ -40,6 +45,8 @@ pub struct ServerConfig {
 impl Default for ServerConfig {
     fn default() -> Self {
         Self {
+            open: true,
+            origins: Vec::new(),
             body_bytes_max: 64 << 20,
             binary_bytes_max: 1 << 30,
             bodies_bytes_max: 512 << 20,

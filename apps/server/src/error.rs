@@ -1,6 +1,8 @@
 //! What can go wrong with the server itself, as opposed to a single request.
 
+use lgp_sdk::ClusterError;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 /// The result of this crate's fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -11,13 +13,47 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// The listener is reachable from other machines.
     #[error(
-        "refusing to serve on {addr}: without TLS and a credential everyone on the network could \
-         use and stop this cluster; expected a loopback address such as 127.0.0.1 or [::1]"
+        "refusing to serve on {addr} without TLS: keys and data would cross the network in the clear; \
+         expected a loopback address such as 127.0.0.1 or [::1], or a certificate"
     )]
     NotLoopback {
         /// The address that was given.
         addr: SocketAddr,
     },
+    /// A file of the server's own.
+    #[error("cannot {what} {}: {source}", path.display())]
+    File {
+        /// What was to be done.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why it was not.
+        source: std::io::Error,
+    },
+    /// A certificate that cannot be used.
+    #[error("cannot use the certificate: {reason}")]
+    Tls {
+        /// Why.
+        reason: String,
+    },
+    /// An API key that makes no sense.
+    #[error("{what}")]
+    InvalidKey {
+        /// What was wrong with it.
+        what: String,
+    },
+    /// There is no API key of this name.
+    #[error("no key '{id}'")]
+    UnknownKey {
+        /// The name.
+        id: String,
+    },
+    /// The system gives no random numbers.
+    #[error("the system gives no random numbers")]
+    Random,
+    /// What the cluster keeps cannot be read or written.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
     /// The listener's address cannot be read.
     #[error("cannot read the listener's address: {0}")]
     Listener(#[source] std::io::Error),

@@ -175,7 +175,7 @@ pub(crate) async fn in_time<T>(stall: Duration, step: impl Future<Output = T>) -
 }
 
 /// How a body comes in: something of it again and again, and all of it not too slowly.
-struct Pace {
+pub(crate) struct Pace {
     began: Instant,
     stall: Duration,
     grace: Duration,
@@ -183,7 +183,7 @@ struct Pace {
 }
 
 impl Pace {
-    fn new(config: &ServerConfig) -> Self {
+    pub(crate) fn new(config: &ServerConfig) -> Self {
         Self {
             began: Instant::now(),
             stall: config.body_timeout(),
@@ -193,7 +193,11 @@ impl Pace {
     }
 
     /// Waits for the next piece of a body of which so many bytes are there.
-    async fn next<T>(&self, got: usize, piece: impl Future<Output = T>) -> Result<T, Fault> {
+    pub(crate) async fn next<T>(
+        &self,
+        got: usize,
+        piece: impl Future<Output = T>,
+    ) -> Result<T, Fault> {
         let rate = u32::try_from(self.bytes_per_s_min).unwrap_or(u32::MAX);
         let allowed = self.grace + Duration::from_secs_f64(got as f64 / f64::from(rate));
         let left = allowed.saturating_sub(self.began.elapsed());
@@ -210,7 +214,7 @@ impl Pace {
     }
 
     /// Time that the server took for itself does not count.
-    fn waited(&mut self, time: Duration) {
+    pub(crate) fn waited(&mut self, time: Duration) {
         self.began += time;
     }
 }
@@ -256,7 +260,11 @@ async fn read(
 }
 
 /// Has the room of a body grow; 503 where it is not there in time.
-async fn make_room(state: &ServerState, room: &mut Room, bytes: usize) -> Result<(), Fault> {
+pub(crate) async fn make_room(
+    state: &ServerState,
+    room: &mut Room,
+    bytes: usize,
+) -> Result<(), Fault> {
     let wait = state.config().body_timeout();
     tokio::time::timeout(wait, state.bodies().grow(room, bytes)).await.map_err(|_| {
         let (most, ms) = (state.config().bodies_bytes_max, wait.as_millis());

@@ -1,6 +1,7 @@
 //! What a refused request answers: a status, a stable code, a message that names what was wrong
 //! and what was expected, and a hint. Each API family renders it in its own JSON shape.
 
+use crate::grpc;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
@@ -75,6 +76,8 @@ impl Fault {
     pub(crate) fn for_path(self, path: &str) -> Response {
         if path.starts_with("/api/") {
             ClusterError(self).into_response()
+        } else if grpc::is_path(path) {
+            grpc::respond(self)
         } else {
             OipError(self).into_response()
         }

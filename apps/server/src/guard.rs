@@ -1,10 +1,14 @@
-//! Keeps browsers of other sites out of a server that trusts whoever reaches loopback.
+//! Keeps pages of other sites out of a server that browsers can reach.
 //!
 //! A page can send requests to 127.0.0.1 (then `Origin` is the page's), or make its own name
-//! resolve there (then `Host` is that name). Both are refused before anything is read.
+//! resolve there (then `Host` is that name). Both are refused before anything is read, but for the
+//! origins that the settings allow.
 
 use crate::fault::Fault;
-use axum::extract::Request;
+use crate::peer::Peer;
+use crate::state::ServerState;
+use crate::tls::Tls;
+use axum::extract::{Request, State};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, StatusCode, Uri, header};
 use axum::middleware::Next;
@@ -12,36 +16,57 @@ use axum::response::Response;
 use std::net::IpAddr;
 
 /// Middleware that refuses foreign hosts and origins with 403.
-pub(crate) async fn local_only(request: Request, next: Next) -> Response {
-    match check(request.uri(), request.headers()) {
+pub(crate) async fn known_hosts_only(
+    State(state): State<ServerState>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let tls = Peer::of(&request).tls().cloned();
+    match check(request.uri(), request.headers(), tls.as_ref(), &state.config().origins) {
         Ok(()) => next.run(request).await,
         Err(fault) => fault.for_path(request.uri().path()),
     }
 }
 
-fn check(uri: &Uri, headers: &HeaderMap) -> Result<(), Fault> {
+fn check(
+    uri: &Uri,
+    headers: &HeaderMap,
+    tls: Option<&Tls>,
+    origins: &[String],
+) -> Result<(), Fault> {
     let host = single(headers, header::HOST)?;
     let authority = match (uri.authority(), host) {
         (Some(authority), _) => Some(authority.clone()),
         (None, Some(text)) => text.parse::<Authority>().ok(),
         (None, None) => None,
     };
-    let local = authority.filter(|a| is_local(a.host())).ok_or_else(|| {
+    let is_ours = |a: &Authority| tls.map_or_else(|| is_local(a.host()), |tls| tls.covers(a));
+    let ours = authority.filter(is_ours).ok_or_else(|| {
         forbidden(
             "foreign_host",
             format!(
-                "host '{}' is not this machine's, expected localhost or a loopback address",
-                uri.authority().map(Authority::as_str).or(host).unwrap_or_default()
+                "host '{}' is not this server's, expected {}",
+                uri.authority().map(Authority::as_str).or(host).unwrap_or_default(),
+                match tls {
+                    Some(_) => "a name or an address of its certificate",
+                    None => "localhost or a loopback address",
+                }
             ),
         )
     })?;
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let own = format!("{scheme}://{ours}");
     match single(headers, header::ORIGIN)? {
-        None => Ok(()),
-        Some(origin) if origin.strip_prefix("http://") == Some(local.as_str()) => Ok(()),
-        Some(origin) => Err(forbidden(
-            "foreign_origin",
-            format!("origin '{origin}' may not use this server, expected http://{local}"),
-        )),
+        Some(origin) if origin != own && !origins.iter().any(|known| known == origin) => {
+            Err(forbidden(
+                "foreign_origin",
+                format!(
+                    "origin '{origin}' may not use this server, expected {own}, or one that \
+                     http.origins names"
+                ),
+            ))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -61,7 +86,7 @@ fn is_local(host: &str) -> bool {
 
 fn forbidden(code: &'static str, message: String) -> Fault {
     Fault::new(StatusCode::FORBIDDEN, code, message)
-        .hint("reach the server as http://127.0.0.1, not through another name or site")
+        .hint("reach the server by its own name or address, not through another site")
 }
 
 #[cfg(test)]
@@ -88,7 +113,11 @@ mod tests {
             (Some("localhost:8000"), Some("null"), "foreign_origin"),
             (Some("localhost:8000"), Some("http://localhost:3000"), "foreign_origin"),
             (Some("localhost:8000"), Some("https://localhost:8000"), "foreign_origin"),
+            (Some("localhost:8000"), Some("https://ours.example"), ""),
+            (Some("localhost:8000"), Some("https://ours.example:1"), "foreign_origin"),
+            (Some("ours.example"), Some("https://ours.example"), "foreign_host"),
         ];
+        let origins = ["https://ours.example".to_owned()];
         for (host, origin, expected) in cases {
             let mut headers = HeaderMap::new();
             for (name, value) in [(header::HOST, host), (header::ORIGIN, origin)] {
@@ -96,7 +125,8 @@ mod tests {
                     headers.insert(name, HeaderValue::from_str(text).unwrap());
                 }
             }
-            let given = check(&Uri::from_static("/v2"), &headers).map_or_else(|f| f.code, |()| "");
+            let given = check(&Uri::from_static("/v2"), &headers, None, &origins);
+            let given = given.map_or_else(|f| f.code, |()| "");
             assert_eq!(given, *expected, "{host:?} {origin:?}");
         }
     }
@@ -105,8 +135,9 @@ mod tests {
     fn an_absolute_target_and_a_second_host_are_checked_too() {
         let mut headers = HeaderMap::new();
         headers.insert(header::HOST, HeaderValue::from_static("localhost"));
-        assert!(check(&Uri::from_static("http://evil.example/v2"), &headers).is_err());
+        assert!(check(&Uri::from_static("http://evil.example/v2"), &headers, None, &[]).is_err());
         headers.append(header::HOST, HeaderValue::from_static("evil.example"));
-        assert_eq!(check(&Uri::from_static("/v2"), &headers).unwrap_err().code, "bad_header");
+        let error = check(&Uri::from_static("/v2"), &headers, None, &[]).unwrap_err();
+        assert_eq!(error.code, "bad_header");
     }
 }

@@ -1,9 +1,10 @@
-//! The REST front end: Open Inference Protocol v2, the cluster API and `/metrics`.
+//! The front end: Open Inference Protocol v2 over REST and gRPC, the cluster API and `/metrics`.
 //!
-//! It serves loopback only: without TLS and a credential, whoever reaches the port may do
-//! everything. Requests that a browser sends for another site are refused for the same reason.
+//! Programs of the same machine may ask for health, metadata and inference; all else takes a key.
+//! Requests that a browser sends for another site are refused.
 #![forbid(unsafe_code)]
 
+mod access;
 mod bodies;
 mod catalog;
 mod cluster;
@@ -15,16 +16,23 @@ mod exposition;
 mod extract;
 mod fault;
 mod faults;
+mod grpc;
 mod guard;
 mod metrics;
 mod oip;
+mod peer;
 mod router;
 mod serve;
 mod state;
+mod tls;
 
+pub use access::{Access, KeyInfo, KeyRole, Keys, LocalKey, NewKey};
 pub use config::ServerConfig;
 pub use driver::{BoxFuture, Driver, DriverError, Restarted};
 pub use error::{Error, Result};
+pub use grpc::proto as inference;
+pub use grpc::router as grpc_router;
 pub use router::router;
-pub use serve::serve;
+pub use serve::{serve, serve_grpc};
 pub use state::ServerState;
+pub use tls::Tls;

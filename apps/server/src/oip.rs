@@ -22,9 +22,16 @@ use axum::Router;
 use axum::routing::{get, post};
 
 pub(crate) use datatype::name as datatype_name;
-pub(crate) use infer::off_loop;
+pub(crate) use datatype::parse as parse_datatype;
+pub(crate) use health::{EXTENSIONS, NAME};
+pub(crate) use infer::{Answer, off_loop, serve};
 pub(crate) use json_data::Flat;
-pub(crate) use request::{HEADER_LENGTH, Input, Raw};
+pub(crate) use models::{PLATFORM, parse_version};
+pub(crate) use repository::refuse_upload;
+pub(crate) use request::{
+    HEADER_LENGTH, InferRequest, Input, Output, Parameters, Raw, binary, check_rank,
+    refuse_shared_memory,
+};
 pub(crate) use signature::{check as check_inputs, wire_dims};
 
 /// Everything under `/v2`.

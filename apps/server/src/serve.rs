@@ -1,41 +1,95 @@
-//! The accept loop: loopback only, one buffered write an answer, a deadline for headers, and an
-//! end that lets open requests finish.
+//! The accept loop: TLS wherever other machines come in, one buffered write an answer, deadlines for
+//! handshakes and headers, and an end that lets open requests finish.
+
+mod idle;
+mod protocol;
 
 use crate::error::{Error, Result};
+use crate::grpc;
+use crate::peer::Peer;
 use crate::router::router;
 use crate::state::ServerState;
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use crate::tls::Tls;
+use axum::Router;
+use axum::http::Request;
+use axum::response::Response;
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
+use idle::{Activity, Connections, Sent};
+use protocol::{Builder, Graceful, Protocol};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+use tokio_rustls::TlsAcceptor;
+use tower::ServiceExt;
 
 /// How long to wait after a failed accept: the usual cause is a lack of file descriptors, which
 /// only the end of another connection mends.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+/// How long a connection that is to make room has to end by itself.
+const LEAVE: Duration = Duration::from_secs(1);
 
-/// Serves until `shutdown` resolves, then lets open requests finish.
+/// Serves REST until `shutdown` resolves, then lets open requests finish.
 ///
 /// # Errors
-/// [`Error::NotLoopback`] unless the listener is bound to a loopback address.
+/// [`Error::NotLoopback`] without TLS, unless the listener is bound to a loopback address;
+/// [`Error::Tls`].
 pub async fn serve(
     listener: TcpListener,
+    tls: Option<Tls>,
+    state: ServerState,
+    shutdown: impl Future<Output = ()> + Send,
+) -> Result<()> {
+    let service = router(state.clone());
+    listen(listener, tls, (Protocol::Http1, service), state, shutdown).await
+}
+
+/// Serves gRPC in the same way.
+///
+/// # Errors
+/// Those of [`serve`].
+pub async fn serve_grpc(
+    listener: TcpListener,
+    tls: Option<Tls>,
+    state: ServerState,
+    shutdown: impl Future<Output = ()> + Send,
+) -> Result<()> {
+    let service = grpc::router(state.clone());
+    listen(listener, tls, (Protocol::Http2, service), state, shutdown).await
+}
+
+async fn listen(
+    listener: TcpListener,
+    tls: Option<Tls>,
+    (protocol, service): (Protocol, Router),
     state: ServerState,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<()> {
     let addr = listener.local_addr().map_err(Error::Listener)?;
-    if !addr.ip().is_loopback() {
+    let is_local = addr.ip().is_loopback();
+    if !is_local && tls.is_none() {
         return Err(Error::NotLoopback { addr });
     }
-    let server = Server::new(state.clone());
-    tokio::pin!(shutdown);
+    let acceptor = tls.as_ref().map(|tls| tls.acceptor(&[protocol.name()])).transpose()?;
+    let server = Server::new(state.clone(), service, protocol, acceptor);
+    let fresh = async {
+        match tls.clone() {
+            Some(tls) => tls.keep_fresh().await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::pin!(shutdown, fresh);
     loop {
         tokio::select! {
             () = &mut shutdown => break,
-            (stream, permit) = server.accept(&listener) => server.open(stream, permit),
+            () = &mut fresh => {}
+            (stream, peer, place) = server.accept(&listener) => {
+                server.open(stream, Peer::new(peer, is_local, tls.clone()), place);
+            }
         }
     }
     drop(listener);
@@ -45,36 +99,40 @@ pub async fn serve(
 }
 
 struct Server {
-    builder: http1::Builder,
-    service: axum::Router,
-    connections: Arc<Semaphore>,
-    graceful: GracefulShutdown,
+    builder: Builder,
+    acceptor: Option<TlsAcceptor>,
+    service: Router,
+    state: ServerState,
+    connections: Connections,
+    handshake_timeout: Duration,
     drain_timeout: Duration,
 }
 
 impl Server {
-    fn new(state: ServerState) -> Self {
-        let config = state.config().clone();
-        let mut builder = http1::Builder::new();
-        builder
-            .timer(TokioTimer::new())
-            .header_read_timeout(Duration::from_millis(config.header_timeout_ms));
+    fn new(
+        state: ServerState,
+        service: Router,
+        protocol: Protocol,
+        acceptor: Option<TlsAcceptor>,
+    ) -> Self {
+        let config = state.config();
         Self {
-            builder,
-            service: router(state),
-            connections: Arc::new(Semaphore::new(config.connections_max)),
-            graceful: GracefulShutdown::new(),
+            builder: protocol.builder(config),
+            acceptor,
+            service,
+            connections: Connections::new(config.connections_max),
+            handshake_timeout: Duration::from_millis(config.header_timeout_ms),
             drain_timeout: Duration::from_millis(config.drain_timeout_ms),
+            state,
         }
     }
 
     /// The next connection, once there is room for one more.
-    async fn accept(&self, listener: &TcpListener) -> (TcpStream, Option<OwnedSemaphorePermit>) {
-        // The semaphore is never closed, so there is always a permit.
-        let permit = Arc::clone(&self.connections).acquire_owned().await.ok();
+    async fn accept(&self, listener: &TcpListener) -> (TcpStream, SocketAddr, Arc<Activity>) {
+        let place = self.connections.room().await;
         loop {
             match listener.accept().await {
-                Ok((stream, _)) => return (stream, permit),
+                Ok((stream, peer)) => return (stream, peer, place),
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
                     tokio::time::sleep(ACCEPT_RETRY).await;
@@ -83,25 +141,110 @@ impl Server {
         }
     }
 
-    fn open(&self, stream: TcpStream, permit: Option<OwnedSemaphorePermit>) {
+    fn open(&self, stream: TcpStream, peer: Peer, activity: Arc<Activity>) {
         // Without it the last segment of an answer waits for the client's delayed ack.
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "cannot set TCP_NODELAY");
         }
-        let service = TowerToHyperService::new(self.service.clone());
-        let connection = self.builder.serve_connection(TokioIo::new(stream), service);
-        let connection = self.graceful.watch(connection);
+        let (acceptor, limit) = (self.acceptor.clone(), self.handshake_timeout);
+        let connection = Connection {
+            builder: self.builder.clone(),
+            service: self.service.clone(),
+            state: self.state.clone(),
+            peer,
+            activity,
+        };
         tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "connection ended");
+            let Some(acceptor) = acceptor else { return connection.drive(stream).await };
+            let handshake = tokio::select! {
+                done = tokio::time::timeout(limit, acceptor.accept(stream)) => done,
+                () = connection.activity.asked_to_leave() => return,
+            };
+            match handshake {
+                Ok(Ok(stream)) => connection.drive(stream).await,
+                Ok(Err(error)) => tracing::debug!(%error, "no TLS"),
+                Err(_) => tracing::debug!("no TLS in time"),
             }
-            drop(permit);
         });
     }
 
     async fn finish(self) {
-        if tokio::time::timeout(self.drain_timeout, self.graceful.shutdown()).await.is_err() {
+        if tokio::time::timeout(self.drain_timeout, self.connections.all_ended()).await.is_err() {
             tracing::warn!("open requests did not finish in time and are dropped");
         }
+    }
+}
+
+/// One connection, and what its requests get.
+struct Connection {
+    builder: Builder,
+    service: Router,
+    state: ServerState,
+    peer: Peer,
+    activity: Arc<Activity>,
+}
+
+impl Connection {
+    /// Serves it to its end, or until it has to make room for another one.
+    async fn drive(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
+        let Self { builder, service, state, peer, activity } = self;
+        let begun = Arc::clone(&activity);
+        let service = tower::service_fn(move |mut request: Request<Incoming>| {
+            let busy = begun.begin();
+            request.extensions_mut().insert(peer.clone());
+            let answer = service.clone().oneshot(request);
+            async move { answer.await.map(|answer: Response| answer.map(|body| Sent::new(body, busy))) }
+        });
+        let (stream, service) = (TokioIo::new(stream), TowerToHyperService::new(service));
+        match builder {
+            Builder::Http1(builder) => {
+                let connection = builder.serve_connection(stream, service);
+                attend(connection, &state, &activity).await;
+            }
+            Builder::Http2(builder) => {
+                let connection = builder.serve_connection(stream, service);
+                attend(connection, &state, &activity).await;
+            }
+        }
+    }
+}
+
+/// Drives a connection, and asks it to end when the server does or another one needs its room.
+async fn attend(connection: impl Graceful, state: &ServerState, activity: &Activity) {
+    tokio::pin!(connection);
+    let closing = state.closing();
+    tokio::pin!(closing);
+    let (mut is_closing, mut leaves_at) = (false, None);
+    loop {
+        tokio::select! {
+            ended = &mut connection => {
+                if let Err(error) = ended {
+                    tracing::debug!(%error, "connection ended");
+                }
+                return;
+            }
+            () = &mut closing, if !is_closing => {
+                is_closing = true;
+                connection.as_mut().shut_down();
+            }
+            () = activity.asked_to_leave(), if leaves_at.is_none() => {
+                leaves_at = Some(Instant::now() + LEAVE);
+                connection.as_mut().shut_down();
+            }
+            () = sleep_until(leaves_at), if leaves_at.is_some() => {
+                if !activity.is_busy() {
+                    return;
+                }
+                leaves_at = Some(Instant::now() + LEAVE);
+            }
+        }
+    }
+}
+
+/// Resolves at a moment, or never.
+async fn sleep_until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
     }
 }

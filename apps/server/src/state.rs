@@ -1,5 +1,6 @@
 //! What every handler shares: the coordinator, the registered models, the counters, the limits.
 
+use crate::access::Access;
 use crate::bodies::Bodies;
 use crate::catalog::Catalog;
 use crate::config::ServerConfig;
@@ -22,6 +23,7 @@ struct Inner {
     metrics: Metrics,
     driver: Option<Arc<dyn Driver>>,
     bodies: Bodies,
+    access: Access,
     /// True once the server is to end.
     closing: watch::Sender<bool>,
 }
@@ -35,13 +37,15 @@ impl ServerState {
         config: ServerConfig,
         coordinator: Coordinator,
         repository: Repository,
+        access: Access,
         driver: Option<Arc<dyn Driver>>,
     ) -> Self {
         let catalog = Catalog::new(coordinator.clone(), repository);
         let metrics = Metrics::default();
         let closing = watch::Sender::new(false);
         let bodies = Bodies::new(config.bodies_bytes_max);
-        let inner = Inner { config, coordinator, catalog, metrics, driver, bodies, closing };
+        let inner =
+            Inner { config, coordinator, catalog, metrics, driver, bodies, access, closing };
         Self { inner: Arc::new(inner) }
     }
 
@@ -58,6 +62,11 @@ impl ServerState {
 
     pub(crate) fn config(&self) -> &ServerConfig {
         &self.inner.config
+    }
+
+    /// Who may do what.
+    pub(crate) fn access(&self) -> &Access {
+        &self.inner.access
     }
 
     /// The room for request bodies.

@@ -1,23 +1,26 @@
 """Speaks to a running server as Triton's and KServe's own clients do.
 
-    python tritonclient_e2e.py http://127.0.0.1:8000 [--require-kserve]
+    python tritonclient_e2e.py http://127.0.0.1:8000 127.0.0.1:8001 KEY_FILE [--require-kserve]
 
-Needs `tritonclient[http]` 2.x; KServe's client is used where `kserve` is installed. The server must
+Needs `tritonclient[grpc,http]` 2.x; KServe's client is used where `kserve` is installed. The server must
 have the bundled model `digits` loaded. Prints a line a check and exits 1 at the first that fails.
 """
 
 import asyncio
 import json
+import queue
 import sys
 import urllib.error
 import urllib.request
 from urllib.parse import urlsplit
 
 import numpy as np
+import tritonclient.grpc as triton_grpc
 import tritonclient.http as triton
 from tritonclient.utils import InferenceServerException
 
 MODEL = "digits"
+KEY = {}
 RNG = np.random.default_rng(7)
 IMAGES = RNG.integers(0, 17, size=(3, 1, 8, 8)).astype(np.float32)
 
@@ -140,13 +143,14 @@ def check_errors(client, url):
 def check_repository(client, url):
     index = client.get_model_repository_index()
     assert {"name": MODEL, "version": "1", "state": "READY", "reason": ""} in index, index
-    client.unload_model(MODEL)
+    refused(401, "key", lambda: client.unload_model(MODEL))
+    client.unload_model(MODEL, headers=KEY)
     wait_until(lambda: not client.is_model_ready(MODEL), "the model to be unloaded")
     refused(503, "not ready", lambda: client.infer(MODEL, [image()]))
-    client.load_model(MODEL)
+    client.load_model(MODEL, headers=KEY)
     wait_until(lambda: client.is_model_ready(MODEL), "the model to be loaded")
     client.infer(MODEL, [image()])
-    refused(404, "nope", lambda: client.load_model("nope"))
+    refused(404, "nope", lambda: client.load_model("nope", headers=KEY))
 
 
 def wait_until(condition, what):
@@ -173,7 +177,7 @@ def check_statistics(client, url):
 
 
 def check_metrics(client, url):
-    status, headers, body = http(f"{url}/metrics")
+    status, headers, body = http(f"{url}/metrics", headers=KEY)
     assert status == 200 and headers["Content-Type"].startswith("text/plain")
     text = body.decode()
     assert f'nv_inference_request_success{{model="{MODEL}",version="1"}}' in text
@@ -209,6 +213,69 @@ def check_kserve(client, url):
     asyncio.run(run())
 
 
+def grpc_image(data=IMAGES, datatype="FP32", name="image"):
+    tensor = triton_grpc.InferInput(name, list(data.shape), datatype)
+    tensor.set_data_from_numpy(data)
+    return tensor
+
+
+def check_grpc(client, url, grpc):
+    """What the two interfaces answer is the same."""
+    assert grpc.is_server_live() and grpc.is_server_ready()
+    assert grpc.is_model_ready(MODEL) and grpc.is_model_ready(MODEL, "1")
+    metadata = grpc.get_model_metadata(MODEL, as_json=True)
+    assert metadata["inputs"][0]["name"] == "image", metadata
+    assert metadata["inputs"][0]["shape"][1:] == ["1", "8", "8"], metadata
+    config = grpc.get_model_config(MODEL, as_json=True)["config"]
+    assert config["input"][0]["data_type"] == "TYPE_FP32", config
+    index = grpc.get_model_repository_index(as_json=True)["models"]
+    assert {"name": MODEL, "version": "1", "state": "READY"} in index, index
+    expected = client.infer(MODEL, [image()]).as_numpy("logits")
+    answer = grpc.infer(MODEL, [grpc_image()], request_id="12", priority=1, timeout=5_000_000)
+    np.testing.assert_array_equal(answer.as_numpy("logits"), expected)
+    assert answer.get_response().id == "12"
+    asked = [triton_grpc.InferRequestedOutput("logits")]
+    answer = grpc.infer(MODEL, [grpc_image()], outputs=asked, client_timeout=5.0)
+    np.testing.assert_array_equal(answer.as_numpy("logits"), expected)
+    stats = grpc.get_inference_statistics(MODEL, as_json=True)["model_stats"][0]
+    assert int(stats["inference_stats"]["success"]["count"]) > 0, stats
+    for status, text, call in [
+        ("NOT_FOUND", "nope", lambda: grpc.infer("nope", [grpc_image()])),
+        ("INVALID_ARGUMENT", "'pixels'", lambda: grpc.infer(MODEL, [grpc_image(name="pixels")])),
+        ("INVALID_ARGUMENT", "rank 3", lambda: grpc.infer(MODEL, [grpc_image(IMAGES[0])])),
+        ("UNAUTHENTICATED", "key", lambda: grpc.unload_model(MODEL)),
+    ]:
+        try:
+            call()
+        except InferenceServerException as error:
+            assert status in error.status() and text in error.message(), (status, text, error)
+        else:
+            raise AssertionError(f"was answered, expected {status}")
+    grpc.unload_model(MODEL, headers=KEY)
+    wait_until(lambda: not grpc.is_model_ready(MODEL), "the model to be unloaded")
+    grpc.load_model(MODEL, headers=KEY)
+    wait_until(lambda: grpc.is_model_ready(MODEL), "the model to be loaded")
+
+
+def check_grpc_stream(client, url, grpc):
+    answers = queue.Queue()
+    grpc.start_stream(callback=lambda result, error: answers.put((result, error)))
+    rows = [IMAGES[n % 3 : n % 3 + 1] for n in range(100)]
+    for n, row in enumerate(rows):
+        model = "nope" if n == 50 else MODEL
+        grpc.async_stream_infer(model, [grpc_image(row)], request_id=str(n))
+    expected = client.infer(MODEL, [image()]).as_numpy("logits")
+    for n in range(len(rows)):
+        result, error = answers.get(timeout=20)
+        if n == 50:
+            assert "nope" in error.message(), error
+            continue
+        assert error is None, error
+        assert result.get_response().id == str(n)
+        np.testing.assert_allclose(result.as_numpy("logits")[0], expected[n % 3], rtol=1e-4)
+    grpc.stop_stream()
+
+
 CHECKS = [
     check_health,
     check_metadata,
@@ -219,12 +286,20 @@ CHECKS = [
     check_statistics,
     check_metrics,
 ]
+GRPC_CHECKS = [check_grpc, check_grpc_stream]
 
 
-def main(url, require_kserve):
+def main(url, grpc_url, key_file, require_kserve):
+    with open(key_file, encoding="ascii") as file:
+        # gRPC takes names of metadata in lower case only.
+        KEY["authorization"] = f"Bearer {file.read().strip()}"
     client = triton.InferenceServerClient(urlsplit(url).netloc, concurrency=8)
     for check in CHECKS:
         check(client, url)
+        print("ok", check.__name__.removeprefix("check_"))
+    grpc = triton_grpc.InferenceServerClient(grpc_url)
+    for check in GRPC_CHECKS:
+        check(client, url, grpc)
         print("ok", check.__name__.removeprefix("check_"))
     try:
         import kserve  # noqa: F401
@@ -237,6 +312,6 @@ def main(url, require_kserve):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 2:
+    if len(sys.argv) < 4:
         sys.exit(__doc__)
-    main(sys.argv[1].rstrip("/"), "--require-kserve" in sys.argv[2:])
+    main(sys.argv[1].rstrip("/"), sys.argv[2], sys.argv[3], "--require-kserve" in sys.argv[4:])

@@ -7,9 +7,19 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A value, in memory and with the authority.
+/// A value, in memory and with the authority of a cluster, as JSON that its owner alone can read.
+///
+/// ```
+/// use lgp_distributed::{Persisted, Pki};
+///
+/// let pki = Pki::generate()?;
+/// let names: Persisted<Vec<String>> = pki.persisted("names.json", "delete it", Vec::new())?;
+/// names.change(|names| Ok::<_, std::convert::Infallible>(names.push("a".to_owned())))?.unwrap();
+/// assert_eq!(*names.read(), ["a"]);
+/// # Ok::<(), lgp_distributed::Error>(())
+/// ```
 #[derive(Debug)]
-pub(crate) struct Persisted<T> {
+pub struct Persisted<T> {
     lead: Arc<Lead>,
     document: &'static str,
     value: Mutex<T>,
@@ -39,14 +49,17 @@ impl<T: Clone + Serialize + DeserializeOwned> Persisted<T> {
     }
 
     /// The value as it is now.
-    pub(crate) fn read(&self) -> MutexGuard<'_, T> {
+    pub fn read(&self) -> MutexGuard<'_, T> {
         // It is replaced as a whole.
         self.value.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes value and document, or neither: where `change` fails, and where the document cannot be
     /// written. Waits for the disk.
-    pub(crate) fn change<R, E>(
+    ///
+    /// # Errors
+    /// [`Error::File`] where it cannot be written, [`Error::Deposed`] where another leads.
+    pub fn change<R, E>(
         &self,
         change: impl FnOnce(&mut T) -> Result<R, E>,
     ) -> Result<Result<R, E>> {
@@ -63,7 +76,10 @@ impl<T: Clone + Serialize + DeserializeOwned> Persisted<T> {
     /// Changes the value, unless `change` fails, and then the document. The second answer says whether
     /// that could be written; where it could not, the change holds as long as the process, or until
     /// another change takes it along. Waits for the disk.
-    pub(crate) fn insist<R, E>(
+    ///
+    /// # Errors
+    /// Those of `change`.
+    pub fn insist<R, E>(
         &self,
         change: impl FnOnce(&mut T) -> Result<R, E>,
     ) -> Result<(R, Result<()>), E> {

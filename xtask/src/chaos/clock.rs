@@ -32,7 +32,7 @@ pub(super) fn run(binary: &Path, folder: &Path) -> Result<Outcome> {
     };
     clocks.show(&mut site);
     jumps(&site, &clocks)?;
-    let load = Load::of_digits(&site.url(), Pictures::new(&site, 4)?);
+    let load = Load::of_digits(&site, Pictures::new(&site, 4)?);
     let mut coordinator = site.start()?;
     let (mut passed, mut before) = (0, 0);
     load.during(4, || {

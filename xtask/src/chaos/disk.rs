@@ -28,7 +28,7 @@ pub(super) fn run(binary: &Path, folder: &Path) -> Result<Outcome> {
         Ok(disk) => disk,
         Err(error) => return Ok(Outcome::skip(Skip::new("mount", format!("{error:#}")))),
     };
-    let load = Load::of_digits(&site.url(), Pictures::new(&site, 5)?);
+    let load = Load::of_digits(&site, Pictures::new(&site, 5)?);
     let mut coordinator = site.start()?;
     (0..20).for_each(|number| load.submit_digits(&format!("early-{number}"), number % 8));
     let mut passed = 0;

@@ -6,6 +6,7 @@ mod volatile;
 
 use super::ledger::{Breach, Ledger};
 use super::picture::Pictures;
+use super::process::Site;
 use super::rest::{PATIENCE, Rest};
 use crate::relay::Random;
 use anyhow::{Result, bail};
@@ -56,19 +57,19 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Load {
     /// Clients of the bundled model, whose tasks are short and many.
-    pub(super) fn of_digits(url: &str, pictures: Pictures) -> Self {
-        Self::new(url, pictures, None)
+    pub(super) fn of_digits(site: &Site, pictures: Pictures) -> Self {
+        Self::new(site, pictures, None)
     }
 
     /// Clients whose tasks are as those of users, on a machine of which a thread does so many
     /// iterations of `work` in a second.
-    pub(super) fn of_use(url: &str, pictures: Pictures, pace: f64) -> Self {
-        Self::new(url, pictures, Some(pace))
+    pub(super) fn of_use(site: &Site, pictures: Pictures, pace: f64) -> Self {
+        Self::new(site, pictures, Some(pace))
     }
 
-    fn new(url: &str, pictures: Pictures, pace: Option<f64>) -> Self {
+    fn new(site: &Site, pictures: Pictures, pace: Option<f64>) -> Self {
         Self {
-            rest: Rest::new(url),
+            rest: Rest::new(&site.url(), &site.data()),
             draw: Draw::new(pace, pictures.count()),
             pictures,
             ledger: Mutex::default(),

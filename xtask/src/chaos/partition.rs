@@ -33,7 +33,7 @@ pub(super) fn run(binary: &Path, folder: &Path) -> Result<Outcome> {
     };
     let everywhere = IpAddr::from([0, 0, 0, 0]);
     let site = Site::new(binary, folder.to_owned(), everywhere, 0)?;
-    let load = Load::of_digits(&site.url(), Pictures::new(&site, 3)?);
+    let load = Load::of_digits(&site, Pictures::new(&site, 3)?);
     let _coordinator = site.start()?;
     let Answer::Said(_, made) = load.rest.post("tokens", &json!({ "uses": 2 })) else {
         bail!("no token");

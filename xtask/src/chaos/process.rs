@@ -184,6 +184,7 @@ impl Site {
         start.args(["start", "--foreground", "--json", "--device", "cpu"]);
         start.arg("--workers").arg(self.workers.to_string()).arg("--data").arg(self.data());
         start.arg("--http").arg(self.http.to_string()).arg("--quic").arg(self.quic.to_string());
+        start.args(["--grpc", "127.0.0.1:0"]);
         Process::spawn(start, &self.folder.join("coordinator.log"))
     }
 

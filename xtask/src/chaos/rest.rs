@@ -3,7 +3,11 @@
 use super::outputs::Output;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::path::Path;
 use std::time::Duration;
+use ureq::SendBody;
+use ureq::http::{HeaderValue, Request, header};
+use ureq::middleware::MiddlewareNext;
 
 /// What may pass before an answer: longer than any stop of the coordinator's process that is tried.
 pub(super) const PATIENCE: Duration = Duration::from_secs(45);
@@ -89,11 +93,23 @@ pub(super) struct Rest {
 }
 
 impl Rest {
-    pub(super) fn new(base: &str) -> Self {
+    /// A client of the coordinator at `base`, whose owner's key is in the folder `data` once it has
+    /// started.
+    pub(super) fn new(base: &str, data: &Path) -> Self {
+        let key = data.join("local.key");
         // A connection that is kept would break when its coordinator is killed, though the request
         // that meets it then came after.
         let config = ureq::Agent::config_builder().http_status_as_error(false);
         let config = config.max_idle_connections(0).timeout_global(Some(PATIENCE));
+        let config = config.middleware(
+            move |mut request: Request<SendBody<'_>>, next: MiddlewareNext<'_>| {
+                let key = std::fs::read_to_string(&key).unwrap_or_default();
+                if let Ok(value) = HeaderValue::from_str(&format!("Bearer {}", key.trim())) {
+                    request.headers_mut().insert(header::AUTHORIZATION, value);
+                }
+                next.handle(request)
+            },
+        );
         Self { base: base.to_owned(), agent: config.build().new_agent() }
     }
 

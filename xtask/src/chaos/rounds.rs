@@ -94,7 +94,7 @@ pub(super) fn run(binary: &Path, folder: &Path, plan: Plan, seed: u64) -> Result
         world.furnish(&mut site)?;
     }
     let pace = models::pace(&site)?;
-    let load = Load::of_use(&site.url(), Pictures::new(&site, seed)?, pace);
+    let load = Load::of_use(&site, Pictures::new(&site, seed)?, pace);
     let mut results = Results { pace, skipped: world.skipped.clone(), ..Results::default() };
     {
         let mut stage = Stage::set(&site, &world, &load, seed)?;

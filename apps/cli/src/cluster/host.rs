@@ -3,7 +3,7 @@
 use crate::cluster::driver::Stop;
 use crate::cluster::launch::{Cluster, Plan};
 use crate::cluster::scale;
-use crate::cluster::serve::{self, bind};
+use crate::cluster::serve::{self, Listeners};
 use crate::cluster::signals::Signals;
 use crate::device;
 use crate::failure::{Failure, Result};
@@ -63,23 +63,29 @@ pub(crate) fn host(
             absence_max: Duration::from_secs(settings.quic.absence_max_s),
         };
         // Before the workers: a port in use must not cost their start.
-        let listener = bind(settings.http.addr).await?;
+        let pki = plan.authority()?;
+        let access = serve::access(&pki, &settings.data)?;
+        let listeners = Listeners::bind(settings, &pki, &access).await?;
         let cluster = tokio::select! {
-            cluster = Cluster::launch(&plan) => cluster?,
+            cluster = Cluster::launch(&plan, pki) => cluster?,
             () = signals.next() => return Err(Failure::interrupted()),
             () = abandoned => return Err(Failure::interrupted()),
         };
         let config = ServerConfig {
+            open: settings.http.open,
+            origins: settings.http.origins.clone(),
             body_bytes_max: settings.http.body_bytes_max,
             bodies_bytes_max: settings.http.bodies_bytes_max,
             binary_bytes_max: settings.input_bytes_max.saturating_add(settings.http.body_bytes_max),
             ..ServerConfig::default()
         };
-        let service = serve::serve(&cluster, listener, config)?;
+        let service = serve::serve(&cluster, access, listeners, config)?;
         let endpoint = Endpoint {
             pid: std::process::id(),
             http: service.url().to_owned(),
-            grpc: None,
+            local: service.local_url().map(str::to_owned),
+            fingerprint: settings.http.tls.fingerprint(&cluster.pki),
+            grpc: Some(service.grpc_url().to_owned()),
             quic: cluster.coordinator.quic_addr().to_string(),
             data: settings.data.clone(),
         };
@@ -115,7 +121,7 @@ fn advertise(wanted: Advertise, cluster: &Cluster) -> Option<Advertisement> {
         Advertise::Auto => !addr.ip().is_loopback(),
         Advertise::Never => false,
     };
-    let started = announced.then(|| Advertisement::start(addr, cluster.authority));
+    let started = announced.then(|| Advertisement::start(addr, cluster.pki.hash()));
     started?.inspect_err(|error| tracing::warn!(%error, "machines have to name this one")).ok()
 }
 

@@ -7,7 +7,7 @@ use crate::folder;
 use crate::settings::{Keeping, Limits};
 use crate::simd::Simd;
 use lgp_sdk::{
-    CaHash, Coordinator, CoordinatorConfig, Deployment, DeviceId, ModelRef, Pki, Repository,
+    Coordinator, CoordinatorConfig, Deployment, DeviceId, ModelRef, Pki, Repository,
     RepositoryFiles, Services, SessionOptions, Tokens, WorkerInfo, WorkerState,
 };
 use std::collections::BTreeMap;
@@ -48,6 +48,18 @@ pub(crate) struct Plan {
     pub(crate) absence_max: Duration,
 }
 
+impl Plan {
+    /// The cluster's authority, made where there is none yet.
+    ///
+    /// # Errors
+    /// Where the one in the data folder is damaged.
+    pub(crate) fn authority(&self) -> Result<Pki> {
+        Ok(Pki::open(&folder::pki(&self.data))?
+            .with_certificate_life(self.certificate_life)
+            .with_absence_max(self.absence_max))
+    }
+}
+
 /// A running coordinator, its local workers and the models that it serves.
 pub(crate) struct Cluster {
     pub(crate) coordinator: Coordinator,
@@ -55,8 +67,8 @@ pub(crate) struct Cluster {
     pub(crate) repository: Repository,
     /// The bundled model, loaded by every worker.
     pub(crate) digits: ModelRef,
-    /// By what machines recognise the cluster.
-    pub(crate) authority: CaHash,
+    /// Its certificate authority, by which machines recognise it, and what is kept with that.
+    pub(crate) pki: Pki,
 }
 
 impl Cluster {
@@ -64,16 +76,12 @@ impl Cluster {
     ///
     /// # Errors
     /// `address_in_use`, `worker_start_failed`, or what became of a model.
-    pub(crate) async fn launch(plan: &Plan) -> Result<Self> {
+    pub(crate) async fn launch(plan: &Plan, pki: Pki) -> Result<Self> {
         let models = folder::models(&plan.data);
         let repository = Repository::open(&models)?;
         // The data folder has one coordinator, and its workers only read.
         repository.sweep()?;
         let digits = digits::register(&repository)?;
-        let folder = folder::pki(&plan.data);
-        let pki = Pki::open(&folder)?
-            .with_certificate_life(plan.certificate_life)
-            .with_absence_max(plan.absence_max);
         let to_come = Arc::new(DriverToCome::default());
         let services = Services {
             tokens: Some(Tokens::open(&pki)?),
@@ -89,11 +97,10 @@ impl Cluster {
             ..CoordinatorConfig::default()
         };
         let config = plan.keeping.apply(&plan.data, config)?;
-        let authority = pki.hash();
         let coordinator = Coordinator::start_with(config, &pki, services).await?;
         let driver = LocalDriver::new(Fleet {
             coordinator: coordinator.clone(),
-            pki,
+            pki: pki.clone(),
             devices: plan.devices.clone(),
             model_memory: plan.model_memory,
             models,
@@ -103,7 +110,7 @@ impl Cluster {
             limits: plan.limits,
         });
         to_come.came(&driver);
-        let cluster = Self { coordinator, driver, repository, digits, authority };
+        let cluster = Self { coordinator, driver, repository, digits, pki };
         match cluster.bring_up(plan).await {
             Ok(()) => Ok(cluster),
             Err(failure) => {

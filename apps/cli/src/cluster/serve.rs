@@ -1,36 +1,101 @@
-//! The REST interface over a running cluster.
+//! The REST and gRPC interfaces over a running cluster.
 
 use crate::cluster::launch::Cluster;
 use crate::failure::{Failure, Result};
-use lgp_server::{ServerConfig, ServerState};
+use crate::folder;
+use crate::settings::Settings;
+use lgp_sdk::Pki;
+use lgp_server::{Access, LocalKey, ServerConfig, ServerState, Tls};
 use std::io::ErrorKind;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// Binds the REST interface's address.
-///
-/// # Errors
-/// `address_in_use`; `address_not_loopback` where everyone on the network could use the cluster.
-pub(crate) async fn bind(addr: SocketAddr) -> Result<TcpListener> {
-    if !addr.ip().is_loopback() {
-        let message = format!(
-            "refusing to serve REST on {addr}: everyone on the network could use and stop this cluster"
-        );
-        return Err(Failure::new("address_not_loopback", message)
-            .hint("use a loopback address such as 127.0.0.1:8000"));
+/// A free port of this machine alone.
+const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+const MAKE_KEY: &str = "radeon-cluster keys create --role infer";
+
+/// Where the interfaces listen.
+pub(crate) struct Listeners {
+    http: TcpListener,
+    grpc: TcpListener,
+    tls: Option<Tls>,
+    /// REST for programs of this machine, where those cannot use the other one.
+    local: Option<TcpListener>,
+}
+
+impl Listeners {
+    /// Binds the addresses of the settings.
+    ///
+    /// # Errors
+    /// `address_in_use`; where others reach the address, `address_not_loopback` without TLS, since they
+    /// would read along, and `no_keys` where nobody could use it; what is wrong with the certificate.
+    pub(crate) async fn bind(settings: &Settings, pki: &Pki, access: &Access) -> Result<Self> {
+        let tls = settings.http.tls.open(pki)?;
+        for (flag, addr) in [("http", settings.http.addr), ("grpc", settings.grpc.addr)] {
+            if !addr.ip().is_loopback() {
+                check(flag, addr, tls.is_some(), access.has_keys())?;
+            }
+        }
+        let http = bind("http", settings.http.addr).await?;
+        let grpc = bind("grpc", settings.grpc.addr).await?;
+        let local = match tls {
+            Some(_) => Some(bind("http", ANY_PORT).await?),
+            None => None,
+        };
+        Ok(Self { http, grpc, tls, local })
     }
+
+    /// Binds free ports of this machine alone.
+    pub(crate) async fn local() -> Result<Self> {
+        let (http, grpc) = (bind("http", ANY_PORT).await?, bind("grpc", ANY_PORT).await?);
+        Ok(Self { http, grpc, tls: None, local: None })
+    }
+}
+
+/// Whether an address on the network may be served.
+fn check(flag: &str, addr: SocketAddr, has_tls: bool, has_keys: bool) -> Result<()> {
+    let remedy = format!(
+        "these two lines make it work:\n  {MAKE_KEY}\n  radeon-cluster start --{flag} {addr} --tls \
+         self-signed"
+    );
+    let (code, reason) = match (has_tls, has_keys) {
+        (false, _) => {
+            ("address_not_loopback", "without TLS whoever is on the network reads keys and data")
+        }
+        (true, false) => ("no_keys", "nobody has an API key to use it with"),
+        (true, true) => return Ok(()),
+    };
+    Err(Failure::new(code, format!("refusing to serve {flag} on {addr}: {reason}")).hint(remedy))
+}
+
+async fn bind(flag: &str, addr: SocketAddr) -> Result<TcpListener> {
     TcpListener::bind(addr).await.map_err(|error| match error.kind() {
-        ErrorKind::AddrInUse => Failure::address_in_use("http", addr, "tcp"),
+        ErrorKind::AddrInUse => Failure::address_in_use(flag, addr, "tcp"),
         _ => Failure::new("address_unusable", format!("cannot listen on {addr}/tcp: {error}")),
     })
 }
 
-/// A REST interface that serves.
+/// Who may do what: the cluster's keys, its owner's in the data folder, and there also the log of
+/// what administrators do.
+pub(crate) fn access(pki: &Pki, data: &Path) -> Result<Access> {
+    let local = LocalKey::ensure(&folder::local_key(data))?;
+    Ok(Access::open(pki)?.with_local(local).with_audit(&folder::audit_log(data))?)
+}
+
+/// Interfaces that serve.
 pub(crate) struct Service {
     url: String,
+    grpc_url: String,
+    local_url: Option<String>,
+    listeners: Vec<Listening>,
+}
+
+/// One listener's task, and what ends it.
+struct Listening {
     end: oneshot::Sender<()>,
     task: JoinHandle<lgp_server::Result<()>>,
 }
@@ -38,23 +103,49 @@ pub(crate) struct Service {
 /// Serves a cluster until [`Service::finish`].
 pub(crate) fn serve(
     cluster: &Cluster,
-    listener: TcpListener,
+    access: Access,
+    listeners: Listeners,
     config: ServerConfig,
 ) -> Result<Service> {
-    let addr = listener.local_addr().map_err(Failure::internal)?;
     let driver = Arc::new(cluster.driver.clone());
-    let state = ServerState::new(
-        config,
-        cluster.coordinator.clone(),
-        cluster.repository.clone(),
-        Some(driver),
-    );
+    let (coordinator, repository) = (cluster.coordinator.clone(), cluster.repository.clone());
+    let state = ServerState::new(config, coordinator, repository, access, Some(driver));
+    let Listeners { http, grpc, tls, local } = listeners;
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let url = |scheme: &str, listener: &TcpListener| {
+        let addr = listener.local_addr().map_err(Failure::internal)?;
+        Ok::<_, Failure>(format!("{scheme}://{}", reachable(addr)))
+    };
+    let (http_url, grpc_url) = (url(scheme, &http)?, url(scheme, &grpc)?);
+    let local_url = local.as_ref().map(|local| url("http", local)).transpose()?;
+    let mut all = Vec::new();
+    let (stop, ended) = end();
+    let serving = lgp_server::serve_grpc(grpc, tls.clone(), state.clone(), ended);
+    all.push(Listening { end: stop, task: tokio::spawn(serving) });
+    for (listener, tls) in [(Some(http), tls), (local, None)] {
+        let Some(listener) = listener else { continue };
+        let (stop, ended) = end();
+        let serving = lgp_server::serve(listener, tls, state.clone(), ended);
+        all.push(Listening { end: stop, task: tokio::spawn(serving) });
+    }
+    Ok(Service { url: http_url, grpc_url, local_url, listeners: all })
+}
+
+/// What ends a listener, and what the listener waits for.
+fn end() -> (oneshot::Sender<()>, impl Future<Output = ()> + Send + 'static) {
     let (end, ended) = oneshot::channel::<()>();
-    let task = tokio::spawn(lgp_server::serve(listener, state, async {
-        // A dropped sender ends the service just as well.
-        let _ = ended.await;
-    }));
-    Ok(Service { url: format!("http://{addr}"), end, task })
+    // A dropped sender ends the service just as well.
+    (end, async { drop(ended.await) })
+}
+
+/// An address that a program of this machine can connect to.
+fn reachable(addr: SocketAddr) -> SocketAddr {
+    let ip = match addr.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    SocketAddr::new(ip, addr.port())
 }
 
 impl Service {
@@ -63,14 +154,51 @@ impl Service {
         &self.url
     }
 
+    /// Base URL of gRPC.
+    pub(crate) fn grpc_url(&self) -> &str {
+        &self.grpc_url
+    }
+
+    /// Base URL for programs of this machine, where that is another one.
+    pub(crate) fn local_url(&self) -> Option<&str> {
+        self.local_url.as_deref()
+    }
+
     /// Lets open requests finish and ends.
     pub(crate) async fn finish(self) {
-        // A service that has ended already needs no telling.
-        let _ = self.end.send(());
-        match self.task.await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::error!(%error, "the REST interface failed"),
-            Err(error) => tracing::error!(%error, "the REST interface failed"),
+        let tasks = self.listeners.into_iter().map(|Listening { end, task }| {
+            // A service that has ended already needs no telling.
+            let _ = end.send(());
+            task
+        });
+        for task in tasks.collect::<Vec<_>>() {
+            match task.await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::error!(%error, "an interface failed"),
+                Err(error) => tracing::error!(%error, "an interface failed"),
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_on_the_network_takes_a_certificate_and_a_key() {
+        let addr = "0.0.0.0:8000".parse().expect("an address");
+        for (tls, keys, code) in [
+            (false, false, "address_not_loopback"),
+            (false, true, "address_not_loopback"),
+            (true, false, "no_keys"),
+        ] {
+            let failure = check("http", addr, tls, keys).expect_err(code);
+            assert_eq!(failure.code, code);
+            let hint = failure.hint.expect("what to do");
+            assert!(hint.contains("keys create") && hint.contains("--tls self-signed"), "{hint}");
+        }
+        check("http", addr, true, true).expect("it has both");
+        assert_eq!(reachable(addr).to_string(), "127.0.0.1:8000");
     }
 }

@@ -5,6 +5,7 @@ use crate::cluster::digits::{self, Example};
 use crate::cluster::{self, Cluster, Plan, Signals};
 use crate::device::{self, NotUsed};
 use crate::failure::{Failure, Result};
+use crate::folder;
 use crate::measure::Percentiles;
 use crate::output::{self, Output};
 use crate::settings::{self, Keeping, Limits};
@@ -14,6 +15,7 @@ use lgp_sdk::{DeviceId, NamedTensor, TaskRecord, TaskSpec, TaskState, WorkerStat
 use lgp_server::ServerConfig;
 use serde::Serialize;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
@@ -57,7 +59,9 @@ struct Report {
 #[derive(Debug, Serialize)]
 struct Serves {
     http: String,
-    grpc: Option<String>,
+    grpc: String,
+    /// The file with the key for all but inference.
+    key_file: PathBuf,
 }
 
 /// Runs the command.
@@ -95,13 +99,13 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         };
         let cluster = tokio::select! {
             // The log that a failure names goes with the temporary folder.
-            cluster = Cluster::launch(&plan) => cluster.map_err(|failure| {
+            cluster = Cluster::launch(&plan, plan.authority()?) => cluster.map_err(|failure| {
                 failure.hint("radeon-cluster doctor checks this machine")
             })?,
             () = signals.next() => return Err(Failure::interrupted()),
         };
         out.note(format!("started   {WORKERS} worker processes over QUIC with mutual TLS"));
-        let result = show(&cluster, args.keep, not_used, &mut signals, out).await;
+        let result = show(&cluster, folder.path(), args.keep, not_used, &mut signals, out).await;
         cluster.shut_down().await;
         result
     })
@@ -116,6 +120,7 @@ fn find_devices() -> Result<(DeviceId, Vec<NotUsed>)> {
 /// Everything between start and end of the cluster.
 async fn show(
     cluster: &Cluster,
+    data: &Path,
     keep: bool,
     not_used: Vec<NotUsed>,
     signals: &mut Signals,
@@ -131,9 +136,12 @@ async fn show(
     let mut report = measured?.report(&images, cluster, not_used);
     let lost = report.lost;
     if keep {
-        let service =
-            cluster::serve(cluster, cluster::bind(ANY_PORT).await?, ServerConfig::default())?;
-        report.serves = Some(Serves { http: service.url().to_owned(), grpc: None });
+        let access = cluster::access(&cluster.pki, data)?;
+        let listeners = cluster::Listeners::local().await?;
+        let service = cluster::serve(cluster, access, listeners, ServerConfig::default())?;
+        let [http, grpc] = [service.url(), service.grpc_url()].map(str::to_owned);
+        let key_file = folder::local_key(data);
+        report.serves = Some(Serves { http, grpc, key_file });
         out.emit(&report, text)?;
         out.note("serving until ctrl-C");
         tokio::select! {
@@ -239,7 +247,10 @@ fn text(report: &Report) -> String {
         [name.to_owned(), format!("{p50:.2}"), format!("{p95:.2}"), format!("{p99:.2}")]
     });
     let serves = match &report.serves {
-        Some(Serves { http, .. }) => format!("http      {http}\n"),
+        Some(Serves { http, grpc, key_file }) => {
+            let key = key_file.display();
+            format!("http      {http}\ngrpc      {grpc}\nkey       {key}\n")
+        }
         None => String::new(),
     };
     let tasks = if *redone == 1 { "task" } else { "tasks" };

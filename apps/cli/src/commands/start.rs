@@ -7,6 +7,7 @@ use crate::failure::{Failure, Result};
 use crate::folder::{self, Endpoint};
 use crate::output::Output;
 use crate::settings::{self, Flags, Settings};
+use crate::tls::Certificate;
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -29,7 +30,11 @@ pub(crate) struct Args {
     /// Address of the REST interface; port 0 picks a free one [default: 127.0.0.1:8000]
     #[arg(long, value_name = "ADDR")]
     http: Option<SocketAddr>,
-    /// Address of the gRPC interface, which this version does not have yet
+    /// The certificate of the REST interface, without which it listens on loopback only: off,
+    /// self-signed, or CERT.pem,KEY.pem [default: off]
+    #[arg(long, value_name = "CERTIFICATE")]
+    tls: Option<Certificate>,
+    /// Address of the gRPC interface; port 0 picks a free one [default: 127.0.0.1:8001]
     #[arg(long, value_name = "ADDR")]
     grpc: Option<SocketAddr>,
     /// Address for workers, UDP; 0.0.0.0:8443 lets machines join from the network, with tokens; port 0
@@ -59,14 +64,13 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         device: args.device.as_deref(),
         workers: args.workers.map(usize::from),
         http: args.http,
+        tls: args.tls.as_ref(),
+        grpc: args.grpc,
         quic: args.quic,
     };
     let settings = settings::resolve(&flags, settings::environment)?;
     // Before anything starts: a wrong name is found by the process that can show it best.
     device::resolve_each(&settings.device)?;
-    if args.grpc.is_some() {
-        out.note("note: this version has no gRPC interface; --grpc is ignored");
-    }
     if args.foreground {
         crate::logging::init("info");
         return host(&settings, std::future::pending(), |endpoint| out.emit(endpoint, text));
@@ -76,13 +80,18 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
 }
 
 fn text(endpoint: &Endpoint) -> String {
-    let Endpoint { pid, http, quic, data, .. } = endpoint;
-    let data = data.display();
+    let Endpoint { pid, http, grpc, quic, data, fingerprint, .. } = endpoint;
+    let (data, grpc) = (data.display(), grpc.as_deref().unwrap_or("-"));
+    let trust = fingerprint.as_ref().map_or_else(String::new, |fingerprint| {
+        format!("elsewhere: radeon-cluster status --server {http} --fingerprint {fingerprint}\n")
+    });
     format!(
         "coordinator {pid} is ready\n\
          http  {http}\n\
+         grpc  {grpc}\n\
          quic  {quic}\n\
          data  {data}\n\
+         {trust}\
          stop it with: radeon-cluster stop --data {data}\n"
     )
 }

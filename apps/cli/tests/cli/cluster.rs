@@ -15,7 +15,7 @@ fn a_cluster_starts_serves_and_stops() {
     let cluster = Cluster::start(World::new(), "2");
     let endpoint = cluster.endpoint.as_object().expect("an object");
     assert_eq!(endpoint.keys().collect::<Vec<_>>(), ["data", "grpc", "http", "pid", "quic"]);
-    assert_eq!(endpoint["grpc"], Value::Null);
+    assert!(endpoint["grpc"].as_str().is_some_and(|grpc| grpc.starts_with("http://127.0.0.1:")));
     assert_eq!(cluster.workers("ready").len(), 2);
     let status = cluster.run(&["status"]).json();
     assert_eq!((&status["status"], &status["pid"]), (&json!("ok"), &endpoint["pid"]));
@@ -27,9 +27,14 @@ fn a_cluster_starts_serves_and_stops() {
 
     // Found by its address as well as by its folder.
     let http = endpoint["http"].as_str().expect("a URL");
-    let detailed = cluster.world.run(&["status", "--detailed", "--json", "--server", http]).json();
+    let key = cluster.key_file();
+    let by_address = ["status", "--detailed", "--server", http];
+    let stranger = cluster.world.run(&[&by_address[..], &["--json"]].concat());
+    assert_eq!(stranger.error(1).0, "unauthorized");
+    let by_address = [&by_address[..], &["--key-file", &key]].concat();
+    let detailed = cluster.world.run(&[&by_address[..], &["--json"]].concat()).json();
     assert_eq!(detailed["worker_list"].as_array().map(Vec::len), Some(2));
-    let people = cluster.world.run(&["status", "--detailed", "--server", http]);
+    let people = cluster.world.run(&by_address);
     assert!(people.stdout.contains("digits/1 (ready)"), "{people:?}");
 
     let stopped = cluster.run(&["stop"]).json();
@@ -258,7 +263,7 @@ fn a_stop_does_not_wait_for_workers_that_are_not_to_come() {
 fn a_coordinator_for_every_address_has_local_workers_too() {
     let world = World::new();
     let data = world.path("data").display().to_string();
-    let quic = ["--http", "127.0.0.1:0", "--quic", "0.0.0.0:0"];
+    let quic = ["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--quic", "0.0.0.0:0"];
     world.run(&[&["start", "--json", "--data", &data][..], &quic].concat()).json();
     world.run(&["stop", "--data", &data, "--json"]).json();
     world.expect_no_processes();
@@ -280,6 +285,7 @@ fn flags_before_a_subcommand_count() {
     let cluster = Cluster::start(World::new(), "1");
     let world = &cluster.world;
     let http = cluster.endpoint["http"].as_str().expect("a URL");
+    let key = cluster.key_file();
     let elsewhere = world.path("elsewhere").display().to_string();
     for (group, rest) in [
         ("workers", &["show", "0-99"][..]),
@@ -295,7 +301,7 @@ fn flags_before_a_subcommand_count() {
         // Nobody runs there, as both places of the flag must find.
         assert_eq!(run(&["--data", &elsewhere], &[]).error(1).0, "not_running", "{group} {rest:?}");
         assert_eq!(run(&[], &["--data", &elsewhere]).error(1).0, "not_running", "{group} {rest:?}");
-        let found = run(&["--server", http], &[]);
+        let found = run(&["--server", http, "--key-file", &key], &[]);
         assert!(!found.stderr.contains("not_running"), "{group} {rest:?}: {found:?}");
         let both = run(&["--server", http], &["--data", &elsewhere]);
         assert_eq!(both.error(2).0, "usage", "{group} {rest:?}");
@@ -317,7 +323,18 @@ fn a_port_in_use_is_said_and_leaves_nothing() {
         let data = world.path("data").display().to_string();
         let listeners = (std::net::TcpListener::bind(&tcp), std::net::UdpSocket::bind(&udp));
         for flags in [&[][..], &["--foreground"]] {
-            let args = ["start", "--json", "--data", &data, "--http", http, "--quic", quic];
+            let args = [
+                "start",
+                "--json",
+                "--data",
+                &data,
+                "--http",
+                http,
+                "--grpc",
+                "127.0.0.1:0",
+                "--quic",
+                quic,
+            ];
             let outcome = world.run(&[&args[..], flags].concat());
             let (code, message) = outcome.error(1);
             assert_eq!(code, "address_in_use", "{message}");
@@ -332,7 +349,18 @@ fn a_port_in_use_is_said_and_leaves_nothing() {
 fn an_address_for_everyone_is_refused() {
     let world = World::new();
     let data = world.path("data").display().to_string();
-    let args = ["start", "--json", "--data", &data, "--http", "0.0.0.0:0", "--quic", "127.0.0.1:0"];
+    let args = [
+        "start",
+        "--json",
+        "--data",
+        &data,
+        "--http",
+        "0.0.0.0:0",
+        "--grpc",
+        "127.0.0.1:0",
+        "--quic",
+        "127.0.0.1:0",
+    ];
     assert_eq!(world.run(&args).error(1).0, "address_not_loopback");
     world.expect_no_processes();
 }
@@ -343,8 +371,19 @@ fn signals_end_a_coordinator_in_the_foreground() {
         let world = World::new();
         let data = world.path("data").display().to_string();
         let any = "127.0.0.1:0";
-        let args =
-            ["start", "--foreground", "--json", "--data", &data, "--http", any, "--quic", any];
+        let args = [
+            "start",
+            "--foreground",
+            "--json",
+            "--data",
+            &data,
+            "--http",
+            any,
+            "--grpc",
+            any,
+            "--quic",
+            any,
+        ];
         let mut child = world.spawn(&args);
         let mut line = String::new();
         let stdout = child.stdout.take().expect("a pipe");

@@ -54,29 +54,31 @@ fn nothing_is_lost() {
 #[test]
 fn keep_goes_on_serving_until_ctrl_c_or_stop() {
     let world = World::new();
-    let child = kept(&world, |child, _| signal(child.id(), Signal::INT));
+    let child = kept(&world, |child, _, _| signal(child.id(), Signal::INT));
     assert!(harness::output(child).status.success());
     world.expect_no_processes();
-    let child = kept(&world, |_, http| {
-        world.run(&["stop", "--json", "--server", http]).json();
+    let child = kept(&world, |_, http, key| {
+        world.run(&["stop", "--json", "--server", http, "--key-file", key]).json();
     });
     assert!(harness::output(child).status.success());
     world.expect_no_processes();
 }
 
 /// A demo that goes on, up to the moment when `end` is to end it.
-fn kept(world: &World, end: impl FnOnce(&Child, &str)) -> Child {
+fn kept(world: &World, end: impl FnOnce(&Child, &str, &str)) -> Child {
     let mut child = world.spawn(&["demo", "--json", "--keep"]);
     let mut line = String::new();
     let stdout = child.stdout.take().expect("a pipe");
     BufReader::new(stdout).read_line(&mut line).expect("a line");
     let report: Value = serde_json::from_str(&line).expect("JSON");
     check(&report);
-    assert!(report.as_object().is_some_and(|report| report["grpc"].is_null()));
+    assert!(report.as_object().is_some_and(|report| report["grpc"].is_string()));
     let http = report["http"].as_str().expect("a URL");
-    let status = world.run(&["status", "--json", "--server", http]).json();
+    let key = report["key_file"].as_str().expect("a path");
+    let status = ["status", "--json", "--server", http, "--key-file", key];
+    let status = world.run(&status).json();
     assert_eq!(status["models"][0]["name"], json!("digits"));
-    end(&child, http);
+    end(&child, http, key);
     child
 }
 

@@ -196,6 +196,7 @@ fn a_worker_has_several_devices_with_models_of_their_own() {
     // Which of them is the less loaded is the machine's affair: they take turns instead.
     let http = cluster.endpoint["http"].as_str().expect("a URL");
     ureq::put(format!("{http}/api/v1/cluster/config/balancing"))
+        .header("authorization", &cluster.bearer())
         .send_json(json!({ "strategy": "round_robin" }))
         .expect("a known strategy");
     let submit = ["submit", "--model", "digits", "--input", &image, "--wait"];
@@ -217,7 +218,11 @@ fn models_make_room_for_one_another() {
     // One of them finds room, two do not.
     let start = ["start", "--workers", "1", "--device", "cpu", "--http", "127.0.0.1:0"];
     let data = world.path("data").display().to_string();
-    let start = [&start[..], &["--quic", "127.0.0.1:0", "--data", &data, "--json"]].concat();
+    let start = [
+        &start[..],
+        &["--grpc", "127.0.0.1:0", "--quic", "127.0.0.1:0", "--data", &data, "--json"],
+    ]
+    .concat();
     let report = world.run(&["plan", digits(), "--json"]).json();
     let bytes = report["memory"]["peak_bytes"].as_u64().or(report["peak_bytes"].as_u64());
     let bytes = bytes.unwrap_or_else(|| panic!("no peak in {report}"));

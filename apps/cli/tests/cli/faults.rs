@@ -152,7 +152,7 @@ fn a_damaged_journal_is_refused_and_left_as_it_is() {
     std::fs::write(&path, &bytes).expect("the folder is ours");
     let data = world.path("data").display().to_string();
     let any = "127.0.0.1:0";
-    let args = ["start", "--json", "--data", &data, "--http", any, "--quic", any];
+    let args = ["start", "--json", "--data", &data, "--http", any, "--grpc", any, "--quic", any];
     let (code, message) = world.run(&args).error(1);
     assert!(code.contains("journal") && message.contains("damaged"), "{code}: {message}");
     assert_eq!(std::fs::read(&path).expect("still there"), bytes);
@@ -165,7 +165,8 @@ fn a_start_that_is_interrupted_leaves_nothing() {
     let data = world.path("data").display().to_string();
     let any = "127.0.0.1:0";
     for delay_ms in [0, 20, 80, 200] {
-        let args = ["start", "--json", "--data", &data, "--http", any, "--quic", any];
+        let args =
+            ["start", "--json", "--data", &data, "--http", any, "--grpc", any, "--quic", any];
         let child = world.spawn(&args);
         std::thread::sleep(std::time::Duration::from_millis(delay_ms));
         signal(child.id(), Signal::INT);

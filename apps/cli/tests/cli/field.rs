@@ -196,11 +196,12 @@ fn a_coordinator_that_stood_still_takes_no_work_from_its_workers() {
 fn ask(cluster: &Cluster, method: &str, path: &str, body: &Value) -> (u16, Value) {
     let http = cluster.endpoint["http"].as_str().expect("an address");
     let url = format!("{http}/api/v1/cluster/{path}");
+    let bearer = cluster.bearer();
     let agent = ureq::Agent::config_builder().http_status_as_error(false).build().new_agent();
     let answer = match method {
-        "GET" => agent.get(url).call(),
-        "DELETE" => agent.delete(url).call(),
-        _ => agent.post(url).send_json(body),
+        "GET" => agent.get(url).header("authorization", &bearer).call(),
+        "DELETE" => agent.delete(url).header("authorization", &bearer).call(),
+        _ => agent.post(url).header("authorization", &bearer).send_json(body),
     };
     let mut answer = answer.expect("an answer");
     let status = answer.status().as_u16();

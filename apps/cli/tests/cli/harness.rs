@@ -159,6 +159,17 @@ impl Cluster {
         u32::try_from(pid).expect("a process id")
     }
 
+    /// The file with its owner's key.
+    pub(crate) fn key_file(&self) -> String {
+        self.world.path("data/local.key").display().to_string()
+    }
+
+    /// The same as a header's value.
+    pub(crate) fn bearer(&self) -> String {
+        let key = std::fs::read_to_string(self.key_file()).expect("made by the coordinator");
+        format!("Bearer {key}")
+    }
+
     /// A command about this cluster, with `--json`.
     pub(crate) fn run(&self, args: &[&str]) -> Outcome {
         let data = self.endpoint["data"].as_str().expect("a path");
@@ -180,7 +191,7 @@ impl Cluster {
 pub(crate) fn start(world: &World, flags: &[&str]) -> Outcome {
     let data = world.path("data").display().to_string();
     let any = "127.0.0.1:0";
-    let own = ["start", "--json", "--data", &data, "--http", any, "--quic", any];
+    let own = ["start", "--json", "--data", &data, "--http", any, "--grpc", any, "--quic", any];
     world.run(&[&own[..], flags].concat())
 }
 

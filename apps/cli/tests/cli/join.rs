@@ -232,8 +232,20 @@ fn a_machine_finds_the_coordinator_by_its_token() {
     let world = World::new();
     let data = world.path("data").display().to_string();
     let any = "127.0.0.1:0";
-    let start =
-        ["start", "--json", "--data", &data, "--http", any, "--quic", any, "--workers", "0"];
+    let start = [
+        "start",
+        "--json",
+        "--data",
+        &data,
+        "--http",
+        any,
+        "--grpc",
+        any,
+        "--quic",
+        any,
+        "--workers",
+        "0",
+    ];
     // Announced on the loopback alone, for that is where it listens.
     let mut start = world.command(&start);
     let started = start.env("RADEON_QUIC__ADVERTISE", "always").output().expect("it starts");

@@ -12,3 +12,4 @@ mod help;
 mod join;
 mod kinds;
 mod local;
+mod network;

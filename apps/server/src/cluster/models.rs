@@ -1,6 +1,7 @@
 //! Registered models: adding, removing, loading and unloading them.
 
 use super::upload;
+use crate::access::Caller;
 use crate::catalog::{LoadOutcome, ModelEntry};
 use crate::cluster::admin::Patience;
 use crate::extract::{Params, Whole};
@@ -14,72 +15,75 @@ use lgp_sdk::{Deployment, ValueSpec};
 use serde_json::{Value, json};
 
 /// `GET models`: a bare array, every registered version.
-pub(crate) async fn list(State(state): State<ServerState>) -> Result<Json<Value>, ClusterError> {
+pub(crate) async fn list(
+    State(state): State<ServerState>,
+    caller: Caller,
+) -> Result<Json<Value>, ClusterError> {
     let entries = state.catalog().list().await?;
     let mut all = Vec::with_capacity(entries.len());
-    for entry in &entries {
+    for entry in entries.iter().filter(|entry| caller.may_use(entry.name())) {
         all.push(describe(&state, entry).await);
     }
     Ok(Json(Value::Array(all)))
 }
 
-/// `GET models/{name}`: the newest version.
+/// `GET models/{model}`: the newest version.
 pub(crate) async fn show(
     State(state): State<ServerState>,
     params: Params,
 ) -> Result<Json<Value>, ClusterError> {
-    let entry = state.catalog().get(params.get("name"), None).await?;
+    let entry = state.catalog().get(params.get("model"), None).await?;
     Ok(Json(describe(&state, &entry).await))
 }
 
-/// `POST models/{name}`: 201; the body is an ONNX file, or multipart with the file as `model` and
+/// `POST models/{model}`: 201; the body is an ONNX file, or multipart with the file as `model` and
 /// its external data as `data` parts. The workers load it before the answer.
 pub(crate) async fn add(
     State(state): State<ServerState>,
     params: Params,
     request: Request,
 ) -> Result<(StatusCode, Json<Value>), ClusterError> {
-    let name = params.get("name");
+    let name = params.get("model");
     let received = upload::receive(&state, request).await?;
     let outcome = state.catalog().add(name, received.model()).await?;
     Ok((StatusCode::CREATED, Json(loaded(&state, &outcome).await)))
 }
 
-/// `DELETE models/{name}`: every version, from the workers and from the disk.
+/// `DELETE models/{model}`: every version, from the workers and from the disk.
 pub(crate) async fn remove(
     State(state): State<ServerState>,
     params: Params,
 ) -> Result<Json<Value>, ClusterError> {
-    let name = params.get("name");
+    let name = params.get("model");
     state.catalog().remove(name).await?;
     state.metrics().remove(name);
     Ok(Json(json!({ "name": name, "removed": true })))
 }
 
-/// `POST models/{name}/load`: the newest version, on every worker.
+/// `POST models/{model}/load`: the newest version, on every worker.
 pub(crate) async fn load(
     State(state): State<ServerState>,
     params: Params,
 ) -> Result<Json<Value>, ClusterError> {
-    let outcome = state.catalog().load(params.get("name")).await?;
+    let outcome = state.catalog().load(params.get("model")).await?;
     Ok(Json(loaded(&state, &outcome).await))
 }
 
-/// `POST models/{name}/unload {"timeout_s":60}`: from every worker; the files stay. `ended` are the
+/// `POST models/{model}/unload {"timeout_s":60}`: from every worker; the files stay. `ended` are the
 /// tasks of which an attempt took longer and was ended.
 pub(crate) async fn unload(
     State(state): State<ServerState>,
     params: Params,
     body: Whole,
 ) -> Result<Json<Value>, ClusterError> {
-    let (name, limit) = (params.get("name"), Patience::of(&body)?);
+    let (name, limit) = (params.get("model"), Patience::of(&body)?);
     let (entry, ended) = state.catalog().unload_within(name, limit).await?;
     let mut value = describe(&state, &entry).await;
     value["ended"] = json!(ended);
     Ok(Json(value))
 }
 
-/// `PUT models/{name}/deployment {"memory_bytes","backend","family","variants"}`: where it is to
+/// `PUT models/{model}/deployment {"memory_bytes","backend","family","variants"}`: where it is to
 /// run and what may answer in its place, from now on and after a restart; what is left out is
 /// as if nothing had been said of it.
 pub(crate) async fn deploy(
@@ -88,7 +92,7 @@ pub(crate) async fn deploy(
     body: Whole,
 ) -> Result<Json<Value>, ClusterError> {
     let wish: Deployment = body.json()?;
-    let entry = state.catalog().deploy(params.get("name"), wish).await?;
+    let entry = state.catalog().deploy(params.get("model"), wish).await?;
     Ok(Json(describe(&state, &entry).await))
 }
 

@@ -1,5 +1,6 @@
 //! Tasks: submitting, watching and cancelling them.
 
+use crate::access::Caller;
 use crate::extract::{Params, WithTensors};
 use crate::fault::{ClusterError, Fault};
 use crate::faults;
@@ -52,6 +53,7 @@ type Inputs = Result<Vec<NamedTensor>, Fault>;
 /// `POST tasks`: 202 with id and state; for a durable task once the journal has it.
 pub(crate) async fn submit(
     State(state): State<ServerState>,
+    caller: Caller,
     body: WithTensors,
 ) -> Result<(StatusCode, Json<Value>), ClusterError> {
     // Held while the tensors are hashed and written.
@@ -64,7 +66,7 @@ pub(crate) async fn submit(
         }
         Ok(task)
     });
-    let (spec, within) = task.await?.spec(&state).await?;
+    let (spec, within) = task.await?.spec(&state, &caller).await?;
     if let Some(position) = within.first() {
         let message = format!("depends_on names task #{position} of a batch, and this is none");
         return Err(Fault::bad_input(message).into());
@@ -79,6 +81,7 @@ pub(crate) async fn submit(
 /// accepted or none.
 pub(crate) async fn submit_batch(
     State(state): State<ServerState>,
+    caller: Caller,
     body: WithTensors,
 ) -> Result<(StatusCode, Json<Value>), ClusterError> {
     let most = state.config().batch_tasks_max;
@@ -105,7 +108,7 @@ pub(crate) async fn submit_batch(
     };
     let mut tasks = Vec::with_capacity(batch.len());
     for (i, task) in batch.into_iter().enumerate() {
-        tasks.push(task.spec(&state).await.map_err(|fault| at(i, fault))?);
+        tasks.push(task.spec(&state, &caller).await.map_err(|fault| at(i, fault))?);
     }
     let ids = state.coordinator().submit_all(tasks).await.map_err(faults::cluster)?;
     let tasks: Vec<Value> = ids.into_iter().map(|id| accepted(&state, id)).collect();
@@ -175,8 +178,13 @@ impl Task<Vec<Input<'_>>> {
 impl Task<Inputs> {
     /// The task, checked against its model, and the positions of tasks of the same batch that it
     /// depends on.
-    async fn spec(mut self, state: &ServerState) -> Result<(TaskSpec, Vec<usize>), Fault> {
+    async fn spec(
+        mut self,
+        state: &ServerState,
+        caller: &Caller,
+    ) -> Result<(TaskSpec, Vec<usize>), Fault> {
         let (name, version) = model_name(&self.model)?;
+        caller.check_model(name)?;
         let entry = state.catalog().get(name, version).await?;
         let inputs = std::mem::replace(&mut self.inputs, Ok(Vec::new()))?;
         oip::check_inputs(entry.inputs(), &inputs)?;

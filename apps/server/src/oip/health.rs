@@ -6,18 +6,24 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 
+/// What the server calls itself.
+pub(crate) const NAME: &str = "legacy-gpu-ai-platform";
+
+/// The extensions of the protocol that it speaks.
+pub(crate) const EXTENSIONS: [&str; 5] = [
+    "binary_tensor_data",
+    "model_configuration",
+    "model_repository",
+    "schedule_policy",
+    "statistics",
+];
+
 /// `GET /v2`.
 pub(crate) async fn server() -> Json<Value> {
     Json(json!({
-        "name": "legacy-gpu-ai-platform",
+        "name": NAME,
         "version": env!("CARGO_PKG_VERSION"),
-        "extensions": [
-            "binary_tensor_data",
-            "model_configuration",
-            "model_repository",
-            "schedule_policy",
-            "statistics"
-        ]
+        "extensions": EXTENSIONS,
     }))
 }
 

@@ -2,7 +2,7 @@
 
 use super::models;
 use super::request::{self, InferRequest};
-use super::response::{self, Choice, Encoded};
+use super::response::{self, Choice};
 use crate::catalog::ModelEntry;
 use crate::extract::{Params, WithTensors};
 use crate::fault::{Fault, OipError};
@@ -24,31 +24,64 @@ pub(crate) async fn infer(
     body: WithTensors,
 ) -> Result<Response, OipError> {
     let entry = models::find(&state, &params).await?;
+    let WithTensors { bytes, json_bytes, room } = body;
+    let size = bytes.len();
+    let decode = move |entry: &ModelEntry| {
+        request::decode(json_bytes, &bytes, entry.inputs(), entry.outputs())
+    };
+    let encoded = serve(&state, &entry, (size, decode), response::encode).await?;
+    // Held while the task has the tensors.
+    drop(room);
+    Ok(encoded.into_response())
+}
+
+/// An answer before it is written in the form of a protocol.
+pub(crate) struct Answer {
+    pub(crate) entry: ModelEntry,
+    pub(crate) id: String,
+    pub(crate) choice: Choice,
+    pub(crate) outputs: Vec<NamedTensor>,
+}
+
+/// Serves one inference, whatever protocol it came by: reads a request of so many bytes, runs it as a
+/// task, writes the answer, and counts all of it.
+pub(crate) async fn serve<T: Send + 'static>(
+    state: &ServerState,
+    entry: &ModelEntry,
+    (bytes, decode): (
+        usize,
+        impl FnOnce(&ModelEntry) -> Result<InferRequest, Fault> + Send + 'static,
+    ),
+    encode: impl FnOnce(Answer) -> Result<T, Fault> + Send + 'static,
+) -> Result<T, Fault> {
     let pending = state.metrics().model(entry.name(), entry.version()).begin();
     let started = Instant::now();
-    match answer(&state, &entry, body).await {
-        Ok((encoded, mut spans, attempts)) => {
+    match answer(state, entry, (bytes, decode), encode).await {
+        Ok((answer, mut spans, attempts)) => {
             spans.request = started.elapsed();
             pending.succeeded(&spans, attempts);
-            Ok(encoded.into_response())
+            Ok(answer)
         }
         Err(fault) => {
             pending.failed(reason(&fault), started.elapsed());
-            Err(fault.into())
+            Err(fault)
         }
     }
 }
 
-async fn answer(
+async fn answer<T: Send + 'static>(
     state: &ServerState,
     entry: &ModelEntry,
-    body: WithTensors,
-) -> Result<(Encoded, Spans, u32), Fault> {
+    (bytes, decode): (
+        usize,
+        impl FnOnce(&ModelEntry) -> Result<InferRequest, Fault> + Send + 'static,
+    ),
+    encode: impl FnOnce(Answer) -> Result<T, Fault> + Send + 'static,
+) -> Result<(T, Spans, u32), Fault> {
     state.catalog().require_ready(entry)?;
     let mut clock = Instant::now();
-    // Held while the task has the tensors.
-    let WithTensors { bytes, json_bytes, room: _room } = body;
-    let mut request = decode(entry, bytes, json_bytes).await?;
+    let asked = entry.clone();
+    let mut request = off_loop(bytes, move || decode(&asked)).await?;
     let compute_input = lap(&mut clock);
 
     let choice = Choice::of(&mut request);
@@ -65,20 +98,14 @@ async fn answer(
         ..Spans::default()
     };
     let attempts = record.attempts;
-    let encoded = encode(entry, id, choice, record).await?;
+    let outputs =
+        record.outputs.ok_or_else(|| Fault::internal("a task succeeded without outputs"))?;
+    let bytes = outputs.iter().map(|o| o.tensor.as_bytes().len()).sum();
+    // The protocol wants an id in every answer; the task's own tells a log reader most.
+    let id = id.unwrap_or_else(|| record.task_id.to_string());
+    let answer = Answer { entry: entry.clone(), id, choice, outputs };
+    let encoded = off_loop(bytes, move || encode(answer)).await?;
     Ok((encoded, Spans { compute_output: lap(&mut clock), ..spans }, attempts))
-}
-
-async fn decode(
-    entry: &ModelEntry,
-    bytes: Vec<u8>,
-    json_bytes: Option<usize>,
-) -> Result<InferRequest, Fault> {
-    let entry = entry.clone();
-    off_loop(bytes.len(), move || {
-        request::decode(json_bytes, &bytes, entry.inputs(), entry.outputs())
-    })
-    .await
 }
 
 /// Runs the task to its end; cancels it when the client goes away first.
@@ -117,24 +144,6 @@ impl Drop for CancelOnDrop<'_> {
             tracing::debug!(%task, %error, "cannot cancel the task of a client that went away");
         }
     }
-}
-
-async fn encode(
-    entry: &ModelEntry,
-    id: Option<String>,
-    choice: Choice,
-    record: TaskRecord,
-) -> Result<Encoded, Fault> {
-    let outputs: Vec<NamedTensor> =
-        record.outputs.ok_or_else(|| Fault::internal("a task succeeded without outputs"))?;
-    // The protocol wants an id in every answer; the task's own tells a log reader most.
-    let id = id.unwrap_or_else(|| record.task_id.to_string());
-    let bytes = outputs.iter().map(|o| o.tensor.as_bytes().len()).sum();
-    let entry = entry.clone();
-    off_loop(bytes, move || {
-        response::encode((entry.name(), entry.version()), &id, &choice, &outputs)
-    })
-    .await
 }
 
 /// Does what takes long for so many bytes away from the threads that serve connections.

@@ -20,7 +20,8 @@ pub(crate) async fn find(state: &ServerState, params: &Params) -> Result<ModelEn
     state.catalog().get(params.get("model"), version).await
 }
 
-fn parse_version(text: &str) -> Result<u64, Fault> {
+/// A version as the protocol writes it.
+pub(crate) fn parse_version(text: &str) -> Result<u64, Fault> {
     text.parse().ok().filter(|&v| v > 0).ok_or_else(|| {
         Fault::bad_input(format!("model version '{text}' is not valid, expected an integer from 1"))
     })

@@ -1,5 +1,6 @@
 //! Triton's repository extension: which models there are, and loading and unloading them.
 
+use crate::access::Caller;
 use crate::catalog::Readiness;
 use crate::extract::{Params, Whole};
 use crate::fault::{Fault, OipError};
@@ -18,11 +19,15 @@ struct IndexQuery {
 /// `POST /v2/repository/index`.
 pub(crate) async fn index(
     State(state): State<ServerState>,
+    caller: Caller,
     body: Whole,
 ) -> Result<Json<Value>, OipError> {
     let query: IndexQuery = body.json()?;
     let mut models = Vec::new();
     for entry in state.catalog().list().await? {
+        if !caller.may_use(entry.name()) {
+            continue;
+        }
         let readiness = state.catalog().readiness(&entry);
         if query.ready && readiness != Readiness::Ready {
             continue;
@@ -42,6 +47,19 @@ struct Control {
     parameters: Option<Map<String, Value>>,
 }
 
+/// Refuses a load that brings the model along.
+pub(crate) fn refuse_upload<'a>(
+    parameters: impl IntoIterator<Item = &'a String>,
+) -> Result<(), Fault> {
+    let mut names = parameters.into_iter();
+    match names.find(|name| *name == "config" || name.starts_with("file:")) {
+        Some(name) => {
+            Err(Fault::unsupported(format!("parameter {name}: models are added by upload")))
+        }
+        None => Ok(()),
+    }
+}
+
 /// `POST /v2/repository/models/{m}/load`.
 pub(crate) async fn load(
     State(state): State<ServerState>,
@@ -50,11 +68,7 @@ pub(crate) async fn load(
 ) -> Result<Json<Value>, OipError> {
     let control: Control = body.json()?;
     let parameters = control.parameters.unwrap_or_default();
-    if let Some(key) = parameters.keys().find(|k| *k == "config" || k.starts_with("file:")) {
-        return Err(
-            Fault::unsupported(format!("parameter {key}: models are added by upload")).into()
-        );
-    }
+    refuse_upload(parameters.keys())?;
     state.catalog().load(params.get("model")).await?;
     Ok(Json(json!({})))
 }

@@ -16,7 +16,8 @@ pub(crate) const HEADER_LENGTH: &str = "inference-header-content-length";
 /// No model comes near this many dimensions; a request that does is an attack or a mistake.
 const RANK_MAX: usize = 16;
 
-type Parameters = Map<String, Value>;
+/// What a request, an input or an output says besides what it must.
+pub(crate) type Parameters = Map<String, Value>;
 
 /// A request that has been read and agrees with the model's inputs.
 #[derive(Debug)]
@@ -58,10 +59,11 @@ pub(crate) struct Input<'a> {
     data: Option<&'a RawValue>,
 }
 
+/// One output that a request asks for.
 #[derive(Deserialize)]
-struct Output {
-    name: String,
-    parameters: Option<Parameters>,
+pub(crate) struct Output {
+    pub(crate) name: String,
+    pub(crate) parameters: Option<Parameters>,
 }
 
 /// Reads a request for a model with these inputs and outputs.
@@ -88,25 +90,36 @@ fn json_request(
 ) -> Result<InferRequest, Fault> {
     let body: Body<'_> = serde_json::from_slice(json)
         .map_err(|e| Fault::bad_input(format!("the request is not valid: {e}")))?;
-    let parameters = body.parameters.unwrap_or_default();
-    if parameters.get("sequence_id").is_some_and(|v| !is_unset(v)) {
-        return Err(Fault::unsupported("parameter sequence_id: no model here keeps sequences"));
-    }
     let inputs = body.inputs.iter().map(|i| i.tensor(&mut raw)).collect::<Result<_, _>>()?;
     raw.finish()?;
-    let binary_output = flag(&parameters, "binary_data_output")?.unwrap_or(false);
-    let choices = body.outputs.unwrap_or_default();
-    Ok(InferRequest {
-        id: body.id,
-        priority: priority(number(&parameters, "priority")?.unwrap_or(0)),
-        timeout: number(&parameters, "timeout")?.filter(|&us| us > 0).map(Duration::from_micros),
-        inputs,
-        outputs: choices
-            .iter()
-            .map(|o| o.choice(binary_output, outputs))
-            .collect::<Result<_, _>>()?,
-        binary_output,
-    })
+    let parameters = body.parameters.unwrap_or_default();
+    let asked = body.outputs.unwrap_or_default();
+    InferRequest::new(body.id, &parameters, inputs, &asked, outputs)
+}
+
+impl InferRequest {
+    /// A request of a model with these outputs, whatever protocol it came by.
+    pub(crate) fn new(
+        id: Option<String>,
+        parameters: &Parameters,
+        inputs: Vec<NamedTensor>,
+        asked: &[Output],
+        outputs: &[ValueSpec],
+    ) -> Result<Self, Fault> {
+        if parameters.get("sequence_id").is_some_and(|v| !is_unset(v)) {
+            return Err(Fault::unsupported("parameter sequence_id: no model here keeps sequences"));
+        }
+        let binary_output = flag(parameters, "binary_data_output")?.unwrap_or(false);
+        let choices = asked.iter().map(|output| output.choice(binary_output, outputs));
+        Ok(Self {
+            id,
+            priority: priority(number(parameters, "priority")?.unwrap_or(0)),
+            timeout: number(parameters, "timeout")?.filter(|&us| us > 0).map(Duration::from_micros),
+            inputs,
+            outputs: choices.collect::<Result<_, _>>()?,
+            binary_output,
+        })
+    }
 }
 
 /// A body that is nothing but one tensor: the model must have one input, and at most one
@@ -189,12 +202,7 @@ impl Input<'_> {
     pub(crate) fn tensor(&self, raw: &mut Raw<'_>) -> Result<NamedTensor, Fault> {
         let name = &self.name;
         let dtype = datatype::parse(name, &self.datatype)?;
-        if self.shape.len() > RANK_MAX {
-            return Err(Fault::bad_input(format!(
-                "input '{name}' has {} dimensions, expected at most {RANK_MAX}",
-                self.shape.len()
-            )));
-        }
+        check_rank(name, self.shape.len())?;
         let parameters = self.parameters.clone().unwrap_or_default();
         refuse_shared_memory(name, &parameters)?;
         let tensor = match (number(&parameters, "binary_data_size")?, self.data) {
@@ -215,12 +223,28 @@ impl Input<'_> {
     }
 }
 
-fn binary(name: &str, dtype: DType, shape: &[usize], bytes: &[u8]) -> Result<Tensor, Fault> {
+/// Refuses more dimensions than any model has.
+pub(crate) fn check_rank(name: &str, rank: usize) -> Result<(), Fault> {
+    if rank > RANK_MAX {
+        return Err(Fault::bad_input(format!(
+            "input '{name}' has {rank} dimensions, expected at most {RANK_MAX}"
+        )));
+    }
+    Ok(())
+}
+
+/// A tensor from its raw bytes.
+pub(crate) fn binary(
+    name: &str,
+    dtype: DType,
+    shape: &[usize],
+    bytes: &[u8],
+) -> Result<Tensor, Fault> {
     let at_fault = |e| Fault::bad_input(format!("input '{name}': {e}"));
     let expected = Shape::from(shape).byte_len(dtype).map_err(at_fault)?;
     if expected != bytes.len() {
         return Err(Fault::bad_input(format!(
-            "input '{name}' has binary_data_size {}, but {} of shape {shape:?} takes {expected} \
+            "input '{name}' has {} bytes of data, but {} of shape {shape:?} takes {expected} \
              bytes",
             bytes.len(),
             datatype::name(dtype)
@@ -251,7 +275,7 @@ impl Output {
     }
 }
 
-fn refuse_shared_memory(name: &str, parameters: &Parameters) -> Result<(), Fault> {
+pub(crate) fn refuse_shared_memory(name: &str, parameters: &Parameters) -> Result<(), Fault> {
     if parameters.contains_key("shared_memory_region") {
         return Err(Fault::unsupported(format!("tensor '{name}': shared memory is not offered")));
     }

@@ -1,6 +1,7 @@
 //! An inference answer as bytes: JSON, followed by the raw little-endian outputs that were asked
 //! for as binary data.
 
+use super::infer::Answer;
 use super::request::{HEADER_LENGTH, InferRequest, OutputChoice};
 use super::{datatype, json_data};
 use crate::fault::Fault;
@@ -42,17 +43,13 @@ pub(crate) struct Encoded {
     json_length: Option<usize>,
 }
 
-/// Writes the outputs that `request` chose, in its order.
-pub(crate) fn encode(
-    model: (&str, u64),
-    id: &str,
-    request: &Choice,
-    outputs: &[NamedTensor],
-) -> Result<Encoded, Fault> {
-    let chosen = request.select(outputs)?;
+/// Writes the outputs that were chosen, in the order in which they were.
+pub(crate) fn encode(answer: Answer) -> Result<Encoded, Fault> {
+    let Answer { entry, id, choice, outputs } = &answer;
+    let chosen = choice.select(outputs)?;
     let json = Json {
-        model_name: model.0,
-        model_version: model.1.to_string(),
+        model_name: entry.name(),
+        model_version: entry.version().to_string(),
         id,
         outputs: chosen.iter().map(|&(output, binary)| describe(output, binary)).collect(),
     };
@@ -89,7 +86,10 @@ impl Choice {
         Self { outputs: std::mem::take(&mut request.outputs), binary_output: request.binary_output }
     }
 
-    fn select<'a>(&self, all: &'a [NamedTensor]) -> Result<Vec<(&'a NamedTensor, bool)>, Fault> {
+    pub(crate) fn select<'a>(
+        &self,
+        all: &'a [NamedTensor],
+    ) -> Result<Vec<(&'a NamedTensor, bool)>, Fault> {
         if self.outputs.is_empty() {
             return Ok(all.iter().map(|o| (o, self.binary_output)).collect());
         }

@@ -2,6 +2,7 @@
 //! cannot change here (a response cache, batches formed by the server) are left out.
 
 use super::models;
+use crate::access::Caller;
 use crate::extract::Params;
 use crate::fault::OipError;
 use crate::metrics::ModelReading;
@@ -11,9 +12,13 @@ use axum::extract::State;
 use serde_json::{Value, json};
 
 /// `GET /v2/models/stats`.
-pub(crate) async fn all(State(state): State<ServerState>) -> Result<Json<Value>, OipError> {
+pub(crate) async fn all(
+    State(state): State<ServerState>,
+    caller: Caller,
+) -> Result<Json<Value>, OipError> {
     let mut stats = Vec::new();
-    for entry in state.catalog().list().await? {
+    let entries = state.catalog().list().await?;
+    for entry in entries.iter().filter(|entry| caller.may_use(entry.name())) {
         let reading = state.metrics().model(entry.name(), entry.version()).read();
         stats.push(describe(entry.name(), entry.version(), &reading));
     }

@@ -1,6 +1,8 @@
-//! The REST interfaces over a real coordinator and a real worker.
+//! The REST and gRPC interfaces over a real coordinator and a real worker.
 
+mod access;
 mod cluster;
+mod grpc;
 mod models;
 mod oip;
 mod rig;

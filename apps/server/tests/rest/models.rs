@@ -5,7 +5,6 @@ use axum::body::Body;
 use http_body_util::BodyExt;
 use lgp_server::ServerConfig;
 use serde_json::{Value, json};
-use tower::ServiceExt;
 
 const MODELS: &str = "/api/v1/cluster/models";
 
@@ -163,7 +162,7 @@ async fn what_a_model_asks_for_is_kept_and_told() {
 async fn events_are_told_as_they_happen() {
     let rig = Rig::start().await;
     let request = request("GET", "/api/v1/cluster/events").body(Body::empty()).unwrap();
-    let answer = rig.app.clone().oneshot(request).await.unwrap();
+    let answer = rig.send(request).await;
     assert_eq!(answer.headers()["content-type"], "text/event-stream");
     let mut body = answer.into_body();
     assert_eq!(rig.post(&format!("{MODELS}/mine"), onnx()).await.status, 201);

@@ -3,7 +3,8 @@
 
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::http::{HeaderMap, Request, StatusCode};
+use axum::http::{HeaderMap, Request, StatusCode, header};
+use axum::response::Response;
 use http_body_util::BodyExt;
 use lgp_inference::GraphBuilder;
 use lgp_sdk::{
@@ -11,7 +12,7 @@ use lgp_sdk::{
     ModelRef, NamedTensor, Pki, Repository, Services, SymShape, TaskStop, Tensor, TensorType,
     Tokens, WorkerConfig, run_worker,
 };
-use lgp_server::{Driver, ServerConfig, ServerState, router};
+use lgp_server::{Access, Driver, LocalKey, ServerConfig, ServerState, router};
 use serde_json::Value;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -115,6 +116,8 @@ pub(crate) struct Rig {
     pub(crate) app: Router,
     pub(crate) state: ServerState,
     pub(crate) gate: Arc<Gate>,
+    /// The owner's credential, which requests without any get.
+    pub(crate) bearer: String,
     /// Where models and the journal are.
     pub(crate) folder: TempDir,
     _worker: oneshot::Sender<()>,
@@ -162,9 +165,14 @@ impl Rig {
         let ready = coordinator.wait_for_workers(1);
         tokio::time::timeout(PATIENCE, ready).await.unwrap().unwrap();
 
-        let state = ServerState::new(options.server, coordinator, repository, options.driver);
+        let key = LocalKey::ensure(&folder.path().join("local.key")).unwrap();
+        let bearer = format!("Bearer {}", key.text());
+        let access = Access::open(&pki).unwrap().with_local(key);
+        let access = access.with_audit(&folder.path().join("audit.log")).unwrap();
+        let driver = options.driver;
+        let state = ServerState::new(options.server, coordinator, repository, access, driver);
         let app = router(state.clone());
-        let rig = Self { app, state, gate, folder, _worker: keep };
+        let rig = Self { app, state, gate, bearer, folder, _worker: keep };
         for name in MODELS {
             let path = format!("/v2/repository/models/{name}/load");
             assert_eq!(rig.post(&path, "").await.status, 200);
@@ -173,8 +181,20 @@ impl Rig {
         rig
     }
 
+    /// Asks as the owner, unless the request has a credential of its own.
     pub(crate) async fn call(&self, request: Request<Body>) -> Answer {
-        Answer::of(self.app.clone().oneshot(request).await.unwrap()).await
+        Answer::of(self.send(request).await).await
+    }
+
+    /// The same, whose body is not taken in yet.
+    pub(crate) fn send(
+        &self,
+        mut request: Request<Body>,
+    ) -> impl Future<Output = Response> + Send + 'static {
+        let given = request.headers_mut().entry(header::AUTHORIZATION);
+        given.or_insert_with(|| self.bearer.parse().unwrap());
+        let answer = self.app.clone().oneshot(request);
+        async { answer.await.unwrap() }
     }
 
     pub(crate) async fn get(&self, path: &str) -> Answer {
@@ -219,7 +239,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    async fn of(response: axum::response::Response) -> Self {
+    async fn of(response: Response) -> Self {
         let (parts, body) = response.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
         Self { status: parts.status, headers: parts.headers, body }

@@ -21,7 +21,7 @@ async fn run(rig: &Rig) -> Running {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
-    let done = tokio::spawn(serve(listener, rig.state.clone(), async {
+    let done = tokio::spawn(serve(listener, None, rig.state.clone(), async {
         let _ = stopped.await;
     }));
     Running { addr, stop, done }
@@ -47,9 +47,9 @@ async fn send(addr: SocketAddr, text: &str) -> String {
 async fn only_loopback_is_served() {
     let rig = Rig::start().await;
     let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
-    let error = serve(listener, rig.state.clone(), std::future::pending()).await.unwrap_err();
+    let error = serve(listener, None, rig.state.clone(), std::future::pending()).await.unwrap_err();
     assert!(matches!(error, Error::NotLoopback { .. }));
-    assert!(error.to_string().contains("without TLS and a credential"), "{error}");
+    assert!(error.to_string().contains("without TLS"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

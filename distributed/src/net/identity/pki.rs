@@ -2,10 +2,12 @@
 
 mod identity;
 mod revoked;
+mod server;
 mod store;
 
 pub use identity::Identity;
 pub use revoked::Revocation;
+pub use server::ServerIdentity;
 
 use crate::control::authority::{InMemory, Lead};
 use crate::control::persisted::Persisted;
@@ -21,6 +23,8 @@ use rcgen::{
 use revoked::Revoked;
 use ring::hmac;
 use rustls::pki_types::{CertificateDer, CertificateSigningRequestDer};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 use std::fmt;
 use std::str::FromStr;
@@ -72,7 +76,9 @@ impl fmt::Debug for Pki {
 pub struct CaHash([u8; 32]);
 
 impl CaHash {
-    pub(crate) fn of(ca: &CertificateDer<'_>) -> Self {
+    /// The fingerprint of a certificate (DER): its SHA-256.
+    #[must_use]
+    pub fn of(ca: &[u8]) -> Self {
         Self(Sha256::digest(ca).into())
     }
 }
@@ -156,6 +162,20 @@ impl Pki {
     #[must_use]
     pub fn with_absence_max(self, absence_max: Duration) -> Self {
         Self { absence_max: absence_max.min(LIFE_MAX), ..self }
+    }
+
+    /// A value that lives with the authority under a name of its own, or `absent` where there is none.
+    /// `remedy` says what to do about one that does not parse. One name has one owner in a process.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] where it does not parse, [`Error::File`] where it cannot be read.
+    pub fn persisted<T: Clone + Serialize + DeserializeOwned>(
+        &self,
+        name: &'static str,
+        remedy: &str,
+        absent: T,
+    ) -> Result<Persisted<T>> {
+        Persisted::open(self.lead(), name, remedy, absent)
     }
 
     /// Who leads its cluster, and what coordinators of it share.
@@ -295,8 +315,9 @@ impl Pki {
         Ok((cert.pem(), key.serialize_pem()))
     }
 
-    /// The authority's certificate, PEM.
-    pub(crate) fn ca_pem(&self) -> &str {
+    /// The authority's certificate, PEM: what others need to know to trust it.
+    #[must_use]
+    pub fn ca_pem(&self) -> &str {
         &self.authority.ca_pem
     }
 }

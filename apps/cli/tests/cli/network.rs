@@ -1,0 +1,66 @@
+//! A coordinator that other machines reach: keys, certificates, and who is let in.
+
+use crate::harness::{Cluster, World};
+use serde_json::{Value, json};
+
+const ANY: &str = "127.0.0.1:0";
+
+/// `start` for every address, on free ports.
+fn start<'a>(data: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let own =
+        ["start", "--json", "--data", data, "--http", "0.0.0.0:0", "--grpc", ANY, "--quic", ANY];
+    [&own[..], &["--workers", "1"], more].concat()
+}
+
+#[test]
+fn the_network_takes_a_certificate_and_a_key() {
+    let world = World::new();
+    let data = world.path("data").display().to_string();
+    assert_eq!(world.run(&start(&data, &[])).error(1).0, "address_not_loopback");
+    let refused = world.run(&start(&data, &["--tls", "self-signed"]));
+    assert_eq!(refused.error(1).0, "no_keys");
+    for line in ["radeon-cluster keys create", "--tls self-signed"] {
+        assert!(refused.stderr.contains(line), "{refused:?}");
+    }
+    for (certificate, code) in [("none.pem", 2), ("none.pem,key.pem", 1)] {
+        let failed = world.run(&start(&data, &["--tls", certificate]));
+        assert_eq!(failed.code, Some(code), "{failed:?}");
+        assert!(failed.stderr.contains("none.pem"), "{failed:?}");
+    }
+
+    // Nobody runs, and a key is made all the same.
+    let keys = |args: &[&str]| world.run(&[&["keys"], args, &["--json", "--data", &data]].concat());
+    let made = keys(&["create", "--role", "submit", "--note", "clinic"]).json();
+    let text = made["key"].as_str().expect("a key").to_owned();
+    let key = world.write("key", &text).display().to_string();
+    assert_eq!(keys(&["ls"]).json()[0]["note"], "clinic");
+
+    let endpoint = world.run(&start(&data, &["--tls", "self-signed"])).json();
+    let cluster = Cluster { world, endpoint };
+    let endpoint = |name: &str| cluster.endpoint[name].as_str().expect(name).to_owned();
+    let (url, fingerprint) = (endpoint("http"), endpoint("fingerprint"));
+    assert!(url.starts_with("https://127.0.0.1:"), "{url}");
+    let status =
+        |more: &[&str]| cluster.world.run(&[&["stats", "--json", "--server", &url], more].concat());
+    let trusted = ["--fingerprint", fingerprint.as_str(), "--key-file", key.as_str()];
+    assert_eq!(status(&trusted).json()["workers"]["ready"], 1);
+    assert_eq!(status(&trusted[..2]).error(1).0, "unauthorized");
+    assert_eq!(status(&trusted[2..]).error(1).0, "unreachable", "nobody vouches for it");
+    let other = "0".repeat(64);
+    let other = ["--fingerprint", other.as_str(), "--key-file", key.as_str()];
+    assert_eq!(status(&other).error(1).0, "unknown_authority");
+    let forbidden = [&["stop", "--json", "--server", &url][..], &trusted].concat();
+    assert_eq!(cluster.world.run(&forbidden).error(1).0, "forbidden");
+
+    // The owner needs neither, and takes the key back.
+    assert_eq!(cluster.run(&["status"]).json()["status"], "ok");
+    let id = made["id"].as_str().expect("a name");
+    assert_eq!(cluster.run(&["keys", "revoke", id]).json()["revoked"], true);
+    assert_eq!(status(&trusted).error(1).0, "unauthorized");
+    assert_eq!(cluster.run(&["keys", "ls"]).json(), json!([]));
+    let log = std::fs::read_to_string(cluster.world.path("data/audit.log")).expect("a log");
+    let last: Value = serde_json::from_str(log.lines().last().expect("a line")).expect("JSON");
+    assert_eq!((&last["status"], &last["key"]), (&json!(401), &json!("-")), "{log}");
+    cluster.run(&["stop"]).json();
+    cluster.world.expect_no_processes();
+}

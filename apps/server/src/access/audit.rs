@@ -1,0 +1,104 @@
+//! The log of administrative calls, and of those that were refused for want of a right: a file of
+//! JSON lines.
+
+use crate::error::{Error, Result};
+use serde::Serialize;
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// From this size on the file is put aside as `NAME.1`, in the place of the one before.
+const BYTES_MAX: u64 = 16 << 20;
+/// Longest path of a request that is logged, in bytes.
+const PATH_BYTES_MAX: usize = 512;
+
+/// The log of administrative calls.
+#[derive(Debug)]
+pub(super) struct Audit {
+    path: PathBuf,
+    file: Mutex<File>,
+}
+
+/// One call.
+#[derive(Debug, Serialize)]
+pub(super) struct Call<'a> {
+    pub(super) key: &'a str,
+    pub(super) peer: &'a str,
+    pub(super) method: &'a str,
+    pub(super) path: &'a str,
+    pub(super) status: u16,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    at_ms: u128,
+    #[serde(flatten)]
+    call: Call<'a>,
+}
+
+impl Audit {
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let file = open(path).map_err(|source| Error::File {
+            what: "write",
+            path: path.to_owned(),
+            source,
+        })?;
+        Ok(Self { path: path.to_owned(), file: Mutex::new(file) })
+    }
+
+    /// Adds a line. One that cannot be written goes to the server's log.
+    pub(super) fn add(&self, call: Call<'_>) {
+        let at_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+        let end = call.path.floor_char_boundary(PATH_BYTES_MAX);
+        let call = Call { path: &call.path[..end], ..call };
+        let Ok(mut text) = serde_json::to_vec(&Line { at_ms, call }) else { return };
+        text.push(b'\n');
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = self.write(&mut file, &text) {
+            let line = String::from_utf8_lossy(&text);
+            tracing::error!(%error, line = line.trim_end(), "the audit log cannot be written");
+        }
+    }
+
+    fn write(&self, file: &mut File, text: &[u8]) -> std::io::Result<()> {
+        if file.metadata()?.len() >= BYTES_MAX {
+            let mut aside = self.path.clone().into_os_string();
+            aside.push(".1");
+            std::fs::rename(&self.path, aside)?;
+            *file = open(&self.path)?;
+        }
+        file.write_all(text)
+    }
+}
+
+fn open(path: &Path) -> std::io::Result<File> {
+    File::options().append(true).create(true).mode(0o600).open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_call_is_a_line_and_a_long_log_is_put_aside() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("audit.log");
+        let audit = Audit::open(&path).expect("ours");
+        let long = format!("/ä\n{}", "ä".repeat(400));
+        let call = || Call { key: "k", peer: "p", method: "POST", path: &long, status: 403 };
+        audit.add(call());
+        let text = std::fs::read_to_string(&path).expect("ours");
+        assert_eq!(text.lines().count(), 1, "{text}");
+        let line: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        assert_eq!((&line["key"], &line["status"]), (&"k".into(), &403.into()));
+        assert!(line["path"].as_str().expect("text").len() <= PATH_BYTES_MAX);
+
+        File::options().write(true).open(&path).expect("ours").set_len(BYTES_MAX).expect("sparse");
+        audit.add(call());
+        assert_eq!(path.with_file_name("audit.log.1").metadata().expect("aside").len(), BYTES_MAX);
+        assert_eq!(std::fs::read_to_string(&path).expect("ours").lines().count(), 1);
+    }
+}

@@ -1,0 +1,131 @@
+//! The layer that lets requests in: finds the caller by its key, asks whether it may use the route,
+//! holds it to its limits, and logs what administrators do.
+
+use super::audit::Call;
+use super::caller::Caller;
+use super::keys::KeyRole;
+use super::rights::{Right, right};
+use crate::fault::Fault;
+use crate::peer::Peer;
+use crate::state::ServerState;
+use axum::RequestExt;
+use axum::extract::{MatchedPath, RawPathParams, Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::Response;
+
+/// The scheme of the header `Authorization`.
+const SCHEME: &str = "Bearer";
+
+/// The part of a route's pattern that names a model.
+const MODEL: &str = "model";
+
+/// Middleware that answers 401 to callers without a good key where one is needed, 403 to those whose
+/// key does not reach so far, and 429 beyond a key's limits.
+pub(crate) async fn authenticate(
+    State(state): State<ServerState>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    // What no route matches is answered by nobody who knows anything.
+    let Some(route) = request.extensions().get::<MatchedPath>() else {
+        return next.run(request).await;
+    };
+    let needed = right(request.method(), route.as_str());
+    if needed == Right::Anybody {
+        return next.run(request).await;
+    }
+    let path = request.uri().path().to_owned();
+    let (method, peer) = (request.method().clone(), Peer::of(&request));
+    let found = identify(&state, request.headers(), &peer);
+    let id = found.as_ref().map_or("-", |caller| caller.id()).to_owned();
+    let found = match found {
+        Ok(caller) => check_models(&caller, &mut request).await.map(|()| caller),
+        refused => refused,
+    };
+    let admitted = found.and_then(|caller| admit(&state, caller, needed));
+    let refused = admitted.as_ref().err().map(|fault| fault.status);
+    let response = match admitted {
+        Ok(caller) => {
+            // Its place is given back when nothing of the request is left.
+            request.extensions_mut().insert(caller.clone());
+            next.run(request).await
+        }
+        Err(fault) => challenge(fault.for_path(&path)),
+    };
+    let status = refused.unwrap_or(response.status());
+    let is_order = needed == Right::Role(KeyRole::Admin) && method != Method::GET;
+    let is_forbidden = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&status);
+    if let (true, Some(audit)) = (is_order || is_forbidden, &state.access().audit) {
+        let (method, status, peer) = (method.as_str(), status.as_u16(), peer.to_string());
+        audit.add(Call { key: &id, peer: &peer, method, path: &path, status });
+    }
+    response
+}
+
+/// Who sends a request with such headers.
+fn identify(state: &ServerState, headers: &HeaderMap, peer: &Peer) -> Result<Caller, Fault> {
+    let mut given = headers.get_all(header::AUTHORIZATION).iter();
+    let Some(value) = given.next() else {
+        return match peer.is_local() && state.config().open {
+            true => Ok(Caller::anonymous()),
+            false => Err(unauthorized("a key is needed here")),
+        };
+    };
+    let text = value.to_str().ok().filter(|_| given.next().is_none());
+    let parts = text.and_then(|text| text.split_once(' '));
+    let parts = parts.filter(|(scheme, _)| scheme.eq_ignore_ascii_case(SCHEME));
+    let key = parts.map(|(_, key)| key.trim()).ok_or_else(|| {
+        unauthorized(
+            "the header Authorization is not understood, expected it once, as 'Bearer KEY'",
+        )
+    })?;
+    let access = state.access();
+    if access.local.as_ref().is_some_and(|local| local.is(key)) {
+        return Ok(Caller::owner());
+    }
+    let found = access.keys.find(key).map(Caller::of);
+    found.ok_or_else(|| unauthorized("the key is unknown, expired or revoked"))
+}
+
+/// Whether a caller may use a route now.
+fn admit(state: &ServerState, caller: Caller, needed: Right) -> Result<Caller, Fault> {
+    if let Right::Role(needed) = needed
+        && caller.role() < needed
+    {
+        if caller.is_anonymous() {
+            return Err(unauthorized("a key is needed here"));
+        }
+        let (id, role) = (caller.id(), caller.role());
+        let message = format!("key {id} has the role {role}, expected {needed}");
+        return Err(Fault::new(StatusCode::FORBIDDEN, "forbidden", message)
+            .hint("radeon-cluster keys create makes others"));
+    }
+    caller.placed(&state.access().limits)
+}
+
+/// Refuses a route whose path names a model that the caller's key is not for.
+async fn check_models(caller: &Caller, request: &mut Request) -> Result<(), Fault> {
+    if !caller.is_limited() {
+        return Ok(());
+    }
+    let Ok(params) = request.extract_parts::<RawPathParams>().await else { return Ok(()) };
+    let mut named = params.iter().filter(|(name, _)| *name == MODEL).map(|(_, model)| model);
+    named.try_for_each(|model| caller.check_model(model))
+}
+
+fn unauthorized(message: &str) -> Fault {
+    Fault::new(StatusCode::UNAUTHORIZED, "unauthorized", message).hint(
+        "send Authorization: Bearer KEY, with the key in local.key of the data folder, or one that \
+         radeon-cluster keys create has made",
+    )
+}
+
+/// Says of a refused request which credential it lacks.
+fn challenge(mut response: Response) -> Response {
+    if response.status() == StatusCode::UNAUTHORIZED {
+        let bearer = HeaderValue::from_static(SCHEME);
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, bearer);
+    }
+    response
+}

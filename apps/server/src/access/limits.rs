@@ -1,0 +1,121 @@
+//! How often and how many at a time: what the limits of each key have left.
+
+use super::keys::KeyInfo;
+use crate::fault::Fault;
+use axum::http::StatusCode;
+use governor::clock::{Clock, MonotonicClock};
+use governor::state::{InMemoryState, NotKeyed};
+use governor::{Quota, RateLimiter};
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// What the limits of keys have left, by the keys' names.
+#[derive(Debug, Default)]
+pub(crate) struct Limits {
+    keys: Mutex<HashMap<String, Arc<Limit>>>,
+}
+
+#[derive(Debug)]
+struct Limit {
+    rate: Option<RateLimiter<NotKeyed, InMemoryState, MonotonicClock>>,
+    concurrent: Option<Arc<Semaphore>>,
+}
+
+/// A request's place among those of its key, given back with it.
+pub(crate) type Place = OwnedSemaphorePermit;
+
+impl Limits {
+    /// Takes a place for one more request of a key, where those are counted.
+    pub(super) fn take(&self, key: &KeyInfo) -> Result<Option<Place>, Fault> {
+        if key.rate_per_s.is_none() && key.concurrent_max.is_none() {
+            return Ok(None);
+        }
+        let limit = {
+            let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+            match keys.get(&key.id) {
+                Some(limit) => Arc::clone(limit),
+                None => Arc::clone(keys.entry(key.id.clone()).or_insert_with(|| Limit::of(key))),
+            }
+        };
+        limit.take(key)
+    }
+
+    /// Forgets a key that is good no longer.
+    pub(super) fn forget(&self, id: &str) {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+    }
+}
+
+impl Limit {
+    fn of(key: &KeyInfo) -> Arc<Self> {
+        let rate = key.rate_per_s.and_then(NonZeroU32::new);
+        let rate = rate
+            .map(|per_s| RateLimiter::direct_with_clock(Quota::per_second(per_s), MonotonicClock));
+        let most = key.concurrent_max.map(|most| usize::try_from(most).unwrap_or(usize::MAX));
+        let most = most.map(|most| Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))));
+        Arc::new(Self { rate, concurrent: most })
+    }
+
+    fn take(&self, key: &KeyInfo) -> Result<Option<Place>, Fault> {
+        let refused =
+            |message: String| Fault::new(StatusCode::TOO_MANY_REQUESTS, "too_many", message);
+        let permit = match &self.concurrent {
+            Some(free) => match Arc::clone(free).try_acquire_owned() {
+                Ok(permit) => Some(permit),
+                Err(_) => {
+                    let most = key.concurrent_max.unwrap_or(0);
+                    let message = format!("key {} has {most} requests open, its most", key.id);
+                    return Err(refused(message).retry_after(std::time::Duration::from_secs(1)));
+                }
+            },
+            None => None,
+        };
+        if let Some(Err(early)) = self.rate.as_ref().map(RateLimiter::check) {
+            let wait = early.wait_time_from(MonotonicClock.now());
+            let most = key.rate_per_s.unwrap_or(0);
+            let message = format!("key {} may send {most} requests a second", key.id);
+            return Err(refused(message).retry_after(wait));
+        }
+        Ok(permit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::KeyRole;
+
+    fn key(rate_per_s: Option<u32>, concurrent_max: Option<u32>) -> KeyInfo {
+        KeyInfo {
+            id: "k".to_owned(),
+            role: KeyRole::Infer,
+            models: None,
+            rate_per_s,
+            concurrent_max,
+            note: String::new(),
+            created_s: 0,
+            expires_s: None,
+        }
+    }
+
+    #[test]
+    fn places_come_back_and_rates_say_when() {
+        let limits = Limits::default();
+        let narrow = key(None, Some(2));
+        let held = [limits.take(&narrow).expect("free"), limits.take(&narrow).expect("free")];
+        let fault = limits.take(&narrow).expect_err("two are open");
+        assert_eq!((fault.status.as_u16(), fault.code), (429, "too_many"));
+        assert!(fault.retry_after.is_some());
+        drop(held);
+        limits.take(&narrow).expect("free again");
+
+        limits.forget("k");
+        let slow = key(Some(3), None);
+        let taken = (0..10).filter(|_| limits.take(&slow).is_ok()).count();
+        assert!((3..5).contains(&taken), "{taken} at once of three a second");
+        assert!(limits.take(&slow).expect_err("used up").retry_after.is_some());
+        assert!((0..10).all(|_| Limits::default().take(&key(None, None)).is_ok()));
+    }
+}

@@ -1,0 +1,50 @@
+//! A model's configuration as Triton writes it.
+
+use super::proto::model_version_policy::{Latest, PolicyChoice};
+use super::proto::{DataType, ModelConfig, ModelInput, ModelOutput, ModelVersionPolicy};
+use crate::catalog::ModelEntry;
+use crate::oip;
+use lgp_sdk::DType;
+
+/// The configuration of a model. Batches are part of the shapes, hence `max_batch_size` 0.
+pub(super) fn config(entry: &ModelEntry) -> ModelConfig {
+    let input = |spec: &lgp_sdk::ValueSpec| ModelInput {
+        name: spec.name.clone(),
+        data_type: data_type(spec.ty.dtype).into(),
+        dims: oip::wire_dims(spec.ty.shape.as_ref()),
+        ..ModelInput::default()
+    };
+    let output = |spec: &lgp_sdk::ValueSpec| ModelOutput {
+        name: spec.name.clone(),
+        data_type: data_type(spec.ty.dtype).into(),
+        dims: oip::wire_dims(spec.ty.shape.as_ref()),
+        ..ModelOutput::default()
+    };
+    ModelConfig {
+        name: entry.name().to_owned(),
+        platform: oip::PLATFORM.to_owned(),
+        version_policy: Some(ModelVersionPolicy {
+            policy_choice: Some(PolicyChoice::Latest(Latest { num_versions: 1 })),
+        }),
+        input: entry.inputs().iter().map(input).collect(),
+        output: entry.outputs().iter().map(output).collect(),
+        ..ModelConfig::default()
+    }
+}
+
+fn data_type(dtype: DType) -> DataType {
+    let name = format!("TYPE_{}", oip::datatype_name(dtype));
+    DataType::from_str_name(&name).unwrap_or(DataType::TypeInvalid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_dtype_of_the_protocol_has_its_number() {
+        for dtype in [DType::Bool, DType::I64, DType::F16, DType::BF16, DType::F32, DType::U8] {
+            assert_ne!(data_type(dtype), DataType::TypeInvalid, "{dtype}");
+        }
+    }
+}

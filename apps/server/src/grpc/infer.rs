@@ -1,0 +1,101 @@
+//! Inference over gRPC: one request, or a stream of them.
+
+use super::body::Held;
+use super::proto::model_infer_response::InferOutputTensor;
+use super::proto::{ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
+use super::request;
+use super::service::Service;
+use crate::access::Caller;
+use crate::fault::Fault;
+use crate::oip::{self, Answer};
+use futures_util::{Stream, StreamExt, stream};
+use prost::Message;
+use std::pin::Pin;
+use tonic::{Status, Streaming};
+
+/// Requests of one stream that are under way together; their answers keep their order.
+const UNDER_WAY_MAX: usize = 64;
+
+/// The answers of a stream.
+pub(super) type Answers =
+    Pin<Box<dyn Stream<Item = Result<ModelStreamInferResponse, Status>> + Send>>;
+
+impl Service {
+    /// One inference.
+    pub(super) async fn infer(
+        &self,
+        caller: &Caller,
+        message: ModelInferRequest,
+    ) -> Result<ModelInferResponse, Fault> {
+        let entry = self.find(caller, &message.model_name, &message.model_version).await?;
+        let bytes = message.encoded_len();
+        let decode = move |entry: &_| request::read(message, entry);
+        oip::serve(self.state(), &entry, (bytes, decode), encode).await
+    }
+
+    /// Each request of a stream, as they come; one that fails is answered so and ends nothing else.
+    pub(super) fn infer_each(
+        &self,
+        caller: Caller,
+        held: Held,
+        requests: Streaming<ModelInferRequest>,
+    ) -> Answers {
+        let service = self.clone();
+        let requests = stream::unfold(Some(requests), |requests| async {
+            let mut requests = requests?;
+            match requests.message().await {
+                Ok(Some(message)) => Some((Ok(message), Some(requests))),
+                Ok(None) => None,
+                Err(status) => Some((Err(status), None)),
+            }
+        });
+        let answers = requests.map(move |message| {
+            let (service, caller, room) = (service.clone(), caller.clone(), held.take());
+            async move {
+                let message = message?;
+                let id = message.id.clone();
+                let answer = match caller.placed(service.limits()) {
+                    Ok(caller) => service.infer(&caller, message).await,
+                    Err(fault) => Err(fault),
+                };
+                drop(room);
+                Ok(answer.map_or_else(
+                    |fault| refused(id, fault),
+                    |answer| ModelStreamInferResponse {
+                        error_message: String::new(),
+                        infer_response: Some(answer),
+                    },
+                ))
+            }
+        });
+        Box::pin(answers.buffered(UNDER_WAY_MAX))
+    }
+}
+
+/// An answer that says why there is none; its id tells a client which of its requests is meant.
+fn refused(id: String, fault: Fault) -> ModelStreamInferResponse {
+    let infer_response = Some(ModelInferResponse { id, ..ModelInferResponse::default() });
+    ModelStreamInferResponse { error_message: fault.message, infer_response }
+}
+
+fn encode(answer: Answer) -> Result<ModelInferResponse, Fault> {
+    let Answer { entry, id, choice, outputs } = &answer;
+    let chosen = choice.select(outputs)?;
+    let mut response = ModelInferResponse {
+        model_name: entry.name().to_owned(),
+        model_version: entry.version().to_string(),
+        id: id.clone(),
+        ..ModelInferResponse::default()
+    };
+    for (output, _) in chosen {
+        let shape = output.tensor.shape().dims().iter();
+        response.outputs.push(InferOutputTensor {
+            name: output.name.clone(),
+            datatype: oip::datatype_name(output.tensor.dtype()).to_owned(),
+            shape: shape.map(|&dim| i64::try_from(dim).unwrap_or(i64::MAX)).collect(),
+            ..InferOutputTensor::default()
+        });
+        response.raw_output_contents.push(output.tensor.as_bytes().to_vec().into());
+    }
+    Ok(response)
+}

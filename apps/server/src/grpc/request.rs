@@ -1,0 +1,221 @@
+//! An inference request as gRPC carries it: raw bytes for all inputs, or typed elements.
+#![deny(clippy::as_conversions)]
+
+use super::proto::infer_parameter::ParameterChoice;
+use super::proto::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
+use super::proto::{InferParameter, InferTensorContents, ModelInferRequest};
+use crate::catalog::ModelEntry;
+use crate::fault::Fault;
+use crate::oip::{self, InferRequest, Output, Parameters};
+use lgp_sdk::{DType, Element, NamedTensor, Shape, Tensor};
+use serde_json::Value;
+use std::collections::HashMap;
+
+/// Reads a request for a model.
+pub(super) fn read(message: ModelInferRequest, entry: &ModelEntry) -> Result<InferRequest, Fault> {
+    let inputs = inputs(&message)?;
+    let asked: Vec<Output> = message.outputs.into_iter().map(output).collect();
+    let id = Some(message.id).filter(|id| !id.is_empty());
+    let parameters = parameters(message.parameters);
+    let request = InferRequest::new(id, &parameters, inputs, &asked, entry.outputs())?;
+    oip::check_inputs(entry.inputs(), &request.inputs)?;
+    Ok(request)
+}
+
+/// Parameters in the form that both protocols share.
+fn parameters(given: HashMap<String, InferParameter>) -> Parameters {
+    let value = |parameter: InferParameter| match parameter.parameter_choice {
+        None => Value::Null,
+        Some(ParameterChoice::BoolParam(value)) => value.into(),
+        Some(ParameterChoice::Int64Param(value)) => value.into(),
+        Some(ParameterChoice::Uint64Param(value)) => value.into(),
+        Some(ParameterChoice::DoubleParam(value)) => value.into(),
+        Some(ParameterChoice::StringParam(value)) => value.into(),
+    };
+    given.into_iter().map(|(name, parameter)| (name, value(parameter))).collect()
+}
+
+fn output(asked: InferRequestedOutputTensor) -> Output {
+    Output { name: asked.name, parameters: Some(parameters(asked.parameters)) }
+}
+
+fn inputs(message: &ModelInferRequest) -> Result<Vec<NamedTensor>, Fault> {
+    let (inputs, raw) = (&message.inputs, &message.raw_input_contents);
+    if raw.is_empty() {
+        return inputs.iter().map(|input| tensor(input, None)).collect();
+    }
+    if raw.len() != inputs.len() {
+        return Err(Fault::bad_input(format!(
+            "raw_input_contents has {} entries for {} inputs, expected one for each, or none",
+            raw.len(),
+            inputs.len()
+        )));
+    }
+    inputs.iter().zip(raw).map(|(input, raw)| tensor(input, Some(raw))).collect()
+}
+
+fn tensor(input: &InferInputTensor, raw: Option<&[u8]>) -> Result<NamedTensor, Fault> {
+    let name = &input.name;
+    let dtype = oip::parse_datatype(name, &input.datatype)?;
+    oip::check_rank(name, input.shape.len())?;
+    oip::refuse_shared_memory(name, &parameters(input.parameters.clone()))?;
+    let shape = input.shape.iter().map(|&dim| usize::try_from(dim)).collect::<Result<Vec<_>, _>>();
+    let shape = shape.map_err(|_| {
+        let shape = &input.shape;
+        Fault::bad_input(format!("input '{name}' has shape {shape:?}, expected sizes from 0"))
+    })?;
+    let tensor = match (raw, &input.contents) {
+        (Some(raw), None) => oip::binary(name, dtype, &shape, raw)?,
+        (None, Some(contents)) => typed(name, dtype, &shape, contents)?,
+        // Where there is nothing to send, nothing is sent.
+        (None, None) => oip::binary(name, dtype, &shape, &[])?,
+        (Some(_), Some(_)) => {
+            return Err(Fault::bad_input(format!(
+                "input '{name}' has contents, and the request has raw_input_contents, expected one \
+                 of them"
+            )));
+        }
+    };
+    Ok(NamedTensor::new(name.clone(), tensor))
+}
+
+/// A tensor from elements, which come as the next wider type that protocol buffers know.
+fn typed(
+    name: &str,
+    dtype: DType,
+    shape: &[usize],
+    contents: &InferTensorContents,
+) -> Result<Tensor, Fault> {
+    match dtype {
+        DType::Bool => narrow(name, shape, &contents.bool_contents, |&value| Some(value)),
+        DType::U8 => {
+            narrow(name, shape, &contents.uint_contents, |&value| u8::try_from(value).ok())
+        }
+        DType::U16 => {
+            narrow(name, shape, &contents.uint_contents, |&value| u16::try_from(value).ok())
+        }
+        DType::U32 => narrow(name, shape, &contents.uint_contents, |&value| Some(value)),
+        DType::U64 => narrow(name, shape, &contents.uint64_contents, |&value| Some(value)),
+        DType::I8 => narrow(name, shape, &contents.int_contents, |&value| i8::try_from(value).ok()),
+        DType::I16 => {
+            narrow(name, shape, &contents.int_contents, |&value| i16::try_from(value).ok())
+        }
+        DType::I32 => narrow(name, shape, &contents.int_contents, |&value| Some(value)),
+        DType::I64 => narrow(name, shape, &contents.int64_contents, |&value| Some(value)),
+        DType::F32 => narrow(name, shape, &contents.fp32_contents, |&value| Some(value)),
+        DType::F64 => narrow(name, shape, &contents.fp64_contents, |&value| Some(value)),
+        other => Err(Fault::bad_input(format!(
+            "input '{name}' of dtype {other} has no typed contents, expected raw_input_contents"
+        ))),
+    }
+}
+
+fn narrow<W, T: Element>(
+    name: &str,
+    shape: &[usize],
+    given: &[W],
+    fits: impl Fn(&W) -> Option<T>,
+) -> Result<Tensor, Fault> {
+    let at_fault = |e: lgp_sdk::TensorError| Fault::bad_input(format!("input '{name}': {e}"));
+    let expected = Shape::from(shape).elements().map_err(at_fault)?;
+    if expected != given.len() {
+        return Err(Fault::bad_input(format!(
+            "input '{name}' of shape {shape:?} needs {expected} elements, its contents of that type \
+             have {}",
+            given.len()
+        )));
+    }
+    let elements: Option<Vec<T>> = given.iter().map(fits).collect();
+    let elements = elements.ok_or_else(|| {
+        Fault::bad_input(format!("input '{name}' has an element that its datatype does not hold"))
+    })?;
+    Tensor::from_slice(shape, &elements).map_err(at_fault)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn input(datatype: &str, shape: &[i64]) -> InferInputTensor {
+        InferInputTensor {
+            name: "x".to_owned(),
+            datatype: datatype.to_owned(),
+            shape: shape.to_vec(),
+            ..InferInputTensor::default()
+        }
+    }
+
+    #[test]
+    fn typed_and_raw_elements_are_the_same_tensor() {
+        let contents = InferTensorContents {
+            bool_contents: vec![true, false],
+            int_contents: vec![-1, 2],
+            int64_contents: vec![-1, 2],
+            uint_contents: vec![1, 2],
+            uint64_contents: vec![1, 2],
+            fp32_contents: vec![-1.5, f32::INFINITY],
+            fp64_contents: vec![-1.5, 2.0],
+            ..InferTensorContents::default()
+        };
+        for (datatype, raw) in [
+            ("BOOL", vec![1, 0]),
+            ("INT8", vec![255, 2]),
+            ("INT16", vec![255, 255, 2, 0]),
+            ("INT32", vec![255, 255, 255, 255, 2, 0, 0, 0]),
+            ("INT64", [(-1i64).to_le_bytes(), 2i64.to_le_bytes()].concat()),
+            ("UINT8", vec![1, 2]),
+            ("UINT16", vec![1, 0, 2, 0]),
+            ("UINT32", vec![1, 0, 0, 0, 2, 0, 0, 0]),
+            ("UINT64", [1u64.to_le_bytes(), 2u64.to_le_bytes()].concat()),
+            ("FP32", [(-1.5f32).to_le_bytes(), f32::INFINITY.to_le_bytes()].concat()),
+            ("FP64", [(-1.5f64).to_le_bytes(), 2f64.to_le_bytes()].concat()),
+        ] {
+            let typed =
+                InferInputTensor { contents: Some(contents.clone()), ..input(datatype, &[2]) };
+            let typed = tensor(&typed, None).expect(datatype);
+            let raw = tensor(&input(datatype, &[2]), Some(&raw)).expect(datatype);
+            assert_eq!(typed.tensor.as_bytes(), raw.tensor.as_bytes(), "{datatype}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let ints = |values: &[i32]| {
+            Some(InferTensorContents { int_contents: values.to_vec(), ..Default::default() })
+        };
+        for (given, raw, part) in [
+            (input("FP32", &[2]), Some(&[0u8; 7][..]), "takes 8 bytes"),
+            (input("FP32", &[-1]), Some(&[][..]), "sizes from 0"),
+            (input("FP32", &[i64::MAX, 8]), Some(&[][..]), "input 'x'"),
+            (input("FP32", &[1; 17]), Some(&[][..]), "17 dimensions"),
+            (input("FP32", &[2]), None, "takes 8 bytes"),
+            (input("FP99", &[2]), None, "unknown datatype"),
+            (InferInputTensor { contents: ints(&[1]), ..input("INT8", &[2]) }, None, "needs 2"),
+            (
+                InferInputTensor { contents: ints(&[1, 300]), ..input("INT8", &[2]) },
+                None,
+                "not hold",
+            ),
+            (InferInputTensor { contents: ints(&[1, 2]), ..input("FP32", &[2]) }, None, "have 0"),
+            (
+                InferInputTensor { contents: ints(&[1, 2]), ..input("FP16", &[2]) },
+                None,
+                "raw_input",
+            ),
+            (
+                InferInputTensor { contents: ints(&[1]), ..input("INT8", &[1]) },
+                Some(&[1][..]),
+                "one of",
+            ),
+        ] {
+            let fault = tensor(&given, raw).expect_err(part);
+            assert!(fault.message.contains(part), "{}", fault.message);
+        }
+        let message = ModelInferRequest {
+            inputs: vec![input("UINT8", &[1])],
+            raw_input_contents: vec![vec![1].into(), vec![2].into()],
+            ..ModelInferRequest::default()
+        };
+        assert!(inputs(&message).expect_err("two").message.contains("2 entries for 1 inputs"));
+    }
+}

@@ -1,0 +1,202 @@
+//! The calls of the service, each in the words of the rest of the server.
+
+use super::body::Held;
+use super::infer::Answers;
+use super::proto::grpc_inference_service_server::GrpcInferenceService;
+use super::proto::*;
+use super::{config, metadata};
+use crate::access::{Caller, Limits};
+use crate::catalog::{ModelEntry, Readiness};
+use crate::fault::Fault;
+use crate::oip;
+use crate::state::ServerState;
+use tonic::{Request, Response, Status, Streaming};
+
+/// The service. Clones share it.
+#[derive(Clone)]
+pub(super) struct Service {
+    state: ServerState,
+}
+
+impl Service {
+    pub(super) fn new(state: ServerState) -> Self {
+        Self { state }
+    }
+
+    pub(super) fn state(&self) -> &ServerState {
+        &self.state
+    }
+
+    pub(super) fn limits(&self) -> &Limits {
+        self.state.access().limits()
+    }
+
+    /// The model that a message names; without a version the newest.
+    pub(super) async fn find(
+        &self,
+        caller: &Caller,
+        name: &str,
+        version: &str,
+    ) -> Result<ModelEntry, Fault> {
+        caller.check_model(name)?;
+        let version = match version {
+            "" => None,
+            text => Some(oip::parse_version(text)?),
+        };
+        self.state.catalog().get(name, version).await
+    }
+}
+
+/// Who sent a request.
+fn caller<T>(request: &Request<T>) -> Result<Caller, Status> {
+    let caller = request.extensions().get::<Caller>().cloned();
+    caller.ok_or_else(|| Fault::internal("a call came past the check of its key").into())
+}
+
+/// What a request holds of the room for bodies.
+fn held<T>(request: &Request<T>) -> Held {
+    request.extensions().get::<Held>().cloned().unwrap_or_default()
+}
+
+type Answer<T> = Result<Response<T>, Status>;
+
+#[tonic::async_trait]
+impl GrpcInferenceService for Service {
+    type ModelStreamInferStream = Answers;
+
+    async fn server_live(&self, _: Request<ServerLiveRequest>) -> Answer<ServerLiveResponse> {
+        Ok(Response::new(ServerLiveResponse { live: true }))
+    }
+
+    async fn server_ready(&self, _: Request<ServerReadyRequest>) -> Answer<ServerReadyResponse> {
+        let ready = self.state.catalog().is_ready();
+        Ok(Response::new(ServerReadyResponse { ready }))
+    }
+
+    async fn model_ready(&self, request: Request<ModelReadyRequest>) -> Answer<ModelReadyResponse> {
+        let caller = caller(&request)?;
+        let ModelReadyRequest { name, version } = request.into_inner();
+        let entry = self.find(&caller, &name, &version).await?;
+        let ready = self.state.catalog().readiness(&entry) == Readiness::Ready;
+        Ok(Response::new(ModelReadyResponse { ready }))
+    }
+
+    async fn server_metadata(
+        &self,
+        _: Request<ServerMetadataRequest>,
+    ) -> Answer<ServerMetadataResponse> {
+        Ok(Response::new(metadata::server()))
+    }
+
+    async fn model_metadata(
+        &self,
+        request: Request<ModelMetadataRequest>,
+    ) -> Answer<ModelMetadataResponse> {
+        let caller = caller(&request)?;
+        let ModelMetadataRequest { name, version } = request.into_inner();
+        let entry = self.find(&caller, &name, &version).await?;
+        let versions = match version.is_empty() {
+            true => self.state.catalog().versions(entry.name()).await?,
+            false => vec![entry.version()],
+        };
+        Ok(Response::new(metadata::model(&entry, &versions)))
+    }
+
+    async fn model_infer(&self, request: Request<ModelInferRequest>) -> Answer<ModelInferResponse> {
+        let caller = caller(&request)?;
+        // Held until the task has ended.
+        let _room = held(&request).take();
+        Ok(Response::new(self.infer(&caller, request.into_inner()).await?))
+    }
+
+    async fn model_stream_infer(
+        &self,
+        request: Request<Streaming<ModelInferRequest>>,
+    ) -> Answer<Self::ModelStreamInferStream> {
+        let (caller, held) = (caller(&request)?, held(&request));
+        Ok(Response::new(self.infer_each(caller, held, request.into_inner())))
+    }
+
+    async fn model_config(
+        &self,
+        request: Request<ModelConfigRequest>,
+    ) -> Answer<ModelConfigResponse> {
+        let caller = caller(&request)?;
+        let ModelConfigRequest { name, version } = request.into_inner();
+        let entry = self.find(&caller, &name, &version).await?;
+        Ok(Response::new(ModelConfigResponse { config: Some(config::config(&entry)) }))
+    }
+
+    async fn model_statistics(
+        &self,
+        request: Request<ModelStatisticsRequest>,
+    ) -> Answer<ModelStatisticsResponse> {
+        let caller = caller(&request)?;
+        let ModelStatisticsRequest { name, version } = request.into_inner();
+        let entries = match name.is_empty() {
+            false => vec![self.find(&caller, &name, &version).await?],
+            true => {
+                let mut all = self.state.catalog().list().await?;
+                all.retain(|entry| caller.may_use(entry.name()));
+                all
+            }
+        };
+        let read = |entry: &ModelEntry| {
+            let counters = self.state.metrics().model(entry.name(), entry.version());
+            metadata::statistics(entry, &counters.read())
+        };
+        let model_stats = entries.iter().map(read).collect();
+        Ok(Response::new(ModelStatisticsResponse { model_stats }))
+    }
+
+    async fn repository_index(
+        &self,
+        request: Request<RepositoryIndexRequest>,
+    ) -> Answer<RepositoryIndexResponse> {
+        let caller = caller(&request)?;
+        let models = self.index(&caller, request.into_inner().ready).await?;
+        Ok(Response::new(RepositoryIndexResponse { models }))
+    }
+
+    async fn repository_model_load(
+        &self,
+        request: Request<RepositoryModelLoadRequest>,
+    ) -> Answer<RepositoryModelLoadResponse> {
+        let RepositoryModelLoadRequest { model_name, parameters, .. } = request.into_inner();
+        self.load(&model_name, &parameters).await?;
+        Ok(Response::new(RepositoryModelLoadResponse {}))
+    }
+
+    async fn repository_model_unload(
+        &self,
+        request: Request<RepositoryModelUnloadRequest>,
+    ) -> Answer<RepositoryModelUnloadResponse> {
+        self.unload(&request.into_inner().model_name).await?;
+        Ok(Response::new(RepositoryModelUnloadResponse {}))
+    }
+
+    async fn system_shared_memory_status(
+        &self,
+        _: Request<SystemSharedMemoryStatusRequest>,
+    ) -> Answer<SystemSharedMemoryStatusResponse> {
+        Err(shared_memory())
+    }
+
+    async fn system_shared_memory_register(
+        &self,
+        _: Request<SystemSharedMemoryRegisterRequest>,
+    ) -> Answer<SystemSharedMemoryRegisterResponse> {
+        Err(shared_memory())
+    }
+
+    async fn system_shared_memory_unregister(
+        &self,
+        _: Request<SystemSharedMemoryUnregisterRequest>,
+    ) -> Answer<SystemSharedMemoryUnregisterResponse> {
+        Err(shared_memory())
+    }
+}
+
+fn shared_memory() -> Status {
+    Fault::unsupported("shared memory is not offered").into()
+}

@@ -1,0 +1,65 @@
+//! A refusal as gRPC writes it.
+
+use crate::fault::Fault;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::Response;
+use tonic::metadata::MetadataMap;
+use tonic::{Code, Status};
+
+/// When to try again, in milliseconds, as the retry policies of clients understand it (gRFC A6).
+const PUSHBACK: &str = "grpc-retry-pushback-ms";
+/// The stable name of what went wrong, as the REST interfaces have it.
+const CODE: &str = "lgp-code";
+
+impl From<Fault> for Status {
+    fn from(fault: Fault) -> Self {
+        let code = match fault.status {
+            StatusCode::BAD_REQUEST => Code::InvalidArgument,
+            StatusCode::UNAUTHORIZED => Code::Unauthenticated,
+            StatusCode::FORBIDDEN => Code::PermissionDenied,
+            StatusCode::NOT_FOUND | StatusCode::GONE => Code::NotFound,
+            StatusCode::CONFLICT => Code::FailedPrecondition,
+            StatusCode::NOT_IMPLEMENTED => Code::Unimplemented,
+            StatusCode::REQUEST_TIMEOUT => Code::DeadlineExceeded,
+            StatusCode::SERVICE_UNAVAILABLE => Code::Unavailable,
+            StatusCode::PAYLOAD_TOO_LARGE
+            | StatusCode::TOO_MANY_REQUESTS
+            | StatusCode::INSUFFICIENT_STORAGE => Code::ResourceExhausted,
+            _ => Code::Internal,
+        };
+        let mut headers = HeaderMap::new();
+        headers.insert(CODE, HeaderValue::from_static(fault.code));
+        if let Some(delay) = fault.retry_after {
+            let ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+            headers.insert(PUSHBACK, HeaderValue::from(ms.max(1)));
+        }
+        Self::with_metadata(code, fault.message, MetadataMap::from_headers(headers))
+    }
+}
+
+/// A refusal before any call has begun.
+pub(crate) fn respond(fault: Fault) -> Response {
+    let mut response = Status::from(fault).into_http::<axum::body::Body>();
+    let grpc = HeaderValue::from_static("application/grpc");
+    response.headers_mut().insert(header::CONTENT_TYPE, grpc);
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_fault_keeps_its_meaning_its_name_and_its_time() {
+        let fault = Fault::unavailable("overloaded", "full").retry_after(Duration::from_millis(7));
+        let status = Status::from(fault);
+        assert_eq!((status.code(), status.message()), (Code::Unavailable, "full"));
+        let text = |name: &str| status.metadata().get(name).expect("set").to_str().expect("text");
+        assert_eq!((text(CODE), text(PUSHBACK)), ("overloaded", "7"));
+        let response = respond(Fault::bad_input("ä\n"));
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers()["grpc-status"], "3");
+        assert_eq!(response.headers()["content-type"], "application/grpc");
+    }
+}

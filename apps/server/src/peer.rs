@@ -1,0 +1,45 @@
+//! Whom a connection comes from, for whatever has to know.
+
+use crate::tls::Tls;
+use axum::extract::Request;
+use std::fmt;
+use std::net::SocketAddr;
+
+/// The other end of a connection, whether only programs of this machine reach its listener, and the
+/// certificate that it was shown.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Peer {
+    addr: Option<SocketAddr>,
+    is_local: bool,
+    tls: Option<Tls>,
+}
+
+impl Peer {
+    pub(crate) fn new(addr: SocketAddr, is_local: bool, tls: Option<Tls>) -> Self {
+        Self { addr: Some(addr), is_local, tls }
+    }
+
+    /// The certificate, where the connection is encrypted.
+    pub(crate) fn tls(&self) -> Option<&Tls> {
+        self.tls.as_ref()
+    }
+
+    /// The sender of a request. One that came past [`serve`](crate::serve) is nobody known.
+    pub(crate) fn of(request: &Request) -> Self {
+        request.extensions().get().cloned().unwrap_or_default()
+    }
+
+    /// Whether the listener is one that only programs of this machine reach.
+    pub(crate) fn is_local(&self) -> bool {
+        self.is_local
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.addr {
+            Some(addr) => write!(f, "{addr}"),
+            None => f.write_str("-"),
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! The connections that are open at once. Where there are as many as there may be, one on which
+//! nothing is asked makes room for the next.
+
+use axum::body::HttpBody;
+use hyper::body::{Frame, SizeHint};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+
+/// How often a full house looks for a connection that has become idle.
+const LOOK: Duration = Duration::from_millis(50);
+/// More no process has.
+const MOST: u32 = 1 << 20;
+
+/// The connections that are open.
+#[derive(Debug)]
+pub(super) struct Connections {
+    free: Arc<Semaphore>,
+    most: u32,
+    open: Mutex<Vec<Weak<Activity>>>,
+    began: Instant,
+}
+
+/// What one connection does, and its place among those that may be open.
+#[derive(Debug)]
+pub(super) struct Activity {
+    /// Requests that are not answered.
+    under_way: AtomicUsize,
+    /// Milliseconds since the server began at which the last one ended.
+    idle_since_ms: AtomicU64,
+    leave: Notify,
+    began: Instant,
+    _place: Option<OwnedSemaphorePermit>,
+}
+
+impl Connections {
+    pub(super) fn new(most: usize) -> Self {
+        let most = u32::try_from(most).unwrap_or(u32::MAX).clamp(1, MOST);
+        let free = Arc::new(Semaphore::new(usize::try_from(most).unwrap_or(1)));
+        Self { free, most, open: Mutex::default(), began: Instant::now() }
+    }
+
+    /// A place for one more connection, once there is one.
+    pub(super) async fn room(&self) -> Arc<Activity> {
+        let place = loop {
+            let waits = Arc::clone(&self.free).acquire_owned();
+            match tokio::time::timeout(LOOK, waits).await {
+                Ok(place) => break place,
+                Err(_) => self.make_room(),
+            }
+        };
+        let idle_since_ms = AtomicU64::new(millis(self.began));
+        // The semaphore is never closed.
+        let (leave, began, place) = (Notify::new(), self.began, place.ok());
+        let under_way = AtomicUsize::new(0);
+        let activity = Activity { under_way, idle_since_ms, leave, began, _place: place };
+        let activity = Arc::new(activity);
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.len() == open.capacity() {
+            open.retain(|activity| activity.strong_count() > 0);
+        }
+        open.push(Arc::downgrade(&activity));
+        activity
+    }
+
+    /// Resolves once no connection is open.
+    pub(super) async fn all_ended(&self) {
+        // It is never closed.
+        let _ = self.free.acquire_many(self.most).await;
+    }
+
+    /// Asks the connection to leave that has been idle for longest.
+    fn make_room(&self) {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let living = open.iter().filter_map(Weak::upgrade);
+        let idle = living.filter(|activity| !activity.is_busy());
+        if let Some(longest) = idle.min_by_key(|activity| activity.idle_since_ms.load(Relaxed)) {
+            longest.leave.notify_one();
+        }
+    }
+}
+
+impl Activity {
+    /// A request has come, whose connection is busy for as long as the answer lives.
+    pub(super) fn begin(self: &Arc<Self>) -> Busy {
+        self.under_way.fetch_add(1, Relaxed);
+        Busy(Arc::clone(self))
+    }
+
+    /// Whether a request is under way.
+    pub(super) fn is_busy(&self) -> bool {
+        self.under_way.load(Relaxed) > 0
+    }
+
+    /// Resolves when the connection is to make room for another one.
+    pub(super) async fn asked_to_leave(&self) {
+        self.leave.notified().await;
+    }
+}
+
+/// A request that is under way on a connection.
+#[derive(Debug)]
+pub(super) struct Busy(Arc<Activity>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.idle_since_ms.store(millis(self.0.began), Relaxed);
+        self.0.under_way.fetch_sub(1, Relaxed);
+    }
+}
+
+/// The body of an answer, which keeps its connection busy.
+pub(super) struct Sent<B> {
+    body: B,
+    _busy: Busy,
+}
+
+impl<B> Sent<B> {
+    pub(super) fn new(body: B, busy: Busy) -> Self {
+        Self { body, _busy: busy }
+    }
+}
+
+impl<B: HttpBody + Unpin> HttpBody for Sent<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+fn millis(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_longest_idle_connection_makes_room() {
+        let connections = Connections::new(2);
+        let first = connections.room().await;
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        let second = connections.room().await;
+        let busy = first.begin();
+        {
+            let room = connections.room();
+            tokio::pin!(room);
+            tokio::select! {
+                _ = &mut room => panic!("two are open"),
+                () = first.asked_to_leave() => panic!("it is busy"),
+                () = second.asked_to_leave() => {}
+            }
+            drop(second);
+            room.await;
+        }
+        assert!(first.is_busy());
+        drop(busy);
+        let third = connections.room().await;
+        tokio::select! {
+            _ = connections.room() => panic!("two are open"),
+            () = third.asked_to_leave() => panic!("the other is idle for longer"),
+            () = first.asked_to_leave() => {}
+        }
+        drop((first, third));
+        connections.all_ended().await;
+    }
+}

@@ -1,0 +1,109 @@
+//! HTTP/1.1 and HTTP/2, with the limits that keep one client from taking all of a server.
+
+use crate::config::ServerConfig;
+use hyper::body::{Body, Incoming};
+use hyper::rt::{Read, Write};
+use hyper::server::conn::{http1, http2};
+use hyper::service::HttpService;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use std::error::Error;
+use std::pin::Pin;
+use std::time::Duration;
+
+/// Requests of one HTTP/2 connection that may be under way together.
+const STREAMS_MAX: u32 = 256;
+/// Bytes of a request's headers.
+const HEADERS_BYTES_MAX: u32 = 16 << 10;
+/// Streams that a client has reset and the server has not let go of yet; a connection with more ends.
+const RESETS_MAX: usize = 20;
+/// Bytes on their way to a request, and to all requests of a connection, before they are read.
+const STREAM_WINDOW: u32 = 1 << 20;
+const CONNECTION_WINDOW: u32 = 4 << 20;
+/// Bytes of answers that a connection holds for a client that does not read.
+const SEND_BUFFER: usize = 1 << 20;
+/// How often a quiet HTTP/2 connection is asked whether it lives, and how long it may take to say so.
+const PING: Duration = Duration::from_secs(30);
+const PONG: Duration = Duration::from_secs(20);
+
+/// What a listener speaks.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Protocol {
+    Http1,
+    Http2,
+}
+
+/// What makes connections of it.
+#[derive(Clone)]
+pub(super) enum Builder {
+    Http1(http1::Builder),
+    Http2(http2::Builder<TokioExecutor>),
+}
+
+impl Protocol {
+    /// Its name in RFC 7301.
+    pub(super) fn name(self) -> &'static [u8] {
+        match self {
+            Self::Http1 => b"http/1.1",
+            Self::Http2 => b"h2",
+        }
+    }
+
+    pub(super) fn builder(self, config: &ServerConfig) -> Builder {
+        let header_timeout = Duration::from_millis(config.header_timeout_ms);
+        match self {
+            Self::Http1 => {
+                let mut builder = http1::Builder::new();
+                builder.timer(TokioTimer::new()).header_read_timeout(header_timeout);
+                Builder::Http1(builder)
+            }
+            Self::Http2 => {
+                let mut builder = http2::Builder::new(TokioExecutor::new());
+                builder
+                    .timer(TokioTimer::new())
+                    .max_concurrent_streams(STREAMS_MAX)
+                    .max_header_list_size(HEADERS_BYTES_MAX)
+                    .max_pending_accept_reset_streams(RESETS_MAX)
+                    .max_local_error_reset_streams(RESETS_MAX)
+                    .initial_stream_window_size(STREAM_WINDOW)
+                    .initial_connection_window_size(CONNECTION_WINDOW)
+                    .max_send_buf_size(SEND_BUFFER)
+                    .keep_alive_interval(PING)
+                    .keep_alive_timeout(PONG);
+                Builder::Http2(builder)
+            }
+        }
+    }
+}
+
+/// A connection that ends once its open requests are answered, when it is asked to.
+pub(super) trait Graceful: Future<Output = hyper::Result<()>> {
+    /// Asks for that.
+    fn shut_down(self: Pin<&mut Self>);
+}
+
+impl<I, B, S> Graceful for http1::Connection<I, S>
+where
+    S: HttpService<Incoming, ResBody = B>,
+    S::Error: Into<Box<dyn Error + Send + Sync>>,
+    I: Read + Write + Unpin,
+    B: Body + 'static,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    fn shut_down(self: Pin<&mut Self>) {
+        self.graceful_shutdown();
+    }
+}
+
+impl<I, B, S> Graceful for http2::Connection<I, S, TokioExecutor>
+where
+    S: HttpService<Incoming, ResBody = B>,
+    S::Error: Into<Box<dyn Error + Send + Sync>>,
+    I: Read + Write + Unpin,
+    B: Body + 'static,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+    TokioExecutor: hyper::rt::bounds::Http2ServerConnExec<S::Future, B>,
+{
+    fn shut_down(self: Pin<&mut Self>) {
+        self.graceful_shutdown();
+    }
+}

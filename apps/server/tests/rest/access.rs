@@ -1,0 +1,318 @@
+//! Who may do what: keys, roles, limits, and the log of it.
+
+use crate::rig::{Answer, Options, Rig, onnx, request};
+use axum::body::Body;
+use lgp_server::{ServerConfig, serve};
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use tokio::net::TcpListener;
+
+const INFER: &str = r#"{"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}]}"#;
+const TASK: &str =
+    r#"{"model":"relu","inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}]}"#;
+
+/// Routes that nobody may use without a key, by what they ask for.
+const SUBMIT: [(&str, &str); 18] = [
+    ("GET", "/metrics"),
+    ("GET", "/api/v1/cluster/stats"),
+    ("GET", "/api/v1/cluster/config"),
+    ("GET", "/api/v1/cluster/workers"),
+    ("GET", "/api/v1/cluster/workers/w1"),
+    ("GET", "/api/v1/cluster/workers/w1/metrics"),
+    ("GET", "/api/v1/cluster/models"),
+    ("GET", "/api/v1/cluster/models/relu"),
+    ("GET", "/api/v1/cluster/tasks"),
+    ("POST", "/api/v1/cluster/tasks"),
+    ("POST", "/api/v1/cluster/tasks/batch"),
+    ("GET", "/api/v1/cluster/tasks/1-1"),
+    ("DELETE", "/api/v1/cluster/tasks/1-1"),
+    ("DELETE", "/api/v1/cluster/tasks/1-1/result"),
+    ("GET", "/api/v1/cluster/tasks/1-1/why"),
+    ("POST", "/api/v1/cluster/coordinator/start"),
+    ("HEAD", "/api/v1/cluster/stats"),
+    ("HEAD", "/metrics"),
+];
+const ADMIN: [(&str, &str); 26] = [
+    ("POST", "/api/v1/cluster/coordinator/stop"),
+    ("GET", "/api/v1/cluster/journal"),
+    ("POST", "/api/v1/cluster/journal/backup"),
+    ("POST", "/api/v1/cluster/journal/compact"),
+    ("POST", "/api/v1/cluster/restart"),
+    ("POST", "/api/v1/cluster/scale"),
+    ("PUT", "/api/v1/cluster/config/balancing"),
+    ("POST", "/api/v1/cluster/workers/nobody/shutdown"),
+    ("POST", "/api/v1/cluster/workers/nobody/drain"),
+    ("POST", "/api/v1/cluster/workers/nobody/enable"),
+    ("GET", "/api/v1/cluster/keys"),
+    ("POST", "/api/v1/cluster/keys"),
+    ("DELETE", "/api/v1/cluster/keys/none"),
+    ("GET", "/api/v1/cluster/tokens"),
+    ("POST", "/api/v1/cluster/tokens"),
+    ("DELETE", "/api/v1/cluster/tokens/none"),
+    ("GET", "/api/v1/cluster/revocations"),
+    ("POST", "/api/v1/cluster/revocations"),
+    ("POST", "/api/v1/cluster/models/none"),
+    ("DELETE", "/api/v1/cluster/models/none"),
+    ("POST", "/api/v1/cluster/models/none/load"),
+    ("POST", "/api/v1/cluster/models/none/unload"),
+    ("PUT", "/api/v1/cluster/models/none/deployment"),
+    ("POST", "/v2/repository/models/none/load"),
+    ("POST", "/v2/repository/models/none/unload"),
+    ("HEAD", "/api/v1/cluster/tokens"),
+];
+
+/// A listener on loopback, as programs of this machine reach it.
+async fn listen(rig: &Rig) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    tokio::spawn(serve(listener, None, rig.state.clone(), std::future::pending()));
+    addr
+}
+
+/// Status and body of a request over a connection of its own, with a key or without.
+async fn ask(addr: SocketAddr, (method, path): (&str, &str), key: Option<&str>) -> (u16, String) {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let body = match (method, path) {
+        ("POST", path) if path.ends_with("/infer") => INFER,
+        ("POST", path) if path.ends_with("/tasks") => TASK,
+        _ => "",
+    };
+    let key = key.map_or(String::new(), |key| format!("Authorization: Bearer {key}\r\n"));
+    let length = body.len();
+    let text = format!(
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{key}\
+         Content-Length: {length}\r\n\r\n{body}"
+    );
+    let mut stream = tokio::net::TcpStream::connect(addr).await.unwrap();
+    stream.write_all(text.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    let read = stream.read_to_string(&mut answer);
+    tokio::time::timeout(crate::rig::PATIENCE, read).await.unwrap().unwrap();
+    let status = answer.split(' ').nth(1).and_then(|s| s.parse().ok()).expect("a status line");
+    (status, answer)
+}
+
+async fn create(rig: &Rig, body: Value) -> (String, String) {
+    let answer = rig.post("/api/v1/cluster/keys", body.to_string()).await;
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    let made = answer.json();
+    let text = |name: &str| made[name].as_str().expect("text").to_owned();
+    (text("id"), text("key"))
+}
+
+async fn with(rig: &Rig, key: &str, (method, path): (&str, &str), body: &str) -> Answer {
+    let request = request(method, path).header("authorization", format!("Bearer {key}"));
+    rig.call(request.body(Body::from(body.to_owned())).unwrap()).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn programs_of_the_machine_may_infer_and_nothing_else() {
+    let rig = Rig::start().await;
+    let addr = listen(&rig).await;
+    for open in [
+        ("GET", "/v2"),
+        ("GET", "/v2/health/live"),
+        ("GET", "/v2/health/ready"),
+        ("GET", "/v2/models/relu"),
+        ("GET", "/v2/models/relu/stats"),
+        ("POST", "/v2/models/relu/infer"),
+        ("POST", "/v2/repository/index"),
+        ("GET", "/api/v1/cluster/health"),
+    ] {
+        assert_eq!(ask(addr, open, None).await.0, 200, "{open:?}");
+    }
+    for closed in SUBMIT.into_iter().chain(ADMIN) {
+        let (status, answer) = ask(addr, closed, None).await;
+        assert_eq!(status, 401, "{closed:?}: {answer}");
+        let head = answer.to_ascii_lowercase();
+        assert!(head.contains("\r\nwww-authenticate: bearer\r\n"), "{answer}");
+    }
+    assert_eq!(ask(addr, ("GET", "/api/v1/cluster/made-up"), None).await.0, 404);
+    // A wrong key is a mistake that its owner should hear of, also where none is needed.
+    let (status, answer) = ask(addr, ("GET", "/v2"), Some("lgp_wrong_00")).await;
+    assert_eq!((status, answer.contains("unknown, expired or revoked")), (401, true), "{answer}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_closed_server_tells_strangers_only_whether_it_lives() {
+    let server = ServerConfig { open: false, ..Default::default() };
+    let rig = Rig::with(Options { server, ..Default::default() }).await;
+    let addr = listen(&rig).await;
+    for probe in ["/v2/health/live", "/v2/health/ready"] {
+        assert_eq!(ask(addr, ("GET", probe), None).await.0, 200, "{probe}");
+    }
+    for closed in [("GET", "/v2"), ("POST", "/v2/models/relu/infer"), ("GET", "/v2/models/relu")] {
+        assert_eq!(ask(addr, closed, None).await.0, 401, "{closed:?}");
+    }
+    let (_, key) = create(&rig, json!({ "role": "infer" })).await;
+    assert_eq!(ask(addr, ("POST", "/v2/models/relu/infer"), Some(&key)).await.0, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_role_reaches_as_far_as_it_says() {
+    let rig = Rig::start().await;
+    let mut keys = Vec::new();
+    for role in ["infer", "submit", "admin"] {
+        keys.push(create(&rig, json!({ "role": role })).await.1);
+    }
+    let forbidden = [403, 403, 403];
+    for (routes, expected) in [
+        (&SUBMIT[..], [403, 0, 0]),
+        (&ADMIN[..], [403, 403, 0]),
+        (&[("POST", "/v2/models/relu/infer")][..], [0; 3]),
+    ] {
+        // The last of these would stop the cluster.
+        for route in routes.iter().filter(|(_, path)| !path.ends_with("/stop")) {
+            for (key, expected) in keys.iter().zip(expected) {
+                let body = if route.1.ends_with("/infer") { INFER } else { "" };
+                let status = with(&rig, key, *route, body).await.status.as_u16();
+                assert_eq!(forbidden.contains(&status), expected == 403, "{route:?}: {status}");
+                assert_ne!(status, 401, "{route:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revoked_or_expired_key_is_refused_at_once() {
+    let rig = Rig::start().await;
+    let (id, key) = create(&rig, json!({ "role": "infer", "note": "camera" })).await;
+    assert_eq!(with(&rig, &key, ("GET", "/v2"), "").await.status, 200);
+    let listed = rig.get("/api/v1/cluster/keys").await;
+    assert!(!listed.text().contains(&key) && listed.json()[0]["note"] == "camera");
+    assert_eq!(rig.delete(&format!("/api/v1/cluster/keys/{id}")).await.status, 200);
+    assert_eq!(with(&rig, &key, ("GET", "/v2"), "").await.status, 401);
+    assert_eq!(rig.delete(&format!("/api/v1/cluster/keys/{id}")).await.status, 404);
+
+    let (_, brief) = create(&rig, json!({ "role": "infer", "ttl_s": 1 })).await;
+    tokio::time::sleep(std::time::Duration::from_millis(2_100)).await;
+    assert_eq!(with(&rig, &brief, ("GET", "/v2"), "").await.status, 401);
+    let listed = rig.get("/api/v1/cluster/keys").await.json();
+    let times = ["created_s", "expires_s"].map(|name| listed[0][name].as_u64().expect("a time"));
+    assert_eq!(times[1] - times[0], 1, "{listed}");
+    for wrong in [
+        json!({}),
+        json!({ "role": "root" }),
+        json!({ "role": "infer", "ttl_s": 0 }),
+        json!({ "role": "infer", "models": [] }),
+        json!({ "role": "infer", "rate_per_s": -1 }),
+        json!({ "role": "infer", "unknown": 1 }),
+    ] {
+        let answer = rig.post("/api/v1/cluster/keys", wrong.to_string()).await;
+        assert_eq!(answer.status, 400, "{wrong}: {}", answer.text());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_for_one_model_sees_and_uses_no_other() {
+    let rig = Rig::start().await;
+    let (_, key) = create(&rig, json!({ "role": "submit", "models": ["relu"] })).await;
+    for (route, body, expected) in [
+        (("POST", "/v2/models/relu/infer"), INFER, 200),
+        (("POST", "/v2/models/gated/infer"), INFER, 403),
+        (("GET", "/v2/models/gated"), "", 403),
+        (("GET", "/v2/models/gated/versions/1/config"), "", 403),
+        (("GET", "/v2/models/%67ated"), "", 403),
+        (("GET", "/api/v1/cluster/models/gated"), "", 403),
+        (("POST", "/api/v1/cluster/tasks"), TASK, 202),
+    ] {
+        assert_eq!(with(&rig, &key, route, body).await.status, expected, "{route:?}");
+    }
+    let other = TASK.replace("relu", "gated");
+    let batch = format!("{{\"tasks\":[{TASK},{other}]}}");
+    for (path, body) in [("tasks", &other), ("tasks/batch", &batch)] {
+        let path = format!("/api/v1/cluster/{path}");
+        assert_eq!(with(&rig, &key, ("POST", &path), body).await.status, 403, "{path}");
+    }
+    for (method, path, names) in [
+        ("POST", "/v2/repository/index", "/0/name"),
+        ("GET", "/api/v1/cluster/models", "/0/name"),
+        ("GET", "/v2/models/stats", "/model_stats/0/name"),
+    ] {
+        let answer = with(&rig, &key, (method, path), "").await.json();
+        assert_eq!(answer.pointer(names), Some(&json!("relu")), "{answer}");
+        assert!(!answer.to_string().contains("gated"), "{answer}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_is_held_to_its_rate_and_its_places() {
+    let rig = Rig::start().await;
+    let (_, slow) = create(&rig, json!({ "role": "infer", "rate_per_s": 2 })).await;
+    let mut refused = Vec::new();
+    for _ in 0..8 {
+        let answer = with(&rig, &slow, ("GET", "/v2"), "").await;
+        if answer.status == 429 {
+            assert!(answer.headers.contains_key("retry-after"), "{:?}", answer.headers);
+            refused.push(answer);
+        }
+    }
+    assert!((4..=6).contains(&refused.len()), "{} of 8 at two a second", refused.len());
+
+    let (_, narrow) = create(&rig, json!({ "role": "infer", "concurrent_max": 1 })).await;
+    let infer = request("POST", "/v2/models/gated/infer")
+        .header("authorization", format!("Bearer {narrow}"))
+        .body(Body::from(INFER));
+    let held = tokio::spawn(rig.send(infer.unwrap()));
+    rig.until("/api/v1/cluster/stats", |a| a.json()["tasks"]["submitted"] == 1).await;
+    assert_eq!(with(&rig, &narrow, ("GET", "/v2"), "").await.status, 429);
+    assert_eq!(rig.get("/v2").await.status, 200, "others do not notice");
+    rig.gate.open();
+    assert_eq!(held.await.unwrap().status(), 200);
+    assert_eq!(with(&rig, &narrow, ("GET", "/v2"), "").await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_administrators_do_is_logged_and_so_are_refusals() {
+    let rig = Rig::start().await;
+    let log = rig.folder.path().join("audit.log");
+    let before = std::fs::read_to_string(&log).unwrap().lines().count();
+    assert_eq!(rig.post("/api/v1/cluster/models/mine", onnx()).await.status, 201);
+    let (id, key) = create(&rig, json!({ "role": "infer" })).await;
+    let made = std::fs::read_to_string(&log).unwrap();
+    assert_eq!(with(&rig, &key, ("POST", "/api/v1/cluster/scale"), "{}").await.status, 403);
+    assert_eq!(with(&rig, "lgp_x_y", ("GET", "/v2"), "").await.status, 401);
+    assert_eq!(rig.get("/v2").await.status, 200);
+    let text = std::fs::read_to_string(&log).unwrap();
+    let lines: Vec<Value> =
+        text.lines().skip(before).map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let calls: Vec<_> = lines
+        .iter()
+        .map(|l| (l["key"].as_str(), l["path"].as_str(), l["status"].as_u64()))
+        .collect();
+    assert_eq!(
+        calls,
+        [
+            (Some("local"), Some("/api/v1/cluster/models/mine"), Some(201)),
+            (Some("local"), Some("/api/v1/cluster/keys"), Some(201)),
+            (Some(id.as_str()), Some("/api/v1/cluster/scale"), Some(403)),
+            (Some("-"), Some("/v2"), Some(401)),
+        ]
+    );
+    assert!(!text.contains(&key) && made.lines().count() == before + 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn credentials_that_are_not_understood_are_refused() {
+    let rig = Rig::start().await;
+    let good = rig.bearer.clone();
+    for same in [good.replace("Bearer", "bearer"), format!("{good} ")] {
+        let request = request("GET", "/api/v1/cluster/stats").header("authorization", same);
+        assert_eq!(rig.call(request.body(Body::empty()).unwrap()).await.status, 200);
+    }
+    for values in [
+        vec!["Basic dXNlcjpwYXNz".to_owned()],
+        vec![good.clone(), good.clone()],
+        vec![good.replace("Bearer ", "Bearer")],
+        vec!["Bearer ".to_owned() + &"a".repeat(5_000)],
+        vec![String::new()],
+    ] {
+        let mut request = request("GET", "/api/v1/cluster/stats");
+        for value in &values {
+            request = request.header("authorization", value);
+        }
+        let answer = rig.call(request.body(Body::empty()).unwrap()).await;
+        assert_eq!(answer.status, 401, "{values:?}: {}", answer.text());
+        assert!(!answer.text().contains(&good[20..]), "{}", answer.text());
+    }
+}
