@@ -323,7 +323,8 @@ pub enum JournalError {
     },
     /// What it holds is not what was written to it; the file was not touched.
     #[error(
-        "journal {} is damaged: {what}; restore a backup, or move it away to begin without its tasks",
+        "journal {} is damaged: {what}; restore a backup of it with its folder .inputs, or move both \
+         away to begin without its tasks",
         path.display()
     )]
     Damaged {

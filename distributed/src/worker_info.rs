@@ -257,7 +257,8 @@ pub struct Stats {
     pub balancing: Cow<'static, str>,
 }
 
-/// Tasks by state.
+/// Tasks by state: those that are open, and since the start those that were submitted and those that
+/// ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the states' names")]
 pub struct TaskCounts {

@@ -44,6 +44,8 @@ pub(super) struct Placement {
     fleet: Fleet,
     /// Models that the cluster is to have.
     models: BTreeMap<ModelRef, Wanted>,
+    /// Models whose tasks wait until somebody asks for the model again.
+    withdrawn: BTreeSet<ModelRef>,
     /// Devices of ready workers that have a model or are to get it.
     present: HashMap<ModelRef, usize>,
     capabilities: Capabilities,

@@ -2,7 +2,7 @@
 
 use crate::proto::histogram::Histogram;
 use crate::proto::tasks::Task;
-use crate::worker_info::Percentiles;
+use crate::worker_info::{Percentiles, TaskCounts};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -13,6 +13,8 @@ const RATE_SECONDS: u64 = 10;
 #[derive(Debug, Default)]
 pub(super) struct Statistics {
     began: Duration,
+    /// Tasks of earlier coordinators, which this one knew from the start.
+    before: TaskCounts,
     pub(super) counters: Counters,
     pub(super) times: Times,
     /// Tasks that an executor ran, and how often it was called for them.
@@ -66,6 +68,23 @@ impl Times {
 impl Statistics {
     pub(super) fn new(began: Duration) -> Self {
         Self { began, ..Self::default() }
+    }
+
+    /// These were known from the start.
+    pub(super) fn knew(&mut self, before: TaskCounts) {
+        self.before = before;
+    }
+
+    /// Of all tasks that are known, those that are open, and what was submitted and ended since the
+    /// start: what a restart adds would look like work.
+    pub(super) fn since_start(&self, all: TaskCounts) -> TaskCounts {
+        TaskCounts {
+            submitted: all.submitted - self.before.submitted,
+            succeeded: all.succeeded - self.before.succeeded,
+            failed: all.failed - self.before.failed,
+            cancelled: all.cancelled - self.before.cancelled,
+            ..all
+        }
     }
 
     /// When the coordinator began.

@@ -40,6 +40,8 @@ async fn a_later_coordinator_goes_on_with_the_journal() {
     assert!(matches!(first.wait(ids[0]).await, Err(Error::Stopped)), "it is not over");
 
     let second = Coordinator::start(config(), &pki).await.unwrap();
+    let tasks = second.stats().tasks;
+    assert_eq!((tasks.submitted, tasks.queued), (0, 5), "what is left is open, and not new");
     let _worker = Worker::start(&second, &pki, "w", 1, &Echo::open());
     for (at, id) in ids.iter().enumerate() {
         let record = second.wait(*id).await.unwrap();
@@ -65,6 +67,8 @@ async fn a_later_coordinator_goes_on_with_the_journal() {
         let config = CoordinatorConfig { journal: Some(path), ..config() };
         let third = Coordinator::start(config, &pki).await.unwrap();
         assert_eq!(third.task(ids[0]).await.unwrap(), shown);
+        let tasks = third.stats().tasks;
+        assert_eq!((tasks.submitted, tasks.succeeded), (0, 0), "a restart is no work");
         third.stop().await;
     }
 }

@@ -163,15 +163,20 @@ impl Coordinator {
         self.shared.with(|core, now| core.unload(now, model));
     }
 
-    /// The same, and waits until no task runs the model any more. Those that run it longer than that are
-    /// ended, and answered.
+    /// Whether tasks of a model wait because it was unloaded with [`Coordinator::unload_within`].
+    #[must_use]
+    pub fn is_withdrawn(&self, model: &ModelRef) -> bool {
+        self.shared.read(|core, _| core.is_withdrawn(model))
+    }
+
+    /// The same, and waits until no task runs the models any more. Those that run one for longer have
+    /// their runs ended, and are answered: they wait, as do tasks that have not begun, until the model
+    /// is loaded again.
     ///
     /// # Errors
     /// [`Error::Stopped`].
     pub async fn unload_within(&self, models: &[ModelRef], limit: Duration) -> Result<Vec<TaskId>> {
-        for model in models {
-            self.unload(model);
-        }
+        self.shared.with(|core, now| models.iter().for_each(|model| core.withdraw(now, model)));
         let runs = |core: &Core| models.iter().map(|m| core.count_runs_of(m)).sum::<usize>();
         let idle = || self.until(|core, _| (runs(core) == 0).then_some(()));
         if let Ok(idle) = tokio::time::timeout(limit, idle()).await {

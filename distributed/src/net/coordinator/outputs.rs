@@ -12,6 +12,7 @@ use crate::proto::image::Apart;
 use lgp_memory::NamedTensor;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use tokio::sync::Semaphore;
 
 /// Tasks whose outputs are written at a time: more would only share the same disk.
@@ -24,6 +25,8 @@ pub(super) struct Outputs {
     /// Tasks whose outputs are being written, or wait for that, with the room of large ones.
     writing: HashMap<u64, Option<Room>>,
     places: Arc<Semaphore>,
+    /// Whether the last ones could not be written: told once, not for every task.
+    failing: Arc<AtomicBool>,
 }
 
 impl Default for Outputs {
@@ -35,7 +38,8 @@ impl Default for Outputs {
 impl Outputs {
     /// Those that lay there when the journal was opened.
     pub(super) fn of(files: HashMap<u64, [u8; 32]>) -> Self {
-        Self { files, writing: HashMap::new(), places: Arc::new(Semaphore::new(WRITING_MAX)) }
+        let places = Arc::new(Semaphore::new(WRITING_MAX));
+        Self { files, writing: HashMap::new(), places, failing: Arc::default() }
     }
 
     /// Whether some are on their way to the disk.
@@ -47,12 +51,14 @@ impl Outputs {
     pub(super) fn begin(&mut self, shared: &Arc<CoreHandle>, seq: u64, outputs: Vec<NamedTensor>) {
         self.writing.insert(seq, None);
         let (places, core) = (Arc::clone(&self.places), Arc::clone(shared));
+        let failing = Arc::clone(&self.failing);
         shared.runtime().spawn(async move {
             let place = places.acquire_owned().await;
             let stored = write(core.blob_store(), &outputs).await;
             drop(place);
-            if let Err(error) = &stored {
-                tracing::warn!(%error, "the outputs of a task go into the journal");
+            let failed_before = failing.swap(stored.is_err(), Relaxed);
+            if let (Err(error), false) = (&stored, failed_before) {
+                tracing::warn!(%error, "outputs of tasks go into the journal");
             }
             core.stored(seq, stored.ok());
         });

@@ -39,6 +39,15 @@ pub(crate) async fn record(shared: &CoreHandle, id: TaskId) -> Result<TaskRecord
     })
 }
 
+/// Bytes of outputs that lie apart.
+///
+/// # Errors
+/// As [`record`].
+pub(crate) async fn bytes_apart(shared: &CoreHandle, id: TaskId) -> Result<u64> {
+    let image = image(shared, id).await?.ok_or(Error::Expired { id })?;
+    Ok(image.outputs_apart().map_or(0, |apart| apart.blob.bytes))
+}
+
 async fn image(shared: &CoreHandle, id: TaskId) -> Result<Option<Image>> {
     Ok(read(shared, vec![id], Some).await?.pop().flatten())
 }

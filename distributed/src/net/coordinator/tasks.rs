@@ -147,6 +147,18 @@ impl Coordinator {
         self.found(self.shared.give(id)?).await
     }
 
+    /// Bytes of a task's outputs that [`Coordinator::task`] would read from a file of their own; none
+    /// where they are in memory, or in the journal.
+    ///
+    /// # Errors
+    /// As [`Coordinator::task`].
+    pub async fn stored_bytes(&self, id: TaskId) -> Result<u64> {
+        match self.shared.read(|core, _| core.is_stored(id))? {
+            true => stored::bytes_apart(&self.shared, id).await,
+            false => Ok(0),
+        }
+    }
+
     async fn found(&self, found: Found) -> Result<TaskRecord> {
         match found {
             Found::Here(record) => Ok(*record),

@@ -107,6 +107,7 @@ impl Core {
             }
         } else {
             self.statistics.counters.stale += 1;
+            self.actions.changed();
         }
         self.dismiss_if_done(session);
         self.schedule(now);
@@ -184,6 +185,7 @@ impl Core {
         }
         if let Some(held) = self.placement.release(session, id) {
             self.placement.abandon(session, id, &held.model);
+            self.actions.changed();
         }
         self.dismiss_if_done(session);
         self.schedule(now);

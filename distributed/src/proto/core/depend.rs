@@ -78,7 +78,9 @@ impl Core {
                 error.message.clone()
             }
             Some((state, Some(error))) => {
-                format!("task {id}, on which it depends, ended: {state}: {error}")
+                format!(
+                    "it depends, directly or through others, on task {id}, which ended: {state}: {error}"
+                )
             }
             Some((state, None)) => format!("task {id}, on which it depends, ended: {state}"),
             None => match self.standing(id) {

@@ -58,6 +58,7 @@ impl Core {
                 let ms = until.saturating_sub(now).as_millis();
                 vec![format!("waits {ms} ms for its next attempt")]
             }
+            Phase::Ready if self.is_withdrawn(task.model()) => vec![self.withdrawn(task)],
             Phase::Ready => {
                 let before = self.scheduler.queue().before(task.place());
                 let free = format!("waits for a free device; {before} tasks go before it");
@@ -70,6 +71,12 @@ impl Core {
         }
     }
 
+    /// What a task waits for whose model was withdrawn.
+    fn withdrawn(&self, task: &Task) -> String {
+        let model = task.model();
+        format!("waits for model {model}, which was unloaded: load it, or cancel the task")
+    }
+
     /// What a task was waiting for when its deadline passed.
     pub(super) fn overdue(&self, now: Duration, seq: u64) -> String {
         let Some(task) = self.tasks.get(seq) else { return String::new() };
@@ -77,6 +84,7 @@ impl Core {
         let place = match (task.state(), task.worker()) {
             (TaskState::Running, Some(worker)) => format!("running on worker {worker}"),
             _ if task.waits() > 0 => format!("waiting for {} other tasks", task.waits()),
+            _ if self.is_withdrawn(task.model()) => "waiting: its model is unloaded".into(),
             _ if !self.placement.fleet().workers().any(Worker::is_ready) => {
                 "waiting: no worker is ready".into()
             }
@@ -99,7 +107,11 @@ impl Core {
         if !worker.takes(task.request().input_bytes()) {
             return Some("takes inputs of fewer bytes");
         }
-        let seats: Vec<&Seat> = self.placement.fleet().seats_of(worker).collect();
+        let seats = || self.placement.fleet().seats_of(worker);
+        if seats().all(|seat| seat.out().is_some()) {
+            return Some("its devices were taken out; workers enable brings them back");
+        }
+        let seats: Vec<&Seat> = seats().filter(|seat| seat.out().is_none()).collect();
         let state = |seat: &&&Seat| {
             !matches!(
                 seat.state_of(task.model()),

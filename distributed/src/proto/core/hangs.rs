@@ -8,7 +8,7 @@ use crate::proto::placement::{HangTable, Worker};
 use crate::proto::state::{Action, SessionId};
 use crate::proto::tasks::What;
 use crate::proto::timers::Timer;
-use crate::task::{ModelRef, TaskError, TaskErrorKind, TaskId, TaskState};
+use crate::task::{ModelRef, TaskError, TaskErrorKind, TaskId};
 use std::time::Duration;
 
 /// How many times as long as the longest run of its model on its device a run may take, at least so
@@ -108,7 +108,7 @@ impl Core {
         }
         self.actions.push(Action::Hangs(self.placement.hangs()));
         self.tell(Event::WorkerReplaced { worker: run.worker.clone(), reason: reason.clone() });
-        self.lose(now, session, &format!("{reason}, so another process takes the place of"));
+        self.lose(now, session, &format!("{reason}, so another process takes its place"));
         self.actions.push(Action::Replace { session, worker: run.worker });
     }
 
@@ -138,27 +138,23 @@ impl Core {
     pub(crate) fn end_work(&mut self, now: Duration, worker: &str) -> Vec<TaskId> {
         let named = self.placement.fleet().named(worker);
         let Some(session) = named.map(Worker::session) else { return Vec::new() };
+        let held = self.placement.held_by(session);
+        self.take_back(now, held.into_iter().map(|id| (session, id)).collect())
+    }
+
+    /// Ends the runs of a model that was withdrawn; answers their tasks, which wait for it.
+    pub(crate) fn end_runs_of(&mut self, now: Duration, model: &ModelRef) -> Vec<TaskId> {
+        let runs = self.placement.runs_of(model);
+        self.take_back(now, runs)
+    }
+
+    /// Has runs stopped whose tasks wait again; answers these.
+    fn take_back(&mut self, now: Duration, runs: Vec<(SessionId, AttemptId)>) -> Vec<TaskId> {
         let mut ended = Vec::new();
-        for id in self.placement.held_by(session) {
+        for (session, id) in runs {
             if self.is_current(session, id) {
                 ended.extend(self.tasks.get(id.seq).map(|task| task.id()));
                 self.give_back(now, id, session, true);
-            }
-            self.stop_run(now, session, id);
-        }
-        self.schedule(now);
-        ended
-    }
-
-    /// Ends the tasks of which a model runs; answers them.
-    pub(crate) fn end_runs_of(&mut self, now: Duration, model: &ModelRef) -> Vec<TaskId> {
-        let mut ended = Vec::new();
-        for (session, id) in self.placement.runs_of(model) {
-            if self.is_current(session, id) {
-                ended.extend(self.tasks.get(id.seq).map(|task| task.id()));
-                let message = format!("model {model} was unloaded while it ran");
-                let error = TaskError::new(TaskErrorKind::ModelNotFound, message);
-                self.abort(now, id.seq, TaskState::Failed, error);
             }
             self.stop_run(now, session, id);
         }

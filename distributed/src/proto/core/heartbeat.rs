@@ -47,7 +47,7 @@ impl Core {
             }
             let Some(held) = self.placement.release(session, id) else { continue };
             if current && resumed {
-                let reason = "the task was on its way when the connection to its worker was lost";
+                let reason = "the task was on its way when its worker's connection was lost";
                 let error = TaskError::new(TaskErrorKind::WorkerLost, reason);
                 self.lose_attempt(now, id, session, error);
                 self.placement.abandon(session, id, &held.model);
@@ -58,6 +58,7 @@ impl Core {
                 self.lose_attempt(now, id, session, error);
             } else {
                 self.placement.abandon(session, id, &held.model);
+                self.actions.changed();
             }
         }
     }

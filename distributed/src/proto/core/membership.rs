@@ -73,7 +73,7 @@ impl Core {
                 stint = earlier.stint();
                 resumed = Some((old, self.placement.kept(old)));
             } else if live {
-                self.lose(now, old, "its worker connected anew");
+                self.lose(now, old, "it connected anew");
             }
             self.placement.remove(old);
         }
@@ -161,7 +161,7 @@ impl Core {
             Parting::Farewell => self.bid_farewell(now, session),
             Parting::Broken if self.placement.part(session) => self.actions.changed(),
             Parting::Broken | Parting::Ended => {
-                self.lose(now, session, "the connection to its worker was lost");
+                self.lose(now, session, "its connection was lost");
             }
         }
         self.schedule(now);
@@ -183,7 +183,7 @@ impl Core {
     /// A supervisor saw the process of a worker end.
     pub fn worker_exited(&mut self, now: Duration, id: &str) {
         if let Some(session) = self.placement.fleet().named(id).map(Worker::session) {
-            self.lose(now, session, "the process of its worker ended");
+            self.lose(now, session, "its process ended");
             self.actions.push(Action::Abandon { session });
         }
         self.schedule(now);
@@ -192,7 +192,7 @@ impl Core {
     /// A worker's certificates were revoked: it does not come back with what it holds.
     pub(crate) fn worker_revoked(&mut self, now: Duration, id: &str) {
         if let Some(session) = self.placement.fleet().named(id).map(Worker::session) {
-            self.lose(now, session, "the coordinator revoked its worker");
+            self.lose(now, session, "it was revoked");
         }
         self.schedule(now);
     }
@@ -206,7 +206,8 @@ impl Core {
         }
         for attempt in held {
             if self.is_current(session, attempt) {
-                let error = TaskError::new(TaskErrorKind::WorkerLost, format!("{reason} {id}"));
+                let message = format!("worker {id} was lost: {reason}");
+                let error = TaskError::new(TaskErrorKind::WorkerLost, message);
                 self.lose_attempt(now, attempt, session, error);
             }
         }
@@ -228,7 +229,7 @@ impl Core {
             self.placement.grace_all(now, self.config.timing.lost_after);
         } else if !planted!(self, TrustSilence) {
             for session in self.placement.silent(now, self.config.timing.lost_after) {
-                self.lose(now, session, "no heartbeat came from its worker");
+                self.lose(now, session, "no heartbeat came from it");
                 self.actions.push(Action::Abandon { session });
             }
         }

@@ -79,13 +79,30 @@ impl Core {
         self.placement.set(id, model, state);
     }
 
-    /// Has all workers let go of the model; others may have its room once it is gone.
+    /// Has all workers let go of the model; others may have its room once it is gone. Tasks that wait
+    /// for it have workers load it by themselves.
     pub fn unload(&mut self, now: Duration, model: &ModelRef) {
         let before = self.placement.unwant(model);
+        self.clear_out(now, model, before.as_ref());
+    }
+
+    /// The same, and its tasks wait until the cluster is to have it again.
+    pub fn withdraw(&mut self, now: Duration, model: &ModelRef) {
+        let before = self.placement.unwant(model);
+        self.placement.withdraw(model);
+        self.clear_out(now, model, before.as_ref());
+    }
+
+    /// Whether a model's tasks wait until the cluster is to have it again.
+    pub(crate) fn is_withdrawn(&self, model: &ModelRef) -> bool {
+        self.placement.is_withdrawn(model)
+    }
+
+    fn clear_out(&mut self, now: Duration, model: &ModelRef, before: Option<&Wanted>) {
         for id in self.placement.ready_seats() {
             let seat = self.placement.fleet().seat(id);
             let backend = seat.map(|seat| seat.status().backend.as_str());
-            let bytes = before.as_ref().zip(backend).map(|(w, on)| w.bytes_on(on).unwrap_or(0));
+            let bytes = before.zip(backend).map(|(w, on)| w.bytes_on(on).unwrap_or(0));
             self.drop_model(now, id, model, bytes);
             self.break_promise(now, id, model);
         }

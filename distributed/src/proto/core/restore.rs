@@ -103,6 +103,7 @@ impl Core {
             self.enqueue(id.seq);
         }
         self.tasks.begin();
+        self.statistics.knew(self.counts());
         for (seq, dependency) in failed {
             self.fail_dependant(now, seq, dependency);
         }

@@ -45,6 +45,11 @@ impl Core {
         }
     }
 
+    /// Whether what became of a task is in the journal alone.
+    pub(crate) fn is_stored(&self, id: TaskId) -> Result<bool> {
+        Ok(matches!(self.whole(id)?, Found::Stored(_)))
+    }
+
     /// What became of a task so far.
     pub fn find(&self, now: Duration, id: TaskId) -> Result<Found> {
         Ok(match self.whole(id)? {

@@ -62,7 +62,9 @@ impl Core {
             false => (task.count_failure(), own),
         };
         if failures >= allowed {
-            let message = format!("gave up after {} attempts: {error}", task.attempts());
+            let attempts = task.attempts();
+            let plural = if attempts == 1 { "" } else { "s" };
+            let message = format!("gave up after {attempts} attempt{plural}: {error}");
             let error = TaskError::new(error.code, message);
             return self.finish(now, id.seq, TaskState::Failed, Err(error), None);
         }

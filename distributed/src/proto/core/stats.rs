@@ -28,7 +28,7 @@ impl Core {
         let [latency_ms, queued_ms, model_ms, overhead_ms] = self.statistics.times.percentiles();
         Stats {
             uptime_s: now.saturating_sub(self.statistics.began()).as_secs_f64(),
-            tasks: self.counts(),
+            tasks: self.statistics.since_start(self.counts()),
             runnable: u64::try_from(queue.len()).unwrap_or(u64::MAX),
             queued_by_model: self.depths(),
             tasks_per_s: self.statistics.rate(now),

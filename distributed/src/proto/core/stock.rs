@@ -36,8 +36,9 @@ impl Core {
             Some(ModelState::Stray { used }) => *used,
             _ => now,
         };
-        // Another one waits for its room.
-        let claimed = wanted || seat.promised().is_some();
+        // Another one waits for its room, or a person had it unloaded.
+        let withdrawn = self.placement.is_withdrawn(model);
+        let claimed = wanted || seat.promised().is_some() || withdrawn;
         let waited_for = || self.scheduler.depth(model) > 0;
         if seat.uses(model) || (!claimed && waited_for()) {
             self.set_model(id, model, ModelState::Stray { used: now });

@@ -26,6 +26,7 @@ impl Placement {
     /// A caller wants the cluster to have a model; what was measured of it stays.
     pub(in crate::proto) fn want(&mut self, model: &ModelRef, needs: ModelNeeds) {
         let variants = self.variants(model, &needs);
+        self.withdrawn.remove(model);
         match self.models.get_mut(model) {
             Some(wanted) => wanted.again(needs, variants),
             None => {
@@ -52,7 +53,18 @@ impl Placement {
 
     /// The cluster is to have a model no more.
     pub(in crate::proto) fn unwant(&mut self, model: &ModelRef) -> Option<Wanted> {
+        self.withdrawn.remove(model);
         self.models.remove(model)
+    }
+
+    /// No device takes a model's tasks until the cluster is to have it again.
+    pub(in crate::proto) fn withdraw(&mut self, model: &ModelRef) {
+        self.withdrawn.insert(model.clone());
+    }
+
+    /// Whether a model's tasks wait until the cluster is to have it again.
+    pub(in crate::proto) fn is_withdrawn(&self, model: &ModelRef) -> bool {
+        self.withdrawn.contains(model)
     }
 
     /// What devices and workers did with a model is past.

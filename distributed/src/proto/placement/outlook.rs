@@ -76,6 +76,9 @@ impl Placement {
         input_bytes: usize,
         compares: bool,
     ) -> Outlook {
+        if self.is_withdrawn(model) {
+            return Outlook::Open;
+        }
         let mut failure = None;
         for model in self.answers(model, compares) {
             for (_, seat) in self.fleet.ready_seats() {

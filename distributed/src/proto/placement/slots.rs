@@ -47,7 +47,10 @@ impl Placement {
     /// The devices that can take a model's tasks.
     pub(in crate::proto) fn survey(&mut self, model: &ModelRef) -> Survey<'_> {
         let wanted = self.models.get(model);
-        let capable = self.capabilities.of(&self.fleet, model, wanted);
+        let capable = match self.withdrawn.contains(model) {
+            true => &[],
+            false => self.capabilities.of(&self.fleet, model, wanted),
+        };
         Survey { capable, hot: self.fleet.hot(), fleet: &self.fleet, wanted }
     }
 

@@ -2,6 +2,7 @@
 
 mod exchange;
 mod stock;
+mod withdrawn;
 
 use crate::executor::{DeviceStatus, ExecutorStatus};
 use crate::proto::Order;

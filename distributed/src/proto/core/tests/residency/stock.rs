@@ -8,13 +8,13 @@ use crate::proto::state::Action;
 use crate::task::TaskState;
 
 /// A device that has models and, for these, so many bytes.
-fn device(memory: Option<u64>, models: &[&str]) -> DeviceStatus {
+pub(super) fn device(memory: Option<u64>, models: &[&str]) -> DeviceStatus {
     let models = models.iter().map(|name| model(name)).collect();
     DeviceStatus { vram_total_bytes: memory, models, ..DeviceStatus::default() }
 }
 
 /// The worker of a session says what it has.
-fn beat(cluster: &mut Cluster, session: u64, device: DeviceStatus) {
+pub(super) fn beat(cluster: &mut Cluster, session: u64, device: DeviceStatus) {
     cluster.now += ms(500);
     for beat in Heartbeat::all(&[], ExecutorStatus::of(device)) {
         cluster.core.heartbeat(cluster.now, session, beat);
