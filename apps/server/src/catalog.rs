@@ -6,13 +6,14 @@ use crate::fault::Fault;
 use crate::faults;
 use lgp_sdk::{
     Coordinator, Deployment, Entry, ExecError, ModelError, ModelNeeds, ModelReadiness, ModelRef,
-    Repository, TaskId, ValueSpec,
+    Repository, TaskId, TaskState, ValueSpec,
 };
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio::sync::watch;
 
 /// The model name that paths of the protocol take for themselves.
 const RESERVED: &str = "stats";
@@ -109,11 +110,14 @@ pub(crate) struct Catalog {
     known: Mutex<Known>,
     /// Why the last load of a model failed everywhere.
     failures: Mutex<BTreeMap<ModelRef, String>>,
+    /// Tells that models were unloaded, or runs of these ended.
+    unloads: watch::Sender<()>,
 }
 
 impl Catalog {
     pub(crate) fn new(coordinator: Coordinator, repository: Repository) -> Self {
-        Self { coordinator, repository, known: Mutex::default(), failures: Mutex::default() }
+        let (known, failures) = (Mutex::default(), Mutex::default());
+        Self { coordinator, repository, known, failures, unloads: watch::Sender::default() }
     }
 
     /// A registered model; without a version the newest.
@@ -197,11 +201,7 @@ impl Catalog {
     pub(crate) fn require_ready(&self, entry: &ModelEntry) -> Result<(), Fault> {
         match self.readiness(entry) {
             Readiness::Ready | Readiness::Parked => Ok(()),
-            other => Err(Fault::unavailable(
-                "model_not_ready",
-                format!("model '{}' is not ready: {}", entry.name(), other.reason()),
-            )
-            .hint(format!("radeon-cluster models load {}", entry.name()))),
+            other => Err(not_ready(entry, &other)),
         }
     }
 
@@ -285,8 +285,8 @@ impl Catalog {
         Ok(entry)
     }
 
-    /// The same, and waits until none of them runs it. What runs for longer is ended; answers those
-    /// tasks.
+    /// Takes every version of a model from the workers and waits until none runs it. Tasks of it wait
+    /// from then on; what runs for longer is ended, and answers those tasks.
     pub(crate) async fn unload_within(
         &self,
         name: &str,
@@ -294,10 +294,36 @@ impl Catalog {
     ) -> Result<(ModelEntry, Vec<TaskId>), Fault> {
         self.forget(name);
         let entry = self.get(name, None).await?;
-        let models = self.coordinator.models().into_iter().filter(|model| model.name == name);
-        let models: Vec<_> = models.collect();
-        let ended = self.coordinator.unload_within(&models, limit).await;
-        Ok((entry, ended.map_err(faults::cluster)?))
+        let models = self.all_of(name).await?;
+        let unloading = self.coordinator.unload_within(&models, limit);
+        self.unloads.send_replace(());
+        let ended = unloading.await.map_err(faults::cluster)?;
+        self.unloads.send_replace(());
+        Ok((entry, ended))
+    }
+
+    /// Each version of a model, on the disk or wanted by the cluster.
+    async fn all_of(&self, name: &str) -> Result<Vec<ModelRef>, Fault> {
+        let listed = self.list().await?;
+        let wanted = self.coordinator.models().into_iter();
+        let models = listed.iter().map(|entry| entry.model().clone()).chain(wanted);
+        let named: BTreeSet<ModelRef> = models.filter(|model| model.name == name).collect();
+        Ok(named.into_iter().collect())
+    }
+
+    /// Resolves once a task waits because its model was unloaded.
+    pub(crate) async fn stranded(&self, entry: &ModelEntry, task: TaskId) -> Fault {
+        let mut unloads = self.unloads.subscribe();
+        loop {
+            let waits = self.coordinator.state(task).is_ok_and(|state| state == TaskState::Queued);
+            if waits && self.coordinator.is_withdrawn(entry.model()) {
+                return not_ready(entry, &Readiness::Unloaded);
+            }
+            // The sender lives as long as this catalog.
+            if unloads.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
     }
 
     /// Registers a file as the newest version of a model and has the workers load it. A version
@@ -319,7 +345,11 @@ impl Catalog {
 
     /// Takes a model from the workers and deletes its files.
     pub(crate) async fn remove(&self, name: &str) -> Result<(), Fault> {
-        self.unload(name).await?;
+        self.forget(name);
+        self.get(name, None).await?;
+        for model in self.all_of(name).await? {
+            self.coordinator.unload(&model);
+        }
         let owned = name.to_owned();
         self.files(move |r| r.remove(&owned, None)).await?;
         self.forget(name);
@@ -340,6 +370,12 @@ impl Catalog {
         drop(known);
         lock(&self.failures).retain(|model, _| model.name != name);
     }
+}
+
+fn not_ready(entry: &ModelEntry, readiness: &Readiness) -> Fault {
+    let (name, reason) = (entry.name(), readiness.reason());
+    Fault::unavailable("model_not_ready", format!("model '{name}' is not ready: {reason}"))
+        .hint(format!("radeon-cluster models load {name}"))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -40,6 +40,8 @@ pub struct ServerConfig {
     pub drain_timeout_ms: u64,
     /// Connections that are open at the same time; more wait to be accepted.
     pub connections_max: usize,
+    /// Callers that listen to events at the same time; more are refused with 503.
+    pub listeners_max: usize,
 }
 
 impl Default for ServerConfig {
@@ -59,6 +61,7 @@ impl Default for ServerConfig {
             body_timeout_ms: 60_000,
             drain_timeout_ms: 30_000,
             connections_max: 1_024,
+            listeners_max: 256,
         }
     }
 }

@@ -12,6 +12,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body as _;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -71,9 +72,29 @@ impl Whole {
     /// The body as JSON; an empty one reads as `{}`.
     pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T, Fault> {
         let bytes: &[u8] = if self.bytes.is_empty() { b"{}" } else { &self.bytes };
-        serde_json::from_slice(bytes)
-            .map_err(|e| Fault::bad_input(format!("the request body is not valid: {e}")))
+        parse(bytes)
     }
+}
+
+/// JSON of a body.
+///
+/// # Errors
+/// 400 that names the place in it that cannot be used.
+pub(crate) fn parse<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, Fault> {
+    serde_json::from_slice(json).map_err(|_| {
+        // Read once more, slower: where it is wrong is not known else.
+        let mut text = serde_json::Deserializer::from_slice(json);
+        let again: Result<T, _> = serde_path_to_error::deserialize(&mut text);
+        let why = match again {
+            Err(error) if error.path().iter().next().is_some() => {
+                format!("{}: {}", error.path(), error.inner())
+            }
+            Err(error) => error.inner().to_string(),
+            // Something follows what is right.
+            Ok(_) => "expected one JSON value".to_owned(),
+        };
+        Fault::bad_input(format!("the request body is not valid: {why}"))
+    })
 }
 
 /// A whole body of JSON that tensors may follow as binary data; with those it may be larger.

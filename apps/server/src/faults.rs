@@ -31,13 +31,16 @@ pub(crate) fn cluster(error: ClusterError) -> Fault {
         ClusterError::UnknownToken { .. } => {
             Fault::not_found("unknown_token", message).hint("radeon-cluster token ls")
         }
-        ClusterError::Expired { .. } => Fault::new(StatusCode::GONE, "expired", message)
-            .hint("results_kept_for_s and results_disk_share say how long results wait"),
+        ClusterError::Expired { .. } => Fault::new(StatusCode::GONE, "expired", message).hint(
+            "it was let go, or results_kept_for_s or results_disk_share had its time or room end",
+        ),
         ClusterError::ResultLost { .. } => {
             tracing::error!(%message, "a result is lost");
             let message = "the file with the task's outputs is missing or damaged";
-            Fault::new(StatusCode::INTERNAL_SERVER_ERROR, "result_lost", message)
-                .hint("the server's log names the file; a backup may have it")
+            Fault::new(StatusCode::INTERNAL_SERVER_ERROR, "result_lost", message).hint(
+                "the server's log names the file: put it back from the .inputs folder of a \
+                     backup, or give the result up with DELETE /api/v1/cluster/tasks/ID/result",
+            )
         }
         ClusterError::ResultUnread { .. } => {
             tracing::error!(%message, "a result was not read");
@@ -92,6 +95,14 @@ pub(crate) fn revocation(error: ClusterError) -> Fault {
 
 /// Why the journal of durable tasks was not copied. The paths are for the log.
 pub(crate) fn backup(error: ClusterError) -> Fault {
+    if let ClusterError::Journal(JournalError::Io { source, .. }) = &error
+        && source.kind() == ErrorKind::InvalidData
+    {
+        tracing::error!(%error, "a backup was not written");
+        let message = "a file with tensors that a task needs is missing or damaged";
+        return Fault::new(StatusCode::INTERNAL_SERVER_ERROR, "tensors_damaged", message)
+            .hint("the server's log names it: put it back, or let the task's result go");
+    }
     let full = match &error {
         ClusterError::Journal(JournalError::Full { .. }) => true,
         ClusterError::File { source, .. } => is_full(source),

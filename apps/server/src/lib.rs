@@ -24,6 +24,7 @@ mod peer;
 mod router;
 mod serve;
 mod state;
+mod stream;
 mod tls;
 
 pub use access::{Access, KeyInfo, KeyRole, Keys, LocalKey, NewKey};

@@ -6,9 +6,10 @@ use crate::catalog::Catalog;
 use crate::config::ServerConfig;
 use crate::driver::Driver;
 use crate::metrics::Metrics;
+use crate::stream::Writers;
 use lgp_sdk::{Coordinator, Repository};
 use std::sync::Arc;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 /// The server's state. Clones share it.
 #[derive(Clone)]
@@ -23,6 +24,9 @@ struct Inner {
     metrics: Metrics,
     driver: Option<Arc<dyn Driver>>,
     bodies: Bodies,
+    writers: Writers,
+    /// Places for those who listen to events.
+    listeners: Arc<Semaphore>,
     access: Access,
     /// True once the server is to end.
     closing: watch::Sender<bool>,
@@ -44,8 +48,20 @@ impl ServerState {
         let metrics = Metrics::default();
         let closing = watch::Sender::new(false);
         let bodies = Bodies::new(config.bodies_bytes_max);
-        let inner =
-            Inner { config, coordinator, catalog, metrics, driver, bodies, access, closing };
+        let writers = Writers::default();
+        let listeners = Arc::new(Semaphore::new(config.listeners_max));
+        let inner = Inner {
+            config,
+            coordinator,
+            catalog,
+            metrics,
+            driver,
+            bodies,
+            writers,
+            listeners,
+            access,
+            closing,
+        };
         Self { inner: Arc::new(inner) }
     }
 
@@ -72,6 +88,16 @@ impl ServerState {
     /// The room for request bodies.
     pub(crate) fn bodies(&self) -> &Bodies {
         &self.inner.bodies
+    }
+
+    /// The threads that write large answers.
+    pub(crate) fn writers(&self) -> &Writers {
+        &self.inner.writers
+    }
+
+    /// Places for those who listen to events.
+    pub(crate) fn listeners(&self) -> &Arc<Semaphore> {
+        &self.inner.listeners
     }
 
     pub(crate) fn coordinator(&self) -> &Coordinator {

@@ -1,18 +1,18 @@
 //! Events of the cluster as they happen, for whoever listens.
 
+use crate::fault::{ClusterError, Fault};
 use crate::state::ServerState;
-use axum::body::{Body, Bytes, HttpBody};
+use crate::stream::Stream;
+use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use hyper::body::Frame;
 use lgp_sdk::Events;
 use serde_json::{Value, json};
 use std::convert::Infallible;
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 /// Between two signs of life on a quiet stream, so that a listener that is gone is noticed.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
@@ -25,14 +25,24 @@ const BEHIND: usize = 64;
 /// ```text
 /// curl -N localhost:8000/api/v1/cluster/events
 /// ```
-pub(crate) async fn listen(State(state): State<ServerState>) -> Response {
+pub(crate) async fn listen(State(state): State<ServerState>) -> Result<Response, ClusterError> {
+    let most = state.config().listeners_max;
+    let place = Arc::clone(state.listeners()).try_acquire_owned().map_err(|_| {
+        let what = format!("{most} listen to events, the most that may (http.listeners_max)");
+        Fault::unavailable("busy", what)
+    })?;
     let (sender, frames) = mpsc::channel(BEHIND);
-    tokio::spawn(tell(state.coordinator().events(), state, sender));
+    tokio::spawn(tell(state.coordinator().events(), state, sender, place));
     let kind = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];
-    (kind, Body::new(Stream(frames))).into_response()
+    Ok((kind, Body::new(Stream(frames))).into_response())
 }
 
-async fn tell(mut events: Events, state: ServerState, frames: mpsc::Sender<Bytes>) {
+async fn tell(
+    mut events: Events,
+    state: ServerState,
+    frames: mpsc::Sender<Result<Bytes, Infallible>>,
+    _place: OwnedSemaphorePermit,
+) {
     loop {
         let text = tokio::select! {
             event = events.next() => {
@@ -47,23 +57,8 @@ async fn tell(mut events: Events, state: ServerState, frames: mpsc::Sender<Bytes
             () = state.closing() => return,
             () = frames.closed() => return,
         };
-        if frames.send(text.into()).await.is_err() {
+        if frames.send(Ok(text.into())).await.is_err() {
             return;
         }
-    }
-}
-
-/// The frames of a stream, as they come.
-struct Stream(mpsc::Receiver<Bytes>);
-
-impl HttpBody for Stream {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.0.poll_recv(cx).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
     }
 }

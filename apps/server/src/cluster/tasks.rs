@@ -1,11 +1,13 @@
 //! Tasks: submitting, watching and cancelling them.
 
 use crate::access::Caller;
-use crate::extract::{Params, WithTensors};
+use crate::bodies::Room;
+use crate::extract::{Params, WithTensors, make_room, parse};
 use crate::fault::{ClusterError, Fault};
 use crate::faults;
 use crate::oip::{self, Flat, Input, Raw, off_loop};
 use crate::state::ServerState;
+use crate::stream;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -13,12 +15,14 @@ use axum::response::{IntoResponse, Response};
 use lgp_sdk::{
     Backoff, NamedTensor, Priority, TaskError, TaskId, TaskRecord, TaskSpec, TaskState, WorkerId,
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Value, json};
 use std::time::Duration;
 
 /// Longest idempotency key in bytes.
 const KEY_BYTES_MAX: usize = 256;
+/// Outputs from this size on are answered piece by piece.
+const LARGE_BYTES: usize = 256 << 10;
 /// Attempts that a caller may ask for.
 const ATTEMPTS_MAX: u32 = 100;
 
@@ -131,8 +135,18 @@ pub(crate) async fn show(
     State(state): State<ServerState>,
     params: Params,
 ) -> Result<Response, ClusterError> {
-    let record = state.coordinator().task(task_id(&params)?).await.map_err(faults::cluster)?;
-    Ok(full(&record))
+    let id = task_id(&params)?;
+    let room = room_for_result(&state, id).await?;
+    let record = state.coordinator().task(id).await.map_err(faults::cluster)?;
+    answer(&state, record, room).await
+}
+
+/// Room for outputs that are read from a file, as for a body.
+async fn room_for_result(state: &ServerState, id: TaskId) -> Result<Room, Fault> {
+    let bytes = state.coordinator().stored_bytes(id).await.map_err(faults::cluster)?;
+    let mut room = Room::default();
+    make_room(state, &mut room, usize::try_from(bytes).unwrap_or(usize::MAX)).await?;
+    Ok(room)
 }
 
 /// `DELETE tasks/{id}/result`: the result of a task that has ended is needed no more.
@@ -150,8 +164,10 @@ pub(crate) async fn cancel(
     State(state): State<ServerState>,
     params: Params,
 ) -> Result<Response, ClusterError> {
-    let record = state.coordinator().cancel(task_id(&params)?).await.map_err(faults::cluster)?;
-    Ok(full(&record))
+    let id = task_id(&params)?;
+    let room = room_for_result(&state, id).await?;
+    let record = state.coordinator().cancel(id).await.map_err(faults::cluster)?;
+    answer(&state, record, room).await
 }
 
 impl Task<Vec<Input<'_>>> {
@@ -284,11 +300,6 @@ pub(super) fn model_name(text: &str) -> Result<(&str, Option<u64>), Fault> {
     }
 }
 
-fn parse<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, Fault> {
-    serde_json::from_slice(json)
-        .map_err(|e| Fault::bad_input(format!("the request body is not valid: {e}")))
-}
-
 fn task_id(params: &Params) -> Result<TaskId, Fault> {
     let text = params.get("id");
     text.parse().map_err(|_| Fault::not_found("unknown_task", format!("no task '{text}'")))
@@ -359,7 +370,25 @@ fn output(output: &NamedTensor) -> Output<'_> {
     }
 }
 
-fn full(record: &TaskRecord) -> Response {
-    let outputs = record.outputs.as_ref().map(|all| all.iter().map(output).collect());
-    Json(Full { summary: summary(record), outputs }).into_response()
+/// A record with its outputs, whose JSON is not in memory as a whole where these are large.
+struct Told(TaskRecord);
+
+impl Serialize for Told {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let outputs = self.0.outputs.as_ref().map(|all| all.iter().map(output).collect());
+        Full { summary: summary(&self.0), outputs }.serialize(serializer)
+    }
+}
+
+async fn answer(
+    state: &ServerState,
+    record: TaskRecord,
+    room: Room,
+) -> Result<Response, ClusterError> {
+    let outputs = record.outputs.iter().flatten();
+    let bytes: usize = outputs.map(|output| output.tensor.as_bytes().len()).sum();
+    if bytes < LARGE_BYTES {
+        return Ok(Json(Told(record)).into_response());
+    }
+    Ok(stream::json(state, Told(record), room).await?)
 }

@@ -123,7 +123,12 @@ async fn run(
     let ids = coordinator.submit_all(vec![(spec, Vec::new())]).await.map_err(faults::cluster)?;
     let id = *ids.first().ok_or_else(|| Fault::internal("a task was accepted without an id"))?;
     let mut guard = CancelOnDrop { coordinator, task: Some(id) };
-    let record = coordinator.wait(id).await.map_err(faults::cluster)?;
+    let record = tokio::select! {
+        biased;
+        record = coordinator.wait(id) => record.map_err(faults::cluster)?,
+        // It would wait until somebody loads the model again; its caller may not.
+        fault = state.catalog().stranded(entry, id) => return Err(fault),
+    };
     guard.task = None;
     match &record.error {
         Some(error) => Err(faults::task(error)),

@@ -478,3 +478,49 @@ async fn processes_are_the_drivers_business() {
         ["scale 5", "restart within 60s", "restart within 7s", "stop now=true", "stop now=false",]
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn large_results_come_whole() {
+    let rig = Rig::with(Options { journal: true, ..Options::default() }).await;
+    const ROWS: usize = 150_000;
+    for durable in [false, true] {
+        let json = json!({ "model": "relu", "durable": durable, "inputs": [{
+            "name": "x", "shape": [ROWS, 2], "datatype": "FP32",
+            "parameters": { "binary_data_size": ROWS * 8 },
+        }]})
+        .to_string();
+        let values = (0..2 * ROWS).flat_map(|i| (i as f32).to_le_bytes());
+        let body: Vec<u8> = json.bytes().chain(values).collect();
+        let length = json.len().to_string();
+        let post = request("POST", TASKS).header("inference-header-content-length", length);
+        let answer = rig.call(post.body(Body::from(body)).unwrap()).await;
+        assert_eq!(answer.status, 202, "{}", answer.text());
+        let id = answer.json()["task_id"].as_str().unwrap().to_owned();
+        let done = finished(&rig, &id).await;
+        assert_eq!(done["state"], "succeeded");
+        for (output, factor) in [(0, 1), (1, 2)] {
+            let data = done["outputs"][output]["data"].as_array().unwrap();
+            assert_eq!(data.len(), 2 * ROWS);
+            let last = (2 * ROWS - 1) * factor;
+            assert_eq!(data.last().unwrap().as_f64(), Some(last as f64), "durable {durable}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_refused_early_has_the_shape_of_its_family() {
+    let rig = Rig::start().await;
+    let packed = request("POST", TASKS).header("content-encoding", "gzip");
+    let answer = rig.call(packed.body(Body::from("x")).unwrap()).await;
+    assert_eq!(
+        (answer.status.as_u16(), &answer.json()["error"]["code"]),
+        (415, &json!("encoding"))
+    );
+    let verb = rig.call(request("PATCH", TASKS).body(Body::empty()).unwrap()).await;
+    assert_eq!((verb.status.as_u16(), &verb.json()["error"]["code"]), (405, &json!("wrong_verb")));
+    // And says where in the body it is.
+    let batch = r#"{"tasks":[{"model":"relu","inputs":[{"name":"x","shape":"no"}]}]}"#;
+    let answer = rig.post(&format!("{TASKS}/batch"), batch).await;
+    let message = answer.json()["error"]["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("tasks[0].inputs[0].shape"), "{message}");
+}

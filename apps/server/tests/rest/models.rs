@@ -174,3 +174,45 @@ async fn events_are_told_as_they_happen() {
     assert_eq!((&event["model"]["name"], &event["error"]), (&json!("mine"), &Value::Null));
     assert!(event["at_ms"].as_u64() > Some(1_700_000_000_000), "{event}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tasks_of_an_unloaded_model_wait_and_requests_for_it_do_not() {
+    let rig = Rig::start().await;
+    let input = r#""inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}]"#;
+    let mut tasks = Vec::new();
+    for state in ["running", "queued"] {
+        let body = format!(r#"{{"model":"gated",{input}}}"#);
+        let id = rig.post("/api/v1/cluster/tasks", body).await.json()["task_id"].clone();
+        let show = format!("/api/v1/cluster/tasks/{}", id.as_str().unwrap());
+        rig.until(&show, |answer| answer.json()["state"] == state).await;
+        tasks.push(show);
+    }
+    let infer = request("POST", "/v2/models/gated/infer");
+    let infer = tokio::spawn(rig.send(infer.body(Body::from(format!("{{{input}}}"))).unwrap()));
+    rig.until("/api/v1/cluster/stats", |answer| answer.json()["tasks"]["queued"] == 2).await;
+
+    let unload = request("POST", &format!("{MODELS}/gated/unload"));
+    let unload = unload.body(Body::from(r#"{"timeout_s":1}"#)).unwrap();
+    let unloading = tokio::spawn(rig.send(unload));
+    let refused = tokio::time::timeout(crate::rig::PATIENCE, infer).await.unwrap().unwrap();
+    assert_eq!(refused.status(), 503);
+    let began = std::time::Instant::now();
+    // What runs is asked back, and ends then.
+    rig.until(&tasks[0], |answer| answer.json()["state"] == "queued").await;
+    rig.gate.open();
+    let answer = unloading.await.unwrap();
+    assert_eq!(answer.status(), 200);
+    assert!(began.elapsed() < std::time::Duration::from_secs(5), "{:?}", began.elapsed());
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(body["ended"].as_array().map(Vec::len), Some(1), "{body}");
+    rig.until(&format!("{MODELS}/gated"), |a| a.json()["state"] == "unavailable").await;
+    for task in &tasks {
+        let why = rig.get(&format!("{task}/why")).await.text();
+        assert!(why.contains("which was unloaded"), "{why}");
+    }
+    assert_eq!(rig.post(&format!("{MODELS}/gated/load"), "").await.status, 200);
+    for task in &tasks {
+        rig.until(task, |answer| answer.json()["state"] == "succeeded").await;
+    }
+}
