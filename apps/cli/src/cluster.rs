@@ -13,4 +13,4 @@ mod signals;
 pub(crate) use host::{host, runtime};
 pub(crate) use launch::{Cluster, Plan};
 pub(crate) use serve::{Listeners, access, serve};
-pub(crate) use signals::Signals;
+pub(crate) use signals::{Signals, on_interrupt};

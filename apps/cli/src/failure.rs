@@ -1,6 +1,7 @@
 //! What a command reports when it does not succeed: a stable code, a message, a hint and the
 //! exit status, as text or as one line of JSON on stderr.
 
+use crate::output;
 use lgp_sdk::{ClusterError, JoinRefusal, JournalError, ModelError};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -27,6 +28,8 @@ pub(crate) struct Failure {
 
 /// The code of a reader that closed our stdout; there is nobody left to tell.
 const BROKEN_PIPE: &str = "broken_pipe";
+/// The code of what has been reported already.
+const TOLD: &str = "told";
 
 impl Failure {
     /// A failure with exit status 1.
@@ -76,6 +79,20 @@ impl Failure {
         Self { exit: 0, ..Self::new(BROKEN_PIPE, "") }
     }
 
+    /// Whether it is the reader of our stdout that has gone.
+    pub(crate) fn is_broken_pipe(&self) -> bool {
+        self.code == BROKEN_PIPE
+    }
+
+    /// Reports it now, for what is done next would lose it; what it answers says nothing more.
+    ///
+    /// # Errors
+    /// When stderr cannot be written.
+    pub(crate) fn tell(self, json: bool) -> std::io::Result<Self> {
+        self.write(json)?;
+        Ok(Self { code: TOLD.into(), ..self })
+    }
+
     /// Adds what the user can do about it.
     #[must_use]
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -85,12 +102,16 @@ impl Failure {
 
     /// Writes the failure to stderr and answers the exit status.
     pub(crate) fn report(&self, json: bool) -> ExitCode {
-        if self.code != BROKEN_PIPE {
-            let text = if json { self.to_json() } else { self.to_text() };
+        if ![BROKEN_PIPE, TOLD].contains(&&*self.code) {
             // Nothing can be done about a closed stderr.
-            let _ = writeln!(std::io::stderr(), "{text}");
+            let _ = self.write(json);
         }
         ExitCode::from(self.exit)
+    }
+
+    fn write(&self, json: bool) -> std::io::Result<()> {
+        let text = if json { self.to_json() } else { self.to_text() };
+        writeln!(std::io::stderr(), "{text}")
     }
 
     fn to_json(&self) -> String {
@@ -101,9 +122,11 @@ impl Failure {
     }
 
     fn to_text(&self) -> String {
+        // Coordinators and models have a say in it, and hints may have several lines.
+        let lines = |text: &str| text.split('\n').map(output::plain).collect::<Vec<_>>().join("\n");
         match &self.hint {
-            Some(hint) => format!("error: {}\nhint: {hint}", self.message),
-            None => format!("error: {}", self.message),
+            Some(hint) => format!("error: {}\nhint: {}", lines(&self.message), lines(hint)),
+            None => format!("error: {}", lines(&self.message)),
         }
     }
 }
@@ -291,6 +314,12 @@ mod tests {
         let without = Failure::usage("x");
         assert!(without.to_json().contains("\"hint\":null"), "the key is always there");
         assert_eq!(without.exit, 2);
+    }
+
+    #[test]
+    fn what_a_model_is_called_cannot_steer_a_terminal() {
+        let failure = Failure::new("x", "model \u{1b}[2J is\nodd").hint("rm \u{9b}");
+        assert_eq!(failure.to_text(), "error: model \\u{1b}[2J is\nodd\nhint: rm \\u{9b}");
     }
 
     /// An error that quotes its cause, or does not.

@@ -30,6 +30,8 @@ impl Staged {
             .tempfile_in(folder)
             .map_err(failed)?;
         file.write_all(bytes).map_err(failed)?;
+        // Who has it written may let go of where it came from.
+        file.as_file().sync_data().map_err(failed)?;
         Ok(Self { file: file.into_temp_path(), path: path.to_owned() })
     }
 

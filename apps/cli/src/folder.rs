@@ -71,6 +71,11 @@ pub(crate) fn pki(data: &Path) -> PathBuf {
     data.join("pki")
 }
 
+/// Whether a folder is, or was, a coordinator's data folder.
+pub(crate) fn is_coordinators(data: &Path) -> bool {
+    [pki(data), data.join(LOCK_FILE)].iter().any(|path| path.exists())
+}
+
 /// The file of a registered model.
 pub(crate) fn model_file(data: &Path, name: &str, version: u64) -> PathBuf {
     models(data).join(name).join(version.to_string()).join("model.onnx")

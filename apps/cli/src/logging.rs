@@ -11,6 +11,9 @@ pub(crate) fn init(default: &str) {
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        // A line that cannot be written, for the disk is full or the reader has gone, is dropped:
+        // reporting that would panic, and end whichever task logs.
+        .log_internal_errors(false)
         .with_ansi(colour)
         .try_init();
 }

@@ -3,7 +3,12 @@
 use crate::failure::{Failure, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
+use std::borrow::Cow;
+use std::fmt::Display;
+use std::fs::File;
 use std::io::{ErrorKind, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 
 /// Where a command's results go.
 #[derive(Debug, Clone, Copy)]
@@ -15,6 +20,19 @@ impl Output {
     /// Results as JSON or as text.
     pub(crate) fn new(json: bool) -> Self {
         Self { json }
+    }
+
+    /// Whether results are JSON.
+    pub(crate) fn is_json(self) -> bool {
+        self.json
+    }
+
+    /// Whether what is printed is lost: stdout is the null device, as it is too where it was closed.
+    pub(crate) fn is_lost(self) -> bool {
+        let null = std::fs::metadata("/dev/null");
+        let stdout = std::io::stdout().as_fd().try_clone_to_owned().map(File::from);
+        let stdout = stdout.and_then(|stdout| stdout.metadata());
+        matches!((null, stdout), (Ok(null), Ok(stdout)) if null.rdev() == stdout.rdev())
     }
 
     /// Prints a command's one result: `value` with `--json`, else the text for people.
@@ -63,6 +81,30 @@ impl Output {
     }
 }
 
+/// Text from elsewhere as a terminal may show it: names and messages that workers, models and
+/// clients have chosen could move its cursor, colour it, or turn the reading direction.
+pub(crate) fn plain(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_control) {
+        return Cow::Borrowed(text);
+    }
+    let shown = text.chars().map(|c| match is_control(c) {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    });
+    Cow::Owned(shown.collect())
+}
+
+/// Control characters, and those that change in which direction text is read.
+fn is_control(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// So many of something: `1 worker`, `2 workers`.
+pub(crate) fn counted<N: Display + PartialEq + From<u8>>(count: N, what: &str) -> String {
+    let ending = if count == N::from(1) { "" } else { "s" };
+    format!("{count} {what}{ending}")
+}
+
 /// Rows under headings, aligned by columns, without lines: easy to read and to cut in a pipe.
 pub(crate) fn table<const N: usize>(
     headings: [&str; N],
@@ -71,7 +113,7 @@ pub(crate) fn table<const N: usize>(
     let mut table = comfy_table::Table::new();
     table.load_style(comfy_table::presets::NOTHING).set_header(headings);
     for row in rows {
-        table.add_row(row);
+        table.add_row(row.map(|cell| plain(&cell).into_owned()));
     }
     // Every column is padded on both sides; the outer padding is of no use.
     let text = table.to_string();
@@ -85,27 +127,30 @@ pub(crate) fn table<const N: usize>(
     )
 }
 
-/// A JSON value as a table shows it: a string bare, nothing as a dash.
+/// A JSON value as a table shows it: a string bare and [`plain`], nothing as a dash.
 pub(crate) fn cell(value: &serde_json::Value) -> String {
     match value {
         serde_json::Value::Null => "-".to_owned(),
-        serde_json::Value::String(text) => text.clone(),
-        other => other.to_string(),
+        serde_json::Value::String(text) => plain(text).into_owned(),
+        other => plain(&other.to_string()).into_owned(),
     }
 }
 
 /// The fields of an object, one a line; those of objects within it are indented.
 pub(crate) fn fields(value: &serde_json::Value, indent: &str) -> String {
     let deeper = format!("{indent}  ");
-    let line = |(key, value): (&String, &serde_json::Value)| match value {
-        serde_json::Value::Object(inner) if !inner.is_empty() => {
-            format!("{indent}{key}\n{}", fields(value, &deeper))
+    let line = |(key, value): (&String, &serde_json::Value)| {
+        let key = plain(key);
+        match value {
+            serde_json::Value::Object(inner) if !inner.is_empty() => {
+                format!("{indent}{key}\n{}", fields(value, &deeper))
+            }
+            serde_json::Value::Array(items) if items.iter().any(serde_json::Value::is_object) => {
+                let items = items.iter().map(|item| fields(item, &deeper));
+                format!("{indent}{key}\n{}", items.collect::<Vec<_>>().join("\n"))
+            }
+            other => format!("{indent}{key:<18} {}\n", cell(other)),
         }
-        serde_json::Value::Array(items) if items.iter().any(serde_json::Value::is_object) => {
-            let items = items.iter().map(|item| fields(item, &deeper));
-            format!("{indent}{key}\n{}", items.collect::<Vec<_>>().join("\n"))
-        }
-        plain => format!("{indent}{key:<18} {}\n", cell(plain)),
     };
     value.as_object().into_iter().flatten().map(line).collect()
 }
@@ -137,6 +182,26 @@ mod tests {
         assert_eq!(
             text,
             "devices\n  slots              1\ne                  {}\nid                 w\nnone               -\n"
+        );
+    }
+
+    #[test]
+    fn what_others_have_named_cannot_steer_a_terminal() {
+        let evil = "a\u{1b}[2Jb\r\nc\u{9b}1m\u{202e}d";
+        let shown = r"a\u{1b}[2Jb\r\nc\u{9b}1m\u{202e}d";
+        assert_eq!(plain(evil), shown);
+        assert_eq!(table(["name"], [[evil.to_owned()]]), format!("name\n{shown}\n"));
+        assert_eq!(cell(&serde_json::json!(evil)), shown);
+        let value = serde_json::json!({ evil: [evil] });
+        assert!(!fields(&value, "").trim_end().contains(is_control));
+        assert_eq!(plain("größe 日本 \\n"), "größe 日本 \\n", "what is harmless stays");
+    }
+
+    #[test]
+    fn one_is_no_plural() {
+        assert_eq!(
+            [0u8, 1, 2].map(|n| counted(n, "worker")),
+            ["0 workers", "1 worker", "2 workers"]
         );
     }
 

@@ -2,6 +2,7 @@
 
 use crate::failure::{Failure, Result};
 use crate::files::{self, Staged};
+use crate::output;
 use crate::{npy, values};
 use lgp_sdk::{DType, Datum, NamedTensor, Tensor};
 use serde::Serialize;
@@ -70,7 +71,7 @@ pub(crate) fn lines(outputs: &[Written]) -> String {
             _ => (*kind).to_owned(),
         };
         let file = output.file.as_ref().map_or_else(String::new, |file| format!("  -> {file}\n"));
-        all + &format!("{name}  {what}\n{file}")
+        all + &format!("{}  {what}\n{file}", output::plain(name))
     })
 }
 

@@ -2,6 +2,7 @@
 
 use crate::failure::{Failure, Result};
 use crate::folder;
+use crate::output;
 use crate::settings::{self, Flags};
 use crate::tls::Trust;
 use lgp_sdk::CaHash;
@@ -36,7 +37,7 @@ impl Patience {
 pub(crate) fn ended(done: &Value) -> String {
     match done["ended"].as_array().map_or(0, Vec::len) {
         0 => String::new(),
-        count => format!("{count} attempts took too long and were ended\n"),
+        count => format!("{} ended that took too long\n", output::counted(count, "attempt")),
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a machine that joins a cluster keeps in its data folder, and how it gets it.
 
 use crate::failure::{Failure, NEW_TOKEN, Result};
+use crate::folder;
 use lgp_sdk::{
     CaHash, ClusterError, Coordinators, Identity, JoinRefusal, JoinToken, WorkerId, join,
 };
@@ -24,8 +25,16 @@ pub(crate) fn forget(data: &Path) -> Result<()> {
 /// Takes a data folder over, for as long as the answer lives.
 ///
 /// # Errors
-/// `already_running` when another worker has it.
+/// `already_running` when another worker has it, `folder_of_coordinator` when it is a coordinator's.
 pub(crate) fn own(data: &Path) -> Result<File> {
+    if folder::is_coordinators(data) {
+        let message = format!(
+            "data folder {} is a coordinator's, expected one that only this worker uses",
+            data.display()
+        );
+        return Err(Failure::new("folder_of_coordinator", message)
+            .hint("choose another --data folder, or leave the flag out"));
+    }
     std::fs::create_dir_all(data)
         .map_err(|error| Failure::file("make the data folder", data, &error))?;
     let path = data.join("joined.lock");
@@ -199,5 +208,17 @@ mod tests {
         assert_eq!(own(folder.path()).expect_err("taken").code, "already_running");
         drop(owned);
         own(folder.path()).expect("free again");
+    }
+
+    #[test]
+    fn a_worker_takes_no_coordinators_folder() {
+        for mark in ["pki", "coordinator.lock"] {
+            let folder = tempfile::tempdir().expect("a temporary folder");
+            std::fs::create_dir(folder.path().join(mark)).expect("the folder is ours");
+            let refused = own(folder.path()).expect_err("it is taken");
+            assert_eq!(refused.code, "folder_of_coordinator");
+            assert!(refused.message.contains(&*folder.path().to_string_lossy()), "{refused}");
+            assert!(!folder.path().join("joined.lock").exists(), "nothing was changed");
+        }
     }
 }

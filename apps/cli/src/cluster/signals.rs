@@ -1,6 +1,7 @@
 //! Requests to stop that come as signals: ctrl-C, SIGTERM, and the end of the terminal.
 
 use crate::failure::{Failure, Result};
+use crate::output::Output;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The signals that ask a process to end.
@@ -36,6 +37,26 @@ impl Signals {
             () = hangup => {}
         }
     }
+}
+
+/// Has those signals end the process from now on with a word about what was interrupted. For commands
+/// that wait without a runtime.
+///
+/// # Errors
+/// When the system refuses a thread or a handler.
+pub(crate) fn on_interrupt(word: Failure, out: Output) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(Failure::internal)?;
+    let mut signals = {
+        let _context = runtime.enter();
+        Signals::listen()?
+    };
+    std::thread::spawn(move || {
+        runtime.block_on(signals.next());
+        word.report(out.is_json());
+        std::process::exit(i32::from(word.exit));
+    });
+    Ok(())
 }
 
 /// Whether SIGHUP was ignored when the process began, as the kernel's mask has it (proc(5)).

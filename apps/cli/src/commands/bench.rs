@@ -97,8 +97,9 @@ fn text(report: &Report) -> String {
     let Report { model, device, threads, batch, precision, runs, load_ms, .. } = report;
     let Latency { min, percentiles: Percentiles { p50, p95, p99 } } = &report.latency_ms;
     let memory = report.peak_rss_bytes.map_or_else(|| "unknown".to_owned(), output::bytes);
+    let (threads, runs) = (output::counted(*threads, "thread"), output::counted(*runs, "run"));
     format!(
-        "{model} on {device}: {threads} threads, batch {batch}, {precision}, {runs} runs\n\
+        "{model} on {device}: {threads}, batch {batch}, {precision}, {runs}\n\
          load         {load_ms:.1} ms\n\
          latency      min {min:.2} ms, p50 {p50:.2} ms, p95 {p95:.2} ms, p99 {p99:.2} ms\n\
          peak memory  {memory}\n"

@@ -1,9 +1,9 @@
 //! `cancel`: stops a task that is not finished.
 
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::output::{self, Output};
 use crate::rest::{Target, named, segment};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Flags of `cancel`.
 #[derive(Debug, clap::Args)]
@@ -19,14 +19,29 @@ pub(crate) struct Args {
 
 /// Runs the command.
 pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
-    let task: Value = args.target.connect()?.delete(&format!("tasks/{}", segment(&args.id)))?;
+    let answer = args.target.connect()?.delete(&format!("tasks/{}", segment(&args.id)));
+    let task: Value = answer.or_else(|failure| finished(&args.id, failure))?;
     out.emit(&task, |task| text(&args.id, task))
 }
+
+/// A task whose result is gone, or cannot be read, is finished all the same.
+fn finished(id: &str, failure: Failure) -> Result<Value> {
+    match &*failure.code {
+        "expired" => Ok(json!({ "task_id": id, "state": EXPIRED })),
+        // Only tasks that have succeeded have outputs.
+        "result_lost" | "result_unread" => Ok(json!({ "task_id": id, "state": "succeeded" })),
+        _ => Err(failure),
+    }
+}
+
+/// In the place of a state, where the coordinator knows no more than that there was an end.
+const EXPIRED: &str = "expired";
 
 fn text(id: &str, task: &Value) -> String {
     match task["state"].as_str() {
         // The end of a durable task is in its journal first, and in the answer later.
         Some("queued" | "running") => format!("task {id} is being cancelled\n"),
+        Some(EXPIRED) => format!("task {id} is finished, and its result is not kept any more\n"),
         _ => format!("task {id} is {}\n", output::cell(&task["state"])),
     }
 }
@@ -34,7 +49,6 @@ fn text(id: &str, task: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn what_is_not_over_is_being_cancelled() {
@@ -43,8 +57,20 @@ mod tests {
             ("running", "being cancelled"),
             ("cancelled", "is cancelled"),
             ("succeeded", "is succeeded"),
+            ("expired", "is finished"),
         ] {
             assert!(text("0-7", &json!({ "state": state })).contains(part), "{state}");
         }
+    }
+
+    #[test]
+    fn what_has_no_result_any_more_is_over() {
+        for (code, state) in
+            [("expired", "expired"), ("result_lost", "succeeded"), ("result_unread", "succeeded")]
+        {
+            let task = finished("0-7", Failure::new(code, "")).expect("it is over");
+            assert_eq!(task, json!({ "task_id": "0-7", "state": state }));
+        }
+        finished("0-7", Failure::new("unknown_task", "")).expect_err("nobody knows it");
     }
 }

@@ -182,9 +182,11 @@ fn text(report: &Report, weights: bool) -> String {
         text += &format!("{data}\n");
     }
     if let Some(Floats { converted, small, zeroed, kept }) = &report.floats {
-        text += &format!("{converted} tensors converted, {small} of few elements left\n");
+        let converted = output::counted(*converted, "tensor");
+        text += &format!("{converted} converted, {small} of few elements left\n");
         if *zeroed > 0 {
-            text += &format!("{zeroed} numbers were too close to 0 for the type and are 0 now\n");
+            let zeroed = output::counted(*zeroed, "number");
+            text += &format!("{zeroed} too close to 0 for the type, and 0 now\n");
         }
         for Kept { initializer, value } in kept {
             text += &format!("stays f32: {initializer}, for it has {value:e}\n");
@@ -200,7 +202,8 @@ fn text(report: &Report, weights: bool) -> String {
     }
     if weights {
         let turned = report.bound.iter().filter(|b| b.transposed).count();
-        text += &format!("{} tensors replaced, {turned} of them transposed\n", report.bound.len());
+        let replaced = output::counted(report.bound.len(), "tensor");
+        text += &format!("{replaced} replaced, {turned} of them transposed\n");
         for (what, names) in [
             ("not used of the file", &report.unused),
             ("not in the file, as they were", &report.unmatched),

@@ -154,7 +154,10 @@ async fn show(
     }
     match lost {
         0 => Ok(()),
-        lost => Err(Failure::new("tasks_lost", format!("{lost} tasks were lost, expected none"))),
+        lost => {
+            let lost = output::counted(lost, "task");
+            Err(Failure::new("tasks_lost", format!("{lost} lost, expected none")))
+        }
     }
 }
 
@@ -253,11 +256,11 @@ fn text(report: &Report) -> String {
         }
         None => String::new(),
     };
-    let tasks = if *redone == 1 { "task" } else { "tasks" };
+    let redone = output::counted(*redone, "task");
     format!(
         "accuracy  {:.1} % ({correct} of {images} images)\n\
          lost      {lost} of {images} tasks; {workers_killed} of {workers} workers killed, \
-         {redone} {tasks} redone\n\
+         {redone} redone\n\
          speed     {tasks_per_s:.0} tasks/s\n\n{}{serves}",
         report.accuracy * 100.0,
         output::table(["ms", "p50", "p95", "p99"], rows),

@@ -240,17 +240,18 @@ fn text(report: &Report) -> String {
         .map(|t| [format!("  {}", t.name), t.op.clone(), format!("{:?}", t.shape), count(t.bytes)]);
     let mut text = format!(
         "{} at batch {}: {} at the peak, {verdict}\n{best}\n{}\
-         \nthe arena holds {} intermediate tensors; no arena is below {}, without reuse it were {}\n",
+         \nthe arena holds {}; no arena is below {}, without reuse it were {}\n",
         report.model,
         report.batch,
         count(memory.peak_bytes),
         output::table(["  part", "size"], rows),
-        memory.tensors,
+        output::counted(memory.tensors, "intermediate tensor"),
         count(memory.lower_bound_bytes),
         count(memory.naive_bytes),
     );
     if memory.unknown > 0 {
-        text += &format!("{} values have sizes that only a run knows\n", memory.unknown);
+        let values = output::counted(memory.unknown, "value");
+        text += &format!("{values} with a size that only a run knows\n");
     }
     for Assumed { input, axis, dimension } in &report.assumed {
         let dimension = dimension.as_deref().unwrap_or("unnamed");

@@ -189,9 +189,10 @@ fn text(report: &Report) -> String {
     let more = if rest > 0 { format!("  and {rest} more, all in --json\n") } else { String::new() };
     let memory = report.memory_svg.as_ref().zip(report.memory_csv.as_ref());
     let memory = memory.map_or_else(String::new, |(svg, csv)| format!("memory   {svg}, {csv}\n"));
+    let (threads, runs) = (output::counted(*threads, "thread"), output::counted(*runs, "run"));
     format!(
-        "{model} on {device}: {threads} threads, batch {batch}, {precision}, the fastest of {runs} \
-         runs\n{total_ms:.3} ms, {overhead_ms:.3} ms of them between nodes\n\n\
+        "{model} on {device}: {threads}, batch {batch}, {precision}, the fastest of {runs}\n\
+         {total_ms:.3} ms, {overhead_ms:.3} ms of them between nodes\n\n\
          {operators}\n{rows}{more}\ntrace    {}\npicture  {}\n{memory}",
         report.trace, report.svg
     )

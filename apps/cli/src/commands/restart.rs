@@ -23,7 +23,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let done: Value = args.target.connect()?.post("restart", &args.patience.body())?;
     out.emit(&done, |done| {
-        let restarted = output::cell(&done["restarted"]);
-        format!("{restarted} workers were replaced\n{}", rest::ended(done))
+        let restarted = done["restarted"].as_u64().unwrap_or(0);
+        format!("{} replaced\n{}", output::counted(restarted, "worker"), rest::ended(done))
     })
 }

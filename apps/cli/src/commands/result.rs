@@ -1,8 +1,8 @@
 //! `result`: what became of a task.
 
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::output::Output;
-use crate::rest::{Target, named, segment};
+use crate::rest::{Client, Target, named, segment};
 use crate::task;
 use serde_json::Value;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ pub(crate) struct Args {
     /// Write one .npy file per output
     #[arg(long, value_name = "DIR")]
     output_dir: Option<PathBuf>,
-    /// Let the result go once it is written: it is needed no more
+    /// Let the result go once it is written, by --output-dir or --json: it is needed no more
     #[arg(long)]
     done: bool,
     #[command(flatten)]
@@ -29,16 +29,77 @@ pub(crate) struct Args {
 
 /// Runs the command.
 pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
-    let client = args.target.connect()?;
-    let task = match args.wait {
-        true => task::wait(&client, &args.id)?,
-        false => client.get(&format!("tasks/{}", segment(&args.id)))?,
-    };
-    let reported = task::report(&task, args.output_dir.as_deref(), out);
-    let ended = !matches!(task["state"].as_str(), Some("queued" | "running"));
-    // A failure has been told as well; one to write down what was fetched leaves it where it is.
-    if args.done && ended && (reported.is_ok() || task["state"] != "succeeded") {
-        let _: Value = client.delete(&format!("tasks/{}/result", segment(&args.id)))?;
+    if args.done {
+        check_kept(args, out)?;
     }
-    reported
+    let client = args.target.connect()?;
+    let found = match args.wait {
+        true => task::wait(&client, &args.id),
+        false => client.get(&format!("tasks/{}", segment(&args.id))),
+    };
+    let task = found.map_err(|failure| match args.done {
+        true => unread(failure, args, &client),
+        false => failure,
+    })?;
+    let reported = task::report(&task, args.output_dir.as_deref(), out);
+    match args.done {
+        true => let_go(args, &client, &task, reported, out),
+        false => reported,
+    }
+}
+
+/// What is to go must be written somewhere first, all of it.
+fn check_kept(args: &Args, out: Output) -> Result<()> {
+    let why = match (&args.output_dir, out.is_json()) {
+        (Some(_), _) => return Ok(()),
+        (None, true) if !out.is_lost() => return Ok(()),
+        (None, true) => "stdout is closed or goes nowhere",
+        (None, false) => "only the first values of its outputs would be shown",
+    };
+    let message = format!("--done would lose the result of task {}: {why}", args.id);
+    Err(Failure::usage(message)
+        .hint("write it to files with --output-dir DIR, or all of it to stdout with --json"))
+}
+
+/// Lets the result go, unless it was not written or told to anybody.
+fn let_go(
+    args: &Args,
+    client: &Client,
+    task: &Value,
+    reported: Result<()>,
+    out: Output,
+) -> Result<()> {
+    let id = &args.id;
+    let told = match reported {
+        Ok(()) => Ok(()),
+        Err(failure) if failure.is_broken_pipe() => {
+            let message = format!("the result of task {id} is kept: the reader of stdout has gone");
+            return Err(Failure::new("not_written", message));
+        }
+        // The error of a task is its result.
+        Err(failure) if matches!(task["state"].as_str(), Some("failed" | "cancelled")) => {
+            Err(failure.tell(out.is_json()).map_err(|error| {
+                let message =
+                    format!("the result of task {id} is kept: stderr has failed: {error}");
+                Failure::new("not_written", message)
+            })?)
+        }
+        Err(failure) => return Err(failure),
+    };
+    let _: Value = client.delete(&format!("tasks/{}/result", segment(id)))?;
+    told
+}
+
+/// A result that cannot be read stays, for its file may come back; who gives it up says so himself.
+fn unread(failure: Failure, args: &Args, client: &Client) -> Failure {
+    if failure.code != "result_lost" {
+        return failure;
+    }
+    let (base, id) = (client.base(), segment(&args.id));
+    let hint = failure.hint.as_ref().map_or_else(String::new, |hint| format!("{hint}; "));
+    let hint = format!(
+        "{hint}--done lets go what it has written, and not this: DELETE \
+         {base}/api/v1/cluster/tasks/{id}/result gives it up"
+    );
+    failure.hint(hint)
 }

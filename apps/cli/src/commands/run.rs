@@ -2,7 +2,7 @@
 
 use crate::device::Limits;
 use crate::failure::{Failure, Result};
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::outputs::{self, Written};
 use crate::picture::Scaling;
 use crate::simd::Simd;
@@ -146,7 +146,8 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     out.emit(&report, |report| {
         let Report { device, threads, load_ms, run_ms, .. } = report;
         let head = format!(
-            "loaded in {load_ms:.1} ms, ran in {run_ms:.2} ms on {device}, {threads} threads\n"
+            "loaded in {load_ms:.1} ms, ran in {run_ms:.2} ms on {device}, {}\n",
+            output::counted(*threads, "thread")
         );
         head + &outputs::lines(&report.outputs)
     })

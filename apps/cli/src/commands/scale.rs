@@ -22,7 +22,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let body = json!({ "workers": args.workers });
     let scaled: Value = args.target.connect()?.post("scale", &body)?;
     out.emit(&scaled, |scaled| {
-        let [before, after] = ["before", "workers"].map(|key| output::cell(&scaled[key]));
-        format!("{before} local workers before, {after} from now on\n")
+        let [before, after] = ["before", "workers"].map(|key| scaled[key].as_u64().unwrap_or(0));
+        format!("{} before, {after} from now on\n", output::counted(before, "local worker"))
     })
 }

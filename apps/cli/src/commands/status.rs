@@ -21,8 +21,10 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let client = args.target.connect()?;
     let mut report = summary(&client)?;
+    let workers: Vec<Value> = client.get("workers")?;
+    report["taken_out"] = json!(workers::taken_out(&workers));
     if args.detailed {
-        report["worker_list"] = client.get("workers")?;
+        report["worker_list"] = json!(workers);
         report["config"] = client.get("config")?;
     } else if let Some(stats) = report["stats"].as_object_mut() {
         stats.retain(|key, _| ["tasks", "tasks_per_s", "retries"].contains(&key.as_str()));
@@ -66,10 +68,11 @@ fn text(report: &Value, detailed: bool) -> String {
         .map(|m| format!("{}/{} ({})", cell(&m["name"]), cell(&m["version"]), cell(&m["state"])))
         .collect();
     let stats = &report["stats"];
+    let out = report["taken_out"].as_array().map_or(&[][..], Vec::as_slice);
     let mut text = format!(
         "coordinator {} at {}: {}, up {:.0} s\n\
          workers  {}\n\
-         tasks    {}; {:.1} a second, {} retries\n\
+         tasks    {}; {:.1} a second, attempts repeated: {}\n\
          models   {}\n",
         cell(&report["pid"]),
         cell(&report["http"]),
@@ -82,7 +85,9 @@ fn text(report: &Value, detailed: bool) -> String {
         cell(&stats["retries"]),
         models.join(", "),
     );
-    if detailed {
+    if !detailed {
+        text.extend(out.iter().map(workers::out_line));
+    } else {
         let list = report["worker_list"].as_array().map_or(&[][..], Vec::as_slice);
         let rows = ["latency_ms", "queued_ms", "model_ms", "overhead_ms"].map(|kind| {
             let [p50, p95, p99] = ["p50", "p95", "p99"]
@@ -99,4 +104,21 @@ fn text(report: &Value, detailed: bool) -> String {
         );
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_was_taken_out_is_told_once() {
+        let device = json!({ "device": "cpu", "taken_out": "3 runs on it did not stop" });
+        let workers = [json!({ "id": "far", "state": "ready", "devices": [device] })];
+        let out = workers::taken_out(&workers);
+        let report = json!({ "taken_out": out, "worker_list": workers });
+        for detailed in [false, true] {
+            let text = text(&report, detailed);
+            assert_eq!(text.matches("radeon-cluster workers enable far").count(), 1, "{text}");
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! `submit`: gives the cluster one task.
 
+use crate::cluster::on_interrupt;
 use crate::failure::{Failure, Result};
 use crate::output::{self, Output};
 use crate::picture::Scaling;
@@ -139,10 +140,20 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         });
         return shown.map_err(|failure| named(failure, &id));
     }
+    on_interrupt(interrupted(&id), out).map_err(|failure| named(failure, &id))?;
+    out.note(format!("task {id} is accepted; ctrl-C stops the waiting, not the task"));
     let done =
         task::wait(&client, &id).map_err(|failure| unheard_of(failure, &id, args.durable))?;
     let reported = task::report(&done, args.output_dir.as_deref(), out);
     reported.map_err(|failure| named(failure, &id))
+}
+
+/// Nobody waits for the task any more.
+fn interrupted(id: &str) -> Failure {
+    let failure = Failure::interrupted();
+    let message = format!("{}: task {id} goes on", failure.message);
+    Failure { message, ..failure }
+        .hint(format!("get its result with: radeon-cluster result --wait {id}"))
 }
 
 /// A failure to hear of a task that was accepted: what becomes of it, and how to find it again.

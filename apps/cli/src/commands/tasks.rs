@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 
 /// Tasks that coordinators list at once.
 const LIMIT_MAX: u64 = 1_000;
+/// Tasks that are listed where nothing is said of it.
+const LIMIT: u64 = 100;
 
 /// Flags of `tasks`.
 #[derive(Debug, clap::Args)]
@@ -21,7 +23,7 @@ pub(crate) struct Args {
     #[arg(long, value_parser = named)]
     model: Option<String>,
     /// So many at most, the newest first
-    #[arg(long, value_name = "N", default_value_t = 100,
+    #[arg(long, value_name = "N", default_value_t = LIMIT,
           value_parser = clap::value_parser!(u64).range(1..=LIMIT_MAX))]
     limit: u64,
     /// Those that were submitted before this one
@@ -40,6 +42,17 @@ impl Args {
         given.fold(format!("tasks?limit={limit}"), |path, (key, value)| {
             path + &format!("&{key}={}", segment(value))
         })
+    }
+
+    /// The command that shows those that come after a task, of the same kind.
+    fn next(&self, last: &str) -> String {
+        let limit = Some(self.limit).filter(|limit| *limit != LIMIT).map(|n| n.to_string());
+        let given =
+            [("state", self.state.clone()), ("model", self.model.clone()), ("limit", limit)];
+        let given = given.into_iter().filter_map(|(flag, value)| Some((flag, value?)));
+        given.fold("radeon-cluster tasks".to_owned(), |line, (flag, value)| {
+            line + &format!(" --{flag} {value}")
+        }) + &format!(" --after {last}")
     }
 }
 
@@ -115,7 +128,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
             out.emit(&tasks, |tasks| table(tasks))?;
             if let Some(last) = tasks.last().filter(|_| more) {
                 let last = output::cell(&last["task_id"]);
-                out.note(format!("there may be older ones: tasks --after {last}"));
+                out.note(format!("there may be older ones: {}", args.next(&last)));
             }
             Ok(())
         }
@@ -130,4 +143,25 @@ fn table(tasks: &[Value]) -> String {
         ["task_id", "model", "state", "attempts", "worker"].map(|key| output::cell(&task[key]))
     });
     output::table(["id", "model", "state", "attempts", "worker"], rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{Args as _, FromArgMatches};
+
+    #[test]
+    fn the_next_page_is_of_the_same_tasks() {
+        let next = |flags: &[&str]| {
+            let command = Args::augment_args(clap::Command::new("tasks"));
+            let matches = command.get_matches_from([&["tasks"], flags].concat());
+            Args::from_arg_matches(&matches).expect("they are parsed").next("1-9")
+        };
+        assert_eq!(next(&[]), "radeon-cluster tasks --after 1-9");
+        let flags = ["--after", "1-20", "--limit", "5", "--model", "digits/1", "--state", "failed"];
+        assert_eq!(
+            next(&flags),
+            "radeon-cluster tasks --state failed --model digits/1 --limit 5 --after 1-9"
+        );
+    }
 }

@@ -87,10 +87,9 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
             let body = json!({ "name": id, "role": role });
             let revoked: Value = target.connect()?.post("revocations", &body)?;
             out.emit(&revoked, |revoked| {
-                let closed = output::cell(&revoked["connections_closed"]);
-                format!(
-                    "what {role} {id} has lets it in no more; {closed} connections were closed\n"
-                )
+                let closed = revoked["connections_closed"].as_u64().unwrap_or(0);
+                let closed = output::counted(closed, "connection");
+                format!("what {role} {id} has lets it in no more; {closed} closed\n")
             })
         }
         Some(Action::Revoked { target }) => {
@@ -110,24 +109,75 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
                 target.connect()?.post(&format!("{}/enable", path(id)), &json!({}))?;
             out.emit(&enabled, |enabled| {
                 let devices = enabled["enabled"].as_array().map_or(0, Vec::len);
-                format!("{devices} devices of worker {id} take tasks again\n")
+                let devices = output::counted(devices, "device");
+                format!("tasks go again to {devices} of worker {id}\n")
             })
         }
     }
 }
 
-/// The workers as a table.
+/// The workers as a table, and what became of devices that take no tasks.
 pub(crate) fn text(workers: &[Value]) -> String {
     if workers.is_empty() {
         return "no workers\n".to_owned();
     }
+    let out = taken_out(workers).iter().map(out_line).collect::<String>();
+    let gap = if out.is_empty() { "" } else { "\n" };
     let rows = workers.iter().map(|worker| {
         let models = worker["models"].as_array().map_or(&[][..], Vec::as_slice);
         let models = models.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" ");
         let cell = |key: &str| output::cell(&worker[key]);
         let columns = ["id", "pid", "state", "device", "running", "queued"].map(cell);
         let [id, pid, state, device, running, queued] = columns;
+        let state = match taken_out(std::slice::from_ref(worker)).len() {
+            0 => state,
+            count => format!("{state}, {} out", output::counted(count, "device")),
+        };
         [id, pid, state, device, running, queued, models]
     });
-    output::table(["id", "pid", "state", "device", "running", "queued", "models"], rows)
+    let heads = ["id", "pid", "state", "device", "running", "queued", "models"];
+    output::table(heads, rows) + gap + &out
+}
+
+/// The devices that take no tasks until a person says otherwise, with their workers and the reasons.
+pub(crate) fn taken_out(workers: &[Value]) -> Vec<Value> {
+    let devices = workers.iter().flat_map(|worker| {
+        let devices = worker["devices"].as_array().map_or(&[][..], Vec::as_slice);
+        let out = devices.iter().filter(|device| device["taken_out"].is_string());
+        out.map(|device| {
+            json!({ "worker": worker["id"], "device": device["device"], "why": device["taken_out"] })
+        })
+    });
+    devices.collect()
+}
+
+/// One of them, and how it comes back.
+pub(crate) fn out_line(out: &Value) -> String {
+    let [worker, device, why] = ["worker", "device", "why"].map(|key| output::cell(&out[key]));
+    format!(
+        "device {device} of worker {worker} takes no tasks: {why}\n  let it take tasks again with: \
+         radeon-cluster workers enable {worker}\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_was_taken_out_is_shown_with_the_way_back() {
+        let device = |name: &str, why: Value| json!({ "device": name, "taken_out": why });
+        let hung = "3 runs on it did not stop";
+        let workers = [
+            json!({ "id": "far", "state": "ready", "device": "opencl:0", "devices": [
+                device("opencl:0", json!(null)), device("opencl:1", json!(hung)) ] }),
+            json!({ "id": "near", "state": "ready", "device": "cpu", "devices": [
+                device("cpu", json!(null)) ] }),
+        ];
+        let text = text(&workers);
+        assert!(text.contains("ready, 1 device out") && text.contains(hung), "{text}");
+        assert!(text.contains("device opencl:1 of worker far") && !text.contains("of worker near"));
+        assert!(text.ends_with("radeon-cluster workers enable far\n"), "{text}");
+        assert!(!self::text(&workers[1..]).contains("enable"));
+    }
 }

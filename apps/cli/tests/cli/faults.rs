@@ -3,6 +3,7 @@
 use crate::harness::{self, Cluster, World, ZERO, eventually, npy, signal, start};
 use rustix::process::Signal;
 use serde_json::json;
+use std::io::{BufRead, BufReader, Read};
 use std::time::Duration;
 
 #[test]
@@ -81,6 +82,7 @@ fn a_task_that_was_accepted_is_named_when_its_coordinator_goes() {
             id = tasks[0]["task_id"].as_str().unwrap_or_default().to_owned();
             !id.is_empty()
         });
+        leave_waiting(&cluster, &image, durable);
         // A task is listed a moment before its submission is answered.
         std::thread::sleep(Duration::from_millis(500));
         signal(cluster.pid(), Signal::KILL);
@@ -89,6 +91,48 @@ fn a_task_that_was_accepted_is_named_when_its_coordinator_goes() {
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(said.contains(&format!("task {id} was accepted")) && said.contains(fate), "{said}");
     }
+}
+
+/// Somebody gets tired of waiting for a task, and is told what to do about it.
+fn leave_waiting(cluster: &Cluster, image: &str, durable: &[&str]) {
+    let data = cluster.endpoint["data"].as_str().expect("a path");
+    let submit = ["submit", "--model", "digits", "--input", image, "--wait", "--data", data];
+    let mut child = cluster.world.spawn(&[&submit[..], durable].concat());
+    let mut stderr = BufReader::new(child.stderr.take().expect("a pipe"));
+    let mut said = String::new();
+    stderr.read_line(&mut said).expect("a line");
+    let id = said.split(' ').nth(1).unwrap_or_default().to_owned();
+    assert!(said.starts_with(&format!("task {id} is accepted")), "{said}");
+    signal(child.id(), Signal::INT);
+    stderr.read_to_string(&mut said).expect("text");
+    assert_eq!(harness::output(child).status.code(), Some(1), "{said}");
+    assert!(said.contains(&format!("radeon-cluster result --wait {id}")), "{said}");
+    assert_eq!(cluster.run(&["tasks", "show", &id]).json()["state"], json!("queued"));
+}
+
+#[test]
+fn a_log_that_nobody_reads_any_more_stops_nothing() {
+    let world = World::new();
+    let data = world.path("data").display().to_string();
+    let any = "127.0.0.1:0";
+    let place = ["--data", &data, "--http", any, "--grpc", any, "--quic", any, "--workers", "1"];
+    let mut child = world.spawn(&[&["start", "--foreground", "--json"], &place[..]].concat());
+    let mut line = String::new();
+    let stdout = child.stdout.take().expect("a pipe");
+    BufReader::new(stdout).read_line(&mut line).expect("a line");
+    // Whoever read the log goes; what is logged from now on finds a broken pipe.
+    drop(child.stderr.take());
+    let cluster = Cluster { world, endpoint: serde_json::from_str(&line).expect("JSON") };
+    let first = cluster.workers("ready");
+    assert_eq!(first.len(), 1);
+    signal(first[0], Signal::KILL);
+    eventually("the worker is replaced", || {
+        let ready = cluster.workers("ready");
+        ready.len() == 1 && ready != first
+    });
+    cluster.run(&["stop"]).json();
+    assert_eq!(harness::output(child).status.code(), Some(0));
+    cluster.world.expect_no_processes();
 }
 
 #[test]

@@ -103,6 +103,10 @@ fn a_machine_that_may_not_join_is_told_why() {
     let mut parts: Vec<&str> = token.split('.').collect();
 
     assert_eq!(join(&[&quic]).error(1).0, "token_missing");
+    let data = cluster.world.path("data").display().to_string();
+    let taken = ["join", &quic, token, "--data", &data, "--device", "cpu", "--json"];
+    let (code, message) = cluster.world.run(&taken).error(1);
+    assert!(code == "folder_of_coordinator" && message.contains(&data), "{code}: {message}");
     assert_eq!(join(&[&quic, "LGP1.x.y"]).error(2).0, "usage");
     // Where nobody listens, and where nobody can.
     let silent = UdpSocket::bind("127.0.0.1:0").expect("a free port");

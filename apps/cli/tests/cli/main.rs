@@ -13,3 +13,4 @@ mod join;
 mod kinds;
 mod local;
 mod network;
+mod results;

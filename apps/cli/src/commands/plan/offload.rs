@@ -46,8 +46,9 @@ pub(super) fn text(plan: &Offload) -> String {
     }
     let stay = memory.weights.iter().filter(|weight| weight.stays).count();
     let come = memory.weights.len() - stay;
+    let [stay, come] = [stay, come].map(|count| output::counted(count, "weight"));
     let mut text = format!(
-        "\n{stay} weights of {} stay on {device}, {come} of {} come in each run\n\
+        "\n{stay} of {} kept on {device}, {come} of {} brought there in each run\n\
          each run moves {} to the device and {} back; {} would do at least\n",
         bytes(memory.resident_bytes),
         bytes(memory.streamed_bytes),
@@ -56,8 +57,8 @@ pub(super) fn text(plan: &Offload) -> String {
         bytes(memory.smallest_bytes),
     );
     if memory.nodes_on_host > 0 {
-        let nodes = memory.nodes_on_host;
-        text += &format!("the CPU runs {nodes} nodes; inspect --device says which and why\n");
+        let nodes = output::counted(memory.nodes_on_host, "node");
+        text += &format!("the CPU runs {nodes}; inspect --device says which and why\n");
     }
     if memory.disk_bytes > 0 {
         text += &format!(
