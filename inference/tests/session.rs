@@ -90,13 +90,17 @@ fn plans_foretell_what_batches_take() -> Result<()> {
         let session = Session::new(&model, SessionOptions::with_threads(threads))?;
         let x = Tensor::from_slice([batch, 3, 96, 96], &vec![0.5f32; batch * 3 * 96 * 96])?;
         let plan = session.memory(&[("input", x.shape().clone())])?;
-        for _ in 0..2 {
-            drop(run(&session, &x)?);
-        }
-        let taken = session.pool_stats().high_water_bytes as f64;
         let planned = (plan.peak_bytes - plan.weights_bytes - plan.input_bytes) as f64;
-        let ratio = taken / planned;
-        assert!((0.95..1.05).contains(&ratio), "{threads} {batch}: {taken} of {plan:?}");
+        let mut ratio = 0.0;
+        // On a busy machine a thread may come too late for its share of a run.
+        for _ in 0..200 {
+            drop(run(&session, &x)?);
+            ratio = session.pool_stats().high_water_bytes as f64 / planned;
+            if ratio >= 0.95 {
+                break;
+            }
+        }
+        assert!((0.95..1.05).contains(&ratio), "{threads} {batch}: {ratio} of {plan:?}");
     }
     Ok(())
 }
