@@ -56,6 +56,12 @@ pub enum Error {
     /// Bytes were given as the elements of a string tensor, or strings asked of another.
     #[error("a tensor of strings is made of strings, not of bytes")]
     Strings,
+    /// Bytes that are not the packed form of as many strings.
+    #[error("packed strings: {reason}")]
+    Packed {
+        /// What is wrong with them.
+        reason: String,
+    },
     /// Unaligned bytes were viewed as elements.
     #[error("data is not aligned for {dtype}")]
     Unaligned {

@@ -1,5 +1,6 @@
 //! The texts of string tensors: a sorted table that the elements are numbers of.
 
+use crate::error::{Error, Result};
 use std::sync::Arc;
 
 /// The distinct texts of a string tensor, sorted. An element is the number of its text in the
@@ -51,6 +52,48 @@ impl StringTable {
     #[must_use]
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+/// Bytes before each packed text: its length.
+const LENGTH_BYTES: usize = 4;
+
+/// Texts one after another, each behind its length.
+pub(crate) fn pack(texts: &[&str]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(packed_len(texts));
+    for text in texts {
+        bytes.extend_from_slice(&u32::try_from(text.len()).unwrap_or(u32::MAX).to_le_bytes());
+        bytes.extend_from_slice(text.as_bytes());
+    }
+    bytes
+}
+
+/// How many bytes packed texts take.
+pub(crate) fn packed_len(texts: &[&str]) -> usize {
+    texts.iter().map(|text| LENGTH_BYTES + text.len()).sum()
+}
+
+/// Exactly so many texts, as they were packed.
+pub(crate) fn unpack(bytes: &[u8], count: usize) -> Result<Vec<&str>> {
+    let odd = |reason: String| Error::Packed { reason };
+    if count > bytes.len() / LENGTH_BYTES {
+        let given = bytes.len();
+        return Err(odd(format!("{count} strings need at least 4 bytes each, given are {given}")));
+    }
+    let mut rest = bytes;
+    let mut texts = Vec::with_capacity(count);
+    for at in 0..count {
+        let short = || odd(format!("string {at} ends behind the last byte"));
+        let (length, behind) = rest.split_first_chunk().ok_or_else(short)?;
+        let length = usize::try_from(u32::from_le_bytes(*length)).map_err(|_| short())?;
+        let (text, behind) = behind.split_at_checked(length).ok_or_else(short)?;
+        let text = str::from_utf8(text);
+        texts.push(text.map_err(|error| odd(format!("string {at} is not UTF-8: {error}")))?);
+        rest = behind;
+    }
+    match rest.len() {
+        0 => Ok(texts),
+        left => Err(odd(format!("{left} bytes follow the last of {count} strings"))),
     }
 }
 

@@ -5,8 +5,9 @@ use crate::dtype::{DType, Element, cast, cast_mut, check_bytes};
 use crate::error::{Error, Result};
 use crate::pool::Pool;
 use crate::shape::Shape;
-use crate::strings::StringTable;
+use crate::strings::{self, StringTable};
 use ndarray::{ArrayD, ArrayViewD, IxDyn};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// An owned, contiguous, row-major tensor on an aligned buffer.
@@ -154,6 +155,45 @@ impl Tensor {
             self.table = Some(table.clone());
         }
         self
+    }
+
+    /// The elements' bytes as they travel: as they lie, and strings each as its length in bytes, a
+    /// little-endian u32, and its text. The Open Inference Protocol has the same form.
+    ///
+    /// ```
+    /// let t = lgp_memory::Tensor::from_strings([2], &["ab", ""])?;
+    /// assert_eq!(*t.packed(), [2, 0, 0, 0, b'a', b'b', 0, 0, 0, 0]);
+    /// assert_eq!(lgp_memory::Tensor::from_packed(t.dtype(), [2], &t.packed())?, t);
+    /// # Ok::<(), lgp_memory::Error>(())
+    /// ```
+    #[must_use]
+    pub fn packed(&self) -> Cow<'_, [u8]> {
+        match self.strings() {
+            Ok(texts) => Cow::Owned(strings::pack(&texts)),
+            Err(_) => Cow::Borrowed(self.as_bytes()),
+        }
+    }
+
+    /// How many bytes [`Tensor::packed`] has.
+    #[must_use]
+    pub fn packed_len(&self) -> usize {
+        match self.strings() {
+            Ok(texts) => strings::packed_len(&texts),
+            Err(_) => self.as_bytes().len(),
+        }
+    }
+
+    /// A tensor from what [`Tensor::packed`] answers.
+    ///
+    /// # Errors
+    /// As [`Tensor::from_bytes`], and [`Error::Packed`] for bytes that are not one text an element.
+    pub fn from_packed(dtype: DType, shape: impl Into<Shape>, bytes: &[u8]) -> Result<Self> {
+        if dtype != DType::Str {
+            return Self::from_bytes(dtype, shape, bytes);
+        }
+        let shape = shape.into();
+        let texts = strings::unpack(bytes, shape.elements()?)?;
+        Self::from_strings(shape, &texts)
     }
 
     /// A tensor of rank 0.

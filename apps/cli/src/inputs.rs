@@ -3,7 +3,8 @@
 use crate::failure::{Failure, Result};
 use crate::npy;
 use crate::picture::{self, Scaling};
-use lgp_sdk::{NamedTensor, ValueSpec};
+use crate::values;
+use lgp_sdk::{NamedTensor, Tensor, ValueSpec};
 use std::path::Path;
 
 /// Reads every `NAME=FILE`; `NAME=` may be left out where the model has one input.
@@ -23,6 +24,7 @@ pub(crate) fn read(
             let (input, file) = find(text, expected)?;
             let tensor = match kind(file) {
                 Kind::Npy => npy::read(file)?,
+                Kind::Strings => strings(file)?,
                 Kind::Picture => picture::read(file, &input.name, &input.ty, scaling)?,
             };
             Ok(NamedTensor::new(input.name.clone(), tensor))
@@ -32,12 +34,24 @@ pub(crate) fn read(
 
 enum Kind {
     Npy,
+    Strings,
     Picture,
+}
+
+/// Strings from a file that has nested JSON lists of them.
+fn strings(file: &Path) -> Result<Tensor> {
+    let bytes = std::fs::read(file).map_err(|error| Failure::file("read", file, &error))?;
+    let value = serde_json::from_slice(&bytes).map_err(|error| error.to_string());
+    value.and_then(|value| values::strings(&value)).map_err(|what| {
+        let message = format!("{} holds no strings: {what}", file.display());
+        Failure::new("input_strings", message).hint("write a JSON list of strings: [\"a\", \"b\"]")
+    })
 }
 
 fn kind(file: &Path) -> Kind {
     match file.extension() {
         Some(extension) if extension.eq_ignore_ascii_case("npy") => Kind::Npy,
+        Some(extension) if extension.eq_ignore_ascii_case("json") => Kind::Strings,
         _ => Kind::Picture,
     }
 }

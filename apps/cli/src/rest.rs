@@ -8,6 +8,7 @@ use crate::tls::Trust;
 use lgp_sdk::CaHash;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{Cursor, Read};
 use std::path::{Component, Path, PathBuf};
@@ -222,7 +223,7 @@ impl Client {
         &self,
         path: &str,
         body: &Value,
-        tensors: impl Iterator<Item = &'a [u8]>,
+        tensors: impl Iterator<Item = Cow<'a, [u8]>>,
     ) -> Result<T> {
         let json = serde_json::to_vec(body).map_err(Failure::internal)?;
         let request = self
@@ -232,7 +233,7 @@ impl Client {
             .header("Inference-Header-Content-Length", json.len().to_string());
         let mut all: Box<dyn Read + 'a> = Box::new(Cursor::new(json));
         for tensor in tensors {
-            all = Box::new(all.chain(tensor));
+            all = Box::new(all.chain(Cursor::new(tensor)));
         }
         self.answer(request.send(SendBody::from_reader(&mut all)))
     }

@@ -24,6 +24,38 @@ pub(crate) fn tensor(x: &Tensor) -> Value {
     nested(&mut elements(x).into_iter(), x.shape().dims())
 }
 
+/// A tensor of strings from a text or nested lists of them, whose lengths are the shape.
+///
+/// # Errors
+/// What is not so.
+pub(crate) fn strings(value: &Value) -> Result<Tensor, String> {
+    let mut shape = Vec::new();
+    let mut inner = value;
+    while let Value::Array(items) = inner {
+        shape.push(items.len());
+        inner = items.first().unwrap_or(&Value::Null);
+    }
+    let mut texts = Vec::new();
+    flatten(value, &shape, &mut texts)?;
+    Tensor::from_strings(shape, &texts).map_err(|error| error.to_string())
+}
+
+fn flatten<'a>(value: &'a Value, shape: &[usize], into: &mut Vec<&'a str>) -> Result<(), String> {
+    match (value, shape.split_first()) {
+        (Value::Array(items), Some((&length, inner))) if items.len() == length => {
+            items.iter().try_for_each(|item| flatten(item, inner, into))
+        }
+        (Value::Array(items), Some((length, _))) => {
+            Err(format!("a list has {} entries where the first has {length}", items.len()))
+        }
+        (Value::String(text), None) => {
+            into.push(text);
+            Ok(())
+        }
+        (other, _) => Err(format!("{other} is not a string, or nested otherwise than the first")),
+    }
+}
+
 fn nested(elements: &mut impl Iterator<Item = Value>, dims: &[usize]) -> Value {
     match dims.split_first() {
         None => elements.next().unwrap_or(Value::Null),
@@ -46,6 +78,25 @@ fn elements(x: &Tensor) -> Vec<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn strings_are_read_as_they_are_written() {
+        for written in [json!([["a", ""], ["ü", "a"]]), json!([]), json!("one"), json!([[], []])] {
+            let read = strings(&written).expect("strings");
+            assert_eq!(tensor(&read), written);
+        }
+        for (odd, part) in [
+            (json!([["a", "b"], ["c"]]), "a list has 1 entries where the first has 2"),
+            (json!(["a", ["b"]]), "nested otherwise"),
+            (json!([["a"], "b"]), "nested otherwise"),
+            (json!(["a", 1]), "1 is not a string"),
+            (json!([null]), "null is not a string"),
+            (json!({ "a": "b" }), "is not a string"),
+        ] {
+            let error = strings(&odd).expect_err(part);
+            assert!(error.contains(part), "{odd}: {error}");
+        }
+    }
 
     #[test]
     fn strings_and_maps_are_json() {

@@ -23,7 +23,7 @@ pub(crate) struct WireSpec {
     shape: Vec<i64>,
 }
 
-const NAMES: [(DType, &str); 13] = [
+const NAMES: [(DType, &str); 14] = [
     (DType::Bool, "BOOL"),
     (DType::U8, "UINT8"),
     (DType::U16, "UINT16"),
@@ -37,6 +37,7 @@ const NAMES: [(DType, &str); 13] = [
     (DType::BF16, "BF16"),
     (DType::F32, "FP32"),
     (DType::F64, "FP64"),
+    (DType::Str, "BYTES"),
 ];
 
 fn dtype(name: &str) -> Result<DType> {
@@ -58,19 +59,8 @@ impl WireSpec {
 
 impl WireTensor {
     /// # Errors
-    /// `output_value` for a number that JSON could not write, `bad_answer` when data and shape do
-    /// not match.
+    /// `bad_answer` when data, datatype and shape do not match.
     pub(crate) fn tensor(&self) -> Result<NamedTensor> {
-        // The API writes null for NaN and the infinities alike: which one it was is lost.
-        if let Some(at) = self.data.iter().position(Value::is_null) {
-            let name = &self.name;
-            let message = format!(
-                "element {at} of output '{name}' is NaN or infinite, which JSON cannot carry"
-            );
-            return Err(Failure::new("output_value", message).hint(
-                "POST /v2/models/NAME/infer with \"binary_data_output\" answers with exact values",
-            ));
-        }
         let odd = |what: String| {
             Failure::new("bad_answer", format!("output '{}' is damaged: {what}", self.name))
         };
@@ -87,7 +77,7 @@ pub(crate) fn describe(input: &NamedTensor) -> Value {
         "name": input.name,
         "shape": tensor.shape().dims(),
         "datatype": datatype.unwrap_or_default(),
-        "parameters": { "binary_data_size": tensor.as_bytes().len() },
+        "parameters": { "binary_data_size": tensor.packed_len() },
     })
 }
 
@@ -104,6 +94,16 @@ fn from_values(dtype: DType, shape: &[usize], data: &[Value]) -> Result<Tensor, 
     fn int<T: TryFrom<i64>>(value: &Value) -> Option<T> {
         value.as_i64().and_then(|v| T::try_from(v).ok())
     }
+    /// The API writes what JSON has no number for as a string.
+    fn float(value: &Value) -> Option<f64> {
+        match value.as_str() {
+            None => value.as_f64(),
+            Some("NaN") => Some(f64::NAN),
+            Some("Infinity") => Some(f64::INFINITY),
+            Some("-Infinity") => Some(f64::NEG_INFINITY),
+            Some(_) => None,
+        }
+    }
     match dtype {
         DType::Bool => all(shape, data, Value::as_bool),
         DType::U8 => all(shape, data, int::<u8>),
@@ -114,10 +114,15 @@ fn from_values(dtype: DType, shape: &[usize], data: &[Value]) -> Result<Tensor, 
         DType::I16 => all(shape, data, int::<i16>),
         DType::I32 => all(shape, data, int::<i32>),
         DType::I64 => all(shape, data, Value::as_i64),
-        DType::F16 => all(shape, data, |v| v.as_f64().map(f16::from_f64)),
-        DType::BF16 => all(shape, data, |v| v.as_f64().map(bf16::from_f64)),
-        DType::F32 => all(shape, data, |v| v.as_f64().map(|v| v as f32)),
-        DType::F64 => all(shape, data, Value::as_f64),
+        DType::F16 => all(shape, data, |v| float(v).map(f16::from_f64)),
+        DType::BF16 => all(shape, data, |v| float(v).map(bf16::from_f64)),
+        DType::F32 => all(shape, data, |v| float(v).map(|v| v as f32)),
+        DType::F64 => all(shape, data, float),
+        DType::Str => {
+            let texts: Option<Vec<&str>> = data.iter().map(Value::as_str).collect();
+            let texts = texts.ok_or("an element is no string")?;
+            Tensor::from_strings(shape, &texts).map_err(|error| error.to_string())
+        }
         other => Err(format!("datatype {other} is not known")),
     }
 }
@@ -178,24 +183,27 @@ mod tests {
     }
 
     #[test]
-    fn what_json_cannot_say_is_refused() {
-        let wire = WireTensor {
-            name: "y".to_owned(),
-            shape: vec![2],
-            datatype: "FP32".to_owned(),
-            data: vec![Value::from(1), Value::Null],
+    fn what_is_no_number_has_a_name_and_what_is_odd_is_refused() {
+        let wire = |datatype: &str, shape: Vec<usize>, data: Value| {
+            let data = data.as_array().expect("an array").clone();
+            WireTensor { name: "x".to_owned(), shape, datatype: datatype.to_owned(), data }
         };
-        let failure = wire.tensor().expect_err("NaN or infinite");
-        assert_eq!(failure.code, "output_value");
-        assert!(failure.message.contains("element 1 of output 'y'"));
-        for (datatype, shape, data) in [
-            ("FP32", vec![2], vec![Value::from(1)]),
-            ("UINT8", vec![1], vec![Value::from(256)]),
-            ("BYTES", vec![1], vec![Value::from("x")]),
+        let floats = wire("FP32", vec![4], json!([1, "NaN", "Infinity", "-Infinity"]));
+        let floats = floats.tensor().expect("as written").tensor;
+        let floats = floats.as_slice::<f32>().expect("floats");
+        assert!(floats[1].is_nan(), "{floats:?}");
+        assert_eq!((floats[0], &floats[2..]), (1.0, &[f32::INFINITY, f32::NEG_INFINITY][..]));
+        let texts = wire("BYTES", vec![2], json!(["a", "ü"])).tensor().expect("as written").tensor;
+        assert_eq!(texts.strings().expect("texts"), ["a", "ü"]);
+        for odd in [
+            wire("FP32", vec![2], json!([1])),
+            wire("FP32", vec![1], json!([null])),
+            wire("FP32", vec![1], json!(["nan"])),
+            wire("UINT8", vec![1], json!([256])),
+            wire("BYTES", vec![1], json!([1])),
+            wire("STRING", vec![1], json!(["x"])),
         ] {
-            let wire =
-                WireTensor { name: "x".to_owned(), shape, datatype: datatype.to_owned(), data };
-            assert_eq!(wire.tensor().expect_err("damaged").code, "bad_answer");
+            assert_eq!(odd.tensor().expect_err("damaged").code, "bad_answer", "{odd:?}");
         }
     }
 

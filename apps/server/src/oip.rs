@@ -21,6 +21,7 @@ use crate::state::ServerState;
 use axum::Router;
 use axum::routing::{get, post};
 
+pub(crate) use datatype::config_name as config_datatype;
 pub(crate) use datatype::name as datatype_name;
 pub(crate) use datatype::parse as parse_datatype;
 pub(crate) use health::{EXTENSIONS, NAME};

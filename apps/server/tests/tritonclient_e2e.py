@@ -2,7 +2,7 @@
 
     python tritonclient_e2e.py http://127.0.0.1:8000 127.0.0.1:8001 KEY_FILE [--require-kserve]
 
-Needs `tritonclient[grpc,http]` 2.x; KServe's client is used where `kserve` is installed. The server must
+Needs `onnx` and `tritonclient[grpc,http]` 2.x; KServe's client is used where `kserve` is installed. The server must
 have the bundled model `digits` loaded. Prints a line a check and exits 1 at the first that fails.
 """
 
@@ -15,6 +15,7 @@ import urllib.request
 from urllib.parse import urlsplit
 
 import numpy as np
+import onnx
 import tritonclient.grpc as triton_grpc
 import tritonclient.http as triton
 from tritonclient.utils import InferenceServerException
@@ -128,7 +129,7 @@ def check_errors(client, url):
     refused(501, "classification", lambda: infer(MODEL, [image()], outputs=[top]))
     text = triton.InferInput("image", [1], "BYTES")
     text.set_data_from_numpy(np.array([b"x"], dtype=np.object_))
-    refused(501, "BYTES", lambda: infer(MODEL, [text]))
+    refused(400, "BYTES", lambda: infer(MODEL, [text]))
     path = f"{url}/v2/models/{MODEL}/infer"
     for length in ("-1", "9999", "x"):
         status, _, body = http(path, b"{}", {"Inference-Header-Content-Length": length})
@@ -257,6 +258,57 @@ def check_grpc(client, url, grpc):
     wait_until(lambda: grpc.is_model_ready(MODEL), "the model to be loaded")
 
 
+def words_model():
+    """`loud` is each word with a `!`; `quotient` is x / 0."""
+    n = ["n"]
+    value = onnx.helper.make_tensor_value_info
+    strings, floats = onnx.TensorProto.STRING, onnx.TensorProto.FLOAT
+    graph = onnx.helper.make_graph(
+        [
+            onnx.helper.make_node("StringConcat", ["words", "mark"], ["loud"]),
+            onnx.helper.make_node("Div", ["x", "zero"], ["quotient"]),
+        ],
+        "words",
+        [value("words", strings, n), value("x", floats, n)],
+        [value("loud", strings, n), value("quotient", floats, n)],
+        [
+            onnx.helper.make_tensor("mark", strings, [1], [b"!"]),
+            onnx.helper.make_tensor("zero", floats, [1], [0.0]),
+        ],
+    )
+    opsets = [onnx.helper.make_opsetid("", 20)]
+    return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=9).SerializeToString()
+
+
+def check_strings(client, url, grpc):
+    """Strings, NaN and the infinities in JSON, as binary data and over gRPC."""
+    status, _, body = http(f"{url}/api/v1/cluster/models/words", words_model(), KEY)
+    assert status == 201, body
+    words = np.array(["ein".encode(), b"", "Größe".encode()], dtype=np.object_)
+    x = np.array([1, np.nan, -1], dtype=np.float32)
+    quotient = np.array([np.inf, np.nan, -np.inf], dtype=np.float32)
+
+    def inputs(kind, **how):
+        tensors = [kind.InferInput("words", [3], "BYTES"), kind.InferInput("x", [3], "FP32")]
+        for tensor, data in zip(tensors, (words, x)):
+            tensor.set_data_from_numpy(data, **how)
+        return tensors
+
+    assert client.get_model_config("words")["input"][0]["data_type"] == "TYPE_STRING"
+    assert grpc.get_model_config("words", as_json=True)["config"]["input"][0]["data_type"] == "TYPE_STRING"
+    for binary in (True, False):
+        outputs = [triton.InferRequestedOutput(name, binary_data=binary) for name in ("loud", "quotient")]
+        # This client writes NaN as JSON has no word for; only its strings are sent so.
+        tensors = [inputs(triton, binary_data=binary)[0], inputs(triton)[1]]
+        answer = client.infer("words", tensors, outputs=outputs)
+        texts = [text if isinstance(text, str) else text.decode() for text in answer.as_numpy("loud")]
+        assert texts == ["ein!", "!", "Größe!"], texts
+        np.testing.assert_array_equal(answer.as_numpy("quotient"), quotient)
+    answer = grpc.infer("words", inputs(triton_grpc))
+    assert [text.decode() for text in answer.as_numpy("loud")] == ["ein!", "!", "Größe!"]
+    np.testing.assert_array_equal(answer.as_numpy("quotient"), quotient)
+
+
 def check_grpc_stream(client, url, grpc):
     answers = queue.Queue()
     grpc.start_stream(callback=lambda result, error: answers.put((result, error)))
@@ -286,7 +338,7 @@ CHECKS = [
     check_statistics,
     check_metrics,
 ]
-GRPC_CHECKS = [check_grpc, check_grpc_stream]
+GRPC_CHECKS = [check_grpc, check_strings, check_grpc_stream]
 
 
 def main(url, grpc_url, key_file, require_kserve):

@@ -87,7 +87,7 @@ impl End {
     pub(crate) fn bytes(&self) -> usize {
         match (&self.apart, &self.result) {
             (Some(apart), _) => usize::try_from(apart.blob.bytes).unwrap_or(usize::MAX),
-            (None, Ok(outputs)) => outputs.iter().map(|o| o.tensor.as_bytes().len()).sum(),
+            (None, Ok(outputs)) => outputs.iter().map(|o| o.tensor.packed_len()).sum(),
             (None, Err(error)) => error.message.len(),
         }
     }
@@ -155,7 +155,7 @@ impl Image {
             _ => &[],
         };
         let tensors = self.inputs().iter().chain(outputs);
-        tensors.map(|tensor| tensor.tensor.as_bytes().len()).sum()
+        tensors.map(|tensor| tensor.tensor.packed_len()).sum()
     }
 
     /// Inputs that are written with it.
@@ -214,7 +214,7 @@ impl Image {
         let length = length | flag;
         bytes[..4].copy_from_slice(&length.to_le_bytes());
         for tensor in self.inputs().iter().chain(outputs) {
-            bytes.extend_from_slice(tensor.tensor.as_bytes());
+            bytes.extend_from_slice(&tensor.tensor.packed());
         }
         Ok(bytes)
     }

@@ -79,7 +79,7 @@ fn digest_of(spec: &TaskSpec) -> Digest {
         part(input.tensor.dtype().name().as_bytes());
         let dims = input.tensor.shape().iter();
         part(&dims.flat_map(|d| d.to_le_bytes()).collect::<Vec<u8>>());
-        part(input.tensor.as_bytes());
+        part(&input.tensor.packed());
     }
     // Behind all else, and only where they are there: tasks without them keep their digests.
     if let Some(limit) = spec.run_limit {

@@ -11,7 +11,7 @@ pub(crate) const TENSORS_MAX: usize = 1024;
 pub(crate) const RANK_MAX: usize = 32;
 
 /// Element types on the wire. A code is never given to another type.
-const CODES: [(u8, DType); 25] = [
+const CODES: [(u8, DType); 26] = [
     (1, DType::F16),
     (2, DType::BF16),
     (3, DType::F32),
@@ -37,6 +37,8 @@ const CODES: [(u8, DType); 25] = [
     (23, DType::U2),
     (24, DType::Complex64),
     (25, DType::Complex128),
+    // Its first dimension on the wire is how many bytes its texts take.
+    (26, DType::Str),
 ];
 
 /// The wire's code of an element type; 0 is none.
@@ -83,9 +85,11 @@ pub(crate) fn describe_any(
             return Err(tensors_error(what));
         }
         let wide = |&d: &usize| u64::try_from(d).unwrap_or(u64::MAX);
-        let shape = tensor.shape().iter().map(wide).collect();
+        let bytes = tensor.packed_len();
+        let packed = (dtype == DType::Str).then_some(&bytes);
+        let shape = packed.into_iter().chain(tensor.shape().iter()).map(wide).collect();
         metas.push(TensorMeta { name: name.clone(), dtype: code, shape });
-        body = body.saturating_add(tensor.as_bytes().len());
+        body = body.saturating_add(bytes);
     }
     Ok((metas, body))
 }
@@ -126,13 +130,25 @@ pub(crate) fn plan_first(
             .find(|(c, _)| *c == code)
             .map(|(_, dtype)| *dtype)
             .ok_or_else(|| tensors_error(format!("element type {code} is not known")))?;
-        if shape.len() > RANK_MAX {
-            let rank = shape.len();
+        let is_packed = dtype == DType::Str;
+        let rank = shape.len().saturating_sub(usize::from(is_packed));
+        if rank > RANK_MAX {
             return Err(tensors_error(format!("rank {rank}, at most {RANK_MAX} is accepted")));
         }
         let dims: Result<Vec<usize>, _> = shape.into_iter().map(usize::try_from).collect();
-        let shape = Shape::new(dims.map_err(|e| tensors_error(e.to_string()))?);
-        let bytes = shape.byte_len(dtype).map_err(|e| tensors_error(e.to_string()))?;
+        let mut dims = dims.map_err(|e| tensors_error(e.to_string()))?;
+        let packed = match is_packed {
+            true if dims.is_empty() => return Err(tensors_error("strings without their length")),
+            true => Some(dims.remove(0)),
+            false => None,
+        };
+        let shape = Shape::new(dims);
+        let least = shape.byte_len(dtype).map_err(|e| tensors_error(e.to_string()))?;
+        let bytes = packed.unwrap_or(least);
+        if bytes < least {
+            let dims = shape.dims();
+            return Err(tensors_error(format!("{bytes} bytes of strings of shape {dims:?}")));
+        }
         left = left.checked_sub(bytes).ok_or_else(|| {
             tensors_error(format!("they take more than the body's {body_bytes} bytes"))
         })?;
@@ -152,14 +168,20 @@ impl Planned {
 
     /// The tensor, once its buffer is filled.
     pub fn finish(self, buffer: Buffer) -> Result<NamedTensor, FrameError> {
-        let tensor = Tensor::from_buffer(self.dtype, self.shape, buffer)
-            .map_err(|e| tensors_error(format!("{:?}: {e}", self.name)))?;
+        let tensor = match self.dtype {
+            DType::Str => Tensor::from_packed(self.dtype, self.shape, &buffer),
+            _ => Tensor::from_buffer(self.dtype, self.shape, buffer),
+        };
+        let tensor = tensor.map_err(|e| tensors_error(format!("{:?}: {e}", self.name)))?;
         Ok(NamedTensor::new(self.name, tensor))
     }
 }
 
-/// A tensor's bytes for sending, shared with the tensor.
+/// A tensor's bytes for sending, shared with the tensor unless they have to be packed.
 pub(crate) fn share(tensor: &Tensor) -> Bytes {
+    if tensor.dtype() == DType::Str {
+        return tensor.packed().into_owned().into();
+    }
     struct Owner(Tensor);
     impl AsRef<[u8]> for Owner {
         fn as_ref(&self) -> &[u8] {
@@ -186,6 +208,8 @@ mod tests {
                 named("scalar", Tensor::scalar(1.5f32)),
                 named("empty", Tensor::zeros(DType::F32, [0, 7])),
                 named("values", Tensor::from_slice([3], &[1i64, -2, 3])),
+                named("texts", Tensor::from_strings([3], &["ü", "", "a longer one"])),
+                named("no text", Tensor::from_strings::<&str>([0, 2], &[])),
             ])
             .collect();
         let (metas, body_bytes) = describe(&tensors).expect("small");
@@ -213,6 +237,11 @@ mod tests {
             (vec![meta(3, &[u64::MAX])], 4, "tensors: shape"),
             (vec![meta(3, &[1 << 40, 1 << 40])], 4, "tensors: shape"),
             (vec![meta(3, &[1; 33])], 4, "tensors: rank 33, at most 32 is accepted"),
+            (vec![meta(26, &[])], 4, "tensors: strings without their length"),
+            (vec![meta(26, &[7, 2])], 7, "tensors: 7 bytes of strings of shape"),
+            (vec![meta(26, &[9, 2])], 8, "tensors: they take more than"),
+            (vec![meta(26, &[u64::MAX, 2])], 8, "tensors: they take more than"),
+            (vec![meta(26, &[4, u64::MAX])], 8, "tensors: shape"),
             (vec![meta(3, &[0]); 1025], 0, "tensors: 1025 tensors, at most 1024 are accepted"),
         ];
         for (metas, body, expected) in cases {

@@ -17,9 +17,9 @@ use std::time::Instant;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  \
     radeon-cluster run resnet50.onnx --input cat.jpg --output-dir out\n\n\
-    FILE is a .npy file or a PNG or JPEG image. An image is decoded to the input's channels,\n\
-    resized bilinearly and divided by 255, unless MODEL.toml beside MODEL.onnx names scale,\n\
-    mean or std.")]
+    FILE is a .npy file, a .json file with lists of strings, or a PNG or JPEG image. An image is\n\
+    decoded to the input's channels, resized bilinearly and divided by 255, unless MODEL.toml\n\
+    beside MODEL.onnx names scale, mean or std.")]
 pub(crate) struct Args {
     /// The ONNX file
     model: PathBuf,

@@ -21,7 +21,8 @@ pub(crate) struct Args {
     /// The model's name, or NAME/VERSION
     #[arg(long, value_parser = rest::named)]
     model: String,
-    /// A .npy file or an image for an input; NAME= may be left out where the model has one input
+    /// A .npy file, an image, or a .json file of strings; NAME= may be left out where the model has one
+    /// input
     #[arg(long = "input", value_name = "NAME=FILE", required = true)]
     inputs: Vec<String>,
     /// Keep the task, and its inputs, through a crash of the coordinator
@@ -128,7 +129,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     if let Some(folder) = &args.output_dir {
         files::make_writable_folder(folder)?;
     }
-    let tensors = inputs.iter().map(|input| input.tensor.as_bytes());
+    let tensors = inputs.iter().map(|input| input.tensor.packed());
     let accepted: Value = client.post_binary("tasks", &body, tensors)?;
     let id = output::cell(&accepted["task_id"]);
     if !args.wait {

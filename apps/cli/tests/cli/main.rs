@@ -14,3 +14,4 @@ mod kinds;
 mod local;
 mod network;
 mod results;
+mod strings;

@@ -386,7 +386,7 @@ async fn answer(
     room: Room,
 ) -> Result<Response, ClusterError> {
     let outputs = record.outputs.iter().flatten();
-    let bytes: usize = outputs.map(|output| output.tensor.as_bytes().len()).sum();
+    let bytes: usize = outputs.map(|output| output.tensor.packed_len()).sum();
     if bytes < LARGE_BYTES {
         return Ok(Json(Told(record)).into_response());
     }

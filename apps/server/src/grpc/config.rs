@@ -33,8 +33,7 @@ pub(super) fn config(entry: &ModelEntry) -> ModelConfig {
 }
 
 fn data_type(dtype: DType) -> DataType {
-    let name = format!("TYPE_{}", oip::datatype_name(dtype));
-    DataType::from_str_name(&name).unwrap_or(DataType::TypeInvalid)
+    DataType::from_str_name(&oip::config_datatype(dtype)).unwrap_or(DataType::TypeInvalid)
 }
 
 #[cfg(test)]
@@ -43,7 +42,8 @@ mod tests {
 
     #[test]
     fn every_dtype_of_the_protocol_has_its_number() {
-        for dtype in [DType::Bool, DType::I64, DType::F16, DType::BF16, DType::F32, DType::U8] {
+        use DType::{BF16, Bool, F16, F32, I64, Str, U8};
+        for dtype in [Bool, I64, F16, BF16, F32, U8, Str] {
             assert_ne!(data_type(dtype), DataType::TypeInvalid, "{dtype}");
         }
     }

@@ -95,7 +95,7 @@ fn encode(answer: Answer) -> Result<ModelInferResponse, Fault> {
             shape: shape.map(|&dim| i64::try_from(dim).unwrap_or(i64::MAX)).collect(),
             ..InferOutputTensor::default()
         });
-        response.raw_output_contents.push(output.tensor.as_bytes().to_vec().into());
+        response.raw_output_contents.push(output.tensor.packed().into_owned().into());
     }
     Ok(response)
 }

@@ -7,6 +7,7 @@ use super::proto::{InferParameter, InferTensorContents, ModelInferRequest};
 use crate::catalog::ModelEntry;
 use crate::fault::Fault;
 use crate::oip::{self, InferRequest, Output, Parameters};
+use axum::body::Bytes;
 use lgp_sdk::{DType, Element, NamedTensor, Shape, Tensor};
 use serde_json::Value;
 use std::collections::HashMap;
@@ -104,10 +105,21 @@ fn typed(
         DType::I64 => narrow(name, shape, &contents.int64_contents, |&value| Some(value)),
         DType::F32 => narrow(name, shape, &contents.fp32_contents, |&value| Some(value)),
         DType::F64 => narrow(name, shape, &contents.fp64_contents, |&value| Some(value)),
+        DType::Str => texts(name, shape, &contents.bytes_contents),
         other => Err(Fault::bad_input(format!(
             "input '{name}' of dtype {other} has no typed contents, expected raw_input_contents"
         ))),
     }
+}
+
+/// A tensor of strings.
+fn texts(name: &str, shape: &[usize], given: &[Bytes]) -> Result<Tensor, Fault> {
+    let texts: Result<Vec<&str>, _> = given.iter().map(|text| str::from_utf8(text)).collect();
+    let texts = texts.map_err(|error| {
+        Fault::bad_input(format!("input '{name}' has a string that is not UTF-8: {error}"))
+    })?;
+    Tensor::from_strings(shape, &texts)
+        .map_err(|error| Fault::bad_input(format!("input '{name}': {error}")))
 }
 
 fn narrow<W, T: Element>(

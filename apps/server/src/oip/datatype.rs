@@ -8,7 +8,7 @@ const UNNAMED: &str = "UNSUPPORTED";
 
 /// The dtypes that the protocol knows.
 fn named() -> impl Iterator<Item = DType> {
-    DType::ALL.into_iter().filter(|&d| name(d) != UNNAMED)
+    DType::ALL.into_iter().chain([DType::Str]).filter(|&d| name(d) != UNNAMED)
 }
 
 /// The protocol's name of a dtype: `FP32`, `UINT8`, `BOOL`.
@@ -27,18 +27,22 @@ pub(crate) fn name(dtype: DType) -> &'static str {
         DType::BF16 => "BF16",
         DType::F32 => "FP32",
         DType::F64 => "FP64",
+        DType::Str => "BYTES",
         // The protocol has no name for the rest: they cannot be sent, and say so.
         _ => UNNAMED,
     }
 }
 
+/// What Triton's model configuration calls a dtype: `TYPE_FP32`, `TYPE_STRING`.
+pub(crate) fn config_name(dtype: DType) -> String {
+    match dtype {
+        DType::Str => "TYPE_STRING".to_owned(),
+        other => format!("TYPE_{}", name(other)),
+    }
+}
+
 /// The dtype that a protocol name stands for.
 pub(crate) fn parse(input: &str, datatype: &str) -> Result<DType, Fault> {
-    if datatype == "BYTES" {
-        return Err(Fault::unsupported(format!(
-            "input '{input}' has datatype BYTES, but no model here takes strings"
-        )));
-    }
     named().find(|&d| name(d) == datatype).ok_or_else(|| {
         let known: Vec<&str> = named().map(name).collect();
         Fault::bad_input(format!(
@@ -61,10 +65,8 @@ mod tests {
 
     #[test]
     fn other_names_are_refused() {
-        for (given, status) in
-            [("BYTES", 501), ("float32", 400), ("fp32", 400), ("", 400), (UNNAMED, 400)]
-        {
-            assert_eq!(parse("x", given).unwrap_err().status, status, "{given}");
+        for given in ["STRING", "float32", "fp32", "", UNNAMED] {
+            assert_eq!(parse("x", given).unwrap_err().status, 400, "{given}");
         }
     }
 }

@@ -100,7 +100,7 @@ async fn answer<T: Send + 'static>(
     let attempts = record.attempts;
     let outputs =
         record.outputs.ok_or_else(|| Fault::internal("a task succeeded without outputs"))?;
-    let bytes = outputs.iter().map(|o| o.tensor.as_bytes().len()).sum();
+    let bytes = outputs.iter().map(|o| o.tensor.packed_len()).sum();
     // The protocol wants an id in every answer; the task's own tells a log reader most.
     let id = id.unwrap_or_else(|| record.task_id.to_string());
     let answer = Answer { entry: entry.clone(), id, choice, outputs };

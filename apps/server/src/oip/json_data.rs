@@ -1,11 +1,14 @@
 //! Tensor elements as JSON: nested or flat arrays in, flat arrays out.
+//!
+//! JSON has no number for NaN and the infinities: they are the strings `"NaN"`, `"Infinity"` and
+//! `"-Infinity"`, as in the JSON form of protocol buffers.
 #![deny(clippy::as_conversions)]
 
 use super::datatype;
 use crate::fault::Fault;
 use half::{bf16, f16};
-use lgp_sdk::{DType, Element, Tensor};
-use serde::de::{DeserializeSeed, Deserializer, Error as _, SeqAccess, Visitor};
+use lgp_sdk::{DType, Element, Tensor, TensorError};
+use serde::de::{DeserializeSeed, Deserializer, Error as _, SeqAccess, Unexpected, Visitor};
 use serde::ser::{Error as _, Serialize, SerializeSeq, Serializer};
 use serde_json::value::RawValue;
 use std::fmt;
@@ -34,6 +37,7 @@ pub(crate) fn decode(
         DType::BF16 => typed::<bf16>(input, shape, data),
         DType::F32 => typed::<f32>(input, shape, data),
         DType::F64 => typed::<f64>(input, shape, data),
+        DType::Str => typed::<String>(input, shape, data),
         other => Err(Fault::unsupported(format!("dtype {other} has no JSON form"))),
     }
 }
@@ -42,8 +46,7 @@ fn typed<T: JsonElement>(input: &str, shape: &[usize], data: &RawValue) -> Resul
     let expected = lgp_sdk::Shape::from(shape)
         .elements()
         .map_err(|e| Fault::bad_input(format!("input '{input}': {e}")))?;
-    // An element takes at least one digit and one separator of the text.
-    let capacity = expected.min(data.get().len() / 2 + 1);
+    let capacity = expected.min(data.get().len() / T::TEXT_BYTES_MIN + 1);
     let mut sink =
         Sink::<T> { shape, expected, elements: Vec::with_capacity(capacity), given: 0, leaf: None };
     let mut text = serde_json::Deserializer::from_str(data.get());
@@ -56,8 +59,7 @@ fn typed<T: JsonElement>(input: &str, shape: &[usize], data: &RawValue) -> Resul
             sink.given
         )));
     }
-    Tensor::from_slice(shape, &sink.elements)
-        .map_err(|e| Fault::bad_input(format!("input '{input}': {e}")))
+    T::tensor(shape, &sink.elements).map_err(|e| Fault::bad_input(format!("input '{input}': {e}")))
 }
 
 /// The message alone: a position inside one input's data would be taken for one in the body.
@@ -159,6 +161,13 @@ impl<'de, T: JsonElement> Visitor<'de> for Node<'_, '_, T> {
         self.element(T::from_f64(v), format_args!("{v:?}"))
     }
 
+    fn visit_str<E: serde::de::Error>(self, v: &str) -> Result<(), E> {
+        match T::from_str(v) {
+            Some(value) => self.sink.push(self.depth, value),
+            None => Err(E::invalid_type(Unexpected::Str(v), &self)),
+        }
+    }
+
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
         // A flat array is allowed for every rank, hence one level even for a scalar's shape.
         if self.depth >= self.sink.shape.len().max(1) {
@@ -179,7 +188,11 @@ impl<'de, T: JsonElement> Visitor<'de> for Node<'_, '_, T> {
 }
 
 /// An element type that JSON values convert to; `None` where the value does not fit.
-trait JsonElement: Element {
+trait JsonElement: Sized {
+    const DTYPE: DType;
+    /// Bytes that an element and what separates it from the next take at least, as text.
+    const TEXT_BYTES_MIN: usize = 2;
+    fn tensor(shape: &[usize], elements: &[Self]) -> Result<Tensor, TensorError>;
     fn from_bool(_: bool) -> Option<Self> {
         None
     }
@@ -192,9 +205,33 @@ trait JsonElement: Element {
     fn from_f64(_: f64) -> Option<Self> {
         None
     }
+    fn from_str(_: &str) -> Option<Self> {
+        None
+    }
+}
+
+macro_rules! numeric {
+    () => {
+        const DTYPE: DType = <Self as Element>::DTYPE;
+        fn tensor(shape: &[usize], elements: &[Self]) -> Result<Tensor, TensorError> {
+            Tensor::from_slice(shape, elements)
+        }
+    };
+}
+
+impl JsonElement for String {
+    const DTYPE: DType = DType::Str;
+    const TEXT_BYTES_MIN: usize = 3;
+    fn tensor(shape: &[usize], elements: &[Self]) -> Result<Tensor, TensorError> {
+        Tensor::from_strings(shape, elements)
+    }
+    fn from_str(v: &str) -> Option<Self> {
+        Some(v.to_owned())
+    }
 }
 
 impl JsonElement for bool {
+    numeric!();
     fn from_bool(v: bool) -> Option<Self> {
         Some(v)
     }
@@ -202,20 +239,30 @@ impl JsonElement for bool {
 
 macro_rules! integers {
     ($($t:ty),*) => { $(impl JsonElement for $t {
+        numeric!();
         fn from_u64(v: u64) -> Option<Self> { Self::try_from(v).ok() }
         fn from_i64(v: i64) -> Option<Self> { Self::try_from(v).ok() }
     })* };
 }
 integers!(u8, u16, u32, u64, i8, i16, i32, i64);
 
+/// How JSON names what it has no numbers for.
+const NOT_FINITE: [(&str, f64); 3] =
+    [("NaN", f64::NAN), ("Infinity", f64::INFINITY), ("-Infinity", f64::NEG_INFINITY)];
+
 macro_rules! floats {
     ($($t:ty => $round:expr),* $(,)?) => { $(impl JsonElement for $t {
+        numeric!();
         fn from_u64(v: u64) -> Option<Self> { JsonElement::from_f64(nearest_u64(v)) }
         fn from_i64(v: i64) -> Option<Self> { JsonElement::from_f64(nearest_i64(v)) }
         fn from_f64(v: f64) -> Option<Self> {
             let rounded: $t = $round(v);
-            // JSON has no infinities: one that appears here is an overflow.
+            // No number of JSON is infinite: one that appears here is an overflow.
             rounded.is_finite().then_some(rounded)
+        }
+        fn from_str(v: &str) -> Option<Self> {
+            let value = NOT_FINITE.iter().find(|(name, _)| *name == v)?.1;
+            Some($round(value))
         }
     })* };
 }
@@ -236,9 +283,23 @@ fn nearest_i64(v: i64) -> f64 {
     v as f64
 }
 
+/// A float as JSON writes it.
+struct Float<T>(T);
+
+impl<T: Into<f64> + Serialize + Copy> Serialize for Float<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let wide: f64 = self.0.into();
+        if wide.is_finite() {
+            return self.0.serialize(serializer);
+        }
+        let same = |(_, value): &&(&str, f64)| value.total_cmp(&wide).is_eq();
+        // A NaN may have a sign and a payload, which its name does not tell.
+        let name = NOT_FINITE.iter().find(same).map_or("NaN", |(name, _)| name);
+        serializer.serialize_str(name)
+    }
+}
+
 /// A tensor's elements as a flat, row-major JSON array.
-///
-/// JSON has no NaN and no infinities: they become `null`. Binary data carries them exactly.
 pub(crate) struct Flat<'a>(pub(crate) &'a Tensor);
 
 impl Serialize for Flat<'_> {
@@ -253,10 +314,11 @@ impl Serialize for Flat<'_> {
             DType::I16 => self.elements::<i16, _, _>(serializer, |v| v),
             DType::I32 => self.elements::<i32, _, _>(serializer, |v| v),
             DType::I64 => self.elements::<i64, _, _>(serializer, |v| v),
-            DType::F16 => self.elements::<f16, _, _>(serializer, f16::to_f32),
-            DType::BF16 => self.elements::<bf16, _, _>(serializer, bf16::to_f32),
-            DType::F32 => self.elements::<f32, _, _>(serializer, |v| v),
-            DType::F64 => self.elements::<f64, _, _>(serializer, |v| v),
+            DType::F16 => self.elements::<f16, _, _>(serializer, |v| Float(v.to_f32())),
+            DType::BF16 => self.elements::<bf16, _, _>(serializer, |v| Float(v.to_f32())),
+            DType::F32 => self.elements::<f32, _, _>(serializer, Float),
+            DType::F64 => self.elements::<f64, _, _>(serializer, Float),
+            DType::Str => self.0.strings().map_err(S::Error::custom)?.serialize(serializer),
             other => Err(S::Error::custom(format_args!("dtype {other} has no JSON form"))),
         }
     }
@@ -302,6 +364,10 @@ mod tests {
             (DType::BF16, "[-1.5,256.0]"),
             (DType::F32, "[-0.1,3.4028235e+38]"),
             (DType::F64, "[0.1,2.2250738585072014e-308]"),
+            (DType::F32, r#"["Infinity","-Infinity"]"#),
+            (DType::F16, r#"["-Infinity",1.0]"#),
+            (DType::F64, r#"["Infinity",-0.0]"#),
+            (DType::Str, r#"["ein \"Wort\"","\u0000ü"]"#),
         ] {
             let tensor = read(dtype, &[2], text).unwrap_or_else(|e| panic!("{dtype}: {e}"));
             assert_eq!(tensor.dtype(), dtype);
@@ -319,9 +385,14 @@ mod tests {
     }
 
     #[test]
-    fn non_finite_outputs_become_null() {
-        let tensor = Tensor::from_slice([3], &[f32::NAN, f32::INFINITY, 1.0]).unwrap();
-        assert_eq!(serde_json::to_string(&Flat(&tensor)).unwrap(), "[null,null,1.0]");
+    fn what_is_no_number_has_a_name() {
+        let text = r#"["NaN","NaN","Infinity",1.0]"#;
+        let values = [f32::NAN, -f32::NAN, f32::INFINITY, 1.0];
+        let tensor = Tensor::from_slice([4], &values).unwrap();
+        assert_eq!(serde_json::to_string(&Flat(&tensor)).unwrap(), text);
+        let back = read(DType::F32, &[4], text).unwrap();
+        let back = back.as_slice::<f32>().unwrap();
+        assert!(back[0].is_nan() && back[1].is_nan() && back[2..] == values[2..], "{back:?}");
     }
 
     #[test]
@@ -335,6 +406,10 @@ mod tests {
             (DType::F32, &[3], "[1,[2],3]", "nested deeper"),
             (DType::F32, &[2, 1], "[1,[2]]", "data is nested 2 deep"),
             (DType::F32, &[1], "[\"a\"]", "invalid type: string \"a\", expected FP32 or an array"),
+            (DType::F32, &[1], "[\"nan\"]", "invalid type: string \"nan\", expected FP32"),
+            (DType::I32, &[1], "[\"NaN\"]", "invalid type: string \"NaN\", expected INT32"),
+            (DType::Str, &[1], "[1]", "1 is not a value of BYTES"),
+            (DType::Str, &[1 << 40], "[\"a\"]", "needs 1099511627776 elements, data has 1"),
             (DType::F32, &[1], "[null]", "invalid type: null, expected FP32"),
             (DType::F32, &[1], "[1e39]", "1e39 is not a value of FP32"),
             (DType::F16, &[1], "[70000]", "70000 is not a value of FP16"),

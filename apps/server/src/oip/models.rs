@@ -67,7 +67,7 @@ pub(crate) async fn config(
     let tensor = |spec: &ValueSpec| {
         json!({
             "name": spec.name,
-            "data_type": format!("TYPE_{}", datatype::name(spec.ty.dtype)),
+            "data_type": datatype::config_name(spec.ty.dtype),
             "dims": signature::wire_dims(spec.ty.shape.as_ref()),
         })
     };

@@ -242,7 +242,8 @@ pub(crate) fn binary(
 ) -> Result<Tensor, Fault> {
     let at_fault = |e| Fault::bad_input(format!("input '{name}': {e}"));
     let expected = Shape::from(shape).byte_len(dtype).map_err(at_fault)?;
-    if expected != bytes.len() {
+    // Strings say themselves how long they are.
+    if dtype != DType::Str && expected != bytes.len() {
         return Err(Fault::bad_input(format!(
             "input '{name}' has {} bytes of data, but {} of shape {shape:?} takes {expected} \
              bytes",
@@ -250,7 +251,7 @@ pub(crate) fn binary(
             datatype::name(dtype)
         )));
     }
-    Tensor::from_bytes(dtype, shape, bytes).map_err(at_fault)
+    Tensor::from_packed(dtype, shape, bytes).map_err(at_fault)
 }
 
 impl Output {
@@ -266,7 +267,7 @@ impl Output {
         refuse_shared_memory(&self.name, &parameters)?;
         if number(&parameters, "classification")?.is_some_and(|n| n > 0) {
             return Err(Fault::unsupported(format!(
-                "output '{}': parameter classification needs datatype BYTES",
+                "output '{}': parameter classification is not offered",
                 self.name
             )));
         }

@@ -122,7 +122,12 @@ fn bad_requests_name_expected_and_given() {
             400,
             "unknown datatype 'FLOAT'",
         ),
-        (image(r#""shape":[1,1,2],"datatype":"BYTES","data":["a","b"]"#), 501, "datatype BYTES"),
+        (
+            image(r#""shape":[1,1,2],"datatype":"BYTES","data":["a","b"]"#),
+            400,
+            "datatype BYTES, exp",
+        ),
+        (image(r#""shape":[1,1,2],"datatype":"BYTES","data":["a"]"#), 400, "needs 2 elements"),
         (
             image(r#""shape":[1,1,2],"datatype":"FP32","data":[1]"#),
             400,

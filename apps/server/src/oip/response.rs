@@ -57,7 +57,7 @@ pub(crate) fn encode(answer: Answer) -> Result<Encoded, Fault> {
     let json_length = body.len();
     let mut any_binary = false;
     for (output, _) in chosen.iter().filter(|(_, binary)| *binary) {
-        body.extend_from_slice(output.tensor.as_bytes());
+        body.extend_from_slice(&output.tensor.packed());
         any_binary = true;
     }
     Ok(Encoded { body, json_length: any_binary.then_some(json_length) })
@@ -68,7 +68,7 @@ fn describe(output: &NamedTensor, binary: bool) -> Output<'_> {
         name: &output.name,
         datatype: datatype::name(output.tensor.dtype()),
         shape: output.tensor.shape().dims(),
-        parameters: binary.then(|| Size { binary_data_size: output.tensor.as_bytes().len() }),
+        parameters: binary.then(|| Size { binary_data_size: output.tensor.packed_len() }),
         data: (!binary).then_some(json_data::Flat(&output.tensor)),
     }
 }

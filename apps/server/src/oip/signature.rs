@@ -2,7 +2,7 @@
 
 use super::datatype;
 use crate::fault::Fault;
-use lgp_sdk::{Dim, NamedTensor, Shape, SymShape, ValueSpec};
+use lgp_sdk::{DType, Dim, NamedTensor, Shape, SymShape, ValueSpec};
 use std::collections::HashMap;
 
 /// Checks names, dtypes, ranks and dimensions; equal symbols must have equal sizes.
@@ -83,6 +83,9 @@ pub(crate) fn shape_of_raw(spec: &ValueSpec, bytes: usize) -> Result<Shape, Faul
             spec.name, spec.ty
         ))
     };
+    if spec.ty.dtype == DType::Str {
+        return Err(unclear());
+    }
     let dims = &spec.ty.shape.as_ref().ok_or_else(unclear)?.0;
     let open: Vec<usize> = (0..dims.len()).filter(|&i| dims[i].known().is_none()).collect();
     let fixed: Shape = dims.iter().map(|d| d.known().unwrap_or(1)).collect::<Vec<_>>().into();

@@ -47,7 +47,7 @@ pub(crate) fn is_large(tensors: &[NamedTensor]) -> bool {
 
 /// Bytes of tensors.
 pub(crate) fn bytes_of(tensors: &[NamedTensor]) -> usize {
-    let bytes = tensors.iter().map(|tensor| tensor.tensor.as_bytes().len());
+    let bytes = tensors.iter().map(|tensor| tensor.tensor.packed_len());
     bytes.fold(0, usize::saturating_add)
 }
 

@@ -215,7 +215,7 @@ pub(crate) fn chunks(
     let mut start = frame::encode(kind, header, body_bytes, spare)?;
     if copied {
         for tensor in tensors {
-            start.extend_from_slice(tensor.tensor.as_bytes());
+            start.extend_from_slice(&tensor.tensor.packed());
         }
         return Ok(vec![start.into()]);
     }

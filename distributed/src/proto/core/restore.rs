@@ -89,7 +89,7 @@ impl Core {
         let mut failed = Vec::new();
         for image in open {
             let Image { id, submitted, spec, digest, apart, .. } = image;
-            let here = spec.inputs.iter().map(|input| input.tensor.as_bytes().len()).sum();
+            let here = spec.inputs.iter().map(|input| input.tensor.packed_len()).sum();
             let apart = apart.map(|apart| usize::try_from(apart.blob.bytes).unwrap_or(usize::MAX));
             let model = self.placement.shared_name(&spec.model);
             let request = Request::new(submitted, spec, digest, apart.unwrap_or(here), here);

@@ -60,7 +60,7 @@ impl Outcome {
 
     /// Bytes that it keeps alive.
     pub(super) fn bytes(&self) -> usize {
-        let outputs = self.outputs.iter().flatten().map(|o| o.tensor.as_bytes().len()).sum();
+        let outputs = self.outputs.iter().flatten().map(|o| o.tensor.packed_len()).sum();
         usize::saturating_add(outputs, self.error.as_ref().map_or(0, |e| e.message.len()))
     }
 }

@@ -112,8 +112,9 @@ impl Buffer {
     pub(super) fn write(&self, tensors: &[NamedTensor]) -> io::Result<()> {
         let mut at = 0;
         for NamedTensor { tensor, .. } in tensors {
-            self.file.write_all_at(tensor.as_bytes(), at)?;
-            at += u64::try_from(tensor.as_bytes().len()).map_err(io::Error::other)?;
+            let bytes = tensor.packed();
+            self.file.write_all_at(&bytes, at)?;
+            at += u64::try_from(bytes.len()).map_err(io::Error::other)?;
         }
         Ok(())
     }
