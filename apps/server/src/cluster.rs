@@ -20,6 +20,7 @@ mod models;
 mod tasks;
 mod tokens;
 mod upload;
+mod waiting;
 mod workers;
 
 use crate::state::ServerState;

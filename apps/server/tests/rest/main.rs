@@ -2,9 +2,11 @@
 
 mod access;
 mod cluster;
+mod events;
 mod grpc;
 mod models;
 mod oip;
 mod rig;
 mod serving;
 mod tokens;
+mod waiting;
