@@ -84,6 +84,11 @@ impl ServerState {
         let _ = self.inner.closing.subscribe().wait_for(|closing| *closing).await;
     }
 
+    /// Whether the server is to end.
+    pub(crate) fn is_closing(&self) -> bool {
+        *self.inner.closing.borrow()
+    }
+
     pub(crate) fn config(&self) -> &ServerConfig {
         &self.inner.config
     }

@@ -6,6 +6,8 @@ mod events;
 mod grpc;
 mod models;
 mod oip;
+mod openapi;
+mod probes;
 mod rig;
 mod serving;
 mod tokens;
