@@ -8,18 +8,28 @@ use crate::wire::WireTensor;
 use lgp_sdk::NamedTensor;
 use serde_json::Value;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Asks for a task until its state does not change any more.
+/// How long the coordinator is asked to wait for the end of a task before it answers.
+const WAIT_MS: u64 = 20_000;
+/// Between two questions about a task: a coordinator that is about to end, or that has as many who wait
+/// as it may, answers at once.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Waits until a task's state does not change any more.
 pub(crate) fn wait(client: &Client, id: &str) -> Result<Value> {
-    let mut pause = Duration::from_millis(2);
+    let path = format!("tasks/{}", segment(id));
+    let waiting = format!("{path}?wait_ms={WAIT_MS}");
     loop {
-        let task: Value = client.get(&format!("tasks/{}", segment(id)))?;
+        let asked = Instant::now();
+        let task: Value = match client.get(&waiting) {
+            Err(failure) if failure.code == "busy" => client.get(&path)?,
+            answered => answered?,
+        };
         if !matches!(task["state"].as_str(), Some("queued" | "running")) {
             return Ok(task);
         }
-        std::thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(200));
+        std::thread::sleep(PAUSE.saturating_sub(asked.elapsed()));
     }
 }
 

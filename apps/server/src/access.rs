@@ -3,7 +3,7 @@
 //!
 //! | caller | may |
 //! |---|---|
-//! | anybody who reaches the port | ask whether the server lives and is ready |
+//! | anybody who reaches the port | ask whether the server lives and is ready, read the API's description |
 //! | a program of this machine without a key, a key with the role `infer` | health, metadata, inference |
 //! | `submit` | besides: tasks, and looking at workers, models and totals |
 //! | `admin`, and the key in `local.key` | everything |
@@ -21,8 +21,9 @@ pub use keys::{KeyInfo, KeyRole, Keys, NewKey};
 pub use local::LocalKey;
 
 pub(crate) use caller::Caller;
-pub(crate) use layer::authenticate;
+pub(crate) use layer::{Gate, authenticate};
 pub(crate) use limits::Limits;
+pub(crate) use rights::{Right, Rights};
 
 use crate::error::Result;
 use audit::Audit;

@@ -42,6 +42,11 @@ pub struct ServerConfig {
     pub connections_max: usize,
     /// Callers that listen to events at the same time; more are refused with 503.
     pub listeners_max: usize,
+    /// Events that are kept for listeners that come back after a break.
+    pub events_kept_max: usize,
+    /// Callers that wait for the end of a task with `wait_ms` at the same time; more are refused
+    /// with 503.
+    pub waiters_max: usize,
 }
 
 impl Default for ServerConfig {
@@ -62,6 +67,8 @@ impl Default for ServerConfig {
             drain_timeout_ms: 30_000,
             connections_max: 1_024,
             listeners_max: 256,
+            events_kept_max: 1_024,
+            waiters_max: 256,
         }
     }
 }

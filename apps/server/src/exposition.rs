@@ -1,7 +1,7 @@
 //! `/metrics`: the Prometheus text format. Names that begin with `nv_` are Triton's, so that
 //! dashboards made for it work; the platform's own begin with `lgp_`.
 
-use crate::fault::{ClusterError, Fault};
+use crate::fault::{Fault, OipError};
 use crate::metrics::{BOUNDS_US, FailureReason, ModelKey, ModelReading};
 use crate::state::ServerState;
 use axum::extract::State;
@@ -15,12 +15,15 @@ use prometheus::proto::{
 };
 use std::time::Duration;
 
+/// The media type of the text format.
+pub(crate) const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
+
 /// `GET /metrics`.
-pub(crate) async fn metrics(State(state): State<ServerState>) -> Result<Response, ClusterError> {
+pub(crate) async fn metrics(State(state): State<ServerState>) -> Result<Response, OipError> {
     let families = families(&state.coordinator().stats(), &state.metrics().read());
     let text = TextEncoder::new().encode_to_string(&families);
     let text = text.map_err(|error| Fault::internal(error.to_string()))?;
-    let format = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    let format = HeaderValue::from_static(FORMAT);
     Ok(([(header::CONTENT_TYPE, format)], text).into_response())
 }
 

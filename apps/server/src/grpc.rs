@@ -14,30 +14,32 @@ mod status;
 
 pub(crate) use status::respond;
 
-use crate::access::authenticate;
+use crate::access::KeyRole::{Admin, Infer};
+use crate::access::{Gate, Right, Rights, authenticate};
 use crate::fault::Fault;
 use crate::guard;
 use crate::state::ServerState;
 use axum::Router;
 use axum::extract::Request;
+use axum::http::Method;
 use axum::response::Response;
 use proto::grpc_inference_service_server::{GrpcInferenceServiceServer, SERVICE_NAME};
 use service::Service;
 
-/// The service's calls, one by one: what may be called is asked of each by its name.
-const CALLS: [&str; 12] = [
-    "ServerLive",
-    "ServerReady",
-    "ModelReady",
-    "ServerMetadata",
-    "ModelMetadata",
-    "ModelInfer",
-    "ModelStreamInfer",
-    "ModelConfig",
-    "ModelStatistics",
-    "RepositoryIndex",
-    "RepositoryModelLoad",
-    "RepositoryModelUnload",
+/// The service's calls, and who may use each.
+const CALLS: [(&str, Right); 12] = [
+    ("ServerLive", Right::Anybody),
+    ("ServerReady", Right::Anybody),
+    ("ModelReady", Right::Role(Infer)),
+    ("ServerMetadata", Right::Role(Infer)),
+    ("ModelMetadata", Right::Role(Infer)),
+    ("ModelInfer", Right::Role(Infer)),
+    ("ModelStreamInfer", Right::Role(Infer)),
+    ("ModelConfig", Right::Role(Infer)),
+    ("ModelStatistics", Right::Role(Infer)),
+    ("RepositoryIndex", Right::Role(Infer)),
+    ("RepositoryModelLoad", Right::Role(Admin)),
+    ("RepositoryModelUnload", Right::Role(Admin)),
 ];
 
 /// Whether a path is one of this protocol's.
@@ -51,13 +53,16 @@ pub fn router(state: ServerState) -> Router {
     let service = GrpcInferenceServiceServer::new(Service::new(state.clone()))
         .max_decoding_message_size(most)
         .max_encoding_message_size(usize::MAX);
-    let calls = CALLS.iter().fold(Router::new(), |router, call| {
-        router.route_service(&format!("/{SERVICE_NAME}/{call}"), service.clone())
+    let path = |call: &str| format!("/{SERVICE_NAME}/{call}");
+    let calls = CALLS.iter().fold(Router::new(), |router, (call, _)| {
+        router.route_service(&path(call), service.clone())
     });
+    let rights = CALLS.map(|(call, right)| (Method::POST, path(call), right));
+    let gate = Gate::new(state.clone(), Rights::of(rights));
     calls
         .fallback(unknown_call)
         .layer(axum::middleware::from_fn_with_state(state.clone(), body::bounded))
-        .layer(axum::middleware::from_fn_with_state(state.clone(), authenticate))
+        .layer(axum::middleware::from_fn_with_state(gate, authenticate))
         .layer(axum::middleware::from_fn_with_state(state, guard::known_hosts_only))
 }
 

@@ -17,9 +17,9 @@ mod response;
 mod signature;
 mod stats;
 
-use crate::state::ServerState;
-use axum::Router;
-use axum::routing::{get, post};
+use crate::access::KeyRole::{Admin, Infer};
+use crate::access::Right;
+use crate::route::{Content, Route};
 
 pub(crate) use datatype::config_name as config_datatype;
 pub(crate) use datatype::name as datatype_name;
@@ -36,23 +36,82 @@ pub(crate) use request::{
 pub(crate) use signature::{check as check_inputs, wire_dims};
 
 /// Everything under `/v2`.
-pub(crate) fn routes() -> Router<ServerState> {
-    let mut router = Router::new()
-        .route("/v2", get(health::server))
-        .route("/v2/", get(health::server))
-        .route("/v2/health/live", get(health::live))
-        .route("/v2/health/ready", get(health::ready))
-        .route("/v2/models/stats", get(stats::all))
-        .route("/v2/repository/index", post(repository::index))
-        .route("/v2/repository/models/{model}/load", post(repository::load))
-        .route("/v2/repository/models/{model}/unload", post(repository::unload));
-    for prefix in ["/v2/models/{model}", "/v2/models/{model}/versions/{version}"] {
-        router = router
-            .route(prefix, get(models::metadata))
-            .route(&format!("{prefix}/ready"), get(models::ready))
-            .route(&format!("{prefix}/config"), get(models::config))
-            .route(&format!("{prefix}/stats"), get(stats::model))
-            .route(&format!("{prefix}/infer"), post(infer::infer));
-    }
-    router
+pub(crate) fn routes() -> Vec<Route> {
+    let mut all = vec![
+        Route::get("/v2", Infer, health::server, "Name, version and extensions of the server")
+            .answers(200, "ServerMetadata"),
+        Route::get("/v2/", Infer, health::server, "The same").answers(200, "ServerMetadata"),
+        Route::get("/v2/health/live", Right::Anybody, health::live, "Whether the server lives")
+            .answers(200, "Live"),
+        Route::get(
+            "/v2/health/ready",
+            Right::Anybody,
+            health::ready,
+            "Whether an inference would find a worker",
+        )
+        .answers(200, "Ready")
+        .answers(503, "Ready"),
+        Route::get("/v2/models/stats", Infer, stats::all, "Counts and times of every model")
+            .answers(200, "ModelStatistics"),
+        Route::post(
+            "/v2/repository/index",
+            Infer,
+            repository::index,
+            "Every model and whether it can be used",
+        )
+        .takes("IndexQuery")
+        .answers(200, "RepositoryIndex"),
+        Route::post(
+            "/v2/repository/models/{model}/load",
+            Admin,
+            repository::load,
+            "Loads the newest version of a model",
+        )
+        .takes("RepositoryControl")
+        .answers(200, "Nothing")
+        .refuses(&[404, 501]),
+        Route::post(
+            "/v2/repository/models/{model}/unload",
+            Admin,
+            repository::unload,
+            "Unloads a model; its files stay",
+        )
+        .takes("RepositoryControl")
+        .answers(200, "Nothing")
+        .refuses(&[404]),
+    ];
+    all.extend(of_model("/v2/models/{model}"));
+    all.extend(of_model("/v2/models/{model}/versions/{version}"));
+    all
+}
+
+/// The routes of a model, whose newest version is meant, or those of one of its versions.
+fn of_model(path: &str) -> [Route; 5] {
+    let at = |rest: &str| format!("{path}{rest}");
+    [
+        Route::get(path, Infer, models::metadata, "Inputs and outputs of a model")
+            .answers(200, "ModelMetadata")
+            .refuses(&[400, 404]),
+        Route::get(at("/ready"), Infer, models::ready, "Whether a model can be used")
+            .answers(200, "ModelReady")
+            .answers(503, "ModelReady")
+            .refuses(&[400, 404]),
+        Route::get(
+            at("/config"),
+            Infer,
+            models::config,
+            "The configuration of a model, as Triton words it",
+        )
+        .answers(200, "ModelConfig")
+        .refuses(&[400, 404]),
+        Route::get(at("/stats"), Infer, stats::model, "Counts and times of a model")
+            .answers(200, "ModelStatistics")
+            .refuses(&[400, 404]),
+        Route::post(at("/infer"), Infer, infer::infer, "Runs a model once")
+            .tensors()
+            .takes("InferRequest")
+            .answers(200, "InferResponse")
+            .answers_as(200, Content::Bytes("application/octet-stream"))
+            .refuses(&[404, 500, 501]),
+    ]
 }

@@ -1,30 +1,52 @@
 //! All routes, and what answers where there is none.
 
-use crate::access::authenticate;
+use crate::access::KeyRole::Submit;
+use crate::access::{Gate, Right, Rights, authenticate};
 use crate::config::ServerConfig;
 use crate::fault::Fault;
+use crate::route::{Content, Route};
 use crate::state::ServerState;
-use crate::{cluster, drain, exposition, guard, oip};
+use crate::{cluster, docs, drain, exposition, guard, oip, openapi, probes};
 use axum::Router;
 use axum::extract::Request;
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
-use axum::routing::get;
 use std::time::Duration;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
 /// How long a browser may remember what a page of another origin may do.
 const PREFLIGHT: Duration = Duration::from_secs(600);
 
+/// Every route, with what it asks of its callers and what the API's description says of it.
+pub(crate) fn routes() -> Vec<Route> {
+    let mut all = oip::routes();
+    all.extend(cluster::routes());
+    all.extend(docs::routes());
+    all.extend([
+        Route::get("/metrics", Submit, exposition::metrics, "Metrics, as Prometheus reads them")
+            .answers_as(200, Content::Text(exposition::FORMAT, "Metrics")),
+        Route::get("/openapi.json", Right::Anybody, openapi::show, "This description")
+            .answers(200, "Description"),
+        Route::get("/healthz", Right::Anybody, probes::live, "Whether the server lives")
+            .answers_as(200, Content::Text(probes::TEXT, "Text")),
+        Route::get("/readyz", Right::Anybody, probes::ready, "Whether the server can do its work")
+            .answers_as(200, Content::Text(probes::TEXT, "Text"))
+            .answers_as(503, Content::Text(probes::TEXT, "Text")),
+    ]);
+    all
+}
+
 /// The whole service, for [`serve`](crate::serve) or for a listener of one's own.
 pub fn router(state: ServerState) -> Router {
-    Router::new()
-        .merge(oip::routes())
-        .merge(cluster::routes())
-        .route("/metrics", get(exposition::metrics))
+    let routes = routes();
+    let of = |route: &Route| (route.method.clone(), route.path.clone(), route.right);
+    let gate = Gate::new(state.clone(), Rights::of(routes.iter().map(of)));
+    routes
+        .into_iter()
+        .fold(Router::new(), |router, route| route.serve(router))
         .fallback(unknown_path)
         .method_not_allowed_fallback(wrong_verb)
-        .layer(axum::middleware::from_fn_with_state(state.clone(), authenticate))
+        .layer(axum::middleware::from_fn_with_state(gate, authenticate))
         .layer(axum::middleware::from_fn(drain::drained))
         .layer(axum::middleware::from_fn_with_state(state.clone(), guard::known_hosts_only))
         .layer(cors(state.config()))
@@ -34,11 +56,12 @@ pub fn router(state: ServerState) -> Router {
 /// What browsers ask before a page of another origin may use the server.
 fn cors(config: &ServerConfig) -> CorsLayer {
     let length = HeaderName::from_static(oip::HEADER_LENGTH);
+    let last_event = HeaderName::from_static(cluster::LAST_EVENT_ID);
     let origins = config.origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok());
     CorsLayer::new()
         .allow_origin(AllowOrigin::list(origins))
         .allow_methods([Method::GET, Method::POST, Method::PUT, Method::DELETE])
-        .allow_headers([header::AUTHORIZATION, header::CONTENT_TYPE, length.clone()])
+        .allow_headers([header::AUTHORIZATION, header::CONTENT_TYPE, length.clone(), last_event])
         .expose_headers([length, header::RETRY_AFTER, header::LINK])
         .max_age(PREFLIGHT)
 }

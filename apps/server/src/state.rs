@@ -5,6 +5,7 @@ use crate::bodies::Bodies;
 use crate::catalog::Catalog;
 use crate::config::ServerConfig;
 use crate::driver::Driver;
+use crate::feed::Feed;
 use crate::metrics::Metrics;
 use crate::stream::Writers;
 use lgp_sdk::{Coordinator, Repository};
@@ -25,15 +26,18 @@ struct Inner {
     driver: Option<Arc<dyn Driver>>,
     bodies: Bodies,
     writers: Writers,
+    feed: Feed,
     /// Places for those who listen to events.
     listeners: Arc<Semaphore>,
+    /// Places for those who wait for the end of a task.
+    waiters: Semaphore,
     access: Access,
     /// True once the server is to end.
     closing: watch::Sender<bool>,
 }
 
 impl ServerState {
-    /// State over a running coordinator and a model repository.
+    /// State over a running coordinator and a model repository. Must be made within a Tokio runtime.
     ///
     /// Without a driver, requests to scale or to stop are answered with 501.
     #[must_use]
@@ -49,7 +53,9 @@ impl ServerState {
         let closing = watch::Sender::new(false);
         let bodies = Bodies::new(config.bodies_bytes_max);
         let writers = Writers::default();
-        let listeners = Arc::new(Semaphore::new(config.listeners_max));
+        let listeners = Arc::new(Semaphore::new(config.listeners_max.min(Semaphore::MAX_PERMITS)));
+        let waiters = Semaphore::new(config.waiters_max.min(Semaphore::MAX_PERMITS));
+        let feed = Feed::new(&coordinator, config.events_kept_max);
         let inner = Inner {
             config,
             coordinator,
@@ -58,7 +64,9 @@ impl ServerState {
             driver,
             bodies,
             writers,
+            feed,
             listeners,
+            waiters,
             access,
             closing,
         };
@@ -74,6 +82,11 @@ impl ServerState {
     pub(crate) async fn closing(&self) {
         // The sender lives as long as this state.
         let _ = self.inner.closing.subscribe().wait_for(|closing| *closing).await;
+    }
+
+    /// Whether the server is to end.
+    pub(crate) fn is_closing(&self) -> bool {
+        *self.inner.closing.borrow()
     }
 
     pub(crate) fn config(&self) -> &ServerConfig {
@@ -95,9 +108,19 @@ impl ServerState {
         &self.inner.writers
     }
 
+    /// The events of the cluster.
+    pub(crate) fn feed(&self) -> &Feed {
+        &self.inner.feed
+    }
+
     /// Places for those who listen to events.
     pub(crate) fn listeners(&self) -> &Arc<Semaphore> {
         &self.inner.listeners
+    }
+
+    /// Places for those who wait for the end of a task.
+    pub(crate) fn waiters(&self) -> &Semaphore {
+        &self.inner.waiters
     }
 
     pub(crate) fn coordinator(&self) -> &Coordinator {

@@ -68,6 +68,8 @@ pub struct Coordinator {
     endpoint: Arc<Mutex<Option<(Endpoint, SocketWatch)>>>,
     tokens: Option<Tokens>,
     pki: Pki,
+    /// The number of its lead, and of its tasks.
+    epoch: u64,
     /// Its lead of the cluster.
     leading: Arc<Leading>,
     present: Arc<ConnectedMembers>,
@@ -163,6 +165,7 @@ impl Coordinator {
             endpoint: Arc::new(Mutex::new(Some((endpoint.clone(), watch)))),
             tokens,
             pki: pki.clone(),
+            epoch,
             leading: Arc::new(leading),
             present: Arc::default(),
             limits: Limits::new(JOINING),
@@ -177,6 +180,12 @@ impl Coordinator {
     #[must_use]
     pub fn config(&self) -> &CoordinatorConfig {
         &self.config
+    }
+
+    /// Its number among the coordinators of its cluster: each that starts later has a higher one.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.epoch
     }
 
     /// The UDP address that workers connect to.

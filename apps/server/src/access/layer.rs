@@ -4,7 +4,7 @@
 use super::audit::Call;
 use super::caller::Caller;
 use super::keys::KeyRole;
-use super::rights::{Right, right};
+use super::rights::{Right, Rights};
 use crate::fault::Fault;
 use crate::peer::Peer;
 use crate::state::ServerState;
@@ -13,6 +13,7 @@ use axum::extract::{MatchedPath, RawPathParams, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
+use std::sync::Arc;
 
 /// The scheme of the header `Authorization`.
 const SCHEME: &str = "Bearer";
@@ -20,10 +21,24 @@ const SCHEME: &str = "Bearer";
 /// The part of a route's pattern that names a model.
 const MODEL: &str = "model";
 
+/// What the layer knows of the router that it stands before.
+#[derive(Debug, Clone)]
+pub(crate) struct Gate {
+    state: ServerState,
+    rights: Arc<Rights>,
+}
+
+impl Gate {
+    /// Before routes that ask this of their callers.
+    pub(crate) fn new(state: ServerState, rights: Rights) -> Self {
+        Self { state, rights: Arc::new(rights) }
+    }
+}
+
 /// Middleware that answers 401 to callers without a good key where one is needed, 403 to those whose
 /// key does not reach so far, and 429 beyond a key's limits.
 pub(crate) async fn authenticate(
-    State(state): State<ServerState>,
+    State(Gate { state, rights }): State<Gate>,
     mut request: Request,
     next: Next,
 ) -> Response {
@@ -31,7 +46,7 @@ pub(crate) async fn authenticate(
     let Some(route) = request.extensions().get::<MatchedPath>() else {
         return next.run(request).await;
     };
-    let needed = right(request.method(), route.as_str());
+    let needed = rights.right(request.method(), route.as_str());
     if needed == Right::Anybody {
         return next.run(request).await;
     }

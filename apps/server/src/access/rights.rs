@@ -1,72 +1,45 @@
 //! What each route asks of its caller. A route that is not listed is for administrators.
 
-use super::keys::KeyRole::{self, Infer, Submit};
+use super::keys::KeyRole;
 use axum::http::Method;
+use std::collections::HashMap;
 
 /// Who may use a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Right {
+pub(crate) enum Right {
     /// Anybody who reaches the port.
     Anybody,
     /// Whoever has at least this role.
     Role(KeyRole),
 }
 
-/// Whether the server lives and whether it is ready: one bit each, for whatever watches over it.
-const PROBES: [&str; 4] = [
-    "/v2/health/live",
-    "/v2/health/ready",
-    "/inference.GRPCInferenceService/ServerLive",
-    "/inference.GRPCInferenceService/ServerReady",
-];
-
-/// Routes below these are the Open Inference Protocol's.
-const PROTOCOL: [&str; 2] = ["/v2", "/inference.GRPCInferenceService"];
-
-/// Routes of the protocol that change what is served.
-const CONTROL: [&str; 4] = [
-    "/v2/repository/models/{model}/load",
-    "/v2/repository/models/{model}/unload",
-    "/inference.GRPCInferenceService/RepositoryModelLoad",
-    "/inference.GRPCInferenceService/RepositoryModelUnload",
-];
-
-/// Other routes that are not for administrators alone.
-const RIGHTS: [(&str, &str, KeyRole); 18] = [
-    ("GET", "/api/v1/cluster/health", Infer),
-    ("GET", "/metrics", Submit),
-    ("POST", "/api/v1/cluster/coordinator/start", Submit),
-    ("GET", "/api/v1/cluster/stats", Submit),
-    ("GET", "/api/v1/cluster/workers", Submit),
-    ("GET", "/api/v1/cluster/workers/{id}", Submit),
-    ("GET", "/api/v1/cluster/workers/{id}/metrics", Submit),
-    ("GET", "/api/v1/cluster/models", Submit),
-    ("GET", "/api/v1/cluster/models/{model}", Submit),
-    ("GET", "/api/v1/cluster/tasks", Submit),
-    ("POST", "/api/v1/cluster/tasks", Submit),
-    ("POST", "/api/v1/cluster/tasks/batch", Submit),
-    ("GET", "/api/v1/cluster/tasks/{id}", Submit),
-    ("DELETE", "/api/v1/cluster/tasks/{id}", Submit),
-    ("DELETE", "/api/v1/cluster/tasks/{id}/result", Submit),
-    ("GET", "/api/v1/cluster/tasks/{id}/why", Submit),
-    ("GET", "/api/v1/cluster/config", Submit),
-    ("GET", "/api/v1/cluster/events", Submit),
-];
-
-/// What a route, by its pattern, asks of its caller.
-pub(super) fn right(method: &Method, route: &str) -> Right {
-    if PROBES.contains(&route) {
-        return Right::Anybody;
+impl From<KeyRole> for Right {
+    fn from(role: KeyRole) -> Self {
+        Self::Role(role)
     }
-    let is_below = |prefix: &str| {
-        route.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    };
-    if PROTOCOL.into_iter().any(is_below) && !CONTROL.contains(&route) {
-        return Right::Role(Infer);
+}
+
+/// What the routes of a router ask of their callers.
+#[derive(Debug)]
+pub(crate) struct Rights(HashMap<String, Vec<(Method, Right)>>);
+
+impl Rights {
+    /// Of routes, each by its method and its pattern.
+    pub(crate) fn of(routes: impl IntoIterator<Item = (Method, String, Right)>) -> Self {
+        let mut all: HashMap<String, Vec<(Method, Right)>> = HashMap::new();
+        for (method, path, right) in routes {
+            all.entry(path).or_default().push((method, right));
+        }
+        Self(all)
     }
-    let method = if method == Method::HEAD { "GET" } else { method.as_str() };
-    let listed = RIGHTS.iter().find(|(m, r, _)| *m == method && *r == route);
-    Right::Role(listed.map_or(KeyRole::Admin, |(_, _, role)| *role))
+
+    /// What a route asks of its caller.
+    pub(super) fn right(&self, method: &Method, route: &str) -> Right {
+        let method = if method == Method::HEAD { &Method::GET } else { method };
+        let mut listed = self.0.get(route).into_iter().flatten();
+        let found = listed.find(|(known, _)| known == method);
+        found.map_or(Right::Role(KeyRole::Admin), |(_, right)| *right)
+    }
 }
 
 #[cfg(test)]
@@ -75,24 +48,25 @@ mod tests {
 
     #[test]
     fn what_is_not_listed_is_for_administrators() {
-        let admin = Right::Role(KeyRole::Admin);
+        let (admin, submit) = (Right::Role(KeyRole::Admin), Right::Role(KeyRole::Submit));
+        let route = |method, path: &str, right| (method, path.to_owned(), right);
+        let rights = Rights::of([
+            route(Method::GET, "/live", Right::Anybody),
+            route(Method::GET, "/tasks/{id}", submit),
+            route(Method::POST, "/tasks/{id}", admin),
+        ]);
         for (method, route, expected) in [
-            (Method::GET, "/v2/health/live", Right::Anybody),
-            (Method::GET, "/v2", Right::Role(Infer)),
-            (Method::POST, "/v2/models/{model}/infer", Right::Role(Infer)),
-            (Method::POST, "/v2/repository/models/{model}/load", admin),
-            (Method::POST, "/inference.GRPCInferenceService/ServerLive", Right::Anybody),
-            (Method::POST, "/inference.GRPCInferenceService/ModelInfer", Right::Role(Infer)),
-            (Method::POST, "/inference.GRPCInferenceService/RepositoryModelLoad", admin),
-            (Method::GET, "/v2x", admin),
-            (Method::GET, "/api/v1/cluster/tasks", Right::Role(Submit)),
-            (Method::HEAD, "/api/v1/cluster/tasks", Right::Role(Submit)),
-            (Method::DELETE, "/api/v1/cluster/tasks", admin),
-            (Method::POST, "/api/v1/cluster/models/{model}", admin),
-            (Method::GET, "/api/v1/cluster/tokens", admin),
-            (Method::GET, "/api/v1/cluster/made-up", admin),
+            (Method::GET, "/live", Right::Anybody),
+            (Method::HEAD, "/live", Right::Anybody),
+            (Method::POST, "/live", admin),
+            (Method::GET, "/live/", admin),
+            (Method::GET, "/tasks/{id}", submit),
+            (Method::HEAD, "/tasks/{id}", submit),
+            (Method::POST, "/tasks/{id}", admin),
+            (Method::DELETE, "/tasks/{id}", admin),
+            (Method::GET, "/made-up", admin),
         ] {
-            assert_eq!(right(&method, route), expected, "{method} {route}");
+            assert_eq!(rights.right(&method, route), expected, "{method} {route}");
         }
     }
 }

@@ -1,64 +1,102 @@
 //! Events of the cluster as they happen, for whoever listens.
 
 use crate::fault::{ClusterError, Fault};
+use crate::feed::{EventId, Listener};
+use crate::query;
 use crate::state::ServerState;
 use crate::stream::Stream;
 use axum::body::{Body, Bytes};
-use axum::extract::State;
-use axum::http::header;
+use axum::extract::{RawQuery, State};
+use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
-use lgp_sdk::Events;
-use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
+/// The header by which a listener that comes back says which event it has had last.
+pub(crate) const LAST_EVENT_ID: &str = "last-event-id";
+
 /// Between two signs of life on a quiet stream, so that a listener that is gone is noticed.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
-/// Events that a listener may be behind by before it misses some.
-const BEHIND: usize = 64;
+/// Pieces of the stream that are written before a listener has taken them.
+const AHEAD: usize = 4;
+/// After how many milliseconds a listener whose connection broke comes back.
+const RETRY_MS: u64 = 1_000;
 
-/// `GET events`: server-sent events, each a JSON object with `at_ms` and `event`, until the
-/// listener or the server ends.
+/// `GET events?after=ID`: server-sent events, each an id and a JSON object with `at_ms` and `event`,
+/// until the listener or the server ends. With the header `Last-Event-ID`, or with `after`, those since
+/// that event come first; the event `gap` says where some of them are not kept any more.
 ///
 /// ```text
 /// curl -N localhost:8000/api/v1/cluster/events
 /// ```
-pub(crate) async fn listen(State(state): State<ServerState>) -> Result<Response, ClusterError> {
+pub(crate) async fn listen(
+    State(state): State<ServerState>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Result<Response, ClusterError> {
+    let after = after(&query.unwrap_or_default(), &headers)?;
     let most = state.config().listeners_max;
     let place = Arc::clone(state.listeners()).try_acquire_owned().map_err(|_| {
         let what = format!("{most} listen to events, the most that may (http.listeners_max)");
         Fault::unavailable("busy", what)
     })?;
-    let (sender, frames) = mpsc::channel(BEHIND);
-    tokio::spawn(tell(state.coordinator().events(), state, sender, place));
+    let (sender, frames) = mpsc::channel(AHEAD);
+    let listener = state.feed().listen(after);
+    tokio::spawn(tell(listener, state, sender, place));
     let kind = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];
     Ok((kind, Body::new(Stream(frames))).into_response())
 }
 
+/// The event that the listener has had last, if it says so. A browser that comes back sends the header
+/// along with the query that it began with, so the header counts.
+fn after(query: &str, headers: &HeaderMap) -> Result<Option<EventId>, Fault> {
+    let mut after = None;
+    for part in query::parts(query) {
+        let (key, value) = part?;
+        match key {
+            "after" => after = Some(id("after", &value)?),
+            other => return Err(query::unknown(other, "after")),
+        }
+    }
+    match headers.get(LAST_EVENT_ID) {
+        Some(value) if !value.is_empty() => {
+            Ok(Some(id("header Last-Event-ID", &String::from_utf8_lossy(value.as_bytes()))?))
+        }
+        _ => Ok(after),
+    }
+}
+
+fn id(place: &str, text: &str) -> Result<EventId, Fault> {
+    text.parse().map_err(|()| {
+        let given = query::shown(text);
+        Fault::bad_input(format!("{place} is '{given}', expected the id of an event, EPOCH-NUMBER"))
+            .hint("leave it out to hear what happens from now on")
+    })
+}
+
 async fn tell(
-    mut events: Events,
+    mut listener: Listener,
     state: ServerState,
     frames: mpsc::Sender<Result<Bytes, Infallible>>,
     _place: OwnedSemaphorePermit,
 ) {
+    // Who hears nothing before the connection breaks knows its place too.
+    let mut text: Bytes = format!("retry: {RETRY_MS}\nid: {}\n\n", listener.after()).into();
     loop {
-        let text = tokio::select! {
-            event = events.next() => {
-                let Some((at_ms, event)) = event else { return };
-                let mut value = serde_json::to_value(&event).unwrap_or_default();
-                if let Value::Object(object) = &mut value {
-                    object.insert("at_ms".to_owned(), json!(at_ms));
-                }
-                format!("data: {value}\n\n")
-            }
-            () = tokio::time::sleep(SIGN_OF_LIFE) => ":\n\n".to_owned(),
+        tokio::select! {
+            sent = frames.send(Ok(text)) => if sent.is_err() { return },
+            () = state.closing() => return,
+        }
+        text = tokio::select! {
+            events = listener.next() => match events {
+                Some(events) => events,
+                None => return,
+            },
+            () = tokio::time::sleep(SIGN_OF_LIFE) => ":\n\n".into(),
             () = state.closing() => return,
             () = frames.closed() => return,
         };
-        if frames.send(Ok(text.into())).await.is_err() {
-            return;
-        }
     }
 }

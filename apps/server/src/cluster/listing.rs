@@ -3,6 +3,7 @@
 use super::tasks::{model_name, summary};
 use crate::fault::{ClusterError, Fault};
 use crate::faults;
+use crate::query;
 use crate::state::ServerState;
 use axum::Json;
 use axum::extract::{RawQuery, State};
@@ -35,10 +36,8 @@ fn link(query: &str, after: TaskId) -> String {
 
 fn filter(query: &str) -> Result<TaskFilter, Fault> {
     let mut filter = TaskFilter::default();
-    for part in query.split('&').filter(|part| !part.is_empty()) {
-        let (key, value) = part.split_once('=').unwrap_or((part, ""));
-        let value = decoded(value)
-            .ok_or_else(|| Fault::bad_input(format!("{key} has a value that is no text")))?;
+    for part in query::parts(query) {
+        let (key, value) = part?;
         match key {
             "state" => filter.state = Some(value.parse().map_err(faults::cluster)?),
             "model" => {
@@ -47,13 +46,7 @@ fn filter(query: &str) -> Result<TaskFilter, Fault> {
             }
             "limit" => filter.limit = limit(&value)?,
             "after" => filter.after = Some(value.parse().map_err(faults::cluster)?),
-            other => {
-                let other: String = other.chars().take(64).collect();
-                let expected = "state, model, limit or after";
-                return Err(Fault::bad_input(format!(
-                    "the query has '{other}', expected {expected}"
-                )));
-            }
+            other => return Err(query::unknown(other, "state, model, limit or after")),
         }
     }
     Ok(filter)
@@ -62,29 +55,8 @@ fn filter(query: &str) -> Result<TaskFilter, Fault> {
 fn limit(given: &str) -> Result<usize, Fault> {
     let most = TaskFilter::LIMIT_MAX;
     given.parse().ok().filter(|limit| (1..=most).contains(limit)).ok_or_else(|| {
-        let given: String = given.chars().take(64).collect();
-        Fault::bad_input(format!("limit is '{given}', expected 1 to {most}"))
+        Fault::bad_input(format!("limit is '{}', expected 1 to {most}", query::shown(given)))
     })
-}
-
-/// A value of a query: `%2F` is a slash, and a plus a space.
-fn decoded(value: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(value.len());
-    let mut rest = value.as_bytes();
-    while let [first, behind @ ..] = rest {
-        rest = behind;
-        match first {
-            b'+' => bytes.push(b' '),
-            b'%' => {
-                let (digits, behind) = behind.split_at_checked(2)?;
-                let digits = std::str::from_utf8(digits).ok()?;
-                bytes.push(u8::from_str_radix(digits, 16).ok()?);
-                rest = behind;
-            }
-            other => bytes.push(*other),
-        }
-    }
-    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]

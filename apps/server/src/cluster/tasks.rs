@@ -1,5 +1,6 @@
 //! Tasks: submitting, watching and cancelling them.
 
+use super::waiting;
 use crate::access::Caller;
 use crate::bodies::Room;
 use crate::extract::{Params, WithTensors, make_room, parse};
@@ -9,7 +10,7 @@ use crate::oip::{self, Flat, Input, Raw, off_loop};
 use crate::state::ServerState;
 use crate::stream;
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use lgp_sdk::{
@@ -130,12 +131,17 @@ pub(crate) async fn why(
     Ok(Json(json!({ "task_id": id, "decisions": lines.collect::<Vec<Value>>() })))
 }
 
-/// `GET tasks/{id}`.
+/// `GET tasks/{id}?wait_ms=N`: at once, or once the task has ended, after `wait_ms` at the latest.
 pub(crate) async fn show(
     State(state): State<ServerState>,
     params: Params,
+    RawQuery(query): RawQuery,
 ) -> Result<Response, ClusterError> {
     let id = task_id(&params)?;
+    let wait = waiting::limit(&query.unwrap_or_default(), state.config().deadline_ms_max)?;
+    if let Some(record) = waiting::ended(&state, id, wait).await? {
+        return answer(&state, record, Room::default()).await;
+    }
     let room = room_for_result(&state, id).await?;
     let record = state.coordinator().task(id).await.map_err(faults::cluster)?;
     answer(&state, record, room).await

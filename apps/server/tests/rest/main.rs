@@ -2,9 +2,13 @@
 
 mod access;
 mod cluster;
+mod events;
 mod grpc;
 mod models;
 mod oip;
+mod openapi;
+mod probes;
 mod rig;
 mod serving;
 mod tokens;
+mod waiting;

@@ -159,23 +159,6 @@ async fn what_a_model_asks_for_is_kept_and_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn events_are_told_as_they_happen() {
-    let rig = Rig::start().await;
-    let request = request("GET", "/api/v1/cluster/events").body(Body::empty()).unwrap();
-    let answer = rig.send(request).await;
-    assert_eq!(answer.headers()["content-type"], "text/event-stream");
-    let mut body = answer.into_body();
-    assert_eq!(rig.post(&format!("{MODELS}/mine"), onnx()).await.status, 201);
-    let frame = tokio::time::timeout(crate::rig::PATIENCE, body.frame()).await.unwrap();
-    let bytes = frame.unwrap().unwrap().into_data().unwrap();
-    let text = std::str::from_utf8(&bytes).unwrap();
-    let event: Value = serde_json::from_str(text.strip_prefix("data: ").unwrap()).unwrap();
-    assert_eq!((&event["event"], &event["worker"]), (&json!("model_loaded"), &json!("w1")));
-    assert_eq!((&event["model"]["name"], &event["error"]), (&json!("mine"), &Value::Null));
-    assert!(event["at_ms"].as_u64() > Some(1_700_000_000_000), "{event}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn tasks_of_an_unloaded_model_wait_and_requests_for_it_do_not() {
     let rig = Rig::start().await;
     let input = r#""inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}]"#;

@@ -1,0 +1,270 @@
+//! The latest events of the cluster, kept for listeners that come back after a break. One task fills
+//! the buffer, whatever the number of listeners; each of these reads it at its own pace.
+
+use axum::body::Bytes;
+use lgp_sdk::{Coordinator, Event, Events};
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+
+/// Bytes of all events that are kept.
+const BYTES_MAX: usize = 4 << 20;
+/// Events that a listener is given at a time.
+const AT_ONCE: usize = 64;
+
+/// A place among the events of one coordinator: behind the event of this number, the first of which is 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct EventId {
+    /// The coordinator's number.
+    pub(crate) epoch: u64,
+    /// The event's number.
+    pub(crate) seq: u64,
+}
+
+impl fmt::Display for EventId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:x}-{:x}", self.epoch, self.seq)
+    }
+}
+
+impl FromStr for EventId {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let number = |text: &str| {
+            let is_hex = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+            u64::from_str_radix(text, 16).ok().filter(|_| is_hex)
+        };
+        let (epoch, seq) = text.split_once('-').ok_or(())?;
+        Ok(Self { epoch: number(epoch).ok_or(())?, seq: number(seq).ok_or(())? })
+    }
+}
+
+/// The events of a coordinator, from the start of the server on.
+#[derive(Debug)]
+pub(crate) struct Feed {
+    buffer: Arc<Buffer>,
+    /// The number of the latest event.
+    last: watch::Receiver<u64>,
+    filling: AbortHandle,
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        self.filling.abort();
+    }
+}
+
+impl Feed {
+    /// Keeps so many events of a coordinator. Must be called within a Tokio runtime.
+    pub(crate) fn new(coordinator: &Coordinator, kept_max: usize) -> Self {
+        let buffer = Arc::new(Buffer::new(coordinator.epoch(), kept_max));
+        let (latest, last) = watch::channel(0);
+        let filling = tokio::spawn(fill(coordinator.events(), Arc::clone(&buffer), latest));
+        Self { buffer, last, filling: filling.abort_handle() }
+    }
+
+    /// Listens to what follows an event, or to what happens from now on.
+    pub(crate) fn listen(&self, after: Option<EventId>) -> Listener {
+        let after = after.unwrap_or_else(|| self.buffer.now());
+        Listener { buffer: Arc::clone(&self.buffer), last: self.last.clone(), after }
+    }
+}
+
+async fn fill(mut events: Events, buffer: Arc<Buffer>, latest: watch::Sender<u64>) {
+    while let Some((at_ms, event)) = events.next().await {
+        latest.send_replace(buffer.push(at_ms, &event));
+    }
+}
+
+#[derive(Debug)]
+struct Buffer {
+    epoch: u64,
+    kept_max: usize,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    /// Events as they are sent, oldest first.
+    frames: VecDeque<Bytes>,
+    bytes: usize,
+    /// The number of the latest, and so of all.
+    last: u64,
+}
+
+impl Kept {
+    /// The number of the event before the oldest that is kept.
+    fn before(&self) -> u64 {
+        self.last.saturating_sub(u64::try_from(self.frames.len()).unwrap_or(u64::MAX))
+    }
+}
+
+impl Buffer {
+    fn new(epoch: u64, kept_max: usize) -> Self {
+        Self { epoch, kept_max, kept: Mutex::default() }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        // Whoever panicked left whole events in it.
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> EventId {
+        EventId { epoch: self.epoch, seq: self.kept().last }
+    }
+
+    /// Adds an event; answers its number.
+    fn push(&self, at_ms: u64, event: &Event) -> u64 {
+        let mut value = serde_json::to_value(event).unwrap_or_default();
+        if let Value::Object(object) = &mut value {
+            object.insert("at_ms".to_owned(), json!(at_ms));
+        }
+        let mut kept = self.kept();
+        let seq = kept.last + 1;
+        let frame = frame(EventId { epoch: self.epoch, seq }, &value);
+        kept.last = seq;
+        kept.bytes += frame.len();
+        kept.frames.push_back(frame);
+        while kept.frames.len() > self.kept_max.max(1) || kept.bytes > BYTES_MAX {
+            let Some(oldest) = kept.frames.pop_front() else { break };
+            kept.bytes -= oldest.len();
+        }
+        seq
+    }
+}
+
+/// An event as it is sent.
+fn frame(id: EventId, value: &Value) -> Bytes {
+    format!("id: {id}\ndata: {value}\n\n").into()
+}
+
+/// One who listens, from an event on.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    buffer: Arc<Buffer>,
+    last: watch::Receiver<u64>,
+    after: EventId,
+}
+
+impl Listener {
+    /// The event that the listener has had.
+    pub(crate) fn after(&self) -> EventId {
+        self.after
+    }
+
+    /// The next events, as they are sent; first, where some are missed, one that says so. `None` once
+    /// the coordinator is gone.
+    pub(crate) async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            // Marked before looking: it counts every event from here on.
+            self.last.borrow_and_update();
+            if let Some(frames) = self.take() {
+                return Some(frames);
+            }
+            self.last.changed().await.ok()?;
+        }
+    }
+
+    fn take(&mut self) -> Option<Bytes> {
+        let kept = self.buffer.kept();
+        let (before, last) = (kept.before(), kept.last);
+        let (reason, missed) = match self.after {
+            EventId { epoch, seq } if epoch != self.buffer.epoch || seq > last => {
+                ("other_coordinator", None)
+            }
+            EventId { seq, .. } if seq < before => ("too_old", Some(before - seq)),
+            EventId { seq, .. } => {
+                let had = usize::try_from(seq - before).unwrap_or(usize::MAX);
+                let next: Vec<&[u8]> =
+                    kept.frames.iter().skip(had).take(AT_ONCE).map(AsRef::as_ref).collect();
+                self.after.seq += u64::try_from(next.len()).unwrap_or_default();
+                return (!next.is_empty()).then(|| next.concat().into());
+            }
+        };
+        drop(kept);
+        self.after = EventId { epoch: self.buffer.epoch, seq: before };
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let at_ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+        let gap = json!({ "event": "gap", "reason": reason, "missed": missed, "at_ms": at_ms });
+        Some(frame(self.after, &gap))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn buffer(events: u64) -> Arc<Buffer> {
+        let buffer = Arc::new(Buffer::new(10, 3));
+        for count in 1..=events {
+            buffer.push(0, &Event::Missed { count });
+        }
+        buffer
+    }
+
+    fn heard(buffer: &Arc<Buffer>, after: &str) -> Vec<String> {
+        let after = after.parse().expect("an id");
+        let (_, last) = watch::channel(0);
+        let mut listener = Listener { buffer: Arc::clone(buffer), last, after };
+        let frames: Vec<Bytes> = std::iter::from_fn(|| listener.take()).collect();
+        let text = String::from_utf8(frames.concat()).expect("text");
+        let parts = text.split_terminator("\n\n").map(|part| {
+            let (id, data) = part.split_once("\ndata: ").expect("an id and data");
+            let data: Value = serde_json::from_str(data).expect("JSON");
+            let detail = match data["event"].as_str() {
+                Some("gap") => format!("gap {} {}", data["reason"], data["missed"]),
+                _ => data["count"].to_string(),
+            };
+            format!("{} {detail}", id.strip_prefix("id: ").expect("an id"))
+        });
+        parts.collect()
+    }
+
+    #[test]
+    fn a_listener_hears_what_came_since_or_that_some_is_missing() {
+        let five = ["a-3 3", "a-4 4", "a-5 5"];
+        assert_eq!(heard(&buffer(5), "a-5"), [""; 0]);
+        assert_eq!(heard(&buffer(5), "a-4"), five[2..]);
+        assert_eq!(heard(&buffer(5), "A-2"), five);
+        for (after, gap) in [
+            ("a-1", "a-2 gap \"too_old\" 1"),
+            ("a-0", "a-2 gap \"too_old\" 2"),
+            ("a-6", "a-2 gap \"other_coordinator\" null"),
+            ("b-4", "a-2 gap \"other_coordinator\" null"),
+            ("0-ffffffffffffffff", "a-2 gap \"other_coordinator\" null"),
+        ] {
+            assert_eq!(heard(&buffer(5), after), [&[gap], &five[..]].concat(), "{after}");
+        }
+        assert_eq!(heard(&buffer(0), "9-1"), ["a-0 gap \"other_coordinator\" null"]);
+    }
+
+    #[test]
+    fn many_and_large_events_make_room() {
+        let buffer = Arc::new(Buffer::new(1, 1_000));
+        let reason = "x".repeat(BYTES_MAX / 4);
+        let worker: lgp_sdk::WorkerId = "w1".parse().expect("a name");
+        for _ in 0..10 {
+            buffer.push(0, &Event::WorkerLost { worker: worker.clone(), reason: reason.clone() });
+        }
+        let kept = buffer.kept();
+        assert_eq!((kept.frames.len(), kept.last, kept.before()), (3, 10, 7));
+        assert!(kept.bytes <= BYTES_MAX);
+    }
+
+    #[test]
+    fn ids_are_read_as_they_are_written() {
+        let id = EventId { epoch: u64::MAX, seq: 0 };
+        assert_eq!(id.to_string().parse(), Ok(id));
+        for other in
+            ["", "-", "1", "1-", "-1", "+1-1", "1-+1", "1-1-1", "g-1", "10000000000000000-1"]
+        {
+            assert_eq!(other.parse::<EventId>(), Err(()), "{other}");
+        }
+    }
+}
