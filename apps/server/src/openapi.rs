@@ -55,13 +55,13 @@ pub(crate) async fn show() -> Response {
 }
 
 fn document(routes: &[Route]) -> Value {
+    // A test parses it.
+    let schemas: Value = serde_json::from_str(SCHEMAS).unwrap_or_default();
     let mut paths = Map::new();
     for route in routes {
         let item = paths.entry(route.path.as_str()).or_insert_with(|| json!({}));
-        item[route.method.as_str().to_ascii_lowercase()] = operation(route);
+        item[route.method.as_str().to_ascii_lowercase()] = operation(route, &schemas);
     }
-    // A test parses it.
-    let schemas: Value = serde_json::from_str(SCHEMAS).unwrap_or_default();
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -136,7 +136,7 @@ fn reference(kind: &str, name: &str) -> Value {
     json!({ "$ref": format!("#/components/{kind}/{name}") })
 }
 
-fn operation(route: &Route) -> Value {
+fn operation(route: &Route, schemas: &Value) -> Value {
     let family = Family::of(&route.path);
     let mut operation = json!({
         "operationId": operation_id(route),
@@ -151,9 +151,21 @@ fn operation(route: &Route) -> Value {
         operation["parameters"] = json!(parameters);
     }
     if !route.takes.is_empty() {
-        operation["requestBody"] = json!({ "content": contents(&route.takes) });
+        operation["requestBody"] = json!({
+            "required": needs_body(&route.takes, schemas),
+            "content": contents(&route.takes),
+        });
     }
     operation
+}
+
+/// Whether a body may not be left out: an empty one reads as JSON without members.
+fn needs_body(takes: &[Content], schemas: &Value) -> bool {
+    let may_be_empty = |content: &Content| match content {
+        Content::Json(schema) => schemas[*schema]["required"].is_null(),
+        Content::Text(..) | Content::Bytes(_) => false,
+    };
+    !takes.iter().any(may_be_empty)
 }
 
 /// A name for programs that are made from the description.

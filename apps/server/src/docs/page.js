@@ -67,6 +67,8 @@ function bodies(api, content) {
   return Object.entries(content ?? {}).flatMap(([kind, { schema }]) => {
     const parts = [element("div", {}, element("code", {}, kind))];
     if (!schema) return parts;
+    const about = resolve(api, schema)?.description;
+    if (about) parts.push(element("div", {}, about));
     parts.push(element("pre", {}, shape(api, schema)));
     const example = resolve(api, schema)?.examples?.[0];
     if (example !== undefined && typeof example === "object") {

@@ -185,6 +185,26 @@ async fn the_description_is_whole() {
         let answers = operation["responses"].as_object().unwrap();
         assert!(answers.keys().any(|status| status.starts_with('2')), "{place}");
     }
+    let without_key: Vec<String> = operations(&api)
+        .into_iter()
+        .filter(|(method, path)| operation(&api, method, path)["security"] == json!([]))
+        .map(|(method, path)| format!("{method} {path}"))
+        .collect();
+    let expected = [
+        "GET /docs",
+        "GET /docs/page.css",
+        "GET /docs/page.js",
+        "GET /healthz",
+        "GET /openapi.json",
+        "GET /readyz",
+        "GET /v2/health/live",
+        "GET /v2/health/ready",
+    ];
+    assert_eq!(without_key, expected);
+    for (pattern, required) in [("tasks", true), ("models/{model}", true), ("restart", false)] {
+        let body = &operation(&api, "POST", &format!("/api/v1/cluster/{pattern}"))["requestBody"];
+        assert_eq!(body["required"], required, "{pattern}");
+    }
     let text = api.to_string();
     for (at, _) in text.match_indices("#/components/") {
         let reference = text[at + 1..].split('"').next().unwrap();
