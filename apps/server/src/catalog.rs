@@ -236,7 +236,10 @@ impl Catalog {
             return Err(Fault::bad_input(format!("no worker can load '{name}': {error}")));
         }
         lock(&self.failures).remove(model);
-        self.unload_where(|m| m.name == name && m.version != model.version);
+        // Also of those that were withdrawn: their tasks may go on.
+        for other in self.all_of(name).await?.iter().filter(|other| *other != model) {
+            self.coordinator.unload(other);
+        }
         self.tell_others(name).await?;
         if !self.coordinator.models().contains(entry.model()) {
             return Err(Fault::bad_input(format!("'{name}' was unloaded while it was loaded")));
@@ -277,11 +280,13 @@ impl Catalog {
         Ok(entry)
     }
 
-    /// Takes every version of a model from the workers; its files stay.
+    /// Takes every version of a model from the workers; its files stay. What runs goes on; tasks that have
+    /// not begun wait from then on.
     pub(crate) async fn unload(&self, name: &str) -> Result<ModelEntry, Fault> {
         self.forget(name);
         let entry = self.get(name, None).await?;
-        self.unload_where(|m| m.name == name);
+        self.coordinator.withdraw(&self.all_of(name).await?);
+        self.unloads.send_replace(());
         Ok(entry)
     }
 
@@ -354,12 +359,6 @@ impl Catalog {
         self.files(move |r| r.remove(&owned, None)).await?;
         self.forget(name);
         Ok(())
-    }
-
-    fn unload_where(&self, matches: impl Fn(&ModelRef) -> bool) {
-        for model in self.coordinator.models().iter().filter(|m| matches(m)) {
-            self.coordinator.unload(model);
-        }
     }
 
     /// Drops what is remembered of a model.

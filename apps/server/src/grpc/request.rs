@@ -118,8 +118,21 @@ fn texts(name: &str, shape: &[usize], given: &[Bytes]) -> Result<Tensor, Fault> 
     let texts = texts.map_err(|error| {
         Fault::bad_input(format!("input '{name}' has a string that is not UTF-8: {error}"))
     })?;
+    check_count(name, shape, texts.len())?;
     Tensor::from_strings(shape, &texts)
         .map_err(|error| Fault::bad_input(format!("input '{name}': {error}")))
+}
+
+fn check_count(name: &str, shape: &[usize], given: usize) -> Result<(), Fault> {
+    let expected = Shape::from(shape).elements();
+    let expected = expected.map_err(|e| Fault::bad_input(format!("input '{name}': {e}")))?;
+    if expected != given {
+        return Err(Fault::bad_input(format!(
+            "input '{name}' of shape {shape:?} needs {expected} elements, its contents of that type \
+             have {given}"
+        )));
+    }
+    Ok(())
 }
 
 fn narrow<W, T: Element>(
@@ -128,20 +141,13 @@ fn narrow<W, T: Element>(
     given: &[W],
     fits: impl Fn(&W) -> Option<T>,
 ) -> Result<Tensor, Fault> {
-    let at_fault = |e: lgp_sdk::TensorError| Fault::bad_input(format!("input '{name}': {e}"));
-    let expected = Shape::from(shape).elements().map_err(at_fault)?;
-    if expected != given.len() {
-        return Err(Fault::bad_input(format!(
-            "input '{name}' of shape {shape:?} needs {expected} elements, its contents of that type \
-             have {}",
-            given.len()
-        )));
-    }
+    check_count(name, shape, given.len())?;
     let elements: Option<Vec<T>> = given.iter().map(fits).collect();
     let elements = elements.ok_or_else(|| {
         Fault::bad_input(format!("input '{name}' has an element that its datatype does not hold"))
     })?;
-    Tensor::from_slice(shape, &elements).map_err(at_fault)
+    Tensor::from_slice(shape, &elements)
+        .map_err(|error| Fault::bad_input(format!("input '{name}': {error}")))
 }
 
 #[cfg(test)]
@@ -167,9 +173,9 @@ mod tests {
             uint64_contents: vec![1, 2],
             fp32_contents: vec![-1.5, f32::INFINITY],
             fp64_contents: vec![-1.5, 2.0],
-            ..InferTensorContents::default()
+            bytes_contents: vec!["ab".into(), "".into()],
         };
-        for (datatype, raw) in [
+        for (datatype, sent) in [
             ("BOOL", vec![1, 0]),
             ("INT8", vec![255, 2]),
             ("INT16", vec![255, 255, 2, 0]),
@@ -181,12 +187,14 @@ mod tests {
             ("UINT64", [1u64.to_le_bytes(), 2u64.to_le_bytes()].concat()),
             ("FP32", [(-1.5f32).to_le_bytes(), f32::INFINITY.to_le_bytes()].concat()),
             ("FP64", [(-1.5f64).to_le_bytes(), 2f64.to_le_bytes()].concat()),
+            ("BYTES", [&[2, 0, 0, 0], &b"ab"[..], &[0; 4]].concat()),
         ] {
             let typed =
                 InferInputTensor { contents: Some(contents.clone()), ..input(datatype, &[2]) };
             let typed = tensor(&typed, None).expect(datatype);
-            let raw = tensor(&input(datatype, &[2]), Some(&raw)).expect(datatype);
-            assert_eq!(typed.tensor.as_bytes(), raw.tensor.as_bytes(), "{datatype}");
+            let raw = tensor(&input(datatype, &[2]), Some(&sent)).expect(datatype);
+            assert_eq!(typed.tensor, raw.tensor, "{datatype}");
+            assert_eq!(typed.tensor.packed().into_owned(), sent, "{datatype}");
         }
     }
 
@@ -195,8 +203,23 @@ mod tests {
         let ints = |values: &[i32]| {
             Some(InferTensorContents { int_contents: values.to_vec(), ..Default::default() })
         };
+        let texts = |texts: &[&'static [u8]]| {
+            let bytes_contents = texts.iter().map(|text| Bytes::from_static(text)).collect();
+            Some(InferTensorContents { bytes_contents, ..Default::default() })
+        };
         for (given, raw, part) in [
             (input("FP32", &[2]), Some(&[0u8; 7][..]), "takes 8 bytes"),
+            (input("BYTES", &[2]), Some(&[0; 5][..]), "at least 4 bytes each"),
+            (
+                InferInputTensor { contents: texts(&[b"a"]), ..input("BYTES", &[2]) },
+                None,
+                "needs 2",
+            ),
+            (
+                InferInputTensor { contents: texts(&[&[255]]), ..input("BYTES", &[1]) },
+                None,
+                "UTF-8",
+            ),
             (input("FP32", &[-1]), Some(&[][..]), "sizes from 0"),
             (input("FP32", &[i64::MAX, 8]), Some(&[][..]), "input 'x'"),
             (input("FP32", &[1; 17]), Some(&[][..]), "17 dimensions"),

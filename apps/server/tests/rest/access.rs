@@ -128,6 +128,16 @@ async fn programs_of_the_machine_may_infer_and_nothing_else() {
         assert!(head.contains("\r\nwww-authenticate: bearer\r\n"), "{answer}");
     }
     assert_eq!(ask(addr, ("GET", "/api/v1/cluster/made-up"), None).await.0, 404);
+    // Whoever may use a path hears that a verb is wrong, and nobody else.
+    for (wrong, status) in [
+        (("GET", "/v2/models/relu/infer"), 405),
+        (("DELETE", "/v2"), 405),
+        (("PUT", "/api/v1/cluster/tasks"), 401),
+        (("PUT", "/api/v1/cluster/keys"), 401),
+        (("GET", "/v2/repository/models/relu/load"), 401),
+    ] {
+        assert_eq!(ask(addr, wrong, None).await.0, status, "{wrong:?}");
+    }
     // A wrong key is a mistake that its owner should hear of, also where none is needed.
     let (status, answer) = ask(addr, ("GET", "/v2"), Some("lgp_wrong_00")).await;
     assert_eq!((status, answer.contains("unknown, expired or revoked")), (401, true), "{answer}");

@@ -199,3 +199,27 @@ async fn tasks_of_an_unloaded_model_wait_and_requests_for_it_do_not() {
         rig.until(task, |answer| answer.json()["state"] == "succeeded").await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unload_by_the_protocol_keeps_what_runs_and_holds_what_waits() {
+    let rig = Rig::start().await;
+    let body =
+        r#"{"model":"gated","inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}]}"#;
+    let mut tasks = Vec::new();
+    for state in ["running", "queued"] {
+        let id = rig.post("/api/v1/cluster/tasks", body).await.json()["task_id"].clone();
+        let show = format!("/api/v1/cluster/tasks/{}", id.as_str().unwrap());
+        rig.until(&show, |answer| answer.json()["state"] == state).await;
+        tasks.push(show);
+    }
+    assert_eq!(rig.post("/v2/repository/models/gated/unload", "").await.status, 200);
+    rig.gate.open();
+    rig.until(&tasks[0], |answer| answer.json()["state"] == "succeeded").await;
+    // Longer than a worker takes to load the model and run the task.
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    assert_eq!(rig.get(&tasks[1]).await.json()["state"], "queued");
+    let why = rig.get(&format!("{}/why", tasks[1])).await.text();
+    assert!(why.contains("which was unloaded"), "{why}");
+    assert_eq!(rig.post("/v2/repository/models/gated/load", "").await.status, 200);
+    rig.until(&tasks[1], |answer| answer.json()["state"] == "succeeded").await;
+}

@@ -163,20 +163,26 @@ impl Coordinator {
         self.shared.with(|core, now| core.unload(now, model));
     }
 
-    /// Whether tasks of a model wait because it was unloaded with [`Coordinator::unload_within`].
+    /// The same with models whose tasks that have not begun wait until the model is loaded again, where
+    /// they would have workers load it by themselves.
+    pub fn withdraw(&self, models: &[ModelRef]) {
+        self.shared.with(|core, now| models.iter().for_each(|model| core.withdraw(now, model)));
+    }
+
+    /// Whether tasks of a model wait because it was withdrawn.
     #[must_use]
     pub fn is_withdrawn(&self, model: &ModelRef) -> bool {
         self.shared.read(|core, _| core.is_withdrawn(model))
     }
 
-    /// The same, and waits until no task runs the models any more. Those that run one for longer have
+    /// Withdraws models, and waits until no task runs them any more. Those that run one for longer have
     /// their runs ended, and are answered: they wait, as do tasks that have not begun, until the model
     /// is loaded again.
     ///
     /// # Errors
     /// [`Error::Stopped`].
     pub async fn unload_within(&self, models: &[ModelRef], limit: Duration) -> Result<Vec<TaskId>> {
-        self.shared.with(|core, now| models.iter().for_each(|model| core.withdraw(now, model)));
+        self.withdraw(models);
         let runs = |core: &Core| models.iter().map(|m| core.count_runs_of(m)).sum::<usize>();
         let idle = || self.until(|core, _| (runs(core) == 0).then_some(()));
         if let Ok(idle) = tokio::time::timeout(limit, idle()).await {
