@@ -33,18 +33,37 @@ impl Share {
 
     /// Lets what is held grow until it is enough for so many bytes, or is all that there is.
     async fn grow(&self, held: &mut Option<OwnedSemaphorePermit>, bytes: usize) {
-        let wanted = u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX).min(self.units);
-        let has = held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-        let more = wanted.saturating_sub(u32::try_from(has).unwrap_or(u32::MAX));
+        let more = self.missing(held.as_ref(), bytes);
         if more == 0 {
             return;
         }
         // It is never closed.
         let Ok(permit) = Arc::clone(&self.free).acquire_many_owned(more).await else { return };
-        match held {
-            Some(held) => held.merge(permit),
-            None => *held = Some(permit),
+        add(held, permit);
+    }
+
+    /// The same at once, or not at all.
+    fn try_grow(&self, held: &mut Option<OwnedSemaphorePermit>, bytes: usize) -> bool {
+        let more = self.missing(held.as_ref(), bytes);
+        if more == 0 {
+            return true;
         }
+        let permit = Arc::clone(&self.free).try_acquire_many_owned(more);
+        permit.map(|permit| add(held, permit)).is_ok()
+    }
+
+    /// Units that what is held lacks for so many bytes, or for all that there is.
+    fn missing(&self, held: Option<&OwnedSemaphorePermit>, bytes: usize) -> u32 {
+        let wanted = u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX).min(self.units);
+        let has = held.map_or(0, OwnedSemaphorePermit::num_permits);
+        wanted.saturating_sub(u32::try_from(has).unwrap_or(u32::MAX))
+    }
+}
+
+fn add(held: &mut Option<OwnedSemaphorePermit>, permit: OwnedSemaphorePermit) {
+    match held {
+        Some(held) => held.merge(permit),
+        None => *held = Some(permit),
     }
 }
 
@@ -76,6 +95,12 @@ impl Bodies {
     pub(crate) async fn grow(&self, room: &mut Room, bytes: usize) {
         self.first.grow(&mut room.first, bytes.min(FIRST_BYTES)).await;
         self.rest.grow(&mut room.rest, bytes.saturating_sub(FIRST_BYTES)).await;
+    }
+
+    /// The same without waiting; false where there is no room now.
+    pub(crate) fn try_grow(&self, room: &mut Room, bytes: usize) -> bool {
+        self.first.try_grow(&mut room.first, bytes.min(FIRST_BYTES))
+            && self.rest.try_grow(&mut room.rest, bytes.saturating_sub(FIRST_BYTES))
     }
 }
 

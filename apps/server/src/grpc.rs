@@ -10,11 +10,12 @@ pub mod proto;
 mod repository;
 mod request;
 mod service;
+mod shared_memory;
 mod status;
 
 pub(crate) use status::respond;
 
-use crate::access::KeyRole::{Admin, Infer};
+use crate::access::KeyRole::{Admin, Infer, Submit};
 use crate::access::{Gate, Right, Rights, authenticate};
 use crate::fault::Fault;
 use crate::guard;
@@ -27,7 +28,7 @@ use proto::grpc_inference_service_server::{GrpcInferenceServiceServer, SERVICE_N
 use service::Service;
 
 /// The service's calls, and who may use each.
-const CALLS: [(&str, Right); 12] = [
+const CALLS: [(&str, Right); 17] = [
     ("ServerLive", Right::Anybody),
     ("ServerReady", Right::Anybody),
     ("ModelReady", Right::Role(Infer)),
@@ -40,6 +41,11 @@ const CALLS: [(&str, Right); 12] = [
     ("RepositoryIndex", Right::Role(Infer)),
     ("RepositoryModelLoad", Right::Role(Admin)),
     ("RepositoryModelUnload", Right::Role(Admin)),
+    ("SystemSharedMemoryStatus", Right::Role(Submit)),
+    ("SystemSharedMemoryRegister", Right::Role(Submit)),
+    ("SystemSharedMemoryUnregister", Right::Role(Submit)),
+    ("CudaSharedMemoryStatus", Right::Role(Submit)),
+    ("CudaSharedMemoryUnregister", Right::Role(Submit)),
 ];
 
 /// Whether a path is one of this protocol's.

@@ -29,6 +29,7 @@ mod query;
 mod route;
 mod router;
 mod serve;
+mod shared_memory;
 mod state;
 mod stream;
 mod tls;

@@ -14,6 +14,7 @@ mod models;
 mod repository;
 mod request;
 mod response;
+mod shared_memory;
 mod signature;
 mod stats;
 
@@ -25,13 +26,13 @@ pub(crate) use datatype::config_name as config_datatype;
 pub(crate) use datatype::name as datatype_name;
 pub(crate) use datatype::parse as parse_datatype;
 pub(crate) use health::{EXTENSIONS, NAME};
-pub(crate) use infer::{Answer, off_loop, serve};
+pub(crate) use infer::{Answer, LARGE_BYTES, off_loop, serve};
 pub(crate) use json_data::Flat;
 pub(crate) use models::{PLATFORM, parse_version};
 pub(crate) use repository::refuse_upload;
 pub(crate) use request::{
-    HEADER_LENGTH, InferRequest, Input, Output, Parameters, Raw, binary, check_rank,
-    refuse_shared_memory,
+    Form, Given, HEADER_LENGTH, InferRequest, Input, Output, Parameters, Raw, binary, check_rank,
+    number, slot,
 };
 pub(crate) use signature::{check as check_inputs, wire_dims};
 
@@ -80,6 +81,7 @@ pub(crate) fn routes() -> Vec<Route> {
         .answers(200, "Nothing")
         .refuses(&[404]),
     ];
+    all.extend(shared_memory::routes());
     all.extend(of_model("/v2/models/{model}"));
     all.extend(of_model("/v2/models/{model}/versions/{version}"));
     all

@@ -1,7 +1,9 @@
 //! Whom a connection comes from, for whatever has to know.
 
 use crate::tls::Tls;
-use axum::extract::Request;
+use axum::extract::{FromRequestParts, Request};
+use axum::http::request::Parts;
+use std::convert::Infallible;
 use std::fmt;
 use std::net::SocketAddr;
 
@@ -32,6 +34,14 @@ impl Peer {
     /// Whether the listener is one that only programs of this machine reach.
     pub(crate) fn is_local(&self) -> bool {
         self.is_local
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Peer {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(parts.extensions.get().cloned().unwrap_or_default())
     }
 }
 

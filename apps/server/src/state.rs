@@ -7,6 +7,7 @@ use crate::config::ServerConfig;
 use crate::driver::Driver;
 use crate::feed::Feed;
 use crate::metrics::Metrics;
+use crate::shared_memory::Regions;
 use crate::stream::Writers;
 use lgp_sdk::{Coordinator, Repository};
 use std::sync::Arc;
@@ -27,6 +28,7 @@ struct Inner {
     bodies: Bodies,
     writers: Writers,
     feed: Feed,
+    regions: Regions,
     /// Places for those who listen to events.
     listeners: Arc<Semaphore>,
     /// Places for those who wait for the end of a task.
@@ -65,6 +67,7 @@ impl ServerState {
             bodies,
             writers,
             feed,
+            regions: Regions::default(),
             listeners,
             waiters,
             access,
@@ -111,6 +114,11 @@ impl ServerState {
     /// The events of the cluster.
     pub(crate) fn feed(&self) -> &Feed {
         &self.inner.feed
+    }
+
+    /// Shared memory that clients have registered.
+    pub(crate) fn regions(&self) -> &Regions {
+        &self.inner.regions
     }
 
     /// Places for those who listen to events.

@@ -309,6 +309,38 @@ def check_strings(client, url, grpc):
     np.testing.assert_array_equal(answer.as_numpy("quotient"), quotient)
 
 
+def check_shared_memory(client, url, grpc):
+    """Inputs and outputs in regions of system memory, over both interfaces."""
+    import tritonclient.utils.shared_memory as shm
+
+    expected = client.infer(MODEL, [image()]).as_numpy("logits")
+    for kind, speaker in ((triton, client), (triton_grpc, grpc)):
+        # As its own examples begin.
+        speaker.unregister_system_shared_memory(headers=KEY)
+        speaker.unregister_cuda_shared_memory(headers=KEY)
+        sizes = {"pixels": IMAGES.nbytes, "scores": expected.nbytes}
+        regions = {name: shm.create_shared_memory_region(name, f"/lgp_{name}", size) for name, size in sizes.items()}
+        try:
+            shm.set_shared_memory_region(regions["pixels"], [IMAGES])
+            for name, size in sizes.items():
+                speaker.register_system_shared_memory(name, f"/lgp_{name}", size, headers=KEY)
+            assert "scores" in str(speaker.get_system_shared_memory_status(headers=KEY))
+            tensor = kind.InferInput("image", list(IMAGES.shape), "FP32")
+            tensor.set_shared_memory("pixels", IMAGES.nbytes)
+            output = kind.InferRequestedOutput("logits")
+            output.set_shared_memory("scores", expected.nbytes)
+            answer = speaker.infer(MODEL, [tensor], outputs=[output], headers=KEY)
+            assert answer.get_output("logits") is not None
+            given = shm.get_contents_as_numpy(regions["scores"], np.float32, expected.shape)
+            np.testing.assert_array_equal(given, expected)
+            speaker.unregister_system_shared_memory("pixels", headers=KEY)
+            assert "pixels" not in str(speaker.get_system_shared_memory_status(headers=KEY))
+            speaker.unregister_system_shared_memory(headers=KEY)
+        finally:
+            for region in regions.values():
+                shm.destroy_shared_memory_region(region)
+
+
 def check_grpc_stream(client, url, grpc):
     answers = queue.Queue()
     grpc.start_stream(callback=lambda result, error: answers.put((result, error)))
@@ -338,7 +370,7 @@ CHECKS = [
     check_statistics,
     check_metrics,
 ]
-GRPC_CHECKS = [check_grpc, check_strings, check_grpc_stream]
+GRPC_CHECKS = [check_grpc, check_strings, check_shared_memory, check_grpc_stream]
 
 
 def main(url, grpc_url, key_file, require_kserve):

@@ -61,6 +61,11 @@ impl Caller {
         }
     }
 
+    /// Whether the caller may do everything.
+    pub(crate) fn is_admin(&self) -> bool {
+        self.role() == KeyRole::Admin
+    }
+
     /// By what the caller is logged.
     pub(crate) fn id(&self) -> &str {
         match &self.who {

@@ -1,15 +1,22 @@
 //! Inference over gRPC: one request, or a stream of them.
 
 use super::body::Held;
+use super::proto::infer_parameter::ParameterChoice;
 use super::proto::model_infer_response::InferOutputTensor;
-use super::proto::{ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
+use super::proto::{
+    InferParameter, ModelInferRequest, ModelInferResponse, ModelStreamInferResponse,
+};
 use super::request;
 use super::service::Service;
 use crate::access::Caller;
 use crate::fault::Fault;
-use crate::oip::{self, Answer};
+use crate::oip::{self, Answer, Form};
+use crate::shared_memory::Shared;
+use axum::body::Bytes;
 use futures_util::{Stream, StreamExt, stream};
+use lgp_sdk::NamedTensor;
 use prost::Message;
+use std::collections::HashMap;
 use std::pin::Pin;
 use tonic::{Status, Streaming};
 
@@ -28,8 +35,12 @@ impl Service {
         message: ModelInferRequest,
     ) -> Result<ModelInferResponse, Fault> {
         let entry = self.find(caller, &message.model_name, &message.model_version).await?;
-        let bytes = message.encoded_len();
-        let decode = move |entry: &_| request::read(message, entry);
+        let bytes = match request::is_elsewhere(&message) {
+            true => oip::LARGE_BYTES,
+            false => message.encoded_len(),
+        };
+        let shared = Shared::new(self.state(), caller);
+        let decode = move |entry: &_| request::read(message, &shared, entry);
         oip::serve(self.state(), &entry, (bytes, decode), encode).await
     }
 
@@ -87,15 +98,38 @@ fn encode(answer: Answer) -> Result<ModelInferResponse, Fault> {
         id: id.clone(),
         ..ModelInferResponse::default()
     };
-    for (output, _) in chosen {
+    for (output, form) in chosen {
         let shape = output.tensor.shape().dims().iter();
         response.outputs.push(InferOutputTensor {
             name: output.name.clone(),
             datatype: oip::datatype_name(output.tensor.dtype()).to_owned(),
             shape: shape.map(|&dim| i64::try_from(dim).unwrap_or(i64::MAX)).collect(),
+            parameters: elsewhere(output, form),
             ..InferOutputTensor::default()
         });
-        response.raw_output_contents.push(output.tensor.packed().into_owned().into());
+        // Each output has its entry: clients count on their order.
+        response.raw_output_contents.push(match form {
+            Form::Json | Form::Binary => output.tensor.packed().into_owned().into(),
+            Form::Region(slot) => {
+                slot.write(&output.name, &output.tensor.packed())?;
+                Bytes::new()
+            }
+        });
     }
     Ok(response)
+}
+
+/// Where an output's data is, if not in the message.
+fn elsewhere(output: &NamedTensor, form: &Form) -> HashMap<String, InferParameter> {
+    let Form::Region(slot) = form else { return HashMap::new() };
+    let number = |value: u64| ParameterChoice::Int64Param(i64::try_from(value).unwrap_or(i64::MAX));
+    let bytes = u64::try_from(output.tensor.packed_len()).unwrap_or(u64::MAX);
+    let parameters = [
+        ("shared_memory_region", ParameterChoice::StringParam(slot.name.clone())),
+        ("shared_memory_offset", number(slot.offset)),
+        ("shared_memory_byte_size", number(bytes)),
+    ];
+    let named = parameters
+        .map(|(name, choice)| (name.to_owned(), InferParameter { parameter_choice: Some(choice) }));
+    named.into()
 }

@@ -416,6 +416,38 @@ pub struct SystemSharedMemoryUnregisterRequest {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SystemSharedMemoryUnregisterResponse {}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CudaSharedMemoryStatusRequest {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct CudaSharedMemoryStatusResponse {
+    #[prost(map = "string, message", tag = "1")]
+    pub regions: ::std::collections::HashMap<
+        ::prost::alloc::string::String,
+        cuda_shared_memory_status_response::RegionStatus,
+    >,
+}
+/// Nested message and enum types in `CudaSharedMemoryStatusResponse`.
+pub mod cuda_shared_memory_status_response {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct RegionStatus {
+        #[prost(string, tag = "1")]
+        pub name: ::prost::alloc::string::String,
+        #[prost(uint64, tag = "2")]
+        pub device_id: u64,
+        #[prost(uint64, tag = "3")]
+        pub byte_size: u64,
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CudaSharedMemoryUnregisterRequest {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CudaSharedMemoryUnregisterResponse {}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ModelRateLimiter {
     #[prost(message, repeated, tag = "1")]
@@ -1643,6 +1675,48 @@ pub mod grpc_inference_service_client {
             ));
             self.inner.unary(req, path, codec).await
         }
+        pub async fn cuda_shared_memory_status(
+            &mut self,
+            request: impl tonic::IntoRequest<super::CudaSharedMemoryStatusRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CudaSharedMemoryStatusResponse>,
+            tonic::Status,
+        > {
+            self.inner.ready().await.map_err(|e| {
+                tonic::Status::unknown(format!("Service was not ready: {}", e.into()))
+            })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/inference.GRPCInferenceService/CudaSharedMemoryStatus",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new(
+                "inference.GRPCInferenceService",
+                "CudaSharedMemoryStatus",
+            ));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn cuda_shared_memory_unregister(
+            &mut self,
+            request: impl tonic::IntoRequest<super::CudaSharedMemoryUnregisterRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CudaSharedMemoryUnregisterResponse>,
+            tonic::Status,
+        > {
+            self.inner.ready().await.map_err(|e| {
+                tonic::Status::unknown(format!("Service was not ready: {}", e.into()))
+            })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/inference.GRPCInferenceService/CudaSharedMemoryUnregister",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new(
+                "inference.GRPCInferenceService",
+                "CudaSharedMemoryUnregister",
+            ));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -1730,6 +1804,20 @@ pub mod grpc_inference_service_server {
             request: tonic::Request<super::SystemSharedMemoryUnregisterRequest>,
         ) -> std::result::Result<
             tonic::Response<super::SystemSharedMemoryUnregisterResponse>,
+            tonic::Status,
+        >;
+        async fn cuda_shared_memory_status(
+            &self,
+            request: tonic::Request<super::CudaSharedMemoryStatusRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CudaSharedMemoryStatusResponse>,
+            tonic::Status,
+        >;
+        async fn cuda_shared_memory_unregister(
+            &self,
+            request: tonic::Request<super::CudaSharedMemoryUnregisterRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CudaSharedMemoryUnregisterResponse>,
             tonic::Status,
         >;
     }
@@ -2434,6 +2522,96 @@ pub mod grpc_inference_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = SystemSharedMemoryUnregisterSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/inference.GRPCInferenceService/CudaSharedMemoryStatus" => {
+                    #[allow(non_camel_case_types)]
+                    struct CudaSharedMemoryStatusSvc<T: GrpcInferenceService>(pub Arc<T>);
+                    impl<T: GrpcInferenceService>
+                        tonic::server::UnaryService<super::CudaSharedMemoryStatusRequest>
+                        for CudaSharedMemoryStatusSvc<T>
+                    {
+                        type Response = super::CudaSharedMemoryStatusResponse;
+                        type Future = BoxFuture<tonic::Response<Self::Response>, tonic::Status>;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::CudaSharedMemoryStatusRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as GrpcInferenceService>::cuda_shared_memory_status(
+                                    &inner, request,
+                                )
+                                .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = CudaSharedMemoryStatusSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/inference.GRPCInferenceService/CudaSharedMemoryUnregister" => {
+                    #[allow(non_camel_case_types)]
+                    struct CudaSharedMemoryUnregisterSvc<T: GrpcInferenceService>(pub Arc<T>);
+                    impl<T: GrpcInferenceService>
+                        tonic::server::UnaryService<super::CudaSharedMemoryUnregisterRequest>
+                        for CudaSharedMemoryUnregisterSvc<T>
+                    {
+                        type Response = super::CudaSharedMemoryUnregisterResponse;
+                        type Future = BoxFuture<tonic::Response<Self::Response>, tonic::Status>;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::CudaSharedMemoryUnregisterRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as GrpcInferenceService>::cuda_shared_memory_unregister(
+                                    &inner, request,
+                                )
+                                .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = CudaSharedMemoryUnregisterSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -4,23 +4,45 @@
 use super::proto::infer_parameter::ParameterChoice;
 use super::proto::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
 use super::proto::{InferParameter, InferTensorContents, ModelInferRequest};
+use crate::bodies::Room;
 use crate::catalog::ModelEntry;
 use crate::fault::Fault;
-use crate::oip::{self, InferRequest, Output, Parameters};
+use crate::oip::{self, Given, InferRequest, Output, Parameters};
+use crate::shared_memory::Shared;
 use axum::body::Bytes;
 use lgp_sdk::{DType, Element, NamedTensor, Shape, Tensor};
 use serde_json::Value;
 use std::collections::HashMap;
 
 /// Reads a request for a model.
-pub(super) fn read(message: ModelInferRequest, entry: &ModelEntry) -> Result<InferRequest, Fault> {
-    let inputs = inputs(&message)?;
-    let asked: Vec<Output> = message.outputs.into_iter().map(output).collect();
-    let id = Some(message.id).filter(|id| !id.is_empty());
-    let parameters = parameters(message.parameters);
-    let request = InferRequest::new(id, &parameters, inputs, &asked, entry.outputs())?;
+pub(super) fn read(
+    message: ModelInferRequest,
+    shared: &Shared,
+    entry: &ModelEntry,
+) -> Result<InferRequest, Fault> {
+    let mut regions = Regions { shared: Some(shared), room: Room::default() };
+    let inputs = inputs(&message, &mut regions)?;
+    let given = Given {
+        id: Some(message.id).filter(|id| !id.is_empty()),
+        parameters: parameters(message.parameters),
+        inputs,
+        asked: message.outputs.into_iter().map(output).collect(),
+        room: regions.room,
+    };
+    let request = InferRequest::new(given, Some(shared), entry.outputs())?;
     oip::check_inputs(entry.inputs(), &request.inputs)?;
     Ok(request)
+}
+
+/// The regions that a request may use, and what its inputs in them hold.
+struct Regions<'a> {
+    shared: Option<&'a Shared>,
+    room: Room,
+}
+
+/// Whether an input of a message lies in shared memory, which makes it larger than it looks.
+pub(super) fn is_elsewhere(message: &ModelInferRequest) -> bool {
+    message.inputs.iter().any(|input| input.parameters.contains_key("shared_memory_region"))
 }
 
 /// Parameters in the form that both protocols share.
@@ -40,26 +62,44 @@ fn output(asked: InferRequestedOutputTensor) -> Output {
     Output { name: asked.name, parameters: Some(parameters(asked.parameters)) }
 }
 
-fn inputs(message: &ModelInferRequest) -> Result<Vec<NamedTensor>, Fault> {
-    let (inputs, raw) = (&message.inputs, &message.raw_input_contents);
-    if raw.is_empty() {
-        return inputs.iter().map(|input| tensor(input, None)).collect();
+/// The inputs of a message. Those in shared memory have no raw contents.
+fn inputs(
+    message: &ModelInferRequest,
+    regions: &mut Regions<'_>,
+) -> Result<Vec<NamedTensor>, Fault> {
+    let (inputs, all) = (&message.inputs, &message.raw_input_contents);
+    let mut raw = all.iter();
+    let mut read = Vec::with_capacity(inputs.len());
+    for input in inputs {
+        let parameters = parameters(input.parameters.clone());
+        if let Some((shared, slot)) = oip::slot(&input.name, &parameters, regions.shared)? {
+            let data = shared.read(&slot, &mut regions.room)?;
+            read.push(tensor(input, Some(&data))?);
+            continue;
+        }
+        let raw =
+            if all.is_empty() { None } else { Some(raw.next().ok_or_else(|| count(message))?) };
+        read.push(tensor(input, raw.map(|raw| &raw[..]))?);
     }
-    if raw.len() != inputs.len() {
-        return Err(Fault::bad_input(format!(
-            "raw_input_contents has {} entries for {} inputs, expected one for each, or none",
-            raw.len(),
-            inputs.len()
-        )));
+    match raw.next() {
+        None => Ok(read),
+        Some(_) => Err(count(message)),
     }
-    inputs.iter().zip(raw).map(|(input, raw)| tensor(input, Some(raw))).collect()
+}
+
+fn count(message: &ModelInferRequest) -> Fault {
+    Fault::bad_input(format!(
+        "raw_input_contents has {} entries for {} inputs, expected one for each that is not in shared \
+         memory, or none",
+        message.raw_input_contents.len(),
+        message.inputs.len()
+    ))
 }
 
 fn tensor(input: &InferInputTensor, raw: Option<&[u8]>) -> Result<NamedTensor, Fault> {
     let name = &input.name;
     let dtype = oip::parse_datatype(name, &input.datatype)?;
     oip::check_rank(name, input.shape.len())?;
-    oip::refuse_shared_memory(name, &parameters(input.parameters.clone()))?;
     let shape = input.shape.iter().map(|&dim| usize::try_from(dim)).collect::<Result<Vec<_>, _>>();
     let shape = shape.map_err(|_| {
         let shape = &input.shape;
@@ -251,6 +291,12 @@ mod tests {
             raw_input_contents: vec![vec![1].into(), vec![2].into()],
             ..ModelInferRequest::default()
         };
-        assert!(inputs(&message).expect_err("two").message.contains("2 entries for 1 inputs"));
+        let mut none = Regions { shared: None, room: Room::default() };
+        assert!(
+            inputs(&message, &mut none)
+                .expect_err("two")
+                .message
+                .contains("2 entries for 1 inputs")
+        );
     }
 }

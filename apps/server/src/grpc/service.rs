@@ -9,6 +9,7 @@ use crate::access::{Caller, Limits};
 use crate::catalog::{ModelEntry, Readiness};
 use crate::fault::Fault;
 use crate::oip;
+use crate::peer::Peer;
 use crate::state::ServerState;
 use tonic::{Request, Response, Status, Streaming};
 
@@ -56,6 +57,11 @@ fn caller<T>(request: &Request<T>) -> Result<Caller, Status> {
 /// What a request holds of the room for bodies.
 fn held<T>(request: &Request<T>) -> Held {
     request.extensions().get::<Held>().cloned().unwrap_or_default()
+}
+
+/// Whom a request came from.
+fn peer<T>(request: &Request<T>) -> Peer {
+    request.extensions().get::<Peer>().cloned().unwrap_or_default()
 }
 
 type Answer<T> = Result<Response<T>, Status>;
@@ -177,26 +183,41 @@ impl GrpcInferenceService for Service {
 
     async fn system_shared_memory_status(
         &self,
-        _: Request<SystemSharedMemoryStatusRequest>,
+        request: Request<SystemSharedMemoryStatusRequest>,
     ) -> Answer<SystemSharedMemoryStatusResponse> {
-        Err(shared_memory())
+        let caller = caller(&request)?;
+        Ok(Response::new(self.regions(&caller, &request.into_inner().name)?))
     }
 
     async fn system_shared_memory_register(
         &self,
-        _: Request<SystemSharedMemoryRegisterRequest>,
+        request: Request<SystemSharedMemoryRegisterRequest>,
     ) -> Answer<SystemSharedMemoryRegisterResponse> {
-        Err(shared_memory())
+        let (caller, peer) = (caller(&request)?, peer(&request));
+        self.register_region(&caller, &peer, request.into_inner())?;
+        Ok(Response::new(SystemSharedMemoryRegisterResponse {}))
     }
 
     async fn system_shared_memory_unregister(
         &self,
-        _: Request<SystemSharedMemoryUnregisterRequest>,
+        request: Request<SystemSharedMemoryUnregisterRequest>,
     ) -> Answer<SystemSharedMemoryUnregisterResponse> {
-        Err(shared_memory())
+        let caller = caller(&request)?;
+        self.unregister_regions(&caller, &request.into_inner().name);
+        Ok(Response::new(SystemSharedMemoryUnregisterResponse {}))
     }
-}
 
-fn shared_memory() -> Status {
-    Fault::unsupported("shared memory is not offered").into()
+    async fn cuda_shared_memory_status(
+        &self,
+        _: Request<CudaSharedMemoryStatusRequest>,
+    ) -> Answer<CudaSharedMemoryStatusResponse> {
+        Ok(Response::new(CudaSharedMemoryStatusResponse::default()))
+    }
+
+    async fn cuda_shared_memory_unregister(
+        &self,
+        _: Request<CudaSharedMemoryUnregisterRequest>,
+    ) -> Answer<CudaSharedMemoryUnregisterResponse> {
+        Ok(Response::new(CudaSharedMemoryUnregisterResponse {}))
+    }
 }

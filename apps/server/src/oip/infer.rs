@@ -3,31 +3,36 @@
 use super::models;
 use super::request::{self, InferRequest};
 use super::response::{self, Choice};
+use crate::access::Caller;
 use crate::catalog::ModelEntry;
 use crate::extract::{Params, WithTensors};
 use crate::fault::{Fault, OipError};
 use crate::faults;
 use crate::metrics::{FailureReason, Spans};
+use crate::shared_memory::Shared;
 use crate::state::ServerState;
 use axum::extract::State;
 use axum::response::Response;
 use lgp_sdk::{Coordinator, NamedTensor, TaskId, TaskRecord, TaskSpec};
 use std::time::{Duration, Instant};
 
-/// Bodies from this size on are read and written away from the threads that serve connections.
-const LARGE_BYTES: usize = 256 << 10;
+/// Bodies from this size on, and those that name shared memory, are read and written away from the threads that serve connections.
+pub(crate) const LARGE_BYTES: usize = 256 << 10;
 
 /// `POST /v2/models/{m}[/versions/{v}]/infer`.
 pub(crate) async fn infer(
     State(state): State<ServerState>,
+    caller: Caller,
     params: Params,
     body: WithTensors,
 ) -> Result<Response, OipError> {
     let entry = models::find(&state, &params).await?;
     let WithTensors { bytes, json_bytes, room } = body;
-    let size = bytes.len();
+    let shared = Shared::new(&state, &caller);
+    let json = bytes.get(..json_bytes.unwrap_or(bytes.len())).unwrap_or_default();
+    let size = if shared.may_be_named(json) { LARGE_BYTES } else { bytes.len() };
     let decode = move |entry: &ModelEntry| {
-        request::decode(json_bytes, &bytes, entry.inputs(), entry.outputs())
+        request::decode((json_bytes, &bytes), Some(&shared), entry.inputs(), entry.outputs())
     };
     let encoded = serve(&state, &entry, (size, decode), response::encode).await?;
     // Held while the task has the tensors.
@@ -86,6 +91,7 @@ async fn answer<T: Send + 'static>(
 
     let choice = Choice::of(&mut request);
     let id = request.id.take();
+    let _room = std::mem::take(&mut request.room);
     let record = run(state, entry, request).await?;
     clock = Instant::now();
 

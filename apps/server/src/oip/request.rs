@@ -3,7 +3,9 @@
 #![deny(clippy::as_conversions)]
 
 use super::{datatype, json_data, signature};
+use crate::bodies::Room;
 use crate::fault::Fault;
+use crate::shared_memory::{Shared, Slot};
 use lgp_sdk::{DType, NamedTensor, Priority, Shape, Tensor, ValueSpec};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -28,15 +30,33 @@ pub(crate) struct InferRequest {
     pub(crate) inputs: Vec<NamedTensor>,
     /// The outputs asked for, in order; empty means all of them.
     pub(crate) outputs: Vec<OutputChoice>,
-    /// Whether outputs that do not say otherwise are answered as raw bytes.
-    pub(crate) binary_output: bool,
+    /// How outputs that do not say otherwise are answered.
+    pub(crate) form: Form,
+    /// What inputs in shared memory hold of the room for bodies, to be kept as long as they are.
+    pub(crate) room: Room,
+}
+
+/// How an output is answered.
+#[derive(Debug)]
+pub(crate) enum Form {
+    Json,
+    /// As raw bytes.
+    Binary,
+    /// In shared memory.
+    Region(Slot),
+}
+
+impl Form {
+    fn of(binary: bool) -> Self {
+        if binary { Self::Binary } else { Self::Json }
+    }
 }
 
 /// One requested output.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 pub(crate) struct OutputChoice {
     pub(crate) name: String,
-    pub(crate) binary: bool,
+    pub(crate) form: Form,
 }
 
 #[derive(Deserialize)]
@@ -70,14 +90,14 @@ pub(crate) struct Output {
 ///
 /// `json_bytes` is the value of [`HEADER_LENGTH`], where the request has it.
 pub(crate) fn decode(
-    json_bytes: Option<usize>,
-    body: &[u8],
+    (json_bytes, body): (Option<usize>, &[u8]),
+    shared: Option<&Shared>,
     inputs: &[ValueSpec],
     outputs: &[ValueSpec],
 ) -> Result<InferRequest, Fault> {
     let request = match Raw::split(json_bytes, body)? {
-        (&[], Raw { rest: Some(raw) }) => raw_request(raw, inputs)?,
-        (json, raw) => json_request(json, raw, outputs)?,
+        (&[], Raw { rest: Some(raw), .. }) => raw_request(raw, inputs)?,
+        (json, raw) => json_request(json, raw.with(shared), outputs)?,
     };
     signature::check(inputs, &request.inputs)?;
     Ok(request)
@@ -94,30 +114,41 @@ fn json_request(
     raw.finish()?;
     let parameters = body.parameters.unwrap_or_default();
     let asked = body.outputs.unwrap_or_default();
-    InferRequest::new(body.id, &parameters, inputs, &asked, outputs)
+    let given = Given { id: body.id, parameters, inputs, asked, room: raw.room };
+    InferRequest::new(given, raw.shared, outputs)
+}
+
+/// What a request says, whatever protocol it came by.
+pub(crate) struct Given {
+    pub(crate) id: Option<String>,
+    pub(crate) parameters: Parameters,
+    pub(crate) inputs: Vec<NamedTensor>,
+    pub(crate) asked: Vec<Output>,
+    pub(crate) room: Room,
 }
 
 impl InferRequest {
-    /// A request of a model with these outputs, whatever protocol it came by.
+    /// A request of a model with these outputs.
     pub(crate) fn new(
-        id: Option<String>,
-        parameters: &Parameters,
-        inputs: Vec<NamedTensor>,
-        asked: &[Output],
+        given: Given,
+        shared: Option<&Shared>,
         outputs: &[ValueSpec],
     ) -> Result<Self, Fault> {
+        let Given { id, parameters, inputs, asked, room } = given;
+        let parameters = &parameters;
         if parameters.get("sequence_id").is_some_and(|v| !is_unset(v)) {
             return Err(Fault::unsupported("parameter sequence_id: no model here keeps sequences"));
         }
         let binary_output = flag(parameters, "binary_data_output")?.unwrap_or(false);
-        let choices = asked.iter().map(|output| output.choice(binary_output, outputs));
+        let choices = asked.iter().map(|output| output.choice(binary_output, shared, outputs));
         Ok(Self {
             id,
             priority: priority(number(parameters, "priority")?.unwrap_or(0)),
             timeout: number(parameters, "timeout")?.filter(|&us| us > 0).map(Duration::from_micros),
             inputs,
             outputs: choices.collect::<Result<_, _>>()?,
-            binary_output,
+            form: Form::of(binary_output),
+            room,
         })
     }
 }
@@ -140,14 +171,20 @@ fn raw_request(raw: &[u8], inputs: &[ValueSpec]) -> Result<InferRequest, Fault> 
         timeout: None,
         inputs: vec![NamedTensor::new(input.name.clone(), tensor)],
         outputs: Vec::new(),
-        binary_output: true,
+        form: Form::Binary,
+        room: Room::default(),
     })
 }
 
-/// The raw tensors that follow the JSON, taken in order.
+/// Tensors that are not in the JSON: raw ones that follow it, taken in order, and those in shared
+/// memory.
 pub(crate) struct Raw<'a> {
     /// What is left; `None` when the request did not say where its JSON ends.
     rest: Option<&'a [u8]>,
+    /// Where regions may be used.
+    shared: Option<&'a Shared>,
+    /// What inputs in them hold.
+    room: Room,
 }
 
 impl<'a> Raw<'a> {
@@ -156,7 +193,8 @@ impl<'a> Raw<'a> {
         json_bytes: Option<usize>,
         body: &'a [u8],
     ) -> Result<(&'a [u8], Self), Fault> {
-        let Some(bytes) = json_bytes else { return Ok((body, Self { rest: None })) };
+        let raw = |rest| Self { rest, shared: None, room: Room::default() };
+        let Some(bytes) = json_bytes else { return Ok((body, raw(None))) };
         let (json, rest) = body.split_at_checked(bytes).ok_or_else(|| {
             Fault::bad_input(format!(
                 "header Inference-Header-Content-Length is '{bytes}', expected 0 to {}, the length \
@@ -164,7 +202,12 @@ impl<'a> Raw<'a> {
                 body.len()
             ))
         })?;
-        Ok((json, Self { rest: Some(rest) }))
+        Ok((json, raw(Some(rest))))
+    }
+
+    /// The same, and the regions of a caller.
+    fn with(self, shared: Option<&'a Shared>) -> Self {
+        Self { shared, ..self }
     }
 
     fn take(&mut self, input: &str, size: u64) -> Result<&[u8], Fault> {
@@ -204,18 +247,22 @@ impl Input<'_> {
         let dtype = datatype::parse(name, &self.datatype)?;
         check_rank(name, self.shape.len())?;
         let parameters = self.parameters.clone().unwrap_or_default();
-        refuse_shared_memory(name, &parameters)?;
-        let tensor = match (number(&parameters, "binary_data_size")?, self.data) {
-            (None, Some(data)) => json_data::decode(name, dtype, &self.shape, data)?,
-            (Some(size), None) => binary(name, dtype, &self.shape, raw.take(name, size)?)?,
-            (Some(_), Some(_)) => {
-                return Err(Fault::bad_input(format!(
-                    "input '{name}' has both data and binary_data_size, expected one of them"
-                )));
+        let slot = slot(name, &parameters, raw.shared)?;
+        let tensor = match (number(&parameters, "binary_data_size")?, self.data, slot) {
+            (None, Some(data), None) => json_data::decode(name, dtype, &self.shape, data)?,
+            (Some(size), None, None) => binary(name, dtype, &self.shape, raw.take(name, size)?)?,
+            (None, None, Some((shared, slot))) => {
+                binary(name, dtype, &self.shape, &shared.read(&slot, &mut raw.room)?)?
             }
-            (None, None) => {
+            (None, None, None) => {
                 return Err(Fault::bad_input(format!(
                     "input '{name}' has neither data nor binary_data_size"
+                )));
+            }
+            _ => {
+                return Err(Fault::bad_input(format!(
+                    "input '{name}' has more than one of data, binary_data_size and \
+                     shared_memory_region, expected one of them"
                 )));
             }
         };
@@ -255,7 +302,12 @@ pub(crate) fn binary(
 }
 
 impl Output {
-    fn choice(&self, default: bool, outputs: &[ValueSpec]) -> Result<OutputChoice, Fault> {
+    fn choice(
+        &self,
+        default: bool,
+        shared: Option<&Shared>,
+        outputs: &[ValueSpec],
+    ) -> Result<OutputChoice, Fault> {
         if !outputs.iter().any(|o| o.name == self.name) {
             return Err(Fault::bad_input(format!(
                 "output '{}' is unknown, the model has {}",
@@ -264,7 +316,7 @@ impl Output {
             )));
         }
         let parameters = self.parameters.clone().unwrap_or_default();
-        refuse_shared_memory(&self.name, &parameters)?;
+        let slot = slot(&self.name, &parameters, shared)?;
         if number(&parameters, "classification")?.is_some_and(|n| n > 0) {
             return Err(Fault::unsupported(format!(
                 "output '{}': parameter classification is not offered",
@@ -272,15 +324,24 @@ impl Output {
             )));
         }
         let binary = flag(&parameters, "binary_data")?.unwrap_or(default);
-        Ok(OutputChoice { name: self.name.clone(), binary })
+        let form = slot.map_or(Form::of(binary), |(_, slot)| Form::Region(slot));
+        Ok(OutputChoice { name: self.name.clone(), form })
     }
 }
 
-pub(crate) fn refuse_shared_memory(name: &str, parameters: &Parameters) -> Result<(), Fault> {
-    if parameters.contains_key("shared_memory_region") {
-        return Err(Fault::unsupported(format!("tensor '{name}': shared memory is not offered")));
+/// Where a tensor lies in shared memory, if it does.
+pub(crate) fn slot<'a>(
+    name: &str,
+    parameters: &Parameters,
+    shared: Option<&'a Shared>,
+) -> Result<Option<(&'a Shared, Slot)>, Fault> {
+    match shared {
+        Some(shared) => Ok(shared.slot(name, parameters)?.map(|slot| (shared, slot))),
+        None if parameters.contains_key("shared_memory_region") => Err(Fault::unsupported(
+            format!("tensor '{name}': shared memory is offered for inference, not for tasks"),
+        )),
+        None => Ok(None),
     }
-    Ok(())
 }
 
 /// Priorities of the protocol count from 1, the highest; 0 is the default.
@@ -298,7 +359,8 @@ fn is_unset(value: &Value) -> bool {
     matches!(value, Value::Null) || value.as_u64() == Some(0) || value.as_str() == Some("")
 }
 
-fn number(parameters: &Parameters, key: &str) -> Result<Option<u64>, Fault> {
+/// A parameter that is an integer from 0.
+pub(crate) fn number(parameters: &Parameters, key: &str) -> Result<Option<u64>, Fault> {
     match parameters.get(key) {
         None | Some(Value::Null) => Ok(None),
         Some(value) => value.as_u64().map(Some).ok_or_else(|| {

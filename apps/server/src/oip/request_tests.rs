@@ -28,7 +28,7 @@ fn decode(
     inputs: &[ValueSpec],
     outputs: &[ValueSpec],
 ) -> Result<InferRequest, Fault> {
-    super::decode(header.map(|text| text.parse().unwrap()), body, inputs, outputs)
+    super::decode((header.map(|text| text.parse().unwrap()), body), None, inputs, outputs)
 }
 
 /// A body of JSON and raw bytes, with its header.
@@ -48,7 +48,7 @@ fn json_and_binary_inputs_are_the_same_tensor() {
     assert_eq!(flat.inputs, binary.inputs);
     let alone = decode(Some("0"), &raw, &digits(), &outputs()).unwrap();
     assert_eq!(alone.inputs, flat.inputs);
-    assert!(alone.binary_output && !flat.binary_output);
+    assert!(matches!((alone.form, flat.form), (Form::Binary, Form::Json)));
 }
 
 #[test]
@@ -61,8 +61,11 @@ fn parameters_and_outputs_are_read() {
     assert_eq!(request.id.as_deref(), Some("7"));
     assert_eq!(request.priority, Priority::Critical);
     assert_eq!(request.timeout, Some(Duration::from_micros(2500)));
-    let choices: Vec<_> = request.outputs.iter().map(|o| (o.name.as_str(), o.binary)).collect();
-    assert_eq!(choices, [("class", false), ("logits", true)]);
+    let choices: Vec<_> = request.outputs.iter().map(|o| (o.name.as_str(), &o.form)).collect();
+    assert!(
+        matches!(choices[..], [("class", Form::Json), ("logits", Form::Binary)]),
+        "{choices:?}"
+    );
 }
 
 #[test]
@@ -153,7 +156,7 @@ fn bad_requests_name_expected_and_given() {
                 r#""shape":[1,1,2],"datatype":"FP32","data":[1,2],"parameters":{"binary_data_size":8}"#,
             ),
             400,
-            "both data and binary_data_size",
+            "more than one of data, binary_data_size",
         ),
         (
             image(r#""shape":[1,1,2],"datatype":"FP32","parameters":{"binary_data_size":-8}"#),

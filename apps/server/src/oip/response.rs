@@ -2,7 +2,7 @@
 //! for as binary data.
 
 use super::infer::Answer;
-use super::request::{HEADER_LENGTH, InferRequest, OutputChoice};
+use super::request::{Form, HEADER_LENGTH, InferRequest, OutputChoice};
 use super::{datatype, json_data};
 use crate::fault::Fault;
 use axum::body::Body;
@@ -25,14 +25,23 @@ struct Output<'a> {
     datatype: &'static str,
     shape: &'a [usize],
     #[serde(skip_serializing_if = "Option::is_none")]
-    parameters: Option<Size>,
+    parameters: Option<Elsewhere<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     data: Option<json_data::Flat<'a>>,
 }
 
+/// Where an output's data is, if not in the JSON.
 #[derive(Serialize)]
-struct Size {
-    binary_data_size: usize,
+#[serde(untagged)]
+enum Elsewhere<'a> {
+    Binary {
+        binary_data_size: usize,
+    },
+    Region {
+        shared_memory_region: &'a str,
+        shared_memory_offset: u64,
+        shared_memory_byte_size: usize,
+    },
 }
 
 /// An encoded answer.
@@ -51,25 +60,42 @@ pub(crate) fn encode(answer: Answer) -> Result<Encoded, Fault> {
         model_name: entry.name(),
         model_version: entry.version().to_string(),
         id,
-        outputs: chosen.iter().map(|&(output, binary)| describe(output, binary)).collect(),
+        outputs: chosen.iter().map(|&(output, form)| describe(output, form)).collect(),
     };
     let mut body = serde_json::to_vec(&json).map_err(Fault::internal)?;
     let json_length = body.len();
     let mut any_binary = false;
-    for (output, _) in chosen.iter().filter(|(_, binary)| *binary) {
-        body.extend_from_slice(&output.tensor.packed());
-        any_binary = true;
+    for (output, form) in chosen {
+        match form {
+            Form::Json => {}
+            Form::Binary => {
+                body.extend_from_slice(&output.tensor.packed());
+                any_binary = true;
+            }
+            Form::Region(slot) => slot.write(&output.name, &output.tensor.packed())?,
+        }
     }
     Ok(Encoded { body, json_length: any_binary.then_some(json_length) })
 }
 
-fn describe(output: &NamedTensor, binary: bool) -> Output<'_> {
+fn describe<'a>(output: &'a NamedTensor, form: &'a Form) -> Output<'a> {
+    let bytes = output.tensor.packed_len();
+    let parameters = match form {
+        Form::Json => None,
+        Form::Binary => Some(Elsewhere::Binary { binary_data_size: bytes }),
+        Form::Region(slot) => Some(Elsewhere::Region {
+            shared_memory_region: &slot.name,
+            shared_memory_offset: slot.offset,
+            shared_memory_byte_size: bytes,
+        }),
+    };
+    let data = parameters.is_none().then_some(json_data::Flat(&output.tensor));
     Output {
         name: &output.name,
         datatype: datatype::name(output.tensor.dtype()),
         shape: output.tensor.shape().dims(),
-        parameters: binary.then(|| Size { binary_data_size: output.tensor.packed_len() }),
-        data: (!binary).then_some(json_data::Flat(&output.tensor)),
+        parameters,
+        data,
     }
 }
 
@@ -77,25 +103,27 @@ fn describe(output: &NamedTensor, binary: bool) -> Output<'_> {
 #[derive(Debug)]
 pub(crate) struct Choice {
     outputs: Vec<OutputChoice>,
-    binary_output: bool,
+    /// The form of all outputs, where none was asked for by name.
+    form: Form,
 }
 
 impl Choice {
     /// Takes the choice out of a request.
     pub(crate) fn of(request: &mut InferRequest) -> Self {
-        Self { outputs: std::mem::take(&mut request.outputs), binary_output: request.binary_output }
+        let form = std::mem::replace(&mut request.form, Form::Json);
+        Self { outputs: std::mem::take(&mut request.outputs), form }
     }
 
     pub(crate) fn select<'a>(
-        &self,
+        &'a self,
         all: &'a [NamedTensor],
-    ) -> Result<Vec<(&'a NamedTensor, bool)>, Fault> {
+    ) -> Result<Vec<(&'a NamedTensor, &'a Form)>, Fault> {
         if self.outputs.is_empty() {
-            return Ok(all.iter().map(|o| (o, self.binary_output)).collect());
+            return Ok(all.iter().map(|o| (o, &self.form)).collect());
         }
-        let find = |choice: &OutputChoice| {
+        let find = |choice: &'a OutputChoice| {
             let output = all.iter().find(|o| o.name == choice.name);
-            output.map(|o| (o, choice.binary)).ok_or_else(|| {
+            output.map(|o| (o, &choice.form)).ok_or_else(|| {
                 Fault::internal(format!("the model did not answer its output '{}'", choice.name))
             })
         };

@@ -1,11 +1,10 @@
 //! Who may do what: keys, roles, limits, and the log of it.
 
-use crate::rig::{Answer, Options, Rig, onnx, request};
+use crate::rig::{Answer, Options, Rig, ask_with, listen, onnx, request};
 use axum::body::Body;
-use lgp_server::{ServerConfig, serve};
+use lgp_server::ServerConfig;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
-use tokio::net::TcpListener;
 
 const INFER: &str = r#"{"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}]}"#;
 const TASK: &str =
@@ -61,35 +60,14 @@ const ADMIN: [(&str, &str); 26] = [
     ("HEAD", "/api/v1/cluster/tokens"),
 ];
 
-/// A listener on loopback, as programs of this machine reach it.
-async fn listen(rig: &Rig) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let addr = listener.local_addr().unwrap();
-    tokio::spawn(serve(listener, None, rig.state.clone(), std::future::pending()));
-    addr
-}
-
-/// Status and body of a request over a connection of its own, with a key or without.
+/// Status and text of a request over a connection of its own, with a key or without.
 async fn ask(addr: SocketAddr, (method, path): (&str, &str), key: Option<&str>) -> (u16, String) {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let body = match (method, path) {
         ("POST", path) if path.ends_with("/infer") => INFER,
         ("POST", path) if path.ends_with("/tasks") => TASK,
         _ => "",
     };
-    let key = key.map_or(String::new(), |key| format!("Authorization: Bearer {key}\r\n"));
-    let length = body.len();
-    let text = format!(
-        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{key}\
-         Content-Length: {length}\r\n\r\n{body}"
-    );
-    let mut stream = tokio::net::TcpStream::connect(addr).await.unwrap();
-    stream.write_all(text.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    let read = stream.read_to_string(&mut answer);
-    tokio::time::timeout(crate::rig::PATIENCE, read).await.unwrap().unwrap();
-    let status = answer.split(' ').nth(1).and_then(|s| s.parse().ok()).expect("a status line");
-    (status, answer)
+    ask_with(addr, (method, path), key, body).await
 }
 
 async fn create(rig: &Rig, body: Value) -> (String, String) {

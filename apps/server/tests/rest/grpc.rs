@@ -12,7 +12,7 @@ use tonic::Code;
 use tower::ServiceExt;
 use tower::util::MapRequest;
 
-type Client = GrpcInferenceServiceClient<
+pub(crate) type Client = GrpcInferenceServiceClient<
     MapRequest<
         Router,
         Box<dyn FnMut(Request<tonic::body::Body>) -> Request<axum::body::Body> + std::marker::Send>,
@@ -20,7 +20,7 @@ type Client = GrpcInferenceServiceClient<
 >;
 
 /// A client in this process, with a credential or without.
-fn client(rig: &Rig, bearer: Option<&str>) -> Client {
+pub(crate) fn client(rig: &Rig, bearer: Option<&str>) -> Client {
     let bearer = bearer.map(|text| text.parse::<HeaderValue>().unwrap());
     let prepare = move |request: Request<tonic::body::Body>| {
         let mut request = request.map(axum::body::Body::new);
@@ -34,7 +34,7 @@ fn client(rig: &Rig, bearer: Option<&str>) -> Client {
     GrpcInferenceServiceClient::new(router.map_request(Box::new(prepare) as Box<_>))
 }
 
-fn request(model: &str, x: [f32; 2]) -> ModelInferRequest {
+pub(crate) fn request(model: &str, x: [f32; 2]) -> ModelInferRequest {
     let input = InferInputTensor {
         name: "x".to_owned(),
         datatype: "FP32".to_owned(),

@@ -10,5 +10,6 @@ mod openapi;
 mod probes;
 mod rig;
 mod serving;
+mod shared_memory;
 mod tokens;
 mod waiting;

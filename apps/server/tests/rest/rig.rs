@@ -12,11 +12,14 @@ use lgp_sdk::{
     ModelRef, NamedTensor, Pki, Repository, Services, SymShape, TaskStop, Tensor, TensorType,
     Tokens, WorkerConfig, run_worker,
 };
-use lgp_server::{Access, Driver, LocalKey, ServerConfig, ServerState, router};
+use lgp_server::{Access, Driver, LocalKey, ServerConfig, ServerState, router, serve};
 use serde_json::Value;
+use std::net::SocketAddr;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tower::ServiceExt;
 
@@ -243,6 +246,36 @@ impl Rig {
 
 pub(crate) fn request(method: &str, path: &str) -> axum::http::request::Builder {
     Request::builder().method(method).uri(path).header("host", "127.0.0.1:8000")
+}
+
+/// A listener on loopback, as programs of this machine reach it.
+pub(crate) async fn listen(rig: &Rig) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    tokio::spawn(serve(listener, None, rig.state.clone(), std::future::pending()));
+    addr
+}
+
+/// Status and text of a request over a connection of its own, with a key or without.
+pub(crate) async fn ask_with(
+    addr: SocketAddr,
+    (method, path): (&str, &str),
+    key: Option<&str>,
+    body: &str,
+) -> (u16, String) {
+    let key = key.map_or(String::new(), |key| format!("Authorization: Bearer {key}\r\n"));
+    let length = body.len();
+    let text = format!(
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{key}\
+         Content-Length: {length}\r\n\r\n{body}"
+    );
+    let mut stream = TcpStream::connect(addr).await.unwrap();
+    stream.write_all(text.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    let read = stream.read_to_string(&mut answer);
+    tokio::time::timeout(PATIENCE, read).await.unwrap().unwrap();
+    let status = answer.split(' ').nth(1).and_then(|s| s.parse().ok()).expect("a status line");
+    (status, answer)
 }
 
 pub(crate) struct Answer {

@@ -1,0 +1,146 @@
+//! System shared memory of clients on this machine: regions that they register, which inputs are
+//! read from and outputs are written to.
+//!
+//! Bytes are copied by calls on the region's file, which is never mapped: a client that cuts its file
+//! short gets an error, where a mapping would end the server.
+
+mod file;
+mod request;
+
+pub(crate) use request::{Shared, Slot};
+
+use crate::access::Caller;
+use crate::fault::Fault;
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Regions that are registered at once: each holds a file open.
+const REGIONS_MAX: usize = 256;
+/// Longest name of a region in bytes.
+const NAME_BYTES_MAX: usize = 256;
+
+/// What a region is: a part of a file of the system's shared memory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Place {
+    /// What `shm_open` was called with.
+    pub(crate) key: String,
+    /// Where it begins, in bytes.
+    #[serde(default)]
+    pub(crate) offset: u64,
+    /// How long it is.
+    pub(crate) byte_size: u64,
+}
+
+/// A registered region. Its file stays open until it is unregistered and no request uses it.
+#[derive(Debug)]
+struct Region {
+    /// The key of the caller who registered it, and who alone may use it.
+    owner: String,
+    place: Place,
+    file: File,
+}
+
+/// The regions, by name.
+#[derive(Debug, Default)]
+pub(crate) struct Regions(Mutex<BTreeMap<String, Arc<Region>>>);
+
+impl Regions {
+    /// Registers a region for its caller.
+    ///
+    /// # Errors
+    /// 400 for a key that is none, a file that is not there and a place outside of it; 409 for a name
+    /// that is taken; 503 beyond the number that there may be.
+    pub(crate) fn register(&self, caller: &Caller, name: &str, place: Place) -> Result<(), Fault> {
+        if name.is_empty() || name.len() > NAME_BYTES_MAX {
+            let length = name.len();
+            return Err(Fault::bad_input(format!(
+                "the region's name has {length} bytes, expected 1 to {NAME_BYTES_MAX}"
+            )));
+        }
+        let file = file::open(&place)?;
+        let mut known = self.known();
+        if known.contains_key(name) {
+            return Err(Fault::conflict(format!("a region '{name}' is registered already"))
+                .hint("unregister it first"));
+        }
+        if known.len() >= REGIONS_MAX {
+            let message = format!("{REGIONS_MAX} regions are registered, the most that may be");
+            return Err(Fault::unavailable("busy", message));
+        }
+        let owner = caller.id().to_owned();
+        known.insert(name.to_owned(), Arc::new(Region { owner, place, file }));
+        Ok(())
+    }
+
+    /// Lets go of a region, or of all that are the caller's. One that is not registered is let go
+    /// already.
+    pub(crate) fn unregister(&self, caller: &Caller, name: Option<&str>) {
+        let goes = |known: &str, region: &Region| {
+            may_see(caller, region) && name.is_none_or(|name| name == known)
+        };
+        self.known().retain(|known, region| !goes(known, region));
+    }
+
+    /// One region, or all that are the caller's; an administrator sees those of others.
+    ///
+    /// # Errors
+    /// 404 for a region that the caller does not have.
+    pub(crate) fn list(
+        &self,
+        caller: &Caller,
+        name: Option<&str>,
+    ) -> Result<Vec<(String, Place)>, Fault> {
+        let known = self.known();
+        let seen = known.iter().filter(|(known, region)| {
+            may_see(caller, region) && name.is_none_or(|name| name == *known)
+        });
+        let seen: Vec<_> =
+            seen.map(|(name, region)| (name.clone(), region.place.clone())).collect();
+        match name {
+            Some(name) if seen.is_empty() => Err(unknown(name)),
+            _ => Ok(seen),
+        }
+    }
+
+    /// Whether there is any.
+    fn is_empty(&self) -> bool {
+        self.known().is_empty()
+    }
+
+    fn find(&self, caller: &Caller, name: &str) -> Result<Arc<Region>, Fault> {
+        let known = self.known();
+        let found = known.get(name).filter(|region| region.owner == caller.id());
+        found.cloned().ok_or_else(|| unknown(name))
+    }
+
+    fn known(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Region>>> {
+        // The map is whole after every statement, also after a panic.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn may_see(caller: &Caller, region: &Region) -> bool {
+    caller.is_admin() || region.owner == caller.id()
+}
+
+fn unknown(name: &str) -> Fault {
+    let name: String = name.chars().take(64).collect();
+    let message = format!("no region '{name}' is registered by this caller");
+    Fault::new(StatusCode::NOT_FOUND, "unknown_region", message)
+}
+
+/// Refuses a call of a program that does not share this machine's memory.
+///
+/// # Errors
+/// 501.
+pub(crate) fn of_this_machine(is_local: bool) -> Result<(), Fault> {
+    match is_local {
+        true => Ok(()),
+        false => Err(Fault::unsupported(
+            "shared memory is offered to programs of this machine, over a listener on loopback",
+        )),
+    }
+}

@@ -1,0 +1,75 @@
+//! Files of the system's shared memory: opened by their keys, read and written at a place.
+
+use super::Place;
+use crate::fault::Fault;
+use rustix::fs::{Mode, OFlags};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// Where Linux keeps what `shm_open` makes.
+const FOLDER: &str = "/dev/shm";
+/// Longest key in bytes: it is a file's name.
+const KEY_BYTES_MAX: usize = 255;
+
+/// Opens the file that a place is in, and checks that it is.
+pub(super) fn open(place: &Place) -> Result<File, Fault> {
+    let Place { key, offset, byte_size } = place;
+    let name = file_name(key)?;
+    let failed = |error: io::Error| {
+        Fault::bad_input(format!("shared memory '{key}' cannot be opened: {error}"))
+    };
+    let folder = rustix::fs::open(FOLDER, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+    let folder = folder.map_err(|_| {
+        Fault::unsupported(format!("this system has no shared memory under {FOLDER}"))
+    })?;
+    // A link would lead elsewhere, and a pipe would have the server wait for its other end.
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(&folder, name, flags, Mode::empty());
+    let file = File::from(file.map_err(|error| failed(error.into()))?);
+    let found = file.metadata().map_err(failed)?;
+    if !found.is_file() {
+        return Err(Fault::bad_input(format!("'{key}' is no shared memory")));
+    }
+    let end = offset.checked_add(*byte_size);
+    if *byte_size == 0 || end.is_none_or(|end| end > found.len()) {
+        return Err(Fault::bad_input(format!(
+            "offset {offset} and byte_size {byte_size} are not within shared memory '{key}', which \
+             has {} bytes",
+            found.len()
+        )));
+    }
+    Ok(file)
+}
+
+/// The name of a key's file: keys begin with a slash or not, and are no paths.
+fn file_name(key: &str) -> Result<&str, Fault> {
+    let name = key.strip_prefix('/').unwrap_or(key);
+    let is_name = !matches!(name, "" | "." | "..")
+        && name.len() <= KEY_BYTES_MAX
+        && !name.contains(['/', '\0']);
+    is_name.then_some(name).ok_or_else(|| {
+        let key: String = key.chars().take(64).collect();
+        Fault::bad_input(format!(
+            "shared memory key {key:?} is not usable, expected the name that shm_open was called with"
+        ))
+    })
+}
+
+/// The bytes at a place of a file.
+pub(super) fn read(file: &File, at: u64, bytes: usize) -> io::Result<Vec<u8>> {
+    let mut data = Vec::new();
+    data.try_reserve_exact(bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    data.resize(bytes, 0);
+    file.read_exact_at(&mut data, at)?;
+    Ok(data)
+}
+
+/// Puts bytes at a place of a file, which does not grow by it.
+pub(super) fn write(file: &File, at: u64, data: &[u8]) -> io::Result<()> {
+    let end = u64::try_from(data.len()).ok().and_then(|bytes| at.checked_add(bytes));
+    if end.is_none_or(|end| file.metadata().is_ok_and(|found| end > found.len())) {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    file.write_all_at(data, at)
+}

@@ -1,0 +1,133 @@
+//! What one request says of regions: where an input lies, where an output goes.
+
+use super::{Region, file};
+use crate::access::Caller;
+use crate::bodies::Room;
+use crate::fault::Fault;
+use crate::oip::{Parameters, number};
+use crate::state::ServerState;
+use std::fmt;
+use std::sync::Arc;
+
+const REGION: &str = "shared_memory_region";
+
+/// The regions that a request may use: those of its caller.
+#[derive(Debug, Clone)]
+pub(crate) struct Shared {
+    state: ServerState,
+    caller: Caller,
+}
+
+/// A part of a region, for one tensor.
+#[derive(Clone)]
+pub(crate) struct Slot {
+    region: Arc<Region>,
+    /// Its region, as the request names it.
+    pub(crate) name: String,
+    /// Where it begins in the region, in bytes.
+    pub(crate) offset: u64,
+    bytes: u64,
+}
+
+impl Shared {
+    pub(crate) fn new(state: &ServerState, caller: &Caller) -> Self {
+        Self { state: state.clone(), caller: caller.clone() }
+    }
+
+    /// Whether a request in JSON may name a region, which makes it larger than it looks.
+    pub(crate) fn may_be_named(&self, json: &[u8]) -> bool {
+        let names = || json.windows(REGION.len()).any(|part| part == REGION.as_bytes());
+        !self.state.regions().is_empty() && names()
+    }
+
+    /// Where a tensor with such parameters lies; `None` where it is in no region.
+    ///
+    /// # Errors
+    /// 400 for a place outside of the region, 404 for a region that the caller does not have.
+    pub(crate) fn slot(
+        &self,
+        tensor: &str,
+        parameters: &Parameters,
+    ) -> Result<Option<Slot>, Fault> {
+        let Some(value) = parameters.get(REGION) else { return Ok(None) };
+        let name = value.as_str().ok_or_else(|| {
+            Fault::bad_input(format!("tensor '{tensor}': {REGION} is {value}, expected its name"))
+        })?;
+        let offset = number(parameters, "shared_memory_offset")?.unwrap_or(0);
+        let bytes = number(parameters, "shared_memory_byte_size")?.ok_or_else(|| {
+            Fault::bad_input(format!(
+                "tensor '{tensor}': {REGION} is without shared_memory_byte_size"
+            ))
+        })?;
+        let region = self.state.regions().find(&self.caller, name)?;
+        let most = region.place.byte_size;
+        if offset.checked_add(bytes).is_none_or(|end| end > most) {
+            return Err(Fault::bad_input(format!(
+                "tensor '{tensor}': shared_memory_offset {offset} and shared_memory_byte_size {bytes} \
+                 are not within region '{name}', which has {most} bytes"
+            )));
+        }
+        Ok(Some(Slot { region, name: name.to_owned(), offset, bytes }))
+    }
+
+    /// The bytes of an input, which have their room among those of bodies.
+    ///
+    /// # Errors
+    /// 400 for more than requests may have and for a region whose file was cut short, 503 without
+    /// room.
+    pub(crate) fn read(&self, slot: &Slot, room: &mut Room) -> Result<Vec<u8>, Fault> {
+        let most = self.state.config().binary_bytes_max;
+        let bytes = usize::try_from(slot.bytes).unwrap_or(usize::MAX);
+        let wanted = room.bytes().saturating_add(bytes);
+        if wanted > most {
+            return Err(Fault::bad_input(format!(
+                "the inputs in shared memory have more than {most} bytes, the most that are taken \
+                 (input_bytes_max sets that)"
+            )));
+        }
+        if !self.state.bodies().try_grow(room, wanted) {
+            let message = "there is no room for the inputs in shared memory now \
+                           (http.bodies_bytes_max sets that)";
+            return Err(Fault::unavailable("busy", message));
+        }
+        file::read(&slot.region.file, slot.begin(), bytes).map_err(|e| slot.broken("read", &e))
+    }
+}
+
+impl Slot {
+    /// Writes an output.
+    ///
+    /// # Errors
+    /// 400 where the slot is too small for it, and where its file was cut short.
+    pub(crate) fn write(&self, output: &str, data: &[u8]) -> Result<(), Fault> {
+        if u64::try_from(data.len()).is_ok_and(|bytes| bytes <= self.bytes) {
+            let written = file::write(&self.region.file, self.begin(), data);
+            return written.map_err(|error| self.broken("written", &error));
+        }
+        Err(Fault::bad_input(format!(
+            "output '{output}' has {} bytes, more than the {} of its place in region '{}'",
+            data.len(),
+            self.bytes,
+            self.name
+        )))
+    }
+
+    /// Where it begins in the file: the region was checked to end within what `u64` counts.
+    fn begin(&self) -> u64 {
+        self.region.place.offset.saturating_add(self.offset)
+    }
+
+    fn broken(&self, what: &str, error: &std::io::Error) -> Fault {
+        let Slot { name, region, .. } = self;
+        let key = &region.place.key;
+        Fault::bad_input(format!(
+            "region '{name}' cannot be {what}; its shared memory '{key}' may have become shorter: {error}"
+        ))
+    }
+}
+
+impl fmt::Debug for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}+{}..{}", self.name, self.offset, self.bytes)
+    }
+}
