@@ -44,6 +44,20 @@ pub(crate) fn redis() -> Result<()> {
     }
 }
 
+/// Makes sure that Triton's load generator finds a library that it is linked with.
+pub(crate) fn libb64() -> Result<()> {
+    let found = Path::new("/usr/lib/x86_64-linux-gnu/libb64.so.0d").exists();
+    if found { Ok(()) } else { install(&["libb64-0d"]) }
+}
+
+/// Makes sure that there is what checks metrics for Prometheus.
+pub(crate) fn promtool() -> Result<()> {
+    match cmd::capture(cmd::command("promtool").arg("--version")) {
+        Ok(finished) if finished.ok => Ok(()),
+        _ => install(&["prometheus"]),
+    }
+}
+
 /// What shows programs another clock.
 pub(crate) const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
 

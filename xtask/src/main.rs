@@ -6,6 +6,7 @@ mod alone;
 mod apt;
 mod bench;
 mod chaos;
+mod clients;
 mod cluster;
 mod cmd;
 mod conformance;

@@ -15,6 +15,12 @@ pub(crate) const ENGINES: &[&str] = &["numpy==2.4.6", "onnxruntime==1.31.1", "op
 /// The systems that the cluster is compared with.
 const PEERS: &[&str] = &["ray==2.60.0", "distributed==2026.8.0", "celery[redis]==5.7.0"];
 
+/// KServe's client. Its messages and those of Triton's are not for one process.
+const KSERVE: &[&str] = &["kserve==0.21.0"];
+
+/// Triton's load generator comes with this version of its client, and was linked with CUDA's runtime.
+const PERF_ANALYZER: &[&str] = &["tritonclient==2.48.0", "nvidia-cuda-runtime-cu12==12.9.79"];
+
 /// NVIDIA's compiler, of the last series that compiles for cards before sm_75.
 const NVRTC: &[&str] = &["nvidia-cuda-nvrtc-cu12==12.9.86"];
 
@@ -31,6 +37,16 @@ pub(crate) fn engines() -> Result<PathBuf> {
 /// The interpreter of the systems that the cluster is compared with, likewise.
 pub(crate) fn peers() -> Result<PathBuf> {
     environment("target/venv-peers", PEERS)
+}
+
+/// The interpreter of KServe's client, likewise.
+pub(crate) fn kserve() -> Result<PathBuf> {
+    environment("target/venv-kserve", KSERVE)
+}
+
+/// The interpreter beside which Triton's load generator lies, likewise.
+pub(crate) fn perf_analyzer() -> Result<PathBuf> {
+    environment("target/venv-perf", PERF_ANALYZER)
 }
 
 /// The interpreter that has NVIDIA's compiler, likewise.

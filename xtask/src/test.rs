@@ -1,11 +1,12 @@
 //! Everything that must hold before a change is taken, suite after suite, from a cold clone.
 
-use crate::cluster::{Cluster, Profile};
 use crate::report::{Outcome, Report, Skip, Time};
 use crate::{
-    alone, apt, chaos, cmd, conformance, nehalem, nvrtc, oclgrind, polaris, python, readme, tidy,
+    alone, apt, chaos, clients, cmd, conformance, nehalem, nvrtc, oclgrind, polaris, python,
+    readme, tidy,
 };
 use anyhow::{Result, bail, ensure};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -36,7 +37,10 @@ const SUITES: &[Suite] = &[
     ("agreement with ONNX Runtime", agreement),
     ("networks on OpenCL", networks),
     ("networks on two devices", networks_on_two),
-    ("tritonclient against the server", tritonclient),
+    ("tritonclient against the server", clients::tritonclient),
+    ("kserve against the server", clients::kserve),
+    ("perf_analyzer against the server", clients::perf_analyzer),
+    ("promtool reads the metrics", clients::promtool),
     ("a processor without AVX", nehalem::suite),
     ("kernels on AMD's processors", polaris::suite),
     ("kernels on NVIDIA's processors", nvrtc::suite),
@@ -104,9 +108,9 @@ pub(crate) fn tests(selection: &[&str]) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Runs `path` with the prepared Python and `arguments`; it prints a line for each of its tests.
-fn script(path: &str, arguments: &[&str]) -> Result<Outcome> {
-    let python = match python::interpreter() {
+/// Runs `path` with a prepared Python and `arguments`; it prints a line for each of its tests.
+pub(crate) fn script(python: Result<PathBuf>, path: &str, arguments: &[&str]) -> Result<Outcome> {
+    let python = match python {
         Ok(python) => python,
         Err(error) => return Ok(Outcome::skip(Skip::new("python", format!("{error:#}")))),
     };
@@ -187,16 +191,6 @@ fn zoo() -> Result<Vec<String>> {
 fn simulation() -> Result<Outcome> {
     let mut sim = cmd::command(cmd::simulation("sim")?);
     step(sim.arg("--seeds").arg(SEEDS.to_string()))
-}
-
-fn tritonclient() -> Result<Outcome> {
-    let cluster = Cluster::start(Profile::Dev, "tritonclient")?;
-    let outcome = script(
-        "apps/server/tests/tritonclient_e2e.py",
-        &[&cluster.http()?, &cluster.grpc()?, &cluster.key_file()],
-    );
-    cluster.stop()?;
-    outcome
 }
 
 /// Counts what cargo's test programs report. A test that prints `skipped: …` did not pass.

@@ -1,12 +1,10 @@
-"""Speaks to a running server as Triton's and KServe's own clients do.
+"""Speaks to a running server as Triton's own client does.
 
-    python tritonclient_e2e.py http://127.0.0.1:8000 127.0.0.1:8001 KEY_FILE [--require-kserve]
+    python tritonclient_e2e.py http://127.0.0.1:8000 127.0.0.1:8001 KEY_FILE
 
-Needs `onnx` and `tritonclient[grpc,http]` 2.x; KServe's client is used where `kserve` is installed. The server must
-have the bundled model `digits` loaded. Prints a line a check and exits 1 at the first that fails.
+Needs `onnx` and `tritonclient[grpc,http]` 2.x. The server must have the bundled model `digits` loaded. Prints a line a check and exits 1 at the first that fails.
 """
 
-import asyncio
 import json
 import queue
 import sys
@@ -191,29 +189,6 @@ def check_metrics(client, url):
     assert "lgp_inference_overhead_seconds" in names, names
 
 
-def check_kserve(client, url):
-    from kserve import InferenceRESTClient, InferInput, InferRequest
-    from kserve.inference_client import RESTConfig
-
-    expected = client.infer(MODEL, [image()]).as_numpy("logits")
-
-    async def run():
-        rest = InferenceRESTClient(RESTConfig(protocol="v2"))
-        assert await rest.is_server_live(url)
-        assert await rest.is_server_ready(url)
-        assert await rest.is_model_ready(url, MODEL)
-        for binary in (False, True):
-            tensor = InferInput("image", list(IMAGES.shape), "FP32")
-            tensor.set_data_from_numpy(IMAGES, binary_data=binary)
-            request = InferRequest(model_name=MODEL, infer_inputs=[tensor])
-            answer = await rest.infer(url, request, model_name=MODEL)
-            output = answer.outputs[0]
-            np.testing.assert_array_equal(output.as_numpy(), expected)
-        await rest.close()
-
-    asyncio.run(run())
-
-
 def grpc_image(data=IMAGES, datatype="FP32", name="image"):
     tensor = triton_grpc.InferInput(name, list(data.shape), datatype)
     tensor.set_data_from_numpy(data)
@@ -373,7 +348,7 @@ CHECKS = [
 GRPC_CHECKS = [check_grpc, check_strings, check_shared_memory, check_grpc_stream]
 
 
-def main(url, grpc_url, key_file, require_kserve):
+def main(url, grpc_url, key_file):
     with open(key_file, encoding="ascii") as file:
         # gRPC takes names of metadata in lower case only.
         KEY["authorization"] = f"Bearer {file.read().strip()}"
@@ -385,17 +360,9 @@ def main(url, grpc_url, key_file, require_kserve):
     for check in GRPC_CHECKS:
         check(client, url, grpc)
         print("ok", check.__name__.removeprefix("check_"))
-    try:
-        import kserve  # noqa: F401
-    except ImportError as error:
-        assert not require_kserve, f"kserve is required: {error}"
-        print("skipped kserve: not installed")
-        return
-    check_kserve(client, url)
-    print("ok kserve")
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 4:
+    if len(sys.argv) != 4:
         sys.exit(__doc__)
-    main(sys.argv[1].rstrip("/"), sys.argv[2], sys.argv[3], "--require-kserve" in sys.argv[4:])
+    main(sys.argv[1].rstrip("/"), sys.argv[2], sys.argv[3])

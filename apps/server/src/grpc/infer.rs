@@ -1,11 +1,8 @@
 //! Inference over gRPC: one request, or a stream of them.
 
 use super::body::Held;
-use super::proto::infer_parameter::ParameterChoice;
 use super::proto::model_infer_response::InferOutputTensor;
-use super::proto::{
-    InferParameter, ModelInferRequest, ModelInferResponse, ModelStreamInferResponse,
-};
+use super::proto::{ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
 use super::request;
 use super::service::Service;
 use crate::access::Caller;
@@ -14,9 +11,7 @@ use crate::oip::{self, Answer, Form};
 use crate::shared_memory::Shared;
 use axum::body::Bytes;
 use futures_util::{Stream, StreamExt, stream};
-use lgp_sdk::NamedTensor;
 use prost::Message;
-use std::collections::HashMap;
 use std::pin::Pin;
 use tonic::{Status, Streaming};
 
@@ -104,7 +99,6 @@ fn encode(answer: Answer) -> Result<ModelInferResponse, Fault> {
             name: output.name.clone(),
             datatype: oip::datatype_name(output.tensor.dtype()).to_owned(),
             shape: shape.map(|&dim| i64::try_from(dim).unwrap_or(i64::MAX)).collect(),
-            parameters: elsewhere(output, form),
             ..InferOutputTensor::default()
         });
         // Each output has its entry: clients count on their order.
@@ -117,19 +111,4 @@ fn encode(answer: Answer) -> Result<ModelInferResponse, Fault> {
         });
     }
     Ok(response)
-}
-
-/// Where an output's data is, if not in the message.
-fn elsewhere(output: &NamedTensor, form: &Form) -> HashMap<String, InferParameter> {
-    let Form::Region(slot) = form else { return HashMap::new() };
-    let number = |value: u64| ParameterChoice::Int64Param(i64::try_from(value).unwrap_or(i64::MAX));
-    let bytes = u64::try_from(output.tensor.packed_len()).unwrap_or(u64::MAX);
-    let parameters = [
-        ("shared_memory_region", ParameterChoice::StringParam(slot.name.clone())),
-        ("shared_memory_offset", number(slot.offset)),
-        ("shared_memory_byte_size", number(bytes)),
-    ];
-    let named = parameters
-        .map(|(name, choice)| (name.to_owned(), InferParameter { parameter_choice: Some(choice) }));
-    named.into()
 }

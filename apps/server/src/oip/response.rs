@@ -25,23 +25,14 @@ struct Output<'a> {
     datatype: &'static str,
     shape: &'a [usize],
     #[serde(skip_serializing_if = "Option::is_none")]
-    parameters: Option<Elsewhere<'a>>,
+    parameters: Option<Size>,
     #[serde(skip_serializing_if = "Option::is_none")]
     data: Option<json_data::Flat<'a>>,
 }
 
-/// Where an output's data is, if not in the JSON.
 #[derive(Serialize)]
-#[serde(untagged)]
-enum Elsewhere<'a> {
-    Binary {
-        binary_data_size: usize,
-    },
-    Region {
-        shared_memory_region: &'a str,
-        shared_memory_offset: u64,
-        shared_memory_byte_size: usize,
-    },
+struct Size {
+    binary_data_size: usize,
 }
 
 /// An encoded answer.
@@ -78,24 +69,15 @@ pub(crate) fn encode(answer: Answer) -> Result<Encoded, Fault> {
     Ok(Encoded { body, json_length: any_binary.then_some(json_length) })
 }
 
-fn describe<'a>(output: &'a NamedTensor, form: &'a Form) -> Output<'a> {
-    let bytes = output.tensor.packed_len();
-    let parameters = match form {
-        Form::Json => None,
-        Form::Binary => Some(Elsewhere::Binary { binary_data_size: bytes }),
-        Form::Region(slot) => Some(Elsewhere::Region {
-            shared_memory_region: &slot.name,
-            shared_memory_offset: slot.offset,
-            shared_memory_byte_size: bytes,
-        }),
-    };
-    let data = parameters.is_none().then_some(json_data::Flat(&output.tensor));
+/// One in shared memory has no parameters: Triton's own client takes any for those of binary data.
+fn describe<'a>(output: &'a NamedTensor, form: &Form) -> Output<'a> {
+    let size = || Size { binary_data_size: output.tensor.packed_len() };
     Output {
         name: &output.name,
         datatype: datatype::name(output.tensor.dtype()),
         shape: output.tensor.shape().dims(),
-        parameters,
-        data,
+        parameters: matches!(form, Form::Binary).then(size),
+        data: matches!(form, Form::Json).then_some(json_data::Flat(&output.tensor)),
     }
 }
 
