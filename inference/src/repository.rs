@@ -200,6 +200,15 @@ impl Repository {
         Ok(entries)
     }
 
+    /// The versions of each model, as folders are called: nothing says that they can be used.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn found(&self) -> Result<BTreeMap<String, Vec<u64>>> {
+        let names = self.names()?.into_iter();
+        names.map(|name| self.versions(&name).map(|versions| (name, versions))).collect()
+    }
+
     /// One bad model must not hide the others.
     fn readable(&self, name: &str, version: u64) -> Option<Entry> {
         entry::load(&self.root, name, version)
@@ -213,7 +222,7 @@ impl Repository {
     /// [`Error::UnknownModel`], [`Error::UnknownVersion`], [`Error::Io`], or what is wrong with
     /// a model that was put there by hand.
     pub fn get(&self, name: &str, version: Option<u64>) -> Result<Entry> {
-        let versions = self.known_versions(name)?;
+        let versions = self.versions_of(name)?;
         let version = match version {
             None => versions.last().copied().unwrap_or(0),
             Some(version) => version,
@@ -229,7 +238,7 @@ impl Repository {
     /// # Errors
     /// [`Error::UnknownModel`], [`Error::UnknownVersion`] or [`Error::Io`].
     pub fn remove(&self, name: &str, version: Option<u64>) -> Result<()> {
-        let versions = self.known_versions(name)?;
+        let versions = self.versions_of(name)?;
         let folder = self.root.join(name);
         let target = match version {
             None => folder.clone(),
@@ -250,7 +259,11 @@ impl Repository {
         trash.close().map_err(Error::io("remove", folder))
     }
 
-    fn known_versions(&self, name: &str) -> Result<Vec<u64>> {
+    /// The versions of a model, oldest first, as folders are called.
+    ///
+    /// # Errors
+    /// [`Error::ModelName`], [`Error::UnknownModel`] where there are none, [`Error::Io`].
+    pub fn versions_of(&self, name: &str) -> Result<Vec<u64>> {
         check_name(name)?;
         let versions = self.versions(name)?;
         if versions.is_empty() {

@@ -10,6 +10,7 @@ use config::builder::DefaultState;
 use config::{Config, ConfigBuilder, File, FileFormat, FileSourceString, Value};
 use etcetera::BaseStrategy;
 use lgp_sdk::{CoordinatorConfig, WorkerConfig};
+use lgp_server::ServerConfig;
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -45,6 +46,9 @@ pub(crate) struct Settings {
     /// nor the model's deployment says so; 0 is ten times the longest one measured, a minute at least,
     /// and ten minutes where none was measured.
     pub(crate) run_limit_s: u64,
+    /// How often the folder of models is looked at for what came or went by hand, in milliseconds; 0 is
+    /// never.
+    pub(crate) models_poll_ms: u64,
     /// How long results of durable tasks wait to be read.
     pub(crate) results_kept_for_s: u64,
     /// What they may take of the disk that they lie on; above it the oldest go, those that were read
@@ -129,6 +133,8 @@ const BATCH_MAX: RangeInclusive<u64> = 1..=256;
 const BATCH_DELAY_MS: RangeInclusive<u64> = 0..=1_000;
 /// Runs of more than a month are no runs.
 const RUN_LIMIT_S: RangeInclusive<u64> = 0..=31 * 24 * 3600;
+/// A day is as good as never.
+const MODELS_POLL_MS: RangeInclusive<u64> = 0..=24 * 3600 * 1000;
 /// What requests and inputs may have: with less the cluster's own commands would be refused, and more
 /// no machine has.
 const BYTES_MAX: RangeInclusive<u64> = 64 << 10..=1 << 40;
@@ -235,6 +241,7 @@ impl Settings {
             batch_delay_ms: Limits::default().delay_ms,
             input_bytes_max: Limits::default().input_bytes_max,
             run_limit_s: 0,
+            models_poll_ms: ServerConfig::default().models_poll_ms,
             results_kept_for_s: Keeping::default().results_kept_for_s,
             results_disk_share: Keeping::default().disk_share,
             keys_kept_for_s: Keeping::default().keys_kept_for_s,
@@ -273,7 +280,7 @@ pub(crate) struct Flags<'a> {
 /// The environment variables that are read, and the settings that they stand for.
 ///
 /// Others that start alike belong to graphics drivers, so unknown ones are no error.
-const VARIABLES: [(&str, &str); 24] = [
+const VARIABLES: [(&str, &str); 25] = [
     ("RADEON_DATA", "data"),
     ("RADEON_DEVICE", "device"),
     ("RADEON_SIMD", "simd"),
@@ -284,6 +291,7 @@ const VARIABLES: [(&str, &str); 24] = [
     ("RADEON_BATCH_DELAY_MS", "batch_delay_ms"),
     ("RADEON_INPUT_BYTES_MAX", "input_bytes_max"),
     ("RADEON_RUN_LIMIT_S", "run_limit_s"),
+    ("RADEON_MODELS_POLL_MS", "models_poll_ms"),
     ("RADEON_RESULTS_KEPT_FOR_S", "results_kept_for_s"),
     ("RADEON_RESULTS_DISK_SHARE", "results_disk_share"),
     ("RADEON_KEYS_KEPT_FOR_S", "keys_kept_for_s"),
@@ -373,6 +381,7 @@ pub(crate) fn resolve(
         ("batch_delay_ms", settings.batch_delay_ms, BATCH_DELAY_MS),
         ("input_bytes_max", bytes(settings.input_bytes_max), BYTES_MAX),
         ("run_limit_s", settings.run_limit_s, RUN_LIMIT_S),
+        ("models_poll_ms", settings.models_poll_ms, MODELS_POLL_MS),
         ("results_kept_for_s", settings.results_kept_for_s, KEPT_FOR_S),
         ("keys_kept_for_s", settings.keys_kept_for_s, KEPT_FOR_S),
         ("http.body_bytes_max", bytes(settings.http.body_bytes_max), BYTES_MAX),

@@ -1,5 +1,6 @@
 //! What a registered model asks of the cluster, kept beside its versions.
 
+use crate::versions::VersionPolicy;
 use lgp_distributed::{ModelNeeds, ModelRef};
 use lgp_inference::{Entry, Error as ModelError, Repository, ValueSpec};
 use serde::{Deserialize, Serialize};
@@ -59,6 +60,9 @@ pub struct Deployment {
     pub variants: Vec<String>,
     /// How long one run may take, in milliseconds, for tasks that say nothing of it.
     pub run_limit_ms: Option<NonZeroU64>,
+    /// The versions that are to be loaded; those that were loaded last, and each that is added, where
+    /// nothing is said.
+    pub version_policy: Option<VersionPolicy>,
 }
 
 impl Deployment {

@@ -13,6 +13,7 @@ mod joined;
 mod multi;
 mod sensors;
 mod turns;
+mod versions;
 
 pub use cache::RepositoryFiles;
 pub use deployment::{DeployError, Deployment};
@@ -46,6 +47,7 @@ pub use lgp_memory::{
     SymShape, Tensor, TensorType, TensorView, ValueKind,
 };
 pub use multi::MultiExecutor;
+pub use versions::{VersionPolicy, keep_loaded, last_loaded};
 
 /// Compiles a model for an opened device, or for the processor where there is none.
 ///

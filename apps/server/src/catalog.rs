@@ -2,21 +2,26 @@
 //!
 //! The repository knows files, the coordinator knows workers; requests need both at once.
 
+mod change;
+mod readiness;
+mod survey;
+mod watch;
+
+pub(crate) use change::LoadOutcome;
+pub(crate) use readiness::Readiness;
+pub(crate) use survey::Indexed;
+
 use crate::fault::Fault;
 use crate::faults;
 use lgp_sdk::{
-    Coordinator, Deployment, Entry, ExecError, ModelError, ModelNeeds, ModelReadiness, ModelRef,
-    Repository, TaskId, TaskState, ValueSpec,
+    Coordinator, Deployment, Entry, ModelError, ModelReadiness, ModelRef, Repository, TaskId,
+    TaskState, ValueSpec,
 };
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
-use tokio::sync::watch;
-
-/// The model name that paths of the protocol take for themselves.
-const RESERVED: &str = "stats";
+use survey::Survey;
+use tokio::sync::watch as events;
 
 /// One registered version of a model. Clones share it.
 #[derive(Debug, Clone)]
@@ -51,54 +56,11 @@ impl ModelEntry {
     }
 }
 
-/// Whether a model can be used, with Triton's names for the states.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Readiness {
-    /// A ready worker has it.
-    Ready,
-    /// Workers are to have it, and none has it yet.
-    Loading,
-    /// Workers could not load it.
-    Failed(String),
-    /// It has made room for others, and comes back when a task asks for it.
-    Parked,
-    /// Nobody asked for it.
-    Unloaded,
-}
-
-impl Readiness {
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Self::Ready | Self::Parked => "READY",
-            Self::Loading => "LOADING",
-            Self::Failed(_) | Self::Unloaded => "UNAVAILABLE",
-        }
-    }
-
-    pub(crate) fn reason(&self) -> &str {
-        match self {
-            Self::Ready => "",
-            Self::Loading => "no worker has loaded it yet",
-            Self::Failed(message) => message,
-            Self::Parked => "it has made room for others, and comes back when it is asked for",
-            Self::Unloaded => "unloaded",
-        }
-    }
-}
-
-/// What became of a load at the workers that are there.
-#[derive(Debug)]
-pub(crate) struct LoadOutcome {
-    pub(crate) entry: ModelEntry,
-    /// Workers that have it now.
-    pub(crate) workers: Vec<String>,
-}
-
-/// Entries by name and asked-for version, so that an inference reads no files. A stored version
-/// never changes; which one is the newest does, with the catalog's own calls.
+/// The versions of each model, oldest first, so that an inference reads no files. A stored version never
+/// changes; which there are does, with the catalog's own calls and when the folder is looked at.
 #[derive(Default)]
 struct Known {
-    entries: HashMap<(String, Option<u64>), ModelEntry>,
+    entries: HashMap<String, Vec<ModelEntry>>,
     /// Grows when something is forgotten: what was read from disk before that may be stale.
     generation: u64,
 }
@@ -111,44 +73,84 @@ pub(crate) struct Catalog {
     /// Why the last load of a model failed everywhere.
     failures: Mutex<BTreeMap<ModelRef, String>>,
     /// Tells that models were unloaded, or runs of these ended.
-    unloads: watch::Sender<()>,
+    unloads: events::Sender<()>,
+    /// Held while versions come or go, so that looking at the folder does not cross that.
+    changing: tokio::sync::Mutex<()>,
+    survey: Arc<Survey>,
 }
 
 impl Catalog {
     pub(crate) fn new(coordinator: Coordinator, repository: Repository) -> Self {
-        let (known, failures) = (Mutex::default(), Mutex::default());
-        Self { coordinator, repository, known, failures, unloads: watch::Sender::default() }
+        let survey = Arc::new(Survey::of(&repository));
+        Self {
+            coordinator,
+            repository,
+            known: Mutex::default(),
+            failures: Mutex::default(),
+            unloads: events::Sender::default(),
+            changing: tokio::sync::Mutex::default(),
+            survey,
+        }
     }
 
-    /// A registered model; without a version the newest.
+    /// A registered model; without a version the newest that can be used, or else the newest.
     pub(crate) async fn get(&self, name: &str, version: Option<u64>) -> Result<ModelEntry, Fault> {
-        let key = (name.to_owned(), version);
         let generation = {
             let known = lock(&self.known);
-            if let Some(entry) = known.entries.get(&key) {
-                return Ok(entry.clone());
+            if let Some(entry) = known.entries.get(name).and_then(|all| self.pick(all, version)) {
+                return Ok(entry);
             }
             known.generation
         };
-        let (name, version) = key.clone();
-        let entry = ModelEntry::from(self.files(move |r| r.get(&name, version)).await?);
-        let mut known = lock(&self.known);
-        // Only models that exist are remembered: made-up names do not make this grow.
-        if known.generation == generation {
-            known.entries.insert(key, entry.clone());
+        let all = self.entries(name).await?;
+        let picked = self.pick(&all, version);
+        self.know(name, all, generation);
+        match picked {
+            Some(entry) => Ok(entry),
+            None => Err(self.missing(name, version).await),
         }
-        Ok(entry)
     }
 
-    /// Every registered version, by name and version.
+    /// Remembers the versions of a model, unless something was forgotten since. Only models that exist are
+    /// remembered: made-up names do not make this grow.
+    fn know(&self, name: &str, all: Vec<ModelEntry>, generation: u64) {
+        let mut known = lock(&self.known);
+        if known.generation == generation && !all.is_empty() {
+            known.entries.insert(name.to_owned(), all);
+        }
+    }
+
+    /// The one that is asked for. A version that is on its way does not stand in the way of one that
+    /// serves.
+    fn pick(&self, all: &[ModelEntry], version: Option<u64>) -> Option<ModelEntry> {
+        if let Some(version) = version {
+            return all.iter().find(|entry| entry.version() == version).cloned();
+        }
+        if let [one] = all {
+            return Some(one.clone());
+        }
+        let states: Vec<_> =
+            all.iter().map(|entry| self.coordinator.readiness(entry.model())).collect();
+        let newest = |fits: fn(&ModelReadiness) -> bool| states.iter().rposition(fits);
+        let picked = newest(|s| matches!(s, ModelReadiness::Ready | ModelReadiness::Parked));
+        let picked = picked.or_else(|| newest(|s| *s != ModelReadiness::Unwanted));
+        picked.map_or(all.last(), |at| all.get(at)).cloned()
+    }
+
+    /// Every registered version that can be used, by name and version.
     pub(crate) async fn list(&self) -> Result<Vec<ModelEntry>, Fault> {
-        Ok(self.files(|r| r.list()).await?.into_iter().map(ModelEntry::from).collect())
+        Ok(self.survey(None).await?.into_iter().filter_map(|(_, _, found)| found.ok()).collect())
     }
 
     /// The versions of a model, oldest first.
     pub(crate) async fn versions(&self, name: &str) -> Result<Vec<u64>, Fault> {
-        let named = |e: &&ModelEntry| e.name() == name;
-        Ok(self.list().await?.iter().filter(named).map(ModelEntry::version).collect())
+        Ok(self.entries(name).await?.iter().map(ModelEntry::version).collect())
+    }
+
+    /// The versions of a model that can be used, oldest first.
+    async fn entries(&self, name: &str) -> Result<Vec<ModelEntry>, Fault> {
+        let all = self.survey(Some(name.to_owned())).await?;
+        Ok(all.into_iter().filter_map(|(_, _, found)| found.ok()).collect())
     }
 
     /// Work on files, away from the threads that serve connections.
@@ -213,107 +215,12 @@ impl Catalog {
         }
     }
 
-    /// Has every worker load the newest version, also workers that join later, and let go of
-    /// older ones.
-    pub(crate) async fn load(&self, name: &str) -> Result<LoadOutcome, Fault> {
-        self.forget(name);
-        let entry = self.get(name, None).await?;
-        let model = entry.model();
-        let needs = self.needs(name).await?;
-        let loading = self.coordinator.load_where(model.clone(), needs);
-        let results = loading.await.map_err(faults::cluster)?;
-        let mut workers = Vec::new();
-        let mut failure: Option<ExecError> = None;
-        for (worker, result) in results {
-            match result {
-                Ok(()) => workers.push(worker.to_string()),
-                Err(error) => failure = Some(error),
-            }
-        }
-        if let (Some(error), true) = (failure, workers.is_empty()) {
-            lock(&self.failures).insert(model.clone(), error.message.clone());
-            self.coordinator.unload(model);
-            return Err(Fault::bad_input(format!("no worker can load '{name}': {error}")));
-        }
-        lock(&self.failures).remove(model);
-        // Also of those that were withdrawn: their tasks may go on.
-        for other in self.all_of(name).await?.iter().filter(|other| *other != model) {
-            self.coordinator.unload(other);
-        }
-        self.tell_others(name).await?;
-        if !self.coordinator.models().contains(entry.model()) {
-            return Err(Fault::bad_input(format!("'{name}' was unloaded while it was loaded")));
-        }
-        Ok(LoadOutcome { entry, workers })
-    }
-
     /// What a model asks of the cluster: nothing, where what was said cannot be read.
     pub(crate) async fn deployment(&self, name: &str) -> Deployment {
         let owned = name.to_owned();
         let read = self.files(move |r| Deployment::of(r, &owned)).await;
         read.inspect_err(|_| tracing::warn!(name, "a model's deployment cannot be read"))
             .unwrap_or_default()
-    }
-
-    async fn needs(&self, name: &str) -> Result<ModelNeeds, Fault> {
-        let name = name.to_owned();
-        self.files(move |r| Ok(Deployment::of(r, &name)?.needs(r))).await
-    }
-
-    /// Models that this one may stand in for learn of its newest version.
-    async fn tell_others(&self, name: &str) -> Result<(), Fault> {
-        for model in self.coordinator.models() {
-            let deployment = self.deployment(&model.name).await;
-            if deployment.variants.iter().any(|variant| variant == name) {
-                self.coordinator.set_needs(&model, self.needs(&model.name).await?);
-            }
-        }
-        Ok(())
-    }
-
-    /// Says what a model asks of the cluster, at once and from now on.
-    pub(crate) async fn deploy(&self, name: &str, wish: Deployment) -> Result<ModelEntry, Fault> {
-        let entry = self.get(name, None).await?;
-        let owned = name.to_owned();
-        self.files(move |r| Ok(wish.save(r, &owned))).await?.map_err(|e| faults::deploy(&e))?;
-        self.coordinator.set_needs(entry.model(), self.needs(name).await?);
-        Ok(entry)
-    }
-
-    /// Takes every version of a model from the workers; its files stay. What runs goes on; tasks that have
-    /// not begun wait from then on.
-    pub(crate) async fn unload(&self, name: &str) -> Result<ModelEntry, Fault> {
-        self.forget(name);
-        let entry = self.get(name, None).await?;
-        self.coordinator.withdraw(&self.all_of(name).await?);
-        self.unloads.send_replace(());
-        Ok(entry)
-    }
-
-    /// Takes every version of a model from the workers and waits until none runs it. Tasks of it wait
-    /// from then on; what runs for longer is ended, and answers those tasks.
-    pub(crate) async fn unload_within(
-        &self,
-        name: &str,
-        limit: Duration,
-    ) -> Result<(ModelEntry, Vec<TaskId>), Fault> {
-        self.forget(name);
-        let entry = self.get(name, None).await?;
-        let models = self.all_of(name).await?;
-        let unloading = self.coordinator.unload_within(&models, limit);
-        self.unloads.send_replace(());
-        let ended = unloading.await.map_err(faults::cluster)?;
-        self.unloads.send_replace(());
-        Ok((entry, ended))
-    }
-
-    /// Each version of a model, on the disk or wanted by the cluster.
-    async fn all_of(&self, name: &str) -> Result<Vec<ModelRef>, Fault> {
-        let listed = self.list().await?;
-        let wanted = self.coordinator.models().into_iter();
-        let models = listed.iter().map(|entry| entry.model().clone()).chain(wanted);
-        let named: BTreeSet<ModelRef> = models.filter(|model| model.name == name).collect();
-        Ok(named.into_iter().collect())
     }
 
     /// Resolves once a task waits because its model was unloaded.
@@ -331,50 +238,21 @@ impl Catalog {
         }
     }
 
-    /// Registers a file as the newest version of a model and has the workers load it. A version
-    /// that no worker can load is not kept.
-    pub(crate) async fn add(&self, name: &str, file: PathBuf) -> Result<LoadOutcome, Fault> {
-        if name == RESERVED {
-            return Err(Fault::bad_input(format!("model name '{RESERVED}' is reserved")));
-        }
-        let owned = name.to_owned();
-        let added = self.files(move |r| r.add(&owned, file)).await?;
-        let outcome = self.load(name).await;
-        if outcome.is_err() {
-            let owned = name.to_owned();
-            self.files(move |r| r.remove(&owned, Some(added.version))).await?;
-            self.forget(name);
-        }
-        outcome
-    }
-
-    /// Takes a model from the workers and deletes its files.
-    pub(crate) async fn remove(&self, name: &str) -> Result<(), Fault> {
-        self.forget(name);
-        self.get(name, None).await?;
-        for model in self.all_of(name).await? {
-            self.coordinator.unload(&model);
-        }
-        let owned = name.to_owned();
-        self.files(move |r| r.remove(&owned, None)).await?;
-        self.forget(name);
-        Ok(())
-    }
-
     /// Drops what is remembered of a model.
     fn forget(&self, name: &str) {
         let mut known = lock(&self.known);
         known.generation += 1;
-        known.entries.retain(|key, _| key.0 != name);
+        known.entries.remove(name);
         drop(known);
         lock(&self.failures).retain(|model, _| model.name != name);
     }
 }
 
 fn not_ready(entry: &ModelEntry, readiness: &Readiness) -> Fault {
-    let (name, reason) = (entry.name(), readiness.reason());
-    Fault::unavailable("model_not_ready", format!("model '{name}' is not ready: {reason}"))
-        .hint(format!("radeon-cluster models load {name}"))
+    let (name, version, reason) = (entry.name(), entry.version(), readiness.reason());
+    let message = format!("model '{name}' version {version} is not ready: {reason}");
+    Fault::unavailable("model_not_ready", message)
+        .hint(format!("radeon-cluster models load {name}/{version}"))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

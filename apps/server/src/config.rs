@@ -47,6 +47,9 @@ pub struct ServerConfig {
     /// Callers that wait for the end of a task with `wait_ms` at the same time; more are refused
     /// with 503.
     pub waiters_max: usize,
+    /// How often the folder of models is looked at for what came or went by hand, in milliseconds; 0 is
+    /// never.
+    pub models_poll_ms: u64,
 }
 
 impl Default for ServerConfig {
@@ -69,6 +72,7 @@ impl Default for ServerConfig {
             listeners_max: 256,
             events_kept_max: 1_024,
             waiters_max: 256,
+            models_poll_ms: 5_000,
         }
     }
 }

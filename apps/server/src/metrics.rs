@@ -226,10 +226,10 @@ impl Metrics {
         Arc::clone(models.entry(key).or_default())
     }
 
-    /// Forgets a model that left the repository.
-    pub(crate) fn remove(&self, name: &str) {
+    /// Forgets a model that left the repository, or one of its versions.
+    pub(crate) fn remove(&self, name: &str, version: Option<u64>) {
         let mut models = self.models.write().unwrap_or_else(PoisonError::into_inner);
-        models.retain(|key, _| key.0 != name);
+        models.retain(|key, _| key.0 != name || version.is_some_and(|version| version != key.1));
     }
 
     /// Every model's counters, by name and version.

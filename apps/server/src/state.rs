@@ -11,6 +11,7 @@ use crate::shared_memory::Regions;
 use crate::stream::Writers;
 use lgp_sdk::{Coordinator, Repository};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 
 /// The server's state. Clones share it.
@@ -73,7 +74,9 @@ impl ServerState {
             access,
             closing,
         };
-        Self { inner: Arc::new(inner) }
+        let inner = Arc::new(inner);
+        watch(&inner);
+        Self { inner }
     }
 
     /// The server is to end: answers that would never end by themselves do.
@@ -146,6 +149,25 @@ impl ServerState {
     pub(crate) fn driver(&self) -> Option<&dyn Driver> {
         self.inner.driver.as_deref()
     }
+}
+
+/// Has the folder of models looked at for as long as the state lives.
+fn watch(inner: &Arc<Inner>) {
+    let pause = Duration::from_millis(inner.config.models_poll_ms);
+    if pause.is_zero() {
+        return;
+    }
+    let watched = Arc::downgrade(inner);
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(pause).await;
+            let Some(inner) = watched.upgrade() else { return };
+            if let Err(fault) = inner.catalog.refresh().await {
+                let reason = fault.message;
+                tracing::warn!(reason, "the folder of models cannot be looked at");
+            }
+        }
+    });
 }
 
 impl std::fmt::Debug for ServerState {

@@ -77,6 +77,7 @@ pub(crate) fn host(
             body_bytes_max: settings.http.body_bytes_max,
             bodies_bytes_max: settings.http.bodies_bytes_max,
             binary_bytes_max: settings.input_bytes_max.saturating_add(settings.http.body_bytes_max),
+            models_poll_ms: settings.models_poll_ms,
             ..ServerConfig::default()
         };
         let service = serve::serve(&cluster, access, listeners, config)?;

@@ -7,8 +7,8 @@ use crate::folder;
 use crate::settings::{Keeping, Limits};
 use crate::simd::Simd;
 use lgp_sdk::{
-    Coordinator, CoordinatorConfig, Deployment, DeviceId, ModelRef, Pki, Repository,
-    RepositoryFiles, Services, SessionOptions, Tokens, WorkerInfo, WorkerState,
+    Coordinator, CoordinatorConfig, Deployment, DeviceId, Entry, ModelRef, Pki, Repository,
+    RepositoryFiles, Services, SessionOptions, Tokens, WorkerInfo, WorkerState, last_loaded,
 };
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -159,40 +159,59 @@ impl Cluster {
         }
     }
 
-    /// Loads the newest version of every model that an earlier run registered. Where that is a
-    /// user's own version of the bundled model, the bundled one makes room for it.
+    /// Loads the versions of every model that its policy chooses, or that were loaded last, or its newest
+    /// where neither says anything. Where those of the bundled model are a user's own, the bundled one makes
+    /// room for them.
     async fn load_registered(&self) -> Result<()> {
-        let newest: BTreeMap<String, ModelRef> = self
-            .repository
-            .list()?
-            .into_iter()
-            .map(|e| ModelRef { name: e.name, version: e.version, sha256: e.sha256 })
-            .fold(BTreeMap::new(), |mut newest: BTreeMap<String, ModelRef>, model| {
-                if newest.get(&model.name).is_none_or(|known| known.version < model.version) {
-                    newest.insert(model.name.clone(), model);
-                }
-                newest
-            });
-        for model in newest.into_values().filter(|model| *model != self.digits) {
+        let mut registered: BTreeMap<String, Vec<ModelRef>> = BTreeMap::new();
+        for Entry { name, version, sha256, .. } in self.repository.list()? {
+            let of_name = registered.entry(name.clone()).or_default();
+            of_name.push(ModelRef { name, version, sha256 });
+        }
+        for (name, models) in registered {
+            let deployment = Deployment::of(&self.repository, &name)
+                .inspect_err(|error| tracing::warn!(name, %error, "its deployment is not used"))
+                .unwrap_or_default();
             let mut loaded = false;
-            let needs = Deployment::of(&self.repository, &model.name)
-                .inspect_err(|error| tracing::warn!(%model, %error, "its deployment is not used"))
-                .unwrap_or_default()
-                .needs(&self.repository);
-            for (worker, result) in self.coordinator.load_where(model.clone(), needs).await? {
-                match result {
-                    Ok(()) => loaded = true,
-                    // One bad model must not keep the others from being served.
-                    Err(error) => {
-                        tracing::warn!(%worker, %model, %error, "a registered model does not load");
-                    }
+            let wanted = self.wanted(&name, &deployment, &models);
+            for model in models.iter().filter(|model| wanted.contains(&model.version)) {
+                if *model != self.digits {
+                    loaded |= self.load_one(model, &deployment).await?;
                 }
             }
-            if loaded && model.name == self.digits.name {
+            if loaded && name == self.digits.name && !wanted.contains(&self.digits.version) {
                 self.coordinator.unload(&self.digits);
             }
         }
         Ok(())
+    }
+
+    /// The versions of a model that are to be loaded.
+    fn wanted(&self, name: &str, deployment: &Deployment, models: &[ModelRef]) -> Vec<u64> {
+        let versions: Vec<u64> = models.iter().map(|model| model.version).collect();
+        if let Some(policy) = &deployment.version_policy {
+            return policy.choose(&versions);
+        }
+        let last = last_loaded(&self.repository, name)
+            .inspect_err(|error| tracing::warn!(name, %error, "its newest version is loaded"))
+            .unwrap_or_default();
+        last.unwrap_or_else(|| versions.last().copied().into_iter().collect())
+    }
+
+    /// Whether any worker has loaded a model.
+    async fn load_one(&self, model: &ModelRef, deployment: &Deployment) -> Result<bool> {
+        let needs = deployment.needs(&self.repository);
+        let mut loaded = false;
+        for (worker, result) in self.coordinator.load_where(model.clone(), needs).await? {
+            match result {
+                Ok(()) => loaded = true,
+                // One bad model must not keep the others from being served.
+                Err(error) => {
+                    tracing::warn!(%worker, %model, %error, "a registered model does not load");
+                }
+            }
+        }
+        Ok(loaded)
     }
 
     /// Ends the coordinator, then its workers. What is not done by now is lost.

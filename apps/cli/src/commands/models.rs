@@ -4,7 +4,7 @@ use crate::failure::Result;
 use crate::output::{self, Output};
 use crate::rest::{self, Patience, Target, named, segment};
 use crate::size;
-use lgp_sdk::Repository;
+use lgp_sdk::{Repository, VersionPolicy};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -33,19 +33,20 @@ enum Action {
         #[command(flatten)]
         target: Target,
     },
-    /// Delete a model with all its versions
+    /// Delete a model with all its versions, or one of them
     Rm {
-        /// The model's name
-        #[arg(value_parser = named)]
-        name: String,
+        /// The model's name, or NAME/VERSION
+        #[arg(value_parser = versioned)]
+        name: Versioned,
         #[command(flatten)]
         target: Target,
     },
-    /// Have every worker load a model
+    /// Have every worker load a version of a model; without one those that its policy chooses, or the
+    /// newest
     Load {
-        /// The model's name
-        #[arg(value_parser = named)]
-        name: String,
+        /// The model's name, or NAME/VERSION
+        #[arg(value_parser = versioned)]
+        name: Versioned,
         #[command(flatten)]
         target: Target,
     },
@@ -72,19 +73,53 @@ enum Action {
         /// setting run_limit_s says]
         #[arg(long, value_name = "MS")]
         run_limit_ms: Option<u64>,
+        /// The versions to load: all, latest:N, or a list such as 1,3 [default: those that are loaded, and
+        /// each that is added]
+        #[arg(long, value_name = "VERSIONS")]
+        versions: Option<VersionPolicy>,
         #[command(flatten)]
         target: Target,
     },
-    /// Have every worker let go of a model, and wait for that; its files stay
+    /// Have every worker let go of a model or one of its versions, and wait for that; the files stay
     Unload {
-        /// The model's name
-        #[arg(value_parser = named)]
-        name: String,
+        /// The model's name, or NAME/VERSION
+        #[arg(value_parser = versioned)]
+        name: Versioned,
         #[command(flatten)]
         patience: Patience,
         #[command(flatten)]
         target: Target,
     },
+}
+
+/// A model, or one of its versions.
+#[derive(Debug, Clone)]
+struct Versioned {
+    name: String,
+    version: Option<u64>,
+}
+
+impl Versioned {
+    /// Where it is found.
+    fn path(&self, action: &str) -> String {
+        let name = segment(&self.name);
+        match self.version {
+            Some(version) => format!("models/{name}/versions/{version}{action}"),
+            None => format!("models/{name}{action}"),
+        }
+    }
+}
+
+fn versioned(text: &str) -> std::result::Result<Versioned, String> {
+    let (name, version) = match text.split_once('/') {
+        None => (text, None),
+        Some((name, version)) => (name, Some(version)),
+    };
+    let version = version.map(|version| {
+        let parsed = version.parse().ok().filter(|version| *version > 0);
+        parsed.ok_or_else(|| format!("the version is '{version}', expected a number from 1"))
+    });
+    Ok(Versioned { name: named(name)?, version: version.transpose()? })
 }
 
 /// Runs the command.
@@ -100,21 +135,35 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
             let client = target.connect()?;
             client.upload(&path(name, ""), file, &Repository::external_files(file)?)?
         }
-        Action::Rm { name, target } => target.connect()?.delete(&path(name, ""))?,
-        Action::Load { name, target } => target.connect()?.post(&path(name, "/load"), &empty)?,
-        Action::Deploy { name, memory, backend, family, variants, run_limit_ms, target } => {
+        Action::Rm { name, target } => target.connect()?.delete(&name.path(""))?,
+        Action::Load { name, target } => target.connect()?.post(&name.path("/load"), &empty)?,
+        Action::Deploy {
+            name,
+            memory,
+            backend,
+            family,
+            variants,
+            run_limit_ms,
+            versions,
+            target,
+        } => {
             let wish = json!({
                 "memory_bytes": memory, "backend": backend, "family": family, "variants": variants,
-                "run_limit_ms": run_limit_ms,
+                "run_limit_ms": run_limit_ms, "version_policy": versions,
             });
             target.connect()?.put(&path(name, "/deployment"), &wish)?
         }
         Action::Unload { name, patience, target } => {
-            target.connect()?.post(&path(name, "/unload"), &patience.body())?
+            target.connect()?.post(&name.path("/unload"), &patience.body())?
         }
     };
     out.emit(&answer, |answer| match answer["removed"].as_bool() {
-        Some(true) => format!("model {} is gone\n", output::cell(&answer["name"])),
+        Some(true) => match answer["version"].as_u64() {
+            Some(version) => {
+                format!("version {version} of model {} is gone\n", output::cell(&answer["name"]))
+            }
+            None => format!("model {} is gone\n", output::cell(&answer["name"])),
+        },
         _ => table(std::slice::from_ref(answer)) + &rest::ended(answer),
     })
 }
@@ -125,9 +174,9 @@ fn table(models: &[Value]) -> String {
     }
     let rows = models.iter().map(|model| {
         let workers = model["workers"].as_array().map_or(0, Vec::len).to_string();
-        let [name, version, state] =
-            ["name", "version", "state"].map(|key| output::cell(&model[key]));
-        [name, version, state, workers]
+        let [name, version, state, reason] =
+            ["name", "version", "state", "reason"].map(|key| output::cell(&model[key]));
+        [name, version, state, workers, reason]
     });
-    output::table(["name", "version", "state", "workers"], rows)
+    output::table(["name", "version", "state", "workers", "reason"], rows)
 }

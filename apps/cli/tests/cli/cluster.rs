@@ -152,7 +152,7 @@ fn a_worker_stays_that_has_a_model_which_a_new_one_cannot_load() {
 }
 
 #[test]
-fn weights_travel_with_a_model_and_the_newest_version_serves() {
+fn weights_travel_with_a_model_and_versions_serve_side_by_side() {
     let cluster = Cluster::start(World::new(), "1");
     let world = &cluster.world;
     std::fs::create_dir(world.path("weights")).expect("the folder is ours");
@@ -161,14 +161,13 @@ fn weights_travel_with_a_model_and_the_newest_version_serves() {
     let gone = world.write("gone.onnx", external("gone.bin")).display().to_string();
     let (code, message) = cluster.run(&["models", "add", "gone", &gone]).error(1);
     assert_eq!(code, "model_external_data", "{message}");
-    // A version of one's own takes the place of the bundled model, also after a restart.
+    // A version of one's own answers to the name of the bundled model, which serves on.
     let added = cluster.run(&["models", "add", "digits", &net]).json();
     assert_eq!((&added["version"], &added["state"]), (&json!(2), &json!("ready")));
 
     // A version is described by itself, not by the newest one.
     assert_eq!(submit_zero(&cluster, "digits").error(1).0, "input_name");
-    let (_, message) = submit_zero(&cluster, "digits/1").error(1);
-    assert!(message.contains("not ready"), "{message}");
+    assert_eq!(submit_zero_waits(&cluster, "digits/1"), json!("succeeded"));
     assert_eq!(submit_zero(&cluster, "digits/3").error(1).0, "model_unknown");
     assert_eq!(submit_zero(&cluster, "digits/x").error(2).0, "usage");
 
@@ -178,12 +177,31 @@ fn weights_travel_with_a_model_and_the_newest_version_serves() {
     std::fs::write(bad.join("model.onnx"), "no model").expect("the folder is ours");
     cluster.run(&["stop"]).json();
     let cluster = Cluster::start(cluster.world, "1");
-    eventually("the newest version serves, and only it", || {
-        let models = cluster.run(&["models", "ls"]).json();
-        let models = models.as_array().expect("an array").iter();
-        let states: Vec<_> = models.map(|m| (m["version"].as_u64(), m["state"].as_str())).collect();
-        states == [(Some(1), Some("unavailable")), (Some(2), Some("ready"))]
-    });
+    let states = |expected: [&str; 3]| {
+        eventually("models are as they were asked for", || {
+            let models = cluster.run(&["models", "ls"]).json();
+            let models = models.as_array().expect("an array").iter();
+            models.map(|m| m["state"].as_str().expect("text")).collect::<Vec<_>>() == expected
+        });
+    };
+    states(["unavailable", "ready", "ready"]);
+    let listed = cluster.run(&["models", "ls"]).json();
+    let reason = listed[0]["reason"].as_str().expect("text");
+    assert!(listed[0]["name"] == "bad" && reason.contains("ONNX"), "{listed}");
+    cluster.run(&["models", "unload", "digits/1"]).json();
+    states(["unavailable", "unavailable", "ready"]);
+    assert_eq!(submit_zero(&cluster, "digits/1").error(1).0, "model_not_ready");
+    let loaded = cluster.run(&["models", "load", "digits/1"]).json();
+    assert_eq!((&loaded["version"], &loaded["state"]), (&json!(1), &json!("ready")));
+    cluster.run(&["models", "deploy", "digits", "--versions", "latest:1"]).json();
+    states(["unavailable", "unavailable", "ready"]);
+    cluster.run(&["models", "rm", "bad"]).json();
+    let removed = cluster.run(&["models", "rm", "digits/2"]).json();
+    assert_eq!(removed, json!({"name": "digits", "version": 2, "removed": true}));
+    for wrong in ["digits/x", "digits/0", "digits/1/2"] {
+        let (code, message) = cluster.run(&["models", "load", wrong]).error(2);
+        assert!(code == "usage" && message.contains("expected a number from 1"), "{message}");
+    }
     cluster.run(&["stop"]).json();
     cluster.world.expect_no_processes();
 }

@@ -5,7 +5,7 @@ use crate::access::Caller;
 use crate::catalog::{LoadOutcome, ModelEntry};
 use crate::cluster::admin::Patience;
 use crate::extract::{Params, Whole};
-use crate::fault::ClusterError;
+use crate::fault::{ClusterError, Fault};
 use crate::oip;
 use crate::state::ServerState;
 use axum::Json;
@@ -14,25 +14,44 @@ use axum::http::StatusCode;
 use lgp_sdk::{Deployment, ValueSpec};
 use serde_json::{Value, json};
 
-/// `GET models`: a bare array, every registered version.
+/// `GET models`: a bare array, every version in the repository, those that cannot be used included.
 pub(crate) async fn list(
     State(state): State<ServerState>,
     caller: Caller,
 ) -> Result<Json<Value>, ClusterError> {
-    let entries = state.catalog().list().await?;
-    let mut all = Vec::with_capacity(entries.len());
-    for entry in entries.iter().filter(|entry| caller.may_use(entry.name())) {
-        all.push(describe(&state, entry).await);
+    let mut all = Vec::new();
+    for (name, version, found) in state.catalog().survey(None).await? {
+        if !caller.may_use(&name) {
+            continue;
+        }
+        all.push(match found {
+            Ok(entry) => describe(&state, &entry).await,
+            Err(fault) => {
+                let deployment = state.catalog().deployment(&name).await;
+                json!({
+                    "name": name,
+                    "version": version,
+                    "sha256": null,
+                    "state": "unavailable",
+                    "reason": fault.message,
+                    "workers": [],
+                    "inputs": [],
+                    "outputs": [],
+                    "deployment": deployment,
+                })
+            }
+        });
     }
     Ok(Json(Value::Array(all)))
 }
 
-/// `GET models/{model}`: the newest version.
+/// `GET models/{model}[/versions/{version}]`: that version, or the one that is used where none is named.
 pub(crate) async fn show(
     State(state): State<ServerState>,
     params: Params,
 ) -> Result<Json<Value>, ClusterError> {
-    let entry = state.catalog().get(params.get("model"), None).await?;
+    let (name, version) = named(&params)?;
+    let entry = state.catalog().get(name, version).await?;
     Ok(Json(describe(&state, &entry).await))
 }
 
@@ -49,35 +68,37 @@ pub(crate) async fn add(
     Ok((StatusCode::CREATED, Json(loaded(&state, &outcome).await)))
 }
 
-/// `DELETE models/{model}`: every version, from the workers and from the disk.
+/// `DELETE models/{model}[/versions/{version}]`: that version or all, from the workers and from the disk.
 pub(crate) async fn remove(
     State(state): State<ServerState>,
     params: Params,
 ) -> Result<Json<Value>, ClusterError> {
-    let name = params.get("model");
-    state.catalog().remove(name).await?;
-    state.metrics().remove(name);
-    Ok(Json(json!({ "name": name, "removed": true })))
+    let (name, version) = named(&params)?;
+    state.catalog().remove(name, version).await?;
+    state.metrics().remove(name, version);
+    Ok(Json(json!({ "name": name, "version": version, "removed": true })))
 }
 
-/// `POST models/{model}/load`: the newest version, on every worker.
+/// `POST models/{model}[/versions/{version}]/load`: that version, or those that the policy chooses, on every
+/// worker.
 pub(crate) async fn load(
     State(state): State<ServerState>,
     params: Params,
 ) -> Result<Json<Value>, ClusterError> {
-    let outcome = state.catalog().load(params.get("model")).await?;
+    let (name, version) = named(&params)?;
+    let outcome = state.catalog().load(name, version).await?;
     Ok(Json(loaded(&state, &outcome).await))
 }
 
-/// `POST models/{model}/unload {"timeout_s":60}`: from every worker; the files stay. `ended` are the
-/// tasks of which an attempt took longer and was ended.
+/// `POST models/{model}[/versions/{version}]/unload {"timeout_s":60}`: that version or all, from every
+/// worker; the files stay. `ended` are the tasks of which an attempt took longer and was ended.
 pub(crate) async fn unload(
     State(state): State<ServerState>,
     params: Params,
     body: Whole,
 ) -> Result<Json<Value>, ClusterError> {
-    let (name, limit) = (params.get("model"), Patience::of(&body)?);
-    let (entry, ended) = state.catalog().unload_within(name, limit).await?;
+    let ((name, version), limit) = (named(&params)?, Patience::of(&body)?);
+    let (entry, ended) = state.catalog().unload_within(name, version, limit).await?;
     let mut value = describe(&state, &entry).await;
     value["ended"] = json!(ended);
     Ok(Json(value))
@@ -94,6 +115,12 @@ pub(crate) async fn deploy(
     let wish: Deployment = body.json()?;
     let entry = state.catalog().deploy(params.get("model"), wish).await?;
     Ok(Json(describe(&state, &entry).await))
+}
+
+/// The model, and the version of it, that a path names.
+fn named(params: &Params) -> Result<(&str, Option<u64>), Fault> {
+    let version = params.find("version").map(oip::parse_version).transpose()?;
+    Ok((params.get("model"), version))
 }
 
 async fn loaded(state: &ServerState, outcome: &LoadOutcome) -> Value {

@@ -6,7 +6,9 @@ use crate::route::{Content, Route};
 
 /// Everything under `/api/v1/cluster`.
 pub(crate) fn routes() -> Vec<Route> {
-    [cluster(), journal(), workers(), tasks(), members(), models()].into_iter().flatten().collect()
+    let of_models = ["/models/{model}", "/models/{model}/versions/{version}"].map(of_model);
+    let all = [cluster(), journal(), workers(), tasks(), members(), models()];
+    all.into_iter().chain(of_models).flatten().collect()
 }
 
 // Nested routes would not see the path that errors are written for.
@@ -241,9 +243,6 @@ fn models() -> Vec<Route> {
     vec![
         Route::get(at("/models"), Submit, models::list, "Every version of every model")
             .answers(200, "Models"),
-        Route::get(at("/models/{model}"), Submit, models::show, "The newest version of a model")
-            .answers(200, "Model")
-            .refuses(&[404]),
         Route::post(
             at("/models/{model}"),
             Admin,
@@ -254,31 +253,6 @@ fn models() -> Vec<Route> {
         .takes_as(Content::Bytes("multipart/form-data"))
         .answers(201, "Model")
         .refuses(&[507]),
-        Route::delete(
-            at("/models/{model}"),
-            Admin,
-            models::remove,
-            "Removes every version of a model",
-        )
-        .answers(200, "Removed")
-        .refuses(&[404]),
-        Route::post(
-            at("/models/{model}/load"),
-            Admin,
-            models::load,
-            "Loads the newest version of a model",
-        )
-        .answers(200, "Model")
-        .refuses(&[404]),
-        Route::post(
-            at("/models/{model}/unload"),
-            Admin,
-            models::unload,
-            "Unloads a model; its files stay",
-        )
-        .takes("Patience")
-        .answers(200, "UnloadedModel")
-        .refuses(&[404]),
         Route::put(
             at("/models/{model}/deployment"),
             Admin,
@@ -287,6 +261,46 @@ fn models() -> Vec<Route> {
         )
         .takes("Deployment")
         .answers(200, "Model")
+        .refuses(&[404]),
+    ]
+}
+
+/// The routes of a model, or those of one of its versions.
+fn of_model(path: &str) -> Vec<Route> {
+    let at = |rest: &str| at(&format!("{path}{rest}"));
+    vec![
+        Route::get(
+            at(""),
+            Submit,
+            models::show,
+            "A version; the one that is used where none is named",
+        )
+        .answers(200, "Model")
+        .refuses(&[400, 404]),
+        Route::delete(
+            at(""),
+            Admin,
+            models::remove,
+            "Removes a version, or all where none is named",
+        )
+        .answers(200, "Removed")
+        .refuses(&[400, 404]),
+        Route::post(
+            at("/load"),
+            Admin,
+            models::load,
+            "Loads a version, or those that the policy chooses where none is named",
+        )
+        .answers(200, "Model")
+        .refuses(&[400, 404]),
+        Route::post(
+            at("/unload"),
+            Admin,
+            models::unload,
+            "Unloads a version, or all where none is named; the files stay",
+        )
+        .takes("Patience")
+        .answers(200, "UnloadedModel")
         .refuses(&[404]),
     ]
 }

@@ -4,7 +4,7 @@ use super::proto::ModelRepositoryParameter;
 use super::proto::repository_index_response::ModelIndex;
 use super::service::Service;
 use crate::access::Caller;
-use crate::catalog::Readiness;
+use crate::catalog::{Indexed, Readiness};
 use crate::fault::Fault;
 use crate::oip;
 use std::collections::HashMap;
@@ -17,14 +17,13 @@ impl Service {
     ) -> Result<Vec<ModelIndex>, Fault> {
         let catalog = self.state().catalog();
         let mut models = Vec::new();
-        for entry in catalog.list().await? {
-            let readiness = catalog.readiness(&entry);
-            if !caller.may_use(entry.name()) || ready_only && readiness != Readiness::Ready {
+        for Indexed { name, version, readiness } in catalog.index().await? {
+            if !caller.may_use(&name) || ready_only && readiness != Readiness::Ready {
                 continue;
             }
             models.push(ModelIndex {
-                name: entry.name().to_owned(),
-                version: entry.version().to_string(),
+                name,
+                version: version.to_string(),
                 state: readiness.name().to_owned(),
                 reason: readiness.reason().to_owned(),
             });
@@ -38,10 +37,10 @@ impl Service {
         parameters: &HashMap<String, ModelRepositoryParameter>,
     ) -> Result<(), Fault> {
         oip::refuse_upload(parameters.keys())?;
-        self.state().catalog().load(name).await.map(drop)
+        self.state().catalog().load(name, None).await.map(drop)
     }
 
     pub(super) async fn unload(&self, name: &str) -> Result<(), Fault> {
-        self.state().catalog().unload(name).await.map(drop)
+        self.state().catalog().unload(name, None).await.map(drop)
     }
 }

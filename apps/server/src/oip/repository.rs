@@ -1,7 +1,7 @@
 //! Triton's repository extension: which models there are, and loading and unloading them.
 
 use crate::access::Caller;
-use crate::catalog::Readiness;
+use crate::catalog::{Indexed, Readiness};
 use crate::extract::{Params, Whole};
 use crate::fault::{Fault, OipError};
 use crate::state::ServerState;
@@ -24,17 +24,13 @@ pub(crate) async fn index(
 ) -> Result<Json<Value>, OipError> {
     let query: IndexQuery = body.json()?;
     let mut models = Vec::new();
-    for entry in state.catalog().list().await? {
-        if !caller.may_use(entry.name()) {
-            continue;
-        }
-        let readiness = state.catalog().readiness(&entry);
-        if query.ready && readiness != Readiness::Ready {
+    for Indexed { name, version, readiness } in state.catalog().index().await? {
+        if !caller.may_use(&name) || query.ready && readiness != Readiness::Ready {
             continue;
         }
         models.push(json!({
-            "name": entry.name(),
-            "version": entry.version().to_string(),
+            "name": name,
+            "version": version.to_string(),
             "state": readiness.name(),
             "reason": readiness.reason(),
         }));
@@ -69,7 +65,7 @@ pub(crate) async fn load(
     let control: Control = body.json()?;
     let parameters = control.parameters.unwrap_or_default();
     refuse_upload(parameters.keys())?;
-    state.catalog().load(params.get("model")).await?;
+    state.catalog().load(params.get("model"), None).await?;
     Ok(Json(json!({})))
 }
 
@@ -80,6 +76,6 @@ pub(crate) async fn unload(
     body: Whole,
 ) -> Result<Json<Value>, OipError> {
     let _: Control = body.json()?;
-    state.catalog().unload(params.get("model")).await?;
+    state.catalog().unload(params.get("model"), None).await?;
     Ok(Json(json!({})))
 }

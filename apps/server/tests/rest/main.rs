@@ -12,4 +12,5 @@ mod rig;
 mod serving;
 mod shared_memory;
 mod tokens;
+mod versions;
 mod waiting;

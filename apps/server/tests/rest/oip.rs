@@ -211,7 +211,7 @@ async fn an_unloaded_model_is_not_ready() {
     let answer = rig.post(INFER, body("")).await;
     assert_eq!(answer.status, 503);
     assert_eq!(answer.headers["retry-after"], "1");
-    assert_eq!(answer.json()["error"], "model 'relu' is not ready: unloaded");
+    assert_eq!(answer.json()["error"], "model 'relu' version 1 is not ready: unloaded");
     let index = rig.post("/v2/repository/index", "").await.json();
     let relu = index.as_array().unwrap().iter().find(|m| m["name"] == "relu").unwrap().clone();
     assert_eq!(

@@ -332,6 +332,10 @@ async fn examples_are_taken_and_answers_have_the_shape_that_is_described() {
     {
         client.ask(method, &format!("{api}/models/{{model}}{rest}"), &["mine"]).await;
     }
+    for (method, rest) in [("POST", "/unload"), ("POST", "/load"), ("GET", "")] {
+        let path = format!("{api}/models/{{model}}/versions/{{version}}{rest}");
+        client.ask(method, &path, &["mine", "1"]).await;
+    }
     for order in ["unload", "load"] {
         client.ask("POST", &format!("/v2/repository/models/{{model}}/{order}"), &["mine"]).await;
     }
@@ -351,6 +355,9 @@ async fn examples_are_taken_and_answers_have_the_shape_that_is_described() {
     for (method, pattern) in client.left.clone().iter().filter(|left| plain(left)) {
         client.ask(method, pattern, &[]).await;
     }
+    let version = format!("{api}/models/{{model}}/versions/{{version}}");
+    client.ask("DELETE", &version, &["mine", "1"]).await;
+    client.ask("POST", &format!("{api}/models/{{model}}"), &["mine"]).await;
     client.ask("DELETE", &format!("{api}/models/{{model}}"), &["mine"]).await;
     client.ask("POST", &format!("{api}/workers/{{id}}/drain"), &["w1"]).await;
     let mut other = Client::new().await;

@@ -1,0 +1,176 @@
+//! Which versions of a model are loaded: what its deployment says, or what was loaded last.
+
+use lgp_inference::{Error as ModelError, Repository};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
+use std::io::ErrorKind;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// The file in the model's folder that lists what was loaded last.
+const FILE: &str = "loaded.json";
+/// Versions that a policy may list.
+const LISTED_MAX: usize = 64;
+
+/// Which versions of a model are to be loaded, with Triton's names for the policies.
+///
+/// ```
+/// use lgp_sdk::VersionPolicy;
+///
+/// let policy: VersionPolicy = "latest:2".parse()?;
+/// assert_eq!(policy.choose(&[1, 2, 5]), [2, 5]);
+/// assert_eq!("1,3".parse::<VersionPolicy>()?.choose(&[1, 2, 3]), [1, 3]);
+/// # Ok::<(), String>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum VersionPolicy {
+    /// Each of them.
+    All,
+    /// So many of the newest.
+    Latest(NonZeroU32),
+    /// These.
+    Listed(Vec<u64>),
+}
+
+impl VersionPolicy {
+    /// Those of `versions`, oldest first, that are to be loaded.
+    #[must_use]
+    pub fn choose(&self, versions: &[u64]) -> Vec<u64> {
+        match self {
+            Self::All => versions.to_vec(),
+            Self::Latest(count) => {
+                let count = usize::try_from(count.get()).unwrap_or(usize::MAX);
+                versions[versions.len().saturating_sub(count)..].to_vec()
+            }
+            Self::Listed(listed) => {
+                versions.iter().copied().filter(|version| listed.contains(version)).collect()
+            }
+        }
+    }
+}
+
+impl FromStr for VersionPolicy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let refused = || format!("'{text}' is no version policy, expected all, latest:N or 1,3");
+        if text == "all" {
+            return Ok(Self::All);
+        }
+        if let Some(count) = text.strip_prefix("latest:") {
+            return count.parse().map(Self::Latest).map_err(|_| refused());
+        }
+        let listed: Result<Vec<u64>, _> = text.split(',').map(str::parse).collect();
+        match listed {
+            Ok(listed) if !listed.contains(&0) && listed.len() <= LISTED_MAX => {
+                Ok(Self::Listed(listed))
+            }
+            _ => Err(refused()),
+        }
+    }
+}
+
+impl fmt::Display for VersionPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.write_str("all"),
+            Self::Latest(count) => write!(f, "latest:{count}"),
+            Self::Listed(listed) => {
+                let listed: Vec<String> = listed.iter().map(u64::to_string).collect();
+                f.write_str(&listed.join(","))
+            }
+        }
+    }
+}
+
+impl Serialize for VersionPolicy {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for VersionPolicy {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from)?.parse().map_err(D::Error::custom)
+    }
+}
+
+/// The versions of a model that were loaded last, oldest first; `None` where nothing was said.
+///
+/// # Errors
+/// [`ModelError::Io`] for a file that cannot be read or understood.
+pub fn last_loaded(repository: &Repository, name: &str) -> Result<Option<Vec<u64>>, ModelError> {
+    let path = path(repository, name);
+    match std::fs::read(&path) {
+        Ok(text) => serde_json::from_slice(&text).map(Some).map_err(|e| ModelError::Io {
+            action: "read",
+            path,
+            source: e.into(),
+        }),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(ModelError::Io { action: "read", path, source }),
+    }
+}
+
+/// Keeps which versions of a registered model are loaded, for the next start.
+///
+/// # Errors
+/// [`ModelError::Io`], after which what was kept before stands.
+pub fn keep_loaded(
+    repository: &Repository,
+    name: &str,
+    versions: &[u64],
+) -> Result<(), ModelError> {
+    let path = path(repository, name);
+    let failed = |source| ModelError::Io { action: "write", path: path.clone(), source };
+    let mut file = tempfile::NamedTempFile::new_in(repository.root().join(name)).map_err(failed)?;
+    serde_json::to_writer(&mut file, versions).map_err(|e| failed(e.into()))?;
+    file.persist(&path).map(drop).map_err(|error| failed(error.error))
+}
+
+fn path(repository: &Repository, name: &str) -> PathBuf {
+    repository.root().join(name).join(FILE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::executor::tests::repository;
+
+    #[test]
+    fn policies_are_read_written_and_choose() {
+        for (text, chosen) in [
+            ("all", vec![1, 2, 4]),
+            ("latest:1", vec![4]),
+            ("latest:2", vec![2, 4]),
+            ("latest:9", vec![1, 2, 4]),
+            ("4,1,7", vec![1, 4]),
+        ] {
+            let policy: VersionPolicy = text.parse().expect(text);
+            assert_eq!((policy.to_string().as_str(), policy.choose(&[1, 2, 4])), (text, chosen));
+            let json = serde_json::to_string(&policy).expect("a string");
+            assert_eq!(serde_json::from_str::<VersionPolicy>(&json).expect("ours"), policy);
+        }
+        for text in ["", "latest", "latest:0", "latest:-1", "0", "1,,2", "1;2", "newest"] {
+            let error = text.parse::<VersionPolicy>().expect_err(text);
+            assert!(error.contains("expected all, latest:N or 1,3"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_was_loaded_is_kept_beside_the_model() {
+        let (_folder, repository, model) = repository();
+        assert_eq!(last_loaded(&repository, &model.name).expect("nothing yet"), None);
+        for versions in [&[1, 3][..], &[]] {
+            keep_loaded(&repository, &model.name, versions).expect("its folder is there");
+            let kept = last_loaded(&repository, &model.name).expect("kept");
+            assert_eq!(kept.as_deref(), Some(versions));
+        }
+        assert_eq!(repository.list().expect("ours").len(), 1, "the file is no version");
+        assert!(keep_loaded(&repository, "nope", &[1]).is_err());
+        std::fs::write(path(&repository, &model.name), "{").expect("ours");
+        assert!(last_loaded(&repository, &model.name).is_err());
+    }
+}

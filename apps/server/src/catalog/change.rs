@@ -1,0 +1,272 @@
+//! Versions that come and go: adding, removing, loading and unloading them.
+
+use super::{Catalog, ModelEntry, lock};
+use crate::fault::Fault;
+use crate::faults;
+use lgp_sdk::{Deployment, ExecError, ModelNeeds, ModelRef, TaskId, VersionPolicy, keep_loaded};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The model name that paths of the protocol take for themselves.
+const RESERVED: &str = "stats";
+
+/// What became of a load at the workers that are there.
+#[derive(Debug)]
+pub(crate) struct LoadOutcome {
+    /// The newest version that was to be loaded.
+    pub(crate) entry: ModelEntry,
+    /// Workers that have it now.
+    pub(crate) workers: Vec<String>,
+}
+
+/// The versions that a load is about.
+struct Chosen {
+    /// Oldest first.
+    entries: Vec<ModelEntry>,
+    /// Whether all others are to go.
+    alone: bool,
+}
+
+impl Catalog {
+    /// Has every worker load a version of a model, also workers that join later. Without a version:
+    /// those that the model's policy chooses, and no others; without a policy the newest, besides
+    /// those that are loaded.
+    pub(crate) async fn load(
+        &self,
+        name: &str,
+        version: Option<u64>,
+    ) -> Result<LoadOutcome, Fault> {
+        self.forget(name);
+        let chosen = self.choose(name, version).await?;
+        self.bring(name, chosen).await
+    }
+
+    async fn choose(&self, name: &str, version: Option<u64>) -> Result<Chosen, Fault> {
+        if version.is_some() {
+            return Ok(Chosen { entries: vec![self.get(name, version).await?], alone: false });
+        }
+        let mut entries = self.entries(name).await?;
+        let policy = self.deployment(name).await.version_policy;
+        let Some(newest) = entries.last() else { return Err(self.missing(name, None).await) };
+        let Some(policy) = policy else {
+            return Ok(Chosen { entries: vec![newest.clone()], alone: false });
+        };
+        let all: Vec<u64> = entries.iter().map(ModelEntry::version).collect();
+        let wanted = policy.choose(&all);
+        entries.retain(|entry| wanted.contains(&entry.version()));
+        if entries.is_empty() {
+            return Err(Fault::bad_input(format!(
+                "the version policy {policy} of '{name}' chooses none of its versions {all:?}"
+            )));
+        }
+        Ok(Chosen { entries, alone: true })
+    }
+
+    /// Has versions loaded, and what is to go unloaded.
+    async fn bring(&self, name: &str, chosen: Chosen) -> Result<LoadOutcome, Fault> {
+        let mut outcome = None;
+        for entry in &chosen.entries {
+            outcome = Some(self.load_one(entry).await?);
+        }
+        let kept = |model: &ModelRef| chosen.entries.iter().any(|entry| entry.model() == model);
+        for other in self.all_of(name).await?.iter().filter(|other| !kept(other)) {
+            // Tasks of versions that were withdrawn may go on.
+            if chosen.alone || self.coordinator.is_withdrawn(other) {
+                self.coordinator.unload(other);
+            }
+        }
+        self.remember_loaded(name).await;
+        self.tell_others(name).await?;
+        // What was known of it is from before: another version may serve now.
+        self.forget(name);
+        let outcome = outcome.ok_or_else(|| Fault::internal("a load chose no version"))?;
+        if !self.coordinator.models().contains(outcome.entry.model()) {
+            return Err(Fault::bad_input(format!("'{name}' was unloaded while it was loaded")));
+        }
+        Ok(outcome)
+    }
+
+    async fn load_one(&self, entry: &ModelEntry) -> Result<LoadOutcome, Fault> {
+        let (name, model) = (entry.name(), entry.model());
+        let needs = self.needs(name).await?;
+        let loading = self.coordinator.load_where(model.clone(), needs);
+        let results = loading.await.map_err(faults::cluster)?;
+        let mut workers = Vec::new();
+        let mut failure: Option<ExecError> = None;
+        for (worker, result) in results {
+            match result {
+                Ok(()) => workers.push(worker.to_string()),
+                Err(error) => failure = Some(error),
+            }
+        }
+        if let (Some(error), true) = (failure, workers.is_empty()) {
+            lock(&self.failures).insert(model.clone(), error.message.clone());
+            self.coordinator.unload(model);
+            return Err(Fault::bad_input(format!("no worker can load '{name}': {error}")));
+        }
+        lock(&self.failures).remove(model);
+        Ok(LoadOutcome { entry: entry.clone(), workers })
+    }
+
+    async fn needs(&self, name: &str) -> Result<ModelNeeds, Fault> {
+        let name = name.to_owned();
+        self.files(move |r| Ok(Deployment::of(r, &name)?.needs(r))).await
+    }
+
+    /// Has the next start load what is loaded now. One that cannot is told in the log.
+    async fn remember_loaded(&self, name: &str) {
+        let wanted = self.coordinator.models();
+        let named = wanted.iter().filter(|model| model.name == name);
+        let versions: BTreeSet<u64> = named.map(|model| model.version).collect();
+        let (owned, versions) = (name.to_owned(), Vec::from_iter(versions));
+        if self.files(move |r| keep_loaded(r, &owned, &versions)).await.is_err() {
+            tracing::warn!(name, "which versions are loaded is not kept for the next start");
+        }
+    }
+
+    /// Models that this one may stand in for learn of its newest version.
+    async fn tell_others(&self, name: &str) -> Result<(), Fault> {
+        for model in self.coordinator.models() {
+            let deployment = self.deployment(&model.name).await;
+            if deployment.variants.iter().any(|variant| variant == name) {
+                self.coordinator.set_needs(&model, self.needs(&model.name).await?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Says what a model asks of the cluster, at once and from now on.
+    pub(crate) async fn deploy(&self, name: &str, wish: Deployment) -> Result<ModelEntry, Fault> {
+        self.get(name, None).await?;
+        let has_policy = wish.version_policy.is_some();
+        let owned = name.to_owned();
+        self.files(move |r| Ok(wish.save(r, &owned))).await?.map_err(|e| faults::deploy(&e))?;
+        let needs = self.needs(name).await?;
+        for model in self.coordinator.models().iter().filter(|model| model.name == name) {
+            self.coordinator.set_needs(model, needs.clone());
+        }
+        if has_policy {
+            let _changing = self.changing.lock().await;
+            self.load(name, None).await?;
+        }
+        self.get(name, None).await
+    }
+
+    /// Takes a version of a model from the workers, or all of them; their files stay. What runs goes on;
+    /// tasks that have not begun wait from then on.
+    pub(crate) async fn unload(
+        &self,
+        name: &str,
+        version: Option<u64>,
+    ) -> Result<ModelEntry, Fault> {
+        let (entry, models) = self.leaving(name, version).await?;
+        self.coordinator.withdraw(&models);
+        self.unloads.send_replace(());
+        self.remember_loaded(name).await;
+        Ok(entry)
+    }
+
+    /// The same, and waits until none runs it; what runs for longer is ended, and answers those tasks.
+    pub(crate) async fn unload_within(
+        &self,
+        name: &str,
+        version: Option<u64>,
+        limit: Duration,
+    ) -> Result<(ModelEntry, Vec<TaskId>), Fault> {
+        let (entry, models) = self.leaving(name, version).await?;
+        self.coordinator.withdraw(&models);
+        self.unloads.send_replace(());
+        self.remember_loaded(name).await;
+        let unloading = self.coordinator.unload_within(&models, limit);
+        let ended = unloading.await.map_err(faults::cluster)?;
+        // Runs that were ended left tasks that wait.
+        self.unloads.send_replace(());
+        Ok((entry, ended))
+    }
+
+    /// The model that is to be unloaded, and its versions that are meant.
+    async fn leaving(
+        &self,
+        name: &str,
+        version: Option<u64>,
+    ) -> Result<(ModelEntry, Vec<ModelRef>), Fault> {
+        self.forget(name);
+        let entry = self.get(name, version).await?;
+        let mut models = self.all_of(name).await?;
+        models.retain(|model| version.is_none_or(|version| version == model.version));
+        Ok((entry, models))
+    }
+
+    /// Each version of a model, on the disk or wanted by the cluster.
+    async fn all_of(&self, name: &str) -> Result<Vec<ModelRef>, Fault> {
+        let listed = self.entries(name).await?;
+        let wanted = self.coordinator.models().into_iter();
+        let models = listed.iter().map(|entry| entry.model().clone()).chain(wanted);
+        let named: BTreeSet<ModelRef> = models.filter(|model| model.name == name).collect();
+        Ok(named.into_iter().collect())
+    }
+
+    /// Registers a file as the newest version of a model and has the workers load it, if the model's
+    /// policy chooses it; other versions go on unless the policy has them go. A version that no worker
+    /// can load is not kept.
+    pub(crate) async fn add(&self, name: &str, file: PathBuf) -> Result<LoadOutcome, Fault> {
+        if name == RESERVED {
+            return Err(Fault::bad_input(format!("model name '{RESERVED}' is reserved")));
+        }
+        let _changing = self.changing.lock().await;
+        let owned = name.to_owned();
+        let added = self.files(move |r| r.add(&owned, file)).await?;
+        let version = added.version;
+        lock(&self.survey.seen).insert((name.to_owned(), version));
+        self.forget(name);
+        let outcome = self.come(name, version).await;
+        if outcome.is_err() {
+            self.delete(name, Some(version)).await?;
+        }
+        outcome
+    }
+
+    /// What is to happen when a version has come.
+    pub(super) async fn come(&self, name: &str, version: u64) -> Result<LoadOutcome, Fault> {
+        let policy: Option<VersionPolicy> = self.deployment(name).await.version_policy;
+        let Some(policy) = policy else { return self.load(name, Some(version)).await };
+        let all = self.versions(name).await?;
+        match policy.choose(&all).contains(&version) {
+            true => self.load(name, None).await,
+            false => {
+                let entry = self.get(name, Some(version)).await?;
+                Ok(LoadOutcome { entry, workers: Vec::new() })
+            }
+        }
+    }
+
+    /// Takes a model from the workers and deletes its files, or those of one of its versions.
+    pub(crate) async fn remove(&self, name: &str, version: Option<u64>) -> Result<(), Fault> {
+        let _changing = self.changing.lock().await;
+        self.forget(name);
+        let owned = name.to_owned();
+        // Also one that cannot be used may go.
+        let there = self.files(move |r| r.versions_of(&owned)).await?;
+        if version.is_some_and(|version| !there.contains(&version)) {
+            return Err(self.missing(name, version).await);
+        }
+        for model in self.all_of(name).await? {
+            if version.is_none_or(|version| version == model.version) {
+                self.coordinator.unload(&model);
+            }
+        }
+        self.delete(name, version).await
+    }
+
+    async fn delete(&self, name: &str, version: Option<u64>) -> Result<(), Fault> {
+        let owned = name.to_owned();
+        self.files(move |r| r.remove(&owned, version)).await?;
+        let goes = |(known, number): &(String, u64)| {
+            known == name && version.is_none_or(|version| version == *number)
+        };
+        lock(&self.survey.seen).retain(|seen| !goes(seen));
+        self.forget(name);
+        Ok(())
+    }
+}

@@ -1,0 +1,145 @@
+//! What lies in the repository's folder: the versions that can be used, and what is wrong with the
+//! others.
+
+use super::{Catalog, ModelEntry, Readiness, lock};
+use crate::fault::Fault;
+use crate::faults;
+use lgp_sdk::{ModelError, Repository};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::SystemTime;
+
+/// A model and a version of it.
+pub(super) type Version = (String, u64);
+
+/// A model and a version of it, or what is wrong with it.
+type Found = (String, u64, Result<ModelEntry, Fault>);
+
+/// What is known of the folder between two looks at it.
+#[derive(Debug)]
+pub(super) struct Survey {
+    /// What was wrong with a file when it had this time and size: it is not read again before it
+    /// changes.
+    broken: Mutex<HashMap<Version, (Stamp, Fault)>>,
+    /// Versions that were found to be usable: what is not among them is new.
+    pub(super) seen: Mutex<BTreeSet<Version>>,
+}
+
+type Stamp = (Option<SystemTime>, u64);
+
+/// What the repository's index says of a version.
+#[derive(Debug)]
+pub(crate) struct Indexed {
+    pub(crate) name: String,
+    pub(crate) version: u64,
+    pub(crate) readiness: Readiness,
+}
+
+impl Survey {
+    /// Of a repository whose present versions are nothing new.
+    pub(super) fn of(repository: &Repository) -> Self {
+        let found = repository.found().unwrap_or_default();
+        Self { broken: Mutex::default(), seen: Mutex::new(flat(found).collect()) }
+    }
+
+    /// Each version of a model, or of all, or what is wrong with it.
+    fn read(&self, repository: &Repository, name: Option<&str>) -> Result<Vec<Found>, ModelError> {
+        let found = match name {
+            Some(name) => BTreeMap::from([(name.to_owned(), repository.versions_of(name)?)]),
+            None => repository.found()?,
+        };
+        let mut all = Vec::new();
+        for version in flat(found) {
+            let entry = self.entry(repository, &version);
+            all.push((version.0, version.1, entry));
+        }
+        Ok(all)
+    }
+
+    fn entry(&self, repository: &Repository, version: &Version) -> Result<ModelEntry, Fault> {
+        let (name, number) = version;
+        let stamp = stamp(&repository.root().join(name).join(number.to_string()));
+        if let Some((then, fault)) = lock(&self.broken).get(version)
+            && *then == stamp
+        {
+            return Err(fault.clone());
+        }
+        let read = repository.get(name, Some(*number));
+        let mut broken = lock(&self.broken);
+        match read {
+            Ok(entry) => {
+                broken.remove(version);
+                Ok(entry.into())
+            }
+            Err(error) => {
+                tracing::warn!(name, version = number, %error, "a model cannot be used");
+                let fault = faults::model(&error);
+                broken.insert(version.clone(), (stamp, fault.clone()));
+                Err(fault)
+            }
+        }
+    }
+
+    /// Forgets what is not there any more.
+    pub(super) fn keep_only(&self, found: &BTreeSet<Version>) {
+        lock(&self.broken).retain(|version, _| found.contains(version));
+    }
+}
+
+/// The time and size of a version's model.
+fn stamp(folder: &Path) -> Stamp {
+    let found = std::fs::metadata(folder.join("model.onnx")).ok();
+    let modified = found.as_ref().and_then(|found| found.modified().ok());
+    (modified, found.map_or(0, |found| found.len()))
+}
+
+/// Versions by name, one by one.
+pub(super) fn flat(found: BTreeMap<String, Vec<u64>>) -> impl Iterator<Item = Version> {
+    let of = |(name, versions): (String, Vec<u64>)| {
+        versions.into_iter().map(move |version| (name.clone(), version))
+    };
+    found.into_iter().flat_map(of)
+}
+
+impl Catalog {
+    /// Each version that is in the folder, of one model or of all, or what is wrong with it.
+    pub(crate) async fn survey(&self, name: Option<String>) -> Result<Vec<Found>, Fault> {
+        let survey = std::sync::Arc::clone(&self.survey);
+        self.files(move |repository| survey.read(repository, name.as_deref())).await
+    }
+
+    /// Every version of every model, and whether it can be used.
+    pub(crate) async fn index(&self) -> Result<Vec<Indexed>, Fault> {
+        let all = self.survey(None).await?.into_iter();
+        let indexed = all.map(|(name, version, found)| {
+            let readiness = match found {
+                Ok(entry) => self.readiness(&entry),
+                Err(fault) => Readiness::Failed(fault.message),
+            };
+            Indexed { name, version, readiness }
+        });
+        Ok(indexed.collect())
+    }
+
+    /// Why a model that is asked for is not to be had.
+    pub(super) async fn missing(&self, name: &str, version: Option<u64>) -> Fault {
+        let all = match self.survey(Some(name.to_owned())).await {
+            Ok(all) => all,
+            Err(fault) => return fault,
+        };
+        let asked = |found: &u64| version.is_none_or(|version| version == *found);
+        let broken = all.into_iter().rev().find(|(_, found, _)| asked(found));
+        if let Some((_, found, Err(fault))) = broken {
+            let message =
+                format!("model '{name}' version {found} cannot be used: {}", fault.message);
+            return Fault { message, ..fault };
+        }
+        let (owned, version) = (name.to_owned(), version.unwrap_or(0));
+        match self.files(move |repository| repository.get(&owned, Some(version))).await {
+            Err(fault) => fault,
+            // It came in this moment.
+            Ok(_) => Fault::unavailable("model_not_ready", format!("model '{name}' has just come")),
+        }
+    }
+}

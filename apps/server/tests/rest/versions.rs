@@ -1,0 +1,212 @@
+//! Versions of a model side by side, what a policy makes of them, and models that come and go in the
+//! folder.
+
+use crate::grpc::{client, request as grpc_request};
+use crate::rig::{Options, Rig, onnx, request};
+use axum::body::Body;
+use lgp_server::ServerConfig;
+use lgp_server::inference::RepositoryIndexRequest;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const MODELS: &str = "/api/v1/cluster/models";
+const INFER: &str = r#"{"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}]}"#;
+
+async fn add(rig: &Rig, name: &str) -> Value {
+    let answer = rig.post(&format!("{MODELS}/{name}"), onnx()).await;
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    answer.json()
+}
+
+/// Status and version of an inference.
+async fn infer(rig: &Rig, path: &str) -> (u16, Value) {
+    let answer = rig.post(&format!("/v2/models/{path}/infer"), INFER).await;
+    (answer.status.as_u16(), answer.json()["model_version"].clone())
+}
+
+/// The state of each version of a model, oldest first.
+async fn states(rig: &Rig, name: &str) -> Vec<String> {
+    let all = rig.get(MODELS).await.json();
+    let named = all.as_array().unwrap().iter().filter(|model| model["name"] == name);
+    named.map(|model| model["state"].as_str().unwrap().to_owned()).collect()
+}
+
+async fn until_states(rig: &Rig, name: &str, expected: &[&str]) {
+    let named = |all: &Value| {
+        let of_name = all.as_array().unwrap().iter().filter(|model| model["name"] == name);
+        of_name.map(|model| model["state"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    rig.until(MODELS, |answer| named(&answer.json()) == expected).await;
+}
+
+async fn deploy(rig: &Rig, name: &str, policy: Value) -> (u16, String) {
+    let put = request("PUT", &format!("{MODELS}/{name}/deployment"));
+    let body = json!({ "version_policy": policy }).to_string();
+    let answer = rig.call(put.body(Body::from(body)).unwrap()).await;
+    (answer.status.as_u16(), answer.text())
+}
+
+/// A version of a model that somebody puts into the folder.
+fn put(rig: &Rig, name: &str, version: u64, bytes: &[u8]) -> PathBuf {
+    let folder = rig.folder.path().join("models").join(name).join(version.to_string());
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("model.onnx"), bytes).unwrap();
+    folder
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_version_serves_on_when_a_newer_one_comes() {
+    let rig = Rig::start().await;
+    for version in 1..=2 {
+        assert_eq!(add(&rig, "clf").await["version"], version);
+    }
+    until_states(&rig, "clf", &["ready", "ready"]).await;
+    assert_eq!(infer(&rig, "clf").await, (200, json!("2")));
+    for version in ["1", "2"] {
+        assert_eq!(infer(&rig, &format!("clf/versions/{version}")).await, (200, json!(version)));
+        let mut message = grpc_request("clf", [1.0, 2.0]);
+        message.model_version = version.to_owned();
+        let answer = client(&rig, Some(&rig.bearer)).model_infer(message).await.unwrap();
+        assert_eq!(answer.into_inner().model_version, version);
+    }
+    // Without the newest the one before it answers to the name.
+    assert_eq!(rig.post(&format!("{MODELS}/clf/versions/2/unload"), "").await.status, 200);
+    until_states(&rig, "clf", &["ready", "unavailable"]).await;
+    assert_eq!(infer(&rig, "clf").await, (200, json!("1")));
+    let refused = rig.post("/v2/models/clf/versions/2/infer", INFER).await;
+    assert!(refused.status == 503 && refused.text().contains("version 2"), "{}", refused.text());
+    let task = |model: &str| {
+        format!(
+            r#"{{"model":"{model}","inputs":{}}}"#,
+            &INFER["{\"inputs\":".len()..INFER.len() - 1]
+        )
+    };
+    let refused = rig.post("/api/v1/cluster/tasks", task("clf/2")).await;
+    assert_eq!(refused.json()["error"]["hint"], "radeon-cluster models load clf/2");
+    let taken = rig.post("/api/v1/cluster/tasks", task("clf/1")).await;
+    assert_eq!(taken.status, 202, "{}", taken.text());
+
+    let loaded = rig.post(&format!("{MODELS}/clf/versions/2/load"), "").await.json();
+    assert_eq!((&loaded["version"], &loaded["state"]), (&json!(2), &json!("ready")));
+    until_states(&rig, "clf", &["ready", "ready"]).await;
+    let gone = rig.delete(&format!("{MODELS}/clf/versions/1")).await;
+    assert_eq!(gone.json(), json!({ "name": "clf", "version": 1, "removed": true }));
+    assert_eq!(infer(&rig, "clf/versions/1").await.0, 404);
+    assert_eq!(infer(&rig, "clf").await, (200, json!("2")));
+    for (path, status) in
+        [("clf/versions/9", 404), ("clf/versions/0", 400), ("clf/versions/x", 400)]
+    {
+        for end in ["/load", "/unload"] {
+            let answer = rig.post(&format!("{MODELS}/{path}{end}"), "").await;
+            assert_eq!(answer.status, status, "{path}{end}: {}", answer.text());
+        }
+        assert_eq!(rig.delete(&format!("{MODELS}/{path}")).await.status, status, "{path}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_policy_says_which_versions_are_loaded() {
+    let rig = Rig::start().await;
+    for _ in 0..3 {
+        add(&rig, "clf").await;
+    }
+    until_states(&rig, "clf", &["ready"; 3]).await;
+    for (policy, expected) in [
+        ("latest:1", ["unavailable", "unavailable", "ready"]),
+        ("1,2", ["ready", "ready", "unavailable"]),
+        ("all", ["ready", "ready", "ready"]),
+        ("latest:2", ["unavailable", "ready", "ready"]),
+    ] {
+        let (status, text) = deploy(&rig, "clf", json!(policy)).await;
+        assert_eq!(status, 200, "{text}");
+        until_states(&rig, "clf", &expected).await;
+    }
+    // It holds for what comes, too.
+    add(&rig, "clf").await;
+    until_states(&rig, "clf", &["unavailable", "unavailable", "ready", "ready"]).await;
+    assert_eq!(deploy(&rig, "clf", json!("1")).await.0, 200);
+    assert_eq!(add(&rig, "clf").await["state"], "unavailable");
+    assert_eq!(infer(&rig, "clf").await, (200, json!("1")));
+    for wrong in [json!("newest"), json!("latest:0"), json!(1), json!("7,x")] {
+        assert_eq!(deploy(&rig, "clf", wrong.clone()).await.0, 400, "{wrong}");
+    }
+    let (status, text) = deploy(&rig, "clf", json!("9")).await;
+    assert!(
+        status == 400 && text.contains("chooses none of its versions [1, 2, 3, 4, 5]"),
+        "{text}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broken_model_says_why_and_the_others_serve() {
+    let rig = Rig::start().await;
+    put(&rig, "broken", 1, b"no model");
+    put(&rig, "relu", 2, &onnx()[..40]);
+    let index = rig.post("/v2/repository/index", "").await.json();
+    let of = |name: &str, version: &str| {
+        let mut all = index.as_array().unwrap().iter();
+        all.find(|m| m["name"] == name && m["version"] == version).expect("it is listed").clone()
+    };
+    assert_eq!(of("relu", "1")["state"], "READY");
+    let mut client = client(&rig, Some(&rig.bearer));
+    let asked = RepositoryIndexRequest::default();
+    let other = client.repository_index(asked).await.unwrap().into_inner().models;
+    for (name, version) in [("broken", "1"), ("relu", "2")] {
+        let found = of(name, version);
+        assert_eq!(found["state"], "UNAVAILABLE");
+        let reason = found["reason"].as_str().unwrap();
+        assert!(reason.len() > 10, "{reason}");
+        let same = other.iter().find(|m| m.name == name && m.version == version).unwrap();
+        assert_eq!(same.reason, reason);
+        let path = format!("/v2/models/{name}/versions/{version}/infer");
+        let refused = rig.post(&path, INFER).await;
+        assert!(refused.status == 400 && refused.text().contains(reason), "{}", refused.text());
+    }
+    assert_eq!(states(&rig, "broken").await, ["unavailable"]);
+    // The version that can be used answers to the name.
+    assert_eq!(infer(&rig, "relu").await, (200, json!("1")));
+    assert_eq!(rig.post("/v2/models/broken/infer", INFER).await.status, 400);
+    // One that cannot be used may be removed, or replaced.
+    put(&rig, "broken", 1, &onnx());
+    assert_eq!(states(&rig, "broken").await, ["unavailable"], "nobody has loaded it");
+    assert_eq!(rig.post(&format!("{MODELS}/broken/load"), "").await.status, 200);
+    assert_eq!(rig.delete(&format!("{MODELS}/relu/versions/2")).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_comes_and_goes_in_the_folder_is_loaded_and_unloaded() {
+    let server = ServerConfig { models_poll_ms: 10, ..ServerConfig::default() };
+    let rig = Rig::with(Options { server, ..Options::default() }).await;
+    let done = AtomicBool::new(false);
+    // No request is lost while versions change.
+    let asks = async {
+        let mut answered = 0;
+        while !done.load(Ordering::Relaxed) {
+            let (status, version) = infer(&rig, "relu").await;
+            assert_eq!(status, 200, "after {answered} of version {version}");
+            answered += 1;
+        }
+        answered
+    };
+    let changes = async {
+        let second = put(&rig, "relu", 2, &onnx());
+        until_states(&rig, "relu", &["ready", "ready"]).await;
+        assert_eq!(infer(&rig, "relu").await, (200, json!("2")));
+        // Half of a model is looked at again once it is whole.
+        put(&rig, "new", 3, &onnx()[..50]);
+        tokio::time::sleep(std::time::Duration::from_millis(40)).await;
+        assert_eq!(states(&rig, "new").await, ["unavailable"]);
+        put(&rig, "new", 3, &onnx());
+        until_states(&rig, "new", &["ready"]).await;
+        assert_eq!(infer(&rig, "new").await, (200, json!("3")));
+        std::fs::remove_dir_all(second).unwrap();
+        until_states(&rig, "relu", &["ready"]).await;
+        rig.until("/v2/models/relu", |answer| answer.json()["versions"] == json!(["1"])).await;
+        std::fs::remove_dir_all(rig.folder.path().join("models/new")).unwrap();
+        rig.until("/v2/models/new/ready", |answer| answer.status == 404).await;
+        done.store(true, Ordering::Relaxed);
+    };
+    let (answered, ()) = tokio::join!(asks, changes);
+    assert!(answered > 10, "{answered}");
+}
