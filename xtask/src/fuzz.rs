@@ -25,6 +25,10 @@ pub(crate) enum Target {
     Weights,
     /// What peers of a cluster, machines that join it and its journal bring.
     Messages,
+    /// Bodies of inference requests and tasks over HTTP.
+    Http,
+    /// Messages of inference requests over gRPC.
+    Grpc,
 }
 
 impl Target {
@@ -33,6 +37,8 @@ impl Target {
             Self::Onnx => "onnx",
             Self::Weights => "weights",
             Self::Messages => "messages",
+            Self::Http => "http",
+            Self::Grpc => "grpc",
         }
     }
 }
@@ -99,6 +105,8 @@ fn seed(target: Target, corpus: &Path) -> Result<usize> {
                 collect(&cmd::root().join("inference/tests/weights"), extension, &mut files);
             }
         }
+        Target::Http => collect(&cmd::root().join("fuzz/seeds/http"), "body", &mut files),
+        Target::Grpc => collect(&cmd::root().join("fuzz/seeds/grpc"), "pb", &mut files),
         Target::Messages => {
             let folder = cmd::root().join("target/fuzz/messages");
             let write = cmd::simulation("messages")?;

@@ -26,3 +26,5 @@ mod workers;
 
 pub(crate) use events::LAST_EVENT_ID;
 pub(crate) use routes::routes;
+#[cfg(feature = "planted")]
+pub(crate) use tasks::can_read;

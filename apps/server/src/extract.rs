@@ -191,7 +191,7 @@ fn json_bytes(headers: &HeaderMap, limit: usize) -> Result<Option<usize>, Fault>
 }
 
 /// A large body may take long, but it must not stall.
-pub(crate) async fn in_time<T>(stall: Duration, step: impl Future<Output = T>) -> Result<T, Fault> {
+async fn in_time<T>(stall: Duration, step: impl Future<Output = T>) -> Result<T, Fault> {
     tokio::time::timeout(stall, step).await.map_err(|_| too_slow(stall))
 }
 

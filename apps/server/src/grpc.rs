@@ -13,6 +13,8 @@ mod service;
 mod shared_memory;
 mod status;
 
+#[cfg(feature = "planted")]
+pub(crate) use request::read;
 pub(crate) use status::respond;
 
 use crate::access::KeyRole::{Admin, Infer, Submit};

@@ -33,6 +33,8 @@ mod shared_memory;
 mod state;
 mod stream;
 mod tls;
+#[cfg(feature = "planted")]
+pub mod untrusted;
 
 pub use access::{Access, KeyInfo, KeyRole, Keys, LocalKey, NewKey};
 pub use config::ServerConfig;

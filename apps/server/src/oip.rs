@@ -30,6 +30,8 @@ pub(crate) use infer::{Answer, LARGE_BYTES, off_loop, serve};
 pub(crate) use json_data::Flat;
 pub(crate) use models::{PLATFORM, parse_version};
 pub(crate) use repository::refuse_upload;
+#[cfg(feature = "planted")]
+pub(crate) use request::decode;
 pub(crate) use request::{
     Form, Given, HEADER_LENGTH, InferRequest, Input, Output, Parameters, Raw, binary, check_rank,
     number, slot,

@@ -63,14 +63,7 @@ pub(crate) async fn submit(
 ) -> Result<(StatusCode, Json<Value>), ClusterError> {
     // Held while the tensors are hashed and written.
     let WithTensors { bytes, json_bytes, room: _room } = body;
-    let task = off_loop(bytes.len(), move || {
-        let (json, mut raw) = Raw::split(json_bytes, &bytes)?;
-        let task = parse::<Task<Vec<Input<'_>>>>(json)?.read(&mut raw);
-        if task.inputs.is_ok() {
-            raw.finish()?;
-        }
-        Ok(task)
-    });
+    let task = off_loop(bytes.len(), move || read_one(json_bytes, &bytes));
     let (spec, within) = task.await?.spec(&state, &caller).await?;
     if let Some(position) = within.first() {
         let message = format!("depends_on names task #{position} of a batch, and this is none");
@@ -80,6 +73,21 @@ pub(crate) async fn submit(
     let id = ids.map_err(faults::cluster)?.into_iter().next();
     let id = id.ok_or_else(|| Fault::internal("a task was accepted without an id"))?;
     Ok((StatusCode::ACCEPTED, Json(accepted(&state, id))))
+}
+
+fn read_one(json_bytes: Option<usize>, body: &[u8]) -> Result<Task<Inputs>, Fault> {
+    let (json, mut raw) = Raw::split(json_bytes, body)?;
+    let task = parse::<Task<Vec<Input<'_>>>>(json)?.read(&mut raw);
+    if task.inputs.is_ok() {
+        raw.finish()?;
+    }
+    Ok(task)
+}
+
+/// Whether a body is a task that can be read.
+#[cfg(feature = "planted")]
+pub(crate) fn can_read(json_bytes: Option<usize>, body: &[u8]) -> bool {
+    read_one(json_bytes, body).is_ok_and(|task| task.inputs.is_ok())
 }
 
 /// `POST tasks/batch`: 202 with the tasks in the order in which they were given. All of them are

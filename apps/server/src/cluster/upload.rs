@@ -1,6 +1,6 @@
 //! Uploaded models: written to a folder of their own, piece by piece, within size and time.
 
-use crate::extract::{in_time, refuse_encoded, too_large};
+use crate::extract::{Pace, refuse_encoded, too_large};
 use crate::fault::Fault;
 use crate::faults::disk;
 use crate::state::ServerState;
@@ -10,7 +10,7 @@ use axum::extract::{FromRequest, Request};
 use axum::http::header;
 use http_body_util::BodyExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::Instant;
 use tempfile::TempDir;
 use tokio::fs::File;
 use tokio::io::AsyncWriteExt;
@@ -37,8 +37,8 @@ impl Received {
 pub(crate) async fn receive(state: &ServerState, request: Request) -> Result<Received, Fault> {
     refuse_encoded(&request)?;
     let config = state.config();
-    let mut budget = Budget { left: config.model_bytes_max, limit: config.model_bytes_max };
-    let stall = config.body_timeout();
+    let limit = config.model_bytes_max;
+    let mut budget = Budget { left: limit, limit, pace: Pace::new(config) };
     // Beside the models: the system's folder for temporary files is often memory. The name is one
     // that the repository sweeps after a crash.
     let folder = tempfile::Builder::new().prefix(".adding-").tempdir_in(state.catalog().root());
@@ -51,22 +51,17 @@ pub(crate) async fn receive(state: &ServerState, request: Request) -> Result<Rec
         let parts = Multipart::from_request(request, state)
             .await
             .map_err(|e| Fault::bad_input(e.body_text()))?;
-        take_parts(parts, &received, &mut budget, stall).await?;
+        take_parts(parts, &received, &mut budget).await?;
     } else {
-        take_plain(request.into_body(), &received.model(), &mut budget, stall).await?;
+        take_plain(request.into_body(), &received.model(), &mut budget).await?;
     }
     Ok(received)
 }
 
-async fn take_plain(
-    mut body: Body,
-    path: &Path,
-    budget: &mut Budget,
-    stall: Duration,
-) -> Result<(), Fault> {
+async fn take_plain(mut body: Body, path: &Path, budget: &mut Budget) -> Result<(), Fault> {
     let mut file = File::create(path).await.map_err(|e| disk(&e))?;
     let mut empty = true;
-    while let Some(frame) = in_time(stall, body.frame()).await? {
+    while let Some(frame) = budget.next(body.frame()).await? {
         let frame = frame.map_err(|e| Fault::bad_input(format!("the upload broke off: {e}")))?;
         if let Ok(data) = frame.into_data() {
             empty &= data.is_empty();
@@ -83,13 +78,12 @@ async fn take_parts(
     mut parts: Multipart,
     received: &Received,
     budget: &mut Budget,
-    stall: Duration,
 ) -> Result<(), Fault> {
     let broken = |e: axum::extract::multipart::MultipartError| {
         Fault::bad_input(format!("the upload is not valid: {}", e.body_text()))
     };
     let mut count = 0;
-    while let Some(mut part) = in_time(stall, parts.next_field()).await?.map_err(broken)? {
+    while let Some(mut part) = budget.next(parts.next_field()).await?.map_err(broken)? {
         count += 1;
         if count > PARTS_MAX {
             return Err(Fault::bad_input(format!("more than {PARTS_MAX} parts in the upload")));
@@ -103,7 +97,7 @@ async fn take_parts(
         let mut file = file.map_err(|e| {
             Fault::bad_input(format!("part '{}' of the upload: {e}", part.name().unwrap_or("")))
         })?;
-        while let Some(data) = in_time(stall, part.chunk()).await?.map_err(broken)? {
+        while let Some(data) = budget.next(part.chunk()).await?.map_err(broken)? {
             write(&mut file, &data, budget).await?;
         }
         file.flush().await.map_err(|e| disk(&e))?;
@@ -143,15 +137,28 @@ fn safe_relative(name: &str) -> Option<PathBuf> {
         .then(|| PathBuf::from(name))
 }
 
+/// What an upload may still have: bytes, and time for those that have come.
 struct Budget {
     left: u64,
     limit: u64,
+    pace: Pace,
+}
+
+impl Budget {
+    /// Waits for the next piece.
+    async fn next<T>(&self, piece: impl Future<Output = T>) -> Result<T, Fault> {
+        let got = usize::try_from(self.limit - self.left).unwrap_or(usize::MAX);
+        self.pace.next(got, piece).await
+    }
 }
 
 async fn write(file: &mut File, data: &Bytes, budget: &mut Budget) -> Result<(), Fault> {
     let size = u64::try_from(data.len()).unwrap_or(u64::MAX);
     budget.left = budget.left.checked_sub(size).ok_or_else(|| too_large(budget.limit))?;
-    file.write_all(data).await.map_err(|e| disk(&e))
+    let writes = Instant::now();
+    file.write_all(data).await.map_err(|e| disk(&e))?;
+    budget.pace.waited(writes.elapsed());
+    Ok(())
 }
 
 #[cfg(test)]

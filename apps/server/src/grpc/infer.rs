@@ -6,6 +6,7 @@ use super::proto::{ModelInferRequest, ModelInferResponse, ModelStreamInferRespon
 use super::request;
 use super::service::Service;
 use crate::access::Caller;
+use crate::catalog::ModelEntry;
 use crate::fault::Fault;
 use crate::oip::{self, Answer, Form};
 use crate::shared_memory::Shared;
@@ -35,7 +36,9 @@ impl Service {
             false => message.encoded_len(),
         };
         let shared = Shared::new(self.state(), caller);
-        let decode = move |entry: &_| request::read(message, &shared, entry);
+        let decode = move |entry: &ModelEntry| {
+            request::read(message, Some(&shared), entry.inputs(), entry.outputs())
+        };
         oip::serve(self.state(), &entry, (bytes, decode), encode).await
     }
 

@@ -5,22 +5,22 @@ use super::proto::infer_parameter::ParameterChoice;
 use super::proto::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
 use super::proto::{InferParameter, InferTensorContents, ModelInferRequest};
 use crate::bodies::Room;
-use crate::catalog::ModelEntry;
 use crate::fault::Fault;
 use crate::oip::{self, Given, InferRequest, Output, Parameters};
 use crate::shared_memory::Shared;
 use axum::body::Bytes;
-use lgp_sdk::{DType, Element, NamedTensor, Shape, Tensor};
+use lgp_sdk::{DType, Element, NamedTensor, Shape, Tensor, ValueSpec};
 use serde_json::Value;
 use std::collections::HashMap;
 
-/// Reads a request for a model.
-pub(super) fn read(
+/// Reads a request for a model with these inputs and outputs.
+pub(crate) fn read(
     message: ModelInferRequest,
-    shared: &Shared,
-    entry: &ModelEntry,
+    shared: Option<&Shared>,
+    expected: &[ValueSpec],
+    outputs: &[ValueSpec],
 ) -> Result<InferRequest, Fault> {
-    let mut regions = Regions { shared: Some(shared), room: Room::default() };
+    let mut regions = Regions { shared, room: Room::default() };
     let inputs = inputs(&message, &mut regions)?;
     let given = Given {
         id: Some(message.id).filter(|id| !id.is_empty()),
@@ -29,8 +29,8 @@ pub(super) fn read(
         asked: message.outputs.into_iter().map(output).collect(),
         room: regions.room,
     };
-    let request = InferRequest::new(given, Some(shared), entry.outputs())?;
-    oip::check_inputs(entry.inputs(), &request.inputs)?;
+    let request = InferRequest::new(given, shared, outputs)?;
+    oip::check_inputs(expected, &request.inputs)?;
     Ok(request)
 }
 

@@ -1,0 +1,311 @@
+//! What has brought other serving systems down or open, tried here by name.
+
+use crate::rig::{Options, PATIENCE, Rig, ask_with, listen, onnx, request};
+use axum::body::Body;
+use lgp_server::{ServerConfig, serve_grpc};
+use serde_json::json;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+const MODELS: &str = "/api/v1/cluster/models";
+const TASK: &str =
+    r#"{"model":"relu","inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}]}"#;
+
+/// Files and folders of the cluster, however deep.
+fn files(rig: &Rig) -> Vec<String> {
+    fn below(folder: &std::path::Path, all: &mut Vec<String>) {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            all.push(entry.path().display().to_string());
+            below(&entry.path(), all);
+        }
+    }
+    let mut all = Vec::new();
+    below(rig.folder.path(), &mut all);
+    all.retain(|path| !path.ends_with("audit.log"));
+    all.sort();
+    all
+}
+
+/// Ray's jobs API took work from anybody who reached its port (CVE-2023-48022).
+#[tokio::test(flavor = "multi_thread")]
+async fn work_of_strangers_is_refused() {
+    let rig = Rig::start().await;
+    let addr = listen(&rig).await;
+    for path in ["/api/v1/cluster/tasks", "/api/v1/cluster/tasks/batch", "/api/v1/cluster/scale"] {
+        let (status, text) = ask_with(addr, ("POST", path), None, TASK).await;
+        assert!(status == 401 && text.contains("a key is needed"), "{path}: {status} {text}");
+    }
+    assert_eq!(rig.get("/api/v1/cluster/tasks").await.json(), json!([]));
+}
+
+/// TorchServe loaded models from any address that a caller named (CVE-2023-43654).
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_fetched_from_an_address() {
+    let rig = Rig::start().await;
+    let elsewhere = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/m.onnx", elsewhere.local_addr().unwrap());
+    let parameters = |name: &str| json!({ "parameters": { name: url } }).to_string();
+    let load = "/v2/repository/models/relu/load";
+    for (path, body) in [
+        (load, parameters("config")),
+        (load, parameters("file:1/model.onnx")),
+        ("/api/v1/cluster/tasks", TASK.replace("relu", &url)),
+        (&format!("{MODELS}/m"), url.clone()),
+        (&format!("{MODELS}/{}", url.replace('/', "%2F")), "x".to_owned()),
+        (&format!("{MODELS}/m?url={url}"), url.clone()),
+    ] {
+        let answer = rig.post(path, body).await;
+        let status = answer.status.as_u16();
+        assert!([400, 404, 501].contains(&status), "{path}: {status} {}", answer.text());
+    }
+    let came = tokio::time::timeout(Duration::from_millis(100), elsewhere.accept()).await;
+    assert!(came.is_err(), "the server asked there");
+}
+
+/// Names reached a shell in Triton (CVE-2025-23316), paths in Ollama (CVE-2024-37032).
+#[tokio::test(flavor = "multi_thread")]
+async fn names_are_neither_commands_nor_paths() {
+    let rig = Rig::start().await;
+    let before = files(&rig);
+    for name in [
+        "..",
+        "..%2F..%2Fescaped",
+        "%2Fetc%2Fpasswd",
+        "a%2Fb",
+        "%3B%20touch%20escaped",
+        "%24%28touch%20escaped%29",
+        "%60id%60",
+        "a%00b",
+        "%2E%2E%2F",
+        "sha256:..%2F..%2Fescaped",
+        "-rf",
+        ".hidden",
+        &"a".repeat(65),
+    ] {
+        for (method, path) in [
+            ("POST", format!("{MODELS}/{name}")),
+            ("DELETE", format!("{MODELS}/{name}")),
+            ("POST", format!("{MODELS}/{name}/load")),
+            ("POST", format!("{MODELS}/{name}/versions/1/load")),
+            ("POST", format!("/v2/models/{name}/infer")),
+            ("POST", format!("/v2/repository/models/{name}/unload")),
+            ("GET", format!("/v2/models/{name}/versions/..%2F1")),
+        ] {
+            let Ok(asked) = request(method, &path).body(Body::from(onnx())) else { continue };
+            let answer = rig.call(asked).await;
+            let status = answer.status.as_u16();
+            assert!(
+                [400, 404, 405].contains(&status),
+                "{method} {path}: {status} {}",
+                answer.text()
+            );
+        }
+    }
+    assert_eq!(files(&rig), before);
+}
+
+/// Archives that are unpacked (CVE-2024-45436) and pickles that are run (CVE-2025-32434): neither is
+/// more than bytes here.
+#[tokio::test(flavor = "multi_thread")]
+async fn archives_and_pickles_are_no_models() {
+    let rig = Rig::start().await;
+    let before = files(&rig);
+    let mut zip =
+        b"PK\x03\x04\x14\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\x01\0\0\0\x0d\0\0\0".to_vec();
+    zip.extend_from_slice(b"../../escapedX");
+    let pickle = b"\x80\x04cos\nsystem\n(S'touch escaped'\ntR.".to_vec();
+    for (kind, body) in
+        [("a zip", zip), ("a pickle", pickle.clone()), ("gzip", vec![0x1f, 0x8b, 8, 0])]
+    {
+        let answer = rig.post(&format!("{MODELS}/evil"), body).await;
+        assert_eq!(answer.status, 400, "{kind}: {}", answer.text());
+    }
+    let task = rig.post("/api/v1/cluster/tasks", pickle).await;
+    assert_eq!(task.status, 400, "{}", task.text());
+    assert_eq!(files(&rig), before);
+}
+
+/// A page of another site, or one whose name was made to resolve here.
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_of_other_sites_get_nothing() {
+    let rig = Rig::start().await;
+    let api =
+        ["/v2/models/relu/infer", "/api/v1/cluster/tasks", "/api/v1/cluster/coordinator/stop"];
+    for path in api {
+        for (header, value) in [
+            ("origin", "http://evil.example"),
+            ("origin", "null"),
+            ("origin", "http://127.0.0.1:9999"),
+            ("host", "evil.example"),
+            ("host", "127.0.0.1.evil.example"),
+        ] {
+            let mut asked = request("POST", path).body(Body::from(TASK)).unwrap();
+            asked.headers_mut().insert(header, value.parse().unwrap());
+            let answer = rig.call(asked).await;
+            assert_eq!(answer.status, 403, "{path} {header} {value}: {}", answer.text());
+        }
+        let asked = request("OPTIONS", path)
+            .header("origin", "http://evil.example")
+            .header("access-control-request-method", "POST");
+        let answer = rig.call(asked.body(Body::empty()).unwrap()).await;
+        assert!(!answer.headers.contains_key("access-control-allow-origin"), "{path}");
+    }
+}
+
+/// What a listener answers to bytes, until it ends the connection or says nothing more for a while.
+async fn exchange(addr: SocketAddr, sent: &[u8]) -> String {
+    let mut stream = TcpStream::connect(addr).await.unwrap();
+    // It may have ended the connection before all was sent.
+    let _ = stream.write_all(sent).await;
+    let mut got = Vec::new();
+    let read = stream.read_to_end(&mut got);
+    let _ = tokio::time::timeout(Duration::from_secs(2), read).await;
+    String::from_utf8_lossy(&got).into_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lengths_that_lie_are_refused_before_anything_is_held() {
+    let rig = Rig::start().await;
+    let addr = listen(&rig).await;
+    let infer = "POST /v2/models/relu/infer HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";
+    let one = r#"{"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","parameters":{"binary_data_size":8}}]}"#;
+    let n = one.len();
+    for (head, body, expected) in [
+        ("Content-Length: 1000000000000\r\n".to_owned(), "", "413"),
+        ("Content-Length: 18446744073709551616\r\n".to_owned(), "", "400"),
+        ("Content-Length: -1\r\n".to_owned(), "", "400"),
+        ("Content-Length: 4\r\nContent-Length: 5\r\n".to_owned(), "{}{}", "400"),
+        ("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n".to_owned(), "0\r\n\r\n", "400"),
+        ("Transfer-Encoding: chunked\r\n".to_owned(), "fffffffffffffffff\r\n", "400"),
+        (
+            format!("Content-Length: {n}\r\nInference-Header-Content-Length: {}\r\n", n + 1),
+            one,
+            "400",
+        ),
+        (format!("Content-Length: {n}\r\nInference-Header-Content-Length: {n}\r\n"), one, "400"),
+    ] {
+        let answer = exchange(addr, format!("{infer}{head}\r\n{body}").as_bytes()).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {expected}")), "{head}: {answer:?}");
+    }
+    // A body that breaks off is no request, and a string that says it is longer than what is there no
+    // string.
+    let cut = format!("{infer}Content-Length: 1000\r\n\r\n{{\"inputs\"");
+    let mut stream = TcpStream::connect(addr).await.unwrap();
+    stream.write_all(cut.as_bytes()).await.unwrap();
+    drop(stream);
+    let (status, _) = ask_with(addr, ("GET", "/v2/health/ready"), None, "").await;
+    assert_eq!(status, 200);
+}
+
+/// A client that sends a byte now and then.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_trickles_is_ended() {
+    let server = ServerConfig { body_grace_ms: 200, ..ServerConfig::default() };
+    let rig = Rig::with(Options { server, ..Options::default() }).await;
+    let addr = listen(&rig).await;
+    for path in ["/v2/models/relu/infer", "/api/v1/cluster/models/slow"] {
+        let mut stream = TcpStream::connect(addr).await.unwrap();
+        let key = &rig.bearer;
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: {key}\r\nConnection: \
+             close\r\nContent-Length: 1000\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let (mut reads, mut writes) = stream.into_split();
+        let trickle = tokio::spawn(async move {
+            while writes.write_all(b" ").await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        });
+        let mut answer = String::new();
+        let read = reads.read_to_string(&mut answer);
+        let _ = tokio::time::timeout(PATIENCE, read).await.expect("it is ended");
+        trickle.abort();
+        assert!(answer.starts_with("HTTP/1.1 408"), "{path}: {answer:?}");
+    }
+}
+
+/// A frame of HTTP/2.
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// The headers of a call, in the words of HPACK's static table.
+fn call() -> Vec<u8> {
+    let path = b"/inference.GRPCInferenceService/ServerLive";
+    let named =
+        |index: u8, value: &[u8]| [&[index, u8::try_from(value.len()).unwrap()], value].concat();
+    [&[0x83, 0x86][..], &named(4, path), &named(1, b"localhost")].concat()
+}
+
+/// Floods that have brought HTTP/2 servers down: rapid reset (CVE-2023-44487), settings, pings, headers
+/// without end (CVE-2024-27316), and headers that grow when they are unpacked.
+#[tokio::test(flavor = "multi_thread")]
+async fn floods_end_their_connection_and_nobody_elses() {
+    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    const STREAMS: u32 = 20_000;
+    let rig = Rig::start().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    tokio::spawn(serve_grpc(listener, None, rig.state.clone(), std::future::pending()));
+    let ids = || (0..STREAMS).map(|n| 2 * n + 1);
+    let reset = |id: u32| [frame(1, 4, id, &call()), frame(3, 0, id, &[0, 0, 0, 8])].concat();
+    // A header of 4,000 bytes goes into the table, and is named again and again.
+    let long = [&[0x40, 1, b'x', 0x7f, 0xa1, 0x1e][..], &[b'y'; 4000]].concat();
+    let bomb = [call(), long, vec![0xbe; 12_000]].concat();
+    for (name, flood, ends) in [
+        ("rapid reset", ids().flat_map(reset).collect::<Vec<u8>>(), true),
+        ("settings", frame(4, 0, 0, &[]).repeat(100_000), false),
+        ("pings", frame(6, 0, 0, &[0; 8]).repeat(100_000), false),
+        (
+            "headers without end",
+            [frame(1, 0, 1, &call()), frame(9, 0, 1, &[b'x'; 16_000]).repeat(1_000)].concat(),
+            true,
+        ),
+        ("a bomb of headers", frame(1, 5, 1, &bomb), false),
+    ] {
+        let mut stream = TcpStream::connect(addr).await.unwrap();
+        stream.write_all(&[PREFACE, &frame(4, 0, 0, &[])].concat()).await.unwrap();
+        let (mut reads, mut writes) = stream.into_split();
+        let sending = tokio::spawn(async move {
+            let sent = writes.write_all(&flood).await;
+            // Kept open until the other end is done with it.
+            (sent, writes)
+        });
+        let mut got = vec![0; 1 << 20];
+        let mut ended = false;
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(2);
+        while let Ok(read) = tokio::time::timeout_at(deadline, reads.read(&mut got)).await {
+            if matches!(read, Ok(0) | Err(_)) {
+                ended = true;
+                break;
+            }
+        }
+        sending.abort();
+        assert!(ended || !ends, "{name}: the connection lives on");
+        // Others are served as before.
+        let others = async {
+            let mut stream = TcpStream::connect(addr).await.unwrap();
+            let body = frame(0, 1, 1, &[0; 5]);
+            let ask = [PREFACE, &frame(4, 0, 0, &[]), &frame(1, 4, 1, &call()), &body].concat();
+            stream.write_all(&ask).await.unwrap();
+            let mut all = Vec::new();
+            let mut part = [0; 4096];
+            while !all.windows(4).any(|part| part == b"grpc") {
+                let read = stream.read(&mut part).await.unwrap();
+                assert_ne!(read, 0, "{name}: another connection is ended");
+                all.extend_from_slice(&part[..read]);
+                // The answer's headers are packed: its data frame, `live: true`, is not.
+                if all.windows(7).any(|part| part == [0, 0, 0, 0, 2, 8, 1]) {
+                    break;
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(5), others)
+            .await
+            .unwrap_or_else(|_| panic!("{name}"));
+    }
+}
