@@ -6,6 +6,7 @@ use crate::{
     alone, apt, chaos, cmd, conformance, nehalem, nvrtc, oclgrind, polaris, python, readme, tidy,
 };
 use anyhow::{Result, bail, ensure};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -37,6 +38,7 @@ const SUITES: &[Suite] = &[
     ("networks on OpenCL", networks),
     ("networks on two devices", networks_on_two),
     ("tritonclient against the server", tritonclient),
+    ("frigate's detector against the server", frigate),
     ("a processor without AVX", nehalem::suite),
     ("kernels on AMD's processors", polaris::suite),
     ("kernels on NVIDIA's processors", nvrtc::suite),
@@ -106,10 +108,14 @@ pub(crate) fn tests(selection: &[&str]) -> Result<Outcome> {
 
 /// Runs `path` with the prepared Python and `arguments`; it prints a line for each of its tests.
 fn script(path: &str, arguments: &[&str]) -> Result<Outcome> {
-    let python = match python::interpreter() {
-        Ok(python) => python,
-        Err(error) => return Ok(Outcome::skip(Skip::new("python", format!("{error:#}")))),
-    };
+    match python::interpreter() {
+        Ok(python) => script_of(python, path, arguments),
+        Err(error) => Ok(Outcome::skip(Skip::new("python", format!("{error:#}")))),
+    }
+}
+
+/// The same with another Python.
+fn script_of(python: PathBuf, path: &str, arguments: &[&str]) -> Result<Outcome> {
     let finished = cmd::stdout(cmd::command(python).arg(path).args(arguments))?;
     let mut outcome = Outcome::read(&finished.output);
     if !finished.ok && outcome.failed.is_empty() {
@@ -195,6 +201,17 @@ fn tritonclient() -> Result<Outcome> {
         "apps/server/tests/tritonclient_e2e.py",
         &[&cluster.http()?, &cluster.grpc()?, &cluster.key_file()],
     );
+    cluster.stop()?;
+    outcome
+}
+
+fn frigate() -> Result<Outcome> {
+    let python = match python::frigate() {
+        Ok(python) => python,
+        Err(error) => return Ok(Outcome::skip(Skip::new("pyzmq", format!("{error:#}")))),
+    };
+    let cluster = Cluster::start_with(Profile::Dev, "frigate", &["--frigate", "127.0.0.1:0"])?;
+    let outcome = script_of(python, "apps/server/tests/frigate_e2e.py", &[cluster.frigate()?]);
     cluster.stop()?;
     outcome
 }

@@ -47,6 +47,9 @@ pub struct ServerConfig {
     /// Callers that wait for the end of a task with `wait_ms` at the same time; more are refused
     /// with 503.
     pub waiters_max: usize,
+    /// Time after which Frigate's detector is answered without a result, in milliseconds. The detector
+    /// waits for 200 ms unless it is told otherwise, and connects anew then.
+    pub frigate_timeout_ms: u64,
 }
 
 impl Default for ServerConfig {
@@ -69,6 +72,7 @@ impl Default for ServerConfig {
             listeners_max: 256,
             events_kept_max: 1_024,
             waiters_max: 256,
+            frigate_timeout_ms: 180,
         }
     }
 }

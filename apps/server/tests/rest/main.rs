@@ -3,6 +3,7 @@
 mod access;
 mod cluster;
 mod events;
+mod frigate;
 mod grpc;
 mod models;
 mod oip;
