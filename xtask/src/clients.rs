@@ -1,5 +1,5 @@
 //! Clients of the field, unchanged, against a running server: Triton's, its load generator, KServe's,
-//! and what checks metrics for Prometheus.
+//! Frigate's detector, and what checks metrics for Prometheus.
 
 use crate::cluster::{Cluster, Profile};
 use crate::report::{Outcome, Skip};
@@ -34,6 +34,15 @@ pub(crate) fn kserve() -> Result<Outcome> {
     let cluster = Cluster::start(Profile::Dev, "kserve")?;
     let outcome =
         test::script(python::kserve(), "apps/server/tests/kserve_e2e.py", &[&cluster.http()?]);
+    cluster.stop()?;
+    outcome
+}
+
+pub(crate) fn frigate() -> Result<Outcome> {
+    let more = ["--frigate", "127.0.0.1:0"];
+    let cluster = Cluster::start_with(Profile::Dev, "frigate", &more)?;
+    let script = "apps/server/tests/frigate_e2e.py";
+    let outcome = test::script(python::frigate(), script, &[cluster.frigate()?]);
     cluster.stop()?;
     outcome
 }

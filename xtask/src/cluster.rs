@@ -39,6 +39,11 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Starts a coordinator with two workers on free ports; `name` names its data folder.
     pub(crate) fn start(profile: Profile, name: &str) -> Result<Self> {
+        Self::start_with(profile, name, &[])
+    }
+
+    /// The same with more flags of `start`.
+    pub(crate) fn start_with(profile: Profile, name: &str, flags: &[&str]) -> Result<Self> {
         let binary = binary(profile)?;
         let data = cmd::root().join("target/xtask").join(name);
         if data.exists() {
@@ -47,6 +52,7 @@ impl Cluster {
         let mut start = cmd::command(&binary);
         start.args(["start", "--json", "--workers", "2", "--http", "127.0.0.1:0"]);
         start.args(["--grpc", "127.0.0.1:0", "--quic", "127.0.0.1:0", "--data"]).arg(&data);
+        start.args(flags);
         let finished = cmd::stdout(&mut start)?;
         ensure!(finished.ok, "`start` failed");
         let answer = serde_json::from_str(&finished.output).context("`start` printed no JSON")?;
@@ -70,6 +76,11 @@ impl Cluster {
     pub(crate) fn grpc(&self) -> Result<String> {
         let address = self.answer["grpc"].as_str().context("`start` names no gRPC address")?;
         Ok(address.trim_start_matches("http://").to_owned())
+    }
+
+    /// Where it serves Frigate's detector, as a URL.
+    pub(crate) fn frigate(&self) -> Result<&str> {
+        self.answer["frigate"].as_str().context("`start` names no address for Frigate")
     }
 
     /// The coordinator's process.

@@ -9,6 +9,9 @@ use std::path::PathBuf;
 const PACKAGES: &[&str] =
     &["numpy==2.4.6", "onnx==1.23.2", "onnxruntime==1.31.1", "tritonclient[grpc,http]==2.73.0"];
 
+/// What Frigate's detector is made of, apart from the others: where it cannot be had, they can.
+const FRIGATE: &[&str] = &["numpy==2.4.6", "onnx==1.23.2", "pyzmq==27.3.0"];
+
 /// The engines that this one is compared with, pinned so that figures stay comparable.
 pub(crate) const ENGINES: &[&str] = &["numpy==2.4.6", "onnxruntime==1.31.1", "openvino==2026.4.1"];
 
@@ -27,6 +30,11 @@ const NVRTC: &[&str] = &["nvidia-cuda-nvrtc-cu12==12.9.86"];
 /// The interpreter of the agreement tests; sets its environment up first where that is needed.
 pub(crate) fn interpreter() -> Result<PathBuf> {
     environment("target/venv", PACKAGES)
+}
+
+/// The interpreter of Frigate's detector, likewise.
+pub(crate) fn frigate() -> Result<PathBuf> {
+    environment("target/venv-frigate", FRIGATE)
 }
 
 /// The interpreter of the comparison of engines, likewise.

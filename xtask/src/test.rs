@@ -41,6 +41,7 @@ const SUITES: &[Suite] = &[
     ("kserve against the server", clients::kserve),
     ("perf_analyzer against the server", clients::perf_analyzer),
     ("promtool reads the metrics", clients::promtool),
+    ("frigate's detector against the server", clients::frigate),
     ("a processor without AVX", nehalem::suite),
     ("kernels on AMD's processors", polaris::suite),
     ("kernels on NVIDIA's processors", nvrtc::suite),

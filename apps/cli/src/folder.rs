@@ -28,6 +28,9 @@ pub(crate) struct Endpoint {
     pub(crate) grpc: Option<String>,
     /// The address for workers.
     pub(crate) quic: String,
+    /// Where Frigate's detector is served, if it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) frigate: Option<String>,
     /// The data folder.
     pub(crate) data: PathBuf,
 }
@@ -221,6 +224,7 @@ mod tests {
             fingerprint: None,
             grpc: None,
             quic: "127.0.0.1:2".to_owned(),
+            frigate: None,
             data: data.to_owned(),
         }
     }

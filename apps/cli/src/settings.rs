@@ -62,6 +62,8 @@ pub(crate) struct Settings {
     pub(crate) grpc: Grpc,
     /// The interface for workers.
     pub(crate) quic: Quic,
+    /// The interface for Frigate's detector `zmq`.
+    pub(crate) frigate: Frigate,
 }
 
 /// The REST interface.
@@ -90,6 +92,16 @@ pub(crate) struct Http {
 pub(crate) struct Grpc {
     /// Where it listens; port 0 picks a free one.
     pub(crate) addr: SocketAddr,
+}
+
+/// The interface for Frigate's detector `zmq`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Frigate {
+    /// Where it listens, on loopback; port 0 picks a free one. Without one there is no such interface.
+    pub(crate) addr: Option<SocketAddr>,
+    /// After how long an image is answered without boxes; less than the detector's `request_timeout_ms`.
+    pub(crate) timeout_ms: u64,
 }
 
 /// The interface for workers.
@@ -131,6 +143,8 @@ const ABSENCE_MAX_S: RangeInclusive<u64> = 0..=365 * 24 * 3600;
 const BATCH_MAX: RangeInclusive<u64> = 1..=256;
 /// Longer waits would be noticed by callers, and by nobody else.
 const BATCH_DELAY_MS: RangeInclusive<u64> = 0..=1_000;
+/// A camera that waits for longer sees nothing.
+const FRIGATE_TIMEOUT_MS: RangeInclusive<u64> = 1..=60_000;
 /// Runs of more than a month are no runs.
 const RUN_LIMIT_S: RangeInclusive<u64> = 0..=31 * 24 * 3600;
 /// A day is as good as never.
@@ -260,6 +274,7 @@ impl Settings {
                 certificate_life_s: CERTIFICATE_LIFE.as_secs(),
                 absence_max_s: ABSENCE_MAX.as_secs(),
             },
+            frigate: Frigate { addr: None, timeout_ms: 180 },
         }
     }
 }
@@ -275,12 +290,13 @@ pub(crate) struct Flags<'a> {
     pub(crate) tls: Option<&'a Certificate>,
     pub(crate) grpc: Option<SocketAddr>,
     pub(crate) quic: Option<SocketAddr>,
+    pub(crate) frigate: Option<SocketAddr>,
 }
 
 /// The environment variables that are read, and the settings that they stand for.
 ///
 /// Others that start alike belong to graphics drivers, so unknown ones are no error.
-const VARIABLES: [(&str, &str); 25] = [
+const VARIABLES: [(&str, &str); 27] = [
     ("RADEON_DATA", "data"),
     ("RADEON_DEVICE", "device"),
     ("RADEON_SIMD", "simd"),
@@ -306,6 +322,8 @@ const VARIABLES: [(&str, &str); 25] = [
     ("RADEON_QUIC__ADVERTISE", "quic.advertise"),
     ("RADEON_QUIC__CERTIFICATE_LIFE_S", "quic.certificate_life_s"),
     ("RADEON_QUIC__ABSENCE_MAX_S", "quic.absence_max_s"),
+    ("RADEON_FRIGATE__ADDR", "frigate.addr"),
+    ("RADEON_FRIGATE__TIMEOUT_MS", "frigate.timeout_ms"),
 ];
 
 /// Of which there may be several, in the environment with commas between them.
@@ -361,6 +379,7 @@ pub(crate) fn resolve(
         ("http.tls", flags.tls.map(ToString::to_string)),
         ("grpc.addr", flags.grpc.map(|addr| addr.to_string())),
         ("quic.addr", flags.quic.map(|addr| addr.to_string())),
+        ("frigate.addr", flags.frigate.map(|addr| addr.to_string())),
     ];
     for (key, value) in overrides {
         builder = builder.set_override_option(key, value).map_err(Failure::internal)?;
@@ -388,6 +407,7 @@ pub(crate) fn resolve(
         ("http.bodies_bytes_max", bytes(settings.http.bodies_bytes_max), BYTES_MAX),
         ("quic.certificate_life_s", settings.quic.certificate_life_s, CERTIFICATE_LIFE_S),
         ("quic.absence_max_s", settings.quic.absence_max_s, ABSENCE_MAX_S),
+        ("frigate.timeout_ms", settings.frigate.timeout_ms, FRIGATE_TIMEOUT_MS),
     ] {
         if !allowed.contains(&given) {
             let (least, most) = (allowed.start(), allowed.end());
@@ -496,6 +516,11 @@ mod tests {
         assert_eq!((all.http.addr.port(), all.workers), (3, 3));
         let simd = with("simd = 'scalar'", &[("RADEON_SIMD", "avx2")], Flags::default());
         assert_eq!(simd.map(|settings| settings.simd).ok(), Some(Simd::Avx2));
+        assert_eq!(all.frigate.addr, None);
+        let frigate = with("[frigate]\naddr = '127.0.0.1:5'\n", &[], Flags::default());
+        let frigate = frigate.map(|settings| settings.frigate).ok();
+        let addr = "127.0.0.1:5".parse().ok();
+        assert_eq!(frigate, Some(Frigate { addr, timeout_ms: 180 }));
         assert_eq!(all.http.body_bytes_max, 64 << 20, "a table of the file keeps its defaults");
     }
 
@@ -514,6 +539,8 @@ mod tests {
             ("[quic]\ncertificate_life_s = 1", &[], "certificate_life_s is 1"),
             ("", &[("RADEON_QUIC__ABSENCE_MAX_S", "31536001")], "quic.absence_max_s is 31536001"),
             ("batch_max = 0", &[], "batch_max is 0, expected 1 to 256"),
+            ("[frigate]\ntimeout_ms = 0", &[], "frigate.timeout_ms is 0, expected 1 to 60000"),
+            ("", &[("RADEON_FRIGATE__ADDR", "tcp://*:5555")], "socket address"),
             ("", &[("RADEON_BATCH_DELAY_MS", "2000")], "batch_delay_ms is 2000"),
             (
                 "results_disk_share = 1.5",

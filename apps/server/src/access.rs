@@ -62,6 +62,19 @@ impl Access {
         Ok(Self { audit: Some(Audit::open(path)?), ..self })
     }
 
+    /// Adds a line for a call that came by another protocol than HTTP: who called from where, what was
+    /// done to what, and what became of it.
+    pub(crate) fn record(
+        &self,
+        (key, peer): (&str, &str),
+        (method, path): (&str, &str),
+        status: u16,
+    ) {
+        if let Some(audit) = &self.audit {
+            audit.add(audit::Call { key, peer, method, path, status });
+        }
+    }
+
     /// Whether anybody but this machine's owner has a key that is good now.
     #[must_use]
     pub fn has_keys(&self) -> bool {

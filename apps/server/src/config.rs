@@ -50,6 +50,9 @@ pub struct ServerConfig {
     /// How often the folder of models is looked at for what came or went by hand, in milliseconds; 0 is
     /// never.
     pub models_poll_ms: u64,
+    /// Time after which Frigate's detector is answered without a result, in milliseconds. The detector
+    /// waits for 200 ms unless it is told otherwise, and connects anew then.
+    pub frigate_timeout_ms: u64,
 }
 
 impl Default for ServerConfig {
@@ -73,6 +76,7 @@ impl Default for ServerConfig {
             events_kept_max: 1_024,
             waiters_max: 256,
             models_poll_ms: 5_000,
+            frigate_timeout_ms: 180,
         }
     }
 }

@@ -20,6 +20,15 @@ pub enum Error {
         /// The address that was given.
         addr: SocketAddr,
     },
+    /// The listener is reachable from other machines, and its protocol knows no credentials.
+    #[error(
+        "refusing to serve Frigate's detector on {addr}: its protocol has neither keys nor encryption; \
+         expected a loopback address such as 127.0.0.1 or [::1]"
+    )]
+    NoCredentials {
+        /// The address that was given.
+        addr: SocketAddr,
+    },
     /// A file of the server's own.
     #[error("cannot {what} {}: {source}", path.display())]
     File {

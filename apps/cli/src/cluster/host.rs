@@ -76,6 +76,7 @@ pub(crate) fn host(
             origins: settings.http.origins.clone(),
             body_bytes_max: settings.http.body_bytes_max,
             bodies_bytes_max: settings.http.bodies_bytes_max,
+            frigate_timeout_ms: settings.frigate.timeout_ms,
             binary_bytes_max: settings.input_bytes_max.saturating_add(settings.http.body_bytes_max),
             models_poll_ms: settings.models_poll_ms,
             ..ServerConfig::default()
@@ -88,6 +89,7 @@ pub(crate) fn host(
             fingerprint: settings.http.tls.fingerprint(&cluster.pki),
             grpc: Some(service.grpc_url().to_owned()),
             quic: cluster.coordinator.quic_addr().to_string(),
+            frigate: service.frigate_url().map(str::to_owned),
             data: settings.data.clone(),
         };
         // Held for as long as the coordinator serves.

@@ -25,6 +25,8 @@ pub(crate) struct Listeners {
     tls: Option<Tls>,
     /// REST for programs of this machine, where those cannot use the other one.
     local: Option<TcpListener>,
+    /// Where Frigate's detector is served, if it is.
+    frigate: Option<TcpListener>,
 }
 
 impl Listeners {
@@ -40,19 +42,24 @@ impl Listeners {
                 check(flag, addr, tls.is_some(), access.has_keys())?;
             }
         }
+        let frigate = match settings.frigate.addr {
+            Some(addr) if !addr.ip().is_loopback() => return Err(frigate_refused(addr)),
+            Some(addr) => Some(bind("frigate", addr).await?),
+            None => None,
+        };
         let http = bind("http", settings.http.addr).await?;
         let grpc = bind("grpc", settings.grpc.addr).await?;
         let local = match tls {
             Some(_) => Some(bind("http", ANY_PORT).await?),
             None => None,
         };
-        Ok(Self { http, grpc, tls, local })
+        Ok(Self { http, grpc, tls, local, frigate })
     }
 
     /// Binds free ports of this machine alone.
     pub(crate) async fn local() -> Result<Self> {
         let (http, grpc) = (bind("http", ANY_PORT).await?, bind("grpc", ANY_PORT).await?);
-        Ok(Self { http, grpc, tls: None, local: None })
+        Ok(Self { http, grpc, tls: None, local: None, frigate: None })
     }
 }
 
@@ -70,6 +77,18 @@ fn check(flag: &str, addr: SocketAddr, has_tls: bool, has_keys: bool) -> Result<
         (true, true) => return Ok(()),
     };
     Err(Failure::new(code, format!("refusing to serve {flag} on {addr}: {reason}")).hint(remedy))
+}
+
+/// No key and no certificate would help.
+fn frigate_refused(addr: SocketAddr) -> Failure {
+    let message = format!(
+        "refusing to serve Frigate's detector on {addr}: its protocol has neither keys nor encryption"
+    );
+    Failure::new("address_not_loopback", message).hint(format!(
+        "serve it with --frigate 127.0.0.1:{port}, give Frigate's container the host's network, and from \
+         another machine come through a tunnel: ssh -N -L {port}:127.0.0.1:{port} HOST",
+        port = addr.port()
+    ))
 }
 
 async fn bind(flag: &str, addr: SocketAddr) -> Result<TcpListener> {
@@ -91,6 +110,7 @@ pub(crate) struct Service {
     url: String,
     grpc_url: String,
     local_url: Option<String>,
+    frigate_url: Option<String>,
     listeners: Vec<Listening>,
 }
 
@@ -110,7 +130,7 @@ pub(crate) fn serve(
     let driver = Arc::new(cluster.driver.clone());
     let (coordinator, repository) = (cluster.coordinator.clone(), cluster.repository.clone());
     let state = ServerState::new(config, coordinator, repository, access, Some(driver));
-    let Listeners { http, grpc, tls, local } = listeners;
+    let Listeners { http, grpc, tls, local, frigate } = listeners;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let url = |scheme: &str, listener: &TcpListener| {
         let addr = listener.local_addr().map_err(Failure::internal)?;
@@ -118,7 +138,13 @@ pub(crate) fn serve(
     };
     let (http_url, grpc_url) = (url(scheme, &http)?, url(scheme, &grpc)?);
     let local_url = local.as_ref().map(|local| url("http", local)).transpose()?;
+    let frigate_url = frigate.as_ref().map(|frigate| url("tcp", frigate)).transpose()?;
     let mut all = Vec::new();
+    if let Some(frigate) = frigate {
+        let (stop, ended) = end();
+        let serving = lgp_server::serve_frigate(frigate, state.clone(), ended);
+        all.push(Listening { end: stop, task: tokio::spawn(serving) });
+    }
     let (stop, ended) = end();
     let serving = lgp_server::serve_grpc(grpc, tls.clone(), state.clone(), ended);
     all.push(Listening { end: stop, task: tokio::spawn(serving) });
@@ -128,7 +154,7 @@ pub(crate) fn serve(
         let serving = lgp_server::serve(listener, tls, state.clone(), ended);
         all.push(Listening { end: stop, task: tokio::spawn(serving) });
     }
-    Ok(Service { url: http_url, grpc_url, local_url, listeners: all })
+    Ok(Service { url: http_url, grpc_url, local_url, frigate_url, listeners: all })
 }
 
 /// What ends a listener, and what the listener waits for.
@@ -162,6 +188,11 @@ impl Service {
     /// Base URL for programs of this machine, where that is another one.
     pub(crate) fn local_url(&self) -> Option<&str> {
         self.local_url.as_deref()
+    }
+
+    /// Where Frigate's detector is served, if it is, as Frigate names it.
+    pub(crate) fn frigate_url(&self) -> Option<&str> {
+        self.frigate_url.as_deref()
     }
 
     /// Lets open requests finish and ends.
@@ -199,6 +230,9 @@ mod tests {
             assert!(hint.contains("keys create") && hint.contains("--tls self-signed"), "{hint}");
         }
         check("http", addr, true, true).expect("it has both");
+        let failure = frigate_refused("0.0.0.0:5555".parse().expect("an address"));
+        assert_eq!(failure.code, "address_not_loopback");
+        assert!(failure.hint.expect("what to do").contains("--frigate 127.0.0.1:5555"));
         assert_eq!(reachable(addr).to_string(), "127.0.0.1:8000");
     }
 }

@@ -41,6 +41,10 @@ pub(crate) struct Args {
     /// picks a free one [default: 127.0.0.1:8443]
     #[arg(long, value_name = "ADDR")]
     quic: Option<SocketAddr>,
+    /// Address for Frigate's detector zmq, on loopback, where it takes detectors' models and answers their
+    /// images; port 0 picks a free one [default: none]
+    #[arg(long, value_name = "ADDR")]
+    frigate: Option<SocketAddr>,
     /// Where models, logs and the runtime file live [default: the platform's folder for data]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
@@ -67,6 +71,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         tls: args.tls.as_ref(),
         grpc: args.grpc,
         quic: args.quic,
+        frigate: args.frigate,
     };
     let settings = settings::resolve(&flags, settings::environment)?;
     // Before anything starts: a wrong name is found by the process that can show it best.
@@ -80,17 +85,19 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
 }
 
 fn text(endpoint: &Endpoint) -> String {
-    let Endpoint { pid, http, grpc, quic, data, fingerprint, .. } = endpoint;
+    let Endpoint { pid, http, grpc, quic, frigate, data, fingerprint, .. } = endpoint;
     let (data, grpc) = (data.display(), grpc.as_deref().unwrap_or("-"));
     let trust = fingerprint.as_ref().map_or_else(String::new, |fingerprint| {
         format!("elsewhere: radeon-cluster status --server {http} --fingerprint {fingerprint}\n")
     });
+    let frigate = frigate.as_ref().map_or_else(String::new, |url| format!("frigate  {url}\n"));
     format!(
         "coordinator {pid} is ready\n\
          http  {http}\n\
          grpc  {grpc}\n\
          quic  {quic}\n\
          data  {data}\n\
+         {frigate}\
          {trust}\
          stop it with: radeon-cluster stop --data {data}\n"
     )

@@ -119,6 +119,7 @@ fn json_request(
 }
 
 /// What a request says, whatever protocol it came by.
+#[derive(Default)]
 pub(crate) struct Given {
     pub(crate) id: Option<String>,
     pub(crate) parameters: Parameters,

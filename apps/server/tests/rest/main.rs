@@ -4,6 +4,7 @@ mod access;
 mod attacks;
 mod cluster;
 mod events;
+mod frigate;
 mod grpc;
 mod models;
 mod oip;

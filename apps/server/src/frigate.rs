@@ -1,0 +1,240 @@
+//! The listener for Frigate's detector `zmq`: ZeroMQ's request and reply over TCP, on loopback alone,
+//! because this protocol has neither keys nor encryption.
+
+mod boxes;
+mod detect;
+mod models;
+mod zmtp;
+
+use crate::bodies::Room;
+use crate::catalog::ModelEntry;
+use crate::error::{Error, Result};
+use crate::extract::make_room;
+use crate::fault::Fault;
+use crate::state::ServerState;
+use boxes::Rows;
+use detect::Header;
+use models::{Incoming, Turns};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use zmtp::{Peer, broken};
+
+/// Detectors that are connected at once; more wait to be accepted.
+const CONNECTIONS_MAX: usize = 64;
+/// How long to wait after a failed accept.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+/// A description has a few dozen bytes.
+const HEADER_BYTES_MAX: u64 = 64 << 10;
+
+/// Serves Frigate's detector until `shutdown` resolves. A request that is not answered within the
+/// configuration's `frigate_timeout_ms` is answered with no boxes.
+///
+/// # Errors
+/// [`Error::NoCredentials`] unless the listener is bound to a loopback address.
+pub async fn serve_frigate(
+    listener: TcpListener,
+    state: ServerState,
+    shutdown: impl Future<Output = ()> + Send,
+) -> Result<()> {
+    let addr = listener.local_addr().map_err(Error::Listener)?;
+    if !addr.ip().is_loopback() {
+        return Err(Error::NoCredentials { addr });
+    }
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let turns = Arc::new(Turns::default());
+    let mut sessions = JoinSet::new();
+    tokio::pin!(shutdown);
+    loop {
+        let accepted = async {
+            // It is never closed.
+            let place = Arc::clone(&places).acquire_owned().await.ok();
+            (listener.accept().await, place)
+        };
+        tokio::select! {
+            () = &mut shutdown => break,
+            _ = sessions.join_next(), if !sessions.is_empty() => {}
+            (accepted, place) = accepted => match accepted {
+                Ok((stream, _)) => {
+                    let session = Session::new(state.clone(), Arc::clone(&turns));
+                    sessions.spawn(async move {
+                        let _place = place;
+                        if let Err(error) = session.attend(stream).await {
+                            tracing::warn!(%error, "a detector's connection ended");
+                        }
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(ACCEPT_RETRY).await;
+                }
+            }
+        }
+    }
+    drop(listener);
+    state.close();
+    let drain = Duration::from_millis(state.config().drain_timeout_ms);
+    // What is not done by then is dropped with the set.
+    let _ =
+        tokio::time::timeout(drain, async { while sessions.join_next().await.is_some() {} }).await;
+    Ok(())
+}
+
+/// One detector's connection. A detector uses one model, which it asks for first.
+struct Session {
+    state: ServerState,
+    turns: Arc<Turns>,
+    /// Its name: versions come and go.
+    model: Option<String>,
+    /// The last error that was logged: a camera's next images have the same.
+    said: String,
+}
+
+enum Request {
+    Model(String),
+    Sent(String, Incoming),
+    Image(Header, Vec<u8>, Room),
+    Refused(Fault),
+}
+
+impl Session {
+    fn new(state: ServerState, turns: Arc<Turns>) -> Self {
+        Self { state, turns, model: None, said: String::new() }
+    }
+
+    async fn attend(mut self, stream: TcpStream) -> std::io::Result<()> {
+        stream.set_nodelay(true)?;
+        let state = self.state.clone();
+        let greeting = Duration::from_millis(state.config().header_timeout_ms);
+        let stall = state.config().body_timeout();
+        let mut peer = tokio::time::timeout(greeting, Peer::greet(stream)).await??;
+        loop {
+            let more = tokio::select! {
+                more = peer.wait() => more?,
+                () = state.closing() => false,
+            };
+            if !more {
+                return Ok(());
+            }
+            let request = tokio::time::timeout(stall, self.receive(&mut peer)).await??;
+            let answer = self.answer(request).await?;
+            tokio::time::timeout(stall, peer.answer(&answer)).await??;
+        }
+    }
+
+    /// Takes a request in. What cannot be kept is read past, so that the next one is found.
+    async fn receive(&self, peer: &mut Peer<TcpStream>) -> std::io::Result<Request> {
+        let config = self.state.config();
+        let head = peer.request().await?;
+        let header = peer.take(head, HEADER_BYTES_MAX).await?;
+        let header = serde_json::from_slice::<Header>(&header)
+            .map_err(|e| Fault::bad_input(format!("the description is not valid: {e}")));
+        if !head.more {
+            return Ok(match header {
+                Ok(header) if header.model_request => Request::Model(header.model_name),
+                Ok(_) => Request::Refused(Fault::bad_input("a description without a tensor")),
+                Err(fault) => Request::Refused(fault),
+            });
+        }
+        let part = peer.part().await?;
+        if part.more {
+            return Err(broken("a third part, expected a description and a tensor or a model"));
+        }
+        let is_model = header.as_ref().is_ok_and(|header| header.model_data);
+        let most = u64::try_from(config.body_bytes_max).unwrap_or(u64::MAX);
+        let limit = if is_model { config.model_bytes_max } else { most };
+        let fault = match header {
+            Ok(header) if is_model => match self.receive_model(peer, part, limit).await? {
+                Ok(incoming) => return Ok(Request::Sent(header.model_name, incoming)),
+                Err(fault) => fault,
+            },
+            Ok(header) => {
+                let mut room = Room::default();
+                // One that is too large is refused before it waits for room.
+                let bytes = usize::try_from(part.bytes().min(most)).unwrap_or(usize::MAX);
+                match make_room(&self.state, &mut room, bytes).await {
+                    Ok(()) => {
+                        let tensor = peer.take(part, limit).await?;
+                        return Ok(Request::Image(header, tensor, room));
+                    }
+                    Err(fault) => fault,
+                }
+            }
+            Err(fault) => fault,
+        };
+        peer.copy(part, limit, &mut tokio::io::sink()).await?;
+        Ok(Request::Refused(fault))
+    }
+
+    async fn receive_model(
+        &self,
+        peer: &mut Peer<TcpStream>,
+        part: zmtp::Head,
+        limit: u64,
+    ) -> std::io::Result<std::result::Result<Incoming, Fault>> {
+        let incoming = match Incoming::new(&self.state) {
+            Ok(incoming) => incoming,
+            Err(fault) => return Ok(Err(fault)),
+        };
+        let mut file = tokio::fs::File::create(incoming.path()).await?;
+        peer.copy(part, limit, &mut file).await?;
+        Ok(Ok(incoming))
+    }
+
+    /// The parts of an answer.
+    async fn answer(&mut self, request: Request) -> std::io::Result<Vec<Vec<u8>>> {
+        let told = |(model, answer): (Option<ModelEntry>, Value)| (model, vec![text(&answer)]);
+        let (model, answer) = match request {
+            Request::Model(file) => told(models::asked(&self.state, &file).await),
+            Request::Sent(file, incoming) => {
+                let (model, answer) =
+                    models::sent(&self.state, &self.turns, (&file, incoming)).await;
+                let status = if model.is_some() { 201 } else { 409 };
+                let name = models::registered(&file);
+                self.state.access().record(("frigate", "loopback"), ("PUSH", &name), status);
+                told((model, answer))
+            }
+            Request::Image(header, tensor, room) => {
+                let Some(model) = &self.model else {
+                    // ZeroMQ connects anew by itself and tells nobody. A client whose connection ends
+                    // asks for its model again, and one that gets an answer never does.
+                    return Err(broken("an image before a model was asked for"));
+                };
+                let limit = Duration::from_millis(self.state.config().frigate_timeout_ms);
+                let found = match self.state.catalog().get(model, None).await {
+                    Ok(entry) => detect::detect(&self.state, &entry, (header, tensor), limit).await,
+                    Err(fault) => Err(fault),
+                };
+                // Held while the task has the tensor.
+                drop(room);
+                return Ok(self.boxes(found));
+            }
+            Request::Refused(fault) => return Ok(self.boxes(Err(fault))),
+        };
+        self.model = model.map(|entry| entry.name().to_owned());
+        Ok(answer)
+    }
+
+    /// A client wants twenty rows whatever happened: none of them has a score where something went wrong.
+    fn boxes(&mut self, found: std::result::Result<Rows, Fault>) -> Vec<Vec<u8>> {
+        let mut description = json!({ "shape": [20, 6], "dtype": "float32" });
+        let rows = found.unwrap_or_else(|fault| {
+            let hint = fault.hint.unwrap_or_default();
+            if self.said != fault.message {
+                tracing::warn!(error = fault.message, hint, "a detector gets no boxes");
+                self.said.clone_from(&fault.message);
+            }
+            description["error"] = fault.message.into();
+            Rows::default()
+        });
+        let bytes = rows.as_flattened().iter().flat_map(|value| value.to_le_bytes());
+        vec![text(&description), bytes.collect()]
+    }
+}
+
+fn text(value: &Value) -> Vec<u8> {
+    value.to_string().into_bytes()
+}

@@ -1,0 +1,210 @@
+//! The answering side of ZMTP 3.0, ZeroMQ's wire protocol, without security (mechanism `NULL`): greeting,
+//! handshake, and the frames of a request and of its answer, each bounded before memory is taken.
+#![deny(clippy::as_conversions)]
+
+use std::io::{Error, ErrorKind, Result};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
+
+/// Another frame of the same message follows.
+const MORE: u8 = 1;
+/// The length has eight bytes instead of one.
+const LONG: u8 = 2;
+/// A command of the protocol instead of a part of a message.
+const COMMAND: u8 = 4;
+/// Commands name types of sockets, reasons and short contexts.
+const COMMAND_BYTES_MAX: u64 = 4 << 10;
+/// What a `PING` may want to have back.
+const CONTEXT_BYTES_MAX: usize = 16;
+
+/// A part of a message that is about to come.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Head {
+    bytes: u64,
+    /// Whether another part follows it.
+    pub(super) more: bool,
+}
+
+impl Head {
+    pub(super) fn bytes(self) -> u64 {
+        self.bytes
+    }
+}
+
+/// A connection whose other end asks.
+#[derive(Debug)]
+pub(super) struct Peer<S> {
+    stream: BufReader<S>,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
+    /// Greets, and finds out that the other end is a socket that asks.
+    ///
+    /// # Errors
+    /// What the stream has against it, and `InvalidData` where the other end speaks something else.
+    pub(super) async fn greet(stream: S) -> Result<Self> {
+        let mut peer = Self { stream: BufReader::new(stream) };
+        // At once: the other end sends ten bytes and waits for ours.
+        peer.send(&greeting()).await?;
+        let mut theirs = [0; 64];
+        peer.stream.read_exact(&mut theirs).await?;
+        let [0xff, _, _, _, _, _, _, _, _, 0x7f, 3..=255, _, mechanism @ ..] = theirs else {
+            return Err(broken("no greeting of ZMTP 3"));
+        };
+        let (name, _) = mechanism.split_at(20);
+        if name.strip_prefix(b"NULL").is_none_or(|rest| rest.iter().any(|byte| *byte != 0)) {
+            return Err(broken("a security mechanism other than NULL"));
+        }
+        let ready = b"\x05READY\x0bSocket-Type\x00\x00\x00\x03REP\x08Identity\x00\x00\x00\x00";
+        peer.send(&framed(COMMAND, ready)).await?;
+        let (flags, bytes) = peer.flags().await?;
+        if flags & COMMAND == 0 {
+            return Err(broken("a message before the handshake"));
+        }
+        let command = peer.command(bytes).await?;
+        match socket_type(&command) {
+            Some(b"REQ" | b"DEALER") => Ok(peer),
+            _ => {
+                let refusal = b"\x05ERROR\x1aexpected a socket REQ here";
+                peer.send(&framed(COMMAND, refusal)).await?;
+                Err(broken("a socket that is neither REQ nor DEALER"))
+            }
+        }
+    }
+
+    /// Waits for something to come; false where the other end has left.
+    pub(super) async fn wait(&mut self) -> Result<bool> {
+        Ok(!self.stream.fill_buf().await?.is_empty())
+    }
+
+    /// The first part of a request behind its envelope, which is an empty part.
+    pub(super) async fn request(&mut self) -> Result<Head> {
+        match self.part().await? {
+            Head { bytes: 0, more: true } => self.part().await,
+            _ => Err(broken("a message without the empty part that a request begins with")),
+        }
+    }
+
+    /// The next part. Commands before it are taken care of.
+    pub(super) async fn part(&mut self) -> Result<Head> {
+        loop {
+            let (flags, bytes) = self.flags().await?;
+            if flags & COMMAND == 0 {
+                return Ok(Head { bytes, more: flags & MORE != 0 });
+            }
+            let command = self.command(bytes).await?;
+            match command.strip_prefix(b"\x04PING").and_then(|rest| rest.split_at_checked(2)) {
+                Some((_, context)) if context.len() <= CONTEXT_BYTES_MAX => {
+                    let pong = framed(COMMAND, &[b"\x04PONG", context].concat());
+                    self.send(&pong).await?;
+                }
+                _ => return Err(broken("a command that does not belong here")),
+            }
+        }
+    }
+
+    /// The content of a part. Memory grows with what comes, not with what was announced.
+    pub(super) async fn take(&mut self, head: Head, bytes_max: u64) -> Result<Vec<u8>> {
+        check_length(head.bytes, bytes_max)?;
+        let mut content = Vec::new();
+        let read = (&mut self.stream).take(head.bytes).read_to_end(&mut content).await?;
+        if u64::try_from(read).is_ok_and(|read| read == head.bytes) {
+            Ok(content)
+        } else {
+            Err(ErrorKind::UnexpectedEof.into())
+        }
+    }
+
+    /// Writes the content of a part to a file, or wherever else.
+    pub(super) async fn copy(
+        &mut self,
+        head: Head,
+        bytes_max: u64,
+        to: &mut (impl AsyncWrite + Unpin),
+    ) -> Result<()> {
+        check_length(head.bytes, bytes_max)?;
+        let copied = tokio::io::copy_buf(&mut (&mut self.stream).take(head.bytes), to).await?;
+        if copied == head.bytes { to.flush().await } else { Err(ErrorKind::UnexpectedEof.into()) }
+    }
+
+    /// Answers a request.
+    pub(super) async fn answer(&mut self, parts: &[Vec<u8>]) -> Result<()> {
+        let mut bytes = framed(MORE, b"");
+        for (i, part) in parts.iter().enumerate() {
+            let more = if i + 1 < parts.len() { MORE } else { 0 };
+            bytes.extend(framed(more, part));
+        }
+        self.send(&bytes).await
+    }
+
+    async fn flags(&mut self) -> Result<(u8, u64)> {
+        let flags = self.stream.read_u8().await?;
+        let is_known = flags & !(MORE | LONG | COMMAND) == 0;
+        if !is_known || flags & COMMAND != 0 && flags & MORE != 0 {
+            return Err(broken(format!("a frame with the flags {flags:#04x}")));
+        }
+        let bytes = match flags & LONG {
+            0 => u64::from(self.stream.read_u8().await?),
+            _ => self.stream.read_u64().await?,
+        };
+        Ok((flags, bytes))
+    }
+
+    async fn command(&mut self, bytes: u64) -> Result<Vec<u8>> {
+        self.take(Head { bytes, more: false }, COMMAND_BYTES_MAX).await
+    }
+
+    async fn send(&mut self, bytes: &[u8]) -> Result<()> {
+        self.stream.get_mut().write_all(bytes).await?;
+        self.stream.get_mut().flush().await
+    }
+}
+
+fn greeting() -> Vec<u8> {
+    let mut bytes = vec![0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 3, 0];
+    bytes.extend(b"NULL");
+    bytes.resize(64, 0);
+    bytes
+}
+
+fn framed(flags: u8, content: &[u8]) -> Vec<u8> {
+    let mut bytes = match u8::try_from(content.len()) {
+        Ok(length) => vec![flags, length],
+        Err(_) => {
+            let length = u64::try_from(content.len()).unwrap_or(u64::MAX).to_be_bytes();
+            [&[flags | LONG][..], &length].concat()
+        }
+    };
+    bytes.extend(content);
+    bytes
+}
+
+/// What a `READY` says of the socket: its properties are a name behind one byte of length, and a value
+/// behind four.
+fn socket_type(command: &[u8]) -> Option<&[u8]> {
+    let mut rest = command.strip_prefix(b"\x05READY")?;
+    while let Some((length, behind)) = rest.split_first() {
+        let (name, behind) = behind.split_at_checked(usize::from(*length))?;
+        let (length, behind) = behind.split_first_chunk::<4>()?;
+        let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
+        let (value, behind) = behind.split_at_checked(length)?;
+        if name.eq_ignore_ascii_case(b"socket-type") {
+            return Some(value);
+        }
+        rest = behind;
+    }
+    None
+}
+
+fn check_length(bytes: u64, bytes_max: u64) -> Result<()> {
+    if bytes > bytes_max {
+        return Err(broken(format!("a frame of {bytes} bytes, expected at most {bytes_max}")));
+    }
+    Ok(())
+}
+
+pub(super) fn broken(what: impl Into<String>) -> Error {
+    Error::new(ErrorKind::InvalidData, what.into())
+}
+
+#[cfg(test)]
+mod tests;
