@@ -13,6 +13,7 @@ mod joined;
 mod multi;
 mod sensors;
 mod turns;
+pub mod vision;
 
 pub use cache::RepositoryFiles;
 pub use deployment::{DeployError, Deployment};
