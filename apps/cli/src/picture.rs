@@ -190,7 +190,8 @@ mod tests {
         let file = tempfile::Builder::new().suffix(".png").tempfile().expect("a temporary file");
         let image = image::RgbaImage::from_raw(1, 1, vec![9, 9, 9, 0]).expect("a pixel");
         image.save(file.path()).expect("PNG is built in");
-        for (channels, expected) in [(1, vec![255.]), (3, vec![255.; 3]), (4, vec![9., 9., 9., 0.])] {
+        for (channels, expected) in [(1, vec![255.]), (3, vec![255.; 3]), (4, vec![9., 9., 9., 0.])]
+        {
             let ty = ty(DType::F32, &[None, Some(channels), None, None]);
             let scaling = parse("scale = 1.0").expect("a good config");
             let tensor = read(file.path(), "image", &ty, &scaling).expect("a good image");
