@@ -2,8 +2,9 @@
 
 use crate::failure::{Failure, Result};
 use crate::npy;
-use crate::picture::{self, Scaling};
+use crate::picture;
 use crate::values;
+use lgp_sdk::vision::Scaling;
 use lgp_sdk::{NamedTensor, Tensor, ValueSpec};
 use std::path::Path;
 

@@ -2,78 +2,40 @@
 //!
 //! `MODEL.toml` beside `MODEL.onnx` may name `scale` (default 1/255), `mean` and `std`; a pixel
 //! becomes `(value × scale − mean) / std`. `mean` and `std` have one number, or one per channel.
+//! Pictures are turned upright as EXIF tells, and laid over white where the input has no alpha.
 
 use crate::failure::{Failure, Result};
-use image::imageops::FilterType;
-use image::{DynamicImage, ImageReader};
+use lgp_sdk::vision::{self, Channels, DecodeLimits, Filter, Order, Pixels, Scaling, VisionError};
 use lgp_sdk::{DType, Dim, Element, Tensor, TensorType};
-use serde::Deserialize;
+use std::io::Read;
 use std::path::Path;
 
-/// How pixel values become numbers.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct Scaling {
-    scale: f32,
-    mean: Vec<f32>,
-    std: Vec<f32>,
+/// Reads the model's config file, where there is one.
+///
+/// # Errors
+/// `model_config_invalid`, naming the key, when the file is there and wrong.
+pub(crate) fn scaling_of(model: &Path) -> Result<Scaling> {
+    let path = model.with_extension("toml");
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Ok(Scaling::default());
+        }
+        Err(error) => return Err(Failure::file("read", &path, &error)),
+    };
+    parse(&text).map_err(|what| {
+        let message = format!("model config {} is not usable: {what}", path.display());
+        Failure::new("model_config_invalid", message)
+            .hint("its keys are scale, a number, and mean and std, lists of numbers")
+    })
 }
 
-impl Default for Scaling {
-    fn default() -> Self {
-        Self { scale: 1.0 / 255.0, mean: Vec::new(), std: Vec::new() }
-    }
-}
-
-impl Scaling {
-    /// Reads the model's config file, where there is one.
-    ///
-    /// # Errors
-    /// `model_config_invalid`, naming the key, when the file is there and wrong.
-    pub(crate) fn of_model(model: &Path) -> Result<Self> {
-        let path = model.with_extension("toml");
-        let text = match std::fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Ok(Self::default());
-            }
-            Err(error) => return Err(Failure::file("read", &path, &error)),
-        };
-        Self::parse(&text).map_err(|what| {
-            let message = format!("model config {} is not usable: {what}", path.display());
-            Failure::new("model_config_invalid", message)
-                .hint("its keys are scale, a number, and mean and std, lists of numbers")
-        })
-    }
-
-    fn parse(text: &str) -> Result<Self, String> {
-        let scaling: Self =
-            toml::from_str(text).map_err(|error| error.message().trim().to_owned())?;
-        match scaling.std.contains(&0.0) {
-            true => Err("std has a 0, expected numbers to divide by".to_owned()),
-            false => Ok(scaling),
-        }
-    }
-
-    fn apply(&self, value: u8, channel: usize) -> f32 {
-        let of = |list: &[f32], default: f32| match list {
-            [] => default,
-            [one] => *one,
-            many => many[channel],
-        };
-        (f32::from(value) * self.scale - of(&self.mean, 0.0)) / of(&self.std, 1.0)
-    }
-
-    fn check(&self, channels: usize) -> Result<(), String> {
-        for (key, list) in [("mean", &self.mean), ("std", &self.std)] {
-            if list.len() > 1 && list.len() != channels {
-                let given = list.len();
-                return Err(format!(
-                    "the model's config has {given} numbers as {key}, expected 1 or {channels}"
-                ));
-            }
-        }
-        Ok(())
+fn parse(text: &str) -> Result<Scaling, String> {
+    let scaling: Scaling =
+        toml::from_str(text).map_err(|error| error.message().trim().to_owned())?;
+    match scaling.std.contains(&0.0) {
+        true => Err("std has a 0, expected numbers to divide by".to_owned()),
+        false => Ok(scaling),
     }
 }
 
@@ -129,27 +91,14 @@ pub(crate) fn read(path: &Path, name: &str, ty: &TensorType, scaling: &Scaling) 
     };
     let layout = Layout::of(ty)
         .ok_or_else(|| takes_none("expected [1,C,H,W] or [C,H,W] with 1, 3 or 4 channels"))?;
-    let reader = ImageReader::open(path)
-        .and_then(ImageReader::with_guessed_format)
-        .map_err(|error| Failure::file("read", path, &error))?;
-    let image = reader.decode().map_err(|error| {
-        let message = format!("{} does not decode as an image: {error}", path.display());
-        Failure::new("image_undecodable", message).hint("PNG and JPEG images are understood")
-    })?;
-    scaling.check(layout.channels).map_err(|what| takes_none(&what))?;
-    let (pixels, height, width) = pixels(image, layout);
-    let plane = height * width;
-    let source = |index: usize| {
-        // The pixels have the channels last; `index` counts in the input's order.
-        let (at, channel) = match layout.channels_last {
-            true => (index, index % layout.channels),
-            false => {
-                let (channel, pixel) = (index / plane, index % plane);
-                (pixel * layout.channels + channel, channel)
-            }
-        };
-        (pixels[at], channel)
+    let order = match layout.channels_last {
+        true => Order::Nhwc,
+        false => Order::Nchw,
     };
+    let unfit = |error: VisionError| takes_none(&format!("the model's config has {error}"));
+    scaling.check(layout.channels).map_err(unfit)?;
+    let pixels = pixels(path, layout)?;
+    let (height, width) = (pixels.height() as usize, pixels.width() as usize);
     let mut shape = match layout.channels_last {
         true => vec![height, width, layout.channels],
         false => vec![layout.channels, height, width],
@@ -157,13 +106,11 @@ pub(crate) fn read(path: &Path, name: &str, ty: &TensorType, scaling: &Scaling) 
     if layout.batched {
         shape.insert(0, 1);
     }
-    let all = 0..pixels.len();
+    let numbers = || vision::normalise(&pixels, scaling, order).map_err(unfit);
     let tensor = match ty.dtype {
-        DType::F32 => collect(shape, all.map(source).map(|(v, c)| scaling.apply(v, c))),
-        DType::F16 => {
-            collect(shape, all.map(source).map(|(v, c)| half::f16::from_f32(scaling.apply(v, c))))
-        }
-        DType::U8 => collect(shape, all.map(source).map(|(v, _)| v)),
+        DType::F32 => collect(shape, numbers()?.into_iter()),
+        DType::F16 => collect(shape, numbers()?.into_iter().map(half::f16::from_f32)),
+        DType::U8 => collect(shape, vision::arrange(&pixels, order).into_iter()),
         _ => return Err(takes_none("expected f32, f16 or u8")),
     };
     tensor.map_err(Failure::internal)
@@ -176,22 +123,28 @@ fn collect<T: Element>(
     Tensor::from_slice(shape, &values.collect::<Vec<_>>())
 }
 
-/// The resized pixels, row by row with the channels together, and height and width.
-fn pixels(image: DynamicImage, layout: Layout) -> (Vec<u8>, usize, usize) {
+/// The upright, resized pixels.
+fn pixels(path: &Path, layout: Layout) -> Result<Pixels> {
+    let limits = DecodeLimits::default();
+    let mut bytes = Vec::new();
+    // One byte more than is taken shows that a file is too long.
+    std::fs::File::open(path)
+        .and_then(|file| file.take(limits.bytes_max as u64 + 1).read_to_end(&mut bytes))
+        .map_err(|error| Failure::file("read", path, &error))?;
+    let undecodable = |error: VisionError| {
+        Failure::new("image_undecodable", format!("{} is not usable: {error}", path.display()))
+            .hint("PNG and JPEG images are understood")
+    };
+    let channels = Channels::of(layout.channels).ok_or_else(|| {
+        Failure::new("input_shape", format!("no image has {} channels", layout.channels))
+    })?;
+    let pixels = vision::decode(&bytes, channels, &limits).map_err(undecodable)?;
     let size = |wanted: Option<usize>, own: u32| {
         wanted.and_then(|n| u32::try_from(n).ok()).filter(|&n| n > 0).unwrap_or(own)
     };
-    let (width, height) = (size(layout.width, image.width()), size(layout.height, image.height()));
-    let image = match (width, height) == (image.width(), image.height()) {
-        true => image,
-        false => image.resize_exact(width, height, FilterType::Triangle),
-    };
-    let bytes = match layout.channels {
-        1 => image.into_luma8().into_raw(),
-        3 => image.into_rgb8().into_raw(),
-        _ => image.into_rgba8().into_raw(),
-    };
-    (bytes, height as usize, width as usize)
+    let (width, height) =
+        (size(layout.width, pixels.width()), size(layout.height, pixels.height()));
+    vision::resize(pixels, width, height, Filter::Bilinear).map_err(undecodable)
 }
 
 #[cfg(test)]
@@ -214,7 +167,7 @@ mod tests {
     }
 
     fn values(ty: &TensorType, scaling: &str) -> (Vec<usize>, Vec<f32>) {
-        let scaling = Scaling::parse(scaling).expect("a good config");
+        let scaling = parse(scaling).expect("a good config");
         let tensor = read(png().path(), "image", ty, &scaling).expect("a good image");
         (tensor.shape().to_vec(), tensor.as_slice::<f32>().expect("f32").to_vec())
     }
@@ -233,6 +186,20 @@ mod tests {
     }
 
     #[test]
+    fn transparent_pixels_are_white_where_the_input_has_no_alpha() {
+        let file = tempfile::Builder::new().suffix(".png").tempfile().expect("a temporary file");
+        let image = image::RgbaImage::from_raw(1, 1, vec![9, 9, 9, 0]).expect("a pixel");
+        image.save(file.path()).expect("PNG is built in");
+        for (channels, expected) in [(1, vec![255.]), (3, vec![255.; 3]), (4, vec![9., 9., 9., 0.])]
+        {
+            let ty = ty(DType::F32, &[None, Some(channels), None, None]);
+            let scaling = parse("scale = 1.0").expect("a good config");
+            let tensor = read(file.path(), "image", &ty, &scaling).expect("a good image");
+            assert_eq!(tensor.as_slice::<f32>().expect("f32"), expected, "{channels}");
+        }
+    }
+
+    #[test]
     fn the_models_config_is_applied() {
         let chw = ty(DType::F32, &[Some(3), Some(2), Some(2)]);
         let (_, scaled) = values(&chw, "mean = [0.5, 0.0, 1.0]\nstd = [0.5]");
@@ -242,7 +209,7 @@ mod tests {
             ("std = [0.0]", "std has a 0"),
             ("scale = 'x'", "expected f32"),
         ] {
-            let error = Scaling::parse(text).expect_err("a bad config");
+            let error = parse(text).expect_err("a bad config");
             assert!(error.contains(part), "{error:?} lacks {part:?}");
         }
     }
@@ -258,7 +225,7 @@ mod tests {
             (ty(DType::F32, &[any, Some(1), any, any]), "mean = [1.0, 2.0]"),
             (TensorType { dtype: DType::F32, shape: None }, ""),
         ] {
-            let scaling = Scaling::parse(scaling).expect("a good config");
+            let scaling = parse(scaling).expect("a good config");
             let failure = read(png.path(), "x", &ty, &scaling).expect_err("it takes no image");
             assert_eq!(failure.code, "input_shape", "{ty}");
         }

@@ -14,6 +14,7 @@ mod multi;
 mod sensors;
 mod turns;
 mod versions;
+pub mod vision;
 
 pub use cache::RepositoryFiles;
 pub use deployment::{DeployError, Deployment};

@@ -6,7 +6,7 @@ use crate::failure::{Failure, Result};
 use crate::inputs;
 use crate::measure::{self, Percentiles};
 use crate::output::{self, Output};
-use crate::picture::Scaling;
+use crate::picture;
 use lgp_sdk::{DType, NamedTensor, Shape, Tensor, TensorError, ValueSpec};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -61,7 +61,7 @@ struct Latency {
 
 /// Runs the command.
 pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
-    let scaling = Scaling::of_model(&args.model)?;
+    let scaling = picture::scaling_of(&args.model)?;
     let Loaded { session, device, threads, load_ms } = run::load(&args.model, &args.machine)?;
     let given = inputs::read(&args.inputs, session.inputs(), &scaling)?;
     let (given, batch) = complete(given, session.inputs(), args.batch, &args.dims)?;

@@ -10,7 +10,7 @@ use crate::dims::Dims;
 use crate::failure::Result;
 use crate::files::{self, Staged};
 use crate::output::{self, Output};
-use crate::picture::Scaling;
+use crate::picture;
 use crate::{inputs, measure};
 use lgp_sdk::Profile;
 use serde::Serialize;
@@ -92,7 +92,7 @@ struct Node {
 
 /// Runs the command.
 pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
-    let scaling = Scaling::of_model(&args.model)?;
+    let scaling = picture::scaling_of(&args.model)?;
     let Loaded { session, device, threads, .. } = run::load(&args.model, &args.machine)?;
     let given = inputs::read(&args.inputs, session.inputs(), &scaling)?;
     let (given, batch) = bench::complete(given, session.inputs(), args.batch, &args.dims)?;

@@ -4,7 +4,7 @@ use crate::device::Limits;
 use crate::failure::{Failure, Result};
 use crate::output::{self, Output};
 use crate::outputs::{self, Written};
-use crate::picture::Scaling;
+use crate::picture;
 use crate::simd::Simd;
 use crate::{device, inputs, measure, settings};
 use clap::ValueEnum;
@@ -128,7 +128,7 @@ struct Report {
 
 /// Runs the command.
 pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
-    let scaling = Scaling::of_model(&args.model)?;
+    let scaling = picture::scaling_of(&args.model)?;
     let loaded = load(&args.model, &args.machine)?;
     let inputs = inputs::read(&args.inputs, loaded.session.inputs(), &scaling)?;
     let start = Instant::now();

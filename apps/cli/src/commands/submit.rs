@@ -3,7 +3,7 @@
 use crate::cluster::on_interrupt;
 use crate::failure::{Failure, Result};
 use crate::output::{self, Output};
-use crate::picture::Scaling;
+use crate::picture;
 use crate::rest::{Client, Target, segment};
 use crate::wire::{self, WireSpec};
 use crate::{files, folder, inputs, rest, task};
@@ -103,8 +103,8 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let model = registered(&client, &args.model)?;
     let specs: Vec<ValueSpec> = model.inputs.iter().map(WireSpec::spec).collect::<Result<_>>()?;
     let scaling = match client.data() {
-        Some(data) => Scaling::of_model(&folder::model_file(data, &model.name, model.version))?,
-        None => Scaling::default(),
+        Some(data) => picture::scaling_of(&folder::model_file(data, &model.name, model.version))?,
+        None => lgp_sdk::vision::Scaling::default(),
     };
     let inputs = inputs::read(&args.inputs, &specs, &scaling)?;
     let described: Vec<Value> = inputs.iter().map(wire::describe).collect();

@@ -1,0 +1,16 @@
+//! Pictures as inputs and outputs of models: from JPEG or PNG to numbers, from scores to labels
+//! and boxes. All of it are pure functions over 8-bit pixels and f32.
+
+mod decode;
+mod error;
+mod labels;
+mod nms;
+mod normalise;
+mod resize;
+
+pub use decode::{Channels, DecodeLimits, Pixels, decode};
+pub use error::VisionError;
+pub use labels::{softmax, top_k};
+pub use nms::{NmsOptions, PixelBox, nms};
+pub use normalise::{Order, Scaling, arrange, normalise};
+pub use resize::{Filter, Letterbox, letterbox, resize, resize_shortest_and_crop};

@@ -1,0 +1,249 @@
+//! Encoded bytes to upright 8-bit pixels, bounded before anything is decoded.
+
+use super::VisionError;
+use image::metadata::Orientation;
+use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader, Limits};
+use std::io::Cursor;
+
+/// What an encoded image may be at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DecodeLimits {
+    /// Length of the encoded bytes.
+    pub bytes_max: usize,
+    /// Width × height, as the header says them.
+    pub pixels_max: u64,
+}
+
+impl Default for DecodeLimits {
+    fn default() -> Self {
+        Self { bytes_max: 64 << 20, pixels_max: 64 << 20 }
+    }
+}
+
+/// The channels that pixels are wanted with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Channels {
+    /// Luma of ITU-R BT.709, as the crate `image` makes it.
+    Grey,
+    /// Red, green, blue.
+    Rgb,
+    /// Alpha is kept, and colours are not multiplied by it.
+    Rgba,
+}
+
+impl Channels {
+    /// The channels that there are `count` of.
+    #[must_use]
+    pub fn of(count: usize) -> Option<Self> {
+        match count {
+            1 => Some(Self::Grey),
+            3 => Some(Self::Rgb),
+            4 => Some(Self::Rgba),
+            _ => None,
+        }
+    }
+
+    /// How many there are of a pixel.
+    #[must_use]
+    pub fn count(self) -> usize {
+        match self {
+            Self::Grey => 1,
+            Self::Rgb => 3,
+            Self::Rgba => 4,
+        }
+    }
+}
+
+/// 8-bit pixels, row by row, the channels of a pixel together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pixels {
+    pub(super) width: u32,
+    pub(super) height: u32,
+    pub(super) channels: Channels,
+    pub(super) data: Vec<u8>,
+}
+
+impl Pixels {
+    /// Pixels of one's own.
+    ///
+    /// # Errors
+    /// `Parameters` where `data` has another length than width × height × channels.
+    pub fn new(
+        width: u32,
+        height: u32,
+        channels: Channels,
+        data: Vec<u8>,
+    ) -> Result<Self, VisionError> {
+        let count = u128::from(width) * u128::from(height);
+        let expected = count * u128::try_from(channels.count()).unwrap_or(4);
+        if u128::try_from(data.len()).ok() == Some(expected) {
+            return Ok(Self { width, height, channels, data });
+        }
+        let given = data.len();
+        Err(VisionError::Parameters(format!("{given} bytes of pixels, expected {expected}")))
+    }
+
+    /// Columns.
+    #[must_use]
+    pub fn width(&self) -> u32 {
+        self.width
+    }
+
+    /// Rows.
+    #[must_use]
+    pub fn height(&self) -> u32 {
+        self.height
+    }
+
+    /// What each pixel has.
+    #[must_use]
+    pub fn channels(&self) -> Channels {
+        self.channels
+    }
+
+    /// Row by row, the channels of a pixel together.
+    #[must_use]
+    pub fn data(&self) -> &[u8] {
+        &self.data
+    }
+}
+
+/// Decodes a PNG or JPEG. The orientation that EXIF tells is applied. Where alpha is not asked
+/// for, transparent pixels are laid over white, as a viewer shows them on a page.
+///
+/// # Errors
+/// What is wrong with the bytes; sizes are judged by the header before pixels are decoded.
+pub fn decode(
+    bytes: &[u8],
+    channels: Channels,
+    limits: &DecodeLimits,
+) -> Result<Pixels, VisionError> {
+    if bytes.len() > limits.bytes_max {
+        let bytes_max = limits.bytes_max;
+        return Err(VisionError::TooManyBytes { bytes: bytes.len(), bytes_max });
+    }
+    let mut reader = match image::guess_format(bytes) {
+        Ok(format @ (ImageFormat::Png | ImageFormat::Jpeg)) => {
+            ImageReader::with_format(Cursor::new(bytes), format)
+        }
+        _ => return Err(VisionError::UnknownFormat),
+    };
+    let mut allocation = Limits::no_limits();
+    // A pixel takes up to eight bytes, with four channels of 16 bits.
+    allocation.max_alloc = Some(limits.pixels_max.saturating_mul(8).max(1 << 20));
+    reader.limits(allocation);
+    let mut decoder = reader.into_decoder().map_err(VisionError::Undecodable)?;
+    let (width, height) = decoder.dimensions();
+    if u64::from(width) * u64::from(height) > limits.pixels_max {
+        return Err(VisionError::TooManyPixels { width, height, pixels_max: limits.pixels_max });
+    }
+    // EXIF data that cannot be read say nothing of the pixels.
+    let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
+    let mut image = DynamicImage::from_decoder(decoder).map_err(VisionError::Undecodable)?;
+    image.apply_orientation(orientation);
+    if image.color().has_alpha() && channels != Channels::Rgba {
+        image = DynamicImage::ImageRgb8(over_white(image));
+    }
+    let (width, height) = (image.width(), image.height());
+    let data = match channels {
+        Channels::Grey => image.into_luma8().into_raw(),
+        Channels::Rgb => image.into_rgb8().into_raw(),
+        Channels::Rgba => image.into_rgba8().into_raw(),
+    };
+    Ok(Pixels { width, height, channels, data })
+}
+
+fn over_white(image: DynamicImage) -> image::RgbImage {
+    let source = image.into_rgba8();
+    let mut flat = image::RgbImage::new(source.width(), source.height());
+    for (to, from) in flat.pixels_mut().zip(source.pixels()) {
+        let [r, g, b, alpha] = from.0;
+        let over = |colour: u8| {
+            let (colour, alpha) = (u32::from(colour), u32::from(alpha));
+            u8::try_from((colour * alpha + 255 * (255 - alpha) + 127) / 255).unwrap_or(u8::MAX)
+        };
+        to.0 = [over(r), over(g), over(b)];
+    }
+    flat
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use image::{ExtendedColorType, ImageEncoder};
+
+    fn png(width: u32, height: u32, colour: ExtendedColorType, data: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        image::codecs::png::PngEncoder::new(&mut bytes)
+            .write_image(data, width, height, colour)
+            .expect("good pixels");
+        bytes
+    }
+
+    /// Left half black, right half white, 16×8, with the given EXIF orientation.
+    fn jpeg(orientation: u8) -> Vec<u8> {
+        let image =
+            image::RgbImage::from_fn(16, 8, |x, _| image::Rgb([if x < 8 { 0 } else { 255 }; 3]));
+        let mut plain = Vec::new();
+        image::codecs::jpeg::JpegEncoder::new_with_quality(&mut plain, 100)
+            .encode_image(&image)
+            .expect("good pixels");
+        let mut exif = b"Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0".to_vec();
+        exif.extend([orientation, 0, 0, 0, 0, 0, 0, 0]);
+        let length = u16::try_from(exif.len() + 2).expect("short").to_be_bytes();
+        [&plain[..2], [0xff, 0xe1].as_slice(), &length[..], exif.as_slice(), &plain[2..]].concat()
+    }
+
+    #[test]
+    fn exif_turns_pictures_upright() {
+        let limits = DecodeLimits::default();
+        // Brightness of the first and the last pixel tell how it was turned.
+        for (orientation, size, bright) in [
+            (1, (16, 8), [false, true]),
+            (3, (16, 8), [true, false]),
+            (6, (8, 16), [false, true]),
+            (8, (8, 16), [true, false]),
+        ] {
+            let pixels = decode(&jpeg(orientation), Channels::Grey, &limits).expect("a good JPEG");
+            assert_eq!((pixels.width(), pixels.height()), size, "{orientation}");
+            let ends = [pixels.data[0], pixels.data[pixels.data.len() - 1]].map(|v| v > 128);
+            assert_eq!(ends, bright, "{orientation}");
+        }
+    }
+
+    #[test]
+    fn alpha_is_laid_over_white_or_kept() {
+        let bytes = png(2, 1, ExtendedColorType::Rgba8, &[10, 20, 30, 0, 0, 100, 255, 128]);
+        let decode =
+            |channels| decode(&bytes, channels, &DecodeLimits::default()).expect("a good PNG").data;
+        assert_eq!(decode(Channels::Rgb), [255, 255, 255, 127, 177, 255]);
+        assert_eq!(decode(Channels::Rgba), [10, 20, 30, 0, 0, 100, 255, 128]);
+    }
+
+    #[test]
+    fn attacks_get_typed_errors() {
+        let good = png(4, 4, ExtendedColorType::L8, &[7; 16]);
+        // A header that claims 60,000 × 60,000 pixels, with the checksum that belongs to it.
+        let mut ihdr = b"IHDR\0\0\xea\x60\0\0\xea\x60\x08\0\0\0\0".to_vec();
+        ihdr.extend(crc32(&ihdr).to_be_bytes());
+        let bomb = [&good[..12], &ihdr[..], &good[33..]].concat();
+        let limits = DecodeLimits { bytes_max: 4096, ..DecodeLimits::default() };
+        let error = |bytes: &[u8]| decode(bytes, Channels::Rgb, &limits).expect_err("it is bad");
+        assert!(matches!(error(&bomb), VisionError::TooManyPixels { width: 60_000, .. }));
+        let jpeg = jpeg(1);
+        assert!(matches!(error(&jpeg[..jpeg.len() / 4]), VisionError::Undecodable(_)));
+        assert!(matches!(error(&good[..40]), VisionError::Undecodable(_)));
+        for wrong in [b"GIF89a\x01\0\x01\0".as_slice(), b"", b"BM", b"<svg/>"] {
+            assert!(matches!(error(wrong), VisionError::UnknownFormat), "{wrong:?}");
+        }
+        assert!(matches!(error(&[0; 4097]), VisionError::TooManyBytes { bytes: 4097, .. }));
+    }
+
+    fn crc32(bytes: &[u8]) -> u32 {
+        !bytes.iter().fold(u32::MAX, |crc, &byte| {
+            (0..8).fold(crc ^ u32::from(byte), |crc, _| {
+                (crc >> 1) ^ if crc & 1 == 1 { 0xedb8_8320 } else { 0 }
+            })
+        })
+    }
+}
