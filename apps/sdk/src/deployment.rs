@@ -59,6 +59,11 @@ pub struct Deployment {
     pub variants: Vec<String>,
     /// How long one run may take, in milliseconds, for tasks that say nothing of it.
     pub run_limit_ms: Option<NonZeroU64>,
+    /// Bytes of answers that the server keeps to give them again to inferences with the same inputs; none
+    /// where nothing is said. Only for models whose outputs depend on their inputs alone.
+    pub cache_bytes: Option<NonZeroU64>,
+    /// How long an answer is kept, in milliseconds; until others need its room where nothing is said.
+    pub cache_ttl_ms: Option<NonZeroU64>,
 }
 
 impl Deployment {

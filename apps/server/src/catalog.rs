@@ -2,6 +2,12 @@
 //!
 //! The repository knows files, the coordinator knows workers; requests need both at once.
 
+mod named;
+
+pub(crate) use named::Named;
+
+use crate::aliases::Aliases;
+use crate::cache::ResponseCache;
 use crate::fault::Fault;
 use crate::faults;
 use lgp_sdk::{
@@ -27,6 +33,8 @@ struct Inner {
     model: ModelRef,
     inputs: Vec<ValueSpec>,
     outputs: Vec<ValueSpec>,
+    /// Its answers, where they are to be kept.
+    cache: Option<Arc<ResponseCache>>,
 }
 
 impl ModelEntry {
@@ -48,6 +56,17 @@ impl ModelEntry {
 
     pub(crate) fn outputs(&self) -> &[ValueSpec] {
         &self.0.outputs
+    }
+
+    /// Where its answers are kept, if they are to be.
+    pub(crate) fn cache(&self) -> Option<&ResponseCache> {
+        self.0.cache.as_deref()
+    }
+
+    fn new(entry: Entry, cache: Option<Arc<ResponseCache>>) -> Self {
+        let Entry { name, version, sha256, inputs, outputs, .. } = entry;
+        let model = ModelRef { name, version, sha256 };
+        Self(Arc::new(Inner { model, inputs, outputs, cache }))
     }
 }
 
@@ -99,6 +118,8 @@ pub(crate) struct LoadOutcome {
 #[derive(Default)]
 struct Known {
     entries: HashMap<(String, Option<u64>), ModelEntry>,
+    /// The cache of each model among them that has one, for all of its versions.
+    caches: HashMap<String, Arc<ResponseCache>>,
     /// Grows when something is forgotten: what was read from disk before that may be stale.
     generation: u64,
 }
@@ -108,6 +129,9 @@ pub(crate) struct Catalog {
     coordinator: Coordinator,
     repository: Repository,
     known: Mutex<Known>,
+    aliases: Aliases,
+    /// Held while a name is taken: it is a model's or an alias.
+    naming: tokio::sync::Mutex<()>,
     /// Why the last load of a model failed everywhere.
     failures: Mutex<BTreeMap<ModelRef, String>>,
     /// Tells that models were unloaded, or runs of these ended.
@@ -117,7 +141,9 @@ pub(crate) struct Catalog {
 impl Catalog {
     pub(crate) fn new(coordinator: Coordinator, repository: Repository) -> Self {
         let (known, failures) = (Mutex::default(), Mutex::default());
-        Self { coordinator, repository, known, failures, unloads: watch::Sender::default() }
+        let (aliases, naming) = (Aliases::beside(repository.root()), tokio::sync::Mutex::default());
+        let unloads = watch::Sender::default();
+        Self { coordinator, repository, known, aliases, naming, failures, unloads }
     }
 
     /// A registered model; without a version the newest.
@@ -131,12 +157,20 @@ impl Catalog {
             known.generation
         };
         let (name, version) = key.clone();
-        let entry = ModelEntry::from(self.files(move |r| r.get(&name, version)).await?);
+        let entry = self.files(move |r| r.get(&name, version)).await?;
+        let wish = self.deployment(&entry.name).await;
         let mut known = lock(&self.known);
         // Only models that exist are remembered: made-up names do not make this grow.
-        if known.generation == generation {
-            known.entries.insert(key, entry.clone());
+        if known.generation != generation {
+            return Ok(entry.into());
         }
+        let cache = known.caches.get(&entry.name).cloned();
+        let cache = cache.or_else(|| ResponseCache::of(&wish).map(Arc::new));
+        if let Some(cache) = &cache {
+            known.caches.insert(entry.name.clone(), Arc::clone(cache));
+        }
+        let entry = ModelEntry::new(entry, cache);
+        known.entries.insert(key, entry.clone());
         Ok(entry)
     }
 
@@ -276,6 +310,7 @@ impl Catalog {
         let entry = self.get(name, None).await?;
         let owned = name.to_owned();
         self.files(move |r| Ok(wish.save(r, &owned))).await?.map_err(|e| faults::deploy(&e))?;
+        self.forget_entries(name);
         self.coordinator.set_needs(entry.model(), self.needs(name).await?);
         Ok(entry)
     }
@@ -334,11 +369,15 @@ impl Catalog {
     /// Registers a file as the newest version of a model and has the workers load it. A version
     /// that no worker can load is not kept.
     pub(crate) async fn add(&self, name: &str, file: PathBuf) -> Result<LoadOutcome, Fault> {
-        if name == RESERVED {
-            return Err(Fault::bad_input(format!("model name '{RESERVED}' is reserved")));
+        let turn = self.naming.lock().await;
+        Self::refuse_reserved(name)?;
+        if self.aliases.get(name).is_some() {
+            return Err(Fault::conflict(format!("'{name}' is an alias, expected another name"))
+                .hint(format!("radeon-cluster models alias rm {name}")));
         }
         let owned = name.to_owned();
         let added = self.files(move |r| r.add(&owned, file)).await?;
+        drop(turn);
         let outcome = self.load(name).await;
         if outcome.is_err() {
             let owned = name.to_owned();
@@ -346,6 +385,13 @@ impl Catalog {
             self.forget(name);
         }
         outcome
+    }
+
+    fn refuse_reserved(name: &str) -> Result<(), Fault> {
+        if name == RESERVED {
+            return Err(Fault::bad_input(format!("model name '{RESERVED}' is reserved")));
+        }
+        Ok(())
     }
 
     /// Takes a model from the workers and deletes its files.
@@ -363,11 +409,16 @@ impl Catalog {
 
     /// Drops what is remembered of a model.
     fn forget(&self, name: &str) {
+        self.forget_entries(name);
+        lock(&self.failures).retain(|model, _| model.name != name);
+    }
+
+    /// Drops what was read of a model's files, and the answers that it gave.
+    fn forget_entries(&self, name: &str) {
         let mut known = lock(&self.known);
         known.generation += 1;
         known.entries.retain(|key, _| key.0 != name);
-        drop(known);
-        lock(&self.failures).retain(|model, _| model.name != name);
+        known.caches.remove(name);
     }
 }
 
@@ -384,7 +435,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl From<Entry> for ModelEntry {
     fn from(entry: Entry) -> Self {
-        let Entry { name, version, sha256, inputs, outputs, .. } = entry;
-        Self(Arc::new(Inner { model: ModelRef { name, version, sha256 }, inputs, outputs }))
+        Self::new(entry, None)
     }
 }

@@ -27,10 +27,10 @@ impl Service {
         caller: &Caller,
         message: ModelInferRequest,
     ) -> Result<ModelInferResponse, Fault> {
-        let entry = self.find(caller, &message.model_name, &message.model_version).await?;
+        let named = self.named(caller, &message.model_name, &message.model_version).await?;
         let bytes = message.encoded_len();
         let decode = move |entry: &_| request::read(message, entry);
-        oip::serve(self.state(), &entry, (bytes, decode), encode).await
+        oip::serve(self.state(), &named, (bytes, decode), encode).await
     }
 
     /// Each request of a stream, as they come; one that fails is answered so and ends nothing else.

@@ -39,7 +39,11 @@ fn operation<'a>(api: &'a Value, method: &str, path: &str) -> &'a Value {
 
 /// A path of a pattern, with values that nothing is called by.
 fn filled(pattern: &str) -> String {
-    pattern.replace("{version}", "9").replace("{model}", "none").replace("{id}", "none")
+    pattern
+        .replace("{version}", "9")
+        .replace("{model}", "none")
+        .replace("{id}", "none")
+        .replace("{alias}", "none")
 }
 
 /// What a reference leads to, or the value itself.
@@ -330,6 +334,10 @@ async fn examples_are_taken_and_answers_have_the_shape_that_is_described() {
         [("POST", ""), ("PUT", "/deployment"), ("POST", "/unload"), ("POST", "/load"), ("GET", "")]
     {
         client.ask(method, &format!("{api}/models/{{model}}{rest}"), &["mine"]).await;
+    }
+    for (method, rest) in [("PUT", "/{alias}"), ("GET", ""), ("DELETE", "/{alias}")] {
+        let values = if rest.is_empty() { &[][..] } else { &["prod"] };
+        client.ask(method, &format!("{api}/aliases{rest}"), values).await;
     }
     for order in ["unload", "load"] {
         client.ask("POST", &format!("/v2/repository/models/{{model}}/{order}"), &["mine"]).await;
