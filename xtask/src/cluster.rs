@@ -53,6 +53,8 @@ impl Cluster {
         start.args(["start", "--json", "--workers", "2", "--http", "127.0.0.1:0"]);
         start.args(["--grpc", "127.0.0.1:0", "--quic", "127.0.0.1:0", "--data"]).arg(&data);
         start.args(flags);
+        // A busy machine is no reason to find nothing on an image.
+        start.env("RADEON_FRIGATE__TIMEOUT_MS", "10000");
         let finished = cmd::stdout(&mut start)?;
         ensure!(finished.ok, "`start` failed");
         let answer = serde_json::from_str(&finished.output).context("`start` printed no JSON")?;

@@ -63,6 +63,11 @@ pub struct Deployment {
     /// The versions that are to be loaded; those that were loaded last, and each that is added, where
     /// nothing is said.
     pub version_policy: Option<VersionPolicy>,
+    /// Bytes of answers that the server keeps to give them again to inferences with the same inputs; none
+    /// where nothing is said. Only for models whose outputs depend on their inputs alone.
+    pub cache_bytes: Option<NonZeroU64>,
+    /// How long an answer is kept, in milliseconds; until others need its room where nothing is said.
+    pub cache_ttl_ms: Option<NonZeroU64>,
 }
 
 impl Deployment {

@@ -48,7 +48,7 @@ pub use lgp_memory::{
     SymShape, Tensor, TensorType, TensorView, ValueKind,
 };
 pub use multi::MultiExecutor;
-pub use versions::{VersionPolicy, keep_loaded, last_loaded};
+pub use versions::{Loaded, VersionPolicy, keep_loaded, last_loaded};
 
 /// Compiles a model for an opened device, or for the processor where there is none.
 ///

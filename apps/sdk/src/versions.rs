@@ -97,11 +97,21 @@ impl<'de> Deserialize<'de> for VersionPolicy {
     }
 }
 
-/// The versions of a model that were loaded last, oldest first; `None` where nothing was said.
+/// What was loaded of a model when that was written down.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Loaded {
+    /// The versions that were loaded, oldest first.
+    pub loaded: Vec<u64>,
+    /// The versions that were there: others have come since.
+    pub known: Vec<u64>,
+}
+
+/// What was loaded of a model last; `None` where nothing was said.
 ///
 /// # Errors
 /// [`ModelError::Io`] for a file that cannot be read or understood.
-pub fn last_loaded(repository: &Repository, name: &str) -> Result<Option<Vec<u64>>, ModelError> {
+pub fn last_loaded(repository: &Repository, name: &str) -> Result<Option<Loaded>, ModelError> {
     let path = path(repository, name);
     match std::fs::read(&path) {
         Ok(text) => serde_json::from_slice(&text).map(Some).map_err(|e| ModelError::Io {
@@ -118,15 +128,12 @@ pub fn last_loaded(repository: &Repository, name: &str) -> Result<Option<Vec<u64
 ///
 /// # Errors
 /// [`ModelError::Io`], after which what was kept before stands.
-pub fn keep_loaded(
-    repository: &Repository,
-    name: &str,
-    versions: &[u64],
-) -> Result<(), ModelError> {
+pub fn keep_loaded(repository: &Repository, name: &str, loaded: &Loaded) -> Result<(), ModelError> {
     let path = path(repository, name);
     let failed = |source| ModelError::Io { action: "write", path: path.clone(), source };
     let mut file = tempfile::NamedTempFile::new_in(repository.root().join(name)).map_err(failed)?;
-    serde_json::to_writer(&mut file, versions).map_err(|e| failed(e.into()))?;
+    serde_json::to_writer(&mut file, loaded).map_err(|e| failed(e.into()))?;
+    file.as_file().sync_all().map_err(failed)?;
     file.persist(&path).map(drop).map_err(|error| failed(error.error))
 }
 
@@ -164,12 +171,12 @@ mod tests {
         let (_folder, repository, model) = repository();
         assert_eq!(last_loaded(&repository, &model.name).expect("nothing yet"), None);
         for versions in [&[1, 3][..], &[]] {
-            keep_loaded(&repository, &model.name, versions).expect("its folder is there");
-            let kept = last_loaded(&repository, &model.name).expect("kept");
-            assert_eq!(kept.as_deref(), Some(versions));
+            let loaded = Loaded { loaded: versions.to_vec(), known: vec![1, 2, 3] };
+            keep_loaded(&repository, &model.name, &loaded).expect("its folder is there");
+            assert_eq!(last_loaded(&repository, &model.name).expect("kept"), Some(loaded));
         }
         assert_eq!(repository.list().expect("ours").len(), 1, "the file is no version");
-        assert!(keep_loaded(&repository, "nope", &[1]).is_err());
+        assert!(keep_loaded(&repository, "nope", &Loaded::default()).is_err());
         std::fs::write(path(&repository, &model.name), "{").expect("ours");
         assert!(last_loaded(&repository, &model.name).is_err());
     }

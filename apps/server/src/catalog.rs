@@ -3,14 +3,18 @@
 //! The repository knows files, the coordinator knows workers; requests need both at once.
 
 mod change;
+mod named;
 mod readiness;
 mod survey;
 mod watch;
 
 pub(crate) use change::LoadOutcome;
+pub(crate) use named::Named;
 pub(crate) use readiness::Readiness;
 pub(crate) use survey::Indexed;
 
+use crate::aliases::Aliases;
+use crate::cache::ResponseCache;
 use crate::fault::Fault;
 use crate::faults;
 use lgp_sdk::{
@@ -23,6 +27,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use survey::Survey;
 use tokio::sync::watch as events;
 
+/// Locks for changes of models: each model has one of them, by its name.
+const TURNS: usize = 16;
+
 /// One registered version of a model. Clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct ModelEntry(Arc<Inner>);
@@ -32,6 +39,8 @@ struct Inner {
     model: ModelRef,
     inputs: Vec<ValueSpec>,
     outputs: Vec<ValueSpec>,
+    /// Its answers, where they are to be kept.
+    cache: Option<Arc<ResponseCache>>,
 }
 
 impl ModelEntry {
@@ -54,6 +63,18 @@ impl ModelEntry {
     pub(crate) fn outputs(&self) -> &[ValueSpec] {
         &self.0.outputs
     }
+
+    /// Where its answers are kept, if they are to be.
+    pub(crate) fn cache(&self) -> Option<&ResponseCache> {
+        self.0.cache.as_deref()
+    }
+
+    /// The same, whose answers are kept.
+    fn with(&self, cache: Arc<ResponseCache>) -> Self {
+        let Inner { model, inputs, outputs, .. } = &*self.0;
+        let (model, inputs, outputs) = (model.clone(), inputs.clone(), outputs.clone());
+        Self(Arc::new(Inner { model, inputs, outputs, cache: Some(cache) }))
+    }
 }
 
 /// The versions of each model, oldest first, so that an inference reads no files. A stored version never
@@ -61,6 +82,8 @@ impl ModelEntry {
 #[derive(Default)]
 struct Known {
     entries: HashMap<String, Vec<ModelEntry>>,
+    /// The cache of each model among them that has one, for all of its versions.
+    caches: HashMap<String, Arc<ResponseCache>>,
     /// Grows when something is forgotten: what was read from disk before that may be stale.
     generation: u64,
 }
@@ -70,25 +93,34 @@ pub(crate) struct Catalog {
     coordinator: Coordinator,
     repository: Repository,
     known: Mutex<Known>,
+    aliases: Aliases,
+    /// Held while a name is taken: it is a model's or an alias.
+    naming: tokio::sync::Mutex<()>,
     /// Why the last load of a model failed everywhere.
     failures: Mutex<BTreeMap<ModelRef, String>>,
     /// Tells that models were unloaded, or runs of these ended.
     unloads: events::Sender<()>,
-    /// Held while versions come or go, so that looking at the folder does not cross that.
-    changing: tokio::sync::Mutex<()>,
+    /// One is held while versions of a model come or go, so that this is one thing after another.
+    changing: [tokio::sync::Mutex<()>; TURNS],
+    /// Held while what is loaded is written down.
+    keeping: Arc<Mutex<()>>,
     survey: Arc<Survey>,
 }
 
 impl Catalog {
     pub(crate) fn new(coordinator: Coordinator, repository: Repository) -> Self {
+        let aliases = Aliases::beside(repository.root());
         let survey = Arc::new(Survey::of(&repository));
         Self {
             coordinator,
             repository,
             known: Mutex::default(),
+            aliases,
+            naming: tokio::sync::Mutex::default(),
             failures: Mutex::default(),
             unloads: events::Sender::default(),
-            changing: tokio::sync::Mutex::default(),
+            changing: Default::default(),
+            keeping: Arc::default(),
             survey,
         }
     }
@@ -103,12 +135,29 @@ impl Catalog {
             known.generation
         };
         let all = self.entries(name).await?;
+        let all = self.with_cache(name, all, generation).await;
         let picked = self.pick(&all, version);
         self.know(name, all, generation);
         match picked {
             Some(entry) => Ok(entry),
             None => Err(self.missing(name, version).await),
         }
+    }
+
+    /// The versions of a model with its cache, which they share, if it is to have one.
+    async fn with_cache(
+        &self,
+        name: &str,
+        all: Vec<ModelEntry>,
+        generation: u64,
+    ) -> Vec<ModelEntry> {
+        let Some(fresh) = ResponseCache::of(&self.deployment(name).await) else { return all };
+        let mut known = lock(&self.known);
+        if known.generation != generation || all.is_empty() {
+            return all;
+        }
+        let cache = known.caches.entry(name.to_owned()).or_insert_with(|| Arc::new(fresh));
+        all.iter().map(|entry| entry.with(Arc::clone(cache))).collect()
     }
 
     /// Remembers the versions of a model, unless something was forgotten since. Only models that exist are
@@ -238,13 +287,19 @@ impl Catalog {
         }
     }
 
-    /// Drops what is remembered of a model.
+    /// The turn of those who change a model.
+    async fn turn(&self, name: &str) -> tokio::sync::MutexGuard<'_, ()> {
+        let sum: usize = name.bytes().map(usize::from).sum();
+        // The remainder is below the number of turns.
+        self.changing[sum % TURNS].lock().await
+    }
+
+    /// Drops what was read of a model's files, and the answers that it gave.
     fn forget(&self, name: &str) {
         let mut known = lock(&self.known);
         known.generation += 1;
         known.entries.remove(name);
-        drop(known);
-        lock(&self.failures).retain(|model, _| model.name != name);
+        known.caches.remove(name);
     }
 }
 
@@ -263,6 +318,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl From<Entry> for ModelEntry {
     fn from(entry: Entry) -> Self {
         let Entry { name, version, sha256, inputs, outputs, .. } = entry;
-        Self(Arc::new(Inner { model: ModelRef { name, version, sha256 }, inputs, outputs }))
+        let model = ModelRef { name, version, sha256 };
+        Self(Arc::new(Inner { model, inputs, outputs, cache: None }))
     }
 }

@@ -12,6 +12,7 @@
 //! ```
 
 mod admin;
+mod aliases;
 mod events;
 mod journal;
 mod keys;

@@ -41,7 +41,7 @@ fn families(stats: &Stats, models: &[(ModelKey, ModelReading)]) -> Vec<MetricFam
 /// Triton's counters, for requests that came through the Open Inference Protocol.
 fn inference(page: &mut Page, models: &[(ModelKey, ModelReading)]) {
     type Column = (&'static str, Number, &'static str, fn(&ModelReading) -> u64);
-    let columns: [Column; 9] = [
+    let columns: [Column; 11] = [
         ("nv_inference_request_success", Number::Counter, "Requests answered", |r| r.success),
         ("nv_inference_count", Number::Counter, "Inferences done", |r| r.success),
         (
@@ -49,6 +49,18 @@ fn inference(page: &mut Page, models: &[(ModelKey, ModelReading)]) {
             Number::Counter,
             "Model executions, repeated attempts included",
             |r| r.executions,
+        ),
+        (
+            "nv_cache_num_hits_per_model",
+            Number::Counter,
+            "Requests answered from the model's response cache",
+            |r| r.cache_hits,
+        ),
+        (
+            "nv_cache_num_misses_per_model",
+            Number::Counter,
+            "Requests whose answer was not in the model's response cache",
+            |r| r.cache_misses,
         ),
         ("nv_inference_pending_request_count", Number::Gauge, "Requests under way", |r| r.pending),
         ("nv_inference_request_duration_us", Number::Counter, "Time of answered requests", |r| {

@@ -45,7 +45,7 @@ pub async fn serve_frigate(
         return Err(Error::NoCredentials { addr });
     }
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let turns = Arc::new(Turns::default());
+    let turns = Turns::default();
     let mut sessions = JoinSet::new();
     tokio::pin!(shutdown);
     loop {
@@ -59,7 +59,7 @@ pub async fn serve_frigate(
             _ = sessions.join_next(), if !sessions.is_empty() => {}
             (accepted, place) = accepted => match accepted {
                 Ok((stream, _)) => {
-                    let session = Session::new(state.clone(), Arc::clone(&turns));
+                    let session = Session::new(state.clone(), turns.clone());
                     sessions.spawn(async move {
                         let _place = place;
                         if let Err(error) = session.attend(stream).await {
@@ -86,7 +86,7 @@ pub async fn serve_frigate(
 /// One detector's connection. A detector uses one model, which it asks for first.
 struct Session {
     state: ServerState,
-    turns: Arc<Turns>,
+    turns: Turns,
     /// Its name: versions come and go.
     model: Option<String>,
     /// The last error that was logged: a camera's next images have the same.
@@ -101,7 +101,7 @@ enum Request {
 }
 
 impl Session {
-    fn new(state: ServerState, turns: Arc<Turns>) -> Self {
+    fn new(state: ServerState, turns: Turns) -> Self {
         Self { state, turns, model: None, said: String::new() }
     }
 
@@ -147,10 +147,12 @@ impl Session {
         let most = u64::try_from(config.body_bytes_max).unwrap_or(u64::MAX);
         let limit = if is_model { config.model_bytes_max } else { most };
         let fault = match header {
-            Ok(header) if is_model => match self.receive_model(peer, part, limit).await? {
-                Ok(incoming) => return Ok(Request::Sent(header.model_name, incoming)),
-                Err(fault) => fault,
-            },
+            Ok(header) if is_model => {
+                match self.receive_model(peer, (part, limit), &header.model_name).await? {
+                    Ok(incoming) => return Ok(Request::Sent(header.model_name, incoming)),
+                    Err(fault) => fault,
+                }
+            }
             Ok(header) => {
                 let mut room = Room::default();
                 // One that is too large is refused before it waits for room.
@@ -172,10 +174,10 @@ impl Session {
     async fn receive_model(
         &self,
         peer: &mut Peer<TcpStream>,
-        part: zmtp::Head,
-        limit: u64,
+        (part, limit): (zmtp::Head, u64),
+        file: &str,
     ) -> std::io::Result<std::result::Result<Incoming, Fault>> {
-        let incoming = match Incoming::new(&self.state) {
+        let incoming = match Incoming::new(&self.state, &self.turns, file).await {
             Ok(incoming) => incoming,
             Err(fault) => return Ok(Err(fault)),
         };
@@ -190,8 +192,7 @@ impl Session {
         let (model, answer) = match request {
             Request::Model(file) => told(models::asked(&self.state, &file).await),
             Request::Sent(file, incoming) => {
-                let (model, answer) =
-                    models::sent(&self.state, &self.turns, (&file, incoming)).await;
+                let (model, answer) = models::sent(&self.state, (&file, incoming)).await;
                 let status = if model.is_some() { 201 } else { 409 };
                 let name = models::registered(&file);
                 self.state.access().record(("frigate", "loopback"), ("PUSH", &name), status);

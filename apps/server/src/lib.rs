@@ -5,7 +5,9 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod aliases;
 mod bodies;
+mod cache;
 mod catalog;
 mod cluster;
 mod config;

@@ -60,6 +60,8 @@ pub(crate) struct ModelCounters {
     success: AtomicU64,
     failure: [AtomicU64; 4],
     executions: AtomicU64,
+    cache_hits: AtomicU64,
+    cache_misses: AtomicU64,
     pending: AtomicU64,
     last_inference_ms: AtomicU64,
     request_ns: AtomicU64,
@@ -77,6 +79,8 @@ pub(crate) struct ModelReading {
     pub(crate) success: u64,
     pub(crate) failure: [u64; 4],
     pub(crate) executions: u64,
+    pub(crate) cache_hits: u64,
+    pub(crate) cache_misses: u64,
     pub(crate) pending: u64,
     pub(crate) last_inference_ms: u64,
     pub(crate) request_ns: u64,
@@ -108,6 +112,8 @@ impl ModelCounters {
             success: get(&self.success),
             failure: self.failure.each_ref().map(get),
             executions: get(&self.executions),
+            cache_hits: get(&self.cache_hits),
+            cache_misses: get(&self.cache_misses),
             pending: get(&self.pending),
             last_inference_ms: get(&self.last_inference_ms),
             request_ns: get(&self.request_ns),
@@ -129,6 +135,22 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
+    /// It is one of another model.
+    pub(crate) fn moved(&mut self, counters: Arc<ModelCounters>) {
+        if Arc::ptr_eq(&self.counters, &counters) {
+            return;
+        }
+        self.counters.pending.fetch_sub(1, Relaxed);
+        counters.pending.fetch_add(1, Relaxed);
+        self.counters = counters;
+    }
+
+    /// Its answer was looked for among those that are kept.
+    pub(crate) fn looked_up(&self, hit: bool) {
+        let counter = if hit { &self.counters.cache_hits } else { &self.counters.cache_misses };
+        counter.fetch_add(1, Relaxed);
+    }
+
     /// The request was answered; `executions` counts repeated attempts too.
     pub(crate) fn succeeded(mut self, spans: &Spans, executions: u32) {
         self.decided = true;

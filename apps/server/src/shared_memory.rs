@@ -7,7 +7,7 @@
 mod file;
 mod request;
 
-pub(crate) use request::{Shared, Slot};
+pub(crate) use request::{Shared, Slot, Taken};
 
 use crate::access::Caller;
 use crate::fault::Fault;
@@ -19,6 +19,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Regions that are registered at once: each holds a file open.
 const REGIONS_MAX: usize = 256;
+/// Of these, those of one caller.
+const OWN_MAX: usize = 64;
 /// Longest name of a region in bytes.
 const NAME_BYTES_MAX: usize = 256;
 
@@ -37,15 +39,15 @@ pub(crate) struct Place {
 /// A registered region. Its file stays open until it is unregistered and no request uses it.
 #[derive(Debug)]
 struct Region {
-    /// The key of the caller who registered it, and who alone may use it.
-    owner: String,
     place: Place,
     file: File,
 }
 
-/// The regions, by name.
+/// The regions, by their owner and their name: names of others say nothing.
 #[derive(Debug, Default)]
-pub(crate) struct Regions(Mutex<BTreeMap<String, Arc<Region>>>);
+pub(crate) struct Regions(Mutex<Known>);
+
+type Known = BTreeMap<(String, String), Arc<Region>>;
 
 impl Regions {
     /// Registers a region for its caller.
@@ -62,26 +64,28 @@ impl Regions {
         }
         let file = file::open(&place)?;
         let mut known = self.known();
-        if known.contains_key(name) {
+        let own = (caller.id().to_owned(), name.to_owned());
+        if known.contains_key(&own) {
             return Err(Fault::conflict(format!("a region '{name}' is registered already"))
                 .hint("unregister it first"));
         }
-        if known.len() >= REGIONS_MAX {
-            let message = format!("{REGIONS_MAX} regions are registered, the most that may be");
+        let of_caller = known.keys().filter(|(owner, _)| *owner == own.0).count();
+        if known.len() >= REGIONS_MAX || of_caller >= OWN_MAX {
+            let message = format!(
+                "{of_caller} regions of this caller are registered and {} in all, expected fewer than \
+                 {OWN_MAX} and {REGIONS_MAX}",
+                known.len()
+            );
             return Err(Fault::unavailable("busy", message));
         }
-        let owner = caller.id().to_owned();
-        known.insert(name.to_owned(), Arc::new(Region { owner, place, file }));
+        known.insert(own, Arc::new(Region { place, file }));
         Ok(())
     }
 
     /// Lets go of a region, or of all that are the caller's. One that is not registered is let go
     /// already.
     pub(crate) fn unregister(&self, caller: &Caller, name: Option<&str>) {
-        let goes = |known: &str, region: &Region| {
-            may_see(caller, region) && name.is_none_or(|name| name == known)
-        };
-        self.known().retain(|known, region| !goes(known, region));
+        self.known().retain(|known, _| !is_meant(caller, name, known));
     }
 
     /// One region, or all that are the caller's; an administrator sees those of others.
@@ -94,11 +98,9 @@ impl Regions {
         name: Option<&str>,
     ) -> Result<Vec<(String, Place)>, Fault> {
         let known = self.known();
-        let seen = known.iter().filter(|(known, region)| {
-            may_see(caller, region) && name.is_none_or(|name| name == *known)
-        });
+        let seen = known.iter().filter(|(known, _)| is_meant(caller, name, known));
         let seen: Vec<_> =
-            seen.map(|(name, region)| (name.clone(), region.place.clone())).collect();
+            seen.map(|((_, name), region)| (name.clone(), region.place.clone())).collect();
         match name {
             Some(name) if seen.is_empty() => Err(unknown(name)),
             _ => Ok(seen),
@@ -111,19 +113,20 @@ impl Regions {
     }
 
     fn find(&self, caller: &Caller, name: &str) -> Result<Arc<Region>, Fault> {
-        let known = self.known();
-        let found = known.get(name).filter(|region| region.owner == caller.id());
-        found.cloned().ok_or_else(|| unknown(name))
+        let found = self.known().get(&(caller.id().to_owned(), name.to_owned())).cloned();
+        found.ok_or_else(|| unknown(name))
     }
 
-    fn known(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Region>>> {
+    fn known(&self) -> MutexGuard<'_, Known> {
         // The map is whole after every statement, also after a panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn may_see(caller: &Caller, region: &Region) -> bool {
-    caller.is_admin() || region.owner == caller.id()
+/// Whether a call about a region, or about all, is about this one: an administrator's is about those of
+/// others, too.
+fn is_meant(caller: &Caller, name: Option<&str>, (owner, known): &(String, String)) -> bool {
+    (caller.is_admin() || owner == caller.id()) && name.is_none_or(|name| name == known)
 }
 
 fn unknown(name: &str) -> Fault {

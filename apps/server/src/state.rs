@@ -23,7 +23,7 @@ pub struct ServerState {
 struct Inner {
     config: ServerConfig,
     coordinator: Coordinator,
-    catalog: Catalog,
+    catalog: Arc<Catalog>,
     metrics: Metrics,
     driver: Option<Arc<dyn Driver>>,
     bodies: Bodies,
@@ -51,7 +51,7 @@ impl ServerState {
         access: Access,
         driver: Option<Arc<dyn Driver>>,
     ) -> Self {
-        let catalog = Catalog::new(coordinator.clone(), repository);
+        let catalog = Arc::new(Catalog::new(coordinator.clone(), repository));
         let metrics = Metrics::default();
         let closing = watch::Sender::new(false);
         let bodies = Bodies::new(config.bodies_bytes_max);
@@ -138,7 +138,7 @@ impl ServerState {
         &self.inner.coordinator
     }
 
-    pub(crate) fn catalog(&self) -> &Catalog {
+    pub(crate) fn catalog(&self) -> &Arc<Catalog> {
         &self.inner.catalog
     }
 

@@ -173,29 +173,37 @@ impl Cluster {
                 .inspect_err(|error| tracing::warn!(name, %error, "its deployment is not used"))
                 .unwrap_or_default();
             let mut loaded = false;
-            let wanted = self.wanted(&name, &deployment, &models);
+            let (wanted, is_said) = self.wanted(&name, &deployment, &models);
             for model in models.iter().filter(|model| wanted.contains(&model.version)) {
                 if *model != self.digits {
                     loaded |= self.load_one(model, &deployment).await?;
                 }
             }
-            if loaded && name == self.digits.name && !wanted.contains(&self.digits.version) {
+            let makes_room = loaded || is_said;
+            if makes_room && name == self.digits.name && !wanted.contains(&self.digits.version) {
                 self.coordinator.unload(&self.digits);
             }
         }
         Ok(())
     }
 
-    /// The versions of a model that are to be loaded.
-    fn wanted(&self, name: &str, deployment: &Deployment, models: &[ModelRef]) -> Vec<u64> {
-        let versions: Vec<u64> = models.iter().map(|model| model.version).collect();
+    /// The versions of a model that are to be loaded, and whether that was said by anybody.
+    fn wanted(&self, name: &str, deployment: &Deployment, models: &[ModelRef]) -> (Vec<u64>, bool) {
+        let mut versions: Vec<u64> = models.iter().map(|model| model.version).collect();
         if let Some(policy) = &deployment.version_policy {
-            return policy.choose(&versions);
+            return (policy.choose(&versions), true);
         }
         let last = last_loaded(&self.repository, name)
             .inspect_err(|error| tracing::warn!(name, %error, "its newest version is loaded"))
             .unwrap_or_default();
-        last.unwrap_or_else(|| versions.last().copied().into_iter().collect())
+        match last {
+            Some(last) => {
+                // What has come while nothing ran is as if it came now.
+                versions.retain(|v| last.loaded.contains(v) || !last.known.contains(v));
+                (versions, true)
+            }
+            None => (versions.last().copied().into_iter().collect(), false),
+        }
     }
 
     /// Whether any worker has loaded a model.

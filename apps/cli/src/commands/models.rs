@@ -16,6 +16,35 @@ pub(crate) struct Args {
     action: Action,
 }
 
+/// What is done with aliases.
+#[derive(Debug, clap::Subcommand)]
+enum AliasAction {
+    /// List the aliases
+    Ls {
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Make an alias, or have it stand for other models
+    Set {
+        /// The alias
+        #[arg(value_parser = named)]
+        name: String,
+        /// Models with the same inputs and outputs, each with its share of the requests
+        #[arg(required = true, value_name = "NAME[/VERSION]:WEIGHT", value_parser = share)]
+        models: Vec<Value>,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Remove an alias; its models stay
+    Rm {
+        /// The alias
+        #[arg(value_parser = named)]
+        name: String,
+        #[command(flatten)]
+        target: Target,
+    },
+}
+
 #[derive(Debug, clap::Subcommand)]
 enum Action {
     /// List the registered models
@@ -77,8 +106,20 @@ enum Action {
         /// each that is added]
         #[arg(long, value_name = "VERSIONS")]
         versions: Option<VersionPolicy>,
+        /// Keep so much of its answers, such as 64MiB, and give them again to inferences with the same
+        /// inputs [default: none]
+        #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+        cache: Option<u64>,
+        /// How long an answer is kept [default: until others need its room]
+        #[arg(long, value_name = "MS", requires = "cache")]
+        cache_ttl_ms: Option<u64>,
         #[command(flatten)]
         target: Target,
+    },
+    /// Names that stand for models or versions by weight
+    Alias {
+        #[command(subcommand)]
+        action: AliasAction,
     },
     /// Have every worker let go of a model or one of its versions, and wait for that; the files stay
     Unload {
@@ -145,14 +186,18 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
             variants,
             run_limit_ms,
             versions,
+            cache,
+            cache_ttl_ms,
             target,
         } => {
             let wish = json!({
                 "memory_bytes": memory, "backend": backend, "family": family, "variants": variants,
-                "run_limit_ms": run_limit_ms, "version_policy": versions,
+                "run_limit_ms": run_limit_ms, "version_policy": versions, "cache_bytes": cache,
+                "cache_ttl_ms": cache_ttl_ms,
             });
             target.connect()?.put(&path(name, "/deployment"), &wish)?
         }
+        Action::Alias { action } => return alias(action, out),
         Action::Unload { name, patience, target } => {
             target.connect()?.post(&name.path("/unload"), &patience.body())?
         }
@@ -166,6 +211,60 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         },
         _ => table(std::slice::from_ref(answer)) + &rest::ended(answer),
     })
+}
+
+fn alias(action: &AliasAction, out: Output) -> Result<()> {
+    let path = |name: &str| format!("aliases/{}", segment(name));
+    match action {
+        AliasAction::Ls { target } => {
+            let all: Vec<Value> = target.connect()?.get("aliases")?;
+            out.emit(&all, |all| shares(all))
+        }
+        AliasAction::Set { name, models, target } => {
+            let wish = json!({ "targets": models });
+            let answer: Value = target.connect()?.put(&path(name), &wish)?;
+            out.emit(&answer, |answer| shares(std::slice::from_ref(answer)))
+        }
+        AliasAction::Rm { name, target } => {
+            let answer: Value = target.connect()?.delete(&path(name))?;
+            let gone =
+                |answer: &Value| format!("alias {} is gone\n", output::cell(&answer["name"]));
+            out.emit(&answer, gone)
+        }
+    }
+}
+
+/// `NAME[/VERSION]:WEIGHT` as REST has it; which names and weights there may be, the server knows.
+fn share(text: &str) -> std::result::Result<Value, String> {
+    let parsed = || {
+        let (model, weight) = text.rsplit_once(':')?;
+        let weight: u32 = weight.parse().ok()?;
+        let (model, version) = match model.split_once('/') {
+            Some((model, version)) => (model, Some(version.parse::<u64>().ok()?)),
+            None => (model, None),
+        };
+        Some(json!({ "model": model, "version": version, "weight": weight }))
+    };
+    parsed()
+        .ok_or_else(|| "expected NAME:WEIGHT or NAME/VERSION:WEIGHT, such as clf/2:10".to_owned())
+}
+
+fn shares(aliases: &[Value]) -> String {
+    if aliases.is_empty() {
+        return "no aliases\n".to_owned();
+    }
+    let rows = aliases.iter().flat_map(|alias| {
+        let targets = alias["targets"].as_array().map(Vec::as_slice).unwrap_or_default();
+        targets.iter().map(|target| {
+            let version = match &target["version"] {
+                Value::Null => "newest".to_owned(),
+                version => output::cell(version),
+            };
+            let [model, weight] = ["model", "weight"].map(|key| output::cell(&target[key]));
+            [output::cell(&alias["name"]), model, version, weight]
+        })
+    });
+    output::table(["alias", "model", "version", "weight"], rows)
 }
 
 fn table(models: &[Value]) -> String {

@@ -122,6 +122,33 @@ fn models_come_go_and_outlive_their_coordinator() {
 }
 
 #[test]
+fn an_alias_leads_to_models_and_answers_are_kept() {
+    let cluster = Cluster::start(World::new(), "1");
+    cluster.run(&["models", "add", "mine", digits()]).json();
+    let made = cluster.run(&["models", "alias", "set", "prod", "mine/1:1", "digits:3"]).json();
+    assert_eq!(made["targets"][1], json!({"model": "digits", "version": null, "weight": 3}));
+    assert_eq!(submit_zero_waits(&cluster, "prod"), json!("succeeded"));
+    let listed = cluster.run(&["models", "alias", "ls"]).json();
+    assert_eq!(listed[0]["name"], json!("prod"));
+    let (code, message) = cluster.run(&["models", "add", "prod", digits()]).error(1);
+    assert!(code == "conflict" && message.contains("is an alias"), "{code}: {message}");
+    let (code, message) = cluster.run(&["models", "alias", "set", "mine", "digits:1"]).error(1);
+    assert!(code == "conflict" && message.contains("is a model"), "{code}: {message}");
+    assert_eq!(cluster.run(&["models", "alias", "set", "a", "digits"]).error(2).0, "usage");
+    let kept = cluster.run(&["models", "deploy", "mine", "--cache", "1MiB"]).json();
+    assert_eq!(kept["deployment"]["cache_bytes"], json!(1 << 20));
+
+    cluster.run(&["stop"]).json();
+    let cluster = Cluster::start(cluster.world, "1");
+    assert_eq!(submit_zero_waits(&cluster, "prod"), json!("succeeded"));
+    let removed = cluster.run(&["models", "alias", "rm", "prod"]).json();
+    assert_eq!(removed, json!({"name": "prod", "removed": true}));
+    assert_eq!(submit_zero(&cluster, "prod").error(1).0, "unknown_model");
+    cluster.run(&["stop", "--now"]).json();
+    cluster.world.expect_no_processes();
+}
+
+#[test]
 fn a_worker_stays_that_has_a_model_which_a_new_one_cannot_load() {
     let cluster = Cluster::start(World::new(), "1");
     cluster.run(&["models", "add", "mine", digits()]).json();

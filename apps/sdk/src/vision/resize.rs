@@ -42,6 +42,8 @@ pub fn resize(
 ) -> Result<Pixels, VisionError> {
     check(width, height)?;
     check(pixels.width, pixels.height)?;
+    // Rows come first: as many as wanted, each as long as before.
+    check(pixels.width, height)?;
     if (width, height) == (pixels.width, pixels.height) {
         return Ok(pixels);
     }
@@ -206,6 +208,7 @@ mod tests {
                 .expect_err("it is out of bounds");
         }
         resize(line(), u32::MAX, u32::MAX, Filter::Bilinear).expect_err("too large");
+        resize(line(), 1, 4000, Filter::Bilinear).expect_err("too large on the way");
         letterbox(line(), 0, 4, 0, Filter::Bilinear).expect_err("no width");
     }
 }

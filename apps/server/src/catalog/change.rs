@@ -3,9 +3,12 @@
 use super::{Catalog, ModelEntry, lock};
 use crate::fault::Fault;
 use crate::faults;
-use lgp_sdk::{Deployment, ExecError, ModelNeeds, ModelRef, TaskId, VersionPolicy, keep_loaded};
+use lgp_sdk::{
+    Deployment, ExecError, Loaded, ModelNeeds, ModelRef, TaskId, VersionPolicy, keep_loaded,
+};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The model name that paths of the protocol take for themselves.
@@ -26,6 +29,8 @@ struct Chosen {
     entries: Vec<ModelEntry>,
     /// Whether all others are to go.
     alone: bool,
+    /// Whether the model was meant, and no version of it.
+    whole: bool,
 }
 
 impl Catalog {
@@ -37,6 +42,11 @@ impl Catalog {
         name: &str,
         version: Option<u64>,
     ) -> Result<LoadOutcome, Fault> {
+        let _turn = self.turn(name).await;
+        self.load_now(name, version).await
+    }
+
+    async fn load_now(&self, name: &str, version: Option<u64>) -> Result<LoadOutcome, Fault> {
         self.forget(name);
         let chosen = self.choose(name, version).await?;
         self.bring(name, chosen).await
@@ -44,43 +54,54 @@ impl Catalog {
 
     async fn choose(&self, name: &str, version: Option<u64>) -> Result<Chosen, Fault> {
         if version.is_some() {
-            return Ok(Chosen { entries: vec![self.get(name, version).await?], alone: false });
+            return Ok(Chosen {
+                entries: vec![self.get(name, version).await?],
+                alone: false,
+                whole: false,
+            });
         }
         let mut entries = self.entries(name).await?;
         let policy = self.deployment(name).await.version_policy;
         let Some(newest) = entries.last() else { return Err(self.missing(name, None).await) };
         let Some(policy) = policy else {
-            return Ok(Chosen { entries: vec![newest.clone()], alone: false });
+            return Ok(Chosen { entries: vec![newest.clone()], alone: false, whole: true });
         };
         let all: Vec<u64> = entries.iter().map(ModelEntry::version).collect();
         let wanted = policy.choose(&all);
         entries.retain(|entry| wanted.contains(&entry.version()));
         if entries.is_empty() {
-            return Err(Fault::bad_input(format!(
-                "the version policy {policy} of '{name}' chooses none of its versions {all:?}"
-            )));
+            return Err(chooses_none(&policy, name, &all));
         }
-        Ok(Chosen { entries, alone: true })
+        Ok(Chosen { entries, alone: true, whole: true })
     }
 
     /// Has versions loaded, and what is to go unloaded.
     async fn bring(&self, name: &str, chosen: Chosen) -> Result<LoadOutcome, Fault> {
-        let mut outcome = None;
-        for entry in &chosen.entries {
-            outcome = Some(self.load_one(entry).await?);
+        let (mut newest, mut refused) = (None, None);
+        // One that does not load keeps no other from being loaded.
+        for entry in chosen.entries.iter().rev() {
+            match self.load_one(entry).await {
+                Ok(outcome) => newest = newest.or(Some(outcome)),
+                Err(fault) => refused = refused.or(Some(fault)),
+            }
         }
         let kept = |model: &ModelRef| chosen.entries.iter().any(|entry| entry.model() == model);
         for other in self.all_of(name).await?.iter().filter(|other| !kept(other)) {
-            // Tasks of versions that were withdrawn may go on.
-            if chosen.alone || self.coordinator.is_withdrawn(other) {
+            // Tasks of versions that were withdrawn may go on, once the model as a whole is loaded.
+            let may_go_on = chosen.whole && self.coordinator.is_withdrawn(other);
+            if chosen.alone && newest.is_some() || may_go_on {
                 self.coordinator.unload(other);
             }
         }
         self.remember_loaded(name).await;
-        self.tell_others(name).await?;
+        self.tell_others(name).await;
         // What was known of it is from before: another version may serve now.
         self.forget(name);
-        let outcome = outcome.ok_or_else(|| Fault::internal("a load chose no version"))?;
+        let outcome = match (newest, refused) {
+            (Some(outcome), None) => outcome,
+            (_, Some(fault)) => return Err(fault),
+            (None, None) => return Err(Fault::internal("a load chose no version")),
+        };
         if !self.coordinator.models().contains(outcome.entry.model()) {
             return Err(Fault::bad_input(format!("'{name}' was unloaded while it was loaded")));
         }
@@ -116,39 +137,57 @@ impl Catalog {
 
     /// Has the next start load what is loaded now. One that cannot is told in the log.
     async fn remember_loaded(&self, name: &str) {
-        let wanted = self.coordinator.models();
-        let named = wanted.iter().filter(|model| model.name == name);
-        let versions: BTreeSet<u64> = named.map(|model| model.version).collect();
-        let (owned, versions) = (name.to_owned(), Vec::from_iter(versions));
-        if self.files(move |r| keep_loaded(r, &owned, &versions)).await.is_err() {
+        let (coordinator, keeping) = (self.coordinator.clone(), Arc::clone(&self.keeping));
+        let owned = name.to_owned();
+        let kept = self.files(move |repository| {
+            // What is written last is what was true last.
+            let _kept = lock(&keeping);
+            let wanted = coordinator.models();
+            let named = wanted.iter().filter(|model| model.name == owned);
+            let loaded: BTreeSet<u64> = named.map(|model| model.version).collect();
+            let known = repository.versions_of(&owned)?;
+            keep_loaded(repository, &owned, &Loaded { loaded: Vec::from_iter(loaded), known })
+        });
+        if kept.await.is_err() {
             tracing::warn!(name, "which versions are loaded is not kept for the next start");
         }
     }
 
     /// Models that this one may stand in for learn of its newest version.
-    async fn tell_others(&self, name: &str) -> Result<(), Fault> {
+    async fn tell_others(&self, name: &str) {
         for model in self.coordinator.models() {
             let deployment = self.deployment(&model.name).await;
             if deployment.variants.iter().any(|variant| variant == name) {
-                self.coordinator.set_needs(&model, self.needs(&model.name).await?);
+                match self.needs(&model.name).await {
+                    Ok(needs) => self.coordinator.set_needs(&model, needs),
+                    Err(fault) => {
+                        let reason = fault.message;
+                        tracing::warn!(%model, reason, "a model does not learn of its variant");
+                    }
+                }
             }
         }
-        Ok(())
     }
 
     /// Says what a model asks of the cluster, at once and from now on.
     pub(crate) async fn deploy(&self, name: &str, wish: Deployment) -> Result<ModelEntry, Fault> {
-        self.get(name, None).await?;
+        let _turn = self.turn(name).await;
+        let all = self.versions(name).await?;
+        if let Some(policy) = &wish.version_policy
+            && policy.choose(&all).is_empty()
+        {
+            return Err(chooses_none(policy, name, &all));
+        }
         let has_policy = wish.version_policy.is_some();
         let owned = name.to_owned();
         self.files(move |r| Ok(wish.save(r, &owned))).await?.map_err(|e| faults::deploy(&e))?;
+        self.forget(name);
         let needs = self.needs(name).await?;
         for model in self.coordinator.models().iter().filter(|model| model.name == name) {
             self.coordinator.set_needs(model, needs.clone());
         }
         if has_policy {
-            let _changing = self.changing.lock().await;
-            self.load(name, None).await?;
+            self.load_now(name, None).await?;
         }
         self.get(name, None).await
     }
@@ -160,6 +199,7 @@ impl Catalog {
         name: &str,
         version: Option<u64>,
     ) -> Result<ModelEntry, Fault> {
+        let _turn = self.turn(name).await;
         let (entry, models) = self.leaving(name, version).await?;
         self.coordinator.withdraw(&models);
         self.unloads.send_replace(());
@@ -174,10 +214,12 @@ impl Catalog {
         version: Option<u64>,
         limit: Duration,
     ) -> Result<(ModelEntry, Vec<TaskId>), Fault> {
+        let turn = self.turn(name).await;
         let (entry, models) = self.leaving(name, version).await?;
         self.coordinator.withdraw(&models);
         self.unloads.send_replace(());
         self.remember_loaded(name).await;
+        drop(turn);
         let unloading = self.coordinator.unload_within(&models, limit);
         let ended = unloading.await.map_err(faults::cluster)?;
         // Runs that were ended left tasks that wait.
@@ -211,29 +253,43 @@ impl Catalog {
     /// policy chooses it; other versions go on unless the policy has them go. A version that no worker
     /// can load is not kept.
     pub(crate) async fn add(&self, name: &str, file: PathBuf) -> Result<LoadOutcome, Fault> {
-        if name == RESERVED {
-            return Err(Fault::bad_input(format!("model name '{RESERVED}' is reserved")));
+        let _turn = self.turn(name).await;
+        let naming = self.naming.lock().await;
+        Self::refuse_reserved(name)?;
+        if self.aliases.get(name).is_some() {
+            return Err(Fault::conflict(format!("'{name}' is an alias, expected another name"))
+                .hint(format!("radeon-cluster models alias rm {name}")));
         }
-        let _changing = self.changing.lock().await;
         let owned = name.to_owned();
         let added = self.files(move |r| r.add(&owned, file)).await?;
+        drop(naming);
         let version = added.version;
         lock(&self.survey.seen).insert((name.to_owned(), version));
         self.forget(name);
         let outcome = self.come(name, version).await;
-        if outcome.is_err() {
+        let key = ModelRef { name: added.name, version, sha256: added.sha256 };
+        // What another version did is no reason against this one.
+        if outcome.is_err() && lock(&self.failures).contains_key(&key) {
+            self.coordinator.unload(&key);
             self.delete(name, Some(version)).await?;
         }
         outcome
     }
 
+    pub(super) fn refuse_reserved(name: &str) -> Result<(), Fault> {
+        if name == RESERVED {
+            return Err(Fault::bad_input(format!("model name '{RESERVED}' is reserved")));
+        }
+        Ok(())
+    }
+
     /// What is to happen when a version has come.
     pub(super) async fn come(&self, name: &str, version: u64) -> Result<LoadOutcome, Fault> {
         let policy: Option<VersionPolicy> = self.deployment(name).await.version_policy;
-        let Some(policy) = policy else { return self.load(name, Some(version)).await };
+        let Some(policy) = policy else { return self.load_now(name, Some(version)).await };
         let all = self.versions(name).await?;
         match policy.choose(&all).contains(&version) {
-            true => self.load(name, None).await,
+            true => self.load_now(name, None).await,
             false => {
                 let entry = self.get(name, Some(version)).await?;
                 Ok(LoadOutcome { entry, workers: Vec::new() })
@@ -243,7 +299,7 @@ impl Catalog {
 
     /// Takes a model from the workers and deletes its files, or those of one of its versions.
     pub(crate) async fn remove(&self, name: &str, version: Option<u64>) -> Result<(), Fault> {
-        let _changing = self.changing.lock().await;
+        let _turn = self.turn(name).await;
         self.forget(name);
         let owned = name.to_owned();
         // Also one that cannot be used may go.
@@ -251,12 +307,27 @@ impl Catalog {
         if version.is_some_and(|version| !there.contains(&version)) {
             return Err(self.missing(name, version).await);
         }
+        // With the last version goes what was said of the model.
+        let version = version.filter(|_| there.len() > 1);
         for model in self.all_of(name).await? {
             if version.is_none_or(|version| version == model.version) {
                 self.coordinator.unload(&model);
             }
         }
-        self.delete(name, version).await
+        self.delete(name, version).await?;
+        match version {
+            Some(_) => self.after_loss(name).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Where versions are gone, a policy may choose others.
+    pub(super) async fn after_loss(&self, name: &str) -> Result<(), Fault> {
+        if self.deployment(name).await.version_policy.is_some() {
+            return self.load_now(name, None).await.map(drop);
+        }
+        self.remember_loaded(name).await;
+        Ok(())
     }
 
     async fn delete(&self, name: &str, version: Option<u64>) -> Result<(), Fault> {
@@ -266,7 +337,17 @@ impl Catalog {
             known == name && version.is_none_or(|version| version == *number)
         };
         lock(&self.survey.seen).retain(|seen| !goes(seen));
+        let gone = |model: &ModelRef| {
+            model.name == name && version.is_none_or(|version| version == model.version)
+        };
+        lock(&self.failures).retain(|model, _| !gone(model));
         self.forget(name);
         Ok(())
     }
+}
+
+fn chooses_none(policy: &VersionPolicy, name: &str, all: &[u64]) -> Fault {
+    Fault::bad_input(format!(
+        "the version policy {policy} of '{name}' chooses none of its versions {all:?}"
+    ))
 }

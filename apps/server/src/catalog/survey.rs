@@ -19,8 +19,8 @@ type Found = (String, u64, Result<ModelEntry, Fault>);
 /// What is known of the folder between two looks at it.
 #[derive(Debug)]
 pub(super) struct Survey {
-    /// What was wrong with a file when it had this time and size: it is not read again before it
-    /// changes.
+    /// What was wrong with a version when its files had this time and size: it is not read again before
+    /// they change.
     broken: Mutex<HashMap<Version, (Stamp, Fault)>>,
     /// Versions that were found to be usable: what is not among them is new.
     pub(super) seen: Mutex<BTreeSet<Version>>,
@@ -37,10 +37,13 @@ pub(crate) struct Indexed {
 }
 
 impl Survey {
-    /// Of a repository whose present versions are nothing new.
+    /// Of a repository whose present versions are nothing new, as far as they can be used.
     pub(super) fn of(repository: &Repository) -> Self {
-        let found = repository.found().unwrap_or_default();
-        Self { broken: Mutex::default(), seen: Mutex::new(flat(found).collect()) }
+        let survey = Self { broken: Mutex::default(), seen: Mutex::default() };
+        let found = flat(repository.found().unwrap_or_default());
+        let usable = found.filter(|version| survey.entry(repository, version).is_ok()).collect();
+        *lock(&survey.seen) = usable;
+        survey
     }
 
     /// Each version of a model, or of all, or what is wrong with it.
@@ -87,11 +90,18 @@ impl Survey {
     }
 }
 
-/// The time and size of a version's model.
+/// The last time and all bytes of a version's files: its weights may come after its model.
 fn stamp(folder: &Path) -> Stamp {
-    let found = std::fs::metadata(folder.join("model.onnx")).ok();
-    let modified = found.as_ref().and_then(|found| found.modified().ok());
-    (modified, found.map_or(0, |found| found.len()))
+    let mut stamp: Stamp = (None, 0);
+    for item in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let (modified, bytes) = match item.metadata() {
+            Ok(found) if found.is_dir() => self::stamp(&item.path()),
+            Ok(found) => (found.modified().ok(), found.len()),
+            Err(_) => continue,
+        };
+        stamp = (stamp.0.max(modified), stamp.1.saturating_add(bytes));
+    }
+    stamp
 }
 
 /// Versions by name, one by one.

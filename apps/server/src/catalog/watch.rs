@@ -9,35 +9,58 @@ use std::collections::BTreeSet;
 impl Catalog {
     /// Looks at the folder once. What serves goes on serving until what follows it can.
     pub(crate) async fn refresh(&self) -> Result<(), Fault> {
-        let _changing = self.changing.lock().await;
         let found: BTreeSet<Version> = flat(self.files(|r| r.found()).await?).collect();
         let seen = lock(&self.survey.seen).clone();
         self.survey.keep_only(&found);
-        for (name, version) in seen.difference(&found) {
-            tracing::info!(name, version, "a model's files are gone: it is unloaded");
-            for model in self.coordinator.models() {
-                if model.name == *name && model.version == *version {
-                    self.coordinator.unload(&model);
-                }
-            }
-            lock(&self.survey.seen).remove(&(name.clone(), *version));
-            self.forget(name);
+        for gone in seen.difference(&found) {
+            self.has_gone(gone).await;
         }
-        for (name, version) in found.difference(&seen) {
-            self.forget(name);
-            // One that is still being copied cannot be used yet, and is looked at again.
-            if self.get(name, Some(*version)).await.is_err() {
-                continue;
-            }
-            lock(&self.survey.seen).insert((name.clone(), *version));
-            match self.come(name, *version).await {
-                Ok(_) => tracing::info!(name, version, "a model has come"),
-                Err(fault) => {
-                    let reason = fault.message;
-                    tracing::warn!(name, version, reason, "a model that has come does not load");
-                }
-            }
+        for come in found.difference(&seen) {
+            self.has_come(come).await;
         }
         Ok(())
+    }
+
+    async fn has_gone(&self, gone: &Version) {
+        let (name, version) = gone;
+        let _turn = self.turn(name).await;
+        // A command may have removed it meanwhile.
+        if !lock(&self.survey.seen).remove(gone) {
+            return;
+        }
+        tracing::info!(name, version, "a model's files are gone: it is unloaded");
+        self.forget(name);
+        for model in self.coordinator.models() {
+            if model.name == *name && model.version == *version {
+                self.coordinator.unload(&model);
+            }
+        }
+        let is_left = self.versions(name).await.is_ok_and(|left| !left.is_empty());
+        if is_left && let Err(fault) = self.after_loss(name).await {
+            let reason = fault.message;
+            tracing::warn!(name, reason, "what is left of a model does not load");
+        }
+    }
+
+    async fn has_come(&self, come: &Version) {
+        let (name, version) = come;
+        let _turn = self.turn(name).await;
+        if lock(&self.survey.seen).contains(come) {
+            return;
+        }
+        // One that is still being copied cannot be used yet, and is looked at again.
+        let all = self.survey(Some(name.clone())).await.unwrap_or_default();
+        if !all.iter().any(|(_, found, entry)| found == version && entry.is_ok()) {
+            return;
+        }
+        self.forget(name);
+        lock(&self.survey.seen).insert(come.clone());
+        match self.come(name, *version).await {
+            Ok(_) => tracing::info!(name, version, "a model has come"),
+            Err(fault) => {
+                let reason = fault.message;
+                tracing::warn!(name, version, reason, "a model that has come does not load");
+            }
+        }
     }
 }

@@ -51,8 +51,9 @@ pub(crate) async fn show(
     params: Params,
 ) -> Result<Json<Value>, ClusterError> {
     let (name, version) = named(&params)?;
-    let entry = state.catalog().get(name, version).await?;
-    Ok(Json(describe(&state, &entry).await))
+    // Of an alias, its first model.
+    let found = state.catalog().named(name, version).await?;
+    Ok(Json(describe(&state, found.entry()).await))
 }
 
 /// `POST models/{model}`: 201; the body is an ONNX file, or multipart with the file as `model` and

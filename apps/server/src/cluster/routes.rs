@@ -1,13 +1,13 @@
 //! The table of routes under `/api/v1/cluster`: who may use each, what it takes and what it answers.
 
-use super::{admin, events, journal, keys, listing, models, tasks, tokens, workers};
+use super::{admin, aliases, events, journal, keys, listing, models, tasks, tokens, workers};
 use crate::access::KeyRole::{Admin, Infer, Submit};
 use crate::route::{Content, Route};
 
 /// Everything under `/api/v1/cluster`.
 pub(crate) fn routes() -> Vec<Route> {
     let of_models = ["/models/{model}", "/models/{model}/versions/{version}"].map(of_model);
-    let all = [cluster(), journal(), workers(), tasks(), members(), models()];
+    let all = [cluster(), journal(), workers(), tasks(), members(), models(), aliases()];
     all.into_iter().chain(of_models).flatten().collect()
 }
 
@@ -236,6 +236,20 @@ fn members() -> Vec<Route> {
         .takes("NewRevocation")
         .answers(201, "CreatedRevocation")
         .refuses(&[409, 500, 507]),
+    ]
+}
+
+fn aliases() -> Vec<Route> {
+    vec![
+        Route::get(at("/aliases"), Submit, aliases::list, "Names that stand for weighted models")
+            .answers(200, "Aliases"),
+        Route::put(at("/aliases/{alias}"), Admin, aliases::set, "Makes or replaces an alias")
+            .takes("NewAlias")
+            .answers(200, "Alias")
+            .refuses(&[404, 409, 500]),
+        Route::delete(at("/aliases/{alias}"), Admin, aliases::remove, "Removes an alias")
+            .answers(200, "RemovedAlias")
+            .refuses(&[404, 500]),
     ]
 }
 

@@ -215,9 +215,11 @@ impl Task<Inputs> {
     ) -> Result<(TaskSpec, Vec<usize>), Fault> {
         let (name, version) = model_name(&self.model)?;
         caller.check_model(name)?;
-        let entry = state.catalog().get(name, version).await?;
+        let named = state.catalog().named(name, version).await?;
         let inputs = std::mem::replace(&mut self.inputs, Ok(Vec::new()))?;
-        oip::check_inputs(entry.inputs(), &inputs)?;
+        oip::check_inputs(named.entry().inputs(), &inputs)?;
+        let key = self.idempotency_key.as_deref();
+        let entry = state.catalog().answering(&named, key, &inputs).await?;
         state.catalog().require_wanted(&entry)?;
         let mut spec = TaskSpec::new(entry.model().clone(), inputs);
         if let Some(priority) = &self.priority {

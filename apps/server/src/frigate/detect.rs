@@ -2,7 +2,7 @@
 #![deny(clippy::as_conversions)]
 
 use super::boxes::{self, Kind, Rows};
-use crate::catalog::ModelEntry;
+use crate::catalog::{ModelEntry, Named};
 use crate::fault::Fault;
 use crate::oip::{self, Answer, Given, InferRequest};
 use crate::state::ServerState;
@@ -62,7 +62,8 @@ pub(super) async fn detect(
             answer.entry.outputs().iter().map(named).collect::<Result<_, _>>()?;
         boxes::rows(kind, &outputs, size)
     };
-    let serving = oip::serve(state, entry, (count, decode), encode);
+    let named = Named::from(entry.clone());
+    let serving = oip::serve(state, &named, (count, decode), encode);
     tokio::time::timeout(limit, serving).await.unwrap_or_else(|_| {
         let ms = limit.as_millis();
         Err(Fault::unavailable("deadline_exceeded", format!("no result within {ms} ms")).hint(

@@ -9,27 +9,39 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tempfile::TempDir;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OwnedMutexGuard};
 
 /// What the names of these models begin with.
 const PREFIX: &str = "frigate.";
+/// Longest name of a file.
+const NAME_BYTES_MAX: usize = 128;
 /// Models that may have come this way; more would be a way to fill the disk.
 const MODELS_MAX: usize = 16;
 
-/// Sent models are taken one after another: detectors of one machine send the same one at once.
-pub(super) type Turns = Mutex<()>;
+/// Sent models are taken one after another: detectors of one machine send the same one at once, and no
+/// two lie on the disk before one was looked at.
+pub(super) type Turns = Arc<Mutex<()>>;
 
 /// A model on its way.
 pub(super) struct Incoming {
     folder: TempDir,
+    _turn: OwnedMutexGuard<()>,
 }
 
 impl Incoming {
     /// A place for it beside the models, which a crash leaves to the repository to sweep.
-    pub(super) fn new(state: &ServerState) -> Result<Self, Fault> {
+    pub(super) async fn new(state: &ServerState, turns: &Turns, file: &str) -> Result<Self, Fault> {
+        if file.len() > NAME_BYTES_MAX {
+            let bytes = file.len();
+            let what =
+                format!("the model's name has {bytes} bytes, expected {NAME_BYTES_MAX} at most");
+            return Err(Fault::bad_input(what));
+        }
+        let turn = Arc::clone(turns).lock_owned().await;
         let folder = tempfile::Builder::new().prefix(".adding-").tempdir_in(state.catalog().root());
-        Ok(Self { folder: folder.map_err(|e| disk(&e))? })
+        Ok(Self { folder: folder.map_err(|e| disk(&e))?, _turn: turn })
     }
 
     pub(super) fn path(&self) -> PathBuf {
@@ -56,13 +68,9 @@ pub(super) async fn asked(state: &ServerState, file: &str) -> (Option<ModelEntry
 /// Registers a model that was sent, and what to tell who sent it.
 pub(super) async fn sent(
     state: &ServerState,
-    turns: &Turns,
     (file, incoming): (&str, Incoming),
 ) -> (Option<ModelEntry>, Value) {
-    let added = {
-        let _turn = turns.lock().await;
-        add(state, &registered(file), &incoming).await
-    };
+    let added = add(state, &registered(file), &incoming).await;
     let is_saved = added.is_ok();
     told(("model_saved", is_saved), file, added)
 }

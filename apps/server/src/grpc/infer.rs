@@ -30,7 +30,7 @@ impl Service {
         caller: &Caller,
         message: ModelInferRequest,
     ) -> Result<ModelInferResponse, Fault> {
-        let entry = self.find(caller, &message.model_name, &message.model_version).await?;
+        let named = self.named(caller, &message.model_name, &message.model_version).await?;
         let bytes = match request::is_elsewhere(&message) {
             true => oip::LARGE_BYTES,
             false => message.encoded_len(),
@@ -39,7 +39,7 @@ impl Service {
         let decode = move |entry: &ModelEntry| {
             request::read(message, Some(&shared), entry.inputs(), entry.outputs())
         };
-        oip::serve(self.state(), &entry, (bytes, decode), encode).await
+        oip::serve(self.state(), &named, (bytes, decode), encode).await
     }
 
     /// Each request of a stream, as they come; one that fails is answered so and ends nothing else.

@@ -4,10 +4,9 @@
 use super::proto::infer_parameter::ParameterChoice;
 use super::proto::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
 use super::proto::{InferParameter, InferTensorContents, ModelInferRequest};
-use crate::bodies::Room;
 use crate::fault::Fault;
 use crate::oip::{self, Given, InferRequest, Output, Parameters};
-use crate::shared_memory::Shared;
+use crate::shared_memory::{Shared, Taken};
 use axum::body::Bytes;
 use lgp_sdk::{DType, Element, NamedTensor, Shape, Tensor, ValueSpec};
 use serde_json::Value;
@@ -20,14 +19,14 @@ pub(crate) fn read(
     expected: &[ValueSpec],
     outputs: &[ValueSpec],
 ) -> Result<InferRequest, Fault> {
-    let mut regions = Regions { shared, room: Room::default() };
+    let mut regions = Regions { shared, taken: Taken::default() };
     let inputs = inputs(&message, &mut regions)?;
     let given = Given {
         id: Some(message.id).filter(|id| !id.is_empty()),
         parameters: parameters(message.parameters),
         inputs,
         asked: message.outputs.into_iter().map(output).collect(),
-        room: regions.room,
+        room: regions.taken.room,
     };
     let request = InferRequest::new(given, shared, outputs)?;
     oip::check_inputs(expected, &request.inputs)?;
@@ -37,7 +36,7 @@ pub(crate) fn read(
 /// The regions that a request may use, and what its inputs in them hold.
 struct Regions<'a> {
     shared: Option<&'a Shared>,
-    room: Room,
+    taken: Taken,
 }
 
 /// Whether an input of a message lies in shared memory, which makes it larger than it looks.
@@ -73,7 +72,7 @@ fn inputs(
     for input in inputs {
         let parameters = parameters(input.parameters.clone());
         if let Some((shared, slot)) = oip::slot(&input.name, &parameters, regions.shared)? {
-            let data = shared.read(&slot, &mut regions.room)?;
+            let data = shared.read(&slot, &mut regions.taken)?;
             read.push(tensor(input, Some(&data))?);
             continue;
         }
@@ -291,7 +290,7 @@ mod tests {
             raw_input_contents: vec![vec![1].into(), vec![2].into()],
             ..ModelInferRequest::default()
         };
-        let mut none = Regions { shared: None, room: Room::default() };
+        let mut none = Regions { shared: None, taken: Taken::default() };
         assert!(
             inputs(&message, &mut none)
                 .expect_err("two")

@@ -6,7 +6,7 @@ use super::proto::grpc_inference_service_server::GrpcInferenceService;
 use super::proto::*;
 use super::{config, metadata};
 use crate::access::{Caller, Limits};
-use crate::catalog::{ModelEntry, Readiness};
+use crate::catalog::{ModelEntry, Named, Readiness};
 use crate::fault::Fault;
 use crate::oip;
 use crate::peer::Peer;
@@ -32,19 +32,29 @@ impl Service {
         self.state.access().limits()
     }
 
-    /// The model that a message names; without a version the newest.
+    /// The model that a message names; of an alias its first one.
     pub(super) async fn find(
         &self,
         caller: &Caller,
         name: &str,
         version: &str,
     ) -> Result<ModelEntry, Fault> {
+        Ok(self.named(caller, name, version).await?.entry().clone())
+    }
+
+    /// What the name in a message stands for; of a model without a version it is the newest.
+    pub(super) async fn named(
+        &self,
+        caller: &Caller,
+        name: &str,
+        version: &str,
+    ) -> Result<Named, Fault> {
         caller.check_model(name)?;
         let version = match version {
             "" => None,
             text => Some(oip::parse_version(text)?),
         };
-        self.state.catalog().get(name, version).await
+        self.state.catalog().named(name, version).await
     }
 }
 

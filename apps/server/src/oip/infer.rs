@@ -4,11 +4,12 @@ use super::models;
 use super::request::{self, InferRequest};
 use super::response::{self, Choice};
 use crate::access::Caller;
-use crate::catalog::ModelEntry;
+use crate::cache;
+use crate::catalog::{ModelEntry, Named};
 use crate::extract::{Params, WithTensors};
 use crate::fault::{Fault, OipError};
 use crate::faults;
-use crate::metrics::{FailureReason, Spans};
+use crate::metrics::{FailureReason, Pending, Spans};
 use crate::shared_memory::Shared;
 use crate::state::ServerState;
 use axum::extract::State;
@@ -26,7 +27,7 @@ pub(crate) async fn infer(
     params: Params,
     body: WithTensors,
 ) -> Result<Response, OipError> {
-    let entry = models::find(&state, &params).await?;
+    let named = models::named(&state, &params).await?;
     let WithTensors { bytes, json_bytes, room } = body;
     let shared = Shared::new(&state, &caller);
     let json = bytes.get(..json_bytes.unwrap_or(bytes.len())).unwrap_or_default();
@@ -34,7 +35,7 @@ pub(crate) async fn infer(
     let decode = move |entry: &ModelEntry| {
         request::decode((json_bytes, &bytes), Some(&shared), entry.inputs(), entry.outputs())
     };
-    let encoded = serve(&state, &entry, (size, decode), response::encode).await?;
+    let encoded = serve(&state, &named, (size, decode), response::encode).await?;
     // Held while the task has the tensors.
     drop(room);
     Ok(encoded.into_response())
@@ -52,16 +53,17 @@ pub(crate) struct Answer {
 /// task, writes the answer, and counts all of it.
 pub(crate) async fn serve<T: Send + 'static>(
     state: &ServerState,
-    entry: &ModelEntry,
+    named: &Named,
     (bytes, decode): (
         usize,
         impl FnOnce(&ModelEntry) -> Result<InferRequest, Fault> + Send + 'static,
     ),
     encode: impl FnOnce(Answer) -> Result<T, Fault> + Send + 'static,
 ) -> Result<T, Fault> {
-    let pending = state.metrics().model(entry.name(), entry.version()).begin();
+    let entry = named.entry();
+    let mut pending = state.metrics().model(entry.name(), entry.version()).begin();
     let started = Instant::now();
-    match answer(state, entry, (bytes, decode), encode).await {
+    match answer(state, (named, &mut pending), (bytes, decode), encode).await {
         Ok((answer, mut spans, attempts)) => {
             spans.request = started.elapsed();
             pending.succeeded(&spans, attempts);
@@ -76,22 +78,51 @@ pub(crate) async fn serve<T: Send + 'static>(
 
 async fn answer<T: Send + 'static>(
     state: &ServerState,
-    entry: &ModelEntry,
+    (named, pending): (&Named, &mut Pending),
     (bytes, decode): (
         usize,
         impl FnOnce(&ModelEntry) -> Result<InferRequest, Fault> + Send + 'static,
     ),
     encode: impl FnOnce(Answer) -> Result<T, Fault> + Send + 'static,
 ) -> Result<(T, Spans, u32), Fault> {
-    state.catalog().require_ready(entry)?;
+    if !named.is_alias() {
+        state.catalog().require_ready(named.entry())?;
+    }
     let mut clock = Instant::now();
-    let asked = entry.clone();
-    let mut request = off_loop(bytes, move || decode(&asked)).await?;
+    let asked = named.entry().clone();
+    let request = off_loop(bytes, move || decode(&asked)).await?;
+    let id = request.id.as_deref();
+    let entry = &state.catalog().answering(named, id, &request.inputs).await?;
+    if named.is_alias() {
+        pending.moved(state.metrics().model(entry.name(), entry.version()));
+        state.catalog().require_ready(entry)?;
+    }
+    let model = entry.cache().map(|_| entry.model().clone());
+    let identify = move || {
+        let key = model.map(|model| cache::key(&model, &request.inputs));
+        Ok((request, key))
+    };
+    let (mut request, key) = match entry.cache() {
+        Some(_) => off_loop(bytes, identify).await?,
+        None => identify()?,
+    };
     let compute_input = lap(&mut clock);
 
     let choice = Choice::of(&mut request);
     let id = request.id.take();
     let _room = std::mem::take(&mut request.room);
+    let kept = entry.cache().zip(key);
+    if let Some((cache, key)) = &kept {
+        let found = cache.get(key, Instant::now());
+        pending.looked_up(found.is_some());
+        if let Some(outputs) = found {
+            let spans = Spans { compute_input, ..Spans::default() };
+            let answer =
+                Answer { entry: entry.clone(), id: id.unwrap_or_default(), choice, outputs };
+            let encoded = written(answer, encode).await?;
+            return Ok((encoded, Spans { compute_output: lap(&mut clock), ..spans }, 0));
+        }
+    }
     let record = run(state, entry, request).await?;
     clock = Instant::now();
 
@@ -106,12 +137,23 @@ async fn answer<T: Send + 'static>(
     let attempts = record.attempts;
     let outputs =
         record.outputs.ok_or_else(|| Fault::internal("a task succeeded without outputs"))?;
-    let bytes = outputs.iter().map(|o| o.tensor.packed_len()).sum();
+    // What a variant answered is not this model's answer.
+    if let (Some((cache, key)), None) = (kept, record.variant) {
+        cache.put(key, &outputs, clock);
+    }
     // The protocol wants an id in every answer; the task's own tells a log reader most.
     let id = id.unwrap_or_else(|| record.task_id.to_string());
     let answer = Answer { entry: entry.clone(), id, choice, outputs };
-    let encoded = off_loop(bytes, move || encode(answer)).await?;
+    let encoded = written(answer, encode).await?;
     Ok((encoded, Spans { compute_output: lap(&mut clock), ..spans }, attempts))
+}
+
+async fn written<T: Send + 'static>(
+    answer: Answer,
+    encode: impl FnOnce(Answer) -> Result<T, Fault> + Send + 'static,
+) -> Result<T, Fault> {
+    let bytes = answer.outputs.iter().map(|o| o.tensor.packed_len()).sum();
+    off_loop(bytes, move || encode(answer)).await
 }
 
 /// Runs the task to its end; cancels it when the client goes away first.

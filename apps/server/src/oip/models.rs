@@ -1,7 +1,7 @@
 //! A model's metadata, configuration and readiness.
 
 use super::{datatype, signature};
-use crate::catalog::{ModelEntry, Readiness};
+use crate::catalog::{ModelEntry, Named, Readiness};
 use crate::extract::Params;
 use crate::fault::{Fault, OipError};
 use crate::state::ServerState;
@@ -14,10 +14,15 @@ use serde_json::{Value, json};
 /// What the protocol calls the platform of a model: who runs it, and in which format it is.
 pub(crate) const PLATFORM: &str = "lgp_onnx";
 
-/// The model that a path names.
-pub(crate) async fn find(state: &ServerState, params: &Params) -> Result<ModelEntry, Fault> {
+/// What the name in a path stands for.
+pub(crate) async fn named(state: &ServerState, params: &Params) -> Result<Named, Fault> {
     let version = params.find("version").map(parse_version).transpose()?;
-    state.catalog().get(params.get("model"), version).await
+    state.catalog().named(params.get("model"), version).await
+}
+
+/// The model that a path names; of an alias its first one.
+pub(crate) async fn find(state: &ServerState, params: &Params) -> Result<ModelEntry, Fault> {
+    Ok(named(state, params).await?.entry().clone())
 }
 
 /// A version as the protocol writes it.

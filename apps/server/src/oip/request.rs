@@ -5,7 +5,7 @@
 use super::{datatype, json_data, signature};
 use crate::bodies::Room;
 use crate::fault::Fault;
-use crate::shared_memory::{Shared, Slot};
+use crate::shared_memory::{Shared, Slot, Taken};
 use lgp_sdk::{DType, NamedTensor, Priority, Shape, Tensor, ValueSpec};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -114,7 +114,7 @@ fn json_request(
     raw.finish()?;
     let parameters = body.parameters.unwrap_or_default();
     let asked = body.outputs.unwrap_or_default();
-    let given = Given { id: body.id, parameters, inputs, asked, room: raw.room };
+    let given = Given { id: body.id, parameters, inputs, asked, room: raw.taken.room };
     InferRequest::new(given, raw.shared, outputs)
 }
 
@@ -184,8 +184,8 @@ pub(crate) struct Raw<'a> {
     rest: Option<&'a [u8]>,
     /// Where regions may be used.
     shared: Option<&'a Shared>,
-    /// What inputs in them hold.
-    room: Room,
+    /// What inputs in them have been given.
+    taken: Taken,
 }
 
 impl<'a> Raw<'a> {
@@ -194,7 +194,7 @@ impl<'a> Raw<'a> {
         json_bytes: Option<usize>,
         body: &'a [u8],
     ) -> Result<(&'a [u8], Self), Fault> {
-        let raw = |rest| Self { rest, shared: None, room: Room::default() };
+        let raw = |rest| Self { rest, shared: None, taken: Taken::default() };
         let Some(bytes) = json_bytes else { return Ok((body, raw(None))) };
         let (json, rest) = body.split_at_checked(bytes).ok_or_else(|| {
             Fault::bad_input(format!(
@@ -253,7 +253,7 @@ impl Input<'_> {
             (None, Some(data), None) => json_data::decode(name, dtype, &self.shape, data)?,
             (Some(size), None, None) => binary(name, dtype, &self.shape, raw.take(name, size)?)?,
             (None, None, Some((shared, slot))) => {
-                binary(name, dtype, &self.shape, &shared.read(&slot, &mut raw.room)?)?
+                binary(name, dtype, &self.shape, &shared.read(&slot, &mut raw.taken)?)?
             }
             (None, None, None) => {
                 return Err(Fault::bad_input(format!(

@@ -1,5 +1,5 @@
-//! Triton's statistics extension: counts and cumulative times per model version. Statistics that
-//! cannot change here (a response cache, batches formed by the server) are left out.
+//! Triton's statistics extension: counts and cumulative times per model version. The
+//! response cache is counted in `/metrics`; statistics of batches are left out.
 
 use super::models;
 use crate::access::Caller;

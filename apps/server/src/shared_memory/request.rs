@@ -29,6 +29,14 @@ pub(crate) struct Slot {
     bytes: u64,
 }
 
+/// What the inputs of one request that lie in regions have been given.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    bytes: usize,
+    /// Their room, to be kept as long as they are.
+    pub(crate) room: Room,
+}
+
 impl Shared {
     pub(crate) fn new(state: &ServerState, caller: &Caller) -> Self {
         Self { state: state.clone(), caller: caller.clone() }
@@ -75,21 +83,23 @@ impl Shared {
     /// # Errors
     /// 400 for more than requests may have and for a region whose file was cut short, 503 without
     /// room.
-    pub(crate) fn read(&self, slot: &Slot, room: &mut Room) -> Result<Vec<u8>, Fault> {
-        let most = self.state.config().binary_bytes_max;
+    pub(crate) fn read(&self, slot: &Slot, taken: &mut Taken) -> Result<Vec<u8>, Fault> {
+        let config = self.state.config();
+        let most = config.binary_bytes_max.min(config.bodies_bytes_max);
         let bytes = usize::try_from(slot.bytes).unwrap_or(usize::MAX);
-        let wanted = room.bytes().saturating_add(bytes);
+        let wanted = taken.bytes.saturating_add(bytes);
         if wanted > most {
             return Err(Fault::bad_input(format!(
                 "the inputs in shared memory have more than {most} bytes, the most that are taken \
-                 (input_bytes_max sets that)"
+                 (input_bytes_max and http.bodies_bytes_max set that)"
             )));
         }
-        if !self.state.bodies().try_grow(room, wanted) {
+        if !self.state.bodies().try_grow(&mut taken.room, wanted) {
             let message = "there is no room for the inputs in shared memory now \
                            (http.bodies_bytes_max sets that)";
             return Err(Fault::unavailable("busy", message));
         }
+        taken.bytes = wanted;
         file::read(&slot.region.file, slot.begin(), bytes).map_err(|e| slot.broken("read", &e))
     }
 }

@@ -1,6 +1,7 @@
 //! The REST and gRPC interfaces over a real coordinator and a real worker.
 
 mod access;
+mod aliases;
 mod attacks;
 mod cluster;
 mod events;

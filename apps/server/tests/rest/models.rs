@@ -115,6 +115,7 @@ async fn what_a_model_asks_for_is_kept_and_told() {
     let nothing = json!({
         "memory_bytes": null, "backend": null, "family": null, "variants": [], "run_limit_ms": null,
         "version_policy": null,
+        "cache_bytes": null, "cache_ttl_ms": null,
     });
     assert_eq!(rig.get(&path).await.json()["deployment"], nothing);
     let put = async |body: &Value| {
@@ -123,7 +124,7 @@ async fn what_a_model_asks_for_is_kept_and_told() {
     };
     let wish = json!({
         "memory_bytes": 4096, "backend": "opencl", "family": "Polaris", "variants": ["mine-int8"],
-        "run_limit_ms": 500, "version_policy": "latest:3",
+        "run_limit_ms": 500, "version_policy": "latest:3", "cache_bytes": 4096, "cache_ttl_ms": 50,
     });
     let answer = put(&wish).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
@@ -223,4 +224,51 @@ async fn an_unload_by_the_protocol_keeps_what_runs_and_holds_what_waits() {
     assert!(why.contains("which was unloaded"), "{why}");
     assert_eq!(rig.post("/v2/repository/models/gated/load", "").await.status, 200);
     rig.until(&tasks[1], |answer| answer.json()["state"] == "succeeded").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_are_kept_where_that_is_wanted() {
+    let rig = Rig::start().await;
+    let deploy = async |body: Value| {
+        let request = request("PUT", &format!("{MODELS}/relu/deployment"));
+        let answer = rig.call(request.body(Body::from(body.to_string())).unwrap()).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    };
+    let infer = async |values: [i32; 2], output: &str| {
+        let body = json!({
+            "id": "mine",
+            "inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": values}],
+            "outputs": [{"name": output}],
+        });
+        let answer = rig.post("/v2/models/relu/infer", body.to_string()).await.json();
+        assert_eq!(answer["id"], "mine");
+        answer["outputs"][0]["data"].clone()
+    };
+    let counts = async || {
+        let page = rig.get("/metrics").await.text();
+        let of = |name: &str| {
+            let line = page.lines().find(|line| line.starts_with(name));
+            line.unwrap().rsplit(' ').next().unwrap().parse::<u64>().unwrap()
+        };
+        let relu = "{model=\"relu\",version=\"1\"}";
+        ["nv_inference_count", "nv_inference_exec_count", "nv_cache_num_hits_per_model"]
+            .map(|name| of(&format!("{name}{relu}")))
+            .into_iter()
+            .chain([of("nv_cache_num_misses_per_model{model=\"relu\""), of("lgp_tasks_submitted")])
+            .collect::<Vec<_>>()
+    };
+    infer([-1, 2], "y").await;
+    infer([-1, 2], "y").await;
+    assert_eq!(counts().await, [2, 2, 0, 0, 2], "nothing is kept unless that is said");
+    deploy(json!({"cache_bytes": 1 << 20})).await;
+    for output in ["y", "y", "double"] {
+        let expected = if output == "y" { json!([0.0, 2.0]) } else { json!([-2.0, 4.0]) };
+        assert_eq!(infer([-1, 2], output).await, expected);
+    }
+    assert_eq!(counts().await, [5, 3, 2, 1, 3], "one run answers three requests");
+    assert_eq!(infer([-1, 3], "y").await, json!([0.0, 3.0]));
+    assert_eq!(counts().await, [6, 4, 2, 2, 4], "other inputs are another question");
+    deploy(json!({})).await;
+    infer([-1, 2], "y").await;
+    assert_eq!(counts().await, [7, 5, 2, 2, 5]);
 }

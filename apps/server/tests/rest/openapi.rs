@@ -40,6 +40,7 @@ fn operation<'a>(api: &'a Value, method: &str, path: &str) -> &'a Value {
 /// A path of a pattern, with values that nothing is called by.
 fn filled(pattern: &str) -> String {
     let named = pattern.replace("{version}", "9").replace("{region}", "none");
+    let named = named.replace("{alias}", "none");
     named.replace("{model}", "none").replace("{id}", "none")
 }
 
@@ -335,6 +336,10 @@ async fn examples_are_taken_and_answers_have_the_shape_that_is_described() {
     for (method, rest) in [("POST", "/unload"), ("POST", "/load"), ("GET", "")] {
         let path = format!("{api}/models/{{model}}/versions/{{version}}{rest}");
         client.ask(method, &path, &["mine", "1"]).await;
+    }
+    for (method, rest) in [("PUT", "/{alias}"), ("GET", ""), ("DELETE", "/{alias}")] {
+        let values = if rest.is_empty() { &[][..] } else { &["prod"] };
+        client.ask(method, &format!("{api}/aliases{rest}"), values).await;
     }
     for order in ["unload", "load"] {
         client.ask("POST", &format!("/v2/repository/models/{{model}}/{order}"), &["mine"]).await;

@@ -136,6 +136,12 @@ async fn a_policy_says_which_versions_are_loaded() {
         status == 400 && text.contains("chooses none of its versions [1, 2, 3, 4, 5]"),
         "{text}"
     );
+    let shown = rig.get(&format!("{MODELS}/clf")).await.json();
+    assert_eq!(shown["deployment"]["version_policy"], "1", "what was refused is not kept");
+    // Where the newest goes, the policy chooses another.
+    assert_eq!(deploy(&rig, "clf", json!("latest:1")).await.0, 200);
+    assert_eq!(rig.delete(&format!("{MODELS}/clf/versions/5")).await.status, 200);
+    assert_eq!(infer(&rig, "clf").await, (200, json!("4")));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,0 +1,110 @@
+//! Names as requests for inference use them: a model's, or that of an alias.
+
+use super::{Catalog, ModelEntry};
+use crate::aliases::{Alias, Aliases};
+use crate::fault::Fault;
+use crate::oip;
+use lgp_sdk::NamedTensor;
+use std::sync::Arc;
+
+/// What a name in a request stands for.
+#[derive(Debug)]
+pub(crate) struct Named {
+    /// The model, or the first of an alias: its inputs and outputs are those of all of them.
+    entry: ModelEntry,
+    alias: Option<(String, Arc<Alias>)>,
+}
+
+impl From<ModelEntry> for Named {
+    fn from(entry: ModelEntry) -> Self {
+        Self { entry, alias: None }
+    }
+}
+
+impl Named {
+    pub(crate) fn entry(&self) -> &ModelEntry {
+        &self.entry
+    }
+
+    pub(crate) fn is_alias(&self) -> bool {
+        self.alias.is_some()
+    }
+}
+
+impl Catalog {
+    /// What a name stands for; of a model without a version it is the newest.
+    pub(crate) async fn named(&self, name: &str, version: Option<u64>) -> Result<Named, Fault> {
+        let Some(alias) = self.aliases.get(name) else {
+            return Ok(Named { entry: self.get(name, version).await?, alias: None });
+        };
+        if let Some(version) = version {
+            let what = format!("'{name}' is an alias and has no version {version}");
+            return Err(Fault::bad_input(what + ", expected the name alone"));
+        }
+        let first = alias.targets.first();
+        let first = first.ok_or_else(|| Fault::internal(format!("alias '{name}' is empty")))?;
+        let entry = self.get(&first.model, first.version).await?;
+        Ok(Named { entry, alias: Some((name.to_owned(), alias)) })
+    }
+
+    /// The model that is to answer: of an alias one by weight, for the same key always the same.
+    pub(crate) async fn answering(
+        &self,
+        named: &Named,
+        key: Option<&str>,
+        inputs: &[NamedTensor],
+    ) -> Result<ModelEntry, Fault> {
+        let Some((name, alias)) = &named.alias else { return Ok(named.entry.clone()) };
+        let target = alias.at(self.aliases.number(name, key));
+        let target = target.ok_or_else(|| Fault::internal(format!("alias '{name}' is empty")))?;
+        let entry = self.get(&target.model, target.version).await?;
+        // A newer version may have come with other inputs.
+        oip::check_inputs(entry.inputs(), inputs)?;
+        Ok(entry)
+    }
+
+    pub(crate) fn aliases(&self) -> &Aliases {
+        &self.aliases
+    }
+
+    /// Makes or replaces an alias, whose models must be there and have the same inputs and outputs.
+    pub(crate) async fn set_alias(self: &Arc<Self>, name: &str, alias: Alias) -> Result<(), Fault> {
+        alias.check()?;
+        let _turn = self.naming.lock().await;
+        Self::refuse_reserved(name)?;
+        match self.get(name, None).await {
+            Ok(_) => {
+                let what = format!("'{name}' is a model, expected a name that none has");
+                return Err(Fault::conflict(what));
+            }
+            Err(fault) if fault.code == "unknown_model" => {}
+            Err(fault) => return Err(fault),
+        }
+        let mut entries: Vec<ModelEntry> = Vec::new();
+        for target in &alias.targets {
+            entries.push(self.get(&target.model, target.version).await?);
+        }
+        let same =
+            |a: &ModelEntry, b: &ModelEntry| a.inputs() == b.inputs() && a.outputs() == b.outputs();
+        for pair in entries.windows(2) {
+            if let [one, other] = pair
+                && !same(one, other)
+            {
+                let (one, other) = (one.model(), other.model());
+                let what = format!("inputs or outputs of {one} and {other} differ");
+                return Err(Fault::bad_input(what + ", expected the same"));
+            }
+        }
+        let (catalog, name) = (Arc::clone(self), name.to_owned());
+        let write = move || catalog.aliases.set(&name, alias);
+        tokio::task::spawn_blocking(write).await.map_err(Fault::internal)?
+    }
+
+    /// Removes an alias; its models stay.
+    pub(crate) async fn remove_alias(self: &Arc<Self>, name: &str) -> Result<(), Fault> {
+        let _turn = self.naming.lock().await;
+        let (catalog, name) = (Arc::clone(self), name.to_owned());
+        let write = move || catalog.aliases.remove(&name);
+        tokio::task::spawn_blocking(write).await.map_err(Fault::internal)?
+    }
+}
