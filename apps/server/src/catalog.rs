@@ -19,14 +19,17 @@ use crate::fault::Fault;
 use crate::faults;
 use lgp_sdk::{
     Coordinator, Deployment, Entry, ModelError, ModelReadiness, ModelRef, Repository, TaskId,
-    TaskState, ValueSpec,
+    TaskState, ValueSpec, VersionPolicy,
 };
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use survey::Survey;
 use tokio::sync::watch as events;
 
+/// Largest file of labels that is read.
+const LABELS_BYTES_MAX: u64 = 4 << 20;
 /// Locks for changes of models: each model has one of them, by its name.
 const TURNS: usize = 16;
 
@@ -39,6 +42,10 @@ struct Inner {
     model: ModelRef,
     inputs: Vec<ValueSpec>,
     outputs: Vec<ValueSpec>,
+    /// Where its files are.
+    folder: PathBuf,
+    /// Names of its classes, read when they are asked for.
+    labels: OnceLock<Vec<String>>,
     /// Its answers, where they are to be kept.
     cache: Option<Arc<ResponseCache>>,
 }
@@ -64,6 +71,16 @@ impl ModelEntry {
         &self.0.outputs
     }
 
+    /// What its classes are called: the lines of `labels.txt` beside the model, or beside its versions;
+    /// none where there is no such file. The first call reads it.
+    pub(crate) fn labels(&self) -> &[String] {
+        self.0.labels.get_or_init(|| {
+            let above = self.0.folder.parent().unwrap_or(&self.0.folder);
+            let text = [&self.0.folder, above].into_iter().find_map(read_labels);
+            text.unwrap_or_default().lines().map(str::to_owned).collect()
+        })
+    }
+
     /// Where its answers are kept, if they are to be.
     pub(crate) fn cache(&self) -> Option<&ResponseCache> {
         self.0.cache.as_deref()
@@ -71,9 +88,15 @@ impl ModelEntry {
 
     /// The same, whose answers are kept.
     fn with(&self, cache: Arc<ResponseCache>) -> Self {
-        let Inner { model, inputs, outputs, .. } = &*self.0;
-        let (model, inputs, outputs) = (model.clone(), inputs.clone(), outputs.clone());
-        Self(Arc::new(Inner { model, inputs, outputs, cache: Some(cache) }))
+        let Inner { model, inputs, outputs, folder, .. } = &*self.0;
+        Self(Arc::new(Inner {
+            model: model.clone(),
+            inputs: inputs.clone(),
+            outputs: outputs.clone(),
+            folder: folder.clone(),
+            labels: OnceLock::new(),
+            cache: Some(cache),
+        }))
     }
 }
 
@@ -264,6 +287,16 @@ impl Catalog {
         }
     }
 
+    /// Which versions of a model are to be loaded: what its policy says, or those that are.
+    pub(crate) async fn version_policy(&self, name: &str) -> VersionPolicy {
+        let policy = self.deployment(name).await.version_policy;
+        policy.unwrap_or_else(|| {
+            let wanted = self.coordinator.models().into_iter();
+            let named = wanted.filter(|model| model.name == name);
+            VersionPolicy::Listed(named.map(|model| model.version).collect())
+        })
+    }
+
     /// What a model asks of the cluster: nothing, where what was said cannot be read.
     pub(crate) async fn deployment(&self, name: &str) -> Deployment {
         let owned = name.to_owned();
@@ -303,6 +336,15 @@ impl Catalog {
     }
 }
 
+/// The text of a folder's `labels.txt`, if it has one that is no larger than any list of classes.
+fn read_labels(folder: &Path) -> Option<String> {
+    let file = std::fs::File::open(folder.join("labels.txt")).ok()?;
+    let mut text = String::new();
+    let read = file.take(LABELS_BYTES_MAX).read_to_string(&mut text);
+    read.inspect_err(|error| tracing::warn!(%error, ?folder, "labels cannot be read")).ok()?;
+    Some(text)
+}
+
 fn not_ready(entry: &ModelEntry, readiness: &Readiness) -> Fault {
     let (name, version, reason) = (entry.name(), entry.version(), readiness.reason());
     let message = format!("model '{name}' version {version} is not ready: {reason}");
@@ -317,8 +359,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl From<Entry> for ModelEntry {
     fn from(entry: Entry) -> Self {
-        let Entry { name, version, sha256, inputs, outputs, .. } = entry;
+        let Entry { name, version, path, sha256, inputs, outputs, .. } = entry;
         let model = ModelRef { name, version, sha256 };
-        Self(Arc::new(Inner { model, inputs, outputs, cache: None }))
+        let folder = path.parent().unwrap_or(&path).to_owned();
+        let labels = OnceLock::new();
+        Self(Arc::new(Inner { model, inputs, outputs, folder, labels, cache: None }))
     }
 }

@@ -6,6 +6,7 @@
 //!   "shape":[1,1,8,8],"datatype":"FP32","data":[0,0,5,…]}]}'
 //! ```
 
+mod classes;
 mod datatype;
 mod health;
 mod infer;

@@ -123,8 +123,6 @@ def check_errors(client, url):
     unknown = triton.InferRequestedOutput("probs")
     refused(400, "'logits'", lambda: infer(MODEL, [image()], outputs=[unknown]))
     refused(501, "sequence", lambda: infer(MODEL, [image()], sequence_id=3))
-    top = triton.InferRequestedOutput("logits", class_count=3)
-    refused(501, "classification", lambda: infer(MODEL, [image()], outputs=[top]))
     text = triton.InferInput("image", [1], "BYTES")
     text.set_data_from_numpy(np.array([b"x"], dtype=np.object_))
     refused(400, "BYTES", lambda: infer(MODEL, [text]))
@@ -137,6 +135,26 @@ def check_errors(client, url):
     assert http(path, b"{}", {"Origin": "http://evil.example"})[0] == 403
     assert http(path, b"{}", {"Host": "evil.example"})[0] == 403
     assert http(f"{url}/v2/nowhere")[0] == 404
+
+
+def check_classification(client, url, grpc):
+    """The best classes of each row, as text, over both interfaces."""
+    expected = client.infer(MODEL, [image()]).as_numpy("logits")
+    best = np.argsort(-expected, axis=1)[:, :3]
+    asked = {
+        "binary": (client, image(), triton.InferRequestedOutput("logits", class_count=3)),
+        "JSON": (client, image(), triton.InferRequestedOutput("logits", binary_data=False, class_count=3)),
+        "gRPC": (grpc, grpc_image(), triton_grpc.InferRequestedOutput("logits", class_count=3)),
+    }
+    for name, (speaker, tensor, output) in asked.items():
+        texts = speaker.infer(MODEL, [tensor], outputs=[output]).as_numpy("logits")
+        assert texts.shape == (3, 3), (name, texts)
+        for row in range(3):
+            for place in range(3):
+                text = texts[row][place]
+                score, index = (text if isinstance(text, str) else text.decode()).split(":")
+                assert int(index) == best[row][place], (name, texts, best)
+                np.testing.assert_allclose(float(score), expected[row][int(index)], rtol=1e-6)
 
 
 def check_repository(client, url):
@@ -345,7 +363,7 @@ CHECKS = [
     check_statistics,
     check_metrics,
 ]
-GRPC_CHECKS = [check_grpc, check_strings, check_shared_memory, check_grpc_stream]
+GRPC_CHECKS = [check_grpc, check_classification, check_strings, check_shared_memory, check_grpc_stream]
 
 
 def main(url, grpc_url, key_file):

@@ -1,13 +1,13 @@
 //! A model's configuration as Triton writes it.
 
-use super::proto::model_version_policy::{Latest, PolicyChoice};
+use super::proto::model_version_policy::{All, Latest, PolicyChoice, Specific};
 use super::proto::{DataType, ModelConfig, ModelInput, ModelOutput, ModelVersionPolicy};
 use crate::catalog::ModelEntry;
 use crate::oip;
-use lgp_sdk::DType;
+use lgp_sdk::{DType, VersionPolicy};
 
 /// The configuration of a model. Batches are part of the shapes, hence `max_batch_size` 0.
-pub(super) fn config(entry: &ModelEntry) -> ModelConfig {
+pub(super) fn config(entry: &ModelEntry, policy: VersionPolicy) -> ModelConfig {
     let input = |spec: &lgp_sdk::ValueSpec| ModelInput {
         name: spec.name.clone(),
         data_type: data_type(spec.ty.dtype).into(),
@@ -24,7 +24,18 @@ pub(super) fn config(entry: &ModelEntry) -> ModelConfig {
         name: entry.name().to_owned(),
         platform: oip::PLATFORM.to_owned(),
         version_policy: Some(ModelVersionPolicy {
-            policy_choice: Some(PolicyChoice::Latest(Latest { num_versions: 1 })),
+            policy_choice: Some(match policy {
+                VersionPolicy::All => PolicyChoice::All(All {}),
+                VersionPolicy::Latest(count) => {
+                    PolicyChoice::Latest(Latest { num_versions: count.get() })
+                }
+                VersionPolicy::Listed(versions) => PolicyChoice::Specific(Specific {
+                    versions: versions
+                        .into_iter()
+                        .map(|version| i64::try_from(version).unwrap_or(i64::MAX))
+                        .collect(),
+                }),
+            }),
         }),
         input: entry.inputs().iter().map(input).collect(),
         output: entry.outputs().iter().map(output).collect(),

@@ -89,7 +89,7 @@ fn refused(id: String, fault: Fault) -> ModelStreamInferResponse {
 
 fn encode(answer: Answer) -> Result<ModelInferResponse, Fault> {
     let Answer { entry, id, choice, outputs } = &answer;
-    let chosen = choice.select(outputs)?;
+    let chosen = choice.select(entry, outputs)?;
     let mut response = ModelInferResponse {
         model_name: entry.name().to_owned(),
         model_version: entry.version().to_string(),

@@ -140,7 +140,8 @@ impl GrpcInferenceService for Service {
         let caller = caller(&request)?;
         let ModelConfigRequest { name, version } = request.into_inner();
         let entry = self.find(&caller, &name, &version).await?;
-        Ok(Response::new(ModelConfigResponse { config: Some(config::config(&entry)) }))
+        let policy = self.state.catalog().version_policy(entry.name()).await;
+        Ok(Response::new(ModelConfigResponse { config: Some(config::config(&entry, policy)) }))
     }
 
     async fn model_statistics(

@@ -10,8 +10,9 @@ use serde_json::{Value, json};
 pub(crate) const NAME: &str = "legacy-gpu-ai-platform";
 
 /// The extensions of the protocol that it speaks.
-pub(crate) const EXTENSIONS: [&str; 6] = [
+pub(crate) const EXTENSIONS: [&str; 7] = [
     "binary_tensor_data",
+    "classification",
     "model_configuration",
     "model_repository",
     "schedule_policy",

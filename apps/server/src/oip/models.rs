@@ -8,7 +8,7 @@ use crate::state::ServerState;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use lgp_sdk::ValueSpec;
+use lgp_sdk::{ValueSpec, VersionPolicy};
 use serde_json::{Value, json};
 
 /// What the protocol calls the platform of a model: who runs it, and in which format it is.
@@ -76,11 +76,16 @@ pub(crate) async fn config(
             "dims": signature::wire_dims(spec.ty.shape.as_ref()),
         })
     };
+    let policy = match state.catalog().version_policy(entry.name()).await {
+        VersionPolicy::All => json!({ "all": {} }),
+        VersionPolicy::Latest(count) => json!({ "latest": { "num_versions": count } }),
+        VersionPolicy::Listed(versions) => json!({ "specific": { "versions": versions } }),
+    };
     Ok(Json(json!({
         "name": entry.name(),
         "platform": PLATFORM,
         "backend": "",
-        "version_policy": { "latest": { "num_versions": 1 } },
+        "version_policy": policy,
         "max_batch_size": 0,
         "input": entry.inputs().iter().map(tensor).collect::<Vec<_>>(),
         "output": entry.outputs().iter().map(tensor).collect::<Vec<_>>(),

@@ -57,6 +57,8 @@ impl Form {
 pub(crate) struct OutputChoice {
     pub(crate) name: String,
     pub(crate) form: Form,
+    /// So many of its classes with the highest scores, in the place of its elements.
+    pub(crate) classes: Option<usize>,
 }
 
 #[derive(Deserialize)]
@@ -318,15 +320,17 @@ impl Output {
         }
         let parameters = self.parameters.clone().unwrap_or_default();
         let slot = slot(&self.name, &parameters, shared)?;
-        if number(&parameters, "classification")?.is_some_and(|n| n > 0) {
-            return Err(Fault::unsupported(format!(
-                "output '{}': parameter classification is not offered",
+        let classes = number(&parameters, "classification")?.filter(|&count| count > 0);
+        let classes = classes.map(|count| usize::try_from(count).unwrap_or(usize::MAX));
+        if classes.is_some() && slot.is_some() {
+            return Err(Fault::bad_input(format!(
+                "output '{}' has both classification and shared_memory_region, expected one of them",
                 self.name
             )));
         }
         let binary = flag(&parameters, "binary_data")?.unwrap_or(default);
         let form = slot.map_or(Form::of(binary), |(_, slot)| Form::Region(slot));
-        Ok(OutputChoice { name: self.name.clone(), form })
+        Ok(OutputChoice { name: self.name.clone(), form, classes })
     }
 }
 

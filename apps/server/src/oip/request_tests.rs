@@ -174,9 +174,9 @@ fn bad_requests_name_expected_and_given() {
             "output 'probs' is unknown, the model has 'logits', 'class'",
         ),
         (
-            with(r#""outputs":[{"name":"class","parameters":{"classification":3}}]"#),
-            501,
-            "classification",
+            with(r#""outputs":[{"name":"class","parameters":{"classification":-3}}]"#),
+            400,
+            "classification is -3, expected an integer from 0",
         ),
         (
             with(r#""outputs":[{"name":"class","parameters":{"binary_data":1}}]"#),

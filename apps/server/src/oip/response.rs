@@ -3,13 +3,15 @@
 
 use super::infer::Answer;
 use super::request::{Form, HEADER_LENGTH, InferRequest, OutputChoice};
-use super::{datatype, json_data};
+use super::{classes, datatype, json_data};
+use crate::catalog::ModelEntry;
 use crate::fault::Fault;
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::Response;
 use lgp_sdk::NamedTensor;
 use serde::Serialize;
+use std::borrow::Cow;
 
 #[derive(Serialize)]
 struct Json<'a> {
@@ -46,12 +48,12 @@ pub(crate) struct Encoded {
 /// Writes the outputs that were chosen, in the order in which they were.
 pub(crate) fn encode(answer: Answer) -> Result<Encoded, Fault> {
     let Answer { entry, id, choice, outputs } = &answer;
-    let chosen = choice.select(outputs)?;
+    let chosen = choice.select(entry, outputs)?;
     let json = Json {
         model_name: entry.name(),
         model_version: entry.version().to_string(),
         id,
-        outputs: chosen.iter().map(|&(output, form)| describe(output, form)).collect(),
+        outputs: chosen.iter().map(|(output, form)| describe(output, form)).collect(),
     };
     let mut body = serde_json::to_vec(&json).map_err(Fault::internal)?;
     let json_length = body.len();
@@ -96,18 +98,25 @@ impl Choice {
         Self { outputs: std::mem::take(&mut request.outputs), form }
     }
 
+    /// The outputs that were chosen, in the order in which they were.
     pub(crate) fn select<'a>(
         &'a self,
+        entry: &ModelEntry,
         all: &'a [NamedTensor],
-    ) -> Result<Vec<(&'a NamedTensor, &'a Form)>, Fault> {
+    ) -> Result<Vec<(Cow<'a, NamedTensor>, &'a Form)>, Fault> {
         if self.outputs.is_empty() {
-            return Ok(all.iter().map(|o| (o, &self.form)).collect());
+            return Ok(all.iter().map(|output| (Cow::Borrowed(output), &self.form)).collect());
         }
         let find = |choice: &'a OutputChoice| {
-            let output = all.iter().find(|o| o.name == choice.name);
-            output.map(|o| (o, &choice.form)).ok_or_else(|| {
+            let output = all.iter().find(|output| output.name == choice.name);
+            let output = output.ok_or_else(|| {
                 Fault::internal(format!("the model did not answer its output '{}'", choice.name))
-            })
+            })?;
+            let output = match choice.classes {
+                None => Cow::Borrowed(output),
+                Some(count) => Cow::Owned(classes::classify(output, count, entry.labels())?),
+            };
+            Ok((output, &choice.form))
         };
         self.outputs.iter().map(find).collect()
     }

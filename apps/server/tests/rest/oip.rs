@@ -306,3 +306,27 @@ async fn requests_are_counted() {
         assert!(text.lines().any(|l| l == line), "no line {line:?} in\n{text}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_output_may_be_answered_by_its_best_classes() {
+    let rig = Rig::start().await;
+    std::fs::write(rig.folder.path().join("models/relu/labels.txt"), "cat\ndog\n").unwrap();
+    let ask = |parameters: Value| {
+        json!({
+            "inputs": [{ "name": "x", "shape": [2, 2], "datatype": "FP32", "data": [1.5, 2, 4, -3] }],
+            "outputs": [{ "name": "y", "parameters": parameters }, { "name": "double" }],
+        })
+    };
+    let answer = rig.post("/v2/models/relu/infer", ask(json!({ "classification": 1 })).to_string());
+    let answer = answer.await.json();
+    let expected = json!({ "name": "y", "datatype": "BYTES", "shape": [2, 1], "data": ["2:1:dog", "4:0:cat"] });
+    assert_eq!(answer["outputs"][0], expected);
+    assert_eq!(answer["outputs"][1]["datatype"], "FP32", "only what asks for it");
+    for (parameters, part) in [
+        (json!({ "classification": "many" }), "expected an integer"),
+        (json!({ "classification": 1.5 }), "expected an integer"),
+    ] {
+        let answer = rig.post("/v2/models/relu/infer", ask(parameters).to_string()).await;
+        assert!(answer.status == 400 && answer.text().contains(part), "{}", answer.text());
+    }
+}

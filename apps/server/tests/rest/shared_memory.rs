@@ -175,6 +175,15 @@ async fn places_that_are_none_are_refused() {
     }
     // An output that does not fit, and a file that was cut short after it was registered.
     let x = json!({ "name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2] });
+    let mut both = at("r", 0, 8);
+    both["classification"] = json!(1);
+    let both = json!({ "inputs": [x], "outputs": [{ "name": "y", "parameters": both }] });
+    let answer = rig.post("/v2/models/relu/infer", both.to_string()).await;
+    assert!(
+        answer.status == 400 && answer.text().contains("both classification"),
+        "{}",
+        answer.text()
+    );
     let small = json!([{ "name": "y", "parameters": at("r", 0, 7) }]);
     let body = json!({ "inputs": [x], "outputs": small }).to_string();
     let answer = rig.post("/v2/models/relu/infer", body).await;

@@ -121,6 +121,13 @@ async fn a_policy_says_which_versions_are_loaded() {
         let (status, text) = deploy(&rig, "clf", json!(policy)).await;
         assert_eq!(status, 200, "{text}");
         until_states(&rig, "clf", &expected).await;
+        let config = rig.get("/v2/models/clf/config").await.json()["version_policy"].clone();
+        let told = match policy {
+            "1,2" => json!({ "specific": { "versions": [1, 2] } }),
+            "all" => json!({ "all": {} }),
+            latest => json!({ "latest": { "num_versions": latest[7..].parse::<u32>().unwrap() } }),
+        };
+        assert_eq!(config, told);
     }
     // It holds for what comes, too.
     add(&rig, "clf").await;
