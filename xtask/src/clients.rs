@@ -40,7 +40,9 @@ pub(crate) fn kserve() -> Result<Outcome> {
 
 pub(crate) fn frigate() -> Result<Outcome> {
     let more = ["--frigate", "127.0.0.1:0"];
-    let cluster = Cluster::start_with(Profile::Dev, "frigate", &more)?;
+    // A busy machine is no reason to find nothing on an image.
+    let patience = [("RADEON_FRIGATE__TIMEOUT_MS", "10000")];
+    let cluster = Cluster::start_with(Profile::Dev, "frigate", &more, &patience)?;
     let script = "apps/server/tests/frigate_e2e.py";
     let outcome = test::script(python::frigate(), script, &[cluster.frigate()?]);
     cluster.stop()?;

@@ -39,11 +39,16 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Starts a coordinator with two workers on free ports; `name` names its data folder.
     pub(crate) fn start(profile: Profile, name: &str) -> Result<Self> {
-        Self::start_with(profile, name, &[])
+        Self::start_with(profile, name, &[], &[])
     }
 
-    /// The same with more flags of `start`.
-    pub(crate) fn start_with(profile: Profile, name: &str, flags: &[&str]) -> Result<Self> {
+    /// The same with more flags of `start`, and settings of the environment.
+    pub(crate) fn start_with(
+        profile: Profile,
+        name: &str,
+        flags: &[&str],
+        settings: &[(&str, &str)],
+    ) -> Result<Self> {
         let binary = binary(profile)?;
         let data = cmd::root().join("target/xtask").join(name);
         if data.exists() {
@@ -52,9 +57,7 @@ impl Cluster {
         let mut start = cmd::command(&binary);
         start.args(["start", "--json", "--workers", "2", "--http", "127.0.0.1:0"]);
         start.args(["--grpc", "127.0.0.1:0", "--quic", "127.0.0.1:0", "--data"]).arg(&data);
-        start.args(flags);
-        // A busy machine is no reason to find nothing on an image.
-        start.env("RADEON_FRIGATE__TIMEOUT_MS", "10000");
+        start.args(flags).envs(settings.iter().copied());
         let finished = cmd::stdout(&mut start)?;
         ensure!(finished.ok, "`start` failed");
         let answer = serde_json::from_str(&finished.output).context("`start` printed no JSON")?;

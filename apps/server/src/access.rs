@@ -82,6 +82,13 @@ impl Access {
         self.keys.list().iter().any(|key| !key.is_expired(now_s))
     }
 
+    /// Whether a caller of this name may still come: its key is neither revoked nor expired.
+    pub(crate) fn knows(&self, id: &str) -> bool {
+        let now_s = now_s();
+        let is_good = |key: &KeyInfo| key.id == id && !key.is_expired(now_s);
+        id == LocalKey::ID || self.keys.list().iter().any(is_good)
+    }
+
     /// The keys.
     pub(crate) fn keys(&self) -> &Keys {
         &self.keys

@@ -72,7 +72,7 @@ impl ModelEntry {
     }
 
     /// What its classes are called: the lines of `labels.txt` beside the model, or beside its versions;
-    /// none where there is no such file. The first call reads it.
+    /// none where there is no such file. The first call reads it, until the model is loaded anew.
     pub(crate) fn labels(&self) -> &[String] {
         self.0.labels.get_or_init(|| {
             let above = self.0.folder.parent().unwrap_or(&self.0.folder);
@@ -104,7 +104,7 @@ impl ModelEntry {
 /// changes; which there are does, with the catalog's own calls and when the folder is looked at.
 #[derive(Default)]
 struct Known {
-    entries: HashMap<String, Vec<ModelEntry>>,
+    entries: HashMap<String, Arc<[ModelEntry]>>,
     /// The cache of each model among them that has one, for all of its versions.
     caches: HashMap<String, Arc<ResponseCache>>,
     /// Grows when something is forgotten: what was read from disk before that may be stale.
@@ -150,13 +150,13 @@ impl Catalog {
 
     /// A registered model; without a version the newest that can be used, or else the newest.
     pub(crate) async fn get(&self, name: &str, version: Option<u64>) -> Result<ModelEntry, Fault> {
-        let generation = {
+        let (all, generation) = {
             let known = lock(&self.known);
-            if let Some(entry) = known.entries.get(name).and_then(|all| self.pick(all, version)) {
-                return Ok(entry);
-            }
-            known.generation
+            (known.entries.get(name).cloned(), known.generation)
         };
+        if let Some(entry) = all.and_then(|all| self.pick(&all, version)) {
+            return Ok(entry);
+        }
         let all = self.entries(name).await?;
         let all = self.with_cache(name, all, generation).await;
         let picked = self.pick(&all, version);
@@ -188,7 +188,7 @@ impl Catalog {
     fn know(&self, name: &str, all: Vec<ModelEntry>, generation: u64) {
         let mut known = lock(&self.known);
         if known.generation == generation && !all.is_empty() {
-            known.entries.insert(name.to_owned(), all);
+            known.entries.insert(name.to_owned(), all.into());
         }
     }
 
@@ -340,8 +340,12 @@ impl Catalog {
 fn read_labels(folder: &Path) -> Option<String> {
     let file = std::fs::File::open(folder.join("labels.txt")).ok()?;
     let mut text = String::new();
-    let read = file.take(LABELS_BYTES_MAX).read_to_string(&mut text);
-    read.inspect_err(|error| tracing::warn!(%error, ?folder, "labels cannot be read")).ok()?;
+    let read = file.take(LABELS_BYTES_MAX + 1).read_to_string(&mut text);
+    let read = read.and_then(|_| match text.len() as u64 > LABELS_BYTES_MAX {
+        true => Err(std::io::ErrorKind::FileTooLarge.into()),
+        false => Ok(()),
+    });
+    read.inspect_err(|error| tracing::warn!(%error, ?folder, "labels are not used")).ok()?;
     Some(text)
 }
 

@@ -9,7 +9,7 @@ mod request;
 
 pub(crate) use request::{Shared, Slot, Taken};
 
-use crate::access::Caller;
+use crate::access::{Access, Caller};
 use crate::fault::Fault;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
@@ -55,7 +55,12 @@ impl Regions {
     /// # Errors
     /// 400 for a key that is none, a file that is not there and a place outside of it; 409 for a name
     /// that is taken; 503 beyond the number that there may be.
-    pub(crate) fn register(&self, caller: &Caller, name: &str, place: Place) -> Result<(), Fault> {
+    pub(crate) fn register(
+        &self,
+        (caller, access): (&Caller, &Access),
+        name: &str,
+        place: Place,
+    ) -> Result<(), Fault> {
         if name.is_empty() || name.len() > NAME_BYTES_MAX {
             let length = name.len();
             return Err(Fault::bad_input(format!(
@@ -64,6 +69,8 @@ impl Regions {
         }
         let file = file::open(&place)?;
         let mut known = self.known();
+        // Nobody could use or let go of these any more.
+        known.retain(|(owner, _), _| access.knows(owner));
         let own = (caller.id().to_owned(), name.to_owned());
         if known.contains_key(&own) {
             return Err(Fault::conflict(format!("a region '{name}' is registered already"))

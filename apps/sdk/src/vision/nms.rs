@@ -29,12 +29,13 @@ pub struct NmsOptions {
 }
 
 /// The indices of the boxes that stay, by falling score, of equal scores the earlier one first.
-/// Boxes suppress those of their own class alone. Boxes with a NaN are dropped. It takes time
+/// Boxes suppress those of their own class alone. Boxes with a corner that is no number
+/// or infinite are dropped. It takes time
 /// proportional to `boxes.len() × boxes_max`.
 #[must_use]
 pub fn nms(boxes: &[PixelBox], options: &NmsOptions) -> Vec<usize> {
     let usable = |b: &PixelBox| {
-        b.score >= options.score_min && ![b.x1, b.y1, b.x2, b.y2].iter().any(|v| v.is_nan())
+        b.score >= options.score_min && [b.x1, b.y1, b.x2, b.y2].iter().all(|v| v.is_finite())
     };
     let mut order: Vec<(usize, &PixelBox)> =
         boxes.iter().enumerate().filter(|(_, b)| usable(b)).collect();
@@ -81,6 +82,7 @@ mod tests {
             at(2.0, 12.0, 0.5, 1),
             at(2.0, f32::NAN, 0.99, 0),
             at(40.0, 40.0, 0.1, 0),
+            at(50.0, f32::INFINITY, 0.99, 0),
         ];
         let options = |iou_max, score_min, boxes_max| NmsOptions { iou_max, score_min, boxes_max };
         for (options, expected) in [

@@ -2,12 +2,13 @@
 //! network that Frigate names.
 
 use crate::fault::Fault;
+use lgp_sdk::vision::{NmsOptions, PixelBox, nms, softmax};
 use lgp_sdk::{DType, Tensor};
 use std::borrow::Cow;
 
 /// Boxes in an answer.
 const ROWS: usize = 20;
-/// Scores from here on count, and boxes that share more than this of their area are one.
+/// Scores from here on count, and boxes whose intersection over union is above it are one thing.
 const THRESHOLD: f32 = 0.4;
 /// Cells of the three outputs of a pyramid, in pixels.
 const STRIDES: [u16; 3] = [8, 16, 32];
@@ -64,19 +65,6 @@ impl Found {
         let (w, h) = (width / 2.0, height / 2.0);
         Self { class, score, corners: [x - w, y - h, x + w, y + h] }
     }
-
-    fn area(&self) -> f32 {
-        let [left, top, right, bottom] = self.corners;
-        (right - left).max(0.0) * (bottom - top).max(0.0)
-    }
-
-    /// The share of their common area that both cover.
-    fn overlap(&self, other: &Self) -> f32 {
-        let ([l, t, r, b], [ol, ot, or, ob]) = (self.corners, other.corners);
-        let shared = (r.min(or) - l.max(ol)).max(0.0) * (b.min(ob) - t.max(ot)).max(0.0);
-        let all = self.area() + other.area() - shared;
-        if all > 0.0 { shared / all } else { 0.0 }
-    }
 }
 
 /// The boxes that a network of this kind found, on an image of so many pixels in width and height.
@@ -121,19 +109,14 @@ fn unlike(kind: Kind, outputs: &[&Tensor]) -> Fault {
 }
 
 /// Best first, without those that another one covers, whatever their classes; no more than are wanted.
-fn distinct(mut found: Vec<Found>) -> Vec<Found> {
-    found.retain(|found| found.score > THRESHOLD && found.corners.iter().all(|at| at.is_finite()));
-    found.sort_by(|a, b| b.score.total_cmp(&a.score));
-    let mut kept: Vec<Found> = Vec::with_capacity(ROWS);
-    for found in found {
-        if kept.len() == ROWS {
-            break;
-        }
-        if kept.iter().all(|other| found.overlap(other) <= THRESHOLD) {
-            kept.push(found);
-        }
-    }
-    kept
+fn distinct(found: Vec<Found>) -> Vec<Found> {
+    let boxed = |found: &Found| {
+        let ([x1, y1, x2, y2], score) = (found.corners, found.score);
+        PixelBox { x1, y1, x2, y2, score, class: 0 }
+    };
+    let boxes: Vec<PixelBox> = found.iter().map(boxed).collect();
+    let options = NmsOptions { iou_max: THRESHOLD, score_min: THRESHOLD, boxes_max: ROWS };
+    nms(&boxes, &options).into_iter().filter_map(|at| found.get(at).copied()).collect()
 }
 
 fn floats(tensor: &Tensor) -> Result<Cow<'_, [f32]>, Fault> {
@@ -288,10 +271,9 @@ fn queries(boxes: &Tensor, logits: &Tensor) -> Result<Vec<Found>, Fault> {
     let (boxes, logits) = (floats(boxes)?, floats(logits)?);
     let (places, _) = boxes.as_chunks::<4>();
     let found = places.iter().zip(logits.chunks_exact((*length).max(1))).filter_map(|(at, row)| {
-        let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        let sum: f32 = row.iter().map(|logit| (logit - most).exp()).sum();
-        let (class, logit) = best(row.get(1..)?)?;
-        Some(Found::centred(class, (logit - most).exp() / sum, *at))
+        let shares = softmax(row);
+        let (class, score) = best(shares.get(1..)?)?;
+        Some(Found::centred(class, score, *at))
     });
     Ok(found.collect())
 }

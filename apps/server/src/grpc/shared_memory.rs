@@ -29,6 +29,7 @@ impl Service {
     ) -> Result<(), Fault> {
         of_this_machine(peer.is_local())?;
         let SystemSharedMemoryRegisterRequest { name, key, offset, byte_size } = message;
+        let caller = (caller, self.state().access());
         self.state().regions().register(caller, &name, Place { key, offset, byte_size })
     }
 

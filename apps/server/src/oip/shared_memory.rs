@@ -75,7 +75,7 @@ async fn register(
     body: Whole,
 ) -> Result<Json<Value>, OipError> {
     of_this_machine(peer.is_local())?;
-    state.regions().register(&caller, params.get("region"), body.json()?)?;
+    state.regions().register((&caller, state.access()), params.get("region"), body.json()?)?;
     Ok(Json(json!({})))
 }
 

@@ -248,6 +248,11 @@ async fn regions_are_their_callers_own() {
     }
     // Another caller has names and places of its own.
     assert_eq!(register(addr, &keys[1], "r0", place()).await.0, 200);
+    // Those of a key that was revoked go when they are in the way of others.
+    let public = keys[1].split('_').nth(1).unwrap();
+    assert_eq!(rig.delete(&format!("/api/v1/cluster/keys/{public}")).await.status, 200);
+    assert_eq!(register(addr, &keys[0], "r1", place()).await.0, 200);
+    assert_eq!(rig.get(status).await.json().as_array().unwrap().len(), 64 + 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
