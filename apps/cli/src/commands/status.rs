@@ -2,6 +2,7 @@
 
 use crate::commands::workers;
 use crate::failure::Result;
+use crate::folder;
 use crate::output::{self, Output};
 use crate::rest::{Client, Target};
 use serde_json::{Value, json};
@@ -41,11 +42,14 @@ fn summary(client: &Client) -> Result<Value> {
         .iter()
         .map(|m| json!({ "name": m["name"], "version": m["version"], "state": m["state"] }))
         .collect();
+    // Where it was found by its address alone, nothing says what else it serves.
+    let endpoint = client.data().and_then(|data| folder::running(data).ok());
     Ok(json!({
         "status": health["status"],
         "pid": coordinator["pid"],
         "http": client.base(),
-        "grpc": null,
+        "grpc": endpoint.as_ref().and_then(|endpoint| endpoint.grpc.as_ref()),
+        "frigate": endpoint.as_ref().and_then(|endpoint| endpoint.frigate.as_ref()),
         "quic": coordinator["quic"],
         "data": client.data(),
         "version": coordinator["version"],

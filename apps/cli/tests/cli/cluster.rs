@@ -19,6 +19,7 @@ fn a_cluster_starts_serves_and_stops() {
     assert_eq!(cluster.workers("ready").len(), 2);
     let status = cluster.run(&["status"]).json();
     assert_eq!((&status["status"], &status["pid"]), (&json!("ok"), &endpoint["pid"]));
+    assert_eq!(status["grpc"], endpoint["grpc"]);
     let models = cluster.run(&["models", "ls"]).json();
     assert_eq!((&models[0]["name"], &models[0]["state"]), (&json!("digits"), &json!("ready")));
 
