@@ -1,6 +1,7 @@
 //! Aliases: names that stand for weighted models or versions, kept in a file beside the repository.
 
 use crate::fault::Fault;
+use crate::faults::disk;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -165,7 +166,7 @@ impl Aliases {
         }
         let mut next = self.table().clone();
         change(&mut next)?;
-        self.write(&next).map_err(Fault::internal)?;
+        self.write(&next).map_err(|error| disk(&error))?;
         *self.table() = next;
         Ok(())
     }

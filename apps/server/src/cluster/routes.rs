@@ -246,10 +246,10 @@ fn aliases() -> Vec<Route> {
         Route::put(at("/aliases/{alias}"), Admin, aliases::set, "Makes or replaces an alias")
             .takes("NewAlias")
             .answers(200, "Alias")
-            .refuses(&[404, 409, 500]),
+            .refuses(&[404, 409, 500, 507]),
         Route::delete(at("/aliases/{alias}"), Admin, aliases::remove, "Removes an alias")
             .answers(200, "RemovedAlias")
-            .refuses(&[404, 500]),
+            .refuses(&[404, 500, 507]),
     ]
 }
 
