@@ -1,0 +1,182 @@
+//! Lanes that ask, in turn with their answers or at a rate, and what is counted of it.
+
+use crate::grpc::{self, Streamed, Unary};
+use crate::http::Http;
+use crate::lane::{Answer, Lane};
+use crate::request::Input;
+use crate::{Protocol, Result, Run};
+use serde::Serialize;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use tokio::task::LocalSet;
+
+/// What a run prints.
+#[derive(Serialize)]
+pub(crate) struct Report {
+    seconds: f64,
+    /// Requests that were answered well, and how many of them a second.
+    good: usize,
+    per_s: f64,
+    latency_us: Latency,
+    /// Requests that the server had no room for, and how many of these answers say when to come again.
+    refused: usize,
+    refused_saying_when: usize,
+    refused_us_p50: f64,
+    /// Requests that were answered otherwise, and the first such answer.
+    bad: usize,
+    first_bad: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Latency {
+    least: f64,
+    p50: f64,
+    p95: f64,
+    p99: f64,
+    max: f64,
+    mean: f64,
+}
+
+impl Latency {
+    fn of(samples: &mut [f64]) -> Self {
+        samples.sort_unstable_by(f64::total_cmp);
+        let at = |per_mille: usize| rank(samples, per_mille);
+        let mean = samples.iter().sum::<f64>() / samples.len().max(1) as f64;
+        Self { least: at(0), p50: at(500), p95: at(950), p99: at(990), max: at(1000), mean }
+    }
+}
+
+/// Nearest rank; 0 of nothing.
+fn rank(sorted: &[f64], per_mille: usize) -> f64 {
+    let at = (sorted.len() * per_mille).div_ceil(1000).saturating_sub(1);
+    sorted.get(at).copied().unwrap_or_default()
+}
+
+#[derive(Default)]
+struct Count {
+    good_us: Vec<f64>,
+    refused_us: Vec<f64>,
+    refused_saying_when: usize,
+    bad: usize,
+    first_bad: Option<String>,
+}
+
+/// When requests are due.
+struct Clock {
+    begin: Instant,
+    counted_from: Instant,
+    end: Instant,
+    /// Between requests, where they have a rate.
+    pause: Option<Duration>,
+    /// Requests that were due so far.
+    turn: RefCell<u32>,
+}
+
+impl Clock {
+    /// The moment from which the next request counts; none after the end.
+    async fn next(&self) -> Option<Instant> {
+        let now = Instant::now();
+        let due = match self.pause {
+            None => now,
+            Some(pause) => {
+                let mut turn = self.turn.borrow_mut();
+                let due = self.begin + pause * *turn;
+                *turn += 1;
+                due
+            }
+        };
+        if due >= self.end || now >= self.end {
+            return None;
+        }
+        if due > now {
+            tokio::time::sleep_until(due.into()).await;
+            // Timers wake late: the request was not late, since nothing else kept its lane.
+            return Some(Instant::now());
+        }
+        Some(due)
+    }
+}
+
+/// Opens the lanes, asks, counts.
+pub(crate) async fn run(run: &Run) -> Result<Report> {
+    let lanes = open(run).await?;
+    let begin = Instant::now();
+    let counted_from = begin + Duration::from_secs_f64(run.warm_seconds);
+    let end = counted_from + Duration::from_secs_f64(run.seconds);
+    let pause = run.rate.map(|rate| Duration::from_secs_f64(1.0 / rate));
+    let clock = Rc::new(Clock { begin, counted_from, end, pause, turn: RefCell::new(0) });
+    let count = Rc::new(RefCell::new(Count::default()));
+    let local = LocalSet::new();
+    for lane in lanes {
+        local.spawn_local(travel(lane, Rc::clone(&clock), Rc::clone(&count)));
+    }
+    local.await;
+    let seconds = counted_from.elapsed().as_secs_f64();
+    let mut count = count.take();
+    count.refused_us.sort_unstable_by(f64::total_cmp);
+    Ok(Report {
+        seconds,
+        good: count.good_us.len(),
+        per_s: count.good_us.len() as f64 / seconds,
+        latency_us: Latency::of(&mut count.good_us),
+        refused: count.refused_us.len(),
+        refused_saying_when: count.refused_saying_when,
+        refused_us_p50: rank(&count.refused_us, 500),
+        bad: count.bad,
+        first_bad: count.first_bad,
+    })
+}
+
+async fn open(run: &Run) -> Result<Vec<Lane>> {
+    let input = Input::parse(&run.input)?;
+    let mut lanes = Vec::with_capacity(run.in_flight);
+    match run.protocol {
+        Protocol::Http => {
+            for lane in 0..run.in_flight {
+                lanes.push(Lane::Http(Http::open(run, &input, lane).await?));
+            }
+        }
+        Protocol::Grpc => {
+            let client = grpc::connect(run).await?;
+            for _ in 0..run.in_flight {
+                lanes.push(Lane::Unary(Unary::new(run, client.clone(), &input)?));
+            }
+        }
+        Protocol::Stream => {
+            let stream = Streamed::open(run, grpc::connect(run).await?, &input).await?;
+            lanes.extend((0..run.in_flight).map(|_| Lane::Streamed(stream.clone())));
+        }
+    }
+    Ok(lanes)
+}
+
+/// One lane's requests, until the end or until its connection fails.
+async fn travel(mut lane: Lane, clock: Rc<Clock>, count: Rc<RefCell<Count>>) {
+    while let Some(from) = clock.next().await {
+        let answer = lane.ask().await;
+        let us = from.elapsed().as_secs_f64() * 1e6;
+        if from < clock.counted_from {
+            continue;
+        }
+        let mut count = count.borrow_mut();
+        let bad = match answer {
+            Ok(Answer::Good) => {
+                count.good_us.push(us);
+                continue;
+            }
+            Ok(Answer::Refused { says_when }) => {
+                count.refused_us.push(us);
+                count.refused_saying_when += usize::from(says_when);
+                continue;
+            }
+            Ok(Answer::Bad(message)) => (message, false),
+            Err(error) => (error.to_string(), true),
+        };
+        count.bad += 1;
+        count.first_bad.get_or_insert(bad.0);
+        if bad.1 {
+            return;
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Requests over gRPC: calls of their own, or messages of one stream.
+
+use crate::lane::Answer;
+use crate::request::{Input, message};
+use crate::{Result, Run, transport};
+use hyper::body::Incoming;
+use hyper::client::conn::http2::{Builder, SendRequest};
+use hyper::{Request, Response, Uri};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use lgp_server::inference::grpc_inference_service_client::GrpcInferenceServiceClient;
+use lgp_server::inference::{ModelInferRequest, ModelStreamInferResponse};
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use tokio::sync::{mpsc, oneshot};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Code;
+use tonic::body::Body;
+use tower::Service;
+
+/// Of both ends, so that large messages do not wait for permission to go on.
+const WINDOW_BYTES: u32 = 8 << 20;
+
+/// A connection as the generated client wants it.
+#[derive(Clone)]
+pub(crate) struct Channel(SendRequest<Body>);
+
+impl Service<Request<Body>> for Channel {
+    type Response = Response<Incoming>;
+    type Error = hyper::Error;
+    type Future = Pin<Box<dyn Future<Output = hyper::Result<Response<Incoming>>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<hyper::Result<()>> {
+        self.0.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        Box::pin(self.0.send_request(request))
+    }
+}
+
+type Client = GrpcInferenceServiceClient<Channel>;
+
+/// Opens the one connection.
+pub(crate) async fn connect(run: &Run) -> Result<Client> {
+    let uri: Uri = run.url.parse()?;
+    let stream = transport::connect(run, &uri, b"h2").await?;
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder.timer(TokioTimer::new());
+    builder.initial_stream_window_size(WINDOW_BYTES).initial_connection_window_size(WINDOW_BYTES);
+    let (connection, driver) = builder.handshake(TokioIo::new(stream)).await?;
+    tokio::spawn(driver);
+    Ok(GrpcInferenceServiceClient::with_origin(Channel(connection), uri))
+}
+
+fn with_key<T>(run: &Run, message: T) -> Result<tonic::Request<T>> {
+    let mut request = tonic::Request::new(message);
+    if let Some(file) = &run.key_file {
+        let key = std::fs::read_to_string(file)?;
+        request.metadata_mut().insert("authorization", format!("Bearer {}", key.trim()).parse()?);
+    }
+    Ok(request)
+}
+
+/// A call for each request.
+pub(crate) struct Unary {
+    client: Client,
+    message: ModelInferRequest,
+    metadata: tonic::metadata::MetadataMap,
+}
+
+impl Unary {
+    pub(crate) fn new(run: &Run, client: Client, input: &Input) -> Result<Self> {
+        let metadata = with_key(run, ())?.metadata().clone();
+        Ok(Self { client, message: message(run, input), metadata })
+    }
+
+    pub(crate) async fn ask(&mut self) -> Result<Answer> {
+        let mut request = tonic::Request::new(self.message.clone());
+        *request.metadata_mut() = self.metadata.clone();
+        Ok(match self.client.model_infer(request).await {
+            Ok(_) => Answer::Good,
+            Err(status) if status.code() == Code::Unavailable => {
+                let says_when = status.metadata().contains_key("retry-after");
+                Answer::Refused { says_when }
+            }
+            Err(status) => Answer::Bad(status.to_string()),
+        })
+    }
+}
+
+/// Those who wait for answers, in the order of their requests.
+type Waiters = Arc<Mutex<VecDeque<oneshot::Sender<Answer>>>>;
+
+/// A place on a stream that many lanes share.
+#[derive(Clone)]
+pub(crate) struct Streamed {
+    requests: mpsc::Sender<ModelInferRequest>,
+    waiters: Waiters,
+    message: ModelInferRequest,
+}
+
+impl Streamed {
+    /// Opens the stream, and reads its answers.
+    pub(crate) async fn open(run: &Run, mut client: Client, input: &Input) -> Result<Self> {
+        let (requests, receiver) = mpsc::channel(run.in_flight);
+        let waiters = Waiters::default();
+        let message = message(run, input);
+        // Its head comes with the first answer.
+        let call = with_key(run, ReceiverStream::new(receiver))?;
+        let readers = Arc::clone(&waiters);
+        tokio::spawn(async move {
+            let Ok(answers) = client.model_stream_infer(call).await else { return };
+            let mut answers = answers.into_inner();
+            while let Ok(Some(answer)) = answers.message().await {
+                let next = readers.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+                let Some(waiter) = next else { return };
+                // Its lane may have ended with the run.
+                let _ = waiter.send(judged(answer));
+            }
+            // Whoever waits still learns it from the channel that closes.
+            readers.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        });
+        Ok(Self { requests, waiters, message })
+    }
+
+    pub(crate) async fn ask(&mut self) -> Result<Answer> {
+        let permit = self.requests.reserve().await?;
+        let (waiter, answer) = oneshot::channel();
+        {
+            let mut waiters = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
+            waiters.push_back(waiter);
+            permit.send(self.message.clone());
+        }
+        Ok(answer.await?)
+    }
+}
+
+fn judged(answer: ModelStreamInferResponse) -> Answer {
+    match answer.error_message {
+        message if message.is_empty() => Answer::Good,
+        message => Answer::Bad(message),
+    }
+}

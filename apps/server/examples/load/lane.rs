@@ -1,0 +1,32 @@
+//! One request in flight: it is sent, and its answer waited for.
+
+use crate::Result;
+use crate::grpc::{Streamed, Unary};
+use crate::http::Http;
+
+/// What came of a request.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Good,
+    /// The server has too much to do, and may have said when to come again.
+    Refused { says_when: bool },
+    /// Anything else, in its words.
+    Bad(String),
+}
+
+/// A way to the server that one request at a time takes.
+pub(crate) enum Lane {
+    Http(Http),
+    Unary(Unary),
+    Streamed(Streamed),
+}
+
+impl Lane {
+    pub(crate) async fn ask(&mut self) -> Result<Answer> {
+        match self {
+            Self::Http(lane) => lane.ask().await,
+            Self::Unary(lane) => lane.ask().await,
+            Self::Streamed(lane) => lane.ask().await,
+        }
+    }
+}

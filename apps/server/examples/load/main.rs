@@ -1,0 +1,99 @@
+//! Load on a server that speaks the Open Inference Protocol: how many requests a second, and how long
+//! each takes. One thread, so that the server keeps what processors there are.
+//! `cargo run --release -p lgp-server --example load -- run --url http://127.0.0.1:8000 …`.
+
+mod bare;
+mod drive;
+mod grpc;
+mod http;
+mod lane;
+mod request;
+mod transport;
+
+use clap::{Args, Parser, ValueEnum};
+use std::path::PathBuf;
+
+/// What the generator answers with when something is wrong.
+pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+#[derive(Parser)]
+enum Command {
+    /// Sends requests and prints one line of JSON.
+    Run(Run),
+    /// Answers every request with so many bytes and does nothing else: the floor of a transfer.
+    Bare {
+        #[arg(long)]
+        answer_bytes: usize,
+    },
+}
+
+/// How requests travel.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Protocol {
+    /// HTTP/1.1, a connection for each request in flight.
+    Http,
+    /// Unary gRPC, one connection.
+    Grpc,
+    /// A bidirectional stream of gRPC.
+    Stream,
+}
+
+/// How tensors travel over HTTP.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Form {
+    Json,
+    Binary,
+    /// In regions of shared memory that are registered first.
+    Shared,
+}
+
+#[derive(Args)]
+struct Run {
+    #[arg(long, value_enum, default_value = "http")]
+    protocol: Protocol,
+    #[arg(long, value_enum, default_value = "binary")]
+    form: Form,
+    /// The server, with the path that takes inferences where it is another than the protocol's.
+    #[arg(long)]
+    url: String,
+    #[arg(long)]
+    model: String,
+    /// Name and dimensions of the input, such as image:1x1x8x8, which gets numbers at random.
+    #[arg(long)]
+    input: String,
+    /// Bytes of each output, for those that come in shared memory.
+    #[arg(long, default_value_t = 4096)]
+    output_bytes: usize,
+    /// Name of the output that comes in shared memory.
+    #[arg(long, default_value = "")]
+    output: String,
+    #[arg(long, default_value_t = 1)]
+    in_flight: usize,
+    #[arg(long, default_value_t = 5.0)]
+    seconds: f64,
+    /// Before anything is counted.
+    #[arg(long, default_value_t = 1.0)]
+    warm_seconds: f64,
+    /// Requests a second that are due, whatever becomes of earlier ones; as fast as answers come
+    /// where none are given.
+    #[arg(long)]
+    rate: Option<f64>,
+    /// A file with a key.
+    #[arg(long)]
+    key_file: Option<PathBuf>,
+    /// A file with the certificate of the authority that is trusted.
+    #[arg(long)]
+    ca: Option<PathBuf>,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<()> {
+    match Command::parse() {
+        Command::Run(run) => {
+            let report = drive::run(&run).await?;
+            println!("{}", serde_json::to_string(&report)?);
+            Ok(())
+        }
+        Command::Bare { answer_bytes } => bare::serve(answer_bytes).await,
+    }
+}
