@@ -1,16 +1,12 @@
 //! Tasks of a model that run as one batch, where that gives the same results.
 
+use crate::results::agree;
 use lgp_distributed::ModelRef;
 use lgp_inference::{Result, Session, Stop};
-use lgp_memory::{DType, NamedTensor, Tensor, TensorView};
+use lgp_memory::{NamedTensor, Tensor, TensorView};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
-
-/// How far results of a batch may be from those of its tasks alone, of the value and in any case:
-/// sums may be added up in another order.
-const RELATIVE: f32 = 1e-3;
-const ABSOLUTE: f32 = 1e-4;
 
 /// What was found out about joining each model's tasks.
 ///
@@ -45,7 +41,8 @@ impl Joins {
         let joined = session.run_batch_until(&probe, stop).ok()?;
         let mut alone: Vec<_> =
             probe.iter().map(|inputs| alone(session, inputs, stop)).collect::<Result<_>>().ok()?;
-        let agree = agree(&alone, &joined);
+        let agree =
+            alone.len() == joined.len() && alone.iter().zip(&joined).all(|(a, b)| agree(a, b));
         known().insert(model.clone(), agree);
         if !agree {
             tracing::warn!(%model, "rows of a batch depend on one another: its tasks run one by one");
@@ -97,26 +94,4 @@ fn alone(session: &Session, inputs: &[NamedTensor], stop: &Stop) -> Result<Vec<N
     let views: Vec<(&str, TensorView<'_>)> =
         inputs.iter().map(|input| (input.name.as_str(), input.tensor.view())).collect();
     session.run_until(&views, stop)
-}
-
-fn agree(alone: &[Vec<NamedTensor>], joined: &[Vec<NamedTensor>]) -> bool {
-    let outputs = |(alone, joined): (&Vec<NamedTensor>, &Vec<NamedTensor>)| {
-        let same =
-            |(a, b): (&NamedTensor, &NamedTensor)| a.name == b.name && close(&a.tensor, &b.tensor);
-        alone.len() == joined.len() && alone.iter().zip(joined).all(same)
-    };
-    alone.len() == joined.len() && alone.iter().zip(joined).all(outputs)
-}
-
-fn close(a: &Tensor, b: &Tensor) -> bool {
-    if a.dtype() != b.dtype() || a.shape() != b.shape() {
-        return false;
-    }
-    let near = |(a, b): (&f32, &f32)| {
-        (a - b).abs() <= RELATIVE.mul_add(a.abs(), ABSOLUTE) || a.to_bits() == b.to_bits()
-    };
-    match (a.dtype(), a.as_slice::<f32>(), b.as_slice::<f32>()) {
-        (DType::F32, Ok(a), Ok(b)) => a.iter().zip(b).all(near),
-        _ => a == b,
-    }
 }

@@ -11,6 +11,7 @@ mod deployment;
 mod executor;
 mod joined;
 mod multi;
+mod results;
 mod sensors;
 mod turns;
 mod versions;
@@ -48,6 +49,7 @@ pub use lgp_memory::{
     SymShape, Tensor, TensorType, TensorView, ValueKind,
 };
 pub use multi::MultiExecutor;
+pub use results::agree;
 pub use versions::{Loaded, VersionPolicy, keep_loaded, last_loaded};
 
 /// Compiles a model for an opened device, or for the processor where there is none.

@@ -37,6 +37,21 @@ pub(crate) struct Target {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Alias {
     pub(crate) targets: Vec<Target>,
+    /// What also runs copies of its requests, unseen by the callers.
+    #[serde(default)]
+    pub(crate) shadow: Option<Shadow>,
+}
+
+/// A model that runs copies of requests, to be compared.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Shadow {
+    pub(crate) model: String,
+    /// The newest at the time of a request, where nothing is said.
+    #[serde(default)]
+    pub(crate) version: Option<u64>,
+    /// Of how many requests in a hundred.
+    pub(crate) percent: u32,
 }
 
 impl Alias {
@@ -45,6 +60,12 @@ impl Alias {
         let count = self.targets.len();
         if !(1..=TARGETS_MAX).contains(&count) {
             let what = format!("{count} targets given, expected 1 to {TARGETS_MAX}");
+            return Err(Fault::bad_input(what));
+        }
+        if let Some(Shadow { percent, .. }) = &self.shadow
+            && !(1..=100).contains(percent)
+        {
+            let what = format!("the percent of the shadow is {percent}, expected 1 to 100");
             return Err(Fault::bad_input(what));
         }
         for Target { model, weight, .. } in &self.targets {
@@ -192,7 +213,7 @@ mod tests {
             version: None,
             weight: *weight,
         };
-        Alias { targets: weights.iter().enumerate().map(target).collect() }
+        Alias { targets: weights.iter().enumerate().map(target).collect(), shadow: None }
     }
 
     #[test]

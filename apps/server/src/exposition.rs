@@ -41,7 +41,7 @@ fn families(stats: &Stats, models: &[(ModelKey, ModelReading)]) -> Vec<MetricFam
 /// Triton's counters, for requests that came through the Open Inference Protocol.
 fn inference(page: &mut Page, models: &[(ModelKey, ModelReading)]) {
     type Column = (&'static str, Number, &'static str, fn(&ModelReading) -> u64);
-    let columns: [Column; 11] = [
+    let columns: [Column; 13] = [
         ("nv_inference_request_success", Number::Counter, "Requests answered", |r| r.success),
         ("nv_inference_count", Number::Counter, "Inferences done", |r| r.success),
         (
@@ -61,6 +61,18 @@ fn inference(page: &mut Page, models: &[(ModelKey, ModelReading)]) {
             Number::Counter,
             "Requests whose answer was not in the model's response cache",
             |r| r.cache_misses,
+        ),
+        (
+            "lgp_shadow_requests_total",
+            Number::Counter,
+            "Copies of requests that the model ran as a shadow",
+            |r| r.shadow_requests,
+        ),
+        (
+            "lgp_shadow_differences_total",
+            Number::Counter,
+            "Copies whose outputs differed from the answer",
+            |r| r.shadow_differences,
         ),
         ("nv_inference_pending_request_count", Number::Gauge, "Requests under way", |r| r.pending),
         ("nv_inference_request_duration_us", Number::Counter, "Time of answered requests", |r| {

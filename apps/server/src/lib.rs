@@ -32,6 +32,7 @@ mod query;
 mod route;
 mod router;
 mod serve;
+mod shadow;
 mod shared_memory;
 mod state;
 mod stream;

@@ -62,6 +62,8 @@ pub(crate) struct ModelCounters {
     executions: AtomicU64,
     cache_hits: AtomicU64,
     cache_misses: AtomicU64,
+    shadow_requests: AtomicU64,
+    shadow_differences: AtomicU64,
     pending: AtomicU64,
     last_inference_ms: AtomicU64,
     request_ns: AtomicU64,
@@ -81,6 +83,8 @@ pub(crate) struct ModelReading {
     pub(crate) executions: u64,
     pub(crate) cache_hits: u64,
     pub(crate) cache_misses: u64,
+    pub(crate) shadow_requests: u64,
+    pub(crate) shadow_differences: u64,
     pub(crate) pending: u64,
     pub(crate) last_inference_ms: u64,
     pub(crate) request_ns: u64,
@@ -106,6 +110,12 @@ impl ModelCounters {
         Pending { counters: Arc::clone(self), decided: false }
     }
 
+    /// It ran a copy of a request, to the same outputs or not.
+    pub(crate) fn shadowed(&self, same: bool) {
+        self.shadow_requests.fetch_add(1, Relaxed);
+        self.shadow_differences.fetch_add(u64::from(!same), Relaxed);
+    }
+
     pub(crate) fn read(&self) -> ModelReading {
         let get = |counter: &AtomicU64| counter.load(Relaxed);
         ModelReading {
@@ -114,6 +124,8 @@ impl ModelCounters {
             executions: get(&self.executions),
             cache_hits: get(&self.cache_hits),
             cache_misses: get(&self.cache_misses),
+            shadow_requests: get(&self.shadow_requests),
+            shadow_differences: get(&self.shadow_differences),
             pending: get(&self.pending),
             last_inference_ms: get(&self.last_inference_ms),
             request_ns: get(&self.request_ns),

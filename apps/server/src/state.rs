@@ -7,6 +7,7 @@ use crate::config::ServerConfig;
 use crate::driver::Driver;
 use crate::feed::Feed;
 use crate::metrics::Metrics;
+use crate::shadow::Shadows;
 use crate::shared_memory::Regions;
 use crate::stream::Writers;
 use lgp_sdk::{Coordinator, Repository};
@@ -30,6 +31,7 @@ struct Inner {
     writers: Writers,
     feed: Feed,
     regions: Regions,
+    shadows: Shadows,
     /// Places for those who listen to events.
     listeners: Arc<Semaphore>,
     /// Places for those who wait for the end of a task.
@@ -69,6 +71,7 @@ impl ServerState {
             writers,
             feed,
             regions: Regions::default(),
+            shadows: Shadows::default(),
             listeners,
             waiters,
             access,
@@ -112,6 +115,11 @@ impl ServerState {
     /// The threads that write large answers.
     pub(crate) fn writers(&self) -> &Writers {
         &self.inner.writers
+    }
+
+    /// The room for copies of requests.
+    pub(crate) fn shadows(&self) -> &Shadows {
+        &self.inner.shadows
     }
 
     /// The events of the cluster.

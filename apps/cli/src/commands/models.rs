@@ -32,6 +32,10 @@ enum AliasAction {
         /// Models with the same inputs and outputs, each with its share of the requests
         #[arg(required = true, value_name = "NAME[/VERSION]:WEIGHT", value_parser = share)]
         models: Vec<Value>,
+        /// A model that runs copies of its requests after the answers, which are compared and counted;
+        /// of PERCENT of them, 100 where nothing is said
+        #[arg(long, value_name = "NAME[/VERSION][:PERCENT]", value_parser = shadow)]
+        shadow: Option<Value>,
         #[command(flatten)]
         target: Target,
     },
@@ -220,8 +224,8 @@ fn alias(action: &AliasAction, out: Output) -> Result<()> {
             let all: Vec<Value> = target.connect()?.get("aliases")?;
             out.emit(&all, |all| shares(all))
         }
-        AliasAction::Set { name, models, target } => {
-            let wish = json!({ "targets": models });
+        AliasAction::Set { name, models, shadow, target } => {
+            let wish = json!({ "targets": models, "shadow": shadow });
             let answer: Value = target.connect()?.put(&path(name), &wish)?;
             out.emit(&answer, |answer| shares(std::slice::from_ref(answer)))
         }
@@ -247,6 +251,19 @@ fn share(text: &str) -> std::result::Result<Value, String> {
     };
     parsed()
         .ok_or_else(|| "expected NAME:WEIGHT or NAME/VERSION:WEIGHT, such as clf/2:10".to_owned())
+}
+
+/// `NAME[/VERSION][:PERCENT]` as REST has it.
+fn shadow(text: &str) -> std::result::Result<Value, String> {
+    let whole = if text.contains(':') { text.to_owned() } else { format!("{text}:100") };
+    let mut value =
+        share(&whole).map_err(|_| "expected NAME, NAME/VERSION or NAME/VERSION:PERCENT")?;
+    if let Some(fields) = value.as_object_mut()
+        && let Some(percent) = fields.remove("weight")
+    {
+        fields.insert("percent".to_owned(), percent);
+    }
+    Ok(value)
 }
 
 fn shares(aliases: &[Value]) -> String {

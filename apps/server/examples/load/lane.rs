@@ -9,7 +9,9 @@ use crate::http::Http;
 pub(crate) enum Answer {
     Good,
     /// The server has too much to do, and may have said when to come again.
-    Refused { says_when: bool },
+    Refused {
+        says_when: bool,
+    },
     /// Anything else, in its words.
     Bad(String),
 }

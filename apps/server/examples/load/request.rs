@@ -67,14 +67,11 @@ impl Body {
                 Self { bytes: body.into(), json_bytes: Some(json_bytes) }
             }
             Form::Shared => {
-                let region = |name: &str, size: usize| {
-                    json!({"shared_memory_region": format!("{name}{lane}"), "shared_memory_byte_size": size})
-                };
+                let region = |name: &str, size: usize| json!({"shared_memory_region": format!("{name}{lane}"), "shared_memory_byte_size": size});
                 let tensor = with("parameters", region("in", bytes));
                 let output =
                     json!({"name": run.output, "parameters": region("out", run.output_bytes)});
-                let body =
-                    serde_json::to_vec(&json!({ "inputs": [tensor], "outputs": [output] }))?;
+                let body = serde_json::to_vec(&json!({ "inputs": [tensor], "outputs": [output] }))?;
                 Self { bytes: body.into(), json_bytes: None }
             }
         })

@@ -26,12 +26,11 @@ pub(crate) async fn connect(run: &Run, uri: &Uri, protocol: &[u8]) -> Result<Box
     let ca = run.ca.as_ref().ok_or("--ca is needed for https")?;
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(ca)?)?;
-    let mut config = ClientConfig::builder_with_provider(Arc::new(
-        rustls::crypto::ring::default_provider(),
-    ))
-    .with_safe_default_protocol_versions()?
-    .with_root_certificates(roots)
-    .with_no_client_auth();
+    let mut config =
+        ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
     config.alpn_protocols = vec![protocol.to_vec()];
     let name = ServerName::try_from(authority.host().to_owned())?;
     Ok(Box::new(TlsConnector::from(Arc::new(config)).connect(name, stream).await?))

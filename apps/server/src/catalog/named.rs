@@ -1,7 +1,7 @@
 //! Names as requests for inference use them: a model's, or that of an alias.
 
 use super::{Catalog, ModelEntry};
-use crate::aliases::{Alias, Aliases};
+use crate::aliases::{Alias, Aliases, Shadow};
 use crate::fault::Fault;
 use crate::oip;
 use lgp_sdk::NamedTensor;
@@ -67,6 +67,14 @@ impl Catalog {
         &self.aliases
     }
 
+    /// The shadow that is to run a copy of a request, if one is.
+    pub(crate) fn shadow(&self, named: &Named) -> Option<Shadow> {
+        let (name, alias) = named.alias.as_ref()?;
+        let shadow = alias.shadow.as_ref()?;
+        let is_of_share = self.aliases.number(name, None) % 100 < u64::from(shadow.percent);
+        is_of_share.then(|| shadow.clone())
+    }
+
     /// Makes or replaces an alias, whose models must be there and have the same inputs and outputs.
     pub(crate) async fn set_alias(self: &Arc<Self>, name: &str, alias: Alias) -> Result<(), Fault> {
         alias.check()?;
@@ -83,6 +91,9 @@ impl Catalog {
         let mut entries: Vec<ModelEntry> = Vec::new();
         for target in &alias.targets {
             entries.push(self.get(&target.model, target.version).await?);
+        }
+        if let Some(shadow) = &alias.shadow {
+            entries.push(self.get(&shadow.model, shadow.version).await?);
         }
         let same =
             |a: &ModelEntry, b: &ModelEntry| a.inputs() == b.inputs() && a.outputs() == b.outputs();

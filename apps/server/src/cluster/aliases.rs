@@ -14,7 +14,7 @@ pub(crate) async fn list(State(state): State<ServerState>) -> Json<Value> {
     Json(all.iter().map(|(name, alias)| describe(name, alias)).collect())
 }
 
-/// `PUT aliases/{alias} {"targets":[{"model","version","weight"}]}`: makes or replaces it.
+/// `PUT aliases/{alias} {"targets":[{"model","version","weight"}],"shadow":{"model","version","percent"}}`: makes or replaces it.
 pub(crate) async fn set(
     State(state): State<ServerState>,
     params: Params,
@@ -37,5 +37,5 @@ pub(crate) async fn remove(
 }
 
 fn describe(name: &str, alias: &Alias) -> Value {
-    json!({ "name": name, "targets": alias.targets })
+    json!({ "name": name, "targets": alias.targets, "shadow": alias.shadow })
 }

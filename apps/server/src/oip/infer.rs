@@ -10,11 +10,12 @@ use crate::extract::{Params, WithTensors};
 use crate::fault::{Fault, OipError};
 use crate::faults;
 use crate::metrics::{FailureReason, Pending, Spans};
+use crate::shadow::{self, Answered};
 use crate::shared_memory::Shared;
 use crate::state::ServerState;
 use axum::extract::State;
 use axum::response::Response;
-use lgp_sdk::{Coordinator, NamedTensor, TaskId, TaskRecord, TaskSpec};
+use lgp_sdk::{Coordinator, NamedTensor, Priority, TaskId, TaskRecord, TaskSpec};
 use std::time::{Duration, Instant};
 
 /// Bodies from this size on, and those that name shared memory, are read and written away from the threads that serve connections.
@@ -123,7 +124,11 @@ async fn answer<T: Send + 'static>(
             return Ok((encoded, Spans { compute_output: lap(&mut clock), ..spans }, 0));
         }
     }
-    let record = run(state, entry, request).await?;
+    let shadow = state.catalog().shadow(named);
+    let copy = shadow.map(|shadow| (shadow, request.inputs.clone()));
+    let mut spec = TaskSpec::new(entry.model().clone(), request.inputs);
+    (spec.priority, spec.deadline) = (request.priority, request.timeout);
+    let record = run(state, entry, spec).await?;
     clock = Instant::now();
 
     let overhead = millis(record.overhead_ms);
@@ -141,10 +146,14 @@ async fn answer<T: Send + 'static>(
     if let (Some((cache, key)), None) = (kept, record.variant) {
         cache.put(key, &outputs, clock);
     }
+    let copy = copy.map(|(shadow, inputs)| (shadow, Answered { inputs, outputs: outputs.clone() }));
     // The protocol wants an id in every answer; the task's own tells a log reader most.
     let id = id.unwrap_or_else(|| record.task_id.to_string());
     let answer = Answer { entry: entry.clone(), id, choice, outputs };
     let encoded = written(answer, encode).await?;
+    if let Some((shadow, answered)) = copy {
+        shadow::cast(state, shadow, answered);
+    }
     Ok((encoded, Spans { compute_output: lap(&mut clock), ..spans }, attempts))
 }
 
@@ -160,12 +169,10 @@ async fn written<T: Send + 'static>(
 async fn run(
     state: &ServerState,
     entry: &ModelEntry,
-    request: InferRequest,
+    mut spec: TaskSpec,
 ) -> Result<TaskRecord, Fault> {
-    let mut spec = TaskSpec::new(entry.model().clone(), request.inputs);
-    spec.priority = request.priority;
     let longest = state.config().deadline_max();
-    spec.deadline = Some(request.timeout.map_or(longest, |timeout| timeout.min(longest)));
+    spec.deadline = Some(spec.deadline.map_or(longest, |deadline| deadline.min(longest)));
     let coordinator = state.coordinator();
     // Large inputs are hashed before the task is there.
     let ids = coordinator.submit_all(vec![(spec, Vec::new())]).await.map_err(faults::cluster)?;
@@ -182,6 +189,19 @@ async fn run(
         Some(error) => Err(faults::task(error)),
         None => Ok(record),
     }
+}
+
+/// Runs a model for nobody who waits, if it is done within a time; answers its outputs.
+pub(crate) async fn run_in_background(
+    state: &ServerState,
+    entry: &ModelEntry,
+    inputs: Vec<NamedTensor>,
+    within: Duration,
+) -> Result<Vec<NamedTensor>, Fault> {
+    let mut spec = TaskSpec::new(entry.model().clone(), inputs);
+    (spec.priority, spec.deadline) = (Priority::Background, Some(within));
+    let outputs = run(state, entry, spec).await?.outputs;
+    outputs.ok_or_else(|| Fault::internal("a task succeeded without outputs"))
 }
 
 struct CancelOnDrop<'a> {

@@ -37,7 +37,10 @@ async fn requests_of_an_alias_are_spread_and_repeated_ones_stay() {
     ]);
     let answer = set(&rig, "prod", targets.clone()).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
-    assert_eq!(rig.get(ALIASES).await.json(), json!([{"name": "prod", "targets": targets}]));
+    assert_eq!(
+        rig.get(ALIASES).await.json(),
+        json!([{"name": "prod", "targets": targets, "shadow": null}])
+    );
     let kept = std::fs::read(rig.folder.path().join("aliases.json")).unwrap();
     assert!(String::from_utf8(kept).unwrap().contains("gated"));
 
@@ -121,5 +124,38 @@ async fn a_key_is_good_for_the_alias_that_it_names() {
         let ask = ask.header("authorization", format!("Bearer {}", key.as_str().unwrap()));
         let answer = rig.call(ask.body(Body::empty()).unwrap()).await;
         assert_eq!(answer.status.as_u16(), status, "{model}: {}", answer.text());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shadow_runs_copies_and_differences_count() {
+    let rig = Rig::start().await;
+    rig.gate.open();
+    let wish = |shadow: &str, percent: u32| {
+        json!({
+            "targets": [{"model": "relu", "weight": 1}],
+            "shadow": {"model": shadow, "percent": percent},
+        })
+    };
+    let put = async |body: Value| {
+        let request = request("PUT", &format!("{ALIASES}/prod"));
+        rig.call(request.body(Body::from(body.to_string())).unwrap()).await
+    };
+    for (wrong, status) in
+        [(wish("nope", 1), 404), (wish("gated", 0), 400), (wish("gated", 101), 400)]
+    {
+        assert_eq!(put(wrong).await.status.as_u16(), status);
+    }
+    // One that agrees, and one that fails; the caller sees nothing of either.
+    for (shadow, differences) in [("gated", 0), ("fails", 3)] {
+        assert_eq!(put(wish(shadow, 100)).await.status, 200);
+        for _ in 0..3 {
+            assert_eq!(infer(&rig, None).await, "relu/1");
+        }
+        let labels = format!("{{model=\"{shadow}\",version=\"1\"}}");
+        let line = format!("lgp_shadow_requests_total{labels} 3");
+        let page = rig.until("/metrics", |page| page.text().contains(&line)).await.text();
+        let line = format!("lgp_shadow_differences_total{labels} {differences}");
+        assert!(page.contains(&line), "{page}");
     }
 }
