@@ -16,13 +16,15 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::time::Instant;
 
-/// The runtime of a coordinator, which waits more than it computes.
+/// The runtime of a coordinator or a worker, which wait more than they compute. Both are on one machine
+/// as a rule, so each has threads for half of its processors: a request that changes threads waits until
+/// another processor wakes, which takes longer than anything that is done with it.
 ///
 /// # Errors
 /// When the system refuses threads.
 pub(crate) fn runtime() -> Result<Runtime> {
     tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(SessionOptions::default().threads.min(4))
+        .worker_threads((SessionOptions::default().threads / 2).clamp(1, 4))
         .enable_all()
         .build()
         .map_err(Failure::internal)
