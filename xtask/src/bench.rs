@@ -5,7 +5,10 @@ mod comm;
 mod engine;
 mod measure;
 mod memory;
+mod program;
 mod run;
+mod serving;
+mod table;
 
 use crate::cmd;
 use anyhow::{Context, Result, bail};
@@ -34,6 +37,8 @@ pub(crate) enum What {
     Comm,
     /// This engine beside ONNX Runtime, OpenVINO, rten and tract.
     Engine,
+    /// Serving over HTTP and gRPC, beside MLServer, Ray Serve and BentoML.
+    Serving,
 }
 
 /// How it is measured.
@@ -51,11 +56,11 @@ pub(crate) struct Options {
     /// Where to write the run, instead of docs/bench-runs.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Engines only: the cases whose name contains this, such as resnet50-f32-t1 or load, written
-    /// below target.
+    /// Engines and serving: the cases or parts whose name contains this, such as resnet50-f32-t1 or load,
+    /// written below target.
     #[arg(long, value_name = "TEXT", default_value = "")]
     only: String,
-    /// Engines and cluster: a few short rounds, which show that all works, written below target.
+    /// Engines, cluster and serving: a few short rounds, which show that all works, written below target.
     #[arg(long)]
     quick: bool,
 }
@@ -63,11 +68,11 @@ pub(crate) struct Options {
 /// Measures `what`, writes the run, and compares it with `baseline`.
 pub(crate) fn run(what: What, options: Options) -> Result<()> {
     let Options { part, tasks, baseline, out, only, quick } = options;
-    if !matches!(what, What::Engine) && !only.is_empty() {
-        bail!("--only is for the benchmark of engines");
+    if !matches!(what, What::Engine | What::Serving) && !only.is_empty() {
+        bail!("--only is for the benchmarks of engines and of serving");
     }
-    if !matches!(what, What::Engine | What::Cluster) && quick {
-        bail!("--quick is for the benchmarks of engines and of the cluster");
+    if !matches!(what, What::Engine | What::Cluster | What::Serving) && quick {
+        bail!("--quick is for the benchmarks of engines, of the cluster and of serving");
     }
     if !matches!(what, What::Cluster) && (part.is_some() || tasks.is_some()) {
         bail!("a part and --tasks are for the benchmark of the cluster");
@@ -82,6 +87,7 @@ pub(crate) fn run(what: What, options: Options) -> Result<()> {
         What::Memory => "memory",
         What::Comm => "comm",
         What::Engine => "engine",
+        What::Serving => "serving",
     };
     // Read first: the run may be written over it.
     let baseline = baseline.as_deref().map(Run::read).transpose()?;
@@ -101,6 +107,7 @@ pub(crate) fn run(what: What, options: Options) -> Result<()> {
             let effort = if quick { engine::Effort::QUICK } else { engine::Effort::FULL };
             table = Some(engine::run(&mut run, &only, &effort)?);
         }
+        What::Serving => table = Some(serving::run(&mut run, &only, quick)?),
     }
     print!("{}", table.as_deref().map_or_else(|| run.summary(), str::to_owned));
     // A part of the cases must not take the place of the day's whole run.

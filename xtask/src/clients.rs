@@ -42,7 +42,7 @@ pub(crate) fn frigate() -> Result<Outcome> {
     let more = ["--frigate", "127.0.0.1:0"];
     // A busy machine is no reason to find nothing on an image.
     let patience = [("RADEON_FRIGATE__TIMEOUT_MS", "10000")];
-    let cluster = Cluster::start_with(Profile::Dev, "frigate", &more, &patience)?;
+    let cluster = Cluster::start_with(Profile::Dev, "frigate", 2, &more, &patience)?;
     let script = "apps/server/tests/frigate_e2e.py";
     let outcome = test::script(python::frigate(), script, &[cluster.frigate()?]);
     cluster.stop()?;

@@ -39,13 +39,14 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Starts a coordinator with two workers on free ports; `name` names its data folder.
     pub(crate) fn start(profile: Profile, name: &str) -> Result<Self> {
-        Self::start_with(profile, name, &[], &[])
+        Self::start_with(profile, name, 2, &[], &[])
     }
 
-    /// The same with more flags of `start`, and settings of the environment.
+    /// The same with so many workers, more flags of `start`, and settings of the environment.
     pub(crate) fn start_with(
         profile: Profile,
         name: &str,
+        workers: usize,
         flags: &[&str],
         settings: &[(&str, &str)],
     ) -> Result<Self> {
@@ -55,7 +56,8 @@ impl Cluster {
             std::fs::remove_dir_all(&data)?;
         }
         let mut start = cmd::command(&binary);
-        start.args(["start", "--json", "--workers", "2", "--http", "127.0.0.1:0"]);
+        start.args(["start", "--json", "--workers", &workers.to_string()]);
+        start.args(["--http", "127.0.0.1:0"]);
         start.args(["--grpc", "127.0.0.1:0", "--quic", "127.0.0.1:0", "--data"]).arg(&data);
         start.args(flags).envs(settings.iter().copied());
         let finished = cmd::stdout(&mut start)?;
@@ -77,10 +79,15 @@ impl Cluster {
         self.data.join("local.key").display().to_string()
     }
 
+    /// The certificate of its authority.
+    pub(crate) fn authority(&self) -> String {
+        self.data.join("pki/authority.pem").display().to_string()
+    }
+
     /// Where it answers gRPC, as `HOST:PORT`.
     pub(crate) fn grpc(&self) -> Result<String> {
         let address = self.answer["grpc"].as_str().context("`start` names no gRPC address")?;
-        Ok(address.trim_start_matches("http://").to_owned())
+        Ok(address.split("://").last().unwrap_or_default().to_owned())
     }
 
     /// Where it serves Frigate's detector, as a URL.

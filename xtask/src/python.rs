@@ -18,6 +18,11 @@ pub(crate) const ENGINES: &[&str] = &["numpy==2.4.6", "onnxruntime==1.31.1", "op
 /// The systems that the cluster is compared with.
 const PEERS: &[&str] = &["ray==2.60.0", "distributed==2026.8.0", "celery[redis]==5.7.0"];
 
+/// The servers that serving is compared with, each with the engine that runs its model.
+const ML_SERVER: &[&str] = &["mlserver==1.7.1", "onnxruntime==1.31.1"];
+const RAY_SERVE: &[&str] = &["ray[serve]==2.60.0", "onnxruntime==1.31.1"];
+const BENTOML: &[&str] = &["bentoml==1.4.40", "onnxruntime==1.31.1"];
+
 /// KServe's client. Its messages and those of Triton's are not for one process.
 const KSERVE: &[&str] = &["kserve==0.21.0"];
 
@@ -45,6 +50,21 @@ pub(crate) fn engines() -> Result<PathBuf> {
 /// The interpreter of the systems that the cluster is compared with, likewise.
 pub(crate) fn peers() -> Result<PathBuf> {
     environment("target/venv-peers", PEERS)
+}
+
+/// The interpreter of MLServer, likewise.
+pub(crate) fn mlserver() -> Result<PathBuf> {
+    environment("target/venv-mlserver", ML_SERVER)
+}
+
+/// The interpreter of Ray Serve, likewise.
+pub(crate) fn ray_serve() -> Result<PathBuf> {
+    environment("target/venv-serve", RAY_SERVE)
+}
+
+/// The interpreter of BentoML, likewise.
+pub(crate) fn bentoml() -> Result<PathBuf> {
+    environment("target/venv-bentoml", BENTOML)
 }
 
 /// The interpreter of KServe's client, likewise.

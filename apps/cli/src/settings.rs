@@ -49,6 +49,8 @@ pub(crate) struct Settings {
     /// How often the folder of models is looked at for what came or went by hand, in milliseconds; 0 is
     /// never.
     pub(crate) models_poll_ms: u64,
+    /// Inferences of one model that are under way at the same time; more are refused.
+    pub(crate) pending_max: u64,
     /// How long results of durable tasks wait to be read.
     pub(crate) results_kept_for_s: u64,
     /// What they may take of the disk that they lie on; above it the oldest go, those that were read
@@ -149,6 +151,8 @@ const FRIGATE_TIMEOUT_MS: RangeInclusive<u64> = 1..=60_000;
 const RUN_LIMIT_S: RangeInclusive<u64> = 0..=31 * 24 * 3600;
 /// A day is as good as never.
 const MODELS_POLL_MS: RangeInclusive<u64> = 0..=24 * 3600 * 1000;
+/// The queue of all models takes no more.
+const PENDING_MAX: RangeInclusive<u64> = 1..=10_000;
 /// What requests and inputs may have: with less the cluster's own commands would be refused, and more
 /// no machine has.
 const BYTES_MAX: RangeInclusive<u64> = 64 << 10..=1 << 40;
@@ -256,6 +260,7 @@ impl Settings {
             input_bytes_max: Limits::default().input_bytes_max,
             run_limit_s: 0,
             models_poll_ms: ServerConfig::default().models_poll_ms,
+            pending_max: ServerConfig::default().pending_max,
             results_kept_for_s: Keeping::default().results_kept_for_s,
             results_disk_share: Keeping::default().disk_share,
             keys_kept_for_s: Keeping::default().keys_kept_for_s,
@@ -296,7 +301,7 @@ pub(crate) struct Flags<'a> {
 /// The environment variables that are read, and the settings that they stand for.
 ///
 /// Others that start alike belong to graphics drivers, so unknown ones are no error.
-const VARIABLES: [(&str, &str); 27] = [
+const VARIABLES: [(&str, &str); 28] = [
     ("RADEON_DATA", "data"),
     ("RADEON_DEVICE", "device"),
     ("RADEON_SIMD", "simd"),
@@ -308,6 +313,7 @@ const VARIABLES: [(&str, &str); 27] = [
     ("RADEON_INPUT_BYTES_MAX", "input_bytes_max"),
     ("RADEON_RUN_LIMIT_S", "run_limit_s"),
     ("RADEON_MODELS_POLL_MS", "models_poll_ms"),
+    ("RADEON_PENDING_MAX", "pending_max"),
     ("RADEON_RESULTS_KEPT_FOR_S", "results_kept_for_s"),
     ("RADEON_RESULTS_DISK_SHARE", "results_disk_share"),
     ("RADEON_KEYS_KEPT_FOR_S", "keys_kept_for_s"),
@@ -401,6 +407,7 @@ pub(crate) fn resolve(
         ("input_bytes_max", bytes(settings.input_bytes_max), BYTES_MAX),
         ("run_limit_s", settings.run_limit_s, RUN_LIMIT_S),
         ("models_poll_ms", settings.models_poll_ms, MODELS_POLL_MS),
+        ("pending_max", settings.pending_max, PENDING_MAX),
         ("results_kept_for_s", settings.results_kept_for_s, KEPT_FOR_S),
         ("keys_kept_for_s", settings.keys_kept_for_s, KEPT_FOR_S),
         ("http.body_bytes_max", bytes(settings.http.body_bytes_max), BYTES_MAX),

@@ -47,6 +47,9 @@ pub struct ServerConfig {
     /// Callers that wait for the end of a task with `wait_ms` at the same time; more are refused
     /// with 503.
     pub waiters_max: usize,
+    /// Inferences of one model that are under way at the same time, waiting or running; more are refused
+    /// with 503, so that those that are taken wait no longer than so many need.
+    pub pending_max: u64,
     /// How often the folder of models is looked at for what came or went by hand, in milliseconds; 0 is
     /// never.
     pub models_poll_ms: u64,
@@ -75,6 +78,7 @@ impl Default for ServerConfig {
             listeners_max: 256,
             events_kept_max: 1_024,
             waiters_max: 256,
+            pending_max: 512,
             models_poll_ms: 5_000,
             frigate_timeout_ms: 180,
         }

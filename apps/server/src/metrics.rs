@@ -110,6 +110,11 @@ impl ModelCounters {
         Pending { counters: Arc::clone(self), decided: false }
     }
 
+    /// Requests that are under way.
+    pub(crate) fn pending(&self) -> u64 {
+        self.pending.load(Relaxed)
+    }
+
     /// It ran a copy of a request, to the same outputs or not.
     pub(crate) fn shadowed(&self, same: bool) {
         self.shadow_requests.fetch_add(1, Relaxed);

@@ -3,15 +3,14 @@
 mod parts;
 mod peers;
 mod selection;
-mod table;
 
+use super::program::{example, json};
 use super::run::Run;
 use crate::cmd;
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 use clap::ValueEnum;
 use serde_json::Value;
 use std::path::PathBuf;
-use std::process::Command;
 
 /// One of the things that are measured.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -153,24 +152,6 @@ impl Noop {
     }
 }
 
-/// Builds an example.
-fn example(package: &str, name: &str) -> Result<PathBuf> {
-    let mut cargo = cmd::cargo();
-    cargo.args(["build", "--release", "--quiet", "-p", package, "--example", name]);
-    cmd::run(&mut cargo)?;
-    Ok(cmd::root().join("target/release/examples").join(name))
-}
-
-/// The last line that a command prints, which is JSON.
-fn json(command: &mut Command) -> Result<Value> {
-    let line = cmd::line(command);
-    let finished = cmd::stdout(command)?;
-    ensure!(finished.ok, "`{line}` ended with a failure");
-    // Some systems greet on stdout first.
-    let last = finished.output.lines().last().unwrap_or_default();
-    serde_json::from_str(last).with_context(|| format!("`{line}` printed no JSON"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -184,13 +165,5 @@ mod tests {
         sorted.sort();
         sorted.dedup();
         assert_eq!(sorted.len(), names.len());
-    }
-
-    #[test]
-    fn the_last_line_counts() {
-        let answer = json(cmd::command("sh").args(["-c", "echo hello; echo '{\"a\": 1}'"]));
-        assert_eq!(answer.unwrap()["a"], 1);
-        assert!(json(cmd::command("sh").args(["-c", "echo hello"])).is_err());
-        assert!(json(cmd::command("sh").args(["-c", "echo '{}'; exit 1"])).is_err());
     }
 }

@@ -30,6 +30,15 @@ pub(crate) fn runtime() -> Result<Runtime> {
         .map_err(Failure::internal)
 }
 
+/// Whether the allocator gets pages of 2 MiB where the system has them. A coordinator has many small
+/// things, which keep most of such pages empty: 46 MB resident instead of 28. Workers, which take over
+/// what their coordinator set, have tensors.
+pub(crate) fn huge_pages(allowed: bool) {
+    // Without it more memory is taken, and all else is the same.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::thread::disable_transparent_huge_pages(!allowed);
+}
+
 /// Time without any ready worker after which a drain gives up: one that died is back by then.
 const NOBODY_LEFT: Duration = Duration::from_secs(30);
 
@@ -81,6 +90,7 @@ pub(crate) fn host(
             frigate_timeout_ms: settings.frigate.timeout_ms,
             binary_bytes_max: settings.input_bytes_max.saturating_add(settings.http.body_bytes_max),
             models_poll_ms: settings.models_poll_ms,
+            pending_max: settings.pending_max,
             ..ServerConfig::default()
         };
         let service = serve::serve(&cluster, access, listeners, config)?;

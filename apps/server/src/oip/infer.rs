@@ -62,8 +62,14 @@ pub(crate) async fn serve<T: Send + 'static>(
     encode: impl FnOnce(Answer) -> Result<T, Fault> + Send + 'static,
 ) -> Result<T, Fault> {
     let entry = named.entry();
-    let mut pending = state.metrics().model(entry.name(), entry.version()).begin();
+    let counters = state.metrics().model(entry.name(), entry.version());
+    let mut pending = counters.begin();
     let started = Instant::now();
+    if counters.pending() > state.config().pending_max {
+        let fault = too_many(entry, state.config().pending_max);
+        pending.failed(reason(&fault), started.elapsed());
+        return Err(fault);
+    }
     match answer(state, (named, &mut pending), (bytes, decode), encode).await {
         Ok((answer, mut spans, attempts)) => {
             spans.request = started.elapsed();
@@ -75,6 +81,12 @@ pub(crate) async fn serve<T: Send + 'static>(
             Err(fault)
         }
     }
+}
+
+fn too_many(entry: &ModelEntry, most: u64) -> Fault {
+    let name = entry.name();
+    let message = format!("{most} inferences of model '{name}' are under way, which is the most");
+    Fault::unavailable("overloaded", message).hint("come again later; pending_max sets the limit")
 }
 
 async fn answer<T: Send + 'static>(

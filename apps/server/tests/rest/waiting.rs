@@ -1,4 +1,4 @@
-//! Waiting for the end of a task within a request.
+//! Waiting for the end of a task within a request, and how many may.
 
 use crate::rig::{Options, PATIENCE, Rig, request};
 use axum::body::Body;
@@ -10,6 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 const TASKS: &str = "/api/v1/cluster/tasks";
+const INFER: &str = r#"{"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}]}"#;
 
 /// Submits a task that ends once the gate is open; answers its path.
 async fn gated(rig: &Rig) -> String {
@@ -136,4 +137,27 @@ async fn waits_end_with_the_connection_and_with_the_server() {
     assert!(answer.contains(r#""state":"running""#), "{answer}");
     tokio::time::timeout(PATIENCE, server).await.unwrap().unwrap().unwrap();
     rig.gate.open();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_inferences_of_a_model_than_may_be_under_way_are_refused() {
+    let server = ServerConfig { pending_max: 2, ..ServerConfig::default() };
+    let rig = Rig::with(Options { server, ..Options::default() }).await;
+    let begin = |model: &str| {
+        let infer = request("POST", &format!("/v2/models/{model}/infer"));
+        tokio::spawn(rig.send(infer.body(Body::from(INFER)).unwrap()))
+    };
+    let held = [begin("gated"), begin("gated")];
+    rig.until("/api/v1/cluster/stats", |a| a.json()["tasks"]["submitted"] == 2).await;
+    let refused = rig.post("/v2/models/gated/infer", INFER).await;
+    assert_eq!(refused.status, 503, "{}", refused.text());
+    assert!(refused.headers.contains_key("retry-after"), "{:?}", refused.headers);
+    let error = refused.json()["error"].to_string();
+    assert!(error.contains("2 inferences of model 'gated' are under way"), "{error}");
+    rig.gate.open();
+    for answer in held {
+        assert_eq!(answer.await.unwrap().status(), 200);
+    }
+    assert_eq!(begin("gated").await.unwrap().status(), 200, "there is room again");
+    assert_eq!(begin("relu").await.unwrap().status(), 200);
 }

@@ -1,8 +1,8 @@
 //! What is measured of the cluster alone: under load, and its core by itself.
 
 use super::Noop;
-use super::table::{Column, tabulate};
 use crate::bench::run::Run;
+use crate::bench::table::{Column, tabulate};
 use anyhow::{Result, ensure};
 use serde_json::Value;
 

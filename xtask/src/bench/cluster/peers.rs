@@ -1,8 +1,8 @@
 //! Tasks that do nothing, beside Ray, Dask and Celery: how many a second, and how long one takes.
 
 use super::Noop;
-use super::table::{Column, spread};
 use crate::bench::run::{Better, Run};
+use crate::bench::table::{Column, spread};
 use crate::{apt, cmd, python};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;

@@ -1,8 +1,8 @@
 //! Choosing a worker, as criterion measures it: each strategy among few and among many.
 
-use super::table::{Column, spread};
 use crate::bench::measure::estimates;
 use crate::bench::run::{Better, Run};
+use crate::bench::table::{Column, spread};
 use crate::cmd;
 use anyhow::{Result, ensure};
 use std::collections::BTreeMap;

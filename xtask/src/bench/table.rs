@@ -6,41 +6,53 @@ use anyhow::{Result, ensure};
 use serde_json::Value;
 
 /// A figure: its heading, unit, and where it is found.
-pub(super) struct Column {
-    pub(super) title: &'static str,
-    pub(super) unit: &'static str,
-    pub(super) better: Better,
+pub(in crate::bench) struct Column {
+    pub(in crate::bench) title: &'static str,
+    pub(in crate::bench) unit: &'static str,
+    pub(in crate::bench) better: Better,
     /// A name, or a JSON pointer below that of the row.
-    pub(super) at: &'static str,
-    pub(super) digits: usize,
+    pub(in crate::bench) at: &'static str,
+    pub(in crate::bench) digits: usize,
     /// What one unit of the answer is in the column's.
-    pub(super) scale: f64,
+    pub(in crate::bench) scale: f64,
 }
 
 impl Column {
-    pub(super) const fn higher(title: &'static str, unit: &'static str, at: &'static str) -> Self {
+    pub(in crate::bench) const fn higher(
+        title: &'static str,
+        unit: &'static str,
+        at: &'static str,
+    ) -> Self {
         Self { title, unit, better: Better::Higher, at, digits: 0, scale: 1.0 }
     }
 
-    pub(super) const fn lower(title: &'static str, unit: &'static str, at: &'static str) -> Self {
+    pub(in crate::bench) const fn lower(
+        title: &'static str,
+        unit: &'static str,
+        at: &'static str,
+    ) -> Self {
         Self { better: Better::Lower, ..Self::higher(title, unit, at) }
     }
 
     /// A figure that is neither good nor bad.
-    pub(super) const fn plain(title: &'static str, unit: &'static str, at: &'static str) -> Self {
+    pub(in crate::bench) const fn plain(
+        title: &'static str,
+        unit: &'static str,
+        at: &'static str,
+    ) -> Self {
         Self { better: Better::Neither, ..Self::higher(title, unit, at) }
     }
 
-    pub(super) const fn digits(self, digits: usize) -> Self {
+    pub(in crate::bench) const fn digits(self, digits: usize) -> Self {
         Self { digits, ..self }
     }
 
-    pub(super) const fn scale(self, scale: f64) -> Self {
+    pub(in crate::bench) const fn scale(self, scale: f64) -> Self {
         Self { scale, ..self }
     }
 
     /// The head of a table.
-    pub(super) fn head(first: &str, columns: &[Self]) -> String {
+    pub(in crate::bench) fn head(first: &str, columns: &[Self]) -> String {
         let titles: String = columns
             .iter()
             .map(|Self { title, unit, .. }| match *unit {
@@ -68,7 +80,7 @@ impl Column {
 ///
 /// # Errors
 /// When none of the rounds has a figure.
-pub(super) fn tabulate(
+pub(in crate::bench) fn tabulate(
     run: &mut Run,
     first: &str,
     rounds: &[Value],
@@ -91,7 +103,7 @@ pub(super) fn tabulate(
 }
 
 /// Median (least to most), or the one there is.
-pub(super) fn spread(raw: &[f64], digits: usize) -> String {
+pub(in crate::bench) fn spread(raw: &[f64], digits: usize) -> String {
     let mut sorted = raw.to_vec();
     sorted.sort_by(f64::total_cmp);
     match (sorted.as_slice(), sorted.get(sorted.len() / 2)) {

@@ -1,0 +1,156 @@
+//! Other servers with the same model by ONNX Runtime, each as a process of its own.
+
+use crate::{cmd, python};
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
+use std::fs::File;
+use std::net::TcpListener;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Where the scripts lie.
+const SCRIPTS: &str = "xtask/src/bench/serving";
+/// The longest that a server may take to answer first.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Who is compared.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum System {
+    MlServer,
+    RayServe,
+    BentoMl,
+}
+
+impl System {
+    pub(super) const ALL: [Self; 3] = [Self::MlServer, Self::RayServe, Self::BentoMl];
+
+    pub(super) fn title(self) -> &'static str {
+        match self {
+            Self::MlServer => "MLServer",
+            Self::RayServe => "Ray Serve",
+            Self::BentoMl => "BentoML",
+        }
+    }
+
+    fn python(self) -> Result<PathBuf> {
+        match self {
+            Self::MlServer => python::mlserver(),
+            Self::RayServe => python::ray_serve(),
+            Self::BentoMl => python::bentoml(),
+        }
+    }
+
+    /// The path that takes inferences.
+    fn path(self) -> &'static str {
+        match self {
+            Self::MlServer => "/v2/models/model/infer",
+            Self::RayServe => "/",
+            Self::BentoMl => "/infer",
+        }
+    }
+
+    /// The server's command, with the ports that it is to serve at.
+    fn command(self, model: &Path, ports: &[u16; 3]) -> Result<Command> {
+        let python = self.python()?;
+        let mut command = cmd::command(&python);
+        match self {
+            Self::MlServer => {
+                let folder = cmd::root().join("target/xtask/serving/mlserver");
+                std::fs::create_dir_all(&folder)?;
+                let [http, grpc, metrics] = ports;
+                let settings = json!({
+                    "host": "127.0.0.1", "http_port": http, "grpc_port": grpc,
+                    "metrics_port": metrics, "parallel_workers": 0, "debug": false,
+                });
+                let model = json!({
+                    "name": "model", "implementation": "mlserver_model.OnnxModel",
+                    "parameters": { "uri": model },
+                });
+                std::fs::write(folder.join("settings.json"), settings.to_string())?;
+                std::fs::write(folder.join("model-settings.json"), model.to_string())?;
+                command = beside(&python, "mlserver");
+                command.arg("start").arg(folder);
+            }
+            Self::RayServe => {
+                command.arg(format!("{SCRIPTS}/ray_app.py")).arg(model).arg(ports[0].to_string());
+            }
+            Self::BentoMl => {
+                command = beside(&python, "bentoml");
+                command.args(["serve", "bento_app:Onnx", "--working-dir", SCRIPTS, "--port"]);
+                command.arg(ports[0].to_string()).args(["--host", "127.0.0.1"]);
+                command.env("MODEL", model).env("BENTOML_DO_NOT_TRACK", "True");
+            }
+        }
+        command.env("PYTHONPATH", cmd::root().join(SCRIPTS)).env("RAY_USAGE_STATS_ENABLED", "0");
+        Ok(command)
+    }
+
+    /// The time of a run of the model alone, in microseconds.
+    pub(super) fn alone_us(self, model: &Path, input: &str) -> Result<f64> {
+        let mut command = cmd::command(self.python()?);
+        command.arg(format!("{SCRIPTS}/oip.py")).arg(model).arg(input);
+        let finished = cmd::stdout(&mut command)?;
+        let answer: Value = serde_json::from_str(finished.output.trim())?;
+        answer["p50_us"].as_f64().context("no time of the model alone")
+    }
+}
+
+/// A program of an environment.
+fn beside(python: &Path, name: &str) -> Command {
+    cmd::command(python.with_file_name(name))
+}
+
+/// A running server; it and its children end when this is dropped.
+pub(super) struct Peer {
+    child: Child,
+    /// Where it takes inferences.
+    pub(super) url: String,
+}
+
+impl Peer {
+    /// Starts it and waits until it has answered `body`.
+    pub(super) fn start(system: System, model: &Path, body: &str) -> Result<Self> {
+        let ports = free_ports()?;
+        let mut command = system.command(model, &ports)?;
+        let folder = cmd::root().join("target/xtask/serving");
+        std::fs::create_dir_all(&folder)?;
+        let path = folder.join(format!("{}.log", system.title()));
+        let log = File::create(&path)?;
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
+        let child = command.spawn().with_context(|| format!("no {}", cmd::line(&command)))?;
+        let url = format!("http://127.0.0.1:{}{}", ports[0], system.path());
+        let mut peer = Self { child, url };
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let sent = ureq::post(&peer.url).content_type("application/json").send(body);
+            if sent.is_ok() {
+                return Ok(peer);
+            }
+            if let Some(status) = peer.child.try_wait()? {
+                bail!("{} ended with {status}; see {}", system.title(), path.display());
+            }
+            ensure!(Instant::now() < until, "{} does not answer: {sent:?}", system.title());
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let group = format!("-{}", self.child.id());
+        // It may have ended by itself, and its children with it.
+        let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
+        let _ = self.child.wait();
+    }
+}
+
+fn free_ports() -> Result<[u16; 3]> {
+    let mut listeners = Vec::new();
+    for _ in 0..3 {
+        listeners.push(TcpListener::bind("127.0.0.1:0")?);
+    }
+    let port = |at: usize| anyhow::Ok(listeners[at].local_addr()?.port());
+    Ok([port(0)?, port(1)?, port(2)?])
+}

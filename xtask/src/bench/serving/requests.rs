@@ -1,0 +1,175 @@
+//! Requests one at a time and many at once, in each protocol, beside peers and a bare transfer.
+
+use super::load::{DIGITS, Load, Net, RESNET, number};
+use super::ours::Ours;
+use super::peer::{Peer, System};
+use crate::bench::run::Run;
+use crate::bench::table::{Column, tabulate};
+use anyhow::Result;
+use serde_json::{Value, json};
+
+/// Batches of as many small requests as wait, up to this, without a delay.
+pub(super) const BATCHES: (&str, &str) = ("RADEON_BATCH_MAX", "32");
+const MANY: &str = "64";
+const ALONE: [Column; 4] = [
+    Column::lower("one at a time, p50", "us", "/alone/latency_us/p50"),
+    Column::lower("p99", "us", "/alone/latency_us/p99"),
+    Column::higher("64 in flight", "1/s", "/many/per_s"),
+    Column::lower("p99 of these", "ms", "/many/latency_us/p99").digits(1).scale(1e-3),
+];
+const OVER: [Column; 3] = [
+    Column::lower("over the model, p50", "us", "/alone/over_model_p50_us"),
+    Column::lower("over the model, p99", "us", "/alone/over_model_p99_us"),
+    Column::plain("in the model", "us", "/alone/model_us"),
+];
+/// Ways to this server.
+const WAYS: [(&str, &[&str]); 4] = [
+    ("HTTP, JSON", &["--form", "json"]),
+    ("HTTP, binary", &[]),
+    ("gRPC", &["--protocol", "grpc"]),
+    ("gRPC, a stream", &["--protocol", "stream"]),
+];
+
+fn url(ours: &Ours, way: &[&str]) -> Result<String> {
+    match way.contains(&"--protocol") {
+        true => Ok(format!("http://{}", ours.0.grpc()?)),
+        false => ours.0.http(),
+    }
+}
+
+fn round(ours: &Ours, load: &Load, net: &Net, way: &[&str]) -> Result<Value> {
+    let url = url(ours, way)?;
+    let alone = ours.measured(net, || load.ask(&url, net, way))?;
+    let many = load.ask(&url, net, &[way, &["--in-flight", MANY]].concat())?;
+    Ok(json!({ "alone": alone, "many": many }))
+}
+
+/// The bundled model: this server in each way, with batches and without, and peers over HTTP with JSON,
+/// which all of them speak.
+pub(super) fn small(run: &mut Run, load: &Load) -> Result<String> {
+    let file = DIGITS.file()?;
+    let mut answers = vec![Value::Null; load.rounds()];
+    let (mut rows, mut over, mut absent) = (Vec::new(), Vec::new(), Vec::new());
+    for (round_at, answer) in answers.iter_mut().enumerate() {
+        for (kind, settings) in [("", &[][..]), (", batches up to 32", &[BATCHES][..])] {
+            let ours = Ours::with(&DIGITS, settings)?;
+            for (at, (way, arguments)) in WAYS.iter().enumerate() {
+                let key = format!("ours{}{at}", settings.len());
+                answer[&key] = round(&ours, load, &DIGITS, arguments)?;
+                if round_at == 0 {
+                    rows.push((format!("this server{kind}: {way}"), format!("/{key}")));
+                    if settings.is_empty() {
+                        over.push((way.to_string(), format!("/{key}")));
+                    }
+                }
+            }
+            ours.0.stop()?;
+        }
+        for (at, system) in System::ALL.into_iter().enumerate() {
+            match beside(load, system, &file, &DIGITS, "json") {
+                Ok(found) => {
+                    answer[format!("peer{at}")] = found;
+                    let row = (format!("{}: HTTP, JSON", system.title()), format!("/peer{at}"));
+                    if !rows.contains(&row) {
+                        rows.push(row);
+                    }
+                }
+                // One that does not run here must not keep the others from it.
+                Err(error) => absent.push((system, format!("{error:#}"))),
+            }
+        }
+    }
+    let mut text = "The bundled model of digits, 64 numbers in and 10 out.\n\n".to_owned();
+    text += &tabulate(run, "system", &answers, &rows, &ALONE)?;
+    text += "\nWhat this server adds to the model's own time, one at a time. Goals: HTTP p50 150 us and p99 \
+             1 ms, gRPC p50 250 us.\n\n";
+    text += &tabulate(run, "way", &answers, &over, &OVER)?;
+    for (system, error) in absent {
+        run.note(system.title(), &error);
+        text += &format!("\n{}: {error}\n", system.title());
+    }
+    Ok(text)
+}
+
+fn beside(
+    load: &Load,
+    system: System,
+    file: &std::path::Path,
+    net: &Net,
+    form: &str,
+) -> Result<Value> {
+    let (name, dims) = net.input.split_once(':').unwrap_or((net.input, ""));
+    let shape: Vec<usize> = dims.split('x').filter_map(|dim| dim.parse().ok()).collect();
+    let zeros = vec![0.0; shape.iter().product()];
+    let tensor = json!({"name": name, "shape": shape, "datatype": "FP32", "data": zeros});
+    let peer = Peer::start(system, file, &json!({ "inputs": [tensor] }).to_string())?;
+    let arguments = ["--form", form];
+    let mut alone = load.ask(&peer.url, net, &arguments)?;
+    let many = load.ask(&peer.url, net, &[&arguments[..], &["--in-flight", MANY]].concat())?;
+    drop(peer);
+    let model_us = system.alone_us(file, net.input)?;
+    alone["model_us"] = model_us.into();
+    alone["over_model_p50_us"] = (number(&alone, "/latency_us/p50")? - model_us).into();
+    Ok(json!({ "alone": alone, "many": many }))
+}
+
+/// ResNet-50 with binary tensors: beside a transfer of the same bytes that runs nothing, and MLServer.
+pub(super) fn large(run: &mut Run, load: &Load) -> Result<String> {
+    const COLUMNS: [Column; 3] = [
+        Column::lower("p50", "us", "/latency_us/p50"),
+        Column::plain("in the model", "us", "/model_us"),
+        Column::lower("over the model, p50", "us", "/over_model_p50_us"),
+    ];
+    const OUTPUT_BYTES: usize = 4000;
+    let file = RESNET.file()?;
+    let shared: &[&str] = &["--form", "shared"];
+    let mut rows = Vec::new();
+    let mut answers = vec![Value::Null; load.rounds()];
+    let mut absent = None;
+    for (round_at, answer) in answers.iter_mut().enumerate() {
+        let bare = load.bare(OUTPUT_BYTES)?;
+        answer["bare"] = load.ask(&bare.url, &RESNET, &[])?;
+        answer["bare"]["model_us"] = 0.0.into();
+        answer["bare"]["over_model_p50_us"] = answer["bare"]["latency_us"]["p50"].clone();
+        drop(bare);
+        let ours = Ours::with(&RESNET, &[])?;
+        let key = ours.0.key_file();
+        let ways = [
+            ("HTTP, binary", WAYS[1].1.to_vec()),
+            ("gRPC", WAYS[2].1.to_vec()),
+            ("HTTP, shared memory", [shared, &["--key-file", &key]].concat()),
+        ];
+        for (at, (_, way)) in ways.iter().enumerate() {
+            let url = url(&ours, way)?;
+            answer[format!("ours{at}")] =
+                ours.measured(&RESNET, || load.ask(&url, &RESNET, way))?;
+        }
+        if round_at == 0 {
+            rows.push(("a bare transfer over HTTP".to_owned(), "/bare".to_owned()));
+            let named = ways.iter().enumerate();
+            rows.extend(
+                named.map(|(at, (way, _))| (format!("this server: {way}"), format!("/ours{at}"))),
+            );
+        }
+        ours.0.stop()?;
+        match beside(load, System::MlServer, &file, &RESNET, "binary") {
+            Ok(found) => {
+                answer["peer"] = found["alone"].clone();
+                if round_at == 0 {
+                    rows.push(("MLServer: HTTP, binary".to_owned(), "/peer".to_owned()));
+                }
+            }
+            Err(error) => absent = Some(format!("{error:#}")),
+        }
+    }
+    let mut text = "ResNet-50, 602,112 bytes in and 4,000 out, one at a time. The model's time is the mean that \
+                    the server counts; of MLServer the p50 of ONNX Runtime alone. Goals: binary at most the \
+                    bare transfer and 300 us, shared memory 150 us.\n\n"
+        .to_owned();
+    text += &tabulate(run, "way", &answers, &rows, &COLUMNS)?;
+    if let Some(error) = absent {
+        run.note("MLServer, large", &error);
+        text += &format!("\nMLServer: {error}\n");
+    }
+    Ok(text)
+}
