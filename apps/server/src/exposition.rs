@@ -33,6 +33,7 @@ fn families(stats: &Stats, models: &[(ModelKey, ModelReading)]) -> Vec<MetricFam
     if !models.is_empty() {
         inference(&mut page, models);
         overhead(&mut page, models);
+        answers(&mut page, models);
     }
     cluster(&mut page, stats);
     page.0
@@ -129,6 +130,23 @@ fn overhead(page: &mut Page, models: &[(ModelKey, ModelReading)]) {
     let help = "Latency of answered requests outside queue and model";
     let metrics = metrics.collect();
     page.family("lgp_inference_overhead_seconds", MetricType::HISTOGRAM, help, metrics);
+}
+
+/// Who answered, for the same requests.
+fn answers(page: &mut Page, models: &[(ModelKey, ModelReading)]) {
+    let samples = models.iter().flat_map(|(key, reading)| {
+        reading.places.iter().map(|(place, count)| {
+            let mut labels = model_labels(key);
+            labels.push(label("worker", place.worker.as_str()));
+            labels.push(label("device", place.device.as_deref().unwrap_or_default()));
+            (labels, *count)
+        })
+    });
+    let samples: Vec<_> = samples.collect();
+    if !samples.is_empty() {
+        let help = "Requests answered, by the worker and the device that ran the model";
+        page.numbers(("lgp_inference_answers_total", Number::Counter, help), samples);
+    }
 }
 
 fn cluster(page: &mut Page, stats: &Stats) {

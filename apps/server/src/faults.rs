@@ -3,8 +3,9 @@
 
 use crate::driver::DriverError;
 use crate::fault::Fault;
+use crate::place::Place;
 use axum::http::StatusCode;
-use lgp_sdk::{ClusterError, DeployError, JournalError, ModelError, TaskError, TaskErrorKind};
+use lgp_sdk::{ClusterError, DeployError, JournalError, ModelError, TaskErrorKind, TaskRecord};
 use std::io::ErrorKind;
 
 /// An error of the coordinator.
@@ -122,17 +123,20 @@ fn is_full(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
 
-/// The end of a task that did not succeed.
-pub(crate) fn task(error: &TaskError) -> Fault {
+/// The end of a task that did not succeed; none where it did.
+pub(crate) fn task(record: &TaskRecord) -> Option<Fault> {
+    let (error, place) = (record.error.as_ref()?, Place::of(record));
     let message = error.message.clone();
-    match error.code {
+    let fault = match error.code {
         TaskErrorKind::BadInput => Fault::bad_input(message),
         TaskErrorKind::TooLarge => {
             Fault::new(StatusCode::PAYLOAD_TOO_LARGE, error.code.name(), message)
         }
         TaskErrorKind::ModelNotFound => Fault::unavailable("model_not_ready", message),
         TaskErrorKind::ModelFailed => {
-            tracing::error!(%message, "the model failed");
+            let (task, model) = (record.task_id, &record.model);
+            let at = place.as_ref().map(ToString::to_string).unwrap_or_default();
+            tracing::error!(%task, %model, at, %message, "the model failed");
             let message = "the model failed; the server's log has the cause";
             Fault::new(StatusCode::INTERNAL_SERVER_ERROR, "model_failed", message)
         }
@@ -145,7 +149,8 @@ pub(crate) fn task(error: &TaskError) -> Fault {
         | TaskErrorKind::Stopped
         | TaskErrorKind::InputsLost) => Fault::unavailable(kind.name(), message),
         _ => Fault::internal(message),
-    }
+    };
+    Some(fault.at(place))
 }
 
 /// An error of the process driver.

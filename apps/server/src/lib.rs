@@ -27,6 +27,7 @@ mod metrics;
 mod oip;
 mod openapi;
 mod peer;
+mod place;
 mod probes;
 mod query;
 mod route;

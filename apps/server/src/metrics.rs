@@ -2,9 +2,10 @@
 //!
 //! The registry belongs to one server, not to the process, so that two servers never mix.
 
+use crate::place::Place;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Why a request failed, with the names that Triton gives the reasons.
@@ -71,7 +72,12 @@ pub(crate) struct ModelCounters {
     compute_infer_ns: AtomicU64,
     compute_output_ns: AtomicU64,
     overhead: Histogram,
+    /// Answers by who gave them.
+    places: Mutex<BTreeMap<Place, u64>>,
 }
+
+/// Places of which answers are counted, for each model: workers of many names may come and go.
+const PLACES_MAX: usize = 1_024;
 
 /// A moment's reading of [`ModelCounters`].
 #[derive(Debug, Clone, PartialEq)]
@@ -90,6 +96,7 @@ pub(crate) struct ModelReading {
     pub(crate) compute_infer_ns: u64,
     pub(crate) compute_output_ns: u64,
     pub(crate) overhead: HistogramReading,
+    pub(crate) places: Vec<(Place, u64)>,
 }
 
 impl ModelReading {
@@ -123,6 +130,18 @@ impl ModelCounters {
             compute_infer_ns: get(&self.compute_infer_ns),
             compute_output_ns: get(&self.compute_output_ns),
             overhead: self.overhead.read(),
+            places: self.places().iter().map(|(place, count)| (place.clone(), *count)).collect(),
+        }
+    }
+
+    fn places(&self) -> MutexGuard<'_, BTreeMap<Place, u64>> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn answered_at(&self, place: Place) {
+        let mut places = self.places();
+        if places.len() < PLACES_MAX || places.contains_key(&place) {
+            *places.entry(place).or_default() += 1;
         }
     }
 }
@@ -152,7 +171,7 @@ impl Pending {
     }
 
     /// The request was answered; `executions` counts repeated attempts too.
-    pub(crate) fn succeeded(mut self, spans: &Spans, executions: u32) {
+    pub(crate) fn succeeded(mut self, spans: &Spans, executions: u32, place: Option<Place>) {
         self.decided = true;
         let c = &self.counters;
         c.success.fetch_add(1, Relaxed);
@@ -168,6 +187,9 @@ impl Pending {
             counter.fetch_add(nanos(span), Relaxed);
         }
         c.overhead.observe(spans.overhead);
+        if let Some(place) = place {
+            c.answered_at(place);
+        }
     }
 
     /// The request was refused or failed after `time`.
@@ -281,7 +303,8 @@ mod tests {
         let (a, b, c) = (model.begin(), model.begin(), model.begin());
         assert_eq!(model.read().pending, 3);
         let spans = Spans { request: Duration::from_millis(2), ..Spans::default() };
-        a.succeeded(&spans, 2);
+        let place = Place { worker: "w1".parse().expect("a name"), device: None };
+        a.succeeded(&spans, 2, Some(place.clone()));
         b.failed(FailureReason::Backend, Duration::from_millis(1));
         drop(c);
         let reading = model.read();
@@ -290,6 +313,7 @@ mod tests {
         assert_eq!(reading.failures(FailureReason::Canceled), 1);
         assert_eq!((reading.request_ns, reading.failure_ns), (2_000_000, 1_000_000));
         assert!(reading.last_inference_ms > 0);
+        assert_eq!(reading.places, [(place, 1)]);
     }
 
     #[test]

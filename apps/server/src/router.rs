@@ -6,7 +6,7 @@ use crate::config::ServerConfig;
 use crate::fault::Fault;
 use crate::route::{Content, Route};
 use crate::state::ServerState;
-use crate::{cluster, docs, drain, exposition, guard, oip, openapi, probes};
+use crate::{cluster, docs, drain, exposition, guard, oip, openapi, place, probes};
 use axum::Router;
 use axum::extract::Request;
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
@@ -57,12 +57,14 @@ pub fn router(state: ServerState) -> Router {
 fn cors(config: &ServerConfig) -> CorsLayer {
     let length = HeaderName::from_static(oip::HEADER_LENGTH);
     let last_event = HeaderName::from_static(cluster::LAST_EVENT_ID);
+    let (worker, device) =
+        (HeaderName::from_static(place::WORKER), HeaderName::from_static(place::DEVICE));
     let origins = config.origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok());
     CorsLayer::new()
         .allow_origin(AllowOrigin::list(origins))
         .allow_methods([Method::GET, Method::POST, Method::PUT, Method::DELETE])
         .allow_headers([header::AUTHORIZATION, header::CONTENT_TYPE, length.clone(), last_event])
-        .expose_headers([length, header::RETRY_AFTER, header::LINK])
+        .expose_headers([length, header::RETRY_AFTER, header::LINK, worker, device])
         .max_age(PREFLIGHT)
 }
 

@@ -1,18 +1,23 @@
 //! Inference over gRPC: one request, or a stream of them.
 
 use super::body::Held;
+use super::proto::infer_parameter::ParameterChoice;
 use super::proto::model_infer_response::InferOutputTensor;
-use super::proto::{ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
+use super::proto::{
+    InferParameter, ModelInferRequest, ModelInferResponse, ModelStreamInferResponse,
+};
 use super::request;
 use super::service::Service;
 use crate::access::Caller;
 use crate::catalog::ModelEntry;
 use crate::fault::Fault;
 use crate::oip::{self, Answer, Form};
+use crate::place::Place;
 use crate::shared_memory::Shared;
 use axum::body::Bytes;
 use futures_util::{Stream, StreamExt, stream};
 use prost::Message;
+use std::collections::HashMap;
 use std::pin::Pin;
 use tonic::{Status, Streaming};
 
@@ -83,17 +88,29 @@ impl Service {
 
 /// An answer that says why there is none; its id tells a client which of its requests is meant.
 fn refused(id: String, fault: Fault) -> ModelStreamInferResponse {
-    let infer_response = Some(ModelInferResponse { id, ..ModelInferResponse::default() });
+    let parameters = fault.place.as_deref().map(parameters).unwrap_or_default();
+    let infer_response =
+        Some(ModelInferResponse { id, parameters, ..ModelInferResponse::default() });
     ModelStreamInferResponse { error_message: fault.message, infer_response }
 }
 
+/// A place as parameters of an answer, whose names have no hyphens in this protocol.
+fn parameters(place: &Place) -> HashMap<String, InferParameter> {
+    let parameter = |(name, value): (&str, &str)| {
+        let choice = ParameterChoice::StringParam(value.to_owned());
+        (name.replace('-', "_"), InferParameter { parameter_choice: Some(choice) })
+    };
+    place.parts().map(parameter).collect()
+}
+
 fn encode(answer: Answer) -> Result<ModelInferResponse, Fault> {
-    let Answer { entry, id, choice, outputs } = &answer;
+    let Answer { entry, id, choice, outputs, place } = &answer;
     let chosen = choice.select(entry, outputs)?;
     let mut response = ModelInferResponse {
         model_name: entry.name().to_owned(),
         model_version: entry.version().to_string(),
         id: id.clone(),
+        parameters: place.as_ref().map(parameters).unwrap_or_default(),
         ..ModelInferResponse::default()
     };
     for (output, form) in chosen {

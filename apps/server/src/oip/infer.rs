@@ -10,6 +10,7 @@ use crate::extract::{Params, WithTensors};
 use crate::fault::{Fault, OipError};
 use crate::faults;
 use crate::metrics::{FailureReason, Pending, Spans};
+use crate::place::Place;
 use crate::shared_memory::Shared;
 use crate::state::ServerState;
 use axum::extract::State;
@@ -47,6 +48,16 @@ pub(crate) struct Answer {
     pub(crate) id: String,
     pub(crate) choice: Choice,
     pub(crate) outputs: Vec<NamedTensor>,
+    /// Where the model ran; nowhere where the answer was kept.
+    pub(crate) place: Option<Place>,
+}
+
+/// What came of a request, for the counters.
+struct Served<T> {
+    encoded: T,
+    spans: Spans,
+    attempts: u32,
+    place: Option<Place>,
 }
 
 /// Serves one inference, whatever protocol it came by: reads a request of so many bytes, runs it as a
@@ -64,10 +75,10 @@ pub(crate) async fn serve<T: Send + 'static>(
     let mut pending = state.metrics().model(entry.name(), entry.version()).begin();
     let started = Instant::now();
     match answer(state, (named, &mut pending), (bytes, decode), encode).await {
-        Ok((answer, mut spans, attempts)) => {
+        Ok(Served { encoded, mut spans, attempts, place }) => {
             spans.request = started.elapsed();
-            pending.succeeded(&spans, attempts);
-            Ok(answer)
+            pending.succeeded(&spans, attempts, place);
+            Ok(encoded)
         }
         Err(fault) => {
             pending.failed(reason(&fault), started.elapsed());
@@ -84,7 +95,7 @@ async fn answer<T: Send + 'static>(
         impl FnOnce(&ModelEntry) -> Result<InferRequest, Fault> + Send + 'static,
     ),
     encode: impl FnOnce(Answer) -> Result<T, Fault> + Send + 'static,
-) -> Result<(T, Spans, u32), Fault> {
+) -> Result<Served<T>, Fault> {
     if !named.is_alias() {
         state.catalog().require_ready(named.entry())?;
     }
@@ -117,10 +128,11 @@ async fn answer<T: Send + 'static>(
         pending.looked_up(found.is_some());
         if let Some(outputs) = found {
             let spans = Spans { compute_input, ..Spans::default() };
-            let answer =
-                Answer { entry: entry.clone(), id: id.unwrap_or_default(), choice, outputs };
+            let (entry, id) = (entry.clone(), id.unwrap_or_default());
+            let answer = Answer { entry, id, choice, outputs, place: None };
             let encoded = written(answer, encode).await?;
-            return Ok((encoded, Spans { compute_output: lap(&mut clock), ..spans }, 0));
+            let spans = Spans { compute_output: lap(&mut clock), ..spans };
+            return Ok(Served { encoded, spans, attempts: 0, place: None });
         }
     }
     let record = run(state, entry, request).await?;
@@ -134,7 +146,7 @@ async fn answer<T: Send + 'static>(
         compute_input,
         ..Spans::default()
     };
-    let attempts = record.attempts;
+    let (attempts, place) = (record.attempts, Place::of(&record));
     let outputs =
         record.outputs.ok_or_else(|| Fault::internal("a task succeeded without outputs"))?;
     // What a variant answered is not this model's answer.
@@ -143,9 +155,10 @@ async fn answer<T: Send + 'static>(
     }
     // The protocol wants an id in every answer; the task's own tells a log reader most.
     let id = id.unwrap_or_else(|| record.task_id.to_string());
-    let answer = Answer { entry: entry.clone(), id, choice, outputs };
+    let answer = Answer { entry: entry.clone(), id, choice, outputs, place: place.clone() };
     let encoded = written(answer, encode).await?;
-    Ok((encoded, Spans { compute_output: lap(&mut clock), ..spans }, attempts))
+    let spans = Spans { compute_output: lap(&mut clock), ..spans };
+    Ok(Served { encoded, spans, attempts, place })
 }
 
 async fn written<T: Send + 'static>(
@@ -178,8 +191,8 @@ async fn run(
         fault = state.catalog().stranded(entry, id) => return Err(fault),
     };
     guard.task = None;
-    match &record.error {
-        Some(error) => Err(faults::task(error)),
+    match faults::task(&record) {
+        Some(fault) => Err(fault),
         None => Ok(record),
     }
 }

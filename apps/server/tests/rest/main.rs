@@ -10,6 +10,7 @@ mod grpc;
 mod models;
 mod oip;
 mod openapi;
+mod places;
 mod probes;
 mod rig;
 mod serving;
