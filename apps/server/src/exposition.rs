@@ -1,6 +1,8 @@
 //! `/metrics`: the Prometheus text format. Names that begin with `nv_` are Triton's, so that
 //! dashboards made for it work; the platform's own begin with `lgp_`.
 
+mod devices;
+
 use crate::fault::{Fault, OipError};
 use crate::metrics::{BOUNDS_US, FailureReason, ModelKey, ModelReading};
 use crate::state::ServerState;
@@ -20,7 +22,8 @@ pub(crate) const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// `GET /metrics`.
 pub(crate) async fn metrics(State(state): State<ServerState>) -> Result<Response, OipError> {
-    let families = families(&state.coordinator().stats(), &state.metrics().read());
+    let mut families = families(&state.coordinator().stats(), &state.metrics().read());
+    families.extend(devices::families(&state.coordinator().workers()));
     let text = TextEncoder::new().encode_to_string(&families);
     let text = text.map_err(|error| Fault::internal(error.to_string()))?;
     let format = HeaderValue::from_static(FORMAT);
@@ -262,7 +265,16 @@ impl Page {
         samples: impl IntoIterator<Item = (Vec<LabelPair>, u64)>,
     ) {
         // Exact up to 2^53, and the format knows no other numbers.
-        let metric = |(labels, value)| number.metric(labels, value as f64);
+        let samples = samples.into_iter().map(|(labels, value)| (labels, value as f64));
+        self.measures((name, number, help), samples);
+    }
+
+    fn measures(
+        &mut self,
+        (name, number, help): (&str, Number, &str),
+        samples: impl IntoIterator<Item = (Vec<LabelPair>, f64)>,
+    ) {
+        let metric = |(labels, value)| number.metric(labels, value);
         let metrics = samples.into_iter().map(metric).collect();
         self.family(name, number.kind(), help, metrics);
     }
