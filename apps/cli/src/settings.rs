@@ -4,6 +4,7 @@
 
 use crate::cluster::driver::WORKERS_MAX;
 use crate::failure::{Failure, Result};
+use crate::logging::LogFormat;
 use crate::simd::Simd;
 use crate::tls::Certificate;
 use config::builder::DefaultState;
@@ -49,6 +50,8 @@ pub(crate) struct Settings {
     /// How often the folder of models is looked at for what came or went by hand, in milliseconds; 0 is
     /// never.
     pub(crate) models_poll_ms: u64,
+    /// The form of log lines: `text` or `json`.
+    pub(crate) log_format: LogFormat,
     /// How long results of durable tasks wait to be read.
     pub(crate) results_kept_for_s: u64,
     /// What they may take of the disk that they lie on; above it the oldest go, those that were read
@@ -256,6 +259,7 @@ impl Settings {
             input_bytes_max: Limits::default().input_bytes_max,
             run_limit_s: 0,
             models_poll_ms: ServerConfig::default().models_poll_ms,
+            log_format: LogFormat::Text,
             results_kept_for_s: Keeping::default().results_kept_for_s,
             results_disk_share: Keeping::default().disk_share,
             keys_kept_for_s: Keeping::default().keys_kept_for_s,
@@ -291,12 +295,13 @@ pub(crate) struct Flags<'a> {
     pub(crate) grpc: Option<SocketAddr>,
     pub(crate) quic: Option<SocketAddr>,
     pub(crate) frigate: Option<SocketAddr>,
+    pub(crate) log_format: Option<LogFormat>,
 }
 
 /// The environment variables that are read, and the settings that they stand for.
 ///
 /// Others that start alike belong to graphics drivers, so unknown ones are no error.
-const VARIABLES: [(&str, &str); 27] = [
+const VARIABLES: [(&str, &str); 28] = [
     ("RADEON_DATA", "data"),
     ("RADEON_DEVICE", "device"),
     ("RADEON_SIMD", "simd"),
@@ -308,6 +313,7 @@ const VARIABLES: [(&str, &str); 27] = [
     ("RADEON_INPUT_BYTES_MAX", "input_bytes_max"),
     ("RADEON_RUN_LIMIT_S", "run_limit_s"),
     ("RADEON_MODELS_POLL_MS", "models_poll_ms"),
+    ("RADEON_LOG_FORMAT", "log_format"),
     ("RADEON_RESULTS_KEPT_FOR_S", "results_kept_for_s"),
     ("RADEON_RESULTS_DISK_SHARE", "results_disk_share"),
     ("RADEON_KEYS_KEPT_FOR_S", "keys_kept_for_s"),
@@ -380,6 +386,7 @@ pub(crate) fn resolve(
         ("grpc.addr", flags.grpc.map(|addr| addr.to_string())),
         ("quic.addr", flags.quic.map(|addr| addr.to_string())),
         ("frigate.addr", flags.frigate.map(|addr| addr.to_string())),
+        ("log_format", flags.log_format.map(|format| format.to_string())),
     ];
     for (key, value) in overrides {
         builder = builder.set_override_option(key, value).map_err(Failure::internal)?;
@@ -476,7 +483,7 @@ fn read_file(
 fn known() -> String {
     let keys: Vec<&str> = VARIABLES.iter().map(|(_, key)| *key).collect();
     format!(
-        "the settings are {}; simd is auto, scalar, avx2 or avx512, and quic.advertise auto, always or never",
+        "the settings are {}; simd is auto, scalar, avx2 or avx512, log_format text or json, and quic.advertise auto, always or never",
         keys.join(", ")
     )
 }
@@ -535,6 +542,7 @@ mod tests {
             ("", &[("RADEON_HTTP__ADDR", "nowhere")], "socket address"),
             ("", &[("RADEON_SIMD", "neon")], "neon"),
             ("simd = 'sse'", &[], "sse"),
+            ("log_format = 'xml'", &[], "xml"),
             ("[quic]\nadvertise = 'maybe'", &[], "maybe"),
             ("[quic]\ncertificate_life_s = 1", &[], "certificate_life_s is 1"),
             ("", &[("RADEON_QUIC__ABSENCE_MAX_S", "31536001")], "quic.absence_max_s is 31536001"),

@@ -8,6 +8,7 @@ mod access;
 mod aliases;
 mod bodies;
 mod cache;
+mod call;
 mod catalog;
 mod cluster;
 mod config;

@@ -6,7 +6,7 @@ use crate::config::ServerConfig;
 use crate::fault::Fault;
 use crate::route::{Content, Route};
 use crate::state::ServerState;
-use crate::{cluster, docs, drain, exposition, guard, oip, openapi, place, probes};
+use crate::{call, cluster, docs, drain, exposition, guard, oip, openapi, place, probes};
 use axum::Router;
 use axum::extract::Request;
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
@@ -50,6 +50,7 @@ pub fn router(state: ServerState) -> Router {
         .layer(axum::middleware::from_fn(drain::drained))
         .layer(axum::middleware::from_fn_with_state(state.clone(), guard::known_hosts_only))
         .layer(cors(state.config()))
+        .layer(axum::middleware::from_fn(call::observed))
         .with_state(state)
 }
 

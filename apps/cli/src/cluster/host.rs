@@ -56,6 +56,7 @@ pub(crate) fn host(
             model_memory: settings.model_memory(),
             workers: settings.workers,
             simd: settings.simd,
+            log_format: settings.log_format,
             limits: settings.limits(),
             run_limit_s: settings.run_limit_s,
             keeping: settings.keeping(),

@@ -9,6 +9,7 @@ use super::proto::{
 use super::request;
 use super::service::Service;
 use crate::access::Caller;
+use crate::call::Call;
 use crate::catalog::ModelEntry;
 use crate::fault::Fault;
 use crate::oip::{self, Answer, Form};
@@ -20,6 +21,7 @@ use prost::Message;
 use std::collections::HashMap;
 use std::pin::Pin;
 use tonic::{Status, Streaming};
+use tracing::Instrument;
 
 /// Requests of one stream that are under way together; their answers keep their order.
 const UNDER_WAY_MAX: usize = 64;
@@ -32,6 +34,7 @@ impl Service {
     /// One inference.
     pub(super) async fn infer(
         &self,
+        call: &Call,
         caller: &Caller,
         message: ModelInferRequest,
     ) -> Result<ModelInferResponse, Fault> {
@@ -44,12 +47,13 @@ impl Service {
         let decode = move |entry: &ModelEntry| {
             request::read(message, Some(&shared), entry.inputs(), entry.outputs())
         };
-        oip::serve(self.state(), &named, (bytes, decode), encode).await
+        oip::serve(self.state(), (call, &named), (bytes, decode), encode).await
     }
 
     /// Each request of a stream, as they come; one that fails is answered so and ends nothing else.
     pub(super) fn infer_each(
         &self,
+        call: Call,
         caller: Caller,
         held: Held,
         requests: Streaming<ModelInferRequest>,
@@ -65,11 +69,12 @@ impl Service {
         });
         let answers = requests.map(move |message| {
             let (service, caller, room) = (service.clone(), caller.clone(), held.take());
-            async move {
+            let (call, span) = (call.clone(), call.span());
+            let answer = async move {
                 let message = message?;
                 let id = message.id.clone();
                 let answer = match caller.placed(service.limits()) {
-                    Ok(caller) => service.infer(&caller, message).await,
+                    Ok(caller) => service.infer(&call, &caller, message).await,
                     Err(fault) => Err(fault),
                 };
                 drop(room);
@@ -80,7 +85,8 @@ impl Service {
                         infer_response: Some(answer),
                     },
                 ))
-            }
+            };
+            answer.instrument(span)
         });
         Box::pin(answers.buffered(UNDER_WAY_MAX))
     }

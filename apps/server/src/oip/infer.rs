@@ -5,6 +5,7 @@ use super::request::{self, InferRequest};
 use super::response::{self, Choice};
 use crate::access::Caller;
 use crate::cache;
+use crate::call::Call;
 use crate::catalog::{ModelEntry, Named};
 use crate::extract::{Params, WithTensors};
 use crate::fault::{Fault, OipError};
@@ -24,6 +25,7 @@ pub(crate) const LARGE_BYTES: usize = 256 << 10;
 /// `POST /v2/models/{m}[/versions/{v}]/infer`.
 pub(crate) async fn infer(
     State(state): State<ServerState>,
+    call: Call,
     caller: Caller,
     params: Params,
     body: WithTensors,
@@ -36,7 +38,7 @@ pub(crate) async fn infer(
     let decode = move |entry: &ModelEntry| {
         request::decode((json_bytes, &bytes), Some(&shared), entry.inputs(), entry.outputs())
     };
-    let encoded = serve(&state, &named, (size, decode), response::encode).await?;
+    let encoded = serve(&state, (&call, &named), (size, decode), response::encode).await?;
     // Held while the task has the tensors.
     drop(room);
     Ok(encoded.into_response())
@@ -64,7 +66,7 @@ struct Served<T> {
 /// task, writes the answer, and counts all of it.
 pub(crate) async fn serve<T: Send + 'static>(
     state: &ServerState,
-    named: &Named,
+    (call, named): (&Call, &Named),
     (bytes, decode): (
         usize,
         impl FnOnce(&ModelEntry) -> Result<InferRequest, Fault> + Send + 'static,
@@ -74,7 +76,7 @@ pub(crate) async fn serve<T: Send + 'static>(
     let entry = named.entry();
     let mut pending = state.metrics().model(entry.name(), entry.version()).begin();
     let started = Instant::now();
-    match answer(state, (named, &mut pending), (bytes, decode), encode).await {
+    match answer(state, (call, named, &mut pending), (bytes, decode), encode).await {
         Ok(Served { encoded, mut spans, attempts, place }) => {
             spans.request = started.elapsed();
             pending.succeeded(&spans, attempts, place);
@@ -89,7 +91,7 @@ pub(crate) async fn serve<T: Send + 'static>(
 
 async fn answer<T: Send + 'static>(
     state: &ServerState,
-    (named, pending): (&Named, &mut Pending),
+    (call, named, pending): (&Call, &Named, &mut Pending),
     (bytes, decode): (
         usize,
         impl FnOnce(&ModelEntry) -> Result<InferRequest, Fault> + Send + 'static,
@@ -97,15 +99,20 @@ async fn answer<T: Send + 'static>(
     encode: impl FnOnce(Answer) -> Result<T, Fault> + Send + 'static,
 ) -> Result<Served<T>, Fault> {
     if !named.is_alias() {
+        call.about(named.entry());
         state.catalog().require_ready(named.entry())?;
     }
     let mut clock = Instant::now();
     let asked = named.entry().clone();
     let request = off_loop(bytes, move || decode(&asked)).await?;
     let id = request.id.as_deref();
+    if let Some(id) = id {
+        call.named(id);
+    }
     let entry = &state.catalog().answering(named, id, &request.inputs).await?;
     if named.is_alias() {
         pending.moved(state.metrics().model(entry.name(), entry.version()));
+        call.about(entry);
         state.catalog().require_ready(entry)?;
     }
     let model = entry.cache().map(|_| entry.model().clone());
@@ -135,7 +142,7 @@ async fn answer<T: Send + 'static>(
             return Ok(Served { encoded, spans, attempts: 0, place: None });
         }
     }
-    let record = run(state, entry, request).await?;
+    let record = run(state, (call, entry), request).await?;
     clock = Instant::now();
 
     let overhead = millis(record.overhead_ms);
@@ -172,7 +179,7 @@ async fn written<T: Send + 'static>(
 /// Runs the task to its end; cancels it when the client goes away first.
 async fn run(
     state: &ServerState,
-    entry: &ModelEntry,
+    (call, entry): (&Call, &ModelEntry),
     request: InferRequest,
 ) -> Result<TaskRecord, Fault> {
     let mut spec = TaskSpec::new(entry.model().clone(), request.inputs);
@@ -183,6 +190,7 @@ async fn run(
     // Large inputs are hashed before the task is there.
     let ids = coordinator.submit_all(vec![(spec, Vec::new())]).await.map_err(faults::cluster)?;
     let id = *ids.first().ok_or_else(|| Fault::internal("a task was accepted without an id"))?;
+    call.runs(id);
     let mut guard = CancelOnDrop { coordinator, task: Some(id) };
     let record = tokio::select! {
         biased;
@@ -220,6 +228,9 @@ pub(crate) async fn off_loop<T: Send + 'static>(
     if bytes < LARGE_BYTES {
         return work();
     }
+    // Lines of the log stay those of the request.
+    let span = tracing::Span::current();
+    let work = move || span.in_scope(work);
     tokio::task::spawn_blocking(work).await.map_err(Fault::internal)?
 }
 

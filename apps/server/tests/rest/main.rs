@@ -8,6 +8,7 @@ mod devices;
 mod events;
 mod frigate;
 mod grpc;
+mod logs;
 mod models;
 mod oip;
 mod openapi;
