@@ -67,6 +67,8 @@ pub(crate) struct Settings {
     pub(crate) quic: Quic,
     /// The interface for Frigate's detector `zmq`.
     pub(crate) frigate: Frigate,
+    /// Traces of requests.
+    pub(crate) otlp: Otlp,
 }
 
 /// The REST interface.
@@ -105,6 +107,17 @@ pub(crate) struct Frigate {
     pub(crate) addr: Option<SocketAddr>,
     /// After how long an image is answered without boxes; less than the detector's `request_timeout_ms`.
     pub(crate) timeout_ms: u64,
+}
+
+/// Traces of requests.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Otlp {
+    /// The base URL of a collector that speaks OTLP over HTTP, as in `http://127.0.0.1:4318`. Without one
+    /// traces go nowhere.
+    pub(crate) endpoint: Option<String>,
+    /// The share of traces that are kept, 0 to 1, of requests that do not come with one.
+    pub(crate) ratio: f64,
 }
 
 /// The interface for workers.
@@ -221,6 +234,30 @@ impl Limits {
     }
 }
 
+impl Otlp {
+    /// # Errors
+    /// `settings_invalid` where that is no collector, or no share.
+    fn check(&self) -> Result<()> {
+        let given = self.endpoint.as_deref();
+        let is_url = |url: &str| {
+            let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
+            let host = rest.and_then(|rest| rest.split('/').next());
+            host.is_some_and(|host| !host.is_empty()) && url.parse::<ureq::http::Uri>().is_ok()
+        };
+        if let Some(url) = given.filter(|url| !is_url(url)) {
+            let expected = "expected the URL of a collector, as in http://127.0.0.1:4318";
+            let message = format!("settings: otlp.endpoint is {url:?}, {expected}");
+            return Err(Failure::new("settings_invalid", message));
+        }
+        // What is not a number is in no range.
+        if !(0.0..=1.0).contains(&self.ratio) {
+            let message = format!("settings: otlp.ratio is {}, expected 0 to 1", self.ratio);
+            return Err(Failure::new("settings_invalid", message));
+        }
+        Ok(())
+    }
+}
+
 impl Settings {
     /// What models may take of each device's memory, if less than all.
     pub(crate) fn model_memory(&self) -> Option<u64> {
@@ -279,6 +316,7 @@ impl Settings {
                 absence_max_s: ABSENCE_MAX.as_secs(),
             },
             frigate: Frigate { addr: None, timeout_ms: 180 },
+            otlp: Otlp { endpoint: None, ratio: ServerConfig::default().otlp_ratio },
         }
     }
 }
@@ -301,7 +339,7 @@ pub(crate) struct Flags<'a> {
 /// The environment variables that are read, and the settings that they stand for.
 ///
 /// Others that start alike belong to graphics drivers, so unknown ones are no error.
-const VARIABLES: [(&str, &str); 28] = [
+const VARIABLES: [(&str, &str); 30] = [
     ("RADEON_DATA", "data"),
     ("RADEON_DEVICE", "device"),
     ("RADEON_SIMD", "simd"),
@@ -330,6 +368,8 @@ const VARIABLES: [(&str, &str); 28] = [
     ("RADEON_QUIC__ABSENCE_MAX_S", "quic.absence_max_s"),
     ("RADEON_FRIGATE__ADDR", "frigate.addr"),
     ("RADEON_FRIGATE__TIMEOUT_MS", "frigate.timeout_ms"),
+    ("RADEON_OTLP__ENDPOINT", "otlp.endpoint"),
+    ("RADEON_OTLP__RATIO", "otlp.ratio"),
 ];
 
 /// Of which there may be several, in the environment with commas between them.
@@ -428,6 +468,7 @@ pub(crate) fn resolve(
         let message = format!("settings: results_disk_share is {share}, expected above 0 up to 1");
         return Err(Failure::new("settings_invalid", message));
     }
+    settings.otlp.check()?;
     if let Some(path) = given {
         // As it was given: a path need not be text.
         settings.data = path;
@@ -549,6 +590,8 @@ mod tests {
             ("batch_max = 0", &[], "batch_max is 0, expected 1 to 256"),
             ("[frigate]\ntimeout_ms = 0", &[], "frigate.timeout_ms is 0, expected 1 to 60000"),
             ("", &[("RADEON_FRIGATE__ADDR", "tcp://*:5555")], "socket address"),
+            ("[otlp]\nendpoint = 'localhost:4318'", &[], "otlp.endpoint is \"localhost:4318\""),
+            ("", &[("RADEON_OTLP__RATIO", "2")], "otlp.ratio is 2, expected 0 to 1"),
             ("", &[("RADEON_BATCH_DELAY_MS", "2000")], "batch_delay_ms is 2000"),
             (
                 "results_disk_share = 1.5",

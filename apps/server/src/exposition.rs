@@ -6,6 +6,7 @@ mod devices;
 use crate::fault::{Fault, OipError};
 use crate::metrics::{BOUNDS_US, FailureReason, ModelKey, ModelReading};
 use crate::state::ServerState;
+use crate::trace::Counts;
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
@@ -24,6 +25,9 @@ pub(crate) const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 pub(crate) async fn metrics(State(state): State<ServerState>) -> Result<Response, OipError> {
     let mut families = families(&state.coordinator().stats(), &state.metrics().read());
     families.extend(devices::families(&state.coordinator().workers()));
+    if let Some(counts) = state.tracing().counts() {
+        families.extend(spans(counts));
+    }
     let text = TextEncoder::new().encode_to_string(&families);
     let text = text.map_err(|error| Fault::internal(error.to_string()))?;
     let format = HeaderValue::from_static(FORMAT);
@@ -200,6 +204,18 @@ fn cluster(page: &mut Page, stats: &Stats) {
     ] {
         page.summary(name, help, values);
     }
+}
+
+/// What became of the spans of traces.
+fn spans(counts: &Counts) -> Vec<MetricFamily> {
+    let mut page = Page::default();
+    let help = "Spans that the collector has taken";
+    let sent = [(Vec::new(), counts.sent())];
+    page.numbers(("lgp_trace_spans_sent_total", Number::Counter, help), sent);
+    let help = "Spans that found no room, or that the collector did not take";
+    let dropped = counts.dropped().map(|(reason, spans)| (vec![label("reason", reason)], spans));
+    page.numbers(("lgp_trace_spans_dropped_total", Number::Counter, help), dropped);
+    page.0
 }
 
 fn label(name: &str, value: &str) -> LabelPair {

@@ -72,8 +72,8 @@ pub fn router(state: ServerState) -> Router {
         .fallback(unknown_call)
         .layer(axum::middleware::from_fn_with_state(state.clone(), body::bounded))
         .layer(axum::middleware::from_fn_with_state(gate, authenticate))
-        .layer(axum::middleware::from_fn_with_state(state, guard::known_hosts_only))
-        .layer(axum::middleware::from_fn(call::observed))
+        .layer(axum::middleware::from_fn_with_state(state.clone(), guard::known_hosts_only))
+        .layer(axum::middleware::from_fn_with_state(state, call::observed))
 }
 
 async fn unknown_call(request: Request) -> Response {

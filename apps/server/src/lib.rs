@@ -38,6 +38,7 @@ mod shared_memory;
 mod state;
 mod stream;
 mod tls;
+mod trace;
 #[cfg(feature = "planted")]
 pub mod untrusted;
 

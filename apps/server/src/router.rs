@@ -50,7 +50,7 @@ pub fn router(state: ServerState) -> Router {
         .layer(axum::middleware::from_fn(drain::drained))
         .layer(axum::middleware::from_fn_with_state(state.clone(), guard::known_hosts_only))
         .layer(cors(state.config()))
-        .layer(axum::middleware::from_fn(call::observed))
+        .layer(axum::middleware::from_fn_with_state(state.clone(), call::observed))
         .with_state(state)
 }
 

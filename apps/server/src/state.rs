@@ -9,6 +9,7 @@ use crate::feed::Feed;
 use crate::metrics::Metrics;
 use crate::shared_memory::Regions;
 use crate::stream::Writers;
+use crate::trace::Tracing;
 use lgp_sdk::{Coordinator, Repository};
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +31,7 @@ struct Inner {
     writers: Writers,
     feed: Feed,
     regions: Regions,
+    tracing: Tracing,
     /// Places for those who listen to events.
     listeners: Arc<Semaphore>,
     /// Places for those who wait for the end of a task.
@@ -59,6 +61,7 @@ impl ServerState {
         let listeners = Arc::new(Semaphore::new(config.listeners_max.min(Semaphore::MAX_PERMITS)));
         let waiters = Semaphore::new(config.waiters_max.min(Semaphore::MAX_PERMITS));
         let feed = Feed::new(&coordinator, config.events_kept_max);
+        let tracing = Tracing::new(&config);
         let inner = Inner {
             config,
             coordinator,
@@ -69,6 +72,7 @@ impl ServerState {
             writers,
             feed,
             regions: Regions::default(),
+            tracing,
             listeners,
             waiters,
             access,
@@ -122,6 +126,11 @@ impl ServerState {
     /// Shared memory that clients have registered.
     pub(crate) fn regions(&self) -> &Regions {
         &self.inner.regions
+    }
+
+    /// What makes traces.
+    pub(crate) fn tracing(&self) -> &Tracing {
+        &self.inner.tracing
     }
 
     /// Places for those who listen to events.

@@ -80,6 +80,8 @@ pub(crate) fn host(
             frigate_timeout_ms: settings.frigate.timeout_ms,
             binary_bytes_max: settings.input_bytes_max.saturating_add(settings.http.body_bytes_max),
             models_poll_ms: settings.models_poll_ms,
+            otlp_endpoint: settings.otlp.endpoint.clone(),
+            otlp_ratio: settings.otlp.ratio,
             ..ServerConfig::default()
         };
         let service = serve::serve(&cluster, access, listeners, config)?;

@@ -14,6 +14,7 @@ use crate::metrics::{FailureReason, Pending, Spans};
 use crate::place::Place;
 use crate::shared_memory::Shared;
 use crate::state::ServerState;
+use crate::trace::{Ran, Steps};
 use axum::extract::State;
 use axum::response::Response;
 use lgp_sdk::{Coordinator, NamedTensor, TaskId, TaskRecord, TaskSpec};
@@ -75,15 +76,20 @@ pub(crate) async fn serve<T: Send + 'static>(
 ) -> Result<T, Fault> {
     let entry = named.entry();
     let mut pending = state.metrics().model(entry.name(), entry.version()).begin();
-    let started = Instant::now();
-    match answer(state, (call, named, &mut pending), (bytes, decode), encode).await {
+    let mut steps = Steps::begin(entry.model());
+    let answered = answer(state, (call, named, &mut pending, &mut steps), (bytes, decode), encode);
+    let answered = answered.await;
+    let time = steps.elapsed();
+    let error = answered.as_ref().err().map(|fault| fault.code);
+    call.inferred(state.tracing().tracer(), steps, error);
+    match answered {
         Ok(Served { encoded, mut spans, attempts, place }) => {
-            spans.request = started.elapsed();
+            spans.request = time;
             pending.succeeded(&spans, attempts, place);
             Ok(encoded)
         }
         Err(fault) => {
-            pending.failed(reason(&fault), started.elapsed());
+            pending.failed(reason(&fault), time);
             Err(fault)
         }
     }
@@ -91,7 +97,7 @@ pub(crate) async fn serve<T: Send + 'static>(
 
 async fn answer<T: Send + 'static>(
     state: &ServerState,
-    (call, named, pending): (&Call, &Named, &mut Pending),
+    (call, named, pending, steps): (&Call, &Named, &mut Pending, &mut Steps),
     (bytes, decode): (
         usize,
         impl FnOnce(&ModelEntry) -> Result<InferRequest, Fault> + Send + 'static,
@@ -103,8 +109,11 @@ async fn answer<T: Send + 'static>(
         state.catalog().require_ready(named.entry())?;
     }
     let mut clock = Instant::now();
+    let began = clock;
     let asked = named.entry().clone();
-    let request = off_loop(bytes, move || decode(&asked)).await?;
+    let request = off_loop(bytes, move || decode(&asked)).await;
+    steps.decode = Some((began, Instant::now()));
+    let request = request?;
     let id = request.id.as_deref();
     if let Some(id) = id {
         call.named(id);
@@ -113,6 +122,7 @@ async fn answer<T: Send + 'static>(
     if named.is_alias() {
         pending.moved(state.metrics().model(entry.name(), entry.version()));
         call.about(entry);
+        steps.model = entry.model().clone();
         state.catalog().require_ready(entry)?;
     }
     let model = entry.cache().map(|_| entry.model().clone());
@@ -137,12 +147,12 @@ async fn answer<T: Send + 'static>(
             let spans = Spans { compute_input, ..Spans::default() };
             let (entry, id) = (entry.clone(), id.unwrap_or_default());
             let answer = Answer { entry, id, choice, outputs, place: None };
-            let encoded = written(answer, encode).await?;
+            let encoded = written(answer, encode, steps).await?;
             let spans = Spans { compute_output: lap(&mut clock), ..spans };
             return Ok(Served { encoded, spans, attempts: 0, place: None });
         }
     }
-    let record = run(state, (call, entry), request).await?;
+    let record = run(state, (call, entry, steps), request).await?;
     clock = Instant::now();
 
     let overhead = millis(record.overhead_ms);
@@ -163,7 +173,7 @@ async fn answer<T: Send + 'static>(
     // The protocol wants an id in every answer; the task's own tells a log reader most.
     let id = id.unwrap_or_else(|| record.task_id.to_string());
     let answer = Answer { entry: entry.clone(), id, choice, outputs, place: place.clone() };
-    let encoded = written(answer, encode).await?;
+    let encoded = written(answer, encode, steps).await?;
     let spans = Spans { compute_output: lap(&mut clock), ..spans };
     Ok(Served { encoded, spans, attempts, place })
 }
@@ -171,22 +181,26 @@ async fn answer<T: Send + 'static>(
 async fn written<T: Send + 'static>(
     answer: Answer,
     encode: impl FnOnce(Answer) -> Result<T, Fault> + Send + 'static,
+    steps: &mut Steps,
 ) -> Result<T, Fault> {
     let bytes = answer.outputs.iter().map(|o| o.tensor.packed_len()).sum();
-    off_loop(bytes, move || encode(answer)).await
+    let began = Instant::now();
+    let written = off_loop(bytes, move || encode(answer)).await;
+    steps.encode = Some((began, Instant::now()));
+    written
 }
 
 /// Runs the task to its end; cancels it when the client goes away first.
 async fn run(
     state: &ServerState,
-    (call, entry): (&Call, &ModelEntry),
+    (call, entry, steps): (&Call, &ModelEntry, &mut Steps),
     request: InferRequest,
 ) -> Result<TaskRecord, Fault> {
     let mut spec = TaskSpec::new(entry.model().clone(), request.inputs);
     spec.priority = request.priority;
     let longest = state.config().deadline_max();
     spec.deadline = Some(request.timeout.map_or(longest, |timeout| timeout.min(longest)));
-    let coordinator = state.coordinator();
+    let (coordinator, submitted) = (state.coordinator(), Instant::now());
     // Large inputs are hashed before the task is there.
     let ids = coordinator.submit_all(vec![(spec, Vec::new())]).await.map_err(faults::cluster)?;
     let id = *ids.first().ok_or_else(|| Fault::internal("a task was accepted without an id"))?;
@@ -199,6 +213,7 @@ async fn run(
         fault = state.catalog().stranded(entry, id) => return Err(fault),
     };
     guard.task = None;
+    steps.task = Some(Ran::of(&record, submitted));
     match faults::task(&record) {
         Some(fault) => Err(fault),
         None => Ok(record),

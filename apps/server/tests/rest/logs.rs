@@ -73,6 +73,7 @@ async fn a_request_ends_with_a_line_that_says_what_it_was() {
         assert_eq!(span["route"], "/v2/models/{model}/infer", "{line}");
         assert_eq!((&span["model"], &span["id"]), (&"relu/1".into(), &shown.into()), "{line}");
         assert!(span["task"].is_string(), "{line}");
+        assert_eq!(span["trace"].as_str().map(str::len), Some(32), "{line}");
     }
     rig.get("/nowhere").await;
     let lines = log.lines("request answered");

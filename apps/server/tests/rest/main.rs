@@ -18,5 +18,6 @@ mod rig;
 mod serving;
 mod shared_memory;
 mod tokens;
+mod traces;
 mod versions;
 mod waiting;
