@@ -24,7 +24,8 @@ pub(crate) fn routes() -> Vec<Route> {
     all.extend(docs::routes());
     all.extend([
         Route::get("/metrics", Submit, exposition::metrics, "Metrics, as Prometheus reads them")
-            .answers_as(200, Content::Text(exposition::FORMAT, "Metrics")),
+            .answers_as(200, Content::Text(exposition::FORMAT, "Metrics"))
+            .answers_as(200, Content::Text(exposition::OPENMETRICS, "Metrics")),
         Route::get("/openapi.json", Right::Anybody, openapi::show, "This description")
             .answers(200, "Description"),
         Route::get("/healthz", Right::Anybody, probes::live, "Whether the server lives")

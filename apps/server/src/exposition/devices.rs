@@ -1,7 +1,7 @@
 //! Triton's figures of graphics cards, from what workers report of their devices. What no sensor says is
 //! no series: a zero would read as an idle card.
 
-use super::{Number, Page, label};
+use super::page::{Number, Page, label};
 use lgp_sdk::{WorkerDevice, WorkerInfo, WorkerState};
 use prometheus::proto::{LabelPair, MetricFamily};
 
@@ -55,7 +55,7 @@ pub(super) fn families(workers: &[WorkerInfo]) -> Vec<MetricFamily> {
             page.measures((name, number, help), samples);
         }
     }
-    page.0
+    page.families()
 }
 
 /// Triton tells cards apart by their UUID. Workers report none; worker and device together are as good.

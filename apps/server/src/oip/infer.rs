@@ -85,7 +85,7 @@ pub(crate) async fn serve<T: Send + 'static>(
     match answered {
         Ok(Served { encoded, mut spans, attempts, place }) => {
             spans.request = time;
-            pending.succeeded(&spans, attempts, place);
+            pending.succeeded(&spans, attempts, (place, call.kept_trace()));
             Ok(encoded)
         }
         Err(fault) => {

@@ -203,3 +203,47 @@ async fn without_a_collector_nothing_is_counted() {
     assert_eq!(answer.await.status, 200);
     assert!(!rig.get("/metrics").await.text().contains("lgp_trace_spans"));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn buckets_name_a_trace_that_is_kept() {
+    let rig = Rig::start().await;
+    let path = "/v2/models/relu/infer";
+    rig.call(traced("POST", path, "01").body(Body::from(BODY)).unwrap()).await;
+    // Not kept, and in no exemplar.
+    rig.post(path, BODY).await;
+    let wants = |accept: &'static str| request("GET", "/metrics").header("accept", accept);
+    let wanted = wants("application/openmetrics-text;version=1.0.0,text/plain;q=0.5");
+    let page = rig.call(wanted.body(Body::empty()).unwrap()).await;
+    let format = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    assert_eq!(page.headers["content-type"], format);
+    let page = page.text();
+    assert!(page.ends_with("# EOF\n"), "{page}");
+    let name = "lgp_inference_request_duration_seconds";
+    let found: Vec<&str> = page.lines().filter(|line| line.contains(" # {")).collect();
+    let [line] = found[..] else { panic!("one exemplar: {page}") };
+    let (sample, exemplar) = line.split_once(" # ").unwrap();
+    assert!(
+        sample.starts_with(&format!("{name}_bucket{{model=\"relu\",version=\"1\",le=")),
+        "{line}"
+    );
+    let values = exemplar.strip_prefix(&format!("{{trace_id=\"{TRACE}\"}} ")).expect(line);
+    let values: Vec<f64> = values.split(' ').map(|value| value.parse().expect(line)).collect();
+    let bound = sample.split("le=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
+    assert!(values[0] > 0.0 && values[0] <= bound.replace('+', "").parse().unwrap(), "{line}");
+    assert!(values[1] > 1.6e9, "{line}");
+    for line in [
+        "# TYPE nv_inference_request_success unknown",
+        r#"nv_inference_request_success{model="relu",version="1"} 2"#,
+        "# TYPE lgp_tasks_finished counter",
+        r#"lgp_tasks_finished_total{state="succeeded"} 2"#,
+    ] {
+        assert!(page.lines().any(|other| other == line), "{line:?} is missing in {page}");
+    }
+
+    let text = rig.call(wants("text/plain").body(Body::empty()).unwrap()).await;
+    assert_eq!(text.headers["content-type"], "text/plain; version=0.0.4; charset=utf-8");
+    let text = text.text();
+    assert!(!text.contains("# {") && !text.contains("# EOF"), "{text}");
+    assert!(text.contains("# TYPE nv_inference_request_success counter\n"), "{text}");
+    assert!(text.contains(&format!("{name}_count{{model=\"relu\",version=\"1\"}} 2\n")), "{text}");
+}
