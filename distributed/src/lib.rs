@@ -161,6 +161,7 @@
     allow(missing_docs, reason = "insides are open to the simulation")
 )]
 
+mod attempt;
 mod config;
 mod control;
 mod error;
@@ -173,6 +174,7 @@ mod proto;
 mod task;
 mod worker_info;
 
+pub use attempt::AttemptRecord;
 pub use config::{CoordinatorConfig, WorkerConfig};
 pub use control::persisted::Persisted;
 pub use error::{Error, JournalError, Result};

@@ -1,11 +1,13 @@
 //! Tasks as callers see them: what is submitted and what becomes of it.
 
+use crate::attempt::AttemptRecord;
 use crate::error::Error;
 use crate::worker_info::WorkerId;
 use lgp_memory::NamedTensor;
 use serde::{Deserialize, Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Identifies a task; ids of different runs of a coordinator never coincide.
@@ -319,6 +321,11 @@ pub struct TaskRecord {
     pub attempts: u32,
     /// The worker of the last attempt.
     pub worker: Option<WorkerId>,
+    /// The device of that worker. Like [`tries`](Self::tries) it is known where the coordinator is, as
+    /// long as that remembers the task itself.
+    pub device: Option<Arc<str>>,
+    /// The attempts, in the order in which they were sent; of very many some in the middle are left out.
+    pub tries: Vec<AttemptRecord>,
     /// The variant of its model that the last attempt ran, where that was not the model itself.
     pub variant: Option<ModelRef>,
     /// The model's outputs, once succeeded.

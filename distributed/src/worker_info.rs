@@ -178,6 +178,10 @@ pub struct DeviceInfo {
     pub utilisation: Option<f32>,
     /// The power that it draws in watts, where that can be read.
     pub power_w: Option<f32>,
+    /// The energy that it has used since its worker connected, in joules: the coordinator adds up what the
+    /// worker reports of power with each heartbeat. Known where the coordinator is alone.
+    #[serde(skip)]
+    pub energy_j: Option<f64>,
     /// Runs on it that did not stop when they were asked to.
     pub hangs: u32,
     /// Why it takes no tasks until a person says otherwise, if so.

@@ -4,6 +4,7 @@
 
 use crate::cluster::driver::WORKERS_MAX;
 use crate::failure::{Failure, Result};
+use crate::logging::LogFormat;
 use crate::simd::Simd;
 use crate::tls::Certificate;
 use config::builder::DefaultState;
@@ -51,6 +52,8 @@ pub(crate) struct Settings {
     pub(crate) models_poll_ms: u64,
     /// Inferences of one model that are under way at the same time; more are refused.
     pub(crate) pending_max: u64,
+    /// The form of log lines: `text` or `json`.
+    pub(crate) log_format: LogFormat,
     /// How long results of durable tasks wait to be read.
     pub(crate) results_kept_for_s: u64,
     /// What they may take of the disk that they lie on; above it the oldest go, those that were read
@@ -66,6 +69,8 @@ pub(crate) struct Settings {
     pub(crate) quic: Quic,
     /// The interface for Frigate's detector `zmq`.
     pub(crate) frigate: Frigate,
+    /// Traces of requests.
+    pub(crate) otlp: Otlp,
 }
 
 /// The REST interface.
@@ -104,6 +109,17 @@ pub(crate) struct Frigate {
     pub(crate) addr: Option<SocketAddr>,
     /// After how long an image is answered without boxes; less than the detector's `request_timeout_ms`.
     pub(crate) timeout_ms: u64,
+}
+
+/// Traces of requests.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Otlp {
+    /// The base URL of a collector that speaks OTLP over HTTP, as in `http://127.0.0.1:4318`. Without one
+    /// traces go nowhere.
+    pub(crate) endpoint: Option<String>,
+    /// The share of traces that are kept, 0 to 1, of requests that do not come with one.
+    pub(crate) ratio: f64,
 }
 
 /// The interface for workers.
@@ -222,6 +238,30 @@ impl Limits {
     }
 }
 
+impl Otlp {
+    /// # Errors
+    /// `settings_invalid` where that is no collector, or no share.
+    fn check(&self) -> Result<()> {
+        let given = self.endpoint.as_deref();
+        let is_url = |url: &str| {
+            let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
+            let host = rest.and_then(|rest| rest.split('/').next());
+            host.is_some_and(|host| !host.is_empty()) && url.parse::<ureq::http::Uri>().is_ok()
+        };
+        if let Some(url) = given.filter(|url| !is_url(url)) {
+            let expected = "expected the URL of a collector, as in http://127.0.0.1:4318";
+            let message = format!("settings: otlp.endpoint is {url:?}, {expected}");
+            return Err(Failure::new("settings_invalid", message));
+        }
+        // What is not a number is in no range.
+        if !(0.0..=1.0).contains(&self.ratio) {
+            let message = format!("settings: otlp.ratio is {}, expected 0 to 1", self.ratio);
+            return Err(Failure::new("settings_invalid", message));
+        }
+        Ok(())
+    }
+}
+
 impl Settings {
     /// What models may take of each device's memory, if less than all.
     pub(crate) fn model_memory(&self) -> Option<u64> {
@@ -261,6 +301,7 @@ impl Settings {
             run_limit_s: 0,
             models_poll_ms: ServerConfig::default().models_poll_ms,
             pending_max: ServerConfig::default().pending_max,
+            log_format: LogFormat::Text,
             results_kept_for_s: Keeping::default().results_kept_for_s,
             results_disk_share: Keeping::default().disk_share,
             keys_kept_for_s: Keeping::default().keys_kept_for_s,
@@ -280,6 +321,7 @@ impl Settings {
                 absence_max_s: ABSENCE_MAX.as_secs(),
             },
             frigate: Frigate { addr: None, timeout_ms: 180 },
+            otlp: Otlp { endpoint: None, ratio: ServerConfig::default().otlp_ratio },
         }
     }
 }
@@ -296,12 +338,13 @@ pub(crate) struct Flags<'a> {
     pub(crate) grpc: Option<SocketAddr>,
     pub(crate) quic: Option<SocketAddr>,
     pub(crate) frigate: Option<SocketAddr>,
+    pub(crate) log_format: Option<LogFormat>,
 }
 
 /// The environment variables that are read, and the settings that they stand for.
 ///
 /// Others that start alike belong to graphics drivers, so unknown ones are no error.
-const VARIABLES: [(&str, &str); 28] = [
+const VARIABLES: [(&str, &str); 31] = [
     ("RADEON_DATA", "data"),
     ("RADEON_DEVICE", "device"),
     ("RADEON_SIMD", "simd"),
@@ -314,6 +357,7 @@ const VARIABLES: [(&str, &str); 28] = [
     ("RADEON_RUN_LIMIT_S", "run_limit_s"),
     ("RADEON_MODELS_POLL_MS", "models_poll_ms"),
     ("RADEON_PENDING_MAX", "pending_max"),
+    ("RADEON_LOG_FORMAT", "log_format"),
     ("RADEON_RESULTS_KEPT_FOR_S", "results_kept_for_s"),
     ("RADEON_RESULTS_DISK_SHARE", "results_disk_share"),
     ("RADEON_KEYS_KEPT_FOR_S", "keys_kept_for_s"),
@@ -330,6 +374,8 @@ const VARIABLES: [(&str, &str); 28] = [
     ("RADEON_QUIC__ABSENCE_MAX_S", "quic.absence_max_s"),
     ("RADEON_FRIGATE__ADDR", "frigate.addr"),
     ("RADEON_FRIGATE__TIMEOUT_MS", "frigate.timeout_ms"),
+    ("RADEON_OTLP__ENDPOINT", "otlp.endpoint"),
+    ("RADEON_OTLP__RATIO", "otlp.ratio"),
 ];
 
 /// Of which there may be several, in the environment with commas between them.
@@ -386,6 +432,7 @@ pub(crate) fn resolve(
         ("grpc.addr", flags.grpc.map(|addr| addr.to_string())),
         ("quic.addr", flags.quic.map(|addr| addr.to_string())),
         ("frigate.addr", flags.frigate.map(|addr| addr.to_string())),
+        ("log_format", flags.log_format.map(|format| format.to_string())),
     ];
     for (key, value) in overrides {
         builder = builder.set_override_option(key, value).map_err(Failure::internal)?;
@@ -428,6 +475,7 @@ pub(crate) fn resolve(
         let message = format!("settings: results_disk_share is {share}, expected above 0 up to 1");
         return Err(Failure::new("settings_invalid", message));
     }
+    settings.otlp.check()?;
     if let Some(path) = given {
         // As it was given: a path need not be text.
         settings.data = path;
@@ -483,7 +531,7 @@ fn read_file(
 fn known() -> String {
     let keys: Vec<&str> = VARIABLES.iter().map(|(_, key)| *key).collect();
     format!(
-        "the settings are {}; simd is auto, scalar, avx2 or avx512, and quic.advertise auto, always or never",
+        "the settings are {}; simd is auto, scalar, avx2 or avx512, log_format text or json, and quic.advertise auto, always or never",
         keys.join(", ")
     )
 }
@@ -542,12 +590,15 @@ mod tests {
             ("", &[("RADEON_HTTP__ADDR", "nowhere")], "socket address"),
             ("", &[("RADEON_SIMD", "neon")], "neon"),
             ("simd = 'sse'", &[], "sse"),
+            ("log_format = 'xml'", &[], "xml"),
             ("[quic]\nadvertise = 'maybe'", &[], "maybe"),
             ("[quic]\ncertificate_life_s = 1", &[], "certificate_life_s is 1"),
             ("", &[("RADEON_QUIC__ABSENCE_MAX_S", "31536001")], "quic.absence_max_s is 31536001"),
             ("batch_max = 0", &[], "batch_max is 0, expected 1 to 256"),
             ("[frigate]\ntimeout_ms = 0", &[], "frigate.timeout_ms is 0, expected 1 to 60000"),
             ("", &[("RADEON_FRIGATE__ADDR", "tcp://*:5555")], "socket address"),
+            ("[otlp]\nendpoint = 'localhost:4318'", &[], "otlp.endpoint is \"localhost:4318\""),
+            ("", &[("RADEON_OTLP__RATIO", "2")], "otlp.ratio is 2, expected 0 to 1"),
             ("", &[("RADEON_BATCH_DELAY_MS", "2000")], "batch_delay_ms is 2000"),
             (
                 "results_disk_share = 1.5",

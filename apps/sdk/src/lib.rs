@@ -22,15 +22,15 @@ pub use deployment::{DeployError, Deployment};
 pub use executor::ModelExecutor;
 pub use lgp_compute::device::Accelerator;
 pub use lgp_distributed::{
-    Advertisement, Backoff, BlobFile, BlobPart, BlobSource, CaHash, Client, Coordinator,
-    CoordinatorConfig, Coordinators, DeviceStatus, Discovery, Error as ClusterError, Event, Events,
-    ExecError, ExecErrorKind, Executor, ExecutorStatus, Identity, JoinRefusal, JoinToken,
-    JournalError, ModelCache, ModelNeeds, ModelReadiness, ModelRef, Percentiles, Persisted, Pki,
-    Priority, Revocation, Role, ScaleConfig, ScaleDecision, ScaleMetric, ScaleRule, ScaleSample,
-    Scaler, Services, Stats, Stop as TaskStop, Supervisor, TaskCounts, TaskError, TaskErrorKind,
-    TaskFilter, TaskId, TaskPage, TaskRecord, TaskSpec, TaskState, TokenInfo, Tokens, Transport,
-    WorkerConfig, WorkerCounts, WorkerId, WorkerInfo, WorkerState, balancing_strategies, enrol,
-    join, renew, run_worker,
+    Advertisement, AttemptRecord, Backoff, BlobFile, BlobPart, BlobSource, CaHash, Client,
+    Coordinator, CoordinatorConfig, Coordinators, DeviceInfo as WorkerDevice, DeviceStatus,
+    Discovery, Error as ClusterError, Event, Events, ExecError, ExecErrorKind, Executor,
+    ExecutorStatus, Identity, JoinRefusal, JoinToken, JournalError, ModelCache, ModelNeeds,
+    ModelReadiness, ModelRef, Percentiles, Persisted, Pki, Priority, Revocation, Role, ScaleConfig,
+    ScaleDecision, ScaleMetric, ScaleRule, ScaleSample, Scaler, Services, Stats, Stop as TaskStop,
+    Supervisor, TaskCounts, TaskError, TaskErrorKind, TaskFilter, TaskId, TaskPage, TaskRecord,
+    TaskSpec, TaskState, TokenInfo, Tokens, Transport, WorkerConfig, WorkerCounts, WorkerId,
+    WorkerInfo, WorkerState, balancing_strategies, enrol, join, renew, run_worker,
 };
 pub use lgp_hal::{
     BackendKind, Caps, DeviceId, DeviceInfo, DeviceKind, Error as DeviceError, Finding,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// Limits of the server. Addresses are the caller's business: [`serve`](crate::serve) takes a
 /// bound listener.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ServerConfig {
     /// Whether programs of this machine may ask for health, metadata and inference without a key.
@@ -56,6 +56,11 @@ pub struct ServerConfig {
     /// Time after which Frigate's detector is answered without a result, in milliseconds. The detector
     /// waits for 200 ms unless it is told otherwise, and connects anew then.
     pub frigate_timeout_ms: u64,
+    /// Where traces go: the base URL of a collector that speaks OTLP over HTTP, as in
+    /// `http://127.0.0.1:4318`. Without one they go nowhere.
+    pub otlp_endpoint: Option<String>,
+    /// The share of traces that are kept, 0 to 1, of requests that do not come with one.
+    pub otlp_ratio: f64,
 }
 
 impl Default for ServerConfig {
@@ -81,6 +86,8 @@ impl Default for ServerConfig {
             pending_max: 512,
             models_poll_ms: 5_000,
             frigate_timeout_ms: 180,
+            otlp_endpoint: None,
+            otlp_ratio: 1.0,
         }
     }
 }

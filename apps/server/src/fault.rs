@@ -2,6 +2,7 @@
 //! and what was expected, and a hint. Each API family renders it in its own JSON shape.
 
 use crate::grpc;
+use crate::place::Place;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
@@ -18,11 +19,13 @@ pub(crate) struct Fault {
     pub(crate) message: String,
     pub(crate) hint: Option<String>,
     pub(crate) retry_after: Option<Duration>,
+    /// Where the task ran that failed.
+    pub(crate) place: Option<Box<Place>>,
 }
 
 impl Fault {
     pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        Self { status, code, message: message.into(), hint: None, retry_after: None }
+        Self { status, code, message: message.into(), hint: None, retry_after: None, place: None }
     }
 
     /// 400: what was sent cannot be used.
@@ -72,6 +75,15 @@ impl Fault {
         self
     }
 
+    /// A task failed at a place, which the message names too.
+    pub(crate) fn at(mut self, place: Option<Place>) -> Self {
+        if let Some(place) = place {
+            self.message = format!("{} ({place})", self.message);
+            self.place = Some(Box::new(place));
+        }
+        self
+    }
+
     /// The answer in the shape of the API family that `path` belongs to.
     pub(crate) fn for_path(self, path: &str) -> Response {
         if path.starts_with("/api/") {
@@ -89,6 +101,9 @@ impl Fault {
             // A fraction of a second rounds up: `Retry-After: 0` would invite a busy loop.
             let seconds = delay.as_secs() + u64::from(delay.subsec_nanos() > 0);
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+        }
+        if let Some(place) = &self.place {
+            place.add_to(response.headers_mut());
         }
         response
     }

@@ -3,8 +3,9 @@
 
 use crate::driver::DriverError;
 use crate::fault::Fault;
+use crate::place::Place;
 use axum::http::StatusCode;
-use lgp_sdk::{ClusterError, DeployError, JournalError, ModelError, TaskError, TaskErrorKind};
+use lgp_sdk::{ClusterError, DeployError, JournalError, ModelError, TaskErrorKind, TaskRecord};
 use std::io::ErrorKind;
 
 /// An error of the coordinator.
@@ -35,7 +36,7 @@ pub(crate) fn cluster(error: ClusterError) -> Fault {
             "it was let go, or results_kept_for_s or results_disk_share had its time or room end",
         ),
         ClusterError::ResultLost { .. } => {
-            tracing::error!(%message, "a result is lost");
+            tracing::error!(cause = %message, "a result is lost");
             let message = "the file with the task's outputs is missing or damaged";
             Fault::new(StatusCode::INTERNAL_SERVER_ERROR, "result_lost", message).hint(
                 "the server's log names the file: put it back from the .inputs folder of a \
@@ -43,7 +44,7 @@ pub(crate) fn cluster(error: ClusterError) -> Fault {
             )
         }
         ClusterError::ResultUnread { .. } => {
-            tracing::error!(%message, "a result was not read");
+            tracing::error!(cause = %message, "a result was not read");
             let message = "the file with the task's outputs could not be read";
             Fault::unavailable("result_unread", message)
                 .hint("try again; the server's log has the cause")
@@ -54,19 +55,19 @@ pub(crate) fn cluster(error: ClusterError) -> Fault {
         ClusterError::NoJournal => Fault::unsupported(message)
             .hint("leave \"durable\" out; tasks then live in the coordinator's memory"),
         ClusterError::NotSaved { .. } => {
-            tracing::error!(%message, "a durable task was not accepted");
+            tracing::error!(cause = %message, "a durable task was not accepted");
             let message = "the task was not accepted: the journal of durable tasks has no room";
             Fault::new(StatusCode::INSUFFICIENT_STORAGE, "not_saved", message)
                 .hint("free space in the server's data folder; its log has the cause")
         }
         ClusterError::Led { .. } | ClusterError::Deposed { .. } => {
-            tracing::error!(%message, "nothing was changed");
+            tracing::error!(cause = %message, "nothing was changed");
             let message = "this coordinator does not lead its cluster; nothing was changed";
             Fault::unavailable("not_leading", message)
         }
         ClusterError::Draining | ClusterError::Stopped => Fault::unavailable("stopping", message),
         ClusterError::File { source, .. } if is_full(&source) => {
-            tracing::error!(%message, "the disk is full");
+            tracing::error!(cause = %message, "the disk is full");
             disk(&source)
         }
         _ => Fault::internal(message),
@@ -122,17 +123,20 @@ fn is_full(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
 
-/// The end of a task that did not succeed.
-pub(crate) fn task(error: &TaskError) -> Fault {
+/// The end of a task that did not succeed; none where it did.
+pub(crate) fn task(record: &TaskRecord) -> Option<Fault> {
+    let (error, place) = (record.error.as_ref()?, Place::of(record));
     let message = error.message.clone();
-    match error.code {
+    let fault = match error.code {
         TaskErrorKind::BadInput => Fault::bad_input(message),
         TaskErrorKind::TooLarge => {
             Fault::new(StatusCode::PAYLOAD_TOO_LARGE, error.code.name(), message)
         }
         TaskErrorKind::ModelNotFound => Fault::unavailable("model_not_ready", message),
         TaskErrorKind::ModelFailed => {
-            tracing::error!(%message, "the model failed");
+            let (task, model) = (record.task_id, &record.model);
+            let at = place.as_ref().map(ToString::to_string).unwrap_or_default();
+            tracing::error!(%task, %model, at, cause = %message, "the model failed");
             let message = "the model failed; the server's log has the cause";
             Fault::new(StatusCode::INTERNAL_SERVER_ERROR, "model_failed", message)
         }
@@ -145,7 +149,8 @@ pub(crate) fn task(error: &TaskError) -> Fault {
         | TaskErrorKind::Stopped
         | TaskErrorKind::InputsLost) => Fault::unavailable(kind.name(), message),
         _ => Fault::internal(message),
-    }
+    };
+    Some(fault.at(place))
 }
 
 /// An error of the process driver.

@@ -19,6 +19,7 @@ pub(crate) use status::respond;
 
 use crate::access::KeyRole::{Admin, Infer, Submit};
 use crate::access::{Gate, Right, Rights, authenticate};
+use crate::call;
 use crate::fault::Fault;
 use crate::guard;
 use crate::state::ServerState;
@@ -71,7 +72,8 @@ pub fn router(state: ServerState) -> Router {
         .fallback(unknown_call)
         .layer(axum::middleware::from_fn_with_state(state.clone(), body::bounded))
         .layer(axum::middleware::from_fn_with_state(gate, authenticate))
-        .layer(axum::middleware::from_fn_with_state(state, guard::known_hosts_only))
+        .layer(axum::middleware::from_fn_with_state(state.clone(), guard::known_hosts_only))
+        .layer(axum::middleware::from_fn_with_state(state, call::observed))
 }
 
 async fn unknown_call(request: Request) -> Response {

@@ -8,6 +8,7 @@ mod access;
 mod aliases;
 mod bodies;
 mod cache;
+mod call;
 mod catalog;
 mod cluster;
 mod config;
@@ -27,6 +28,7 @@ mod metrics;
 mod oip;
 mod openapi;
 mod peer;
+mod place;
 mod probes;
 mod query;
 mod route;
@@ -37,6 +39,7 @@ mod shared_memory;
 mod state;
 mod stream;
 mod tls;
+mod trace;
 #[cfg(feature = "planted")]
 pub mod untrusted;
 

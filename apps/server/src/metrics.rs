@@ -2,10 +2,19 @@
 //!
 //! The registry belongs to one server, not to the process, so that two servers never mix.
 
+mod histogram;
+mod latency;
+
+use crate::place::Place;
+use opentelemetry::trace::TraceId;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use histogram::{Histogram, HistogramReading};
+pub(crate) use latency::{Exemplar, LATENCY_US};
+use latency::{Latency, LatencyReading};
 
 /// Why a request failed, with the names that Triton gives the reasons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,8 +81,14 @@ pub(crate) struct ModelCounters {
     compute_input_ns: AtomicU64,
     compute_infer_ns: AtomicU64,
     compute_output_ns: AtomicU64,
-    overhead: Histogram,
+    overhead: Histogram<OVERHEAD_BUCKETS>,
+    latency: Latency,
+    /// Answers by who gave them.
+    places: Mutex<BTreeMap<Place, u64>>,
 }
+
+/// Places of which answers are counted, for each model: workers of many names may come and go.
+const PLACES_MAX: usize = 1_024;
 
 /// A moment's reading of [`ModelCounters`].
 #[derive(Debug, Clone, PartialEq)]
@@ -93,7 +108,9 @@ pub(crate) struct ModelReading {
     pub(crate) compute_input_ns: u64,
     pub(crate) compute_infer_ns: u64,
     pub(crate) compute_output_ns: u64,
-    pub(crate) overhead: HistogramReading,
+    pub(crate) overhead: HistogramReading<OVERHEAD_BUCKETS>,
+    pub(crate) latency: LatencyReading,
+    pub(crate) places: Vec<(Place, u64)>,
 }
 
 impl ModelReading {
@@ -140,6 +157,19 @@ impl ModelCounters {
             compute_infer_ns: get(&self.compute_infer_ns),
             compute_output_ns: get(&self.compute_output_ns),
             overhead: self.overhead.read(),
+            latency: self.latency.read(),
+            places: self.places().iter().map(|(place, count)| (place.clone(), *count)).collect(),
+        }
+    }
+
+    fn places(&self) -> MutexGuard<'_, BTreeMap<Place, u64>> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn answered_at(&self, place: Place) {
+        let mut places = self.places();
+        if places.len() < PLACES_MAX || places.contains_key(&place) {
+            *places.entry(place).or_default() += 1;
         }
     }
 }
@@ -168,8 +198,14 @@ impl Pending {
         counter.fetch_add(1, Relaxed);
     }
 
-    /// The request was answered; `executions` counts repeated attempts too.
-    pub(crate) fn succeeded(mut self, spans: &Spans, executions: u32) {
+    /// The request was answered, somewhere and maybe as part of a trace that is kept; `executions` counts
+    /// repeated attempts too.
+    pub(crate) fn succeeded(
+        mut self,
+        spans: &Spans,
+        executions: u32,
+        (place, trace): (Option<Place>, Option<TraceId>),
+    ) {
         self.decided = true;
         let c = &self.counters;
         c.success.fetch_add(1, Relaxed);
@@ -184,7 +220,11 @@ impl Pending {
         ] {
             counter.fetch_add(nanos(span), Relaxed);
         }
-        c.overhead.observe(spans.overhead);
+        c.overhead.observe(&BOUNDS_US, spans.overhead);
+        c.latency.observe(spans.request, trace);
+        if let Some(place) = place {
+            c.answered_at(place);
+        }
     }
 
     /// The request was refused or failed after `time`.
@@ -211,37 +251,7 @@ impl Drop for Pending {
 /// Upper bounds of the overhead histogram in microseconds.
 pub(crate) const BOUNDS_US: [u64; 12] =
     [50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 50_000, 100_000, 500_000, 1_000_000];
-
-/// Counts durations by bucket; the last bucket has no upper bound.
-#[derive(Debug, Default)]
-pub(crate) struct Histogram {
-    buckets: [AtomicU64; BOUNDS_US.len() + 1],
-    sum_ns: AtomicU64,
-}
-
-/// A moment's reading of a [`Histogram`].
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct HistogramReading {
-    /// Per bucket, not cumulative.
-    pub(crate) buckets: [u64; BOUNDS_US.len() + 1],
-    pub(crate) sum_ns: u64,
-}
-
-impl Histogram {
-    fn observe(&self, value: Duration) {
-        let ns = nanos(value);
-        let bucket = BOUNDS_US.partition_point(|&bound| bound * 1_000 < ns);
-        self.buckets[bucket].fetch_add(1, Relaxed);
-        self.sum_ns.fetch_add(ns, Relaxed);
-    }
-
-    fn read(&self) -> HistogramReading {
-        HistogramReading {
-            buckets: self.buckets.each_ref().map(|b| b.load(Relaxed)),
-            sum_ns: self.sum_ns.load(Relaxed),
-        }
-    }
-}
+const OVERHEAD_BUCKETS: usize = BOUNDS_US.len() + 1;
 
 /// Name and version of a model.
 pub(crate) type ModelKey = (String, u64);
@@ -298,7 +308,8 @@ mod tests {
         let (a, b, c) = (model.begin(), model.begin(), model.begin());
         assert_eq!(model.read().pending, 3);
         let spans = Spans { request: Duration::from_millis(2), ..Spans::default() };
-        a.succeeded(&spans, 2);
+        let place = Place { worker: "w1".parse().expect("a name"), device: None };
+        a.succeeded(&spans, 2, (Some(place.clone()), None));
         b.failed(FailureReason::Backend, Duration::from_millis(1));
         drop(c);
         let reading = model.read();
@@ -307,16 +318,6 @@ mod tests {
         assert_eq!(reading.failures(FailureReason::Canceled), 1);
         assert_eq!((reading.request_ns, reading.failure_ns), (2_000_000, 1_000_000));
         assert!(reading.last_inference_ms > 0);
-    }
-
-    #[test]
-    fn durations_fall_into_the_bucket_whose_bound_they_do_not_pass() {
-        let histogram = Histogram::default();
-        for us in [50, 51, 2_000_000] {
-            histogram.observe(Duration::from_micros(us));
-        }
-        let reading = histogram.read();
-        assert_eq!((reading.buckets[0], reading.buckets[1], reading.buckets[12]), (1, 1, 1));
-        assert_eq!(reading.sum_ns, 2_000_101_000);
+        assert_eq!(reading.places, [(place, 1)]);
     }
 }

@@ -6,7 +6,7 @@ use crate::config::ServerConfig;
 use crate::fault::Fault;
 use crate::route::{Content, Route};
 use crate::state::ServerState;
-use crate::{cluster, docs, drain, exposition, guard, oip, openapi, probes};
+use crate::{call, cluster, docs, drain, exposition, guard, oip, openapi, place, probes};
 use axum::Router;
 use axum::extract::Request;
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
@@ -24,7 +24,8 @@ pub(crate) fn routes() -> Vec<Route> {
     all.extend(docs::routes());
     all.extend([
         Route::get("/metrics", Submit, exposition::metrics, "Metrics, as Prometheus reads them")
-            .answers_as(200, Content::Text(exposition::FORMAT, "Metrics")),
+            .answers_as(200, Content::Text(exposition::FORMAT, "Metrics"))
+            .answers_as(200, Content::Text(exposition::OPENMETRICS, "Metrics")),
         Route::get("/openapi.json", Right::Anybody, openapi::show, "This description")
             .answers(200, "Description"),
         Route::get("/healthz", Right::Anybody, probes::live, "Whether the server lives")
@@ -50,6 +51,7 @@ pub fn router(state: ServerState) -> Router {
         .layer(axum::middleware::from_fn(drain::drained))
         .layer(axum::middleware::from_fn_with_state(state.clone(), guard::known_hosts_only))
         .layer(cors(state.config()))
+        .layer(axum::middleware::from_fn_with_state(state.clone(), call::observed))
         .with_state(state)
 }
 
@@ -57,12 +59,14 @@ pub fn router(state: ServerState) -> Router {
 fn cors(config: &ServerConfig) -> CorsLayer {
     let length = HeaderName::from_static(oip::HEADER_LENGTH);
     let last_event = HeaderName::from_static(cluster::LAST_EVENT_ID);
+    let (worker, device) =
+        (HeaderName::from_static(place::WORKER), HeaderName::from_static(place::DEVICE));
     let origins = config.origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok());
     CorsLayer::new()
         .allow_origin(AllowOrigin::list(origins))
         .allow_methods([Method::GET, Method::POST, Method::PUT, Method::DELETE])
         .allow_headers([header::AUTHORIZATION, header::CONTENT_TYPE, length.clone(), last_event])
-        .expose_headers([length, header::RETRY_AFTER, header::LINK])
+        .expose_headers([length, header::RETRY_AFTER, header::LINK, worker, device])
         .max_age(PREFLIGHT)
 }
 

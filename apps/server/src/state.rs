@@ -10,6 +10,7 @@ use crate::metrics::Metrics;
 use crate::shadow::Shadows;
 use crate::shared_memory::Regions;
 use crate::stream::Writers;
+use crate::trace::Tracing;
 use lgp_sdk::{Coordinator, Repository};
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +33,7 @@ struct Inner {
     feed: Feed,
     regions: Regions,
     shadows: Shadows,
+    tracing: Tracing,
     /// Places for those who listen to events.
     listeners: Arc<Semaphore>,
     /// Places for those who wait for the end of a task.
@@ -61,6 +63,7 @@ impl ServerState {
         let listeners = Arc::new(Semaphore::new(config.listeners_max.min(Semaphore::MAX_PERMITS)));
         let waiters = Semaphore::new(config.waiters_max.min(Semaphore::MAX_PERMITS));
         let feed = Feed::new(&coordinator, config.events_kept_max);
+        let tracing = Tracing::new(&config);
         let inner = Inner {
             config,
             coordinator,
@@ -72,6 +75,7 @@ impl ServerState {
             feed,
             regions: Regions::default(),
             shadows: Shadows::default(),
+            tracing,
             listeners,
             waiters,
             access,
@@ -130,6 +134,11 @@ impl ServerState {
     /// Shared memory that clients have registered.
     pub(crate) fn regions(&self) -> &Regions {
         &self.inner.regions
+    }
+
+    /// What makes traces.
+    pub(crate) fn tracing(&self) -> &Tracing {
+        &self.inner.tracing
     }
 
     /// Places for those who listen to events.

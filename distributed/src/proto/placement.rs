@@ -4,6 +4,7 @@ mod capability;
 #[cfg(feature = "planted")]
 mod check;
 mod device;
+mod energy;
 mod evict;
 mod fleet;
 mod hangs;

@@ -8,12 +8,14 @@ mod outcome;
 mod phase;
 mod request;
 mod task;
+mod tries;
 mod why;
 
 pub(super) use entry::{Counts, Entry};
 pub(super) use phase::{Phase, Run};
 pub(super) use request::Request;
 pub(super) use task::Task;
+pub(super) use tries::TryEnd;
 pub(super) use why::{Recall, What};
 
 use crate::proto::state::Digest;

@@ -2,6 +2,7 @@
 //! long as the coordinator lives. When it closes, for whatever reason, the worker ends.
 
 use crate::failure::{Failure, Result};
+use crate::logging::LogFormat;
 use crate::settings::Limits;
 use crate::simd::Simd;
 use lgp_sdk::{DeviceId, Identity};
@@ -27,6 +28,8 @@ pub(crate) struct Bootstrap {
     pub(crate) threads: usize,
     /// The widest vector instructions that it uses.
     pub(crate) simd: Simd,
+    /// The form of its log lines.
+    pub(crate) log_format: LogFormat,
     /// How it batches tasks.
     pub(crate) limits: Limits,
     /// The coordinator's model repository.

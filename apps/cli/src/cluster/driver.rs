@@ -5,6 +5,7 @@
 
 use crate::cluster::bootstrap::{self, Bootstrap, Worker};
 use crate::failure::{Failure, Result};
+use crate::logging::LogFormat;
 use crate::settings::Limits;
 use crate::simd::Simd;
 use lgp_sdk::{
@@ -49,6 +50,8 @@ pub(crate) struct Fleet {
     pub(crate) cores: usize,
     /// The widest vector instructions that they use.
     pub(crate) simd: Simd,
+    /// The form of their log lines.
+    pub(crate) log_format: LogFormat,
     /// How they batch tasks.
     pub(crate) limits: Limits,
 }
@@ -407,6 +410,7 @@ impl Watcher {
             model_memory: fleet.model_memory,
             threads: self.driver.threads_each(),
             simd: fleet.simd,
+            log_format: fleet.log_format,
             limits: fleet.limits,
             models: fleet.models.clone(),
         };

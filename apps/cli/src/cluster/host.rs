@@ -67,6 +67,7 @@ pub(crate) fn host(
             model_memory: settings.model_memory(),
             workers: settings.workers,
             simd: settings.simd,
+            log_format: settings.log_format,
             limits: settings.limits(),
             run_limit_s: settings.run_limit_s,
             keeping: settings.keeping(),
@@ -91,6 +92,8 @@ pub(crate) fn host(
             binary_bytes_max: settings.input_bytes_max.saturating_add(settings.http.body_bytes_max),
             models_poll_ms: settings.models_poll_ms,
             pending_max: settings.pending_max,
+            otlp_endpoint: settings.otlp.endpoint.clone(),
+            otlp_ratio: settings.otlp.ratio,
             ..ServerConfig::default()
         };
         let service = serve::serve(&cluster, access, listeners, config)?;

@@ -4,6 +4,7 @@ use crate::cluster::digits;
 use crate::cluster::driver::{DriverToCome, Fleet, LocalDriver, OWN_PREFIX};
 use crate::failure::{Failure, Result};
 use crate::folder;
+use crate::logging::LogFormat;
 use crate::settings::{Keeping, Limits};
 use crate::simd::Simd;
 use lgp_sdk::{
@@ -36,6 +37,8 @@ pub(crate) struct Plan {
     pub(crate) workers: usize,
     /// The widest vector instructions that they use.
     pub(crate) simd: Simd,
+    /// The form of their log lines.
+    pub(crate) log_format: LogFormat,
     /// How they batch tasks.
     pub(crate) limits: Limits,
     /// How long a run may take where nothing else says so, in seconds; 0 goes by what is measured.
@@ -107,6 +110,7 @@ impl Cluster {
             log: folder::worker_log(&plan.data),
             cores: SessionOptions::default().threads,
             simd: plan.simd,
+            log_format: plan.log_format,
             limits: plan.limits,
         });
         to_come.came(&driver);

@@ -24,9 +24,9 @@ pub(crate) enum Announcement {
 /// Runs the command.
 pub(crate) fn run() -> Result<()> {
     huge_pages(false);
-    crate::logging::init("info");
     let settings: Settings = serde_json::from_str(&read_line())
         .map_err(|_| Failure::usage("a coordinator process is started by radeon-cluster start"))?;
+    crate::logging::init("info", settings.log_format);
     // Away from the terminal: its end must not be ours. Fails only for the leader of a group,
     // which a child is not.
     let _ = rustix::process::setsid();

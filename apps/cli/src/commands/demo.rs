@@ -6,6 +6,7 @@ use crate::cluster::{self, Cluster, Plan, Signals};
 use crate::device::{self, NotUsed};
 use crate::failure::{Failure, Result};
 use crate::folder;
+use crate::logging::LogFormat;
 use crate::measure::Percentiles;
 use crate::output::{self, Output};
 use crate::settings::{self, Keeping, Limits};
@@ -66,7 +67,7 @@ struct Serves {
 
 /// Runs the command.
 pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
-    crate::logging::init("error");
+    crate::logging::init("error", LogFormat::Text);
     let folder = tempfile::Builder::new()
         .prefix("radeon-cluster-demo-")
         .tempdir()
@@ -91,6 +92,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
             model_memory: None,
             workers: WORKERS,
             simd,
+            log_format: LogFormat::Text,
             limits: Limits::default(),
             run_limit_s: 0,
             keeping: Keeping::default(),

@@ -77,7 +77,6 @@ struct Joined {
 
 /// Runs the command.
 pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
-    crate::logging::init("info");
     let token = args.token.as_ref().or(args.discover.as_ref());
     let token = token.map(|text| text.parse::<JoinToken>()).transpose().map_err(|error| {
         Failure::usage(error.to_string()).hint("make one with: radeon-cluster token create")
@@ -85,6 +84,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let wanted = member::Wanted::new(token, args.name.as_deref())?;
     let flags = Flags { device: args.device.as_deref(), ..Flags::default() };
     let settings = settings::resolve(&flags, settings::environment)?;
+    crate::logging::init("info", settings.log_format);
     let data = args.data.clone().unwrap_or_else(|| settings.data.join("joined"));
     let data = std::path::absolute(&data).map_err(|e| Failure::file("resolve", &data, &e))?;
     let _ownership = member::own(&data)?;

@@ -5,6 +5,7 @@ use crate::commands::coordinator::Announcement;
 use crate::device;
 use crate::failure::{Failure, Result};
 use crate::folder::{self, Endpoint};
+use crate::logging::LogFormat;
 use crate::output::Output;
 use crate::settings::{self, Flags, Settings};
 use crate::tls::Certificate;
@@ -55,6 +56,9 @@ pub(crate) struct Args {
     /// The settings file [default: radeon-cluster.toml in the data folder]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// The form of log lines: text, or json for programs that collect logs [default: text]
+    #[arg(long, value_name = "FORM", hide_possible_values = true)]
+    log_format: Option<LogFormat>,
     /// Stay in the foreground and log to stderr
     #[arg(long)]
     foreground: bool,
@@ -72,12 +76,13 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         grpc: args.grpc,
         quic: args.quic,
         frigate: args.frigate,
+        log_format: args.log_format,
     };
     let settings = settings::resolve(&flags, settings::environment)?;
     // Before anything starts: a wrong name is found by the process that can show it best.
     device::resolve_each(&settings.device)?;
     if args.foreground {
-        crate::logging::init("info");
+        crate::logging::init("info", settings.log_format);
         return host(&settings, std::future::pending(), |endpoint| out.emit(endpoint, text));
     }
     let endpoint = start_in_background(&settings)?;

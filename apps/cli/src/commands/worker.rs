@@ -15,7 +15,6 @@ const FINISH: Duration = Duration::from_secs(2);
 /// Runs the command.
 pub(crate) fn run() -> Result<()> {
     huge_pages(true);
-    crate::logging::init("info");
     let mut line = String::new();
     std::io::stdin()
         .lock()
@@ -25,6 +24,7 @@ pub(crate) fn run() -> Result<()> {
         Failure::usage("a worker process is started by its coordinator")
             .hint("start a cluster with: radeon-cluster start")
     })?;
+    crate::logging::init("info", bootstrap.log_format);
     // A device that computes wrongly must not join.
     let names: Vec<String> = bootstrap.devices.iter().map(ToString::to_string).collect();
     let devices = device::resolve_each(&names.join(","))?;

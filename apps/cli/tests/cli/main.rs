@@ -12,6 +12,7 @@ mod help;
 mod join;
 mod kinds;
 mod local;
+mod logs;
 mod network;
 mod results;
 mod strings;

@@ -2,6 +2,7 @@
 #![deny(clippy::as_conversions)]
 
 use super::boxes::{self, Kind, Rows};
+use crate::call::Call;
 use crate::catalog::{ModelEntry, Named};
 use crate::fault::Fault;
 use crate::oip::{self, Answer, Given, InferRequest};
@@ -63,7 +64,8 @@ pub(super) async fn detect(
         boxes::rows(kind, &outputs, size)
     };
     let named = Named::from(entry.clone());
-    let serving = oip::serve(state, &named, (count, decode), encode);
+    let call = Call::unseen();
+    let serving = oip::serve(state, (&call, &named), (count, decode), encode);
     tokio::time::timeout(limit, serving).await.unwrap_or_else(|_| {
         let ms = limit.as_millis();
         Err(Fault::unavailable("deadline_exceeded", format!("no result within {ms} ms")).hint(

@@ -1,20 +1,27 @@
 //! Inference over gRPC: one request, or a stream of them.
 
 use super::body::Held;
+use super::proto::infer_parameter::ParameterChoice;
 use super::proto::model_infer_response::InferOutputTensor;
-use super::proto::{ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
+use super::proto::{
+    InferParameter, ModelInferRequest, ModelInferResponse, ModelStreamInferResponse,
+};
 use super::request;
 use super::service::Service;
 use crate::access::Caller;
+use crate::call::Call;
 use crate::catalog::ModelEntry;
 use crate::fault::Fault;
 use crate::oip::{self, Answer, Form};
+use crate::place::Place;
 use crate::shared_memory::Shared;
 use axum::body::Bytes;
 use futures_util::{Stream, StreamExt, stream};
 use prost::Message;
+use std::collections::HashMap;
 use std::pin::Pin;
 use tonic::{Status, Streaming};
+use tracing::Instrument;
 
 /// Requests of one stream that are under way together; their answers keep their order.
 const UNDER_WAY_MAX: usize = 64;
@@ -27,6 +34,7 @@ impl Service {
     /// One inference.
     pub(super) async fn infer(
         &self,
+        call: &Call,
         caller: &Caller,
         message: ModelInferRequest,
     ) -> Result<ModelInferResponse, Fault> {
@@ -39,12 +47,13 @@ impl Service {
         let decode = move |entry: &ModelEntry| {
             request::read(message, Some(&shared), entry.inputs(), entry.outputs())
         };
-        oip::serve(self.state(), &named, (bytes, decode), encode).await
+        oip::serve(self.state(), (call, &named), (bytes, decode), encode).await
     }
 
     /// Each request of a stream, as they come; one that fails is answered so and ends nothing else.
     pub(super) fn infer_each(
         &self,
+        call: Call,
         caller: Caller,
         held: Held,
         requests: Streaming<ModelInferRequest>,
@@ -60,11 +69,12 @@ impl Service {
         });
         let answers = requests.map(move |message| {
             let (service, caller, room) = (service.clone(), caller.clone(), held.take());
-            async move {
+            let (call, span) = (call.clone(), call.span());
+            let answer = async move {
                 let message = message?;
                 let id = message.id.clone();
                 let answer = match caller.placed(service.limits()) {
-                    Ok(caller) => service.infer(&caller, message).await,
+                    Ok(caller) => service.infer(&call, &caller, message).await,
                     Err(fault) => Err(fault),
                 };
                 drop(room);
@@ -75,7 +85,8 @@ impl Service {
                         infer_response: Some(answer),
                     },
                 ))
-            }
+            };
+            answer.instrument(span)
         });
         Box::pin(answers.buffered(UNDER_WAY_MAX))
     }
@@ -83,17 +94,29 @@ impl Service {
 
 /// An answer that says why there is none; its id tells a client which of its requests is meant.
 fn refused(id: String, fault: Fault) -> ModelStreamInferResponse {
-    let infer_response = Some(ModelInferResponse { id, ..ModelInferResponse::default() });
+    let parameters = fault.place.as_deref().map(parameters).unwrap_or_default();
+    let infer_response =
+        Some(ModelInferResponse { id, parameters, ..ModelInferResponse::default() });
     ModelStreamInferResponse { error_message: fault.message, infer_response }
 }
 
+/// A place as parameters of an answer, whose names have no hyphens in this protocol.
+fn parameters(place: &Place) -> HashMap<String, InferParameter> {
+    let parameter = |(name, value): (&str, &str)| {
+        let choice = ParameterChoice::StringParam(value.to_owned());
+        (name.replace('-', "_"), InferParameter { parameter_choice: Some(choice) })
+    };
+    place.parts().map(parameter).collect()
+}
+
 fn encode(answer: Answer) -> Result<ModelInferResponse, Fault> {
-    let Answer { entry, id, choice, outputs } = &answer;
+    let Answer { entry, id, choice, outputs, place } = &answer;
     let chosen = choice.select(entry, outputs)?;
     let mut response = ModelInferResponse {
         model_name: entry.name().to_owned(),
         model_version: entry.version().to_string(),
         id: id.clone(),
+        parameters: place.as_ref().map(parameters).unwrap_or_default(),
         ..ModelInferResponse::default()
     };
     for (output, form) in chosen {

@@ -6,6 +6,7 @@ use super::proto::grpc_inference_service_server::GrpcInferenceService;
 use super::proto::*;
 use super::{config, metadata};
 use crate::access::{Caller, Limits};
+use crate::call::Call;
 use crate::catalog::{ModelEntry, Named, Readiness};
 use crate::fault::Fault;
 use crate::oip;
@@ -64,6 +65,11 @@ fn caller<T>(request: &Request<T>) -> Result<Caller, Status> {
     caller.ok_or_else(|| Fault::internal("a call came past the check of its key").into())
 }
 
+/// The call as logs know it.
+fn call<T>(request: &Request<T>) -> Call {
+    request.extensions().get::<Call>().cloned().unwrap_or_else(Call::unseen)
+}
+
 /// What a request holds of the room for bodies.
 fn held<T>(request: &Request<T>) -> Held {
     request.extensions().get::<Held>().cloned().unwrap_or_default()
@@ -119,18 +125,18 @@ impl GrpcInferenceService for Service {
     }
 
     async fn model_infer(&self, request: Request<ModelInferRequest>) -> Answer<ModelInferResponse> {
-        let caller = caller(&request)?;
+        let (caller, call) = (caller(&request)?, call(&request));
         // Held until the task has ended.
         let _room = held(&request).take();
-        Ok(Response::new(self.infer(&caller, request.into_inner()).await?))
+        Ok(Response::new(self.infer(&call, &caller, request.into_inner()).await?))
     }
 
     async fn model_stream_infer(
         &self,
         request: Request<Streaming<ModelInferRequest>>,
     ) -> Answer<Self::ModelStreamInferStream> {
-        let (caller, held) = (caller(&request)?, held(&request));
-        Ok(Response::new(self.infer_each(caller, held, request.into_inner())))
+        let (caller, call, held) = (caller(&request)?, call(&request), held(&request));
+        Ok(Response::new(self.infer_each(call, caller, held, request.into_inner())))
     }
 
     async fn model_config(

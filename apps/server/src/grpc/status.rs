@@ -33,6 +33,9 @@ impl From<Fault> for Status {
             let ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
             headers.insert(PUSHBACK, HeaderValue::from(ms.max(1)));
         }
+        if let Some(place) = &fault.place {
+            place.add_to(&mut headers);
+        }
         Self::with_metadata(code, fault.message, MetadataMap::from_headers(headers))
     }
 }

@@ -6,6 +6,7 @@ use super::request::{Form, HEADER_LENGTH, InferRequest, OutputChoice};
 use super::{classes, datatype, json_data};
 use crate::catalog::ModelEntry;
 use crate::fault::Fault;
+use crate::place::Place;
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::Response;
@@ -43,11 +44,13 @@ pub(crate) struct Encoded {
     body: Vec<u8>,
     /// Length of the JSON part, where raw tensors follow it.
     json_length: Option<usize>,
+    /// Where the model ran.
+    place: Option<Place>,
 }
 
 /// Writes the outputs that were chosen, in the order in which they were.
 pub(crate) fn encode(answer: Answer) -> Result<Encoded, Fault> {
-    let Answer { entry, id, choice, outputs } = &answer;
+    let Answer { entry, id, choice, outputs, .. } = &answer;
     let chosen = choice.select(entry, outputs)?;
     let json = Json {
         model_name: entry.name(),
@@ -68,7 +71,8 @@ pub(crate) fn encode(answer: Answer) -> Result<Encoded, Fault> {
             Form::Region(slot) => slot.write(&output.name, &output.tensor.packed())?,
         }
     }
-    Ok(Encoded { body, json_length: any_binary.then_some(json_length) })
+    let json_length = any_binary.then_some(json_length);
+    Ok(Encoded { body, json_length, place: answer.place })
 }
 
 /// One in shared memory has no parameters: Triton's own client takes any for those of binary data.
@@ -135,6 +139,9 @@ impl Encoded {
             None => "application/json",
         };
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+        if let Some(place) = &self.place {
+            place.add_to(headers);
+        }
         response
     }
 }

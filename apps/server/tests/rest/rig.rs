@@ -49,6 +49,7 @@ impl Gate {
 
 #[derive(Default)]
 struct TestExecutor {
+    device: DeviceStatus,
     gate: Arc<Gate>,
     loaded: Mutex<Vec<ModelRef>>,
 }
@@ -97,10 +98,8 @@ impl Executor for TestExecutor {
 
     fn status(&self) -> ExecutorStatus {
         ExecutorStatus::of(DeviceStatus {
-            device: "cpu:0".into(),
-            backend: "cpu".into(),
             models: self.loaded.lock().unwrap().clone(),
-            ..DeviceStatus::default()
+            ..self.device.clone()
         })
     }
 }
@@ -137,6 +136,8 @@ pub(crate) struct Options {
     /// Whose certificates count; without one, that of an authority in memory.
     pub(crate) pki: Option<Pki>,
     pub(crate) driver: Option<Arc<dyn Driver>>,
+    /// What the worker says of its device; without it, a CPU without sensors.
+    pub(crate) device: Option<DeviceStatus>,
 }
 
 impl Rig {
@@ -160,7 +161,12 @@ impl Rig {
             Services { tokens: Some(Tokens::open(&pki).unwrap()), ..Services::default() };
         let coordinator = Coordinator::start_with(config, &pki, services).await.unwrap();
 
-        let executor = TestExecutor::default();
+        let device = options.device.unwrap_or_else(|| DeviceStatus {
+            device: "cpu:0".into(),
+            backend: "cpu".into(),
+            ..DeviceStatus::default()
+        });
+        let executor = TestExecutor { device, ..TestExecutor::default() };
         let gate = Arc::clone(&executor.gate);
         let identity = pki.issue_worker("w1").unwrap();
         let worker = WorkerConfig::new(coordinator.quic_addr(), identity, 1);

@@ -62,6 +62,9 @@ impl Record {
             state: self.state,
             attempts: self.attempts,
             worker: self.worker,
+            // Not part of what travels.
+            device: None,
+            tries: Vec::new(),
             variant: self.variant,
             outputs,
             error: self.error,

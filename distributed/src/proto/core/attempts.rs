@@ -7,7 +7,7 @@ use crate::proto::message::AttemptId;
 use crate::proto::placement::{Held, Standing};
 use crate::proto::scheduler::{Affinity, Home};
 use crate::proto::state::{Action, Completion, SessionId};
-use crate::proto::tasks::{Run, What};
+use crate::proto::tasks::{Run, TryEnd, What};
 use crate::proto::timers::Timer;
 use crate::task::{ModelRef, TaskError, TaskErrorKind, TaskState};
 use std::sync::Arc;
@@ -38,8 +38,14 @@ impl Core {
         self.scheduler.dequeue(&task);
         let queued = now.saturating_sub(task.request().submitted());
         let variant = (model != task.model()).then(|| Arc::clone(model));
-        let run =
-            Run { session, attempt, worker: worker.clone(), variant: variant.clone(), queued };
+        let run = Run {
+            session,
+            attempt,
+            worker: worker.clone(),
+            device: taken.name,
+            variant: variant.clone(),
+            queued,
+        };
         task.begin(run);
         let sent = What::Sent {
             worker: worker.clone(),
@@ -132,7 +138,7 @@ impl Core {
         let seq = id.seq;
         match completion {
             Completion::Done { outputs, model, .. } => {
-                self.answered(session, id);
+                self.answered(now, session, id, TryEnd { model: Some(model), error: None });
                 self.finish(now, seq, TaskState::Succeeded, Ok(outputs), Some(model));
             }
             Completion::Error { error, .. } if error.kind == ExecErrorKind::Unavailable => {
@@ -144,8 +150,10 @@ impl Core {
                 self.fail_attempt(now, id, session, error);
             }
             Completion::Error { error, model } => {
-                self.answered(session, id);
-                self.finish(now, seq, TaskState::Failed, Err(task_error(error)), Some(model));
+                let error = task_error(error);
+                let end = TryEnd { model: Some(model), error: Some(error.code) };
+                self.answered(now, session, id, end);
+                self.finish(now, seq, TaskState::Failed, Err(error), Some(model));
             }
             Completion::Refused => {
                 self.give_back(now, id, session, false);
@@ -159,16 +167,17 @@ impl Core {
             // The memory is not used again, so this does not repeat itself.
             Completion::Unshared => self.give_back(now, id, session, false),
             Completion::NoInputs { reason } => {
-                self.answered(session, id);
                 let error = TaskError::new(TaskErrorKind::InputsLost, reason);
+                self.answered(now, session, id, TryEnd { model: None, error: Some(error.code) });
                 self.finish(now, seq, TaskState::Failed, Err(error), None);
             }
         }
     }
 
     /// An attempt answered, and nobody waits for it any more.
-    fn answered(&mut self, session: SessionId, id: AttemptId) {
+    fn answered(&mut self, now: Duration, session: SessionId, id: AttemptId, end: TryEnd) {
         if let Some(mut task) = self.tasks.entry(id.seq) {
+            task.end_try(now, id.attempt, end);
             task.answered(session, id.attempt);
         }
     }

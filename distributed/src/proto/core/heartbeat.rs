@@ -14,7 +14,7 @@ impl Core {
         let Some(worker) = self.placement.live_mut(session) else { return };
         let status = heartbeat.status.clone().map(devices);
         if let Some(status) = &status {
-            worker.set_status(status);
+            worker.set_status(now, status);
         }
         self.placement.heard(session, now);
         let heard = self.placement.confirm(now, session, &heartbeat);

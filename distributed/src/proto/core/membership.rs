@@ -269,7 +269,10 @@ pub(super) fn info(
         .status()
         .iter()
         .enumerate()
-        .map(|(at, status)| device_info(status, seats.get(at).copied(), hangs(&status.device)))
+        .map(|(at, status)| {
+            let info = device_info(status, seats.get(at).copied(), hangs(&status.device));
+            DeviceInfo { energy_j: worker.energy_j(at), ..info }
+        })
         .collect();
     let first = devices.first().cloned().unwrap_or_default();
     let sum = |of: fn(&DeviceInfo) -> u32| devices.iter().map(of).fold(0, u32::saturating_add);
@@ -316,6 +319,7 @@ fn device_info(status: &DeviceStatus, seat: Option<&Seat>, hangs: u32) -> Device
         vram_total_bytes: status.vram_total_bytes,
         utilisation: status.utilisation,
         power_w: status.power_w,
+        energy_j: None,
         hangs,
         taken_out: seat.and_then(Seat::out).map(str::to_owned),
         service_ms: seat.map(measured).unwrap_or_default(),

@@ -29,9 +29,7 @@ impl Core {
             let standing = Standing::resumed(priority, begun, hung);
             let held = Held { confirmed: now, model: Arc::clone(&model), standing };
             let number = self.scheduler.count_dispatch(false);
-            if self.placement.take_slot(seat, id, held, number).is_none() {
-                continue;
-            }
+            let Some(taken) = self.placement.take_slot(seat, id, held, number) else { continue };
             let goes_on = |task: &&Task| {
                 task.awaits(old, id.attempt)
                     || (task.waits_to_run() && task.attempts() == id.attempt && task.was_lost())
@@ -44,7 +42,8 @@ impl Core {
             };
             let variant = (model != *task.model()).then_some(model);
             let (attempt, worker, queued) = (id.attempt, worker.clone(), task.queued(now));
-            let run = Run { session: new, attempt, worker, variant, queued };
+            let device = taken.name;
+            let run = Run { session: new, attempt, worker, device, variant, queued };
             self.go_on(now, old, run, id);
         }
     }

@@ -3,7 +3,7 @@
 use super::{Core, Errand};
 use crate::proto::message::AttemptId;
 use crate::proto::state::SessionId;
-use crate::proto::tasks::{Task, What};
+use crate::proto::tasks::{Task, TryEnd, What};
 use crate::proto::timers::Timer;
 use crate::task::{TaskError, TaskState};
 use std::sync::Arc;
@@ -53,6 +53,7 @@ impl Core {
             return;
         }
         let Some(mut task) = self.tasks.entry(id.seq) else { return };
+        task.end_try(now, id.attempt, TryEnd { model: None, error: Some(error.code) });
         if task.leave_to_rival(session, id.attempt) {
             return task.note(now, What::OneLess { attempt: id.attempt, code: error.code });
         }
@@ -91,6 +92,7 @@ impl Core {
         asked: bool,
     ) {
         let Some(mut task) = self.tasks.entry(id.seq) else { return };
+        task.end_try(now, id.attempt, TryEnd::default());
         let rival = task.drop_run(session, id.attempt);
         task.note(now, What::GivenBack { attempt: id.attempt, asked });
         if !rival {

@@ -18,6 +18,8 @@ pub(in crate::proto) struct Taken {
     pub(in crate::proto) session: SessionId,
     pub(in crate::proto) device: u32,
     pub(in crate::proto) worker: WorkerId,
+    /// The device's name.
+    pub(in crate::proto) name: Arc<str>,
 }
 
 /// What a choice for a model looks at.
@@ -66,15 +68,16 @@ impl Placement {
         let seat = self.fleet.seat_mut(at)?;
         let (session, device) = (seat.session(), seat.ordinal());
         let model = Arc::clone(&held.model);
+        let device_name = seat.status().device.as_str().into();
         seat.held.insert(id, held);
         let worker = self.fleet.live_mut(session)?;
-        let (name, probes) = (worker.id().clone(), worker.passed(id, &model));
+        let (worker, probes) = (worker.id().clone(), worker.passed(id, &model));
         if probes {
             self.breaker_changed(session, &model);
         }
         self.fleet.count_dispatch(at, number);
         self.fleet.refresh(at);
-        Some(Taken { session, device, worker: name })
+        Some(Taken { session, device, worker, name: device_name })
     }
 
     /// An attempt ended without a sign of life from its worker.

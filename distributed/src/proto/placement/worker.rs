@@ -1,5 +1,6 @@
 //! A worker as the core keeps it.
 
+use super::energy::Energy;
 use super::hot::SeatId;
 use super::seat::Kept;
 use crate::executor::DeviceStatus;
@@ -34,6 +35,8 @@ pub(in crate::proto) struct Worker {
     breakers: BTreeMap<ModelRef, Breaker>,
     /// What it last said of its devices.
     status: Vec<DeviceStatus>,
+    /// What each of them has used.
+    energy: Vec<Energy>,
     transport: Transport,
 }
 
@@ -58,6 +61,7 @@ impl Worker {
             seats: Vec::new(),
             kept: Vec::new(),
             breakers: BTreeMap::new(),
+            energy: status.iter().map(|_| Energy::default()).collect(),
             status,
             transport: Transport::default(),
         }
@@ -134,9 +138,17 @@ impl Worker {
         &self.status
     }
 
-    pub(in crate::proto) fn set_status(&mut self, status: &[DeviceStatus]) {
+    pub(in crate::proto) fn set_status(&mut self, now: Duration, status: &[DeviceStatus]) {
+        for (energy, device) in self.energy.iter_mut().zip(status) {
+            energy.read(now, device.power_w);
+        }
         self.status.clear();
         self.status.extend_from_slice(status);
+    }
+
+    /// Joules that a device has used since the worker connected.
+    pub(in crate::proto) fn energy_j(&self, device: usize) -> Option<f64> {
+        self.energy.get(device)?.joules()
     }
 
     pub(in crate::proto) fn transport(&self) -> Transport {

@@ -1,6 +1,6 @@
 //! The ways in which a task changes its phase, each of which keeps the counts.
 
-use super::{Phase, Run, Task, What};
+use super::{Phase, Run, Task, TryEnd, What};
 use crate::proto::image::{Apart, End};
 use crate::proto::state::SessionId;
 use crate::task::{TaskId, TaskState};
@@ -58,6 +58,7 @@ impl<'a> Entry<'a> {
         attempts.begun = run.attempt;
         attempts.away_from = None;
         attempts.show(&run);
+        attempts.tries.begin(&run);
         if let Phase::Running { runs, .. } = &mut self.task.phase {
             return runs.push(run);
         }
@@ -99,6 +100,12 @@ impl<'a> Entry<'a> {
             self.task.attempts.show(run);
         }
         other
+    }
+
+    /// An attempt is over, whatever came of it.
+    pub(in crate::proto) fn end_try(&mut self, now: Duration, attempt: u32, end: TryEnd) {
+        let at = now.saturating_sub(self.task.request.submitted());
+        self.task.attempts.tries.end(at, attempt, end);
     }
 
     /// The attempt answered: the record names it.

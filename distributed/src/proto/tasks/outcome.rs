@@ -1,6 +1,7 @@
 //! What came of a task: its attempts so far, and its end.
 
 use super::phase::Run;
+use super::tries::Tries;
 use crate::proto::image::End;
 use crate::proto::state::SessionId;
 use crate::task::{ModelRef, TaskError};
@@ -25,16 +26,19 @@ pub(super) struct Attempts {
     pub(super) away_from: Option<SessionId>,
     /// Of the last attempt.
     pub(super) worker: Option<WorkerId>,
+    pub(super) device: Option<Arc<str>>,
     /// The variant of the model that ran last, where that was not the model itself.
     pub(super) variant: Option<Arc<ModelRef>>,
     /// Time from submission to the last dispatch; `None` while it waits.
     pub(super) queued: Option<Duration>,
+    pub(super) tries: Tries,
 }
 
 impl Attempts {
     /// The record names this attempt.
     pub(super) fn show(&mut self, run: &Run) {
         self.worker = Some(run.worker.clone());
+        self.device = Some(Arc::clone(&run.device));
         self.variant.clone_from(&run.variant);
         self.queued = Some(run.queued);
     }

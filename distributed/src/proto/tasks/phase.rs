@@ -47,6 +47,8 @@ pub(in crate::proto) struct Run {
     pub(in crate::proto) session: SessionId,
     pub(in crate::proto) attempt: u32,
     pub(in crate::proto) worker: WorkerId,
+    /// The name of that worker's device.
+    pub(in crate::proto) device: Arc<str>,
     /// The variant of the task's model that it runs, where that is not the model itself.
     pub(in crate::proto) variant: Option<Arc<ModelRef>>,
     /// Time from submission to its dispatch.

@@ -77,6 +77,7 @@ impl Task {
         self.phase = Phase::Ended(end.state);
         self.request.finish();
         self.note(end.finished, What::Ended(end.state));
+        self.attempts.tries.end_all(end.finished.saturating_sub(self.request.submitted()));
         self.attempts.worker.clone_from(&end.worker);
         self.attempts.variant.clone_from(&end.variant);
         (self.attempts.begun, self.attempts.queued) = (end.attempts, Some(end.queued));
@@ -307,6 +308,8 @@ impl Task {
             state: self.state(),
             attempts: self.attempts.begun,
             worker: self.attempts.worker.clone(),
+            device: self.attempts.device.clone(),
+            tries: self.attempts.tries.records(),
             variant: self.attempts.variant.as_deref().cloned(),
             outputs: None,
             error: self.outcome.error.clone(),

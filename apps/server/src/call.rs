@@ -1,0 +1,161 @@
+//! A request while it is served: what lines of the log say of it, the line that ends it, and its trace.
+
+use crate::catalog::ModelEntry;
+use crate::state::ServerState;
+use crate::trace::Steps;
+use axum::extract::{FromRequestParts, MatchedPath, Request, State};
+use axum::http::request::Parts;
+use axum::middleware::Next;
+use axum::response::Response;
+use lgp_sdk::TaskId;
+use opentelemetry::propagation::TextMapPropagator;
+use opentelemetry::trace::{
+    SpanContext, SpanKind, Status, TraceContextExt, TraceFlags, TraceId, TraceState, Tracer,
+};
+use opentelemetry::{Context, KeyValue};
+use opentelemetry_http::HeaderExtractor;
+use opentelemetry_sdk::propagation::TraceContextPropagator;
+use opentelemetry_sdk::trace::{IdGenerator, RandomIdGenerator, SdkTracer};
+use std::convert::Infallible;
+use std::time::{Duration, Instant};
+use tonic::Code;
+use tracing::{Instrument, Span, field};
+
+/// Characters of a request's own id that lines of the log repeat.
+const ID_CHARS_MAX: usize = 64;
+
+/// What is asked again and again by programs that watch the server: a trace of it only where one came.
+const WATCHED: [&str; 7] = [
+    "/metrics",
+    "/healthz",
+    "/readyz",
+    "/v2/health/live",
+    "/v2/health/ready",
+    "/inference.GRPCInferenceService/ServerLive",
+    "/inference.GRPCInferenceService/ServerReady",
+];
+
+/// A request under way. Clones are the same one.
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    span: Span,
+    /// Its part of its trace.
+    context: Context,
+}
+
+impl Call {
+    /// What is asked for in another way than these interfaces have.
+    pub(crate) fn unseen() -> Self {
+        Self { span: Span::none(), context: Context::new() }
+    }
+
+    fn begin(request: &Request, tracer: &SdkTracer) -> Self {
+        let route = request.extensions().get::<MatchedPath>().map_or("-", MatchedPath::as_str);
+        let method = request.method().as_str();
+        let headers = HeaderExtractor(request.headers());
+        let above = TraceContextPropagator::new().extract_with_context(&Context::new(), &headers);
+        let context = match WATCHED.contains(&route) && !above.has_active_span() {
+            true => above.with_remote_span_context(untraced()),
+            false => {
+                let attributes = [("http.request.method", method), ("http.route", route)]
+                    .map(|(name, value)| KeyValue::new(name, value.to_owned()));
+                let builder = tracer.span_builder(format!("{method} {route}"));
+                let builder = builder.with_kind(SpanKind::Server).with_attributes(attributes);
+                above.with_span(tracer.build_with_context(builder, &above))
+            }
+        };
+        let trace = context.span().span_context().trace_id();
+        let (id, model, task) = (field::Empty, field::Empty, field::Empty);
+        // Of the level of what is always logged: each line has it, whatever the log leaves out.
+        let span = tracing::error_span!("request", method, route, %trace, id, model, task);
+        Self { span, context }
+    }
+
+    /// What lines of the log say of the request.
+    pub(crate) fn span(&self) -> Span {
+        self.span.clone()
+    }
+
+    /// It is about a model.
+    pub(crate) fn about(&self, entry: &ModelEntry) {
+        self.span.record("model", field::display(entry.model()));
+    }
+
+    /// It waits for a task.
+    pub(crate) fn runs(&self, task: TaskId) {
+        self.span.record("task", field::display(task));
+    }
+
+    /// Its client has an id for it.
+    pub(crate) fn named(&self, id: &str) {
+        let shown = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
+        let id: String = id.chars().take(ID_CHARS_MAX).map(shown).collect();
+        self.span.record("id", id);
+    }
+
+    /// The trace that it is part of, if that is kept.
+    pub(crate) fn kept_trace(&self) -> Option<TraceId> {
+        let span = self.context.span();
+        let context = span.span_context();
+        context.is_sampled().then(|| context.trace_id())
+    }
+
+    /// An inference is over, with an error or without.
+    pub(crate) fn inferred(&self, tracer: &SdkTracer, steps: Steps, error: Option<&'static str>) {
+        if self.kept_trace().is_some() {
+            steps.write(tracer, &self.context, error);
+        }
+    }
+
+    fn answered(&self, response: &Response, took: Duration) {
+        let status = response.status().as_u16();
+        let grpc = tonic::Status::from_header_map(response.headers()).map(|status| status.code());
+        let ours = [Code::Unknown, Code::Internal, Code::Unavailable, Code::DataLoss];
+        let failed = status >= 500 || grpc.is_some_and(|code| ours.contains(&code));
+        let span = self.context.span();
+        span.set_attribute(KeyValue::new("http.response.status_code", i64::from(status)));
+        if let Some(code) = grpc {
+            span.set_attribute(KeyValue::new("rpc.grpc.status_code", i64::from(i32::from(code))));
+        }
+        if failed {
+            span.set_status(Status::error("the server is to blame"));
+        }
+        span.end();
+        let duration_ms = took.as_secs_f64() * 1e3;
+        let grpc = grpc.map(field::debug);
+        self.span.in_scope(|| match failed {
+            true => tracing::info!(status, grpc, duration_ms, "request failed"),
+            false => tracing::debug!(status, grpc, duration_ms, "request answered"),
+        });
+    }
+}
+
+/// A trace that nobody keeps, so that lines of the log have one.
+fn untraced() -> SpanContext {
+    let ids = RandomIdGenerator::default();
+    let (trace, span) = (ids.new_trace_id(), ids.new_span_id());
+    SpanContext::new(trace, span, TraceFlags::default(), false, TraceState::default())
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Call {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(parts.extensions.get().cloned().unwrap_or_else(Self::unseen))
+    }
+}
+
+/// Middleware that has each line of the log say which request it is about, a line end it, and its trace
+/// go to the collector.
+pub(crate) async fn observed(
+    State(state): State<ServerState>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let call = Call::begin(&request, state.tracing().tracer());
+    request.extensions_mut().insert(call.clone());
+    let began = Instant::now();
+    let response = next.run(request).instrument(call.span()).await;
+    call.answered(&response, began.elapsed());
+    response
+}

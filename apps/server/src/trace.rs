@@ -1,0 +1,92 @@
+//! Traces of requests, for a collector that speaks OTLP over HTTP.
+//!
+//! Nothing waits for the collector: spans that find no room in the queue are dropped and counted. Without
+//! a collector requests still have a trace of their own or their client's, which the log names.
+
+mod client;
+mod queue;
+mod steps;
+
+use crate::config::ServerConfig;
+use opentelemetry::KeyValue;
+use opentelemetry::trace::TracerProvider;
+use opentelemetry_otlp::{
+    ExporterBuildError, Protocol, SpanExporter, WithExportConfig, WithHttpConfig,
+};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::trace::{Sampler, SdkTracer, SdkTracerProvider};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(crate) use queue::Counts;
+pub(crate) use steps::{Ran, Steps};
+
+/// How long the end of the server waits for spans that are still to be sent.
+const FINISH: Duration = Duration::from_secs(1);
+
+/// Makes spans, and sends them where that is wanted.
+#[derive(Debug)]
+pub(crate) struct Tracing {
+    tracer: SdkTracer,
+    provider: SdkTracerProvider,
+    counts: Option<Arc<Counts>>,
+}
+
+impl Tracing {
+    /// As the settings want it. A collector that cannot be set up is a line of the log: without one the
+    /// server does all else.
+    pub(crate) fn new(config: &ServerConfig) -> Self {
+        let Some(endpoint) = &config.otlp_endpoint else { return Self::off() };
+        Self::to(endpoint, config.otlp_ratio).unwrap_or_else(|error| {
+            tracing::error!(endpoint, %error, "traces are not sent");
+            Self::off()
+        })
+    }
+
+    /// Sends nothing: no request that did not come with a trace is part of one that is kept.
+    fn off() -> Self {
+        let sampler = Sampler::ParentBased(Box::new(Sampler::AlwaysOff));
+        Self::with(SdkTracerProvider::builder().with_sampler(sampler).build(), None)
+    }
+
+    /// Sends a share of all traces, and those that came with their requests and are kept.
+    fn to(endpoint: &str, ratio: f64) -> Result<Self, ExporterBuildError> {
+        let exporter = SpanExporter::builder()
+            .with_http()
+            .with_http_client(client::Client::new())
+            .with_protocol(Protocol::HttpBinary)
+            .with_endpoint(format!("{}/v1/traces", endpoint.trim_end_matches('/')))
+            .build()?;
+        let (processor, counts) = queue::bounded(exporter);
+        let root = Sampler::TraceIdRatioBased(ratio);
+        let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
+        let resource =
+            Resource::builder_empty().with_service_name("radeon-cluster").with_attribute(version);
+        let provider = SdkTracerProvider::builder()
+            .with_sampler(Sampler::ParentBased(Box::new(root)))
+            .with_resource(resource.build())
+            .with_span_processor(processor)
+            .build();
+        Ok(Self::with(provider, Some(counts)))
+    }
+
+    fn with(provider: SdkTracerProvider, counts: Option<Arc<Counts>>) -> Self {
+        Self { tracer: provider.tracer("lgp-server"), provider, counts }
+    }
+
+    pub(crate) fn tracer(&self) -> &SdkTracer {
+        &self.tracer
+    }
+
+    /// What became of spans, where they are sent.
+    pub(crate) fn counts(&self) -> Option<&Counts> {
+        self.counts.as_deref()
+    }
+}
+
+impl Drop for Tracing {
+    fn drop(&mut self) {
+        // What is not sent by then is lost, which the collector may be to blame for.
+        let _ = self.provider.shutdown_with_timeout(FINISH);
+    }
+}

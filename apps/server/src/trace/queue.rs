@@ -1,0 +1,139 @@
+//! The room for spans that are not sent yet, and the count of those that find none.
+
+use opentelemetry::Context;
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::trace::{
+    BatchConfigBuilder, BatchSpanProcessor, Span, SpanData, SpanExporter, SpanProcessor,
+};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Spans that wait, those under way included: about a megabyte.
+const WAITING_MAX: usize = 2_048;
+/// Spans of one message.
+const BATCH_MAX: usize = 512;
+/// How long spans wait for others.
+const DELAY: Duration = Duration::from_millis(500);
+
+/// What became of spans.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    waiting: AtomicUsize,
+    sent: AtomicU64,
+    crowded_out: AtomicU64,
+    refused: AtomicU64,
+    /// The last message did not arrive.
+    failing: AtomicBool,
+}
+
+impl Counts {
+    /// Spans that the collector has taken.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent.load(Relaxed)
+    }
+
+    /// Spans that nobody will see, by the reason for it.
+    pub(crate) fn dropped(&self) -> [(&'static str, u64); 2] {
+        [("queue_full", self.crowded_out.load(Relaxed)), ("not_taken", self.refused.load(Relaxed))]
+    }
+
+    /// Whether there is room for one more, which it then takes.
+    fn enter(&self) -> bool {
+        let more = |waiting| (waiting < WAITING_MAX).then_some(waiting + 1);
+        let entered = self.waiting.fetch_update(Relaxed, Relaxed, more).is_ok();
+        if !entered {
+            self.crowded_out.fetch_add(1, Relaxed);
+        }
+        entered
+    }
+
+    fn left(&self, spans: usize, result: &OTelSdkResult) {
+        self.waiting.fetch_sub(spans, Relaxed);
+        let counter = if result.is_ok() { &self.sent } else { &self.refused };
+        counter.fetch_add(u64::try_from(spans).unwrap_or(u64::MAX), Relaxed);
+        let was_failing = self.failing.swap(result.is_err(), Relaxed);
+        match result {
+            Err(error) if !was_failing => {
+                tracing::warn!(%error, "the collector of traces does not take them");
+            }
+            Ok(()) if was_failing => tracing::info!("the collector of traces takes them again"),
+            _ => {}
+        }
+    }
+}
+
+/// Sends spans by an exporter, never more than there is room for.
+pub(super) fn bounded(
+    exporter: impl SpanExporter + 'static,
+) -> (impl SpanProcessor + 'static, Arc<Counts>) {
+    let counts = Arc::<Counts>::default();
+    let config = BatchConfigBuilder::default()
+        .with_max_queue_size(WAITING_MAX)
+        .with_max_export_batch_size(BATCH_MAX)
+        .with_scheduled_delay(DELAY)
+        .build();
+    let counted = Counted { exporter, counts: Arc::clone(&counts) };
+    let sender = BatchSpanProcessor::builder(counted).with_batch_config(config).build();
+    (Bounded { sender, counts: Arc::clone(&counts) }, counts)
+}
+
+/// Lets spans in.
+#[derive(Debug)]
+struct Bounded {
+    sender: BatchSpanProcessor,
+    counts: Arc<Counts>,
+}
+
+impl SpanProcessor for Bounded {
+    fn on_start(&self, span: &mut Span, context: &Context) {
+        self.sender.on_start(span, context);
+    }
+
+    fn on_end(&self, span: SpanData) {
+        if span.span_context.is_sampled() && self.counts.enter() {
+            self.sender.on_end(span);
+        }
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        self.sender.force_flush()
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.sender.shutdown_with_timeout(timeout)
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.sender.set_resource(resource);
+    }
+}
+
+/// Sees spans off.
+#[derive(Debug)]
+struct Counted<E> {
+    exporter: E,
+    counts: Arc<Counts>,
+}
+
+impl<E: SpanExporter> SpanExporter for Counted<E> {
+    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+        let spans = batch.len();
+        let result = self.exporter.export(batch).await;
+        self.counts.left(spans, &result);
+        result
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.exporter.shutdown_with_timeout(timeout)
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        self.exporter.force_flush()
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.exporter.set_resource(resource);
+    }
+}

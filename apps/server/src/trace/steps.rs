@@ -1,0 +1,173 @@
+//! The spans of an inference, made once it is over: reading, waiting, each attempt with the model's run at
+//! its worker, writing.
+
+use lgp_sdk::{AttemptRecord, ModelRef, TaskRecord};
+use opentelemetry::trace::{Span, SpanKind, Status, TraceContextExt, Tracer};
+use opentelemetry::{Context, KeyValue};
+use opentelemetry_sdk::trace::SdkTracer;
+use std::time::{Duration, Instant, SystemTime};
+
+/// From when to when.
+type Time = (Instant, Instant);
+
+/// Where the time of an inference went, as far as it came.
+#[derive(Debug)]
+pub(crate) struct Steps {
+    began: Instant,
+    /// Which model answered.
+    pub(crate) model: ModelRef,
+    pub(crate) decode: Option<Time>,
+    pub(crate) task: Option<Ran>,
+    pub(crate) encode: Option<Time>,
+}
+
+/// A task that has ended.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    time: Time,
+    id: String,
+    tries: Vec<AttemptRecord>,
+    error: Option<&'static str>,
+}
+
+impl Ran {
+    pub(crate) fn of(record: &TaskRecord, submitted: Instant) -> Self {
+        Self {
+            time: (submitted, Instant::now()),
+            id: record.task_id.to_string(),
+            tries: record.tries.clone(),
+            error: record.error.as_ref().map(|error| error.code.name()),
+        }
+    }
+}
+
+/// A span that is over.
+struct Part {
+    name: &'static str,
+    kind: SpanKind,
+    time: Time,
+    attributes: Vec<KeyValue>,
+    error: Option<&'static str>,
+}
+
+impl Part {
+    fn new(name: &'static str, time: Time) -> Self {
+        let (kind, attributes) = (SpanKind::Internal, Vec::new());
+        Self { name, kind, time, attributes, error: None }
+    }
+}
+
+/// Puts spans below others.
+struct Scribe<'a> {
+    tracer: &'a SdkTracer,
+    /// One moment on both clocks.
+    now: (Instant, SystemTime),
+}
+
+impl Scribe<'_> {
+    fn at(&self, moment: Instant) -> SystemTime {
+        let (now, time) = self.now;
+        time.checked_sub(now.saturating_duration_since(moment)).unwrap_or(time)
+    }
+
+    /// Writes a part; answers what parts of it are put below.
+    fn put(&self, above: &Context, part: Part) -> Context {
+        let (began, ended) = part.time;
+        let builder = self.tracer.span_builder(part.name).with_kind(part.kind);
+        let builder = builder.with_start_time(self.at(began)).with_attributes(part.attributes);
+        let mut span = self.tracer.build_with_context(builder, above);
+        if let Some(error) = part.error {
+            span.set_attribute(KeyValue::new("error.type", error));
+            span.set_status(Status::error(error));
+        }
+        span.end_with_timestamp(self.at(ended));
+        above.with_remote_span_context(span.span_context().clone())
+    }
+}
+
+impl Steps {
+    /// An inference begins, of a model unless an alias chooses another.
+    pub(crate) fn begin(model: &ModelRef) -> Self {
+        let (began, model) = (Instant::now(), model.clone());
+        Self { began, model, decode: None, task: None, encode: None }
+    }
+
+    /// Time since it began.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// It is over, with an error or without: writes its spans below one that is under way.
+    pub(crate) fn write(self, tracer: &SdkTracer, above: &Context, error: Option<&'static str>) {
+        let now = Instant::now();
+        let scribe = Scribe { tracer, now: (now, SystemTime::now()) };
+        let attributes = vec![KeyValue::new("lgp.model", self.model.to_string())];
+        let whole = Part { attributes, error, ..Part::new("inference", (self.began, now)) };
+        let above = scribe.put(above, whole);
+        if let Some(time) = self.decode {
+            scribe.put(&above, Part::new("decode", time));
+        }
+        if let Some(task) = self.task {
+            task.write(&scribe, &above);
+        }
+        if let Some(time) = self.encode {
+            scribe.put(&above, Part::new("encode", time));
+        }
+    }
+}
+
+impl Ran {
+    fn write(self, scribe: &Scribe<'_>, above: &Context) {
+        let (submitted, ended) = self.time;
+        let attributes = vec![KeyValue::new("lgp.task", self.id)];
+        let part = Part { attributes, error: self.error, ..Part::new("task", self.time) };
+        let above = scribe.put(above, part);
+        let at = |ms: f64| submitted.checked_add(after(ms)).unwrap_or(ended).min(ended);
+        // Whatever is between attempts is waiting; a rival begins before the other has ended.
+        let mut waits_since = submitted;
+        for attempt in &self.tries {
+            let sent = at(attempt.sent_ms);
+            if sent >= waits_since {
+                scribe.put(&above, Part::new("queue", (waits_since, sent)));
+            }
+            let over = attempt.ended_ms.map_or(ended, at);
+            waits_since = waits_since.max(over);
+            write_attempt(scribe, &above, attempt, (sent, over));
+        }
+        if self.tries.is_empty() {
+            scribe.put(&above, Part::new("queue", self.time));
+        }
+    }
+}
+
+fn write_attempt(scribe: &Scribe<'_>, above: &Context, attempt: &AttemptRecord, time: Time) {
+    let place = vec![
+        KeyValue::new("lgp.worker", attempt.worker.to_string()),
+        KeyValue::new("lgp.device", attempt.device.to_string()),
+    ];
+    let mut attributes = place.clone();
+    attributes.push(KeyValue::new("lgp.attempt", i64::from(attempt.attempt)));
+    let part = Part {
+        kind: SpanKind::Client,
+        attributes,
+        error: attempt.error.map(|error| error.name()),
+        ..Part::new("attempt", time)
+    };
+    let above = scribe.put(above, part);
+    let Some(ms) = attempt.model_ms else { return };
+    // The worker measures how long it took, on a clock of its own: the way there is taken to be as long as
+    // the way back.
+    let (sent, over) = time;
+    let took = after(ms).min(over.saturating_duration_since(sent));
+    let began = sent + over.saturating_duration_since(sent).saturating_sub(took) / 2;
+    let part = Part {
+        kind: SpanKind::Server,
+        attributes: place,
+        ..Part::new("model", (began, began + took))
+    };
+    scribe.put(&above, part);
+}
+
+fn after(ms: f64) -> Duration {
+    Duration::try_from_secs_f64(ms / 1e3).unwrap_or_default()
+}

@@ -1,0 +1,117 @@
+//! Lines of the log say which request they are about.
+
+use crate::grpc::{client, request as message};
+use crate::rig::Rig;
+use serde_json::Value;
+use std::io::Write;
+use std::sync::{Arc, Mutex, OnceLock};
+use tracing::Dispatch;
+use tracing::subscriber::DefaultGuard;
+use tracing_subscriber::{EnvFilter, Registry};
+
+/// A log in memory, of all that this thread does.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// While there are several logs, each line is offered to that of its thread; a single one would be taken for
+/// that of all threads, and what another thread has first need of would be left out for good.
+fn keep_apart() {
+    static OTHERS: OnceLock<[Dispatch; 2]> = OnceLock::new();
+    OTHERS.get_or_init(|| [(); 2].map(|()| Dispatch::new(Registry::default())));
+}
+
+impl Log {
+    fn start(level: &str) -> (Self, DefaultGuard) {
+        keep_apart();
+        let log = Self::default();
+        let lines = log.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .json()
+            .flatten_event(true)
+            .with_span_list(false)
+            .with_env_filter(EnvFilter::new(level))
+            .with_writer(move || lines.clone())
+            .finish();
+        (log, tracing::subscriber::set_default(subscriber))
+    }
+
+    /// Lines with a message.
+    fn lines(&self, message: &str) -> Vec<Value> {
+        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect(line));
+        lines.filter(|line| line["message"] == message).collect()
+    }
+}
+
+fn body(id: &str) -> String {
+    let input = r#"{"name":"x","shape":[1,2],"datatype":"FP32","data":[-1.5,2.5]}"#;
+    format!(r#"{{"id":"{id}","inputs":[{input}]}}"#)
+}
+
+#[tokio::test]
+async fn a_request_ends_with_a_line_that_says_what_it_was() {
+    let rig = Rig::start().await;
+    let (log, _guard) = Log::start("lgp_server=debug");
+    let long = "x".repeat(1_000);
+    for (id, shown) in [("a b", "a b"), ("\\n", "\u{fffd}"), (&long, &long[..64])] {
+        rig.post("/v2/models/relu/infer", body(id)).await;
+        let lines = log.lines("request answered");
+        let line = lines.last().expect("a line");
+        assert_eq!((&line["level"], &line["status"]), (&"DEBUG".into(), &200.into()), "{line}");
+        assert!(line["duration_ms"].as_f64() > Some(0.0), "{line}");
+        let span = &line["span"];
+        assert_eq!(span["route"], "/v2/models/{model}/infer", "{line}");
+        assert_eq!((&span["model"], &span["id"]), (&"relu/1".into(), &shown.into()), "{line}");
+        assert!(span["task"].is_string(), "{line}");
+        assert_eq!(span["trace"].as_str().map(str::len), Some(32), "{line}");
+    }
+    rig.get("/nowhere").await;
+    let lines = log.lines("request answered");
+    assert_eq!(lines.last().map(|line| &line["status"]), Some(&404.into()));
+}
+
+#[tokio::test]
+async fn a_failure_is_told_with_its_request() {
+    let rig = Rig::start().await;
+    let (log, _guard) = Log::start("lgp_server=info");
+    rig.post("/v2/models/fails/infer", body("7")).await;
+    for (message, level) in [("the model failed", "ERROR"), ("request failed", "INFO")] {
+        let lines = log.lines(message);
+        let [line] = &lines[..] else { panic!("one line with {message}: {lines:?}") };
+        assert_eq!(line["level"], level, "{line}");
+        let span = &line["span"];
+        assert_eq!((&span["model"], &span["id"]), (&"fails/1".into(), &"7".into()), "{line}");
+    }
+    let cause = &log.lines("the model failed")[0]["cause"];
+    assert!(cause.as_str().is_some_and(|cause| cause.contains("secret detail")), "{cause}");
+    assert!(log.lines("request answered").is_empty());
+}
+
+#[tokio::test]
+async fn calls_of_grpc_are_told_too() {
+    let rig = Rig::start().await;
+    let (log, _guard) = Log::start("lgp_server=debug");
+    let mut client = client(&rig, Some(&rig.bearer));
+    client.model_infer(message("relu", [1.0, 2.0])).await.unwrap();
+    client.model_infer(message("fails", [1.0, 2.0])).await.unwrap_err();
+    for (message, model, code) in
+        [("request answered", "relu/1", None), ("request failed", "fails/1", Some("Internal"))]
+    {
+        let lines = log.lines(message);
+        let [line] = &lines[..] else { panic!("one line with {message}: {lines:?}") };
+        let span = &line["span"];
+        assert_eq!(span["route"], "/inference.GRPCInferenceService/ModelInfer", "{line}");
+        assert_eq!((&span["model"], &span["id"]), (&model.into(), &"7".into()), "{line}");
+        assert_eq!(line["grpc"].as_str(), code, "{line}");
+    }
+}

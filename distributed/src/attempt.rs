@@ -1,0 +1,24 @@
+//! Attempts at a task as callers see them.
+
+use crate::task::TaskErrorKind;
+use crate::worker_info::WorkerId;
+use std::sync::Arc;
+
+/// One attempt at a task. Times are in milliseconds since the task's submission.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AttemptRecord {
+    /// Its number within the task, from 1.
+    pub attempt: u32,
+    /// The worker that it was sent to.
+    pub worker: WorkerId,
+    /// The device of that worker, for example `opencl:0`.
+    pub device: Arc<str>,
+    /// When it was sent.
+    pub sent_ms: f64,
+    /// When its answer was there, or nobody waited for it any more.
+    pub ended_ms: Option<f64>,
+    /// Time inside [`Executor::execute`](crate::Executor::execute), measured at the worker.
+    pub model_ms: Option<f64>,
+    /// Why it had no answer that counts.
+    pub error: Option<TaskErrorKind>,
+}
