@@ -150,7 +150,7 @@ const JSON_HINT: &str = "http.body_bytes_max sets that; tensors as binary data, 
 const BINARY_HINT: &str = "input_bytes_max sets that";
 
 /// 413 that names the setting.
-fn beyond(limit: usize, hint: &str) -> Fault {
+pub(crate) fn beyond(limit: usize, hint: &str) -> Fault {
     let mut fault = too_large(limit);
     fault.message = format!("{} ({hint})", fault.message);
     fault

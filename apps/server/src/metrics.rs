@@ -50,8 +50,8 @@ pub(crate) struct Spans {
     pub(crate) compute_input: Duration,
     pub(crate) compute_infer: Duration,
     pub(crate) compute_output: Duration,
-    /// What the cluster added to the model's own time.
-    pub(crate) overhead: Duration,
+    /// What the cluster added to the model's own time; nothing is known of it for an ensemble.
+    pub(crate) overhead: Option<Duration>,
 }
 
 /// Counters of one model version; they only grow.
@@ -167,7 +167,9 @@ impl Pending {
         ] {
             counter.fetch_add(nanos(span), Relaxed);
         }
-        c.overhead.observe(spans.overhead);
+        if let Some(overhead) = spans.overhead {
+            c.overhead.observe(overhead);
+        }
     }
 
     /// The request was refused or failed after `time`.

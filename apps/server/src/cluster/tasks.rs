@@ -6,7 +6,7 @@ use crate::bodies::Room;
 use crate::extract::{Params, WithTensors, make_room, parse};
 use crate::fault::{ClusterError, Fault};
 use crate::faults;
-use crate::oip::{self, Flat, Input, Raw, off_loop};
+use crate::oip::{self, Flat, Input, Inputs as Read, Raw, off_loop};
 use crate::state::ServerState;
 use crate::stream;
 use axum::Json;
@@ -217,11 +217,17 @@ impl Task<Inputs> {
         caller.check_model(name)?;
         let named = state.catalog().named(name, version).await?;
         let inputs = std::mem::replace(&mut self.inputs, Ok(Vec::new()))?;
-        oip::check_inputs(named.entry().inputs(), &inputs)?;
+        let inputs = Read::from(inputs);
+        oip::check_all(named.entry().inputs(), &inputs)?;
         let key = self.idempotency_key.as_deref();
         let entry = state.catalog().answering(&named, key, &inputs).await?;
+        if entry.ensemble().is_some() {
+            let name = entry.name();
+            let what = format!("'{name}' is an ensemble, which tasks cannot name yet");
+            return Err(Fault::unsupported(what).hint(format!("POST /v2/models/{name}/infer")));
+        }
         state.catalog().require_wanted(&entry)?;
-        let mut spec = TaskSpec::new(entry.model().clone(), inputs);
+        let mut spec = TaskSpec::new(entry.model().clone(), inputs.tensors);
         if let Some(priority) = &self.priority {
             spec.priority = priority.parse::<Priority>().map_err(faults::cluster)?;
         }

@@ -1,20 +1,23 @@
 //! Inference: a request becomes a task of the cluster, its answer is waited for.
 
 use super::models;
+use super::parts::{self, Parts};
 use super::request::{self, InferRequest};
 use super::response::{self, Choice};
 use crate::access::Caller;
 use crate::cache;
 use crate::catalog::{ModelEntry, Named};
+use crate::ensemble::{self, Ensemble};
 use crate::extract::{Params, WithTensors};
 use crate::fault::{Fault, OipError};
 use crate::faults;
 use crate::metrics::{FailureReason, Pending, Spans};
 use crate::shared_memory::Shared;
 use crate::state::ServerState;
-use axum::extract::State;
+use axum::extract::{FromRequest, Request, State};
 use axum::response::Response;
 use lgp_sdk::{Coordinator, NamedTensor, TaskId, TaskRecord, TaskSpec};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Bodies from this size on, and those that name shared memory, are read and written away from the threads that serve connections.
@@ -25,20 +28,51 @@ pub(crate) async fn infer(
     State(state): State<ServerState>,
     caller: Caller,
     params: Params,
-    body: WithTensors,
+    body: Body,
 ) -> Result<Response, OipError> {
     let named = models::named(&state, &params).await?;
-    let WithTensors { bytes, json_bytes, room } = body;
     let shared = Shared::new(&state, &caller);
-    let json = bytes.get(..json_bytes.unwrap_or(bytes.len())).unwrap_or_default();
-    let size = if shared.may_be_named(json) { LARGE_BYTES } else { bytes.len() };
-    let decode = move |entry: &ModelEntry| {
-        request::decode((json_bytes, &bytes), Some(&shared), entry.inputs(), entry.outputs())
-    };
-    let encoded = serve(&state, &named, (size, decode), response::encode).await?;
-    // Held while the task has the tensors.
-    drop(room);
-    Ok(encoded.into_response())
+    let size = |json: &[u8], bytes| if shared.may_be_named(json) { LARGE_BYTES } else { bytes };
+    match body {
+        Body::Tensors(WithTensors { bytes, json_bytes, room: _room }) => {
+            // The room is held while the task has the tensors.
+            let json = bytes.get(..json_bytes.unwrap_or(bytes.len())).unwrap_or_default();
+            let size = size(json, bytes.len());
+            let decode = move |entry: &ModelEntry| {
+                request::decode(
+                    (json_bytes, &bytes),
+                    Some(&shared),
+                    entry.inputs(),
+                    entry.outputs(),
+                )
+            };
+            Ok(serve(&state, &named, (size, decode), response::encode).await?.into_response())
+        }
+        Body::Parts(mut parts) => {
+            let (size, _room) = (size(parts.json(), parts.bytes), std::mem::take(&mut parts.room));
+            let decode = move |entry: &ModelEntry| parts.decode(&shared, entry);
+            Ok(serve(&state, &named, (size, decode), response::encode).await?.into_response())
+        }
+    }
+}
+
+/// The body of a request, in whichever form.
+pub(crate) enum Body {
+    Tensors(WithTensors),
+    Parts(Parts),
+}
+
+impl FromRequest<ServerState> for Body {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, state: &ServerState) -> Result<Self, Response> {
+        if !parts::are_in(request.headers()) {
+            return WithTensors::from_request(request, state).await.map(Self::Tensors);
+        }
+        let path = request.uri().path().to_owned();
+        let parts = Parts::read(request, state).await.map(Self::Parts);
+        parts.map_err(|fault| fault.for_path(&path))
+    }
 }
 
 /// An answer before it is written in the form of a protocol.
@@ -93,13 +127,14 @@ async fn answer<T: Send + 'static>(
     let request = off_loop(bytes, move || decode(&asked)).await?;
     let id = request.id.as_deref();
     let entry = &state.catalog().answering(named, id, &request.inputs).await?;
+    check_kind(entry, &request)?;
     if named.is_alias() {
         pending.moved(state.metrics().model(entry.name(), entry.version()));
         state.catalog().require_ready(entry)?;
     }
     let model = entry.cache().map(|_| entry.model().clone());
     let identify = move || {
-        let key = model.map(|model| cache::key(&model, &request.inputs));
+        let key = model.map(|model| cache::key(&model, &request.inputs.tensors));
         Ok((request, key))
     };
     let (mut request, key) = match entry.cache() {
@@ -116,33 +151,28 @@ async fn answer<T: Send + 'static>(
         let found = cache.get(key, Instant::now());
         pending.looked_up(found.is_some());
         if let Some(outputs) = found {
-            let spans = Spans { compute_input, ..Spans::default() };
+            let spans = Spans { compute_input, overhead: Some(Duration::ZERO), ..Spans::default() };
             let answer =
                 Answer { entry: entry.clone(), id: id.unwrap_or_default(), choice, outputs };
             let encoded = written(answer, encode).await?;
             return Ok((encoded, Spans { compute_output: lap(&mut clock), ..spans }, 0));
         }
     }
-    let record = run(state, entry, request).await?;
-    clock = Instant::now();
-
-    let overhead = millis(record.overhead_ms);
-    let spans = Spans {
-        queue: millis(Some(record.queued_ms)),
-        compute_infer: millis(record.model_ms),
-        overhead,
-        compute_input,
-        ..Spans::default()
+    let Ran { outputs, spans, attempts, task, is_variant } = match entry.ensemble() {
+        None => run(state, entry, request).await?,
+        Some(ensemble) => {
+            request.id.clone_from(&id);
+            all_steps(state, entry, ensemble, request).await?
+        }
     };
-    let attempts = record.attempts;
-    let outputs =
-        record.outputs.ok_or_else(|| Fault::internal("a task succeeded without outputs"))?;
+    let spans = Spans { compute_input, ..spans };
+    clock = Instant::now();
     // What a variant answered is not this model's answer.
-    if let (Some((cache, key)), None) = (kept, record.variant) {
+    if let (Some((cache, key)), false) = (kept, is_variant) {
         cache.put(key, &outputs, clock);
     }
     // The protocol wants an id in every answer; the task's own tells a log reader most.
-    let id = id.unwrap_or_else(|| record.task_id.to_string());
+    let id = id.unwrap_or(task);
     let answer = Answer { entry: entry.clone(), id, choice, outputs };
     let encoded = written(answer, encode).await?;
     Ok((encoded, Spans { compute_output: lap(&mut clock), ..spans }, attempts))
@@ -157,12 +187,8 @@ async fn written<T: Send + 'static>(
 }
 
 /// Runs the task to its end; cancels it when the client goes away first.
-async fn run(
-    state: &ServerState,
-    entry: &ModelEntry,
-    request: InferRequest,
-) -> Result<TaskRecord, Fault> {
-    let mut spec = TaskSpec::new(entry.model().clone(), request.inputs);
+async fn run(state: &ServerState, entry: &ModelEntry, request: InferRequest) -> Result<Ran, Fault> {
+    let mut spec = TaskSpec::new(entry.model().clone(), request.inputs.tensors);
     spec.priority = request.priority;
     let longest = state.config().deadline_max();
     spec.deadline = Some(request.timeout.map_or(longest, |timeout| timeout.min(longest)));
@@ -180,7 +206,62 @@ async fn run(
     guard.task = None;
     match &record.error {
         Some(error) => Err(faults::task(error)),
-        None => Ok(record),
+        None => Ran::of(record),
+    }
+}
+
+/// Runs the steps of an ensemble; its models count for themselves.
+async fn all_steps(
+    state: &ServerState,
+    entry: &ModelEntry,
+    ensemble: &Arc<Ensemble>,
+    request: InferRequest,
+) -> Result<Ran, Fault> {
+    let began = Instant::now();
+    let ran = ensemble::run(state, entry, Arc::clone(ensemble), request).await?;
+    let spans = Spans { compute_infer: began.elapsed(), overhead: None, ..Spans::default() };
+    let task = ran.task.unwrap_or_default();
+    Ok(Ran { outputs: ran.outputs, spans, attempts: 1, task, is_variant: false })
+}
+
+/// Refuses what a model cannot take, and an ensemble within another.
+fn check_kind(entry: &ModelEntry, request: &InferRequest) -> Result<(), Fault> {
+    match (entry.ensemble(), request.inputs.blobs.first()) {
+        (None, Some(blobs)) => Err(blobs.is_no_text()),
+        (Some(_), _) if request.is_step => {
+            let what = format!("'{}' is an ensemble, and ensembles run models alone", entry.name());
+            Err(Fault::bad_input(what))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What ran, and how it went.
+struct Ran {
+    outputs: Vec<NamedTensor>,
+    spans: Spans,
+    attempts: u32,
+    /// The id of the task.
+    task: String,
+    is_variant: bool,
+}
+
+impl Ran {
+    fn of(record: TaskRecord) -> Result<Self, Fault> {
+        let spans = Spans {
+            queue: millis(Some(record.queued_ms)),
+            compute_infer: millis(record.model_ms),
+            overhead: Some(millis(record.overhead_ms)),
+            ..Spans::default()
+        };
+        let outputs = record.outputs;
+        Ok(Self {
+            outputs: outputs.ok_or_else(|| Fault::internal("a task succeeded without outputs"))?,
+            spans,
+            attempts: record.attempts,
+            task: record.task_id.to_string(),
+            is_variant: record.variant.is_some(),
+        })
     }
 }
 

@@ -4,6 +4,7 @@ mod access;
 mod aliases;
 mod attacks;
 mod cluster;
+mod ensembles;
 mod events;
 mod frigate;
 mod grpc;
