@@ -324,3 +324,20 @@ fn unnamed(ty: &TensorType) -> TensorType {
     let shape = ty.shape.as_ref().map(|shape| SymShape(shape.0.iter().map(dim).collect()));
     TensorType { dtype: ty.dtype, shape }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_examples_of_the_guide_are_ensembles() {
+        let guide = include_str!("../../../../docs/serving.md");
+        let blocks = guide.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
+        let named = |text: &str| {
+            let draft = Ensemble::draft(text).unwrap_or_else(|reason| panic!("{reason}: {text}"));
+            draft.models().into_iter().map(|(_, model)| model.to_string()).collect::<Vec<_>>()
+        };
+        let all: Vec<_> = blocks.map(named).collect();
+        assert_eq!(all, [["resnet50"; 2], ["yolov8n"; 2]]);
+    }
+}

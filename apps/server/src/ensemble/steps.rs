@@ -216,3 +216,6 @@ fn tensor<T: lgp_sdk::Element>(shape: Vec<usize>, data: &[T]) -> Result<Value, F
 fn texts(shape: Vec<usize>, texts: &[String]) -> Result<Value, Fault> {
     Tensor::from_strings(shape, texts).map(Value::Tensor).map_err(Fault::internal)
 }
+
+#[cfg(test)]
+mod tests;

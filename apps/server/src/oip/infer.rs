@@ -1,7 +1,7 @@
 //! Inference: a request becomes a task of the cluster, its answer is waited for.
 
 use super::models;
-use super::parts::{self, Parts};
+use super::parts::Body;
 use super::request::{self, InferRequest};
 use super::response::{self, Choice};
 use crate::access::Caller;
@@ -14,7 +14,7 @@ use crate::faults;
 use crate::metrics::{FailureReason, Pending, Spans};
 use crate::shared_memory::Shared;
 use crate::state::ServerState;
-use axum::extract::{FromRequest, Request, State};
+use axum::extract::State;
 use axum::response::Response;
 use lgp_sdk::{Coordinator, NamedTensor, TaskId, TaskRecord, TaskSpec};
 use std::sync::Arc;
@@ -53,25 +53,6 @@ pub(crate) async fn infer(
             let decode = move |entry: &ModelEntry| parts.decode(&shared, entry);
             Ok(serve(&state, &named, (size, decode), response::encode).await?.into_response())
         }
-    }
-}
-
-/// The body of a request, in whichever form.
-pub(crate) enum Body {
-    Tensors(WithTensors),
-    Parts(Parts),
-}
-
-impl FromRequest<ServerState> for Body {
-    type Rejection = Response;
-
-    async fn from_request(request: Request, state: &ServerState) -> Result<Self, Response> {
-        if !parts::are_in(request.headers()) {
-            return WithTensors::from_request(request, state).await.map(Self::Tensors);
-        }
-        let path = request.uri().path().to_owned();
-        let parts = Parts::read(request, state).await.map(Self::Parts);
-        parts.map_err(|fault| fault.for_path(&path))
     }
 }
 

@@ -9,7 +9,7 @@ use super::blobs::Data;
 use super::{InferRequest, request, signature};
 use crate::bodies::Room;
 use crate::catalog::ModelEntry;
-use crate::extract::{Pace, beyond, make_room, refuse_encoded};
+use crate::extract::{Pace, WithTensors, beyond, make_room, refuse_encoded};
 use crate::fault::Fault;
 use crate::shared_memory::Shared;
 use crate::state::ServerState;
@@ -17,6 +17,7 @@ use axum::body::Bytes;
 use axum::extract::multipart::{Multipart, MultipartError};
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, header};
+use axum::response::Response;
 use lgp_sdk::DType;
 use std::time::Instant;
 
@@ -26,9 +27,28 @@ const JSON: &str = "request";
 const PARTS_MAX: usize = 256;
 const HINT: &str = "input_bytes_max sets that";
 
+/// The body of a request, in whichever form.
+pub(crate) enum Body {
+    Tensors(WithTensors),
+    Parts(Parts),
+}
+
+impl FromRequest<ServerState> for Body {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, state: &ServerState) -> Result<Self, Response> {
+        if !are_in(request.headers()) {
+            return WithTensors::from_request(request, state).await.map(Self::Tensors);
+        }
+        let path = request.uri().path().to_owned();
+        let parts = Parts::read(request, state).await.map(Self::Parts);
+        parts.map_err(|fault| fault.for_path(&path))
+    }
+}
+
 /// The parts of a request.
 #[derive(Debug, Default)]
-pub(super) struct Parts {
+pub(crate) struct Parts {
     /// Name and contents, in the order in which they came.
     files: Vec<(String, Bytes)>,
     json: Bytes,
@@ -39,14 +59,14 @@ pub(super) struct Parts {
 }
 
 /// Whether a body has parts.
-pub(super) fn are_in(headers: &HeaderMap) -> bool {
+fn are_in(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).map(|kind| kind.as_bytes());
     kind.is_some_and(|kind| kind.starts_with(b"multipart/form-data"))
 }
 
 impl Parts {
     /// Takes them in, each byte once there is room for it.
-    pub(super) async fn read(request: Request, state: &ServerState) -> Result<Self, Fault> {
+    async fn read(request: Request, state: &ServerState) -> Result<Self, Fault> {
         refuse_encoded(&request)?;
         let limit = state.config().binary_bytes_max;
         let mut pace = Pace::new(state.config());
