@@ -117,6 +117,11 @@ impl FromRequest<ServerState> for WithTensors {
     }
 }
 
+/// A whole body of any kind, which may be as large as tensors may.
+pub(crate) async fn whole(body: Body, state: &ServerState) -> Result<(Vec<u8>, Room), Fault> {
+    read(body, state, (state.config().binary_bytes_max, BINARY_HINT)).await
+}
+
 impl WithTensors {
     async fn read(request: Request, state: &ServerState) -> Result<Self, Fault> {
         refuse_encoded(&request)?;
@@ -150,7 +155,7 @@ const JSON_HINT: &str = "http.body_bytes_max sets that; tensors as binary data, 
 const BINARY_HINT: &str = "input_bytes_max sets that";
 
 /// 413 that names the setting.
-pub(crate) fn beyond(limit: usize, hint: &str) -> Fault {
+fn beyond(limit: usize, hint: &str) -> Fault {
     let mut fault = too_large(limit);
     fault.message = format!("{} ({hint})", fault.message);
     fault

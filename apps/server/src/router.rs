@@ -8,7 +8,7 @@ use crate::route::{Content, Route};
 use crate::state::ServerState;
 use crate::{cluster, docs, drain, exposition, guard, oip, openapi, probes};
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request};
+use axum::extract::Request;
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use std::time::Duration;
@@ -46,8 +46,6 @@ pub fn router(state: ServerState) -> Router {
         .fold(Router::new(), |router, route| route.serve(router))
         .fallback(unknown_path)
         .method_not_allowed_fallback(wrong_verb)
-        // Bodies have limits of their own, which settings name.
-        .layer(DefaultBodyLimit::disable())
         .layer(axum::middleware::from_fn_with_state(gate, authenticate))
         .layer(axum::middleware::from_fn(drain::drained))
         .layer(axum::middleware::from_fn_with_state(state.clone(), guard::known_hosts_only))

@@ -1,140 +1,18 @@
 //! Ensembles in the folder of models: taken, taken anew when their files change, and let go.
 
+mod kept;
+
 use super::survey::Found;
 use super::{Catalog, ModelEntry, Readiness, lock};
-use crate::ensemble::{Ensemble, FILE, FILE_BYTES_MAX, ModelName, Models};
+use crate::ensemble::{Draft, Ensemble, FILE, ModelName, Models};
 use crate::fault::Fault;
 use crate::faults::disk;
+pub(super) use kept::Ensembles;
+use kept::{Text, is_name, names};
 use lgp_sdk::{ModelRef, Repository};
-use sha2::{Digest, Sha256};
-use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::ErrorKind::{NotADirectory, NotFound};
-use std::io::Read;
-use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
-/// Longest name of a model.
-const NAME_BYTES_MAX: usize = 64;
 /// The version that every ensemble has.
 pub(super) const VERSION: u64 = 1;
-
-/// The ensembles that were found.
-#[derive(Debug, Default)]
-pub(super) struct Ensembles {
-    /// Those that can be used, as their files were when they could be.
-    serving: Mutex<BTreeMap<String, ModelEntry>>,
-    /// What is wrong with a file.
-    faults: Mutex<BTreeMap<String, Fault>>,
-    /// Held while a file is looked at, so that no older look comes after a newer one.
-    looking: tokio::sync::Mutex<()>,
-}
-
-impl Ensembles {
-    /// The ensemble of a name, if it can be used.
-    pub(super) fn serving(&self, name: &str) -> Option<ModelEntry> {
-        lock(&self.serving).get(name).cloned()
-    }
-
-    /// What is wrong with its file.
-    pub(super) fn fault(&self, name: &str) -> Option<Fault> {
-        lock(&self.faults).get(name).cloned()
-    }
-
-    fn forget(&self, name: &str) {
-        lock(&self.faults).remove(name);
-        if lock(&self.serving).remove(name).is_some() {
-            tracing::info!(name, "the file of an ensemble is gone");
-        }
-    }
-
-    /// Takes one whose file was read. The same as before stays, with what was read for it.
-    fn take(&self, name: &str, entry: ModelEntry) -> ModelEntry {
-        lock(&self.faults).remove(name);
-        let mut serving = lock(&self.serving);
-        match serving.get(name) {
-            Some(before) if is_same(before, &entry) => before.clone(),
-            _ => {
-                tracing::info!(name, "an ensemble has come, or has changed");
-                serving.insert(name.to_owned(), entry.clone());
-                entry
-            }
-        }
-    }
-
-    /// Remembers why a file cannot be used. What was there before the file changed serves on.
-    fn refuse(&self, name: &str, sha256: &str, fault: Fault) -> Result<ModelEntry, Fault> {
-        let told = lock(&self.faults).insert(name.to_owned(), fault.clone());
-        if told.as_ref() != Some(&fault) {
-            tracing::warn!(name, reason = fault.message, "an ensemble cannot be used");
-        }
-        let mut serving = lock(&self.serving);
-        match serving.get(name) {
-            Some(before) if before.model().sha256 != sha256 => Ok(before.clone()),
-            _ => {
-                serving.remove(name);
-                Err(fault)
-            }
-        }
-    }
-}
-
-fn is_same(one: &ModelEntry, other: &ModelEntry) -> bool {
-    let models = one.ensemble().zip(other.ensemble());
-    one.model() == other.model() && models.is_some_and(|(one, other)| one.has_models_of(other))
-}
-
-/// A file as it was read, whose text may be too long or none.
-struct Text {
-    folder: PathBuf,
-    text: Result<String, String>,
-    sha256: String,
-    /// Whether the folder has versions of a model, too.
-    has_versions: bool,
-}
-
-impl Text {
-    /// The file of a name, if there is one.
-    fn read(repository: &Repository, name: &str) -> std::io::Result<Option<Self>> {
-        let folder = repository.root().join(name);
-        let file = match File::open(folder.join(FILE)) {
-            Ok(file) => file,
-            Err(error) if matches!(error.kind(), NotFound | NotADirectory) => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let mut bytes = Vec::new();
-        file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
-        let sha256 = hex::encode(Sha256::digest(&bytes));
-        let has_versions = repository.versions_of(name).is_ok();
-        let text = match u64::try_from(bytes.len()) {
-            Ok(0..=FILE_BYTES_MAX) => {
-                String::from_utf8(bytes).map_err(|error| format!("{FILE} is not UTF-8: {error}"))
-            }
-            _ => Err(format!("{FILE} has more than {FILE_BYTES_MAX} bytes")),
-        };
-        Ok(Some(Self { folder, text, sha256, has_versions }))
-    }
-}
-
-/// Folders with the file of an ensemble.
-fn names(root: &Path) -> std::io::Result<Vec<String>> {
-    let mut names = Vec::new();
-    for item in std::fs::read_dir(root)? {
-        let Ok(name) = item?.file_name().into_string() else { continue };
-        if is_name(&name) && root.join(&name).join(FILE).is_file() {
-            names.push(name);
-        }
-    }
-    names.sort_unstable();
-    Ok(names)
-}
-
-/// Whether models may be called so: such a name is no path.
-fn is_name(name: &str) -> bool {
-    name.len() <= NAME_BYTES_MAX
-        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))
-}
 
 /// Why an ensemble that is asked for is not to be had.
 pub(super) fn unusable(name: &str, fault: Fault) -> Fault {
@@ -205,7 +83,7 @@ impl Catalog {
             return Err(what);
         }
         Self::refuse_reserved(name).map_err(|fault| fault.message)?;
-        let draft = Ensemble::draft(&text?)?;
+        let draft = Draft::parse(&text?)?;
         let mut models = Models::new();
         for (title, model) in draft.models() {
             let found = self.model_of_step(model).await;

@@ -1,11 +1,11 @@
 //! An ensemble whose wiring was checked: every value is made once and before it is read, and fits where
 //! it goes.
 
-use super::file::{Joints, ModelName, Work as WrittenWork, Written, parse};
+use super::draft::{Draft, nobody_makes};
+use super::file::{Joints, ModelName};
 use super::kind::Kind;
-use super::steps::{self, BuiltIn, Given, Joint};
+use super::steps::{BuiltIn, Given, Joint};
 use crate::catalog::ModelEntry;
-use crate::oip;
 use lgp_sdk::{Dim, SymShape, TensorType, ValueKind, ValueSpec};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -34,72 +34,13 @@ pub(super) struct Step {
     pub(super) outputs: Joints,
 }
 
-impl Step {
-    /// Its title and the model that it names, if it names one.
-    fn names(&self) -> Option<(&str, &ModelName)> {
-        let model = match &self.work {
-            Work::Model(model) => Some(model),
-            Work::BuiltIn(step) => step.labels(),
-        };
-        model.map(|model| (self.title.as_str(), model))
-    }
-}
-
 #[derive(Debug)]
 pub(super) enum Work {
     BuiltIn(Arc<dyn BuiltIn>),
     Model(ModelName),
 }
 
-/// A file whose names are not looked up yet.
-#[derive(Debug)]
-pub(crate) struct Draft {
-    inputs: Vec<ValueSpec>,
-    outputs: Vec<(String, String)>,
-    steps: Vec<Step>,
-}
-
 impl Ensemble {
-    /// Reads a file.
-    ///
-    /// # Errors
-    /// What is wrong with it, whichever models there are.
-    pub(crate) fn draft(text: &str) -> Result<Draft, String> {
-        let Written { inputs, outputs, steps } = parse(text)?;
-        let mut draft = Draft { inputs: Vec::new(), outputs: Vec::new(), steps: Vec::new() };
-        for input in inputs {
-            let dtype = oip::parse_datatype(&input.name, &input.datatype).map_err(|f| f.message)?;
-            let dim = |&size: &i64| match size {
-                -1 => Ok(Dim::Unknown),
-                size => usize::try_from(size).map(Dim::Known).map_err(|_| {
-                    let (name, shape) = (&input.name, &input.shape);
-                    format!("input '{name}' has the shape {shape:?}, expected -1 or sizes from 0")
-                }),
-            };
-            let dims = input.shape.iter().map(dim).collect::<Result<_, _>>()?;
-            let ty = TensorType { dtype, shape: Some(SymShape(dims)) };
-            draft.inputs.push(ValueSpec::tensor(input.name, ty));
-        }
-        draft.outputs =
-            outputs.iter().map(|out| (out.name.clone(), out.value().to_owned())).collect();
-        for (step, number) in steps.into_iter().zip(1..) {
-            let (title, work) = match step.work {
-                WrittenWork::Model(model) => {
-                    (format!("step {number} (model {model})"), Work::Model(model))
-                }
-                WrittenWork::Use(name, parameters) => {
-                    let title = format!("step {number} ({name})");
-                    let step = steps::find(&name, parameters);
-                    let step = step.map_err(|reason| format!("{title}: {reason}"))?;
-                    (title, Work::BuiltIn(step))
-                }
-            };
-            draft.steps.push(Step { title, work, inputs: step.inputs, outputs: step.outputs });
-        }
-        draft.check_order()?;
-        Ok(draft)
-    }
-
     pub(crate) fn inputs(&self) -> &[ValueSpec] {
         &self.inputs
     }
@@ -125,89 +66,6 @@ impl Ensemble {
 }
 
 impl Draft {
-    /// Every model that it names, also those whose labels alone it wants.
-    pub(crate) fn models(&self) -> Vec<(&str, &ModelName)> {
-        self.steps.iter().filter_map(Step::names).collect()
-    }
-
-    /// Each value is made once, by an input or a step, and not read before.
-    fn check_order(&self) -> Result<(), String> {
-        let mut makers: HashMap<&str, Option<usize>> = HashMap::new();
-        for input in &self.inputs {
-            if makers.insert(&input.name, None).is_some() {
-                return Err(format!("input '{}' is there twice", input.name));
-            }
-        }
-        for (at, step) in self.steps.iter().enumerate() {
-            for value in step.outputs.values() {
-                if makers.insert(value, Some(at)).is_some() {
-                    return Err(format!("{}: value '{value}' is made twice", step.title));
-                }
-            }
-        }
-        for (at, step) in self.steps.iter().enumerate() {
-            for value in step.inputs.values() {
-                match makers.get(value.as_str()) {
-                    None => return Err(nobody_makes(&step.title, value)),
-                    Some(Some(maker)) if *maker >= at => {
-                        return Err(self.out_of_order(value, *maker, at, &makers));
-                    }
-                    _ => {}
-                }
-            }
-        }
-        let mut names = Vec::new();
-        for (name, value) in &self.outputs {
-            if !makers.contains_key(value.as_str()) {
-                return Err(nobody_makes(&format!("output '{name}'"), value));
-            }
-            if names.contains(&name) {
-                return Err(format!("output '{name}' is there twice"));
-            }
-            names.push(name);
-        }
-        let reads = |name: &str| {
-            self.steps.iter().any(|step| step.inputs.values().any(|value| value == name))
-                || self.outputs.iter().any(|(_, value)| value == name)
-        };
-        match self.inputs.iter().find(|input| !reads(&input.name)) {
-            Some(unread) => Err(format!("input '{}' is read by no step", unread.name)),
-            None => Ok(()),
-        }
-    }
-
-    fn out_of_order(
-        &self,
-        value: &str,
-        maker: usize,
-        reader: usize,
-        makers: &HashMap<&str, Option<usize>>,
-    ) -> String {
-        let title = |at: usize| self.steps.get(at).map_or("", |step| step.title.as_str());
-        // Whatever the maker needs, and what that needs.
-        let mut needed = vec![maker];
-        let mut next = 0;
-        while let Some(step) = needed.get(next).and_then(|at| self.steps.get(*at)) {
-            for before in step.inputs.values().filter_map(|value| *makers.get(value.as_str())?) {
-                if !needed.contains(&before) {
-                    needed.push(before);
-                }
-            }
-            next += 1;
-        }
-        let (reader_title, maker_title) = (title(reader), title(maker));
-        match needed.contains(&reader) {
-            true => format!(
-                "{reader_title}: value '{value}' of {maker_title} goes round in a cycle, expected steps \
-                 that can run one after another"
-            ),
-            false => format!(
-                "{reader_title}: value '{value}' is read before {maker_title} makes it, expected steps \
-                 behind those whose values they read"
-            ),
-        }
-    }
-
     /// The ensemble, once what it is joined to was seen to fit.
     ///
     /// # Errors
@@ -235,10 +93,6 @@ impl Draft {
         let outputs = outputs.iter().map(spec).collect::<Result<_, _>>()?;
         Ok(Ensemble { inputs, outputs, answered, steps, models })
     }
-}
-
-fn nobody_makes(who: &str, value: &str) -> String {
-    format!("{who}: no input or step makes value '{value}'")
 }
 
 /// What a value is called: those that requests bring go by the name that their senders know.
@@ -323,21 +177,4 @@ fn unnamed(ty: &TensorType) -> TensorType {
     let dim = |dim: &Dim| dim.known().map_or(Dim::Unknown, Dim::Known);
     let shape = ty.shape.as_ref().map(|shape| SymShape(shape.0.iter().map(dim).collect()));
     TensorType { dtype: ty.dtype, shape }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_examples_of_the_guide_are_ensembles() {
-        let guide = include_str!("../../../../docs/serving.md");
-        let blocks = guide.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
-        let named = |text: &str| {
-            let draft = Ensemble::draft(text).unwrap_or_else(|reason| panic!("{reason}: {text}"));
-            draft.models().into_iter().map(|(_, model)| model.to_string()).collect::<Vec<_>>()
-        };
-        let all: Vec<_> = blocks.map(named).collect();
-        assert_eq!(all, [["resnet50"; 2], ["yolov8n"; 2]]);
-    }
 }

@@ -134,7 +134,10 @@ impl Shared<'_> {
     ) -> Result<Done, Fault> {
         let labels = match work.labels() {
             None => None,
-            Some(model) => Some(self.state.catalog().get(&model.name, model.version).await?),
+            Some(model) => {
+                let named = self.state.catalog().named(&model.name, model.version).await?;
+                Some(named.entry().clone())
+            }
         };
         let bytes = given.0.iter().map(|joint| joint.value.bytes()).sum();
         let bytes = if work.is_slow() { oip::LARGE_BYTES } else { bytes };

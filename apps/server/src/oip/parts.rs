@@ -6,26 +6,25 @@
 //! ```
 
 use super::blobs::Data;
-use super::{InferRequest, request, signature};
+use super::{InferRequest, LARGE_BYTES, request, signature};
 use crate::bodies::Room;
 use crate::catalog::ModelEntry;
-use crate::extract::{Pace, WithTensors, beyond, make_room, refuse_encoded};
+use crate::extract::{WithTensors, refuse_encoded, whole};
 use crate::fault::Fault;
 use crate::shared_memory::Shared;
 use crate::state::ServerState;
 use axum::body::Bytes;
 use axum::extract::multipart::{Multipart, MultipartError};
-use axum::extract::{FromRequest, Request};
+use axum::extract::{DefaultBodyLimit, FromRequest, Request};
 use axum::http::{HeaderMap, header};
 use axum::response::Response;
 use lgp_sdk::DType;
-use std::time::Instant;
+use tokio::runtime::Handle;
 
 /// The part that has JSON.
 const JSON: &str = "request";
 /// Most parts of a request.
 const PARTS_MAX: usize = 256;
-const HINT: &str = "input_bytes_max sets that";
 
 /// The body of a request, in whichever form.
 pub(crate) enum Body {
@@ -52,9 +51,9 @@ pub(crate) struct Parts {
     /// Name and contents, in the order in which they came.
     files: Vec<(String, Bytes)>,
     json: Bytes,
-    /// Bytes of all contents.
+    /// Bytes of the body.
     pub(super) bytes: usize,
-    /// Their share of the room for bodies.
+    /// Its share of the room for bodies.
     pub(super) room: Room,
 }
 
@@ -65,18 +64,34 @@ fn are_in(headers: &HeaderMap) -> bool {
 }
 
 impl Parts {
-    /// Takes them in, each byte once there is room for it.
+    /// Takes the body in as any other, and then apart.
     async fn read(request: Request, state: &ServerState) -> Result<Self, Fault> {
         refuse_encoded(&request)?;
-        let limit = state.config().binary_bytes_max;
-        let mut pace = Pace::new(state.config());
-        let parts = Multipart::from_request(request, state).await;
+        let (parts, body) = request.into_parts();
+        let (body, room) = whole(body, state).await?;
+        let bytes = body.len();
+        let mut request = Request::from_parts(parts, body.into());
+        // It has its limit behind it.
+        DefaultBodyLimit::disable().apply(&mut request);
+        let taken = match bytes < LARGE_BYTES {
+            true => Self::take(request).await,
+            false => {
+                let runtime = Handle::current();
+                let taking = move || runtime.block_on(Self::take(request));
+                tokio::task::spawn_blocking(taking).await.map_err(Fault::internal)?
+            }
+        };
+        Ok(Self { bytes, room, ..taken? })
+    }
+
+    /// The parts of a body that is there as a whole.
+    async fn take(request: Request) -> Result<Self, Fault> {
+        let parts = Multipart::from_request(request, &()).await;
         let mut parts = parts.map_err(|error| Fault::bad_input(error.body_text()))?;
         let mut all = Self::default();
+        let mut json = None;
         let mut count = 0;
-        while let Some(mut part) =
-            pace.next(all.bytes, parts.next_field()).await?.map_err(broken)?
-        {
+        while let Some(part) = parts.next_field().await.map_err(broken)? {
             count += 1;
             if count > PARTS_MAX {
                 let what = format!("more than {PARTS_MAX} parts, expected at most so many");
@@ -85,26 +100,14 @@ impl Parts {
             let Some(name) = part.name().map(str::to_owned) else {
                 return Err(Fault::bad_input("a part has no name, expected that of an input"));
             };
-            let mut data = Vec::new();
-            while let Some(piece) = pace.next(all.bytes, part.chunk()).await?.map_err(broken)? {
-                all.bytes = all.bytes.saturating_add(piece.len());
-                if all.bytes > limit {
-                    return Err(beyond(limit, HINT));
-                }
-                let waits = Instant::now();
-                make_room(state, &mut all.room, all.bytes).await?;
-                pace.waited(waits.elapsed());
-                data.extend_from_slice(&piece);
-            }
+            let data = part.bytes().await.map_err(broken)?;
             if name != JSON {
-                all.files.push((name, data.into()));
-            } else if all.json.is_empty() {
-                all.json = data.into();
-            } else {
+                all.files.push((name, data));
+            } else if json.replace(data).is_some() {
                 return Err(Fault::bad_input(format!("there are two parts '{JSON}'")));
             }
         }
-        Ok(all)
+        Ok(Self { json: json.unwrap_or_default(), ..all })
     }
 
     /// The JSON, which may name shared memory.
