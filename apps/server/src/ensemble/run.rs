@@ -15,7 +15,11 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use lgp_sdk::{NamedTensor, Priority};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::time::Instant;
+
+/// Longer than anybody waits.
+const NEVER: Duration = Duration::from_secs(365 * 24 * 3_600);
 
 /// What a request came to.
 pub(crate) struct Ran {
@@ -53,7 +57,9 @@ pub(crate) fn run<'a>(
 ) -> BoxFuture<'a, Result<Ran, Fault>> {
     let longest = state.config().deadline_max();
     let limit = request.timeout.map_or(longest, |timeout| timeout.min(longest));
-    let deadline = Instant::now() + limit;
+    let now = Instant::now();
+    // Later than any clock tells is never.
+    let deadline = now.checked_add(limit).unwrap_or(now + NEVER);
     let (id, priority) = (request.id.take(), request.priority);
     let shared = Shared { state, entry, ensemble, id, priority, deadline };
     Box::pin(async move {
@@ -147,10 +153,12 @@ impl Shared<'_> {
         let mut room = Room::default();
         make_room(self.state, &mut room, wanted).await?;
         let work = Arc::clone(work);
+        // The room stays taken until the work ends, also when nobody waits for it any more.
         let running = oip::off_loop(bytes, move || {
-            work.run(given, labels.as_ref().map(ModelEntry::labels).unwrap_or_default())
+            let labels = labels.as_ref().map(ModelEntry::labels).unwrap_or_default();
+            Ok((work.run(given, labels)?, room))
         });
-        let mut made = running.await?;
+        let (mut made, room) = running.await?;
         let value = |(port, value): (&String, &String)| {
             let at = made.iter().position(|(known, _)| known == port);
             let at = at.ok_or_else(|| Fault::internal("a step made less than was checked"))?;

@@ -219,8 +219,8 @@ async fn a_picture_goes_in_and_labels_come_out() {
     let rig = labeller(ServerConfig::default()).await;
     let path = "/v2/models/labels/infer";
     let (first, second) = (jpeg(37, 21, 40), png(16, 30, 200));
-    check(&post_parts(&rig, path, &[("image", &first)]).await, &[first.clone()]);
-    check(&post_parts(&rig, path, &[("image", &second)]).await, &[second.clone()]);
+    check(&post_parts(&rig, path, &[("image", &first)]).await, std::slice::from_ref(&first));
+    check(&post_parts(&rig, path, &[("image", &second)]).await, std::slice::from_ref(&second));
     let both = [first.clone(), second.clone()];
     check(&post_parts(&rig, path, &[("image", &first), ("image", &second)]).await, &both);
     check(&post_binary(&rig, "labels", &both, json!({})).await, &both);
@@ -371,9 +371,9 @@ async fn a_form_brings_elements_and_json_the_rest() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_form_is_bounded_as_other_bodies_are() {
-    let server = ServerConfig { binary_bytes_max: 10_000, ..ServerConfig::default() };
+    let server = ServerConfig { binary_bytes_max: 100_000, ..ServerConfig::default() };
     let rig = Rig::with(Options { server, ..Options::default() }).await;
-    let answer = post_parts(&rig, "/v2/models/relu/infer", &[("x", &[0; 10_001])]).await;
+    let answer = post_parts(&rig, "/v2/models/relu/infer", &[("x", &[0; 100_001])]).await;
     assert!(answer.status == 413 && answer.text().contains("input_bytes_max"), "{}", answer.text());
     let parts = vec![("x", &b""[..]); 257];
     let answer = post_parts(&rig, "/v2/models/relu/infer", &parts).await;
@@ -419,9 +419,12 @@ async fn pictures_that_cannot_be_used_are_named() {
 async fn requests_at_the_same_time_get_their_own_answers() {
     let rig = labeller(ServerConfig::default()).await;
     let one = async |n: u8| {
-        let picture = if n % 2 == 0 { jpeg(20, 30, n * 8) } else { png(30, 20, n * 8) };
+        let picture = if n.is_multiple_of(2) { jpeg(20, 30, n * 8) } else { png(30, 20, n * 8) };
         let parts = [("image", &picture[..])];
-        check(&post_parts(&rig, "/v2/models/labels/infer", &parts).await, &[picture.clone()]);
+        check(
+            &post_parts(&rig, "/v2/models/labels/infer", &parts).await,
+            std::slice::from_ref(&picture),
+        );
     };
     futures_util::future::join_all((0..24).map(one)).await;
 }

@@ -20,7 +20,7 @@ async fn reason(rig: &Rig, name: &str) -> (String, String) {
 const BROKEN: [(&str, &str, &str); 37] = [
     ("outputs = [", "outpts = [", "unknown field `outpts`"),
     ("datatype", "type", "unknown field `type`"),
-    ("inputs = [{", "inputs = [[{", "line 2: "),
+    ("inputs = [{", "inputs = [[{", "line 3: "),
     ("\"BYTES\"", "\"PICTURE\"", "input 'image' has unknown datatype 'PICTURE'"),
     ("[-1]", "[-2]", "input 'image' has the shape [-2]"),
     (
@@ -39,11 +39,11 @@ const BROKEN: [(&str, &str, &str); 37] = [
     ("std = [0.2, 0.25, 0.3]", "std = [0]", "std has a 0"),
     ("k = 3", "k = 0", "k is 0, expected 1 or more"),
     ("model = \"real.clf\"", "model = \"real.clf\"\nk = 1", "step 4: unknown parameter 'k'"),
-    ("model = \"real.clf\"", "model = \"nope\"", "step 4 (model nope): unknown model 'nope'"),
+    ("model = \"real.clf\"", "model = \"nope\"", "step 4 (model nope): no model 'nope'"),
     ("model = \"real.clf\"", "model = \"real.clf/7\"", "step 4 (model real.clf/7): "),
     ("model = \"real.clf\"", "model = \"real.clf/x\"", "expected NAME or NAME/VERSION"),
     ("model = \"real.clf\"", "model = \"good\"", "'good' is an ensemble, expected a model"),
-    ("labels = \"real.clf\"", "labels = \"nope\"", "step 6 (top_k): unknown model 'nope'"),
+    ("labels = \"real.clf\"", "labels = \"nope\"", "step 6 (top_k): no model 'nope'"),
     ("labels = \"real.clf\"", "", "it has no output 'label', expected score, index; labels ="),
     (
         "{ pictures = \"decoded\" }\n\n[[steps]]\nuse = \"resize\"",
