@@ -87,12 +87,12 @@ struct Partial<'a> {
 /// One input of a request; the cluster API's tasks have the same.
 #[derive(Deserialize)]
 pub(crate) struct Input<'a> {
-    name: String,
-    shape: Vec<usize>,
-    datatype: String,
-    parameters: Option<Parameters>,
+    pub(crate) name: String,
+    pub(crate) shape: Vec<usize>,
+    pub(crate) datatype: String,
+    pub(crate) parameters: Option<Parameters>,
     #[serde(borrow)]
-    data: Option<&'a RawValue>,
+    pub(crate) data: Option<&'a RawValue>,
 }
 
 /// One output that a request asks for.

@@ -12,6 +12,7 @@ mod models;
 mod oip;
 mod openapi;
 mod probes;
+mod references;
 mod rig;
 mod serving;
 mod shared_memory;
