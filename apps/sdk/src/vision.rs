@@ -8,7 +8,7 @@ mod nms;
 mod normalise;
 mod resize;
 
-pub use decode::{Channels, DecodeLimits, Pixels, decode};
+pub use decode::{Channels, DecodeLimits, Pixels, decode, dimensions};
 pub use error::VisionError;
 pub use labels::{softmax, top_k};
 pub use nms::{NmsOptions, PixelBox, nms};

@@ -49,6 +49,11 @@ impl Call {
         Self { span: Span::none(), context: Context::new() }
     }
 
+    /// What is asked for on behalf of this one: of its trace, and nothing of its lines in the log.
+    pub(crate) fn within(&self) -> Self {
+        Self { span: Span::none(), context: self.context.clone() }
+    }
+
     fn begin(request: &Request, tracer: &SdkTracer) -> Self {
         let route = request.extensions().get::<MatchedPath>().map_or("-", MatchedPath::as_str);
         let method = request.method().as_str();

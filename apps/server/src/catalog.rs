@@ -3,6 +3,7 @@
 //! The repository knows files, the coordinator knows workers; requests need both at once.
 
 mod change;
+mod ensembles;
 mod named;
 mod readiness;
 mod survey;
@@ -15,8 +16,10 @@ pub(crate) use survey::Indexed;
 
 use crate::aliases::Aliases;
 use crate::cache::ResponseCache;
+use crate::ensemble::Ensemble;
 use crate::fault::Fault;
 use crate::faults;
+use ensembles::Ensembles;
 use lgp_sdk::{
     Coordinator, Deployment, Entry, ModelError, ModelReadiness, ModelRef, Repository, TaskId,
     TaskState, ValueSpec, VersionPolicy,
@@ -48,6 +51,8 @@ struct Inner {
     labels: OnceLock<Vec<String>>,
     /// Its answers, where they are to be kept.
     cache: Option<Arc<ResponseCache>>,
+    /// Its steps, where it is an ensemble.
+    ensemble: Option<Arc<Ensemble>>,
 }
 
 impl ModelEntry {
@@ -86,6 +91,18 @@ impl ModelEntry {
         self.0.cache.as_deref()
     }
 
+    /// Its steps, where it is an ensemble.
+    pub(crate) fn ensemble(&self) -> Option<&Arc<Ensemble>> {
+        self.0.ensemble.as_ref()
+    }
+
+    /// An ensemble whose file is in a folder.
+    fn of_ensemble(model: ModelRef, folder: PathBuf, ensemble: Ensemble) -> Self {
+        let (inputs, outputs) = (ensemble.inputs().to_vec(), ensemble.outputs().to_vec());
+        let (labels, cache, ensemble) = (OnceLock::new(), None, Some(Arc::new(ensemble)));
+        Self(Arc::new(Inner { model, inputs, outputs, folder, labels, cache, ensemble }))
+    }
+
     /// The same, whose answers are kept.
     fn with(&self, cache: Arc<ResponseCache>) -> Self {
         let Inner { model, inputs, outputs, folder, .. } = &*self.0;
@@ -96,6 +113,7 @@ impl ModelEntry {
             folder: folder.clone(),
             labels: OnceLock::new(),
             cache: Some(cache),
+            ensemble: None,
         }))
     }
 }
@@ -128,6 +146,7 @@ pub(crate) struct Catalog {
     /// Held while what is loaded is written down.
     keeping: Arc<Mutex<()>>,
     survey: Arc<Survey>,
+    ensembles: Ensembles,
 }
 
 impl Catalog {
@@ -145,11 +164,27 @@ impl Catalog {
             changing: Default::default(),
             keeping: Arc::default(),
             survey,
+            ensembles: Ensembles::default(),
         }
     }
 
-    /// A registered model; without a version the newest that can be used, or else the newest.
+    /// A model or an ensemble; without a version the newest that can be used, or else the newest.
     pub(crate) async fn get(&self, name: &str, version: Option<u64>) -> Result<ModelEntry, Fault> {
+        if let Some(entry) = self.ensembles.serving(name) {
+            return ensembles::check_version(entry, version);
+        }
+        match self.registered(name, version).await {
+            Err(fault) if fault.code == "unknown_model" => {
+                let Some(found) = self.look_at_ensemble(name).await else { return Err(fault) };
+                let found = found.map_err(|fault| ensembles::unusable(name, fault))?;
+                ensembles::check_version(found, version)
+            }
+            found => found,
+        }
+    }
+
+    /// The same, of models alone.
+    async fn registered(&self, name: &str, version: Option<u64>) -> Result<ModelEntry, Fault> {
         let (all, generation) = {
             let known = lock(&self.known);
             (known.entries.get(name).cloned(), known.generation)
@@ -209,19 +244,22 @@ impl Catalog {
         picked.map_or(all.last(), |at| all.get(at)).cloned()
     }
 
-    /// Every registered version that can be used, by name and version.
+    /// Every registered version and every ensemble that can be used.
     pub(crate) async fn list(&self) -> Result<Vec<ModelEntry>, Fault> {
-        Ok(self.survey(None).await?.into_iter().filter_map(|(_, _, found)| found.ok()).collect())
+        Ok(self.survey().await?.into_iter().filter_map(|(_, _, found)| found.ok()).collect())
     }
 
-    /// The versions of a model, oldest first.
+    /// The versions of a model, oldest first; an ensemble has one.
     pub(crate) async fn versions(&self, name: &str) -> Result<Vec<u64>, Fault> {
+        if self.ensembles.serving(name).is_some() {
+            return Ok(vec![ensembles::VERSION]);
+        }
         Ok(self.entries(name).await?.iter().map(ModelEntry::version).collect())
     }
 
     /// The versions of a model that can be used, oldest first.
     async fn entries(&self, name: &str) -> Result<Vec<ModelEntry>, Fault> {
-        let all = self.survey(Some(name.to_owned())).await?;
+        let all = self.survey_models(Some(name.to_owned())).await?;
         Ok(all.into_iter().filter_map(|(_, _, found)| found.ok()).collect())
     }
 
@@ -256,6 +294,9 @@ impl Catalog {
 
     /// Whether a model can be used.
     pub(crate) fn readiness(&self, entry: &ModelEntry) -> Readiness {
+        if let Some(ensemble) = entry.ensemble() {
+            return self.readiness_of_all(ensemble);
+        }
         let seen = self.coordinator.readiness(entry.model());
         if seen == ModelReadiness::Ready {
             return Readiness::Ready;
@@ -289,6 +330,9 @@ impl Catalog {
 
     /// Which versions of a model are to be loaded: what its policy says, or those that are.
     pub(crate) async fn version_policy(&self, name: &str) -> VersionPolicy {
+        if self.ensembles.serving(name).is_some() {
+            return VersionPolicy::Listed(vec![ensembles::VERSION]);
+        }
         let policy = self.deployment(name).await.version_policy;
         policy.unwrap_or_else(|| {
             let wanted = self.coordinator.models().into_iter();
@@ -352,8 +396,11 @@ fn read_labels(folder: &Path) -> Option<String> {
 fn not_ready(entry: &ModelEntry, readiness: &Readiness) -> Fault {
     let (name, version, reason) = (entry.name(), entry.version(), readiness.reason());
     let message = format!("model '{name}' version {version} is not ready: {reason}");
-    Fault::unavailable("model_not_ready", message)
-        .hint(format!("radeon-cluster models load {name}/{version}"))
+    let fault = Fault::unavailable("model_not_ready", message);
+    if entry.ensemble().is_some() {
+        return fault.hint("radeon-cluster models ls");
+    }
+    fault.hint(format!("radeon-cluster models load {name}/{version}"))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -367,6 +414,7 @@ impl From<Entry> for ModelEntry {
         let model = ModelRef { name, version, sha256 };
         let folder = path.parent().unwrap_or(&path).to_owned();
         let labels = OnceLock::new();
-        Self(Arc::new(Inner { model, inputs, outputs, folder, labels, cache: None }))
+        let (cache, ensemble) = (None, None);
+        Self(Arc::new(Inner { model, inputs, outputs, folder, labels, cache, ensemble }))
     }
 }

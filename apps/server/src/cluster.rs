@@ -18,6 +18,7 @@ mod journal;
 mod keys;
 mod listing;
 mod models;
+mod references;
 mod routes;
 mod tasks;
 mod tokens;

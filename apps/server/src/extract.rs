@@ -117,6 +117,11 @@ impl FromRequest<ServerState> for WithTensors {
     }
 }
 
+/// A whole body of any kind, which may be as large as tensors may.
+pub(crate) async fn whole(body: Body, state: &ServerState) -> Result<(Vec<u8>, Room), Fault> {
+    read(body, state, (state.config().binary_bytes_max, BINARY_HINT)).await
+}
+
 impl WithTensors {
     async fn read(request: Request, state: &ServerState) -> Result<Self, Fault> {
         refuse_encoded(&request)?;

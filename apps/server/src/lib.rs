@@ -15,6 +15,7 @@ mod config;
 mod docs;
 mod drain;
 mod driver;
+mod ensemble;
 mod error;
 mod exposition;
 mod extract;

@@ -59,8 +59,8 @@ pub(crate) struct Spans {
     pub(crate) compute_input: Duration,
     pub(crate) compute_infer: Duration,
     pub(crate) compute_output: Duration,
-    /// What the cluster added to the model's own time.
-    pub(crate) overhead: Duration,
+    /// What the cluster added to the model's own time; nothing is known of it for an ensemble.
+    pub(crate) overhead: Option<Duration>,
 }
 
 /// Counters of one model version; they only grow.
@@ -220,7 +220,9 @@ impl Pending {
         ] {
             counter.fetch_add(nanos(span), Relaxed);
         }
-        c.overhead.observe(&BOUNDS_US, spans.overhead);
+        if let Some(overhead) = spans.overhead {
+            c.overhead.observe(&BOUNDS_US, overhead);
+        }
         c.latency.observe(spans.request, trace);
         if let Some(place) = place {
             c.answered_at(place);

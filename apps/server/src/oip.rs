@@ -6,30 +6,35 @@
 //!   "shape":[1,1,8,8],"datatype":"FP32","data":[0,0,5,…]}]}'
 //! ```
 
+mod blobs;
 mod classes;
 mod datatype;
 mod health;
 mod infer;
 mod json_data;
 mod models;
+mod parts;
 mod repository;
 mod request;
 mod response;
 mod shared_memory;
 mod signature;
 mod stats;
+mod task;
 
 use crate::access::KeyRole::{Admin, Infer};
 use crate::access::Right;
 use crate::route::{Content, Route};
 
+pub(crate) use blobs::{Blobs, Data, Inputs};
+pub(crate) use classes::floats;
 pub(crate) use datatype::config_name as config_datatype;
 pub(crate) use datatype::name as datatype_name;
 pub(crate) use datatype::parse as parse_datatype;
 pub(crate) use health::{EXTENSIONS, NAME};
-pub(crate) use infer::{Answer, LARGE_BYTES, off_loop, run_in_background, serve};
+pub(crate) use infer::{Answer, LARGE_BYTES, off_loop, serve};
 pub(crate) use json_data::Flat;
-pub(crate) use models::{PLATFORM, parse_version};
+pub(crate) use models::{parse_version, platform};
 pub(crate) use repository::refuse_upload;
 #[cfg(feature = "planted")]
 pub(crate) use request::decode;
@@ -37,7 +42,8 @@ pub(crate) use request::{
     Form, Given, HEADER_LENGTH, InferRequest, Input, Output, Parameters, Raw, binary, check_rank,
     number, slot,
 };
-pub(crate) use signature::{check as check_inputs, wire_dims};
+pub(crate) use signature::{check as check_inputs, check_all, wire_dims};
+pub(crate) use task::run_in_background;
 
 /// Everything under `/v2`.
 pub(crate) fn routes() -> Vec<Route> {
@@ -114,6 +120,7 @@ fn of_model(path: &str) -> [Route; 5] {
             .refuses(&[400, 404]),
         Route::post(at("/infer"), Infer, infer::infer, "Runs a model once")
             .tensors()
+            .takes_as(Content::Bytes("multipart/form-data"))
             .takes("InferRequest")
             .answers(200, "InferResponse")
             .answers_as(200, Content::Bytes("application/octet-stream"))

@@ -32,7 +32,7 @@ pub fn grpc(data: &[u8]) -> bool {
 /// What was read is written, as an answer would be.
 fn written(request: &InferRequest) -> bool {
     let json = |tensor| serde_json::to_vec(&Flat(tensor)).is_ok();
-    request.inputs.iter().all(|input| json(&input.tensor))
+    request.inputs.tensors.iter().all(|input| json(&input.tensor))
 }
 
 /// Inputs of each kind that is read in its own way.

@@ -108,16 +108,19 @@ impl Pixels {
     }
 }
 
-/// Decodes a PNG or JPEG. The orientation that EXIF tells is applied. Where alpha is not asked
-/// for, transparent pixels are laid over white, as a viewer shows them on a page.
+/// Width and height as the header of a PNG or JPEG says them, before the picture is turned upright.
 ///
 /// # Errors
-/// What is wrong with the bytes; sizes are judged by the header before pixels are decoded.
-pub fn decode(
-    bytes: &[u8],
-    channels: Channels,
+/// What is wrong with the header, or with these sizes.
+pub fn dimensions(bytes: &[u8], limits: &DecodeLimits) -> Result<(u32, u32), VisionError> {
+    Ok(open(bytes, limits)?.dimensions())
+}
+
+/// Reads the header, and judges by it.
+fn open<'a>(
+    bytes: &'a [u8],
     limits: &DecodeLimits,
-) -> Result<Pixels, VisionError> {
+) -> Result<impl ImageDecoder + use<'a>, VisionError> {
     if bytes.len() > limits.bytes_max {
         let bytes_max = limits.bytes_max;
         return Err(VisionError::TooManyBytes { bytes: bytes.len(), bytes_max });
@@ -132,11 +135,25 @@ pub fn decode(
     // A pixel takes up to eight bytes, with four channels of 16 bits.
     allocation.max_alloc = Some(limits.pixels_max.saturating_mul(8).max(1 << 20));
     reader.limits(allocation);
-    let mut decoder = reader.into_decoder().map_err(VisionError::Undecodable)?;
+    let decoder = reader.into_decoder().map_err(VisionError::Undecodable)?;
     let (width, height) = decoder.dimensions();
     if u64::from(width) * u64::from(height) > limits.pixels_max {
         return Err(VisionError::TooManyPixels { width, height, pixels_max: limits.pixels_max });
     }
+    Ok(decoder)
+}
+
+/// Decodes a PNG or JPEG. The orientation that EXIF tells is applied. Where alpha is not asked
+/// for, transparent pixels are laid over white, as a viewer shows them on a page.
+///
+/// # Errors
+/// What is wrong with the bytes; sizes are judged by the header before pixels are decoded.
+pub fn decode(
+    bytes: &[u8],
+    channels: Channels,
+    limits: &DecodeLimits,
+) -> Result<Pixels, VisionError> {
+    let mut decoder = open(bytes, limits)?;
     // EXIF data that cannot be read say nothing of the pixels.
     let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
     let mut image = DynamicImage::from_decoder(decoder).map_err(VisionError::Undecodable)?;

@@ -1,6 +1,6 @@
 //! Versions that come and go: adding, removing, loading and unloading them.
 
-use super::{Catalog, ModelEntry, lock};
+use super::{Catalog, ModelEntry, ensembles, lock};
 use crate::fault::Fault;
 use crate::faults;
 use lgp_sdk::{
@@ -43,6 +43,13 @@ impl Catalog {
         version: Option<u64>,
     ) -> Result<LoadOutcome, Fault> {
         let _turn = self.turn(name).await;
+        // Of an ensemble, the file is read anew.
+        if self.ensembles.serving(name).is_some()
+            && let Some(found) = self.look_at_ensemble(name).await
+        {
+            let entry = ensembles::check_version(found?, version)?;
+            return Ok(LoadOutcome { entry, workers: Vec::new() });
+        }
         self.load_now(name, version).await
     }
 
@@ -172,6 +179,7 @@ impl Catalog {
     /// Says what a model asks of the cluster, at once and from now on.
     pub(crate) async fn deploy(&self, name: &str, wish: Deployment) -> Result<ModelEntry, Fault> {
         let _turn = self.turn(name).await;
+        self.refuse_ensemble(name)?;
         let all = self.versions(name).await?;
         if let Some(policy) = &wish.version_policy
             && policy.choose(&all).is_empty()
@@ -233,6 +241,7 @@ impl Catalog {
         name: &str,
         version: Option<u64>,
     ) -> Result<(ModelEntry, Vec<ModelRef>), Fault> {
+        self.refuse_ensemble(name)?;
         self.forget(name);
         let entry = self.get(name, version).await?;
         let mut models = self.all_of(name).await?;
@@ -259,6 +268,10 @@ impl Catalog {
         if self.aliases.get(name).is_some() {
             return Err(Fault::conflict(format!("'{name}' is an alias, expected another name"))
                 .hint(format!("radeon-cluster models alias rm {name}")));
+        }
+        if self.has_ensemble(name).await {
+            let what = format!("'{name}' is an ensemble, expected another name");
+            return Err(Fault::conflict(what));
         }
         let owned = name.to_owned();
         let added = self.files(move |r| r.add(&owned, file)).await?;
@@ -300,6 +313,7 @@ impl Catalog {
     /// Takes a model from the workers and deletes its files, or those of one of its versions.
     pub(crate) async fn remove(&self, name: &str, version: Option<u64>) -> Result<(), Fault> {
         let _turn = self.turn(name).await;
+        self.refuse_ensemble(name)?;
         self.forget(name);
         let owned = name.to_owned();
         // Also one that cannot be used may go.

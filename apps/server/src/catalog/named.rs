@@ -3,8 +3,7 @@
 use super::{Catalog, ModelEntry};
 use crate::aliases::{Alias, Aliases, Shadow};
 use crate::fault::Fault;
-use crate::oip;
-use lgp_sdk::NamedTensor;
+use crate::oip::{self, Inputs};
 use std::sync::Arc;
 
 /// What a name in a request stands for.
@@ -52,14 +51,14 @@ impl Catalog {
         &self,
         named: &Named,
         key: Option<&str>,
-        inputs: &[NamedTensor],
+        inputs: &Inputs,
     ) -> Result<ModelEntry, Fault> {
         let Some((name, alias)) = &named.alias else { return Ok(named.entry.clone()) };
         let target = alias.at(self.aliases.number(name, key));
         let target = target.ok_or_else(|| Fault::internal(format!("alias '{name}' is empty")))?;
         let entry = self.get(&target.model, target.version).await?;
         // A newer version may have come with other inputs.
-        oip::check_inputs(entry.inputs(), inputs)?;
+        oip::check_all(entry.inputs(), inputs)?;
         Ok(entry)
     }
 
@@ -93,7 +92,12 @@ impl Catalog {
             entries.push(self.get(&target.model, target.version).await?);
         }
         if let Some(shadow) = &alias.shadow {
-            entries.push(self.get(&shadow.model, shadow.version).await?);
+            let entry = self.get(&shadow.model, shadow.version).await?;
+            if entry.ensemble().is_some() {
+                let what = format!("the shadow '{}' is an ensemble, expected a model", shadow.model);
+                return Err(Fault::bad_input(what));
+            }
+            entries.push(entry);
         }
         let same =
             |a: &ModelEntry, b: &ModelEntry| a.inputs() == b.inputs() && a.outputs() == b.outputs();

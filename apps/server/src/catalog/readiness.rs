@@ -11,6 +11,8 @@ pub(crate) enum Readiness {
     Failed(String),
     /// It has made room for others, and comes back when a task asks for it.
     Parked,
+    /// It serves as it was: what it was changed to cannot be used.
+    Outdated(String),
     /// Nobody asked for it.
     Unloaded,
 }
@@ -18,17 +20,22 @@ pub(crate) enum Readiness {
 impl Readiness {
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            Self::Ready | Self::Parked => "READY",
+            Self::Ready | Self::Parked | Self::Outdated(_) => "READY",
             Self::Loading => "LOADING",
             Self::Failed(_) | Self::Unloaded => "UNAVAILABLE",
         }
+    }
+
+    /// Whether it answers at once.
+    pub(crate) fn is_ready(&self) -> bool {
+        matches!(self, Self::Ready | Self::Outdated(_))
     }
 
     pub(crate) fn reason(&self) -> &str {
         match self {
             Self::Ready => "",
             Self::Loading => "no worker has loaded it yet",
-            Self::Failed(message) => message,
+            Self::Failed(message) | Self::Outdated(message) => message,
             Self::Parked => "it has made room for others, and comes back when it is asked for",
             Self::Unloaded => "unloaded",
         }

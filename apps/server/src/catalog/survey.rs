@@ -14,7 +14,7 @@ use std::time::SystemTime;
 pub(super) type Version = (String, u64);
 
 /// A model and a version of it, or what is wrong with it.
-type Found = (String, u64, Result<ModelEntry, Fault>);
+pub(super) type Found = (String, u64, Result<ModelEntry, Fault>);
 
 /// What is known of the folder between two looks at it.
 #[derive(Debug)]
@@ -114,17 +114,24 @@ pub(super) fn flat(found: BTreeMap<String, Vec<u64>>) -> impl Iterator<Item = Ve
 
 impl Catalog {
     /// Each version that is in the folder, of one model or of all, or what is wrong with it.
-    pub(crate) async fn survey(&self, name: Option<String>) -> Result<Vec<Found>, Fault> {
+    pub(super) async fn survey_models(&self, name: Option<String>) -> Result<Vec<Found>, Fault> {
         let survey = std::sync::Arc::clone(&self.survey);
         self.files(move |repository| survey.read(repository, name.as_deref())).await
     }
 
+    /// The same of all, and of each ensemble.
+    pub(crate) async fn survey(&self) -> Result<Vec<Found>, Fault> {
+        let mut all = self.survey_models(None).await?;
+        all.extend(self.look_at_ensembles().await?);
+        Ok(all)
+    }
+
     /// Every version of every model, and whether it can be used.
     pub(crate) async fn index(&self) -> Result<Vec<Indexed>, Fault> {
-        let all = self.survey(None).await?.into_iter();
+        let all = self.survey().await?.into_iter();
         let indexed = all.map(|(name, version, found)| {
             let readiness = match found {
-                Ok(entry) => self.readiness(&entry),
+                Ok(entry) => self.told_readiness(&entry),
                 Err(fault) => Readiness::Failed(fault.message),
             };
             Indexed { name, version, readiness }
@@ -134,7 +141,7 @@ impl Catalog {
 
     /// Why a model that is asked for is not to be had.
     pub(super) async fn missing(&self, name: &str, version: Option<u64>) -> Fault {
-        let all = match self.survey(Some(name.to_owned())).await {
+        let all = match self.survey_models(Some(name.to_owned())).await {
             Ok(all) => all,
             Err(fault) => return fault,
         };

@@ -18,7 +18,7 @@ impl Catalog {
         for come in found.difference(&seen) {
             self.has_come(come).await;
         }
-        Ok(())
+        self.look_at_ensembles().await.map(drop)
     }
 
     async fn has_gone(&self, gone: &Version) {
@@ -49,7 +49,7 @@ impl Catalog {
             return;
         }
         // One that is still being copied cannot be used yet, and is looked at again.
-        let all = self.survey(Some(name.clone())).await.unwrap_or_default();
+        let all = self.survey_models(Some(name.clone())).await.unwrap_or_default();
         if !all.iter().any(|(_, found, entry)| found == version && entry.is_ok()) {
             return;
         }

@@ -20,7 +20,7 @@ pub(crate) async fn list(
     caller: Caller,
 ) -> Result<Json<Value>, ClusterError> {
     let mut all = Vec::new();
-    for (name, version, found) in state.catalog().survey(None).await? {
+    for (name, version, found) in state.catalog().survey().await? {
         if !caller.may_use(&name) {
             continue;
         }

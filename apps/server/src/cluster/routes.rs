@@ -154,7 +154,7 @@ fn tasks() -> Vec<Route> {
         .tensors()
         .takes("NewTask")
         .answers(202, "Accepted")
-        .refuses(&[404, 409, 501, 507]),
+        .refuses(&[404, 409, 410, 501, 507]),
         Route::post(
             at("/tasks/batch"),
             Submit,
@@ -164,7 +164,7 @@ fn tasks() -> Vec<Route> {
         .tensors()
         .takes("NewBatch")
         .answers(202, "AcceptedBatch")
-        .refuses(&[404, 409, 501, 507]),
+        .refuses(&[404, 409, 410, 501, 507]),
         Route::get(at("/tasks/{id}"), Submit, tasks::show, "A task, at once or once it has ended")
             .query(
                 "wait_ms",

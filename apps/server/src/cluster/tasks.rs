@@ -1,12 +1,13 @@
 //! Tasks: submitting, watching and cancelling them.
 
+use super::references::{self, Taken, Written};
 use super::waiting;
 use crate::access::Caller;
 use crate::bodies::Room;
 use crate::extract::{Params, WithTensors, make_room, parse};
 use crate::fault::{ClusterError, Fault};
 use crate::faults;
-use crate::oip::{self, Flat, Input, Raw, off_loop};
+use crate::oip::{self, Flat, Inputs as Read, Raw, off_loop};
 use crate::state::ServerState;
 use crate::stream;
 use axum::Json;
@@ -18,7 +19,7 @@ use lgp_sdk::{
 };
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longest idempotency key in bytes.
 const KEY_BYTES_MAX: usize = 256;
@@ -53,7 +54,7 @@ struct Batch<I> {
 }
 
 /// What a task's inputs came to.
-type Inputs = Result<Vec<NamedTensor>, Fault>;
+type Inputs = Result<Vec<Taken>, Fault>;
 
 /// `POST tasks`: 202 with id and state; for a durable task once the journal has it.
 pub(crate) async fn submit(
@@ -77,7 +78,7 @@ pub(crate) async fn submit(
 
 fn read_one(json_bytes: Option<usize>, body: &[u8]) -> Result<Task<Inputs>, Fault> {
     let (json, mut raw) = Raw::split(json_bytes, body)?;
-    let task = parse::<Task<Vec<Input<'_>>>>(json)?.read(&mut raw);
+    let task = parse::<Task<Vec<Written<'_>>>>(json)?.read(&mut raw);
     if task.inputs.is_ok() {
         raw.finish()?;
     }
@@ -102,7 +103,7 @@ pub(crate) async fn submit_batch(
     let WithTensors { bytes, json_bytes, room: _room } = body;
     let batch = off_loop(bytes.len(), move || {
         let (json, mut raw) = Raw::split(json_bytes, &bytes)?;
-        let Batch { tasks } = parse::<Batch<Vec<Input<'_>>>>(json)?;
+        let Batch { tasks } = parse::<Batch<Vec<Written<'_>>>>(json)?;
         let count = tasks.len();
         if count == 0 || count > most {
             let what = format!("the batch has {count} tasks, expected 1 to {most}");
@@ -184,11 +185,11 @@ pub(crate) async fn cancel(
     answer(&state, record, room).await
 }
 
-impl Task<Vec<Input<'_>>> {
+impl Task<Vec<Written<'_>>> {
     /// Takes the tensors in, of which some may follow as raw bytes.
     fn read(self, raw: &mut Raw<'_>) -> Task<Inputs> {
         Task {
-            inputs: self.inputs.iter().map(|input| input.tensor(raw)).collect(),
+            inputs: self.inputs.into_iter().map(|input| input.read(raw)).collect(),
             model: self.model,
             durable: self.durable,
             idempotency_key: self.idempotency_key,
@@ -215,18 +216,34 @@ impl Task<Inputs> {
     ) -> Result<(TaskSpec, Vec<usize>), Fault> {
         let (name, version) = model_name(&self.model)?;
         caller.check_model(name)?;
-        let named = state.catalog().named(name, version).await?;
+        let mut named = state.catalog().named(name, version).await?;
+        let most = state.config().deadline_ms_max;
+        let deadline = bounded_ms("deadline_ms", self.deadline_ms, most)?;
         let inputs = std::mem::replace(&mut self.inputs, Ok(Vec::new()))?;
-        oip::check_inputs(named.entry().inputs(), &inputs)?;
+        let (began, is_late) = (Instant::now(), references::any_elsewhere(&inputs));
+        let until = began.checked_add(deadline.unwrap_or(state.config().deadline_max()));
+        let until = until.unwrap_or(began);
+        // The room is held while the tensors are compared.
+        let (inputs, _room) = references::resolve(state, inputs, until).await?;
+        if is_late {
+            // Another version may have come meanwhile.
+            named = state.catalog().named(name, version).await?;
+        }
+        let inputs = Read::from(inputs);
+        oip::check_all(named.entry().inputs(), &inputs)?;
         let key = self.idempotency_key.as_deref();
         let entry = state.catalog().answering(&named, key, &inputs).await?;
+        if entry.ensemble().is_some() {
+            let name = entry.name();
+            let what = format!("'{name}' is an ensemble, which tasks cannot name yet");
+            return Err(Fault::unsupported(what).hint(format!("POST /v2/models/{name}/infer")));
+        }
         state.catalog().require_wanted(&entry)?;
-        let mut spec = TaskSpec::new(entry.model().clone(), inputs);
+        let mut spec = TaskSpec::new(entry.model().clone(), inputs.tensors);
         if let Some(priority) = &self.priority {
             spec.priority = priority.parse::<Priority>().map_err(faults::cluster)?;
         }
-        let most = state.config().deadline_ms_max;
-        spec.deadline = bounded_ms("deadline_ms", self.deadline_ms, most)?;
+        spec.deadline = deadline.map(|whole| whole.saturating_sub(began.elapsed()));
         spec.idempotency_key = self.key()?;
         spec.durable = self.durable.unwrap_or(false);
         spec.affinity.clone_from(&self.affinity);

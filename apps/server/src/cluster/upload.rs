@@ -6,16 +6,23 @@ use crate::faults::disk;
 use crate::state::ServerState;
 use axum::body::{Body, Bytes};
 use axum::extract::multipart::{Field, Multipart};
-use axum::extract::{FromRequest, Request};
+use axum::extract::{DefaultBodyLimit, FromRequest, Request};
 use axum::http::header;
+use futures_util::{StreamExt, stream};
 use http_body_util::BodyExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::Poll;
 use std::time::Instant;
 use tempfile::TempDir;
 use tokio::fs::File;
 use tokio::io::AsyncWriteExt;
 
 const MODEL_FILE: &str = "model.onnx";
+
+/// How much of a form may be in memory.
+const AHEAD_BYTES_MAX: u64 = 4 << 20;
 
 /// Most parts of a multipart upload: a model has a handful of data files, if any.
 const PARTS_MAX: usize = 256;
@@ -48,10 +55,14 @@ pub(crate) async fn receive(state: &ServerState, request: Request) -> Result<Rec
         .get(header::CONTENT_TYPE)
         .is_some_and(|v| v.as_bytes().starts_with(b"multipart/form-data"));
     if multipart {
+        let written = Arc::new(AtomicU64::new(0));
+        let mut request = request.map(|body| in_step(body, Arc::clone(&written)));
+        // It is bounded by the budget.
+        DefaultBodyLimit::disable().apply(&mut request);
         let parts = Multipart::from_request(request, state)
             .await
             .map_err(|e| Fault::bad_input(e.body_text()))?;
-        take_parts(parts, &received, &mut budget).await?;
+        take_parts(parts, &received, (&mut budget, &written)).await?;
     } else {
         take_plain(request.into_body(), &received.model(), &mut budget).await?;
     }
@@ -74,10 +85,27 @@ async fn take_plain(mut body: Body, path: &Path, budget: &mut Budget) -> Result<
     file.flush().await.map_err(|e| disk(&e))
 }
 
+/// A body that comes no further than so much ahead of what was written of it: who takes it apart holds in
+/// memory what has come, and a part's head that does not end would be all of it. Its reader asks again
+/// after each piece.
+fn in_step(body: Body, written: Arc<AtomicU64>) -> Body {
+    let (mut pieces, mut came) = (body.into_data_stream(), 0u64);
+    Body::from_stream(stream::poll_fn(move |context| {
+        if came.saturating_sub(written.load(Relaxed)) > AHEAD_BYTES_MAX {
+            return Poll::Pending;
+        }
+        let piece = pieces.poll_next_unpin(context);
+        if let Poll::Ready(Some(Ok(data))) = &piece {
+            came = came.saturating_add(u64::try_from(data.len()).unwrap_or(u64::MAX));
+        }
+        piece
+    }))
+}
+
 async fn take_parts(
     mut parts: Multipart,
     received: &Received,
-    budget: &mut Budget,
+    (budget, written): (&mut Budget, &AtomicU64),
 ) -> Result<(), Fault> {
     let broken = |e: axum::extract::multipart::MultipartError| {
         Fault::bad_input(format!("the upload is not valid: {}", e.body_text()))
@@ -99,6 +127,7 @@ async fn take_parts(
         })?;
         while let Some(data) = budget.next(part.chunk()).await?.map_err(broken)? {
             write(&mut file, &data, budget).await?;
+            written.store(budget.limit - budget.left, Relaxed);
         }
         file.flush().await.map_err(|e| disk(&e))?;
     }

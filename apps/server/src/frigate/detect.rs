@@ -47,7 +47,7 @@ pub(super) async fn detect(
     let decode = move |entry: &ModelEntry| {
         let inputs = inputs(entry.inputs(), &header, &bytes, (kind, size))?;
         oip::check_inputs(entry.inputs(), &inputs)?;
-        let given = Given { inputs, ..Given::default() };
+        let given = Given { inputs: inputs.into(), ..Given::default() };
         let mut request = InferRequest::new(given, None, entry.outputs())?;
         request.timeout = Some(limit);
         Ok(request)

@@ -22,7 +22,7 @@ pub(super) fn config(entry: &ModelEntry, policy: VersionPolicy) -> ModelConfig {
     };
     ModelConfig {
         name: entry.name().to_owned(),
-        platform: oip::PLATFORM.to_owned(),
+        platform: oip::platform(entry).to_owned(),
         version_policy: Some(ModelVersionPolicy {
             policy_choice: Some(match policy {
                 VersionPolicy::All => PolicyChoice::All(All {}),

@@ -22,7 +22,7 @@ pub(super) fn model(entry: &ModelEntry, versions: &[u64]) -> ModelMetadataRespon
     ModelMetadataResponse {
         name: entry.name().to_owned(),
         versions: versions.iter().map(u64::to_string).collect(),
-        platform: oip::PLATFORM.to_owned(),
+        platform: oip::platform(entry).to_owned(),
         inputs: tensors(entry.inputs()),
         outputs: tensors(entry.outputs()),
     }

@@ -4,7 +4,7 @@ use super::proto::ModelRepositoryParameter;
 use super::proto::repository_index_response::ModelIndex;
 use super::service::Service;
 use crate::access::Caller;
-use crate::catalog::{Indexed, Readiness};
+use crate::catalog::Indexed;
 use crate::fault::Fault;
 use crate::oip;
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ impl Service {
         let catalog = self.state().catalog();
         let mut models = Vec::new();
         for Indexed { name, version, readiness } in catalog.index().await? {
-            if !caller.may_use(&name) || ready_only && readiness != Readiness::Ready {
+            if !caller.may_use(&name) || ready_only && !readiness.is_ready() {
                 continue;
             }
             models.push(ModelIndex {

@@ -5,9 +5,8 @@ use super::proto::infer_parameter::ParameterChoice;
 use super::proto::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
 use super::proto::{InferParameter, InferTensorContents, ModelInferRequest};
 use crate::fault::Fault;
-use crate::oip::{self, Given, InferRequest, Output, Parameters};
+use crate::oip::{self, Data, Given, InferRequest, Inputs, Output, Parameters};
 use crate::shared_memory::{Shared, Taken};
-use axum::body::Bytes;
 use lgp_sdk::{DType, Element, NamedTensor, Shape, Tensor, ValueSpec};
 use serde_json::Value;
 use std::collections::HashMap;
@@ -29,7 +28,7 @@ pub(crate) fn read(
         room: regions.taken.room,
     };
     let request = InferRequest::new(given, shared, outputs)?;
-    oip::check_inputs(expected, &request.inputs)?;
+    oip::check_all(expected, &request.inputs)?;
     Ok(request)
 }
 
@@ -62,13 +61,10 @@ fn output(asked: InferRequestedOutputTensor) -> Output {
 }
 
 /// The inputs of a message. Those in shared memory have no raw contents.
-fn inputs(
-    message: &ModelInferRequest,
-    regions: &mut Regions<'_>,
-) -> Result<Vec<NamedTensor>, Fault> {
+fn inputs(message: &ModelInferRequest, regions: &mut Regions<'_>) -> Result<Inputs, Fault> {
     let (inputs, all) = (&message.inputs, &message.raw_input_contents);
     let mut raw = all.iter();
-    let mut read = Vec::with_capacity(inputs.len());
+    let mut read = Inputs::default();
     for input in inputs {
         let parameters = parameters(input.parameters.clone());
         if let Some((shared, slot)) = oip::slot(&input.name, &parameters, regions.shared)? {
@@ -95,7 +91,7 @@ fn count(message: &ModelInferRequest) -> Fault {
     ))
 }
 
-fn tensor(input: &InferInputTensor, raw: Option<&[u8]>) -> Result<NamedTensor, Fault> {
+fn tensor(input: &InferInputTensor, raw: Option<&[u8]>) -> Result<Data, Fault> {
     let name = &input.name;
     let dtype = oip::parse_datatype(name, &input.datatype)?;
     oip::check_rank(name, input.shape.len())?;
@@ -104,19 +100,22 @@ fn tensor(input: &InferInputTensor, raw: Option<&[u8]>) -> Result<NamedTensor, F
         let shape = &input.shape;
         Fault::bad_input(format!("input '{name}' has shape {shape:?}, expected sizes from 0"))
     })?;
-    let tensor = match (raw, &input.contents) {
-        (Some(raw), None) => oip::binary(name, dtype, &shape, raw)?,
-        (None, Some(contents)) => typed(name, dtype, &shape, contents)?,
-        // Where there is nothing to send, nothing is sent.
-        (None, None) => oip::binary(name, dtype, &shape, &[])?,
-        (Some(_), Some(_)) => {
-            return Err(Fault::bad_input(format!(
-                "input '{name}' has contents, and the request has raw_input_contents, expected one \
-                 of them"
-            )));
+    match (raw, &input.contents) {
+        (Some(raw), None) => Data::binary(name, dtype, &shape, raw),
+        (None, Some(contents)) if dtype == DType::Str => {
+            Data::of(name, &shape, contents.bytes_contents.clone())
         }
-    };
-    Ok(NamedTensor::new(name.clone(), tensor))
+        (None, Some(contents)) => {
+            let tensor = typed(name, dtype, &shape, contents)?;
+            Ok(Data::Tensor(NamedTensor::new(name.clone(), tensor)))
+        }
+        // Where there is nothing to send, nothing is sent.
+        (None, None) => Data::binary(name, dtype, &shape, &[]),
+        (Some(_), Some(_)) => Err(Fault::bad_input(format!(
+            "input '{name}' has contents, and the request has raw_input_contents, expected one of \
+             them"
+        ))),
+    }
 }
 
 /// A tensor from elements, which come as the next wider type that protocol buffers know.
@@ -144,22 +143,10 @@ fn typed(
         DType::I64 => narrow(name, shape, &contents.int64_contents, |&value| Some(value)),
         DType::F32 => narrow(name, shape, &contents.fp32_contents, |&value| Some(value)),
         DType::F64 => narrow(name, shape, &contents.fp64_contents, |&value| Some(value)),
-        DType::Str => texts(name, shape, &contents.bytes_contents),
         other => Err(Fault::bad_input(format!(
             "input '{name}' of dtype {other} has no typed contents, expected raw_input_contents"
         ))),
     }
-}
-
-/// A tensor of strings.
-fn texts(name: &str, shape: &[usize], given: &[Bytes]) -> Result<Tensor, Fault> {
-    let texts: Result<Vec<&str>, _> = given.iter().map(|text| str::from_utf8(text)).collect();
-    let texts = texts.map_err(|error| {
-        Fault::bad_input(format!("input '{name}' has a string that is not UTF-8: {error}"))
-    })?;
-    check_count(name, shape, texts.len())?;
-    Tensor::from_strings(shape, &texts)
-        .map_err(|error| Fault::bad_input(format!("input '{name}': {error}")))
 }
 
 fn check_count(name: &str, shape: &[usize], given: usize) -> Result<(), Fault> {
@@ -192,6 +179,7 @@ fn narrow<W, T: Element>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use axum::body::Bytes;
 
     fn input(datatype: &str, shape: &[i64]) -> InferInputTensor {
         InferInputTensor {
@@ -230,8 +218,9 @@ mod tests {
         ] {
             let typed =
                 InferInputTensor { contents: Some(contents.clone()), ..input(datatype, &[2]) };
-            let typed = tensor(&typed, None).expect(datatype);
-            let raw = tensor(&input(datatype, &[2]), Some(&sent)).expect(datatype);
+            let typed = tensor(&typed, None).and_then(Data::tensor).expect(datatype);
+            let raw = tensor(&input(datatype, &[2]), Some(&sent));
+            let raw = raw.and_then(Data::tensor).expect(datatype);
             assert_eq!(typed.tensor, raw.tensor, "{datatype}");
             assert_eq!(typed.tensor.packed().into_owned(), sent, "{datatype}");
         }
@@ -282,7 +271,7 @@ mod tests {
                 "one of",
             ),
         ] {
-            let fault = tensor(&given, raw).expect_err(part);
+            let fault = tensor(&given, raw).and_then(Data::tensor).expect_err(part);
             assert!(fault.message.contains(part), "{}", fault.message);
         }
         let message = ModelInferRequest {

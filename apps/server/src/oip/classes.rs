@@ -6,6 +6,7 @@ use crate::fault::Fault;
 use half::{bf16, f16};
 use lgp_sdk::vision::top_k;
 use lgp_sdk::{DType, NamedTensor, Tensor};
+use std::borrow::Cow;
 
 /// The `count` classes of each row that have the highest scores, highest first. The first dimension
 /// counts rows where there is more than one; the answer is a tensor of strings `[rows, count]` then, and
@@ -39,21 +40,29 @@ pub(super) fn classify(
     Ok(NamedTensor::new(name.clone(), tensor))
 }
 
-fn scores(name: &str, tensor: &Tensor) -> Result<Vec<f32>, Fault> {
-    let read = match tensor.dtype() {
-        DType::F32 => tensor.as_slice::<f32>().map(<[f32]>::to_vec),
-        DType::F16 => tensor.as_slice::<f16>().map(|all| all.iter().map(|v| v.to_f32()).collect()),
+fn scores<'a>(name: &str, tensor: &'a Tensor) -> Result<Cow<'a, [f32]>, Fault> {
+    floats(tensor).ok_or_else(|| {
+        let datatype = datatype::name(tensor.dtype());
+        Fault::bad_input(format!(
+            "output '{name}' is {datatype}: classification is offered for FP32, FP16 and BF16"
+        ))
+    })
+}
+
+/// Floating-point numbers as f32; none for a tensor of others.
+pub(crate) fn floats(tensor: &Tensor) -> Option<Cow<'_, [f32]>> {
+    match tensor.dtype() {
+        DType::F32 => tensor.as_slice::<f32>().ok().map(Cow::Borrowed),
+        DType::F16 => {
+            let all = tensor.as_slice::<f16>().ok()?;
+            Some(all.iter().map(|v| v.to_f32()).collect())
+        }
         DType::BF16 => {
-            tensor.as_slice::<bf16>().map(|all| all.iter().map(|v| v.to_f32()).collect())
+            let all = tensor.as_slice::<bf16>().ok()?;
+            Some(all.iter().map(|v| v.to_f32()).collect())
         }
-        other => {
-            let datatype = datatype::name(other);
-            return Err(Fault::bad_input(format!(
-                "output '{name}' is {datatype}: classification is offered for FP32, FP16 and BF16"
-            )));
-        }
-    };
-    read.map_err(Fault::internal)
+        _ => None,
+    }
 }
 
 #[cfg(test)]

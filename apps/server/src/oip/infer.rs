@@ -1,24 +1,25 @@
 //! Inference: a request becomes a task of the cluster, its answer is waited for.
 
 use super::models;
+use super::parts::Body;
 use super::request::{self, InferRequest};
 use super::response::{self, Choice};
+use super::task::{self, Outcome};
 use crate::access::Caller;
 use crate::cache;
 use crate::call::Call;
 use crate::catalog::{ModelEntry, Named};
 use crate::extract::{Params, WithTensors};
 use crate::fault::{Fault, OipError};
-use crate::faults;
 use crate::metrics::{FailureReason, Pending, Spans};
-use crate::shadow::{self, Answered};
 use crate::place::Place;
+use crate::shadow::{self, Answered};
 use crate::shared_memory::Shared;
 use crate::state::ServerState;
-use crate::trace::{Ran, Steps};
+use crate::trace::Steps;
 use axum::extract::State;
 use axum::response::Response;
-use lgp_sdk::{Coordinator, NamedTensor, Priority, TaskId, TaskRecord, TaskSpec};
+use lgp_sdk::NamedTensor;
 use std::time::{Duration, Instant};
 
 /// Bodies from this size on, and those that name shared memory, are read and written away from the threads that serve connections.
@@ -30,20 +31,29 @@ pub(crate) async fn infer(
     call: Call,
     caller: Caller,
     params: Params,
-    body: WithTensors,
+    body: Body,
 ) -> Result<Response, OipError> {
     let named = models::named(&state, &params).await?;
-    let WithTensors { bytes, json_bytes, room } = body;
     let shared = Shared::new(&state, &caller);
-    let json = bytes.get(..json_bytes.unwrap_or(bytes.len())).unwrap_or_default();
-    let size = if shared.may_be_named(json) { LARGE_BYTES } else { bytes.len() };
-    let decode = move |entry: &ModelEntry| {
-        request::decode((json_bytes, &bytes), Some(&shared), entry.inputs(), entry.outputs())
-    };
-    let encoded = serve(&state, (&call, &named), (size, decode), response::encode).await?;
-    // Held while the task has the tensors.
-    drop(room);
-    Ok(encoded.into_response())
+    let size = |json: &[u8], bytes| if shared.may_be_named(json) { LARGE_BYTES } else { bytes };
+    let about = (&call, &named);
+    match body {
+        Body::Tensors(WithTensors { bytes, json_bytes, room: _room }) => {
+            // The room is held while the task has the tensors.
+            let json = bytes.get(..json_bytes.unwrap_or(bytes.len())).unwrap_or_default();
+            let size = size(json, bytes.len());
+            let decode = move |entry: &ModelEntry| {
+                let specs = (entry.inputs(), entry.outputs());
+                request::decode((json_bytes, &bytes), Some(&shared), specs.0, specs.1)
+            };
+            Ok(serve(&state, about, (size, decode), response::encode).await?.into_response())
+        }
+        Body::Parts(mut parts) => {
+            let (size, _room) = (size(parts.json(), parts.bytes), std::mem::take(&mut parts.room));
+            let decode = move |entry: &ModelEntry| parts.decode(&shared, entry);
+            Ok(serve(&state, about, (size, decode), response::encode).await?.into_response())
+        }
+    }
 }
 
 /// An answer before it is written in the form of a protocol.
@@ -132,6 +142,7 @@ async fn answer<T: Send + 'static>(
         call.named(id);
     }
     let entry = &state.catalog().answering(named, id, &request.inputs).await?;
+    check_kind(entry, &request)?;
     if named.is_alias() {
         pending.moved(state.metrics().model(entry.name(), entry.version()));
         call.about(entry);
@@ -140,7 +151,7 @@ async fn answer<T: Send + 'static>(
     }
     let model = entry.cache().map(|_| entry.model().clone());
     let identify = move || {
-        let key = model.map(|model| cache::key(&model, &request.inputs));
+        let key = model.map(|model| cache::key(&model, &request.inputs.tensors));
         Ok((request, key))
     };
     let (mut request, key) = match entry.cache() {
@@ -157,7 +168,7 @@ async fn answer<T: Send + 'static>(
         let found = cache.get(key, Instant::now());
         pending.looked_up(found.is_some());
         if let Some(outputs) = found {
-            let spans = Spans { compute_input, ..Spans::default() };
+            let spans = Spans { compute_input, overhead: Some(Duration::ZERO), ..Spans::default() };
             let (entry, id) = (entry.clone(), id.unwrap_or_default());
             let answer = Answer { entry, id, choice, outputs, place: None };
             let encoded = written(answer, encode, steps).await?;
@@ -166,30 +177,24 @@ async fn answer<T: Send + 'static>(
         }
     }
     let shadow = state.catalog().shadow(named);
-    let copy = shadow.map(|shadow| (shadow, request.inputs.clone()));
-    let mut spec = TaskSpec::new(entry.model().clone(), request.inputs);
-    (spec.priority, spec.deadline) = (request.priority, request.timeout);
-    let record = run(state, (call, entry, steps), spec).await?;
-    clock = Instant::now();
-
-    let overhead = millis(record.overhead_ms);
-    let spans = Spans {
-        queue: millis(Some(record.queued_ms)),
-        compute_infer: millis(record.model_ms),
-        overhead,
-        compute_input,
-        ..Spans::default()
+    let copy = shadow.map(|shadow| (shadow, request.inputs.tensors.clone()));
+    let outcome = match entry.ensemble() {
+        None => task::run(state, (call, entry, steps), request).await?,
+        Some(ensemble) => {
+            request.id.clone_from(&id);
+            task::run_all(state, (call, entry), ensemble, request).await?
+        }
     };
-    let (attempts, place) = (record.attempts, Place::of(&record));
-    let outputs =
-        record.outputs.ok_or_else(|| Fault::internal("a task succeeded without outputs"))?;
+    let Outcome { outputs, spans, attempts, task, place, is_variant } = outcome;
+    let spans = Spans { compute_input, ..spans };
+    clock = Instant::now();
     // What a variant answered is not this model's answer.
-    if let (Some((cache, key)), None) = (kept, record.variant) {
+    if let (Some((cache, key)), false) = (kept, is_variant) {
         cache.put(key, &outputs, clock);
     }
     let copy = copy.map(|(shadow, inputs)| (shadow, Answered { inputs, outputs: outputs.clone() }));
     // The protocol wants an id in every answer; the task's own tells a log reader most.
-    let id = id.unwrap_or_else(|| record.task_id.to_string());
+    let id = id.unwrap_or(task);
     let answer = Answer { entry: entry.clone(), id, choice, outputs, place: place.clone() };
     let encoded = written(answer, encode, steps).await?;
     if let Some((shadow, answered)) = copy {
@@ -211,60 +216,15 @@ async fn written<T: Send + 'static>(
     written
 }
 
-/// Runs the task to its end; cancels it when the client goes away first.
-async fn run(
-    state: &ServerState,
-    (call, entry, steps): (&Call, &ModelEntry, &mut Steps),
-    mut spec: TaskSpec,
-) -> Result<TaskRecord, Fault> {
-    let longest = state.config().deadline_max();
-    spec.deadline = Some(spec.deadline.map_or(longest, |deadline| deadline.min(longest)));
-    let (coordinator, submitted) = (state.coordinator(), Instant::now());
-    // Large inputs are hashed before the task is there.
-    let ids = coordinator.submit_all(vec![(spec, Vec::new())]).await.map_err(faults::cluster)?;
-    let id = *ids.first().ok_or_else(|| Fault::internal("a task was accepted without an id"))?;
-    call.runs(id);
-    let mut guard = CancelOnDrop { coordinator, task: Some(id) };
-    let record = tokio::select! {
-        biased;
-        record = coordinator.wait(id) => record.map_err(faults::cluster)?,
-        // It would wait until somebody loads the model again; its caller may not.
-        fault = state.catalog().stranded(entry, id) => return Err(fault),
-    };
-    guard.task = None;
-    steps.task = Some(Ran::of(&record, submitted));
-    match faults::task(&record) {
-        Some(fault) => Err(fault),
-        None => Ok(record),
-    }
-}
-
-/// Runs a model for nobody who waits, if it is done within a time; answers its outputs.
-pub(crate) async fn run_in_background(
-    state: &ServerState,
-    entry: &ModelEntry,
-    inputs: Vec<NamedTensor>,
-    within: Duration,
-) -> Result<Vec<NamedTensor>, Fault> {
-    let mut spec = TaskSpec::new(entry.model().clone(), inputs);
-    (spec.priority, spec.deadline) = (Priority::Background, Some(within));
-    let (call, mut steps) = (Call::unseen(), Steps::begin(entry.model()));
-    let outputs = run(state, (&call, entry, &mut steps), spec).await?.outputs;
-    outputs.ok_or_else(|| Fault::internal("a task succeeded without outputs"))
-}
-
-struct CancelOnDrop<'a> {
-    coordinator: &'a Coordinator,
-    task: Option<TaskId>,
-}
-
-impl Drop for CancelOnDrop<'_> {
-    fn drop(&mut self) {
-        if let Some(task) = self.task
-            && let Err(error) = self.coordinator.give_up(task)
-        {
-            tracing::debug!(%task, %error, "cannot cancel the task of a client that went away");
+/// Refuses what a model cannot take, and an ensemble within another.
+fn check_kind(entry: &ModelEntry, request: &InferRequest) -> Result<(), Fault> {
+    match (entry.ensemble(), request.inputs.blobs.first()) {
+        (None, Some(blobs)) => Err(blobs.is_no_text()),
+        (Some(_), _) if request.is_step => {
+            let what = format!("'{}' is an ensemble, and ensembles run models alone", entry.name());
+            Err(Fault::bad_input(what))
         }
+        _ => Ok(()),
     }
 }
 
@@ -287,10 +247,6 @@ fn lap(clock: &mut Instant) -> Duration {
     let time = now - *clock;
     *clock = now;
     time
-}
-
-fn millis(ms: Option<f64>) -> Duration {
-    Duration::try_from_secs_f64(ms.unwrap_or(0.0) / 1e3).unwrap_or_default()
 }
 
 fn reason(fault: &Fault) -> FailureReason {

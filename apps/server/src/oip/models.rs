@@ -12,7 +12,15 @@ use lgp_sdk::{ValueSpec, VersionPolicy};
 use serde_json::{Value, json};
 
 /// What the protocol calls the platform of a model: who runs it, and in which format it is.
-pub(crate) const PLATFORM: &str = "lgp_onnx";
+const PLATFORM: &str = "lgp_onnx";
+
+/// The same for an ensemble, as Triton calls it.
+const ENSEMBLE: &str = "ensemble";
+
+/// The platform of a model or an ensemble.
+pub(crate) fn platform(entry: &ModelEntry) -> &'static str {
+    if entry.ensemble().is_some() { ENSEMBLE } else { PLATFORM }
+}
 
 /// What the name in a path stands for.
 pub(crate) async fn named(state: &ServerState, params: &Params) -> Result<Named, Fault> {
@@ -45,7 +53,7 @@ pub(crate) async fn metadata(
     Ok(Json(json!({
         "name": entry.name(),
         "versions": versions,
-        "platform": PLATFORM,
+        "platform": platform(&entry),
         "inputs": tensors(entry.inputs()),
         "outputs": tensors(entry.outputs()),
     })))
@@ -83,7 +91,7 @@ pub(crate) async fn config(
     };
     Ok(Json(json!({
         "name": entry.name(),
-        "platform": PLATFORM,
+        "platform": platform(&entry),
         "backend": "",
         "version_policy": policy,
         "max_batch_size": 0,

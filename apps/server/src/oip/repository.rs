@@ -1,7 +1,7 @@
 //! Triton's repository extension: which models there are, and loading and unloading them.
 
 use crate::access::Caller;
-use crate::catalog::{Indexed, Readiness};
+use crate::catalog::Indexed;
 use crate::extract::{Params, Whole};
 use crate::fault::{Fault, OipError};
 use crate::state::ServerState;
@@ -25,7 +25,7 @@ pub(crate) async fn index(
     let query: IndexQuery = body.json()?;
     let mut models = Vec::new();
     for Indexed { name, version, readiness } in state.catalog().index().await? {
-        if !caller.may_use(&name) || query.ready && readiness != Readiness::Ready {
+        if !caller.may_use(&name) || query.ready && !readiness.is_ready() {
             continue;
         }
         models.push(json!({

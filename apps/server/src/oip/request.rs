@@ -2,8 +2,10 @@
 //! (extension `binary_tensor_data`), or nothing but one raw tensor.
 #![deny(clippy::as_conversions)]
 
+use super::blobs::{Data, Inputs};
 use super::{datatype, json_data, signature};
 use crate::bodies::Room;
+use crate::catalog::ModelEntry;
 use crate::fault::Fault;
 use crate::shared_memory::{Shared, Slot, Taken};
 use lgp_sdk::{DType, NamedTensor, Priority, Shape, Tensor, ValueSpec};
@@ -27,13 +29,15 @@ pub(crate) struct InferRequest {
     pub(crate) id: Option<String>,
     pub(crate) priority: Priority,
     pub(crate) timeout: Option<Duration>,
-    pub(crate) inputs: Vec<NamedTensor>,
+    pub(crate) inputs: Inputs,
     /// The outputs asked for, in order; empty means all of them.
     pub(crate) outputs: Vec<OutputChoice>,
     /// How outputs that do not say otherwise are answered.
     pub(crate) form: Form,
     /// What inputs in shared memory hold of the room for bodies, to be kept as long as they are.
     pub(crate) room: Room,
+    /// It is a step of an ensemble, and may be none itself.
+    pub(crate) is_step: bool,
 }
 
 /// How an output is answered.
@@ -70,15 +74,25 @@ struct Body<'a> {
     outputs: Option<Vec<Output>>,
 }
 
+/// The same, whose inputs may all come another way.
+#[derive(Deserialize)]
+struct Partial<'a> {
+    id: Option<String>,
+    parameters: Option<Parameters>,
+    #[serde(borrow)]
+    inputs: Option<Vec<Input<'a>>>,
+    outputs: Option<Vec<Output>>,
+}
+
 /// One input of a request; the cluster API's tasks have the same.
 #[derive(Deserialize)]
 pub(crate) struct Input<'a> {
-    name: String,
-    shape: Vec<usize>,
-    datatype: String,
-    parameters: Option<Parameters>,
+    pub(crate) name: String,
+    pub(crate) shape: Vec<usize>,
+    pub(crate) datatype: String,
+    pub(crate) parameters: Option<Parameters>,
     #[serde(borrow)]
-    data: Option<&'a RawValue>,
+    pub(crate) data: Option<&'a RawValue>,
 }
 
 /// One output that a request asks for.
@@ -101,18 +115,45 @@ pub(crate) fn decode(
         (&[], Raw { rest: Some(raw), .. }) => raw_request(raw, inputs)?,
         (json, raw) => json_request(json, raw.with(shared), outputs)?,
     };
-    signature::check(inputs, &request.inputs)?;
+    signature::check_all(inputs, &request.inputs)?;
     Ok(request)
 }
 
-fn json_request(
+/// Reads a request that brings inputs along besides those of its JSON, which may be empty.
+pub(super) fn decode_with(
+    brought: Vec<Data>,
     json: &[u8],
+    shared: Option<&Shared>,
+    entry: &ModelEntry,
+) -> Result<InferRequest, Fault> {
+    let json = if json.is_empty() { b"{}" } else { json };
+    let Partial { id, parameters, inputs, outputs } =
+        serde_json::from_slice(json).map_err(|e| invalid(&e))?;
+    let body = Body { id, parameters, inputs: inputs.unwrap_or_default(), outputs };
+    let (_, raw) = Raw::split(None, json)?;
+    let mut request = from_body(body, raw.with(shared), entry.outputs())?;
+    brought.into_iter().for_each(|data| request.inputs.push(data));
+    signature::check_all(entry.inputs(), &request.inputs)?;
+    Ok(request)
+}
+
+fn invalid(error: &serde_json::Error) -> Fault {
+    Fault::bad_input(format!("the request is not valid: {error}"))
+}
+
+fn json_request(json: &[u8], raw: Raw<'_>, outputs: &[ValueSpec]) -> Result<InferRequest, Fault> {
+    from_body(serde_json::from_slice(json).map_err(|e| invalid(&e))?, raw, outputs)
+}
+
+fn from_body(
+    body: Body<'_>,
     mut raw: Raw<'_>,
     outputs: &[ValueSpec],
 ) -> Result<InferRequest, Fault> {
-    let body: Body<'_> = serde_json::from_slice(json)
-        .map_err(|e| Fault::bad_input(format!("the request is not valid: {e}")))?;
-    let inputs = body.inputs.iter().map(|i| i.tensor(&mut raw)).collect::<Result<_, _>>()?;
+    let mut inputs = Inputs::default();
+    for input in &body.inputs {
+        inputs.push(input.data(&mut raw)?);
+    }
     raw.finish()?;
     let parameters = body.parameters.unwrap_or_default();
     let asked = body.outputs.unwrap_or_default();
@@ -125,7 +166,7 @@ fn json_request(
 pub(crate) struct Given {
     pub(crate) id: Option<String>,
     pub(crate) parameters: Parameters,
-    pub(crate) inputs: Vec<NamedTensor>,
+    pub(crate) inputs: Inputs,
     pub(crate) asked: Vec<Output>,
     pub(crate) room: Room,
 }
@@ -152,6 +193,7 @@ impl InferRequest {
             outputs: choices.collect::<Result<_, _>>()?,
             form: Form::of(binary_output),
             room,
+            is_step: false,
         })
     }
 }
@@ -172,10 +214,11 @@ fn raw_request(raw: &[u8], inputs: &[ValueSpec]) -> Result<InferRequest, Fault> 
         id: None,
         priority: Priority::Normal,
         timeout: None,
-        inputs: vec![NamedTensor::new(input.name.clone(), tensor)],
+        inputs: vec![NamedTensor::new(input.name.clone(), tensor)].into(),
         outputs: Vec::new(),
         form: Form::Binary,
         room: Room::default(),
+        is_step: false,
     })
 }
 
@@ -244,32 +287,37 @@ impl<'a> Raw<'a> {
 }
 
 impl Input<'_> {
-    /// The tensor, from the JSON data or from the raw bytes.
+    /// The tensor, for those who take nothing else.
     pub(crate) fn tensor(&self, raw: &mut Raw<'_>) -> Result<NamedTensor, Fault> {
+        self.data(raw)?.tensor()
+    }
+
+    /// What it has, from the JSON data or from the raw bytes.
+    fn data(&self, raw: &mut Raw<'_>) -> Result<Data, Fault> {
         let name = &self.name;
         let dtype = datatype::parse(name, &self.datatype)?;
         check_rank(name, self.shape.len())?;
         let parameters = self.parameters.clone().unwrap_or_default();
         let slot = slot(name, &parameters, raw.shared)?;
-        let tensor = match (number(&parameters, "binary_data_size")?, self.data, slot) {
-            (None, Some(data), None) => json_data::decode(name, dtype, &self.shape, data)?,
-            (Some(size), None, None) => binary(name, dtype, &self.shape, raw.take(name, size)?)?,
+        match (number(&parameters, "binary_data_size")?, self.data, slot) {
+            (None, Some(data), None) => {
+                let tensor = json_data::decode(name, dtype, &self.shape, data)?;
+                Ok(Data::Tensor(NamedTensor::new(name.clone(), tensor)))
+            }
+            (Some(size), None, None) => {
+                Data::binary(name, dtype, &self.shape, raw.take(name, size)?)
+            }
             (None, None, Some((shared, slot))) => {
-                binary(name, dtype, &self.shape, &shared.read(&slot, &mut raw.taken)?)?
+                Data::binary(name, dtype, &self.shape, &shared.read(&slot, &mut raw.taken)?)
             }
-            (None, None, None) => {
-                return Err(Fault::bad_input(format!(
-                    "input '{name}' has neither data nor binary_data_size"
-                )));
-            }
-            _ => {
-                return Err(Fault::bad_input(format!(
-                    "input '{name}' has more than one of data, binary_data_size and \
-                     shared_memory_region, expected one of them"
-                )));
-            }
-        };
-        Ok(NamedTensor::new(name.clone(), tensor))
+            (None, None, None) => Err(Fault::bad_input(format!(
+                "input '{name}' has neither data nor binary_data_size"
+            ))),
+            _ => Err(Fault::bad_input(format!(
+                "input '{name}' has more than one of data, binary_data_size and \
+                 shared_memory_region, expected one of them"
+            ))),
+        }
     }
 }
 

@@ -45,9 +45,9 @@ fn json_and_binary_inputs_are_the_same_tensor() {
     let raw: Vec<u8> = [1.5f32, -2.0].iter().flat_map(|v| v.to_le_bytes()).collect();
     let (length, body) = binary(json, &raw);
     let binary = decode(Some(&length), &body, &digits(), &outputs()).unwrap();
-    assert_eq!(flat.inputs, binary.inputs);
+    assert_eq!(flat.inputs.tensors, binary.inputs.tensors);
     let alone = decode(Some("0"), &raw, &digits(), &outputs()).unwrap();
-    assert_eq!(alone.inputs, flat.inputs);
+    assert_eq!(alone.inputs.tensors, flat.inputs.tensors);
     assert!(matches!((alone.form, flat.form), (Form::Binary, Form::Json)));
 }
 
@@ -75,8 +75,8 @@ fn several_binary_inputs_are_taken_in_order() {
         {"name":"a","shape":[2],"datatype":"INT64","data":[5,6]}]}"#;
     let (length, body) = binary(json, &[8, 9]);
     let request = decode(Some(&length), &body, &pair(), &outputs()).unwrap();
-    assert_eq!(request.inputs[0].tensor.as_slice::<u8>().unwrap(), [8, 9]);
-    assert_eq!(request.inputs[1].tensor.as_slice::<i64>().unwrap(), [5, 6]);
+    assert_eq!(request.inputs.tensors[0].tensor.as_slice::<u8>().unwrap(), [8, 9]);
+    assert_eq!(request.inputs.tensors[1].tensor.as_slice::<i64>().unwrap(), [5, 6]);
 }
 
 fn refused(header: Option<&str>, body: &[u8], specs: &[ValueSpec]) -> (u16, String) {

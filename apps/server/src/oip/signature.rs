@@ -1,12 +1,38 @@
 //! What a model takes, compared with what a request brings: every mismatch names both.
 
+use super::blobs::Inputs;
 use super::datatype;
 use crate::fault::Fault;
 use lgp_sdk::{DType, Dim, NamedTensor, Shape, SymShape, ValueSpec};
 use std::collections::HashMap;
 
+/// What is compared of an input.
+struct Seen<'a> {
+    name: &'a str,
+    dtype: DType,
+    dims: &'a [usize],
+}
+
+impl<'a> From<&'a NamedTensor> for Seen<'a> {
+    fn from(input: &'a NamedTensor) -> Self {
+        let NamedTensor { name, tensor, .. } = input;
+        Self { name, dtype: tensor.dtype(), dims: tensor.shape().dims() }
+    }
+}
+
 /// Checks names, dtypes, ranks and dimensions; equal symbols must have equal sizes.
 pub(crate) fn check(specs: &[ValueSpec], inputs: &[NamedTensor]) -> Result<(), Fault> {
+    compare(specs, &inputs.iter().map(Seen::from).collect::<Vec<_>>())
+}
+
+/// The same of inputs of which some may be no text.
+pub(crate) fn check_all(specs: &[ValueSpec], inputs: &Inputs) -> Result<(), Fault> {
+    let blobs = inputs.blobs.iter();
+    let blobs = blobs.map(|b| Seen { name: &b.name, dtype: DType::Str, dims: &b.shape });
+    compare(specs, &inputs.tensors.iter().map(Seen::from).chain(blobs).collect::<Vec<_>>())
+}
+
+fn compare(specs: &[ValueSpec], inputs: &[Seen<'_>]) -> Result<(), Fault> {
     for (i, input) in inputs.iter().enumerate() {
         if !specs.iter().any(|s| s.name == input.name) {
             return Err(Fault::bad_input(format!(
@@ -35,11 +61,11 @@ pub(crate) fn check(specs: &[ValueSpec], inputs: &[NamedTensor]) -> Result<(), F
 
 fn check_one<'a>(
     spec: &'a ValueSpec,
-    input: &NamedTensor,
+    input: &Seen<'_>,
     symbols: &mut HashMap<&'a str, usize>,
 ) -> Result<(), Fault> {
     let name = &spec.name;
-    let given = input.tensor.dtype();
+    let given = input.dtype;
     if given != spec.ty.dtype {
         return Err(Fault::bad_input(format!(
             "input '{name}' has datatype {}, expected {}",
@@ -48,16 +74,15 @@ fn check_one<'a>(
         )));
     }
     let Some(expected) = &spec.ty.shape else { return Ok(()) };
-    let shape = input.tensor.shape();
-    if shape.rank() != expected.rank() {
+    let shape = input.dims;
+    if shape.len() != expected.rank() {
         return Err(Fault::bad_input(format!(
-            "input '{name}' has rank {} (shape {:?}), expected rank {} (shape {expected})",
-            shape.rank(),
-            shape.dims(),
+            "input '{name}' has rank {} (shape {shape:?}), expected rank {} (shape {expected})",
+            shape.len(),
             expected.rank()
         )));
     }
-    for (axis, (dim, &size)) in expected.0.iter().zip(shape.dims()).enumerate() {
+    for (axis, (dim, &size)) in expected.0.iter().zip(shape).enumerate() {
         let wanted = match dim {
             Dim::Known(n) => *n,
             Dim::Symbol(symbol) => *symbols.entry(symbol).or_insert(size),
@@ -65,9 +90,8 @@ fn check_one<'a>(
         };
         if wanted != size {
             return Err(Fault::bad_input(format!(
-                "input '{name}' has shape {:?}, expected {expected} with {wanted} at dimension \
-                 {axis}",
-                shape.dims()
+                "input '{name}' has shape {shape:?}, expected {expected} with {wanted} at dimension \
+                 {axis}"
             )));
         }
     }

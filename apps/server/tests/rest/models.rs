@@ -66,6 +66,9 @@ async fn a_model_may_come_in_parts() {
     let data = |name: &str| part(&format!(r#"name="data"; filename="{name}""#), b"0123");
     let answer = send(vec![model.clone(), data("m.onnx.data")]).await;
     assert_eq!(answer.status, 201, "{}", answer.text());
+    let large = part(r#"name="data"; filename="large.data""#, &vec![1; 3 << 20]);
+    let answer = send(vec![model.clone(), large]).await;
+    assert_eq!(answer.status, 201, "{}", answer.text());
     for (parts, expected) in [
         (vec![data("m.data")], "no part 'model'"),
         (vec![model.clone(), data("../evil")], "data file name '../evil' is not valid"),

@@ -1,0 +1,180 @@
+//! Ensembles in the folder of models: taken, taken anew when their files change, and let go.
+
+mod kept;
+
+use super::survey::Found;
+use super::{Catalog, ModelEntry, Readiness, lock};
+use crate::ensemble::{Draft, Ensemble, FILE, ModelName, Models};
+use crate::fault::Fault;
+use crate::faults::disk;
+pub(super) use kept::Ensembles;
+use kept::{Text, is_name, names};
+use lgp_sdk::{ModelRef, Repository};
+
+/// The version that every ensemble has.
+pub(super) const VERSION: u64 = 1;
+
+/// Why an ensemble that is asked for is not to be had.
+pub(super) fn unusable(name: &str, fault: Fault) -> Fault {
+    let message = format!("ensemble '{name}' cannot be used: {}", fault.message);
+    Fault { message, ..fault }
+}
+
+/// The entry, if it is of the version that is asked for.
+pub(super) fn check_version(entry: ModelEntry, version: Option<u64>) -> Result<ModelEntry, Fault> {
+    match version {
+        Some(version) if entry.ensemble().is_some() && version != VERSION => {
+            let name = entry.name();
+            let what = format!("ensemble '{name}' has no version {version}, expected {VERSION}");
+            Err(Fault::not_found("unknown_model", what))
+        }
+        _ => Ok(entry),
+    }
+}
+
+impl Catalog {
+    /// Looks at every ensemble of the folder.
+    pub(super) async fn look_at_ensembles(&self) -> Result<Vec<Found>, Fault> {
+        let names = self.files(|repository| Ok(names(repository.root()))).await?;
+        let names = names.map_err(|error| disk(&error))?;
+        let mut all = Vec::new();
+        for name in &names {
+            if let Some(found) = self.look_at_ensemble(name).await {
+                all.push((name.clone(), VERSION, found));
+            }
+        }
+        let mut known: Vec<String> = lock(&self.ensembles.serving).keys().cloned().collect();
+        known.extend(lock(&self.ensembles.faults).keys().cloned());
+        for gone in known.iter().filter(|name| !names.contains(name)) {
+            self.look_at_ensemble(gone).await;
+        }
+        Ok(all)
+    }
+
+    /// Looks at one; none where there is none. One that was changed and cannot be used any more serves as
+    /// it was.
+    pub(super) async fn look_at_ensemble(&self, name: &str) -> Option<Result<ModelEntry, Fault>> {
+        if !is_name(name) {
+            return None;
+        }
+        let _turn = self.ensembles.looking.lock().await;
+        let owned = name.to_owned();
+        let read = self.files(move |repository| Ok(Text::read(repository, &owned))).await;
+        let text = match read.and_then(|read| read.map_err(|error| disk(&error))) {
+            Ok(Some(text)) => text,
+            Ok(None) => {
+                self.ensembles.forget(name);
+                return None;
+            }
+            Err(fault) => return Some(Err(fault)),
+        };
+        let sha256 = text.sha256.clone();
+        Some(match self.ensemble_of(name, text).await {
+            Ok(entry) => Ok(self.ensembles.take(name, entry)),
+            Err(reason) => self.ensembles.refuse(name, &sha256, Fault::bad_input(reason)),
+        })
+    }
+
+    async fn ensemble_of(&self, name: &str, text: Text) -> Result<ModelEntry, String> {
+        let Text { folder, text, sha256, has_versions } = text;
+        if has_versions {
+            let what =
+                format!("the folder has {FILE} and versions of a model, expected one of them");
+            return Err(what);
+        }
+        Self::refuse_reserved(name).map_err(|fault| fault.message)?;
+        let draft = Draft::parse(&text?)?;
+        let mut models = Models::new();
+        for (title, model) in draft.models() {
+            let found = self.model_of_step(model).await;
+            models.insert(model.clone(), found.map_err(|reason| format!("{title}: {reason}"))?);
+        }
+        let ensemble = draft.with(models)?;
+        let model = ModelRef { name: name.to_owned(), version: VERSION, sha256 };
+        Ok(ModelEntry::of_ensemble(model, folder, ensemble))
+    }
+
+    /// What a step names: a model, or an alias of some.
+    async fn model_of_step(&self, model: &ModelName) -> Result<ModelEntry, String> {
+        let ModelName { name, version } = model;
+        let Some(alias) = self.aliases.get(name) else {
+            return self.model_alone(name, *version).await;
+        };
+        if version.is_some() {
+            return Err(format!("'{name}' is an alias, expected it without a version"));
+        }
+        let mut first = None;
+        for target in &alias.targets {
+            let entry = self.model_alone(&target.model, target.version).await?;
+            first = first.or(Some(entry));
+        }
+        first.ok_or_else(|| format!("alias '{name}' leads nowhere"))
+    }
+
+    async fn model_alone(&self, name: &str, version: Option<u64>) -> Result<ModelEntry, String> {
+        match self.registered(name, version).await {
+            Ok(entry) => Ok(entry),
+            Err(_) if self.has_ensemble(name).await => {
+                Err(format!("'{name}' is an ensemble, expected a model"))
+            }
+            Err(fault) => Err(fault.message),
+        }
+    }
+
+    /// Whether the folder of a name has the file of an ensemble, whatever is in it.
+    pub(super) async fn has_ensemble(&self, name: &str) -> bool {
+        if !is_name(name) {
+            return false;
+        }
+        let owned = name.to_owned();
+        let has = move |r: &Repository| Ok(r.root().join(owned).join(FILE).is_file());
+        self.files(has).await.unwrap_or(false)
+    }
+
+    /// Refuses what can be done to models alone.
+    pub(super) fn refuse_ensemble(&self, name: &str) -> Result<(), Fault> {
+        if self.ensembles.serving(name).is_none() {
+            return Ok(());
+        }
+        let what = format!("'{name}' is an ensemble, which is its file {FILE} and nothing else");
+        Err(Fault::bad_input(what)
+            .hint("change or delete the file; its models have names of their own"))
+    }
+
+    /// An ensemble can be used when all of its models can.
+    pub(super) fn readiness_of_all(&self, ensemble: &Ensemble) -> Readiness {
+        for (name, seen) in ensemble.models() {
+            let now = self.known_now(name);
+            match self.readiness(now.as_ref().unwrap_or(seen)) {
+                Readiness::Ready | Readiness::Parked => {}
+                Readiness::Loading => return Readiness::Loading,
+                other => {
+                    let reason = other.reason();
+                    return Readiness::Failed(format!("its model '{name}' is not ready: {reason}"));
+                }
+            }
+        }
+        Readiness::Ready
+    }
+
+    /// The same for the index, which also says that a changed file cannot be used.
+    pub(super) fn told_readiness(&self, entry: &ModelEntry) -> Readiness {
+        let readiness = self.readiness(entry);
+        let fault = entry.ensemble().and_then(|_| self.ensembles.fault(entry.name()));
+        match (readiness, fault) {
+            (Readiness::Ready, Some(fault)) => Readiness::Outdated(fault.message),
+            (readiness, _) => readiness,
+        }
+    }
+
+    /// The model that a step would use now, as far as it is known without a look at the folder.
+    fn known_now(&self, model: &ModelName) -> Option<ModelEntry> {
+        let alias = self.aliases.get(&model.name);
+        let (name, version) = match alias.as_ref().and_then(|alias| alias.targets.first()) {
+            Some(target) => (&target.model, target.version),
+            None => (&model.name, model.version),
+        };
+        let all = lock(&self.known).entries.get(name).cloned()?;
+        self.pick(&all, version)
+    }
+}

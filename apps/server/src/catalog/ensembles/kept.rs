@@ -1,0 +1,138 @@
+//! The ensembles that are known, and their files as they are read.
+
+use super::super::{ModelEntry, lock};
+use crate::ensemble::{FILE, FILE_BYTES_MAX};
+use crate::fault::Fault;
+use lgp_sdk::Repository;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::ErrorKind::{NotADirectory, NotFound};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+/// Longest name of a model.
+const NAME_BYTES_MAX: usize = 64;
+
+/// The ensembles that were found.
+#[derive(Debug, Default)]
+pub(in crate::catalog) struct Ensembles {
+    /// Those that can be used, as their files were when they could be.
+    pub(super) serving: Mutex<BTreeMap<String, ModelEntry>>,
+    /// What is wrong with a file.
+    pub(super) faults: Mutex<BTreeMap<String, Fault>>,
+    /// Held while a file is looked at, so that no older look comes after a newer one.
+    pub(super) looking: tokio::sync::Mutex<()>,
+}
+
+impl Ensembles {
+    /// The ensemble of a name, if it can be used.
+    pub(in crate::catalog) fn serving(&self, name: &str) -> Option<ModelEntry> {
+        lock(&self.serving).get(name).cloned()
+    }
+
+    /// What is wrong with its file.
+    pub(super) fn fault(&self, name: &str) -> Option<Fault> {
+        lock(&self.faults).get(name).cloned()
+    }
+
+    pub(super) fn forget(&self, name: &str) {
+        lock(&self.faults).remove(name);
+        if lock(&self.serving).remove(name).is_some() {
+            tracing::info!(name, "the file of an ensemble is gone");
+        }
+    }
+
+    /// Takes one whose file was read. The same as before stays, with what was read for it.
+    pub(super) fn take(&self, name: &str, entry: ModelEntry) -> ModelEntry {
+        lock(&self.faults).remove(name);
+        let mut serving = lock(&self.serving);
+        match serving.get(name) {
+            Some(before) if is_same(before, &entry) => before.clone(),
+            _ => {
+                tracing::info!(name, "an ensemble has come, or has changed");
+                serving.insert(name.to_owned(), entry.clone());
+                entry
+            }
+        }
+    }
+
+    /// Remembers why a file cannot be used. What was there before the file changed serves on.
+    pub(super) fn refuse(
+        &self,
+        name: &str,
+        sha256: &str,
+        fault: Fault,
+    ) -> Result<ModelEntry, Fault> {
+        let told = lock(&self.faults).insert(name.to_owned(), fault.clone());
+        if told.as_ref() != Some(&fault) {
+            tracing::warn!(name, reason = fault.message, "an ensemble cannot be used");
+        }
+        let mut serving = lock(&self.serving);
+        match serving.get(name) {
+            Some(before) if before.model().sha256 != sha256 => Ok(before.clone()),
+            _ => {
+                serving.remove(name);
+                Err(fault)
+            }
+        }
+    }
+}
+
+fn is_same(one: &ModelEntry, other: &ModelEntry) -> bool {
+    let models = one.ensemble().zip(other.ensemble());
+    one.model() == other.model() && models.is_some_and(|(one, other)| one.has_models_of(other))
+}
+
+/// A file as it was read, whose text may be too long or none.
+pub(super) struct Text {
+    pub(super) folder: PathBuf,
+    pub(super) text: Result<String, String>,
+    pub(super) sha256: String,
+    /// Whether the folder has versions of a model, too.
+    pub(super) has_versions: bool,
+}
+
+impl Text {
+    /// The file of a name, if there is one.
+    pub(super) fn read(repository: &Repository, name: &str) -> std::io::Result<Option<Self>> {
+        let folder = repository.root().join(name);
+        let file = match File::open(folder.join(FILE)) {
+            Ok(file) => file,
+            Err(error) if matches!(error.kind(), NotFound | NotADirectory) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let mut bytes = Vec::new();
+        file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+        let sha256 = hex::encode(Sha256::digest(&bytes));
+        let has_versions = repository.versions_of(name).is_ok();
+        let text = match u64::try_from(bytes.len()) {
+            Ok(0..=FILE_BYTES_MAX) => {
+                String::from_utf8(bytes).map_err(|error| format!("{FILE} is not UTF-8: {error}"))
+            }
+            _ => Err(format!("{FILE} has more than {FILE_BYTES_MAX} bytes")),
+        };
+        Ok(Some(Self { folder, text, sha256, has_versions }))
+    }
+}
+
+/// Folders with the file of an ensemble.
+pub(super) fn names(root: &Path) -> std::io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for item in std::fs::read_dir(root)? {
+        let Ok(name) = item?.file_name().into_string() else { continue };
+        if is_name(&name) && root.join(&name).join(FILE).is_file() {
+            names.push(name);
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// Whether models may be called so: such a name is no path.
+pub(super) fn is_name(name: &str) -> bool {
+    name.len() <= NAME_BYTES_MAX
+        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))
+}

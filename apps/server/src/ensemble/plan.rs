@@ -1,0 +1,180 @@
+//! An ensemble whose wiring was checked: every value is made once and before it is read, and fits where
+//! it goes.
+
+use super::draft::{Draft, nobody_makes};
+use super::file::{Joints, ModelName};
+use super::kind::Kind;
+use super::steps::{BuiltIn, Given, Joint};
+use crate::catalog::ModelEntry;
+use lgp_sdk::{Dim, SymShape, TensorType, ValueKind, ValueSpec};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// The models that an ensemble names, as they are now.
+pub(crate) type Models = BTreeMap<ModelName, ModelEntry>;
+
+/// A checked ensemble.
+#[derive(Debug)]
+pub(crate) struct Ensemble {
+    inputs: Vec<ValueSpec>,
+    outputs: Vec<ValueSpec>,
+    /// The value that each output is.
+    pub(super) answered: Vec<String>,
+    pub(super) steps: Vec<Step>,
+    models: Models,
+}
+
+/// A step, which stands after those whose values it reads.
+#[derive(Debug)]
+pub(super) struct Step {
+    /// What it is called in messages.
+    pub(super) title: String,
+    pub(super) work: Work,
+    pub(super) inputs: Joints,
+    pub(super) outputs: Joints,
+}
+
+#[derive(Debug)]
+pub(super) enum Work {
+    BuiltIn(Arc<dyn BuiltIn>),
+    Model(ModelName),
+}
+
+impl Ensemble {
+    pub(crate) fn inputs(&self) -> &[ValueSpec] {
+        &self.inputs
+    }
+
+    pub(crate) fn outputs(&self) -> &[ValueSpec] {
+        &self.outputs
+    }
+
+    /// The models whose readiness is its own.
+    pub(crate) fn models(&self) -> impl Iterator<Item = (&ModelName, &ModelEntry)> {
+        let runs = |name: &ModelName| {
+            self.steps.iter().any(|step| matches!(&step.work, Work::Model(run) if run == name))
+        };
+        self.models.iter().filter(move |(name, _)| runs(name))
+    }
+
+    /// Whether it is wired to the same models as another.
+    pub(crate) fn has_models_of(&self, other: &Self) -> bool {
+        let same = |(a, b): (&ModelEntry, &ModelEntry)| a.model() == b.model();
+        self.models.len() == other.models.len()
+            && self.models.values().zip(other.models.values()).all(same)
+    }
+}
+
+impl Draft {
+    /// The ensemble, once what it is joined to was seen to fit.
+    ///
+    /// # Errors
+    /// Where types contradict one another, and what is joined to nothing.
+    pub(crate) fn with(self, models: Models) -> Result<Ensemble, String> {
+        let Self { inputs, outputs, steps } = self;
+        let typed = |spec: &ValueSpec| (spec.name.clone(), Kind::Tensor(spec.ty.clone()));
+        let mut kinds: HashMap<String, Kind> = inputs.iter().map(typed).collect();
+        for step in &steps {
+            let made = match &step.work {
+                Work::BuiltIn(work) => built_in(work.as_ref(), step, &inputs, &kinds),
+                Work::Model(name) => match models.get(name) {
+                    Some(entry) => of_model(entry, step, &kinds),
+                    None => Err(format!("no model '{name}'")),
+                },
+            };
+            kinds.extend(made.map_err(|reason| format!("{}: {reason}", step.title))?);
+        }
+        let spec = |(name, value): &(String, String)| {
+            let ty = kinds.get(value).map(Kind::as_tensor);
+            ty.map(|ty| ValueSpec::tensor(name.clone(), ty))
+                .ok_or_else(|| nobody_makes(&format!("output '{name}'"), value))
+        };
+        let answered = outputs.iter().map(|(_, value)| value.clone()).collect();
+        let outputs = outputs.iter().map(spec).collect::<Result<_, _>>()?;
+        Ok(Ensemble { inputs, outputs, answered, steps, models })
+    }
+}
+
+/// What a value is called: those that requests bring go by the name that their senders know.
+pub(super) fn label(inputs: &[ValueSpec], value: &str) -> String {
+    match inputs.iter().any(|input| input.name == value) {
+        true => format!("input '{value}'"),
+        false => format!("value '{value}'"),
+    }
+}
+
+/// The kinds of the values that a step makes.
+type Kinds = Result<Vec<(String, Kind)>, String>;
+
+fn built_in(
+    work: &dyn BuiltIn,
+    step: &Step,
+    inputs: &[ValueSpec],
+    kinds: &HashMap<String, Kind>,
+) -> Kinds {
+    let (needs, may_have) = (work.needs(), work.may_have());
+    let known = || needs.iter().chain(may_have).copied();
+    if let Some(port) = step.inputs.keys().find(|port| !known().any(|known| known == **port)) {
+        let known = known().collect::<Vec<_>>().join(", ");
+        return Err(format!("it has no input '{port}', expected {known}"));
+    }
+    if let Some(port) = needs.iter().find(|port| !step.inputs.contains_key(**port)) {
+        return Err(format!("input '{port}' gets no value"));
+    }
+    let joint = |(port, value): (&String, &String)| {
+        let label = label(inputs, value);
+        let kind = kinds.get(value).cloned();
+        kind.map(|kind| Joint { port: port.clone(), label, value: kind })
+    };
+    let given = Given(step.inputs.iter().filter_map(joint).collect());
+    let made = work.kinds(&given)?;
+    let kind = |(port, value): (&String, &String)| {
+        let found = made.iter().find(|(known, _)| known == port);
+        let (_, kind) = found.ok_or_else(|| {
+            let known = made.iter().map(|(known, _)| *known).collect::<Vec<_>>().join(", ");
+            let hint = match port.starts_with("label") {
+                true => "; labels = \"MODEL\" says whose labels.txt names the classes",
+                false => "",
+            };
+            format!("it has no output '{port}', expected {known}{hint}")
+        })?;
+        Ok((value.clone(), kind.clone()))
+    };
+    step.outputs.iter().map(kind).collect()
+}
+
+fn of_model(entry: &ModelEntry, step: &Step, kinds: &HashMap<String, Kind>) -> Kinds {
+    let list = |specs: &[ValueSpec]| {
+        specs.iter().map(|spec| spec.name.as_str()).collect::<Vec<_>>().join(", ")
+    };
+    for spec in entry.inputs() {
+        let value = step.inputs.get(&spec.name);
+        let value = value.ok_or_else(|| format!("input '{}' gets no value", spec.name))?;
+        let kind = kinds.get(value).ok_or_else(|| nobody_makes("it", value))?;
+        kind.fits(&spec.ty).map_err(|reason| {
+            format!("input '{}' cannot take value '{value}': {reason}", spec.name)
+        })?;
+    }
+    let of = |specs: &[ValueSpec], port: &str| specs.iter().any(|spec| spec.name == port);
+    if let Some(port) = step.inputs.keys().find(|port| !of(entry.inputs(), port)) {
+        return Err(format!("it has no input '{port}', expected {}", list(entry.inputs())));
+    }
+    let kind = |(port, value): (&String, &String)| {
+        let spec = entry.outputs().iter().find(|spec| spec.name == *port);
+        let spec = spec.ok_or_else(|| {
+            format!("it has no output '{port}', expected {}", list(entry.outputs()))
+        })?;
+        match spec.kind {
+            ValueKind::Tensor => Ok((value.clone(), Kind::Tensor(unnamed(&spec.ty)))),
+            _ => Err(format!("output '{port}' is no tensor")),
+        }
+    };
+    step.outputs.iter().map(kind).collect()
+}
+
+/// Symbols mean something within their model alone.
+fn unnamed(ty: &TensorType) -> TensorType {
+    let dim = |dim: &Dim| dim.known().map_or(Dim::Unknown, Dim::Known);
+    let shape = ty.shape.as_ref().map(|shape| SymShape(shape.0.iter().map(dim).collect()));
+    TensorType { dtype: ty.dtype, shape }
+}

@@ -1,0 +1,206 @@
+//! Runs the steps of one request: each as soon as what it reads is there.
+
+use super::file::ModelName;
+use super::plan::{Ensemble, Step, Work, label};
+use super::steps::{BuiltIn, Given, Joint};
+use super::value::Value;
+use crate::bodies::Room;
+use crate::call::Call;
+use crate::catalog::ModelEntry;
+use crate::extract::make_room;
+use crate::fault::Fault;
+use crate::oip::{self, Given as Request, InferRequest};
+use crate::state::ServerState;
+use futures_util::future::BoxFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use lgp_sdk::{NamedTensor, Priority};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Longer than anybody waits.
+const NEVER: Duration = Duration::from_secs(365 * 24 * 3_600);
+
+/// What a request came to.
+pub(crate) struct Ran {
+    /// The outputs, in their order.
+    pub(crate) outputs: Vec<NamedTensor>,
+    /// The id of a task that it led to.
+    pub(crate) task: Option<String>,
+}
+
+/// What all steps of a request share.
+struct Shared<'a> {
+    state: &'a ServerState,
+    call: &'a Call,
+    entry: &'a ModelEntry,
+    ensemble: Arc<Ensemble>,
+    id: Option<String>,
+    priority: Priority,
+    deadline: Instant,
+}
+
+/// What one step has made.
+struct Done {
+    values: Vec<(String, Value)>,
+    task: Option<String>,
+    /// What it holds of the room for bodies.
+    room: Room,
+}
+
+/// Runs an ensemble. What is under way ends with the first step that fails, with the deadline, and when
+/// the caller goes away.
+pub(crate) fn run<'a>(
+    state: &'a ServerState,
+    (call, entry): (&'a Call, &'a ModelEntry),
+    ensemble: Arc<Ensemble>,
+    mut request: InferRequest,
+) -> BoxFuture<'a, Result<Ran, Fault>> {
+    let longest = state.config().deadline_max();
+    let limit = request.timeout.map_or(longest, |timeout| timeout.min(longest));
+    let now = Instant::now();
+    // Later than any clock tells is never.
+    let deadline = now.checked_add(limit).unwrap_or(now + NEVER);
+    let (id, priority) = (request.id.take(), request.priority);
+    let shared = Shared { state, call, entry, ensemble, id, priority, deadline };
+    Box::pin(async move {
+        let running = shared.all(request);
+        tokio::time::timeout_at(deadline, running).await.unwrap_or_else(|_| {
+            let (name, ms) = (entry.name(), limit.as_millis());
+            let message = format!("ensemble '{name}' did not end within {ms} ms");
+            Err(Fault::unavailable("deadline_exceeded", message))
+        })
+    })
+}
+
+impl Shared<'_> {
+    async fn all(&self, request: InferRequest) -> Result<Ran, Fault> {
+        let tensors = request.inputs.tensors.into_iter();
+        let tensors = tensors.map(|input| (input.name.clone(), Value::Tensor(input.tensor)));
+        let blobs = request.inputs.blobs.into_iter();
+        let blobs = blobs.map(|blobs| (blobs.name.clone(), Value::Blobs(Arc::new(blobs))));
+        let mut values: HashMap<String, Value> = tensors.chain(blobs).collect();
+        let mut waiting: Vec<&Step> = self.ensemble.steps.iter().collect();
+        let mut running = FuturesUnordered::new();
+        let (mut rooms, mut task) = (Vec::new(), None);
+        loop {
+            let ready = |step: &&Step| step.inputs.values().all(|value| values.contains_key(value));
+            let (now, later): (Vec<_>, Vec<_>) = waiting.into_iter().partition(ready);
+            waiting = later;
+            for step in now {
+                running.push(self.step(step, self.given(step, &values)));
+            }
+            // What nobody will read again goes.
+            values.retain(|value, _| {
+                let is_read = |step: &&Step| step.inputs.values().any(|read| read == value);
+                waiting.iter().any(is_read) || self.ensemble.answered.contains(value)
+            });
+            let Some(done) = running.next().await else { break };
+            let done: Done = done?;
+            values.extend(done.values);
+            rooms.push(done.room);
+            task = task.or(done.task);
+        }
+        Ok(Ran { outputs: self.outputs(&values)?, task })
+    }
+
+    fn given(&self, step: &Step, values: &HashMap<String, Value>) -> Given<Value> {
+        let joint = |(port, value): (&String, &String)| {
+            let label = label(self.ensemble.inputs(), value);
+            values.get(value).map(|found| Joint { port: port.clone(), label, value: found.clone() })
+        };
+        Given(step.inputs.iter().filter_map(joint).collect())
+    }
+
+    fn outputs(&self, values: &HashMap<String, Value>) -> Result<Vec<NamedTensor>, Fault> {
+        let specs = self.ensemble.outputs().iter().zip(&self.ensemble.answered);
+        let output = |(spec, value): (&lgp_sdk::ValueSpec, &String)| {
+            let made = values.get(value);
+            let made = made.ok_or_else(|| Fault::internal("a step made less than was checked"))?;
+            Ok(NamedTensor::new(spec.name.clone(), made.tensor()?))
+        };
+        specs.map(output).collect()
+    }
+
+    async fn step(&self, step: &Step, given: Given<Value>) -> Result<Done, Fault> {
+        let done = match &step.work {
+            Work::BuiltIn(work) => self.built_in(work, step, given).await,
+            Work::Model(model) => self.model(model, step, given).await,
+        };
+        done.map_err(|mut fault| {
+            fault.message = format!("{} of '{}': {}", step.title, self.entry.name(), fault.message);
+            fault
+        })
+    }
+
+    async fn built_in(
+        &self,
+        work: &Arc<dyn BuiltIn>,
+        step: &Step,
+        given: Given<Value>,
+    ) -> Result<Done, Fault> {
+        let labels = match work.labels() {
+            None => None,
+            Some(model) => {
+                let named = self.state.catalog().named(&model.name, model.version).await?;
+                Some(named.entry().clone())
+            }
+        };
+        let bytes = given.0.iter().map(|joint| joint.value.bytes()).sum();
+        let bytes = if work.is_slow() { oip::LARGE_BYTES } else { bytes };
+        let judge = Arc::clone(work);
+        let judging = oip::off_loop(bytes, move || Ok((judge.room(&given)?, given)));
+        let (wanted, given) = judging.await?;
+        let mut room = Room::default();
+        make_room(self.state, &mut room, wanted).await?;
+        let work = Arc::clone(work);
+        // The room stays taken until the work ends, also when nobody waits for it any more.
+        let running = oip::off_loop(bytes, move || {
+            let labels = labels.as_ref().map(ModelEntry::labels).unwrap_or_default();
+            Ok((work.run(given, labels)?, room))
+        });
+        let (mut made, room) = running.await?;
+        let value = |(port, value): (&String, &String)| {
+            let at = made.iter().position(|(known, _)| known == port);
+            let at = at.ok_or_else(|| Fault::internal("a step made less than was checked"))?;
+            Ok((value.clone(), made.swap_remove(at).1))
+        };
+        let values = step.outputs.iter().map(value).collect::<Result<_, Fault>>()?;
+        Ok(Done { values, task: None, room })
+    }
+
+    async fn model(
+        &self,
+        model: &ModelName,
+        step: &Step,
+        given: Given<Value>,
+    ) -> Result<Done, Fault> {
+        let named = self.state.catalog().named(&model.name, model.version).await?;
+        let bytes = given.0.iter().map(|joint| joint.value.bytes()).sum();
+        let (id, priority, deadline) = (self.id.clone(), self.priority, self.deadline);
+        let decode = move |entry: &ModelEntry| {
+            let input =
+                |joint: Joint<Value>| Ok(NamedTensor::new(joint.port, joint.value.tensor()?));
+            let inputs = given.0.into_iter().map(input).collect::<Result<Vec<_>, Fault>>()?;
+            oip::check_inputs(entry.inputs(), &inputs)?;
+            let given = Request { id, inputs: inputs.into(), ..Request::default() };
+            let mut request = InferRequest::new(given, None, entry.outputs())?;
+            request.priority = priority;
+            request.timeout = Some(deadline.saturating_duration_since(Instant::now()));
+            request.is_step = true;
+            Ok(request)
+        };
+        let answer =
+            oip::serve(self.state, (&self.call.within(), &named), (bytes, decode), Ok).await?;
+        let value = |(port, value): (&String, &String)| {
+            let found = answer.outputs.iter().find(|output| output.name == *port);
+            let found = found.ok_or_else(|| {
+                Fault::internal(format!("model '{model}' did not answer its output '{port}'"))
+            })?;
+            Ok((value.clone(), Value::Tensor(found.tensor.clone())))
+        };
+        let values = step.outputs.iter().map(value).collect::<Result<_, Fault>>()?;
+        Ok(Done { values, task: Some(answer.id), room: Room::default() })
+    }
+}

@@ -1,0 +1,77 @@
+//! What passes between the steps of a request.
+
+use crate::fault::Fault;
+use crate::oip::Blobs;
+use axum::body::Bytes;
+use lgp_sdk::vision::Pixels;
+use lgp_sdk::{DType, Tensor};
+use std::sync::Arc;
+
+/// A value. Clones share it.
+#[derive(Debug, Clone)]
+pub(super) enum Value {
+    /// BYTES of which not all are text.
+    Blobs(Arc<Blobs>),
+    /// Decoded pictures.
+    Pictures(Arc<Vec<Pixels>>),
+    Tensor(Tensor),
+}
+
+impl Value {
+    /// Elements of BYTES, one after another.
+    pub(super) fn elements(&self) -> Result<Vec<Bytes>, Fault> {
+        match self {
+            Self::Blobs(blobs) => Ok(blobs.elements.clone()),
+            Self::Tensor(tensor) if tensor.dtype() == DType::Str => {
+                let texts = tensor.strings().map_err(Fault::internal)?;
+                Ok(texts.iter().map(|text| Bytes::copy_from_slice(text.as_bytes())).collect())
+            }
+            _ => Err(Fault::internal("a step was given another kind of value than was checked")),
+        }
+    }
+
+    /// Decoded pictures.
+    pub(super) fn pictures(&self) -> Result<&[Pixels], Fault> {
+        match self {
+            Self::Pictures(all) => Ok(all),
+            _ => Err(Fault::internal("a step was given another kind of value than was checked")),
+        }
+    }
+
+    /// As a tensor: pictures as `[count, height, width, channels]` of UINT8.
+    pub(super) fn tensor(&self) -> Result<Tensor, Fault> {
+        match self {
+            Self::Tensor(tensor) => Ok(tensor.clone()),
+            Self::Blobs(blobs) => Err(blobs.is_no_text()),
+            Self::Pictures(all) => {
+                let [width, height, channels] = common_size(all)?;
+                let data: Vec<u8> = all.iter().flat_map(Pixels::data).copied().collect();
+                Tensor::from_slice(vec![all.len(), height, width, channels], &data)
+                    .map_err(Fault::internal)
+            }
+        }
+    }
+
+    /// Bytes that it takes, for the question whether work on it takes long.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Blobs(blobs) => blobs.elements.iter().map(Bytes::len).sum(),
+            Self::Pictures(all) => all.iter().map(|one| one.data().len()).sum(),
+            Self::Tensor(tensor) => tensor.packed_len(),
+        }
+    }
+}
+
+/// Width, height and channels that all pictures have; zeros of none.
+pub(super) fn common_size(all: &[Pixels]) -> Result<[usize; 3], Fault> {
+    let Some(first) = all.first() else { return Ok([0; 3]) };
+    let (width, height) = (first.width(), first.height());
+    if let Some(at) = all.iter().position(|one| (one.width(), one.height()) != (width, height)) {
+        return Err(Fault::bad_input(format!(
+            "picture {at} has another size than picture 0, expected {width}x{height} pixels for all of \
+             them, or a step resize before"
+        )));
+    }
+    let side = |side: u32| usize::try_from(side).map_err(Fault::internal);
+    Ok([side(width)?, side(height)?, first.channels().count()])
+}

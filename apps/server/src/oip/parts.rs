@@ -1,0 +1,154 @@
+//! Inference requests as `multipart/form-data`: a part is an element of the input of its name, and one
+//! called `request` has the JSON for all else.
+//!
+//! ```text
+//! curl -F image=@cat.jpg localhost:8000/v2/models/cats/infer
+//! ```
+
+use super::blobs::Data;
+use super::{InferRequest, LARGE_BYTES, request, signature};
+use crate::bodies::Room;
+use crate::catalog::ModelEntry;
+use crate::extract::{WithTensors, refuse_encoded, whole};
+use crate::fault::Fault;
+use crate::shared_memory::Shared;
+use crate::state::ServerState;
+use axum::body::Bytes;
+use axum::extract::multipart::{Multipart, MultipartError};
+use axum::extract::{DefaultBodyLimit, FromRequest, Request};
+use axum::http::{HeaderMap, header};
+use axum::response::Response;
+use lgp_sdk::DType;
+use tokio::runtime::Handle;
+
+/// The part that has JSON.
+const JSON: &str = "request";
+/// Most parts of a request.
+const PARTS_MAX: usize = 256;
+
+/// The body of a request, in whichever form.
+pub(crate) enum Body {
+    Tensors(WithTensors),
+    Parts(Parts),
+}
+
+impl FromRequest<ServerState> for Body {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, state: &ServerState) -> Result<Self, Response> {
+        if !are_in(request.headers()) {
+            return WithTensors::from_request(request, state).await.map(Self::Tensors);
+        }
+        let path = request.uri().path().to_owned();
+        let parts = Parts::read(request, state).await.map(Self::Parts);
+        parts.map_err(|fault| fault.for_path(&path))
+    }
+}
+
+/// The parts of a request.
+#[derive(Debug, Default)]
+pub(crate) struct Parts {
+    /// Name and contents, in the order in which they came.
+    files: Vec<(String, Bytes)>,
+    json: Bytes,
+    /// Bytes of the body.
+    pub(super) bytes: usize,
+    /// Its share of the room for bodies.
+    pub(super) room: Room,
+}
+
+/// Whether a body has parts.
+fn are_in(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).map(|kind| kind.as_bytes());
+    kind.is_some_and(|kind| kind.starts_with(b"multipart/form-data"))
+}
+
+impl Parts {
+    /// Takes the body in as any other, and then apart.
+    async fn read(request: Request, state: &ServerState) -> Result<Self, Fault> {
+        refuse_encoded(&request)?;
+        let (parts, body) = request.into_parts();
+        let (body, room) = whole(body, state).await?;
+        let bytes = body.len();
+        let mut request = Request::from_parts(parts, body.into());
+        // It has its limit behind it.
+        DefaultBodyLimit::disable().apply(&mut request);
+        let taken = match bytes < LARGE_BYTES {
+            true => Self::take(request).await,
+            false => {
+                let runtime = Handle::current();
+                let taking = move || runtime.block_on(Self::take(request));
+                tokio::task::spawn_blocking(taking).await.map_err(Fault::internal)?
+            }
+        };
+        Ok(Self { bytes, room, ..taken? })
+    }
+
+    /// The parts of a body that is there as a whole.
+    async fn take(request: Request) -> Result<Self, Fault> {
+        let parts = Multipart::from_request(request, &()).await;
+        let mut parts = parts.map_err(|error| Fault::bad_input(error.body_text()))?;
+        let mut all = Self::default();
+        let mut json = None;
+        let mut count = 0;
+        while let Some(part) = parts.next_field().await.map_err(broken)? {
+            count += 1;
+            if count > PARTS_MAX {
+                let what = format!("more than {PARTS_MAX} parts, expected at most so many");
+                return Err(Fault::bad_input(what));
+            }
+            let Some(name) = part.name().map(str::to_owned) else {
+                return Err(Fault::bad_input("a part has no name, expected that of an input"));
+            };
+            let data = part.bytes().await.map_err(broken)?;
+            if name != JSON {
+                all.files.push((name, data));
+            } else if json.replace(data).is_some() {
+                return Err(Fault::bad_input(format!("there are two parts '{JSON}'")));
+            }
+        }
+        Ok(Self { json: json.unwrap_or_default(), ..all })
+    }
+
+    /// The JSON, which may name shared memory.
+    pub(super) fn json(&self) -> &[u8] {
+        &self.json
+    }
+
+    /// The request that they are.
+    pub(super) fn decode(self, shared: &Shared, entry: &ModelEntry) -> Result<InferRequest, Fault> {
+        let mut inputs: Vec<(String, Vec<Bytes>)> = Vec::new();
+        for (name, data) in self.files {
+            match inputs.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, elements)) => elements.push(data),
+                None => inputs.push((name, vec![data])),
+            }
+        }
+        let read = |(name, elements): (String, Vec<Bytes>)| {
+            let spec = entry.inputs().iter().find(|spec| spec.name == name);
+            let spec = spec.ok_or_else(|| {
+                let known = signature::names(entry.inputs());
+                Fault::bad_input(format!("part '{name}' is no input, the model has {known}"))
+            })?;
+            if spec.ty.dtype != DType::Str {
+                return Err(Fault::bad_input(format!(
+                    "part '{name}' is an input of {}, expected one of BYTES; those of other datatypes \
+                     go into the part '{JSON}'",
+                    super::datatype_name(spec.ty.dtype)
+                )));
+            }
+            // One after another along the first dimension.
+            let rank = spec.ty.shape.as_ref().map_or(1, |shape| shape.rank());
+            let ones = std::iter::repeat_n(1, rank.saturating_sub(1));
+            let shape: Vec<usize> =
+                std::iter::once(elements.len()).take(rank).chain(ones).collect();
+            Data::of(&name, &shape, elements)
+        };
+        let inputs = inputs.into_iter().map(read).collect::<Result<_, _>>()?;
+        request::decode_with(inputs, &self.json, Some(shared), entry)
+    }
+}
+
+fn broken(error: MultipartError) -> Fault {
+    Fault::bad_input(format!("the parts of the body are not valid: {}", error.body_text()))
+}

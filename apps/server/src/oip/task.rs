@@ -1,0 +1,134 @@
+//! What an inference runs: a task of the cluster, or the steps of an ensemble.
+
+use super::request::InferRequest;
+use crate::call::Call;
+use crate::catalog::ModelEntry;
+use crate::ensemble::{self, Ensemble};
+use crate::fault::Fault;
+use crate::faults;
+use crate::metrics::Spans;
+use crate::place::Place;
+use crate::state::ServerState;
+use crate::trace::{Ran, Steps};
+use lgp_sdk::{Coordinator, NamedTensor, Priority, TaskId, TaskRecord, TaskSpec};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What ran, and how it went.
+pub(super) struct Outcome {
+    pub(super) outputs: Vec<NamedTensor>,
+    pub(super) spans: Spans,
+    pub(super) attempts: u32,
+    /// The id of the task.
+    pub(super) task: String,
+    pub(super) place: Option<Place>,
+    /// Another model answered in its place.
+    pub(super) is_variant: bool,
+}
+
+impl Outcome {
+    fn of(record: TaskRecord) -> Result<Self, Fault> {
+        let spans = Spans {
+            queue: millis(Some(record.queued_ms)),
+            compute_infer: millis(record.model_ms),
+            overhead: Some(millis(record.overhead_ms)),
+            ..Spans::default()
+        };
+        let place = Place::of(&record);
+        let outputs = record.outputs;
+        Ok(Self {
+            outputs: outputs.ok_or_else(|| Fault::internal("a task succeeded without outputs"))?,
+            spans,
+            attempts: record.attempts,
+            task: record.task_id.to_string(),
+            place,
+            is_variant: record.variant.is_some(),
+        })
+    }
+}
+
+/// Runs the task to its end; cancels it when the client goes away first.
+pub(super) async fn run(
+    state: &ServerState,
+    about: (&Call, &ModelEntry, &mut Steps),
+    request: InferRequest,
+) -> Result<Outcome, Fault> {
+    let mut spec = TaskSpec::new(about.1.model().clone(), request.inputs.tensors);
+    (spec.priority, spec.deadline) = (request.priority, request.timeout);
+    Outcome::of(submit(state, about, spec).await?)
+}
+
+/// Runs the steps of an ensemble; its models count for themselves.
+pub(super) async fn run_all(
+    state: &ServerState,
+    (call, entry): (&Call, &ModelEntry),
+    ensemble: &Arc<Ensemble>,
+    request: InferRequest,
+) -> Result<Outcome, Fault> {
+    let began = Instant::now();
+    let ran = ensemble::run(state, (call, entry), Arc::clone(ensemble), request).await?;
+    let spans = Spans { compute_infer: began.elapsed(), overhead: None, ..Spans::default() };
+    let task = ran.task.unwrap_or_default();
+    let (attempts, place, is_variant) = (1, None, false);
+    Ok(Outcome { outputs: ran.outputs, spans, attempts, task, place, is_variant })
+}
+
+/// Runs a model for nobody who waits, if it is done within a time; answers its outputs.
+pub(crate) async fn run_in_background(
+    state: &ServerState,
+    entry: &ModelEntry,
+    inputs: Vec<NamedTensor>,
+    within: Duration,
+) -> Result<Vec<NamedTensor>, Fault> {
+    let mut spec = TaskSpec::new(entry.model().clone(), inputs);
+    (spec.priority, spec.deadline) = (Priority::Background, Some(within));
+    let (call, mut steps) = (Call::unseen(), Steps::begin(entry.model()));
+    let record = submit(state, (&call, entry, &mut steps), spec).await?;
+    Ok(Outcome::of(record)?.outputs)
+}
+
+async fn submit(
+    state: &ServerState,
+    (call, entry, steps): (&Call, &ModelEntry, &mut Steps),
+    mut spec: TaskSpec,
+) -> Result<TaskRecord, Fault> {
+    let longest = state.config().deadline_max();
+    spec.deadline = Some(spec.deadline.map_or(longest, |deadline| deadline.min(longest)));
+    let (coordinator, submitted) = (state.coordinator(), Instant::now());
+    // Large inputs are hashed before the task is there.
+    let ids = coordinator.submit_all(vec![(spec, Vec::new())]).await.map_err(faults::cluster)?;
+    let id = *ids.first().ok_or_else(|| Fault::internal("a task was accepted without an id"))?;
+    call.runs(id);
+    let mut guard = CancelOnDrop { coordinator, task: Some(id) };
+    let record = tokio::select! {
+        biased;
+        record = coordinator.wait(id) => record.map_err(faults::cluster)?,
+        // It would wait until somebody loads the model again; its caller may not.
+        fault = state.catalog().stranded(entry, id) => return Err(fault),
+    };
+    guard.task = None;
+    steps.task = Some(Ran::of(&record, submitted));
+    match faults::task(&record) {
+        Some(fault) => Err(fault),
+        None => Ok(record),
+    }
+}
+
+struct CancelOnDrop<'a> {
+    coordinator: &'a Coordinator,
+    task: Option<TaskId>,
+}
+
+impl Drop for CancelOnDrop<'_> {
+    fn drop(&mut self) {
+        if let Some(task) = self.task
+            && let Err(error) = self.coordinator.give_up(task)
+        {
+            tracing::debug!(%task, %error, "cannot cancel the task of a client that went away");
+        }
+    }
+}
+
+fn millis(ms: Option<f64>) -> Duration {
+    Duration::try_from_secs_f64(ms.unwrap_or(0.0) / 1e3).unwrap_or_default()
+}
