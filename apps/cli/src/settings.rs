@@ -64,6 +64,8 @@ pub(crate) struct Settings {
     pub(crate) quic: Quic,
     /// The interface for Frigate's detector `zmq`.
     pub(crate) frigate: Frigate,
+    /// The interface for Immich's machine learning.
+    pub(crate) immich: Immich,
 }
 
 /// The REST interface.
@@ -102,6 +104,14 @@ pub(crate) struct Frigate {
     pub(crate) addr: Option<SocketAddr>,
     /// After how long an image is answered without boxes; less than the detector's `request_timeout_ms`.
     pub(crate) timeout_ms: u64,
+}
+
+/// The interface for Immich's machine learning.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Immich {
+    /// Where it listens, on loopback; port 0 picks a free one. Without one there is no such interface.
+    pub(crate) addr: Option<SocketAddr>,
 }
 
 /// The interface for workers.
@@ -275,6 +285,7 @@ impl Settings {
                 absence_max_s: ABSENCE_MAX.as_secs(),
             },
             frigate: Frigate { addr: None, timeout_ms: 180 },
+            immich: Immich { addr: None },
         }
     }
 }
@@ -291,12 +302,13 @@ pub(crate) struct Flags<'a> {
     pub(crate) grpc: Option<SocketAddr>,
     pub(crate) quic: Option<SocketAddr>,
     pub(crate) frigate: Option<SocketAddr>,
+    pub(crate) immich: Option<SocketAddr>,
 }
 
 /// The environment variables that are read, and the settings that they stand for.
 ///
 /// Others that start alike belong to graphics drivers, so unknown ones are no error.
-const VARIABLES: [(&str, &str); 27] = [
+const VARIABLES: [(&str, &str); 28] = [
     ("RADEON_DATA", "data"),
     ("RADEON_DEVICE", "device"),
     ("RADEON_SIMD", "simd"),
@@ -324,6 +336,7 @@ const VARIABLES: [(&str, &str); 27] = [
     ("RADEON_QUIC__ABSENCE_MAX_S", "quic.absence_max_s"),
     ("RADEON_FRIGATE__ADDR", "frigate.addr"),
     ("RADEON_FRIGATE__TIMEOUT_MS", "frigate.timeout_ms"),
+    ("RADEON_IMMICH__ADDR", "immich.addr"),
 ];
 
 /// Of which there may be several, in the environment with commas between them.
@@ -380,6 +393,7 @@ pub(crate) fn resolve(
         ("grpc.addr", flags.grpc.map(|addr| addr.to_string())),
         ("quic.addr", flags.quic.map(|addr| addr.to_string())),
         ("frigate.addr", flags.frigate.map(|addr| addr.to_string())),
+        ("immich.addr", flags.immich.map(|addr| addr.to_string())),
     ];
     for (key, value) in overrides {
         builder = builder.set_override_option(key, value).map_err(Failure::internal)?;
@@ -521,6 +535,9 @@ mod tests {
         let frigate = frigate.map(|settings| settings.frigate).ok();
         let addr = "127.0.0.1:5".parse().ok();
         assert_eq!(frigate, Some(Frigate { addr, timeout_ms: 180 }));
+        assert_eq!(all.immich.addr, None);
+        let immich = with("", &[("RADEON_IMMICH__ADDR", "127.0.0.1:5")], Flags::default());
+        assert_eq!(immich.map(|settings| settings.immich).ok(), Some(Immich { addr }));
         assert_eq!(all.http.body_bytes_max, 64 << 20, "a table of the file keeps its defaults");
     }
 

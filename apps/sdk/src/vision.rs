@@ -8,9 +8,9 @@ mod nms;
 mod normalise;
 mod resize;
 
-pub use decode::{Channels, DecodeLimits, Pixels, decode};
+pub use decode::{Channels, DecodeLimits, Pixels, decode, dimensions};
 pub use error::VisionError;
 pub use labels::{softmax, top_k};
 pub use nms::{NmsOptions, PixelBox, nms};
 pub use normalise::{Order, Scaling, arrange, normalise};
-pub use resize::resize;
+pub use resize::{Filter, crop, resize};

@@ -108,6 +108,14 @@ impl Pixels {
     }
 }
 
+/// Width and height that a PNG or JPEG has before it is turned upright, by its header alone.
+///
+/// # Errors
+/// As [`decode`], for what the header shows.
+pub fn dimensions(bytes: &[u8], limits: &DecodeLimits) -> Result<(u32, u32), VisionError> {
+    decoder(bytes, limits).map(|decoder| decoder.dimensions())
+}
+
 /// Decodes a PNG or JPEG. The orientation that EXIF tells is applied. Where alpha is not asked
 /// for, transparent pixels are laid over white, as a viewer shows them on a page.
 ///
@@ -118,25 +126,7 @@ pub fn decode(
     channels: Channels,
     limits: &DecodeLimits,
 ) -> Result<Pixels, VisionError> {
-    if bytes.len() > limits.bytes_max {
-        let bytes_max = limits.bytes_max;
-        return Err(VisionError::TooManyBytes { bytes: bytes.len(), bytes_max });
-    }
-    let mut reader = match image::guess_format(bytes) {
-        Ok(format @ (ImageFormat::Png | ImageFormat::Jpeg)) => {
-            ImageReader::with_format(Cursor::new(bytes), format)
-        }
-        _ => return Err(VisionError::UnknownFormat),
-    };
-    let mut allocation = Limits::no_limits();
-    // A pixel takes up to eight bytes, with four channels of 16 bits.
-    allocation.max_alloc = Some(limits.pixels_max.saturating_mul(8).max(1 << 20));
-    reader.limits(allocation);
-    let mut decoder = reader.into_decoder().map_err(VisionError::Undecodable)?;
-    let (width, height) = decoder.dimensions();
-    if u64::from(width) * u64::from(height) > limits.pixels_max {
-        return Err(VisionError::TooManyPixels { width, height, pixels_max: limits.pixels_max });
-    }
+    let mut decoder = decoder(bytes, limits)?;
     // EXIF data that cannot be read say nothing of the pixels.
     let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
     let mut image = DynamicImage::from_decoder(decoder).map_err(VisionError::Undecodable)?;
@@ -151,6 +141,33 @@ pub fn decode(
         Channels::Rgba => image.into_rgba8().into_raw(),
     };
     Ok(Pixels { width, height, channels, data })
+}
+
+/// What has read the header, and found nothing against it.
+fn decoder<'a>(
+    bytes: &'a [u8],
+    limits: &DecodeLimits,
+) -> Result<impl ImageDecoder + 'a, VisionError> {
+    if bytes.len() > limits.bytes_max {
+        let bytes_max = limits.bytes_max;
+        return Err(VisionError::TooManyBytes { bytes: bytes.len(), bytes_max });
+    }
+    let mut reader = match image::guess_format(bytes) {
+        Ok(format @ (ImageFormat::Png | ImageFormat::Jpeg)) => {
+            ImageReader::with_format(Cursor::new(bytes), format)
+        }
+        _ => return Err(VisionError::UnknownFormat),
+    };
+    let mut allocation = Limits::no_limits();
+    // A pixel takes up to eight bytes, with four channels of 16 bits.
+    allocation.max_alloc = Some(limits.pixels_max.saturating_mul(8).max(1 << 20));
+    reader.limits(allocation);
+    let decoder = reader.into_decoder().map_err(VisionError::Undecodable)?;
+    let (width, height) = decoder.dimensions();
+    if u64::from(width) * u64::from(height) > limits.pixels_max {
+        return Err(VisionError::TooManyPixels { width, height, pixels_max: limits.pixels_max });
+    }
+    Ok(decoder)
 }
 
 fn over_white(image: DynamicImage) -> image::RgbImage {

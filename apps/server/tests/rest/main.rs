@@ -7,6 +7,7 @@ mod cluster;
 mod events;
 mod frigate;
 mod grpc;
+mod immich;
 mod models;
 mod oip;
 mod openapi;

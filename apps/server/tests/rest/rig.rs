@@ -9,8 +9,8 @@ use http_body_util::BodyExt;
 use lgp_inference::GraphBuilder;
 use lgp_sdk::{
     Coordinator, CoordinatorConfig, DType, DeviceStatus, Dim, ExecError, Executor, ExecutorStatus,
-    ModelRef, NamedTensor, Pki, Repository, Services, SymShape, TaskStop, Tensor, TensorType,
-    Tokens, WorkerConfig, run_worker,
+    ModelExecutor, ModelRef, NamedTensor, Pki, Repository, Services, SessionOptions, SymShape,
+    TaskStop, Tensor, TensorType, Tokens, WorkerConfig, run_worker,
 };
 use lgp_server::{Access, Driver, LocalKey, ServerConfig, ServerState, router, serve};
 use serde_json::Value;
@@ -137,6 +137,8 @@ pub(crate) struct Options {
     /// Whose certificates count; without one, that of an authority in memory.
     pub(crate) pki: Option<Pki>,
     pub(crate) driver: Option<Arc<dyn Driver>>,
+    /// Whether models are run, and not what their names say.
+    pub(crate) runs_models: bool,
 }
 
 impl Rig {
@@ -165,7 +167,14 @@ impl Rig {
         let identity = pki.issue_worker("w1").unwrap();
         let worker = WorkerConfig::new(coordinator.quic_addr(), identity, 1);
         let (keep, gone) = oneshot::channel::<()>();
-        tokio::spawn(run_worker(worker, Arc::new(executor), async {
+        let executor: Arc<dyn Executor> = match options.runs_models {
+            true => {
+                let alone = SessionOptions::with_threads(1);
+                Arc::new(ModelExecutor::new(repository.clone(), None, alone))
+            }
+            false => Arc::new(executor),
+        };
+        tokio::spawn(run_worker(worker, executor, async {
             let _ = gone.await;
         }));
         let ready = coordinator.wait_for_workers(1);
