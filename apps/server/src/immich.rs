@@ -1,11 +1,18 @@
 //! Immich's machine learning: the service that its server asks for embeddings of pictures and texts, for
 //! faces and for text in pictures, with models of this server's repository.
 
+mod align;
 mod clip;
+mod ctc;
+mod faces;
 mod models;
+mod ocr;
 mod pictures;
+mod regions;
 mod request;
+mod tasks;
 mod tokens;
+mod warp;
 
 use crate::bodies::Room;
 use crate::extract::{refuse_encoded, take};
@@ -20,8 +27,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use models::Models;
 use pictures::Picture;
-use request::{Predict, Sent, Task};
+use request::{Predict, Sent};
 use serde_json::{Map, Value, json};
+use tasks::Task;
 
 /// What [`serve_immich`](crate::serve_immich) serves.
 pub(crate) fn router(state: ServerState) -> Router {
@@ -88,11 +96,13 @@ async fn of_picture(
     models: &Models,
     task: Task,
     picture: &Picture,
-    _room: &mut Room,
+    room: &mut Room,
 ) -> Result<(&'static str, Value), Fault> {
     let name = task.name();
     let value = match task {
         Task::Visual(model) => clip::visual(models, &model, picture).await?,
+        Task::Faces(faces) => faces::find(models, &faces, picture).await?,
+        Task::Ocr(ocr) => ocr::read(models, &ocr, picture, room).await?,
         other => return Err(unfit(&other, "an image", "a text")),
     };
     Ok((name, value))

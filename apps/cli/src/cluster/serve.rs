@@ -86,7 +86,8 @@ struct Guest {
 }
 
 const FRIGATE: Guest = Guest { flag: "frigate", program: "Frigate", what: "Frigate's detector" };
-const IMMICH: Guest = Guest { flag: "immich", program: "Immich", what: "Immich's machine learning" };
+const IMMICH: Guest =
+    Guest { flag: "immich", program: "Immich", what: "Immich's machine learning" };
 
 /// Binds an address of this machine alone, if there is to be such an interface.
 async fn bind_local(guest: &Guest, addr: Option<SocketAddr>) -> Result<Option<TcpListener>> {
@@ -99,9 +100,8 @@ async fn bind_local(guest: &Guest, addr: Option<SocketAddr>) -> Result<Option<Tc
 
 /// No key and no certificate would help.
 fn guest_refused(Guest { flag, program, what }: &Guest, addr: SocketAddr) -> Failure {
-    let message = format!(
-        "refusing to serve {what} on {addr}: its protocol has neither keys nor encryption"
-    );
+    let message =
+        format!("refusing to serve {what} on {addr}: its protocol has neither keys nor encryption");
     Failure::new("address_not_loopback", message).hint(format!(
         "serve it with --{flag} 127.0.0.1:{port}, give {program}'s container the host's network, and from \
          another machine come through a tunnel: ssh -N -L {port}:127.0.0.1:{port} HOST",

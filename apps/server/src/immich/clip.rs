@@ -1,6 +1,6 @@
 //! Embeddings of pictures and of texts, by the two halves of a CLIP model.
 
-use super::models::{Models, embeddings, settings, unusable, wrong_model};
+use super::models::{Models, embeddings, image_input, settings, unusable};
 use super::pictures::{Picture, bad};
 use crate::catalog::ModelEntry;
 use crate::fault::Fault;
@@ -12,6 +12,8 @@ use serde_json::Value;
 
 /// How pixels become the input, as OpenCLIP writes it down beside a model.
 const PREPROCESSING: &str = "preprocess_cfg.json";
+/// Texts of these models begin with their language.
+const WITH_LANGUAGES: &str = "nllb";
 /// The side of the input where nothing says it.
 const SIDE: u32 = 224;
 /// No model of pictures sees more.
@@ -41,6 +43,10 @@ pub(super) async fn visual(
 pub(super) async fn textual(models: &Models, model: &str, text: &str) -> Result<Value, Fault> {
     let named = models.find(model, "textual").await?;
     let entry = named.entry();
+    if entry.name().starts_with(WITH_LANGUAGES) {
+        let what = format!("the model '{model}' puts the language before a text");
+        return Err(Fault::unsupported(what + ", which is not served; expected another one"));
+    }
     let tokens = models.tokens(entry).await?;
     let inputs = tokens.inputs(entry, text)?;
     let outputs = models.run(&named, inputs).await?;
@@ -104,10 +110,7 @@ enum ResizeMode {
 /// A picture as the model's input.
 fn input(entry: &ModelEntry, pixels: &Pixels) -> Result<NamedTensor, Fault> {
     let settings: Preprocessing = settings(entry, PREPROCESSING)?.unwrap_or_default();
-    let [spec] = entry.inputs() else {
-        let count = entry.inputs().len();
-        return Err(wrong_model(entry, format!("it has {count} inputs, expected one image")));
-    };
+    let spec = image_input(entry)?;
     let shape = spec.ty.shape.as_ref().map(|shape| shape.0.as_slice());
     let own = match shape {
         Some([_, _, height, _]) => height.known().and_then(|side| u32::try_from(side).ok()),

@@ -6,7 +6,7 @@ use crate::catalog::{ModelEntry, Named};
 use crate::fault::Fault;
 use crate::oip::{self, Answer, Given, InferRequest};
 use crate::state::ServerState;
-use lgp_sdk::{DType, ModelRef, NamedTensor, Tensor, ValueSpec};
+use lgp_sdk::{DType, Dim, ModelRef, NamedTensor, Tensor, ValueSpec};
 use quick_cache::sync::Cache;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
@@ -129,6 +129,30 @@ pub(super) fn unusable(entry: &ModelEntry, file: &str, why: impl std::fmt::Displ
 /// A model that is of another kind than is asked for.
 pub(super) fn wrong_model(entry: &ModelEntry, why: impl std::fmt::Display) -> Fault {
     Fault::bad_input(format!("the model '{}' does not fit: {why}", entry.name()))
+}
+
+/// The one input of a network that sees pictures.
+pub(super) fn image_input(entry: &ModelEntry) -> Result<&ValueSpec, Fault> {
+    match entry.inputs() {
+        [spec] => Ok(spec),
+        inputs => {
+            let count = inputs.len();
+            Err(wrong_model(entry, format!("it has {count} inputs, expected one image")))
+        }
+    }
+}
+
+/// How many pictures one run of a network takes: as many as are wanted, where it takes any number.
+pub(super) fn batch(entry: &ModelEntry, spec: &ValueSpec, wanted: usize) -> Result<usize, Fault> {
+    let first = spec.ty.shape.as_ref().and_then(|shape| shape.0.first());
+    match first.and_then(Dim::known) {
+        None => Ok(wanted),
+        Some(1) => Ok(1),
+        Some(count) => Err(wrong_model(
+            entry,
+            format!("it takes {count} pictures at once, expected one or any number"),
+        )),
+    }
 }
 
 /// The numbers of an output, all of which are finite.

@@ -1,14 +1,13 @@
 //! A request for predictions: `multipart/form-data` with the tasks as JSON, and an image or a text.
 #![deny(clippy::as_conversions)]
 
+use super::tasks::{Entry, Task};
 use crate::fault::Fault;
 use axum::body::{Body, Bytes};
 use axum::extract::multipart::{Field, Multipart, MultipartError};
 use axum::extract::{FromRequest, Request};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
-use serde::Deserialize;
-use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Parts of a form; Immich sends two.
@@ -27,59 +26,6 @@ pub(super) struct Predict {
 pub(super) enum Sent {
     Image(Bytes),
     Text(String),
-}
-
-/// One thing that is asked for, with the name of its model as Immich has it.
-pub(super) enum Task {
-    Visual(String),
-    Textual(String),
-}
-
-impl Task {
-    /// The name under which it is asked for and answered.
-    pub(super) fn name(&self) -> &'static str {
-        match self {
-            Self::Visual(_) | Self::Textual(_) => "clip",
-        }
-    }
-
-    /// For messages.
-    pub(super) fn describe(&self) -> &'static str {
-        match self {
-            Self::Visual(_) => "the task 'clip' of the type 'visual'",
-            Self::Textual(_) => "the task 'clip' of the type 'textual'",
-        }
-    }
-
-    fn of(task: &str, mut types: BTreeMap<String, Entry>) -> Result<Self, Fault> {
-        let known: &[&str] = match task {
-            "clip" => &["visual", "textual"],
-            _ => return Err(invalid(format!("the task '{task}' is not served, expected 'clip'"))),
-        };
-        if let Some(other) = types.keys().find(|name| !known.contains(&name.as_str())) {
-            let expected = known.join("' or '");
-            let what = format!("the task '{task}' has no type '{other}', expected '{expected}'");
-            return Err(invalid(what));
-        }
-        match (types.remove("visual"), types.remove("textual")) {
-            (Some(visual), None) => Ok(Self::Visual(visual.model_name)),
-            (None, Some(textual)) => Ok(Self::Textual(textual.model_name)),
-            (given, _) => {
-                let given = if given.is_some() { "both" } else { "neither" };
-                let what = format!("the task 'clip' has {given} of 'visual' and 'textual'");
-                Err(invalid(what + ", expected one of them"))
-            }
-        }
-    }
-}
-
-/// A model and what is to be heeded when it is used.
-#[derive(Deserialize)]
-struct Entry {
-    #[serde(rename = "modelName")]
-    model_name: String,
-    #[serde(default, rename = "options")]
-    _options: Value,
 }
 
 /// Reads a form of which all bytes are there.
@@ -145,7 +91,7 @@ fn tasks(entries: &[u8]) -> Result<Vec<Task>, Fault> {
     let asked: BTreeMap<String, BTreeMap<String, Entry>> = serde_json::from_slice(entries)
         .map_err(|error| invalid(format!("the part 'entries' is not valid: {error}")))?;
     if asked.is_empty() {
-        return Err(invalid("the part 'entries' has no task, expected 'clip'".to_owned()));
+        return Err(invalid("the part 'entries' has no task, expected one".to_owned()));
     }
     asked.into_iter().map(|(task, types)| Task::of(&task, types)).collect()
 }
@@ -166,6 +112,6 @@ fn broken(why: &str) -> Fault {
 }
 
 /// 422, as Immich's own service answers tasks that it does not understand.
-fn invalid(what: String) -> Fault {
+pub(super) fn invalid(what: String) -> Fault {
     Fault::new(StatusCode::UNPROCESSABLE_ENTITY, "bad_entries", what)
 }

@@ -2,6 +2,8 @@
 //! outputs, small and with made-up weights.
 
 mod clip;
+mod faces;
+mod ocr;
 mod wrong;
 
 use crate::rig::{Options, PATIENCE, Rig};
@@ -167,6 +169,12 @@ fn ty(dtype: DType, dims: &[usize]) -> TensorType {
         size => Dim::Known(size),
     };
     TensorType { dtype, shape: Some(SymShape(dims.iter().map(dim).collect())) }
+}
+
+/// The same of f32, where each dimension that varies does so by itself.
+fn ty_any(dims: &[Option<usize>]) -> TensorType {
+    let dim = |size: &Option<usize>| size.map_or(Dim::Unknown, Dim::Known);
+    TensorType { dtype: DType::F32, shape: Some(SymShape(dims.iter().map(dim).collect())) }
 }
 
 fn tensor(dims: &[usize], values: &[f32]) -> Tensor {

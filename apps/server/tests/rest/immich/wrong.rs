@@ -15,7 +15,23 @@ async fn forms_that_cannot_be_used_are_refused() {
     let entries = clip("visual", "m").to_string();
     let entries = entries.as_bytes();
     let whole = with_image(&clip("visual", "m"), &picture);
-    let cases: [(Vec<u8>, u16, &str); 16] = [
+    let with = |entries: Value| with_image(&entries, &picture);
+    let two = |task: &str, detection: Value| {
+        let (detection, recognition) =
+            (json!({ "modelName": "m", "options": detection }), json!({ "modelName": "m" }));
+        json!({ task: { "detection": detection, "recognition": recognition } })
+    };
+    let cases: [(Vec<u8>, u16, &str); 22] = [
+        (
+            with(json!({ "ocr": { "detection": { "modelName": "m" } } })),
+            422,
+            "lacks the type 'recognition'",
+        ),
+        (with(json!({ "facial-recognition": {} })), 422, "lacks the type 'detection'"),
+        (with(json!({ "ocr": { "ocr": { "modelName": "m" } } })), 422, "no type 'ocr'"),
+        (with(two("facial-recognition", json!({ "minScore": 1.5 }))), 422, "minScore is 1.5"),
+        (with(two("ocr", json!({ "maxResolution": 5000 }))), 422, "maxResolution is 5000"),
+        (with_text(&two("ocr", json!({})), "a"), 400, "was sent with a text, expected an image"),
         (whole[..whole.len() - 60].to_vec(), 400, "the form is not valid"),
         (whole[..40].to_vec(), 400, "the form is not valid"),
         (Vec::new(), 400, "the form is not valid"),
@@ -85,6 +101,7 @@ async fn models_and_pictures_that_cannot_be_used_are_refused() {
     service.add("nearest.visual", &model(DType::F32, &[1, 3, 8, 8]), &bad);
     service.add("bare.textual", &model(DType::I32, &[1, 8]), &[]);
     service.add("broken.textual", &model(DType::I32, &[1, 8]), &[("tokenizer.json", "{}")]);
+    service.add("nllb-clip.textual", &model(DType::I32, &[1, 8]), &[]);
     let image = |kind: &str, model: &str| with_image(&clip(kind, model), &picture);
     let text = |kind: &str, model: &str| with_text(&clip(kind, model), "a dog");
     for (form, expected, part) in [
@@ -99,6 +116,7 @@ async fn models_and_pictures_that_cannot_be_used_are_refused() {
         (image("visual", "nearest"), 500, "preprocess_cfg.json"),
         (text("textual", "bare"), 500, "tokenizer.json of the model 'bare.textual'"),
         (text("textual", "broken"), 500, "tokenizer.json"),
+        (text("textual", "nllb-clip"), 501, "puts the language before a text"),
         (with_image(&clip("visual", "same"), b"GIF89a\x01\0\x01\0"), 400, "neither PNG nor JPEG"),
         (with_image(&clip("visual", "same"), &picture[..60]), 400, "does not decode"),
         (with_image(&clip("visual", "same"), b""), 400, "neither PNG nor JPEG"),
