@@ -14,7 +14,6 @@ mod tasks;
 mod tokens;
 mod warp;
 
-use crate::bodies::Room;
 use crate::extract::{refuse_encoded, take};
 use crate::fault::Fault;
 use crate::state::ServerState;
@@ -73,9 +72,10 @@ async fn answer(models: &Models, request: Request) -> Result<Map<String, Value>,
             }
         }
         Sent::Image(bytes) => {
-            let picture = Picture::decode(models.state(), bytes, &mut room).await?;
+            let needs = |size| tasks.iter().map(|task| task.room(size)).sum();
+            let picture = Picture::decode(models.state(), bytes, &mut room, needs).await?;
             for task in tasks {
-                let found = of_picture(models, task, &picture, &mut room).await?;
+                let found = of_picture(models, task, &picture).await?;
                 answer.insert(found.0.to_owned(), found.1);
             }
             answer.insert("imageHeight".to_owned(), picture.height().into());
@@ -96,13 +96,12 @@ async fn of_picture(
     models: &Models,
     task: Task,
     picture: &Picture,
-    room: &mut Room,
 ) -> Result<(&'static str, Value), Fault> {
     let name = task.name();
     let value = match task {
         Task::Visual(model) => clip::visual(models, &model, picture).await?,
         Task::Faces(faces) => faces::find(models, &faces, picture).await?,
-        Task::Ocr(ocr) => ocr::read(models, &ocr, picture, room).await?,
+        Task::Ocr(ocr) => ocr::read(models, &ocr, picture).await?,
         other => return Err(unfit(&other, "an image", "a text")),
     };
     Ok((name, value))

@@ -74,7 +74,7 @@ impl Default for Preprocessing {
         Self {
             size: None,
             mean: [0.481_454_66, 0.457_827_5, 0.408_210_73],
-            std: [0.268_629_54, 0.261_302_58, 0.275_777_11],
+            std: [0.268_629_54, 0.261_302_6, 0.275_777_1],
             interpolation: Interpolation::default(),
             resize_mode: ResizeMode::default(),
         }

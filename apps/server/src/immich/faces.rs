@@ -56,7 +56,9 @@ pub(super) async fn find(
     let prepare = move || detector_input(&entry, shared.pixels());
     let (input, side, scale) = oip::off_loop(oip::LARGE_BYTES, prepare).await?;
     let outputs = models.run(&detection, vec![input]).await?;
-    let faces = faces(detection.entry(), &outputs, side, asked.score_min)?;
+    let (entry, score_min) = (detection.entry().clone(), asked.score_min);
+    let choose = move || faces(&entry, &outputs, side, score_min);
+    let faces = oip::off_loop(oip::LARGE_BYTES, choose).await?;
     let faces: Vec<Face> = faces.into_iter().map(|face| face.scaled(scale)).collect();
     let embeddings = recognise(models, &asked.recognition, picture, &faces).await?;
     let described = faces.iter().zip(embeddings).map(|(Face { place, .. }, embedding)| {

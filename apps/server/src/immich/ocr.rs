@@ -6,9 +6,7 @@ use super::models::{Models, batch, image_input, numbers, unusable, wrong_model};
 use super::pictures::{Picture, bad};
 use super::regions::{Map, Region, distance, regions};
 use super::warp::{Beyond, Projection, warp};
-use crate::bodies::Room;
 use crate::catalog::ModelEntry;
-use crate::extract::make_room;
 use crate::fault::Fault;
 use crate::oip;
 use lgp_sdk::vision::{self, Filter, Order, Pixels, Scaling};
@@ -42,17 +40,26 @@ pub(super) struct Ocr {
     pub(super) resolution: u32,
 }
 
+impl Ocr {
+    /// Bytes that it takes to look for text on a picture of so many pixels.
+    ///
+    /// # Errors
+    /// 400 where the picture is too long.
+    pub(super) fn room(&self, size: (u32, u32)) -> Result<usize, Fault> {
+        if size.0.min(size.1) < STEP {
+            return Ok(0);
+        }
+        let (width, height) = detector_size(size, self.resolution)?;
+        Ok(index(width).saturating_mul(index(height)).saturating_mul(PIXEL_BYTES))
+    }
+}
+
 /// The texts on a picture, line by line.
 ///
 /// # Errors
 /// Where a model is not there, does not fit, or fails; 400 where the picture is too long.
-pub(super) async fn read(
-    models: &Models,
-    asked: &Ocr,
-    picture: &Picture,
-    room: &mut Room,
-) -> Result<Value, Fault> {
-    let regions = find(models, asked, picture, room).await?;
+pub(super) async fn read(models: &Models, asked: &Ocr, picture: &Picture) -> Result<Value, Fault> {
+    let regions = find(models, asked, picture).await?;
     let lines = recognise(models, &asked.recognition, picture, &regions).await?;
     let read = regions.iter().zip(lines).filter(|(_, line)| line.score > asked.text_score_min);
     let (regions, lines): (Vec<&Region>, Vec<Line>) = read.unzip();
@@ -69,21 +76,14 @@ pub(super) async fn read(
 }
 
 /// Where there is text.
-async fn find(
-    models: &Models,
-    asked: &Ocr,
-    picture: &Picture,
-    room: &mut Room,
-) -> Result<Vec<Region>, Fault> {
+async fn find(models: &Models, asked: &Ocr, picture: &Picture) -> Result<Vec<Region>, Fault> {
     let size = (picture.width(), picture.height());
     let detection = models.find(&asked.detection, "detection").await?;
     if size.0.min(size.1) < STEP {
         return Ok(Vec::new());
     }
     let (width, height) = detector_size(size, asked.resolution)?;
-    let pixels = index(width).saturating_mul(index(height));
-    let more = room.bytes().saturating_add(pixels.saturating_mul(PIXEL_BYTES));
-    make_room(models.state(), room, more).await?;
+    let pixels = index(width) * index(height);
     let (name, shared) = (image_input(detection.entry())?.name.clone(), picture.clone());
     let prepare = move || {
         let resized = vision::resize(shared.pixels().clone(), width, height, Filter::Lanczos);
@@ -264,4 +264,25 @@ fn characters(entry: &ModelEntry, outputs: &[Tensor], count: usize) -> Result<Ve
 
 fn index(value: u32) -> usize {
     usize::try_from(value).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sides_are_multiples_of_a_step() {
+        for (size, resolution, expected) in [
+            ((1920, 1440), 736, Some((992, 736))),
+            ((1440, 1920), 736, Some((736, 992))),
+            // A half goes to the even neighbour: 7.5 up, 8.5 down.
+            ((320, 240), 240, Some((320, 256))),
+            ((272, 320), 272, Some((256, 320))),
+            ((40, 40), 1, Some((32, 32))),
+            ((40_000, 40), 736, None),
+            ((u32::MAX, 1), 4096, None),
+        ] {
+            assert_eq!(detector_size(size, resolution).ok(), expected, "{size:?}");
+        }
+    }
 }

@@ -17,7 +17,8 @@ const PIXEL_BYTES: usize = 8;
 pub(super) struct Picture(Arc<Pixels>);
 
 impl Picture {
-    /// Decodes it, once there is room for its pixels among the bodies that are held.
+    /// Decodes it, once there is room among the bodies that are held for its pixels, and for what the tasks
+    /// say that they need for one of its width and height.
     ///
     /// # Errors
     /// 400 for what is no picture, 503 where there is no room in time.
@@ -25,12 +26,15 @@ impl Picture {
         state: &ServerState,
         bytes: Bytes,
         room: &mut Room,
+        needs: impl FnOnce((u32, u32)) -> Result<usize, Fault>,
     ) -> Result<Self, Fault> {
         let limits = DecodeLimits::default();
         let (width, height) = vision::dimensions(&bytes, &limits).map_err(bad)?;
         let pixels = u64::from(width) * u64::from(height);
         let pixels = usize::try_from(pixels).unwrap_or(usize::MAX).saturating_mul(PIXEL_BYTES);
-        make_room(state, room, bytes.len().saturating_add(pixels)).await?;
+        // All at once: requests that hold some of it and wait for more would wait for each other.
+        let all = pixels.saturating_add(needs((width, height))?);
+        make_room(state, room, bytes.len().saturating_add(all)).await?;
         let decode = move || vision::decode(&bytes, Channels::Rgb, &limits).map_err(bad);
         Ok(Self(Arc::new(oip::off_loop(oip::LARGE_BYTES, decode).await?)))
     }

@@ -81,6 +81,17 @@ impl Task {
         }
     }
 
+    /// Bytes that it needs besides the pixels of a picture of so many.
+    ///
+    /// # Errors
+    /// 400 where the picture cannot be used for it.
+    pub(super) fn room(&self, size: (u32, u32)) -> Result<usize, Fault> {
+        match self {
+            Self::Ocr(ocr) => ocr.room(size),
+            _ => Ok(0),
+        }
+    }
+
     /// For messages.
     pub(super) fn describe(&self) -> &'static str {
         match self {
