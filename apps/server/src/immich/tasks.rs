@@ -8,7 +8,7 @@ use crate::fault::Fault;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// The surest share of faces, where nothing is asked for.
+// What holds where a request does not say it: Immich's own defaults.
 const FACE_SCORE_MIN: f32 = 0.7;
 const REGION_SCORE_MIN: f32 = 0.5;
 const TEXT_SCORE_MIN: f32 = 0.9;

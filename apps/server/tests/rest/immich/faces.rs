@@ -30,7 +30,7 @@ fn bias(head: usize, number: usize) -> f32 {
         1 => 1.5,
         _ => {
             let [x, y] = TEMPLATE[number % 10 / 2];
-            let at = if number % 2 == 0 { x } else { y };
+            let at = if number.is_multiple_of(2) { x } else { y };
             (at as f32 - 56.0) / 40.0
         }
     }
