@@ -31,6 +31,9 @@ pub(crate) struct Endpoint {
     /// Where Frigate's detector is served, if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) frigate: Option<String>,
+    /// Where Immich's machine learning is served, if it is.
+    #[serde(default)]
+    pub(crate) immich: Option<String>,
     /// The data folder.
     pub(crate) data: PathBuf,
 }
@@ -225,6 +228,7 @@ mod tests {
             grpc: None,
             quic: "127.0.0.1:2".to_owned(),
             frigate: None,
+            immich: None,
             data: data.to_owned(),
         }
     }

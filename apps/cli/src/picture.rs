@@ -5,7 +5,7 @@
 //! Pictures are turned upright as EXIF tells, and laid over white where the input has no alpha.
 
 use crate::failure::{Failure, Result};
-use lgp_sdk::vision::{self, Channels, DecodeLimits, Order, Pixels, Scaling, VisionError};
+use lgp_sdk::vision::{self, Channels, DecodeLimits, Filter, Order, Pixels, Scaling, VisionError};
 use lgp_sdk::{DType, Dim, Element, Tensor, TensorType};
 use std::io::Read;
 use std::path::Path;
@@ -144,7 +144,7 @@ fn pixels(path: &Path, layout: Layout) -> Result<Pixels> {
     };
     let (width, height) =
         (size(layout.width, pixels.width()), size(layout.height, pixels.height()));
-    vision::resize(pixels, width, height).map_err(undecodable)
+    vision::resize(pixels, width, height, Filter::Bilinear).map_err(undecodable)
 }
 
 #[cfg(test)]

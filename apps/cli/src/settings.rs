@@ -71,6 +71,8 @@ pub(crate) struct Settings {
     pub(crate) frigate: Frigate,
     /// Traces of requests.
     pub(crate) otlp: Otlp,
+    /// The interface for Immich's machine learning.
+    pub(crate) immich: Immich,
 }
 
 /// The REST interface.
@@ -120,6 +122,14 @@ pub(crate) struct Otlp {
     pub(crate) endpoint: Option<String>,
     /// The share of traces that are kept, 0 to 1, of requests that do not come with one.
     pub(crate) ratio: f64,
+}
+
+/// The interface for Immich's machine learning.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Immich {
+    /// Where it listens, on loopback; port 0 picks a free one. Without one there is no such interface.
+    pub(crate) addr: Option<SocketAddr>,
 }
 
 /// The interface for workers.
@@ -322,6 +332,7 @@ impl Settings {
             },
             frigate: Frigate { addr: None, timeout_ms: 180 },
             otlp: Otlp { endpoint: None, ratio: ServerConfig::default().otlp_ratio },
+            immich: Immich { addr: None },
         }
     }
 }
@@ -339,12 +350,13 @@ pub(crate) struct Flags<'a> {
     pub(crate) quic: Option<SocketAddr>,
     pub(crate) frigate: Option<SocketAddr>,
     pub(crate) log_format: Option<LogFormat>,
+    pub(crate) immich: Option<SocketAddr>,
 }
 
 /// The environment variables that are read, and the settings that they stand for.
 ///
 /// Others that start alike belong to graphics drivers, so unknown ones are no error.
-const VARIABLES: [(&str, &str); 31] = [
+const VARIABLES: [(&str, &str); 32] = [
     ("RADEON_DATA", "data"),
     ("RADEON_DEVICE", "device"),
     ("RADEON_SIMD", "simd"),
@@ -376,6 +388,7 @@ const VARIABLES: [(&str, &str); 31] = [
     ("RADEON_FRIGATE__TIMEOUT_MS", "frigate.timeout_ms"),
     ("RADEON_OTLP__ENDPOINT", "otlp.endpoint"),
     ("RADEON_OTLP__RATIO", "otlp.ratio"),
+    ("RADEON_IMMICH__ADDR", "immich.addr"),
 ];
 
 /// Of which there may be several, in the environment with commas between them.
@@ -433,6 +446,7 @@ pub(crate) fn resolve(
         ("quic.addr", flags.quic.map(|addr| addr.to_string())),
         ("frigate.addr", flags.frigate.map(|addr| addr.to_string())),
         ("log_format", flags.log_format.map(|format| format.to_string())),
+        ("immich.addr", flags.immich.map(|addr| addr.to_string())),
     ];
     for (key, value) in overrides {
         builder = builder.set_override_option(key, value).map_err(Failure::internal)?;
@@ -576,6 +590,9 @@ mod tests {
         let frigate = frigate.map(|settings| settings.frigate).ok();
         let addr = "127.0.0.1:5".parse().ok();
         assert_eq!(frigate, Some(Frigate { addr, timeout_ms: 180 }));
+        assert_eq!(all.immich.addr, None);
+        let immich = with("", &[("RADEON_IMMICH__ADDR", "127.0.0.1:5")], Flags::default());
+        assert_eq!(immich.map(|settings| settings.immich).ok(), Some(Immich { addr }));
         assert_eq!(all.http.body_bytes_max, 64 << 20, "a table of the file keeps its defaults");
     }
 

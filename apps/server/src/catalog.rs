@@ -25,7 +25,7 @@ use lgp_sdk::{
     TaskState, ValueSpec, VersionPolicy,
 };
 use std::collections::{BTreeMap, HashMap};
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use survey::Survey;
@@ -80,10 +80,31 @@ impl ModelEntry {
     /// none where there is no such file. The first call reads it, until the model is loaded anew.
     pub(crate) fn labels(&self) -> &[String] {
         self.0.labels.get_or_init(|| {
-            let above = self.0.folder.parent().unwrap_or(&self.0.folder);
-            let text = [&self.0.folder, above].into_iter().find_map(read_labels);
+            let read = self.beside("labels.txt", LABELS_BYTES_MAX);
+            let folder = &self.0.folder;
+            let warn =
+                |error: &std::io::Error| tracing::warn!(%error, ?folder, "labels are not used");
+            let text = read.inspect_err(warn).ok().flatten();
             text.unwrap_or_default().lines().map(str::to_owned).collect()
         })
+    }
+
+    /// The text of a file beside the model, or else beside its versions; none where there is no such file.
+    pub(crate) fn beside(&self, name: &str, bytes_max: u64) -> std::io::Result<Option<String>> {
+        let above = self.0.folder.parent().unwrap_or(&self.0.folder);
+        for folder in [&self.0.folder, above] {
+            let file = match std::fs::File::open(folder.join(name)) {
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                file => file?,
+            };
+            let mut text = String::new();
+            file.take(bytes_max.saturating_add(1)).read_to_string(&mut text)?;
+            return match text.len() as u64 > bytes_max {
+                true => Err(ErrorKind::FileTooLarge.into()),
+                false => Ok(Some(text)),
+            };
+        }
+        Ok(None)
     }
 
     /// Where its answers are kept, if they are to be.
@@ -378,19 +399,6 @@ impl Catalog {
         known.entries.remove(name);
         known.caches.remove(name);
     }
-}
-
-/// The text of a folder's `labels.txt`, if it has one that is no larger than any list of classes.
-fn read_labels(folder: &Path) -> Option<String> {
-    let file = std::fs::File::open(folder.join("labels.txt")).ok()?;
-    let mut text = String::new();
-    let read = file.take(LABELS_BYTES_MAX + 1).read_to_string(&mut text);
-    let read = read.and_then(|_| match text.len() as u64 > LABELS_BYTES_MAX {
-        true => Err(std::io::ErrorKind::FileTooLarge.into()),
-        false => Ok(()),
-    });
-    read.inspect_err(|error| tracing::warn!(%error, ?folder, "labels are not used")).ok()?;
-    Some(text)
 }
 
 fn not_ready(entry: &ModelEntry, readiness: &Readiness) -> Fault {

@@ -22,10 +22,12 @@ pub enum Error {
     },
     /// The listener is reachable from other machines, and its protocol knows no credentials.
     #[error(
-        "refusing to serve Frigate's detector on {addr}: its protocol has neither keys nor encryption; \
+        "refusing to serve {what} on {addr}: its protocol has neither keys nor encryption; \
          expected a loopback address such as 127.0.0.1 or [::1]"
     )]
     NoCredentials {
+        /// What was to be served.
+        what: &'static str,
         /// The address that was given.
         addr: SocketAddr,
     },

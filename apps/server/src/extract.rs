@@ -64,8 +64,7 @@ impl FromRequest<ServerState> for Whole {
 impl Whole {
     async fn read(request: Request, state: &ServerState) -> Result<Self, Fault> {
         refuse_encoded(&request)?;
-        let limit = (state.config().body_bytes_max, PLAIN_HINT);
-        let (bytes, room) = read(request.into_body(), state, limit).await?;
+        let (bytes, room) = take(request.into_body(), state).await?;
         Ok(Self { bytes, _room: room })
     }
 
@@ -243,6 +242,11 @@ impl Pace {
     pub(crate) fn waited(&mut self, time: Duration) {
         self.began += time;
     }
+}
+
+/// Takes a body in that is no larger than the setting allows.
+pub(crate) async fn take(body: Body, state: &ServerState) -> Result<(Vec<u8>, Room), Fault> {
+    read(body, state, (state.config().body_bytes_max, PLAIN_HINT)).await
 }
 
 /// Takes a body of at most `limit` bytes in, each byte once there is room for it.

@@ -95,7 +95,8 @@ impl Fault {
         }
     }
 
-    fn respond(self, body: &serde_json::Value) -> Response {
+    /// The answer with a body of the caller's own shape.
+    pub(crate) fn respond(self, body: &serde_json::Value) -> Response {
         let mut response = (self.status, axum::Json(body)).into_response();
         if let Some(delay) = self.retry_after {
             // A fraction of a second rounds up: `Retry-After: 0` would invite a busy loop.

@@ -42,7 +42,7 @@ pub async fn serve_frigate(
 ) -> Result<()> {
     let addr = listener.local_addr().map_err(Error::Listener)?;
     if !addr.ip().is_loopback() {
-        return Err(Error::NoCredentials { addr });
+        return Err(Error::NoCredentials { what: "Frigate's detector", addr });
     }
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let turns = Turns::default();

@@ -5,11 +5,11 @@ mod idle;
 mod protocol;
 
 use crate::error::{Error, Result};
-use crate::grpc;
 use crate::peer::Peer;
 use crate::router::router;
 use crate::state::ServerState;
 use crate::tls::Tls;
+use crate::{grpc, immich};
 use axum::Router;
 use axum::http::Request;
 use axum::response::Response;
@@ -60,6 +60,23 @@ pub async fn serve_grpc(
 ) -> Result<()> {
     let service = grpc::router(state.clone());
     listen(listener, tls, (Protocol::Http2, service), state, shutdown).await
+}
+
+/// Serves Immich's machine learning in the same way, on loopback alone: its clients send no key.
+///
+/// # Errors
+/// [`Error::NoCredentials`] unless the listener is bound to a loopback address.
+pub async fn serve_immich(
+    listener: TcpListener,
+    state: ServerState,
+    shutdown: impl Future<Output = ()> + Send,
+) -> Result<()> {
+    let addr = listener.local_addr().map_err(Error::Listener)?;
+    if !addr.ip().is_loopback() {
+        return Err(Error::NoCredentials { what: "Immich's machine learning", addr });
+    }
+    let service = immich::router(state.clone());
+    listen(listener, None, (Protocol::Http1, service), state, shutdown).await
 }
 
 async fn listen(

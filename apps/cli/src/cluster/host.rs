@@ -105,6 +105,7 @@ pub(crate) fn host(
             grpc: Some(service.grpc_url().to_owned()),
             quic: cluster.coordinator.quic_addr().to_string(),
             frigate: service.frigate_url().map(str::to_owned),
+            immich: service.immich_url().map(str::to_owned),
             data: settings.data.clone(),
         };
         // Held for as long as the coordinator serves.

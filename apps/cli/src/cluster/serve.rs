@@ -27,6 +27,8 @@ pub(crate) struct Listeners {
     local: Option<TcpListener>,
     /// Where Frigate's detector is served, if it is.
     frigate: Option<TcpListener>,
+    /// Where Immich's machine learning is served, if it is.
+    immich: Option<TcpListener>,
 }
 
 impl Listeners {
@@ -42,24 +44,21 @@ impl Listeners {
                 check(flag, addr, tls.is_some(), access.has_keys())?;
             }
         }
-        let frigate = match settings.frigate.addr {
-            Some(addr) if !addr.ip().is_loopback() => return Err(frigate_refused(addr)),
-            Some(addr) => Some(bind("frigate", addr).await?),
-            None => None,
-        };
+        let frigate = bind_local(&FRIGATE, settings.frigate.addr).await?;
+        let immich = bind_local(&IMMICH, settings.immich.addr).await?;
         let http = bind("http", settings.http.addr).await?;
         let grpc = bind("grpc", settings.grpc.addr).await?;
         let local = match tls {
             Some(_) => Some(bind("http", ANY_PORT).await?),
             None => None,
         };
-        Ok(Self { http, grpc, tls, local, frigate })
+        Ok(Self { http, grpc, tls, local, frigate, immich })
     }
 
     /// Binds free ports of this machine alone.
     pub(crate) async fn local() -> Result<Self> {
         let (http, grpc) = (bind("http", ANY_PORT).await?, bind("grpc", ANY_PORT).await?);
-        Ok(Self { http, grpc, tls: None, local: None, frigate: None })
+        Ok(Self { http, grpc, tls: None, local: None, frigate: None, immich: None })
     }
 }
 
@@ -79,13 +78,32 @@ fn check(flag: &str, addr: SocketAddr, has_tls: bool, has_keys: bool) -> Result<
     Err(Failure::new(code, format!("refusing to serve {flag} on {addr}: {reason}")).hint(remedy))
 }
 
+/// An interface whose protocol knows no credentials.
+struct Guest {
+    flag: &'static str,
+    program: &'static str,
+    what: &'static str,
+}
+
+const FRIGATE: Guest = Guest { flag: "frigate", program: "Frigate", what: "Frigate's detector" };
+const IMMICH: Guest =
+    Guest { flag: "immich", program: "Immich", what: "Immich's machine learning" };
+
+/// Binds an address of this machine alone, if there is to be such an interface.
+async fn bind_local(guest: &Guest, addr: Option<SocketAddr>) -> Result<Option<TcpListener>> {
+    match addr {
+        Some(addr) if !addr.ip().is_loopback() => Err(guest_refused(guest, addr)),
+        Some(addr) => bind(guest.flag, addr).await.map(Some),
+        None => Ok(None),
+    }
+}
+
 /// No key and no certificate would help.
-fn frigate_refused(addr: SocketAddr) -> Failure {
-    let message = format!(
-        "refusing to serve Frigate's detector on {addr}: its protocol has neither keys nor encryption"
-    );
+fn guest_refused(Guest { flag, program, what }: &Guest, addr: SocketAddr) -> Failure {
+    let message =
+        format!("refusing to serve {what} on {addr}: its protocol has neither keys nor encryption");
     Failure::new("address_not_loopback", message).hint(format!(
-        "serve it with --frigate 127.0.0.1:{port}, give Frigate's container the host's network, and from \
+        "serve it with --{flag} 127.0.0.1:{port}, give {program}'s container the host's network, and from \
          another machine come through a tunnel: ssh -N -L {port}:127.0.0.1:{port} HOST",
         port = addr.port()
     ))
@@ -111,6 +129,7 @@ pub(crate) struct Service {
     grpc_url: String,
     local_url: Option<String>,
     frigate_url: Option<String>,
+    immich_url: Option<String>,
     listeners: Vec<Listening>,
 }
 
@@ -130,7 +149,7 @@ pub(crate) fn serve(
     let driver = Arc::new(cluster.driver.clone());
     let (coordinator, repository) = (cluster.coordinator.clone(), cluster.repository.clone());
     let state = ServerState::new(config, coordinator, repository, access, Some(driver));
-    let Listeners { http, grpc, tls, local, frigate } = listeners;
+    let Listeners { http, grpc, tls, local, frigate, immich } = listeners;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let url = |scheme: &str, listener: &TcpListener| {
         let addr = listener.local_addr().map_err(Failure::internal)?;
@@ -139,10 +158,16 @@ pub(crate) fn serve(
     let (http_url, grpc_url) = (url(scheme, &http)?, url(scheme, &grpc)?);
     let local_url = local.as_ref().map(|local| url("http", local)).transpose()?;
     let frigate_url = frigate.as_ref().map(|frigate| url("tcp", frigate)).transpose()?;
+    let immich_url = immich.as_ref().map(|immich| url("http", immich)).transpose()?;
     let mut all = Vec::new();
     if let Some(frigate) = frigate {
         let (stop, ended) = end();
         let serving = lgp_server::serve_frigate(frigate, state.clone(), ended);
+        all.push(Listening { end: stop, task: tokio::spawn(serving) });
+    }
+    if let Some(immich) = immich {
+        let (stop, ended) = end();
+        let serving = lgp_server::serve_immich(immich, state.clone(), ended);
         all.push(Listening { end: stop, task: tokio::spawn(serving) });
     }
     let (stop, ended) = end();
@@ -154,7 +179,7 @@ pub(crate) fn serve(
         let serving = lgp_server::serve(listener, tls, state.clone(), ended);
         all.push(Listening { end: stop, task: tokio::spawn(serving) });
     }
-    Ok(Service { url: http_url, grpc_url, local_url, frigate_url, listeners: all })
+    Ok(Service { url: http_url, grpc_url, local_url, frigate_url, immich_url, listeners: all })
 }
 
 /// What ends a listener, and what the listener waits for.
@@ -195,6 +220,11 @@ impl Service {
         self.frigate_url.as_deref()
     }
 
+    /// Where Immich's machine learning is served, if it is, as Immich's settings name it.
+    pub(crate) fn immich_url(&self) -> Option<&str> {
+        self.immich_url.as_deref()
+    }
+
     /// Lets open requests finish and ends.
     pub(crate) async fn finish(self) {
         let tasks = self.listeners.into_iter().map(|Listening { end, task }| {
@@ -230,9 +260,12 @@ mod tests {
             assert!(hint.contains("keys create") && hint.contains("--tls self-signed"), "{hint}");
         }
         check("http", addr, true, true).expect("it has both");
-        let failure = frigate_refused("0.0.0.0:5555".parse().expect("an address"));
-        assert_eq!(failure.code, "address_not_loopback");
-        assert!(failure.hint.expect("what to do").contains("--frigate 127.0.0.1:5555"));
+        for guest in [&FRIGATE, &IMMICH] {
+            let failure = guest_refused(guest, "0.0.0.0:5555".parse().expect("an address"));
+            assert_eq!(failure.code, "address_not_loopback");
+            let flag = format!("--{} 127.0.0.1:5555", guest.flag);
+            assert!(failure.hint.expect("what to do").contains(&flag));
+        }
         assert_eq!(reachable(addr).to_string(), "127.0.0.1:8000");
     }
 }

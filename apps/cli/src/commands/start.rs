@@ -46,6 +46,10 @@ pub(crate) struct Args {
     /// images; port 0 picks a free one [default: none]
     #[arg(long, value_name = "ADDR")]
     frigate: Option<SocketAddr>,
+    /// Address for Immich's machine learning, on loopback, with models of the cluster; port 0 picks a free
+    /// one [default: none]
+    #[arg(long, value_name = "ADDR")]
+    immich: Option<SocketAddr>,
     /// Where models, logs and the runtime file live [default: the platform's folder for data]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
@@ -77,6 +81,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         quic: args.quic,
         frigate: args.frigate,
         log_format: args.log_format,
+        immich: args.immich,
     };
     let settings = settings::resolve(&flags, settings::environment)?;
     // Before anything starts: a wrong name is found by the process that can show it best.
@@ -90,12 +95,15 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
 }
 
 fn text(endpoint: &Endpoint) -> String {
-    let Endpoint { pid, http, grpc, quic, frigate, data, fingerprint, .. } = endpoint;
+    let Endpoint { pid, http, grpc, quic, frigate, immich, data, fingerprint, .. } = endpoint;
     let (data, grpc) = (data.display(), grpc.as_deref().unwrap_or("-"));
     let trust = fingerprint.as_ref().map_or_else(String::new, |fingerprint| {
         format!("elsewhere: radeon-cluster status --server {http} --fingerprint {fingerprint}\n")
     });
-    let frigate = frigate.as_ref().map_or_else(String::new, |url| format!("frigate  {url}\n"));
+    let optional = |name: &str, url: &Option<String>| {
+        url.as_ref().map_or_else(String::new, |url| format!("{name}  {url}\n"))
+    };
+    let (frigate, immich) = (optional("frigate", frigate), optional("immich", immich));
     format!(
         "coordinator {pid} is ready\n\
          http  {http}\n\
@@ -103,6 +111,7 @@ fn text(endpoint: &Endpoint) -> String {
          quic  {quic}\n\
          data  {data}\n\
          {frigate}\
+         {immich}\
          {trust}\
          stop it with: radeon-cluster stop --data {data}\n"
     )

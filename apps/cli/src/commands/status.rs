@@ -50,6 +50,7 @@ fn summary(client: &Client) -> Result<Value> {
         "http": client.base(),
         "grpc": endpoint.as_ref().and_then(|endpoint| endpoint.grpc.as_ref()),
         "frigate": endpoint.as_ref().and_then(|endpoint| endpoint.frigate.as_ref()),
+        "immich": endpoint.as_ref().and_then(|endpoint| endpoint.immich.as_ref()),
         "quic": coordinator["quic"],
         "data": client.data(),
         "version": coordinator["version"],

@@ -39,12 +39,15 @@ fn the_network_takes_a_certificate_and_a_key() {
     let refused = world.run(&more("0.0.0.0:0"));
     assert_eq!(refused.error(1).0, "address_not_loopback", "no key would help");
     assert!(refused.stderr.contains("ssh -N -L"), "{refused:?}");
-    let endpoint = world.run(&more(ANY)).json();
+    let refused = world.run(&start(&data, &["--tls", "self-signed", "--immich", "0.0.0.0:0"]));
+    assert_eq!(refused.error(1).0, "address_not_loopback", "no key would help");
+    let endpoint = world.run(&[more(ANY), vec!["--immich", ANY]].concat()).json();
     let cluster = Cluster { world, endpoint };
     let endpoint = |name: &str| cluster.endpoint[name].as_str().expect(name).to_owned();
     let (url, fingerprint) = (endpoint("http"), endpoint("fingerprint"));
     assert!(url.starts_with("https://127.0.0.1:"), "{url}");
     assert!(endpoint("frigate").starts_with("tcp://127.0.0.1:"));
+    assert!(endpoint("immich").starts_with("http://127.0.0.1:"));
     let status =
         |more: &[&str]| cluster.world.run(&[&["stats", "--json", "--server", &url], more].concat());
     let trusted = ["--fingerprint", fingerprint.as_str(), "--key-file", key.as_str()];

@@ -94,7 +94,8 @@ impl Catalog {
         if let Some(shadow) = &alias.shadow {
             let entry = self.get(&shadow.model, shadow.version).await?;
             if entry.ensemble().is_some() {
-                let what = format!("the shadow '{}' is an ensemble, expected a model", shadow.model);
+                let what =
+                    format!("the shadow '{}' is an ensemble, expected a model", shadow.model);
                 return Err(Fault::bad_input(what));
             }
             entries.push(entry);

@@ -10,7 +10,7 @@ use image::codecs::{jpeg::JpegEncoder, png::PngEncoder};
 use image::{Rgb, RgbImage};
 use lgp_inference::GraphBuilder;
 use lgp_sdk::vision::{
-    Channels, DecodeLimits, Order, Scaling, decode, normalise, resize, softmax, top_k,
+    Channels, DecodeLimits, Filter, Order, Scaling, decode, normalise, resize, softmax, top_k,
 };
 use lgp_sdk::{DType, Dim, SymShape, Tensor, TensorType};
 use lgp_server::ServerConfig;
@@ -108,7 +108,7 @@ fn classifier() -> Vec<u8> {
 /// What the ensemble's steps give for a picture, one called after the other.
 fn expected(picture: &[u8]) -> Vec<(usize, f32)> {
     let pixels = decode(picture, Channels::Rgb, &DecodeLimits::default()).unwrap();
-    let pixels = resize(pixels, SIDE, SIDE).unwrap();
+    let pixels = resize(pixels, SIDE, SIDE, Filter::Bilinear).unwrap();
     let scaling =
         Scaling { mean: vec![0.5, 0.4, 0.3], std: vec![0.2, 0.25, 0.3], ..Scaling::default() };
     let x = normalise(&pixels, &scaling, Order::Nchw).unwrap();

@@ -9,6 +9,7 @@ mod ensembles;
 mod events;
 mod frigate;
 mod grpc;
+mod immich;
 mod logs;
 mod models;
 mod oip;

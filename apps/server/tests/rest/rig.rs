@@ -142,6 +142,8 @@ pub(crate) struct Options {
     pub(crate) driver: Option<Arc<dyn Driver>>,
     /// What the worker says of its device; without it, a CPU without sensors.
     pub(crate) device: Option<DeviceStatus>,
+    /// Whether models are run, and not what their names say.
+    pub(crate) runs_models: bool,
 }
 
 impl Rig {
@@ -178,7 +180,14 @@ impl Rig {
         let identity = pki.issue_worker("w1").unwrap();
         let worker = WorkerConfig::new(coordinator.quic_addr(), identity, 1);
         let (keep, gone) = oneshot::channel::<()>();
-        tokio::spawn(run_worker(worker, Arc::new(executor), async {
+        let executor: Arc<dyn Executor> = match options.runs_models {
+            true => {
+                let alone = SessionOptions::with_threads(1);
+                Arc::new(ModelExecutor::new(repository.clone(), None, alone))
+            }
+            false => Arc::new(executor),
+        };
+        tokio::spawn(run_worker(worker, executor, async {
             let _ = gone.await;
         }));
         let ready = coordinator.wait_for_workers(1);

@@ -3,7 +3,7 @@
 
 use super::{BuiltIn, Checked, Given, Kind, Made, PIXELS_MAX, Value, check_pixels};
 use crate::fault::Fault;
-use lgp_sdk::vision::{Pixels, resize};
+use lgp_sdk::vision::{Filter, Pixels, resize};
 use serde::Deserialize;
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ impl BuiltIn for Resize {
         };
         let label = given.label("pictures").to_owned();
         let one = |(at, pixels): (usize, Pixels)| {
-            resize(pixels, self.width, self.height)
+            resize(pixels, self.width, self.height, Filter::Bilinear)
                 .map_err(|error| Fault::bad_input(format!("{label}, picture {at}: {error}")))
         };
         let all = Arc::unwrap_or_clone(all).into_iter().enumerate().map(one);

@@ -1,0 +1,64 @@
+//! Pictures as Immich sends them, decoded once for all that is asked of them.
+
+use crate::bodies::Room;
+use crate::extract::make_room;
+use crate::fault::Fault;
+use crate::oip;
+use crate::state::ServerState;
+use axum::body::Bytes;
+use lgp_sdk::vision::{self, Channels, DecodeLimits, Pixels, VisionError};
+use std::sync::Arc;
+
+/// What a pixel takes at most while it is decoded.
+const PIXEL_BYTES: usize = 8;
+
+/// The pixels, upright, in RGB. Clones share them.
+#[derive(Clone)]
+pub(super) struct Picture(Arc<Pixels>);
+
+impl Picture {
+    /// Decodes it, once there is room among the bodies that are held for its pixels, and for what the tasks
+    /// say that they need for one of its width and height.
+    ///
+    /// # Errors
+    /// 400 for what is no picture, 503 where there is no room in time.
+    pub(super) async fn decode(
+        state: &ServerState,
+        bytes: Bytes,
+        room: &mut Room,
+        needs: impl FnOnce((u32, u32)) -> Result<usize, Fault>,
+    ) -> Result<Self, Fault> {
+        let limits = DecodeLimits::default();
+        let (width, height) = vision::dimensions(&bytes, &limits).map_err(bad)?;
+        let pixels = u64::from(width) * u64::from(height);
+        let pixels = usize::try_from(pixels).unwrap_or(usize::MAX).saturating_mul(PIXEL_BYTES);
+        // All at once: requests that hold some of it and wait for more would wait for each other.
+        let all = pixels.saturating_add(needs((width, height))?);
+        make_room(state, room, bytes.len().saturating_add(all)).await?;
+        let decode = move || vision::decode(&bytes, Channels::Rgb, &limits).map_err(bad);
+        Ok(Self(Arc::new(oip::off_loop(oip::LARGE_BYTES, decode).await?)))
+    }
+
+    pub(super) fn width(&self) -> u32 {
+        self.0.width()
+    }
+
+    pub(super) fn height(&self) -> u32 {
+        self.0.height()
+    }
+
+    pub(super) fn pixels(&self) -> &Pixels {
+        &self.0
+    }
+}
+
+/// A picture that cannot be used.
+pub(super) fn bad(error: VisionError) -> Fault {
+    let fault = Fault::bad_input(error.to_string());
+    match error {
+        VisionError::UnknownFormat => {
+            fault.hint("have Immich make its previews as JPEG: Image Settings, Preview, Format")
+        }
+        _ => fault,
+    }
+}

@@ -1,0 +1,117 @@
+//! A request for predictions: `multipart/form-data` with the tasks as JSON, and an image or a text.
+#![deny(clippy::as_conversions)]
+
+use super::tasks::{Entry, Task};
+use crate::fault::Fault;
+use axum::body::{Body, Bytes};
+use axum::extract::multipart::{Field, Multipart, MultipartError};
+use axum::extract::{FromRequest, Request};
+use axum::http::request::Parts;
+use axum::http::{StatusCode, header};
+use std::collections::BTreeMap;
+
+/// Parts of a form; Immich sends two.
+const PARTS_MAX: usize = 16;
+/// The tasks as JSON have some hundred bytes.
+const ENTRIES_BYTES_MAX: usize = 64 << 10;
+/// What somebody searches for. What a model sees of it is shorter still.
+const TEXT_BYTES_MAX: usize = 16 << 10;
+
+/// What is asked for, and what it is asked of.
+pub(super) struct Predict {
+    pub(super) tasks: Vec<Task>,
+    pub(super) sent: Sent,
+}
+
+pub(super) enum Sent {
+    Image(Bytes),
+    Text(String),
+}
+
+/// Reads a form of which all bytes are there.
+///
+/// # Errors
+/// 415 where it is no form, 422 where the tasks are missing or not understood, 400 for all else.
+pub(super) async fn read(head: Parts, bytes: Vec<u8>) -> Result<Predict, Fault> {
+    let kind = head.headers.get(header::CONTENT_TYPE);
+    if !kind.is_some_and(|kind| kind.as_bytes().starts_with(b"multipart/form-data")) {
+        let what = format!("the content type is {kind:?}, expected multipart/form-data");
+        return Err(Fault::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "content_type", what));
+    }
+    let request = Request::from_parts(head, Body::from(bytes));
+    let form = Multipart::from_request(request, &()).await;
+    let mut form = form.map_err(|error| broken(&error.body_text()))?;
+    let (mut entries, mut image, mut text) = (None, None, None);
+    let mut count = 0;
+    while let Some(part) = form.next_field().await.map_err(|e| broken(&e.body_text()))? {
+        count += 1;
+        if count > PARTS_MAX {
+            return Err(broken(&format!("more than {PARTS_MAX} parts")));
+        }
+        match part.name() {
+            Some("entries") => once(&mut entries, part).await?,
+            Some("image") => once(&mut image, part).await?,
+            Some("text") => once(&mut text, part).await?,
+            // As Immich's own service does.
+            _ => drop(part),
+        }
+    }
+    let entries = entries.ok_or_else(|| {
+        invalid("the form has no part 'entries', expected the tasks in it as JSON".to_owned())
+    })?;
+    let tasks = tasks(&entries)?;
+    let sent = match (image, text) {
+        (Some(image), None) => Sent::Image(image),
+        (None, Some(text)) => Sent::Text(words(&text)?),
+        (given, _) => {
+            let given = if given.is_some() { "both 'image' and 'text'" } else { "neither" };
+            let what = format!("the form has {given}, expected a part 'image' or a part 'text'");
+            return Err(Fault::bad_input(what));
+        }
+    };
+    Ok(Predict { tasks, sent })
+}
+
+async fn once(value: &mut Option<Bytes>, part: Field<'_>) -> Result<(), Fault> {
+    let name = part.name().unwrap_or_default().to_owned();
+    let bytes = part.bytes().await;
+    let bytes = bytes.map_err(|error: MultipartError| broken(&error.body_text()))?;
+    match value.replace(bytes) {
+        None => Ok(()),
+        Some(_) => Err(broken(&format!("the part '{name}' is there twice"))),
+    }
+}
+
+fn tasks(entries: &[u8]) -> Result<Vec<Task>, Fault> {
+    let bytes = entries.len();
+    if bytes > ENTRIES_BYTES_MAX {
+        let what = format!("the part 'entries' has {bytes} bytes");
+        return Err(invalid(format!("{what}, expected {ENTRIES_BYTES_MAX} at most")));
+    }
+    let asked: BTreeMap<String, BTreeMap<String, Entry>> = serde_json::from_slice(entries)
+        .map_err(|error| invalid(format!("the part 'entries' is not valid: {error}")))?;
+    if asked.is_empty() {
+        return Err(invalid("the part 'entries' has no task, expected one".to_owned()));
+    }
+    asked.into_iter().map(|(task, types)| Task::of(&task, types)).collect()
+}
+
+fn words(text: &[u8]) -> Result<String, Fault> {
+    let bytes = text.len();
+    if bytes > TEXT_BYTES_MAX {
+        let what = format!("the text has {bytes} bytes, expected {TEXT_BYTES_MAX} at most");
+        return Err(Fault::bad_input(what));
+    }
+    let text = std::str::from_utf8(text);
+    text.map(str::to_owned)
+        .map_err(|error| Fault::bad_input(format!("the text is not UTF-8: {error}")))
+}
+
+fn broken(why: &str) -> Fault {
+    Fault::bad_input(format!("the form is not valid: {why}"))
+}
+
+/// 422, as Immich's own service answers tasks that it does not understand.
+pub(super) fn invalid(what: String) -> Fault {
+    Fault::new(StatusCode::UNPROCESSABLE_ENTITY, "bad_entries", what)
+}

@@ -1,0 +1,157 @@
+//! What may be asked for: a task by its name, and for it models by their types.
+#![deny(clippy::as_conversions)]
+
+use super::faces::Faces;
+use super::ocr::Ocr;
+use super::request::invalid;
+use crate::fault::Fault;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+// What holds where a request does not say it: Immich's own defaults.
+const FACE_SCORE_MIN: f32 = 0.7;
+const REGION_SCORE_MIN: f32 = 0.5;
+const TEXT_SCORE_MIN: f32 = 0.9;
+const RESOLUTION: u32 = 736;
+const RESOLUTION_MAX: u32 = 4096;
+
+/// One thing that is asked for, with the names of its models as Immich has them.
+pub(super) enum Task {
+    Visual(String),
+    Textual(String),
+    Faces(Faces),
+    Ocr(Ocr),
+}
+
+/// A model, and what is to be heeded when it is used.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Entry {
+    model_name: String,
+    #[serde(default)]
+    options: Options,
+}
+
+/// What is not known here is left alone, as Immich's own service does.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Options {
+    min_score: Option<f32>,
+    max_resolution: Option<u32>,
+}
+
+impl Task {
+    /// Reads one of the tasks of a request.
+    ///
+    /// # Errors
+    /// 422 for a task or a type that is not served, or where a type is missing.
+    pub(super) fn of(task: &str, types: BTreeMap<String, Entry>) -> Result<Self, Fault> {
+        match task {
+            "clip" => clip(types),
+            "facial-recognition" => {
+                let [detection, recognition] = both(task, types)?;
+                Ok(Self::Faces(Faces {
+                    score_min: detection.score_min(FACE_SCORE_MIN)?,
+                    detection: detection.model_name,
+                    recognition: recognition.model_name,
+                }))
+            }
+            "ocr" => {
+                let [detection, recognition] = both(task, types)?;
+                Ok(Self::Ocr(Ocr {
+                    region_score_min: detection.score_min(REGION_SCORE_MIN)?,
+                    text_score_min: recognition.score_min(TEXT_SCORE_MIN)?,
+                    resolution: detection.resolution()?,
+                    detection: detection.model_name,
+                    recognition: recognition.model_name,
+                }))
+            }
+            _ => Err(invalid(format!(
+                "the task '{task}' is not served, expected 'clip', 'facial-recognition' or 'ocr'"
+            ))),
+        }
+    }
+
+    /// The name under which it is asked for and answered.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Visual(_) | Self::Textual(_) => "clip",
+            Self::Faces(_) => "facial-recognition",
+            Self::Ocr(_) => "ocr",
+        }
+    }
+
+    /// Bytes that it needs besides the pixels of a picture of so many.
+    ///
+    /// # Errors
+    /// 400 where the picture cannot be used for it.
+    pub(super) fn room(&self, size: (u32, u32)) -> Result<usize, Fault> {
+        match self {
+            Self::Ocr(ocr) => ocr.room(size),
+            _ => Ok(0),
+        }
+    }
+
+    /// For messages.
+    pub(super) fn describe(&self) -> &'static str {
+        match self {
+            Self::Visual(_) => "the task 'clip' of the type 'visual'",
+            Self::Textual(_) => "the task 'clip' of the type 'textual'",
+            Self::Faces(_) => "the task 'facial-recognition'",
+            Self::Ocr(_) => "the task 'ocr'",
+        }
+    }
+}
+
+fn clip(mut types: BTreeMap<String, Entry>) -> Result<Task, Fault> {
+    match (types.remove("visual"), types.remove("textual"), types.keys().next()) {
+        (_, _, Some(other)) => {
+            let what = format!("the task 'clip' has no type '{other}'");
+            Err(invalid(what + ", expected 'visual' or 'textual'"))
+        }
+        (Some(visual), None, None) => Ok(Task::Visual(visual.model_name)),
+        (None, Some(textual), None) => Ok(Task::Textual(textual.model_name)),
+        (given, ..) => {
+            let given = if given.is_some() { "both" } else { "neither" };
+            let what = format!("the task 'clip' has {given} of 'visual' and 'textual'");
+            Err(invalid(what + ", expected one of them"))
+        }
+    }
+}
+
+/// The models of a task that has two, one after the other.
+fn both(task: &str, mut types: BTreeMap<String, Entry>) -> Result<[Entry; 2], Fault> {
+    match (types.remove("detection"), types.remove("recognition"), types.keys().next()) {
+        (Some(detection), Some(recognition), None) => Ok([detection, recognition]),
+        (_, _, Some(other)) => {
+            let what = format!("the task '{task}' has no type '{other}'");
+            Err(invalid(what + ", expected 'detection' and 'recognition'"))
+        }
+        (detection, ..) => {
+            let missing = if detection.is_some() { "recognition" } else { "detection" };
+            let what = format!("the task '{task}' lacks the type '{missing}'");
+            Err(invalid(what + ", expected 'detection' and 'recognition' together"))
+        }
+    }
+}
+
+impl Entry {
+    fn score_min(&self, default: f32) -> Result<f32, Fault> {
+        let given = self.options.min_score.unwrap_or(default);
+        match (0.0..=1.0).contains(&given) {
+            true => Ok(given),
+            false => Err(invalid(format!("minScore is {given}, expected 0 to 1"))),
+        }
+    }
+
+    fn resolution(&self) -> Result<u32, Fault> {
+        let given = self.options.max_resolution.unwrap_or(RESOLUTION);
+        match (1..=RESOLUTION_MAX).contains(&given) {
+            true => Ok(given),
+            false => {
+                let what = format!("maxResolution is {given}, expected 1 to {RESOLUTION_MAX}");
+                Err(invalid(what))
+            }
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Embeddings of pictures and texts.
+
+use super::*;
+use serde_json::json;
+
+const SIDE: usize = 8;
+const LENGTH: usize = 6;
+const WIDTH: usize = 5;
+const PREPROCESSING: &str = r#"{"size": [8, 8], "mode": "RGB", "mean": [0.5, 0.25, 0.125],
+    "std": [0.5, 0.25, 0.2], "interpolation": "bicubic", "resize_mode": "shortest", "fill_color": 0}"#;
+const MEAN: [f32; 3] = [0.5, 0.25, 0.125];
+const STD: [f32; 3] = [0.5, 0.25, 0.2];
+/// Words are numbers from 4 on, between a start and an end.
+const TOKENIZER: &str = r#"{"version": "1.0", "truncation": null, "padding": null, "added_tokens": [],
+    "normalizer": {"type": "Lowercase"}, "pre_tokenizer": {"type": "Whitespace"},
+    "post_processor": {"type": "TemplateProcessing", "pair": [],
+        "single": [{"SpecialToken": {"id": "[S]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}},
+            {"SpecialToken": {"id": "[E]", "type_id": 0}}],
+        "special_tokens": {"[S]": {"id": "[S]", "ids": [1], "tokens": ["[S]"]},
+            "[E]": {"id": "[E]", "ids": [2], "tokens": ["[E]"]}}},
+    "decoder": null,
+    "model": {"type": "WordLevel", "unk_token": "[U]", "vocab": {"zero": 0, "[S]": 1, "[E]": 2, "[U]": 3,
+        "a": 4, "dog": 5, "on": 6, "grass": 7, "[P]": 8, "dogs": 9}}}"#;
+const WORDS: usize = 10;
+
+/// A network that weighs each number of a picture.
+fn visual_model() -> Vec<u8> {
+    let mut graph = GraphBuilder::new("visual");
+    let image = graph.input("image", ty(DType::F32, &[0, 3, SIDE, SIDE]));
+    let weights = graph.initializer("weights", tensor(&[3 * SIDE * SIDE, WIDTH], &weights()));
+    let flat = graph.node("Flatten", &[image], []);
+    let embedding = graph.node("MatMul", &[flat, weights], []);
+    graph.output("embedding", embedding, ty(DType::F32, &[0, WIDTH]));
+    finish(graph)
+}
+
+fn weights() -> Vec<f32> {
+    numbers(1, 3 * SIDE * SIDE * WIDTH)
+}
+
+/// What the network makes of the pixels at `from` and after it.
+fn weighed(colour: impl Fn(usize, usize, usize) -> f32) -> Vec<f32> {
+    let weights = weights();
+    let mut sums = vec![0.0; WIDTH];
+    for channel in 0..3 {
+        for (y, x) in (0..SIDE).flat_map(|y| (0..SIDE).map(move |x| (y, x))) {
+            let value = (colour(x, y, channel) / 255.0 - MEAN[channel]) / STD[channel];
+            let row = (channel * SIDE + y) * SIDE + x;
+            sums.iter_mut()
+                .enumerate()
+                .for_each(|(i, sum)| *sum += value * weights[row * WIDTH + i]);
+        }
+    }
+    sums
+}
+
+/// The numbers of tokens, one table row each, weighed by their places.
+fn textual_model(dtype: DType) -> Vec<u8> {
+    let mut graph = GraphBuilder::new("textual");
+    let text = graph.input("text", ty(dtype, &[1, LENGTH]));
+    let table = graph.initializer("table", tensor(&[WORDS, 2], &numbers(2, WORDS * 2)));
+    let weights =
+        graph.initializer("weights", tensor(&[LENGTH * 2, WIDTH], &numbers(3, LENGTH * 2 * WIDTH)));
+    let rows = graph.node("Gather", &[table, text], []);
+    let flat = graph.node("Flatten", &[rows], []);
+    let embedding = graph.node("MatMul", &[flat, weights], []);
+    graph.output("embedding", embedding, ty(DType::F32, &[1, WIDTH]));
+    finish(graph)
+}
+
+fn looked_up(tokens: [usize; LENGTH]) -> Vec<f32> {
+    let (table, weights) = (numbers(2, WORDS * 2), numbers(3, LENGTH * 2 * WIDTH));
+    let mut sums = vec![0.0; WIDTH];
+    for (place, token) in tokens.into_iter().enumerate() {
+        for half in 0..2 {
+            let (value, row) = (table[token * 2 + half], place * 2 + half);
+            sums.iter_mut()
+                .enumerate()
+                .for_each(|(i, sum)| *sum += value * weights[row * WIDTH + i]);
+        }
+    }
+    sums
+}
+
+fn visual(model: &str) -> Value {
+    json!({ "clip": { "visual": { "modelName": model } } })
+}
+
+fn textual(model: &str) -> Value {
+    json!({ "clip": { "textual": { "modelName": model, "options": { "language": "en" } } } })
+}
+
+/// Catmull-Rom as PIL does it: as wide as a picture shrinks, first along rows, then along columns, rounded
+/// in between.
+fn shrunk(image: &Image, width: usize, height: usize) -> Image {
+    let rows = Image::of(width, image.height, |x, y| {
+        [0, 1, 2].map(|c| along(image.width, width, x, |at| image.at(at, y, c)))
+    });
+    Image::of(width, height, |x, y| {
+        [0, 1, 2].map(|c| along(image.height, height, y, |at| rows.at(x, at, c)))
+    })
+}
+
+fn along(from: usize, to: usize, place: usize, value: impl Fn(usize) -> f32) -> u8 {
+    let scale = from as f64 / to as f64;
+    let (centre, wide) = ((place as f64 + 0.5) * scale, scale.max(1.0));
+    let cubic = |x: f64| match x.abs() {
+        x if x < 1.0 => (1.5 * x - 2.5) * x * x + 1.0,
+        x if x < 2.0 => ((-0.5 * x + 2.5) * x - 4.0) * x + 2.0,
+        _ => 0.0,
+    };
+    let weight = |at: usize| cubic((at as f64 + 0.5 - centre) / wide);
+    let sum: f64 = (0..from).map(weight).sum();
+    let total: f64 = (0..from).map(|at| weight(at) * f64::from(value(at))).sum();
+    (total / sum).round().clamp(0.0, 255.0) as u8
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pictures_and_texts_have_embeddings() {
+    let service = Service::start().await;
+    assert_eq!(service.ask("GET /ping HTTP/1.1", b"").await, (200, "pong".to_owned()));
+    let (status, text) = service.ask("GET / HTTP/1.1", b"").await;
+    assert_eq!((status, text.as_str()), (200, r#"{"message":"Immich ML"}"#));
+
+    service.add(
+        "ViT-B-32__openai.visual",
+        &visual_model(),
+        &[("preprocess_cfg.json", PREPROCESSING)],
+    );
+    // As high as the model sees: the middle is cut out, with the odd column on the right.
+    let image = Image::noise(SIDE + 3, SIDE, 7);
+    let expected = weighed(|x, y, channel| image.at(x + 1, y, channel));
+    for name in ["ViT-B-32__openai", "ViT-B-32::openai", "immich-app/ViT-B-32__openai"] {
+        let answer = service.answer(&with_image(&visual(name), &image.png())).await;
+        assert_near(&embedding(&answer["clip"]), &expected, 1e-4);
+        assert_eq!((&answer["imageWidth"], &answer["imageHeight"]), (&json!(11), &json!(8)));
+        assert_eq!(answer.as_object().unwrap().len(), 3, "{answer}");
+    }
+    // The other order of parts, and one that is not known.
+    let entries = visual("ViT-B-32__openai").to_string();
+    let parts = [
+        ("image", true, &*image.png()),
+        ("x", false, b"y"),
+        ("entries", false, entries.as_bytes()),
+    ];
+    let answer = service.answer(&form(&parts)).await;
+    assert_near(&embedding(&answer["clip"]), &expected, 1e-4);
+
+    // Larger and smaller ones are resized; a level is 1/255, and weights are below 1.
+    for (width, height, to) in
+        [(37, 29, (10, 8)), (20, 55, (8, 22)), (5, 4, (10, 8)), (1, 1, (8, 8))]
+    {
+        let image = Image::noise(width, height, 9);
+        let small = shrunk(&image, to.0, to.1);
+        let (left, top) = ((to.0 - SIDE) / 2, (to.1 - SIDE) / 2);
+        let expected = weighed(|x, y, channel| small.at(x + left, y + top, channel));
+        let answer = service.answer(&with_image(&visual("ViT-B-32__openai"), &image.png())).await;
+        assert_near(&embedding(&answer["clip"]), &expected, 0.35);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn texts_have_embeddings() {
+    let service = Service::start().await;
+    let files =
+        [("tokenizer.json", TOKENIZER), ("tokenizer_config.json", r#"{"pad_token": "[P]"}"#)];
+    service.add("short.textual", &textual_model(DType::I32), &files);
+    let long = [("tokenizer.json", TOKENIZER)];
+    service.add("long.textual", &textual_model(DType::I64), &long);
+    let canonical =
+        r#"{"text_cfg": {"context_length": 6, "tokenizer_kwargs": {"clean": "canonicalize"}}}"#;
+    let described = r#"{"pad_token": {"content": "[P]", "lstrip": false}}"#;
+    let files = [
+        ("tokenizer.json", TOKENIZER),
+        ("tokenizer_config.json", described),
+        ("config.json", canonical),
+    ];
+    service.add("clean.textual", &textual_model(DType::I32), &files);
+    for (model, text, tokens) in [
+        ("short", "  a\n DOG ", [1, 4, 5, 2, 8, 8]),
+        ("short", "a cat on grass", [1, 4, 3, 6, 7, 2]),
+        ("short", "on on on on on on", [1, 6, 6, 6, 6, 2]),
+        ("short", "", [1, 2, 8, 8, 8, 8]),
+        // Without settings the first token fills up.
+        ("long", "dog grass", [1, 5, 7, 2, 0, 0]),
+        ("short", "dog's", [1, 5, 3, 3, 2, 8]),
+        ("clean", "dog's", [1, 9, 2, 8, 8, 8]),
+    ] {
+        let answer = service.answer(&with_text(&textual(model), text)).await;
+        assert_near(&embedding(&answer["clip"]), &looked_up(tokens), 1e-4);
+        assert_eq!(answer.as_object().unwrap().len(), 1, "{answer}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mask_tells_words_from_what_fills_up() {
+    let service = Service::start().await;
+    let mut graph = GraphBuilder::new("mask");
+    let ids = graph.input("input_ids", ty(DType::I64, &[1, LENGTH]));
+    let mask = graph.input("attention_mask", ty(DType::I64, &[1, LENGTH]));
+    let table = graph.initializer("table", tensor(&[WORDS, 2], &numbers(2, WORDS * 2)));
+    let rows = graph.node("Gather", &[table, ids], []);
+    let one = graph.initializer("one", Tensor::from_slice([1], &[1_i64]).unwrap());
+    let mask = graph.node("Cast", &[mask], [("to", 1.into())]);
+    let mask = graph.node("Unsqueeze", &[mask, one], []);
+    let sum = graph.node("MatMul", &[mask, rows], []);
+    let sum = graph.node("Flatten", &[sum], []);
+    graph.output("embedding", sum, ty(DType::F32, &[1, 2]));
+    service.add("XLM.textual", &finish(graph), &[("tokenizer.json", TOKENIZER)]);
+    let answer = service.answer(&with_text(&textual("XLM"), "a dog")).await;
+    let table = numbers(2, WORDS * 2);
+    let sum = |half| [1, 4, 5, 2].map(|token: usize| table[token * 2 + half]).iter().sum();
+    assert_near(&embedding(&answer["clip"]), &[sum(0), sum(1)], 1e-5);
+}
