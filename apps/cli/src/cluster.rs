@@ -10,7 +10,7 @@ mod scale;
 mod serve;
 mod signals;
 
-pub(crate) use host::{host, huge_pages, runtime};
+pub(crate) use host::{HUGE_PAGES, host, runtime};
 pub(crate) use launch::{Cluster, Plan};
 pub(crate) use serve::{Listeners, access, serve};
 pub(crate) use signals::{Signals, on_interrupt};

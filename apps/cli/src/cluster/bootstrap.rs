@@ -1,6 +1,7 @@
 //! What a worker process is told: one line of JSON on its stdin, which then stays open for as
 //! long as the coordinator lives. When it closes, for whatever reason, the worker ends.
 
+use crate::cluster::HUGE_PAGES;
 use crate::failure::{Failure, Result};
 use crate::logging::LogFormat;
 use crate::settings::Limits;
@@ -56,6 +57,7 @@ pub(crate) async fn spawn(bootstrap: &Bootstrap, log: &Path) -> Result<Worker> {
     let log = std::fs::File::options().create(true).append(true).open(log).map_err(failed)?;
     let mut child = Command::new(program)
         .arg("worker")
+        .env_remove(HUGE_PAGES)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(log)

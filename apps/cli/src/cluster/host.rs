@@ -30,14 +30,9 @@ pub(crate) fn runtime() -> Result<Runtime> {
         .map_err(Failure::internal)
 }
 
-/// Whether the allocator gets pages of 2 MiB where the system has them. A coordinator has many small
-/// things, which keep most of such pages empty: 46 MB resident instead of 28. Workers, which take over
-/// what their coordinator set, have tensors.
-pub(crate) fn huge_pages(allowed: bool) {
-    // Without it more memory is taken, and all else is the same.
-    #[cfg(target_os = "linux")]
-    let _ = rustix::thread::disable_transparent_huge_pages(!allowed);
-}
+/// Tells the allocator whether to ask for pages of 2 MiB, before it begins. A coordinator has many small
+/// things, which keep most of such pages empty: 46 MB resident instead of 28. Workers have tensors.
+pub(crate) const HUGE_PAGES: &str = "MIMALLOC_ALLOW_THP";
 
 /// Time without any ready worker after which a drain gives up: one that died is back by then.
 const NOBODY_LEFT: Duration = Duration::from_secs(30);

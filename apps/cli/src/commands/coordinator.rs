@@ -2,7 +2,7 @@
 //! ready goes to stdout, once; then a line on stdin says that the news arrived. Without it,
 //! `start` was interrupted and nothing must stay.
 
-use crate::cluster::{host, huge_pages};
+use crate::cluster::host;
 use crate::failure::{Failure, Result};
 use crate::folder::Endpoint;
 use crate::settings::Settings;
@@ -23,7 +23,6 @@ pub(crate) enum Announcement {
 
 /// Runs the command.
 pub(crate) fn run() -> Result<()> {
-    huge_pages(false);
     let settings: Settings = serde_json::from_str(&read_line())
         .map_err(|_| Failure::usage("a coordinator process is started by radeon-cluster start"))?;
     crate::logging::init("info", settings.log_format);

@@ -1,5 +1,6 @@
 //! `start`: a coordinator with local workers, in the background unless told otherwise.
 
+use crate::cluster::HUGE_PAGES;
 use crate::cluster::host;
 use crate::commands::coordinator::Announcement;
 use crate::device;
@@ -132,6 +133,7 @@ fn start_in_background(settings: &Settings) -> Result<Endpoint> {
         .map_err(|error| Failure::file("write", &log_file, &error))?;
     let mut child = Command::new(std::env::current_exe().map_err(failed)?)
         .arg("coordinator")
+        .env(HUGE_PAGES, "0")
         .current_dir(data)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -1,7 +1,7 @@
 //! `worker`, hidden: a local worker process, started by a coordinator.
 
 use crate::cluster::bootstrap::Bootstrap;
-use crate::cluster::{huge_pages, runtime};
+use crate::cluster::runtime;
 use crate::device;
 use crate::failure::{Failure, Result};
 use lgp_sdk::{ClusterError, ModelExecutor, Repository, SessionOptions, WorkerConfig};
@@ -14,7 +14,6 @@ const FINISH: Duration = Duration::from_secs(2);
 
 /// Runs the command.
 pub(crate) fn run() -> Result<()> {
-    huge_pages(true);
     let mut line = String::new();
     std::io::stdin()
         .lock()

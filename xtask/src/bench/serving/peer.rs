@@ -1,5 +1,6 @@
 //! Other servers with the same model by ONNX Runtime, each as a process of its own.
 
+use super::load::Net;
 use crate::{cmd, python};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
@@ -43,16 +44,16 @@ impl System {
     }
 
     /// The path that takes inferences.
-    fn path(self) -> &'static str {
+    fn path(self, net: &Net) -> String {
         match self {
-            Self::MlServer => "/v2/models/model/infer",
-            Self::RayServe => "/",
-            Self::BentoMl => "/infer",
+            Self::MlServer => format!("/v2/models/{}/infer", net.name),
+            Self::RayServe => "/".to_owned(),
+            Self::BentoMl => "/infer".to_owned(),
         }
     }
 
     /// The server's command, with the ports that it is to serve at.
-    fn command(self, model: &Path, ports: &[u16; 3]) -> Result<Command> {
+    fn command(self, net: &Net, model: &Path, ports: &[u16; 3]) -> Result<Command> {
         let python = self.python()?;
         let mut command = cmd::command(&python);
         match self {
@@ -65,7 +66,7 @@ impl System {
                     "metrics_port": metrics, "parallel_workers": 0, "debug": false,
                 });
                 let model = json!({
-                    "name": "model", "implementation": "mlserver_model.OnnxModel",
+                    "name": net.name, "implementation": "mlserver_model.OnnxModel",
                     "parameters": { "uri": model },
                 });
                 std::fs::write(folder.join("settings.json"), settings.to_string())?;
@@ -105,26 +106,29 @@ fn beside(python: &Path, name: &str) -> Command {
 /// A running server; it and its children end when this is dropped.
 pub(super) struct Peer {
     child: Child,
-    /// Where it takes inferences.
-    pub(super) url: String,
+    /// Where it takes inferences over HTTP.
+    pub(super) http: String,
+    /// And over gRPC, if it speaks that.
+    pub(super) grpc: String,
 }
 
 impl Peer {
     /// Starts it and waits until it has answered `body`.
-    pub(super) fn start(system: System, model: &Path, body: &str) -> Result<Self> {
+    pub(super) fn start(system: System, net: &Net, model: &Path, body: &str) -> Result<Self> {
         let ports = free_ports()?;
-        let mut command = system.command(model, &ports)?;
+        let mut command = system.command(net, model, &ports)?;
         let folder = cmd::root().join("target/xtask/serving");
         std::fs::create_dir_all(&folder)?;
         let path = folder.join(format!("{}.log", system.title()));
         let log = File::create(&path)?;
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
         let child = command.spawn().with_context(|| format!("no {}", cmd::line(&command)))?;
-        let url = format!("http://127.0.0.1:{}{}", ports[0], system.path());
-        let mut peer = Self { child, url };
+        let http = format!("http://127.0.0.1:{}{}", ports[0], system.path(net));
+        let grpc = format!("http://127.0.0.1:{}", ports[1]);
+        let mut peer = Self { child, http, grpc };
         let until = Instant::now() + PATIENCE;
         loop {
-            let sent = ureq::post(&peer.url).content_type("application/json").send(body);
+            let sent = ureq::post(&peer.http).content_type("application/json").send(body);
             if sent.is_ok() {
                 return Ok(peer);
             }

@@ -66,7 +66,7 @@ pub(super) fn small(run: &mut Run, load: &Load) -> Result<String> {
             ours.0.stop()?;
         }
         for (at, system) in System::ALL.into_iter().enumerate() {
-            match beside(load, system, &file, &DIGITS, "json") {
+            match beside(load, system, &file, &DIGITS, &["--form", "json"]) {
                 Ok(found) => {
                     answer[format!("peer{at}")] = found;
                     let row = (format!("{}: HTTP, JSON", system.title()), format!("/peer{at}"));
@@ -96,16 +96,16 @@ fn beside(
     system: System,
     file: &std::path::Path,
     net: &Net,
-    form: &str,
+    way: &[&str],
 ) -> Result<Value> {
     let (name, dims) = net.input.split_once(':').unwrap_or((net.input, ""));
     let shape: Vec<usize> = dims.split('x').filter_map(|dim| dim.parse().ok()).collect();
     let zeros = vec![0.0; shape.iter().product()];
     let tensor = json!({"name": name, "shape": shape, "datatype": "FP32", "data": zeros});
-    let peer = Peer::start(system, file, &json!({ "inputs": [tensor] }).to_string())?;
-    let arguments = ["--form", form];
-    let mut alone = load.ask(&peer.url, net, &arguments)?;
-    let many = load.ask(&peer.url, net, &[&arguments[..], &["--in-flight", MANY]].concat())?;
+    let peer = Peer::start(system, net, file, &json!({ "inputs": [tensor] }).to_string())?;
+    let url = if way.contains(&"--protocol") { &peer.grpc } else { &peer.http };
+    let mut alone = load.ask(url, net, way)?;
+    let many = load.ask(url, net, &[way, &["--in-flight", MANY]].concat())?;
     drop(peer);
     let model_us = system.alone_us(file, net.input)?;
     alone["model_us"] = model_us.into();
@@ -152,11 +152,11 @@ pub(super) fn large(run: &mut Run, load: &Load) -> Result<String> {
             );
         }
         ours.0.stop()?;
-        match beside(load, System::MlServer, &file, &RESNET, "binary") {
+        match beside(load, System::MlServer, &file, &RESNET, WAYS[2].1) {
             Ok(found) => {
                 answer["peer"] = found["alone"].clone();
                 if round_at == 0 {
-                    rows.push(("MLServer: HTTP, binary".to_owned(), "/peer".to_owned()));
+                    rows.push(("MLServer: gRPC".to_owned(), "/peer".to_owned()));
                 }
             }
             Err(error) => absent = Some(format!("{error:#}")),
