@@ -32,7 +32,7 @@ pub(crate) struct Endpoint {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) frigate: Option<String>,
     /// Where Immich's machine learning is served, if it is.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) immich: Option<String>,
     /// The data folder.
     pub(crate) data: PathBuf,

@@ -256,11 +256,15 @@ impl Otlp {
         let is_url = |url: &str| {
             let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
             let host = rest.and_then(|rest| rest.split('/').next());
-            host.is_some_and(|host| !host.is_empty()) && url.parse::<ureq::http::Uri>().is_ok()
+            // A password would be written to the log one day.
+            host.is_some_and(|host| !host.is_empty() && !host.contains('@'))
+                && url.parse::<ureq::http::Uri>().is_ok()
         };
         if let Some(url) = given.filter(|url| !is_url(url)) {
-            let expected = "expected the URL of a collector, as in http://127.0.0.1:4318";
-            let message = format!("settings: otlp.endpoint is {url:?}, {expected}");
+            let shown = url.rsplit('@').next().unwrap_or_default();
+            let expected = "expected the URL of a collector without a password, as in \
+                            http://127.0.0.1:4318; OTEL_EXPORTER_OTLP_HEADERS takes credentials";
+            let message = format!("settings: otlp.endpoint is {shown:?}, {expected}");
             return Err(Failure::new("settings_invalid", message));
         }
         // What is not a number is in no range.

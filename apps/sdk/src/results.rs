@@ -8,7 +8,7 @@ const RELATIVE: f32 = 1e-3;
 const ABSOLUTE: f32 = 1e-4;
 
 /// Whether outputs are the same, in the same order: FP32 up to the rounding of sums (a thousandth of
-/// the value), all else exactly.
+/// the value and a ten-thousandth in any case), all else exactly.
 ///
 /// ```
 /// use lgp_sdk::{NamedTensor, Tensor, agree};

@@ -13,4 +13,4 @@ pub use error::VisionError;
 pub use labels::{softmax, top_k};
 pub use nms::{NmsOptions, PixelBox, nms};
 pub use normalise::{Order, Scaling, arrange, normalise};
-pub use resize::{Filter, crop, resize};
+pub use resize::{Filter, crop, resize, resize_bytes};

@@ -5,6 +5,7 @@ use crate::state::ServerState;
 use crate::trace::Steps;
 use axum::extract::{FromRequestParts, MatchedPath, Request, State};
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, Method};
 use axum::middleware::Next;
 use axum::response::Response;
 use lgp_sdk::TaskId;
@@ -54,11 +55,19 @@ impl Call {
         Self { span: Span::none(), context: self.context.clone() }
     }
 
+    /// One message of a stream that this request opened. Each gets lines of its own: what a span has
+    /// recorded is never let go while the span lasts.
+    pub(crate) fn message(&self) -> Self {
+        let context = self.context.clone();
+        let trace = context.span().span_context().trace_id();
+        let span = line("POST", "/inference.GRPCInferenceService/ModelStreamInfer", trace);
+        Self { span, context }
+    }
+
     fn begin(request: &Request, tracer: &SdkTracer) -> Self {
         let route = request.extensions().get::<MatchedPath>().map_or("-", MatchedPath::as_str);
-        let method = request.method().as_str();
-        let headers = HeaderExtractor(request.headers());
-        let above = TraceContextPropagator::new().extract_with_context(&Context::new(), &headers);
+        let method = known(request.method());
+        let above = above(request.headers());
         let context = match WATCHED.contains(&route) && !above.has_active_span() {
             true => above.with_remote_span_context(untraced()),
             false => {
@@ -70,10 +79,7 @@ impl Call {
             }
         };
         let trace = context.span().span_context().trace_id();
-        let (id, model, task) = (field::Empty, field::Empty, field::Empty);
-        // Of the level of what is always logged: each line has it, whatever the log leaves out.
-        let span = tracing::error_span!("request", method, route, %trace, id, model, task);
-        Self { span, context }
+        Self { span: line(method, route, trace), context }
     }
 
     /// What lines of the log say of the request.
@@ -133,6 +139,40 @@ impl Call {
             false => tracing::debug!(status, grpc, duration_ms, "request answered"),
         });
     }
+}
+
+/// What lines of the log say of a request.
+fn line(method: &str, route: &str, trace: TraceId) -> Span {
+    let (id, model, task) = (field::Empty, field::Empty, field::Empty);
+    // Of the level of what is always logged: each line has it, whatever the log leaves out.
+    tracing::error_span!(parent: None, "request", method, route, %trace, id, model, task)
+}
+
+/// The method, unless it is one that a client made up: spans and lines are to be short.
+fn known(method: &Method) -> &str {
+    let all = [
+        Method::GET,
+        Method::HEAD,
+        Method::POST,
+        Method::PUT,
+        Method::DELETE,
+        Method::OPTIONS,
+        Method::PATCH,
+    ];
+    if all.contains(method) { method.as_str() } else { "_OTHER" }
+}
+
+/// The span that a request came with, without its vendors' state, which may be long.
+fn above(headers: &HeaderMap) -> Context {
+    let given = TraceContextPropagator::new();
+    let given = given.extract_with_context(&Context::new(), &HeaderExtractor(headers));
+    if !given.has_active_span() {
+        return given;
+    }
+    let context = given.span().span_context().clone();
+    let (trace, span, flags) = (context.trace_id(), context.span_id(), context.trace_flags());
+    let short = SpanContext::new(trace, span, flags, true, TraceState::default());
+    Context::new().with_remote_span_context(short)
 }
 
 /// A trace that nobody keeps, so that lines of the log have one.

@@ -275,6 +275,11 @@ impl Catalog {
         if self.ensembles.serving(name).is_some() {
             return Ok(vec![ensembles::VERSION]);
         }
+        self.numbers(name).await
+    }
+
+    /// The same, of models alone.
+    async fn numbers(&self, name: &str) -> Result<Vec<u64>, Fault> {
         Ok(self.entries(name).await?.iter().map(ModelEntry::version).collect())
     }
 
@@ -318,11 +323,16 @@ impl Catalog {
         if let Some(ensemble) = entry.ensemble() {
             return self.readiness_of_all(ensemble);
         }
-        let seen = self.coordinator.readiness(entry.model());
+        self.readiness_of(entry.model())
+    }
+
+    /// The same of a version, whether its files were read or not.
+    fn readiness_of(&self, model: &ModelRef) -> Readiness {
+        let seen = self.coordinator.readiness(model);
         if seen == ModelReadiness::Ready {
             return Readiness::Ready;
         }
-        match (lock(&self.failures).get(entry.model()), seen) {
+        match (lock(&self.failures).get(model), seen) {
             (Some(message), _) => Readiness::Failed(message.clone()),
             (None, ModelReadiness::Ready) => Readiness::Ready,
             (None, ModelReadiness::Parked) => Readiness::Parked,

@@ -5,6 +5,7 @@
 
 mod draft;
 mod file;
+mod held;
 mod kind;
 mod plan;
 mod run;

@@ -219,7 +219,7 @@ fn cluster(page: &mut Page, stats: &Stats) {
 /// What became of the spans of traces.
 fn spans(counts: &Counts) -> Vec<MetricFamily> {
     let mut page = Page::default();
-    let help = "Spans that the collector has taken";
+    let help = "Spans of messages that the collector has answered well";
     let sent = [(Vec::new(), counts.sent())];
     page.numbers(("lgp_trace_spans_sent_total", Number::Counter, help), sent);
     let help = "Spans that found no room, or that the collector did not take";

@@ -296,12 +296,35 @@ pub(crate) async fn make_room(
     bytes: usize,
 ) -> Result<(), Fault> {
     let wait = state.config().body_timeout();
-    tokio::time::timeout(wait, state.bodies().grow(room, bytes)).await.map_err(|_| {
-        let (most, ms) = (state.config().bodies_bytes_max, wait.as_millis());
-        let message = format!(
-            "request bodies of {most} bytes are held, the most that are \
-             (http.bodies_bytes_max sets that); no room came free within {ms} ms"
-        );
-        Fault::unavailable("busy", message)
-    })
+    let growing = tokio::time::timeout(wait, state.bodies().grow(room, bytes));
+    growing.await.map_err(|_| no_room(state))
+}
+
+/// The same for a request that holds some room already. It does not stand in the line, where it would keep
+/// others from theirs while it keeps its own: it asks again until the time is over. It is given five
+/// eighths of all at most, so that others can hold the bodies that they come with.
+pub(crate) async fn make_more_room(
+    state: &ServerState,
+    room: &mut Room,
+    bytes: usize,
+) -> Result<(), Fault> {
+    const PAUSE: Duration = Duration::from_millis(20);
+    let until = Instant::now() + state.config().body_timeout();
+    let bytes = bytes.min(state.config().bodies_bytes_max / 8 * 5);
+    while !state.bodies().try_grow(room, bytes) {
+        if Instant::now() >= until {
+            return Err(no_room(state));
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    Ok(())
+}
+
+fn no_room(state: &ServerState) -> Fault {
+    let (most, ms) = (state.config().bodies_bytes_max, state.config().body_timeout_ms);
+    let message = format!(
+        "request bodies of {most} bytes are held, the most that are \
+         (http.bodies_bytes_max sets that); no room came free within {ms} ms"
+    );
+    Fault::unavailable("busy", message)
 }

@@ -62,7 +62,7 @@ async fn predict(State(models): State<Models>, request: Request) -> Result<Respo
 async fn answer(models: &Models, request: Request) -> Result<Map<String, Value>, Fault> {
     refuse_encoded(&request)?;
     let (parts, body) = request.into_parts();
-    let (bytes, mut room) = take(body, models.state()).await?;
+    let (bytes, room) = take(body, models.state()).await?;
     let Predict { tasks, sent } = request::read(parts, bytes).await?;
     let mut answer = Map::new();
     match sent {
@@ -73,7 +73,7 @@ async fn answer(models: &Models, request: Request) -> Result<Map<String, Value>,
         }
         Sent::Image(bytes) => {
             let needs = |size| tasks.iter().map(|task| task.room(size)).sum();
-            let picture = Picture::decode(models.state(), bytes, &mut room, needs).await?;
+            let picture = Picture::decode(models.state(), bytes, room, needs).await?;
             for task in tasks {
                 let found = of_picture(models, task, &picture).await?;
                 answer.insert(found.0.to_owned(), found.1);

@@ -87,7 +87,8 @@ pub(crate) struct ModelCounters {
     places: Mutex<BTreeMap<Place, u64>>,
 }
 
-/// Places of which answers are counted, for each model: workers of many names may come and go.
+/// Places of which answers are counted, for each model: workers of many names may come and go. Those of
+/// all further ones are counted together.
 const PLACES_MAX: usize = 1_024;
 
 /// A moment's reading of [`ModelCounters`].
@@ -168,7 +169,8 @@ impl ModelCounters {
 
     fn answered_at(&self, place: Place) {
         let mut places = self.places();
-        if places.len() < PLACES_MAX || places.contains_key(&place) {
+        let is_known = places.len() < PLACES_MAX || places.contains_key(&place);
+        if let Some(place) = if is_known { Some(place) } else { Place::other() } {
             *places.entry(place).or_default() += 1;
         }
     }

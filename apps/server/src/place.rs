@@ -27,6 +27,11 @@ impl Place {
         Some(Self { worker: record.worker.clone()?, device })
     }
 
+    /// All those that are too many to be counted one by one.
+    pub(crate) fn other() -> Option<Self> {
+        Some(Self { worker: "other".parse().ok()?, device: None })
+    }
+
     /// Each part that is known, under its name.
     pub(crate) fn parts(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let device = self.device.as_deref().map(|device| (DEVICE, device));

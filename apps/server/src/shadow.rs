@@ -48,6 +48,10 @@ pub(crate) fn cast(state: &ServerState, shadow: Shadow, answered: Answered) {
 
 async fn compare(state: &ServerState, shadow: &Shadow, answered: Answered) -> Result<(), Fault> {
     let entry = state.catalog().get(&shadow.model, shadow.version).await?;
+    if entry.ensemble().is_some() {
+        let what = format!("the shadow '{}' is an ensemble by now", shadow.model);
+        return Err(Fault::bad_input(what));
+    }
     oip::check_inputs(entry.inputs(), &answered.inputs)?;
     state.catalog().require_ready(&entry)?;
     let same = match oip::run_in_background(state, &entry, answered.inputs, PATIENCE).await {

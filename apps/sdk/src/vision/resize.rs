@@ -28,11 +28,56 @@ pub fn resize(
 ) -> Result<Pixels, VisionError> {
     check(width, height)?;
     check(pixels.width, pixels.height)?;
-    // Rows come first: as many as wanted, each as long as before.
-    check(pixels.width, height)?;
-    if (width, height) == (pixels.width, pixels.height) {
+    let from = (pixels.width, pixels.height);
+    if (width, height) == from {
         return Ok(pixels);
     }
+    if upright(from, (width, height)) > turned(from, (width, height)) {
+        let turned = resized_as_they_are(transposed(&pixels), height, width, filter)?;
+        return Ok(transposed(&turned));
+    }
+    resized_as_they_are(pixels, width, height, filter)
+}
+
+/// Bytes that resizing takes besides the pixels that it is given and gives, about.
+#[must_use]
+pub fn resize_bytes(from: (u32, u32), to: (u32, u32)) -> usize {
+    // Four numbers a pixel, of f32.
+    const PIXEL_BYTES: u64 = 16;
+    let between = upright(from, to).min(turned(from, to));
+    usize::try_from(between.saturating_mul(PIXEL_BYTES)).unwrap_or(usize::MAX)
+}
+
+/// Pixels between the two steps of resizing, where rows come first: as many as wanted, each as long as
+/// before.
+fn upright(from: (u32, u32), to: (u32, u32)) -> u64 {
+    u64::from(from.0) * u64::from(to.1)
+}
+
+/// The same where columns come first. The smaller of both is never more than the larger picture.
+fn turned(from: (u32, u32), to: (u32, u32)) -> u64 {
+    u64::from(to.0) * u64::from(from.1)
+}
+
+/// Rows for columns.
+fn transposed(pixels: &Pixels) -> Pixels {
+    let index = |value: u32| usize::try_from(value).unwrap_or(usize::MAX);
+    let (width, channels) = (index(pixels.width), pixels.channels.count());
+    let mut data = Vec::with_capacity(pixels.data.len());
+    for column in 0..width {
+        for row in pixels.data.chunks_exact(width * channels) {
+            data.extend(row.iter().skip(column * channels).take(channels));
+        }
+    }
+    Pixels { width: pixels.height, height: pixels.width, channels: pixels.channels, data }
+}
+
+fn resized_as_they_are(
+    pixels: Pixels,
+    width: u32,
+    height: u32,
+    filter: Filter,
+) -> Result<Pixels, VisionError> {
     let data = match pixels.channels.count() {
         1 => resized::<image::Luma<u8>>(&pixels, width, height, filter),
         3 => resized::<image::Rgb<u8>>(&pixels, width, height, filter),
@@ -197,10 +242,32 @@ mod tests {
     }
 
     #[test]
+    fn what_is_between_the_steps_is_no_more_than_the_larger_picture() {
+        assert_eq!(resize_bytes((60_000, 1), (1, 4000)), 16);
+        assert_eq!(resize_bytes((104_857, 1), (640, 640)), 640 * 16);
+        assert_eq!(resize_bytes((4000, 3000), (224, 224)), 224 * 3000 * 16);
+        let line = grey(60_000, 1, &[7; 60_000]);
+        let tall = resize(line, 1, 4000, Filter::Bilinear).expect("it takes sixteen bytes");
+        assert_eq!((tall.width(), tall.height()), (1, 4000));
+        assert!(tall.data().iter().all(|&value| value == 7));
+        // Both orders give the same, up to the last rounding.
+        let values: Vec<u8> = (0..23 * 5).map(|at| (at * 37 % 251) as u8).collect();
+        let wide = grey(23, 5, &values);
+        let (rows, columns) = (
+            resized_as_they_are(wide.clone(), 7, 11, Filter::Bicubic).expect("small"),
+            transposed(
+                &resized_as_they_are(transposed(&wide), 11, 7, Filter::Bicubic).expect("small"),
+            ),
+        );
+        let close = |(a, b): (&u8, &u8)| a.abs_diff(*b) <= 1;
+        assert_eq!(rows.data().len(), columns.data().len());
+        assert!(rows.data().iter().zip(columns.data()).all(close));
+    }
+
+    #[test]
     fn sizes_are_bounded() {
         let line = || grey(60_000, 1, &[0; 60_000]);
         resize(line(), u32::MAX, u32::MAX, Filter::Bilinear).expect_err("too large");
-        resize(line(), 1, 4000, Filter::Bilinear).expect_err("too large on the way");
         resize(line(), 0, 4, Filter::Bilinear).expect_err("no width");
     }
 }

@@ -140,7 +140,8 @@ async fn open(run: &Run) -> Result<Vec<Lane>> {
         Protocol::Grpc => {
             let client = grpc::connect(run).await?;
             for _ in 0..run.in_flight {
-                lanes.push(Lane::Unary(Unary::new(run, client.clone(), &input)?));
+                let lane = Unary::new(run, client.clone(), &input)?;
+                lanes.push(Lane::Unary(Box::new(lane)));
             }
         }
         Protocol::Stream => {

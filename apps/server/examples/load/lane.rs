@@ -19,7 +19,7 @@ pub(crate) enum Answer {
 /// A way to the server that one request at a time takes.
 pub(crate) enum Lane {
     Http(Http),
-    Unary(Unary),
+    Unary(Box<Unary>),
     Streamed(Streamed),
 }
 

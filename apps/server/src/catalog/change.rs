@@ -43,14 +43,18 @@ impl Catalog {
         version: Option<u64>,
     ) -> Result<LoadOutcome, Fault> {
         let _turn = self.turn(name).await;
-        // Of an ensemble, the file is read anew.
-        if self.ensembles.serving(name).is_some()
-            && let Some(found) = self.look_at_ensemble(name).await
-        {
-            let entry = ensembles::check_version(found?, version)?;
-            return Ok(LoadOutcome { entry, workers: Vec::new() });
+        // Of an ensemble, the file is read anew, and of one that has come for the first time.
+        match self.look_at_ensemble(name).await {
+            Some(Ok(entry)) => {
+                let entry = ensembles::check_version(entry, version)?;
+                Ok(LoadOutcome { entry, workers: Vec::new() })
+            }
+            // Where there are versions beside it, these serve.
+            Some(Err(fault)) if self.numbers(name).await.map_or(true, |all| all.is_empty()) => {
+                Err(ensembles::unusable(name, fault))
+            }
+            _ => self.load_now(name, version).await,
         }
-        self.load_now(name, version).await
     }
 
     async fn load_now(&self, name: &str, version: Option<u64>) -> Result<LoadOutcome, Fault> {
@@ -62,7 +66,7 @@ impl Catalog {
     async fn choose(&self, name: &str, version: Option<u64>) -> Result<Chosen, Fault> {
         if version.is_some() {
             return Ok(Chosen {
-                entries: vec![self.get(name, version).await?],
+                entries: vec![self.registered(name, version).await?],
                 alone: false,
                 whole: false,
             });
@@ -117,6 +121,10 @@ impl Catalog {
 
     async fn load_one(&self, entry: &ModelEntry) -> Result<LoadOutcome, Fault> {
         let (name, model) = (entry.name(), entry.model());
+        if entry.ensemble().is_some() {
+            let what = format!("'{name}' is an ensemble, which no worker loads");
+            return Err(Fault::internal(what));
+        }
         let needs = self.needs(name).await?;
         let loading = self.coordinator.load_where(model.clone(), needs);
         let results = loading.await.map_err(faults::cluster)?;
@@ -180,7 +188,7 @@ impl Catalog {
     pub(crate) async fn deploy(&self, name: &str, wish: Deployment) -> Result<ModelEntry, Fault> {
         let _turn = self.turn(name).await;
         self.refuse_ensemble(name)?;
-        let all = self.versions(name).await?;
+        let all = self.numbers(name).await?;
         if let Some(policy) = &wish.version_policy
             && policy.choose(&all).is_empty()
         {
@@ -197,7 +205,7 @@ impl Catalog {
         if has_policy {
             self.load_now(name, None).await?;
         }
-        self.get(name, None).await
+        self.registered(name, None).await
     }
 
     /// Takes a version of a model from the workers, or all of them; their files stay. What runs goes on;
@@ -243,7 +251,7 @@ impl Catalog {
     ) -> Result<(ModelEntry, Vec<ModelRef>), Fault> {
         self.refuse_ensemble(name)?;
         self.forget(name);
-        let entry = self.get(name, version).await?;
+        let entry = self.registered(name, version).await?;
         let mut models = self.all_of(name).await?;
         models.retain(|model| version.is_none_or(|version| version == model.version));
         Ok((entry, models))
@@ -300,11 +308,11 @@ impl Catalog {
     pub(super) async fn come(&self, name: &str, version: u64) -> Result<LoadOutcome, Fault> {
         let policy: Option<VersionPolicy> = self.deployment(name).await.version_policy;
         let Some(policy) = policy else { return self.load_now(name, Some(version)).await };
-        let all = self.versions(name).await?;
+        let all = self.numbers(name).await?;
         match policy.choose(&all).contains(&version) {
             true => self.load_now(name, None).await,
             false => {
-                let entry = self.get(name, Some(version)).await?;
+                let entry = self.registered(name, Some(version)).await?;
                 Ok(LoadOutcome { entry, workers: Vec::new() })
             }
         }

@@ -144,8 +144,7 @@ impl Catalog {
     /// An ensemble can be used when all of its models can.
     pub(super) fn readiness_of_all(&self, ensemble: &Ensemble) -> Readiness {
         for (name, seen) in ensemble.models() {
-            let now = self.known_now(name);
-            match self.readiness(now.as_ref().unwrap_or(seen)) {
+            match self.readiness_of_step(name, seen) {
                 Readiness::Ready | Readiness::Parked => {}
                 Readiness::Loading => return Readiness::Loading,
                 other => {
@@ -167,14 +166,41 @@ impl Catalog {
         }
     }
 
-    /// The model that a step would use now, as far as it is known without a look at the folder.
-    fn known_now(&self, model: &ModelName) -> Option<ModelEntry> {
-        let alias = self.aliases.get(&model.name);
-        let (name, version) = match alias.as_ref().and_then(|alias| alias.targets.first()) {
-            Some(target) => (&target.model, target.version),
-            None => (&model.name, model.version),
+    /// Whether a step can run what it names: of an alias, one of its targets is enough, for a request may
+    /// lead to that one.
+    fn readiness_of_step(&self, model: &ModelName, seen: &ModelEntry) -> Readiness {
+        let Some(alias) = self.aliases.get(&model.name) else {
+            return self.readiness_now(&model.name, model.version, seen);
         };
-        let all = lock(&self.known).entries.get(name).cloned()?;
-        self.pick(&all, version)
+        let targets = alias.targets.iter();
+        let mut all = targets.map(|it| self.readiness_now(&it.model, it.version, seen));
+        let Some(first) = all.next() else { return Readiness::Unloaded };
+        match first.is_usable() {
+            true => first,
+            false => all.find(Readiness::is_usable).unwrap_or(first),
+        }
+    }
+
+    /// Whether a model can be used now, without a look at the folder: where its files were not read since it
+    /// changed, the versions that workers have are what is known, and then the one that was seen before.
+    fn readiness_now(&self, name: &str, version: Option<u64>, seen: &ModelEntry) -> Readiness {
+        // An alias may have been turned to an ensemble, which the step refuses in words of its own.
+        if self.ensembles.serving(name).is_some() {
+            return Readiness::Ready;
+        }
+        let known = lock(&self.known).entries.get(name).cloned();
+        if let Some(entry) = known.and_then(|all| self.pick(&all, version)) {
+            return self.readiness_of(entry.model());
+        }
+        let is_asked = |model: &ModelRef| {
+            model.name == name && version.is_none_or(|version| version == model.version)
+        };
+        let wanted = self.coordinator.models().into_iter().filter(is_asked);
+        let mut states: Vec<Readiness> = wanted.map(|model| self.readiness_of(&model)).collect();
+        match states.iter().position(Readiness::is_usable) {
+            Some(at) => states.swap_remove(at),
+            None if is_asked(seen.model()) => self.readiness_of(seen.model()),
+            None => states.pop().unwrap_or(Readiness::Unloaded),
+        }
     }
 }

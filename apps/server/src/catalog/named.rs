@@ -92,13 +92,11 @@ impl Catalog {
             entries.push(self.get(&target.model, target.version).await?);
         }
         if let Some(shadow) = &alias.shadow {
-            let entry = self.get(&shadow.model, shadow.version).await?;
-            if entry.ensemble().is_some() {
-                let what =
-                    format!("the shadow '{}' is an ensemble, expected a model", shadow.model);
-                return Err(Fault::bad_input(what));
+            entries.push(self.get(&shadow.model, shadow.version).await?);
+            if let Some(entry) = entries.iter().find(|entry| entry.ensemble().is_some()) {
+                let what = format!("'{}' is an ensemble, expected models", entry.name());
+                return Err(Fault::bad_input(what + " beside a shadow"));
             }
-            entries.push(entry);
         }
         let same =
             |a: &ModelEntry, b: &ModelEntry| a.inputs() == b.inputs() && a.outputs() == b.outputs();

@@ -26,6 +26,11 @@ impl Readiness {
         }
     }
 
+    /// Whether requests are taken for it.
+    pub(super) fn is_usable(&self) -> bool {
+        matches!(self, Self::Ready | Self::Parked)
+    }
+
     /// Whether it answers at once.
     pub(crate) fn is_ready(&self) -> bool {
         matches!(self, Self::Ready | Self::Outdated(_))

@@ -35,7 +35,7 @@ impl Catalog {
                 self.coordinator.unload(&model);
             }
         }
-        let is_left = self.versions(name).await.is_ok_and(|left| !left.is_empty());
+        let is_left = self.numbers(name).await.is_ok_and(|left| !left.is_empty());
         if is_left && let Err(fault) = self.after_loss(name).await {
             let reason = fault.message;
             tracing::warn!(name, reason, "what is left of a model does not load");

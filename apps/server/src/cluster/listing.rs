@@ -1,6 +1,8 @@
 //! `GET tasks`: pages of tasks, of those that a query asks for.
 
+use super::references::may_see;
 use super::tasks::{model_name, summary};
+use crate::access::Caller;
 use crate::fault::{ClusterError, Fault};
 use crate::faults;
 use crate::query;
@@ -11,14 +13,18 @@ use axum::http::header::LINK;
 use axum::response::{IntoResponse, Response};
 use lgp_sdk::{TaskFilter, TaskId};
 
-/// `GET tasks`: a bare array, newest first, without outputs. Where more may follow, a link says where.
+/// `GET tasks`: a bare array, newest first, without outputs. Where more may follow, a link says where. A key
+/// that is limited to models sees tasks of those alone: its pages may be shorter, and the link is what says
+/// whether more follow.
 pub(crate) async fn list(
     State(state): State<ServerState>,
+    caller: Caller,
     RawQuery(query): RawQuery,
 ) -> Result<Response, ClusterError> {
     let query = query.unwrap_or_default();
     let filter = filter(&query)?;
-    let page = state.coordinator().tasks(&filter).await.map_err(faults::cluster)?;
+    let mut page = state.coordinator().tasks(&filter).await.map_err(faults::cluster)?;
+    page.tasks.retain(|record| may_see(&state, &caller, &record.model));
     let body = Json(page.tasks.iter().map(summary).collect::<Vec<_>>());
     Ok(match page.next {
         Some(next) => ([(LINK, link(&query, next))], body).into_response(),

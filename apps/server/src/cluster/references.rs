@@ -2,20 +2,21 @@
 #![deny(clippy::as_conversions)]
 
 use super::waiting;
+use crate::access::Caller;
+use crate::aliases::Target;
 use crate::bodies::Room;
-use crate::extract::make_room;
+use crate::extract::make_more_room;
 use crate::fault::Fault;
 use crate::faults;
 use crate::oip::{Input, Parameters, Raw};
 use crate::state::ServerState;
 use axum::http::StatusCode;
-use lgp_sdk::{NamedTensor, TaskId, TaskRecord, TaskState};
+use lgp_sdk::{ModelRef, NamedTensor, TaskId, TaskRecord, TaskState, Tensor};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// An output of another task.
 #[derive(Debug, Deserialize)]
@@ -77,89 +78,149 @@ impl Written<'_> {
     }
 }
 
-/// Whether any of them has to be waited for.
+/// Whether any of them may have to be waited for.
 pub(super) fn any_elsewhere(inputs: &[Taken]) -> bool {
     inputs.iter().any(|input| matches!(input, Taken::Elsewhere(..)))
 }
 
-/// The tensors, once the tasks that they are outputs of have ended, and what these hold of the room for
-/// bodies.
-///
-/// # Errors
-/// 404 and 410 as for a task that is shown; 409 for one that did not succeed; 400 for an output that it does
-/// not have; 503 for what does not end in time.
-pub(super) async fn resolve(
-    state: &ServerState,
-    inputs: Vec<Taken>,
-    until: Instant,
-) -> Result<(Vec<NamedTensor>, Vec<Room>), Fault> {
-    let mut ended: BTreeMap<TaskId, TaskRecord> = BTreeMap::new();
-    let (mut tensors, mut rooms) = (Vec::with_capacity(inputs.len()), Vec::new());
-    for input in inputs {
-        let (name, Origin { task, output }) = match input {
-            Taken::Tensor(tensor) => {
-                tensors.push(tensor);
-                continue;
-            }
-            Taken::Elsewhere(name, origin) => (name, origin),
-        };
-        let of_input = |mut fault: Fault| {
-            fault.message = format!("input '{name}': {}", fault.message);
-            fault
-        };
-        let id: TaskId = task.parse().map_err(|_| {
-            let task: String = task.chars().take(64).collect();
-            of_input(Fault::not_found("unknown_task", format!("no task '{task}'")))
-        })?;
-        let record = match ended.entry(id) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(place) => {
-                let (record, room) = wait(state, id, until).await.map_err(of_input)?;
-                rooms.push(room);
-                place.insert(record)
-            }
-        };
-        let outputs = record.outputs.as_ref();
-        let outputs = outputs.ok_or_else(|| Fault::internal("a task succeeded without outputs"))?;
-        let found = outputs.iter().find(|known| known.name == output).ok_or_else(|| {
-            let known: Vec<String> = outputs.iter().map(|o| format!("'{}'", o.name)).collect();
-            let output: String = output.chars().take(64).collect();
-            of_input(Fault::bad_input(format!(
-                "task {id} has no output '{output}', expected {}",
-                known.join(", ")
-            )))
-        })?;
-        tensors.push(NamedTensor::new(name, found.tensor.clone()));
-    }
-    Ok((tensors, rooms))
+/// Tasks whose outputs the inputs of a request are, each of which is read once.
+pub(super) struct References<'a> {
+    state: &'a ServerState,
+    caller: &'a Caller,
+    began: Instant,
+    ended: BTreeMap<TaskId, TaskRecord>,
+    /// Bytes of outputs that were read from files.
+    read_bytes: usize,
+    /// For those. To be kept until nothing of them is held for the request any more.
+    room: Room,
 }
 
-/// The record of a task that has succeeded.
-async fn wait(
-    state: &ServerState,
-    id: TaskId,
-    until: Instant,
-) -> Result<(TaskRecord, Room), Fault> {
-    let left = until.saturating_duration_since(Instant::now());
-    let mut room = Room::default();
-    let record = match waiting::ended(state, id, left).await? {
-        Some(record) => record,
-        None => {
-            let coordinator = state.coordinator();
-            if !coordinator.state(id).map_err(faults::cluster)?.is_terminal() {
-                let message = format!("task {id} did not end in time");
-                return Err(Fault::unavailable("deadline_exceeded", message));
-            }
-            let bytes = coordinator.stored_bytes(id).await.map_err(faults::cluster)?;
-            make_room(state, &mut room, usize::try_from(bytes).unwrap_or(usize::MAX)).await?;
-            coordinator.task(id).await.map_err(faults::cluster)?
-        }
-    };
-    if record.state == TaskState::Succeeded {
-        return Ok((record, room));
+impl<'a> References<'a> {
+    /// Of a request that begins now.
+    pub(super) fn new(state: &'a ServerState, caller: &'a Caller) -> Self {
+        let (began, ended, room) = (Instant::now(), BTreeMap::new(), Room::default());
+        Self { state, caller, began, ended, read_bytes: 0, room }
     }
-    let why =
-        record.error.as_ref().map_or(String::new(), |error| format!(": {}", error.code.name()));
-    let message = format!("task {id} has {}{why}, expected one that succeeds", record.state.name());
-    Err(Fault::new(StatusCode::CONFLICT, "dependency_failed", message))
+
+    /// The tensors, once the tasks that they are outputs of have ended.
+    ///
+    /// # Errors
+    /// 404 and 410 as for a task that is shown; 403 for one of a model that the caller's key is not for;
+    /// 409 for one that did not succeed; 400 for an output that it does not have; 413 for more than there
+    /// is room for; 503 for what does not end within `limit` of the request's begin.
+    pub(super) async fn resolve(
+        &mut self,
+        inputs: Vec<Taken>,
+        limit: Duration,
+    ) -> Result<Vec<NamedTensor>, Fault> {
+        // Later than any clock tells is never waited for.
+        let until = self.began.checked_add(limit).unwrap_or(self.began);
+        let mut tensors = Vec::with_capacity(inputs.len());
+        for input in inputs {
+            tensors.push(match input {
+                Taken::Tensor(tensor) => tensor,
+                Taken::Elsewhere(name, origin) => {
+                    let found = self.output(&origin, until).await.map_err(|mut fault| {
+                        fault.message = format!("input '{name}': {}", fault.message);
+                        fault
+                    })?;
+                    NamedTensor::new(name, found)
+                }
+            });
+        }
+        Ok(tensors)
+    }
+
+    async fn output(&mut self, origin: &Origin, until: Instant) -> Result<Tensor, Fault> {
+        let Origin { task, output } = origin;
+        let id: TaskId = task.parse().map_err(|_| {
+            let task: String = task.chars().take(64).collect();
+            Fault::not_found("unknown_task", format!("no task '{task}'"))
+        })?;
+        check_task(self.state, self.caller, id)?;
+        if !self.ended.contains_key(&id) {
+            let record = self.wait(id, until).await?;
+            self.ended.insert(id, record);
+        }
+        let outputs = self.ended.get(&id).and_then(|record| record.outputs.as_ref());
+        let outputs = outputs.ok_or_else(|| Fault::internal("a task succeeded without outputs"))?;
+        let found = outputs.iter().find(|known| known.name == *output).ok_or_else(|| {
+            let known: Vec<String> = outputs.iter().map(|o| format!("'{}'", o.name)).collect();
+            let output: String = output.chars().take(64).collect();
+            let known = known.join(", ");
+            Fault::bad_input(format!("task {id} has no output '{output}', expected {known}"))
+        })?;
+        Ok(found.tensor.clone())
+    }
+
+    /// The record of a task that has succeeded.
+    async fn wait(&mut self, id: TaskId, until: Instant) -> Result<TaskRecord, Fault> {
+        let left = until.saturating_duration_since(Instant::now());
+        let record = match waiting::ended(self.state, id, left).await? {
+            Some(record) => record,
+            None => {
+                let coordinator = self.state.coordinator();
+                if !coordinator.state(id).map_err(faults::cluster)?.is_terminal() {
+                    let message = format!("task {id} did not end in time");
+                    return Err(Fault::unavailable("deadline_exceeded", message));
+                }
+                let bytes = coordinator.stored_bytes(id).await.map_err(faults::cluster)?;
+                self.make_room(usize::try_from(bytes).unwrap_or(usize::MAX)).await?;
+                coordinator.task(id).await.map_err(faults::cluster)?
+            }
+        };
+        if record.state == TaskState::Succeeded {
+            return Ok(record);
+        }
+        let error = record.error.as_ref();
+        let why = error.map_or(String::new(), |error| format!(": {}", error.code.name()));
+        let ended = record.state.name();
+        let message = format!("task {id} has {ended}{why}, expected one that succeeds");
+        Err(Fault::new(StatusCode::CONFLICT, "dependency_failed", message))
+    }
+
+    /// Room for outputs of one more task, beside what the request holds. One task's alone may be more than
+    /// there is room for, as a body may.
+    async fn make_room(&mut self, bytes: usize) -> Result<(), Fault> {
+        let (all, most) =
+            (self.read_bytes.saturating_add(bytes), self.state.config().bodies_bytes_max);
+        if self.read_bytes > 0 && all > most {
+            let message = format!(
+                "the results that inputs come from have {all} bytes together, expected at most {most} \
+                 (http.bodies_bytes_max sets that)"
+            );
+            return Err(Fault::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message));
+        }
+        make_more_room(self.state, &mut self.room, all).await?;
+        self.read_bytes = all;
+        Ok(())
+    }
+}
+
+/// Refuses a task of a model that the caller's key is for neither by its name nor by that of an alias which
+/// leads to it: a task that was submitted through an alias is one of the model that the alias chose.
+pub(super) fn check_task(state: &ServerState, caller: &Caller, id: TaskId) -> Result<(), Fault> {
+    let model = state.coordinator().model_of(id).map_err(faults::cluster)?;
+    if may_see(state, caller, &model) {
+        return Ok(());
+    }
+    let (key, name) = (caller.id(), &model.name);
+    let message = format!(
+        "task {id} is one of model '{name}', and key {key} is for neither it nor an alias that leads to it"
+    );
+    Err(Fault::new(StatusCode::FORBIDDEN, "forbidden_model", message))
+}
+
+/// Whether a caller may see tasks of a model.
+pub(super) fn may_see(state: &ServerState, caller: &Caller, model: &ModelRef) -> bool {
+    let leads = |target: &Target| {
+        target.model == model.name && target.version.is_none_or(|version| version == model.version)
+    };
+    caller.may_use(&model.name)
+        || state
+            .catalog()
+            .aliases()
+            .list()
+            .iter()
+            .any(|(name, alias)| caller.may_use(name) && alias.targets.iter().any(leads))
 }

@@ -1,6 +1,6 @@
 //! Tasks: submitting, watching and cancelling them.
 
-use super::references::{self, Taken, Written};
+use super::references::{self, References, Taken, Written, check_task};
 use super::waiting;
 use crate::access::Caller;
 use crate::bodies::Room;
@@ -19,7 +19,7 @@ use lgp_sdk::{
 };
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Value, json};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Longest idempotency key in bytes.
 const KEY_BYTES_MAX: usize = 256;
@@ -64,8 +64,10 @@ pub(crate) async fn submit(
 ) -> Result<(StatusCode, Json<Value>), ClusterError> {
     // Held while the tensors are hashed and written.
     let WithTensors { bytes, json_bytes, room: _room } = body;
-    let task = off_loop(bytes.len(), move || read_one(json_bytes, &bytes));
-    let (spec, within) = task.await?.spec(&state, &caller).await?;
+    let task = off_loop(bytes.len(), move || read_one(json_bytes, &bytes)).await?;
+    // What they hold goes with them, once the tensors are the coordinator's.
+    let mut references = References::new(&state, &caller);
+    let (spec, within) = task.spec(&state, &caller, &mut references).await?;
     if let Some(position) = within.first() {
         let message = format!("depends_on names task #{position} of a batch, and this is none");
         return Err(Fault::bad_input(message).into());
@@ -121,8 +123,10 @@ pub(crate) async fn submit_batch(
         fault
     };
     let mut tasks = Vec::with_capacity(batch.len());
+    let mut references = References::new(&state, &caller);
     for (i, task) in batch.into_iter().enumerate() {
-        tasks.push(task.spec(&state, &caller).await.map_err(|fault| at(i, fault))?);
+        let spec = task.spec(&state, &caller, &mut references).await;
+        tasks.push(spec.map_err(|fault| at(i, fault))?);
     }
     let ids = state.coordinator().submit_all(tasks).await.map_err(faults::cluster)?;
     let tasks: Vec<Value> = ids.into_iter().map(|id| accepted(&state, id)).collect();
@@ -132,9 +136,11 @@ pub(crate) async fn submit_batch(
 /// `GET tasks/{id}/why`: each decision about a task, and what it waits for.
 pub(crate) async fn why(
     State(state): State<ServerState>,
+    caller: Caller,
     params: Params,
 ) -> Result<Json<Value>, ClusterError> {
     let id = task_id(&params)?;
+    check_task(&state, &caller, id)?;
     let lines = state.coordinator().explain(id).await.map_err(faults::cluster)?;
     let lines = lines.into_iter().map(|(at_ms, what)| json!({ "at_ms": at_ms, "what": what }));
     Ok(Json(json!({ "task_id": id, "decisions": lines.collect::<Vec<Value>>() })))
@@ -143,10 +149,12 @@ pub(crate) async fn why(
 /// `GET tasks/{id}?wait_ms=N`: at once, or once the task has ended, after `wait_ms` at the latest.
 pub(crate) async fn show(
     State(state): State<ServerState>,
+    caller: Caller,
     params: Params,
     RawQuery(query): RawQuery,
 ) -> Result<Response, ClusterError> {
     let id = task_id(&params)?;
+    check_task(&state, &caller, id)?;
     let wait = waiting::limit(&query.unwrap_or_default(), state.config().deadline_ms_max)?;
     if let Some(record) = waiting::ended(&state, id, wait).await? {
         return answer(&state, record, Room::default()).await;
@@ -167,9 +175,11 @@ async fn room_for_result(state: &ServerState, id: TaskId) -> Result<Room, Fault>
 /// `DELETE tasks/{id}/result`: the result of a task that has ended is needed no more.
 pub(crate) async fn let_go(
     State(state): State<ServerState>,
+    caller: Caller,
     params: Params,
 ) -> Result<Json<Value>, ClusterError> {
     let id = task_id(&params)?;
+    check_task(&state, &caller, id)?;
     let ended = state.coordinator().let_go(id).await.map_err(faults::cluster)?;
     Ok(Json(json!({ "task_id": id, "state": ended, "let_go": true })))
 }
@@ -177,9 +187,11 @@ pub(crate) async fn let_go(
 /// `DELETE tasks/{id}`: cancels what is not finished and answers what the task is then.
 pub(crate) async fn cancel(
     State(state): State<ServerState>,
+    caller: Caller,
     params: Params,
 ) -> Result<Response, ClusterError> {
     let id = task_id(&params)?;
+    check_task(&state, &caller, id)?;
     let room = room_for_result(&state, id).await?;
     let record = state.coordinator().cancel(id).await.map_err(faults::cluster)?;
     answer(&state, record, room).await
@@ -213,6 +225,7 @@ impl Task<Inputs> {
         mut self,
         state: &ServerState,
         caller: &Caller,
+        references: &mut References<'_>,
     ) -> Result<(TaskSpec, Vec<usize>), Fault> {
         let (name, version) = model_name(&self.model)?;
         caller.check_model(name)?;
@@ -220,11 +233,9 @@ impl Task<Inputs> {
         let most = state.config().deadline_ms_max;
         let deadline = bounded_ms("deadline_ms", self.deadline_ms, most)?;
         let inputs = std::mem::replace(&mut self.inputs, Ok(Vec::new()))?;
-        let (began, is_late) = (Instant::now(), references::any_elsewhere(&inputs));
-        let until = began.checked_add(deadline.unwrap_or(state.config().deadline_max()));
-        let until = until.unwrap_or(began);
-        // The room is held while the tensors are compared.
-        let (inputs, _room) = references::resolve(state, inputs, until).await?;
+        let is_late = references::any_elsewhere(&inputs);
+        let limit = deadline.unwrap_or(state.config().deadline_max());
+        let inputs = references.resolve(inputs, limit).await?;
         if is_late {
             // Another version may have come meanwhile.
             named = state.catalog().named(name, version).await?;
@@ -243,7 +254,8 @@ impl Task<Inputs> {
         if let Some(priority) = &self.priority {
             spec.priority = priority.parse::<Priority>().map_err(faults::cluster)?;
         }
-        spec.deadline = deadline.map(|whole| whole.saturating_sub(began.elapsed()));
+        // As it was asked for: a repeated request is to be the same.
+        spec.deadline = deadline;
         spec.idempotency_key = self.key()?;
         spec.durable = self.durable.unwrap_or(false);
         spec.affinity.clone_from(&self.affinity);

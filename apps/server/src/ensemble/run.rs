@@ -1,13 +1,12 @@
 //! Runs the steps of one request: each as soon as what it reads is there.
 
 use super::file::ModelName;
+use super::held::{Held, Total};
 use super::plan::{Ensemble, Step, Work, label};
 use super::steps::{BuiltIn, Given, Joint};
 use super::value::Value;
-use crate::bodies::Room;
 use crate::call::Call;
 use crate::catalog::ModelEntry;
-use crate::extract::make_room;
 use crate::fault::Fault;
 use crate::oip::{self, Given as Request, InferRequest};
 use crate::state::ServerState;
@@ -39,15 +38,26 @@ struct Shared<'a> {
     id: Option<String>,
     priority: Priority,
     deadline: Instant,
+    /// Bytes of the room for bodies that its values hold.
+    total: Total,
 }
 
 /// What one step has made.
 struct Done {
     values: Vec<(String, Value)>,
     task: Option<String>,
-    /// What it holds of the room for bodies.
-    room: Room,
+    held: Option<Arc<Held>>,
 }
+
+/// What a step reads.
+struct Read {
+    given: Given<Value>,
+    /// Kept until it has read.
+    rooms: Vec<Arc<Held>>,
+}
+
+/// A value that is there, and the room that it holds.
+type There = (Value, Option<Arc<Held>>);
 
 /// Runs an ensemble. What is under way ends with the first step that fails, with the deadline, and when
 /// the caller goes away.
@@ -63,7 +73,8 @@ pub(crate) fn run<'a>(
     // Later than any clock tells is never.
     let deadline = now.checked_add(limit).unwrap_or(now + NEVER);
     let (id, priority) = (request.id.take(), request.priority);
-    let shared = Shared { state, call, entry, ensemble, id, priority, deadline };
+    let total = Total::default();
+    let shared = Shared { state, call, entry, ensemble, id, priority, deadline, total };
     Box::pin(async move {
         let running = shared.all(request);
         tokio::time::timeout_at(deadline, running).await.unwrap_or_else(|_| {
@@ -77,13 +88,14 @@ pub(crate) fn run<'a>(
 impl Shared<'_> {
     async fn all(&self, request: InferRequest) -> Result<Ran, Fault> {
         let tensors = request.inputs.tensors.into_iter();
-        let tensors = tensors.map(|input| (input.name.clone(), Value::Tensor(input.tensor)));
+        let tensors = tensors.map(|input| (input.name, Value::Tensor(input.tensor)));
         let blobs = request.inputs.blobs.into_iter();
         let blobs = blobs.map(|blobs| (blobs.name.clone(), Value::Blobs(Arc::new(blobs))));
-        let mut values: HashMap<String, Value> = tensors.chain(blobs).collect();
+        let all = tensors.chain(blobs).map(|(name, value)| (name, (value, None)));
+        let mut values: HashMap<String, There> = all.collect();
         let mut waiting: Vec<&Step> = self.ensemble.steps.iter().collect();
         let mut running = FuturesUnordered::new();
-        let (mut rooms, mut task) = (Vec::new(), None);
+        let mut task = None;
         loop {
             let ready = |step: &&Step| step.inputs.values().all(|value| values.contains_key(value));
             let (now, later): (Vec<_>, Vec<_>) = waiting.into_iter().partition(ready);
@@ -91,42 +103,61 @@ impl Shared<'_> {
             for step in now {
                 running.push(self.step(step, self.given(step, &values)));
             }
-            // What nobody will read again goes.
+            // What nobody will read again goes, and its room with the last step that reads it now.
             values.retain(|value, _| {
                 let is_read = |step: &&Step| step.inputs.values().any(|read| read == value);
                 waiting.iter().any(is_read) || self.ensemble.answered.contains(value)
             });
             let Some(done) = running.next().await else { break };
             let done: Done = done?;
-            values.extend(done.values);
-            rooms.push(done.room);
+            let held = done.held;
+            let made = done.values.into_iter();
+            values.extend(made.map(|(name, value)| (name, (value, held.clone()))));
             task = task.or(done.task);
         }
-        Ok(Ran { outputs: self.outputs(&values)?, task })
+        Ok(Ran { outputs: self.outputs(values).await?, task })
     }
 
-    fn given(&self, step: &Step, values: &HashMap<String, Value>) -> Given<Value> {
-        let joint = |(port, value): (&String, &String)| {
+    /// What a step reads, and the room that this holds.
+    fn given(&self, step: &Step, values: &HashMap<String, There>) -> Read {
+        let mut rooms = Vec::new();
+        let mut joint = |(port, value): (&String, &String)| {
             let label = label(self.ensemble.inputs(), value);
-            values.get(value).map(|found| Joint { port: port.clone(), label, value: found.clone() })
+            let (found, held) = values.get(value)?;
+            rooms.extend(held.clone());
+            Some(Joint { port: port.clone(), label, value: found.clone() })
         };
-        Given(step.inputs.iter().filter_map(joint).collect())
+        let given = Given(step.inputs.iter().filter_map(&mut joint).collect());
+        Read { given, rooms }
     }
 
-    fn outputs(&self, values: &HashMap<String, Value>) -> Result<Vec<NamedTensor>, Fault> {
+    /// The answer. Pictures become tensors, of which each is a copy.
+    async fn outputs(&self, values: HashMap<String, There>) -> Result<Vec<NamedTensor>, Fault> {
         let specs = self.ensemble.outputs().iter().zip(&self.ensemble.answered);
         let output = |(spec, value): (&lgp_sdk::ValueSpec, &String)| {
             let made = values.get(value);
             let made = made.ok_or_else(|| Fault::internal("a step made less than was checked"))?;
-            Ok(NamedTensor::new(spec.name.clone(), made.tensor()?))
+            Ok((spec.name.clone(), made.0.clone()))
         };
-        specs.map(output).collect()
+        let all = specs.map(output).collect::<Result<Vec<_>, Fault>>()?;
+        let copied = all.iter().map(|(_, value)| match value {
+            Value::Pictures(_) => value.bytes(),
+            Value::Tensor(_) | Value::Blobs(_) => 0,
+        });
+        oip::off_loop(copied.sum(), move || {
+            // The room stays taken until the copies are made.
+            let _values = values;
+            let output =
+                |(name, value): (String, Value)| Ok(NamedTensor::new(name, value.tensor()?));
+            all.into_iter().map(output).collect()
+        })
+        .await
     }
 
-    async fn step(&self, step: &Step, given: Given<Value>) -> Result<Done, Fault> {
+    async fn step(&self, step: &Step, read: Read) -> Result<Done, Fault> {
         let done = match &step.work {
-            Work::BuiltIn(work) => self.built_in(work, step, given).await,
-            Work::Model(model) => self.model(model, step, given).await,
+            Work::BuiltIn(work) => self.built_in(work, step, read).await,
+            Work::Model(model) => self.model(model, step, read).await,
         };
         done.map_err(|mut fault| {
             fault.message = format!("{} of '{}': {}", step.title, self.entry.name(), fault.message);
@@ -138,7 +169,7 @@ impl Shared<'_> {
         &self,
         work: &Arc<dyn BuiltIn>,
         step: &Step,
-        given: Given<Value>,
+        Read { given, rooms }: Read,
     ) -> Result<Done, Fault> {
         let labels = match work.labels() {
             None => None,
@@ -152,29 +183,31 @@ impl Shared<'_> {
         let judge = Arc::clone(work);
         let judging = oip::off_loop(bytes, move || Ok((judge.room(&given)?, given)));
         let (wanted, given) = judging.await?;
-        let mut room = Room::default();
-        make_room(self.state, &mut room, wanted).await?;
+        let held = Held::take(self.state, &self.total, wanted).await?;
         let work = Arc::clone(work);
         // The room stays taken until the work ends, also when nobody waits for it any more.
-        let running = oip::off_loop(bytes, move || {
+        let running = oip::off_loop(bytes.max(wanted), move || {
             let labels = labels.as_ref().map(ModelEntry::labels).unwrap_or_default();
-            Ok((work.run(given, labels)?, room))
+            let made = work.run(given, labels)?;
+            drop(rooms);
+            Ok((made, held))
         });
-        let (mut made, room) = running.await?;
+        let (mut made, mut held) = running.await?;
         let value = |(port, value): (&String, &String)| {
             let at = made.iter().position(|(known, _)| known == port);
             let at = at.ok_or_else(|| Fault::internal("a step made less than was checked"))?;
             Ok((value.clone(), made.swap_remove(at).1))
         };
-        let values = step.outputs.iter().map(value).collect::<Result<_, Fault>>()?;
-        Ok(Done { values, task: None, room })
+        let values = step.outputs.iter().map(value).collect::<Result<Vec<_>, Fault>>()?;
+        held.shrink(self.state, values.iter().map(|(_, value)| value.bytes()).sum());
+        Ok(Done { values, task: None, held: Some(Arc::new(held)) })
     }
 
     async fn model(
         &self,
         model: &ModelName,
         step: &Step,
-        given: Given<Value>,
+        Read { given, rooms: _rooms }: Read,
     ) -> Result<Done, Fault> {
         let named = self.state.catalog().named(&model.name, model.version).await?;
         let bytes = given.0.iter().map(|joint| joint.value.bytes()).sum();
@@ -201,6 +234,6 @@ impl Shared<'_> {
             Ok((value.clone(), Value::Tensor(found.tensor.clone())))
         };
         let values = step.outputs.iter().map(value).collect::<Result<_, Fault>>()?;
-        Ok(Done { values, task: Some(answer.id), room: Room::default() })
+        Ok(Done { values, task: Some(answer.id), held: None })
     }
 }

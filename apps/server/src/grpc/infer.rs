@@ -69,7 +69,8 @@ impl Service {
         });
         let answers = requests.map(move |message| {
             let (service, caller, room) = (service.clone(), caller.clone(), held.take());
-            let (call, span) = (call.clone(), call.span());
+            let call = call.message();
+            let span = call.span();
             let answer = async move {
                 let message = message?;
                 let id = message.id.clone();

@@ -5,7 +5,7 @@ use super::pictures::{Picture, bad};
 use crate::catalog::ModelEntry;
 use crate::fault::Fault;
 use crate::oip;
-use lgp_sdk::vision::{self, Filter, Order, Pixels, Scaling};
+use lgp_sdk::vision::{self, Filter, Order, Pixels, Scaling, VisionError};
 use lgp_sdk::{NamedTensor, Tensor};
 use serde::Deserialize;
 use serde_json::Value;
@@ -17,7 +17,12 @@ const WITH_LANGUAGES: &str = "nllb";
 /// The side of the input where nothing says it.
 const SIDE: u32 = 224;
 /// No model of pictures sees more.
-const SIDE_MAX: u32 = 4096;
+const SIDE_MAX: u32 = 512;
+/// Of a picture that is longer than so many times its shorter side the ends are cut off first.
+const LONGEST: u32 = 4;
+/// Bytes that resizing to the largest side takes besides the pixels: those between its two steps are never
+/// more than the larger picture's, and of a larger one more has been counted.
+pub(super) const ROOM_BYTES: usize = 40 << 20;
 
 /// The embedding of a picture.
 ///
@@ -131,11 +136,11 @@ fn input(entry: &ModelEntry, pixels: &Pixels) -> Result<NamedTensor, Fault> {
     };
     let pixels = match settings.resize_mode {
         ResizeMode::Squash => vision::resize(pixels.clone(), side, side, filter),
-        ResizeMode::Shortest => {
+        ResizeMode::Shortest => middle(pixels).and_then(|pixels| {
             let (width, height) = shortest((pixels.width(), pixels.height()), side);
-            vision::resize(pixels.clone(), width, height, filter)
-                .and_then(|pixels| vision::crop(&pixels, side, side))
-        }
+            let resized = vision::resize(pixels, width, height, filter)?;
+            vision::crop(&resized, side, side)
+        }),
     };
     let scaling =
         Scaling { mean: settings.mean.to_vec(), std: settings.std.to_vec(), ..Scaling::default() };
@@ -144,6 +149,16 @@ fn input(entry: &ModelEntry, pixels: &Pixels) -> Result<NamedTensor, Fault> {
     let side = usize::try_from(side).map_err(Fault::internal)?;
     let tensor = Tensor::from_slice(vec![1, 3, side, side], &values).map_err(Fault::internal)?;
     Ok(NamedTensor::new(&spec.name, tensor))
+}
+
+/// What the crop will be of: of a long and thin picture no more than is needed around it.
+fn middle(pixels: &Pixels) -> Result<Pixels, VisionError> {
+    let (width, height) = (pixels.width(), pixels.height());
+    let most = width.min(height).saturating_mul(LONGEST);
+    match width.max(height) > most {
+        true => vision::crop(pixels, width.min(most), height.min(most)),
+        false => Ok(pixels.clone()),
+    }
 }
 
 /// The size at which the shorter side has `side` pixels. The division is that of Immich, rounding

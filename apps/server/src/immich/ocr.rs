@@ -17,8 +17,9 @@ use serde_json::{Value, json};
 const STEP: u32 = 32;
 /// Pixels of the detector's input, whose numbers take twelve bytes each.
 const PIXELS_MAX: u64 = 1 << 24;
-/// Bytes of the input and of what the network answers, for each pixel.
-const PIXEL_BYTES: usize = 16;
+/// Bytes for each pixel: its three numbers as they are resized, turned, and in the tensor, and what the
+/// network answers.
+const PIXEL_BYTES: usize = 44;
 /// The height of a line as the reader wants it.
 const LINE_HEIGHT: u32 = 48;
 /// How wide a reader's input is at least, and at most; longer lines are narrowed.

@@ -1,7 +1,7 @@
 //! Pictures as Immich sends them, decoded once for all that is asked of them.
 
 use crate::bodies::Room;
-use crate::extract::make_room;
+use crate::extract::make_more_room;
 use crate::fault::Fault;
 use crate::oip;
 use crate::state::ServerState;
@@ -14,7 +14,7 @@ const PIXEL_BYTES: usize = 8;
 
 /// The pixels, upright, in RGB. Clones share them.
 #[derive(Clone)]
-pub(super) struct Picture(Arc<Pixels>);
+pub(super) struct Picture(Arc<(Pixels, Room)>);
 
 impl Picture {
     /// Decodes it, once there is room among the bodies that are held for its pixels, and for what the tasks
@@ -25,30 +25,31 @@ impl Picture {
     pub(super) async fn decode(
         state: &ServerState,
         bytes: Bytes,
-        room: &mut Room,
+        mut room: Room,
         needs: impl FnOnce((u32, u32)) -> Result<usize, Fault>,
     ) -> Result<Self, Fault> {
         let limits = DecodeLimits::default();
         let (width, height) = vision::dimensions(&bytes, &limits).map_err(bad)?;
         let pixels = u64::from(width) * u64::from(height);
         let pixels = usize::try_from(pixels).unwrap_or(usize::MAX).saturating_mul(PIXEL_BYTES);
-        // All at once: requests that hold some of it and wait for more would wait for each other.
         let all = pixels.saturating_add(needs((width, height))?);
-        make_room(state, room, bytes.len().saturating_add(all)).await?;
-        let decode = move || vision::decode(&bytes, Channels::Rgb, &limits).map_err(bad);
+        make_more_room(state, &mut room, bytes.len().saturating_add(all)).await?;
+        // The room stays taken as long as anything has the pixels, also when nobody waits for it any more.
+        let decode =
+            move || Ok((vision::decode(&bytes, Channels::Rgb, &limits).map_err(bad)?, room));
         Ok(Self(Arc::new(oip::off_loop(oip::LARGE_BYTES, decode).await?)))
     }
 
     pub(super) fn width(&self) -> u32 {
-        self.0.width()
+        self.0.0.width()
     }
 
     pub(super) fn height(&self) -> u32 {
-        self.0.height()
+        self.0.0.height()
     }
 
     pub(super) fn pixels(&self) -> &Pixels {
-        &self.0
+        &self.0.0
     }
 }
 

@@ -1,6 +1,7 @@
 //! What may be asked for: a task by its name, and for it models by their types.
 #![deny(clippy::as_conversions)]
 
+use super::clip;
 use super::faces::Faces;
 use super::ocr::Ocr;
 use super::request::invalid;
@@ -88,7 +89,8 @@ impl Task {
     pub(super) fn room(&self, size: (u32, u32)) -> Result<usize, Fault> {
         match self {
             Self::Ocr(ocr) => ocr.room(size),
-            _ => Ok(0),
+            Self::Visual(_) | Self::Faces(_) => Ok(clip::ROOM_BYTES),
+            Self::Textual(_) => Ok(0),
         }
     }
 

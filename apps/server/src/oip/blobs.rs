@@ -80,12 +80,16 @@ impl Data {
         shape: &[usize],
         bytes: &[u8],
     ) -> Result<Self, Fault> {
-        let tensor = super::binary(name, dtype, shape, bytes);
+        let fault = match super::binary(name, dtype, shape, bytes) {
+            Ok(tensor) => return Ok(Self::Tensor(NamedTensor::new(name, tensor))),
+            Err(fault) => fault,
+        };
         // Of what is well formed, nothing but being no text is in the way.
-        match (tensor, dtype, unpacked(bytes)) {
-            (Ok(tensor), ..) => Ok(Self::Tensor(NamedTensor::new(name, tensor))),
-            (Err(_), DType::Str, Some(elements)) => Self::of(name, shape, elements),
-            (Err(fault), ..) => Err(fault),
+        let elements = (dtype == DType::Str).then(|| unpacked(bytes)).flatten();
+        let expected = Shape::from(shape).elements().ok();
+        match elements.filter(|elements| Some(elements.len()) == expected) {
+            Some(elements) => Self::of(name, shape, elements),
+            None => Err(fault),
         }
     }
 

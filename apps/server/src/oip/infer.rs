@@ -11,7 +11,7 @@ use crate::call::Call;
 use crate::catalog::{ModelEntry, Named};
 use crate::extract::{Params, WithTensors};
 use crate::fault::{Fault, OipError};
-use crate::metrics::{FailureReason, Pending, Spans};
+use crate::metrics::{FailureReason, ModelCounters, Pending, Spans};
 use crate::place::Place;
 use crate::shadow::{self, Answered};
 use crate::shared_memory::Shared;
@@ -20,6 +20,7 @@ use crate::trace::Steps;
 use axum::extract::State;
 use axum::response::Response;
 use lgp_sdk::NamedTensor;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Bodies from this size on, and those that name shared memory, are read and written away from the threads that serve connections.
@@ -89,12 +90,14 @@ pub(crate) async fn serve<T: Send + 'static>(
     let counters = state.metrics().model(entry.name(), entry.version());
     let mut pending = counters.begin();
     let mut steps = Steps::begin(entry.model());
-    let answered = match counters.pending() > state.config().pending_max {
-        true => Err(too_many(entry, state.config().pending_max)),
-        false => {
+    // Of an alias it is not known yet which model answers.
+    let taken = if named.is_alias() { Ok(()) } else { check_pending(state, entry, &counters) };
+    let answered = match taken {
+        Ok(()) => {
             let work = (call, named, &mut pending, &mut steps);
             answer(state, work, (bytes, decode), encode).await
         }
+        Err(fault) => Err(fault),
     };
     let time = steps.elapsed();
     let error = answered.as_ref().err().map(|fault| fault.code);
@@ -112,10 +115,19 @@ pub(crate) async fn serve<T: Send + 'static>(
     }
 }
 
-fn too_many(entry: &ModelEntry, most: u64) -> Fault {
-    let name = entry.name();
+/// Refuses an inference of a model of which too many are under way, itself included.
+fn check_pending(
+    state: &ServerState,
+    entry: &ModelEntry,
+    counters: &ModelCounters,
+) -> Result<(), Fault> {
+    let (most, name) = (state.config().pending_max, entry.name());
+    if counters.pending() <= most {
+        return Ok(());
+    }
     let message = format!("{most} inferences of model '{name}' are under way, which is the most");
-    Fault::unavailable("overloaded", message).hint("come again later; pending_max sets the limit")
+    Err(Fault::unavailable("overloaded", message)
+        .hint("come again later; pending_max sets the limit"))
 }
 
 async fn answer<T: Send + 'static>(
@@ -144,7 +156,9 @@ async fn answer<T: Send + 'static>(
     let entry = &state.catalog().answering(named, id, &request.inputs).await?;
     check_kind(entry, &request)?;
     if named.is_alias() {
-        pending.moved(state.metrics().model(entry.name(), entry.version()));
+        let counters = state.metrics().model(entry.name(), entry.version());
+        pending.moved(Arc::clone(&counters));
+        check_pending(state, entry, &counters)?;
         call.about(entry);
         steps.model = entry.model().clone();
         state.catalog().require_ready(entry)?;

@@ -16,7 +16,7 @@ use crate::state::ServerState;
 use axum::body::Bytes;
 use axum::extract::multipart::{Multipart, MultipartError};
 use axum::extract::{DefaultBodyLimit, FromRequest, Request};
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use lgp_sdk::DType;
 use tokio::runtime::Handle;
@@ -73,19 +73,20 @@ impl Parts {
         let mut request = Request::from_parts(parts, body.into());
         // It has its limit behind it.
         DefaultBodyLimit::disable().apply(&mut request);
+        let most = state.config().body_bytes_max;
         let taken = match bytes < LARGE_BYTES {
-            true => Self::take(request).await,
+            true => Self::take(request, most).await,
             false => {
                 let runtime = Handle::current();
-                let taking = move || runtime.block_on(Self::take(request));
+                let taking = move || runtime.block_on(Self::take(request, most));
                 tokio::task::spawn_blocking(taking).await.map_err(Fault::internal)?
             }
         };
         Ok(Self { bytes, room, ..taken? })
     }
 
-    /// The parts of a body that is there as a whole.
-    async fn take(request: Request) -> Result<Self, Fault> {
+    /// The parts of a body that is there as a whole, with JSON of so many bytes at most.
+    async fn take(request: Request, json_bytes_max: usize) -> Result<Self, Fault> {
         let parts = Multipart::from_request(request, &()).await;
         let mut parts = parts.map_err(|error| Fault::bad_input(error.body_text()))?;
         let mut all = Self::default();
@@ -103,6 +104,11 @@ impl Parts {
             let data = part.bytes().await.map_err(broken)?;
             if name != JSON {
                 all.files.push((name, data));
+            } else if data.len() > json_bytes_max {
+                let what = format!("the part '{JSON}' has {} bytes", data.len());
+                let fault = format!("{what}, expected at most {json_bytes_max}");
+                return Err(Fault::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", fault)
+                    .hint("http.body_bytes_max sets the limit"));
             } else if json.replace(data).is_some() {
                 return Err(Fault::bad_input(format!("there are two parts '{JSON}'")));
             }

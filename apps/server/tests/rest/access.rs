@@ -224,6 +224,69 @@ async fn a_key_for_one_model_sees_and_uses_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_key_for_one_model_reaches_no_task_of_another() {
+    let rig = Rig::start().await;
+    rig.gate.open();
+    let tasks = "/api/v1/cluster/tasks";
+    let alias = json!({"targets": [{"model": "relu", "weight": 1}]}).to_string();
+    let put = request("PUT", "/api/v1/cluster/aliases/prod").body(Body::from(alias));
+    assert_eq!(rig.call(put.unwrap()).await.status, 200);
+    let (_, relu) = create(&rig, json!({ "role": "submit", "models": ["relu"] })).await;
+    let (_, prod) = create(&rig, json!({ "role": "submit", "models": ["prod"] })).await;
+    let submit = async |key: &str, model: &str| {
+        let body = TASK.replace("relu", model);
+        let answer = with(&rig, key, ("POST", tasks), &body).await;
+        assert_eq!(answer.status, 202, "{}", answer.text());
+        answer.json()["task_id"].as_str().unwrap().to_owned()
+    };
+    let owner = rig.bearer.trim_start_matches("Bearer ").to_owned();
+    let (own, other) = (submit(&relu, "relu").await, submit(&owner, "gated").await);
+    let through = submit(&prod, "prod").await;
+    for id in [&own, &other, &through] {
+        let ended = |answer: &Answer| answer.json()["state"] == "succeeded";
+        rig.until(&format!("{tasks}/{id}"), ended).await;
+    }
+    let from = |model: &str, id: &str| {
+        let from = json!({"task": id, "output": "y"});
+        json!({"model": model, "inputs": [{"name": "x", "from": from}]}).to_string()
+    };
+    for (key, model) in [(&relu, "relu"), (&prod, "prod")] {
+        for (method, end) in [
+            ("GET", ""),
+            ("GET", "?wait_ms=9"),
+            ("GET", "/why"),
+            ("DELETE", ""),
+            ("DELETE", "/result"),
+        ] {
+            let path = format!("{tasks}/{other}{end}");
+            let answer = with(&rig, key, (method, &path), "").await;
+            assert_eq!(answer.status, 403, "{method} {path}: {}", answer.text());
+            assert!(answer.text().contains("of model 'gated'"), "{}", answer.text());
+        }
+        let answer = with(&rig, key, ("POST", tasks), &from(model, &other)).await;
+        assert_eq!(answer.status, 403, "{}", answer.text());
+        let batch = format!("{{\"tasks\":[{},{}]}}", from(model, &own), from(model, &other));
+        let answer = with(&rig, key, ("POST", &format!("{tasks}/batch")), &batch).await;
+        assert_eq!(answer.status, 403, "{}", answer.text());
+        assert!(answer.text().contains("task 1 of the batch: input 'x'"), "{}", answer.text());
+        // Its own are there, also those that the alias had its model run.
+        for id in [&own, &through] {
+            assert_eq!(with(&rig, key, ("GET", &format!("{tasks}/{id}")), "").await.status, 200);
+            assert_eq!(with(&rig, key, ("POST", tasks), &from(model, id)).await.status, 202);
+        }
+        let listed = with(&rig, key, ("GET", tasks), "").await.json();
+        let all = listed.as_array().unwrap();
+        assert!(!all.is_empty() && all.iter().all(|task| task["model"] == "relu/1"), "{listed}");
+    }
+    // Pages of others' tasks are short, and say what follows.
+    submit(&owner, "gated").await;
+    let page = with(&rig, &relu, ("GET", &format!("{tasks}?limit=1")), "").await;
+    assert_eq!((page.json(), page.headers.contains_key("link")), (json!([]), true));
+    assert_eq!(rig.get(&format!("{tasks}/{other}")).await.status, 200);
+    assert_eq!(with(&rig, &relu, ("GET", &format!("{tasks}/1-999")), "").await.status, 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_key_is_held_to_its_rate_and_its_places() {
     let rig = Rig::start().await;
     let (_, slow) = create(&rig, json!({ "role": "infer", "rate_per_s": 2 })).await;

@@ -3,11 +3,16 @@
 use crate::grpc::{client, request as message};
 use crate::rig::Rig;
 use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::io::Write;
 use std::sync::{Arc, Mutex, OnceLock};
-use tracing::Dispatch;
+use tracing::field::{Field, Visit};
+use tracing::span::{Id, Record};
 use tracing::subscriber::DefaultGuard;
-use tracing_subscriber::{EnvFilter, Registry};
+use tracing::{Dispatch, Subscriber};
+use tracing_subscriber::layer::{Context, SubscriberExt};
+use tracing_subscriber::{EnvFilter, Layer, Registry};
 
 /// A log in memory, of all that this thread does.
 #[derive(Clone, Default)]
@@ -114,4 +119,49 @@ async fn calls_of_grpc_are_told_too() {
         assert_eq!((&span["model"], &span["id"]), (&model.into(), &"7".into()), "{line}");
         assert_eq!(line["grpc"].as_str(), code, "{line}");
     }
+}
+
+/// How often each span was told of a model.
+#[derive(Clone, Default)]
+struct Told(Arc<Mutex<BTreeMap<u64, usize>>>);
+
+/// Whether a record tells of a model.
+struct OfModel(bool);
+
+impl Visit for OfModel {
+    fn record_debug(&mut self, field: &Field, _: &dyn Debug) {
+        self.0 |= field.name() == "model";
+    }
+}
+
+impl<S: Subscriber> Layer<S> for Told {
+    fn on_record(&self, span: &Id, values: &Record<'_>, _: Context<'_, S>) {
+        let mut found = OfModel(false);
+        values.record(&mut found);
+        if found.0 {
+            *self.0.lock().unwrap().entry(span.into_u64()).or_default() += 1;
+        }
+    }
+}
+
+#[tokio::test]
+async fn messages_of_a_stream_do_not_pile_up_in_one_span() {
+    const MESSAGES: usize = 20;
+    let rig = Rig::start().await;
+    keep_apart();
+    let told = Told::default();
+    let _guard = tracing::subscriber::set_default(Registry::default().with(told.clone()));
+    let messages = vec![message("relu", [1.0, -2.0]); MESSAGES];
+    let mut client = client(&rig, Some(&rig.bearer));
+    let answers = client.model_stream_infer(tokio_stream::iter(messages)).await.unwrap();
+    let mut answers = answers.into_inner();
+    let mut count = 0;
+    while let Some(answer) = answers.message().await.unwrap() {
+        assert_eq!(answer.error_message, "");
+        count += 1;
+    }
+    assert_eq!(count, MESSAGES);
+    let told = told.0.lock().unwrap();
+    assert!(!told.is_empty());
+    assert!(told.values().all(|times| *times == 1), "{told:?}");
 }

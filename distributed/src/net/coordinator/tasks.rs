@@ -9,7 +9,7 @@ use crate::net::outside::planted_here;
 use crate::net::transfer::tensors::{self, Large};
 use crate::proto::core::Found;
 use crate::proto::{Order, request};
-use crate::task::{TaskFilter, TaskId, TaskPage, TaskRecord, TaskSpec, TaskState};
+use crate::task::{ModelRef, TaskFilter, TaskId, TaskPage, TaskRecord, TaskSpec, TaskState};
 use std::sync::Arc;
 
 impl Coordinator {
@@ -172,6 +172,14 @@ impl Coordinator {
     /// [`Error::UnknownTask`], [`Error::Expired`].
     pub fn state(&self, id: TaskId) -> Result<TaskState> {
         self.shared.read(|core, _| core.state(id))
+    }
+
+    /// The model of a task, also of one whose result is gone while its key stands.
+    ///
+    /// # Errors
+    /// [`Error::UnknownTask`], [`Error::Expired`].
+    pub fn model_of(&self, id: TaskId) -> Result<Arc<ModelRef>> {
+        self.shared.read(|core, _| core.model_of(id))
     }
 
     /// Lets the result of a task go that has ended; answers how it ended, once the journal has no

@@ -4,7 +4,8 @@ use super::Core;
 use crate::error::{Error, Result};
 use crate::proto::ledger::{Due, Stub};
 use crate::proto::tasks::Task;
-use crate::task::{TaskId, TaskRecord, TaskState};
+use crate::task::{ModelRef, TaskId, TaskRecord, TaskState};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What is known of a task that somebody asks for.
@@ -73,6 +74,13 @@ impl Core {
     /// Where a task stands.
     pub(crate) fn state(&self, id: TaskId) -> Result<TaskState> {
         self.standing(id).map(|standing| standing.state).ok_or_else(|| self.missing(id))
+    }
+
+    /// The model of a task.
+    pub(crate) fn model_of(&self, id: TaskId) -> Result<Arc<ModelRef>> {
+        let here = self.tasks.of(id).map(|task| Arc::clone(task.model()));
+        let known = || self.ledger.records().of(id).map(|stub| Arc::clone(&stub.model));
+        here.or_else(known).ok_or_else(|| self.missing(id))
     }
 
     pub(super) fn standing(&self, id: TaskId) -> Option<Standing> {

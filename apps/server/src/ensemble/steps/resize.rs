@@ -3,7 +3,7 @@
 
 use super::{BuiltIn, Checked, Given, Kind, Made, PIXELS_MAX, Value, check_pixels};
 use crate::fault::Fault;
-use lgp_sdk::vision::{Filter, Pixels, resize};
+use lgp_sdk::vision::{Filter, Pixels, resize, resize_bytes};
 use serde::Deserialize;
 use std::sync::Arc;
 
@@ -52,7 +52,10 @@ impl BuiltIn for Resize {
         let label = format!("{}, resized,", given.label("pictures"));
         check_pixels(&label, all.len(), pixels)?;
         let channels = all.first().map_or(0, |one| one.channels().count());
-        Ok(usize::try_from(pixels).map_err(Fault::internal)?.saturating_mul(channels))
+        let to = (self.width, self.height);
+        let besides = all.iter().map(|one| resize_bytes((one.width(), one.height()), to)).max();
+        let pixels = usize::try_from(pixels).map_err(Fault::internal)?;
+        Ok(pixels.saturating_mul(channels).saturating_add(besides.unwrap_or(0)))
     }
 
     fn run(&self, mut given: Given<Value>, _: &[String]) -> Result<Made<Value>, Fault> {

@@ -1,7 +1,9 @@
 //! Files of ensembles: those that cannot be used, their names, and those that change.
 
-use super::{INFER, LABELLER, MODELS, TASKS, labeller, plain, put};
-use crate::rig::{Options, PATIENCE, Rig, onnx, request};
+use super::{
+    INFER, LABELLER, MODELS, TASKS, check, classifier, jpeg, labeller, plain, post_binary, put,
+};
+use crate::rig::{Answer, Options, PATIENCE, Rig, onnx, request};
 use axum::body::Body;
 use lgp_server::ServerConfig;
 use serde_json::{Value, json};
@@ -242,4 +244,75 @@ async fn a_changed_file_is_taken_and_no_request_is_lost() {
     };
     let (answered, ()) = tokio::join!(asks, changes);
     assert!(answered > 10, "{answered}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_load_takes_a_file_that_has_come_or_was_mended() {
+    let server = ServerConfig { models_poll_ms: 0, ..ServerConfig::default() };
+    let rig = Rig::with(Options { server, ..Options::default() }).await;
+    let load = async |path: &str| rig.post(&format!("{MODELS}/pair{path}/load"), "").await;
+    assert_eq!(load("").await.status, 404);
+    put(&rig, "pair", "ensemble.toml", &plain("nope"));
+    for path in ["", "/versions/1"] {
+        let answer = load(path).await;
+        assert_eq!(answer.status, 400, "{path}: {}", answer.text());
+        assert!(answer.text().contains("step 1 (model nope)"), "{}", answer.text());
+    }
+    put(&rig, "pair", "ensemble.toml", &plain("relu"));
+    for path in ["", "/versions/1"] {
+        let answer = load(path).await;
+        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+    }
+    assert_eq!(load("/versions/2").await.status, 404);
+    assert_eq!(rig.post("/v2/models/pair/infer", INFER).await.status, 200);
+    let listed = rig.get("/api/v1/cluster/workers").await.text();
+    assert!(!listed.contains("pair"), "no worker loads it: {listed}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_version_beside_an_ensemble_is_loaded_and_the_ensemble_is_not() {
+    let server = ServerConfig { models_poll_ms: 10, ..ServerConfig::default() };
+    let rig = Rig::with(Options { server, ..Options::default() }).await;
+    put(&rig, "pair", "ensemble.toml", &plain("relu"));
+    rig.until("/v2/models/pair/ready", |answer| answer.status == 200).await;
+    let models = rig.folder.path().join("models");
+    let new = models.join(".new");
+    std::fs::create_dir(&new).unwrap();
+    std::fs::write(new.join("model.onnx"), onnx()).unwrap();
+    std::fs::rename(new, models.join("pair/1")).unwrap();
+    let is_model =
+        |answer: &Answer| answer.status == 200 && answer.json()["platform"] != "ensemble";
+    rig.until("/v2/models/pair", is_model).await;
+    rig.until("/v2/models/pair/ready", |answer| answer.status == 200).await;
+    let x = INFER.replace("\"a\"", "\"x\"");
+    assert_eq!(rig.post("/v2/models/pair/infer", x).await.status, 200);
+    assert_eq!(rig.post(&format!("{MODELS}/pair/load"), "").await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_ensemble_stays_ready_while_versions_of_its_models_change() {
+    let server = ServerConfig { models_poll_ms: 0, ..ServerConfig::default() };
+    let rig = labeller(server).await;
+    let put_json = |path: &str, body: Value| {
+        rig.call(request("PUT", path).body(Body::from(body.to_string())).unwrap())
+    };
+    let wish = json!({"version_policy": "latest:1"});
+    assert_eq!(put_json(&format!("{MODELS}/real.clf/deployment"), wish).await.status, 200);
+    assert_eq!(rig.get("/v2/models/labels/ready").await.status, 200);
+    let added = rig.post(&format!("{MODELS}/real.clf"), classifier()).await;
+    assert_eq!(added.status, 201, "{}", added.text());
+    assert_eq!(rig.get("/v2/models/labels/ready").await.status, 200);
+    let picture = [jpeg(30, 20, 90)];
+    check(&post_binary(&rig, "labels", &picture, json!({})).await, &picture);
+
+    // Of an alias, one target is enough.
+    let targets =
+        json!({"targets": [{"model": "relu", "weight": 1}, {"model": "gated", "weight": 9}]});
+    assert_eq!(put_json("/api/v1/cluster/aliases/either", targets).await.status, 200);
+    put(&rig, "over", "ensemble.toml", &plain("either"));
+    for (gone, status) in [("relu", 200), ("gated", 503)] {
+        assert_eq!(rig.post(&format!("{MODELS}/{gone}/unload"), "").await.status, 200);
+        let ready = rig.get("/v2/models/over/ready").await;
+        assert_eq!(ready.status.as_u16(), status, "without {gone}");
+    }
 }

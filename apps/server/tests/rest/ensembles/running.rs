@@ -1,8 +1,9 @@
 //! How the steps of a request run: together, within one deadline, and for nobody who went away.
 
-use super::{INFER, TASKS, plain, put};
+use super::{INFER, TASKS, check, jpeg, labeller, plain, post_binary, put};
 use crate::rig::{Answer, PATIENCE, Rig, request};
 use axum::body::Body;
+use lgp_server::ServerConfig;
 use serde_json::json;
 use std::time::{Duration, Instant};
 
@@ -109,4 +110,19 @@ async fn a_request_under_way_ends_on_what_it_began_with() {
     assert_eq!(answer.json()["outputs"][0]["data"], json!([0.0, 2.0]), "{}", answer.text());
     let now = rig.post("/v2/models/old/infer", INFER).await;
     assert_eq!(now.json()["outputs"][0]["data"], json!([-2.0, 4.0]), "{}", now.text());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_that_need_most_of_the_room_follow_one_another() {
+    // A picture takes 3 MiB while it is decoded, and there are 4.
+    let server =
+        ServerConfig { bodies_bytes_max: 4 << 20, body_timeout_ms: 9_000, ..Default::default() };
+    let rig = labeller(server).await;
+    let one = async |shade: u8| {
+        let picture = [jpeg(700, 560, shade)];
+        check(&post_binary(&rig, "labels", &picture, json!({})).await, &picture);
+    };
+    let began = Instant::now();
+    futures_util::future::join_all((0..8).map(one)).await;
+    assert!(began.elapsed() < Duration::from_secs(9), "{:?}", began.elapsed());
 }
