@@ -75,6 +75,15 @@ impl Repository {
         Ok(())
     }
 
+    /// Whether models may be called so: a letter or digit, then letters, digits, `.`, `_` and `-`, 64 at
+    /// most. Such a name is no path.
+    #[must_use]
+    pub fn is_name(name: &str) -> bool {
+        name.len() <= NAME_MAX
+            && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))
+    }
+
     /// The repository's folder.
     #[must_use]
     pub fn root(&self) -> &Path {
@@ -325,10 +334,10 @@ fn is_taken(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::DirectoryNotEmpty)
 }
 
-/// A letter or digit, then letters, digits, `.`, `_` and `-`: such a name is no path.
 fn check_name(name: &str) -> Result<()> {
-    let fits = name.len() <= NAME_MAX
-        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'));
-    if fits { Ok(()) } else { Err(Error::ModelName { given: name.to_owned() }) }
+    if Repository::is_name(name) {
+        Ok(())
+    } else {
+        Err(Error::ModelName { given: name.to_owned() })
+    }
 }

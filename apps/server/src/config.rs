@@ -97,6 +97,12 @@ impl ServerConfig {
         Duration::from_millis(self.deadline_ms_max)
     }
 
+    /// What one request is given of the room for bodies besides its own body: five eighths, so that others
+    /// can hold the bodies that they come with.
+    pub(crate) fn room_of_one(&self) -> usize {
+        self.bodies_bytes_max / 8 * 5
+    }
+
     pub(crate) fn body_timeout(&self) -> Duration {
         Duration::from_millis(self.body_timeout_ms)
     }

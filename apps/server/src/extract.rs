@@ -301,8 +301,7 @@ pub(crate) async fn make_room(
 }
 
 /// The same for a request that holds some room already. It does not stand in the line, where it would keep
-/// others from theirs while it keeps its own: it asks again until the time is over. It is given five
-/// eighths of all at most, so that others can hold the bodies that they come with.
+/// others from theirs while it keeps its own: it asks again until the time is over.
 pub(crate) async fn make_more_room(
     state: &ServerState,
     room: &mut Room,
@@ -310,7 +309,7 @@ pub(crate) async fn make_more_room(
 ) -> Result<(), Fault> {
     const PAUSE: Duration = Duration::from_millis(20);
     let until = Instant::now() + state.config().body_timeout();
-    let bytes = bytes.min(state.config().bodies_bytes_max / 8 * 5);
+    let bytes = bytes.min(state.config().room_of_one());
     while !state.bodies().try_grow(room, bytes) {
         if Instant::now() >= until {
             return Err(no_room(state));

@@ -8,9 +8,10 @@ mod zmtp;
 
 use crate::bodies::Room;
 use crate::catalog::ModelEntry;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::extract::make_room;
 use crate::fault::Fault;
+use crate::serve::check_loopback;
 use crate::state::ServerState;
 use boxes::Rows;
 use detect::Header;
@@ -40,10 +41,7 @@ pub async fn serve_frigate(
     state: ServerState,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<()> {
-    let addr = listener.local_addr().map_err(Error::Listener)?;
-    if !addr.ip().is_loopback() {
-        return Err(Error::NoCredentials { what: "Frigate's detector", addr });
-    }
+    check_loopback(&listener, "Frigate's detector")?;
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let turns = Turns::default();
     let mut sessions = JoinSet::new();

@@ -71,12 +71,18 @@ pub async fn serve_immich(
     state: ServerState,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<()> {
-    let addr = listener.local_addr().map_err(Error::Listener)?;
-    if !addr.ip().is_loopback() {
-        return Err(Error::NoCredentials { what: "Immich's machine learning", addr });
-    }
+    check_loopback(&listener, "Immich's machine learning")?;
     let service = immich::router(state.clone());
     listen(listener, None, (Protocol::Http1, service), state, shutdown).await
+}
+
+/// Refuses an address that others reach, for what knows no credentials.
+pub(crate) fn check_loopback(listener: &TcpListener, what: &'static str) -> Result<()> {
+    let addr = listener.local_addr().map_err(Error::Listener)?;
+    match addr.ip().is_loopback() {
+        true => Ok(()),
+        false => Err(Error::NoCredentials { what, addr }),
+    }
 }
 
 async fn listen(

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 /// The runtime of a coordinator or a worker, which wait more than they compute. Both are on one machine
 /// as a rule, so each has threads for half of its processors: a request that changes threads waits until
-/// another processor wakes, which takes longer than anything that is done with it.
+/// another processor wakes.
 ///
 /// # Errors
 /// When the system refuses threads.
@@ -31,7 +31,7 @@ pub(crate) fn runtime() -> Result<Runtime> {
 }
 
 /// Tells the allocator whether to ask for pages of 2 MiB, before it begins. A coordinator has many small
-/// things, which keep most of such pages empty: 46 MB resident instead of 28. Workers have tensors.
+/// things, which keep most of such pages empty. Workers have tensors.
 pub(crate) const HUGE_PAGES: &str = "MIMALLOC_ALLOW_THP";
 
 /// Time without any ready worker after which a drain gives up: one that died is back by then.

@@ -8,7 +8,7 @@ use crate::ensemble::{Draft, Ensemble, FILE, ModelName, Models};
 use crate::fault::Fault;
 use crate::faults::disk;
 pub(super) use kept::Ensembles;
-use kept::{Text, is_name, names};
+use kept::{Text, names};
 use lgp_sdk::{ModelRef, Repository};
 
 /// The version that every ensemble has.
@@ -54,7 +54,7 @@ impl Catalog {
     /// Looks at one; none where there is none. One that was changed and cannot be used any more serves as
     /// it was.
     pub(super) async fn look_at_ensemble(&self, name: &str) -> Option<Result<ModelEntry, Fault>> {
-        if !is_name(name) {
+        if !Repository::is_name(name) {
             return None;
         }
         let _turn = self.ensembles.looking.lock().await;
@@ -123,7 +123,7 @@ impl Catalog {
 
     /// Whether the folder of a name has the file of an ensemble, whatever is in it.
     pub(super) async fn has_ensemble(&self, name: &str) -> bool {
-        if !is_name(name) {
+        if !Repository::is_name(name) {
             return false;
         }
         let owned = name.to_owned();

@@ -18,14 +18,14 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Room for so many bytes. All values of a request together are given five eighths of all at most: it
+    /// Room for so many bytes. All values of a request together are given what one request is: it
     /// never waits for what it holds itself, and leaves others the rest.
     pub(super) async fn take(
         state: &ServerState,
         total: &Total,
         wanted: usize,
     ) -> Result<Self, Fault> {
-        let most = state.config().bodies_bytes_max / 8 * 5;
+        let most = state.config().room_of_one();
         let given = |held: usize| wanted.min(most.saturating_sub(held));
         let add = |held: usize| Some(held.saturating_add(given(held)));
         let before = match total.fetch_update(Relaxed, Relaxed, add) {

@@ -20,9 +20,6 @@ const SIDE: u32 = 224;
 const SIDE_MAX: u32 = 512;
 /// Of a picture that is longer than so many times its shorter side the ends are cut off first.
 const LONGEST: u32 = 4;
-/// Bytes that resizing to the largest side takes besides the pixels: those between its two steps are never
-/// more than the larger picture's, and of a larger one more has been counted.
-pub(super) const ROOM_BYTES: usize = 40 << 20;
 
 /// The embedding of a picture.
 ///

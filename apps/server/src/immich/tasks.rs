@@ -1,7 +1,6 @@
 //! What may be asked for: a task by its name, and for it models by their types.
 #![deny(clippy::as_conversions)]
 
-use super::clip;
 use super::faces::Faces;
 use super::ocr::Ocr;
 use super::request::invalid;
@@ -15,6 +14,10 @@ const REGION_SCORE_MIN: f32 = 0.5;
 const TEXT_SCORE_MIN: f32 = 0.9;
 const RESOLUTION: u32 = 736;
 const RESOLUTION_MAX: u32 = 4096;
+
+/// Bytes that making an input of CLIP's takes besides the pixels, at most, or one of a detector of faces
+/// with sides of up to 1024. What is between two steps of resizing is never more than the larger picture.
+const INPUT_BYTES: usize = 40 << 20;
 
 /// One thing that is asked for, with the names of its models as Immich has them.
 pub(super) enum Task {
@@ -89,7 +92,7 @@ impl Task {
     pub(super) fn room(&self, size: (u32, u32)) -> Result<usize, Fault> {
         match self {
             Self::Ocr(ocr) => ocr.room(size),
-            Self::Visual(_) | Self::Faces(_) => Ok(clip::ROOM_BYTES),
+            Self::Visual(_) | Self::Faces(_) => Ok(INPUT_BYTES),
             Self::Textual(_) => Ok(0),
         }
     }

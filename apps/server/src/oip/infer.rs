@@ -89,7 +89,7 @@ pub(crate) async fn serve<T: Send + 'static>(
     let entry = named.entry();
     let counters = state.metrics().model(entry.name(), entry.version());
     let mut pending = counters.begin();
-    let mut steps = Steps::begin(entry.model());
+    let mut steps = Steps::begin(entry);
     // Of an alias it is not known yet which model answers.
     let taken = if named.is_alias() { Ok(()) } else { check_pending(state, entry, &counters) };
     let answered = match taken {
@@ -160,7 +160,7 @@ async fn answer<T: Send + 'static>(
         pending.moved(Arc::clone(&counters));
         check_pending(state, entry, &counters)?;
         call.about(entry);
-        steps.model = entry.model().clone();
+        steps.model = entry.clone();
         state.catalog().require_ready(entry)?;
     }
     let model = entry.cache().map(|_| entry.model().clone());

@@ -82,7 +82,7 @@ pub(crate) async fn run_in_background(
 ) -> Result<Vec<NamedTensor>, Fault> {
     let mut spec = TaskSpec::new(entry.model().clone(), inputs);
     (spec.priority, spec.deadline) = (Priority::Background, Some(within));
-    let (call, mut steps) = (Call::unseen(), Steps::begin(entry.model()));
+    let (call, mut steps) = (Call::unseen(), Steps::begin(entry));
     let record = submit(state, (&call, entry, &mut steps), spec).await?;
     Ok(Outcome::of(record)?.outputs)
 }
@@ -107,7 +107,7 @@ async fn submit(
         fault = state.catalog().stranded(entry, id) => return Err(fault),
     };
     guard.task = None;
-    steps.task = Some(Ran::of(&record, submitted));
+    steps.task = call.kept_trace().map(|_| Ran::of(&record, submitted));
     match faults::task(&record) {
         Some(fault) => Err(fault),
         None => Ok(record),

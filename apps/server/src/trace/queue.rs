@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Spans that wait, those under way included: about a megabyte.
+/// Spans that wait, those under way included.
 const WAITING_MAX: usize = 2_048;
 /// Spans of one message.
 const BATCH_MAX: usize = 512;
@@ -29,7 +29,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Spans that the collector has taken.
+    /// Spans of messages that the collector has answered well.
     pub(crate) fn sent(&self) -> u64 {
         self.sent.load(Relaxed)
     }

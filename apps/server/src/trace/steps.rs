@@ -1,7 +1,8 @@
 //! The spans of an inference, made once it is over: reading, waiting, each attempt with the model's run at
 //! its worker, writing.
 
-use lgp_sdk::{AttemptRecord, ModelRef, TaskRecord};
+use crate::catalog::ModelEntry;
+use lgp_sdk::{AttemptRecord, TaskRecord};
 use opentelemetry::trace::{Span, SpanKind, Status, TraceContextExt, Tracer};
 use opentelemetry::{Context, KeyValue};
 use opentelemetry_sdk::trace::SdkTracer;
@@ -15,7 +16,7 @@ type Time = (Instant, Instant);
 pub(crate) struct Steps {
     began: Instant,
     /// Which model answered.
-    pub(crate) model: ModelRef,
+    pub(crate) model: ModelEntry,
     pub(crate) decode: Option<Time>,
     pub(crate) task: Option<Ran>,
     pub(crate) encode: Option<Time>,
@@ -87,7 +88,7 @@ impl Scribe<'_> {
 
 impl Steps {
     /// An inference begins, of a model unless an alias chooses another.
-    pub(crate) fn begin(model: &ModelRef) -> Self {
+    pub(crate) fn begin(model: &ModelEntry) -> Self {
         let (began, model) = (Instant::now(), model.clone());
         Self { began, model, decode: None, task: None, encode: None }
     }
@@ -101,7 +102,7 @@ impl Steps {
     pub(crate) fn write(self, tracer: &SdkTracer, above: &Context, error: Option<&'static str>) {
         let now = Instant::now();
         let scribe = Scribe { tracer, now: (now, SystemTime::now()) };
-        let attributes = vec![KeyValue::new("lgp.model", self.model.to_string())];
+        let attributes = vec![KeyValue::new("lgp.model", self.model.model().to_string())];
         let whole = Part { attributes, error, ..Part::new("inference", (self.began, now)) };
         let above = scribe.put(above, whole);
         if let Some(time) = self.decode {

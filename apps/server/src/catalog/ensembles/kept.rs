@@ -12,9 +12,6 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-/// Longest name of a model.
-const NAME_BYTES_MAX: usize = 64;
-
 /// The ensembles that were found.
 #[derive(Debug, Default)]
 pub(in crate::catalog) struct Ensembles {
@@ -122,17 +119,10 @@ pub(super) fn names(root: &Path) -> std::io::Result<Vec<String>> {
     let mut names = Vec::new();
     for item in std::fs::read_dir(root)? {
         let Ok(name) = item?.file_name().into_string() else { continue };
-        if is_name(&name) && root.join(&name).join(FILE).is_file() {
+        if Repository::is_name(&name) && root.join(&name).join(FILE).is_file() {
             names.push(name);
         }
     }
     names.sort_unstable();
     Ok(names)
-}
-
-/// Whether models may be called so: such a name is no path.
-pub(super) fn is_name(name: &str) -> bool {
-    name.len() <= NAME_BYTES_MAX
-        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))
 }
