@@ -194,9 +194,17 @@ async fn connect(
         let connecting = endpoint.connect_with(client.clone(), addr, "worker");
         match connecting.map_err(wire::lost)?.await {
             Ok(connection) => {
-                let mut send =
-                    connection.open_uni().await.map_err(|error| RingError::of(rank, &error))?;
-                rpc::write(&mut send, hello).await?;
+                let greeting = async {
+                    let mut send = connection.open_uni().await.map_err(wire::lost)?;
+                    rpc::write(&mut send, hello).await?;
+                    Ok(send)
+                };
+                let greeted: Result<SendStream> = greeting.await;
+                // The stream says only that it ended, the connection says why.
+                let send = greeted.map_err(|error| match connection.close_reason() {
+                    Some(reason) => RingError::of(rank, &reason).into(),
+                    None => error,
+                })?;
                 return Ok((connection, send));
             }
             Err(error) => match RingError::of(rank, &error) {
