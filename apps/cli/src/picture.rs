@@ -133,7 +133,7 @@ fn pixels(path: &Path, layout: Layout) -> Result<Pixels> {
         .map_err(|error| Failure::file("read", path, &error))?;
     let undecodable = |error: VisionError| {
         Failure::new("image_undecodable", format!("{} is not usable: {error}", path.display()))
-            .hint("PNG and JPEG images are understood")
+            .hint("PNG, JPEG and WebP images are understood")
     };
     let channels = Channels::of(layout.channels).ok_or_else(|| {
         Failure::new("input_shape", format!("no image has {} channels", layout.channels))

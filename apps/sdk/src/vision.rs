@@ -1,4 +1,4 @@
-//! Pictures as inputs and outputs of models: from JPEG or PNG to numbers, from scores to labels
+//! Pictures as inputs and outputs of models: from JPEG, PNG or WebP to numbers, from scores to labels
 //! and boxes. All of it are pure functions over 8-bit pixels and f32.
 
 mod decode;

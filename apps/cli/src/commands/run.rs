@@ -17,7 +17,7 @@ use std::time::Instant;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  \
     radeon-cluster run resnet50.onnx --input cat.jpg --output-dir out\n\n\
-    FILE is a .npy file, a .json file with lists of strings, or a PNG or JPEG image. An image is\n\
+    FILE is a .npy file, a .json file with lists of strings, or a PNG, JPEG or WebP image. An image is\n\
     decoded to the input's channels, resized bilinearly and divided by 255, unless MODEL.toml\n\
     beside MODEL.onnx names scale, mean or std.")]
 pub(crate) struct Args {

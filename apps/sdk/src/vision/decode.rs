@@ -108,7 +108,7 @@ impl Pixels {
     }
 }
 
-/// Width and height as the header of a PNG or JPEG says them, before the picture is turned upright.
+/// Width and height as the header of a PNG, JPEG or WebP says them, before the picture is turned upright.
 ///
 /// # Errors
 /// What is wrong with the header, or with these sizes.
@@ -126,7 +126,7 @@ fn open<'a>(
         return Err(VisionError::TooManyBytes { bytes: bytes.len(), bytes_max });
     }
     let mut reader = match image::guess_format(bytes) {
-        Ok(format @ (ImageFormat::Png | ImageFormat::Jpeg)) => {
+        Ok(format @ (ImageFormat::Png | ImageFormat::Jpeg | ImageFormat::WebP)) => {
             ImageReader::with_format(Cursor::new(bytes), format)
         }
         _ => return Err(VisionError::UnknownFormat),
@@ -137,13 +137,16 @@ fn open<'a>(
     reader.limits(allocation);
     let decoder = reader.into_decoder().map_err(VisionError::Undecodable)?;
     let (width, height) = decoder.dimensions();
+    if width == 0 || height == 0 {
+        return Err(VisionError::NoPixels);
+    }
     if u64::from(width) * u64::from(height) > limits.pixels_max {
         return Err(VisionError::TooManyPixels { width, height, pixels_max: limits.pixels_max });
     }
     Ok(decoder)
 }
 
-/// Decodes a PNG or JPEG. The orientation that EXIF tells is applied. Where alpha is not asked
+/// Decodes a PNG, JPEG or WebP, of a moving one the first picture. The orientation that EXIF tells is applied. Where alpha is not asked
 /// for, transparent pixels are laid over white, as a viewer shows them on a page.
 ///
 /// # Errors
@@ -237,6 +240,52 @@ mod tests {
         assert_eq!(decode(Channels::Rgba), [10, 20, 30, 0, 0, 100, 255, 128]);
     }
 
+    /// A chunk of a WebP file.
+    fn chunk(name: &[u8; 4], body: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(body.len()).expect("short").to_le_bytes();
+        let padding: &[u8] = if body.len() % 2 == 1 { &[0] } else { &[] };
+        [&name[..], &length[..], body, padding].concat()
+    }
+
+    fn riff(chunks: &[u8]) -> Vec<u8> {
+        chunk(b"RIFF", &[b"WEBP".as_slice(), chunks].concat())
+    }
+
+    /// Of one colour, without loss.
+    fn webp(colour: [u8; 3]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        image::codecs::webp::WebPEncoder::new_lossless(&mut bytes)
+            .write_image(&colour.repeat(4), 2, 2, ExtendedColorType::Rgb8)
+            .expect("good pixels");
+        bytes
+    }
+
+    /// The frames' pictures, one after another, on 2×2 pixels.
+    fn moving(frames: &[Vec<u8>]) -> Vec<u8> {
+        // Animated; width and height less one.
+        let mut chunks = chunk(b"VP8X", &[0x02, 0, 0, 0, 1, 0, 0, 1, 0, 0]);
+        chunks.extend(chunk(b"ANIM", &[0; 6]));
+        for frame in frames {
+            // Place, width and height less one, duration, not blended; then the picture's own chunk.
+            let head = [0, 0, 0, 0, 0, 0, 1, 0, 0, 1, 0, 0, 40, 0, 0, 2];
+            chunks.extend(chunk(b"ANMF", &[&head[..], &frame[12..]].concat()));
+        }
+        riff(&chunks)
+    }
+
+    #[test]
+    fn a_moving_picture_gives_its_first() {
+        let frames = [webp([10, 20, 30]), webp([200, 100, 0])];
+        let limits = DecodeLimits::default();
+        for (bytes, colour) in [(&frames[1], [200, 100, 0]), (&moving(&frames), [10, 20, 30])] {
+            let pixels = decode(bytes, Channels::Rgb, &limits).expect("a good WebP");
+            assert_eq!((pixels.width(), pixels.height()), (2, 2));
+            assert_eq!(pixels.data, colour.repeat(4));
+        }
+        let error = decode(&moving(&[]), Channels::Rgb, &limits).expect_err("it has none");
+        assert!(matches!(error, VisionError::Undecodable(_)), "{error}");
+    }
+
     #[test]
     fn attacks_get_typed_errors() {
         let good = png(4, 4, ExtendedColorType::L8, &[7; 16]);
@@ -247,6 +296,16 @@ mod tests {
         let limits = DecodeLimits { bytes_max: 4096, ..DecodeLimits::default() };
         let error = |bytes: &[u8]| decode(bytes, Channels::Rgb, &limits).expect_err("it is bad");
         assert!(matches!(error(&bomb), VisionError::TooManyPixels { width: 60_000, .. }));
+        // 16,383 × 16,383, as a lossless WebP says them; one more is read as none.
+        let mut bomb = webp([1, 2, 3]);
+        bomb[21..25].copy_from_slice(&(0x3ffe_u32 | 0x3ffe << 14).to_le_bytes());
+        assert!(matches!(error(&bomb), VisionError::TooManyPixels { width: 16_383, .. }));
+        bomb[21..25].copy_from_slice(&(0x3fff_u32 | 0x3fff << 14).to_le_bytes());
+        assert!(matches!(error(&bomb), VisionError::NoPixels));
+        let webp = webp([1, 2, 3]);
+        for length in 12..webp.len() {
+            assert!(matches!(error(&webp[..length]), VisionError::Undecodable(_)), "{length}");
+        }
         let jpeg = jpeg(1);
         assert!(matches!(error(&jpeg[..jpeg.len() / 4]), VisionError::Undecodable(_)));
         assert!(matches!(error(&good[..40]), VisionError::Undecodable(_)));

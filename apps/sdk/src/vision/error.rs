@@ -13,8 +13,11 @@ pub enum VisionError {
         bytes_max: usize,
     },
     /// The bytes begin as no format that is read.
-    #[error("the bytes begin as neither PNG nor JPEG do, expected one of the two")]
+    #[error("the bytes begin as neither PNG, JPEG nor WebP do, expected one of the three")]
     UnknownFormat,
+    /// The picture has no columns or no rows.
+    #[error("the image has no pixels, by its header")]
+    NoPixels,
     /// The picture, or the size that is asked for, has too many pixels.
     #[error(
         "an image of {width}x{height} pixels is too large, expected at most {pixels_max} pixels"

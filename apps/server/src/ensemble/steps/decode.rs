@@ -1,4 +1,4 @@
-//! Encoded pictures to pixels: PNG and JPEG, upright, transparent ones over white.
+//! Encoded pictures to pixels: PNG, JPEG and WebP, upright, transparent ones over white.
 #![deny(clippy::as_conversions)]
 
 use super::{BuiltIn, Checked, Given, Kind, Made, Value, check_pixels};

@@ -117,9 +117,13 @@ async fn models_and_pictures_that_cannot_be_used_are_refused() {
         (text("textual", "bare"), 500, "tokenizer.json of the model 'bare.textual'"),
         (text("textual", "broken"), 500, "tokenizer.json"),
         (text("textual", "nllb-clip"), 501, "puts the language before a text"),
-        (with_image(&clip("visual", "same"), b"GIF89a\x01\0\x01\0"), 400, "neither PNG nor JPEG"),
+        (
+            with_image(&clip("visual", "same"), b"GIF89a\x01\0\x01\0"),
+            400,
+            "neither PNG, JPEG nor WebP",
+        ),
         (with_image(&clip("visual", "same"), &picture[..60]), 400, "does not decode"),
-        (with_image(&clip("visual", "same"), b""), 400, "neither PNG nor JPEG"),
+        (with_image(&clip("visual", "same"), b""), 400, "neither PNG, JPEG nor WebP"),
     ] {
         let (status, message) = service.refusal(&form).await;
         assert!(status == expected && message.contains(part), "{status} {message:?}, not {part:?}");
