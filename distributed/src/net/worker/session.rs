@@ -16,7 +16,7 @@ use crate::proto::message::{
     AttemptId, Heartbeat, Hello, Kind, Loaded, Place, VERSION, VERSION_MIN, Welcome,
 };
 use quinn::{Connection, ConnectionError, RecvStream, SendStream};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
@@ -82,24 +82,26 @@ pub(crate) async fn serve(
     tasks.spawn(deliver(Arc::clone(&session)));
     tasks.spawn(Arc::clone(&worker.identity).keep_fresh(connection.clone()));
     tasks.spawn(obey(Arc::clone(&session), control, Arc::clone(&drain), connection.clone()));
-    let mut stuck = pin!(stuck(attempts));
-    let error = loop {
-        tokio::select! {
-            stream = connection.accept_bi() => match stream {
-                Ok((send, recv)) => {
-                    tokio::spawn(work(Arc::clone(&session), send, recv));
-                }
-                Err(error) => break error,
-            },
-            () = shutdown.as_mut() => return finish(connection, &session).await,
-            () = drain.notified() => return finish(connection, &session).await,
-            () = &mut stuck => return Ended::Stuck,
-        }
+    // A task of its own: where this future is what the process waits for, it has a thread to itself, which
+    // every stream would have to wake.
+    tasks.spawn(accept(Arc::clone(&session), connection.clone()));
+    let error = tokio::select! {
+        error = connection.closed() => error,
+        () = shutdown.as_mut() => return finish(connection, &session).await,
+        () = drain.notified() => return finish(connection, &session).await,
+        () = stuck(attempts) => return Ended::Stuck,
     };
     match Close::given_by_peer(&error) {
         Some(Close::Farewell) => Ended::Left,
         Some(Close::Replaced) => Ended::Stuck,
         _ => Ended::Lost { error, greeted: true },
+    }
+}
+
+/// Starts what the coordinator asks for, until the connection ends.
+async fn accept(session: Arc<WorkerSession>, connection: Connection) {
+    while let Ok((send, recv)) = connection.accept_bi().await {
+        tokio::spawn(work(Arc::clone(&session), send, recv));
     }
 }
 
@@ -311,18 +313,13 @@ async fn load(
 async fn finish(connection: &Connection, session: &Arc<WorkerSession>) -> Ended {
     session.leave();
     session.report(Kind::Draining, &());
-    let refuse = async {
-        // Tasks that were under way when the coordinator heard of it are refused.
-        while let Ok((send, recv)) = connection.accept_bi().await {
-            tokio::spawn(work(Arc::clone(session), send, recv));
-        }
-    };
     let done = async {
         session.attempts.until_empty().await;
         tokio::time::sleep(DISMISSAL_TIMEOUT).await;
     };
+    // Tasks that were under way when the coordinator heard of it are refused.
     tokio::select! {
-        () = refuse => {}
+        _ = connection.closed() => {}
         () = done => {}
     }
     Ended::Left
