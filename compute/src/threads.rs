@@ -4,7 +4,7 @@
 //! Work is cut into parts before it starts, so results depend on the number of threads only and
 //! never on which thread computed what. A call that finds the pool busy, because another thread
 //! runs the same session or because the call came from inside a part, computes on its own
-//! thread.
+//! thread. Threads that sleep are left alone for bursts of work that end before one is awake.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 
 /// How long a thread looks for work, or for the end of work, before it sleeps.
 const SPIN: Duration = Duration::from_micros(40);
+/// The shortest burst of work that threads are woken for: about twice what it takes until one is awake.
+const WORTH_WAKING: Duration = Duration::from_micros(100);
 
 /// What one part runs; the lifetime is erased while the parts run.
 type Body = *const (dyn Fn(usize) + Sync);
@@ -53,6 +55,40 @@ struct Shared {
     lock: Mutex<()>,
     work: Condvar,
     end: Condvar,
+    /// Of the caller alone: its lock is never waited for.
+    burst: Mutex<Burst>,
+}
+
+/// Pieces of work with no pause between them that threads would fall asleep in, such as a model's run.
+#[derive(Clone, Copy)]
+struct Burst {
+    began: Instant,
+    ended: Instant,
+    /// Whether the one before was worth waking threads for; this one is taken to be like it.
+    after_long: bool,
+}
+
+impl Burst {
+    fn begin(now: Instant, after_long: bool) -> Self {
+        Self { began: now, ended: now, after_long }
+    }
+
+    fn is_long(&self, now: Instant) -> bool {
+        now.duration_since(self.began) >= WORTH_WAKING
+    }
+
+    /// Whether it is one that threads are woken for, or likely to be.
+    fn is_worth_waking(&self, now: Instant) -> bool {
+        self.after_long || self.is_long(now)
+    }
+
+    /// The burst that work which begins now is part of.
+    fn at(self, now: Instant) -> Self {
+        match now.duration_since(self.ended) > SPIN {
+            true => Self::begin(now, self.is_long(self.ended)),
+            false => self,
+        }
+    }
 }
 
 impl std::fmt::Debug for Threads {
@@ -76,6 +112,8 @@ impl Threads {
             lock: Mutex::new(()),
             work: Condvar::new(),
             end: Condvar::new(),
+            // Nothing is known of the first one: it may be long.
+            burst: Mutex::new(Burst::begin(Instant::now(), true)),
         });
         let start = |i| {
             let shared = Arc::clone(&shared);
@@ -118,12 +156,19 @@ impl Threads {
         shared.ticket.store(number << 32 | u64::from(count) << 16, Ordering::SeqCst);
         // This thread takes a part too.
         let needed = shared.asleep.load(Ordering::SeqCst).min(parts - 1);
-        if needed > 0 {
-            let _guard = shared.locked();
-            (0..needed).for_each(|_| shared.work.notify_one());
+        let mut asleep = (needed > 0).then(|| shared.burst_now());
+        loop {
+            if asleep.is_some_and(|burst| burst.is_worth_waking(Instant::now())) {
+                let _guard = shared.locked();
+                (0..needed).for_each(|_| shared.work.notify_one());
+                asleep = None;
+            }
+            if !shared.part(number) {
+                break;
+            }
         }
-        while shared.part(number) {}
         shared.wait_for(u32::from(count));
+        shared.burst().ended = Instant::now();
         let panic = shared.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
         shared.busy.store(false, Ordering::Release);
         if let Some(panic) = panic {
@@ -149,6 +194,17 @@ impl Drop for Threads {
 impl Shared {
     fn locked(&self) -> MutexGuard<'_, ()> {
         self.lock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn burst(&self) -> MutexGuard<'_, Burst> {
+        self.burst.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The burst that work which begins now is part of.
+    fn burst_now(&self) -> Burst {
+        let mut burst = self.burst();
+        *burst = burst.at(Instant::now());
+        *burst
     }
 
     /// Takes and runs one part of a ticket; `false` when none is left.
@@ -276,6 +332,27 @@ mod tests {
             });
             assert_eq!(sum.into_inner(), 36);
         }
+    }
+
+    #[test]
+    fn sleeping_threads_wake_for_long_bursts_only() {
+        let start = Instant::now();
+        let at = |micros: u64| start + Duration::from_micros(micros);
+        let run = |burst: Burst, from: u64, until: u64| {
+            let burst = burst.at(at(from));
+            let woken = burst.is_worth_waking(at(from));
+            (Burst { ended: at(until), ..burst }, woken)
+        };
+        // Nothing is known of what comes first; it turns out to be short.
+        let (burst, first) = run(Burst::begin(start, true), 0, 20);
+        let (burst, second) = run(burst, 1_000, 1_020);
+        // One that goes on for longer than expected wakes them within.
+        let (burst, long) = run(burst, 2_000, 2_090);
+        let (burst, late) = run(burst, 2_110, 2_200);
+        let (burst, like_it) = run(burst, 3_000, 3_020);
+        let (_, short) = run(burst, 4_000, 4_020);
+        let woken = [first, second, long, late, like_it, short];
+        assert_eq!(woken, [true, false, false, true, true, false]);
     }
 
     /// Calls from several threads and from inside a part all do their work.
