@@ -1,7 +1,13 @@
 //! What a registered model asks of the cluster, kept beside its versions.
 
+mod sequences;
+mod warm_up;
+
+pub use sequences::{ControlKind, SequenceControl, SequenceState, Sequences};
+pub use warm_up::WarmUp;
+
 use crate::versions::VersionPolicy;
-use lgp_distributed::{ModelNeeds, ModelRef};
+use lgp_distributed::{Batching, ModelNeeds, ModelRef};
 use lgp_inference::{Entry, Error as ModelError, Repository, ValueSpec};
 use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
@@ -68,6 +74,12 @@ pub struct Deployment {
     pub cache_bytes: Option<NonZeroU64>,
     /// How long an answer is kept, in milliseconds; until others need its room where nothing is said.
     pub cache_ttl_ms: Option<NonZeroU64>,
+    /// How inferences run together; as the worker's settings say where nothing is said.
+    pub batching: Option<Batching>,
+    /// What it does with sequences; it knows none where nothing is said.
+    pub sequences: Option<Sequences>,
+    /// Runs that each device makes before the model is ready there.
+    pub warm_up: Vec<WarmUp>,
 }
 
 impl Deployment {
