@@ -2,6 +2,7 @@
 //!
 //! The repository knows files, the coordinator knows workers; requests need both at once.
 
+mod bare;
 mod change;
 mod ensembles;
 mod named;
@@ -128,7 +129,8 @@ impl ModelEntry {
 
     /// A version, and what the file beside it says.
     fn new(entry: Entry, config: Arc<ModelConfig>) -> Self {
-        let Entry { name, version, path, sha256, inputs, outputs, .. } = entry;
+        let Entry { name, version, path, sha256, mut inputs, outputs, .. } = entry;
+        config.narrow(&mut inputs);
         let model = ModelRef { name, version, sha256 };
         let folder = path.parent().unwrap_or(&path).to_owned();
         let (labels, cache, ensemble) = (OnceLock::new(), None, None);

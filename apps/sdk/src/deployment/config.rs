@@ -3,7 +3,7 @@
 
 use super::ports::Ports;
 use super::{DeployError, Deployment, triton};
-use lgp_inference::{Entry, Repository};
+use lgp_inference::{Entry, Repository, ValueSpec};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
@@ -50,6 +50,9 @@ pub struct ModelConfig {
 }
 
 impl ModelConfig {
+    /// What the file may be called.
+    pub const FILES: [&'static str; 2] = [PBTXT, TOML];
+
     /// Reads the file of a model; the default where there is none. Nothing is compared with the model yet.
     ///
     /// # Errors
@@ -97,6 +100,12 @@ impl ModelConfig {
         let mut deployment = self.deployment.clone();
         deployment.variants.retain(|name| repository.versions_of(name).is_ok());
         deployment.check_for(repository, entry).map_err(|error| failed(error.to_string()))
+    }
+
+    /// Makes inputs of the model what requests may bring: lengths that the model leaves open and the file
+    /// says are those of the file. For a version that [`ModelConfig::check`] has found to fit.
+    pub fn narrow(&self, inputs: &mut [ValueSpec]) {
+        self.ports.narrow(inputs);
     }
 }
 

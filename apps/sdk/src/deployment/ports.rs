@@ -4,6 +4,9 @@ use super::list;
 use lgp_inference::ValueSpec;
 use lgp_memory::{DType, Dim, SymShape, ValueKind};
 
+/// The part of a file that lists the inputs of requests.
+pub(super) const INPUT: &str = "input";
+
 /// A side of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
@@ -22,6 +25,13 @@ pub(super) struct Port {
     pub(super) dtype: Option<DType>,
     /// Without the rows of a batch; −1 is open. Any, where nothing is said.
     pub(super) dims: Option<Vec<i64>>,
+}
+
+impl Port {
+    /// Whether this is what requests bring, and not what one run is given.
+    fn is_declared(&self) -> bool {
+        self.part == INPUT
+    }
 }
 
 /// What is said of all of them.
@@ -68,6 +78,24 @@ impl Ports {
                 spec.name, spec.ty
             )),
             None => Ok(()),
+        }
+    }
+
+    /// Takes over lengths that a model leaves open, where they are said of an input.
+    pub(super) fn narrow(&self, inputs: &mut [ValueSpec]) {
+        for port in self.all.iter().filter(|port| port.side == Side::Input) {
+            let spec = inputs.iter_mut().find(|spec| spec.name == port.name);
+            let shape = spec.and_then(|spec| spec.ty.shape.as_mut());
+            let (true, Some(dims), Some(shape)) = (port.is_declared(), &port.dims, shape) else {
+                continue;
+            };
+            let own = shape.0.iter_mut().skip(usize::from(self.rows));
+            for (own, dim) in own.zip(dims) {
+                // −1 is no length.
+                if let Ok(length) = usize::try_from(*dim) {
+                    *own = Dim::Known(length);
+                }
+            }
         }
     }
 

@@ -6,7 +6,7 @@ mod scheduling;
 mod sequences;
 
 use super::config::{ModelConfig, place};
-use super::ports::{Port, Ports, Side};
+use super::ports::{INPUT, Port, Ports, Side};
 use super::{Deployment, WarmUp};
 use crate::versions::VersionPolicy;
 use lgp_memory::DType;
@@ -59,7 +59,7 @@ pub(super) fn read(model: &str, text: &str) -> Result<ModelConfig, String> {
     let deployment = Deployment {
         version_policy: policy(config.version_policy.as_ref())?,
         cache_bytes: is_cached.then_some(CACHE_BYTES),
-        batching: Some(scheduling::read(max_batch_size, config.scheduling_choice.as_ref())?),
+        batching: scheduling::read(&config, max_batch_size)?,
         sequences,
         warm_up,
         ..Deployment::default()
@@ -131,7 +131,7 @@ fn explain(text: &str, error: &ParseError) -> String {
 
 /// What is said of inputs and outputs.
 fn declared(config: &proto::ModelConfig) -> Result<Ports, String> {
-    let inputs = config.input.iter().map(|i| (Side::Input, "input", &i.name, i.data_type, &i.dims));
+    let inputs = config.input.iter().map(|i| (Side::Input, INPUT, &i.name, i.data_type, &i.dims));
     let outputs = config.output.iter();
     let outputs = outputs.map(|o| (Side::Output, "output", &o.name, o.data_type, &o.dims));
     let mut ports = Ports::default();

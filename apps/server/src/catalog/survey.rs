@@ -1,6 +1,7 @@
 //! What lies in the repository's folder: the versions that can be used, and what is wrong with the
 //! others.
 
+use super::bare::{self, bare};
 use super::{Catalog, ModelEntry, Readiness, lock};
 use crate::fault::Fault;
 use crate::faults;
@@ -198,13 +199,21 @@ pub(super) fn flat(found: BTreeMap<String, Vec<u64>>) -> impl Iterator<Item = Ve
 impl Catalog {
     /// Each version that is in the folder, of one model or of all, or what is wrong with it.
     pub(super) async fn survey_models(&self, name: Option<String>) -> Result<Vec<Found>, Fault> {
-        let survey = std::sync::Arc::clone(&self.survey);
-        self.files(move |repository| survey.read(repository, name.as_deref())).await
+        let (survey, asked) = (Arc::clone(&self.survey), name.clone());
+        let read = self.files(move |repository| survey.read(repository, asked.as_deref())).await;
+        match (read, name) {
+            (Err(fault), Some(name)) if fault.code == "unknown_model" => {
+                let bare = self.files(move |repository| Ok(bare(repository, &name))).await?;
+                Err(bare.map_or(fault, |(_, reason)| reason))
+            }
+            (read, _) => read,
+        }
     }
 
-    /// The same of all, and of each ensemble.
+    /// The same of all, of each ensemble, and of folders that should have models.
     pub(crate) async fn survey(&self) -> Result<Vec<Found>, Fault> {
         let mut all = self.survey_models(None).await?;
+        all.extend(self.files(|repository| Ok(bare::all(repository))).await?);
         all.extend(self.look_at_ensembles().await?);
         Ok(all)
     }

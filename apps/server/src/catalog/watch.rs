@@ -26,7 +26,7 @@ impl Catalog {
     }
 
     /// Does what a model's own file says by now, if that is something else than before. Versions that it
-    /// contradicts are unloaded; once it fits them, they are as if they had come.
+    /// contradicts are unloaded, and come back once it fits them.
     async fn look_at_config(&self, name: &str) -> Result<(), Fault> {
         let owned = name.to_owned();
         let now = self.files(move |r| Ok(said(r, &owned))).await?;
@@ -36,16 +36,11 @@ impl Catalog {
         let _turn = self.turn(name).await;
         self.forget(name);
         let usable = self.numbers(name).await.unwrap_or_default();
-        let mut refused = BTreeSet::new();
-        lock(&self.survey.seen).retain(|version| {
-            let stays = version.0 != name || usable.contains(&version.1);
-            if !stays {
-                refused.insert(version.1);
-            }
-            stays
-        });
+        // Those that nobody had loaded are not loaded once they fit, either.
         let wanted = self.coordinator.models().into_iter();
-        for model in wanted.filter(|model| model.name == name && refused.contains(&model.version)) {
+        let refused = wanted.filter(|m| m.name == name && !usable.contains(&m.version));
+        for model in refused {
+            lock(&self.survey.seen).remove(&(model.name.clone(), model.version));
             self.coordinator.unload(&model);
         }
         if usable.is_empty() {

@@ -38,7 +38,7 @@ fn write(rig: &Rig, name: &str, file: &str, text: &str) {
     std::fs::rename(folder.join(".new"), folder.join(file)).unwrap();
 }
 
-fn put(rig: &Rig, name: &str, version: u64) {
+fn put_version(rig: &Rig, name: &str, version: u64) {
     write(rig, &format!("{name}/{version}"), "model.onnx", "");
     let path = format!("models/{name}/{version}/model.onnx");
     std::fs::write(rig.folder.path().join(path), onnx()).unwrap();
@@ -77,7 +77,7 @@ async fn a_bad_file_breaks_its_model_alone_until_it_is_mended() {
         ("other", "config.toml", "variants = [\"other\"]", "it is the model itself"),
     ] {
         write(&rig, name, file, text);
-        put(&rig, name, 1);
+        put_version(&rig, name, 1);
         let (state, reason) = indexed(&rig, name, "1").await;
         assert!(state == "UNAVAILABLE" && reason.contains(part), "{name}: {state} {reason}");
         assert!(reason.contains(&format!("{file} of model '{name}'")), "{reason}");
@@ -96,12 +96,15 @@ async fn a_bad_file_breaks_its_model_alone_until_it_is_mended() {
     let refused = rig.call(put.body(Body::from("{}")).unwrap()).await;
     assert!(refused.status == 400 && refused.text().contains("max_batch"), "{}", refused.text());
 
-    write(&rig, "wide", "config.pbtxt", "input { name: \"x\" dims: [ -1, 2 ] }");
+    write(&rig, "wide", "config.pbtxt", "input { name: \"x\" dims: [ 1, 2 ] }");
     write(&rig, "own", "config.toml", "memory_bytes = 1");
     for name in ["wide", "own"] {
         until_states(&rig, name, &["ready"]).await;
         assert_eq!(infer(&rig, name).await.0, 200);
     }
+    let two = r#"{"inputs":[{"name":"x","shape":[2,2],"datatype":"FP32","data":[1,2,3,4]}]}"#;
+    let refused = rig.post("/v2/models/wide/infer", two).await;
+    assert!(refused.status == 400 && refused.text().contains("expected"), "{}", refused.text());
     assert_eq!(indexed(&rig, "typo", "1").await.0, "UNAVAILABLE", "the others are as they were");
     // What serves stops where its file becomes bad, and goes on where that goes.
     write(&rig, "wide", "config.toml", "");
@@ -112,6 +115,14 @@ async fn a_bad_file_breaks_its_model_alone_until_it_is_mended() {
     assert!(status == 400 && text.contains("keep one"), "{status} {text}");
     std::fs::remove_file(rig.folder.path().join("models/wide/config.toml")).unwrap();
     until_states(&rig, "wide", &["ready"]).await;
+    // A version that somebody unloaded does not come back with it.
+    put_version(&rig, "wide", 2);
+    until_states(&rig, "wide", &["ready", "ready"]).await;
+    assert_eq!(rig.post(&format!("{MODELS}/wide/versions/1/unload"), "").await.status, 200);
+    write(&rig, "wide", "config.pbtxt", "max_batch: 8");
+    rig.until("/v2/models/wide", |answer| answer.status == 400).await;
+    write(&rig, "wide", "config.pbtxt", "");
+    until_states(&rig, "wide", &["unavailable", "ready"]).await;
     assert_eq!(infer(&rig, "relu").await.0, 200);
 }
 
@@ -120,8 +131,8 @@ async fn what_holds_for_a_model_is_told_and_changes_with_its_file() {
     let rig = watched().await;
     write(&rig, "clf", "config.pbtxt", GOOD);
     write(&rig, "clf", "names.txt", "cat\ndog\n");
-    put(&rig, "clf", 1);
-    put(&rig, "clf", 2);
+    put_version(&rig, "clf", 1);
+    put_version(&rig, "clf", 2);
     until_states(&rig, "clf", &["ready", "ready"]).await;
     let config = rig.get("/v2/models/clf/config").await.json();
     assert_eq!(config["max_batch_size"], 8);
@@ -163,6 +174,25 @@ async fn what_holds_for_a_model_is_told_and_changes_with_its_file() {
     assert_eq!(config["model_warmup"], json!([run]));
     write(&rig, "clf", "config.pbtxt", &(GOOD.to_owned() + "version_policy { all {} }"));
     until_states(&rig, "clf", &["ready", "ready"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn folders_of_models_that_are_none_here_are_told() {
+    let rig = Rig::start().await;
+    for (name, text, part) in [
+        ("steps", "ensemble_scheduling { step { model_name: \"relu\" } }", "ensemble.toml"),
+        ("plan", "platform: \"tensorrt_plan\"", "expected 'onnxruntime_onnx'"),
+        ("named", "default_model_filename: \"net.onnx\"", "expected 'model.onnx'"),
+        ("empty", "max_batch_size: 8", "expected empty/3/model.onnx"),
+    ] {
+        write(&rig, name, "config.pbtxt", text);
+        write(&rig, &format!("{name}/3"), "net.onnx", "");
+        let (state, reason) = indexed(&rig, name, "3").await;
+        assert!(state == "UNAVAILABLE" && reason.contains(part), "{name}: {reason}");
+        let (status, text) = infer(&rig, name).await;
+        assert!(status == 404 && text.contains(part), "{status} {text}");
+    }
+    assert_eq!(infer(&rig, "relu").await.0, 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]

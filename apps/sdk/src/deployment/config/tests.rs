@@ -1,3 +1,5 @@
+//! The two files of a model: which counts, what stands over it, and what is wrong with bad ones.
+
 use super::*;
 use crate::executor::tests::repository;
 
@@ -9,7 +11,8 @@ fn write(repository: &Repository, model: &str, file: &str, text: impl AsRef<[u8]
 fn what_an_administrator_says_stands_over_the_file_field_by_field() {
     let (_folder, repository, entry) = repository();
     let name = &entry.name;
-    let text = "version_policy = \"all\"\ncache_bytes = 100\n[batching]\nmax = 4\n";
+    let text = "version_policy = \"all\"\ncache_bytes = 100\n\
+                warm_up = [{ shapes = { x = [1, 2] } }]\n\n[batching]\nmax = 4\npreferred = [2]\n";
     write(&repository, name, TOML, text);
     let file = ModelConfig::of(&repository, name).expect("it is good");
     file.check(&repository, &repository.get(name, None).expect("ours")).expect("it fits");

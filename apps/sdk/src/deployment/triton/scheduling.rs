@@ -1,12 +1,21 @@
 //! How inferences run together, as Triton says it.
 
+use super::proto::ModelConfig;
 use super::proto::model_config::SchedulingChoice;
 use super::proto::model_sequence_batching::StrategyChoice;
 use lgp_distributed::Batching;
 use std::num::NonZeroU32;
 
-/// Without a scheduler, and for models whose `max_batch_size` is 0, each inference runs alone.
-pub(super) fn read(rows: u32, choice: Option<&SchedulingChoice>) -> Result<Batching, String> {
+/// Without a scheduler, and for models whose `max_batch_size` is 0, each inference runs alone. Of files that
+/// do not list inputs and outputs Triton completes what they leave open, and turns batching on where the
+/// model allows it: then it is as `max_batch_size` says, or else as the workers' settings do (none).
+pub(super) fn read(config: &ModelConfig, rows: u32) -> Result<Option<Batching>, String> {
+    let choice = config.scheduling_choice.as_ref();
+    let is_whole = !config.input.is_empty() && !config.output.is_empty();
+    if choice.is_none() && !is_whole {
+        let max = NonZeroU32::new(rows);
+        return Ok(max.map(|max| Batching { max, preferred: Vec::new(), delay_us: 0 }));
+    }
     let most = NonZeroU32::new(rows).unwrap_or(NonZeroU32::MIN);
     let (max, preferred, delay_us) = match choice {
         Some(SchedulingChoice::DynamicBatching(said)) => {
@@ -30,5 +39,5 @@ pub(super) fn read(rows: u32, choice: Option<&SchedulingChoice>) -> Result<Batch
         })
     };
     let preferred = preferred.iter().map(size).collect::<Result<_, _>>()?;
-    Ok(Batching { max, preferred, delay_us })
+    Ok(Some(Batching { max, preferred, delay_us }))
 }

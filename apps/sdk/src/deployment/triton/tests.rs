@@ -1,3 +1,5 @@
+//! Texts of `config.pbtxt`, and what becomes of them.
+
 use super::*;
 use crate::deployment::{ControlKind, SequenceControl, SequenceState, Sequences};
 use lgp_distributed::Batching;
@@ -146,8 +148,9 @@ fn fields_mean_what_they_mean_to_triton() {
         (batching.max.get(), preferred, batching.delay_us)
     };
     for (text, expected) in [
-        ("", (1, vec![], 0)),
-        ("max_batch_size: 8", (1, vec![], 0)),
+        ("max_batch_size: 8", (8, vec![], 0)),
+        ("max_batch_size: 8 input { name: \"x\" } output { name: \"y\" }", (1, vec![], 0)),
+        ("input { name: \"x\" } output { name: \"y\" }", (1, vec![], 0)),
         ("max_batch_size: 8 dynamic_batching {}", (8, vec![], 0)),
         ("dynamic_batching { max_queue_delay_microseconds: 7 }", (1, vec![], 7)),
         (
@@ -159,6 +162,7 @@ fn fields_mean_what_they_mean_to_triton() {
     ] {
         assert_eq!(batching(text), expected, "{text}");
     }
+    assert_eq!(read("m", "").expect("good").deployment, Deployment::default());
     for (text, policy) in [
         ("", None),
         ("version_policy { all {} }", Some("all")),
@@ -298,6 +302,13 @@ fn what_contradicts_the_model_is_refused_by_name() {
     ] {
         read("m", text).expect(text).ports.check(&inputs, &outputs).expect(text);
     }
+    // Who lists a length that the model leaves open takes no other.
+    let config = read("m", "max_batch_size: 4 input { name: \"x\" dims: [ 8, -1, 3 ] }");
+    let mut open = vec![spec("x", DType::F32, &[-1, -1, -1, 3])];
+    let config = config.expect("it is good");
+    config.ports.check(&open, &[]).expect("it is one of its shapes");
+    config.narrow(&mut open);
+    assert_eq!(open, [spec("x", DType::F32, &[-1, 8, -1, 3])]);
     let config = read("m", "max_batch_size: 4").expect("it is good");
     let closed = [spec("x", DType::F32, &[1, 2])];
     let error = config.ports.check(&closed, &[]).expect_err("it has one row");
