@@ -162,6 +162,7 @@
 )]
 
 mod attempt;
+mod batching;
 mod config;
 mod control;
 mod error;
@@ -175,6 +176,7 @@ mod task;
 mod worker_info;
 
 pub use attempt::AttemptRecord;
+pub use batching::Batching;
 pub use config::{CoordinatorConfig, WorkerConfig};
 pub use control::persisted::Persisted;
 pub use error::{Error, JournalError, Result};

@@ -1,7 +1,17 @@
 //! What a registered model asks of the cluster, kept beside its versions.
 
+mod config;
+mod ports;
+mod sequences;
+mod triton;
+mod warm_up;
+
+pub use config::ModelConfig;
+pub use sequences::{ControlKind, SequenceControl, SequenceState, Sequences};
+pub use warm_up::WarmUp;
+
 use crate::versions::VersionPolicy;
-use lgp_distributed::{ModelNeeds, ModelRef};
+use lgp_distributed::{Batching, ModelNeeds, ModelRef};
 use lgp_inference::{Entry, Error as ModelError, Repository, ValueSpec};
 use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
@@ -29,6 +39,16 @@ pub enum DeployError {
         /// What was to stand in for it.
         variant: String,
         /// Why it cannot.
+        reason: String,
+    },
+    /// A model's own file that is not understood, or that contradicts the model.
+    #[error("{file} of model '{model}': {reason}")]
+    Config {
+        /// The model.
+        model: String,
+        /// The file in its folder.
+        file: &'static str,
+        /// What is wrong with it.
         reason: String,
     },
 }
@@ -68,14 +88,27 @@ pub struct Deployment {
     pub cache_bytes: Option<NonZeroU64>,
     /// How long an answer is kept, in milliseconds; until others need its room where nothing is said.
     pub cache_ttl_ms: Option<NonZeroU64>,
+    /// How inferences run together; as the worker's settings say where nothing is said.
+    pub batching: Option<Batching>,
+    /// What it does with sequences; it knows none where nothing is said.
+    pub sequences: Option<Sequences>,
+    /// Runs that each device makes before the model is ready there.
+    pub warm_up: Vec<WarmUp>,
 }
 
 impl Deployment {
-    /// What was said of a model; the default where nothing was.
+    /// What holds for a model: what an administrator said and [`Deployment::save`] kept; where that leaves
+    /// a field open, what the model's own file says (see [`ModelConfig`]); else the default.
     ///
     /// # Errors
-    /// [`ModelError::Io`] for a file that cannot be read or understood.
-    pub fn of(repository: &Repository, name: &str) -> Result<Self, ModelError> {
+    /// [`ModelError::Io`] for a file that cannot be read or understood, and as [`ModelConfig::of`].
+    pub fn of(repository: &Repository, name: &str) -> Result<Self, DeployError> {
+        let file = ModelConfig::of(repository, name)?.deployment;
+        Ok(Self::said(repository, name)?.over(file))
+    }
+
+    /// What an administrator said; the default where that was nothing.
+    fn said(repository: &Repository, name: &str) -> Result<Self, ModelError> {
         // A name that is a path is no model's.
         if !matches!(Path::new(name).components().collect::<Vec<_>>()[..], [Component::Normal(_)]) {
             return Ok(Self::default());
@@ -92,12 +125,35 @@ impl Deployment {
         }
     }
 
-    /// Checks what is said of a model, and keeps it for as long as the model is registered.
+    /// What is said here, and in each field that is left open what `file` says.
+    #[must_use]
+    fn over(self, file: Self) -> Self {
+        Self {
+            memory_bytes: self.memory_bytes.or(file.memory_bytes),
+            backend: self.backend.or(file.backend),
+            family: self.family.or(file.family),
+            variants: if self.variants.is_empty() { file.variants } else { self.variants },
+            run_limit_ms: self.run_limit_ms.or(file.run_limit_ms),
+            version_policy: self.version_policy.or(file.version_policy),
+            cache_bytes: self.cache_bytes.or(file.cache_bytes),
+            cache_ttl_ms: self.cache_ttl_ms.or(file.cache_ttl_ms),
+            batching: self.batching.or(file.batching),
+            sequences: self.sequences.or(file.sequences),
+            warm_up: if self.warm_up.is_empty() { file.warm_up } else { self.warm_up },
+        }
+    }
+
+    /// Checks what is said of a model together with what its own file says, and keeps it for as long as the
+    /// model is registered.
     ///
     /// # Errors
-    /// As [`Deployment::check`]; [`ModelError::Io`], after which the earlier one stands.
+    /// As [`Deployment::check`] and [`ModelConfig::of`]; [`ModelError::Io`], after which the earlier one
+    /// stands.
     pub fn save(&self, repository: &Repository, name: &str) -> Result<(), DeployError> {
+        let file = ModelConfig::of(repository, name)?.deployment;
         self.check(repository, name)?;
+        // Variants of the file may have gone; they are looked at where the file is.
+        self.clone().over(Self { variants: Vec::new(), ..file }).check(repository, name)?;
         let path = path(repository, name);
         let failed = |source| {
             DeployError::from(ModelError::Io { action: "write", path: path.clone(), source })
@@ -115,7 +171,12 @@ impl Deployment {
     /// [`ModelError::UnknownModel`]; [`DeployError::Variant`] for one with other inputs or outputs, for the
     /// model itself, and for more than 16.
     pub fn check(&self, repository: &Repository, name: &str) -> Result<(), DeployError> {
-        let model = repository.get(name, None)?;
+        self.check_for(repository, &repository.get(name, None)?)
+    }
+
+    /// The same of one version.
+    fn check_for(&self, repository: &Repository, model: &Entry) -> Result<(), DeployError> {
+        let name = model.name.as_str();
         let refused = |variant: &str, reason: String| {
             let (model, variant) = (name.to_owned(), variant.to_owned());
             Err(DeployError::Variant { model, variant, reason })

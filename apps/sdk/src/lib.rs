@@ -18,12 +18,15 @@ mod versions;
 pub mod vision;
 
 pub use cache::RepositoryFiles;
-pub use deployment::{DeployError, Deployment};
+pub use deployment::{
+    ControlKind, DeployError, Deployment, ModelConfig, SequenceControl, SequenceState, Sequences,
+    WarmUp,
+};
 pub use executor::ModelExecutor;
 pub use lgp_compute::device::Accelerator;
 pub use lgp_distributed::{
-    Advertisement, AttemptRecord, Backoff, BlobFile, BlobPart, BlobSource, CaHash, Client,
-    Coordinator, CoordinatorConfig, Coordinators, DeviceInfo as WorkerDevice, DeviceStatus,
+    Advertisement, AttemptRecord, Backoff, Batching, BlobFile, BlobPart, BlobSource, CaHash,
+    Client, Coordinator, CoordinatorConfig, Coordinators, DeviceInfo as WorkerDevice, DeviceStatus,
     Discovery, Error as ClusterError, Event, Events, ExecError, ExecErrorKind, Executor,
     ExecutorStatus, Identity, JoinRefusal, JoinToken, JournalError, ModelCache, ModelNeeds,
     ModelReadiness, ModelRef, Percentiles, Persisted, Pki, Priority, Revocation, Role, ScaleConfig,

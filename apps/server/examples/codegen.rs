@@ -1,4 +1,5 @@
-//! Regenerates `apps/server/src/grpc/proto.rs` from `apps/server/proto/inference.proto`:
+//! Regenerates `apps/server/src/grpc/proto.rs` from `apps/server/proto/inference.proto`, and what
+//! that imports from `apps/sdk/proto`:
 //! `cargo run -p lgp-server --features codegen --example codegen`.
 
 use std::path::Path;
@@ -6,7 +7,7 @@ use std::path::Path;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let home = Path::new(env!("CARGO_MANIFEST_DIR"));
     let proto = home.join("proto/inference.proto");
-    let descriptors = protox::compile([&proto], [home.join("proto")])?;
+    let descriptors = protox::compile([&proto], [home.join("proto"), home.join("../sdk/proto")])?;
 
     let scratch = tempfile::tempdir()?;
     tonic_prost_build::configure()

@@ -2,6 +2,7 @@
 //!
 //! The repository knows files, the coordinator knows workers; requests need both at once.
 
+mod bare;
 mod change;
 mod ensembles;
 mod named;
@@ -21,8 +22,8 @@ use crate::fault::Fault;
 use crate::faults;
 use ensembles::Ensembles;
 use lgp_sdk::{
-    Coordinator, Deployment, Entry, ModelError, ModelReadiness, ModelRef, Repository, TaskId,
-    TaskState, ValueSpec, VersionPolicy,
+    Coordinator, Deployment, Entry, ModelConfig, ModelError, ModelReadiness, ModelRef, Repository,
+    TaskId, TaskState, ValueSpec, VersionPolicy,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::io::{ErrorKind, Read};
@@ -47,6 +48,8 @@ struct Inner {
     outputs: Vec<ValueSpec>,
     /// Where its files are.
     folder: PathBuf,
+    /// What the file beside its versions says.
+    config: Arc<ModelConfig>,
     /// Names of its classes, read when they are asked for.
     labels: OnceLock<Vec<String>>,
     /// Its answers, where they are to be kept.
@@ -76,11 +79,18 @@ impl ModelEntry {
         &self.0.outputs
     }
 
-    /// What its classes are called: the lines of `labels.txt` beside the model, or beside its versions;
-    /// none where there is no such file. The first call reads it, until the model is loaded anew.
+    /// Rows of one inference, as its file has them for Triton's clients; 0 where they are part of the shapes.
+    pub(crate) fn max_batch_size(&self) -> u32 {
+        self.0.config.max_batch_size
+    }
+
+    /// What its classes are called: the lines of `labels.txt`, or of the file that its configuration names,
+    /// beside the model, or beside its versions; none where there is no such file. The first call reads it,
+    /// until the model is loaded anew.
     pub(crate) fn labels(&self) -> &[String] {
         self.0.labels.get_or_init(|| {
-            let read = self.beside("labels.txt", LABELS_BYTES_MAX);
+            let file = self.0.config.label_file.as_deref().unwrap_or("labels.txt");
+            let read = self.beside(file, LABELS_BYTES_MAX);
             let folder = &self.0.folder;
             let warn =
                 |error: &std::io::Error| tracing::warn!(%error, ?folder, "labels are not used");
@@ -117,21 +127,33 @@ impl ModelEntry {
         self.0.ensemble.as_ref()
     }
 
+    /// A version, and what the file beside it says.
+    fn new(entry: Entry, config: Arc<ModelConfig>) -> Self {
+        let Entry { name, version, path, sha256, mut inputs, outputs, .. } = entry;
+        config.narrow(&mut inputs);
+        let model = ModelRef { name, version, sha256 };
+        let folder = path.parent().unwrap_or(&path).to_owned();
+        let (labels, cache, ensemble) = (OnceLock::new(), None, None);
+        Self(Arc::new(Inner { model, inputs, outputs, folder, config, labels, cache, ensemble }))
+    }
+
     /// An ensemble whose file is in a folder.
     fn of_ensemble(model: ModelRef, folder: PathBuf, ensemble: Ensemble) -> Self {
         let (inputs, outputs) = (ensemble.inputs().to_vec(), ensemble.outputs().to_vec());
-        let (labels, cache, ensemble) = (OnceLock::new(), None, Some(Arc::new(ensemble)));
-        Self(Arc::new(Inner { model, inputs, outputs, folder, labels, cache, ensemble }))
+        let (config, labels) = (Arc::default(), OnceLock::new());
+        let (cache, ensemble) = (None, Some(Arc::new(ensemble)));
+        Self(Arc::new(Inner { model, inputs, outputs, folder, config, labels, cache, ensemble }))
     }
 
     /// The same, whose answers are kept.
     fn with(&self, cache: Arc<ResponseCache>) -> Self {
-        let Inner { model, inputs, outputs, folder, .. } = &*self.0;
+        let Inner { model, inputs, outputs, folder, config, .. } = &*self.0;
         Self(Arc::new(Inner {
             model: model.clone(),
             inputs: inputs.clone(),
             outputs: outputs.clone(),
             folder: folder.clone(),
+            config: Arc::clone(config),
             labels: OnceLock::new(),
             cache: Some(cache),
             ensemble: None,
@@ -374,10 +396,16 @@ impl Catalog {
 
     /// What a model asks of the cluster: nothing, where what was said cannot be read.
     pub(crate) async fn deployment(&self, name: &str) -> Deployment {
-        let owned = name.to_owned();
-        let read = self.files(move |r| Deployment::of(r, &owned)).await;
+        let read = self.try_deployment(name).await;
         read.inspect_err(|_| tracing::warn!(name, "a model's deployment cannot be read"))
             .unwrap_or_default()
+    }
+
+    /// The same, or why it cannot be read.
+    async fn try_deployment(&self, name: &str) -> Result<Deployment, Fault> {
+        let owned = name.to_owned();
+        let read = self.files(move |r| Ok(Deployment::of(r, &owned))).await?;
+        read.map_err(|error| faults::deploy(&error))
     }
 
     /// Resolves once a task waits because its model was unloaded.
@@ -424,15 +452,4 @@ fn not_ready(entry: &ModelEntry, readiness: &Readiness) -> Fault {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // What is behind these locks is whole after every statement, also after a panic.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl From<Entry> for ModelEntry {
-    fn from(entry: Entry) -> Self {
-        let Entry { name, version, path, sha256, inputs, outputs, .. } = entry;
-        let model = ModelRef { name, version, sha256 };
-        let folder = path.parent().unwrap_or(&path).to_owned();
-        let labels = OnceLock::new();
-        let (cache, ensemble) = (None, None);
-        Self(Arc::new(Inner { model, inputs, outputs, folder, labels, cache, ensemble }))
-    }
 }

@@ -17,6 +17,7 @@ mod parts;
 mod repository;
 mod request;
 mod response;
+mod settings;
 mod shared_memory;
 mod signature;
 mod stats;
@@ -42,6 +43,7 @@ pub(crate) use request::{
     Form, Given, HEADER_LENGTH, InferRequest, Input, Output, Parameters, Raw, binary, check_rank,
     number, slot,
 };
+pub(crate) use settings::{Settings, WarmUpInput, WarmUpRun};
 pub(crate) use signature::{check as check_inputs, check_all, wire_dims};
 pub(crate) use task::run_in_background;
 

@@ -8,8 +8,9 @@ use crate::logging::LogFormat;
 use crate::settings::{Keeping, Limits};
 use crate::simd::Simd;
 use lgp_sdk::{
-    Coordinator, CoordinatorConfig, Deployment, DeviceId, Entry, ModelRef, Pki, Repository,
-    RepositoryFiles, Services, SessionOptions, Tokens, WorkerInfo, WorkerState, last_loaded,
+    Coordinator, CoordinatorConfig, Deployment, DeviceId, Entry, ModelConfig, ModelRef, Pki,
+    Repository, RepositoryFiles, Services, SessionOptions, Tokens, WorkerInfo, WorkerState,
+    last_loaded,
 };
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -168,7 +169,15 @@ impl Cluster {
     /// room for them.
     async fn load_registered(&self) -> Result<()> {
         let mut registered: BTreeMap<String, Vec<ModelRef>> = BTreeMap::new();
-        for Entry { name, version, sha256, .. } in self.repository.list()? {
+        for entry in self.repository.list()? {
+            // One that its own file contradicts says why in the index, and keeps no other from serving.
+            let config = ModelConfig::of(&self.repository, &entry.name);
+            let fits = config.and_then(|config| config.check(&self.repository, &entry));
+            let Entry { name, version, sha256, .. } = entry;
+            if let Err(error) = fits {
+                tracing::warn!(name, version, %error, "a registered model is not loaded");
+                continue;
+            }
             let of_name = registered.entry(name.clone()).or_default();
             of_name.push(ModelRef { name, version, sha256 });
         }

@@ -146,8 +146,8 @@ impl Catalog {
     }
 
     async fn needs(&self, name: &str) -> Result<ModelNeeds, Fault> {
-        let name = name.to_owned();
-        self.files(move |r| Ok(Deployment::of(r, &name)?.needs(r))).await
+        let deployment = self.try_deployment(name).await?;
+        self.files(move |r| Ok(deployment.needs(r))).await
     }
 
     /// Has the next start load what is loaded now. One that cannot is told in the log.
@@ -194,18 +194,23 @@ impl Catalog {
         {
             return Err(chooses_none(policy, name, &all));
         }
-        let has_policy = wish.version_policy.is_some();
         let owned = name.to_owned();
         self.files(move |r| Ok(wish.save(r, &owned))).await?.map_err(|e| faults::deploy(&e))?;
+        self.apply(name).await?;
+        self.registered(name, None).await
+    }
+
+    /// Has the workers do what is said of a model by now.
+    pub(super) async fn apply(&self, name: &str) -> Result<(), Fault> {
         self.forget(name);
         let needs = self.needs(name).await?;
         for model in self.coordinator.models().iter().filter(|model| model.name == name) {
             self.coordinator.set_needs(model, needs.clone());
         }
-        if has_policy {
+        if self.deployment(name).await.version_policy.is_some() {
             self.load_now(name, None).await?;
         }
-        self.registered(name, None).await
+        Ok(())
     }
 
     /// Takes a version of a model from the workers, or all of them; their files stay. What runs goes on;
@@ -268,7 +273,7 @@ impl Catalog {
 
     /// Registers a file as the newest version of a model and has the workers load it, if the model's
     /// policy chooses it; other versions go on unless the policy has them go. A version that no worker
-    /// can load is not kept.
+    /// can load is not kept, nor one that contradicts what the model's own file says.
     pub(crate) async fn add(&self, name: &str, file: PathBuf) -> Result<LoadOutcome, Fault> {
         let _turn = self.turn(name).await;
         let naming = self.naming.lock().await;
@@ -289,8 +294,10 @@ impl Catalog {
         self.forget(name);
         let outcome = self.come(name, version).await;
         let key = ModelRef { name: added.name, version, sha256: added.sha256 };
-        // What another version did is no reason against this one.
-        if outcome.is_err() && lock(&self.failures).contains_key(&key) {
+        // What another version did is no reason against this one; what the model's own file says is.
+        let is_usable =
+            || async { self.numbers(name).await.is_ok_and(|all| all.contains(&version)) };
+        if outcome.is_err() && (lock(&self.failures).contains_key(&key) || !is_usable().await) {
             self.coordinator.unload(&key);
             self.delete(name, Some(version)).await?;
         }

@@ -1,13 +1,14 @@
 //! What lies in the repository's folder: the versions that can be used, and what is wrong with the
 //! others.
 
+use super::bare::{self, bare};
 use super::{Catalog, ModelEntry, Readiness, lock};
 use crate::fault::Fault;
 use crate::faults;
-use lgp_sdk::{ModelError, Repository};
+use lgp_sdk::{Entry, ModelConfig, ModelError, Repository};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 /// A model and a version of it.
@@ -22,11 +23,19 @@ pub(super) struct Survey {
     /// What was wrong with a version when its files had this time and size: it is not read again before
     /// they change.
     broken: Mutex<HashMap<Version, (Stamp, Fault)>>,
+    /// Why a version does not fit what its model's own file says, as the log was told. Such a file is read
+    /// at each look, for what it says may also become true.
+    refused: Mutex<HashMap<Version, String>>,
+    /// What the file of each model said when it was acted on.
+    configs: Mutex<HashMap<String, Said>>,
     /// Versions that were found to be usable: what is not among them is new.
     pub(super) seen: Mutex<BTreeSet<Version>>,
 }
 
 type Stamp = (Option<SystemTime>, u64);
+
+/// What a model's own file says, or why it says nothing.
+pub(super) type Said = Result<ModelConfig, String>;
 
 /// What the repository's index says of a version.
 #[derive(Debug)]
@@ -39,10 +48,20 @@ pub(crate) struct Indexed {
 impl Survey {
     /// Of a repository whose present versions are nothing new, as far as they can be used.
     pub(super) fn of(repository: &Repository) -> Self {
-        let survey = Self { broken: Mutex::default(), seen: Mutex::default() };
-        let found = flat(repository.found().unwrap_or_default());
-        let usable = found.filter(|version| survey.entry(repository, version).is_ok()).collect();
-        *lock(&survey.seen) = usable;
+        let survey = Self {
+            broken: Mutex::default(),
+            refused: Mutex::default(),
+            configs: Mutex::default(),
+            seen: Mutex::default(),
+        };
+        let found = repository.found().unwrap_or_default();
+        for name in found.keys() {
+            survey.take(name, said(repository, name));
+        }
+        let usable = survey.read_found(repository, found).into_iter();
+        let usable =
+            usable.filter_map(|(name, version, entry)| entry.ok().map(|_| (name, version)));
+        *lock(&survey.seen) = usable.collect();
         survey
     }
 
@@ -52,15 +71,55 @@ impl Survey {
             Some(name) => BTreeMap::from([(name.to_owned(), repository.versions_of(name)?)]),
             None => repository.found()?,
         };
-        let mut all = Vec::new();
-        for version in flat(found) {
-            let entry = self.entry(repository, &version);
-            all.push((version.0, version.1, entry));
-        }
-        Ok(all)
+        Ok(self.read_found(repository, found))
     }
 
-    fn entry(&self, repository: &Repository, version: &Version) -> Result<ModelEntry, Fault> {
+    fn read_found(&self, repository: &Repository, found: BTreeMap<String, Vec<u64>>) -> Vec<Found> {
+        let mut all = Vec::new();
+        for (name, versions) in found {
+            let config = ModelConfig::of(repository, &name).map_err(|error| faults::deploy(&error));
+            let config = config.map(Arc::new);
+            for number in versions {
+                let version = (name.clone(), number);
+                let entry = self.entry(repository, &version);
+                let entry = entry.and_then(|entry| self.fit(repository, &entry, &config));
+                all.push((name.clone(), number, entry));
+            }
+        }
+        all
+    }
+
+    /// A version with what its model's file says, if the two fit.
+    fn fit(
+        &self,
+        repository: &Repository,
+        entry: &Entry,
+        config: &Result<Arc<ModelConfig>, Fault>,
+    ) -> Result<ModelEntry, Fault> {
+        let fitting = config.clone().and_then(|config| {
+            config.check(repository, entry).map_err(|error| faults::deploy(&error))?;
+            Ok(ModelEntry::new(entry.clone(), config))
+        });
+        let (name, number) = (&entry.name, entry.version);
+        let mut refused = lock(&self.refused);
+        match &fitting {
+            Ok(_) => drop(refused.remove(&(name.clone(), number))),
+            Err(Fault { message, .. }) => {
+                let told = refused.insert((name.clone(), number), message.clone());
+                if told.as_ref() != Some(message) {
+                    tracing::warn!(
+                        name,
+                        version = number,
+                        reason = message,
+                        "a model cannot be used"
+                    );
+                }
+            }
+        }
+        fitting
+    }
+
+    fn entry(&self, repository: &Repository, version: &Version) -> Result<Entry, Fault> {
         let (name, number) = version;
         let stamp = stamp(&repository.root().join(name).join(number.to_string()));
         if let Some((then, fault)) = lock(&self.broken).get(version)
@@ -73,7 +132,7 @@ impl Survey {
         match read {
             Ok(entry) => {
                 broken.remove(version);
-                Ok(entry.into())
+                Ok(entry)
             }
             Err(error) => {
                 tracing::warn!(name, version = number, %error, "a model cannot be used");
@@ -84,10 +143,35 @@ impl Survey {
         }
     }
 
+    /// Whether a model's file says something else than it did when this was asked last.
+    pub(super) fn take(&self, name: &str, said: Said) -> bool {
+        let mut configs = lock(&self.configs);
+        let is_new = match configs.get(name) {
+            Some(before) => *before != said,
+            None => said != Ok(ModelConfig::default()),
+        };
+        if let (true, Ok(config)) = (is_new, &said)
+            && !config.ignored.is_empty()
+        {
+            let ignored = config.ignored.join(", ");
+            tracing::info!(name, ignored, "of these fields of a model's file nothing is made");
+        }
+        configs.insert(name.to_owned(), said);
+        is_new
+    }
+
     /// Forgets what is not there any more.
     pub(super) fn keep_only(&self, found: &BTreeSet<Version>) {
         lock(&self.broken).retain(|version, _| found.contains(version));
+        lock(&self.refused).retain(|version, _| found.contains(version));
+        let names: BTreeSet<&String> = found.iter().map(|(name, _)| name).collect();
+        lock(&self.configs).retain(|name, _| names.contains(name));
     }
+}
+
+/// What the file of a model says now.
+pub(super) fn said(repository: &Repository, name: &str) -> Said {
+    ModelConfig::of(repository, name).map_err(|error| error.to_string())
 }
 
 /// The last time and all bytes of a version's files: its weights may come after its model.
@@ -115,13 +199,21 @@ pub(super) fn flat(found: BTreeMap<String, Vec<u64>>) -> impl Iterator<Item = Ve
 impl Catalog {
     /// Each version that is in the folder, of one model or of all, or what is wrong with it.
     pub(super) async fn survey_models(&self, name: Option<String>) -> Result<Vec<Found>, Fault> {
-        let survey = std::sync::Arc::clone(&self.survey);
-        self.files(move |repository| survey.read(repository, name.as_deref())).await
+        let (survey, asked) = (Arc::clone(&self.survey), name.clone());
+        let read = self.files(move |repository| survey.read(repository, asked.as_deref())).await;
+        match (read, name) {
+            (Err(fault), Some(name)) if fault.code == "unknown_model" => {
+                let bare = self.files(move |repository| Ok(bare(repository, &name))).await?;
+                Err(bare.map_or(fault, |(_, reason)| reason))
+            }
+            (read, _) => read,
+        }
     }
 
-    /// The same of all, and of each ensemble.
+    /// The same of all, of each ensemble, and of folders that should have models.
     pub(crate) async fn survey(&self) -> Result<Vec<Found>, Fault> {
         let mut all = self.survey_models(None).await?;
+        all.extend(self.files(|repository| Ok(bare::all(repository))).await?);
         all.extend(self.look_at_ensembles().await?);
         Ok(all)
     }

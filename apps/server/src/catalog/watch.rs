@@ -1,7 +1,7 @@
 //! Looking at the repository's folder again and again: versions that were put there by hand are
-//! loaded, and those that were taken away are unloaded.
+//! loaded, those that were taken away are unloaded, and what models' own files say by now is done.
 
-use super::survey::{Version, flat};
+use super::survey::{Version, flat, said};
 use super::{Catalog, lock};
 use crate::fault::Fault;
 use std::collections::BTreeSet;
@@ -10,6 +10,10 @@ impl Catalog {
     /// Looks at the folder once. What serves goes on serving until what follows it can.
     pub(crate) async fn refresh(&self) -> Result<(), Fault> {
         let found: BTreeSet<Version> = flat(self.files(|r| r.found()).await?).collect();
+        let names: BTreeSet<&String> = found.iter().map(|(name, _)| name).collect();
+        for name in names {
+            self.look_at_config(name).await?;
+        }
         let seen = lock(&self.survey.seen).clone();
         self.survey.keep_only(&found);
         for gone in seen.difference(&found) {
@@ -19,6 +23,35 @@ impl Catalog {
             self.has_come(come).await;
         }
         self.look_at_ensembles().await.map(drop)
+    }
+
+    /// Does what a model's own file says by now, if that is something else than before. Versions that it
+    /// contradicts are unloaded, and come back once it fits them.
+    async fn look_at_config(&self, name: &str) -> Result<(), Fault> {
+        let owned = name.to_owned();
+        let now = self.files(move |r| Ok(said(r, &owned))).await?;
+        if !self.survey.take(name, now) {
+            return Ok(());
+        }
+        let _turn = self.turn(name).await;
+        self.forget(name);
+        let usable = self.numbers(name).await.unwrap_or_default();
+        // Those that nobody had loaded are not loaded once they fit, either.
+        let wanted = self.coordinator.models().into_iter();
+        let refused = wanted.filter(|m| m.name == name && !usable.contains(&m.version));
+        for model in refused {
+            lock(&self.survey.seen).remove(&(model.name.clone(), model.version));
+            self.coordinator.unload(&model);
+        }
+        if usable.is_empty() {
+            return Ok(());
+        }
+        tracing::info!(name, "what a model's file says has changed");
+        if let Err(fault) = self.apply(name).await {
+            let reason = fault.message;
+            tracing::warn!(name, reason, "what a model's file says is not done");
+        }
+        Ok(())
     }
 
     async fn has_gone(&self, gone: &Version) {

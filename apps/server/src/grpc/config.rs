@@ -1,23 +1,35 @@
 //! A model's configuration as Triton writes it.
 
+use super::proto::model_config::SchedulingChoice;
 use super::proto::model_version_policy::{All, Latest, PolicyChoice, Specific};
-use super::proto::{DataType, ModelConfig, ModelInput, ModelOutput, ModelVersionPolicy};
+use super::proto::model_warmup::Input;
+use super::proto::model_warmup::input::InputDataType;
+use super::proto::{
+    DataType, ModelConfig, ModelDynamicBatching, ModelInput, ModelOutput, ModelResponseCache,
+    ModelVersionPolicy, ModelWarmup,
+};
 use crate::catalog::ModelEntry;
-use crate::oip;
-use lgp_sdk::{DType, VersionPolicy};
+use crate::oip::{self, Settings, WarmUpInput, WarmUpRun};
+use lgp_sdk::{Batching, DType, Deployment, VersionPolicy};
 
-/// The configuration of a model. Batches are part of the shapes, hence `max_batch_size` 0.
-pub(super) fn config(entry: &ModelEntry, policy: VersionPolicy) -> ModelConfig {
+/// The configuration of a model, with what holds for it by now. Where `max_batch_size` is 0, batches are
+/// part of the shapes.
+pub(super) fn config(
+    entry: &ModelEntry,
+    policy: VersionPolicy,
+    deployment: &Deployment,
+) -> ModelConfig {
+    let settings = Settings::of(entry, deployment);
     let input = |spec: &lgp_sdk::ValueSpec| ModelInput {
         name: spec.name.clone(),
         data_type: data_type(spec.ty.dtype).into(),
-        dims: oip::wire_dims(spec.ty.shape.as_ref()),
+        dims: settings.dims(spec),
         ..ModelInput::default()
     };
     let output = |spec: &lgp_sdk::ValueSpec| ModelOutput {
         name: spec.name.clone(),
         data_type: data_type(spec.ty.dtype).into(),
-        dims: oip::wire_dims(spec.ty.shape.as_ref()),
+        dims: settings.dims(spec),
         ..ModelOutput::default()
     };
     ModelConfig {
@@ -39,8 +51,31 @@ pub(super) fn config(entry: &ModelEntry, policy: VersionPolicy) -> ModelConfig {
         }),
         input: entry.inputs().iter().map(input).collect(),
         output: entry.outputs().iter().map(output).collect(),
+        max_batch_size: i32::try_from(settings.max_batch_size).unwrap_or(i32::MAX),
+        scheduling_choice: settings.batching.as_ref().map(batching),
+        model_warmup: settings.warm_up.iter().map(warm_up).collect(),
+        response_cache: settings.is_cached.then_some(ModelResponseCache { enable: true }),
         ..ModelConfig::default()
     }
+}
+
+fn batching(batching: &Batching) -> SchedulingChoice {
+    let size = |size: &std::num::NonZeroU32| i32::try_from(size.get()).unwrap_or(i32::MAX);
+    SchedulingChoice::DynamicBatching(ModelDynamicBatching {
+        preferred_batch_size: batching.preferred.iter().map(size).collect(),
+        max_queue_delay_microseconds: batching.delay_us,
+        ..ModelDynamicBatching::default()
+    })
+}
+
+fn warm_up(run: &WarmUpRun) -> ModelWarmup {
+    let input = |WarmUpInput { name, dtype, dims }: &WarmUpInput| {
+        let (data_type, dims) = (data_type(*dtype).into(), dims.clone());
+        let input_data_type = Some(InputDataType::ZeroData(true));
+        (name.clone(), Input { data_type, dims, input_data_type })
+    };
+    let inputs = run.inputs.iter().map(input).collect();
+    ModelWarmup { batch_size: run.batch_size, inputs, count: 1, ..ModelWarmup::default() }
 }
 
 fn data_type(dtype: DType) -> DataType {

@@ -147,7 +147,9 @@ impl GrpcInferenceService for Service {
         let ModelConfigRequest { name, version } = request.into_inner();
         let entry = self.find(&caller, &name, &version).await?;
         let policy = self.state.catalog().version_policy(entry.name()).await;
-        Ok(Response::new(ModelConfigResponse { config: Some(config::config(&entry, policy)) }))
+        let deployment = self.state.catalog().deployment(entry.name()).await;
+        let config = config::config(&entry, policy, &deployment);
+        Ok(Response::new(ModelConfigResponse { config: Some(config) }))
     }
 
     async fn model_statistics(

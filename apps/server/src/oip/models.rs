@@ -1,5 +1,6 @@
 //! A model's metadata, configuration and readiness.
 
+use super::settings::{Settings, WarmUpInput, WarmUpRun};
 use super::{datatype, signature};
 use crate::catalog::{ModelEntry, Named, Readiness};
 use crate::extract::Params;
@@ -70,18 +71,19 @@ fn tensors(specs: &[ValueSpec]) -> Vec<Value> {
     specs.iter().map(tensor).collect()
 }
 
-/// `GET /v2/models/{m}[/versions/{v}]/config`: Triton's model configuration. Batches are part of
-/// the shapes, hence `max_batch_size` 0.
+/// `GET /v2/models/{m}[/versions/{v}]/config`: Triton's model configuration, with what holds for the model
+/// by now. Where `max_batch_size` is 0, batches are part of the shapes.
 pub(crate) async fn config(
     State(state): State<ServerState>,
     params: Params,
 ) -> Result<Json<Value>, OipError> {
     let entry = find(&state, &params).await?;
+    let settings = Settings::of(&entry, &state.catalog().deployment(entry.name()).await);
     let tensor = |spec: &ValueSpec| {
         json!({
             "name": spec.name,
             "data_type": datatype::config_name(spec.ty.dtype),
-            "dims": signature::wire_dims(spec.ty.shape.as_ref()),
+            "dims": settings.dims(spec),
         })
     };
     let policy = match state.catalog().version_policy(entry.name()).await {
@@ -89,15 +91,37 @@ pub(crate) async fn config(
         VersionPolicy::Latest(count) => json!({ "latest": { "num_versions": count } }),
         VersionPolicy::Listed(versions) => json!({ "specific": { "versions": versions } }),
     };
-    Ok(Json(json!({
+    let mut config = json!({
         "name": entry.name(),
         "platform": platform(&entry),
         "backend": "",
         "version_policy": policy,
-        "max_batch_size": 0,
+        "max_batch_size": settings.max_batch_size,
         "input": entry.inputs().iter().map(tensor).collect::<Vec<_>>(),
         "output": entry.outputs().iter().map(tensor).collect::<Vec<_>>(),
-    })))
+    });
+    if let Some(batching) = &settings.batching {
+        config["dynamic_batching"] = json!({
+            "preferred_batch_size": batching.preferred,
+            "max_queue_delay_microseconds": batching.delay_us,
+        });
+    }
+    if !settings.warm_up.is_empty() {
+        config["model_warmup"] = settings.warm_up.iter().map(warm_up).collect();
+    }
+    if settings.is_cached {
+        config["response_cache"] = json!({ "enable": true });
+    }
+    Ok(Json(config))
+}
+
+fn warm_up(run: &WarmUpRun) -> Value {
+    let input = |WarmUpInput { name, dtype, dims }: &WarmUpInput| {
+        let data_type = datatype::config_name(*dtype);
+        (name.clone(), json!({ "data_type": data_type, "dims": dims, "zero_data": true }))
+    };
+    let inputs: serde_json::Map<String, Value> = run.inputs.iter().map(input).collect();
+    json!({ "name": "", "batch_size": run.batch_size, "inputs": inputs, "count": 1 })
 }
 
 /// `GET /v2/models/{m}[/versions/{v}]/ready`: 503 until a worker has loaded the model.

@@ -11,6 +11,7 @@ mod frigate;
 mod grpc;
 mod immich;
 mod logs;
+mod model_files;
 mod models;
 mod oip;
 mod openapi;

@@ -1,0 +1,38 @@
+//! Folders with a file about a model, and no model: their index says what is wrong, for they come from
+//! repositories where other files are models too.
+
+use super::survey::{Found, said};
+use crate::ensemble;
+use crate::fault::Fault;
+use lgp_sdk::{ModelConfig, Repository};
+
+/// What is wrong with the folder of a name, and the version that it would have; none where the name has
+/// a model, or is an ensemble's, or where nobody says that it were a model's.
+pub(super) fn bare(repository: &Repository, name: &str) -> Option<(u64, Fault)> {
+    let folder = repository.root().join(name);
+    let has = |file: &str| folder.join(file).is_file();
+    let file = ModelConfig::FILES.into_iter().find(|file| has(file))?;
+    if !Repository::is_name(name) || has(ensemble::FILE) || repository.versions_of(name).is_ok() {
+        return None;
+    }
+    let items = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+    let number = |name: std::ffi::OsString| name.to_str()?.parse().ok().filter(|n: &u64| *n > 0);
+    let version = items.filter_map(|item| number(item.file_name())).max().unwrap_or(1);
+    let reason = said(repository, name).err().unwrap_or_else(|| {
+        format!("{file} of model '{name}': it has no version, expected {name}/{version}/model.onnx")
+    });
+    Some((version, Fault::not_found("unknown_model", reason)))
+}
+
+/// The same of all folders.
+pub(super) fn all(repository: &Repository) -> Vec<Found> {
+    let items = std::fs::read_dir(repository.root()).into_iter().flatten().flatten();
+    let mut names: Vec<String> =
+        items.filter_map(|item| item.file_name().into_string().ok()).collect();
+    names.sort_unstable();
+    let found = |name: String| {
+        let (version, fault) = bare(repository, &name)?;
+        Some((name, version, Err(fault)))
+    };
+    names.into_iter().filter_map(found).collect()
+}

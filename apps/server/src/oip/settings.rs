@@ -1,0 +1,80 @@
+//! What Triton's model configuration tells clients of a model's batches, warm-up and cache, for both
+//! protocols.
+
+use super::signature;
+use crate::catalog::ModelEntry;
+use lgp_sdk::{Batching, DType, Deployment, Dim, ValueSpec, WarmUp};
+
+/// What is told.
+pub(crate) struct Settings {
+    /// Rows of one inference, at most; 0 where batches are part of the shapes.
+    pub(crate) max_batch_size: u32,
+    /// How inferences run together, if they do.
+    pub(crate) batching: Option<Batching>,
+    pub(crate) warm_up: Vec<WarmUpRun>,
+    /// Whether answers are kept.
+    pub(crate) is_cached: bool,
+}
+
+/// A run before the model is ready.
+pub(crate) struct WarmUpRun {
+    /// Rows; 0 where they are part of the shapes.
+    pub(crate) batch_size: u32,
+    pub(crate) inputs: Vec<WarmUpInput>,
+}
+
+/// An input of such a run.
+pub(crate) struct WarmUpInput {
+    pub(crate) name: String,
+    pub(crate) dtype: DType,
+    pub(crate) dims: Vec<i64>,
+}
+
+impl Settings {
+    /// Of a model of which this holds.
+    pub(crate) fn of(entry: &ModelEntry, deployment: &Deployment) -> Self {
+        let batching = deployment.batching.as_ref().filter(|batching| batching.max.get() > 1);
+        let most = batching.map_or(entry.max_batch_size(), |batching| batching.max.get());
+        let mut specs = entry.inputs().iter().chain(entry.outputs());
+        // States of sequences are told with their whole shapes, and so is all else of such a model.
+        let has_rows = deployment.sequences.is_none() && specs.all(is_open);
+        let max_batch_size = if has_rows { most } else { 0 };
+        let run = |warm_up| warm_up_run(entry.inputs(), warm_up, max_batch_size > 0);
+        Self {
+            max_batch_size,
+            batching: batching.filter(|_| max_batch_size > 0).cloned(),
+            warm_up: deployment.warm_up.iter().map(run).collect(),
+            is_cached: deployment.cache_bytes.is_some(),
+        }
+    }
+
+    /// The dimensions of an input or output, without rows where these are not part of them.
+    pub(crate) fn dims(&self, spec: &ValueSpec) -> Vec<i64> {
+        let dims = signature::wire_dims(spec.ty.shape.as_ref());
+        dims.into_iter().skip(usize::from(self.max_batch_size > 0)).collect()
+    }
+}
+
+/// Whether a first dimension may count rows.
+fn is_open(spec: &ValueSpec) -> bool {
+    let first = spec.ty.shape.as_ref().and_then(|shape| shape.0.first());
+    first.is_some_and(|first| first.known().is_none())
+}
+
+fn warm_up_run(specs: &[ValueSpec], warm_up: &WarmUp, has_rows: bool) -> WarmUpRun {
+    let mut batch_size = 0;
+    let input = |spec: &ValueSpec| {
+        let own = || {
+            let dims = spec.ty.shape.iter().flat_map(|shape| &shape.0).map(Dim::known);
+            dims.map(|dim| dim.map_or(1, |n| u64::try_from(n).unwrap_or(u64::MAX))).collect()
+        };
+        let mut dims: Vec<u64> = warm_up.shapes.get(&spec.name).cloned().unwrap_or_else(own);
+        if has_rows && !dims.is_empty() {
+            batch_size = u32::try_from(dims.remove(0)).unwrap_or(u32::MAX);
+        }
+        let dims = dims.into_iter().map(|dim| i64::try_from(dim).unwrap_or(i64::MAX)).collect();
+        WarmUpInput { name: spec.name.clone(), dtype: spec.ty.dtype, dims }
+    };
+    let inputs = specs.iter().map(input).collect();
+    WarmUpRun { batch_size, inputs }
+}
