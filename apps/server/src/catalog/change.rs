@@ -102,6 +102,7 @@ impl Catalog {
             let may_go_on = chosen.whole && self.coordinator.is_withdrawn(other);
             if chosen.alone && newest.is_some() || may_go_on {
                 self.coordinator.unload(other);
+                self.sequences.end(name, Some(other.version));
             }
         }
         self.remember_loaded(name).await;
@@ -195,9 +196,13 @@ impl Catalog {
             return Err(chooses_none(policy, name, &all));
         }
         let has_policy = wish.version_policy.is_some();
+        let has_other_states = self.deployment(name).await.sequences != wish.sequences;
         let owned = name.to_owned();
         self.files(move |r| Ok(wish.save(r, &owned))).await?.map_err(|e| faults::deploy(&e))?;
         self.forget(name);
+        if has_other_states {
+            self.sequences.end(name, None);
+        }
         let needs = self.needs(name).await?;
         for model in self.coordinator.models().iter().filter(|model| model.name == name) {
             self.coordinator.set_needs(model, needs.clone());
@@ -218,6 +223,7 @@ impl Catalog {
         let _turn = self.turn(name).await;
         let (entry, models) = self.leaving(name, version).await?;
         self.coordinator.withdraw(&models);
+        self.sequences.end(name, version);
         self.unloads.send_replace(());
         self.remember_loaded(name).await;
         Ok(entry)
@@ -233,6 +239,7 @@ impl Catalog {
         let turn = self.turn(name).await;
         let (entry, models) = self.leaving(name, version).await?;
         self.coordinator.withdraw(&models);
+        self.sequences.end(name, version);
         self.unloads.send_replace(());
         self.remember_loaded(name).await;
         drop(turn);
@@ -336,6 +343,7 @@ impl Catalog {
                 self.coordinator.unload(&model);
             }
         }
+        self.sequences.end(name, version);
         self.delete(name, version).await?;
         match version {
             Some(_) => self.after_loss(name).await,

@@ -35,6 +35,7 @@ impl Catalog {
                 self.coordinator.unload(&model);
             }
         }
+        self.sequences.end(name, Some(*version));
         let is_left = self.numbers(name).await.is_ok_and(|left| !left.is_empty());
         if is_left && let Err(fault) = self.after_loss(name).await {
             let reason = fault.message;

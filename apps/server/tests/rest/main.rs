@@ -18,6 +18,7 @@ mod places;
 mod probes;
 mod references;
 mod rig;
+mod sequences;
 mod serving;
 mod shared_memory;
 mod tokens;
