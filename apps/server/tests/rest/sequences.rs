@@ -165,7 +165,6 @@ async fn sequences_that_take_turns_each_have_their_sum() {
     assert!(is_unknown(&infer(&rig, path, 1.0, next(1)).await), "it has ended");
     assert!(is_unknown(&infer(&rig, path, 1.0, next(3)).await), "it was never begun");
     assert_eq!(open(&rig, path).await, "1");
-    assert_eq!(open(&rig, "relu").await, "0");
 
     // What it is told, and which outputs are the client's.
     let answer = rig.post("/v2/models/real.adds/infer", body(1.0, &first(9))).await.json();
@@ -201,8 +200,8 @@ async fn sequences_that_take_turns_each_have_their_sum() {
 #[tokio::test(flavor = "multi_thread")]
 async fn inferences_that_come_at_once_run_one_after_another() {
     let rig = start(ServerConfig::default(), 60_000).await;
-    assert_eq!(infer(&rig, "adds", 0.0, first("a")).await.0, 200);
-    let asked = (0..50).map(|_| infer(&rig, "adds", 1.0, next("a")));
+    assert_eq!(infer(&rig, "adds", 0.0, first(9)).await.0, 200);
+    let asked = (0..50).map(|_| infer(&rig, "adds", 1.0, next(9)));
     let mut sums: Vec<f64> = futures_util::future::join_all(asked)
         .await
         .into_iter()
@@ -234,7 +233,7 @@ async fn inferences_that_come_at_once_run_one_after_another() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_waits_holds_up_its_own_sequence_alone() {
+async fn what_waits_for_its_turn_for_too_long_is_refused() {
     let rig = start(ServerConfig::default(), 60_000).await;
     for id in [1, 2] {
         assert_eq!(infer(&rig, "adds", 0.0, first(id)).await.0, 200);
@@ -273,13 +272,12 @@ async fn a_failure_leaves_the_state_and_idleness_or_unloading_does_not() {
     assert!(is_unknown(&infer(&rig, "adds", 1.0, next(1)).await), "it was not begun");
     assert_eq!(open(&rig, "adds").await, "0");
 
+    assert_eq!(infer(&rig, "adds", 1.0, first(1)).await, (200, json!(1.0)));
     for end in ["unload", "load"] {
-        assert_eq!(infer(&rig, "adds", 1.0, first(1)).await, (200, json!(1.0)));
-        assert_eq!(rig.post(&format!("{MODELS}/adds/unload"), "").await.status, 200, "{end}");
-        assert_eq!(rig.post(&format!("{MODELS}/adds/load"), "").await.status, 200, "{end}");
-        rig.until("/v2/models/adds/ready", |answer| answer.status == 200).await;
-        assert!(is_unknown(&infer(&rig, "adds", 1.0, next(1)).await));
+        assert_eq!(rig.post(&format!("{MODELS}/adds/{end}"), "").await.status, 200, "{end}");
     }
+    rig.until("/v2/models/adds/ready", |answer| answer.status == 200).await;
+    assert!(is_unknown(&infer(&rig, "adds", 1.0, next(1)).await), "it went with its model");
     assert_eq!(infer(&rig, "adds", 1.0, first(1)).await, (200, json!(1.0)));
     assert_eq!(deploy(&rig, "adds", wish(50)).await.status, 200);
     assert!(is_unknown(&infer(&rig, "adds", 1.0, next(1)).await), "its model changed");
@@ -403,4 +401,17 @@ async fn a_sequence_is_its_callers_and_stays_with_its_model() {
     assert_eq!(gone.status, 200, "{}", gone.text());
     assert!(is_unknown(&infer(&rig, "adds", 1.0, next(1)).await), "it went with its version");
     assert_eq!(version("adds", next(2)).await, "2");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_worker_goes_on_where_one_has_left() {
+    let mut rig = Rig::start().await;
+    add(&rig, "real.adds", 60_000).await;
+    assert_eq!(infer(&rig, "real.adds", 1.0, first(1)).await, (200, json!(1.0)));
+    rig.replace_worker().await;
+    let workers = format!("{MODELS}/real.adds");
+    rig.until(&workers, |answer| answer.json()["workers"] == json!(["w2"])).await;
+    let answer = rig.post("/v2/models/real.adds/infer", body(2.0, &next(1))).await;
+    assert_eq!(sum(&answer), (200, json!(3.0)));
+    assert_eq!(answer.headers["lgp-worker"], "w2");
 }
