@@ -52,6 +52,10 @@ pub(crate) struct Settings {
     pub(crate) models_poll_ms: u64,
     /// Inferences of one model that are under way at the same time; more are refused.
     pub(crate) pending_max: u64,
+    /// Sequences of one version of a model that are open at the same time; more are refused.
+    pub(crate) sequences_max: u64,
+    /// Bytes of the states of all sequences.
+    pub(crate) sequences_bytes_max: usize,
     /// The form of log lines: `text` or `json`.
     pub(crate) log_format: LogFormat,
     /// How long results of durable tasks wait to be read.
@@ -179,6 +183,8 @@ const RUN_LIMIT_S: RangeInclusive<u64> = 0..=31 * 24 * 3600;
 const MODELS_POLL_MS: RangeInclusive<u64> = 0..=24 * 3600 * 1000;
 /// The queue of all models takes no more.
 const PENDING_MAX: RangeInclusive<u64> = 1..=10_000;
+/// Each takes memory besides its states.
+const SEQUENCES_MAX: RangeInclusive<u64> = 1..=1_000_000;
 /// What requests and inputs may have: with less the cluster's own commands would be refused, and more
 /// no machine has.
 const BYTES_MAX: RangeInclusive<u64> = 64 << 10..=1 << 40;
@@ -315,6 +321,8 @@ impl Settings {
             run_limit_s: 0,
             models_poll_ms: ServerConfig::default().models_poll_ms,
             pending_max: ServerConfig::default().pending_max,
+            sequences_max: ServerConfig::default().sequences_max,
+            sequences_bytes_max: ServerConfig::default().sequences_bytes_max,
             log_format: LogFormat::Text,
             results_kept_for_s: Keeping::default().results_kept_for_s,
             results_disk_share: Keeping::default().disk_share,
@@ -360,7 +368,7 @@ pub(crate) struct Flags<'a> {
 /// The environment variables that are read, and the settings that they stand for.
 ///
 /// Others that start alike belong to graphics drivers, so unknown ones are no error.
-const VARIABLES: [(&str, &str); 32] = [
+const VARIABLES: [(&str, &str); 34] = [
     ("RADEON_DATA", "data"),
     ("RADEON_DEVICE", "device"),
     ("RADEON_SIMD", "simd"),
@@ -373,6 +381,8 @@ const VARIABLES: [(&str, &str); 32] = [
     ("RADEON_RUN_LIMIT_S", "run_limit_s"),
     ("RADEON_MODELS_POLL_MS", "models_poll_ms"),
     ("RADEON_PENDING_MAX", "pending_max"),
+    ("RADEON_SEQUENCES_MAX", "sequences_max"),
+    ("RADEON_SEQUENCES_BYTES_MAX", "sequences_bytes_max"),
     ("RADEON_LOG_FORMAT", "log_format"),
     ("RADEON_RESULTS_KEPT_FOR_S", "results_kept_for_s"),
     ("RADEON_RESULTS_DISK_SHARE", "results_disk_share"),
@@ -473,6 +483,8 @@ pub(crate) fn resolve(
         ("run_limit_s", settings.run_limit_s, RUN_LIMIT_S),
         ("models_poll_ms", settings.models_poll_ms, MODELS_POLL_MS),
         ("pending_max", settings.pending_max, PENDING_MAX),
+        ("sequences_max", settings.sequences_max, SEQUENCES_MAX),
+        ("sequences_bytes_max", bytes(settings.sequences_bytes_max), BYTES_MAX),
         ("results_kept_for_s", settings.results_kept_for_s, KEPT_FOR_S),
         ("keys_kept_for_s", settings.keys_kept_for_s, KEPT_FOR_S),
         ("http.body_bytes_max", bytes(settings.http.body_bytes_max), BYTES_MAX),

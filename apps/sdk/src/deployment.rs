@@ -51,6 +51,14 @@ pub enum DeployError {
         /// What is wrong with it.
         reason: String,
     },
+    /// A model that cannot do with sequences what it is to do.
+    #[error("model '{model}' cannot keep such sequences: {reason}")]
+    Sequences {
+        /// The model.
+        model: String,
+        /// Why it cannot.
+        reason: String,
+    },
 }
 
 /// Where a model is to run, and what may answer in its place.
@@ -165,11 +173,11 @@ impl Deployment {
         file.persist(&path).map(drop).map_err(|error| failed(error.error))
     }
 
-    /// Whether every variant can stand in for the model.
+    /// Whether every variant can stand in for the model, and the model can keep such sequences.
     ///
     /// # Errors
     /// [`ModelError::UnknownModel`]; [`DeployError::Variant`] for one with other inputs or outputs, for the
-    /// model itself, and for more than 16.
+    /// model itself, and for more than 16; [`DeployError::Sequences`] as [`Sequences::check`].
     pub fn check(&self, repository: &Repository, name: &str) -> Result<(), DeployError> {
         self.check_for(repository, &repository.get(name, None)?)
     }
@@ -181,6 +189,9 @@ impl Deployment {
             let (model, variant) = (name.to_owned(), variant.to_owned());
             Err(DeployError::Variant { model, variant, reason })
         };
+        if let Some(sequences) = &self.sequences {
+            sequences.check(name, &model.inputs, &model.outputs)?;
+        }
         if let Some(variant) = self.variants.get(VARIANTS_MAX) {
             return refused(variant, format!("a model has {VARIANTS_MAX} at most"));
         }

@@ -20,6 +20,7 @@ use crate::cache::ResponseCache;
 use crate::ensemble::Ensemble;
 use crate::fault::Fault;
 use crate::faults;
+use crate::sequences::{Sequences, Stateful};
 use ensembles::Ensembles;
 use lgp_sdk::{
     Coordinator, Deployment, Entry, ModelConfig, ModelError, ModelReadiness, ModelRef, Repository,
@@ -54,6 +55,8 @@ struct Inner {
     labels: OnceLock<Vec<String>>,
     /// Its answers, where they are to be kept.
     cache: Option<Arc<ResponseCache>>,
+    /// What it does with sequences, where it keeps some.
+    stateful: Option<Arc<Stateful>>,
     /// Its steps, where it is an ensemble.
     ensemble: Option<Arc<Ensemble>>,
 }
@@ -71,10 +74,12 @@ impl ModelEntry {
         self.0.model.version
     }
 
+    /// What requests for inference bring.
     pub(crate) fn inputs(&self) -> &[ValueSpec] {
         &self.0.inputs
     }
 
+    /// What they are answered.
     pub(crate) fn outputs(&self) -> &[ValueSpec] {
         &self.0.outputs
     }
@@ -82,6 +87,21 @@ impl ModelEntry {
     /// Rows of one inference, as its file has them for Triton's clients; 0 where they are part of the shapes.
     pub(crate) fn max_batch_size(&self) -> u32 {
         self.0.config.max_batch_size
+    }
+
+    /// What a run is given: of a model that keeps sequences, also what the server itself gives it.
+    pub(crate) fn all_inputs(&self) -> &[ValueSpec] {
+        self.0.stateful.as_ref().map_or(&self.0.inputs, |stateful| stateful.inputs())
+    }
+
+    /// What a run returns.
+    pub(crate) fn all_outputs(&self) -> &[ValueSpec] {
+        self.0.stateful.as_ref().map_or(&self.0.outputs, |stateful| stateful.outputs())
+    }
+
+    /// What it does with sequences, where it keeps some.
+    pub(crate) fn stateful(&self) -> Option<&Stateful> {
+        self.0.stateful.as_deref()
     }
 
     /// What its classes are called: the lines of `labels.txt`, or of the file that its configuration names,
@@ -133,31 +153,57 @@ impl ModelEntry {
         config.narrow(&mut inputs);
         let model = ModelRef { name, version, sha256 };
         let folder = path.parent().unwrap_or(&path).to_owned();
-        let (labels, cache, ensemble) = (OnceLock::new(), None, None);
-        Self(Arc::new(Inner { model, inputs, outputs, folder, config, labels, cache, ensemble }))
+        Self(Arc::new(Inner { inputs, outputs, ..Inner::bare(model, folder, config) }))
     }
 
     /// An ensemble whose file is in a folder.
     fn of_ensemble(model: ModelRef, folder: PathBuf, ensemble: Ensemble) -> Self {
         let (inputs, outputs) = (ensemble.inputs().to_vec(), ensemble.outputs().to_vec());
-        let (config, labels) = (Arc::default(), OnceLock::new());
-        let (cache, ensemble) = (None, Some(Arc::new(ensemble)));
-        Self(Arc::new(Inner { model, inputs, outputs, folder, config, labels, cache, ensemble }))
+        let ensemble = Some(Arc::new(ensemble));
+        Self(Arc::new(Inner {
+            inputs,
+            outputs,
+            ensemble,
+            ..Inner::bare(model, folder, Arc::default())
+        }))
     }
 
     /// The same, whose answers are kept.
     fn with(&self, cache: Arc<ResponseCache>) -> Self {
-        let Inner { model, inputs, outputs, folder, config, .. } = &*self.0;
-        Self(Arc::new(Inner {
-            model: model.clone(),
-            inputs: inputs.clone(),
-            outputs: outputs.clone(),
-            folder: folder.clone(),
-            config: Arc::clone(config),
+        let (inputs, outputs) = (self.0.inputs.clone(), self.0.outputs.clone());
+        Self(Arc::new(Inner { inputs, outputs, cache: Some(cache), ..self.bare() }))
+    }
+
+    /// The same, which keeps sequences.
+    fn keeping(&self, wish: &lgp_sdk::Sequences) -> Self {
+        let (inputs, outputs) = (self.0.inputs.clone(), self.0.outputs.clone());
+        let stateful = Stateful::new(self.name(), wish.clone(), inputs, outputs);
+        let (inputs, outputs) = (stateful.visible_inputs(), stateful.visible_outputs());
+        let stateful = Some(Arc::new(stateful));
+        Self(Arc::new(Inner { inputs, outputs, stateful, ..self.bare() }))
+    }
+
+    /// The same model, of which nothing is said yet.
+    fn bare(&self) -> Inner {
+        let Inner { model, folder, config, .. } = &*self.0;
+        Inner::bare(model.clone(), folder.clone(), Arc::clone(config))
+    }
+}
+
+impl Inner {
+    /// A model without values, of which nothing is said yet.
+    fn bare(model: ModelRef, folder: PathBuf, config: Arc<ModelConfig>) -> Self {
+        Self {
+            model,
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            folder,
+            config,
             labels: OnceLock::new(),
-            cache: Some(cache),
+            cache: None,
+            stateful: None,
             ensemble: None,
-        }))
+        }
     }
 }
 
@@ -190,10 +236,15 @@ pub(crate) struct Catalog {
     keeping: Arc<Mutex<()>>,
     survey: Arc<Survey>,
     ensembles: Ensembles,
+    sequences: Arc<Sequences>,
 }
 
 impl Catalog {
-    pub(crate) fn new(coordinator: Coordinator, repository: Repository) -> Self {
+    pub(crate) fn new(
+        coordinator: Coordinator,
+        repository: Repository,
+        sequences: Arc<Sequences>,
+    ) -> Self {
         let aliases = Aliases::beside(repository.root());
         let survey = Arc::new(Survey::of(&repository));
         Self {
@@ -208,6 +259,7 @@ impl Catalog {
             keeping: Arc::default(),
             survey,
             ensembles: Ensembles::default(),
+            sequences,
         }
     }
 
@@ -236,7 +288,7 @@ impl Catalog {
             return Ok(entry);
         }
         let all = self.entries(name).await?;
-        let all = self.with_cache(name, all, generation).await;
+        let all = self.as_deployed(name, all, generation).await;
         let picked = self.pick(&all, version);
         self.know(name, all, generation);
         match picked {
@@ -245,14 +297,19 @@ impl Catalog {
         }
     }
 
-    /// The versions of a model with its cache, which they share, if it is to have one.
-    async fn with_cache(
+    /// The versions of a model with its cache, which they share, if it is to have one, or as they keep
+    /// sequences: what those are answered depends on more than their inputs.
+    async fn as_deployed(
         &self,
         name: &str,
         all: Vec<ModelEntry>,
         generation: u64,
     ) -> Vec<ModelEntry> {
-        let Some(fresh) = ResponseCache::of(&self.deployment(name).await) else { return all };
+        let wish = self.deployment(name).await;
+        if let Some(sequences) = &wish.sequences {
+            return all.iter().map(|entry| entry.keeping(sequences)).collect();
+        }
+        let Some(fresh) = ResponseCache::of(&wish) else { return all };
         let mut known = lock(&self.known);
         if known.generation != generation || all.is_empty() {
             return all;

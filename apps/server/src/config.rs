@@ -50,6 +50,10 @@ pub struct ServerConfig {
     /// Inferences of one model that are under way at the same time, waiting or running; more are refused
     /// with 503, so that those that are taken wait no longer than so many need.
     pub pending_max: u64,
+    /// Sequences of one version of a model that are open at the same time; more are refused with 503.
+    pub sequences_max: u64,
+    /// Bytes of the states of all sequences; what needs more is refused with 503.
+    pub sequences_bytes_max: usize,
     /// How often the folder of models is looked at for what came or went by hand, in milliseconds; 0 is
     /// never.
     pub models_poll_ms: u64,
@@ -84,6 +88,8 @@ impl Default for ServerConfig {
             events_kept_max: 1_024,
             waiters_max: 256,
             pending_max: 512,
+            sequences_max: 1_024,
+            sequences_bytes_max: 256 << 20,
             models_poll_ms: 5_000,
             frigate_timeout_ms: 180,
             otlp_endpoint: None,

@@ -16,6 +16,7 @@ use lgp_sdk::Stats;
 use page::{Number, Page, label};
 use prometheus::TextEncoder;
 use prometheus::proto::{LabelPair, MetricFamily, MetricType};
+use std::collections::HashMap;
 
 pub(crate) use openmetrics::OPENMETRICS;
 
@@ -28,7 +29,7 @@ pub(crate) async fn metrics(
     headers: HeaderMap,
 ) -> Result<Response, OipError> {
     let models = state.metrics().read();
-    let mut families = families(&state.coordinator().stats(), &models);
+    let mut families = families(&state.coordinator().stats(), &models, &state.sequences().open());
     families.extend(devices::families(&state.coordinator().workers()));
     if let Some(counts) = state.tracing().counts() {
         families.extend(spans(counts));
@@ -43,13 +44,21 @@ pub(crate) async fn metrics(
     Ok((headers, text).into_response())
 }
 
-fn families(stats: &Stats, models: &[(ModelKey, ModelReading)]) -> Vec<MetricFamily> {
+fn families(
+    stats: &Stats,
+    models: &[(ModelKey, ModelReading)],
+    sequences: &HashMap<ModelKey, u64>,
+) -> Vec<MetricFamily> {
     let mut page = Page::default();
     // Without a model there is nothing to say of any.
     if !models.is_empty() {
         inference(&mut page, models);
         times(&mut page, models);
         answers(&mut page, models);
+        let open = models
+            .iter()
+            .map(|(key, _)| (model_labels(key), sequences.get(key).copied().unwrap_or_default()));
+        page.numbers(("lgp_sequences", Number::Gauge, "Sequences that are open"), open);
     }
     cluster(&mut page, stats);
     page.families()

@@ -35,6 +35,7 @@ mod probes;
 mod query;
 mod route;
 mod router;
+mod sequences;
 mod serve;
 mod shadow;
 mod shared_memory;

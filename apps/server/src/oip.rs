@@ -35,13 +35,13 @@ pub(crate) use datatype::parse as parse_datatype;
 pub(crate) use health::{EXTENSIONS, NAME};
 pub(crate) use infer::{Answer, LARGE_BYTES, off_loop, serve};
 pub(crate) use json_data::Flat;
-pub(crate) use models::{parse_version, platform};
+pub(crate) use models::{control_name, parse_version, platform};
 pub(crate) use repository::refuse_upload;
 #[cfg(feature = "planted")]
 pub(crate) use request::decode;
 pub(crate) use request::{
     Form, Given, HEADER_LENGTH, InferRequest, Input, Output, Parameters, Raw, binary, check_rank,
-    number, slot,
+    flag, number, slot,
 };
 pub(crate) use settings::{Settings, WarmUpInput, WarmUpRun};
 pub(crate) use signature::{check as check_inputs, check_all, wire_dims};

@@ -52,6 +52,10 @@ async fn compare(state: &ServerState, shadow: &Shadow, answered: Answered) -> Re
         let what = format!("the shadow '{}' is an ensemble by now", shadow.model);
         return Err(Fault::bad_input(what));
     }
+    if entry.stateful().is_some() {
+        let what = format!("the shadow '{}' keeps sequences by now", shadow.model);
+        return Err(Fault::bad_input(what));
+    }
     oip::check_inputs(entry.inputs(), &answered.inputs)?;
     state.catalog().require_ready(&entry)?;
     let same = match oip::run_in_background(state, &entry, answered.inputs, PATIENCE).await {

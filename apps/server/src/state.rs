@@ -7,6 +7,7 @@ use crate::config::ServerConfig;
 use crate::driver::Driver;
 use crate::feed::Feed;
 use crate::metrics::Metrics;
+use crate::sequences::Sequences;
 use crate::shadow::Shadows;
 use crate::shared_memory::Regions;
 use crate::stream::Writers;
@@ -33,6 +34,7 @@ struct Inner {
     feed: Feed,
     regions: Regions,
     shadows: Shadows,
+    sequences: Arc<Sequences>,
     tracing: Tracing,
     /// Places for those who listen to events.
     listeners: Arc<Semaphore>,
@@ -55,7 +57,9 @@ impl ServerState {
         access: Access,
         driver: Option<Arc<dyn Driver>>,
     ) -> Self {
-        let catalog = Arc::new(Catalog::new(coordinator.clone(), repository));
+        let sequences = Sequences::new(&config);
+        let catalog = Catalog::new(coordinator.clone(), repository, Arc::clone(&sequences));
+        let catalog = Arc::new(catalog);
         let metrics = Metrics::default();
         let closing = watch::Sender::new(false);
         let bodies = Bodies::new(config.bodies_bytes_max);
@@ -75,6 +79,7 @@ impl ServerState {
             feed,
             regions: Regions::default(),
             shadows: Shadows::default(),
+            sequences,
             tracing,
             listeners,
             waiters,
@@ -124,6 +129,11 @@ impl ServerState {
     /// The room for copies of requests.
     pub(crate) fn shadows(&self) -> &Shadows {
         &self.inner.shadows
+    }
+
+    /// The sequences of stateful models.
+    pub(crate) fn sequences(&self) -> &Arc<Sequences> {
+        &self.inner.sequences
     }
 
     /// The events of the cluster.

@@ -353,6 +353,67 @@ def check_grpc_stream(client, url, grpc):
     grpc.stop_stream()
 
 
+def adder_model():
+    """`y` is the sum of a sequence so far; `s` and `t` are its state."""
+    shape = ["n"]
+    value = onnx.helper.make_tensor_value_info
+    floats = onnx.TensorProto.FLOAT
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Add", ["x", "s"], ["y"]), onnx.helper.make_node("Identity", ["y"], ["t"])],
+        "adder",
+        [value("x", floats, shape), value("s", floats, shape)],
+        [value("y", floats, shape), value("t", floats, shape)],
+    )
+    opsets = [onnx.helper.make_opsetid("", 20)]
+    return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=9).SerializeToString()
+
+
+def check_sequences(client, url, grpc):
+    """Sequences over HTTP, and two of them in one stream."""
+    status, _, body = http(f"{url}/api/v1/cluster/models/adder", adder_model(), KEY)
+    assert status == 201, body
+    wish = {"sequences": {"idle_ms": 60_000, "states": [{"input": "s", "output": "t"}]}}
+    deployment = f"{url}/api/v1/cluster/models/adder/deployment"
+    status, _, body = http(deployment, json.dumps(wish).encode(), KEY, "PUT")
+    assert status == 200, body
+    assert [tensor["name"] for tensor in client.get_model_metadata("adder")["inputs"]] == ["x"]
+    config = grpc.get_model_config("adder").config
+    assert config.sequence_batching.state[0].output_name == "t"
+
+    def x(kind, value):
+        tensor = kind.InferInput("x", [1], "FP32")
+        tensor.set_data_from_numpy(np.array([value], np.float32))
+        return [tensor]
+
+    def infer(value, sequence, **where):
+        return client.infer("adder", x(triton, value), sequence_id=sequence, **where).as_numpy("y")[0]
+
+    for sequence in (7, "seven"):
+        assert infer(1, sequence, sequence_start=True) == 1
+    assert infer(2, 7) == 3 and infer(10, "seven") == 11
+    assert infer(3, 7, sequence_end=True) == 6
+    refused(400, "sequence_start", lambda: infer(1, 7))
+    refused(400, "sequence_id", lambda: client.infer("adder", x(triton, 1)))
+
+    answers = queue.Queue()
+    grpc.start_stream(callback=lambda result, error: answers.put((result, error)))
+    for n in range(100):
+        grpc.async_stream_infer(
+            "adder",
+            x(triton_grpc, n),
+            sequence_id=1 + n % 2,
+            sequence_start=n < 2,
+            sequence_end=n >= 98,
+        )
+    sums = [0, 0]
+    for n in range(100):
+        result, error = answers.get(timeout=20)
+        assert error is None, error
+        sums[n % 2] += n
+        assert result.as_numpy("y")[0] == sums[n % 2], n
+    grpc.stop_stream()
+
+
 CHECKS = [
     check_health,
     check_metadata,
@@ -363,7 +424,14 @@ CHECKS = [
     check_statistics,
     check_metrics,
 ]
-GRPC_CHECKS = [check_grpc, check_classification, check_strings, check_shared_memory, check_grpc_stream]
+GRPC_CHECKS = [
+    check_grpc,
+    check_classification,
+    check_strings,
+    check_shared_memory,
+    check_grpc_stream,
+    check_sequences,
+]
 
 
 def main(url, grpc_url, key_file):

@@ -87,6 +87,8 @@ pub(crate) fn host(
             binary_bytes_max: settings.input_bytes_max.saturating_add(settings.http.body_bytes_max),
             models_poll_ms: settings.models_poll_ms,
             pending_max: settings.pending_max,
+            sequences_max: settings.sequences_max,
+            sequences_bytes_max: settings.sequences_bytes_max,
             otlp_endpoint: settings.otlp.endpoint.clone(),
             otlp_ratio: settings.otlp.ratio,
             ..ServerConfig::default()

@@ -102,6 +102,7 @@ impl Catalog {
             let may_go_on = chosen.whole && self.coordinator.is_withdrawn(other);
             if chosen.alone && newest.is_some() || may_go_on {
                 self.coordinator.unload(other);
+                self.sequences.end(name, Some(other.version));
             }
         }
         self.remember_loaded(name).await;
@@ -196,13 +197,30 @@ impl Catalog {
         }
         let owned = name.to_owned();
         self.files(move |r| Ok(wish.save(r, &owned))).await?.map_err(|e| faults::deploy(&e))?;
+        self.forget_settings(name).await;
         self.apply(name).await?;
         self.registered(name, None).await
     }
 
+    /// Forgets what is known of a model, and ends its sequences unless it goes on keeping such.
+    pub(super) async fn forget_settings(&self, name: &str) {
+        let had = self.known_sequences(name);
+        self.forget(name);
+        let has = self.deployment(name).await.sequences;
+        if had != Some(has) {
+            self.sequences.end(name, None);
+        }
+    }
+
+    /// What a model does with sequences, if that is known.
+    fn known_sequences(&self, name: &str) -> Option<Option<lgp_sdk::Sequences>> {
+        let known = lock(&self.known);
+        let newest = known.entries.get(name)?.last()?;
+        Some(newest.stateful().map(|stateful| stateful.wish().clone()))
+    }
+
     /// Has the workers do what is said of a model by now.
     pub(super) async fn apply(&self, name: &str) -> Result<(), Fault> {
-        self.forget(name);
         let needs = self.needs(name).await?;
         for model in self.coordinator.models().iter().filter(|model| model.name == name) {
             self.coordinator.set_needs(model, needs.clone());
@@ -223,6 +241,7 @@ impl Catalog {
         let _turn = self.turn(name).await;
         let (entry, models) = self.leaving(name, version).await?;
         self.coordinator.withdraw(&models);
+        self.sequences.end(name, version);
         self.unloads.send_replace(());
         self.remember_loaded(name).await;
         Ok(entry)
@@ -238,6 +257,7 @@ impl Catalog {
         let turn = self.turn(name).await;
         let (entry, models) = self.leaving(name, version).await?;
         self.coordinator.withdraw(&models);
+        self.sequences.end(name, version);
         self.unloads.send_replace(());
         self.remember_loaded(name).await;
         drop(turn);
@@ -343,6 +363,7 @@ impl Catalog {
                 self.coordinator.unload(&model);
             }
         }
+        self.sequences.end(name, version);
         self.delete(name, version).await?;
         match version {
             Some(_) => self.after_loss(name).await,

@@ -3,7 +3,6 @@
 use super::{Catalog, ModelEntry};
 use crate::aliases::{Alias, Aliases, Shadow};
 use crate::fault::Fault;
-use crate::oip::{self, Inputs};
 use std::sync::Arc;
 
 /// What a name in a request stands for.
@@ -46,20 +45,17 @@ impl Catalog {
         Ok(Named { entry, alias: Some((name.to_owned(), alias)) })
     }
 
-    /// The model that is to answer: of an alias one by weight, for the same key always the same.
+    /// The model that is to answer: of an alias one by weight, for the same key always the same. A newer
+    /// version may have come with other inputs.
     pub(crate) async fn answering(
         &self,
         named: &Named,
         key: Option<&str>,
-        inputs: &Inputs,
     ) -> Result<ModelEntry, Fault> {
         let Some((name, alias)) = &named.alias else { return Ok(named.entry.clone()) };
         let target = alias.at(self.aliases.number(name, key));
         let target = target.ok_or_else(|| Fault::internal(format!("alias '{name}' is empty")))?;
-        let entry = self.get(&target.model, target.version).await?;
-        // A newer version may have come with other inputs.
-        oip::check_all(entry.inputs(), inputs)?;
-        Ok(entry)
+        self.get(&target.model, target.version).await
     }
 
     pub(crate) fn aliases(&self) -> &Aliases {
@@ -101,9 +97,14 @@ impl Catalog {
         let same =
             |a: &ModelEntry, b: &ModelEntry| a.inputs() == b.inputs() && a.outputs() == b.outputs();
         for pair in entries.windows(2) {
-            if let [one, other] = pair
-                && !same(one, other)
-            {
+            let [one, other] = pair else { continue };
+            let keep = |entry: &ModelEntry| entry.stateful().is_some();
+            if keep(one) != keep(other) {
+                let (one, other) = (one.model(), other.model());
+                let what = format!("one of {one} and {other} keeps sequences and one does not");
+                return Err(Fault::bad_input(what + ", expected the same"));
+            }
+            if !same(one, other) {
                 let (one, other) = (one.model(), other.model());
                 let what = format!("inputs or outputs of {one} and {other} differ");
                 return Err(Fault::bad_input(what + ", expected the same"));

@@ -34,7 +34,7 @@ impl Catalog {
             return Ok(());
         }
         let _turn = self.turn(name).await;
-        self.forget(name);
+        self.forget_settings(name).await;
         let usable = self.numbers(name).await.unwrap_or_default();
         // Those that nobody had loaded are not loaded once they fit, either.
         let wanted = self.coordinator.models().into_iter();
@@ -68,6 +68,7 @@ impl Catalog {
                 self.coordinator.unload(&model);
             }
         }
+        self.sequences.end(name, Some(*version));
         let is_left = self.numbers(name).await.is_ok_and(|left| !left.is_empty());
         if is_left && let Err(fault) = self.after_loss(name).await {
             let reason = fault.message;

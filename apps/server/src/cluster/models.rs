@@ -152,8 +152,8 @@ async fn describe(state: &ServerState, entry: &ModelEntry) -> Value {
         "state": readiness.name().to_ascii_lowercase(),
         "reason": readiness.reason(),
         "workers": state.catalog().workers(entry),
-        "inputs": entry.inputs().iter().map(tensor).collect::<Vec<_>>(),
-        "outputs": entry.outputs().iter().map(tensor).collect::<Vec<_>>(),
+        "inputs": entry.all_inputs().iter().map(tensor).collect::<Vec<_>>(),
+        "outputs": entry.all_outputs().iter().map(tensor).collect::<Vec<_>>(),
         "deployment": deployment,
     })
 }

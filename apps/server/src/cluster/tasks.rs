@@ -241,9 +241,11 @@ impl Task<Inputs> {
             named = state.catalog().named(name, version).await?;
         }
         let inputs = Read::from(inputs);
-        oip::check_all(named.entry().inputs(), &inputs)?;
+        // A task is of no sequence: it brings all that the model takes.
+        oip::check_all(named.entry().all_inputs(), &inputs)?;
         let key = self.idempotency_key.as_deref();
-        let entry = state.catalog().answering(&named, key, &inputs).await?;
+        let entry = state.catalog().answering(&named, key).await?;
+        oip::check_all(entry.all_inputs(), &inputs)?;
         if entry.ensemble().is_some() {
             let name = entry.name();
             let what = format!("'{name}' is an ensemble, which tasks cannot name yet");

@@ -147,6 +147,9 @@ fn of_model(entry: &ModelEntry, step: &Step, kinds: &HashMap<String, Kind>) -> K
     let list = |specs: &[ValueSpec]| {
         specs.iter().map(|spec| spec.name.as_str()).collect::<Vec<_>>().join(", ")
     };
+    if entry.stateful().is_some() {
+        return Err("it keeps sequences, expected a model that steps can run alone".to_owned());
+    }
     for spec in entry.inputs() {
         let value = step.inputs.get(&spec.name);
         let value = value.ok_or_else(|| format!("input '{}' gets no value", spec.name))?;

@@ -1,16 +1,19 @@
 //! A model's configuration as Triton writes it.
 
 use super::proto::model_config::SchedulingChoice;
+use super::proto::model_sequence_batching::control::Kind;
+use super::proto::model_sequence_batching::{Control, ControlInput, State};
 use super::proto::model_version_policy::{All, Latest, PolicyChoice, Specific};
 use super::proto::model_warmup::Input;
 use super::proto::model_warmup::input::InputDataType;
 use super::proto::{
     DataType, ModelConfig, ModelDynamicBatching, ModelInput, ModelOutput, ModelResponseCache,
-    ModelVersionPolicy, ModelWarmup,
+    ModelSequenceBatching, ModelVersionPolicy, ModelWarmup,
 };
 use crate::catalog::ModelEntry;
 use crate::oip::{self, Settings, WarmUpInput, WarmUpRun};
-use lgp_sdk::{Batching, DType, Deployment, VersionPolicy};
+use crate::sequences::Stateful;
+use lgp_sdk::{Batching, ControlKind, DType, Deployment, VersionPolicy};
 
 /// The configuration of a model, with what holds for it by now. Where `max_batch_size` is 0, batches are
 /// part of the shapes.
@@ -52,7 +55,8 @@ pub(super) fn config(
         input: entry.inputs().iter().map(input).collect(),
         output: entry.outputs().iter().map(output).collect(),
         max_batch_size: i32::try_from(settings.max_batch_size).unwrap_or(i32::MAX),
-        scheduling_choice: settings.batching.as_ref().map(batching),
+        scheduling_choice: (entry.stateful().map(sequences))
+            .or_else(|| settings.batching.as_ref().map(batching)),
         model_warmup: settings.warm_up.iter().map(warm_up).collect(),
         response_cache: settings.is_cached.then_some(ModelResponseCache { enable: true }),
         ..ModelConfig::default()
@@ -76,6 +80,34 @@ fn warm_up(run: &WarmUpRun) -> ModelWarmup {
     };
     let inputs = run.inputs.iter().map(input).collect();
     ModelWarmup { batch_size: run.batch_size, inputs, count: 1, ..ModelWarmup::default() }
+}
+
+/// What a model does with sequences.
+fn sequences(stateful: &Stateful) -> SchedulingChoice {
+    let control = |(name, kind, dtype): (&str, ControlKind, DType)| {
+        let named = Kind::from_str_name(oip::control_name(kind)).unwrap_or_default();
+        let mut control = Control { kind: named.into(), ..Control::default() };
+        match (kind, dtype) {
+            (ControlKind::CorrelationId, dtype) => control.data_type = data_type(dtype).into(),
+            (_, DType::F32) => control.fp32_false_true = vec![0.0, 1.0],
+            (_, DType::Bool) => control.bool_false_true = vec![false, true],
+            _ => control.int32_false_true = vec![0, 1],
+        }
+        ControlInput { name: name.to_owned(), control: vec![control] }
+    };
+    let state = |(spec, output): (&lgp_sdk::ValueSpec, &str)| State {
+        input_name: spec.name.clone(),
+        output_name: output.to_owned(),
+        data_type: data_type(spec.ty.dtype).into(),
+        dims: oip::wire_dims(spec.ty.shape.as_ref()),
+        ..State::default()
+    };
+    SchedulingChoice::SequenceBatching(ModelSequenceBatching {
+        max_sequence_idle_microseconds: stateful.idle_us(),
+        control_input: stateful.controls().map(control).collect(),
+        state: stateful.states().map(state).collect(),
+        ..ModelSequenceBatching::default()
+    })
 }
 
 fn data_type(dtype: DType) -> DataType {

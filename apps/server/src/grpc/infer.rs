@@ -12,8 +12,9 @@ use crate::access::Caller;
 use crate::call::Call;
 use crate::catalog::ModelEntry;
 use crate::fault::Fault;
-use crate::oip::{self, Answer, Form};
+use crate::oip::{self, Answer, Form, InferRequest};
 use crate::place::Place;
+use crate::sequences::{Line, Ticket};
 use crate::shared_memory::Shared;
 use axum::body::Bytes;
 use futures_util::{Stream, StreamExt, stream};
@@ -31,12 +32,21 @@ pub(super) type Answers =
     Pin<Box<dyn Stream<Item = Result<ModelStreamInferResponse, Status>> + Send>>;
 
 impl Service {
-    /// One inference.
+    /// The place of a message among the inferences of its sequence, if it is of one: taken before anything
+    /// is waited for, it keeps the order in which messages came.
+    pub(super) fn ticket(&self, caller: &Caller, message: &ModelInferRequest) -> Option<Ticket> {
+        // What is wrong with it is told when the message is read.
+        let asked = request::sequence(message).ok()??;
+        let version = message.model_version.parse().ok();
+        Some(Line::of(self.state(), caller, &message.model_name, version).ticket(asked))
+    }
+
+    /// One inference, with its place in the line of its sequence.
     pub(super) async fn infer(
         &self,
         call: &Call,
         caller: &Caller,
-        message: ModelInferRequest,
+        (message, ticket): (ModelInferRequest, Option<Ticket>),
     ) -> Result<ModelInferResponse, Fault> {
         let named = self.named(caller, &message.model_name, &message.model_version).await?;
         let bytes = match request::is_elsewhere(&message) {
@@ -45,7 +55,8 @@ impl Service {
         };
         let shared = Shared::new(self.state(), caller);
         let decode = move |entry: &ModelEntry| {
-            request::read(message, Some(&shared), entry.inputs(), entry.outputs())
+            let read = request::read(message, Some(&shared), entry.inputs(), entry.outputs())?;
+            Ok(InferRequest { ticket, ..read })
         };
         oip::serve(self.state(), (call, &named), (bytes, decode), encode).await
     }
@@ -71,11 +82,12 @@ impl Service {
             let (service, caller, room) = (service.clone(), caller.clone(), held.take());
             let call = call.message();
             let span = call.span();
+            let ticket = message.as_ref().ok().and_then(|it| service.ticket(&caller, it));
             let answer = async move {
                 let message = message?;
                 let id = message.id.clone();
                 let answer = match caller.placed(service.limits()) {
-                    Ok(caller) => service.infer(&call, &caller, message).await,
+                    Ok(caller) => service.infer(&call, &caller, (message, ticket)).await,
                     Err(fault) => Err(fault),
                 };
                 drop(room);

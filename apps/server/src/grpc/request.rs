@@ -6,6 +6,7 @@ use super::proto::model_infer_request::{InferInputTensor, InferRequestedOutputTe
 use super::proto::{InferParameter, InferTensorContents, ModelInferRequest};
 use crate::fault::Fault;
 use crate::oip::{self, Data, Given, InferRequest, Inputs, Output, Parameters};
+use crate::sequences::Asked;
 use crate::shared_memory::{Shared, Taken};
 use lgp_sdk::{DType, Element, NamedTensor, Shape, Tensor, ValueSpec};
 use serde_json::Value;
@@ -43,17 +44,30 @@ pub(super) fn is_elsewhere(message: &ModelInferRequest) -> bool {
     message.inputs.iter().any(|input| input.parameters.contains_key("shared_memory_region"))
 }
 
+/// The sequence that a message is of.
+pub(super) fn sequence(message: &ModelInferRequest) -> Result<Option<Asked>, Fault> {
+    let names = ["sequence_id", "sequence_start", "sequence_end"].into_iter();
+    let named = names.filter_map(|name| {
+        let found = message.parameters.get(name)?;
+        Some((name.to_owned(), value(found.clone())))
+    });
+    Asked::of(&named.collect())
+}
+
 /// Parameters in the form that both protocols share.
 fn parameters(given: HashMap<String, InferParameter>) -> Parameters {
-    let value = |parameter: InferParameter| match parameter.parameter_choice {
+    given.into_iter().map(|(name, parameter)| (name, value(parameter))).collect()
+}
+
+fn value(parameter: InferParameter) -> Value {
+    match parameter.parameter_choice {
         None => Value::Null,
         Some(ParameterChoice::BoolParam(value)) => value.into(),
         Some(ParameterChoice::Int64Param(value)) => value.into(),
         Some(ParameterChoice::Uint64Param(value)) => value.into(),
         Some(ParameterChoice::DoubleParam(value)) => value.into(),
         Some(ParameterChoice::StringParam(value)) => value.into(),
-    };
-    given.into_iter().map(|(name, parameter)| (name, value(parameter))).collect()
+    }
 }
 
 fn output(asked: InferRequestedOutputTensor) -> Output {

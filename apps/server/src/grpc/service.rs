@@ -128,7 +128,9 @@ impl GrpcInferenceService for Service {
         let (caller, call) = (caller(&request)?, call(&request));
         // Held until the task has ended.
         let _room = held(&request).take();
-        Ok(Response::new(self.infer(&call, &caller, request.into_inner()).await?))
+        let message = request.into_inner();
+        let ticket = self.ticket(&caller, &message);
+        Ok(Response::new(self.infer(&call, &caller, (message, ticket)).await?))
     }
 
     async fn model_stream_infer(

@@ -10,12 +10,13 @@ use serde_json::{Value, json};
 pub(crate) const NAME: &str = "legacy-gpu-ai-platform";
 
 /// The extensions of the protocol that it speaks.
-pub(crate) const EXTENSIONS: [&str; 7] = [
+pub(crate) const EXTENSIONS: [&str; 8] = [
     "binary_tensor_data",
     "classification",
     "model_configuration",
     "model_repository",
     "schedule_policy",
+    "sequence",
     "statistics",
     "system_shared_memory",
 ];

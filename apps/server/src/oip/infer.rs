@@ -13,6 +13,7 @@ use crate::extract::{Params, WithTensors};
 use crate::fault::{Fault, OipError};
 use crate::metrics::{FailureReason, ModelCounters, Pending, Spans};
 use crate::place::Place;
+use crate::sequences::{self, Line, Turn};
 use crate::shadow::{self, Answered};
 use crate::shared_memory::Shared;
 use crate::state::ServerState;
@@ -36,6 +37,8 @@ pub(crate) async fn infer(
 ) -> Result<Response, OipError> {
     let named = models::named(&state, &params).await?;
     let shared = Shared::new(&state, &caller);
+    let version = params.find("version").and_then(|version| version.parse().ok());
+    let line = Line::of(&state, &caller, params.get("model"), version);
     let size = |json: &[u8], bytes| if shared.may_be_named(json) { LARGE_BYTES } else { bytes };
     let about = (&call, &named);
     match body {
@@ -45,13 +48,15 @@ pub(crate) async fn infer(
             let size = size(json, bytes.len());
             let decode = move |entry: &ModelEntry| {
                 let specs = (entry.inputs(), entry.outputs());
-                request::decode((json_bytes, &bytes), Some(&shared), specs.0, specs.1)
+                let request =
+                    request::decode((json_bytes, &bytes), Some(&shared), specs.0, specs.1)?;
+                Ok(request.lined_up(line))
             };
             Ok(serve(&state, about, (size, decode), response::encode).await?.into_response())
         }
         Body::Parts(mut parts) => {
             let (size, _room) = (size(parts.json(), parts.bytes), std::mem::take(&mut parts.room));
-            let decode = move |entry: &ModelEntry| parts.decode(&shared, entry);
+            let decode = move |entry: &ModelEntry| Ok(parts.decode(&shared, entry)?.lined_up(line));
             Ok(serve(&state, about, (size, decode), response::encode).await?.into_response())
         }
     }
@@ -148,20 +153,28 @@ async fn answer<T: Send + 'static>(
     let asked = named.entry().clone();
     let request = off_loop(bytes, move || decode(&asked)).await;
     steps.decode = Some((began, Instant::now()));
-    let request = request?;
-    let id = request.id.as_deref();
+    let mut request = request?;
+    let id = request.id.clone();
+    let id = id.as_deref();
     if let Some(id) = id {
         call.named(id);
     }
-    let entry = &state.catalog().answering(named, id, &request.inputs).await?;
+    sequences::check(named.entry(), request.sequence.as_ref())?;
+    let mut turn = sequences::turn(state, &mut request).await?;
+    let waited = turn.as_ref().map(Turn::waited).unwrap_or_default();
+    // Those before it are no work on this one.
+    clock += waited;
+    let entry = &match turn.as_ref().and_then(Turn::entry) {
+        Some(entry) => entry.clone(),
+        None => state.catalog().answering(named, id).await?,
+    };
     check_kind(entry, &request)?;
-    if named.is_alias() {
-        let counters = state.metrics().model(entry.name(), entry.version());
-        pending.moved(Arc::clone(&counters));
-        check_pending(state, entry, &counters)?;
-        call.about(entry);
-        steps.model = entry.clone();
-        state.catalog().require_ready(entry)?;
+    let is_another = entry.model() != named.entry().model();
+    if is_another {
+        request.check_fits(entry)?;
+    }
+    if named.is_alias() || is_another {
+        move_to(entry, state, (call, pending, steps))?;
     }
     let model = entry.cache().map(|_| entry.model().clone());
     let identify = move || {
@@ -190,7 +203,10 @@ async fn answer<T: Send + 'static>(
             return Ok(Served { encoded, spans, attempts: 0, place: None });
         }
     }
-    let shadow = state.catalog().shadow(named);
+    if let Some(turn) = &mut turn {
+        turn.give(entry, &mut request.inputs.tensors).await?;
+    }
+    let shadow = state.catalog().shadow(named).filter(|_| turn.is_none());
     let copy = shadow.map(|shadow| (shadow, request.inputs.tensors.clone()));
     let outcome = match entry.ensemble() {
         None => task::run(state, (call, entry, steps), request).await?,
@@ -199,23 +215,41 @@ async fn answer<T: Send + 'static>(
             task::run_all(state, (call, entry), ensemble, request).await?
         }
     };
-    let Outcome { outputs, spans, attempts, task, place, is_variant } = outcome;
-    let spans = Spans { compute_input, ..spans };
+    let Outcome { mut outputs, spans, attempts, task, place, is_variant } = outcome;
+    let spans = Spans { compute_input, queue: spans.queue + waited, ..spans };
     clock = Instant::now();
     // What a variant answered is not this model's answer.
     if let (Some((cache, key)), false) = (kept, is_variant) {
         cache.put(key, &outputs, clock);
     }
+    let states = turn.as_ref().map(|turn| turn.take(entry, &mut outputs)).transpose()?;
     let copy = copy.map(|(shadow, inputs)| (shadow, Answered { inputs, outputs: outputs.clone() }));
     // The protocol wants an id in every answer; the task's own tells a log reader most.
     let id = id.unwrap_or(task);
     let answer = Answer { entry: entry.clone(), id, choice, outputs, place: place.clone() };
     let encoded = written(answer, encode, steps).await?;
+    if let (Some(turn), Some(states)) = (turn, states) {
+        turn.done(states).await?;
+    }
     if let Some((shadow, answered)) = copy {
         shadow::cast(state, shadow, answered);
     }
     let spans = Spans { compute_output: lap(&mut clock), ..spans };
     Ok(Served { encoded, spans, attempts, place })
+}
+
+/// Another model than the one that was asked for is the one that answers.
+fn move_to(
+    entry: &ModelEntry,
+    state: &ServerState,
+    (call, pending, steps): (&Call, &mut Pending, &mut Steps),
+) -> Result<(), Fault> {
+    let counters = state.metrics().model(entry.name(), entry.version());
+    pending.moved(Arc::clone(&counters));
+    check_pending(state, entry, &counters)?;
+    call.about(entry);
+    steps.model = entry.clone();
+    state.catalog().require_ready(entry)
 }
 
 async fn written<T: Send + 'static>(
@@ -232,6 +266,7 @@ async fn written<T: Send + 'static>(
 
 /// Refuses what a model cannot take, and an ensemble within another.
 fn check_kind(entry: &ModelEntry, request: &InferRequest) -> Result<(), Fault> {
+    sequences::check(entry, request.sequence.as_ref())?;
     match (entry.ensemble(), request.inputs.blobs.first()) {
         (None, Some(blobs)) => Err(blobs.is_no_text()),
         (Some(_), _) if request.is_step => {

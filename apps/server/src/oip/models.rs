@@ -5,11 +5,12 @@ use super::{datatype, signature};
 use crate::catalog::{ModelEntry, Named, Readiness};
 use crate::extract::Params;
 use crate::fault::{Fault, OipError};
+use crate::sequences::Stateful;
 use crate::state::ServerState;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use lgp_sdk::{ValueSpec, VersionPolicy};
+use lgp_sdk::{ControlKind, DType, ValueSpec, VersionPolicy};
 use serde_json::{Value, json};
 
 /// What the protocol calls the platform of a model: who runs it, and in which format it is.
@@ -100,7 +101,10 @@ pub(crate) async fn config(
         "input": entry.inputs().iter().map(tensor).collect::<Vec<_>>(),
         "output": entry.outputs().iter().map(tensor).collect::<Vec<_>>(),
     });
-    if let Some(batching) = &settings.batching {
+    // One of the two is told: the batches of a model that keeps sequences are its worker's affair.
+    if let Some(stateful) = entry.stateful() {
+        config["sequence_batching"] = sequence_batching(stateful);
+    } else if let Some(batching) = &settings.batching {
         config["dynamic_batching"] = json!({
             "preferred_batch_size": batching.preferred,
             "max_queue_delay_microseconds": batching.delay_us,
@@ -122,6 +126,45 @@ fn warm_up(run: &WarmUpRun) -> Value {
     };
     let inputs: serde_json::Map<String, Value> = run.inputs.iter().map(input).collect();
     json!({ "name": "", "batch_size": run.batch_size, "inputs": inputs, "count": 1 })
+}
+
+/// What a model does with sequences.
+fn sequence_batching(stateful: &Stateful) -> Value {
+    let control = |(name, kind, dtype): (&str, ControlKind, DType)| {
+        let mut control = json!({ "kind": control_name(kind) });
+        match (kind, dtype) {
+            (ControlKind::CorrelationId, dtype) => {
+                control["data_type"] = json!(datatype::config_name(dtype));
+            }
+            (_, DType::F32) => control["fp32_false_true"] = json!([0.0, 1.0]),
+            (_, DType::Bool) => control["bool_false_true"] = json!([false, true]),
+            _ => control["int32_false_true"] = json!([0, 1]),
+        }
+        json!({ "name": name, "control": [control] })
+    };
+    let state = |(spec, output): (&ValueSpec, &str)| {
+        json!({
+            "input_name": spec.name,
+            "output_name": output,
+            "data_type": datatype::config_name(spec.ty.dtype),
+            "dims": signature::wire_dims(spec.ty.shape.as_ref()),
+        })
+    };
+    json!({
+        "max_sequence_idle_microseconds": stateful.idle_us(),
+        "control_input": stateful.controls().map(control).collect::<Vec<_>>(),
+        "state": stateful.states().map(state).collect::<Vec<_>>(),
+    })
+}
+
+/// What Triton's model configuration calls a control.
+pub(crate) fn control_name(kind: ControlKind) -> &'static str {
+    match kind {
+        ControlKind::Start => "CONTROL_SEQUENCE_START",
+        ControlKind::End => "CONTROL_SEQUENCE_END",
+        ControlKind::Ready => "CONTROL_SEQUENCE_READY",
+        ControlKind::CorrelationId => "CONTROL_SEQUENCE_CORRID",
+    }
 }
 
 /// `GET /v2/models/{m}[/versions/{v}]/ready`: 503 until a worker has loaded the model.

@@ -7,6 +7,7 @@ use super::{datatype, json_data, signature};
 use crate::bodies::Room;
 use crate::catalog::ModelEntry;
 use crate::fault::Fault;
+use crate::sequences::{Asked, Line, Ticket};
 use crate::shared_memory::{Shared, Slot, Taken};
 use lgp_sdk::{DType, NamedTensor, Priority, Shape, Tensor, ValueSpec};
 use serde::Deserialize;
@@ -38,6 +39,10 @@ pub(crate) struct InferRequest {
     pub(crate) room: Room,
     /// It is a step of an ensemble, and may be none itself.
     pub(crate) is_step: bool,
+    /// The sequence that it is of.
+    pub(crate) sequence: Option<Asked>,
+    /// Its place among the inferences of that.
+    pub(crate) ticket: Option<Ticket>,
 }
 
 /// How an output is answered.
@@ -180,9 +185,6 @@ impl InferRequest {
     ) -> Result<Self, Fault> {
         let Given { id, parameters, inputs, asked, room } = given;
         let parameters = &parameters;
-        if parameters.get("sequence_id").is_some_and(|v| !is_unset(v)) {
-            return Err(Fault::unsupported("parameter sequence_id: no model here keeps sequences"));
-        }
         let binary_output = flag(parameters, "binary_data_output")?.unwrap_or(false);
         let choices = asked.iter().map(|output| output.choice(binary_output, shared, outputs));
         Ok(Self {
@@ -194,7 +196,21 @@ impl InferRequest {
             form: Form::of(binary_output),
             room,
             is_step: false,
+            sequence: Asked::of(parameters)?,
+            ticket: None,
         })
+    }
+
+    /// The same with its place in the line of its sequence, if it is of one.
+    pub(crate) fn lined_up(mut self, line: Line) -> Self {
+        self.ticket = self.sequence.clone().map(|asked| line.ticket(asked));
+        self
+    }
+
+    /// Whether it also fits another model than the one that it was read for.
+    pub(crate) fn check_fits(&self, entry: &ModelEntry) -> Result<(), Fault> {
+        signature::check_all(entry.inputs(), &self.inputs)?;
+        self.outputs.iter().try_for_each(|output| check_output(&output.name, entry.outputs()))
     }
 }
 
@@ -219,6 +235,8 @@ fn raw_request(raw: &[u8], inputs: &[ValueSpec]) -> Result<InferRequest, Fault> 
         form: Form::Binary,
         room: Room::default(),
         is_step: false,
+        sequence: None,
+        ticket: None,
     })
 }
 
@@ -359,13 +377,7 @@ impl Output {
         shared: Option<&Shared>,
         outputs: &[ValueSpec],
     ) -> Result<OutputChoice, Fault> {
-        if !outputs.iter().any(|o| o.name == self.name) {
-            return Err(Fault::bad_input(format!(
-                "output '{}' is unknown, the model has {}",
-                self.name,
-                signature::names(outputs)
-            )));
-        }
+        check_output(&self.name, outputs)?;
         let parameters = self.parameters.clone().unwrap_or_default();
         let slot = slot(&self.name, &parameters, shared)?;
         let classes = number(&parameters, "classification")?.filter(|&count| count > 0);
@@ -380,6 +392,14 @@ impl Output {
         let form = slot.map_or(Form::of(binary), |(_, slot)| Form::Region(slot));
         Ok(OutputChoice { name: self.name.clone(), form, classes })
     }
+}
+
+fn check_output(name: &str, outputs: &[ValueSpec]) -> Result<(), Fault> {
+    if outputs.iter().any(|output| output.name == name) {
+        return Ok(());
+    }
+    let known = signature::names(outputs);
+    Err(Fault::bad_input(format!("output '{name}' is unknown, the model has {known}")))
 }
 
 /// Where a tensor lies in shared memory, if it does.
@@ -408,10 +428,6 @@ fn priority(level: u64) -> Priority {
     }
 }
 
-fn is_unset(value: &Value) -> bool {
-    matches!(value, Value::Null) || value.as_u64() == Some(0) || value.as_str() == Some("")
-}
-
 /// A parameter that is an integer from 0.
 pub(crate) fn number(parameters: &Parameters, key: &str) -> Result<Option<u64>, Fault> {
     match parameters.get(key) {
@@ -422,7 +438,8 @@ pub(crate) fn number(parameters: &Parameters, key: &str) -> Result<Option<u64>, 
     }
 }
 
-fn flag(parameters: &Parameters, key: &str) -> Result<Option<bool>, Fault> {
+/// A parameter that is true or false.
+pub(crate) fn flag(parameters: &Parameters, key: &str) -> Result<Option<bool>, Fault> {
     match parameters.get(key) {
         None | Some(Value::Null) => Ok(None),
         Some(value) => value.as_bool().map(Some).ok_or_else(|| {

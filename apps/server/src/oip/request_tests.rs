@@ -183,7 +183,7 @@ fn bad_requests_name_expected_and_given() {
             400,
             "parameter binary_data is 1, expected true or false",
         ),
-        (with(r#""parameters":{"sequence_id":4}"#), 501, "sequence_id"),
+        (with(r#""parameters":{"sequence_id":-4}"#), 400, "parameter sequence_id is -4"),
         (
             with(r#""parameters":{"priority":"high"}"#),
             400,

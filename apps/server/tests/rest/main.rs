@@ -19,6 +19,7 @@ mod places;
 mod probes;
 mod references;
 mod rig;
+mod sequences;
 mod serving;
 mod shared_memory;
 mod tokens;

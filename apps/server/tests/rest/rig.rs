@@ -1,6 +1,7 @@
 //! A whole cluster in one process: a real coordinator, a real worker over QUIC, a repository of
 //! small models, and an executor that does what a model's name says.
 
+use crate::sequences;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, Request, StatusCode, header};
@@ -81,6 +82,12 @@ impl Executor for TestExecutor {
         if model.name.starts_with("real.") {
             return self.real.execute(device, model, inputs, stop);
         }
+        if model.name == "adds" {
+            if inputs[0].tensor.as_slice::<f32>().is_ok_and(|x| x[0] == sequences::WAITS) {
+                self.gate.pass();
+            }
+            return sequences::run(inputs);
+        }
         match model.name.as_str() {
             "gated" | "frigate.gated" => self.gate.pass(),
             "fails" => return Err(ExecError::failed("secret detail in /home/somebody")),
@@ -129,7 +136,9 @@ pub(crate) struct Rig {
     pub(crate) bearer: String,
     /// Where models and the journal are.
     pub(crate) folder: TempDir,
-    _worker: oneshot::Sender<()>,
+    coordinator: Coordinator,
+    pki: Pki,
+    worker: Option<oneshot::Sender<()>>,
 }
 
 #[derive(Default)]
@@ -198,15 +207,31 @@ impl Rig {
         let access = Access::open(&pki).unwrap().with_local(key);
         let access = access.with_audit(&folder.path().join("audit.log")).unwrap();
         let driver = options.driver;
-        let state = ServerState::new(options.server, coordinator, repository, access, driver);
+        let state =
+            ServerState::new(options.server, coordinator.clone(), repository, access, driver);
         let app = router(state.clone());
-        let rig = Self { app, state, gate, bearer, folder, _worker: keep };
+        let rig = Self { app, state, gate, bearer, folder, coordinator, pki, worker: Some(keep) };
         for name in MODELS {
             let path = format!("/v2/repository/models/{name}/load");
             assert_eq!(rig.post(&path, "").await.status, 200);
             rig.until(&format!("/v2/models/{name}/ready"), |a| a.status == 200).await;
         }
         rig
+    }
+
+    /// Has another worker, `w2`, come and the first one leave. It runs models, whatever they are called.
+    pub(crate) async fn replace_worker(&mut self) {
+        let repository = Repository::open(self.folder.path().join("models")).unwrap();
+        let executor = ModelExecutor::new(repository, None, SessionOptions::with_threads(1));
+        let identity = self.pki.issue_worker("w2").unwrap();
+        let worker = WorkerConfig::new(self.coordinator.quic_addr(), identity, 1);
+        let (keep, gone) = oneshot::channel::<()>();
+        tokio::spawn(run_worker(worker, Arc::new(executor), async {
+            let _ = gone.await;
+        }));
+        let ready = self.coordinator.wait_for_workers(2);
+        tokio::time::timeout(PATIENCE, ready).await.unwrap().unwrap();
+        drop(self.worker.replace(keep));
     }
 
     /// Asks as the owner, unless the request has a credential of its own.

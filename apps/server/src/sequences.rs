@@ -1,0 +1,111 @@
+//! Sequences of stateful models: their states lie here, between one inference and the next, so that any
+//! worker can run the next one and none is lost with a worker.
+//!
+//! A state is an ordinary input and output of the model. Inferences of one sequence take turns, in the
+//! order in which they came; those of different sequences run at the same time.
+
+mod asked;
+mod stateful;
+mod table;
+mod turn;
+
+pub(crate) use asked::Asked;
+pub(crate) use stateful::Stateful;
+pub(crate) use turn::{Ticket, Turn, turn};
+
+use crate::access::Caller;
+use crate::catalog::ModelEntry;
+use crate::config::ServerConfig;
+use crate::fault::Fault;
+use crate::metrics::ModelKey;
+use crate::state::ServerState;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+use table::{Key, Limits, Table};
+
+/// How often those that were idle for too long are looked for. A request looks for itself.
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// The sequences of a server.
+pub(crate) struct Sequences {
+    table: Mutex<Table<ModelEntry>>,
+}
+
+impl Sequences {
+    /// None yet. Must be made within a Tokio runtime.
+    pub(crate) fn new(config: &ServerConfig) -> Arc<Self> {
+        let limits = Limits { sequences: config.sequences_max, bytes: config.sequences_bytes_max };
+        let all = Arc::new(Self { table: Mutex::new(Table::new(limits)) });
+        tokio::spawn(sweep(Arc::downgrade(&all)));
+        all
+    }
+
+    /// Ends the sequences of a model, or of one of its versions.
+    pub(crate) fn end(&self, name: &str, version: Option<u64>) {
+        self.table().end(|key| key.0 == name && version.is_none_or(|version| version == key.1));
+    }
+
+    /// How many of each model are open; nothing of models that have none.
+    pub(crate) fn open(&self) -> HashMap<ModelKey, u64> {
+        let mut table = self.table();
+        table.sweep(Instant::now());
+        table.open().clone()
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table<ModelEntry>> {
+        // Each of its calls leaves it whole, and none of them panics halfway.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn sweep(sequences: Weak<Sequences>) {
+    loop {
+        tokio::time::sleep(SWEEP).await;
+        let Some(sequences) = sequences.upgrade() else { return };
+        sequences.table().sweep(Instant::now());
+    }
+}
+
+/// Whose sequences a request may mean: those that its caller has begun by the same name and version. It
+/// stays with the model that this name stood for then.
+pub(crate) struct Line {
+    sequences: Arc<Sequences>,
+    caller: String,
+    name: String,
+    version: Option<u64>,
+}
+
+impl Line {
+    pub(crate) fn of(
+        state: &ServerState,
+        caller: &Caller,
+        name: &str,
+        version: Option<u64>,
+    ) -> Self {
+        let sequences = Arc::clone(state.sequences());
+        Self { sequences, caller: caller.id().to_owned(), name: name.to_owned(), version }
+    }
+
+    /// The next place among the inferences of a sequence.
+    pub(crate) fn ticket(self, asked: Asked) -> Ticket {
+        let Self { sequences, caller, name, version } = self;
+        let key = Key { caller, name, version, id: asked.id.clone() };
+        Ticket::draw(sequences, key, asked)
+    }
+}
+
+/// Refuses an inference of a sequence where the model keeps none, and one of none where it does.
+pub(crate) fn check(entry: &ModelEntry, asked: Option<&Asked>) -> Result<(), Fault> {
+    let name = entry.name();
+    match (entry.stateful(), asked) {
+        (None, Some(_)) => Err(Fault::unsupported(format!(
+            "parameter sequence_id: model '{name}' keeps no sequences; 'sequences' of its deployment has \
+             it keep them"
+        ))),
+        (Some(_), None) => Err(Fault::bad_input(format!(
+            "model '{name}' keeps sequences, expected the parameter sequence_id"
+        ))),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,218 @@
+//! An inference's place in the line of its sequence, and its turn.
+
+use super::asked::Asked;
+use super::table::{Found, Key, Model};
+use super::{Sequences, Stateful};
+use crate::catalog::ModelEntry;
+use crate::fault::Fault;
+use crate::oip::{self, InferRequest};
+use crate::state::ServerState;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use lgp_sdk::{NamedTensor, Shape, Tensor};
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::OwnedMutexGuard;
+
+/// A place in the line, left with it.
+struct Place {
+    sequences: Arc<Sequences>,
+    key: Key,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.sequences.table().leave(&self.key, Instant::now());
+    }
+}
+
+type Guard = OwnedMutexGuard<()>;
+
+/// A place in the line of a sequence that was taken when the inference came.
+pub(crate) struct Ticket {
+    asked: Asked,
+    /// The turn where nobody is before it, or else what waits for it.
+    turn: Result<Guard, BoxFuture<'static, Guard>>,
+    place: Place,
+}
+
+impl Ticket {
+    pub(super) fn draw(sequences: Arc<Sequences>, key: Key, asked: Asked) -> Self {
+        let turn = {
+            // Places are taken one after another, as long as the table is held.
+            let mut table = sequences.table();
+            let mut waiting = table.enter(&key, Instant::now()).lock_owned().boxed();
+            // A lock's line is entered with the first look at it.
+            let first = (&mut waiting).now_or_never();
+            first.ok_or(waiting)
+        };
+        Self { asked, turn, place: Place { sequences, key } }
+    }
+
+    /// Waits until those before it are done.
+    ///
+    /// # Errors
+    /// 503 after so long; 400 for a sequence that is not open and does not begin with it.
+    async fn turn(self, within: Duration) -> Result<Turn, Fault> {
+        let Self { asked, turn, place } = self;
+        let came = Instant::now();
+        let (id, name) = (&asked.id, &place.key.name);
+        let guard = match turn {
+            Ok(guard) => guard,
+            Err(waiting) => tokio::time::timeout(within, waiting).await.map_err(|_| {
+                let ms = within.as_millis();
+                let message = format!("those before it in sequence {id} of '{name}' took {ms} ms");
+                Fault::unavailable("deadline_exceeded", message)
+            })?,
+        };
+        let mut found = None;
+        if !asked.starts {
+            let open = place.sequences.table().find(&place.key);
+            found = Some(open.ok_or_else(|| {
+                let message = format!(
+                    "sequence {id} of '{name}' is not open: it was never begun, has ended or was idle for \
+                     too long; expected sequence_start"
+                );
+                Fault::new(axum::http::StatusCode::BAD_REQUEST, "unknown_sequence", message)
+            })?);
+        }
+        Ok(Turn { asked, waited: came.elapsed(), found, begun: None, place, _guard: guard })
+    }
+}
+
+/// Waits for the turn of a request, if it is of a sequence; that counts among its time.
+pub(crate) async fn turn(
+    state: &ServerState,
+    request: &mut InferRequest,
+) -> Result<Option<Turn>, Fault> {
+    let Some(ticket) = request.ticket.take() else { return Ok(None) };
+    let longest = state.config().deadline_max();
+    let turn = ticket.turn(request.timeout.unwrap_or(longest).min(longest)).await?;
+    request.timeout = request.timeout.map(|timeout| timeout.saturating_sub(turn.waited));
+    Ok(Some(turn))
+}
+
+impl fmt::Debug for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Ticket").field(&self.place.key).finish()
+    }
+}
+
+/// The turn of an inference: no other one of its sequence runs.
+pub(crate) struct Turn {
+    asked: Asked,
+    waited: Duration,
+    /// The sequence as it is, unless it begins.
+    found: Option<Found<ModelEntry>>,
+    /// Its number, as long as its first inference is not done: without that there is none.
+    begun: Option<u64>,
+    place: Place,
+    /// Behind the place: whoever comes next finds what was left.
+    _guard: Guard,
+}
+
+impl Turn {
+    /// How long it was waited for.
+    pub(crate) fn waited(&self) -> Duration {
+        self.waited
+    }
+
+    /// The model that the sequence was begun on, unless it begins.
+    pub(crate) fn entry(&self) -> Option<&ModelEntry> {
+        self.found.as_ref().map(|found| &found.entry)
+    }
+
+    /// Gives the model its states, and tells it where in the sequence this is.
+    pub(crate) async fn give(
+        &mut self,
+        entry: &ModelEntry,
+        inputs: &mut Vec<NamedTensor>,
+    ) -> Result<(), Fault> {
+        let stateful = stateful(entry)?;
+        stateful.check()?;
+        match self.found.as_mut() {
+            Some(found) => inputs.append(&mut std::mem::take(&mut found.states)),
+            None => {
+                let mut states = self.begin(entry, stateful, inputs).await?;
+                inputs.append(&mut states);
+            }
+        }
+        inputs.append(&mut stateful.told(inputs, &self.asked)?);
+        oip::check_inputs(stateful.inputs(), inputs)
+    }
+
+    async fn begin(
+        &mut self,
+        entry: &ModelEntry,
+        stateful: &Stateful,
+        inputs: &[NamedTensor],
+    ) -> Result<Vec<NamedTensor>, Fault> {
+        let first = stateful.first(inputs)?;
+        let sizes = first.iter().map(|(_, dtype, shape)| shape.byte_len(*dtype));
+        let bytes =
+            sizes.fold(0, |sum: usize, bytes| sum.saturating_add(bytes.unwrap_or(usize::MAX)));
+        let key = (entry.name().to_owned(), entry.version());
+        let model = Model { key, idle: stateful.idle(), entry: entry.clone() };
+        let begun =
+            self.place.sequences.table().begin(&self.place.key, model, bytes, Instant::now());
+        self.begun = Some(begun.map_err(|full| full.fault(entry.name()))?);
+        oip::off_loop(bytes, move || {
+            let zeros = |(name, dtype, shape): (String, _, Shape)| {
+                let zeros = Tensor::zeros(dtype, shape).map_err(Fault::internal)?;
+                Ok(NamedTensor::new(name, zeros))
+            };
+            first.into_iter().map(zeros).collect()
+        })
+        .await
+    }
+
+    /// Takes the states out of what the model has answered.
+    pub(crate) fn take(
+        &self,
+        entry: &ModelEntry,
+        outputs: &mut Vec<NamedTensor>,
+    ) -> Result<Vec<NamedTensor>, Fault> {
+        stateful(entry)?.taken(outputs)
+    }
+
+    /// Keeps the states for the next inference, or ends the sequence. Until then, a failure leaves it as it
+    /// was.
+    pub(crate) async fn done(mut self, states: Vec<NamedTensor>) -> Result<(), Fault> {
+        let Some(number) = self.begun.or(self.found.as_ref().map(|found| found.number)) else {
+            return Err(Fault::internal("an inference of a sequence ended before it began"));
+        };
+        let Place { sequences, key } = &self.place;
+        if self.asked.ends {
+            sequences.table().finish(key, number);
+            return Ok(());
+        }
+        let bytes = states.iter().map(|state| state.tensor.packed_len()).sum();
+        let copied = oip::off_loop(bytes, move || {
+            // A copy: memory that a worker lends must go back to it.
+            let copy = |state: NamedTensor| {
+                let tensor = state.tensor.view().to_tensor().map_err(Fault::internal)?;
+                Ok(NamedTensor::new(state.name, tensor))
+            };
+            states.into_iter().map(copy).collect::<Result<_, Fault>>()
+        });
+        let states = copied.await?;
+        let kept = sequences.table().keep((key, number), states, bytes, Instant::now());
+        kept.map_err(|full| full.fault(&key.name))?;
+        self.begun = None;
+        Ok(())
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if let Some(number) = self.begun {
+            self.place.sequences.table().finish(&self.place.key, number);
+        }
+    }
+}
+
+fn stateful(entry: &ModelEntry) -> Result<&Stateful, Fault> {
+    let found = entry.stateful();
+    found.ok_or_else(|| Fault::internal("a sequence was begun on a model that keeps none"))
+}
