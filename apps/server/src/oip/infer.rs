@@ -20,7 +20,6 @@ use crate::trace::Steps;
 use axum::extract::State;
 use axum::response::Response;
 use lgp_sdk::NamedTensor;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Bodies from this size on, and those that name shared memory, are read and written away from the threads that serve connections.
@@ -139,13 +138,14 @@ async fn answer<T: Send + 'static>(
     ),
     encode: impl FnOnce(Answer) -> Result<T, Fault> + Send + 'static,
 ) -> Result<Served<T>, Fault> {
+    let mut entry = named.entry().clone();
     if !named.is_alias() {
-        call.about(named.entry());
-        state.catalog().require_ready(named.entry())?;
+        entry = state.catalog().ready(named, entry).await?;
+        task::is_of(&entry, state, (call, &mut *pending, &mut *steps));
     }
     let mut clock = Instant::now();
     let began = clock;
-    let asked = named.entry().clone();
+    let asked = entry.clone();
     let request = off_loop(bytes, move || decode(&asked)).await;
     steps.decode = Some((began, Instant::now()));
     let request = request?;
@@ -153,16 +153,14 @@ async fn answer<T: Send + 'static>(
     if let Some(id) = id {
         call.named(id);
     }
-    let entry = &state.catalog().answering(named, id, &request.inputs).await?;
-    check_kind(entry, &request)?;
     if named.is_alias() {
-        let counters = state.metrics().model(entry.name(), entry.version());
-        pending.moved(Arc::clone(&counters));
-        check_pending(state, entry, &counters)?;
-        call.about(entry);
-        steps.model = entry.clone();
-        state.catalog().require_ready(entry)?;
+        entry = state.catalog().answering(named, id, &request.inputs).await?;
+        pending.moved(state.metrics().model(entry.name(), entry.version()));
+        check_pending(state, &entry, pending.counters())?;
+        entry = state.catalog().ready(named, entry).await?;
+        task::is_of(&entry, state, (call, &mut *pending, &mut *steps));
     }
+    check_kind(&entry, &request)?;
     let model = entry.cache().map(|_| entry.model().clone());
     let identify = move || {
         let key = model.map(|model| cache::key(&model, &request.inputs.tensors));
@@ -177,13 +175,13 @@ async fn answer<T: Send + 'static>(
     let choice = Choice::of(&mut request);
     let id = request.id.take();
     let _room = std::mem::take(&mut request.room);
-    let kept = entry.cache().zip(key);
+    let kept = entry.cache().cloned().zip(key);
     if let Some((cache, key)) = &kept {
         let found = cache.get(key, Instant::now());
         pending.looked_up(found.is_some());
         if let Some(outputs) = found {
             let spans = Spans { compute_input, overhead: Some(Duration::ZERO), ..Spans::default() };
-            let (entry, id) = (entry.clone(), id.unwrap_or_default());
+            let id = id.unwrap_or_default();
             let answer = Answer { entry, id, choice, outputs, place: None };
             let encoded = written(answer, encode, steps).await?;
             let spans = Spans { compute_output: lap(&mut clock), ..spans };
@@ -192,11 +190,14 @@ async fn answer<T: Send + 'static>(
     }
     let shadow = state.catalog().shadow(named);
     let copy = shadow.map(|shadow| (shadow, request.inputs.tensors.clone()));
-    let outcome = match entry.ensemble() {
-        None => task::run(state, (call, entry, steps), request).await?,
+    let outcome = match entry.ensemble().cloned() {
+        None => {
+            let about = (call, &mut *pending, &mut *steps);
+            task::run(state, (named, &mut entry), about, request).await?
+        }
         Some(ensemble) => {
             request.id.clone_from(&id);
-            task::run_all(state, (call, entry), ensemble, request).await?
+            task::run_all(state, (call, &entry), &ensemble, request).await?
         }
     };
     let Outcome { outputs, spans, attempts, task, place, is_variant } = outcome;
@@ -209,7 +210,7 @@ async fn answer<T: Send + 'static>(
     let copy = copy.map(|(shadow, inputs)| (shadow, Answered { inputs, outputs: outputs.clone() }));
     // The protocol wants an id in every answer; the task's own tells a log reader most.
     let id = id.unwrap_or(task);
-    let answer = Answer { entry: entry.clone(), id, choice, outputs, place: place.clone() };
+    let answer = Answer { entry, id, choice, outputs, place: place.clone() };
     let encoded = written(answer, encode, steps).await?;
     if let Some((shadow, answered)) = copy {
         shadow::cast(state, shadow, answered);
