@@ -33,6 +33,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use survey::Survey;
 use tokio::sync::watch as events;
 
+/// The code of what is said of a model that cannot be used now.
+pub(crate) const NOT_READY: &str = "model_not_ready";
+
 /// Largest file of labels that is read.
 const LABELS_BYTES_MAX: u64 = 4 << 20;
 /// Locks for changes of models: each model has one of them, by its name.
@@ -138,8 +141,8 @@ impl ModelEntry {
     }
 
     /// Where its answers are kept, if they are to be.
-    pub(crate) fn cache(&self) -> Option<&ResponseCache> {
-        self.0.cache.as_deref()
+    pub(crate) fn cache(&self) -> Option<&Arc<ResponseCache>> {
+        self.0.cache.as_ref()
     }
 
     /// Its steps, where it is an ensemble.
@@ -499,7 +502,7 @@ impl Catalog {
 fn not_ready(entry: &ModelEntry, readiness: &Readiness) -> Fault {
     let (name, version, reason) = (entry.name(), entry.version(), readiness.reason());
     let message = format!("model '{name}' version {version} is not ready: {reason}");
-    let fault = Fault::unavailable("model_not_ready", message);
+    let fault = Fault::unavailable(NOT_READY, message);
     if entry.ensemble().is_some() {
         return fault.hint("radeon-cluster models ls");
     }

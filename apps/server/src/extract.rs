@@ -1,5 +1,7 @@
 //! Path parameters and bodies, refused in the API family's own shape where they cannot be used.
 
+mod objects;
+
 use crate::bodies::Room;
 use crate::config::ServerConfig;
 use crate::fault::Fault;
@@ -12,6 +14,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body as _;
+use objects::Objects;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::collections::HashMap;
@@ -80,15 +83,18 @@ impl Whole {
 /// # Errors
 /// 400 that names the place in it that cannot be used.
 pub(crate) fn parse<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, Fault> {
-    serde_json::from_slice(json).map_err(|_| {
+    let mut text = serde_json::Deserializer::from_slice(json);
+    let read = T::deserialize(Objects(&mut text)).and_then(|value| text.end().map(|()| value));
+    read.map_err(|_| {
         // Read once more, slower: where it is wrong is not known else.
         let mut text = serde_json::Deserializer::from_slice(json);
-        let again: Result<T, _> = serde_path_to_error::deserialize(&mut text);
+        let again: Result<T, _> = serde_path_to_error::deserialize(Objects(&mut text));
         let why = match again {
-            Err(error) if error.path().iter().next().is_some() => {
-                format!("{}: {}", error.path(), error.inner())
-            }
-            Err(error) => error.inner().to_string(),
+            Err(error) => match error.path().to_string().as_str() {
+                // Nowhere, or where there is no name yet.
+                "." | "?" => error.inner().to_string(),
+                path => format!("{path}: {}", error.inner()),
+            },
             // Something follows what is right.
             Ok(_) => "expected one JSON value".to_owned(),
         };

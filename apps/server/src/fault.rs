@@ -6,10 +6,17 @@ use crate::place::Place;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
+use std::borrow::Cow;
 use std::time::Duration;
 
 /// Seconds after which an overloaded or unready server asks to be tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// Longest message in bytes. It has what the request had, which may be as long as a body is; and gRPC says
+/// it in a header, which clients do not take in any length.
+const MESSAGE_BYTES_MAX: usize = 2048;
+/// So many of them are its end: what was expected stands there.
+const END_BYTES: usize = 512;
 
 /// A refusal, before it is written in the shape of an API family.
 #[derive(Debug, Clone, PartialEq)]
@@ -84,6 +91,17 @@ impl Fault {
         self
     }
 
+    /// Its message as a client gets it: of a long one the beginning and the end.
+    pub(crate) fn told(&self) -> Cow<'_, str> {
+        let text = self.message.as_str();
+        if text.len() <= MESSAGE_BYTES_MAX {
+            return Cow::Borrowed(text);
+        }
+        let begin = text.get(..text.floor_char_boundary(MESSAGE_BYTES_MAX - END_BYTES));
+        let end = text.get(text.ceil_char_boundary(text.len() - END_BYTES)..);
+        Cow::Owned([begin.unwrap_or_default(), " … ", end.unwrap_or_default()].concat())
+    }
+
     /// The answer in the shape of the API family that `path` belongs to.
     pub(crate) fn for_path(self, path: &str) -> Response {
         if path.starts_with("/api/") {
@@ -132,7 +150,7 @@ impl From<Fault> for ClusterError {
 
 impl IntoResponse for OipError {
     fn into_response(self) -> Response {
-        let body = json!({ "error": self.0.message });
+        let body = json!({ "error": self.0.told() });
         self.0.respond(&body)
     }
 }
@@ -140,7 +158,7 @@ impl IntoResponse for OipError {
 impl IntoResponse for ClusterError {
     fn into_response(self) -> Response {
         let body = json!({
-            "error": { "code": self.0.code, "message": self.0.message, "hint": self.0.hint }
+            "error": { "code": self.0.code, "message": self.0.told(), "hint": self.0.hint }
         });
         self.0.respond(&body)
     }

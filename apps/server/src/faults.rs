@@ -1,6 +1,7 @@
 //! Errors of the layers below as answers: what the caller did wrong is said, what is wrong inside
 //! goes to the log.
 
+use crate::catalog::NOT_READY;
 use crate::driver::DriverError;
 use crate::fault::Fault;
 use crate::place::Place;
@@ -132,7 +133,7 @@ pub(crate) fn task(record: &TaskRecord) -> Option<Fault> {
         TaskErrorKind::TooLarge => {
             Fault::new(StatusCode::PAYLOAD_TOO_LARGE, error.code.name(), message)
         }
-        TaskErrorKind::ModelNotFound => Fault::unavailable("model_not_ready", message),
+        TaskErrorKind::ModelNotFound => Fault::unavailable(NOT_READY, message),
         TaskErrorKind::ModelFailed => {
             let (task, model) = (record.task_id, &record.model);
             let at = place.as_ref().map(ToString::to_string).unwrap_or_default();

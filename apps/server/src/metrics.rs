@@ -194,6 +194,11 @@ impl Pending {
         self.counters = counters;
     }
 
+    /// Those of its model.
+    pub(crate) fn counters(&self) -> &ModelCounters {
+        &self.counters
+    }
+
     /// Its answer was looked for among those that are kept.
     pub(crate) fn looked_up(&self, hit: bool) {
         let counter = if hit { &self.counters.cache_hits } else { &self.counters.cache_misses };

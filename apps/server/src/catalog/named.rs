@@ -10,12 +10,14 @@ use std::sync::Arc;
 pub(crate) struct Named {
     /// The model, or the first of an alias: its inputs and outputs are those of all of them.
     entry: ModelEntry,
+    /// Whether the name came with a version.
+    has_version: bool,
     alias: Option<(String, Arc<Alias>)>,
 }
 
 impl From<ModelEntry> for Named {
     fn from(entry: ModelEntry) -> Self {
-        Self { entry, alias: None }
+        Self { entry, has_version: true, alias: None }
     }
 }
 
@@ -27,13 +29,21 @@ impl Named {
     pub(crate) fn is_alias(&self) -> bool {
         self.alias.is_some()
     }
+
+    /// Whether another version of a model may answer than the one that was chosen.
+    fn leaves_open(&self, chosen: &ModelEntry) -> bool {
+        let Some((_, alias)) = &self.alias else { return !self.has_version };
+        let mut targets = alias.targets.iter().filter(|target| target.model == chosen.name());
+        targets.all(|target| target.version != Some(chosen.version()))
+    }
 }
 
 impl Catalog {
     /// What a name stands for; of a model without a version it is the newest.
     pub(crate) async fn named(&self, name: &str, version: Option<u64>) -> Result<Named, Fault> {
         let Some(alias) = self.aliases.get(name) else {
-            return Ok(Named { entry: self.get(name, version).await?, alias: None });
+            let entry = self.get(name, version).await?;
+            return Ok(Named { entry, has_version: version.is_some(), alias: None });
         };
         if let Some(version) = version {
             let what = format!("'{name}' is an alias and has no version {version}");
@@ -42,7 +52,7 @@ impl Catalog {
         let first = alias.targets.first();
         let first = first.ok_or_else(|| Fault::internal(format!("alias '{name}' is empty")))?;
         let entry = self.get(&first.model, first.version).await?;
-        Ok(Named { entry, alias: Some((name.to_owned(), alias)) })
+        Ok(Named { entry, has_version: false, alias: Some((name.to_owned(), alias)) })
     }
 
     /// The model that is to answer: of an alias one by weight, for the same key always the same. A newer
@@ -56,6 +66,33 @@ impl Catalog {
         let target = alias.at(self.aliases.number(name, key));
         let target = target.ok_or_else(|| Fault::internal(format!("alias '{name}' is empty")))?;
         self.get(&target.model, target.version).await
+    }
+
+    /// The version that was chosen, or its successor where it is not ready.
+    ///
+    /// # Errors
+    /// 503 where neither is.
+    pub(crate) async fn ready(
+        &self,
+        named: &Named,
+        chosen: ModelEntry,
+    ) -> Result<ModelEntry, Fault> {
+        match self.require_ready(&chosen) {
+            Ok(()) => Ok(chosen),
+            Err(fault) => self.successor(named, &chosen).await.ok_or(fault),
+        }
+    }
+
+    /// The version that answers to a name now, where the one that was chosen cannot any more; none where
+    /// the request named that version, and where there is no other that does the same.
+    pub(crate) async fn successor(&self, named: &Named, chosen: &ModelEntry) -> Option<ModelEntry> {
+        if !named.leaves_open(chosen) {
+            return None;
+        }
+        let other = self.get(chosen.name(), None).await.ok()?;
+        let is_alike = other.inputs() == chosen.inputs() && other.outputs() == chosen.outputs();
+        let is_other = other.model() != chosen.model() && is_alike;
+        (is_other && self.require_ready(&other).is_ok()).then_some(other)
     }
 
     pub(crate) fn aliases(&self) -> &Aliases {

@@ -248,7 +248,7 @@ impl Catalog {
         match self.files(move |repository| repository.get(&owned, Some(version))).await {
             Err(fault) => fault,
             // It came in this moment.
-            Ok(_) => Fault::unavailable("model_not_ready", format!("model '{name}' has just come")),
+            Ok(_) => Fault::unavailable(super::NOT_READY, format!("model '{name}' has just come")),
         }
     }
 }

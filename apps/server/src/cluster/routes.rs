@@ -275,7 +275,7 @@ fn models() -> Vec<Route> {
         )
         .takes("Deployment")
         .answers(200, "Model")
-        .refuses(&[404]),
+        .refuses(&[404, 500, 507]),
     ]
 }
 

@@ -110,7 +110,7 @@ fn refused(id: String, fault: Fault) -> ModelStreamInferResponse {
     let parameters = fault.place.as_deref().map(parameters).unwrap_or_default();
     let infer_response =
         Some(ModelInferResponse { id, parameters, ..ModelInferResponse::default() });
-    ModelStreamInferResponse { error_message: fault.message, infer_response }
+    ModelStreamInferResponse { error_message: fault.told().into_owned(), infer_response }
 }
 
 /// A place as parameters of an answer, whose names have no hyphens in this protocol.

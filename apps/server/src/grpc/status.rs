@@ -36,7 +36,7 @@ impl From<Fault> for Status {
         if let Some(place) = &fault.place {
             place.add_to(&mut headers);
         }
-        Self::with_metadata(code, fault.message, MetadataMap::from_headers(headers))
+        Self::with_metadata(code, fault.told(), MetadataMap::from_headers(headers))
     }
 }
 

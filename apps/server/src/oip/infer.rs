@@ -21,7 +21,6 @@ use crate::trace::Steps;
 use axum::extract::State;
 use axum::response::Response;
 use lgp_sdk::NamedTensor;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Bodies from this size on, and those that name shared memory, are read and written away from the threads that serve connections.
@@ -144,13 +143,14 @@ async fn answer<T: Send + 'static>(
     ),
     encode: impl FnOnce(Answer) -> Result<T, Fault> + Send + 'static,
 ) -> Result<Served<T>, Fault> {
+    let mut entry = named.entry().clone();
     if !named.is_alias() {
-        call.about(named.entry());
-        state.catalog().require_ready(named.entry())?;
+        entry = state.catalog().ready(named, entry).await?;
+        task::is_of(&entry, state, (call, &mut *pending, &mut *steps));
     }
     let mut clock = Instant::now();
     let began = clock;
-    let asked = named.entry().clone();
+    let asked = entry.clone();
     let request = off_loop(bytes, move || decode(&asked)).await;
     steps.decode = Some((began, Instant::now()));
     let mut request = request?;
@@ -159,23 +159,22 @@ async fn answer<T: Send + 'static>(
     if let Some(id) = id {
         call.named(id);
     }
-    sequences::check(named.entry(), request.sequence.as_ref())?;
+    sequences::check(&entry, request.sequence.as_ref())?;
     let mut turn = sequences::turn(state, &mut request).await?;
     let waited = turn.as_ref().map(Turn::waited).unwrap_or_default();
     // Those before it are no work on this one.
     clock += waited;
-    let entry = &match turn.as_ref().and_then(Turn::entry) {
-        Some(entry) => entry.clone(),
-        None => state.catalog().answering(named, id).await?,
-    };
-    check_kind(entry, &request)?;
-    let is_another = entry.model() != named.entry().model();
-    if is_another {
-        request.check_fits(entry)?;
+    let begun_on = turn.as_ref().and_then(Turn::entry).cloned();
+    if named.is_alias() || begun_on.as_ref().is_some_and(|on| on.model() != entry.model()) {
+        let chosen = match begun_on {
+            Some(on) => on,
+            None => state.catalog().answering(named, id).await?,
+        };
+        let about = (call, &mut *pending, &mut *steps);
+        entry = move_to(chosen, (named, turn.is_some()), state, about).await?;
+        request.check_fits(&entry)?;
     }
-    if named.is_alias() || is_another {
-        move_to(entry, state, (call, pending, steps))?;
-    }
+    check_kind(&entry, &request)?;
     let model = entry.cache().map(|_| entry.model().clone());
     let identify = move || {
         let key = model.map(|model| cache::key(&model, &request.inputs.tensors));
@@ -190,13 +189,13 @@ async fn answer<T: Send + 'static>(
     let choice = Choice::of(&mut request);
     let id = request.id.take();
     let _room = std::mem::take(&mut request.room);
-    let kept = entry.cache().zip(key);
+    let kept = entry.cache().cloned().zip(key);
     if let Some((cache, key)) = &kept {
         let found = cache.get(key, Instant::now());
         pending.looked_up(found.is_some());
         if let Some(outputs) = found {
             let spans = Spans { compute_input, overhead: Some(Duration::ZERO), ..Spans::default() };
-            let (entry, id) = (entry.clone(), id.unwrap_or_default());
+            let id = id.unwrap_or_default();
             let answer = Answer { entry, id, choice, outputs, place: None };
             let encoded = written(answer, encode, steps).await?;
             let spans = Spans { compute_output: lap(&mut clock), ..spans };
@@ -204,15 +203,21 @@ async fn answer<T: Send + 'static>(
         }
     }
     if let Some(turn) = &mut turn {
-        turn.give(entry, &mut request.inputs.tensors).await?;
+        turn.give(&entry, &mut request.inputs.tensors).await?;
     }
     let shadow = state.catalog().shadow(named).filter(|_| turn.is_none());
     let copy = shadow.map(|shadow| (shadow, request.inputs.tensors.clone()));
-    let outcome = match entry.ensemble() {
-        None => task::run(state, (call, entry, steps), request).await?,
+    // A sequence does not go on with another version.
+    let alone = turn.as_ref().map(|_| Named::from(entry.clone()));
+    let named = alone.as_ref().unwrap_or(named);
+    let outcome = match entry.ensemble().cloned() {
+        None => {
+            let about = (call, &mut *pending, &mut *steps);
+            task::run(state, (named, &mut entry), about, request).await?
+        }
         Some(ensemble) => {
             request.id.clone_from(&id);
-            task::run_all(state, (call, entry), ensemble, request).await?
+            task::run_all(state, (call, &entry), &ensemble, request).await?
         }
     };
     let Outcome { mut outputs, spans, attempts, task, place, is_variant } = outcome;
@@ -222,11 +227,11 @@ async fn answer<T: Send + 'static>(
     if let (Some((cache, key)), false) = (kept, is_variant) {
         cache.put(key, &outputs, clock);
     }
-    let states = turn.as_ref().map(|turn| turn.take(entry, &mut outputs)).transpose()?;
+    let states = turn.as_ref().map(|turn| turn.take(&entry, &mut outputs)).transpose()?;
     let copy = copy.map(|(shadow, inputs)| (shadow, Answered { inputs, outputs: outputs.clone() }));
     // The protocol wants an id in every answer; the task's own tells a log reader most.
     let id = id.unwrap_or(task);
-    let answer = Answer { entry: entry.clone(), id, choice, outputs, place: place.clone() };
+    let answer = Answer { entry, id, choice, outputs, place: place.clone() };
     let encoded = written(answer, encode, steps).await?;
     if let (Some(turn), Some(states)) = (turn, states) {
         turn.done(states).await?;
@@ -238,18 +243,22 @@ async fn answer<T: Send + 'static>(
     Ok(Served { encoded, spans, attempts, place })
 }
 
-/// Another model than the one that was asked for is the one that answers.
-fn move_to(
-    entry: &ModelEntry,
+/// Another model than the one that was asked for is the one that answers; in a sequence it is that one
+/// alone.
+async fn move_to(
+    chosen: ModelEntry,
+    (named, in_sequence): (&Named, bool),
     state: &ServerState,
     (call, pending, steps): (&Call, &mut Pending, &mut Steps),
-) -> Result<(), Fault> {
-    let counters = state.metrics().model(entry.name(), entry.version());
-    pending.moved(Arc::clone(&counters));
-    check_pending(state, entry, &counters)?;
-    call.about(entry);
-    steps.model = entry.clone();
-    state.catalog().require_ready(entry)
+) -> Result<ModelEntry, Fault> {
+    pending.moved(state.metrics().model(chosen.name(), chosen.version()));
+    check_pending(state, &chosen, pending.counters())?;
+    let entry = match in_sequence {
+        true => state.catalog().require_ready(&chosen).map(|()| chosen)?,
+        false => state.catalog().ready(named, chosen).await?,
+    };
+    task::is_of(&entry, state, (call, pending, steps));
+    Ok(entry)
 }
 
 async fn written<T: Send + 'static>(

@@ -50,9 +50,9 @@ fn typed<T: JsonElement>(input: &str, shape: &[usize], data: &RawValue) -> Resul
     let mut sink =
         Sink::<T> { shape, expected, elements: Vec::with_capacity(capacity), given: 0, leaf: None };
     let mut text = serde_json::Deserializer::from_str(data.get());
-    Node { sink: &mut sink, depth: 0 }
-        .deserialize(&mut text)
-        .map_err(|e| Fault::bad_input(format!("input '{input}': {}", strip_position(&e))))?;
+    Node { sink: &mut sink, depth: 0 }.deserialize(&mut text).map_err(|e| {
+        Fault::bad_input(format!("data of input '{input}': {}", strip_position(&e)))
+    })?;
     if sink.given != expected {
         return Err(Fault::bad_input(format!(
             "input '{input}' of shape {shape:?} needs {expected} elements, data has {}",

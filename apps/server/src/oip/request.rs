@@ -6,6 +6,7 @@ use super::blobs::{Data, Inputs};
 use super::{datatype, json_data, signature};
 use crate::bodies::Room;
 use crate::catalog::ModelEntry;
+use crate::extract::parse;
 use crate::fault::Fault;
 use crate::sequences::{Asked, Line, Ticket};
 use crate::shared_memory::{Shared, Slot, Taken};
@@ -132,8 +133,7 @@ pub(super) fn decode_with(
     entry: &ModelEntry,
 ) -> Result<InferRequest, Fault> {
     let json = if json.is_empty() { b"{}" } else { json };
-    let Partial { id, parameters, inputs, outputs } =
-        serde_json::from_slice(json).map_err(|e| invalid(&e))?;
+    let Partial { id, parameters, inputs, outputs } = parse(json)?;
     let body = Body { id, parameters, inputs: inputs.unwrap_or_default(), outputs };
     let (_, raw) = Raw::split(None, json)?;
     let mut request = from_body(body, raw.with(shared), entry.outputs())?;
@@ -142,12 +142,8 @@ pub(super) fn decode_with(
     Ok(request)
 }
 
-fn invalid(error: &serde_json::Error) -> Fault {
-    Fault::bad_input(format!("the request is not valid: {error}"))
-}
-
 fn json_request(json: &[u8], raw: Raw<'_>, outputs: &[ValueSpec]) -> Result<InferRequest, Fault> {
-    from_body(serde_json::from_slice(json).map_err(|e| invalid(&e))?, raw, outputs)
+    from_body(parse(json)?, raw, outputs)
 }
 
 fn from_body(
@@ -186,13 +182,21 @@ impl InferRequest {
         let Given { id, parameters, inputs, asked, room } = given;
         let parameters = &parameters;
         let binary_output = flag(parameters, "binary_data_output")?.unwrap_or(false);
-        let choices = asked.iter().map(|output| output.choice(binary_output, shared, outputs));
+        let mut choices: Vec<OutputChoice> = Vec::new();
+        for output in &asked {
+            // Each time it would be answered once more, as long as it is.
+            if choices.iter().any(|choice| choice.name == output.name) {
+                let what = format!("output '{}' is asked for twice", output.name);
+                return Err(Fault::bad_input(what));
+            }
+            choices.push(output.choice(binary_output, shared, outputs)?);
+        }
         Ok(Self {
             id,
             priority: priority(number(parameters, "priority")?.unwrap_or(0)),
             timeout: number(parameters, "timeout")?.filter(|&us| us > 0).map(Duration::from_micros),
             inputs,
-            outputs: choices.collect::<Result<_, _>>()?,
+            outputs: choices,
             form: Form::of(binary_output),
             room,
             is_step: false,
@@ -410,10 +414,17 @@ pub(crate) fn slot<'a>(
 ) -> Result<Option<(&'a Shared, Slot)>, Fault> {
     match shared {
         Some(shared) => Ok(shared.slot(name, parameters)?.map(|slot| (shared, slot))),
-        None if parameters.contains_key("shared_memory_region") => Err(Fault::unsupported(
-            format!("tensor '{name}': shared memory is offered for inference, not for tasks"),
-        )),
-        None => Ok(None),
+        None if parameters.contains_key("shared_memory_region") => {
+            Err(Fault::unsupported(format!(
+                "tensor '{name}': shared_memory_region is offered for inference, not for tasks"
+            )))
+        }
+        None => {
+            for key in ["shared_memory_offset", "shared_memory_byte_size"] {
+                number(parameters, key)?;
+            }
+            Ok(None)
+        }
     }
 }
 

@@ -93,10 +93,10 @@ fn bad_requests_name_expected_and_given() {
         )
     };
     let cases: Vec<(String, u16, &str)> = vec![
-        (String::new(), 400, "the request is not valid: EOF"),
-        ("{".into(), 400, "the request is not valid: EOF"),
+        (String::new(), 400, "the request body is not valid: EOF"),
+        ("{".into(), 400, "the request body is not valid: EOF"),
         ("{}".into(), 400, "missing field `inputs`"),
-        ("\u{1}".into(), 400, "the request is not valid"),
+        ("\u{1}".into(), 400, "the request body is not valid"),
         (r#"{"inputs":[]}"#.into(), 400, "input 'image' is missing, the model needs 'image'"),
         (r#"{"inputs":[{}]}"#.into(), 400, "missing field `name`"),
         (
@@ -104,7 +104,11 @@ fn bad_requests_name_expected_and_given() {
             400,
             "has neither data nor binary_data_size",
         ),
-        (image(r#""shape":[-1,1,2],"datatype":"FP32","data":[1]"#), 400, "integer `-1`"),
+        (
+            image(r#""shape":[-1,1,2],"datatype":"FP32","data":[1]"#),
+            400,
+            "inputs[0].shape[0]: invalid value: integer `-1`",
+        ),
         (
             image(r#""shape":[1,2],"datatype":"FP32","data":[1,2]"#),
             400,
@@ -149,7 +153,7 @@ fn bad_requests_name_expected_and_given() {
         (
             image(r#""shape":[1,1,2],"datatype":"FP32","parameters":{"shared_memory_region":"r"}"#),
             501,
-            "shared memory",
+            "shared_memory_region",
         ),
         (
             image(
@@ -184,6 +188,11 @@ fn bad_requests_name_expected_and_given() {
             "parameter binary_data is 1, expected true or false",
         ),
         (with(r#""parameters":{"sequence_id":-4}"#), 400, "parameter sequence_id is -4"),
+        (
+            with(r#""outputs":[{"name":"class"},{"name":"logits"},{"name":"class"}]"#),
+            400,
+            "output 'class' is asked for twice",
+        ),
         (
             with(r#""parameters":{"priority":"high"}"#),
             400,

@@ -2,11 +2,11 @@
 
 use super::request::InferRequest;
 use crate::call::Call;
-use crate::catalog::ModelEntry;
+use crate::catalog::{ModelEntry, NOT_READY, Named};
 use crate::ensemble::{self, Ensemble};
 use crate::fault::Fault;
 use crate::faults;
-use crate::metrics::Spans;
+use crate::metrics::{Pending, Spans};
 use crate::place::Place;
 use crate::state::ServerState;
 use crate::trace::{Ran, Steps};
@@ -47,15 +47,45 @@ impl Outcome {
     }
 }
 
-/// Runs the task to its end; cancels it when the client goes away first.
+/// A request is one of this model, and was of another if it did not know better.
+pub(super) fn is_of(
+    entry: &ModelEntry,
+    state: &ServerState,
+    (call, pending, steps): (&Call, &mut Pending, &mut Steps),
+) {
+    if steps.model.model() != entry.model() {
+        pending.moved(state.metrics().model(entry.name(), entry.version()));
+        steps.model = entry.clone();
+    }
+    call.about(entry);
+}
+
+/// Runs the task to its end; cancels it when the client goes away first. Where the model's version is
+/// unloaded before it has begun, the one that answers to the name then runs it.
 pub(super) async fn run(
     state: &ServerState,
-    about: (&Call, &ModelEntry, &mut Steps),
+    (named, entry): (&Named, &mut ModelEntry),
+    (call, pending, steps): (&Call, &mut Pending, &mut Steps),
     request: InferRequest,
 ) -> Result<Outcome, Fault> {
-    let mut spec = TaskSpec::new(about.1.model().clone(), request.inputs.tensors);
-    (spec.priority, spec.deadline) = (request.priority, request.timeout);
-    Outcome::of(submit(state, about, spec).await?)
+    let mut has_moved = false;
+    loop {
+        let mut spec = TaskSpec::new(entry.model().clone(), request.inputs.tensors.clone());
+        (spec.priority, spec.deadline) = (request.priority, request.timeout);
+        let fault = match submit(state, (call, &*entry, &mut *steps), spec).await {
+            Ok(record) => {
+                let outcome = Outcome::of(record)?;
+                return Ok(Outcome { is_variant: has_moved || outcome.is_variant, ..outcome });
+            }
+            Err(fault) => fault,
+        };
+        if fault.code != NOT_READY {
+            return Err(fault);
+        }
+        *entry = state.catalog().successor(named, entry).await.ok_or(fault)?;
+        is_of(entry, state, (call, &mut *pending, &mut *steps));
+        has_moved = true;
+    }
 }
 
 /// Runs the steps of an ensemble; its models count for themselves.

@@ -57,12 +57,13 @@ impl Shared {
         tensor: &str,
         parameters: &Parameters,
     ) -> Result<Option<Slot>, Fault> {
+        let offset = number(parameters, "shared_memory_offset")?.unwrap_or(0);
+        let bytes = number(parameters, "shared_memory_byte_size")?;
         let Some(value) = parameters.get(REGION) else { return Ok(None) };
         let name = value.as_str().ok_or_else(|| {
             Fault::bad_input(format!("tensor '{tensor}': {REGION} is {value}, expected its name"))
         })?;
-        let offset = number(parameters, "shared_memory_offset")?.unwrap_or(0);
-        let bytes = number(parameters, "shared_memory_byte_size")?.ok_or_else(|| {
+        let bytes = bytes.ok_or_else(|| {
             Fault::bad_input(format!(
                 "tensor '{tensor}': {REGION} is without shared_memory_byte_size"
             ))

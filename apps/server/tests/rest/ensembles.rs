@@ -351,7 +351,7 @@ async fn a_form_brings_elements_and_json_the_rest() {
             "part 'photo' is no input, the model has 'image'",
         ),
         (path, vec![], 400, "input 'image' is missing"),
-        (path, vec![("request", &b"{"[..]), ("image", &picture)], 400, "request is not valid"),
+        (path, vec![("request", &b"{"[..]), ("image", &picture)], 400, "request body is not valid"),
         (path, vec![("request", b"{}"), ("request", b"{}")], 400, "two parts 'request'"),
         ("/v2/models/relu/infer", vec![("x", b"12345678")], 400, "part 'x' is an input of FP32"),
         ("/v2/models/nope/infer", vec![("x", b"")], 404, "nope"),

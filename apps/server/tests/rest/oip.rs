@@ -104,7 +104,7 @@ async fn refusals_have_the_protocols_status_and_shape() {
         ("GET", INFER, "", 405, "GET is not offered at /v2/models/relu/infer"),
         ("PUT", "/v2", "", 405, "PUT is not offered"),
         ("GET", "/v2/nowhere", "", 404, "nothing is served at /v2/nowhere"),
-        ("POST", INFER, "{", 400, "the request is not valid"),
+        ("POST", INFER, "{", 400, "the request body is not valid"),
         ("POST", INFER, r#"{"inputs":[]}"#, 400, "input 'x' is missing, the model needs 'x'"),
         ("POST", "/v2/models/fails/infer", &good, 500, "the server's log has the cause"),
         ("POST", "/v2/repository/models/nope/load", "", 404, "no model 'nope'"),

@@ -1,6 +1,7 @@
 //! The API's description against the router and what it answers.
 
 use crate::rig::{Answer, Options, Rig, onnx, request};
+use crate::schema::{differs, resolved};
 use axum::body::Body;
 use lgp_server::{BoxFuture, Driver, DriverError, Restarted};
 use serde_json::{Value, json};
@@ -12,9 +13,9 @@ const METHODS: [&str; 5] = ["GET", "POST", "PUT", "DELETE", "PATCH"];
 const ROLES: [&str; 3] = ["infer", "submit", "admin"];
 
 /// A method and the pattern of a path.
-type Operations = BTreeSet<(String, String)>;
+pub(crate) type Operations = BTreeSet<(String, String)>;
 
-async fn description(rig: &Rig) -> Value {
+pub(crate) async fn description(rig: &Rig) -> Value {
     let answer =
         rig.without_key(request("GET", "/openapi.json").body(Body::empty()).unwrap()).await;
     assert_eq!(
@@ -24,7 +25,7 @@ async fn description(rig: &Rig) -> Value {
     answer.json()
 }
 
-fn operations(api: &Value) -> Operations {
+pub(crate) fn operations(api: &Value) -> Operations {
     let paths = api["paths"].as_object().unwrap();
     let of = |(path, item): (&String, &Value)| -> Vec<_> {
         let methods = item.as_object().unwrap().keys();
@@ -33,7 +34,7 @@ fn operations(api: &Value) -> Operations {
     paths.iter().flat_map(of).collect()
 }
 
-fn operation<'a>(api: &'a Value, method: &str, path: &str) -> &'a Value {
+pub(crate) fn operation<'a>(api: &'a Value, method: &str, path: &str) -> &'a Value {
     &api["paths"][path][method.to_lowercase()]
 }
 
@@ -42,72 +43,6 @@ fn filled(pattern: &str) -> String {
     let named = pattern.replace("{version}", "9").replace("{region}", "none");
     let named = named.replace("{alias}", "none");
     named.replace("{model}", "none").replace("{id}", "none")
-}
-
-/// What a reference leads to, or the value itself.
-fn resolved<'a>(api: &'a Value, value: &'a Value) -> &'a Value {
-    match value["$ref"].as_str() {
-        Some(reference) => {
-            let found = api.pointer(reference.strip_prefix('#').unwrap());
-            found.unwrap_or_else(|| panic!("{reference} leads nowhere"))
-        }
-        None => value,
-    }
-}
-
-/// Says where a value differs from a schema; what a schema does not name is a difference, too.
-fn differs(api: &Value, schema: &Value, value: &Value, at: &str) -> Option<String> {
-    let schema = resolved(api, schema);
-    if let Some(choices) = schema["oneOf"].as_array() {
-        let all: Option<Vec<String>> =
-            choices.iter().map(|choice| differs(api, choice, value, at)).collect();
-        return all.map(|all| all.join(" and "));
-    }
-    let types = match &schema["type"] {
-        Value::Array(types) => types.clone(),
-        Value::Null => return None,
-        one => vec![one.clone()],
-    };
-    let kind = match value {
-        Value::Null => "null",
-        Value::Bool(_) => "boolean",
-        Value::Number(number) if number.is_f64() => "number",
-        Value::Number(_) => "integer",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    };
-    let fits = |t: &Value| t == kind || (t == "number" && kind == "integer");
-    if !types.iter().any(fits) {
-        return Some(format!("{at} is {value}, expected {types:?}"));
-    }
-    if schema["enum"].as_array().is_some_and(|all| !all.contains(value)) {
-        return Some(format!("{at} is {value}, expected {}", schema["enum"]));
-    }
-    if value.as_f64().zip(schema["minimum"].as_f64()).is_some_and(|(given, least)| given < least) {
-        return Some(format!("{at} is {value}, expected at least {}", schema["minimum"]));
-    }
-    let inner = |schema: &Value, key: &str, value: &Value| match schema {
-        Value::Null | Value::Bool(false) => Some(format!("{at} has {key}")),
-        Value::Bool(true) => None,
-        schema => differs(api, schema, value, &format!("{at}.{key}")),
-    };
-    match value {
-        Value::Array(items) => {
-            items.iter().find_map(|item| differs(api, &schema["items"], item, &format!("{at}[]")))
-        }
-        Value::Object(members) => {
-            let required = schema["required"].as_array().into_iter().flatten();
-            let mut missing = required.filter(|key| !members.contains_key(key.as_str().unwrap()));
-            missing.next().map(|key| format!("{at} lacks {key}")).or_else(|| {
-                members.iter().find_map(|(key, value)| match &schema["properties"][key] {
-                    Value::Null => inner(&schema["additionalProperties"], key, value),
-                    known => inner(known, key, value),
-                })
-            })
-        }
-        _ => None,
-    }
 }
 
 /// Whether anything answers but the fallbacks.
@@ -221,8 +156,9 @@ async fn the_description_is_whole() {
     }
 }
 
+/// Drives no processes, and says that it did.
 #[derive(Default)]
-struct Willing;
+pub(crate) struct Willing;
 
 impl Driver for Willing {
     fn scale(&self, _: usize) -> BoxFuture<'_, Result<usize, DriverError>> {

@@ -16,6 +16,7 @@ use lgp_sdk::{
 use lgp_server::{Access, Driver, LocalKey, ServerConfig, ServerState, router, serve};
 use serde_json::Value;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -153,6 +154,8 @@ pub(crate) struct Options {
     pub(crate) device: Option<DeviceStatus>,
     /// Whether models are run, and not what their names say.
     pub(crate) runs_models: bool,
+    /// The file system that models and the journal are in; without it, that of temporary files.
+    pub(crate) disk: Option<PathBuf>,
 }
 
 impl Rig {
@@ -162,7 +165,7 @@ impl Rig {
 
     /// A cluster with one worker of one slot, and every model of [`MODELS`] loaded.
     pub(crate) async fn with(options: Options) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = options.disk.map_or_else(tempfile::tempdir, tempfile::tempdir_in).unwrap();
         let repository = Repository::open(folder.path().join("models")).unwrap();
         for name in MODELS {
             repository.add_bytes(name, &onnx()).unwrap();

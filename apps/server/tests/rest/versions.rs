@@ -4,9 +4,11 @@
 use crate::grpc::{client, request as grpc_request};
 use crate::rig::{Options, Rig, onnx, request};
 use axum::body::Body;
+use futures_util::future::join_all;
 use lgp_server::ServerConfig;
 use lgp_server::inference::RepositoryIndexRequest;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -222,4 +224,62 @@ async fn what_comes_and_goes_in_the_folder_is_loaded_and_unloaded() {
     };
     let (answered, ()) = tokio::join!(asks, changes);
     assert!(answered > 10, "{answered}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_request_is_lost_while_versions_replace_one_another() {
+    const CLIENTS: usize = 8;
+    const VERSIONS: u64 = 12;
+    let rig = Rig::start().await;
+    add(&rig, "clf").await;
+    until_states(&rig, "clf", &["ready"]).await;
+    let alias = request("PUT", "/api/v1/cluster/aliases/prod");
+    let alias = alias.body(Body::from(r#"{"targets":[{"model":"clf","weight":1}]}"#)).unwrap();
+    assert_eq!(rig.call(alias).await.status, 200);
+    let done = AtomicBool::new(false);
+    let over_rest = async |name: &str| {
+        let mut seen = BTreeSet::new();
+        while !done.load(Ordering::Relaxed) {
+            let answer = rig.post(&format!("/v2/models/{name}/infer"), INFER).await;
+            assert_eq!(answer.status, 200, "{name} after {seen:?}: {}", answer.text());
+            seen.insert(answer.json()["model_version"].as_str().unwrap().to_owned());
+        }
+        seen.len()
+    };
+    let over_grpc = async || {
+        let mut client = client(&rig, Some(&rig.bearer));
+        let mut seen = BTreeSet::new();
+        while !done.load(Ordering::Relaxed) {
+            let answer = client.model_infer(grpc_request("clf", [1.0, 2.0])).await;
+            let answer = answer.unwrap_or_else(|e| panic!("after {seen:?}: {e}"));
+            seen.insert(answer.into_inner().model_version);
+        }
+        seen.len()
+    };
+    let asks = async {
+        let plain = join_all((0..CLIENTS).map(|_| over_rest("clf")));
+        let aliased = join_all((0..CLIENTS).map(|_| over_rest("prod")));
+        let (plain, aliased, grpc) = tokio::join!(plain, aliased, over_grpc());
+        plain.into_iter().chain(aliased).chain([grpc])
+    };
+    // By each way in which a version may go.
+    let changes = async {
+        for version in 2..=VERSIONS {
+            assert_eq!(add(&rig, "clf").await["version"], version);
+            let old = format!("{MODELS}/clf/versions/{}", version - 1);
+            match version % 3 {
+                0 => assert_eq!(rig.delete(&old).await.status, 200),
+                1 => assert_eq!(rig.post(&format!("{old}/unload"), "").await.status, 200),
+                _ => {
+                    let (status, text) = deploy(&rig, "clf", json!("latest:1")).await;
+                    assert_eq!(status, 200, "{text}");
+                    assert_eq!(deploy(&rig, "clf", Value::Null).await.0, 200);
+                }
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+    };
+    let (seen, ()) = tokio::join!(asks, changes);
+    let seen: Vec<usize> = seen.collect();
+    assert!(seen.iter().all(|versions| *versions > 2), "versions of each: {seen:?}");
 }

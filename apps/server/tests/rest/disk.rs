@@ -1,0 +1,141 @@
+//! A disk that fills up: what does not fit is refused with the reason, and all else serves on.
+#![cfg(target_os = "linux")]
+
+use crate::rig::{Answer, Options, Rig, onnx, request};
+use axum::body::Body;
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+const MODELS: &str = "/api/v1/cluster/models";
+const INFER: &str = r#"{"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}]}"#;
+
+/// A file system of a few MiB, gone when dropped.
+struct Disk(TempDir);
+
+impl Disk {
+    /// Fails where this process may not mount any.
+    fn mount() -> Result<Self, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=4m", "none"]).arg(folder.path());
+        let made = mount.output().map_err(|error| error.to_string())?;
+        match made.status.success() {
+            true => Ok(Self(folder)),
+            false => Err(String::from_utf8_lossy(&made.stderr).trim().to_owned()),
+        }
+    }
+
+    fn filler(&self) -> PathBuf {
+        self.0.path().join("filler")
+    }
+
+    /// Takes all the room but so much.
+    fn fill(&self, left: usize) {
+        let mut file = File::create(self.filler()).unwrap();
+        while file.write_all(&[0; 4096]).is_ok() {}
+        let length = file.metadata().unwrap().len();
+        file.set_len(length - u64::try_from(left).unwrap()).unwrap();
+    }
+
+    fn free(&self) {
+        std::fs::remove_file(self.filler()).unwrap();
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(self.0.path()).output();
+    }
+}
+
+/// Files and folders of a folder, however deep.
+fn files(folder: &Path, all: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        all.push(entry.path());
+        files(&entry.path(), all);
+    }
+}
+
+fn models(rig: &Rig) -> Vec<PathBuf> {
+    let mut all = Vec::new();
+    files(&rig.folder.path().join("models"), &mut all);
+    all.sort();
+    all
+}
+
+/// An upload whose data is so long.
+fn parts(bytes: usize) -> axum::http::Request<Body> {
+    let part = |head: &str, data: &[u8]| {
+        [format!("--B\r\nContent-Disposition: form-data; {head}\r\n\r\n").as_bytes(), data, b"\r\n"]
+            .concat()
+    };
+    let model = part(r#"name="model"; filename="m.onnx""#, &onnx());
+    let data = part(r#"name="data"; filename="m.data""#, &vec![1; bytes]);
+    let body = [model, data, b"--B--\r\n".to_vec()].concat();
+    request("POST", &format!("{MODELS}/large"))
+        .header("content-type", "multipart/form-data; boundary=B")
+        .body(Body::from(body))
+        .unwrap()
+}
+
+#[track_caller]
+fn is_full(answer: &Answer, what: &str) {
+    assert_eq!(answer.status, 507, "{what}: {}", answer.text());
+    let error = answer.json()["error"].clone();
+    assert_eq!(error["code"], "disk_full", "{what}");
+    let says = |key: &str, part: &str| error[key].as_str().is_some_and(|text| text.contains(part));
+    assert!(says("message", "full") && says("hint", "free space"), "{what}: {error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_refuses_what_does_not_fit_and_serves_on() {
+    let disk = match Disk::mount() {
+        Ok(disk) => disk,
+        Err(why) => return println!("skipped: mount: {why}"),
+    };
+    let options = Options { disk: Some(disk.0.path().to_owned()), ..Options::default() };
+    let rig = Rig::with(options).await;
+    let put = async |path: &str, body: Value| {
+        let put = request("PUT", &format!("/api/v1/cluster/{path}"));
+        rig.call(put.body(Body::from(body.to_string())).unwrap()).await
+    };
+    let before = models(&rig);
+    let listed = rig.get(MODELS).await.json();
+    // It is found out while the upload comes in; and while the model is put in its place, where it no
+    // longer fits twice.
+    is_full(&rig.post(&format!("{MODELS}/noise"), vec![0; 6 << 20]).await, "a plain upload");
+    is_full(&rig.call(parts(6 << 20)).await, "an upload in parts");
+    for left in [0, 4096] {
+        disk.fill(left);
+        is_full(&rig.post(&format!("{MODELS}/small"), onnx()).await, "an upload that fits nowhere");
+        if left == 0 {
+            let deployment = json!({ "memory_bytes": 7 });
+            is_full(&put("models/relu/deployment", deployment).await, "a deployment");
+            let alias = json!({ "targets": [{ "model": "relu", "weight": 1 }] });
+            is_full(&put("aliases/prod", alias).await, "an alias");
+        }
+        assert_eq!(models(&rig), before, "nothing is left of what was refused");
+        disk.free();
+    }
+    disk.fill(0);
+    assert_eq!(rig.get(MODELS).await.json(), listed);
+    assert_eq!(rig.post("/v2/models/relu/infer", INFER).await.status, 200);
+    for order in ["unload", "load"] {
+        let answer = rig.post(&format!("/v2/repository/models/relu/{order}"), "").await;
+        assert_eq!(answer.status, 200, "{order}: {}", answer.text());
+    }
+    rig.until("/v2/models/relu/ready", |answer| answer.status == 200).await;
+    assert_eq!(rig.post("/v2/models/relu/infer", INFER).await.status, 200);
+    // A model that is taken away makes room, also where there is none left to work with.
+    let gone = rig.delete(&format!("{MODELS}/fails")).await;
+    assert_eq!(gone.status, 200, "{}", gone.text());
+    disk.free();
+    let added = rig.post(&format!("{MODELS}/small"), onnx()).await;
+    assert_eq!(added.status, 201, "{}", added.text());
+    assert_eq!(rig.post("/v2/models/small/infer", INFER).await.status, 200);
+    assert_eq!(rig.call(parts(1 << 20)).await.status, 201);
+}
