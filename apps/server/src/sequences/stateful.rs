@@ -181,7 +181,8 @@ fn shape(spec: &ValueSpec, sizes: &HashMap<&str, usize>) -> Shape {
         Dim::Unknown => 1,
     };
     let dims = spec.ty.shape.as_ref().map(|SymShape(dims)| dims.iter().map(length).collect());
-    Shape::from(dims.unwrap_or_else(Vec::new))
+    let dims: Vec<usize> = dims.unwrap_or_default();
+    dims.into()
 }
 
 /// What an input is told, in each of its elements.

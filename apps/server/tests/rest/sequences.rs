@@ -62,8 +62,9 @@ pub(crate) fn run(inputs: &[NamedTensor]) -> Result<Vec<NamedTensor>, ExecError>
     ])
 }
 
+/// Also with room for answers, which would be wrong for the same inputs of another time.
 fn wish(idle_ms: u64) -> Value {
-    json!({"sequences": {
+    json!({"cache_bytes": 1 << 20, "sequences": {
         "idle_ms": idle_ms,
         "states": [{"input": "s", "output": "t"}],
         "controls": [
@@ -195,6 +196,22 @@ async fn sequences_that_take_turns_each_have_their_sum() {
     assert_eq!(batching.state[0].input_name, "s");
     let listed = rig.get(&format!("{MODELS}/real.adds")).await.json();
     assert_eq!(listed["inputs"].as_array().unwrap().len(), 4, "tasks bring all of them");
+    let floats = |name: &str, data: Value| {
+        let width = data.as_array().unwrap().len();
+        json!({"name": name, "shape": [1, width], "datatype": "FP32", "data": data})
+    };
+    let mut inputs = vec![
+        floats("x", json!([1, 2])),
+        floats("s", json!([3, 4])),
+        floats("start", json!([0])),
+        json!({"name": "id", "shape": [1, 1], "datatype": "UINT64", "data": [5]}),
+    ];
+    for status in [202, 400] {
+        let task = json!({"model": path, "inputs": inputs}).to_string();
+        let answer = rig.post("/api/v1/cluster/tasks", task).await;
+        assert_eq!(answer.status, status, "{}", answer.text());
+        inputs.pop();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -348,6 +365,13 @@ async fn what_makes_no_sense_is_refused_and_names_the_field() {
     let status = client.model_infer(message("adds", 1.0, -1, true)).await.unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");
     assert!(status.message().contains("sequence_id"), "{status:?}");
+
+    let targets = json!([{"model": "adds", "weight": 1}, {"model": "relu", "weight": 1}]);
+    let put = request("PUT", "/api/v1/cluster/aliases/prod");
+    let alias = Body::from(json!({ "targets": targets }).to_string());
+    let refused = rig.call(put.body(alias).unwrap()).await;
+    let part = "keeps sequences and one does not";
+    assert!(refused.status == 400 && refused.text().contains(part), "{}", refused.text());
 
     let states = |input: &str| json!({"sequences": {"states": [{"input": input, "output": "t"}]}});
     for input in ["none", "id"] {
