@@ -125,7 +125,7 @@ impl Catalog {
             let what = format!("'{name}' is an ensemble, which no worker loads");
             return Err(Fault::internal(what));
         }
-        let needs = self.needs(name).await?;
+        let needs = self.needs(model).await?;
         let loading = self.coordinator.load_where(model.clone(), needs);
         let results = loading.await.map_err(faults::cluster)?;
         let mut workers = Vec::new();
@@ -145,9 +145,9 @@ impl Catalog {
         Ok(LoadOutcome { entry: entry.clone(), workers })
     }
 
-    async fn needs(&self, name: &str) -> Result<ModelNeeds, Fault> {
-        let name = name.to_owned();
-        self.files(move |r| Ok(Deployment::of(r, &name)?.needs(r))).await
+    async fn needs(&self, model: &ModelRef) -> Result<ModelNeeds, Fault> {
+        let model = model.clone();
+        self.files(move |r| Ok(Deployment::of(r, &model.name)?.needs(r, &model))).await
     }
 
     /// Has the next start load what is loaded now. One that cannot is told in the log.
@@ -173,7 +173,7 @@ impl Catalog {
         for model in self.coordinator.models() {
             let deployment = self.deployment(&model.name).await;
             if deployment.variants.iter().any(|variant| variant == name) {
-                match self.needs(&model.name).await {
+                match self.needs(&model).await {
                     Ok(needs) => self.coordinator.set_needs(&model, needs),
                     Err(fault) => {
                         let reason = fault.message;
@@ -198,9 +198,8 @@ impl Catalog {
         let owned = name.to_owned();
         self.files(move |r| Ok(wish.save(r, &owned))).await?.map_err(|e| faults::deploy(&e))?;
         self.forget(name);
-        let needs = self.needs(name).await?;
         for model in self.coordinator.models().iter().filter(|model| model.name == name) {
-            self.coordinator.set_needs(model, needs.clone());
+            self.coordinator.set_needs(model, self.needs(model).await?);
         }
         if has_policy {
             self.load_now(name, None).await?;

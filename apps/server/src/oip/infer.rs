@@ -71,7 +71,7 @@ pub(crate) struct Answer {
 struct Served<T> {
     encoded: T,
     spans: Spans,
-    attempts: u32,
+    executions: u32,
     place: Option<Place>,
 }
 
@@ -103,9 +103,9 @@ pub(crate) async fn serve<T: Send + 'static>(
     let error = answered.as_ref().err().map(|fault| fault.code);
     call.inferred(state.tracing().tracer(), steps, error);
     match answered {
-        Ok(Served { encoded, mut spans, attempts, place }) => {
+        Ok(Served { encoded, mut spans, executions, place }) => {
             spans.request = time;
-            pending.succeeded(&spans, attempts, (place, call.kept_trace()));
+            pending.succeeded(&spans, executions, (place, call.kept_trace()));
             Ok(encoded)
         }
         Err(fault) => {
@@ -187,7 +187,7 @@ async fn answer<T: Send + 'static>(
             let answer = Answer { entry, id, choice, outputs, place: None };
             let encoded = written(answer, encode, steps).await?;
             let spans = Spans { compute_output: lap(&mut clock), ..spans };
-            return Ok(Served { encoded, spans, attempts: 0, place: None });
+            return Ok(Served { encoded, spans, executions: 0, place: None });
         }
     }
     let shadow = state.catalog().shadow(named);
@@ -199,7 +199,7 @@ async fn answer<T: Send + 'static>(
             task::run_all(state, (call, entry), ensemble, request).await?
         }
     };
-    let Outcome { outputs, spans, attempts, task, place, is_variant } = outcome;
+    let Outcome { outputs, spans, executions, task, place, is_variant } = outcome;
     let spans = Spans { compute_input, ..spans };
     clock = Instant::now();
     // What a variant answered is not this model's answer.
@@ -215,7 +215,7 @@ async fn answer<T: Send + 'static>(
         shadow::cast(state, shadow, answered);
     }
     let spans = Spans { compute_output: lap(&mut clock), ..spans };
-    Ok(Served { encoded, spans, attempts, place })
+    Ok(Served { encoded, spans, executions, place })
 }
 
 async fn written<T: Send + 'static>(
