@@ -19,6 +19,9 @@ pub struct AttemptRecord {
     pub ended_ms: Option<f64>,
     /// Time inside [`Executor::execute`](crate::Executor::execute), measured at the worker.
     pub model_ms: Option<f64>,
+    /// It ran in a batch, of which another task stands for the run of all: the runs are the attempts
+    /// of which this is false.
+    pub joined: bool,
     /// Why it had no answer that counts.
     pub error: Option<TaskErrorKind>,
 }

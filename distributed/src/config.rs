@@ -98,7 +98,8 @@ pub struct WorkerConfig {
     pub slots: u32,
     /// Tasks of one model, with inputs of the same names, types and shapes, that a thread may run
     /// together by [`Executor::execute_batch`](crate::Executor::execute_batch); at least 1, which
-    /// runs each alone. The worker holds up to `slots` × `batch_max` tasks for each device.
+    /// runs each alone. The worker holds up to `slots` × `batch_max` tasks for each device, and
+    /// beside them those of models that [say so themselves](crate::ModelNeeds::batching).
     pub batch_max: u32,
     /// How long a task that could run may wait for others to run with; at most 10 s. Zero takes
     /// only what is there already.
@@ -152,6 +153,11 @@ impl WorkerConfig {
             input_bytes_max: INPUT_BYTES_MAX,
             machine: machine_name(),
         }
+    }
+
+    /// Tasks that so many devices may hold.
+    pub(crate) fn places_of(&self, devices: usize) -> u32 {
+        self.places().saturating_mul(u32::try_from(devices).unwrap_or(u32::MAX))
     }
 
     /// Tasks that each device may hold.

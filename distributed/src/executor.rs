@@ -87,8 +87,8 @@ pub trait Executor: Send + Sync + 'static {
     /// is for all of them.
     ///
     /// Each task reports the time of the whole call as `model_ms`, for so long it took to have its
-    /// answer. Called only where [`WorkerConfig::batch_max`](crate::WorkerConfig::batch_max) is
-    /// greater than 1; runs one after another unless an executor knows better. After a panic the
+    /// answer. Called only where [`WorkerConfig::batch_max`](crate::WorkerConfig::batch_max), or
+    /// the most that the model's [`Batching`](crate::Batching) says, is greater than 1; runs one after another unless an executor knows better. After a panic the
     /// worker runs them one by one with [`Executor::execute`].
     fn execute_batch(
         &self,

@@ -52,7 +52,7 @@ pub mod membership {
 
 pub mod message {
     pub use crate::proto::message::{
-        AttemptId, Heartbeat, Hello, Kind, Loaded, OutcomeHeader, Place, Stint, TaskHeader,
+        AttemptId, Heartbeat, Hello, Kind, Load, Loaded, OutcomeHeader, Place, Stint, TaskHeader,
         TensorBlob, TensorRange, VERSION, Verdict, Welcome,
     };
 }

@@ -176,7 +176,7 @@ mod task;
 mod worker_info;
 
 pub use attempt::AttemptRecord;
-pub use batching::Batching;
+pub use batching::{Batching, ZeroInput};
 pub use config::{CoordinatorConfig, WorkerConfig};
 pub use control::persisted::Persisted;
 pub use error::{Error, JournalError, Result};

@@ -133,7 +133,8 @@ pub struct WorkerInfo {
     pub vram_used_bytes: Option<u64>,
     /// Device memory that it may take.
     pub vram_total_bytes: Option<u64>,
-    /// Tasks it may hold at once.
+    /// Tasks it may hold at once. Those of models with a batching of their own have places of their own,
+    /// which count while there are some.
     pub slots: u32,
     /// Load from 0 to 1 by the formula of the least-loaded strategy; that of its busiest device.
     pub load: f64,
@@ -166,7 +167,8 @@ pub struct DeviceInfo {
     pub running: u32,
     /// Of those, attempts that no thread of the worker has taken yet.
     pub queued: u32,
-    /// Tasks it may hold at once.
+    /// Tasks it may hold at once. Those of models with a batching of their own have places of their own,
+    /// which count while there are some.
     pub slots: u32,
     /// Load from 0 to 1 by the formula of the least-loaded strategy.
     pub load: f64,

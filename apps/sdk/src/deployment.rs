@@ -1,5 +1,6 @@
 //! What a registered model asks of the cluster, kept beside its versions.
 
+mod batching;
 mod config;
 mod ports;
 mod sequences;
@@ -57,6 +58,24 @@ pub enum DeployError {
         /// The model.
         model: String,
         /// Why it cannot.
+        reason: String,
+    },
+    /// Batches that no worker makes.
+    #[error("batching of '{model}': {reason}")]
+    Batching {
+        /// The model.
+        model: String,
+        /// What was wrong, and what is expected.
+        reason: String,
+    },
+    /// Inputs of a warm-up run that the model does not take.
+    #[error("warm-up run {run} of '{model}': {reason}")]
+    WarmUp {
+        /// The model.
+        model: String,
+        /// The run, from 1.
+        run: usize,
+        /// What was wrong, and what is expected.
         reason: String,
     },
 }
@@ -173,11 +192,15 @@ impl Deployment {
         file.persist(&path).map(drop).map_err(|error| failed(error.error))
     }
 
-    /// Whether every variant can stand in for the model, and the model can keep such sequences.
+    /// Whether every variant can stand in for the model, and what is said of batches, of runs before
+    /// the first task and of sequences is something that it can do.
     ///
     /// # Errors
     /// [`ModelError::UnknownModel`]; [`DeployError::Variant`] for one with other inputs or outputs, for the
-    /// model itself, and for more than 16; [`DeployError::Sequences`] as [`Sequences::check`].
+    /// model itself, and for more than 16; [`DeployError::Batching`] for more than [`Batching::MAX`] tasks
+    /// of a run, preferred sizes above the most or more than [`Batching::PREFERRED_MAX`] of them, and a
+    /// delay above [`Batching::DELAY_US_MAX`]; [`DeployError::WarmUp`] for more than 16 runs, and for one
+    /// whose shapes are none of the model's inputs; [`DeployError::Sequences`] as [`Sequences::check`].
     pub fn check(&self, repository: &Repository, name: &str) -> Result<(), DeployError> {
         self.check_for(repository, &repository.get(name, None)?)
     }
@@ -210,13 +233,25 @@ impl Deployment {
                 }
             }
         }
-        Ok(())
+        if let Some(batching) = &self.batching {
+            batching::check(batching)
+                .map_err(|reason| DeployError::Batching { model: name.to_owned(), reason })?;
+        }
+        warm_up::inputs(&self.warm_up, &model.inputs)
+            .map(drop)
+            .map_err(|(run, reason)| DeployError::WarmUp { model: name.to_owned(), run, reason })
     }
 
-    /// The same for the coordinator, with the newest versions of the variants; those that are no
-    /// longer registered are left out.
+    /// The same for the coordinator and one version of the model, with the newest versions of the
+    /// variants; those that are no longer registered are left out, and runs that the version cannot make.
     #[must_use]
-    pub fn needs(&self, repository: &Repository) -> ModelNeeds {
+    pub fn needs(&self, repository: &Repository, model: &ModelRef) -> ModelNeeds {
+        let own = repository.get(&model.name, Some(model.version)).ok();
+        let warm_up = own.map(|entry| warm_up::inputs(&self.warm_up, &entry.inputs));
+        let warm_up = warm_up.unwrap_or_else(|| Ok(Vec::new())).unwrap_or_else(|(run, reason)| {
+            tracing::warn!(%model, run, reason, "the version is not warmed up");
+            Vec::new()
+        });
         let newest = |name: &String| repository.get(name, None).ok().map(reference);
         ModelNeeds {
             memory_bytes: self.memory_bytes,
@@ -224,6 +259,8 @@ impl Deployment {
             family: self.family.clone(),
             variants: self.variants.iter().filter_map(newest).collect(),
             run_limit: self.run_limit_ms.map(|limit| Duration::from_millis(limit.get())),
+            batching: self.batching.clone(),
+            warm_up,
         }
     }
 }
@@ -258,12 +295,12 @@ mod tests {
         };
         wish.save(&repository, &model.name).expect("it can stand in");
         assert_eq!(Deployment::of(&repository, &model.name).expect("saved"), wish);
-        let needs = wish.needs(&repository);
+        let needs = wish.needs(&repository, &model);
         assert_eq!((needs.memory_bytes, needs.variants[0].name.as_str()), (Some(5), "other"));
         // The file is no version, and no model.
         assert_eq!(repository.list().expect("ours").len(), 2);
         repository.remove("other", None).expect("it is there");
-        assert!(wish.needs(&repository).variants.is_empty());
+        assert!(wish.needs(&repository, &model).variants.is_empty());
         std::fs::write(path(&repository, &model.name), "{\"memory\":1}").expect("ours");
         assert!(Deployment::of(&repository, &model.name).is_err());
     }

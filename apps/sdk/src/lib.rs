@@ -33,7 +33,7 @@ pub use lgp_distributed::{
     ScaleDecision, ScaleMetric, ScaleRule, ScaleSample, Scaler, Services, Stats, Stop as TaskStop,
     Supervisor, TaskCounts, TaskError, TaskErrorKind, TaskFilter, TaskId, TaskPage, TaskRecord,
     TaskSpec, TaskState, TokenInfo, Tokens, Transport, WorkerConfig, WorkerCounts, WorkerId,
-    WorkerInfo, WorkerState, balancing_strategies, enrol, join, renew, run_worker,
+    WorkerInfo, WorkerState, ZeroInput, balancing_strategies, enrol, join, renew, run_worker,
 };
 pub use lgp_hal::{
     BackendKind, Caps, DeviceId, DeviceInfo, DeviceKind, Error as DeviceError, Finding,

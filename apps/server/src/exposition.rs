@@ -73,7 +73,7 @@ fn inference(page: &mut Page, models: &[(ModelKey, ModelReading)]) {
         (
             "nv_inference_exec_count",
             Number::Counter,
-            "Model executions, repeated attempts included",
+            "Model executions, each batch counted once, repeated attempts included",
             |r| r.executions,
         ),
         (

@@ -206,7 +206,7 @@ impl Pending {
     }
 
     /// The request was answered, somewhere and maybe as part of a trace that is kept; `executions` counts
-    /// repeated attempts too.
+    /// repeated attempts too, and none where another request of its batch stands for the run.
     pub(crate) fn succeeded(
         mut self,
         spans: &Spans,

@@ -85,8 +85,12 @@ impl Carousel {
         self.core.submit(self.now, order(&self.spec))?;
         while let Some(action) = self.core.next_action(self.now) {
             if let Action::Dispatch { session, id, .. } = action {
-                let done =
-                    Completion::Done { outputs: Vec::new(), model: Duration::ZERO, batch: 1 };
+                let done = Completion::Done {
+                    outputs: Vec::new(),
+                    model: Duration::ZERO,
+                    batch: 1,
+                    joined: false,
+                };
                 self.core.complete(self.now, session, id, done);
             }
         }

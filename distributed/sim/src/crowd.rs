@@ -120,8 +120,12 @@ impl Crowd {
     pub fn end(&mut self) -> Option<Duration> {
         let session = self.next()?;
         let id = self.held.get_mut(&session)?.pop()?;
-        let done =
-            Completion::Done { outputs: Vec::new(), model: Duration::from_millis(1), batch: 1 };
+        let done = Completion::Done {
+            outputs: Vec::new(),
+            model: Duration::from_millis(1),
+            batch: 1,
+            joined: false,
+        };
         let (counted, took) = self.timed(|core, now| core.complete(now, session, id, done));
         counted.then_some(took)
     }

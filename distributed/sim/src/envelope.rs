@@ -33,6 +33,7 @@ impl Envelope {
             tensors,
             shared: None,
             blob: None,
+            batching: None,
         };
         Ok(frame::encode(Kind::Task, &header, body_bytes, 0)?)
     }

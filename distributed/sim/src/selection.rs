@@ -38,7 +38,7 @@ impl Selection {
                 now,
                 session,
                 id,
-                Completion::Done { outputs: Vec::new(), model, batch: 1 },
+                Completion::Done { outputs: Vec::new(), model, batch: 1, joined: false },
             );
         }
         submit(&mut core, now, &spec, workers * 2 / 3)?;

@@ -7,7 +7,7 @@ mod samples;
 use lgp_distributed::inside::frame::{PREFIX_BYTES, Prefix};
 use lgp_distributed::inside::image::Image;
 use lgp_distributed::inside::message::{
-    AttemptId, Heartbeat, Hello, Kind, Loaded, OutcomeHeader, Place, TaskHeader, TensorRange,
+    AttemptId, Heartbeat, Hello, Kind, Load, Loaded, OutcomeHeader, Place, TaskHeader, TensorRange,
     Verdict, Welcome,
 };
 use lgp_distributed::inside::rpc::{Ask, Certification, Enrol, Renewal};
@@ -153,9 +153,8 @@ fn report(kind: Kind, header: &[u8]) -> Option<()> {
         Kind::Released | Kind::Recall | Kind::Stop => {
             frame::decode::<AttemptId>(kind, header).map(drop)
         }
-        Kind::Load | Kind::Unload | Kind::Unloaded => {
-            frame::decode::<Place>(kind, header).map(drop)
-        }
+        Kind::Load => frame::decode::<Load>(kind, header).map(drop),
+        Kind::Unload | Kind::Unloaded => frame::decode::<Place>(kind, header).map(drop),
         Kind::Fetch => frame::decode::<TensorRange>(kind, header).map(drop),
         Kind::Draining | Kind::Drain | Kind::Task | Kind::Outcome => Ok(()),
     }

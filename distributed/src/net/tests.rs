@@ -233,6 +233,7 @@ async fn a_worker_survives_unmannerly_requests() {
         tensors,
         shared: None,
         blob: None,
+        batching: None,
     };
     for bytes in [
         Vec::new(),

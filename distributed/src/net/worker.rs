@@ -2,9 +2,11 @@
 
 pub(crate) mod attempts;
 pub(crate) mod device_queue;
+mod loading;
 mod route;
 pub(crate) mod session;
 pub(crate) mod task;
+mod warm_up;
 
 use crate::config::WorkerConfig;
 use crate::error::{Error, Result};

@@ -260,6 +260,11 @@ mod tests {
                 ],
                 shared: Some(SharedBody { ticket: 9, bytes: 259 }),
                 blob: Some(TensorBlob { sha256: [7; 32], bytes: 259 }),
+                batching: Some(Box::new(crate::Batching {
+                    max: std::num::NonZeroU32::MIN,
+                    preferred: vec![std::num::NonZeroU32::MIN],
+                    delay_us: 300,
+                })),
             };
             let mut bytes = postcard::to_stdvec(&header).expect("serialisable");
             for (at, value) in flips {

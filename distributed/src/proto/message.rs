@@ -3,6 +3,7 @@
 //! New optional fields go to the end of a header: older readers leave what follows the fields
 //! that they know.
 
+use crate::batching::Batching;
 use crate::executor::{ExecError, ExecutorStatus};
 use crate::proto::state::SessionId;
 use crate::task::{ModelRef, Priority};
@@ -10,8 +11,8 @@ use crate::worker_info::WorkerId;
 use serde::{Deserialize, Serialize};
 
 /// The protocol version of this build, and the oldest one it still speaks.
-pub const VERSION: u32 = 6;
-pub(crate) const VERSION_MIN: u32 = 6;
+pub const VERSION: u32 = 7;
+pub(crate) const VERSION_MIN: u32 = 7;
 
 /// What a frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -218,7 +219,18 @@ pub struct Loaded {
     pub took_us: Option<u64>,
 }
 
-/// Header of [`Kind::Load`], of [`Kind::Unload`] and of [`Kind::Unloaded`].
+/// Header of [`Kind::Load`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Load {
+    pub device: u32,
+    pub model: ModelRef,
+    /// Runs that are made before the model is there: the inputs of each, which are zeros.
+    pub warm_up: Vec<Vec<TensorMeta>>,
+    /// How long each of them may take, where that is said.
+    pub run_limit_ms: Option<u64>,
+}
+
+/// Header of [`Kind::Unload`] and of [`Kind::Unloaded`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Place {
     pub device: u32,
@@ -239,6 +251,8 @@ pub struct TaskHeader {
     pub shared: Option<SharedBody>,
     /// What to ask for, where they are too long to follow.
     pub blob: Option<TensorBlob>,
+    /// How it runs together with others, where its model says so.
+    pub batching: Option<Box<Batching>>,
 }
 
 /// A run of bytes that is asked for by its digest: all inputs of a task, one after another.
@@ -262,12 +276,14 @@ pub struct OutcomeHeader {
     pub shared: Option<SharedBody>,
     /// The digest by which the coordinator asks for them, where they are too long to follow.
     pub blob: Option<TensorBlob>,
+    /// Another task of its batch stands for the run of both.
+    pub joined: bool,
 }
 
 impl OutcomeHeader {
     /// The answer of an attempt that did not run.
     pub fn of(id: AttemptId, verdict: Verdict) -> Self {
-        Self { id, model_us: 0, batch: 1, verdict, shared: None, blob: None }
+        Self { id, model_us: 0, batch: 1, verdict, shared: None, blob: None, joined: false }
     }
 }
 

@@ -10,6 +10,7 @@ mod fleet;
 mod hangs;
 mod holdings;
 mod hot;
+mod lanes;
 pub(crate) mod models;
 mod orders;
 mod outlook;

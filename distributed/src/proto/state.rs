@@ -190,6 +190,8 @@ pub enum Completion {
         model: Duration,
         /// Tasks of the batch.
         batch: u32,
+        /// Another task of the batch stands for its run.
+        joined: bool,
     },
     Error {
         error: ExecError,

@@ -221,7 +221,7 @@ impl Cluster {
 
     /// Whether any worker has loaded a model.
     async fn load_one(&self, model: &ModelRef, deployment: &Deployment) -> Result<bool> {
-        let needs = deployment.needs(&self.repository);
+        let needs = deployment.needs(&self.repository, model);
         let mut loaded = false;
         for (worker, result) in self.coordinator.load_where(model.clone(), needs).await? {
             match result {

@@ -126,7 +126,7 @@ impl Catalog {
             let what = format!("'{name}' is an ensemble, which no worker loads");
             return Err(Fault::internal(what));
         }
-        let needs = self.needs(name).await?;
+        let needs = self.needs(model).await?;
         let loading = self.coordinator.load_where(model.clone(), needs);
         let results = loading.await.map_err(faults::cluster)?;
         let mut workers = Vec::new();
@@ -146,9 +146,10 @@ impl Catalog {
         Ok(LoadOutcome { entry: entry.clone(), workers })
     }
 
-    async fn needs(&self, name: &str) -> Result<ModelNeeds, Fault> {
-        let deployment = self.try_deployment(name).await?;
-        self.files(move |r| Ok(deployment.needs(r))).await
+    async fn needs(&self, model: &ModelRef) -> Result<ModelNeeds, Fault> {
+        let deployment = self.try_deployment(&model.name).await?;
+        let model = model.clone();
+        self.files(move |r| Ok(deployment.needs(r, &model))).await
     }
 
     /// Has the next start load what is loaded now. One that cannot is told in the log.
@@ -174,7 +175,7 @@ impl Catalog {
         for model in self.coordinator.models() {
             let deployment = self.deployment(&model.name).await;
             if deployment.variants.iter().any(|variant| variant == name) {
-                match self.needs(&model.name).await {
+                match self.needs(&model).await {
                     Ok(needs) => self.coordinator.set_needs(&model, needs),
                     Err(fault) => {
                         let reason = fault.message;
@@ -221,9 +222,8 @@ impl Catalog {
 
     /// Has the workers do what is said of a model by now.
     pub(super) async fn apply(&self, name: &str) -> Result<(), Fault> {
-        let needs = self.needs(name).await?;
         for model in self.coordinator.models().iter().filter(|model| model.name == name) {
-            self.coordinator.set_needs(model, needs.clone());
+            self.coordinator.set_needs(model, self.needs(model).await?);
         }
         if self.deployment(name).await.version_policy.is_some() {
             self.load_now(name, None).await?;

@@ -75,7 +75,7 @@ pub(crate) struct Answer {
 struct Served<T> {
     encoded: T,
     spans: Spans,
-    attempts: u32,
+    executions: u32,
     place: Option<Place>,
 }
 
@@ -107,9 +107,9 @@ pub(crate) async fn serve<T: Send + 'static>(
     let error = answered.as_ref().err().map(|fault| fault.code);
     call.inferred(state.tracing().tracer(), steps, error);
     match answered {
-        Ok(Served { encoded, mut spans, attempts, place }) => {
+        Ok(Served { encoded, mut spans, executions, place }) => {
             spans.request = time;
-            pending.succeeded(&spans, attempts, (place, call.kept_trace()));
+            pending.succeeded(&spans, executions, (place, call.kept_trace()));
             Ok(encoded)
         }
         Err(fault) => {
@@ -199,7 +199,7 @@ async fn answer<T: Send + 'static>(
             let answer = Answer { entry, id, choice, outputs, place: None };
             let encoded = written(answer, encode, steps).await?;
             let spans = Spans { compute_output: lap(&mut clock), ..spans };
-            return Ok(Served { encoded, spans, attempts: 0, place: None });
+            return Ok(Served { encoded, spans, executions: 0, place: None });
         }
     }
     if let Some(turn) = &mut turn {
@@ -220,7 +220,7 @@ async fn answer<T: Send + 'static>(
             task::run_all(state, (call, &entry), &ensemble, request).await?
         }
     };
-    let Outcome { mut outputs, spans, attempts, task, place, is_variant } = outcome;
+    let Outcome { mut outputs, spans, executions, task, place, is_variant } = outcome;
     let spans = Spans { compute_input, queue: spans.queue + waited, ..spans };
     clock = Instant::now();
     // What a variant answered is not this model's answer.
@@ -240,7 +240,7 @@ async fn answer<T: Send + 'static>(
         shadow::cast(state, shadow, answered);
     }
     let spans = Spans { compute_output: lap(&mut clock), ..spans };
-    Ok(Served { encoded, spans, attempts, place })
+    Ok(Served { encoded, spans, executions, place })
 }
 
 /// Another model than the one that was asked for is the one that answers; in a sequence it is that one

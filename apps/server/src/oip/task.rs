@@ -18,7 +18,8 @@ use std::time::{Duration, Instant};
 pub(super) struct Outcome {
     pub(super) outputs: Vec<NamedTensor>,
     pub(super) spans: Spans,
-    pub(super) attempts: u32,
+    /// Runs of the model, repeated attempts included; those of batches that others stand for are not.
+    pub(super) executions: u32,
     /// The id of the task.
     pub(super) task: String,
     pub(super) place: Option<Place>,
@@ -35,11 +36,14 @@ impl Outcome {
             ..Spans::default()
         };
         let place = Place::of(&record);
+        let joined = record.tries.iter().filter(|attempt| attempt.joined).count();
+        let joined = u32::try_from(joined).unwrap_or(u32::MAX);
+        let executions = record.attempts.saturating_sub(joined);
         let outputs = record.outputs;
         Ok(Self {
             outputs: outputs.ok_or_else(|| Fault::internal("a task succeeded without outputs"))?,
             spans,
-            attempts: record.attempts,
+            executions,
             task: record.task_id.to_string(),
             place,
             is_variant: record.variant.is_some(),
@@ -99,8 +103,8 @@ pub(super) async fn run_all(
     let ran = ensemble::run(state, (call, entry), Arc::clone(ensemble), request).await?;
     let spans = Spans { compute_infer: began.elapsed(), overhead: None, ..Spans::default() };
     let task = ran.task.unwrap_or_default();
-    let (attempts, place, is_variant) = (1, None, false);
-    Ok(Outcome { outputs: ran.outputs, spans, attempts, task, place, is_variant })
+    let (executions, place, is_variant) = (1, None, false);
+    Ok(Outcome { outputs: ran.outputs, spans, executions, task, place, is_variant })
 }
 
 /// Runs a model for nobody who waits, if it is done within a time; answers its outputs.

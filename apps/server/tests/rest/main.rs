@@ -3,6 +3,7 @@
 mod access;
 mod aliases;
 mod attacks;
+mod batching;
 mod cluster;
 mod devices;
 mod disk;

@@ -118,8 +118,7 @@ async fn what_a_model_asks_for_is_kept_and_told() {
     let nothing = json!({
         "memory_bytes": null, "backend": null, "family": null, "variants": [], "run_limit_ms": null,
         "version_policy": null,
-        "cache_bytes": null, "cache_ttl_ms": null,
-        "batching": null, "sequences": null, "warm_up": [],
+        "cache_bytes": null, "cache_ttl_ms": null, "batching": null, "sequences": null, "warm_up": [],
     });
     assert_eq!(rig.get(&path).await.json()["deployment"], nothing);
     let put = async |body: &Value| {
@@ -129,7 +128,8 @@ async fn what_a_model_asks_for_is_kept_and_told() {
     let wish = json!({
         "memory_bytes": 4096, "backend": "opencl", "family": "Polaris", "variants": ["mine-int8"],
         "run_limit_ms": 500, "version_policy": "latest:3", "cache_bytes": 4096, "cache_ttl_ms": 50,
-        "batching": null, "sequences": null, "warm_up": [],
+        "batching": {"max": 8, "preferred": [4], "delay_us": 500}, "sequences": null,
+        "warm_up": [{"shapes": {"x": [4, 2]}}],
     });
     let answer = put(&wish).await;
     assert_eq!(answer.status, 200, "{}", answer.text());

@@ -3,13 +3,14 @@
 use super::{KEY, input};
 use lgp_distributed::inside::image::{Apart, Image};
 use lgp_distributed::inside::message::{
-    AttemptId, Heartbeat, Hello, Kind, Loaded, OutcomeHeader, Place, Stint, TaskHeader, TensorBlob,
-    VERSION, Verdict, Welcome,
+    AttemptId, Heartbeat, Hello, Kind, Load, Loaded, OutcomeHeader, Place, Stint, TaskHeader,
+    TensorBlob, VERSION, Verdict, Welcome,
 };
 use lgp_distributed::inside::tensors::describe;
 use lgp_distributed::inside::{frame, rpc, task_id};
-use lgp_distributed::{ExecError, ExecutorStatus, ModelRef, Priority, Result, TaskSpec};
+use lgp_distributed::{Batching, ExecError, ExecutorStatus, ModelRef, Priority, Result, TaskSpec};
 use lgp_memory::{NamedTensor, Tensor};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,6 +51,9 @@ pub(super) fn frames() -> Result<Vec<Vec<u8>>> {
         Verdict::Error(ExecError::bad_input("rank 1")),
         Verdict::Refused,
     ];
+    let warm_up = vec![metas.clone()];
+    let run_limit_ms = Some(60_000);
+    let load = Load { device: 0, model: model.clone(), warm_up, run_limit_ms };
     let mut frames = vec![
         frame::encode(Kind::Hello, &hello, 0, 0)?,
         frame::encode(Kind::Welcome, &welcome, 0, 0)?,
@@ -59,7 +63,7 @@ pub(super) fn frames() -> Result<Vec<Vec<u8>>> {
         frame::encode(Kind::Released, &id, 0, 0)?,
         frame::encode(Kind::Recall, &id, 0, 0)?,
         frame::encode(Kind::Stop, &id, 0, 0)?,
-        frame::encode(Kind::Load, &Place { device: 0, model: model.clone() }, 0, 0)?,
+        frame::encode(Kind::Load, &load, 0, 0)?,
         frame::encode(Kind::Unload, &Place { device: 0, model: model.clone() }, 0, 0)?,
         frame::encode(Kind::Unloaded, &Place { device: 0, model: model.clone() }, 0, 0)?,
         frame::encode(Kind::Drain, &(), 0, 0)?,
@@ -73,6 +77,11 @@ pub(super) fn frames() -> Result<Vec<Vec<u8>>> {
                 tensors: metas,
                 shared: None,
                 blob: None,
+                batching: Some(Box::new(Batching {
+                    max: NonZeroU32::MIN,
+                    preferred: vec![NonZeroU32::MIN],
+                    delay_us: 300,
+                })),
             },
             body_bytes,
             0,

@@ -94,7 +94,7 @@ impl Worker {
         } else if job.model.name == BAD_MODEL {
             Completion::Error { error: ExecError::bad_input("expected rank 4"), model }
         } else {
-            Completion::Done { outputs: answer(id), model, batch: 1 }
+            Completion::Done { outputs: answer(id), model, batch: 1, joined: false }
         };
         Some((job.connection, Report::Completion(id, completion)))
     }

@@ -1,5 +1,6 @@
 //! One attempt on its stream: the request goes out, the answer comes back.
 
+use crate::batching::Batching;
 use crate::error::{Error, Result};
 use crate::executor::ExecError;
 use crate::net::coordinator::core_handle::CoreHandle;
@@ -24,6 +25,8 @@ pub(crate) struct Attempt {
     pub(crate) device: u32,
     pub(crate) id: AttemptId,
     pub(crate) model: Arc<ModelRef>,
+    /// How it runs together with others, where its model says so.
+    pub(crate) batching: Option<Box<Batching>>,
     pub(crate) spec: Arc<TaskSpec>,
     /// Its inputs, where they are too long to follow the request.
     pub(crate) large: Option<Arc<Large>>,
@@ -127,6 +130,7 @@ impl<'a> Exchange<'a> {
     /// Sends the request; answers its inputs' offer, where they do not follow.
     async fn ask(&mut self) -> Result<Option<Offer>> {
         let Attempt { core, device, id, model, spec, large, shared_memory, .. } = self.attempt;
+        let batching = self.attempt.batching.clone();
         let offer = match large {
             Some(large) => Some(core.offers.offer(large).await?),
             None => None,
@@ -144,7 +148,9 @@ impl<'a> Exchange<'a> {
         let (inputs, body_bytes) = if self.sharing { (&[][..], 0) } else { (inputs, body_bytes) };
         let (device, priority, model) = (*device, spec.priority, (**model).clone());
         let mut chunks = {
-            let header = TaskHeader { id: *id, device, priority, model, tensors, shared, blob };
+            let id = *id;
+            let header =
+                TaskHeader { id, device, priority, model, tensors, shared, blob, batching };
             wire::chunks(Kind::Task, &header, inputs, body_bytes)?
         };
         self.send.write_all_chunks(&mut chunks).await.map_err(wire::lost)?;
@@ -166,7 +172,7 @@ pub(crate) async fn completion(
     shared_memory: &SharedMemory,
     (collected, worker): (&TensorCache, Peer<'_>),
 ) -> Result<(Completion, Option<Room>)> {
-    let OutcomeHeader { id, model_us, batch, verdict, shared, blob } = header;
+    let OutcomeHeader { id, model_us, batch, verdict, shared, blob, joined } = header;
     let model = Duration::from_micros(model_us);
     let metas = match verdict {
         Verdict::Done(metas) => metas,
@@ -175,13 +181,13 @@ pub(crate) async fn completion(
     };
     let Some(blob) = blob else {
         let outputs = start.tensors_from(shared_memory, recv, id, metas, shared).await?;
-        return Ok((Completion::Done { outputs, model, batch }, None));
+        return Ok((Completion::Done { outputs, model, batch, joined }, None));
     };
     start.end()?;
     let planned = plan(metas, usize::try_from(blob.bytes).map_err(wire::lost)?)?;
     match Box::pin(collected.fetch(worker, blob, planned)).await {
         Ok(Fetched { tensors: outputs, room }) => {
-            Ok((Completion::Done { outputs, model, batch }, Some(room)))
+            Ok((Completion::Done { outputs, model, batch, joined }, Some(room)))
         }
         // No other worker has a shorter answer.
         Err(error @ Error::TooLarge { .. }) => {

@@ -125,6 +125,11 @@ impl Attempts {
         self.lock().held.iter().map(|(id, stage)| (*id, stage.has_begun())).collect()
     }
 
+    /// How many are held.
+    pub(crate) fn count(&self) -> usize {
+        self.lock().held.len()
+    }
+
     /// Resolves once nothing is held.
     pub(crate) async fn until_empty(&self) {
         loop {

@@ -1,28 +1,28 @@
 //! A device of a worker: the tasks that wait for it, in order, and the threads that run them, in
 //! batches where that is wanted.
 
+mod groups;
 mod stage;
 
 pub(super) use stage::Stage;
 
+use crate::batching::Batching;
 use crate::config::WorkerConfig;
 use crate::executor::{ExecError, Executor, Stop};
 use crate::net::outside;
 use crate::proto::queue::{Place, aged};
 use crate::task::{ModelRef, Priority};
+use groups::{Groups, Next, Rule};
 use lgp_memory::NamedTensor;
 use stage::Batch;
 use std::any::Any;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
-
-/// A batch is not waited for any longer, whatever the settings say.
-const DELAY_MAX: Duration = Duration::from_secs(10);
 
 /// The lines of a worker's devices, shared by all of its sessions: work of a lost one may still be
 /// running when the next begins.
@@ -32,6 +32,8 @@ pub(crate) type DeviceQueues = Arc<[Arc<DeviceQueue>]>;
 pub(crate) struct Job {
     pub(crate) priority: Priority,
     pub(crate) model: ModelRef,
+    /// What its model says of batches.
+    pub(crate) batching: Option<Box<Batching>>,
     pub(crate) inputs: Vec<NamedTensor>,
     pub(crate) stage: Arc<Stage>,
     /// The room that large inputs take at the worker, until the job is done.
@@ -39,13 +41,15 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// Whether both can be one batch: the same model, and inputs of the same kind.
+    /// Whether both can be one batch: the same model that says the same of it, and inputs of the same
+    /// kind.
     fn is_like(&self, other: &Self) -> bool {
         let alike = |(a, b): (&NamedTensor, &NamedTensor)| {
             let same_type = a.tensor.dtype() == b.tensor.dtype();
             a.name == b.name && same_type && a.tensor.shape() == b.tensor.shape()
         };
         self.model == other.model
+            && self.batching == other.batching
             && self.inputs.len() == other.inputs.len()
             && self.inputs.iter().zip(&other.inputs).all(alike)
     }
@@ -54,6 +58,7 @@ impl Job {
     fn kind(&self) -> u64 {
         let mut hash = DefaultHasher::new();
         self.model.hash(&mut hash);
+        self.batching.hash(&mut hash);
         for input in &self.inputs {
             input.name.hash(&mut hash);
             input.tensor.dtype().name().hash(&mut hash);
@@ -70,6 +75,8 @@ pub(crate) struct Ran {
     pub(crate) took: Duration,
     /// Tasks of the batch.
     pub(crate) batch: u32,
+    /// Another task stands for the run of all.
+    pub(crate) joined: bool,
 }
 
 /// A place in the line, and the promise of what comes of it.
@@ -81,13 +88,13 @@ pub(crate) struct Ticket {
 struct Waiting {
     job: Job,
     kind: u64,
-    came: Instant,
     answer: oneshot::Sender<Ran>,
 }
 
 #[derive(Default)]
 struct State {
     waiting: BTreeMap<Place, Waiting>,
+    groups: Groups,
     /// Tasks that came so far.
     came: u64,
     /// Threads that may be started.
@@ -96,19 +103,12 @@ struct State {
     taking: usize,
 }
 
-/// What a thread does next.
-enum Next {
-    Take(Place),
-    Wait(Duration),
-    End,
-}
-
 /// A device's line and its threads.
 pub(crate) struct DeviceQueue {
     device: usize,
     executor: Arc<dyn Executor>,
-    batch_max: usize,
-    batch_delay: Duration,
+    /// How tasks run together whose models say nothing of it.
+    rule: Rule,
     opened: Instant,
     state: Mutex<State>,
     /// A task came while a thread waits for its batch to fill.
@@ -121,8 +121,7 @@ impl DeviceQueue {
         Self {
             device,
             executor,
-            batch_max: at_least_1(config.batch_max),
-            batch_delay: config.batch_delay.min(DELAY_MAX),
+            rule: Rule::new(config.batch_max, config.batch_delay),
             opened: Instant::now(),
             state: Mutex::new(State { free: at_least_1(config.slots), ..State::default() }),
             arrival: Condvar::new(),
@@ -141,7 +140,10 @@ impl DeviceQueue {
         state.came += 1;
         // As tasks wait at the coordinator: urgent ones first, and nobody for ever.
         let place = Place::new(aged(came - self.opened, job.priority), state.came);
-        state.waiting.insert(place, Waiting { job, kind, came, answer });
+        let own = job.batching.as_deref().map(Rule::of);
+        let rule = own.unwrap_or_else(|| self.rule.clone());
+        state.groups.enter(kind, rule, place, came);
+        state.waiting.insert(place, Waiting { job, kind, answer });
         self.staff(&mut state);
         if state.taking > 0 {
             self.arrival.notify_all();
@@ -151,12 +153,15 @@ impl DeviceQueue {
 
     /// Takes a task out that has not begun. False when it has: its result comes.
     pub(crate) fn leave(&self, ticket: &Ticket) -> bool {
-        self.lock().waiting.remove(&ticket.place).is_some()
+        let mut state = self.lock();
+        let Some(left) = state.waiting.remove(&ticket.place) else { return false };
+        state.groups.leave(left.kind, &[ticket.place], Instant::now());
+        true
     }
 
     /// Starts threads while more waits than those that are about to take something can.
     fn staff(self: &Arc<Self>, state: &mut State) {
-        while state.free > 0 && state.taking.saturating_mul(self.batch_max) < state.waiting.len() {
+        while state.free > 0 && state.taking < state.groups.batches() {
             state.free -= 1;
             state.taking += 1;
             let line = Arc::clone(self);
@@ -175,9 +180,10 @@ impl DeviceQueue {
     fn next_batch(self: &Arc<Self>) -> Option<Vec<Waiting>> {
         let mut state = self.lock();
         loop {
-            match self.next(&state, Instant::now()) {
-                Next::Take(first) => {
-                    let batch = self.take(&mut state, first);
+            let now = Instant::now();
+            match state.groups.next(now) {
+                Next::Take(kind) => {
+                    let batch = take(&mut state, kind, now);
                     state.taking -= 1;
                     self.staff(&mut state);
                     return Some(batch);
@@ -193,43 +199,6 @@ impl DeviceQueue {
                 }
             }
         }
-    }
-
-    /// The first task whose batch is full or has been waited for long enough.
-    fn next(&self, state: &State, now: Instant) -> Next {
-        let left = |first: &Waiting| {
-            self.batch_delay.saturating_sub(now.saturating_duration_since(first.came))
-        };
-        match state.waiting.first_key_value() {
-            None => return Next::End,
-            Some((place, first)) if left(first).is_zero() => return Next::Take(*place),
-            Some(_) => {}
-        }
-        let mut kinds: HashMap<u64, usize> = HashMap::new();
-        state.waiting.values().for_each(|waiting| *kinds.entry(waiting.kind).or_default() += 1);
-        let full = |kind| kinds.get(kind).is_some_and(|count| *count >= self.batch_max);
-        let mut wait = DELAY_MAX;
-        for (place, first) in &state.waiting {
-            let left = left(first);
-            if left.is_zero() || full(&first.kind) {
-                return Next::Take(*place);
-            }
-            wait = wait.min(left);
-        }
-        Next::Wait(wait)
-    }
-
-    /// Takes a task and those like it, in their order, up to a full batch.
-    fn take(&self, state: &mut State, first: Place) -> Vec<Waiting> {
-        let Some(first) = state.waiting.remove(&first) else { return Vec::new() };
-        let like = state.waiting.iter().filter(|(_, other)| other.job.is_like(&first.job));
-        let places: Vec<Place> = like.map(|(place, _)| *place).take(self.batch_max - 1).collect();
-        let mut batch = vec![first];
-        batch.extend(places.iter().filter_map(|place| state.waiting.remove(place)));
-        for taken in &batch {
-            taken.job.stage.begin();
-        }
-        batch
     }
 
     fn run(&self, batch: Vec<Waiting>) {
@@ -250,9 +219,11 @@ impl DeviceQueue {
         let took = began.elapsed();
         drop((inputs, rooms));
         let batch = u32::try_from(answers.len()).unwrap_or(u32::MAX);
-        for (answer, result) in answers.into_iter().zip(results) {
+        // The first whose answer is waited for stands for all of them.
+        let first = stages.iter().position(|stage| stage.is_wanted()).unwrap_or_default();
+        for (at, (answer, result)) in answers.into_iter().zip(results).enumerate() {
             // Who waited for it may be gone.
-            let _ = answer.send(Ran { result, took, batch });
+            let _ = answer.send(Ran { result, took, batch, joined: at != first });
         }
     }
 
@@ -294,6 +265,20 @@ impl DeviceQueue {
             }
         }
     }
+}
+
+/// Takes the first task of a group and those like it, in their order, up to a batch.
+fn take(state: &mut State, kind: u64, now: Instant) -> Vec<Waiting> {
+    let (mut places, size) = state.groups.batch(kind);
+    let first = places.next().and_then(|place| Some((place, state.waiting.get(&place)?)));
+    let Some((place, first)) = first else { return Vec::new() };
+    let is_like =
+        |place: &Place| state.waiting.get(place).is_some_and(|other| other.job.is_like(&first.job));
+    let like = places.filter(is_like).take(size.saturating_sub(1));
+    let places: Vec<Place> = std::iter::once(place).chain(like).collect();
+    state.groups.leave(kind, &places, now);
+    let batch = places.iter().filter_map(|place| state.waiting.remove(place));
+    batch.inspect(|taken| taken.job.stage.begin()).collect()
 }
 
 fn panicked(payload: &(dyn Any + Send)) -> ExecError {

@@ -2,26 +2,25 @@
 
 use crate::config::WorkerConfig;
 use crate::error::{Error, Result};
-use crate::executor::{ExecError, Executor, ExecutorStatus};
+use crate::executor::{Executor, ExecutorStatus};
 use crate::net::outside;
 use crate::net::transfer::models::Fetcher;
 use crate::net::transport::close::Close;
+use crate::net::transport::endpoint::streams_for;
 use crate::net::transport::shared_memory::{self, SharedMemory};
 use crate::net::transport::wire;
 use crate::net::worker::Worker;
 use crate::net::worker::attempts::Attempts;
+use crate::net::worker::loading::{Order, load_models};
 use crate::net::worker::task::{WorkerSession, deliver, work};
 use crate::proto::frame;
-use crate::proto::message::{
-    AttemptId, Heartbeat, Hello, Kind, Loaded, Place, VERSION, VERSION_MIN, Welcome,
-};
-use quinn::{Connection, ConnectionError, RecvStream, SendStream};
+use crate::proto::message::{AttemptId, Heartbeat, Hello, Kind, VERSION, VERSION_MIN, Welcome};
+use quinn::{Connection, ConnectionError, RecvStream, SendStream, VarInt};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
 /// Time for the coordinator's welcome.
 const WELCOME_TIMEOUT: Duration = Duration::from_secs(5);
@@ -30,6 +29,9 @@ const DISMISSAL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Time for runs that nobody waits for to stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Streams that the coordinator may open, whatever it gives.
+const STREAMS_MAX: u32 = 1 << 17;
 
 /// How a session ended.
 pub(crate) enum Ended {
@@ -84,7 +86,8 @@ pub(crate) async fn serve(
     tasks.spawn(obey(Arc::clone(&session), control, Arc::clone(&drain), connection.clone()));
     // A task of its own: where this future is what the process waits for, it has a thread to itself, which
     // every stream would have to wake.
-    tasks.spawn(accept(Arc::clone(&session), connection.clone()));
+    let streams = streams_for(worker.config.places_of(worker.queues.len()));
+    tasks.spawn(accept(Arc::clone(&session), streams, connection.clone()));
     let error = tokio::select! {
         error = connection.closed() => error,
         () = shutdown.as_mut() => return finish(connection, &session).await,
@@ -98,9 +101,16 @@ pub(crate) async fn serve(
     }
 }
 
-/// Starts what the coordinator asks for, until the connection ends.
-async fn accept(session: Arc<WorkerSession>, connection: Connection) {
+/// Starts what the coordinator asks for, until the connection ends. The coordinator may open more streams
+/// as it gives more tasks, for which models have places of their own.
+async fn accept(session: Arc<WorkerSession>, mut streams: u32, connection: Connection) {
     while let Ok((send, recv)) = connection.accept_bi().await {
+        let held = u32::try_from(session.attempts.count()).unwrap_or(u32::MAX);
+        // Those that are on their way are not seen here yet.
+        if held > streams / 2 && streams < STREAMS_MAX {
+            streams = streams.saturating_mul(2).min(STREAMS_MAX);
+            connection.set_max_concurrent_bi_streams(VarInt::from_u32(streams));
+        }
         tokio::spawn(work(Arc::clone(&session), send, recv));
     }
 }
@@ -181,7 +191,8 @@ async fn beat(session: Arc<WorkerSession>, interval: Duration) {
         session.shared_memory.tidy();
         session.input_cache.tidy();
         session.attempts.tidy();
-        let status = status(&session.executor).await;
+        let mut status = status(&session.executor).await;
+        session.warm_ups.hide(&mut status);
         for beat in Heartbeat::all(&session.attempts.holdings(), status) {
             session.report(Kind::Heartbeat, &beat);
         }
@@ -240,72 +251,6 @@ async fn obey(
             Err(error) => tracing::warn!(%error, "order ignored"),
         }
     }
-}
-
-/// Something to be done about a model.
-enum Order {
-    Load(Place),
-    Unload(Place),
-}
-
-async fn load_models(session: Arc<WorkerSession>, mut queue: mpsc::UnboundedReceiver<Order>) {
-    while let Some(order) = queue.recv().await {
-        match order {
-            Order::Load(place) => {
-                let loaded = load(&session, &place).await.map_err(ExecError::shortened);
-                let Place { device, model } = place;
-                let took = loaded.as_ref().ok().and_then(|loaded| loaded.took);
-                let took_us = took.and_then(|took| u64::try_from(took.as_micros()).ok());
-                let result = loaded.map(|loaded| loaded.bytes);
-                session.report(Kind::Loaded, &Loaded { device, model, result, took_us });
-            }
-            Order::Unload(place) => {
-                let (executor, at) =
-                    (Arc::clone(&session.executor), position(&session, place.device));
-                let model = place.model.clone();
-                let unload = move || at.map(|at| executor.unload(at, &model));
-                match outside::blocking(unload).await {
-                    Ok(_) => session.report(Kind::Unloaded, &place),
-                    // It may be there still: the coordinator asks again.
-                    Err(error) => tracing::error!(%error, "a model was not let go of"),
-                }
-            }
-        }
-    }
-}
-
-fn position(session: &WorkerSession, device: u32) -> Result<usize, ExecError> {
-    let (at, count) = (usize::try_from(device).unwrap_or(usize::MAX), session.devices());
-    if at < count { Ok(at) } else { Err(ExecError::failed(format!("device {at} of {count}"))) }
-}
-
-/// A model that is loaded.
-struct Loading {
-    /// The memory that it takes, where that is known.
-    bytes: Option<u64>,
-    /// The time inside the executor, unless it was loaded already.
-    took: Option<Duration>,
-}
-
-/// Loads a model at one of the worker's devices.
-async fn load(
-    session: &WorkerSession,
-    Place { device, model }: &Place,
-) -> Result<Loading, ExecError> {
-    let fetched = session.fetcher.ensure(model).await;
-    fetched.inspect_err(|error| tracing::warn!(%model, %error, "a model was not fetched"))?;
-    let (executor, model) = (Arc::clone(&session.executor), model.clone());
-    let at = position(session, *device)?;
-    let load = move || {
-        let devices = executor.status().devices;
-        let there = devices.get(at).is_some_and(|device| device.models.contains(&model));
-        let began = Instant::now();
-        executor.load(at, &model)?;
-        let took = (!there).then(|| began.elapsed());
-        Ok(Loading { bytes: executor.footprint(at, &model), took })
-    };
-    let ended = outside::blocking(load).await;
-    ended.unwrap_or_else(|error| Err(ExecError::failed(error.to_string())))
 }
 
 /// Finishes what is held. The coordinator closes once it has every answer: closing from here

@@ -11,6 +11,7 @@ use crate::net::transport::wire::{self, Start};
 use crate::net::worker::Worker;
 use crate::net::worker::attempts::{Attempts, Hold, Outcome, Reply};
 use crate::net::worker::device_queue::{DeviceQueue, DeviceQueues, Job, Ran, Stage, Ticket};
+use crate::net::worker::warm_up::WarmUps;
 use crate::proto::message::{
     AttemptId, Kind, OutcomeHeader, TaskHeader, TensorBlob, TensorMeta, Verdict,
 };
@@ -32,6 +33,9 @@ pub(crate) struct WorkerSession {
     /// Outputs that the coordinator may ask for.
     offers: Arc<Offers>,
     pub(crate) attempts: Arc<Attempts>,
+    pub(crate) warm_ups: WarmUps,
+    /// Bytes that the inputs of one run may have.
+    pub(crate) input_bytes_max: usize,
     leaving: AtomicBool,
 }
 
@@ -45,6 +49,8 @@ impl WorkerSession {
             input_cache: Arc::clone(&worker.input_cache),
             offers: Arc::clone(&worker.offers),
             attempts: Arc::clone(&worker.attempts),
+            warm_ups: WarmUps::default(),
+            input_bytes_max: worker.config.input_bytes_max,
             leaving: AtomicBool::new(false),
         }
     }
@@ -170,16 +176,18 @@ async fn perform(
         let count = session.queues.len();
         return Err(wire::lost(format!("a task for device {} of {count}", header.device)));
     };
-    let TaskHeader { priority, model, .. } = header;
-    let job = Job { priority, model, inputs, stage: Arc::clone(&hold.stage), room };
+    let TaskHeader { priority, model, batching, .. } = header;
+    let stage = Arc::clone(&hold.stage);
+    let job = Job { priority, model, batching, inputs, stage, room };
     let ticket = queue.enter(job);
     let Some(ran) = wait(queue, ticket, &hold.stage, send).await? else { return Ok(refused(id)) };
-    let (model_us, batch) = (u64::try_from(ran.took.as_micros()).unwrap_or(u64::MAX), ran.batch);
+    let model_us = u64::try_from(ran.took.as_micros()).unwrap_or(u64::MAX);
+    let (batch, joined) = (ran.batch, ran.joined);
     let mut reply = match ran.result {
         Ok(outputs) => done(session, id, outputs).await?,
         Err(error) => failed(id, error),
     };
-    (reply.header.model_us, reply.header.batch) = (model_us, batch);
+    (reply.header.model_us, reply.header.batch, reply.header.joined) = (model_us, batch, joined);
     Ok(reply)
 }
 

@@ -137,8 +137,9 @@ impl Core {
     ) {
         let seq = id.seq;
         match completion {
-            Completion::Done { outputs, model, .. } => {
-                self.answered(now, session, id, TryEnd { model: Some(model), error: None });
+            Completion::Done { outputs, model, joined, .. } => {
+                let end = TryEnd { model: Some(model), joined, error: None };
+                self.answered(now, session, id, end);
                 self.finish(now, seq, TaskState::Succeeded, Ok(outputs), Some(model));
             }
             Completion::Error { error, .. } if error.kind == ExecErrorKind::Unavailable => {
@@ -151,7 +152,7 @@ impl Core {
             }
             Completion::Error { error, model } => {
                 let error = task_error(error);
-                let end = TryEnd { model: Some(model), error: Some(error.code) };
+                let end = TryEnd { model: Some(model), joined: false, error: Some(error.code) };
                 self.answered(now, session, id, end);
                 self.finish(now, seq, TaskState::Failed, Err(error), Some(model));
             }
@@ -168,7 +169,8 @@ impl Core {
             Completion::Unshared => self.give_back(now, id, session, false),
             Completion::NoInputs { reason } => {
                 let error = TaskError::new(TaskErrorKind::InputsLost, reason);
-                self.answered(now, session, id, TryEnd { model: None, error: Some(error.code) });
+                let end = TryEnd { error: Some(error.code), ..TryEnd::default() };
+                self.answered(now, session, id, end);
                 self.finish(now, seq, TaskState::Failed, Err(error), None);
             }
         }

@@ -126,7 +126,7 @@ impl Core {
         if !seats.iter().any(|seat| state(&seat)) {
             return Some("does not have the model");
         }
-        let full = |seat: &&Seat| u32::try_from(seat.held().len()).is_ok_and(|n| n >= seat.slots());
+        let full = |seat: &&Seat| seat.free_for(task.model()) == 0;
         seats.iter().all(full).then_some("all of its slots are taken")
     }
 }

@@ -1,10 +1,13 @@
 //! Which models the cluster is to have, and which of them each device is told to load.
 
 use super::Core;
+use crate::batching::{Batching, ZeroInput};
 use crate::executor::ExecError;
+use crate::proto::message::TensorMeta;
 use crate::proto::models::ModelNeeds;
 use crate::proto::placement::{LoadReport, ModelState, Outlook, SeatId, Wanted, ordered};
 use crate::proto::state::{Action, SessionId};
+use crate::proto::tensors::code_of;
 use crate::task::ModelRef;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +32,26 @@ impl Core {
     pub(crate) fn set_needs(&mut self, now: Duration, model: &ModelRef, needs: ModelNeeds) {
         self.placement.set_needs(model, needs);
         self.schedule(now);
+    }
+
+    /// How tasks of a model run together, where it says so.
+    pub(crate) fn batching(&self, model: &ModelRef) -> Option<&Batching> {
+        self.placement.wanted(model)?.needs().batching.as_ref()
+    }
+
+    /// The inputs of runs that a device makes before it has a model, and the milliseconds that each of
+    /// them may take.
+    pub(crate) fn warm_up(&self, model: &ModelRef) -> (Vec<Vec<TensorMeta>>, Option<u64>) {
+        let Some(wanted) = self.placement.wanted(model) else { return (Vec::new(), None) };
+        let limit = wanted.run_limit();
+        let limit_ms = limit.map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
+        let meta = |input: &ZeroInput| TensorMeta {
+            name: input.name.clone(),
+            dtype: code_of(input.dtype),
+            shape: input.shape.clone(),
+        };
+        let runs = wanted.needs().warm_up.iter();
+        (runs.map(|run| run.iter().map(meta).collect()).collect(), limit_ms)
     }
 
     /// Has a worker that just joined load what it lacks, as far as there is room.

@@ -67,7 +67,9 @@ impl Core {
             }
             for (id, held) in seat.held().iter() {
                 let Some(task) = self.tasks.get(id.seq) else { continue };
-                if !seat.held().may_yield(held) || !task.awaits(seat.session(), id.attempt) {
+                let in_the_way = seat.share_places(&held.model, model);
+                let awaited = task.awaits(seat.session(), id.attempt);
+                if !seat.held().may_yield(held) || !awaited || !in_the_way {
                     continue;
                 }
                 let rank = (held.standing.waits(), task.place());

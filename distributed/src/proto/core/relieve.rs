@@ -70,9 +70,9 @@ impl Core {
         idle.map(|id| (id, moving)).collect()
     }
 
-    /// Attempts that wait at a device and may be done elsewhere, in their order, each with the
-    /// number of those that go before it.
-    fn movable(&self, from: SeatId) -> Vec<(usize, AttemptId, Arc<ModelRef>)> {
+    /// Attempts that wait at a device and may be done elsewhere, in their order, each with how often
+    /// the device takes its time before it.
+    fn movable(&self, from: SeatId) -> Vec<(f64, AttemptId, Arc<ModelRef>)> {
         let Some(seat) = self.placement.fleet().seat(from) else { return Vec::new() };
         let waiting = seat.held().iter().filter(|(_, held)| held.standing.waits());
         let mut waiting: Vec<(Place, AttemptId, bool)> = waiting
@@ -86,25 +86,24 @@ impl Core {
             })
             .collect();
         waiting.sort_unstable();
-        let begun = seat.held().len() - waiting.len();
-        let numbered = (begun..).zip(waiting).filter(|(_, (_, _, movable))| *movable);
-        let named = numbered.filter_map(|(ahead, (_, id, _))| {
-            Some((ahead, id, Arc::clone(&seat.held().get(&id)?.model)))
-        });
-        named.collect()
+        let begun = seat.held().values().filter(|held| !held.standing.waits());
+        let mut ahead: f64 = begun.map(|held| turn(seat, &held.model)).sum();
+        let mut found = Vec::new();
+        for (_, id, movable) in waiting {
+            let Some(held) = seat.held().get(&id) else { continue };
+            if movable {
+                found.push((ahead, id, Arc::clone(&held.model)));
+            }
+            ahead += turn(seat, &held.model);
+        }
+        found
     }
 
-    /// Milliseconds until an attempt that waits behind so many others is done, as strategies
+    /// Milliseconds until an attempt that waits behind so many turns is done, as strategies
     /// reckon; `None` where nothing was measured.
-    fn expected_ms(
-        &self,
-        now: Duration,
-        at: SeatId,
-        ahead: usize,
-        model: &ModelRef,
-    ) -> Option<f64> {
+    fn expected_ms(&self, now: Duration, at: SeatId, ahead: f64, model: &ModelRef) -> Option<f64> {
         let seat = self.placement.fleet().seat(at)?;
-        Some(seat.services().get(model)?.mean.expected_ms(now)? * turns(ahead, seat))
+        Some(seat.services().get(model)?.mean.expected_ms(now)? * (ahead + 1.0))
     }
 
     /// The idle device, by its position, that would be done first with one task more, and when.
@@ -123,7 +122,7 @@ impl Core {
             else {
                 continue;
             };
-            let room = u32::try_from(*planned).is_ok_and(|planned| planned < seat.slots())
+            let room = u32::try_from(*planned).is_ok_and(|planned| planned < seat.free_for(model))
                 && worker.takes(input_bytes);
             if !room || capable.service.expected_ms(now).is_none() {
                 continue;
@@ -132,7 +131,8 @@ impl Core {
             // reason to move.
             let load_ms =
                 if capable.resident { 0.0 } else { survey.wanted.map_or(0.0, Wanted::load_ms) };
-            let ms = capable.service.mean_ms().mul_add(turns(*planned, seat), load_ms);
+            let ahead = f64::from(u32::try_from(*planned).unwrap_or(u32::MAX)) * turn(seat, model);
+            let ms = capable.service.mean_ms().mul_add(ahead + 1.0, load_ms);
             if best.is_none_or(|(_, other)| ms < other) {
                 best = Some((at, ms));
             }
@@ -141,8 +141,7 @@ impl Core {
     }
 }
 
-/// How often a device's tasks take their time before one that comes after so many is done.
-fn turns(ahead: usize, seat: &Seat) -> f64 {
-    let ahead = f64::from(u32::try_from(ahead).unwrap_or(u32::MAX));
-    ahead / f64::from(seat.slots().max(1)) + 1.0
+/// The share of a turn of the device that a task of a model takes: all that have a place go together.
+fn turn(seat: &Seat, model: &ModelRef) -> f64 {
+    1.0 / f64::from(seat.places(model).max(1))
 }

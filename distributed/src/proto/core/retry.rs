@@ -53,7 +53,7 @@ impl Core {
             return;
         }
         let Some(mut task) = self.tasks.entry(id.seq) else { return };
-        task.end_try(now, id.attempt, TryEnd { model: None, error: Some(error.code) });
+        task.end_try(now, id.attempt, TryEnd { error: Some(error.code), ..TryEnd::default() });
         if task.leave_to_rival(session, id.attempt) {
             return task.note(now, What::OneLess { attempt: id.attempt, code: error.code });
         }

@@ -1,6 +1,7 @@
 //! The core, step by step: what the simulation leaves to chance.
 
 mod attempts;
+mod batching;
 mod hangs;
 mod recall;
 mod records;
@@ -116,7 +117,7 @@ fn dispatched(core: &mut Core) -> Vec<(SessionId, AttemptId)> {
 }
 
 pub(super) fn done() -> Completion {
-    Completion::Done { outputs: Vec::new(), model: ms(2), batch: 1 }
+    Completion::Done { outputs: Vec::new(), model: ms(2), batch: 1, joined: false }
 }
 
 fn beat(held: &[AttemptId]) -> Heartbeat {

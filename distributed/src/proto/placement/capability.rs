@@ -87,6 +87,16 @@ impl Capabilities {
         }
     }
 
+    /// A seat has so many slots left of those that are the model's own.
+    pub(super) fn left(&mut self, model: &ModelRef, seat: SeatId, own_free: Option<u32>) {
+        let Some(known) = self.known.get_mut(model) else { return };
+        if let Ok(at) = known.binary_search_by_key(&seat, |c| c.seat)
+            && let Some(capable) = known.get_mut(at)
+        {
+            capable.own_free = own_free;
+        }
+    }
+
     /// Panics where what is known is not what a look at all seats finds.
     #[cfg(feature = "planted")]
     pub(super) fn check(&self, fleet: &Fleet, models: &BTreeMap<ModelRef, Wanted>) {
@@ -139,6 +149,7 @@ fn capable(
         service: seat.services.get(model).map(|timed| timed.mean).unwrap_or_default(),
         resident: seat.status.models.contains(model),
         fit: wanted.map_or(1.0, |wanted| fit(seat, wanted)),
+        own_free: seat.own_free(model),
     })
 }
 

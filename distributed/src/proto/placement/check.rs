@@ -13,7 +13,7 @@ impl Placement {
         }
         let count = |of: fn(&Seat) -> u64| self.fleet.ready_seats().map(|(_, s)| of(s)).sum();
         let sums = self.fleet.sums();
-        let free = |seat: &Seat| u64::from(seat.slots()).saturating_sub(seat.held().len() as u64);
+        let free = |seat: &Seat| u64::from(seat.lanes.free(seat.held()));
         let sum = |of: fn(&Seat) -> u64| -> u64 { count(of) };
         assert_eq!(sums.free, sum(free));
         assert_eq!(sums.yielding, sum(|seat| seat.held().tally().yielding.into()));
@@ -29,6 +29,14 @@ impl Placement {
         for model in &models {
             let having = seats().filter(|seat| seat.has(model)).count();
             assert_eq!(self.present(model), having, "{model}");
+        }
+        for (id, seat) in self.fleet.seats() {
+            for (model, wanted) in &self.models {
+                let own = wanted.needs().batching.is_some() && seat.state_of(model).is_some();
+                assert_eq!(seat.own_free(model).is_some(), own, "{model} at seat {id}");
+                let held = seat.held().values().filter(|held| *held.model == *model).count();
+                assert_eq!(seat.held().of(model) as usize, held, "{model} at seat {id}");
+            }
         }
         self.capabilities.check(&self.fleet, &self.models);
     }

@@ -277,12 +277,12 @@ impl Fleet {
         worker.seats.iter().find(holds).copied()
     }
 
-    /// Frees the slot of an attempt of a live worker; nothing where none was taken.
-    pub(super) fn release(&mut self, session: SessionId, id: AttemptId) -> Option<Held> {
+    /// Frees the slot of an attempt of a live worker; answers the seat, and nothing where none was taken.
+    pub(super) fn release(&mut self, session: SessionId, id: AttemptId) -> Option<(SeatId, Held)> {
         let seat = self.holder(session, id)?;
-        let held = self.seats.get_mut(seat)?.held.remove(&id);
+        let held = self.seats.get_mut(seat)?.held.remove(&id)?;
         self.refresh(seat);
-        held
+        Some((seat, held))
     }
 
     /// Whether a worker holds no attempt.

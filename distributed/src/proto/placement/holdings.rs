@@ -4,8 +4,10 @@
 use super::seat::Held;
 use super::standing::{Cause, Standing};
 use crate::proto::message::{AttemptId, Heartbeat};
-use std::collections::BTreeMap;
+use crate::task::ModelRef;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Deref;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Attempts that take a slot of a device.
@@ -15,6 +17,8 @@ pub(in crate::proto) struct Holdings {
     /// Whether what is not known to have begun may wait: there are more slots than threads.
     may_wait: bool,
     tally: Tally,
+    /// How many are of each model.
+    by_model: HashMap<Arc<ModelRef>, u32>,
 }
 
 /// How many of them there are of each kind.
@@ -71,11 +75,16 @@ impl Deref for Holdings {
 
 impl Holdings {
     pub(in crate::proto) fn new(may_wait: bool) -> Self {
-        Self { held: BTreeMap::new(), may_wait, tally: Tally::default() }
+        Self { held: BTreeMap::new(), may_wait, tally: Tally::default(), by_model: HashMap::new() }
     }
 
     pub(in crate::proto) fn tally(&self) -> Tally {
         self.tally
+    }
+
+    /// How many are of a model.
+    pub(in crate::proto) fn of(&self, model: &ModelRef) -> u32 {
+        self.by_model.get(model).copied().unwrap_or_default()
     }
 
     /// Whether an attempt can be asked back to make room.
@@ -85,16 +94,30 @@ impl Holdings {
 
     pub(in crate::proto) fn insert(&mut self, id: AttemptId, held: Held) {
         let more = Tally::of(&held.standing, self.may_wait);
+        *self.by_model.entry(Arc::clone(&held.model)).or_default() += 1;
         let before = self.held.insert(id, held);
+        if let Some(before) = &before {
+            self.uncount(&before.model);
+        }
         let less = before.map(|held| Tally::of(&held.standing, self.may_wait));
         self.tally = self.tally.changed(more, less.unwrap_or_default());
     }
 
     pub(in crate::proto) fn remove(&mut self, id: &AttemptId) -> Option<Held> {
         let held = self.held.remove(id)?;
+        self.uncount(&held.model);
         let less = Tally::of(&held.standing, self.may_wait);
         self.tally = self.tally.changed(Tally::default(), less);
         Some(held)
+    }
+
+    fn uncount(&mut self, model: &ModelRef) {
+        if let Some(count) = self.by_model.get_mut(model) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_model.remove(model);
+            }
+        }
     }
 
     /// Notes that an attempt was asked back.

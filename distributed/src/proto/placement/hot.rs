@@ -22,7 +22,10 @@ pub(crate) struct Hot {
     pub(crate) power_w: f32,
     /// Slots that are free; none where the worker takes no tasks.
     pub(crate) free: u32,
-    pub(crate) slots: u32,
+    /// Those of them that models share which have none of their own.
+    pub(crate) shared_free: u32,
+    /// It holds nothing.
+    pub(crate) idle: bool,
 }
 
 /// As [`Hot::heard_ns`] has it.

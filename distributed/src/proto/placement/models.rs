@@ -1,5 +1,6 @@
 //! Models: what is known of one that the cluster is to have, and what a device has of one.
 
+use crate::batching::{Batching, ZeroInput};
 use crate::executor::ExecError;
 use crate::proto::scheduler::service::Service;
 use crate::task::ModelRef;
@@ -25,6 +26,13 @@ pub struct ModelNeeds {
     /// Other models that may answer in its place, such as a quantised one: the strategy
     /// `adaptive` takes the one that is expected to be done first. Each is to be loaded too.
     pub variants: Vec<ModelRef>,
+    /// How tasks of it run together, as [`WorkerConfig::batch_max`](crate::WorkerConfig::batch_max) and
+    /// [`batch_delay`](crate::WorkerConfig::batch_delay) of the worker say where nothing is said.
+    /// Each device then holds [`slots`](crate::WorkerConfig::slots) × [`Batching::max`] tasks of it at
+    /// most, beside those of other models.
+    pub batching: Option<Batching>,
+    /// The inputs of runs that each device makes once it has loaded the model, before it has it.
+    pub warm_up: Vec<Vec<ZeroInput>>,
 }
 
 /// A model that the cluster is to have.
@@ -80,7 +88,7 @@ impl Wanted {
         &self.name
     }
 
-    pub(super) fn needs(&self) -> &ModelNeeds {
+    pub(in crate::proto) fn needs(&self) -> &ModelNeeds {
         &self.needs
     }
 

@@ -34,6 +34,7 @@ impl Placement {
                 self.models.insert(model.clone(), wanted);
             }
         }
+        self.set_lanes(model);
     }
 
     /// Says anew what a model asks for, if the cluster is to have it.
@@ -42,6 +43,7 @@ impl Placement {
         if let Some(wanted) = self.models.get_mut(model) {
             wanted.set_needs(needs, variants);
         }
+        self.set_lanes(model);
         self.capabilities.forget(model);
     }
 
@@ -54,7 +56,9 @@ impl Placement {
     /// The cluster is to have a model no more.
     pub(in crate::proto) fn unwant(&mut self, model: &ModelRef) -> Option<Wanted> {
         self.withdrawn.remove(model);
-        self.models.remove(model)
+        let wanted = self.models.remove(model);
+        self.set_lanes(model);
+        wanted
     }
 
     /// No device takes a model's tasks until the cluster is to have it again.
@@ -114,6 +118,7 @@ impl Placement {
         if ready && before != after {
             self.count_present(model, after);
         }
+        self.set_lane(id, model);
         self.capabilities.update(&self.fleet, id, model, self.models.get(model));
     }
 

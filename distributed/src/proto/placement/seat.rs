@@ -2,6 +2,7 @@
 
 use super::holdings::{Holdings, Tally};
 use super::hot::{Hot, heard_ns, mib};
+use super::lanes::Lanes;
 use super::models::ModelState;
 use super::standing::Standing;
 use crate::executor::DeviceStatus;
@@ -55,7 +56,7 @@ pub(in crate::proto) struct Seat {
     session: SessionId,
     ordinal: u32,
     /// Attempts that it may hold.
-    slots: u32,
+    pub(super) lanes: Lanes,
     /// Whether its worker takes tasks.
     pub(super) ready: bool,
     pub(super) status: DeviceStatus,
@@ -90,14 +91,14 @@ impl Seat {
         threads: u32,
         status: DeviceStatus,
     ) -> Self {
-        let slots = slots.max(1);
+        let (slots, threads) = (slots.max(1), threads.max(1));
         Self {
             session,
             ordinal,
-            slots,
+            lanes: Lanes::new(slots, threads),
             ready: true,
             status,
-            held: Holdings::new(slots > threads.max(1)),
+            held: Holdings::new(slots > threads),
             models: BTreeMap::new(),
             promised: None,
             services: BTreeMap::new(),
@@ -116,8 +117,29 @@ impl Seat {
         self.ordinal
     }
 
+    /// Attempts that it may hold; those of models with places of their own count while there are some.
     pub(in crate::proto) fn slots(&self) -> u32 {
-        self.slots
+        self.lanes.used(&self.held)
+    }
+
+    /// Attempts that it may hold of a model, together with those of the models that share its places.
+    pub(in crate::proto) fn places(&self, model: &ModelRef) -> u32 {
+        self.lanes.of(model)
+    }
+
+    /// Whether two models share their places.
+    pub(in crate::proto) fn share_places(&self, one: &ModelRef, other: &ModelRef) -> bool {
+        self.lanes.share(one, other)
+    }
+
+    /// The places of a model's own that are free; `None` where it shares those of the device.
+    pub(in crate::proto) fn own_free(&self, model: &ModelRef) -> Option<u32> {
+        self.lanes.own_free(&self.held, model)
+    }
+
+    /// Places that are free for a model.
+    pub(in crate::proto) fn free_for(&self, model: &ModelRef) -> u32 {
+        self.own_free(model).unwrap_or_else(|| self.lanes.shared_free(&self.held))
     }
 
     pub(in crate::proto) fn status(&self) -> &DeviceStatus {
@@ -227,7 +249,7 @@ impl Seat {
             _ => 0.0,
         };
         let utilisation = f64::from(self.status.utilisation.unwrap_or(0.0));
-        load(self.held.len(), self.slots, utilisation, memory, self.held.tally().waiting)
+        load(self.lanes.taken(&self.held), utilisation, memory, self.held.tally().waiting)
     }
 
     /// Device memory that is free; infinite where nothing is said of it.
@@ -243,8 +265,7 @@ impl Seat {
         if !self.ready {
             return Counted::default();
         }
-        let held = u32::try_from(self.held.len()).unwrap_or(u32::MAX);
-        Counted { free: self.slots.saturating_sub(held), tally: self.held.tally() }
+        Counted { free: self.lanes.free(&self.held), tally: self.held.tally() }
     }
 
     /// Its summary, while so many slots are free.
@@ -253,11 +274,12 @@ impl Seat {
             heard_ns: heard_ns(free, last_seen),
             last_dispatch,
             load: self.load(),
-            turns: f64::from(self.slots.saturating_sub(free)) / f64::from(self.slots.max(1)) + 1.0,
+            turns: self.lanes.taken(&self.held) + 1.0,
             free_mib: self.free_mib(),
             power_w: self.status.power_w.unwrap_or(0.0),
             free,
-            slots: self.slots,
+            shared_free: if free > 0 { self.lanes.shared_free(&self.held) } else { 0 },
+            idle: self.held.is_empty(),
         }
     }
 }

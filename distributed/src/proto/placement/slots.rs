@@ -77,12 +77,43 @@ impl Placement {
         }
         self.fleet.count_dispatch(at, number);
         self.fleet.refresh(at);
+        self.places_changed(at, &model);
         Some(Taken { session, device, worker, name: device_name })
     }
 
     /// An attempt ended without a sign of life from its worker.
     pub(in crate::proto) fn release(&mut self, session: SessionId, id: AttemptId) -> Option<Held> {
-        self.fleet.release(session, id)
+        let (at, held) = self.fleet.release(session, id)?;
+        self.places_changed(at, &held.model);
+        Some(held)
+    }
+
+    /// More, or fewer, of a model's own places are free.
+    fn places_changed(&mut self, at: SeatId, model: &ModelRef) {
+        if let Some(free) = self.fleet.seat(at).and_then(|seat| seat.own_free(model)) {
+            self.capabilities.left(model, at, Some(free));
+        }
+    }
+
+    /// A model has places of its own where it is to be on a device and says how its tasks run together.
+    pub(super) fn set_lane(&mut self, at: SeatId, model: &ModelRef) {
+        let needs = self.models.get(model).map(Wanted::needs);
+        let batch_max = needs.and_then(|needs| needs.batching.as_ref()).map(|b| b.max.get());
+        let Some(seat) = self.fleet.seat_mut(at) else { return };
+        let batch_max = batch_max.filter(|_| seat.models.contains_key(model));
+        if seat.lanes.set(model, batch_max) {
+            self.fleet.refresh(at);
+            self.capabilities.update(&self.fleet, at, model, self.models.get(model));
+        }
+    }
+
+    /// The same at all devices.
+    pub(super) fn set_lanes(&mut self, model: &ModelRef) {
+        let having = |(_, seat): &(SeatId, &Seat)| seat.models.contains_key(model);
+        let seats: Vec<SeatId> = self.fleet.seats().filter(having).map(|(id, _)| id).collect();
+        for at in seats {
+            self.set_lane(at, model);
+        }
     }
 
     /// Learns from an attempt's end, which was measured in the model or not; answers the model.

@@ -24,6 +24,8 @@ pub(crate) struct Capable {
     pub(crate) resident: bool,
     /// How well the device is what the model wants, 0 to 1.
     pub(crate) fit: f64,
+    /// Free slots of the model's own; `None` where it shares those of the device.
+    pub(crate) own_free: Option<u32>,
 }
 
 /// A capable seat with a free slot.
@@ -66,7 +68,8 @@ impl<'a> View<'a> {
     /// A capable seat as a candidate, if it has a free slot.
     pub(crate) fn candidate(&self, capable: &'a Capable) -> Option<Candidate<'a>> {
         let hot = self.hot.get(capable.seat)?;
-        (hot.heard_ns >= self.heard_since_ns).then_some(Candidate { capable, hot })
+        let free = capable.own_free.unwrap_or(hot.shared_free);
+        (hot.heard_ns >= self.heard_since_ns && free > 0).then_some(Candidate { capable, hot })
     }
 
     /// Every candidate.
@@ -199,10 +202,9 @@ pub fn by_name(name: &str) -> Result<&'static dyn Balance, Error> {
 }
 
 /// The load of a device, 0 idle to 1 full:
-/// 0.4 · tasks/slots + 0.3 · utilisation + 0.2 · memory in use + 0.1 · queue/20, each at most 1.
-pub(crate) fn load(tasks: usize, slots: u32, utilisation: f64, memory: f64, queued: u32) -> f64 {
-    let tasks = f64::from(u32::try_from(tasks).unwrap_or(u32::MAX));
-    0.4 * (tasks / f64::from(slots.max(1))).min(1.0)
+/// 0.4 · taken slots + 0.3 · utilisation + 0.2 · memory in use + 0.1 · queue/20, each at most 1.
+pub(crate) fn load(taken: f64, utilisation: f64, memory: f64, queued: u32) -> f64 {
+    0.4 * taken.clamp(0.0, 1.0)
         + 0.3 * utilisation.clamp(0.0, 1.0)
         + 0.2 * memory.clamp(0.0, 1.0)
         + 0.1 * (f64::from(queued) / 20.0).min(1.0)

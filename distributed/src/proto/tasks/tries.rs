@@ -19,6 +19,7 @@ struct Try {
     sent: Duration,
     ended: Option<Duration>,
     model: Option<Duration>,
+    joined: bool,
     error: Option<TaskErrorKind>,
 }
 
@@ -26,6 +27,8 @@ struct Try {
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::proto) struct TryEnd {
     pub(in crate::proto) model: Option<Duration>,
+    /// Another task of its batch stands for the run of both.
+    pub(in crate::proto) joined: bool,
     pub(in crate::proto) error: Option<TaskErrorKind>,
 }
 
@@ -50,6 +53,7 @@ impl Tries {
             sent: run.queued,
             ended: None,
             model: None,
+            joined: false,
             error: None,
         });
     }
@@ -58,7 +62,9 @@ impl Tries {
     pub(super) fn end(&mut self, at: Duration, attempt: u32, end: TryEnd) {
         let open = |it: &&mut Try| it.attempt == attempt && it.ended.is_none();
         if let Some(known) = self.0.iter_mut().find(open) {
-            (known.ended, known.model, known.error) = (Some(at), end.model, end.error);
+            let TryEnd { model, joined, error } = end;
+            (known.ended, known.model, known.joined, known.error) =
+                (Some(at), model, joined, error);
         }
     }
 
@@ -79,6 +85,7 @@ impl Tries {
             sent_ms: ms(it.sent),
             ended_ms: it.ended.map(ms),
             model_ms: it.model.map(ms),
+            joined: it.joined,
             error: it.error,
         };
         self.0.iter().map(record).collect()
@@ -99,20 +106,21 @@ mod tests {
     fn an_attempt_that_goes_on_is_the_same_one() {
         let mut tries = Tries::default();
         tries.begin(&run(1));
-        let lost = TryEnd { model: None, error: Some(TaskErrorKind::WorkerLost) };
+        let lost = TryEnd { error: Some(TaskErrorKind::WorkerLost), ..TryEnd::default() };
         tries.end(Duration::from_millis(5), 1, lost);
         assert_eq!(tries.records()[0].error, Some(TaskErrorKind::WorkerLost));
         tries.begin(&run(1));
         tries.end(
             Duration::from_millis(9),
             1,
-            TryEnd { model: Some(Duration::from_millis(2)), error: None },
+            TryEnd { model: Some(Duration::from_millis(2)), joined: true, error: None },
         );
         tries.end(Duration::from_millis(11), 1, lost);
         let records = tries.records();
         assert_eq!(records.len(), 1);
         assert_eq!((records[0].sent_ms, records[0].ended_ms), (1.0, Some(9.0)));
         assert_eq!((records[0].model_ms, records[0].error), (Some(2.0), None));
+        assert!(records[0].joined);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::{CoreHandle, State};
 use crate::net::coordinator::exchange::Attempt;
 use crate::net::transport::close::Close;
-use crate::proto::message::{AttemptId, Kind, Place};
+use crate::proto::message::{AttemptId, Kind, Load, Place};
 use crate::proto::state::{Action, SessionId};
 use std::sync::Arc;
 
@@ -11,6 +11,7 @@ impl CoreHandle {
     pub(super) fn perform(self: &Arc<Self>, state: &mut State, action: Action) {
         match action {
             Action::Dispatch { session, device, id, model, spec } => {
+                let batching = state.core.batching(&model).cloned().map(Box::new);
                 let Some(to) = state.sessions.get_mut(&session) else { return };
                 let attempt = Attempt {
                     core: Arc::clone(self),
@@ -19,6 +20,7 @@ impl CoreHandle {
                     device,
                     id,
                     model,
+                    batching,
                     spec,
                     large: state.larges.get(&id.seq).cloned(),
                     shared_memory: Arc::clone(&to.shared_memory),
@@ -56,7 +58,9 @@ impl CoreHandle {
                 }
             }
             Action::Load { session, device, model } => {
-                state.tell(session, Kind::Load, &Place { device, model });
+                let (warm_up, run_limit_ms) = state.core.warm_up(&model);
+                let load = Load { device, model, warm_up, run_limit_ms };
+                state.tell(session, Kind::Load, &load);
             }
             Action::Unload { session, device, model } => {
                 state.tell(session, Kind::Unload, &Place { device, model });

@@ -33,7 +33,7 @@ impl RenewingIdentity {
     /// The identity that a worker with so many devices was given.
     pub(crate) fn new(config: &WorkerConfig, devices: usize) -> Result<Arc<Self>> {
         let identity = config.identity.clone();
-        let slots = config.places().saturating_mul(u32::try_from(devices).unwrap_or(u32::MAX));
+        let slots = config.places_of(devices);
         let client = client(&identity, slots)?;
         let (shown, keep_in) = (Mutex::new((identity, client)), config.keep_in.clone());
         Ok(Arc::new(Self { shown, keep_in, slots }))

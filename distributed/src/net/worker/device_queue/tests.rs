@@ -80,7 +80,38 @@ fn job(model: &str, length: usize, value: f32, priority: Priority) -> Job {
     let tensor = Tensor::from_slice([length], &values).expect("small");
     let model = ModelRef { name: model.into(), version: 1, sha256: String::new() };
     let inputs = vec![NamedTensor::new("x", tensor)];
-    Job { priority, model, inputs, stage: Arc::default(), room: None }
+    Job { priority, model, batching: None, inputs, stage: Arc::default(), room: None }
+}
+
+#[tokio::test]
+async fn models_have_batches_of_their_own_and_one_task_stands_for_each() {
+    let size = |n: u32| std::num::NonZeroU32::new(n).expect("not zero");
+    let executor = Arc::new(Recorder::default());
+    executor.let_go();
+    let line = line(1, Duration::ZERO, &executor);
+    let enter = |model: &str, value, max: Option<u32>| {
+        let batching = max.map(|max| {
+            let preferred = vec![size(2)];
+            Box::new(Batching { max: size(max), preferred, delay_us: 10_000_000 })
+        });
+        line.enter(Job { batching, ..job(model, 1, value, Priority::Normal) })
+    };
+    let first = enter("a", 1., Some(8));
+    // It waits for a second one, which holds up no other model.
+    let alone = enter("b", 2., None).ran.await.expect("it runs");
+    assert_eq!((alone.batch, alone.joined), (1, false));
+    // One that says something else of its batches is not like it.
+    let other = enter("a", 3., Some(4));
+    let second = enter("a", 4., Some(8));
+    let mut stand = 0;
+    for ticket in [first, second] {
+        let ran = ticket.ran.await.expect("it runs");
+        assert_eq!(ran.batch, 2);
+        stand += u32::from(!ran.joined);
+    }
+    assert_eq!(stand, 1);
+    assert!(line.leave(&other), "it waits for one like it");
+    assert_eq!(*executor.calls.lock().expect("no panic"), [vec![2.], vec![1., 4.]]);
 }
 
 async fn until_called(executor: &Recorder, calls: usize) {

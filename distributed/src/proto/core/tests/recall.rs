@@ -52,7 +52,7 @@ fn beat(core: &mut Core, now: Duration, session: SessionId, held: &[(At, bool)])
 }
 
 fn took(model: Duration) -> Completion {
-    Completion::Done { outputs: Vec::new(), model, batch: 1 }
+    Completion::Done { outputs: Vec::new(), model, batch: 1, joined: false }
 }
 
 fn state(core: &Core, id: TaskId) -> (TaskState, u32) {

@@ -28,7 +28,12 @@ fn records_are_kept_up_to_a_count_and_a_size_and_those_with_keys_for_a_time() {
         let (_, id) = dispatched(core)[0];
         let tensor = Tensor::zeros(DType::U8, [bytes]).expect("small");
         let outputs = vec![NamedTensor::new("y", tensor)];
-        core.complete(now, session, id, Completion::Done { outputs, model: ms(0), batch: 1 });
+        core.complete(
+            now,
+            session,
+            id,
+            Completion::Done { outputs, model: ms(0), batch: 1, joined: false },
+        );
         while core.next_action(now).is_some() {}
     };
     let first = submit(&mut core, ms(0), keyed.clone());
@@ -215,7 +220,8 @@ fn an_end_goes_to_the_journal_once_its_outputs_lie_apart() {
     let (_, accepted, _) = sent(&mut core, ms(0));
     core.recorded(ms(0), accepted.expect("it is durable").0);
     let (_, attempt) = dispatched(&mut core)[0];
-    let completion = Completion::Done { outputs: outputs.clone(), model: ms(2), batch: 1 };
+    let completion =
+        Completion::Done { outputs: outputs.clone(), model: ms(2), batch: 1, joined: false };
     assert!(core.complete(ms(1), session, attempt, completion));
     let (stored, ticket, _) = sent(&mut core, ms(1));
     assert!(stored && ticket.is_none(), "first the outputs");

@@ -140,7 +140,8 @@ impl Cluster {
     fn end_all(&mut self, took: Duration) {
         self.now += took;
         for (session, id, _) in std::mem::take(&mut self.running) {
-            let done = Completion::Done { outputs: Vec::new(), model: took, batch: 1 };
+            let done =
+                Completion::Done { outputs: Vec::new(), model: took, batch: 1, joined: false };
             self.core.complete(self.now, session, id, done);
         }
         self.settle();

@@ -27,7 +27,7 @@ impl Balance for Adaptive {
                     let joules = f64::from(hot.power_w) * (ms * 1e-3);
                     best.offer(candidate, request.thrift * joules + ms);
                 }
-                None if hot.free == hot.slots => unmeasured.offer(candidate, 0.0),
+                None if hot.idle => unmeasured.offer(candidate, 0.0),
                 // Its first task is still under way: only where nothing else is free.
                 None => best.offer(candidate, f64::MAX),
             }

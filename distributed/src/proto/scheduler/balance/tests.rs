@@ -18,7 +18,8 @@ fn pick(name: &str, rows: &[Row], request: &Request) -> Option<usize> {
             free_mib,
             power_w: if load > 0.0 { 200.0 } else { 10.0 },
             free,
-            slots: 2,
+            shared_free: free,
+            idle: free == 2,
         })
         .collect();
     let capable: Vec<Capable> = rows
@@ -29,7 +30,7 @@ fn pick(name: &str, rows: &[Row], request: &Request) -> Option<usize> {
             if let Some(ms) = ms {
                 service.measure(Duration::ZERO, Duration::from_millis(ms));
             }
-            Capable { seat, service, resident, fit }
+            Capable { seat, service, resident, fit, own_free: None }
         })
         .collect();
     let view = View::new(&capable, &hot, Duration::from_secs(1));
@@ -40,16 +41,16 @@ fn pick(name: &str, rows: &[Row], request: &Request) -> Option<usize> {
 #[test]
 fn load_weighs_its_four_parts_and_saturates() {
     let cases = [
-        ((0, 4, 0.0, 0.0, 0), 0.0),
-        ((2, 4, 0.0, 0.0, 0), 0.2),
-        ((9, 4, 0.0, 0.0, 0), 0.4),
-        ((0, 4, 0.5, 0.0, 0), 0.15),
-        ((0, 4, 0.0, 0.5, 0), 0.1),
-        ((0, 4, 0.0, 0.0, 10), 0.05),
-        ((4, 4, 7.0, 7.0, 99), 1.0),
+        ((0.0, 0.0, 0.0, 0), 0.0),
+        ((0.5, 0.0, 0.0, 0), 0.2),
+        ((2.25, 0.0, 0.0, 0), 0.4),
+        ((0.0, 0.5, 0.0, 0), 0.15),
+        ((0.0, 0.0, 0.5, 0), 0.1),
+        ((0.0, 0.0, 0.0, 10), 0.05),
+        ((1.0, 7.0, 7.0, 99), 1.0),
     ];
-    for ((tasks, slots, utilisation, memory, queued), expected) in cases {
-        let given = load(tasks, slots, utilisation, memory, queued);
+    for ((taken, utilisation, memory, queued), expected) in cases {
+        let given = load(taken, utilisation, memory, queued);
         assert!((given - expected).abs() < 1e-12, "{given} is not {expected}");
     }
 }
@@ -106,8 +107,15 @@ fn none_picks_what_is_full_or_silent() {
         let full = (0.1, 0, 0, f64::INFINITY, 1.0, Some(1), true);
         assert_eq!(pick(name, &[full], &request), None, "{name}");
         assert_eq!(pick(name, &[full, IDLE, full], &request), Some(1), "{name}");
-        let capable = [Capable { seat: 0, service: Service::default(), resident: true, fit: 1.0 }];
-        let hot = [Hot { heard_ns: 999_999, free: 2, slots: 2, ..Hot::default() }];
+        let capable = [Capable {
+            seat: 0,
+            service: Service::default(),
+            resident: true,
+            fit: 1.0,
+            own_free: None,
+        }];
+        let hot =
+            [Hot { heard_ns: 999_999, free: 2, shared_free: 2, idle: true, ..Hot::default() }];
         let view = View::new(&capable, &hot, Duration::from_millis(1));
         let strategy = by_name(name).expect("in the table");
         assert_eq!(strategy.pick(Duration::from_secs(9), &view, &request), None, "{name}");

@@ -104,6 +104,7 @@ impl Rig {
             tensors: describe(&self.inputs).unwrap().0,
             shared: None,
             blob: Some(blob),
+            batching: None,
         };
         send.write_all(&frame(Kind::Task, &header)).await.unwrap();
         send.finish().unwrap();

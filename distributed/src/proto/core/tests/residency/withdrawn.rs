@@ -19,7 +19,7 @@ fn tasks_of_a_model_that_was_withdrawn_wait_until_it_is_loaded_again() {
     assert_eq!(cluster.seen(), ["drop a on 1"]);
     assert_eq!(cluster.core.end_runs_of(cluster.now, &model("a")), [running]);
     cluster.settle();
-    let done = Completion::Done { outputs: Vec::new(), model: ms(1), batch: 1 };
+    let done = Completion::Done { outputs: Vec::new(), model: ms(1), batch: 1, joined: false };
     assert!(!cluster.core.complete(cluster.now, session, run, done), "nobody waits for it");
     let mut actions = std::iter::from_fn(|| cluster.core.next_action(cluster.now));
     assert!(actions.any(|action| matches!(action, Action::Changed)), "who waits for that looks");

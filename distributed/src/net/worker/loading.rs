@@ -1,0 +1,95 @@
+//! Models at a worker's devices: loaded, warmed up and let go of as the coordinator says.
+
+use crate::error::Result;
+use crate::executor::ExecError;
+use crate::net::outside;
+use crate::net::worker::task::WorkerSession;
+use crate::net::worker::warm_up;
+use crate::proto::message::{Kind, Load, Loaded, Place};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+/// Something to be done about a model.
+pub(crate) enum Order {
+    Load(Load),
+    Unload(Place),
+}
+
+/// Carries orders out, one after another.
+pub(crate) async fn load_models(
+    session: Arc<WorkerSession>,
+    mut queue: mpsc::UnboundedReceiver<Order>,
+) {
+    while let Some(order) = queue.recv().await {
+        match order {
+            Order::Load(order) => {
+                let loaded = load(&session, &order).await.map_err(ExecError::shortened);
+                let Load { device, model, .. } = order;
+                let took = loaded.as_ref().ok().and_then(|loaded| loaded.took);
+                let took_us = took.and_then(|took| u64::try_from(took.as_micros()).ok());
+                let result = loaded.map(|loaded| loaded.bytes);
+                session.report(Kind::Loaded, &Loaded { device, model, result, took_us });
+            }
+            Order::Unload(place) => {
+                let (executor, at) =
+                    (Arc::clone(&session.executor), position(&session, place.device));
+                let model = place.model.clone();
+                if let Ok(at) = &at {
+                    session.warm_ups.forget(*at, &model);
+                }
+                let unload = move || at.map(|at| executor.unload(at, &model));
+                match outside::blocking(unload).await {
+                    Ok(_) => session.report(Kind::Unloaded, &place),
+                    // It may be there still: the coordinator asks again.
+                    Err(error) => tracing::error!(%error, "a model was not let go of"),
+                }
+            }
+        }
+    }
+}
+
+fn position(session: &WorkerSession, device: u32) -> Result<usize, ExecError> {
+    let (at, count) = (usize::try_from(device).unwrap_or(usize::MAX), session.devices());
+    if at < count { Ok(at) } else { Err(ExecError::failed(format!("device {at} of {count}"))) }
+}
+
+/// A model that is loaded.
+struct Loading {
+    /// The memory that it takes, where that is known.
+    bytes: Option<u64>,
+    /// The time inside the executor, unless it was loaded already.
+    took: Option<Duration>,
+}
+
+/// Loads a model at one of the worker's devices.
+async fn load(session: &WorkerSession, order: &Load) -> Result<Loading, ExecError> {
+    let Load { device, model, .. } = order;
+    let fetched = session.fetcher.ensure(model).await;
+    fetched.inspect_err(|error| tracing::warn!(%model, %error, "a model was not fetched"))?;
+    let at = position(session, *device)?;
+    // An order may come twice.
+    let cold = !order.warm_up.is_empty() && !session.warm_ups.is_warm(at, model);
+    let warming = cold.then(|| session.warm_ups.begin(at, model));
+    let (executor, model) = (Arc::clone(&session.executor), model.clone());
+    let load = move || {
+        let devices = executor.status().devices;
+        let there = devices.get(at).is_some_and(|device| device.models.contains(&model));
+        let began = Instant::now();
+        executor.load(at, &model)?;
+        let took = (!there).then(|| began.elapsed());
+        Ok(Loading { bytes: executor.footprint(at, &model), took })
+    };
+    let ended = outside::blocking(load).await;
+    let loading = ended.unwrap_or_else(|error| Err(ExecError::failed(error.to_string())))?;
+    let Some(warming) = warming else { return Ok(loading) };
+    if let Err(error) = warm_up::run(&session.executor, at, order, session.input_bytes_max).await {
+        let (executor, model) = (Arc::clone(&session.executor), order.model.clone());
+        // What it is told of is why the runs failed.
+        let _ = outside::blocking(move || executor.unload(at, &model)).await;
+        return Err(error);
+    }
+    warming.done();
+    Ok(loading)
+}
