@@ -100,6 +100,12 @@ pub trait Executor: Send + Sync + 'static {
         batch.iter().map(|inputs| self.execute(device, model, inputs, stop)).collect()
     }
 
+    /// Whether a run of a model only computes on the calling thread, with nothing to load before and no
+    /// driver that it could hang in: brief ones then run on the thread that serves the coordinator.
+    fn is_at_hand(&self, _device: usize, _model: &ModelRef) -> bool {
+        false
+    }
+
     /// The state that travels with each heartbeat; must answer within milliseconds.
     fn status(&self) -> ExecutorStatus;
 

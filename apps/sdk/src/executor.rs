@@ -277,6 +277,10 @@ impl Executor for ModelExecutor {
         }
     }
 
+    fn is_at_hand(&self, _: usize, model: &ModelRef) -> bool {
+        self.accelerator().is_none() && self.loaded(model).is_some()
+    }
+
     fn cache(&self) -> Option<&dyn ModelCache> {
         self.cache_bytes_max.map(|_| self as &dyn ModelCache)
     }

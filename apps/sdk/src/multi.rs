@@ -85,6 +85,10 @@ impl Executor for MultiExecutor {
         }
     }
 
+    fn is_at_hand(&self, device: usize, model: &ModelRef) -> bool {
+        self.at(device).is_ok_and(|at| at.is_at_hand(0, model))
+    }
+
     fn status(&self) -> ExecutorStatus {
         ExecutorStatus { devices: self.all().flat_map(|at| at.status().devices).collect() }
     }

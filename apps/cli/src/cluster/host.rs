@@ -13,7 +13,7 @@ use lgp_sdk::WorkerState;
 use lgp_sdk::{Advertisement, SessionOptions};
 use lgp_server::ServerConfig;
 use std::time::Duration;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
 
 /// The runtime of a coordinator or a worker, which wait more than they compute. Both are on one machine
@@ -23,11 +23,16 @@ use tokio::time::Instant;
 /// # Errors
 /// When the system refuses threads.
 pub(crate) fn runtime() -> Result<Runtime> {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads((SessionOptions::default().threads / 2).clamp(1, 4))
-        .enable_all()
-        .build()
-        .map_err(Failure::internal)
+    let mut builder = match SessionOptions::default().threads / 2 {
+        // The caller's thread is the only one: a runtime of many would have another beside it.
+        0 | 1 => Builder::new_current_thread(),
+        threads => {
+            let mut builder = Builder::new_multi_thread();
+            builder.worker_threads(threads.min(4));
+            builder
+        }
+    };
+    builder.enable_all().build().map_err(Failure::internal)
 }
 
 /// Tells the allocator whether to ask for pages of 2 MiB, before it begins. A coordinator has many small

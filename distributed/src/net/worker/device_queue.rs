@@ -1,6 +1,7 @@
 //! A device of a worker: the tasks that wait for it, in order, and the threads that run them, in
 //! batches where that is wanted.
 
+mod brief;
 mod groups;
 mod stage;
 
@@ -16,7 +17,7 @@ use groups::{Groups, Next, Rule};
 use lgp_memory::NamedTensor;
 use stage::Batch;
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -101,6 +102,8 @@ struct State {
     free: usize,
     /// Threads that run nothing and are about to take something.
     taking: usize,
+    /// By kind, how many of the last runs in a row were brief.
+    brief: HashMap<u64, u32>,
 }
 
 /// A device's line and its threads.
@@ -132,6 +135,11 @@ impl DeviceQueue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn rule_of(&self, job: &Job) -> Rule {
+        let own = job.batching.as_deref().map(Rule::of);
+        own.unwrap_or_else(|| self.rule.clone())
+    }
+
     /// Lets a task wait for its turn.
     pub(crate) fn enter(self: &Arc<Self>, job: Job) -> Ticket {
         let (answer, ran) = oneshot::channel();
@@ -140,8 +148,7 @@ impl DeviceQueue {
         state.came += 1;
         // As tasks wait at the coordinator: urgent ones first, and nobody for ever.
         let place = Place::new(aged(came - self.opened, job.priority), state.came);
-        let own = job.batching.as_deref().map(Rule::of);
-        let rule = own.unwrap_or_else(|| self.rule.clone());
+        let rule = self.rule_of(&job);
         state.groups.enter(kind, rule, place, came);
         state.waiting.insert(place, Waiting { job, kind, answer });
         self.staff(&mut state);
@@ -202,7 +209,8 @@ impl DeviceQueue {
     }
 
     fn run(&self, batch: Vec<Waiting>) {
-        let Some(model) = batch.first().map(|first| first.job.model.clone()) else { return };
+        let Some(first) = batch.first() else { return };
+        let (model, kind) = (first.job.model.clone(), first.kind);
         let (mut inputs, mut stages) = (Vec::new(), Vec::new());
         let (mut answers, mut rooms) = (Vec::new(), Vec::new());
         for Waiting { job, answer, .. } in batch {
@@ -217,6 +225,7 @@ impl DeviceQueue {
             (many, stages) => self.execute_batch(&model, many, stages),
         };
         let took = began.elapsed();
+        self.lock().learn(kind, took);
         drop((inputs, rooms));
         let batch = u32::try_from(answers.len()).unwrap_or(u32::MAX);
         // The first whose answer is waited for stands for all of them.

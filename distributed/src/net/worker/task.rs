@@ -179,8 +179,13 @@ async fn perform(
     let TaskHeader { priority, model, batching, .. } = header;
     let stage = Arc::clone(&hold.stage);
     let job = Job { priority, model, batching, inputs, stage, room };
-    let ticket = queue.enter(job);
-    let Some(ran) = wait(queue, ticket, &hold.stage, send).await? else { return Ok(refused(id)) };
+    let ran = match queue.run_at_once(job) {
+        Ok(ran) => ran,
+        Err(job) => match wait(queue, queue.enter(job), &hold.stage, send).await? {
+            Some(ran) => ran,
+            None => return Ok(refused(id)),
+        },
+    };
     let model_us = u64::try_from(ran.took.as_micros()).unwrap_or(u64::MAX);
     let (batch, joined) = (ran.batch, ran.joined);
     let mut reply = match ran.result {

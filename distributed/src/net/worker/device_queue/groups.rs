@@ -33,7 +33,7 @@ impl Rule {
     }
 
     /// As many as run at once when they wait.
-    fn full(&self) -> usize {
+    pub(super) fn full(&self) -> usize {
         self.preferred.last().copied().unwrap_or(self.max)
     }
 

@@ -66,7 +66,11 @@ impl Executor for Recorder {
     }
 }
 
-fn line(batch_max: u32, batch_delay: Duration, executor: &Arc<impl Executor>) -> Arc<DeviceQueue> {
+pub(super) fn line(
+    batch_max: u32,
+    batch_delay: Duration,
+    executor: &Arc<impl Executor>,
+) -> Arc<DeviceQueue> {
     let identity = Pki::generate().and_then(|pki| pki.issue_worker("w")).expect("a name");
     let config = WorkerConfig::new(std::net::SocketAddr::from(([127, 0, 0, 1], 1)), identity, 1);
     let config = WorkerConfig { batch_max, batch_delay, ..config };
@@ -74,7 +78,7 @@ fn line(batch_max: u32, batch_delay: Duration, executor: &Arc<impl Executor>) ->
 }
 
 /// A job of a model with one input of a length, whose first value tells it apart.
-fn job(model: &str, length: usize, value: f32, priority: Priority) -> Job {
+pub(super) fn job(model: &str, length: usize, value: f32, priority: Priority) -> Job {
     let mut values = vec![0f32; length];
     values[0] = value;
     let tensor = Tensor::from_slice([length], &values).expect("small");

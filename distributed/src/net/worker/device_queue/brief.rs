@@ -1,0 +1,124 @@
+//! Tasks that are run by the thread that brings them: to wake another one takes longer than they do.
+
+use super::{DeviceQueue, Job, Ran, State};
+use std::time::Duration;
+
+/// The longest run that is brief. What it keeps waiting is the thread that serves the connection.
+const BRIEF: Duration = Duration::from_micros(50);
+/// Brief runs of a kind in a row before the next one is expected to be.
+const SURE: u32 = 16;
+/// Kinds that are remembered.
+const KINDS_MAX: usize = 1_024;
+
+impl State {
+    /// Remembers how long a run took.
+    pub(super) fn learn(&mut self, kind: u64, took: Duration) {
+        if self.brief.len() >= KINDS_MAX && !self.brief.contains_key(&kind) {
+            self.brief.clear();
+        }
+        let runs = self.brief.entry(kind).or_default();
+        *runs = if took <= BRIEF { runs.saturating_add(1) } else { 0 };
+    }
+
+    fn is_brief(&self, kind: u64) -> bool {
+        self.brief.get(&kind).is_some_and(|runs| *runs >= SURE)
+    }
+}
+
+impl DeviceQueue {
+    /// Runs a task at once and on this thread, where such runs are known to be brief and run alone, none
+    /// waits, and the device is no driver that one could hang in. Else it is given back.
+    pub(crate) fn run_at_once(&self, job: Job) -> Result<Ran, Job> {
+        let kind = job.kind();
+        {
+            let mut state = self.lock();
+            let free = state.free > 0 && state.waiting.is_empty();
+            if !free || !state.is_brief(kind) || self.rule_of(&job).full() > 1 {
+                return Err(job);
+            }
+            if !self.executor.is_at_hand(self.device, &job.model) {
+                return Err(job);
+            }
+            state.free -= 1;
+        }
+        job.stage.begin();
+        let began = tokio::time::Instant::now();
+        let result = self.execute(&job.model, &job.inputs, job.stage.stopping());
+        let took = began.elapsed();
+        let mut state = self.lock();
+        state.free += 1;
+        state.learn(kind, took);
+        Ok(Ran { result, took, batch: 1, joined: false })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{job, line};
+    use super::*;
+    use crate::batching::Batching;
+    use crate::executor::{ExecError, Executor, ExecutorStatus, Stop};
+    use crate::task::{ModelRef, Priority};
+    use lgp_memory::NamedTensor;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    /// Answers at once, or after a while.
+    #[derive(Default)]
+    struct Quick {
+        away: AtomicBool,
+        slow: AtomicBool,
+    }
+
+    impl Executor for Quick {
+        fn load(&self, _: usize, _: &ModelRef) -> Result<(), ExecError> {
+            Ok(())
+        }
+        fn unload(&self, _: usize, _: &ModelRef) {}
+        fn execute(
+            &self,
+            _: usize,
+            _: &ModelRef,
+            inputs: &[NamedTensor],
+            _: &Stop,
+        ) -> Result<Vec<NamedTensor>, ExecError> {
+            if self.slow.load(Ordering::SeqCst) {
+                std::thread::sleep(BRIEF * 2);
+            }
+            Ok(inputs.to_vec())
+        }
+        fn is_at_hand(&self, _: usize, _: &ModelRef) -> bool {
+            !self.away.load(Ordering::SeqCst)
+        }
+        fn status(&self) -> ExecutorStatus {
+            ExecutorStatus::default()
+        }
+    }
+
+    #[test]
+    fn what_was_brief_often_enough_runs_at_once() {
+        let executor = Arc::new(Quick::default());
+        let line = line(1, Duration::ZERO, &executor);
+        let now = || line.run_at_once(job("a", 1, 0., Priority::Normal));
+        assert!(now().is_err(), "nothing is known of it");
+        let kind = job("a", 1, 0., Priority::Normal).kind();
+        let learn = |took| (0..SURE).for_each(|_| line.lock().learn(kind, took));
+        learn(BRIEF);
+        let ran = now().ok().expect("it is brief");
+        assert!((ran.batch, ran.joined) == (1, false) && ran.result.is_ok());
+        // The thread is free again, and other shapes are another kind.
+        assert!(line.run_at_once(job("a", 2, 0., Priority::Normal)).is_err());
+        executor.away.store(true, Ordering::SeqCst);
+        assert!(now().is_err(), "its device may hang");
+        executor.away.store(false, Ordering::SeqCst);
+        executor.slow.store(true, Ordering::SeqCst);
+        assert!(now().is_ok(), "it was brief so far");
+        assert!(now().is_err(), "it is not any more");
+        learn(BRIEF);
+        let max = std::num::NonZeroU32::new(2).expect("not zero");
+        let batching = Some(Box::new(Batching { max, preferred: Vec::new(), delay_us: 0 }));
+        let kind = Job { batching: batching.clone(), ..job("a", 1, 0., Priority::Normal) };
+        (0..SURE).for_each(|_| line.lock().learn(kind.kind(), BRIEF));
+        assert!(line.run_at_once(kind).is_err(), "others may join it");
+    }
+}
