@@ -163,6 +163,8 @@ impl DeviceQueue {
         let mut state = self.lock();
         let Some(left) = state.waiting.remove(&ticket.place) else { return false };
         state.groups.leave(left.kind, &[ticket.place], Instant::now());
+        // A thread may wait for others to join it.
+        self.arrival.notify_all();
         true
     }
 

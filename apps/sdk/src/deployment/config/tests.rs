@@ -12,7 +12,7 @@ fn what_an_administrator_says_stands_over_the_file_field_by_field() {
     let (_folder, repository, entry) = repository();
     let name = &entry.name;
     let text = "version_policy = \"all\"\ncache_bytes = 100\n\
-                warm_up = [{ shapes = { x = [1, 2] } }]\n\n[batching]\nmax = 4\npreferred = [2]\n";
+                warm_up = [{ shapes = { x = [2] } }]\n\n[batching]\nmax = 4\npreferred = [2]\n";
     write(&repository, name, TOML, text);
     let file = ModelConfig::of(&repository, name).expect("it is good");
     file.check(&repository, &repository.get(name, None).expect("ours")).expect("it fits");
