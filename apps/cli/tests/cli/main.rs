@@ -13,6 +13,7 @@ mod join;
 mod kinds;
 mod local;
 mod logs;
+mod memory;
 mod network;
 mod results;
 mod strings;

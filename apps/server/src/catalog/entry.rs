@@ -1,0 +1,181 @@
+//! One version of a model, as requests see it.
+
+use crate::cache::ResponseCache;
+use crate::ensemble::Ensemble;
+use crate::sequences::Stateful;
+use lgp_sdk::{Entry, ModelConfig, ModelRef, ValueSpec};
+use std::io::{ErrorKind, Read};
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+/// Largest file of labels that is read.
+const LABELS_BYTES_MAX: u64 = 4 << 20;
+
+/// One registered version of a model. Clones share it.
+#[derive(Debug, Clone)]
+pub(crate) struct ModelEntry(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    model: ModelRef,
+    inputs: Vec<ValueSpec>,
+    outputs: Vec<ValueSpec>,
+    /// Where its files are.
+    folder: PathBuf,
+    /// What the file beside its versions says.
+    config: Arc<ModelConfig>,
+    /// Names of its classes, read when they are asked for.
+    labels: OnceLock<Vec<String>>,
+    /// Its answers, where they are to be kept.
+    cache: Option<Arc<ResponseCache>>,
+    /// What it does with sequences, where it keeps some.
+    stateful: Option<Arc<Stateful>>,
+    /// Its steps, where it is an ensemble.
+    ensemble: Option<Arc<Ensemble>>,
+}
+
+impl ModelEntry {
+    pub(crate) fn model(&self) -> &ModelRef {
+        &self.0.model
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.0.model.name
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.0.model.version
+    }
+
+    /// What requests for inference bring.
+    pub(crate) fn inputs(&self) -> &[ValueSpec] {
+        &self.0.inputs
+    }
+
+    /// What they are answered.
+    pub(crate) fn outputs(&self) -> &[ValueSpec] {
+        &self.0.outputs
+    }
+
+    /// Rows of one inference, as its file has them for Triton's clients; 0 where they are part of the shapes.
+    pub(crate) fn max_batch_size(&self) -> u32 {
+        self.0.config.max_batch_size
+    }
+
+    /// What a run is given: of a model that keeps sequences, also what the server itself gives it.
+    pub(crate) fn all_inputs(&self) -> &[ValueSpec] {
+        self.0.stateful.as_ref().map_or(&self.0.inputs, |stateful| stateful.inputs())
+    }
+
+    /// What a run returns.
+    pub(crate) fn all_outputs(&self) -> &[ValueSpec] {
+        self.0.stateful.as_ref().map_or(&self.0.outputs, |stateful| stateful.outputs())
+    }
+
+    /// What it does with sequences, where it keeps some.
+    pub(crate) fn stateful(&self) -> Option<&Stateful> {
+        self.0.stateful.as_deref()
+    }
+
+    /// What its classes are called: the lines of `labels.txt`, or of the file that its configuration names,
+    /// beside the model, or beside its versions; none where there is no such file. The first call reads it,
+    /// until the model is loaded anew.
+    pub(crate) fn labels(&self) -> &[String] {
+        self.0.labels.get_or_init(|| {
+            let file = self.0.config.label_file.as_deref().unwrap_or("labels.txt");
+            let read = self.beside(file, LABELS_BYTES_MAX);
+            let folder = &self.0.folder;
+            let warn =
+                |error: &std::io::Error| tracing::warn!(%error, ?folder, "labels are not used");
+            let text = read.inspect_err(warn).ok().flatten();
+            text.unwrap_or_default().lines().map(str::to_owned).collect()
+        })
+    }
+
+    /// The text of a file beside the model, or else beside its versions; none where there is no such file.
+    pub(crate) fn beside(&self, name: &str, bytes_max: u64) -> std::io::Result<Option<String>> {
+        let above = self.0.folder.parent().unwrap_or(&self.0.folder);
+        for folder in [&self.0.folder, above] {
+            let file = match std::fs::File::open(folder.join(name)) {
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                file => file?,
+            };
+            let mut text = String::new();
+            file.take(bytes_max.saturating_add(1)).read_to_string(&mut text)?;
+            return match text.len() as u64 > bytes_max {
+                true => Err(ErrorKind::FileTooLarge.into()),
+                false => Ok(Some(text)),
+            };
+        }
+        Ok(None)
+    }
+
+    /// Where its answers are kept, if they are to be.
+    pub(crate) fn cache(&self) -> Option<&Arc<ResponseCache>> {
+        self.0.cache.as_ref()
+    }
+
+    /// Its steps, where it is an ensemble.
+    pub(crate) fn ensemble(&self) -> Option<&Arc<Ensemble>> {
+        self.0.ensemble.as_ref()
+    }
+
+    /// A version, and what the file beside it says.
+    pub(super) fn new(entry: Entry, config: Arc<ModelConfig>) -> Self {
+        let Entry { name, version, path, sha256, mut inputs, outputs, .. } = entry;
+        config.narrow(&mut inputs);
+        let model = ModelRef { name, version, sha256 };
+        let folder = path.parent().unwrap_or(&path).to_owned();
+        Self(Arc::new(Inner { inputs, outputs, ..Inner::bare(model, folder, config) }))
+    }
+
+    /// An ensemble whose file is in a folder.
+    pub(super) fn of_ensemble(model: ModelRef, folder: PathBuf, ensemble: Ensemble) -> Self {
+        let (inputs, outputs) = (ensemble.inputs().to_vec(), ensemble.outputs().to_vec());
+        let ensemble = Some(Arc::new(ensemble));
+        Self(Arc::new(Inner {
+            inputs,
+            outputs,
+            ensemble,
+            ..Inner::bare(model, folder, Arc::default())
+        }))
+    }
+
+    /// The same, whose answers are kept.
+    pub(super) fn with(&self, cache: Arc<ResponseCache>) -> Self {
+        let (inputs, outputs) = (self.0.inputs.clone(), self.0.outputs.clone());
+        Self(Arc::new(Inner { inputs, outputs, cache: Some(cache), ..self.bare() }))
+    }
+
+    /// The same, which keeps sequences.
+    pub(super) fn keeping(&self, wish: &lgp_sdk::Sequences) -> Self {
+        let (inputs, outputs) = (self.0.inputs.clone(), self.0.outputs.clone());
+        let stateful = Stateful::new(self.name(), wish.clone(), inputs, outputs);
+        let (inputs, outputs) = (stateful.visible_inputs(), stateful.visible_outputs());
+        let stateful = Some(Arc::new(stateful));
+        Self(Arc::new(Inner { inputs, outputs, stateful, ..self.bare() }))
+    }
+
+    /// The same model, of which nothing is said yet.
+    fn bare(&self) -> Inner {
+        let Inner { model, folder, config, .. } = &*self.0;
+        Inner::bare(model.clone(), folder.clone(), Arc::clone(config))
+    }
+}
+
+impl Inner {
+    /// A model without values, of which nothing is said yet.
+    fn bare(model: ModelRef, folder: PathBuf, config: Arc<ModelConfig>) -> Self {
+        Self {
+            model,
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            folder,
+            config,
+            labels: OnceLock::new(),
+            cache: None,
+            stateful: None,
+            ensemble: None,
+        }
+    }
+}
