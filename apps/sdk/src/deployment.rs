@@ -247,7 +247,11 @@ impl Deployment {
     #[must_use]
     pub fn needs(&self, repository: &Repository, model: &ModelRef) -> ModelNeeds {
         let own = repository.get(&model.name, Some(model.version)).ok();
-        let warm_up = own.map(|entry| warm_up::inputs(&self.warm_up, &entry.inputs));
+        let file = ModelConfig::of(repository, &model.name).unwrap_or_default();
+        let warm_up = own.map(|mut entry| {
+            file.narrow(&mut entry.inputs);
+            warm_up::inputs(&self.warm_up, &entry.inputs)
+        });
         let warm_up = warm_up.unwrap_or_else(|| Ok(Vec::new())).unwrap_or_else(|(run, reason)| {
             tracing::warn!(%model, run, reason, "the version is not warmed up");
             Vec::new()

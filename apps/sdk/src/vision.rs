@@ -7,6 +7,7 @@ mod labels;
 mod nms;
 mod normalise;
 mod resize;
+mod webp;
 
 pub use decode::{Channels, DecodeLimits, Pixels, decode, dimensions};
 pub use error::VisionError;

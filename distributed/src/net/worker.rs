@@ -19,6 +19,7 @@ use crate::net::worker::attempts::Attempts;
 use crate::net::worker::device_queue::{DeviceQueue, DeviceQueues};
 use crate::net::worker::route::{Route, Sockets};
 use crate::net::worker::session::{Ended, serve, status};
+use crate::net::worker::warm_up::WarmUps;
 use crate::proto::backoff::full_jitter;
 use quinn::{Connection, ConnectionError, Endpoint};
 use std::net::SocketAddr;
@@ -37,6 +38,7 @@ pub(crate) struct Worker {
     pub(crate) input_cache: Arc<TensorCache>,
     pub(crate) offers: Arc<Offers>,
     pub(crate) attempts: Arc<Attempts>,
+    pub(crate) warm_ups: Arc<WarmUps>,
 }
 
 /// Serves the coordinator that leads until `shutdown` resolves or the coordinator asks it to leave;
@@ -62,7 +64,9 @@ pub async fn run_worker(
     let input_cache = Arc::new(TensorCache::new(input_bytes_max, 1));
     let attempts = Arc::default();
     let offers = Arc::default();
-    let worker = Worker { config, identity, executor, queues, input_cache, offers, attempts };
+    let warm_ups = Arc::default();
+    let worker =
+        Worker { config, identity, executor, queues, input_cache, offers, attempts, warm_ups };
     let (mut route, mut sockets) = (Route::default(), Sockets::default());
     let mut shutdown = pin!(shutdown);
     let mut rng = outside::rng();

@@ -3,9 +3,9 @@
 
 use super::ports::Ports;
 use super::{DeployError, Deployment, triton};
-use lgp_inference::{Entry, Repository, ValueSpec};
+use lgp_inference::{Entry, Error as ModelError, Repository, ValueSpec};
 use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
 /// Triton's file.
@@ -56,16 +56,22 @@ impl ModelConfig {
     /// Reads the file of a model; the default where there is none. Nothing is compared with the model yet.
     ///
     /// # Errors
-    /// [`DeployError::Config`] for a file that cannot be read or understood, that is larger than 64 KiB or
-    /// asks for what would change answers and is not done here, and where both files are there.
+    /// [`DeployError::Config`] for a file that is not understood, that is larger than 64 KiB or asks for what
+    /// would change answers and is not done here, and where both files are there; [`ModelError::Io`] for one
+    /// that cannot be read now.
     pub fn of(repository: &Repository, name: &str) -> Result<Self, DeployError> {
         if !Repository::is_name(name) {
             return Ok(Self::default());
         }
         let folder = repository.root().join(name);
         let failed = |file| move |reason| refused(name, file, reason);
-        let pbtxt = text(&folder.join(PBTXT)).map_err(failed(PBTXT))?;
-        let toml = text(&folder.join(TOML)).map_err(failed(TOML))?;
+        let read = |file| match text(&folder.join(file)) {
+            Ok(text) => text.map_err(failed(file)),
+            Err(source) => {
+                Err(ModelError::Io { action: "read", path: folder.join(file), source }.into())
+            }
+        };
+        let (pbtxt, toml) = (read(PBTXT)?, read(TOML)?);
         match (pbtxt, toml) {
             (None, None) => Ok(Self::default()),
             (Some(text), None) => triton::read(name, &text)
@@ -128,26 +134,30 @@ pub(super) fn place(text: &str, offset: usize) -> String {
     format!("line {}: ", before.iter().filter(|byte| **byte == b'\n').count() + 1)
 }
 
-/// The text of a file; none where there is none.
-fn text(path: &Path) -> Result<Option<String>, String> {
-    let too_large = |bytes| format!("it has {bytes} bytes, expected {BYTES_MAX} at most");
+/// The text of a file, none where there is none; or why it is none that is read.
+fn text(path: &Path) -> io::Result<Result<Option<String>, String>> {
+    let too_large = |bytes| Ok(Err(format!("it has {bytes} bytes, expected {BYTES_MAX} at most")));
     // A pipe would wait for its writer.
     match std::fs::metadata(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error.to_string()),
-        Ok(found) if !found.is_file() => return Err("it is no file".to_owned()),
-        Ok(found) if found.len() > BYTES_MAX => return Err(too_large(found.len())),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Ok(None)),
+        Err(error) => return Err(error),
+        Ok(found) if !found.is_file() => return Ok(Err("it is no file".to_owned())),
+        Ok(found) if found.len() > BYTES_MAX => return too_large(found.len()),
         Ok(_) => {}
     }
     let file = match File::open(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        file => file.map_err(|error| error.to_string())?,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Ok(None)),
+        file => file?,
     };
     let mut text = String::new();
     // It may have grown.
-    let read = file.take(BYTES_MAX + 1).read_to_string(&mut text);
-    let bytes = u64::try_from(read.map_err(|error| error.to_string())?).unwrap_or(u64::MAX);
-    if bytes > BYTES_MAX { Err(too_large(bytes)) } else { Ok(Some(text)) }
+    match file.take(BYTES_MAX + 1).read_to_string(&mut text) {
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::InvalidData => return Ok(Err(error.to_string())),
+        Err(error) => return Err(error),
+    }
+    let bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
+    if bytes > BYTES_MAX { too_large(bytes) } else { Ok(Ok(Some(text))) }
 }
 
 #[cfg(test)]

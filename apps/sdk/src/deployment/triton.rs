@@ -7,6 +7,7 @@ mod sequences;
 
 use super::config::{ModelConfig, place};
 use super::ports::{INPUT, Port, Ports, Side};
+use super::warm_up::RUNS_MAX;
 use super::{Deployment, WarmUp};
 use crate::versions::VersionPolicy;
 use lgp_memory::DType;
@@ -33,8 +34,6 @@ const REASON_CHARS_MAX: usize = 300;
 const LISTS_MAX: usize = 500;
 /// A cache that has no size of its own: `response_cache` says only that there is to be one.
 const CACHE_BYTES: NonZeroU64 = NonZeroU64::new(64 << 20).unwrap();
-/// Runs of all warm-ups.
-const WARM_UPS_MAX: usize = 64;
 
 static DESCRIPTOR: LazyLock<Option<MessageDescriptor>> =
     LazyLock::new(|| DescriptorPool::decode(DESCRIPTORS).ok()?.get_message_by_name(MESSAGE));
@@ -242,8 +241,8 @@ fn warm_ups(
             }
         }
         let count = usize::try_from(warm_up.count.max(1)).unwrap_or(usize::MAX);
-        if count > WARM_UPS_MAX.saturating_sub(all.len()) {
-            return Err(format!("model_warmup has more than {WARM_UPS_MAX} runs together"));
+        if count > RUNS_MAX.saturating_sub(all.len()) {
+            return Err(format!("model_warmup has more than {RUNS_MAX} runs together"));
         }
         all.extend(std::iter::repeat_n(WarmUp { shapes }, count));
     }

@@ -16,7 +16,7 @@ pub struct WarmUp {
 }
 
 /// Runs of a model, at most.
-const RUNS_MAX: usize = 16;
+pub(super) const RUNS_MAX: usize = 16;
 /// Bytes of all runs' names and shapes, which go to a worker in one message.
 const DESCRIBED_BYTES_MAX: usize = 32 << 10;
 /// Bytes that an input takes there besides its name, and those of each dimension, at most.

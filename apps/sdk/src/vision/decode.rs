@@ -1,8 +1,9 @@
 //! Encoded bytes to upright 8-bit pixels, bounded before anything is decoded.
 
 use super::VisionError;
+use image::error::{DecodingError, ImageFormatHint};
 use image::metadata::Orientation;
-use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader, Limits};
+use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits};
 use std::io::Cursor;
 
 /// What an encoded image may be at most.
@@ -131,6 +132,13 @@ fn open<'a>(
         }
         _ => return Err(VisionError::UnknownFormat),
     };
+    if reader.format() == Some(ImageFormat::WebP) {
+        let damaged = |reason: String| {
+            let format = ImageFormatHint::Exact(ImageFormat::WebP);
+            VisionError::Undecodable(ImageError::Decoding(DecodingError::new(format, reason)))
+        };
+        super::webp::check(bytes).map_err(damaged)?;
+    }
     let mut allocation = Limits::no_limits();
     // A pixel takes up to eight bytes, with four channels of 16 bits.
     allocation.max_alloc = Some(limits.pixels_max.saturating_mul(8).max(1 << 20));
@@ -302,6 +310,24 @@ mod tests {
         assert!(matches!(error(&bomb), VisionError::TooManyPixels { width: 16_383, .. }));
         bomb[21..25].copy_from_slice(&(0x3fff_u32 | 0x3fff << 14).to_le_bytes());
         assert!(matches!(error(&bomb), VisionError::NoPixels));
+        // A picture that says 16,383 × 16,383 within a file that says 2 × 2, moving or not; and a chunk of
+        // 4 GiB.
+        let lossy =
+            [&[0x10, 0, 0, 0x9d, 0x01, 0x2a, 0xff, 0x3f, 0xff, 0x3f][..], &[0; 32]].concat();
+        let lossy = chunk(b"VP8 ", &lossy);
+        let canvas = |flags| chunk(b"VP8X", &[flags, 0, 0, 0, 1, 0, 0, 1, 0, 0]);
+        let still = riff(&[canvas(0), lossy.clone()].concat());
+        let head = [&[0; 12][..], &lossy].concat();
+        let endless = [canvas(8), b"EXIF\xff\xff\xff\xff".to_vec(), vec![0; 32]].concat();
+        for (bytes, part) in [
+            (still, "16383x16383 pixels, expected 2x2"),
+            (moving(&[head]), "16383x16383 pixels, expected 2x2"),
+            (riff(&endless), "EXIF says 4294967295 bytes"),
+        ] {
+            let error = error(&bytes);
+            assert!(matches!(error, VisionError::Undecodable(_)), "{error}");
+            assert!(error.to_string().contains(part), "{error}");
+        }
         let webp = webp([1, 2, 3]);
         for length in 12..webp.len() {
             assert!(matches!(error(&webp[..length]), VisionError::Undecodable(_)), "{length}");

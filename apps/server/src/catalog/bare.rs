@@ -18,7 +18,11 @@ pub(super) fn bare(repository: &Repository, name: &str) -> Option<(u64, Fault)> 
     let items = std::fs::read_dir(&folder).into_iter().flatten().flatten();
     let number = |name: std::ffi::OsString| name.to_str()?.parse().ok().filter(|n: &u64| *n > 0);
     let version = items.filter_map(|item| number(item.file_name())).max().unwrap_or(1);
-    let reason = said(repository, name).err().unwrap_or_else(|| {
+    let told = match said(repository, name) {
+        Ok(said) => said.err(),
+        Err(error) => Some(error.to_string()),
+    };
+    let reason = told.unwrap_or_else(|| {
         format!("{file} of model '{name}': it has no version, expected {name}/{version}/model.onnx")
     });
     Some((version, Fault::not_found("unknown_model", reason)))

@@ -5,7 +5,7 @@ use super::bare::{self, bare};
 use super::{Catalog, ModelEntry, Readiness, lock};
 use crate::fault::Fault;
 use crate::faults;
-use lgp_sdk::{Entry, ModelConfig, ModelError, Repository};
+use lgp_sdk::{DeployError, Entry, ModelConfig, ModelError, Repository, last_loaded};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -56,12 +56,22 @@ impl Survey {
         };
         let found = repository.found().unwrap_or_default();
         for name in found.keys() {
-            survey.take(name, said(repository, name));
+            // What is not read now is news later.
+            if let Ok(said) = said(repository, name) {
+                survey.take(name, said);
+            }
         }
         let usable = survey.read_found(repository, found).into_iter();
         let usable =
             usable.filter_map(|(name, version, entry)| entry.ok().map(|_| (name, version)));
-        *lock(&survey.seen) = usable.collect();
+        let mut seen: BTreeSet<Version> = usable.collect();
+        // Those that only their model's file refuses are loaded once it is mended, if they were loaded last.
+        let unloaded = |(name, version): &&Version| {
+            let last = last_loaded(repository, name).ok().flatten();
+            last.is_some_and(|last| last.known.contains(version) && !last.loaded.contains(version))
+        };
+        seen.extend(lock(&survey.refused).keys().filter(unloaded).cloned());
+        *lock(&survey.seen) = seen;
         survey
     }
 
@@ -170,8 +180,14 @@ impl Survey {
 }
 
 /// What the file of a model says now.
-pub(super) fn said(repository: &Repository, name: &str) -> Said {
-    ModelConfig::of(repository, name).map_err(|error| error.to_string())
+///
+/// # Errors
+/// Where it cannot be read now, whatever it says.
+pub(super) fn said(repository: &Repository, name: &str) -> Result<Said, ModelError> {
+    match ModelConfig::of(repository, name) {
+        Err(DeployError::Model(error)) => Err(error),
+        read => Ok(read.map_err(|error| error.to_string())),
+    }
 }
 
 /// The last time and all bytes of a version's files: its weights may come after its model.

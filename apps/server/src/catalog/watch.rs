@@ -29,19 +29,27 @@ impl Catalog {
     /// contradicts are unloaded, and come back once it fits them.
     async fn look_at_config(&self, name: &str) -> Result<(), Fault> {
         let owned = name.to_owned();
-        let now = self.files(move |r| Ok(said(r, &owned))).await?;
+        let now = match self.files(move |r| said(r, &owned)).await {
+            Ok(now) => now,
+            // What it says may be the same as before: the next look tells.
+            Err(fault) => {
+                tracing::warn!(name, reason = fault.message, "a model's file is not read");
+                return Ok(());
+            }
+        };
         if !self.survey.take(name, now) {
             return Ok(());
         }
         let _turn = self.turn(name).await;
         self.forget_settings(name).await;
-        let usable = self.numbers(name).await.unwrap_or_default();
+        let usable = self.numbers(name).await?;
         // Those that nobody had loaded are not loaded once they fit, either.
         let wanted = self.coordinator.models().into_iter();
         let refused = wanted.filter(|m| m.name == name && !usable.contains(&m.version));
         for model in refused {
             lock(&self.survey.seen).remove(&(model.name.clone(), model.version));
             self.coordinator.unload(&model);
+            self.sequences.end(name, Some(model.version));
         }
         if usable.is_empty() {
             return Ok(());

@@ -160,6 +160,10 @@ async fn answer<T: Send + 'static>(
         call.named(id);
     }
     sequences::check(&entry, request.sequence.as_ref())?;
+    if named.is_alias() && request.ticket.is_some() {
+        // What waits for its turn is under way; of which model is known only then.
+        check_pending(state, &entry, pending.counters())?;
+    }
     let mut turn = sequences::turn(state, &mut request).await?;
     let waited = turn.as_ref().map(Turn::waited).unwrap_or_default();
     // Those before it are no work on this one.
@@ -173,6 +177,9 @@ async fn answer<T: Send + 'static>(
         let about = (call, &mut *pending, &mut *steps);
         entry = move_to(chosen, (named, turn.is_some()), state, about).await?;
         request.check_fits(&entry)?;
+    }
+    if let Some(turn) = &turn {
+        turn.check(&entry)?;
     }
     check_kind(&entry, &request)?;
     let model = entry.cache().map(|_| entry.model().clone());

@@ -44,7 +44,8 @@ impl Settings {
             max_batch_size,
             batching: batching.filter(|_| max_batch_size > 0).cloned(),
             warm_up: deployment.warm_up.iter().map(run).collect(),
-            is_cached: deployment.cache_bytes.is_some(),
+            // Answers of sequences are not kept.
+            is_cached: deployment.cache_bytes.is_some() && deployment.sequences.is_none(),
         }
     }
 

@@ -72,10 +72,13 @@ pub(super) async fn run(
     (call, pending, steps): (&Call, &mut Pending, &mut Steps),
     request: InferRequest,
 ) -> Result<Outcome, Fault> {
-    let mut has_moved = false;
+    let (mut has_moved, began) = (false, Instant::now());
+    let longest = state.config().deadline_max();
+    let within = request.timeout.map_or(longest, |timeout| timeout.min(longest));
     loop {
         let mut spec = TaskSpec::new(entry.model().clone(), request.inputs.tensors.clone());
-        (spec.priority, spec.deadline) = (request.priority, request.timeout);
+        let left = within.saturating_sub(began.elapsed());
+        (spec.priority, spec.deadline) = (request.priority, Some(left));
         let fault = match submit(state, (call, &*entry, &mut *steps), spec).await {
             Ok(record) => {
                 let outcome = Outcome::of(record)?;

@@ -208,7 +208,8 @@ impl<E: Clone> Table<E> {
         all.iter().for_each(|key| self.close(key));
     }
 
-    fn close(&mut self, key: &Key) {
+    /// Ends a sequence that is open.
+    pub(super) fn close(&mut self, key: &Key) {
         let Some(open) = self.slots.get_mut(key).and_then(|slot| slot.open.take()) else { return };
         self.bytes = self.bytes.saturating_sub(open.bytes);
         if let Some(count) = self.open.get_mut(&open.model.key) {

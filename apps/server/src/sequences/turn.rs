@@ -67,15 +67,12 @@ impl Ticket {
             })?,
         };
         let mut found = None;
-        if !asked.starts {
+        if asked.starts {
+            // Whatever becomes of this one: what comes behind it is not meant for the one before.
+            place.sequences.table().close(&place.key);
+        } else {
             let open = place.sequences.table().find(&place.key);
-            found = Some(open.ok_or_else(|| {
-                let message = format!(
-                    "sequence {id} of '{name}' is not open: it was never begun, has ended or was idle for \
-                     too long; expected sequence_start"
-                );
-                Fault::new(axum::http::StatusCode::BAD_REQUEST, "unknown_sequence", message)
-            })?);
+            found = Some(open.ok_or_else(|| not_open(&asked, name))?);
         }
         Ok(Turn { asked, waited: came.elapsed(), found, begun: None, place, _guard: guard })
     }
@@ -121,6 +118,20 @@ impl Turn {
     /// The model that the sequence was begun on, unless it begins.
     pub(crate) fn entry(&self) -> Option<&ModelEntry> {
         self.found.as_ref().map(|found| &found.entry)
+    }
+
+    /// Ends a sequence with which its model, as it is said to be now, cannot go on.
+    ///
+    /// # Errors
+    /// 400, as for each sequence that is not open.
+    pub(crate) fn check(&self, entry: &ModelEntry) -> Result<(), Fault> {
+        let Some(found) = &self.found else { return Ok(()) };
+        let wish = |entry: &ModelEntry| entry.stateful().map(|stateful| stateful.wish().clone());
+        if found.entry.model() == entry.model() && wish(&found.entry) != wish(entry) {
+            self.place.sequences.table().close(&self.place.key);
+            return Err(not_open(&self.asked, &self.place.key.name));
+        }
+        Ok(())
     }
 
     /// Gives the model its states, and tells it where in the sequence this is.
@@ -210,6 +221,15 @@ impl Drop for Turn {
             self.place.sequences.table().finish(&self.place.key, number);
         }
     }
+}
+
+fn not_open(asked: &Asked, name: &str) -> Fault {
+    let id = &asked.id;
+    let message = format!(
+        "sequence {id} of '{name}' is not open: it was never begun, has ended or was idle for too long; \
+         expected sequence_start"
+    );
+    Fault::new(axum::http::StatusCode::BAD_REQUEST, "unknown_sequence", message)
 }
 
 fn stateful(entry: &ModelEntry) -> Result<&Stateful, Fault> {

@@ -71,7 +71,25 @@ async fn load(session: &WorkerSession, order: &Load) -> Result<Loading, ExecErro
     let at = position(session, *device)?;
     // An order may come twice.
     let cold = !order.warm_up.is_empty() && !session.warm_ups.is_warm(at, model);
-    let warming = cold.then(|| session.warm_ups.begin(at, model));
+    if cold {
+        session.warm_ups.begin(at, model);
+    }
+    let loaded = load_at(session, at, order, cold).await;
+    match (&loaded, cold) {
+        (Ok(_), true) => session.warm_ups.done(at, model),
+        (Err(_), true) => session.warm_ups.forget(at, model),
+        _ => {}
+    }
+    loaded
+}
+
+async fn load_at(
+    session: &WorkerSession,
+    at: usize,
+    order: &Load,
+    cold: bool,
+) -> Result<Loading, ExecError> {
+    let model = &order.model;
     let (executor, model) = (Arc::clone(&session.executor), model.clone());
     let load = move || {
         let devices = executor.status().devices;
@@ -83,13 +101,15 @@ async fn load(session: &WorkerSession, order: &Load) -> Result<Loading, ExecErro
     };
     let ended = outside::blocking(load).await;
     let loading = ended.unwrap_or_else(|error| Err(ExecError::failed(error.to_string())))?;
-    let Some(warming) = warming else { return Ok(loading) };
-    if let Err(error) = warm_up::run(&session.executor, at, order, session.input_bytes_max).await {
+    if !cold {
+        return Ok(loading);
+    }
+    let about = (session.input_bytes_max, &session.hung);
+    if let Err(error) = warm_up::run(&session.executor, at, order, about).await {
         let (executor, model) = (Arc::clone(&session.executor), order.model.clone());
         // What it is told of is why the runs failed.
         let _ = outside::blocking(move || executor.unload(at, &model)).await;
         return Err(error);
     }
-    warming.done();
     Ok(loading)
 }

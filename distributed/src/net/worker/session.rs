@@ -28,7 +28,7 @@ const WELCOME_TIMEOUT: Duration = Duration::from_secs(5);
 const DISMISSAL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Time for runs that nobody waits for to stop.
-const STOP_TIMEOUT: Duration = Duration::from_secs(2);
+pub(super) const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Streams that the coordinator may open, whatever it gives.
 const STREAMS_MAX: u32 = 1 << 17;
@@ -93,6 +93,7 @@ pub(crate) async fn serve(
         () = shutdown.as_mut() => return finish(connection, &session).await,
         () = drain.notified() => return finish(connection, &session).await,
         () = stuck(attempts) => return Ended::Stuck,
+        () = session.hung.notified() => return Ended::Stuck,
     };
     match Close::given_by_peer(&error) {
         Some(Close::Farewell) => Ended::Left,
@@ -146,6 +147,8 @@ async fn greet(
     worker: &Worker,
 ) -> Result<(SendStream, RecvStream, Welcome)> {
     let config = &worker.config;
+    let mut status = status(&worker.executor).await;
+    worker.warm_ups.hide(&mut status);
     let hello = Hello {
         version_min: VERSION_MIN,
         version_max: VERSION,
@@ -155,7 +158,7 @@ async fn greet(
         incarnation: config.incarnation,
         slots: config.places(),
         threads: config.slots.max(1),
-        status: status(&worker.executor).await,
+        status,
         input_bytes_max: u64::try_from(config.input_bytes_max).unwrap_or(u64::MAX),
         machine: config.machine.clone(),
         stint: worker.attempts.stint(),

@@ -21,6 +21,7 @@ use quinn::{Connection, RecvStream, SendStream};
 use serde::Serialize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::Notify;
 
 /// What the tasks of one connection share.
 pub(crate) struct WorkerSession {
@@ -33,7 +34,9 @@ pub(crate) struct WorkerSession {
     /// Outputs that the coordinator may ask for.
     offers: Arc<Offers>,
     pub(crate) attempts: Arc<Attempts>,
-    pub(crate) warm_ups: WarmUps,
+    pub(crate) warm_ups: Arc<WarmUps>,
+    /// A run that is no attempt's does not stop.
+    pub(crate) hung: Notify,
     /// Bytes that the inputs of one run may have.
     pub(crate) input_bytes_max: usize,
     leaving: AtomicBool,
@@ -49,7 +52,8 @@ impl WorkerSession {
             input_cache: Arc::clone(&worker.input_cache),
             offers: Arc::clone(&worker.offers),
             attempts: Arc::clone(&worker.attempts),
-            warm_ups: WarmUps::default(),
+            warm_ups: Arc::clone(&worker.warm_ups),
+            hung: Notify::new(),
             input_bytes_max: worker.config.input_bytes_max,
             leaving: AtomicBool::new(false),
         }

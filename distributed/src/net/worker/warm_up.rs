@@ -3,6 +3,7 @@
 
 use crate::executor::{ExecError, ExecErrorKind, Executor, ExecutorStatus, Stop};
 use crate::net::outside;
+use crate::net::worker::session::STOP_TIMEOUT;
 use crate::proto::message::{Load, TensorMeta};
 use crate::proto::tensors::{RANK_MAX, TENSORS_MAX, dtype_of};
 use crate::task::ModelRef;
@@ -10,6 +11,7 @@ use lgp_memory::{DType, NamedTensor, Shape, Tensor};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio::sync::Notify;
 
 /// Runs of one model, at most.
 const RUNS_MAX: usize = 16;
@@ -33,11 +35,15 @@ impl WarmUps {
         }
     }
 
-    /// A model's runs begin, before it is loaded; what ends with the guard has failed.
-    pub(crate) fn begin(&self, at: usize, model: &ModelRef) -> Warming<'_> {
-        let key = (at, model.clone());
-        self.lock().insert(key.clone(), false);
-        Warming { warm_ups: self, key }
+    /// A model's runs begin, before it is loaded. It is hidden until they are done, also where the
+    /// connection that ordered them is lost.
+    pub(crate) fn begin(&self, at: usize, model: &ModelRef) {
+        self.lock().insert((at, model.clone()), false);
+    }
+
+    /// A model's runs are over.
+    pub(crate) fn done(&self, at: usize, model: &ModelRef) {
+        self.lock().insert((at, model.clone()), true);
     }
 
     /// Whether a model has had its runs.
@@ -45,40 +51,19 @@ impl WarmUps {
         self.lock().get(&(at, model.clone())) == Some(&true)
     }
 
-    /// A device lets go of a model.
+    /// A device lets go of a model, or does not have it.
     pub(crate) fn forget(&self, at: usize, model: &ModelRef) {
         self.lock().remove(&(at, model.clone()));
     }
 }
 
-/// A model that is loaded and run.
-pub(crate) struct Warming<'a> {
-    warm_ups: &'a WarmUps,
-    key: (usize, ModelRef),
-}
-
-impl Warming<'_> {
-    /// Its runs are over.
-    pub(crate) fn done(self) {
-        self.warm_ups.lock().insert(self.key.clone(), true);
-    }
-}
-
-impl Drop for Warming<'_> {
-    fn drop(&mut self) {
-        let mut states = self.warm_ups.lock();
-        if states.get(&self.key) == Some(&false) {
-            states.remove(&self.key);
-        }
-    }
-}
-
-/// Runs a loaded model as its order says; the first failure is that of the load.
+/// Runs a loaded model as its order says; the first failure is that of the load. A run that does not stop is
+/// told.
 pub(crate) async fn run(
     executor: &Arc<dyn Executor>,
     at: usize,
     load: &Load,
-    bytes_max: usize,
+    (bytes_max, hung): (usize, &Notify),
 ) -> Result<(), ExecError> {
     let given = load.warm_up.len();
     if given > RUNS_MAX {
@@ -91,7 +76,7 @@ pub(crate) async fn run(
             message: format!("warm-up run {number}: {}", error.message),
             ..error
         };
-        run_once(executor, (at, &load.model), inputs.clone(), (bytes_max, limit))
+        run_once(executor, (at, &load.model), inputs.clone(), (bytes_max, limit, hung))
             .await
             .map_err(failed)?;
     }
@@ -111,7 +96,7 @@ async fn run_once(
     executor: &Arc<dyn Executor>,
     (at, model): (usize, &ModelRef),
     metas: Vec<TensorMeta>,
-    (bytes_max, limit): (usize, Duration),
+    (bytes_max, limit, hung): (usize, Duration, &Notify),
 ) -> Result<(), ExecError> {
     let stop = StopOnDrop(Stop::new());
     let (executor, model, asked) = (Arc::clone(executor), model.clone(), stop.0.clone());
@@ -123,7 +108,14 @@ async fn run_once(
         ended = &mut ran => (ended, false),
         () = tokio::time::sleep(limit) => {
             stop.0.stop();
-            (ran.await, true)
+            match tokio::time::timeout(STOP_TIMEOUT, &mut ran).await {
+                Ok(ended) => (ended, true),
+                Err(_) => {
+                    hung.notify_one();
+                    let what = format!("it does not stop after its run limit of {limit:?}");
+                    return Err(ExecError::failed(what));
+                }
+            }
         }
     };
     match ended {
@@ -203,7 +195,8 @@ mod tests {
         }
     }
 
-    /// Runs until it is stopped where its input has two dimensions; fails where it has three.
+    /// Runs until it is stopped where its input has two dimensions, and for longer where it has four; fails
+    /// where it has three.
     struct Model;
 
     impl Executor for Model {
@@ -226,6 +219,10 @@ mod tests {
                     }
                     Err(ExecError::stopped("as it was asked to"))
                 }
+                4 => {
+                    std::thread::sleep(STOP_TIMEOUT * 3 / 2);
+                    Ok(Vec::new())
+                }
                 _ => Err(ExecError::bad_input("three dimensions")),
             }
         }
@@ -244,15 +241,19 @@ mod tests {
             warm_up: ranks.iter().map(|rank| vec![meta("x", 3, &vec![1; *rank])]).collect(),
             run_limit_ms: Some(20),
         };
-        run(&executor, 0, &of(&[1, 1]), 1_000).await.expect("it works");
+        let hung = Notify::new();
+        run(&executor, 0, &of(&[1, 1]), (1_000, &hung)).await.expect("it works");
         for (ranks, message) in [
             (&[1, 3][..], "warm-up run 2: three dimensions"),
             (&[2], "warm-up run 1: it took longer than its run limit of 20ms"),
+            (&[4], "warm-up run 1: it does not stop after its run limit of 20ms"),
             (&[1; 17], "17 warm-up runs, at most 16 are accepted"),
         ] {
-            let error = run(&executor, 0, &of(ranks), 1_000).await.expect_err(message);
+            let error = run(&executor, 0, &of(ranks), (1_000, &hung)).await.expect_err(message);
             assert_eq!(error.message, message);
         }
+        let told = tokio::time::timeout(Duration::ZERO, hung.notified()).await;
+        assert!(told.is_ok(), "one did not stop");
     }
 
     #[test]
@@ -266,11 +267,12 @@ mod tests {
             !status.devices[0].models.is_empty()
         };
         assert!(listed());
-        let warming = warm_ups.begin(0, &model);
+        warm_ups.begin(0, &model);
         assert!(!listed() && !warm_ups.is_warm(0, &model));
-        drop(warming);
+        warm_ups.forget(0, &model);
         assert!(listed() && !warm_ups.is_warm(0, &model), "its runs failed");
-        warm_ups.begin(0, &model).done();
+        warm_ups.begin(0, &model);
+        warm_ups.done(0, &model);
         assert!(listed() && warm_ups.is_warm(0, &model));
         warm_ups.forget(0, &model);
         assert!(!warm_ups.is_warm(0, &model));

@@ -229,7 +229,7 @@ fn what_is_not_understood_or_not_done_is_refused_with_the_place() {
             "data_file is 'f'",
         ),
         ("max_batch_size: 2 model_warmup { name: \"w\" batch_size: 3 }", "batch_size is 3"),
-        ("model_warmup { count: 65 }", "more than 64"),
+        ("model_warmup { count: 17 }", "more than 16"),
         ("model_warmup { inputs { key: \"x\" value { dims: -1 } } }", "open dimension"),
         (&CLASSIFIER[..700], "line "),
         (&STATEFUL[..STATEFUL.len() / 2], ""),

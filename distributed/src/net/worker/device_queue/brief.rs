@@ -1,6 +1,7 @@
 //! Tasks that are run by the thread that brings them: to wake another one takes longer than they do.
 
 use super::{DeviceQueue, Job, Ran, State};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The longest run that is brief. What it keeps waiting is the thread that serves the connection.
@@ -28,7 +29,7 @@ impl State {
 impl DeviceQueue {
     /// Runs a task at once and on this thread, where such runs are known to be brief and run alone, none
     /// waits, and the device is no driver that one could hang in. Else it is given back.
-    pub(crate) fn run_at_once(&self, job: Job) -> Result<Ran, Job> {
+    pub(crate) fn run_at_once(self: &Arc<Self>, job: Job) -> Result<Ran, Job> {
         let kind = job.kind();
         {
             let mut state = self.lock();
@@ -48,6 +49,8 @@ impl DeviceQueue {
         let mut state = self.lock();
         state.free += 1;
         state.learn(kind, took);
+        // Tasks that came meanwhile may have found no thread that could be started.
+        self.staff(&mut state);
         Ok(Ran { result, took, batch: 1, joined: false })
     }
 }
@@ -60,14 +63,23 @@ mod tests {
     use crate::executor::{ExecError, Executor, ExecutorStatus, Stop};
     use crate::task::{ModelRef, Priority};
     use lgp_memory::NamedTensor;
-    use std::sync::Arc;
+    use std::sync::Barrier;
     use std::sync::atomic::{AtomicBool, Ordering};
 
     /// Answers at once, or after a while.
-    #[derive(Default)]
     struct Quick {
         away: AtomicBool,
         slow: AtomicBool,
+        /// Where runs wait that begin while this is set.
+        held: AtomicBool,
+        gate: Barrier,
+    }
+
+    impl Default for Quick {
+        fn default() -> Self {
+            let (away, slow, held) = Default::default();
+            Self { away, slow, held, gate: Barrier::new(2) }
+        }
     }
 
     impl Executor for Quick {
@@ -82,6 +94,10 @@ mod tests {
             inputs: &[NamedTensor],
             _: &Stop,
         ) -> Result<Vec<NamedTensor>, ExecError> {
+            if self.held.swap(false, Ordering::SeqCst) {
+                self.gate.wait();
+                self.gate.wait();
+            }
             if self.slow.load(Ordering::SeqCst) {
                 std::thread::sleep(BRIEF * 2);
             }
@@ -120,5 +136,28 @@ mod tests {
         let kind = Job { batching: batching.clone(), ..job("a", 1, 0., Priority::Normal) };
         (0..SURE).for_each(|_| line.lock().learn(kind.kind(), BRIEF));
         assert!(line.run_at_once(kind).is_err(), "others may join it");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_task_that_came_meanwhile_runs_after_it() {
+        let executor = Arc::new(Quick::default());
+        let line = line(1, Duration::ZERO, &executor);
+        let kind = job("a", 1, 0., Priority::Normal).kind();
+        (0..SURE).for_each(|_| line.lock().learn(kind, BRIEF));
+        executor.held.store(true, Ordering::SeqCst);
+        let at_once = Arc::clone(&line);
+        let running = tokio::task::spawn_blocking(move || {
+            at_once.run_at_once(job("a", 1, 0., Priority::Normal)).is_ok()
+        });
+        let entered = tokio::task::spawn_blocking(move || {
+            executor.gate.wait();
+            let ticket = line.enter(job("b", 1, 1., Priority::Normal));
+            executor.gate.wait();
+            ticket
+        });
+        let ticket = entered.await.expect("no panic");
+        assert!(running.await.expect("no panic"), "it is brief");
+        let ran = tokio::time::timeout(Duration::from_secs(10), ticket.ran).await;
+        assert!(ran.expect("it does not wait for another").expect("it runs").result.is_ok());
     }
 }
