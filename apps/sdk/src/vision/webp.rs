@@ -7,6 +7,9 @@ const HEAD: usize = 12;
 
 type Size = (u32, u32);
 
+/// A chunk's name and contents, and what comes behind it.
+type Chunk<'a> = (&'a [u8; 4], &'a [u8], &'a [u8]);
+
 /// Why a file is not to be decoded: a chunk is longer than the file, or a picture in it has another size
 /// than is said of it outside.
 pub(super) fn check(bytes: &[u8]) -> Result<(), String> {
@@ -30,8 +33,8 @@ pub(super) fn check(bytes: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// A chunk's name and contents, and what comes behind it; none at the end.
-fn chunk(bytes: &[u8]) -> Result<Option<(&[u8; 4], &[u8], &[u8])>, String> {
+/// The first chunk; none at the end.
+fn chunk(bytes: &[u8]) -> Result<Option<Chunk<'_>>, String> {
     let Some((name, rest)) = bytes.split_first_chunk::<4>() else { return Ok(None) };
     let Some((length, rest)) = rest.split_first_chunk::<4>() else { return Ok(None) };
     let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
