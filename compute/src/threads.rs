@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 /// How long a thread looks for work, or for the end of work, before it sleeps.
 const SPIN: Duration = Duration::from_micros(40);
-/// The shortest burst of work that threads are woken for: about twice what it takes until one is awake.
+/// The shortest burst of work that threads are woken for: one is awake after some tens of microseconds.
 const WORTH_WAKING: Duration = Duration::from_micros(100);
 
 /// What one part runs; the lifetime is erased while the parts run.

@@ -12,7 +12,7 @@ use std::path::Path;
 const PBTXT: &str = "config.pbtxt";
 /// Our own.
 const TOML: &str = "config.toml";
-/// Largest file that is read. The largest of Triton's own examples has a tenth of it.
+/// Largest file that is read.
 pub(super) const BYTES_MAX: u64 = 64 << 10;
 
 /// What a file in a model's folder says of the model.
