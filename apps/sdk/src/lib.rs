@@ -47,7 +47,7 @@ pub use lgp_inference::{
     TunedModel, TunedNode, ValueSpec, Weights, pass_reports, read_value,
 };
 pub use lgp_memory::{
-    DType, Datum, Dim, Element, Error as TensorError, F4E2M1, F8E4M3FN, F8E4M3FNUZ, F8E5M2,
+    Buffer, DType, Datum, Dim, Element, Error as TensorError, F4E2M1, F8E4M3FN, F8E4M3FNUZ, F8E5M2,
     F8E5M2FNUZ, F8E8M0, MemoryKind, MemoryPhase, MemoryProfile, NamedTensor, Shape, SpikeRule,
     SymShape, Tensor, TensorType, TensorView, ValueKind,
 };

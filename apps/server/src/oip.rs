@@ -33,7 +33,7 @@ pub(crate) use datatype::config_name as config_datatype;
 pub(crate) use datatype::name as datatype_name;
 pub(crate) use datatype::parse as parse_datatype;
 pub(crate) use health::{EXTENSIONS, NAME};
-pub(crate) use infer::{Answer, LARGE_BYTES, off_loop, serve};
+pub(crate) use infer::{Answer, LARGE_BYTES, off_loop, serve, weight};
 pub(crate) use json_data::Flat;
 pub(crate) use models::{control_name, parse_version, platform};
 pub(crate) use repository::refuse_upload;

@@ -114,9 +114,12 @@ impl Regions {
         }
     }
 
-    /// Whether there is any.
-    fn is_empty(&self) -> bool {
-        self.known().is_empty()
+    /// Bytes of the largest that a caller has; 0 without any.
+    fn largest(&self, caller: &Caller) -> usize {
+        let known = self.known();
+        let own = known.iter().filter(|((owner, _), _)| owner == caller.id());
+        let most = own.map(|(_, region)| region.place.byte_size).max();
+        usize::try_from(most.unwrap_or(0)).unwrap_or(usize::MAX)
     }
 
     fn find(&self, caller: &Caller, name: &str) -> Result<Arc<Region>, Fault> {

@@ -49,11 +49,9 @@ impl Service {
         (message, ticket): (ModelInferRequest, Option<Ticket>),
     ) -> Result<ModelInferResponse, Fault> {
         let named = self.named(caller, &message.model_name, &message.model_version).await?;
-        let bytes = match request::is_elsewhere(&message) {
-            true => oip::LARGE_BYTES,
-            false => message.encoded_len(),
-        };
         let shared = Shared::new(self.state(), caller);
+        let elsewhere = shared.bytes_of(|| request::places(&message));
+        let bytes = oip::weight(0, elsewhere.saturating_add(message.encoded_len()));
         let decode = move |entry: &ModelEntry| {
             let read = request::read(message, Some(&shared), entry.inputs(), entry.outputs())?;
             Ok(InferRequest { ticket, ..read })

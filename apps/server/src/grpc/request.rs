@@ -39,9 +39,10 @@ struct Regions<'a> {
     taken: Taken,
 }
 
-/// Whether an input of a message lies in shared memory, which makes it larger than it looks.
-pub(super) fn is_elsewhere(message: &ModelInferRequest) -> bool {
-    message.inputs.iter().any(|input| input.parameters.contains_key("shared_memory_region"))
+/// Inputs of a message that lie in shared memory.
+pub(super) fn places(message: &ModelInferRequest) -> usize {
+    let inputs = message.inputs.iter();
+    inputs.filter(|input| input.parameters.contains_key("shared_memory_region")).count()
 }
 
 /// The sequence that a message is of.

@@ -2,9 +2,10 @@
 //! text: these go no further than an ensemble's own steps.
 #![deny(clippy::as_conversions)]
 
+use super::request;
 use crate::fault::Fault;
 use axum::body::Bytes;
-use lgp_sdk::{DType, NamedTensor, Shape, Tensor};
+use lgp_sdk::{Buffer, DType, NamedTensor, Shape, Tensor};
 
 /// Bytes before each element of binary data: its length.
 const LENGTH_BYTES: usize = 4;
@@ -91,6 +92,20 @@ impl Data {
             Some(elements) => Self::of(name, shape, elements),
             None => Err(fault),
         }
+    }
+
+    /// The same from bytes that are nobody else's: numbers are not copied.
+    pub(crate) fn owned(
+        name: &str,
+        dtype: DType,
+        shape: &[usize],
+        bytes: Buffer,
+    ) -> Result<Self, Fault> {
+        if dtype == DType::Str {
+            return Self::binary(name, dtype, shape, &bytes);
+        }
+        let tensor = request::numbers(name, dtype, shape, bytes)?;
+        Ok(Self::Tensor(NamedTensor::new(name, tensor)))
     }
 
     /// The tensor, for those who take nothing else.

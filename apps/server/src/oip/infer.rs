@@ -23,8 +23,15 @@ use axum::response::Response;
 use lgp_sdk::NamedTensor;
 use std::time::{Duration, Instant};
 
-/// Bodies from this size on, and those that name shared memory, are read and written away from the threads that serve connections.
+/// Bytes of JSON from which on a body is read and written away from the threads that serve connections.
 pub(crate) const LARGE_BYTES: usize = 256 << 10;
+/// Raw bytes that are read in no more time than one byte of JSON: they are only copied.
+const RAW_BYTES_PER_TEXT: usize = 4;
+
+/// What a request counts as against [`LARGE_BYTES`].
+pub(crate) fn weight(text_bytes: usize, raw_bytes: usize) -> usize {
+    text_bytes.saturating_add(raw_bytes / RAW_BYTES_PER_TEXT)
+}
 
 /// `POST /v2/models/{m}[/versions/{v}]/infer`.
 pub(crate) async fn infer(
@@ -38,13 +45,13 @@ pub(crate) async fn infer(
     let shared = Shared::new(&state, &caller);
     let version = params.find("version").and_then(|version| version.parse().ok());
     let line = Line::of(&state, &caller, params.get("model"), version);
-    let size = |json: &[u8], bytes| if shared.may_be_named(json) { LARGE_BYTES } else { bytes };
+    let size = |json: &[u8], raw| weight(json.len(), shared.bytes_named(json).saturating_add(raw));
     let about = (&call, &named);
     match body {
         Body::Tensors(WithTensors { bytes, json_bytes, room: _room }) => {
             // The room is held while the task has the tensors.
             let json = bytes.get(..json_bytes.unwrap_or(bytes.len())).unwrap_or_default();
-            let size = size(json, bytes.len());
+            let size = size(json, bytes.len().saturating_sub(json.len()));
             let decode = move |entry: &ModelEntry| {
                 let specs = (entry.inputs(), entry.outputs());
                 let request =
@@ -183,12 +190,13 @@ async fn answer<T: Send + 'static>(
     }
     check_kind(&entry, &request)?;
     let model = entry.cache().map(|_| entry.model().clone());
+    let hashed = request.inputs.tensors.iter().map(|input| input.tensor.packed_len()).sum();
     let identify = move || {
         let key = model.map(|model| cache::key(&model, &request.inputs.tensors));
         Ok((request, key))
     };
     let (mut request, key) = match entry.cache() {
-        Some(_) => off_loop(bytes, identify).await?,
+        Some(_) => off_loop(hashed, identify).await?,
         None => identify()?,
     };
     let compute_input = lap(&mut clock);

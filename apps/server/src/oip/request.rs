@@ -10,7 +10,7 @@ use crate::extract::parse;
 use crate::fault::Fault;
 use crate::sequences::{Asked, Line, Ticket};
 use crate::shared_memory::{Shared, Slot, Taken};
-use lgp_sdk::{DType, NamedTensor, Priority, Shape, Tensor, ValueSpec};
+use lgp_sdk::{Buffer, DType, NamedTensor, Priority, Shape, Tensor, ValueSpec};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -330,7 +330,7 @@ impl Input<'_> {
                 Data::binary(name, dtype, &self.shape, raw.take(name, size)?)
             }
             (None, None, Some((shared, slot))) => {
-                Data::binary(name, dtype, &self.shape, &shared.read(&slot, &mut raw.taken)?)
+                Data::owned(name, dtype, &self.shape, shared.read(&slot, &mut raw.taken)?)
             }
             (None, None, None) => Err(Fault::bad_input(format!(
                 "input '{name}' has neither data nor binary_data_size"
@@ -360,18 +360,35 @@ pub(crate) fn binary(
     shape: &[usize],
     bytes: &[u8],
 ) -> Result<Tensor, Fault> {
-    let at_fault = |e| Fault::bad_input(format!("input '{name}': {e}"));
-    let expected = Shape::from(shape).byte_len(dtype).map_err(at_fault)?;
+    check_len(name, dtype, shape, bytes.len())?;
+    Tensor::from_packed(dtype, shape, bytes).map_err(|error| at_fault(name, &error))
+}
+
+/// The same that takes the place of the bytes; they are no strings.
+pub(super) fn numbers(
+    name: &str,
+    dtype: DType,
+    shape: &[usize],
+    bytes: Buffer,
+) -> Result<Tensor, Fault> {
+    check_len(name, dtype, shape, bytes.len())?;
+    Tensor::from_buffer(dtype, shape, bytes).map_err(|error| at_fault(name, &error))
+}
+
+fn check_len(name: &str, dtype: DType, shape: &[usize], bytes: usize) -> Result<(), Fault> {
+    let expected = Shape::from(shape).byte_len(dtype).map_err(|error| at_fault(name, &error))?;
     // Strings say themselves how long they are.
-    if dtype != DType::Str && expected != bytes.len() {
-        return Err(Fault::bad_input(format!(
-            "input '{name}' has {} bytes of data, but {} of shape {shape:?} takes {expected} \
-             bytes",
-            bytes.len(),
-            datatype::name(dtype)
-        )));
+    if dtype == DType::Str || expected == bytes {
+        return Ok(());
     }
-    Tensor::from_packed(dtype, shape, bytes).map_err(at_fault)
+    let datatype = datatype::name(dtype);
+    let what =
+        format!("{bytes} bytes of data, but {datatype} of shape {shape:?} takes {expected} bytes");
+    Err(Fault::bad_input(format!("input '{name}' has {what}")))
+}
+
+fn at_fault(name: &str, error: &dyn std::fmt::Display) -> Fault {
+    Fault::bad_input(format!("input '{name}': {error}"))
 }
 
 impl Output {

@@ -2,6 +2,7 @@
 
 use super::Place;
 use crate::fault::Fault;
+use lgp_sdk::Buffer;
 use rustix::fs::{Mode, OFlags};
 use std::fs::File;
 use std::io;
@@ -57,10 +58,8 @@ fn file_name(key: &str) -> Result<&str, Fault> {
 }
 
 /// The bytes at a place of a file.
-pub(super) fn read(file: &File, at: u64, bytes: usize) -> io::Result<Vec<u8>> {
-    let mut data = Vec::new();
-    data.try_reserve_exact(bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
-    data.resize(bytes, 0);
+pub(super) fn read(file: &File, at: u64, bytes: usize) -> io::Result<Buffer> {
+    let mut data = Buffer::zeroed(bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
     file.read_exact_at(&mut data, at)?;
     Ok(data)
 }

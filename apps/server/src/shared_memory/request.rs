@@ -6,6 +6,7 @@ use crate::bodies::Room;
 use crate::fault::Fault;
 use crate::oip::{Parameters, number};
 use crate::state::ServerState;
+use lgp_sdk::Buffer;
 use std::fmt;
 use std::sync::Arc;
 
@@ -42,10 +43,19 @@ impl Shared {
         Self { state: state.clone(), caller: caller.clone() }
     }
 
-    /// Whether a request in JSON may name a region, which makes it larger than it looks.
-    pub(crate) fn may_be_named(&self, json: &[u8]) -> bool {
-        let names = || json.windows(REGION.len()).any(|part| part == REGION.as_bytes());
-        !self.state.regions().is_empty() && names()
+    /// The most bytes that a request in JSON may name besides its own.
+    pub(crate) fn bytes_named(&self, json: &[u8]) -> usize {
+        self.bytes_of(|| {
+            json.windows(REGION.len()).filter(|part| part == &REGION.as_bytes()).count()
+        })
+    }
+
+    /// The most bytes that so many places in regions have.
+    pub(crate) fn bytes_of(&self, places: impl FnOnce() -> usize) -> usize {
+        match self.state.regions().largest(&self.caller) {
+            0 => 0,
+            largest => places().saturating_mul(largest),
+        }
     }
 
     /// Where a tensor with such parameters lies; `None` where it is in no region.
@@ -84,7 +94,7 @@ impl Shared {
     /// # Errors
     /// 400 for more than requests may have and for a region whose file was cut short, 503 without
     /// room.
-    pub(crate) fn read(&self, slot: &Slot, taken: &mut Taken) -> Result<Vec<u8>, Fault> {
+    pub(crate) fn read(&self, slot: &Slot, taken: &mut Taken) -> Result<Buffer, Fault> {
         let config = self.state.config();
         let most = config.binary_bytes_max.min(config.bodies_bytes_max);
         let bytes = usize::try_from(slot.bytes).unwrap_or(usize::MAX);
