@@ -1,9 +1,10 @@
-//! Where a task ran, as answers, refusals and metrics say it.
+//! Where a task ran, and for how long, as answers, refusals and metrics say it.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use lgp_sdk::{TaskRecord, WorkerId};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Names of the worker and of the device in headers and in a call's metadata.
 pub(crate) const WORKER: &str = "lgp-worker";
@@ -44,6 +45,35 @@ impl Place {
             if let Ok(value) = HeaderValue::from_str(value) {
                 headers.insert(HeaderName::from_static(name), value);
             }
+        }
+    }
+}
+
+/// A model's run that gave an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Ran {
+    pub(crate) place: Place,
+    /// Waiting for a device.
+    pub(crate) queue: Duration,
+    /// In the model, as the worker measured it; of a batch, the whole batch's.
+    pub(crate) model: Duration,
+}
+
+impl Ran {
+    /// Each time under its name.
+    pub(crate) fn times(&self) -> [(&'static str, Duration); 2] {
+        [("queue", self.queue), ("model", self.model)]
+    }
+
+    /// The place, and the times in milliseconds as `Server-Timing` (W3C) has them.
+    pub(crate) fn add_to(&self, headers: &mut HeaderMap) {
+        self.place.add_to(headers);
+        let times = self.times().map(|(name, time)| {
+            let ms = time.as_secs_f64() * 1e3;
+            format!("{name};dur={ms:.3}")
+        });
+        if let Ok(value) = HeaderValue::from_str(&times.join(", ")) {
+            headers.insert(HeaderName::from_static("server-timing"), value);
         }
     }
 }

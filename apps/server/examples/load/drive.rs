@@ -19,6 +19,10 @@ pub(crate) struct Report {
     good: usize,
     per_s: f64,
     latency_us: Latency,
+    /// What each answer took besides the model that gave it; none where the server does not tell.
+    over_model_us: Option<Latency>,
+    /// Mean of the time in the model.
+    model_us: Option<f64>,
     /// Requests that the server had no room for, and how many of these answers say when to come again.
     refused: usize,
     refused_saying_when: usize,
@@ -56,6 +60,8 @@ fn rank(sorted: &[f64], per_mille: usize) -> f64 {
 #[derive(Default)]
 struct Count {
     good_us: Vec<f64>,
+    over_model_us: Vec<f64>,
+    model_us: f64,
     refused_us: Vec<f64>,
     refused_saying_when: usize,
     bad: usize,
@@ -115,11 +121,14 @@ pub(crate) async fn run(run: &Run) -> Result<Report> {
     let seconds = counted_from.elapsed().as_secs_f64();
     let mut count = count.take();
     count.refused_us.sort_unstable_by(f64::total_cmp);
+    let told = count.over_model_us.len();
     Ok(Report {
         seconds,
         good: count.good_us.len(),
         per_s: count.good_us.len() as f64 / seconds,
         latency_us: Latency::of(&mut count.good_us),
+        over_model_us: (told > 0).then(|| Latency::of(&mut count.over_model_us)),
+        model_us: (told > 0).then(|| count.model_us / told as f64),
         refused: count.refused_us.len(),
         refused_saying_when: count.refused_saying_when,
         refused_us_p50: rank(&count.refused_us, 500),
@@ -162,8 +171,12 @@ async fn travel(mut lane: Lane, clock: Rc<Clock>, count: Rc<RefCell<Count>>) {
         }
         let mut count = count.borrow_mut();
         let bad = match answer {
-            Ok(Answer::Good) => {
+            Ok(Answer::Good { model_us }) => {
                 count.good_us.push(us);
+                if let Some(model_us) = model_us {
+                    count.over_model_us.push(us - model_us);
+                    count.model_us += model_us;
+                }
                 continue;
             }
             Ok(Answer::Refused { says_when }) => {

@@ -8,7 +8,8 @@ use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper::{Request, Response, Uri};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use lgp_server::inference::grpc_inference_service_client::GrpcInferenceServiceClient;
-use lgp_server::inference::{ModelInferRequest, ModelStreamInferResponse};
+use lgp_server::inference::infer_parameter::ParameterChoice;
+use lgp_server::inference::{ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -80,7 +81,7 @@ impl Unary {
         let mut request = tonic::Request::new(self.message.clone());
         *request.metadata_mut() = self.metadata.clone();
         Ok(match self.client.model_infer(request).await {
-            Ok(_) => Answer::Good,
+            Ok(answer) => Answer::Good { model_us: model_us(answer.get_ref()) },
             Err(status) if status.code() == Code::Unavailable => {
                 let says_when = status.metadata().contains_key("retry-after");
                 Answer::Refused { says_when }
@@ -137,9 +138,19 @@ impl Streamed {
     }
 }
 
+/// The time in the model, if the server tells it.
+fn model_us(answer: &ModelInferResponse) -> Option<f64> {
+    match answer.parameters.get("lgp_model_us")?.parameter_choice.as_ref()? {
+        ParameterChoice::Int64Param(us) => Some(*us as f64),
+        _ => None,
+    }
+}
+
 fn judged(answer: ModelStreamInferResponse) -> Answer {
     match answer.error_message {
-        message if message.is_empty() => Answer::Good,
+        message if message.is_empty() => {
+            Answer::Good { model_us: answer.infer_response.as_ref().and_then(model_us) }
+        }
         message => Answer::Bad(message),
     }
 }

@@ -57,7 +57,7 @@ impl Http {
         let body = json!({"key": format!("/{key}"), "offset": 0, "byte_size": size}).to_string();
         let request = self.request(&format!("{at}/register").parse()?, body.into());
         match self.send(request).await? {
-            Answer::Good => Ok(()),
+            Answer::Good { .. } => Ok(()),
             other => Err(format!("the region is not registered: {other:?}").into()),
         }
     }
@@ -89,15 +89,23 @@ impl Http {
         let response = self.connection.send_request(request).await?;
         let status = response.status();
         let says_when = response.headers().contains_key(header::RETRY_AFTER);
+        let model_us = response.headers().get("server-timing").and_then(model_us);
         let body = response.into_body().collect().await?.to_bytes();
         Ok(match status {
-            status if status.is_success() => Answer::Good,
+            status if status.is_success() => Answer::Good { model_us },
             StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => {
                 Answer::Refused { says_when }
             }
             status => Answer::Bad(format!("{status}: {}", String::from_utf8_lossy(&body))),
         })
     }
+}
+
+/// The time in the model, of those that the server tells.
+fn model_us(times: &header::HeaderValue) -> Option<f64> {
+    let mut times = times.to_str().ok()?.split(", ");
+    let ms = times.find_map(|time| time.strip_prefix("model;dur="))?;
+    Some(ms.parse::<f64>().ok()? * 1e3)
 }
 
 impl Drop for Http {

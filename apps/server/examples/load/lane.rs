@@ -5,13 +5,12 @@ use crate::grpc::{Streamed, Unary};
 use crate::http::Http;
 
 /// What came of a request.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub(crate) enum Answer {
-    Good,
+    /// With the time in the model, if the server says it, in microseconds.
+    Good { model_us: Option<f64> },
     /// The server has too much to do, and may have said when to come again.
-    Refused {
-        says_when: bool,
-    },
+    Refused { says_when: bool },
     /// Anything else, in its words.
     Bad(String),
 }

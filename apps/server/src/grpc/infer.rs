@@ -13,7 +13,7 @@ use crate::call::Call;
 use crate::catalog::ModelEntry;
 use crate::fault::Fault;
 use crate::oip::{self, Answer, Form, InferRequest};
-use crate::place::Place;
+use crate::place::{Place, Ran};
 use crate::sequences::{Line, Ticket};
 use crate::shared_memory::Shared;
 use axum::body::Bytes;
@@ -120,14 +120,25 @@ fn parameters(place: &Place) -> HashMap<String, InferParameter> {
     place.parts().map(parameter).collect()
 }
 
+/// A run as parameters: its place, and its times in microseconds.
+fn run(ran: &Ran) -> HashMap<String, InferParameter> {
+    let mut all = parameters(&ran.place);
+    all.extend(ran.times().map(|(name, time)| {
+        let us = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+        let choice = Some(ParameterChoice::Int64Param(us));
+        (format!("lgp_{name}_us"), InferParameter { parameter_choice: choice })
+    }));
+    all
+}
+
 fn encode(answer: Answer) -> Result<ModelInferResponse, Fault> {
-    let Answer { entry, id, choice, outputs, place } = &answer;
+    let Answer { entry, id, choice, outputs, ran } = &answer;
     let chosen = choice.select(entry, outputs)?;
     let mut response = ModelInferResponse {
         model_name: entry.name().to_owned(),
         model_version: entry.version().to_string(),
         id: id.clone(),
-        parameters: place.as_ref().map(parameters).unwrap_or_default(),
+        parameters: ran.as_ref().map(run).unwrap_or_default(),
         ..ModelInferResponse::default()
     };
     for (output, form) in chosen {

@@ -12,7 +12,7 @@ use crate::catalog::{ModelEntry, Named};
 use crate::extract::{Params, WithTensors};
 use crate::fault::{Fault, OipError};
 use crate::metrics::{FailureReason, ModelCounters, Pending, Spans};
-use crate::place::Place;
+use crate::place::{Place, Ran};
 use crate::sequences::{self, Line, Turn};
 use crate::shadow::{self, Answered};
 use crate::shared_memory::Shared;
@@ -74,8 +74,8 @@ pub(crate) struct Answer {
     pub(crate) id: String,
     pub(crate) choice: Choice,
     pub(crate) outputs: Vec<NamedTensor>,
-    /// Where the model ran; nowhere where the answer was kept.
-    pub(crate) place: Option<Place>,
+    /// The model's run; none where the answer was kept, or is an ensemble's.
+    pub(crate) ran: Option<Ran>,
 }
 
 /// What came of a request, for the counters.
@@ -211,7 +211,7 @@ async fn answer<T: Send + 'static>(
         if let Some(outputs) = found {
             let spans = Spans { compute_input, overhead: Some(Duration::ZERO), ..Spans::default() };
             let id = id.unwrap_or_default();
-            let answer = Answer { entry, id, choice, outputs, place: None };
+            let answer = Answer { entry, id, choice, outputs, ran: None };
             let encoded = written(answer, encode, steps).await?;
             let spans = Spans { compute_output: lap(&mut clock), ..spans };
             return Ok(Served { encoded, spans, executions: 0, place: None });
@@ -246,7 +246,9 @@ async fn answer<T: Send + 'static>(
     let copy = copy.map(|(shadow, inputs)| (shadow, Answered { inputs, outputs: outputs.clone() }));
     // The protocol wants an id in every answer; the task's own tells a log reader most.
     let id = id.unwrap_or(task);
-    let answer = Answer { entry, id, choice, outputs, place: place.clone() };
+    let (queue, model) = (spans.queue, spans.compute_infer);
+    let ran = place.clone().map(|place| Ran { place, queue, model });
+    let answer = Answer { entry, id, choice, outputs, ran };
     let encoded = written(answer, encode, steps).await?;
     if let (Some(turn), Some(states)) = (turn, states) {
         turn.done(states).await?;

@@ -6,7 +6,7 @@ use super::request::{Form, HEADER_LENGTH, InferRequest, OutputChoice};
 use super::{classes, datatype, json_data};
 use crate::catalog::ModelEntry;
 use crate::fault::Fault;
-use crate::place::Place;
+use crate::place::Ran;
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::Response;
@@ -44,8 +44,7 @@ pub(crate) struct Encoded {
     body: Vec<u8>,
     /// Length of the JSON part, where raw tensors follow it.
     json_length: Option<usize>,
-    /// Where the model ran.
-    place: Option<Place>,
+    ran: Option<Ran>,
 }
 
 /// Writes the outputs that were chosen, in the order in which they were.
@@ -72,7 +71,7 @@ pub(crate) fn encode(answer: Answer) -> Result<Encoded, Fault> {
         }
     }
     let json_length = any_binary.then_some(json_length);
-    Ok(Encoded { body, json_length, place: answer.place })
+    Ok(Encoded { body, json_length, ran: answer.ran })
 }
 
 /// One in shared memory has no parameters: Triton's own client takes any for those of binary data.
@@ -139,8 +138,8 @@ impl Encoded {
             None => "application/json",
         };
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-        if let Some(place) = &self.place {
-            place.add_to(headers);
+        if let Some(ran) = &self.ran {
+            ran.add_to(headers);
         }
         response
     }

@@ -19,6 +19,8 @@ const RESETS_MAX: usize = 20;
 /// Bytes on their way to a request, and to all requests of a connection, before they are read.
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 4 << 20;
+/// Bytes of a frame: four times what HTTP/2 begins with, since each is read and written by itself.
+const FRAME_BYTES_MAX: u32 = 64 << 10;
 /// Bytes of answers that a connection holds for a client that does not read.
 const SEND_BUFFER: usize = 1 << 20;
 /// How often a quiet HTTP/2 connection is asked whether it lives, and how long it may take to say so.
@@ -66,6 +68,7 @@ impl Protocol {
                     .max_local_error_reset_streams(RESETS_MAX)
                     .initial_stream_window_size(STREAM_WINDOW)
                     .initial_connection_window_size(CONNECTION_WINDOW)
+                    .max_frame_size(FRAME_BYTES_MAX)
                     .max_send_buf_size(SEND_BUFFER)
                     .keep_alive_interval(PING)
                     .keep_alive_timeout(PONG);

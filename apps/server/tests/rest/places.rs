@@ -26,6 +26,8 @@ async fn rest_answers_and_refusals_name_worker_and_device() {
         assert_eq!(answer.status, status, "{}", answer.text());
         assert_eq!(answer.headers["lgp-worker"], "w1", "{model}");
         assert_eq!(answer.headers["lgp-device"], "cpu:0", "{model}");
+        let times = answer.headers.get("server-timing").map(|times| times.to_str().unwrap());
+        assert_eq!(times.is_some_and(are_times), status == 200, "{model}: {times:?}");
     }
     let failed = rig.post("/v2/models/fails/infer", BODY).await.json();
     let message = failed["error"].as_str().unwrap();
@@ -34,6 +36,19 @@ async fn rest_answers_and_refusals_name_worker_and_device() {
     let refused = rig.post("/v2/models/relu/infer", r#"{"inputs":[]}"#).await;
     assert_eq!(refused.status, 400);
     assert!(!refused.headers.contains_key("lgp-worker"), "no worker had it");
+}
+
+/// Whether they are those of a run, in milliseconds.
+fn are_times(header: &str) -> bool {
+    let mut names = Vec::new();
+    for part in header.split(", ") {
+        let Some((name, ms)) = part.split_once(";dur=") else { return false };
+        names.push(name);
+        if !ms.parse::<f64>().is_ok_and(|ms| (0.0..10_000.0).contains(&ms)) {
+            return false;
+        }
+    }
+    names == ["queue", "model"]
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -55,6 +70,11 @@ async fn grpc_answers_and_refusals_name_worker_and_device() {
     let mut client = client(&rig, Some(&rig.bearer));
     let answer = client.model_infer(message("relu", [1.0, 2.0])).await.unwrap().into_inner();
     assert_eq!(place(&answer).map(Option::unwrap), texts().each_ref());
+    for name in ["lgp_queue_us", "lgp_model_us"] {
+        let time = answer.parameters[name].parameter_choice.as_ref();
+        let is_time = matches!(time, Some(ParameterChoice::Int64Param(us)) if *us >= 0);
+        assert!(is_time, "{name}: {time:?}");
+    }
     let status = client.model_infer(message("fails", [1.0, 2.0])).await.unwrap_err();
     assert_eq!(status.metadata().get("lgp-worker").unwrap(), "w1");
     assert_eq!(status.metadata().get("lgp-device").unwrap(), "cpu:0");
