@@ -5,7 +5,7 @@ mod config;
 mod patch;
 mod ports;
 mod sequences;
-mod triton;
+pub(crate) mod triton;
 mod warm_up;
 
 pub use config::ModelConfig;

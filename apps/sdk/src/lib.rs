@@ -18,6 +18,7 @@ mod versions;
 pub mod vision;
 
 pub use cache::RepositoryFiles;
+pub use deployment::triton::proto as triton;
 pub use deployment::{
     ControlKind, DeployError, Deployment, DeploymentPatch, ModelConfig, SequenceControl,
     SequenceState, Sequences, WarmUp,
