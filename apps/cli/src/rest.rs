@@ -243,6 +243,11 @@ impl Client {
         self.answer(self.agent.put(self.url(path)).send_json(body))
     }
 
+    /// `PATCH /api/v1/cluster/…` with a JSON body.
+    pub(crate) fn patch<T: DeserializeOwned>(&self, path: &str, body: &Value) -> Result<T> {
+        self.answer(self.agent.patch(self.url(path)).send_json(body))
+    }
+
     /// `POST /api/v1/cluster/…` with a model, and the files that hold its weights under the names
     /// that it gives them.
     pub(crate) fn upload<T: DeserializeOwned>(

@@ -2,12 +2,14 @@
 
 mod batching;
 mod config;
+mod patch;
 mod ports;
 mod sequences;
-mod triton;
+pub(crate) mod triton;
 mod warm_up;
 
 pub use config::ModelConfig;
+pub use patch::DeploymentPatch;
 pub use sequences::{ControlKind, SequenceControl, SequenceState, Sequences};
 pub use warm_up::WarmUp;
 
@@ -134,8 +136,12 @@ impl Deployment {
         Ok(Self::said(repository, name)?.over(file))
     }
 
-    /// What an administrator said; the default where that was nothing.
-    fn said(repository: &Repository, name: &str) -> Result<Self, ModelError> {
+    /// What an administrator said and [`Deployment::save`] kept, whatever the model's own file says; the
+    /// default where that was nothing.
+    ///
+    /// # Errors
+    /// [`ModelError::Io`] for a file that cannot be read or understood.
+    pub fn said(repository: &Repository, name: &str) -> Result<Self, ModelError> {
         // A name that is a path is no model's.
         if !matches!(Path::new(name).components().collect::<Vec<_>>()[..], [Component::Normal(_)]) {
             return Ok(Self::default());

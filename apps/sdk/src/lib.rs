@@ -18,9 +18,10 @@ mod versions;
 pub mod vision;
 
 pub use cache::RepositoryFiles;
+pub use deployment::triton::proto as triton;
 pub use deployment::{
-    ControlKind, DeployError, Deployment, ModelConfig, SequenceControl, SequenceState, Sequences,
-    WarmUp,
+    ControlKind, DeployError, Deployment, DeploymentPatch, ModelConfig, SequenceControl,
+    SequenceState, Sequences, WarmUp,
 };
 pub use executor::ModelExecutor;
 pub use lgp_compute::device::Accelerator;

@@ -58,7 +58,8 @@ pub(crate) async fn show() -> Response {
 
 fn document(routes: &[Route]) -> Value {
     // A test parses it.
-    let schemas: Value = serde_json::from_str(SCHEMAS).unwrap_or_default();
+    let mut schemas: Value = serde_json::from_str(SCHEMAS).unwrap_or_default();
+    schemas["DeploymentPatch"] = patch_of(&schemas["Deployment"]);
     let mut paths = Map::new();
     for route in routes {
         let item = paths.entry(route.path.as_str()).or_insert_with(|| json!({}));
@@ -88,6 +89,20 @@ fn document(routes: &[Route]) -> Value {
             } },
         },
     })
+}
+
+/// The shape of a change of some fields: what they may be, and null.
+fn patch_of(schema: &Value) -> Value {
+    let mut patch = schema.clone();
+    for field in patch["properties"].as_object_mut().into_iter().flat_map(Map::values_mut) {
+        if let Some(kind) = field["type"].as_str() {
+            field["type"] = json!([kind, "null"]);
+        }
+    }
+    patch["examples"] = json!([{
+        "cache_bytes": 67_108_864, "batching": { "max": 32 }, "run_limit_ms": null, "variants": null,
+    }]);
+    patch
 }
 
 /// What belongs together, and refuses in the same shape.

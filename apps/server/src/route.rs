@@ -96,6 +96,15 @@ impl Route {
         Self::new((Method::PUT, MethodFilter::PUT), path, right, handler, about)
     }
 
+    pub(crate) fn patch<H: Handler<T, ServerState>, T: 'static>(
+        path: impl Into<String>,
+        right: impl Into<Right>,
+        handler: H,
+        about: &'static str,
+    ) -> Self {
+        Self::new((Method::PATCH, MethodFilter::PATCH), path, right, handler, about)
+    }
+
     pub(crate) fn delete<H: Handler<T, ServerState>, T: 'static>(
         path: impl Into<String>,
         right: impl Into<Right>,

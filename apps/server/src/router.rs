@@ -64,7 +64,7 @@ fn cors(config: &ServerConfig) -> CorsLayer {
     let origins = config.origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok());
     CorsLayer::new()
         .allow_origin(AllowOrigin::list(origins))
-        .allow_methods([Method::GET, Method::POST, Method::PUT, Method::DELETE])
+        .allow_methods([Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE])
         .allow_headers([header::AUTHORIZATION, header::CONTENT_TYPE, length.clone(), last_event])
         .expose_headers([length, header::RETRY_AFTER, header::LINK, worker, device])
         .max_age(PREFLIGHT)

@@ -1,10 +1,11 @@
 //! `models`: which models the cluster has, and which of them its workers have loaded.
 
+mod deploy;
+
 use crate::failure::Result;
 use crate::output::{self, Output};
 use crate::rest::{self, Patience, Target, named, segment};
-use crate::size;
-use lgp_sdk::{Repository, VersionPolicy};
+use lgp_sdk::Repository;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -83,43 +84,9 @@ enum Action {
         #[command(flatten)]
         target: Target,
     },
-    /// Say where a model is to run best, and what may answer in its place; what is not given is
-    /// as if nothing had been said of it
-    Deploy {
-        /// The model's name
-        #[arg(value_parser = named)]
-        name: String,
-        /// Device memory that it takes, such as 2GiB [default: measured when it loads]
-        #[arg(long, value_name = "SIZE", value_parser = size::parse)]
-        memory: Option<u64>,
-        /// The backend that it runs best on
-        #[arg(long, value_parser = ["cpu", "opencl", "cuda"])]
-        backend: Option<String>,
-        /// The family of chips that it runs best on, such as Polaris
-        #[arg(long)]
-        family: Option<String>,
-        /// Models with the same inputs and outputs, such as quantised ones, of which the strategy
-        /// adaptive takes the one that is done first
-        #[arg(long, value_name = "NAME,NAME", value_delimiter = ',')]
-        variants: Vec<String>,
-        /// How long one run may take before it is stopped, for tasks that say nothing [default: what the
-        /// setting run_limit_s says]
-        #[arg(long, value_name = "MS")]
-        run_limit_ms: Option<u64>,
-        /// The versions to load: all, latest:N, or a list such as 1,3 [default: those that are loaded, and
-        /// each that is added]
-        #[arg(long, value_name = "VERSIONS")]
-        versions: Option<VersionPolicy>,
-        /// Keep so much of its answers, such as 64MiB, and give them again to inferences with the same
-        /// inputs [default: none]
-        #[arg(long, value_name = "SIZE", value_parser = size::parse)]
-        cache: Option<u64>,
-        /// How long an answer is kept [default: until others need its room]
-        #[arg(long, value_name = "MS", requires = "cache")]
-        cache_ttl_ms: Option<u64>,
-        #[command(flatten)]
-        target: Target,
-    },
+    /// Say where a model is to run best, and what may answer in its place; what is not given stays as
+    /// it was said
+    Deploy(deploy::Args),
     /// Names that stand for models or versions by weight
     Alias {
         #[command(subcommand)]
@@ -182,25 +149,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         }
         Action::Rm { name, target } => target.connect()?.delete(&name.path(""))?,
         Action::Load { name, target } => target.connect()?.post(&name.path("/load"), &empty)?,
-        Action::Deploy {
-            name,
-            memory,
-            backend,
-            family,
-            variants,
-            run_limit_ms,
-            versions,
-            cache,
-            cache_ttl_ms,
-            target,
-        } => {
-            let wish = json!({
-                "memory_bytes": memory, "backend": backend, "family": family, "variants": variants,
-                "run_limit_ms": run_limit_ms, "version_policy": versions, "cache_bytes": cache,
-                "cache_ttl_ms": cache_ttl_ms,
-            });
-            target.connect()?.put(&path(name, "/deployment"), &wish)?
-        }
+        Action::Deploy(args) => args.run()?,
         Action::Alias { action } => return alias(action, out),
         Action::Unload { name, patience, target } => {
             target.connect()?.post(&name.path("/unload"), &patience.body())?

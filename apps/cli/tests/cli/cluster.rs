@@ -138,6 +138,7 @@ fn an_alias_leads_to_models_and_answers_are_kept() {
     assert_eq!(cluster.run(&["models", "alias", "set", "a", "digits"]).error(2).0, "usage");
     let kept = cluster.run(&["models", "deploy", "mine", "--cache", "1MiB"]).json();
     assert_eq!(kept["deployment"]["cache_bytes"], json!(1 << 20));
+    what_is_said_of_a_model_stays_until_it_is_cleared(&cluster);
 
     cluster.run(&["stop"]).json();
     let cluster = Cluster::start(cluster.world, "1");
@@ -147,6 +148,28 @@ fn an_alias_leads_to_models_and_answers_are_kept() {
     assert_eq!(submit_zero(&cluster, "prod").error(1).0, "unknown_model");
     cluster.run(&["stop", "--now"]).json();
     cluster.world.expect_no_processes();
+}
+
+/// Of a model whose answers are kept.
+fn what_is_said_of_a_model_stays_until_it_is_cleared(cluster: &Cluster) {
+    let deploy = |flags: &[&str]| cluster.run(&[&["models", "deploy", "mine"], flags].concat());
+    for (flags, cache, limit) in [
+        (&["--run-limit-ms", "60000"][..], json!(1 << 20), json!(60_000)),
+        (&["--cache", "2MiB", "--clear", "backend,family"], json!(2 << 20), json!(60_000)),
+        (&["--clear", "cache_bytes"], json!(null), json!(60_000)),
+        (&["--cache", "1MiB", "--clear", "run_limit_ms"], json!(1 << 20), json!(null)),
+    ] {
+        let said = deploy(flags).json()["deployment"].clone();
+        assert_eq!((&said["cache_bytes"], &said["run_limit_ms"]), (&cache, &limit), "{flags:?}");
+    }
+    for (flags, exit, part) in [
+        (&[][..], 2, "nothing is said of the model"),
+        (&["--cache", "1MiB", "--clear", "cache_bytes"], 2, "cache_bytes is given and cleared"),
+        (&["--clear", "cache"], 1, "unknown field `cache`"),
+    ] {
+        let (code, message) = deploy(flags).error(exit);
+        assert!(message.contains(part), "{flags:?}: {code}: {message}");
+    }
 }
 
 #[test]

@@ -16,4 +16,5 @@ mod logs;
 mod memory;
 mod network;
 mod results;
+mod sequences;
 mod strings;

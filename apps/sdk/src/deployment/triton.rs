@@ -1,6 +1,6 @@
 //! Triton's `config.pbtxt`: protocol buffers' text form of its message `ModelConfig`.
 
-mod proto;
+pub mod proto;
 mod refuse;
 mod scheduling;
 mod sequences;

@@ -4,7 +4,8 @@ use super::{Catalog, ModelEntry, ensembles, lock};
 use crate::fault::Fault;
 use crate::faults;
 use lgp_sdk::{
-    Deployment, ExecError, Loaded, ModelNeeds, ModelRef, TaskId, VersionPolicy, keep_loaded,
+    Deployment, DeploymentPatch, ExecError, Loaded, ModelNeeds, ModelRef, TaskId, VersionPolicy,
+    keep_loaded,
 };
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -189,6 +190,22 @@ impl Catalog {
     /// Says what a model asks of the cluster, at once and from now on.
     pub(crate) async fn deploy(&self, name: &str, wish: Deployment) -> Result<ModelEntry, Fault> {
         let _turn = self.turn(name).await;
+        self.deploy_now(name, wish).await
+    }
+
+    /// Changes some of what was said of a model; nobody says anything else of it meanwhile.
+    pub(crate) async fn amend(
+        &self,
+        name: &str,
+        patch: DeploymentPatch,
+    ) -> Result<ModelEntry, Fault> {
+        let _turn = self.turn(name).await;
+        let owned = name.to_owned();
+        let said = self.files(move |r| Deployment::said(r, &owned)).await?;
+        self.deploy_now(name, patch.over(said)).await
+    }
+
+    async fn deploy_now(&self, name: &str, wish: Deployment) -> Result<ModelEntry, Fault> {
         self.refuse_ensemble(name)?;
         let all = self.numbers(name).await?;
         if let Some(policy) = &wish.version_policy

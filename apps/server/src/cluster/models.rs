@@ -11,7 +11,7 @@ use crate::state::ServerState;
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
-use lgp_sdk::{Deployment, ValueSpec};
+use lgp_sdk::{Deployment, DeploymentPatch, ValueSpec};
 use serde_json::{Value, json};
 
 /// `GET models`: a bare array, every version in the repository, those that cannot be used included.
@@ -115,6 +115,18 @@ pub(crate) async fn deploy(
 ) -> Result<Json<Value>, ClusterError> {
     let wish: Deployment = body.json()?;
     let entry = state.catalog().deploy(params.get("model"), wish).await?;
+    Ok(Json(describe(&state, &entry).await))
+}
+
+/// `PATCH models/{model}/deployment`: the same of the fields that are there alone, where `null` leaves one
+/// open; what is left out stays as it was said.
+pub(crate) async fn amend(
+    State(state): State<ServerState>,
+    params: Params,
+    body: Whole,
+) -> Result<Json<Value>, ClusterError> {
+    let patch: DeploymentPatch = body.json()?;
+    let entry = state.catalog().amend(params.get("model"), patch).await?;
     Ok(Json(describe(&state, &entry).await))
 }
 

@@ -276,6 +276,15 @@ fn models() -> Vec<Route> {
         .takes("Deployment")
         .answers(200, "Model")
         .refuses(&[404, 500, 507]),
+        Route::patch(
+            at("/models/{model}/deployment"),
+            Admin,
+            models::amend,
+            "Changes fields of it: what is absent stays as it was said, null opens a field",
+        )
+        .takes("DeploymentPatch")
+        .answers(200, "Model")
+        .refuses(&[404, 500, 507]),
     ]
 }
 

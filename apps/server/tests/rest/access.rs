@@ -31,7 +31,7 @@ const SUBMIT: [(&str, &str); 18] = [
     ("HEAD", "/api/v1/cluster/stats"),
     ("HEAD", "/metrics"),
 ];
-const ADMIN: [(&str, &str); 26] = [
+const ADMIN: [(&str, &str); 27] = [
     ("POST", "/api/v1/cluster/coordinator/stop"),
     ("GET", "/api/v1/cluster/journal"),
     ("POST", "/api/v1/cluster/journal/backup"),
@@ -55,6 +55,7 @@ const ADMIN: [(&str, &str); 26] = [
     ("POST", "/api/v1/cluster/models/none/load"),
     ("POST", "/api/v1/cluster/models/none/unload"),
     ("PUT", "/api/v1/cluster/models/none/deployment"),
+    ("PATCH", "/api/v1/cluster/models/none/deployment"),
     ("POST", "/v2/repository/models/none/load"),
     ("POST", "/v2/repository/models/none/unload"),
     ("HEAD", "/api/v1/cluster/tokens"),

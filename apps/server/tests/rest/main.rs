@@ -5,6 +5,7 @@ mod aliases;
 mod attacks;
 mod batching;
 mod cluster;
+mod deployment;
 mod devices;
 mod disk;
 mod ensembles;

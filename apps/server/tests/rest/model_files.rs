@@ -1,8 +1,9 @@
 //! Files beside models that say how they are served: read, refused with the reason, mended and changed
 //! while the server runs.
 
+use crate::deployment::say;
 use crate::grpc::client;
-use crate::rig::{Options, Rig, onnx, request};
+use crate::rig::{Answer, Options, Rig, onnx, request};
 use axum::body::Body;
 use lgp_server::ServerConfig;
 use lgp_server::inference::model_config::SchedulingChoice;
@@ -174,6 +175,31 @@ async fn what_holds_for_a_model_is_told_and_changes_with_its_file() {
     assert_eq!(config["model_warmup"], json!([run]));
     write(&rig, "clf", "config.pbtxt", &(GOOD.to_owned() + "version_policy { all {} }"));
     until_states(&rig, "clf", &["ready", "ready"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_of_a_field_takes_nothing_of_the_file() {
+    let rig = watched().await;
+    write(&rig, "clf", "config.pbtxt", GOOD);
+    write(&rig, "clf", "names.txt", "cat\ndog\n");
+    put_version(&rig, "clf", 1);
+    until_states(&rig, "clf", &["ready"]).await;
+    let told = |answer: Answer| {
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let deployment = answer.json()["deployment"].clone();
+        (deployment["batching"]["max"].clone(), deployment["run_limit_ms"].clone())
+    };
+    let answer = say(&rig, "PATCH", "clf", &json!({"run_limit_ms": 5000})).await;
+    assert_eq!(told(answer), (json!(8), json!(5000)));
+    // What was the file's before the change is the file's after it.
+    let text = GOOD.replace("max_batch_size: 8", "max_batch_size: 4");
+    write(&rig, "clf", "config.pbtxt", &text);
+    let is_four = |answer: &Answer| answer.json()["deployment"]["batching"]["max"] == 4;
+    rig.until(&format!("{MODELS}/clf"), is_four).await;
+    for (batching, max) in [(json!({"max": 3}), 3), (json!(null), 4)] {
+        let answer = say(&rig, "PATCH", "clf", &json!({ "batching": batching })).await;
+        assert_eq!(told(answer), (json!(max), json!(5000)));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -264,9 +264,14 @@ async fn examples_are_taken_and_answers_have_the_shape_that_is_described() {
     for (method, rest) in [("GET", ""), ("GET", "/why"), ("DELETE", ""), ("DELETE", "/result")] {
         client.ask(method, &format!("{api}/tasks/{{id}}{rest}"), &[&task]).await;
     }
-    for (method, rest) in
-        [("POST", ""), ("PUT", "/deployment"), ("POST", "/unload"), ("POST", "/load"), ("GET", "")]
-    {
+    for (method, rest) in [
+        ("POST", ""),
+        ("PUT", "/deployment"),
+        ("PATCH", "/deployment"),
+        ("POST", "/unload"),
+        ("POST", "/load"),
+        ("GET", ""),
+    ] {
         client.ask(method, &format!("{api}/models/{{model}}{rest}"), &["mine"]).await;
     }
     for (method, rest) in [("POST", "/unload"), ("POST", "/load"), ("GET", "")] {

@@ -93,3 +93,18 @@ async fn an_output_that_does_not_come_is_named() {
         assert!(answer.text().contains(part), "{part}: {}", answer.text());
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeated_task_needs_the_result_that_it_came_from() {
+    let rig = Rig::start().await;
+    let first = submit(&rig, &task("relu")).await;
+    let mut next = following(&first, "y");
+    next["idempotency_key"] = json!("once");
+    let second = submit(&rig, &next).await;
+    assert_eq!(submit(&rig, &next).await, second, "the key stands for it");
+    result(&rig, &second).await;
+    let gone = rig.delete(&format!("{TASKS}/{first}/result")).await;
+    assert_eq!(gone.status, 200, "{}", gone.text());
+    let answer = rig.post(TASKS, next.to_string()).await;
+    assert!(answer.status == 410 && answer.text().contains("input 'x'"), "{}", answer.text());
+}
