@@ -9,6 +9,8 @@ use std::time::Duration;
 /// Names of the worker and of the device in headers and in a call's metadata.
 pub(crate) const WORKER: &str = "lgp-worker";
 pub(crate) const DEVICE: &str = "lgp-device";
+/// Name of the header with a run's times, of W3C's Server Timing.
+pub(crate) const TIMES: &str = "server-timing";
 
 /// A worker says what its devices are called: a name longer than this is no name.
 const DEVICE_BYTES_MAX: usize = 64;
@@ -65,7 +67,7 @@ impl Ran {
         [("queue", self.queue), ("model", self.model)]
     }
 
-    /// The place, and the times in milliseconds as `Server-Timing` (W3C) has them.
+    /// The place, and the times in milliseconds.
     pub(crate) fn add_to(&self, headers: &mut HeaderMap) {
         self.place.add_to(headers);
         let times = self.times().map(|(name, time)| {
@@ -73,7 +75,7 @@ impl Ran {
             format!("{name};dur={ms:.3}")
         });
         if let Ok(value) = HeaderValue::from_str(&times.join(", ")) {
-            headers.insert(HeaderName::from_static("server-timing"), value);
+            headers.insert(HeaderName::from_static(TIMES), value);
         }
     }
 }

@@ -59,14 +59,14 @@ pub fn router(state: ServerState) -> Router {
 fn cors(config: &ServerConfig) -> CorsLayer {
     let length = HeaderName::from_static(oip::HEADER_LENGTH);
     let last_event = HeaderName::from_static(cluster::LAST_EVENT_ID);
-    let (worker, device) =
-        (HeaderName::from_static(place::WORKER), HeaderName::from_static(place::DEVICE));
+    let [worker, device, times] =
+        [place::WORKER, place::DEVICE, place::TIMES].map(HeaderName::from_static);
     let origins = config.origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok());
     CorsLayer::new()
         .allow_origin(AllowOrigin::list(origins))
         .allow_methods([Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE])
         .allow_headers([header::AUTHORIZATION, header::CONTENT_TYPE, length.clone(), last_event])
-        .expose_headers([length, header::RETRY_AFTER, header::LINK, worker, device])
+        .expose_headers([length, header::RETRY_AFTER, header::LINK, worker, device, times])
         .max_age(PREFLIGHT)
 }
 

@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 const SCRIPTS: &str = "xtask/src/bench/serving";
 /// The longest that a server may take to answer first.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// How long it may take to end.
+const ENDS_WITHIN: Duration = Duration::from_secs(10);
 
 /// Who is compared.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -144,8 +146,15 @@ impl Peer {
 impl Drop for Peer {
     fn drop(&mut self) {
         let group = format!("-{}", self.child.id());
-        // It may have ended by itself, and its children with it.
-        let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
+        // Workers of some are in groups of their own, and end only with a server that is asked to.
+        for signal in ["-TERM", "-KILL"] {
+            // It may have ended by itself, and its children with it.
+            let _ = Command::new("kill").args([signal, "--", &group]).status();
+            let until = Instant::now() + ENDS_WITHIN;
+            while Instant::now() < until && matches!(self.child.try_wait(), Ok(None)) {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
         let _ = self.child.wait();
     }
 }
