@@ -4,6 +4,7 @@ use crate::cmd;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 
 /// How the binary is built.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -14,13 +15,18 @@ pub(crate) enum Profile {
     Release,
 }
 
-/// The `radeon-cluster` binary, built now.
+/// The `radeon-cluster` binary, built when it is asked for first.
 pub(crate) fn binary(profile: Profile) -> Result<PathBuf> {
     let folder = match profile {
         Profile::Dev => cmd::programs()?,
         Profile::Release => {
-            let mut cargo = cmd::cargo();
-            cmd::run(cargo.args(["build", "--quiet", "--bin", "radeon-cluster", "--release"]))?;
+            static BUILT: Mutex<bool> = Mutex::new(false);
+            let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+            if !*built {
+                let mut cargo = cmd::cargo();
+                cmd::run(cargo.args(["build", "--quiet", "--bin", "radeon-cluster", "--release"]))?;
+                *built = true;
+            }
             cmd::root().join("target/release")
         }
     };

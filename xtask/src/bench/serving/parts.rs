@@ -6,6 +6,7 @@ use super::requests::BATCHES;
 use crate::bench::measure::resident;
 use crate::bench::run::{Better, Run};
 use crate::bench::table::{Column, tabulate};
+use crate::cluster::{Profile, binary};
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -45,6 +46,8 @@ pub(super) fn footprint(run: &mut Run, load: &Load) -> Result<String> {
         Column::lower("ready after", "ms", "/ready_ms"),
         Column::lower("resident, coordinator", "MB", "/rss_mb").digits(1),
     ];
+    // Cargo takes longer to see that nothing is to be built than the server to start.
+    binary(Profile::Release)?;
     let mut answers = Vec::new();
     for _ in 0..load.rounds() {
         let began = Instant::now();
@@ -147,11 +150,17 @@ pub(super) fn soak(run: &mut Run, load: &Load) -> Result<String> {
         Column::lower("p99", "us", "/latency_us/p99"),
         Column::lower("resident, coordinator", "MB", "/rss_mb").digits(1),
     ];
+    const RUNS: usize = 5;
     let (parts, seconds) = if load.quick { (2, "1") } else { (10, "60") };
     let ours = Ours::start(&[], &[])?;
     let http = ours.0.http()?;
-    let most = load.ask(&http, &DIGITS, &["--in-flight", "64"])?;
-    let rate = format!("{:.0}", number(&most, "/per_s")? * 0.8);
+    // A short run may fall into a fast moment of the machine, and its rate be more than the machine keeps up.
+    let mut most = f64::INFINITY;
+    for _ in 0..RUNS {
+        let found = load.ask(&http, &DIGITS, &["--in-flight", "64"])?;
+        most = most.min(number(&found, "/per_s")?);
+    }
+    let rate = format!("{:.0}", most * 0.8);
     let mut all = Vec::new();
     for _ in 0..parts {
         let arguments = ["--in-flight", "64", "--rate", &rate, "--seconds", seconds];
@@ -165,6 +174,9 @@ pub(super) fn soak(run: &mut Run, load: &Load) -> Result<String> {
         (0..parts).map(|at| (format!("part {:2}", at + 1), format!("/{at}"))).collect();
     let growth = number(&all[parts - 1], "/rss_mb")? - number(&all[0], "/rss_mb")?;
     run.value("growth from the first part to the last", "MB", Better::Lower, vec![growth]);
-    let text = format!("{rate} requests a second, {seconds} s for each part; one run.\n\n");
+    let text = format!(
+        "{rate} requests a second, {seconds} s for each part; the most is that of the slowest of {RUNS} short \
+         runs.\n\n"
+    );
     Ok(text + &tabulate(run, "time", &[Value::Array(all)], &rows, &COLUMNS)?)
 }
