@@ -5,6 +5,7 @@ mod align;
 mod clip;
 mod ctc;
 mod faces;
+mod languages;
 mod models;
 mod ocr;
 mod pictures;
@@ -87,7 +88,7 @@ async fn answer(models: &Models, request: Request) -> Result<Map<String, Value>,
 
 async fn of_text(models: &Models, task: Task, text: &str) -> Result<Value, Fault> {
     match task {
-        Task::Textual(model) => clip::textual(models, &model, text).await,
+        Task::Textual(asked) => clip::textual(models, &asked, text).await,
         other => Err(unfit(&other, "a text", "an image")),
     }
 }
