@@ -15,6 +15,7 @@ mod tasks;
 mod tokens;
 mod warp;
 
+use crate::call::{self, Call};
 use crate::extract::{refuse_encoded, take};
 use crate::fault::Fault;
 use crate::state::ServerState;
@@ -43,6 +44,7 @@ pub(crate) fn router(state: ServerState) -> Router {
         .layer(DefaultBodyLimit::disable())
         .layer(from_fn(drain::drained))
         .layer(from_fn_with_state(state.clone(), guard::known_hosts_only))
+        .layer(from_fn_with_state(state.clone(), call::observed))
         .with_state(Models::new(state))
 }
 
@@ -51,7 +53,12 @@ async fn root() -> Response {
 }
 
 /// `POST /predict`.
-async fn predict(State(models): State<Models>, request: Request) -> Result<Response, Refused> {
+async fn predict(
+    State(models): State<Models>,
+    call: Call,
+    request: Request,
+) -> Result<Response, Refused> {
+    let models = models.used_by(call);
     let answer = answer(&models, request).await.inspect_err(|fault| {
         let (error, hint) = (&fault.message, fault.hint.as_deref().unwrap_or_default());
         // Immich's own log has nothing but the status.

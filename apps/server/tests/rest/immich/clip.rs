@@ -11,7 +11,7 @@ const PREPROCESSING: &str = r#"{"size": [8, 8], "mode": "RGB", "mean": [0.5, 0.2
 const MEAN: [f32; 3] = [0.5, 0.25, 0.125];
 const STD: [f32; 3] = [0.5, 0.25, 0.2];
 /// Words are numbers from 4 on, between a start and an end.
-const TOKENIZER: &str = r#"{"version": "1.0", "truncation": null, "padding": null, "added_tokens": [],
+pub(super) const TOKENIZER: &str = r#"{"version": "1.0", "truncation": null, "padding": null, "added_tokens": [],
     "normalizer": {"type": "Lowercase"}, "pre_tokenizer": {"type": "Whitespace"},
     "post_processor": {"type": "TemplateProcessing", "pair": [],
         "single": [{"SpecialToken": {"id": "[S]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}},
@@ -55,7 +55,7 @@ fn weighed(colour: impl Fn(usize, usize, usize) -> f32) -> Vec<f32> {
 }
 
 /// The numbers of tokens, one table row each, weighed by their places.
-fn textual_model(dtype: DType) -> Vec<u8> {
+pub(super) fn textual_model(dtype: DType) -> Vec<u8> {
     let mut graph = GraphBuilder::new("textual");
     let text = graph.input("text", ty(dtype, &[1, LENGTH]));
     let table = graph.initializer("table", tensor(&[WORDS, 2], &numbers(2, WORDS * 2)));
@@ -86,7 +86,7 @@ fn visual(model: &str) -> Value {
     json!({ "clip": { "visual": { "modelName": model } } })
 }
 
-fn textual(model: &str) -> Value {
+pub(super) fn textual(model: &str) -> Value {
     json!({ "clip": { "textual": { "modelName": model, "options": { "language": "en" } } } })
 }
 
