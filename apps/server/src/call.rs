@@ -1,17 +1,19 @@
 //! A request while it is served: what lines of the log say of it, the line that ends it, and its trace.
 
 use crate::catalog::ModelEntry;
+use crate::fault::Fault;
 use crate::state::ServerState;
 use crate::trace::Steps;
 use axum::extract::{FromRequestParts, MatchedPath, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Method};
+use axum::http::{HeaderMap, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::Response;
 use lgp_sdk::TaskId;
 use opentelemetry::propagation::TextMapPropagator;
 use opentelemetry::trace::{
-    SpanContext, SpanKind, Status, TraceContextExt, TraceFlags, TraceId, TraceState, Tracer,
+    SpanBuilder, SpanContext, SpanKind, Status, TraceContextExt, TraceFlags, TraceId, TraceState,
+    Tracer,
 };
 use opentelemetry::{Context, KeyValue};
 use opentelemetry_http::HeaderExtractor;
@@ -26,8 +28,10 @@ use tracing::{Instrument, Span, field};
 const ID_CHARS_MAX: usize = 64;
 
 /// What is asked again and again by programs that watch the server: a trace of it only where one came.
-const WATCHED: [&str; 7] = [
+const WATCHED: [&str; 8] = [
     "/metrics",
+    // Immich asks it of its machine learning.
+    "/ping",
     "/healthz",
     "/readyz",
     "/v2/health/live",
@@ -74,12 +78,18 @@ impl Call {
                 let attributes = [("http.request.method", method), ("http.route", route)]
                     .map(|(name, value)| KeyValue::new(name, value.to_owned()));
                 let builder = tracer.span_builder(format!("{method} {route}"));
-                let builder = builder.with_kind(SpanKind::Server).with_attributes(attributes);
-                above.with_span(tracer.build_with_context(builder, &above))
+                served(builder.with_attributes(attributes), tracer, &above)
             }
         };
         let trace = context.span().span_context().trace_id();
         Self { span: line(method, route, trace), context }
+    }
+
+    /// An image of Frigate's detector, which never comes with a trace.
+    pub(crate) fn of_image(tracer: &SdkTracer) -> Self {
+        let context = served(tracer.span_builder("IMAGE frigate"), tracer, &Context::new());
+        let trace = context.span().span_context().trace_id();
+        Self { span: line("IMAGE", "frigate", trace), context }
     }
 
     /// What lines of the log say of the request.
@@ -139,6 +149,26 @@ impl Call {
             false => tracing::debug!(status, grpc, duration_ms, "request answered"),
         });
     }
+
+    /// The image is answered, with boxes or without. A camera's next one comes at once and may fail in the
+    /// same way: no such line is of a level that is logged always.
+    pub(crate) fn image_answered(&self, fault: Option<&Fault>, took: Duration) {
+        let span = self.context.span();
+        if let Some(fault) = fault {
+            span.set_attribute(KeyValue::new("error.type", fault.code));
+            span.set_status(Status::error(fault.code));
+        }
+        span.end();
+        let status = fault.map_or(StatusCode::OK, |fault| fault.status).as_u16();
+        let duration_ms = took.as_secs_f64() * 1e3;
+        self.span.in_scope(|| tracing::debug!(status, duration_ms, "request answered"));
+    }
+}
+
+/// The server's part of a trace begins.
+fn served(builder: SpanBuilder, tracer: &SdkTracer, above: &Context) -> Context {
+    let builder = builder.with_kind(SpanKind::Server);
+    above.with_span(tracer.build_with_context(builder, above))
 }
 
 /// What lines of the log say of a request.

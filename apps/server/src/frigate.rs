@@ -7,6 +7,7 @@ mod models;
 mod zmtp;
 
 use crate::bodies::Room;
+use crate::call::Call;
 use crate::catalog::ModelEntry;
 use crate::error::Result;
 use crate::extract::make_room;
@@ -18,10 +19,11 @@ use detect::Header;
 use models::{Incoming, Turns};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use tracing::Instrument;
 use zmtp::{Peer, broken};
 
 /// Detectors that are connected at once; more wait to be accepted.
@@ -202,19 +204,29 @@ impl Session {
                     // asks for its model again, and one that gets an answer never does.
                     return Err(broken("an image before a model was asked for"));
                 };
-                let limit = Duration::from_millis(self.state.config().frigate_timeout_ms);
-                let found = match self.state.catalog().get(model, None).await {
-                    Ok(entry) => detect::detect(&self.state, &entry, (header, tensor), limit).await,
-                    Err(fault) => Err(fault),
-                };
+                let (call, began) = (Call::of_image(self.state.tracing().tracer()), Instant::now());
+                let found = self.detect(&call, model, (header, tensor));
+                let found = found.instrument(call.span()).await;
                 // Held while the task has the tensor.
                 drop(room);
-                return Ok(self.boxes(found));
+                call.image_answered(found.as_ref().err(), began.elapsed());
+                return Ok(call.span().in_scope(|| self.boxes(found)));
             }
             Request::Refused(fault) => return Ok(self.boxes(Err(fault))),
         };
         self.model = model.map(|entry| entry.name().to_owned());
         Ok(answer)
+    }
+
+    async fn detect(
+        &self,
+        call: &Call,
+        model: &str,
+        image: (Header, Vec<u8>),
+    ) -> std::result::Result<Rows, Fault> {
+        let limit = Duration::from_millis(self.state.config().frigate_timeout_ms);
+        let entry = self.state.catalog().get(model, None).await?;
+        detect::detect(&self.state, (call, &entry), image, limit).await
     }
 
     /// A client wants twenty rows whatever happened: none of them has a score where something went wrong.

@@ -5,6 +5,7 @@ mod align;
 mod clip;
 mod ctc;
 mod faces;
+mod languages;
 mod models;
 mod ocr;
 mod pictures;
@@ -14,6 +15,7 @@ mod tasks;
 mod tokens;
 mod warp;
 
+use crate::call::{self, Call};
 use crate::extract::{refuse_encoded, take};
 use crate::fault::Fault;
 use crate::state::ServerState;
@@ -42,6 +44,7 @@ pub(crate) fn router(state: ServerState) -> Router {
         .layer(DefaultBodyLimit::disable())
         .layer(from_fn(drain::drained))
         .layer(from_fn_with_state(state.clone(), guard::known_hosts_only))
+        .layer(from_fn_with_state(state.clone(), call::observed))
         .with_state(Models::new(state))
 }
 
@@ -50,7 +53,12 @@ async fn root() -> Response {
 }
 
 /// `POST /predict`.
-async fn predict(State(models): State<Models>, request: Request) -> Result<Response, Refused> {
+async fn predict(
+    State(models): State<Models>,
+    call: Call,
+    request: Request,
+) -> Result<Response, Refused> {
+    let models = models.used_by(call);
     let answer = answer(&models, request).await.inspect_err(|fault| {
         let (error, hint) = (&fault.message, fault.hint.as_deref().unwrap_or_default());
         // Immich's own log has nothing but the status.
@@ -87,7 +95,7 @@ async fn answer(models: &Models, request: Request) -> Result<Map<String, Value>,
 
 async fn of_text(models: &Models, task: Task, text: &str) -> Result<Value, Fault> {
     match task {
-        Task::Textual(model) => clip::textual(models, &model, text).await,
+        Task::Textual(asked) => clip::textual(models, &asked, text).await,
         other => Err(unfit(&other, "a text", "an image")),
     }
 }

@@ -38,7 +38,7 @@ pub(super) struct Header {
 /// longer than `limit`.
 pub(super) async fn detect(
     state: &ServerState,
-    entry: &ModelEntry,
+    (call, entry): (&Call, &ModelEntry),
     (header, bytes): (Header, Vec<u8>),
     limit: Duration,
 ) -> Result<Rows, Fault> {
@@ -64,8 +64,7 @@ pub(super) async fn detect(
         boxes::rows(kind, &outputs, size)
     };
     let named = Named::from(entry.clone());
-    let call = Call::unseen();
-    let serving = oip::serve(state, (&call, &named), (count, decode), encode);
+    let serving = oip::serve(state, (call, &named), (count, decode), encode);
     tokio::time::timeout(limit, serving).await.unwrap_or_else(|_| {
         let ms = limit.as_millis();
         Err(Fault::unavailable("deadline_exceeded", format!("no result within {ms} ms")).hint(

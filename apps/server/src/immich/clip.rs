@@ -1,5 +1,6 @@
 //! Embeddings of pictures and of texts, by the two halves of a CLIP model.
 
+use super::languages;
 use super::models::{Models, embeddings, image_input, settings, unusable};
 use super::pictures::{Picture, bad};
 use crate::catalog::ModelEntry;
@@ -12,14 +13,19 @@ use serde_json::Value;
 
 /// How pixels become the input, as OpenCLIP writes it down beside a model.
 const PREPROCESSING: &str = "preprocess_cfg.json";
-/// Texts of these models begin with their language.
-const WITH_LANGUAGES: &str = "nllb";
 /// The side of the input where nothing says it.
 const SIDE: u32 = 224;
 /// No model of pictures sees more.
 const SIDE_MAX: u32 = 512;
 /// Of a picture that is longer than so many times its shorter side the ends are cut off first.
 const LONGEST: u32 = 4;
+
+/// What is asked for of a text, with the name of the model as Immich has it.
+pub(super) struct Textual {
+    pub(super) model: String,
+    /// What the text is written in, as Immich names it.
+    pub(super) language: Option<String>,
+}
 
 /// The embedding of a picture.
 ///
@@ -42,15 +48,12 @@ pub(super) async fn visual(
 ///
 /// # Errors
 /// As [`visual`].
-pub(super) async fn textual(models: &Models, model: &str, text: &str) -> Result<Value, Fault> {
-    let named = models.find(model, "textual").await?;
+pub(super) async fn textual(models: &Models, asked: &Textual, text: &str) -> Result<Value, Fault> {
+    let named = models.find(&asked.model, "textual").await?;
     let entry = named.entry();
-    if entry.name().starts_with(WITH_LANGUAGES) {
-        let what = format!("the model '{model}' puts the language before a text");
-        return Err(Fault::unsupported(what + ", which is not served; expected another one"));
-    }
     let tokens = models.tokens(entry).await?;
-    let inputs = tokens.inputs(entry, text)?;
+    let prefix = languages::prefix(entry.name(), asked.language.as_deref());
+    let inputs = tokens.inputs(entry, (prefix, text))?;
     let outputs = models.run(&named, inputs).await?;
     one(entry, &outputs)
 }

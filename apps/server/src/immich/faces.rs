@@ -215,7 +215,7 @@ async fn recognise(
         let count = faces.len();
         let prepare = move || crops(&input, picture.pixels(), &faces);
         let input = oip::off_loop(oip::LARGE_BYTES, prepare).await?;
-        let outputs = models.run(&recognition, vec![input]).await?;
+        let outputs = models.run_again(&recognition, vec![input]).await?;
         all.extend(embeddings(recognition.entry(), &outputs, count)?);
     }
     Ok(all)

@@ -17,16 +17,22 @@ const TOKENS_KEPT: usize = 8;
 /// The largest file of settings beside a model.
 const SETTINGS_BYTES_MAX: u64 = 1 << 20;
 
-/// The server's models as Immich knows them. Clones share what is kept.
+/// The server's models as Immich knows them, for a request. Clones share what is kept.
 #[derive(Clone)]
 pub(super) struct Models {
     state: ServerState,
     tokens: Arc<Cache<ModelRef, Arc<Tokens>>>,
+    call: Call,
 }
 
 impl Models {
     pub(super) fn new(state: ServerState) -> Self {
-        Self { state, tokens: Arc::new(Cache::new(TOKENS_KEPT)) }
+        Self { state, tokens: Arc::new(Cache::new(TOKENS_KEPT)), call: Call::unseen() }
+    }
+
+    /// The same for another request.
+    pub(super) fn used_by(self, call: Call) -> Self {
+        Self { call, ..self }
     }
 
     pub(super) fn state(&self) -> &ServerState {
@@ -64,12 +70,31 @@ impl Models {
         Ok(tokens)
     }
 
-    /// Runs a model once, as any request for inference does.
+    /// Runs a model once, as any request for inference does. Lines of the log tell of it.
     ///
     /// # Errors
     /// Where the inputs do not fit it, and what inference is refused for.
     pub(super) async fn run(
         &self,
+        named: &Named,
+        inputs: Vec<NamedTensor>,
+    ) -> Result<Vec<Tensor>, Fault> {
+        self.run_for(&self.call, named, inputs).await
+    }
+
+    /// The same for a model that runs many times. Lines of the log tell nothing of it: what a span is told is
+    /// kept as long as the span.
+    pub(super) async fn run_again(
+        &self,
+        named: &Named,
+        inputs: Vec<NamedTensor>,
+    ) -> Result<Vec<Tensor>, Fault> {
+        self.run_for(&self.call.within(), named, inputs).await
+    }
+
+    async fn run_for(
+        &self,
+        call: &Call,
         named: &Named,
         inputs: Vec<NamedTensor>,
     ) -> Result<Vec<Tensor>, Fault> {
@@ -88,7 +113,7 @@ impl Models {
             };
             entry.outputs().iter().map(take).collect()
         };
-        oip::serve(&self.state, (&Call::unseen(), named), (bytes, decode), encode).await
+        oip::serve(&self.state, (call, named), (bytes, decode), encode).await
     }
 }
 

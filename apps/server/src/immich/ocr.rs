@@ -162,7 +162,7 @@ async fn recognise(
         let (input, picture) = (spec.name.clone(), picture.clone());
         let prepare = move || lines(&input, picture.pixels(), &these);
         let input = oip::off_loop(oip::LARGE_BYTES, prepare).await?;
-        let outputs = models.run(&recognition, vec![input]).await?;
+        let outputs = models.run_again(&recognition, vec![input]).await?;
         let entry = entry.clone();
         let count = places.len();
         let decode = move || characters(&entry, &outputs, count);

@@ -1,6 +1,7 @@
 //! What may be asked for: a task by its name, and for it models by their types.
 #![deny(clippy::as_conversions)]
 
+use super::clip::Textual;
 use super::faces::Faces;
 use super::ocr::Ocr;
 use super::request::invalid;
@@ -22,7 +23,7 @@ const INPUT_BYTES: usize = 40 << 20;
 /// One thing that is asked for, with the names of its models as Immich has them.
 pub(super) enum Task {
     Visual(String),
-    Textual(String),
+    Textual(Textual),
     Faces(Faces),
     Ocr(Ocr),
 }
@@ -42,6 +43,7 @@ pub(super) struct Entry {
 struct Options {
     min_score: Option<f32>,
     max_resolution: Option<u32>,
+    language: Option<String>,
 }
 
 impl Task {
@@ -115,7 +117,10 @@ fn clip(mut types: BTreeMap<String, Entry>) -> Result<Task, Fault> {
             Err(invalid(what + ", expected 'visual' or 'textual'"))
         }
         (Some(visual), None, None) => Ok(Task::Visual(visual.model_name)),
-        (None, Some(textual), None) => Ok(Task::Textual(textual.model_name)),
+        (None, Some(textual), None) => {
+            let Entry { model_name: model, options } = textual;
+            Ok(Task::Textual(Textual { model, language: options.language }))
+        }
         (given, ..) => {
             let given = if given.is_some() { "both" } else { "neither" };
             let what = format!("the task 'clip' has {given} of 'visual' and 'textual'");

@@ -81,13 +81,17 @@ impl Tokens {
         Ok(Self { tokenizer, canonical })
     }
 
-    /// The inputs of a model for a text.
+    /// The inputs of a model for a text, before which a prefix is put as it is.
     ///
     /// # Errors
     /// Where the model takes something else.
-    pub(super) fn inputs(&self, entry: &ModelEntry, text: &str) -> Result<Vec<NamedTensor>, Fault> {
-        let cleaned = cleaned(text, self.canonical);
-        let encoded = self.tokenizer.encode(cleaned, true);
+    pub(super) fn inputs(
+        &self,
+        entry: &ModelEntry,
+        (prefix, text): (&str, &str),
+    ) -> Result<Vec<NamedTensor>, Fault> {
+        let whole = prefix.to_owned() + &cleaned(text, self.canonical);
+        let encoded = self.tokenizer.encode(whole, true);
         let encoded = encoded.map_err(|error| unusable(entry, TOKENIZER, error))?;
         let input = |spec: &ValueSpec| {
             let of_mask = spec.name == MASK;

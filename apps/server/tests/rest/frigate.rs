@@ -1,5 +1,7 @@
 //! Frigate's detector, spoken to with the bytes that its ZeroMQ library sends.
 
+mod watched;
+
 use crate::rig::{Options, PATIENCE, Rig};
 use lgp_inference::GraphBuilder;
 use lgp_sdk::{DType, Dim, SymShape, TensorType};

@@ -4,6 +4,7 @@
 mod clip;
 mod faces;
 mod ocr;
+mod watched;
 mod wrong;
 
 use crate::rig::{Options, PATIENCE, Rig};

@@ -16,7 +16,7 @@ use tracing_subscriber::{EnvFilter, Layer, Registry};
 
 /// A log in memory, of all that this thread does.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Write for Log {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
@@ -36,7 +36,7 @@ fn keep_apart() {
 }
 
 impl Log {
-    fn start(level: &str) -> (Self, DefaultGuard) {
+    pub(crate) fn start(level: &str) -> (Self, DefaultGuard) {
         keep_apart();
         let log = Self::default();
         let lines = log.clone();
@@ -51,7 +51,7 @@ impl Log {
     }
 
     /// Lines with a message.
-    fn lines(&self, message: &str) -> Vec<Value> {
+    pub(crate) fn lines(&self, message: &str) -> Vec<Value> {
         let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
         let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect(line));
         lines.filter(|line| line["message"] == message).collect()

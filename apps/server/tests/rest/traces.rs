@@ -20,11 +20,11 @@ use tokio::net::TcpListener;
 use tonic::Request;
 
 const BODY: &str = r#"{"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[-1.5,2.5]}]}"#;
-const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
-const ABOVE: &str = "b7ad6b7169203331";
+pub(crate) const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+pub(crate) const ABOVE: &str = "b7ad6b7169203331";
 
 #[derive(Clone, Default)]
-struct Collector(Arc<Mutex<Vec<Span>>>);
+pub(crate) struct Collector(Arc<Mutex<Vec<Span>>>);
 
 async fn take(State(Collector(spans)): State<Collector>, headers: HeaderMap, body: Bytes) {
     assert_eq!(headers["content-type"], "application/x-protobuf");
@@ -38,7 +38,7 @@ async fn take(State(Collector(spans)): State<Collector>, headers: HeaderMap, bod
 }
 
 impl Collector {
-    async fn start() -> (Self, String) {
+    pub(crate) async fn start() -> (Self, String) {
         let collector = Self::default();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -48,7 +48,7 @@ impl Collector {
     }
 
     /// The spans of a trace, once there are so many, by their names.
-    async fn trace(&self, id: &str, count: usize) -> BTreeMap<String, Span> {
+    pub(crate) async fn trace(&self, id: &str, count: usize) -> BTreeMap<String, Span> {
         let began = Instant::now();
         loop {
             let all = self.0.lock().unwrap().clone();
@@ -61,6 +61,12 @@ impl Collector {
             assert!(began.elapsed() < PATIENCE, "{found:?}");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
+    }
+
+    /// The ids of the traces that have a span of this name.
+    pub(crate) fn with(&self, name: &str) -> Vec<String> {
+        let spans = self.0.lock().unwrap();
+        spans.iter().filter(|span| span.name == name).map(|span| hex(&span.trace_id)).collect()
     }
 }
 
@@ -88,9 +94,9 @@ fn traced(method: &str, path: &str, flags: &str) -> axum::http::request::Builder
 }
 
 /// What each trace of an inference is made of: a span's name and that of the one above it.
-fn check(spans: &BTreeMap<String, Span>, root: &str) {
+pub(crate) fn check(spans: &BTreeMap<String, Span>, (root, above): (&str, &str), model: &str) {
     let whole = &spans[root];
-    assert_eq!(hex(&whole.parent_span_id), ABOVE);
+    assert_eq!(hex(&whole.parent_span_id), above);
     assert_eq!(whole.kind(), SpanKind::Server);
     for (name, above) in [
         ("inference", root),
@@ -113,7 +119,7 @@ fn check(spans: &BTreeMap<String, Span>, root: &str) {
         assert_eq!(place, ["w1", "cpu:0"], "{name}");
     }
     assert_eq!(text(&spans["attempt"], "lgp.attempt").as_deref(), Some("1"));
-    assert_eq!(text(&spans["inference"], "lgp.model").as_deref(), Some("relu/1"));
+    assert_eq!(text(&spans["inference"], "lgp.model").as_deref(), Some(model));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -125,7 +131,7 @@ async fn an_inference_over_rest_is_one_trace() {
     assert_eq!(answer.status, 200, "{}", answer.text());
     let spans = collector.trace(TRACE, 8).await;
     let root = "POST /v2/models/{model}/infer";
-    check(&spans, root);
+    check(&spans, (root, ABOVE), "relu/1");
     assert_eq!(text(&spans[root], "http.response.status_code").as_deref(), Some("200"));
     let page = rig.until("/metrics", |a| a.text().contains("lgp_trace_spans_sent_total")).await;
     assert!(page.text().contains("lgp_trace_spans_dropped_total{reason=\"queue_full\"} 0"));
@@ -141,7 +147,7 @@ async fn an_inference_over_grpc_is_one_trace() {
     call.metadata_mut().insert("traceparent", above.parse().unwrap());
     client.model_infer(call).await.unwrap();
     let spans = collector.trace(TRACE, 8).await;
-    check(&spans, "POST /inference.GRPCInferenceService/ModelInfer");
+    check(&spans, ("POST /inference.GRPCInferenceService/ModelInfer", ABOVE), "relu/1");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,7 +11,7 @@ const PREPROCESSING: &str = r#"{"size": [8, 8], "mode": "RGB", "mean": [0.5, 0.2
 const MEAN: [f32; 3] = [0.5, 0.25, 0.125];
 const STD: [f32; 3] = [0.5, 0.25, 0.2];
 /// Words are numbers from 4 on, between a start and an end.
-const TOKENIZER: &str = r#"{"version": "1.0", "truncation": null, "padding": null, "added_tokens": [],
+pub(super) const TOKENIZER: &str = r#"{"version": "1.0", "truncation": null, "padding": null, "added_tokens": [],
     "normalizer": {"type": "Lowercase"}, "pre_tokenizer": {"type": "Whitespace"},
     "post_processor": {"type": "TemplateProcessing", "pair": [],
         "single": [{"SpecialToken": {"id": "[S]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}},
@@ -21,7 +21,7 @@ const TOKENIZER: &str = r#"{"version": "1.0", "truncation": null, "padding": nul
     "decoder": null,
     "model": {"type": "WordLevel", "unk_token": "[U]", "vocab": {"zero": 0, "[S]": 1, "[E]": 2, "[U]": 3,
         "a": 4, "dog": 5, "on": 6, "grass": 7, "[P]": 8, "dogs": 9}}}"#;
-const WORDS: usize = 10;
+const WORDS: usize = 12;
 
 /// A network that weighs each number of a picture.
 fn visual_model() -> Vec<u8> {
@@ -55,7 +55,7 @@ fn weighed(colour: impl Fn(usize, usize, usize) -> f32) -> Vec<f32> {
 }
 
 /// The numbers of tokens, one table row each, weighed by their places.
-fn textual_model(dtype: DType) -> Vec<u8> {
+pub(super) fn textual_model(dtype: DType) -> Vec<u8> {
     let mut graph = GraphBuilder::new("textual");
     let text = graph.input("text", ty(dtype, &[1, LENGTH]));
     let table = graph.initializer("table", tensor(&[WORDS, 2], &numbers(2, WORDS * 2)));
@@ -86,7 +86,7 @@ fn visual(model: &str) -> Value {
     json!({ "clip": { "visual": { "modelName": model } } })
 }
 
-fn textual(model: &str) -> Value {
+pub(super) fn textual(model: &str) -> Value {
     json!({ "clip": { "textual": { "modelName": model, "options": { "language": "en" } } } })
 }
 
@@ -189,6 +189,54 @@ async fn texts_have_embeddings() {
         let answer = service.answer(&with_text(&textual(model), text)).await;
         assert_near(&embedding(&answer["clip"]), &looked_up(tokens), 1e-4);
         assert_eq!(answer.as_object().unwrap().len(), 1, "{answer}");
+    }
+}
+
+/// The same tokenizer, with languages as NLLB's has them: apart from words, whatever they are next to.
+fn with_languages() -> String {
+    let language = |id: usize, code: &str| {
+        json!({ "id": id, "content": code, "single_word": false, "lstrip": false, "rstrip": false,
+            "normalized": false, "special": true })
+    };
+    let mut tokenizer: Value = serde_json::from_str(TOKENIZER).unwrap();
+    tokenizer["added_tokens"] = json!([language(10, "deu_Latn"), language(11, "eng_Latn")]);
+    for (code, id) in [("deu_Latn", 10), ("eng_Latn", 11)] {
+        tokenizer["model"]["vocab"][code] = id.into();
+    }
+    tokenizer.to_string()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn models_of_nllb_get_the_language_before_the_text() {
+    let service = Service::start().await;
+    let tokenizer = with_languages();
+    let files = [
+        ("tokenizer.json", &*tokenizer),
+        ("tokenizer_config.json", r#"{"pad_token": "[P]"}"#),
+        ("config.json", r#"{"text_cfg": {"tokenizer_kwargs": {"clean": "canonicalize"}}}"#),
+    ];
+    service.add("nllb-clip__v1.textual", &textual_model(DType::I32), &files[..2]);
+    service.add("nllb-clean.textual", &textual_model(DType::I32), &files);
+    service.add("other.textual", &textual_model(DType::I32), &files[..2]);
+    let (german, english) = ([1, 10, 5, 2, 8, 8], [1, 11, 5, 2, 8, 8]);
+    for (model, language, text, tokens) in [
+        ("immich-app/nllb-clip::v1", json!("de"), " dog ", german),
+        ("nllb-clip__v1", json!("de-AT"), "dog", german),
+        ("nllb-clip__v1", json!("en"), "dog", english),
+        // One that is not known is taken for English, and none for none.
+        ("nllb-clip__v1", json!("tlh"), "dog", english),
+        ("nllb-clip__v1", json!(""), "dog", english),
+        ("nllb-clip__v1", Value::Null, "dog", [1, 5, 2, 8, 8, 8]),
+        ("nllb-clip__v1", json!("de"), "", [1, 10, 2, 8, 8, 8]),
+        // The text alone is cleaned.
+        ("nllb-clean", json!("de"), "Dog's", [1, 10, 9, 2, 8, 8]),
+        ("other", json!("de"), "dog", [1, 5, 2, 8, 8, 8]),
+    ] {
+        let entry = json!({ "modelName": model, "options": { "language": language } });
+        let entries = json!({ "clip": { "textual": entry } });
+        let answer = service.answer(&with_text(&entries, text)).await;
+        let given = embedding(&answer["clip"]);
+        assert_near(&given, &looked_up(tokens), 1e-4);
     }
 }
 

@@ -21,7 +21,7 @@ async fn forms_that_cannot_be_used_are_refused() {
             (json!({ "modelName": "m", "options": detection }), json!({ "modelName": "m" }));
         json!({ task: { "detection": detection, "recognition": recognition } })
     };
-    let cases: [(Vec<u8>, u16, &str); 22] = [
+    let cases: [(Vec<u8>, u16, &str); 23] = [
         (
             with(json!({ "ocr": { "detection": { "modelName": "m" } } })),
             422,
@@ -55,6 +55,14 @@ async fn forms_that_cannot_be_used_are_refused() {
         (with_image(&json!({ "nsfw": {} }), &picture), 422, "the task 'nsfw' is not served"),
         (with_image(&clip("detection", "m"), &picture), 422, "no type 'detection'"),
         (with_text(&clip("textual", "m"), &"a".repeat(20_000)), 400, "the text has 20000 bytes"),
+        (
+            with_text(
+                &json!({ "clip": { "textual": { "modelName": "m", "options": { "language": 5 } } } }),
+                "a",
+            ),
+            422,
+            "'entries' is not valid",
+        ),
         (
             form(&[
                 ("entries", false, clip("textual", "m").to_string().as_bytes()),
@@ -101,7 +109,6 @@ async fn models_and_pictures_that_cannot_be_used_are_refused() {
     service.add("nearest.visual", &model(DType::F32, &[1, 3, 8, 8]), &bad);
     service.add("bare.textual", &model(DType::I32, &[1, 8]), &[]);
     service.add("broken.textual", &model(DType::I32, &[1, 8]), &[("tokenizer.json", "{}")]);
-    service.add("nllb-clip.textual", &model(DType::I32, &[1, 8]), &[]);
     let image = |kind: &str, model: &str| with_image(&clip(kind, model), &picture);
     let text = |kind: &str, model: &str| with_text(&clip(kind, model), "a dog");
     for (form, expected, part) in [
@@ -116,7 +123,6 @@ async fn models_and_pictures_that_cannot_be_used_are_refused() {
         (image("visual", "nearest"), 500, "preprocess_cfg.json"),
         (text("textual", "bare"), 500, "tokenizer.json of the model 'bare.textual'"),
         (text("textual", "broken"), 500, "tokenizer.json"),
-        (text("textual", "nllb-clip"), 501, "puts the language before a text"),
         (
             with_image(&clip("visual", "same"), b"GIF89a\x01\0\x01\0"),
             400,
