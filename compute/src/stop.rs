@@ -62,6 +62,18 @@ impl Stop {
         Self { deadline: Some(deadline), ..Self::default() }
     }
 
+    /// The same request, which is also made once a moment has come.
+    ///
+    /// ```
+    /// use lgp_compute::{Stop, Stopped};
+    /// let stop = Stop::new().or_at(std::time::Instant::now());
+    /// assert_eq!(stop.check(), Err(Stopped::Deadline));
+    /// ```
+    #[must_use]
+    pub fn or_at(self, deadline: Instant) -> Self {
+        Self { deadline: Some(deadline), ..self }
+    }
+
     /// Ends every run that was given this request.
     pub fn stop(&self) {
         self.cancelled.store(true, Ordering::Relaxed);

@@ -6,6 +6,7 @@ use lgp_memory::NamedTensor;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// Asks a run to end before it is done. Clones are the same request, which is never taken back.
 ///
@@ -18,7 +19,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// assert!(seen_by_the_run.is_stopped());
 /// ```
 #[derive(Debug, Clone, Default)]
-pub struct Stop(Arc<AtomicBool>);
+pub struct Stop {
+    asked: Arc<AtomicBool>,
+    deadline: Option<Instant>,
+}
 
 impl Stop {
     /// A request that nobody has made yet.
@@ -29,20 +33,28 @@ impl Stop {
 
     /// Asks every run that was given this request to end.
     pub fn stop(&self) {
-        self.0.store(true, Ordering::SeqCst);
+        self.asked.store(true, Ordering::SeqCst);
     }
 
-    /// Whether the run is to end. Costs a load: an executor may ask often.
+    /// The same request, which is also made once this time has passed.
+    #[must_use]
+    pub(crate) fn within(&self, time: Duration) -> Self {
+        Self { asked: Arc::clone(&self.asked), deadline: Instant::now().checked_add(time) }
+    }
+
+    /// Whether the run is to end. Costs a load, and with a deadline a look at the clock: an executor may ask
+    /// often.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
-        self.0.load(Ordering::SeqCst)
+        let is_late = || self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        self.asked.load(Ordering::SeqCst) || is_late()
     }
 
-    /// The flag behind it, which is true once it is asked: for a runtime that looks at a flag of its
-    /// own.
+    /// The flag behind it, which is true once it is asked, and the moment at which it ends anyway: for a runtime
+    /// that looks at a flag of its own.
     #[must_use]
-    pub fn flag(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.0)
+    pub fn parts(&self) -> (Arc<AtomicBool>, Option<Instant>) {
+        (Arc::clone(&self.asked), self.deadline)
     }
 }
 

@@ -224,6 +224,16 @@ impl std::fmt::Debug for ModelExecutor {
     }
 }
 
+/// The same request, as runs take it.
+fn run_stop(stop: &Stop) -> RunStop {
+    let (asked, deadline) = stop.parts();
+    let stop = RunStop::from(asked);
+    match deadline {
+        Some(deadline) => stop.or_at(deadline),
+        None => stop,
+    }
+}
+
 impl Executor for ModelExecutor {
     fn load(&self, _: usize, model: &ModelRef) -> Result<(), ExecError> {
         self.session(model, &Stop::new()).map(|_| ())
@@ -252,7 +262,7 @@ impl Executor for ModelExecutor {
         let session = self.session(model, stop)?;
         let views: Vec<(&str, TensorView<'_>)> =
             inputs.iter().map(|input| (input.name.as_str(), input.tensor.view())).collect();
-        session.run_until(&views, &RunStop::from(stop.flag())).map_err(|error| {
+        session.run_until(&views, &run_stop(stop)).map_err(|error| {
             if error.is_device_lost() {
                 tracing::error!(device = %self.device, %error, "opening the device again");
                 self.reopen(&session, |lost| lost.map(|lost| lost.reopened()).transpose());
@@ -269,8 +279,8 @@ impl Executor for ModelExecutor {
         stop: &Stop,
     ) -> Vec<Result<Vec<NamedTensor>, ExecError>> {
         let session = self.session(model, stop).ok();
-        let run_stop = RunStop::from(stop.flag());
-        match session.and_then(|session| self.joins.run(model, &session, batch, &run_stop)) {
+        let stops = run_stop(stop);
+        match session.and_then(|session| self.joins.run(model, &session, batch, &stops)) {
             Some(answers) => answers.into_iter().map(Ok).collect(),
             // Each then has its own result, or its own failure; of a stopped run that it was.
             None => batch.iter().map(|inputs| self.execute(device, model, inputs, stop)).collect(),

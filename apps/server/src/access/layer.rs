@@ -14,6 +14,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use std::sync::Arc;
+use tracing::{Instrument, Span};
 
 /// The scheme of the header `Authorization`.
 const SCHEME: &str = "Bearer";
@@ -60,22 +61,31 @@ pub(crate) async fn authenticate(
     };
     let admitted = found.and_then(|caller| admit(&state, caller, needed));
     let refused = admitted.as_ref().err().map(|fault| fault.status);
-    let response = match admitted {
-        Ok(caller) => {
-            // Its place is given back when nothing of the request is left.
-            request.extensions_mut().insert(caller.clone());
-            next.run(request).await
-        }
-        Err(fault) => challenge(fault.for_path(&path)),
-    };
-    let status = refused.unwrap_or(response.status());
     let is_order = needed == Right::Role(KeyRole::Admin) && method != Method::GET;
-    let is_forbidden = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&status);
-    if let (true, Some(audit)) = (is_order || is_forbidden, &state.access().audit) {
-        let (method, status, peer) = (method.as_str(), status.as_u16(), peer.to_string());
-        audit.add(Call { key: &id, peer: &peer, method, path: &path, status });
+    let asked = path.clone();
+    let answering = async move {
+        let response = match admitted {
+            Ok(caller) => {
+                // Its place is given back when nothing of the request is left.
+                request.extensions_mut().insert(caller.clone());
+                next.run(request).await
+            }
+            Err(fault) => challenge(fault.for_path(&path)),
+        };
+        let status = refused.unwrap_or(response.status());
+        let is_forbidden = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&status);
+        if let (true, Some(audit)) = (is_order || is_forbidden, &state.access().audit) {
+            let (method, status, peer) = (method.as_str(), status.as_u16(), peer.to_string());
+            audit.add(Call { key: &id, peer: &peer, method, path: &path, status });
+        }
+        response
+    };
+    if !is_order {
+        return answering.await;
     }
-    response
+    // What an administrator has begun is done and written down, also where nobody waits for the answer.
+    let done = tokio::spawn(answering.instrument(Span::current())).await;
+    done.unwrap_or_else(|error| Fault::internal(error).for_path(&asked))
 }
 
 /// Who sends a request with such headers.

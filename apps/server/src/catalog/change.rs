@@ -4,8 +4,8 @@ use super::{Catalog, ModelEntry, ensembles, lock};
 use crate::fault::Fault;
 use crate::faults;
 use lgp_sdk::{
-    Deployment, DeploymentPatch, ExecError, Loaded, ModelNeeds, ModelRef, TaskId, VersionPolicy,
-    keep_loaded,
+    Deployment, DeploymentPatch, ExecError, Loaded, ModelNeeds, ModelRef, Sequences, TaskId,
+    VersionPolicy, keep_loaded,
 };
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -213,16 +213,17 @@ impl Catalog {
         {
             return Err(chooses_none(policy, name, &all));
         }
+        let had = self.deployment(name).await.sequences;
         let owned = name.to_owned();
         self.files(move |r| Ok(wish.save(r, &owned))).await?.map_err(|e| faults::deploy(&e))?;
-        self.forget_settings(name).await;
+        self.forget_settings(name, Some(had)).await;
         self.apply(name).await?;
         self.registered(name, None).await
     }
 
-    /// Forgets what is known of a model, and ends its sequences unless it goes on keeping such.
-    pub(super) async fn forget_settings(&self, name: &str) {
-        let had = self.known_sequences(name);
+    /// Forgets what is known of a model, and ends its sequences unless it had just such settings of them, as
+    /// far as that is known.
+    pub(super) async fn forget_settings(&self, name: &str, had: Option<Option<Sequences>>) {
         self.forget(name);
         let has = self.deployment(name).await.sequences;
         if had != Some(has) {
@@ -231,7 +232,7 @@ impl Catalog {
     }
 
     /// What a model does with sequences, if that is known.
-    fn known_sequences(&self, name: &str) -> Option<Option<lgp_sdk::Sequences>> {
+    pub(super) fn known_sequences(&self, name: &str) -> Option<Option<Sequences>> {
         let known = lock(&self.known);
         let newest = known.entries.get(name)?.last()?;
         Some(newest.stateful().map(|stateful| stateful.wish().clone()))

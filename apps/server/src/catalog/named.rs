@@ -49,10 +49,20 @@ impl Catalog {
             let what = format!("'{name}' is an alias and has no version {version}");
             return Err(Fault::bad_input(what + ", expected the name alone"));
         }
-        let first = alias.targets.first();
-        let first = first.ok_or_else(|| Fault::internal(format!("alias '{name}' is empty")))?;
-        let entry = self.get(&first.model, first.version).await?;
+        let entry = self.first_of(name, &alias).await?;
         Ok(Named { entry, has_version: false, alias: Some((name.to_owned(), alias)) })
+    }
+
+    /// The first of an alias's targets that is there: what is known of one is known of all.
+    async fn first_of(&self, name: &str, alias: &Alias) -> Result<ModelEntry, Fault> {
+        let mut missing = None;
+        for target in &alias.targets {
+            match self.get(&target.model, target.version).await {
+                Ok(entry) => return Ok(entry),
+                Err(fault) => missing = missing.or(Some(fault)),
+            }
+        }
+        Err(missing.unwrap_or_else(|| Fault::internal(format!("alias '{name}' is empty"))))
     }
 
     /// The model that is to answer: of an alias one by weight, for the same key always the same. A newer

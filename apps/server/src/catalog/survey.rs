@@ -170,6 +170,12 @@ impl Survey {
         is_new
     }
 
+    /// What a model's file says was not acted on after all.
+    pub(super) fn put_back(&self, name: &str) {
+        let never = Err("not acted on".to_owned());
+        lock(&self.configs).insert(name.to_owned(), never);
+    }
+
     /// Forgets what is not there any more.
     pub(super) fn keep_only(&self, found: &BTreeSet<Version>) {
         lock(&self.broken).retain(|version, _| found.contains(version));

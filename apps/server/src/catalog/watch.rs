@@ -41,8 +41,15 @@ impl Catalog {
             return Ok(());
         }
         let _turn = self.turn(name).await;
-        self.forget_settings(name).await;
-        let usable = self.numbers(name).await?;
+        self.forget_settings(name, self.known_sequences(name)).await;
+        let usable = match self.numbers(name).await {
+            Ok(usable) => usable,
+            Err(fault) => {
+                // The next look begins with it again.
+                self.survey.put_back(name);
+                return Err(fault);
+            }
+        };
         // Those that nobody had loaded are not loaded once they fit, either.
         let wanted = self.coordinator.models().into_iter();
         let refused = wanted.filter(|m| m.name == name && !usable.contains(&m.version));

@@ -5,6 +5,7 @@ use axum::body::Body;
 use lgp_server::ServerConfig;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 const INFER: &str = r#"{"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}]}"#;
 const TASK: &str =
@@ -366,5 +367,27 @@ async fn credentials_that_are_not_understood_are_refused() {
         let answer = rig.call(request.body(Body::empty()).unwrap()).await;
         assert_eq!(answer.status, 401, "{values:?}: {}", answer.text());
         assert!(!answer.text().contains(&good[20..]), "{}", answer.text());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_administrator_began_is_done_though_nobody_waits() {
+    let rig = Rig::start().await;
+    let infer = request("POST", "/v2/models/gated/infer").body(Body::from(INFER));
+    let held = tokio::spawn(rig.send(infer.unwrap()));
+    rig.until("/api/v1/cluster/stats", |a| a.json()["tasks"]["running"] == 1).await;
+    let unload = request("POST", "/api/v1/cluster/models/gated/unload");
+    let call = rig.send(unload.body(Body::from(r#"{"timeout_s":60}"#)).unwrap());
+    let left = tokio::time::timeout(Duration::from_millis(100), call).await;
+    assert!(left.is_err(), "a run keeps it from its end");
+    let log = rig.folder.path().join("audit.log");
+    let is_written = || std::fs::read_to_string(&log).unwrap().contains("models/gated/unload");
+    assert!(!is_written());
+    rig.gate.open();
+    assert_eq!(held.await.unwrap().status(), 200);
+    let until = Instant::now() + Duration::from_secs(20);
+    while !is_written() {
+        assert!(Instant::now() < until, "the call is not in the log");
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

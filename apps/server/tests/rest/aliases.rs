@@ -83,6 +83,12 @@ async fn requests_of_an_alias_are_spread_and_repeated_ones_stay() {
     assert_eq!(accepted.status, 202, "{}", accepted.text());
     let id = accepted.json()["task_id"].as_str().unwrap().to_owned();
     assert_eq!(rig.get(&format!("/api/v1/cluster/tasks/{id}")).await.json()["model"], "relu/1");
+
+    // A target that is gone takes none of the others along.
+    let both = json!([{"model": "gated", "weight": 1}, {"model": "relu", "weight": 99}]);
+    assert_eq!(set(&rig, "prod", both).await.status, 200);
+    assert_eq!(rig.delete(&format!("{MODELS}/gated")).await.status, 200);
+    assert_eq!(rig.get("/v2/models/prod").await.json()["name"], "relu");
     assert_eq!(rig.delete(&format!("{ALIASES}/prod")).await.status, 200);
     assert_eq!(rig.get("/v2/models/prod").await.status, 404);
 }

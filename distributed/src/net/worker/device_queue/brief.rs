@@ -1,11 +1,15 @@
 //! Tasks that are run by the thread that brings them: to wake another one takes longer than they do.
 
 use super::{DeviceQueue, Job, Ran, State};
+use crate::executor::ExecErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The longest run that is brief. What it keeps waiting is the thread that serves the connection.
 const BRIEF: Duration = Duration::from_micros(50);
+/// After this a run that was to be brief is given up here, to be made by a thread of its device: how long it
+/// takes may depend on the numbers that it is given.
+const LONGEST: Duration = Duration::from_millis(5);
 /// Brief runs of a kind in a row before the next one is expected to be.
 const SURE: u32 = 16;
 /// Kinds that are remembered.
@@ -44,13 +48,18 @@ impl DeviceQueue {
         }
         job.stage.begin();
         let began = tokio::time::Instant::now();
-        let result = self.execute(&job.model, &job.inputs, job.stage.stopping());
+        let stop = job.stage.stopping().within(LONGEST);
+        let result = self.execute(&job.model, &job.inputs, &stop);
         let took = began.elapsed();
         let mut state = self.lock();
         state.free += 1;
         state.learn(kind, took);
         // Tasks that came meanwhile may have found no thread that could be started.
         self.staff(&mut state);
+        let was_stopped = matches!(&result, Err(e) if e.kind == ExecErrorKind::Stopped);
+        if was_stopped && job.stage.is_wanted() {
+            return Err(job);
+        }
         Ok(Ran { result, took, batch: 1, joined: false })
     }
 }
@@ -70,6 +79,8 @@ mod tests {
     struct Quick {
         away: AtomicBool,
         slow: AtomicBool,
+        /// A run ends when it is asked to.
+        endless: AtomicBool,
         /// Where runs wait that begin while this is set.
         held: AtomicBool,
         gate: Barrier,
@@ -77,8 +88,8 @@ mod tests {
 
     impl Default for Quick {
         fn default() -> Self {
-            let (away, slow, held) = Default::default();
-            Self { away, slow, held, gate: Barrier::new(2) }
+            let (away, slow, endless, held) = Default::default();
+            Self { away, slow, endless, held, gate: Barrier::new(2) }
         }
     }
 
@@ -92,8 +103,14 @@ mod tests {
             _: usize,
             _: &ModelRef,
             inputs: &[NamedTensor],
-            _: &Stop,
+            stop: &Stop,
         ) -> Result<Vec<NamedTensor>, ExecError> {
+            if self.endless.load(Ordering::SeqCst) {
+                while !stop.is_stopped() {
+                    std::thread::sleep(BRIEF);
+                }
+                return Err(ExecError::stopped("it was asked to"));
+            }
             if self.held.swap(false, Ordering::SeqCst) {
                 self.gate.wait();
                 self.gate.wait();
@@ -136,6 +153,20 @@ mod tests {
         let kind = Job { batching: batching.clone(), ..job("a", 1, 0., Priority::Normal) };
         (0..SURE).for_each(|_| line.lock().learn(kind.kind(), BRIEF));
         assert!(line.run_at_once(kind).is_err(), "others may join it");
+    }
+
+    #[test]
+    fn a_run_that_does_not_end_soon_is_given_back() {
+        let executor = Arc::new(Quick::default());
+        let line = line(1, Duration::ZERO, &executor);
+        let kind = job("a", 1, 0., Priority::Normal).kind();
+        (0..SURE).for_each(|_| line.lock().learn(kind, BRIEF));
+        executor.endless.store(true, Ordering::SeqCst);
+        let job = line.run_at_once(job("a", 1, 0., Priority::Normal)).err().expect("not brief");
+        executor.endless.store(false, Ordering::SeqCst);
+        assert!(job.stage.is_wanted(), "nobody asked it to end");
+        assert!(line.run_at_once(job).is_err(), "it is brief no more");
+        assert_eq!(line.lock().free, 1);
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
