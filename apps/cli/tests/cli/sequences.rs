@@ -58,6 +58,14 @@ fn a_sequence_goes_on_where_its_worker_is_killed_in_an_inference() {
         ask(&cluster, "GET", "stats", &Value::Null).1["tasks"]["running"] == 1
     });
     let third = later(4.0);
+    // One that comes while no worker has the model is refused.
+    eventually("the third waits for its turn", || {
+        let metrics =
+            ureq::get(format!("{http}/metrics")).header("authorization", &cluster.bearer());
+        let text = metrics.call().expect("an answer").body_mut().read_to_string().expect("text");
+        let mut lines = text.lines().filter(|line| line.contains(r#"model="adds""#));
+        lines.any(|line| line.starts_with("nv_inference_pending_") && line.ends_with(" 2"))
+    });
     signal(worker, Signal::KILL);
     for (waits, expected) in [(second, 3.0), (third, 7.0)] {
         let (sum, other) = waits.join().expect("it is answered");

@@ -115,8 +115,9 @@ pub(crate) fn check(spans: &BTreeMap<String, Span>, (root, above): (&str, &str),
         assert!(span.end_time_unix_nano <= above.end_time_unix_nano + 1_000_000, "{name}");
     }
     for name in ["attempt", "model"] {
-        let place = ["lgp.worker", "lgp.device"].map(|key| text(&spans[name], key).unwrap());
-        assert_eq!(place, ["w1", "cpu:0"], "{name}");
+        let [worker, device] =
+            ["lgp.worker", "lgp.device"].map(|key| text(&spans[name], key).unwrap());
+        assert!(worker == "w1" && device.starts_with("cpu"), "{name}: {worker}, {device}");
     }
     assert_eq!(text(&spans["attempt"], "lgp.attempt").as_deref(), Some("1"));
     assert_eq!(text(&spans["inference"], "lgp.model").as_deref(), Some(model));
