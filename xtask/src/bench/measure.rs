@@ -52,14 +52,20 @@ pub(super) fn rss(run: &mut Run) -> Result<()> {
 
 /// Resident memory of a process in MB, now and at most.
 pub(super) fn resident(pid: u64) -> Result<(f64, f64)> {
+    Ok((status_mb(pid, "VmRSS:")?, status_mb(pid, "VmHWM:")?))
+}
+
+/// Resident memory of a process in MB that is no part of a file.
+pub(super) fn anonymous(pid: u64) -> Result<f64> {
+    status_mb(pid, "RssAnon:")
+}
+
+fn status_mb(pid: u64, key: &str) -> Result<f64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
     let status = status.context("resident memory is read from /proc, which is not here")?;
-    let field = |key: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(key));
-        let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
-        kilobytes.map(|kb| kb * 1024.0 / 1e6).with_context(|| format!("no {key} in the status"))
-    };
-    Ok((field("VmRSS:")?, field("VmHWM:")?))
+    let line = status.lines().find_map(|line| line.strip_prefix(key));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+    kilobytes.map(|kb| kb * 1024.0 / 1e6).with_context(|| format!("no {key} in the status"))
 }
 
 /// Bytes of the binary as it is shipped.

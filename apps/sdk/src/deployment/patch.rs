@@ -8,7 +8,8 @@ use std::num::NonZeroU64;
 
 /// A change of some fields of a [`Deployment`]: a JSON merge patch (RFC 7396) of its fields. One that is not
 /// there stays as it was said, `null` leaves it open, and a value stands for the whole field, also where it is
-/// an object.
+/// an object. It has a type of its own, and is no map of JSON, so that a field that stands twice is refused at every
+/// depth.
 ///
 /// ```
 /// use lgp_sdk::{Deployment, DeploymentPatch};

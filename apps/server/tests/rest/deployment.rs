@@ -45,6 +45,7 @@ async fn a_change_leaves_the_fields_that_it_does_not_name() {
     // What is wrong in one field keeps the others from changing.
     for (field, wrong, status, part) in [
         ("memory", json!(1), 400, "memory"),
+        ("memory", json!(null), 400, "memory"),
         ("backend", json!(1), 400, "backend"),
         ("batching", json!({"preferred": [1]}), 400, "max"),
         ("batching", json!({"max": 4, "preferred": [8]}), 400, "8"),

@@ -3,7 +3,7 @@
 use super::load::{DIGITS, Load, number};
 use super::ours::Ours;
 use super::requests::BATCHES;
-use crate::bench::measure::resident;
+use crate::bench::measure::{anonymous, resident};
 use crate::bench::run::{Better, Run};
 use crate::bench::table::{Column, tabulate};
 use crate::cluster::{Profile, binary};
@@ -42,9 +42,10 @@ pub(super) fn batching(run: &mut Run, load: &Load) -> Result<String> {
 
 /// The time until it is ready, and what it takes of memory then.
 pub(super) fn footprint(run: &mut Run, load: &Load) -> Result<String> {
-    const COLUMNS: [Column; 2] = [
+    const COLUMNS: [Column; 3] = [
         Column::lower("ready after", "ms", "/ready_ms"),
         Column::lower("resident, coordinator", "MB", "/rss_mb").digits(1),
+        Column::lower("of that no part of the program's files", "MB", "/own_mb").digits(1),
     ];
     // Cargo takes longer to see that nothing is to be built than the server to start.
     binary(Profile::Release)?;
@@ -56,7 +57,8 @@ pub(super) fn footprint(run: &mut Run, load: &Load) -> Result<String> {
         let ready_ms = began.elapsed().as_secs_f64() * 1e3;
         ensure!(ready.is_success(), "`start` came back before it was ready");
         std::thread::sleep(Duration::from_secs(1));
-        answers.push(json!({ "ready_ms": ready_ms, "rss_mb": resident(ours.0.pid()?)?.0 }));
+        let (rss_mb, own_mb) = (resident(ours.0.pid()?)?.0, anonymous(ours.0.pid()?)?);
+        answers.push(json!({ "ready_ms": ready_ms, "rss_mb": rss_mb, "own_mb": own_mb }));
         ours.0.stop()?;
     }
     let rows = [("a new cluster of one worker".to_owned(), String::new())];
