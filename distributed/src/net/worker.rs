@@ -2,6 +2,7 @@
 
 pub(crate) mod attempts;
 pub(crate) mod device_queue;
+mod linked;
 mod loading;
 mod route;
 pub(crate) mod session;
