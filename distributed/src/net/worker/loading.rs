@@ -6,9 +6,11 @@ use crate::net::outside;
 use crate::net::worker::task::WorkerSession;
 use crate::net::worker::warm_up;
 use crate::proto::message::{Kind, Load, Loaded, Place};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 /// Something to be done about a model.
@@ -17,36 +19,74 @@ pub(crate) enum Order {
     Unload(Place),
 }
 
-/// Carries orders out, one after another.
+impl Order {
+    fn device(&self) -> u32 {
+        match self {
+            Self::Load(load) => load.device,
+            Self::Unload(place) => place.device,
+        }
+    }
+}
+
+/// Carries orders out: those of one device one after another, those of several side by side. One that was
+/// begun goes on where the connection is lost: what is in memory then is what the next one hears of.
 pub(crate) async fn load_models(
     session: Arc<WorkerSession>,
     mut queue: mpsc::UnboundedReceiver<Order>,
 ) {
+    let mut devices = HashMap::new();
+    let mut lines = JoinSet::new();
     while let Some(order) = queue.recv().await {
-        match order {
-            Order::Load(order) => {
-                let loaded = load(&session, &order).await.map_err(ExecError::shortened);
-                let Load { device, model, .. } = order;
-                let took = loaded.as_ref().ok().and_then(|loaded| loaded.took);
-                let took_us = took.and_then(|took| u64::try_from(took.as_micros()).ok());
-                let result = loaded.map(|loaded| loaded.bytes);
-                session.report(Kind::Loaded, &Loaded { device, model, result, took_us });
+        // Orders for devices that do not exist are refused in a line of their own.
+        let device = position(&session, order.device()).ok();
+        let line = devices.entry(device).or_insert_with(|| {
+            let (line, orders) = mpsc::unbounded_channel();
+            lines.spawn(carry_out(Arc::clone(&session), orders));
+            line
+        });
+        // The line lasts as long as this does.
+        let _ = line.send(order);
+    }
+}
+
+async fn carry_out(session: Arc<WorkerSession>, mut orders: mpsc::UnboundedReceiver<Order>) {
+    while let Some(order) = orders.recv().await {
+        let session = Arc::clone(&session);
+        let carried = tokio::spawn(async move {
+            match order {
+                Order::Load(order) => take(&session, order).await,
+                Order::Unload(place) => let_go(&session, place).await,
             }
-            Order::Unload(place) => {
-                let (executor, at) =
-                    (Arc::clone(&session.executor), position(&session, place.device));
-                let model = place.model.clone();
-                if let Ok(at) = &at {
-                    session.warm_ups.forget(*at, &model);
-                }
-                let unload = move || at.map(|at| executor.unload(at, &model));
-                match outside::blocking(unload).await {
-                    Ok(_) => session.report(Kind::Unloaded, &place),
-                    // It may be there still: the coordinator asks again.
-                    Err(error) => tracing::error!(%error, "a model was not let go of"),
-                }
-            }
+        });
+        if let Err(error) = carried.await {
+            tracing::error!(%error, "an order was not carried out");
         }
+    }
+}
+
+async fn take(session: &WorkerSession, order: Load) {
+    let loaded = load(session, &order).await.map_err(ExecError::shortened);
+    let Load { device, model, .. } = order;
+    let took = loaded.as_ref().ok().and_then(|loaded| loaded.took);
+    let took_us = took.and_then(|took| u64::try_from(took.as_micros()).ok());
+    let result = loaded.map(|loaded| loaded.bytes);
+    // Who comes back reads in the status what there is, and has not asked for this.
+    if session.fetcher.connection().close_reason().is_none() {
+        session.report(Kind::Loaded, &Loaded { device, model, result, took_us });
+    }
+}
+
+async fn let_go(session: &WorkerSession, place: Place) {
+    let (executor, at) = (Arc::clone(&session.executor), position(session, place.device));
+    let model = place.model.clone();
+    if let Ok(at) = &at {
+        session.warm_ups.forget(*at, &model);
+    }
+    let unload = move || at.map(|at| executor.unload(at, &model));
+    match outside::blocking(unload).await {
+        Ok(_) => session.report(Kind::Unloaded, &place),
+        // It may be there still: the coordinator asks again.
+        Err(error) => tracing::error!(%error, "a model was not let go of"),
     }
 }
 

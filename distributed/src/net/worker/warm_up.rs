@@ -41,9 +41,11 @@ impl WarmUps {
         self.lock().insert((at, model.clone()), false);
     }
 
-    /// A model's runs are over.
+    /// A model's runs are over. Where the device has let go of it meanwhile, they count for nothing.
     pub(crate) fn done(&self, at: usize, model: &ModelRef) {
-        self.lock().insert((at, model.clone()), true);
+        if let Some(done) = self.lock().get_mut(&(at, model.clone())) {
+            *done = true;
+        }
     }
 
     /// Whether a model has had its runs.
@@ -275,6 +277,7 @@ mod tests {
         warm_ups.done(0, &model);
         assert!(listed() && warm_ups.is_warm(0, &model));
         warm_ups.forget(0, &model);
-        assert!(!warm_ups.is_warm(0, &model));
+        warm_ups.done(0, &model);
+        assert!(!warm_ups.is_warm(0, &model), "it is not there any more");
     }
 }
