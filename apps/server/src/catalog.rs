@@ -36,8 +36,15 @@ use tokio::sync::watch as events;
 /// The code of what is said of a model that cannot be used now.
 pub(crate) const NOT_READY: &str = "model_not_ready";
 
-/// Locks for changes of models: each model has one of them, by its name.
-const TURNS: usize = 16;
+/// Locks of which each model has one, by its name.
+type Turns = [tokio::sync::Mutex<()>; 16];
+
+/// The turn of a name.
+async fn turn<'a>(turns: &'a Turns, name: &str) -> tokio::sync::MutexGuard<'a, ()> {
+    let sum: usize = name.bytes().map(usize::from).sum();
+    // The remainder is below the number of turns.
+    turns[sum % turns.len()].lock().await
+}
 
 /// The versions of each model, oldest first, so that an inference reads no files. A stored version never
 /// changes; which there are does, with the catalog's own calls and when the folder is looked at.
@@ -63,7 +70,7 @@ pub(crate) struct Catalog {
     /// Tells that models were unloaded, or runs of these ended.
     unloads: events::Sender<()>,
     /// One is held while versions of a model come or go, so that this is one thing after another.
-    changing: [tokio::sync::Mutex<()>; TURNS],
+    changing: Turns,
     /// Held while what is loaded is written down.
     keeping: Arc<Mutex<()>>,
     survey: Arc<Survey>,
@@ -120,7 +127,7 @@ impl Catalog {
             return Ok(entry);
         }
         let all = self.entries(name).await?;
-        let all = self.as_deployed(name, all, generation).await;
+        let all = self.as_deployed(name, all, generation).await?;
         let picked = self.pick(&all, version);
         self.know(name, all, generation);
         match picked {
@@ -136,18 +143,21 @@ impl Catalog {
         name: &str,
         all: Vec<ModelEntry>,
         generation: u64,
-    ) -> Vec<ModelEntry> {
-        let wish = self.deployment(name).await;
-        if let Some(sequences) = &wish.sequences {
-            return all.iter().map(|entry| entry.keeping(sequences)).collect();
+    ) -> Result<Vec<ModelEntry>, Fault> {
+        if all.is_empty() {
+            return Ok(all);
         }
-        let Some(fresh) = ResponseCache::of(&wish) else { return all };
+        let wish = self.try_deployment(name).await?;
+        if let Some(sequences) = &wish.sequences {
+            return Ok(all.iter().map(|entry| entry.keeping(sequences)).collect());
+        }
+        let Some(fresh) = ResponseCache::of(&wish) else { return Ok(all) };
         let mut known = lock(&self.known);
-        if known.generation != generation || all.is_empty() {
-            return all;
+        if known.generation != generation {
+            return Ok(all);
         }
         let cache = known.caches.entry(name.to_owned()).or_insert_with(|| Arc::new(fresh));
-        all.iter().map(|entry| entry.with(Arc::clone(cache))).collect()
+        Ok(all.iter().map(|entry| entry.with(Arc::clone(cache))).collect())
     }
 
     /// Remembers the versions of a model, unless something was forgotten since. Only models that exist are
@@ -283,7 +293,7 @@ impl Catalog {
         })
     }
 
-    /// What a model asks of the cluster: nothing, where what was said cannot be read.
+    /// What a model asks of the cluster, to be shown: nothing, where what was said cannot be read.
     pub(crate) async fn deployment(&self, name: &str) -> Deployment {
         let read = self.try_deployment(name).await;
         read.inspect_err(|_| tracing::warn!(name, "a model's deployment cannot be read"))
@@ -314,9 +324,7 @@ impl Catalog {
 
     /// The turn of those who change a model.
     async fn turn(&self, name: &str) -> tokio::sync::MutexGuard<'_, ()> {
-        let sum: usize = name.bytes().map(usize::from).sum();
-        // The remainder is below the number of turns.
-        self.changing[sum % TURNS].lock().await
+        turn(&self.changing, name).await
     }
 
     /// Drops what was read of a model's files, and the answers that it gave.

@@ -73,7 +73,7 @@ impl Catalog {
             });
         }
         let mut entries = self.entries(name).await?;
-        let policy = self.deployment(name).await.version_policy;
+        let policy = self.try_deployment(name).await?.version_policy;
         let Some(newest) = entries.last() else { return Err(self.missing(name, None).await) };
         let Some(policy) = policy else {
             return Ok(Chosen { entries: vec![newest.clone()], alone: false, whole: true });
@@ -213,10 +213,11 @@ impl Catalog {
         {
             return Err(chooses_none(policy, name, &all));
         }
-        let had = self.deployment(name).await.sequences;
+        // What cannot be read is not what is said now.
+        let had = self.try_deployment(name).await.ok().map(|had| had.sequences);
         let owned = name.to_owned();
         self.files(move |r| Ok(wish.save(r, &owned))).await?.map_err(|e| faults::deploy(&e))?;
-        self.forget_settings(name, Some(had)).await;
+        self.forget_settings(name, had).await;
         self.apply(name).await?;
         self.registered(name, None).await
     }
@@ -243,7 +244,7 @@ impl Catalog {
         for model in self.coordinator.models().iter().filter(|model| model.name == name) {
             self.coordinator.set_needs(model, self.needs(model).await?);
         }
-        if self.deployment(name).await.version_policy.is_some() {
+        if self.try_deployment(name).await?.version_policy.is_some() {
             self.load_now(name, None).await?;
         }
         Ok(())
@@ -351,7 +352,7 @@ impl Catalog {
 
     /// What is to happen when a version has come.
     pub(super) async fn come(&self, name: &str, version: u64) -> Result<LoadOutcome, Fault> {
-        let policy: Option<VersionPolicy> = self.deployment(name).await.version_policy;
+        let policy: Option<VersionPolicy> = self.try_deployment(name).await?.version_policy;
         let Some(policy) = policy else { return self.load_now(name, Some(version)).await };
         let all = self.numbers(name).await?;
         match policy.choose(&all).contains(&version) {
@@ -391,7 +392,7 @@ impl Catalog {
 
     /// Where versions are gone, a policy may choose others.
     pub(super) async fn after_loss(&self, name: &str) -> Result<(), Fault> {
-        if self.deployment(name).await.version_policy.is_some() {
+        if self.try_deployment(name).await?.version_policy.is_some() {
             return self.load_now(name, None).await.map(drop);
         }
         self.remember_loaded(name).await;

@@ -3,7 +3,7 @@
 mod kept;
 
 use super::survey::Found;
-use super::{Catalog, ModelEntry, Readiness, lock};
+use super::{Catalog, ModelEntry, Readiness, lock, turn};
 use crate::ensemble::{Draft, Ensemble, FILE, ModelName, Models};
 use crate::fault::Fault;
 use crate::faults::disk;
@@ -57,7 +57,7 @@ impl Catalog {
         if !Repository::is_name(name) {
             return None;
         }
-        let _turn = self.ensembles.looking.lock().await;
+        let _turn = turn(&self.ensembles.looking, name).await;
         let owned = name.to_owned();
         let read = self.files(move |repository| Ok(Text::read(repository, &owned))).await;
         let text = match read.and_then(|read| read.map_err(|error| disk(&error))) {

@@ -140,13 +140,11 @@ impl Shared<'_> {
             Ok((spec.name.clone(), made.0.clone()))
         };
         let all = specs.map(output).collect::<Result<Vec<_>, Fault>>()?;
-        let copied = all.iter().map(|(_, value)| match value {
-            Value::Pictures(_) => value.bytes(),
-            Value::Tensor(_) | Value::Blobs(_) => 0,
-        });
-        oip::off_loop(copied.sum(), move || {
-            // The room stays taken until the copies are made.
-            let _values = values;
+        let copied = all.iter().map(|(_, value)| value.copied_bytes()).sum();
+        let held = Held::take(self.state, &self.total, copied).await?;
+        oip::off_loop(copied, move || {
+            // Both stay taken until the copies are made.
+            let (_values, _held) = (values, held);
             let output =
                 |(name, value): (String, Value)| Ok(NamedTensor::new(name, value.tensor()?));
             all.into_iter().map(output).collect()
@@ -211,6 +209,9 @@ impl Shared<'_> {
     ) -> Result<Done, Fault> {
         let named = self.state.catalog().named(&model.name, model.version).await?;
         let bytes = given.0.iter().map(|joint| joint.value.bytes()).sum();
+        let copied = given.0.iter().map(|joint| joint.value.copied_bytes()).sum();
+        // Until the model has answered.
+        let _copies = Held::take(self.state, &self.total, copied).await?;
         let (id, priority, deadline) = (self.id.clone(), self.priority, self.deadline);
         let decode = move |entry: &ModelEntry| {
             let input =

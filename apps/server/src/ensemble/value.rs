@@ -52,6 +52,14 @@ impl Value {
         }
     }
 
+    /// Bytes that [`tensor`](Self::tensor) copies.
+    pub(super) fn copied_bytes(&self) -> usize {
+        match self {
+            Self::Pictures(_) => self.bytes(),
+            Self::Tensor(_) | Self::Blobs(_) => 0,
+        }
+    }
+
     /// Bytes that it takes, for the question whether work on it takes long.
     pub(super) fn bytes(&self) -> usize {
         match self {

@@ -1,6 +1,6 @@
 //! The ensembles that are known, and their files as they are read.
 
-use super::super::{ModelEntry, lock};
+use super::super::{ModelEntry, Turns, lock};
 use crate::ensemble::{FILE, FILE_BYTES_MAX};
 use crate::fault::Fault;
 use lgp_sdk::Repository;
@@ -19,8 +19,8 @@ pub(in crate::catalog) struct Ensembles {
     pub(super) serving: Mutex<BTreeMap<String, ModelEntry>>,
     /// What is wrong with a file.
     pub(super) faults: Mutex<BTreeMap<String, Fault>>,
-    /// Held while a file is looked at, so that no older look comes after a newer one.
-    pub(super) looking: tokio::sync::Mutex<()>,
+    /// One is held while a file is looked at, so that no older look comes after a newer one.
+    pub(super) looking: Turns,
 }
 
 impl Ensembles {

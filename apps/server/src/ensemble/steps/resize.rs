@@ -53,7 +53,12 @@ impl BuiltIn for Resize {
         check_pixels(&label, all.len(), pixels)?;
         let channels = all.first().map_or(0, |one| one.channels().count());
         let to = (self.width, self.height);
-        let besides = all.iter().map(|one| resize_bytes((one.width(), one.height()), to)).max();
+        // What resizing one takes, and a copy of it where another step reads it too.
+        let beside = |one: &Pixels| {
+            let bytes = resize_bytes((one.width(), one.height()), to);
+            bytes.saturating_add(one.data().len())
+        };
+        let besides = all.iter().map(beside).max();
         let pixels = usize::try_from(pixels).map_err(Fault::internal)?;
         Ok(pixels.saturating_mul(channels).saturating_add(besides.unwrap_or(0)))
     }
@@ -67,8 +72,11 @@ impl BuiltIn for Resize {
             resize(pixels, self.width, self.height, Filter::Bilinear)
                 .map_err(|error| Fault::bad_input(format!("{label}, picture {at}: {error}")))
         };
-        let all = Arc::unwrap_or_clone(all).into_iter().enumerate().map(one);
-        let all = all.collect::<Result<Vec<_>, _>>()?;
-        Ok(vec![("pictures", Value::Pictures(Arc::new(all)))])
+        let all: Result<Vec<_>, _> = match Arc::try_unwrap(all) {
+            Ok(own) => own.into_iter().enumerate().map(one).collect(),
+            // One after another: there is room for one copy.
+            Err(shared) => shared.iter().cloned().enumerate().map(one).collect(),
+        };
+        Ok(vec![("pictures", Value::Pictures(Arc::new(all?)))])
     }
 }
