@@ -354,6 +354,15 @@ impl TaskError {
     pub(crate) fn new(code: TaskErrorKind, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
     }
+
+    /// The message as whoever submitted the task may read it: without what lies inside of the cluster.
+    #[must_use]
+    pub fn told(&self) -> &str {
+        match self.code {
+            TaskErrorKind::ModelFailed => "the model failed; the server's log has the cause",
+            _ => &self.message,
+        }
+    }
 }
 
 /// Classes of failure.
@@ -365,7 +374,7 @@ pub enum TaskErrorKind {
     BadInput,
     /// No worker has the model.
     ModelNotFound,
-    /// The model ran and failed.
+    /// The model ran and failed. The message is for whoever runs the cluster: it may name files.
     ModelFailed,
     /// Workers could not run it for now (out of memory, device gone), as often as allowed.
     Unavailable,
@@ -385,6 +394,9 @@ pub enum TaskErrorKind {
     TooLarge,
     /// Its inputs, which lay on the coordinator's disk, are missing or damaged there.
     InputsLost,
+    /// One of the model's operators refused what it was given: the message says which and why, and may be
+    /// told to whoever submitted the task.
+    OperatorFailed,
 }
 
 impl TaskErrorKind {
@@ -404,6 +416,7 @@ impl TaskErrorKind {
             Self::Stopped => "stopped",
             Self::TooLarge => "too_large",
             Self::InputsLost => "inputs_lost",
+            Self::OperatorFailed => "operator_failed",
         }
     }
 }

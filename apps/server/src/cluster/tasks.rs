@@ -157,11 +157,11 @@ pub(crate) async fn show(
     check_task(&state, &caller, id)?;
     let wait = waiting::limit(&query.unwrap_or_default(), state.config().deadline_ms_max)?;
     if let Some(record) = waiting::ended(&state, id, wait).await? {
-        return answer(&state, record, Room::default()).await;
+        return answer(&state, &caller, record, Room::default()).await;
     }
     let room = room_for_result(&state, id).await?;
     let record = state.coordinator().task(id).await.map_err(faults::cluster)?;
-    answer(&state, record, room).await
+    answer(&state, &caller, record, room).await
 }
 
 /// Room for outputs that are read from a file, as for a body.
@@ -194,7 +194,7 @@ pub(crate) async fn cancel(
     check_task(&state, &caller, id)?;
     let room = room_for_result(&state, id).await?;
     let record = state.coordinator().cancel(id).await.map_err(faults::cluster)?;
-    answer(&state, record, room).await
+    answer(&state, &caller, record, room).await
 }
 
 impl Task<Vec<Written<'_>>> {
@@ -431,9 +431,11 @@ impl Serialize for Told {
 
 async fn answer(
     state: &ServerState,
+    caller: &Caller,
     record: TaskRecord,
     room: Room,
 ) -> Result<Response, ClusterError> {
+    let record = faults::for_caller(caller, record);
     let outputs = record.outputs.iter().flatten();
     let bytes: usize = outputs.map(|output| output.tensor.packed_len()).sum();
     if bytes < LARGE_BYTES {

@@ -4,6 +4,7 @@ mod access;
 mod aliases;
 mod attacks;
 mod batching;
+mod causes;
 mod cluster;
 mod deployment;
 mod devices;
