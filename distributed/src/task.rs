@@ -201,6 +201,9 @@ pub struct TaskSpec {
     pub deadline: Option<Duration>,
     /// The same key with the same body answers the same task for as long as its record is kept.
     pub idempotency_key: Option<String>,
+    /// SHA-256 of what makes two requests with that key the same, where it is not all of the task: what a
+    /// request names may be another model or tensor by the time that it is repeated.
+    pub request_digest: Option<[u8; 32]>,
     /// Attempts that may end without an answer (worker lost, device unavailable) before the
     /// task fails; at least 1.
     pub max_attempts: u32,
@@ -287,6 +290,7 @@ impl TaskSpec {
             priority: Priority::default(),
             deadline: None,
             idempotency_key: None,
+            request_digest: None,
             max_attempts: Self::DEFAULT_MAX_ATTEMPTS,
             durable: false,
             depends_on: Vec::new(),
