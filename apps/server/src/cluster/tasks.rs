@@ -252,8 +252,10 @@ impl Task<Inputs> {
         oip::check_all(entry.all_inputs(), &inputs)?;
         if entry.ensemble().is_some() {
             let name = entry.name();
-            let what = format!("'{name}' is an ensemble, which tasks cannot name yet");
-            return Err(Fault::unsupported(what).hint(format!("POST /v2/models/{name}/infer")));
+            let what = format!("'{name}' is an ensemble, expected a model");
+            return Err(Fault::bad_input(what).hint(format!(
+                "ask the ensemble for an inference, POST /v2/models/{name}/infer, or submit tasks of its models"
+            )));
         }
         state.catalog().require_wanted(&entry)?;
         let mut spec = TaskSpec::new(entry.model().clone(), inputs.tensors);
