@@ -4,6 +4,7 @@ mod watch;
 
 use crate::failure::{Failure, Result};
 use crate::folder;
+use crate::listener;
 use crate::output;
 use crate::settings::{self, Flags};
 use crate::tls::Trust;
@@ -104,6 +105,7 @@ impl Target {
         let endpoint = folder::running(&data)?;
         let key = self.key(Some(&data))?;
         let url = endpoint.local.as_ref().unwrap_or(&endpoint.http);
+        listener::check(url, &data)?;
         Client::new(url, Some(data), key.as_deref(), &Trust::Public)
     }
 
