@@ -185,7 +185,13 @@ impl ExecError {
         Self { kind: ExecErrorKind::ModelNotFound, message: message.into() }
     }
 
-    /// The model failed while it ran or loaded.
+    /// One of the model's operators refused what it was given. The message is told to whoever asked: it says
+    /// which operator, and what was wrong and expected, and nothing of the machine.
+    pub fn operator(message: impl Into<String>) -> Self {
+        Self { kind: ExecErrorKind::Operator, message: message.into() }
+    }
+
+    /// The model failed while it ran or loaded. The message is for whoever runs the cluster.
     pub fn failed(message: impl Into<String>) -> Self {
         Self { kind: ExecErrorKind::Failed, message: message.into() }
     }
@@ -223,4 +229,6 @@ pub enum ExecErrorKind {
     Unavailable,
     /// Final for the attempt: the run was asked to end, and did.
     Stopped,
+    /// Final: one of the model's operators refused what it was given.
+    Operator,
 }

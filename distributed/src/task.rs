@@ -201,6 +201,9 @@ pub struct TaskSpec {
     pub deadline: Option<Duration>,
     /// The same key with the same body answers the same task for as long as its record is kept.
     pub idempotency_key: Option<String>,
+    /// SHA-256 of what makes two requests with that key the same, where it is not all of the task: what a
+    /// request names may be another model or tensor by the time that it is repeated.
+    pub request_digest: Option<[u8; 32]>,
     /// Attempts that may end without an answer (worker lost, device unavailable) before the
     /// task fails; at least 1.
     pub max_attempts: u32,
@@ -287,6 +290,7 @@ impl TaskSpec {
             priority: Priority::default(),
             deadline: None,
             idempotency_key: None,
+            request_digest: None,
             max_attempts: Self::DEFAULT_MAX_ATTEMPTS,
             durable: false,
             depends_on: Vec::new(),
@@ -354,6 +358,15 @@ impl TaskError {
     pub(crate) fn new(code: TaskErrorKind, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
     }
+
+    /// The message as whoever submitted the task may read it: without what lies inside of the cluster.
+    #[must_use]
+    pub fn told(&self) -> &str {
+        match self.code {
+            TaskErrorKind::ModelFailed => "the model failed; the server's log has the cause",
+            _ => &self.message,
+        }
+    }
 }
 
 /// Classes of failure.
@@ -365,7 +378,7 @@ pub enum TaskErrorKind {
     BadInput,
     /// No worker has the model.
     ModelNotFound,
-    /// The model ran and failed.
+    /// The model ran and failed. The message is for whoever runs the cluster: it may name files.
     ModelFailed,
     /// Workers could not run it for now (out of memory, device gone), as often as allowed.
     Unavailable,
@@ -385,6 +398,9 @@ pub enum TaskErrorKind {
     TooLarge,
     /// Its inputs, which lay on the coordinator's disk, are missing or damaged there.
     InputsLost,
+    /// One of the model's operators refused what it was given: the message says which and why, and may be
+    /// told to whoever submitted the task.
+    OperatorFailed,
 }
 
 impl TaskErrorKind {
@@ -404,6 +420,7 @@ impl TaskErrorKind {
             Self::Stopped => "stopped",
             Self::TooLarge => "too_large",
             Self::InputsLost => "inputs_lost",
+            Self::OperatorFailed => "operator_failed",
         }
     }
 }

@@ -106,6 +106,16 @@ impl Cluster {
         self.answer["pid"].as_u64().context("`start` names no pid")
     }
 
+    /// The process of its worker, where it has one.
+    pub(crate) fn worker_pid(&self) -> Result<u64> {
+        let mut workers = cmd::command(&self.binary);
+        let listed = cmd::stdout(workers.args(["workers", "--json", "--data"]).arg(&self.data))?;
+        let listed: Value =
+            serde_json::from_str(&listed.output).context("`workers` printed no JSON")?;
+        let ready = listed.as_array().and_then(|all| all.iter().find(|it| it["state"] == "ready"));
+        ready.and_then(|worker| worker["pid"].as_u64()).context("no worker is ready")
+    }
+
     /// Stops it and waits for that.
     pub(crate) fn stop(mut self) -> Result<()> {
         ensure!(self.ask_to_stop()?, "`stop` failed");

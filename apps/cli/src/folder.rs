@@ -5,8 +5,9 @@
 
 use crate::failure::{Failure, Result};
 use serde::{Deserialize, Serialize};
-use std::fs::{File, TryLockError};
+use std::fs::{DirBuilder, File, Permissions, TryLockError};
 use std::io::{Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -87,6 +88,27 @@ pub(crate) fn model_file(data: &Path, name: &str, version: u64) -> PathBuf {
     models(data).join(name).join(version.to_string()).join("model.onnx")
 }
 
+/// Makes a data folder that its owner alone can look into, unless there is one.
+///
+/// # Errors
+/// `folder_not_private` where every account can write to the one that is there: what any of them put there
+/// would be taken for the owner's, keys and models too.
+pub(crate) fn make(data: &Path) -> Result<()> {
+    let failed = |error| Failure::file("make the data folder", data, &error);
+    DirBuilder::new().recursive(true).mode(0o700).create(data).map_err(failed)?;
+    let mode = data.metadata().map_err(failed)?.mode();
+    let shown = data.display();
+    if mode & 0o002 != 0 {
+        let message = format!("every account of this machine can write to the data folder {shown}");
+        return Err(Failure::new("folder_not_private", message)
+            .hint(format!("close it with: chmod go-w {shown}; or choose another --data folder")));
+    }
+    if mode & 0o020 != 0 {
+        tracing::warn!(folder = %shown, "accounts of its group can write to the data folder");
+    }
+    Ok(())
+}
+
 /// The sole ownership of a data folder, for as long as this lives.
 #[derive(Debug)]
 pub(crate) struct Ownership {
@@ -100,8 +122,7 @@ impl Ownership {
     /// # Errors
     /// `already_running`, naming the owner's process, when another coordinator lives.
     pub(crate) fn take(data: &Path) -> Result<Self> {
-        std::fs::create_dir_all(data)
-            .map_err(|error| Failure::file("make the data folder", data, &error))?;
+        make(data)?;
         let path = data.join(LOCK_FILE);
         let mut lock = open_lock(&path)?;
         if !try_lock(&lock, &path)? {
@@ -146,10 +167,25 @@ impl Drop for Ownership {
     }
 }
 
+/// Whoever can open the file could hold the lock, and be taken for the coordinator.
 fn open_lock(path: &Path) -> Result<File> {
     let mut options = File::options();
-    options.read(true).write(true).create(true).truncate(false);
-    options.open(path).map_err(|error| Failure::file("open", path, &error))
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    let open = || -> std::io::Result<File> {
+        let lock = options.open(path)?;
+        if lock.metadata()?.mode() & 0o077 != 0 {
+            lock.set_permissions(Permissions::from_mode(0o600))?;
+        }
+        Ok(lock)
+    };
+    open().map_err(|error| Failure::file("open", path, &error))
+}
+
+/// The account that the folder's coordinator belongs to.
+pub(crate) fn owner(data: &Path) -> Result<u32> {
+    let path = data.join(LOCK_FILE);
+    let metadata = path.metadata().map_err(|error| Failure::file("look at", &path, &error))?;
+    Ok(metadata.uid())
 }
 
 /// Tries for a moment, because a client may hold the lock for an instant to see who owns it.
@@ -250,6 +286,28 @@ mod tests {
         drop(owner);
         assert_eq!(running(&data).expect_err("it is over").code, "not_running");
         Ownership::take(&data).expect("the folder is free again");
+    }
+
+    #[test]
+    fn others_can_neither_look_into_a_folder_nor_hold_its_lock() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let data = folder.path().join("deep/inside");
+        let mode = |path: &Path| path.metadata().expect("it is there").mode() & 0o777;
+        let set = |path: &Path, mode| {
+            std::fs::set_permissions(path, Permissions::from_mode(mode)).expect("ours");
+        };
+        drop(Ownership::take(&data).expect("the folder is free"));
+        let lock = data.join(LOCK_FILE);
+        assert_eq!((mode(&data), mode(&lock)), (0o700, 0o600));
+        // One that was made otherwise stays as it is, as long as not everybody can write there.
+        set(&data, 0o775);
+        set(&lock, 0o644);
+        drop(Ownership::take(&data).expect("the folder is free"));
+        assert_eq!((mode(&data), mode(&lock)), (0o775, 0o600));
+        set(&data, 0o777);
+        let refused = Ownership::take(&data).expect_err("anybody can write there");
+        assert_eq!(refused.code, "folder_not_private");
+        assert!(refused.hint.is_some_and(|hint| hint.contains("chmod go-w")));
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod failure;
 mod files;
 mod folder;
 mod inputs;
+mod listener;
 mod logging;
 mod measure;
 mod npy;

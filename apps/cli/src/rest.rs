@@ -1,7 +1,10 @@
 //! The cluster API's client: finds the coordinator and turns its refusals into failures.
 
+mod watch;
+
 use crate::failure::{Failure, Result};
 use crate::folder;
+use crate::listener;
 use crate::output;
 use crate::settings::{self, Flags};
 use crate::tls::Trust;
@@ -18,6 +21,9 @@ use ureq::http::{HeaderValue, Request, Uri, header};
 use ureq::middleware::MiddlewareNext;
 use ureq::tls::TlsConfig;
 use ureq::unversioned::multipart::{Form, Part};
+use watch::Watch;
+
+pub(crate) use watch::NOT_ANSWERING;
 
 /// How long an order to leave waits for what runs.
 #[derive(Debug, Clone, Copy, clap::Args)]
@@ -99,6 +105,7 @@ impl Target {
         let endpoint = folder::running(&data)?;
         let key = self.key(Some(&data))?;
         let url = endpoint.local.as_ref().unwrap_or(&endpoint.http);
+        listener::check(url, &data)?;
         Client::new(url, Some(data), key.as_deref(), &Trust::Public)
     }
 
@@ -144,11 +151,11 @@ pub(crate) struct Client {
     /// The folder in which the address was found.
     data: Option<PathBuf>,
     agent: ureq::Agent,
-    /// How long a request may stay unanswered that waits for nothing.
-    patience: Duration,
+    watch: Watch,
 }
 
-/// Long enough for a busy machine, and for outputs of gigabytes to be written as JSON.
+/// How long nothing may be heard of a coordinator, and how long a request may stay unanswered that waits for
+/// nothing: long enough for a busy machine, and for outputs of gigabytes to be written as JSON.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What is answered once workers have come or gone, or once files of any size were read.
@@ -158,6 +165,16 @@ const SLOW_OF_ONE: &str = "/drain";
 
 impl Client {
     fn new(url: &str, data: Option<PathBuf>, key: Option<&str>, trust: &Trust) -> Result<Self> {
+        Self::within(PATIENCE, url, data, key, trust)
+    }
+
+    fn within(
+        patience: Duration,
+        url: &str,
+        data: Option<PathBuf>,
+        key: Option<&str>,
+        trust: &Trust,
+    ) -> Result<Self> {
         let base = url.trim_end_matches('/').to_owned();
         let uri: Uri = base.parse().unwrap_or_default();
         let tls = match (uri.scheme_str(), uri.host()) {
@@ -173,13 +190,17 @@ impl Client {
         };
         let credential = key.map(|key| HeaderValue::from_str(&format!("Bearer {key}"))).transpose();
         let credential = credential.map_err(Failure::internal)?;
-        let agent = ureq::Agent::config_builder()
-            .http_status_as_error(false)
-            .timeout_connect(Some(Duration::from_secs(5)))
-            .tls_config(tls)
-            // A key goes to the server that was named, and to no other.
-            .max_redirects(0)
-            .user_agent(concat!("radeon-cluster/", env!("CARGO_PKG_VERSION")))
+        let config = || {
+            ureq::Agent::config_builder()
+                .http_status_as_error(false)
+                .timeout_connect(Some(Duration::from_secs(5)))
+                .tls_config(tls.clone())
+                // A key goes to the server that was named, and to no other.
+                .max_redirects(0)
+                .user_agent(concat!("radeon-cluster/", env!("CARGO_PKG_VERSION")))
+        };
+        let probe = config().build().new_agent();
+        let agent = config()
             .middleware(move |mut request: Request<SendBody<'_>>, next: MiddlewareNext<'_>| {
                 if let Some(credential) = &credential {
                     request.headers_mut().insert(header::AUTHORIZATION, credential.clone());
@@ -188,7 +209,8 @@ impl Client {
             })
             .build()
             .new_agent();
-        Ok(Self { base, data, agent, patience: PATIENCE })
+        let watch = Watch::new(agent.clone(), probe, &base, patience);
+        Ok(Self { base, data, agent, watch })
     }
 
     /// The address that the client talks to.
@@ -203,19 +225,23 @@ impl Client {
 
     /// `GET /api/v1/cluster/…`
     pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
-        self.answer(self.bounded(self.agent.get(self.url(path)), path).call())
+        let request = self.bounded(self.agent.get(self.url(path)), path);
+        self.answer(|| request.call())
     }
 
     /// `GET` whose body says more than its status: health answers 503 with a body worth showing.
     pub(crate) fn get_any(&self, path: &str) -> Result<Value> {
-        let call = self.bounded(self.agent.get(self.url(path)), path).call();
-        let mut response = call.map_err(|error| self.unreachable(&error))?;
-        response.body_mut().read_json().map_err(|error| self.unreachable(&error))
+        let request = self.bounded(self.agent.get(self.url(path)), path);
+        self.watch.over(|| {
+            let mut response = request.call().map_err(|error| self.unreachable(&error))?;
+            response.body_mut().read_json().map_err(|error| self.unreachable(&error))
+        })
     }
 
     /// `POST /api/v1/cluster/…` with a JSON body.
     pub(crate) fn post<T: DeserializeOwned>(&self, path: &str, body: &Value) -> Result<T> {
-        self.answer(self.bounded(self.agent.post(self.url(path)), path).send_json(body))
+        let request = self.bounded(self.agent.post(self.url(path)), path);
+        self.answer(|| request.send_json(body))
     }
 
     /// `POST /api/v1/cluster/…` with a JSON body whose tensors follow as raw bytes.
@@ -227,25 +253,26 @@ impl Client {
     ) -> Result<T> {
         let json = serde_json::to_vec(body).map_err(Failure::internal)?;
         let request = self
-            .agent
-            .post(self.url(path))
+            .bounded(self.agent.post(self.url(path)), path)
             .content_type("application/octet-stream")
             .header("Inference-Header-Content-Length", json.len().to_string());
         let mut all: Box<dyn Read + 'a> = Box::new(Cursor::new(json));
         for tensor in tensors {
             all = Box::new(all.chain(Cursor::new(tensor)));
         }
-        self.answer(request.send(SendBody::from_reader(&mut all)))
+        self.answer(|| request.send(SendBody::from_reader(&mut all)))
     }
 
     /// `PUT /api/v1/cluster/…` with a JSON body.
     pub(crate) fn put<T: DeserializeOwned>(&self, path: &str, body: &Value) -> Result<T> {
-        self.answer(self.agent.put(self.url(path)).send_json(body))
+        let request = self.bounded(self.agent.put(self.url(path)), path);
+        self.answer(|| request.send_json(body))
     }
 
     /// `PATCH /api/v1/cluster/…` with a JSON body.
     pub(crate) fn patch<T: DeserializeOwned>(&self, path: &str, body: &Value) -> Result<T> {
-        self.answer(self.agent.patch(self.url(path)).send_json(body))
+        let request = self.bounded(self.agent.patch(self.url(path)), path);
+        self.answer(|| request.send_json(body))
     }
 
     /// `POST /api/v1/cluster/…` with a model, and the files that hold its weights under the names
@@ -256,10 +283,11 @@ impl Client {
         model: &Path,
         weights: &BTreeMap<PathBuf, PathBuf>,
     ) -> Result<T> {
-        let request = self.agent.post(self.url(path));
+        let request = self.bounded(self.agent.post(self.url(path)), path);
         if weights.is_empty() {
             let file = std::fs::File::open(model).map_err(unreadable(model))?;
-            return self.answer(request.content_type("application/octet-stream").send(file));
+            let request = request.content_type("application/octet-stream");
+            return self.answer(|| request.send(file));
         }
         let mut form = Form::new().part("model", Part::file(model).map_err(unreadable(model))?);
         for (name, file) in weights {
@@ -269,12 +297,13 @@ impl Client {
             let part = Part::file(file).map_err(unreadable(file))?;
             form = form.part("data", part.file_name(&name.display().to_string()));
         }
-        self.answer(request.send(form))
+        self.answer(|| request.send(form))
     }
 
     /// `DELETE /api/v1/cluster/…`
     pub(crate) fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
-        self.answer(self.bounded(self.agent.delete(self.url(path)), path).call())
+        let request = self.bounded(self.agent.delete(self.url(path)), path);
+        self.answer(|| request.call())
     }
 
     /// A request that fails if it waits for nothing and stays unanswered all the same.
@@ -285,7 +314,7 @@ impl Client {
     ) -> ureq::RequestBuilder<Any> {
         let first = path.split('/').next();
         let slow = first.is_some_and(|first| SLOW.contains(&first)) || path.ends_with(SLOW_OF_ONE);
-        let most = (!slow).then_some(self.patience);
+        let most = (!slow).then_some(self.watch.patience);
         request.config().timeout_recv_response(most).build()
     }
 
@@ -293,11 +322,21 @@ impl Client {
         format!("{}/api/v1/cluster/{path}", self.base)
     }
 
+    /// What the coordinator answers to a request, for as long as it lives.
     fn answer<T: DeserializeOwned>(
         &self,
-        result: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
+        request: impl FnOnce() -> Result<ureq::http::Response<ureq::Body>, ureq::Error>,
     ) -> Result<T> {
-        let mut response = result.map_err(|error| self.unreachable(&error))?;
+        self.watch.over(|| {
+            let response = request().map_err(|error| self.unreachable(&error))?;
+            self.read(response)
+        })
+    }
+
+    fn read<T: DeserializeOwned>(
+        &self,
+        mut response: ureq::http::Response<ureq::Body>,
+    ) -> Result<T> {
         let status = response.status();
         let body = response.body_mut().with_config().limit(BODY_BYTES_MAX);
         if status.is_success() {
@@ -316,26 +355,12 @@ impl Client {
             {
                 folder::not_running(data)
             }
-            (_, ureq::Error::Timeout(ureq::Timeout::RecvResponse)) => Failure::new(
-                NOT_ANSWERING,
-                format!(
-                    "the coordinator at {} took the request and has not answered for {} s",
-                    self.base,
-                    self.patience.as_secs()
-                ),
-            )
-            .hint(
-                "look at its process, which may be stopped or overloaded, and at coordinator.log in \
-                 its data folder; once it was killed, radeon-cluster start follows it",
-            ),
+            (_, ureq::Error::Timeout(ureq::Timeout::RecvResponse)) => self.watch.silence(),
             _ => Failure::new("unreachable", format!("cannot reach {}: {error}", self.base))
                 .hint("start a coordinator with: radeon-cluster start"),
         }
     }
 }
-
-/// The code of a coordinator that is there, and silent.
-pub(crate) const NOT_ANSWERING: &str = "not_answering";
 
 fn unreadable(path: &Path) -> impl FnOnce(std::io::Error) -> Failure {
     move |error| Failure::file("read", path, &error)
@@ -381,66 +406,4 @@ pub(crate) fn named(text: &str) -> Result<String, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn refusals_keep_what_the_coordinator_said() {
-        let body = r#"{"error":{"code":"model_unknown","message":"no model","hint":"ls"}}"#;
-        let failure = refusal(404, body);
-        assert_eq!(
-            (failure.code.as_ref(), failure.message.as_str()),
-            ("model_unknown", "no model")
-        );
-        assert_eq!((failure.hint.as_deref(), failure.exit), (Some("ls"), 1));
-        for body in ["", "<html>", r#"{"error":"text"}"#, "[]"] {
-            assert!(refusal(502, body).message.contains("502"), "{body}");
-        }
-    }
-
-    #[test]
-    fn names_stay_names() {
-        for (name, text) in
-            [("a-1_b.c", "a-1_b.c"), ("a/../b?c", "a%2F..%2Fb%3Fc"), ("ü", "%C3%BC")]
-        {
-            assert_eq!(segment(name), text);
-        }
-    }
-
-    #[test]
-    fn nobody_at_the_address_is_said_plainly() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let target = |server: Option<&str>| Target {
-            data: Some(folder.path().to_owned()).filter(|_| server.is_none()),
-            config: None,
-            server: server.map(str::to_owned),
-            key_file: None,
-            ca: None,
-            fingerprint: None,
-        };
-        let refused = target(None).connect().err().expect("nobody runs");
-        assert_eq!(refused.code, "not_running");
-        // Port 1 of the loopback interface is reserved and nobody listens there.
-        let client = target(Some("http://127.0.0.1:1")).connect().expect("an address");
-        assert_eq!(client.get::<Value>("stats").expect_err("nobody").code, "unreachable");
-        assert_eq!(target(Some("ftp://x")).connect().err().expect("no address").exit, 2);
-    }
-
-    #[test]
-    fn a_silent_coordinator_is_not_waited_for() {
-        // The system takes connections on its behalf, as it does for a process that is stopped.
-        let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let url = format!("http://{}", silent.local_addr().expect("bound"));
-        let client = Client::new(&url, None, None, &Trust::Public).expect("an address");
-        let client = Client { patience: Duration::from_millis(50), ..client };
-        for result in [
-            client.get::<Value>("stats"),
-            client.get_any("health"),
-            client.post::<Value>("coordinator/stop", &Value::Null),
-            client.delete::<Value>("tasks/0-1"),
-        ] {
-            let failure = result.expect_err("nobody answers");
-            assert_eq!(failure.code, NOT_ANSWERING, "{failure}");
-        }
-    }
-}
+mod tests;

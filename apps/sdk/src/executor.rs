@@ -3,7 +3,7 @@
 use crate::joined::Joins;
 use crate::sensors::Sensors;
 use crate::turns::Turns;
-use lgp_compute::Error as DeviceError;
+use lgp_compute::Error as OpError;
 use lgp_compute::device::Accelerator;
 use lgp_distributed::{
     DeviceStatus, ExecError, Executor, ExecutorStatus, ModelCache, ModelRef, Stop,
@@ -191,7 +191,7 @@ impl ModelExecutor {
     fn reopen(
         &self,
         lost: &Session,
-        open: impl FnOnce(Option<Accelerator>) -> Result<Option<Accelerator>, DeviceError>,
+        open: impl FnOnce(Option<Accelerator>) -> Result<Option<Accelerator>, OpError>,
     ) {
         let Some(_turn) = self.loading.take(|| false) else { return };
         let gone = {
@@ -350,15 +350,46 @@ fn failure(error: &ModelError) -> ExecError {
         | ModelError::DuplicateInput { .. }
         | ModelError::InputDType { .. }
         | ModelError::InputShape { .. } => ExecError::bad_input(message),
-        ModelError::UnknownModel { .. }
-        | ModelError::UnknownVersion { .. }
-        | ModelError::Digest { .. } => ExecError::model_not_found(message),
+        ModelError::UnknownModel { .. } | ModelError::UnknownVersion { .. } => {
+            ExecError::model_not_found(message)
+        }
+        // Where it lies is nobody's business who asks for an inference.
+        ModelError::Digest { path, given, expected } => {
+            tracing::error!(path = %path.display(), given, expected, "a model's file has changed");
+            let what =
+                "the model's file is not the one that was registered; register it as a new version";
+            ExecError::model_not_found(what)
+        }
         ModelError::Memory(TensorError::OutOfMemory { .. }) | ModelError::Threads { .. } => {
             ExecError::unavailable(message)
         }
         ModelError::Stopped(_) => ExecError::stopped(message),
         error if error.is_device_lost() => ExecError::unavailable(message),
+        ModelError::Node { source, .. } if is_of_the_graph(source) => ExecError::operator(message),
         _ => ExecError::failed(message),
+    }
+}
+
+/// Whether an operator's error is about its inputs and attributes alone, and not about the machine.
+fn is_of_the_graph(error: &OpError) -> bool {
+    match error {
+        OpError::Invalid { .. } | OpError::Unsupported { .. } => true,
+        OpError::Memory(error) => matches!(
+            error,
+            TensorError::DType { .. }
+                | TensorError::ByteLength { .. }
+                | TensorError::TooLarge { .. }
+                | TensorError::Reshape { .. }
+                | TensorError::BoolByte
+                | TensorError::ElementByte { .. }
+                | TensorError::Strings
+                | TensorError::Packed { .. }
+                | TensorError::OutOfMemory { .. }
+                | TensorError::Permutation { .. }
+                | TensorError::Broadcast { .. }
+                | TensorError::Slice { .. }
+        ),
+        _ => false,
     }
 }
 

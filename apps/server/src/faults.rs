@@ -1,6 +1,7 @@
 //! Errors of the layers below as answers: what the caller did wrong is said, what is wrong inside
 //! goes to the log.
 
+use crate::access::Caller;
 use crate::catalog::NOT_READY;
 use crate::driver::DriverError;
 use crate::fault::Fault;
@@ -8,6 +9,9 @@ use crate::place::Place;
 use axum::http::StatusCode;
 use lgp_sdk::{ClusterError, DeployError, JournalError, ModelError, TaskErrorKind, TaskRecord};
 use std::io::ErrorKind;
+
+/// The code of a run that a model ended itself, whether its cause is told or not.
+pub(crate) const MODEL_FAILED: &str = "model_failed";
 
 /// An error of the coordinator.
 pub(crate) fn cluster(error: ClusterError) -> Fault {
@@ -134,12 +138,15 @@ pub(crate) fn task(record: &TaskRecord) -> Option<Fault> {
             Fault::new(StatusCode::PAYLOAD_TOO_LARGE, error.code.name(), message)
         }
         TaskErrorKind::ModelNotFound => Fault::unavailable(NOT_READY, message),
-        TaskErrorKind::ModelFailed => {
+        kind @ (TaskErrorKind::ModelFailed | TaskErrorKind::OperatorFailed) => {
             let (task, model) = (record.task_id, &record.model);
             let at = place.as_ref().map(ToString::to_string).unwrap_or_default();
             tracing::error!(%task, %model, at, cause = %message, "the model failed");
-            let message = "the model failed; the server's log has the cause";
-            Fault::new(StatusCode::INTERNAL_SERVER_ERROR, "model_failed", message)
+            let message = match kind {
+                TaskErrorKind::OperatorFailed => format!("the model failed: {message}"),
+                _ => error.told().to_owned(),
+            };
+            Fault::new(StatusCode::INTERNAL_SERVER_ERROR, MODEL_FAILED, message)
         }
         kind @ (TaskErrorKind::Unavailable
         | TaskErrorKind::WorkerLost
@@ -152,6 +159,18 @@ pub(crate) fn task(record: &TaskRecord) -> Option<Fault> {
         _ => Fault::internal(message),
     };
     Some(fault.at(place))
+}
+
+/// A record as its caller may read it: why a model failed is for administrators, and else goes to the log.
+pub(crate) fn for_caller(caller: &Caller, mut record: TaskRecord) -> TaskRecord {
+    let (task, model) = (record.task_id, &record.model);
+    if let Some(error) = record.error.as_mut().filter(|_| !caller.is_admin())
+        && error.told() != error.message
+    {
+        tracing::info!(%task, %model, cause = %error.message, "a cause is not told");
+        error.message = error.told().to_owned();
+    }
+    record
 }
 
 /// An error of the process driver.
@@ -207,6 +226,41 @@ pub(crate) fn model(error: &ModelError) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lgp_sdk::{ModelRef, Priority, TaskError, TaskState};
+
+    fn failed(code: TaskErrorKind) -> TaskRecord {
+        let (name, sha256) = ("m".to_owned(), String::new());
+        TaskRecord {
+            task_id: "1-1".parse().expect("an id"),
+            model: ModelRef { name, version: 1, sha256 },
+            priority: Priority::Normal,
+            durable: false,
+            depends_on: Vec::new(),
+            state: TaskState::Failed,
+            attempts: 1,
+            worker: None,
+            device: None,
+            tries: Vec::new(),
+            variant: None,
+            outputs: None,
+            error: Some(TaskError { code, message: "node 'pick' (Gather): /home".to_owned() }),
+            queued_ms: 0.0,
+            model_ms: None,
+            overhead_ms: None,
+        }
+    }
+
+    #[test]
+    fn what_an_operator_refused_is_told_and_other_failures_are_not() {
+        for (code, part) in [
+            (TaskErrorKind::OperatorFailed, "the model failed: node 'pick' (Gather): /home"),
+            (TaskErrorKind::ModelFailed, "the model failed; the server's log has the cause"),
+        ] {
+            let fault = task(&failed(code)).expect("it failed");
+            assert_eq!((fault.status.as_u16(), fault.code), (500, MODEL_FAILED), "{code:?}");
+            assert_eq!(fault.message, part);
+        }
+    }
 
     #[test]
     fn only_a_full_disk_is_answered_as_one() {

@@ -2,6 +2,7 @@
 
 use crate::aliases::Shadow;
 use crate::fault::Fault;
+use crate::faults;
 use crate::oip;
 use crate::state::ServerState;
 use lgp_sdk::{NamedTensor, agree};
@@ -64,7 +65,7 @@ async fn compare(state: &ServerState, shadow: &Shadow, answered: Answered) -> Re
             oip::off_loop(bytes, move || Ok(agree(&answered.outputs, &outputs))).await?
         }
         // It answers nothing where the other one did.
-        Err(fault) if fault.code == "model_failed" => false,
+        Err(fault) if fault.code == faults::MODEL_FAILED => false,
         Err(fault) => return Err(fault),
     };
     state.metrics().model(entry.name(), entry.version()).shadowed(same);

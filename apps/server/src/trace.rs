@@ -16,6 +16,7 @@ use opentelemetry_otlp::{
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{Sampler, SdkTracer, SdkTracerProvider};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 pub(crate) use queue::Counts;
@@ -51,13 +52,14 @@ impl Tracing {
 
     /// Sends a share of all traces, and those that came with their requests and are kept.
     fn to(endpoint: &str, ratio: f64) -> Result<Self, ExporterBuildError> {
+        let rejected = Arc::new(AtomicU64::new(0));
         let exporter = SpanExporter::builder()
             .with_http()
-            .with_http_client(client::Client::new())
+            .with_http_client(client::Client::new(Arc::clone(&rejected)))
             .with_protocol(Protocol::HttpBinary)
             .with_endpoint(format!("{}/v1/traces", endpoint.trim_end_matches('/')))
             .build()?;
-        let (processor, counts) = queue::bounded(exporter);
+        let (processor, counts) = queue::bounded(exporter, rejected);
         let root = Sampler::TraceIdRatioBased(ratio);
         let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
         let resource =

@@ -140,6 +140,7 @@ impl Spec {
             priority: self.priority,
             deadline: self.deadline,
             idempotency_key: self.idempotency_key,
+            request_digest: None,
             max_attempts: self.max_attempts,
             durable: self.durable,
             depends_on: self.depends_on,

@@ -43,7 +43,7 @@ pub(crate) fn check(spec: TaskSpec, input_bytes_max: usize) -> Result<Order> {
             let message = format!("{what}, expected 1 to {KEY_BYTES_MAX}");
             return Err(Error::InvalidTask { message });
         }
-        digest = digest_of(&spec);
+        digest = spec.request_digest.unwrap_or_else(|| digest_of(&spec));
     }
     Ok(Order {
         spec: Arc::new(spec),
@@ -140,6 +140,17 @@ mod tests {
             change(&mut other);
             assert_ne!(check(other, MAX).expect("valid").digest, digest, "change {number}");
         }
+    }
+
+    #[test]
+    fn a_digest_of_the_request_stands_for_the_body() {
+        let digest = |spec: TaskSpec| check(spec, MAX).expect("valid").digest;
+        let given =
+            |values: &[f32]| TaskSpec { request_digest: Some([7; 32]), ..spec("x", values) };
+        assert_eq!(digest(given(&[1.0])), [7; 32]);
+        assert_eq!(digest(given(&[2.0])), [7; 32]);
+        let keyless = TaskSpec { idempotency_key: None, ..given(&[1.0]) };
+        assert_eq!(digest(keyless), Digest::default(), "no key, nothing to compare");
     }
 
     #[test]

@@ -35,8 +35,7 @@ pub(crate) fn own(data: &Path) -> Result<File> {
         return Err(Failure::new("folder_of_coordinator", message)
             .hint("choose another --data folder, or leave the flag out"));
     }
-    std::fs::create_dir_all(data)
-        .map_err(|error| Failure::file("make the data folder", data, &error))?;
+    folder::make(data)?;
     let path = data.join("joined.lock");
     let lock = File::options().write(true).create(true).truncate(false).open(&path);
     let lock = lock.map_err(|error| Failure::file("open", &path, &error))?;

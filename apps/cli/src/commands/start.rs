@@ -123,8 +123,7 @@ fn start_in_background(settings: &Settings) -> Result<Endpoint> {
     let failed =
         |error: std::io::Error| Failure::new("start_failed", format!("cannot start: {error}"));
     let data = &settings.data;
-    std::fs::create_dir_all(data)
-        .map_err(|error| Failure::file("make the data folder", data, &error))?;
+    folder::make(data)?;
     let log_file = folder::log_file(data);
     let log = std::fs::File::options()
         .create(true)

@@ -29,12 +29,15 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let client = args.target.connect()?;
     let stopping: Value = client.post("coordinator/stop", &json!({ "now": args.now }))?;
-    let mut asked = Some(Instant::now());
-    while lives(&client) {
+    let (mut asked, mut is_told) = (Instant::now(), false);
+    while lives(&client)? {
         std::thread::sleep(Duration::from_millis(20));
-        if asked.is_some_and(|at| at.elapsed() > PATIENCE) {
-            asked = None;
-            out.note(waits_for(&client));
+        if asked.elapsed() > PATIENCE {
+            let why = waits_for(&client)?;
+            if !std::mem::replace(&mut is_told, true) {
+                out.note(why);
+            }
+            asked = Instant::now();
         }
     }
     let given_up = stopping["given_up"].as_u64().unwrap_or(0);
@@ -48,24 +51,33 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
 }
 
 /// What keeps the coordinator, for people who wonder.
-fn waits_for(client: &Client) -> String {
-    let stats: Value = client.get("stats").unwrap_or_default();
+///
+/// # Errors
+/// `not_answering` where it is silent: it will not end by itself.
+fn waits_for(client: &Client) -> Result<String> {
+    let stats: Value = match client.get("stats") {
+        Err(failure) if failure.code == NOT_ANSWERING => return Err(failure),
+        // One that is about to end does not take requests any more.
+        answered => answered.unwrap_or_default(),
+    };
     let tasks = &stats["tasks"];
     let count = |state: &str| tasks[state].as_u64().unwrap_or(0);
-    format!(
+    Ok(format!(
         "waiting for tasks to finish: {} queued, {} running, ready workers: {}; \
          radeon-cluster stop --now does not wait",
         count("queued"),
         count("running"),
         stats["workers"]["ready"].as_u64().unwrap_or(0),
-    )
+    ))
 }
 
 /// By its lock where the data folder is known, else by whether it answers.
-fn lives(client: &Client) -> bool {
+fn lives(client: &Client) -> Result<bool> {
     match client.data() {
-        Some(data) => folder::is_owned(data),
-        // One that is silent has not ended.
-        None => client.get_any("health").map_or_else(|e| e.code == NOT_ANSWERING, |_| true),
+        Some(data) => Ok(folder::is_owned(data)),
+        None => match client.get_any("health") {
+            Err(failure) if failure.code == NOT_ANSWERING => Err(failure),
+            answered => Ok(answered.is_ok()),
+        },
     }
 }

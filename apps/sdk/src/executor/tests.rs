@@ -66,6 +66,32 @@ fn failures_have_the_right_kind() {
     }
 }
 
+#[test]
+fn what_an_operator_refuses_is_told_apart_from_what_the_machine_does() {
+    let node = |source: OpError| {
+        let (node, op) = ("pick".to_owned(), "Gather".to_owned());
+        failure(&ModelError::Node { node, op, source })
+    };
+    for (source, kind) in [
+        (OpError::invalid("Gather", "index 9 of 3"), ExecErrorKind::Operator),
+        (OpError::unsupported("Gather", "strings"), ExecErrorKind::Operator),
+        (TensorError::TooLarge { shape: vec![9] }.into(), ExecErrorKind::Operator),
+        (TensorError::Spill { reason: "/tmp/x".to_owned() }.into(), ExecErrorKind::Failed),
+        (
+            OpError::Cache { folder: "/home/x".into(), reason: "full".to_owned() },
+            ExecErrorKind::Failed,
+        ),
+    ] {
+        let error = node(source);
+        assert_eq!(error.kind, kind, "{error}");
+        assert!(error.message.contains("node 'pick' (Gather)"), "{error}");
+    }
+    let (path, digest) = ("/home/x/model.onnx".into(), |text: &str| text.to_owned());
+    let error = failure(&ModelError::Digest { path, given: digest("a"), expected: digest("b") });
+    assert_eq!(error.kind, ExecErrorKind::ModelNotFound);
+    assert!(!error.message.contains("/home"), "{error}");
+}
+
 /// Models over rows of two: of `y = relu(x)` rows know nothing of each other, of
 /// `y = x - mean(x)` over all rows they do, which nothing in its types says.
 fn rows(mixed: bool) -> (tempfile::TempDir, ModelExecutor, ModelRef) {

@@ -6,9 +6,10 @@ use crate::lane::{Answer, Lane};
 use crate::request::Input;
 use crate::{Protocol, Result, Run};
 use serde::Serialize;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
+use tokio::sync::{Mutex, mpsc};
 use tokio::task::LocalSet;
 
 /// What a run prints.
@@ -27,6 +28,8 @@ pub(crate) struct Report {
     refused: usize,
     refused_saying_when: usize,
     refused_us_p50: f64,
+    /// Requests that were due, and that nothing was free to send before the end.
+    unsent: usize,
     /// Requests that were answered otherwise, and the first such answer.
     bad: usize,
     first_bad: Option<String>,
@@ -70,48 +73,68 @@ struct Count {
 
 /// When requests are due.
 struct Clock {
-    begin: Instant,
     counted_from: Instant,
     end: Instant,
-    /// Between requests, where they have a rate.
-    pause: Option<Duration>,
-    /// Requests that were due so far.
-    turn: RefCell<u32>,
+    /// The moments at which requests are due, where they have a rate.
+    due: Option<Mutex<mpsc::UnboundedReceiver<Instant>>>,
+    /// Requests that were due and found no lane before the end.
+    unsent: Cell<usize>,
 }
 
 impl Clock {
-    /// The moment from which the next request counts; none after the end.
+    fn new(begin: Instant, run: &Run) -> Self {
+        let counted_from = begin + Duration::from_secs_f64(run.warm_seconds);
+        let end = counted_from + Duration::from_secs_f64(run.seconds);
+        let due = run.rate.map(|rate| {
+            let (sender, due) = mpsc::unbounded_channel();
+            let pause = Duration::from_secs_f64(1.0 / rate);
+            // The runtime's timers are late by a millisecond, those of the system by some 50 us.
+            std::thread::spawn(move || pace(&sender, begin, pause, end));
+            Mutex::new(due)
+        });
+        Self { counted_from, end, due, unsent: Cell::new(0) }
+    }
+
+    /// The moment from which the next request counts; none after the end. It is the one at which the request
+    /// was due: whatever was late since then, the wait for a free lane, a timer or this program, its sender
+    /// would have waited for.
     async fn next(&self) -> Option<Instant> {
-        let now = Instant::now();
-        let due = match self.pause {
-            None => now,
-            Some(pause) => {
-                let mut turn = self.turn.borrow_mut();
-                let due = self.begin + pause * *turn;
-                *turn += 1;
-                due
-            }
+        let from = match &self.due {
+            None => Instant::now(),
+            Some(due) => due.lock().await.recv().await?,
         };
-        if due >= self.end || now >= self.end {
-            return None;
+        if Instant::now() < self.end {
+            return Some(from);
         }
-        if due > now {
-            tokio::time::sleep_until(due.into()).await;
-            // Timers wake late: the request was not late, since nothing else kept its lane.
-            return Some(Instant::now());
+        // Without a rate none was due.
+        self.unsent.set(self.unsent.get() + usize::from(self.due.is_some()));
+        None
+    }
+
+    /// What was due and never sent, once all lanes have ended.
+    fn unsent(&self) -> usize {
+        let mut due = self.due.as_ref().and_then(|due| due.try_lock().ok());
+        let left = std::iter::from_fn(|| due.as_mut()?.try_recv().ok()).count();
+        self.unsent.get() + left
+    }
+}
+
+/// Sends each moment once it has come.
+fn pace(due: &mpsc::UnboundedSender<Instant>, begin: Instant, pause: Duration, end: Instant) {
+    for turn in 0.. {
+        let at = begin + pause * turn;
+        std::thread::sleep(at.saturating_duration_since(Instant::now()));
+        if at >= end || due.send(at).is_err() {
+            return;
         }
-        Some(due)
     }
 }
 
 /// Opens the lanes, asks, counts.
 pub(crate) async fn run(run: &Run) -> Result<Report> {
     let lanes = open(run).await?;
-    let begin = Instant::now();
-    let counted_from = begin + Duration::from_secs_f64(run.warm_seconds);
-    let end = counted_from + Duration::from_secs_f64(run.seconds);
-    let pause = run.rate.map(|rate| Duration::from_secs_f64(1.0 / rate));
-    let clock = Rc::new(Clock { begin, counted_from, end, pause, turn: RefCell::new(0) });
+    let clock = Rc::new(Clock::new(Instant::now(), run));
+    let counted_from = clock.counted_from;
     let count = Rc::new(RefCell::new(Count::default()));
     let local = LocalSet::new();
     for lane in lanes {
@@ -132,6 +155,7 @@ pub(crate) async fn run(run: &Run) -> Result<Report> {
         refused: count.refused_us.len(),
         refused_saying_when: count.refused_saying_when,
         refused_us_p50: rank(&count.refused_us, 500),
+        unsent: clock.unsent(),
         bad: count.bad,
         first_bad: count.first_bad,
     })
@@ -166,11 +190,10 @@ async fn travel(mut lane: Lane, clock: Rc<Clock>, count: Rc<RefCell<Count>>) {
     while let Some(from) = clock.next().await {
         let answer = lane.ask().await;
         let us = from.elapsed().as_secs_f64() * 1e6;
-        if from < clock.counted_from {
-            continue;
-        }
+        let is_counted = from >= clock.counted_from;
         let mut count = count.borrow_mut();
         let bad = match answer {
+            Ok(Answer::Good { .. } | Answer::Refused { .. }) if !is_counted => continue,
             Ok(Answer::Good { model_us }) => {
                 count.good_us.push(us);
                 if let Some(model_us) = model_us {
@@ -187,10 +210,63 @@ async fn travel(mut lane: Lane, clock: Rc<Clock>, count: Rc<RefCell<Count>>) {
             Ok(Answer::Bad(message)) => (message, false),
             Err(error) => (error.to_string(), true),
         };
+        // Also while nothing else is counted yet: it is no measure, but a fault.
         count.bad += 1;
         count.first_bad.get_or_insert(bad.0);
         if bad.1 {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_request_counts_from_when_it_was_due() {
+        let begin = Instant::now();
+        let (counted_from, end) = (begin, begin + Duration::from_secs(60));
+        let (sender, due) = mpsc::unbounded_channel();
+        let unsent = Cell::new(0);
+        let clock = Clock { counted_from, end, due: Some(Mutex::new(due)), unsent };
+        for turn in 0..3 {
+            sender.send(begin + Duration::from_millis(turn)).unwrap();
+        }
+        drop(sender);
+        // Whoever asks for them comes late.
+        std::thread::sleep(Duration::from_millis(20));
+        for turn in 0..3 {
+            assert_eq!(clock.next().await, Some(begin + Duration::from_millis(turn)));
+        }
+        assert_eq!((clock.next().await, clock.unsent()), (None, 0));
+    }
+
+    #[tokio::test]
+    async fn what_is_never_sent_is_told() {
+        let begin = Instant::now();
+        let (sender, due) = mpsc::unbounded_channel();
+        let (due, unsent) = (Some(Mutex::new(due)), Cell::new(0));
+        let clock = Clock { counted_from: begin, end: begin, due, unsent };
+        for _ in 0..3 {
+            sender.send(begin).unwrap();
+        }
+        // One finds that it is too late, the others are not even looked at.
+        assert_eq!(clock.next().await, None);
+        assert_eq!(clock.unsent(), 3);
+    }
+
+    #[test]
+    fn no_moment_is_left_out_or_comes_early() {
+        let begin = Instant::now();
+        let (sender, mut due) = mpsc::unbounded_channel();
+        let pause = Duration::from_millis(2);
+        pace(&sender, begin, pause, begin + 5 * pause);
+        drop(sender);
+        assert!(begin.elapsed() >= 4 * pause);
+        for turn in 0..5 {
+            assert_eq!(due.try_recv().ok(), Some(begin + pause * turn));
+        }
+        assert!(due.try_recv().is_err());
     }
 }

@@ -83,12 +83,17 @@ impl Unary {
         Ok(match self.client.model_infer(request).await {
             Ok(answer) => Answer::Good { model_us: model_us(answer.get_ref()) },
             Err(status) if status.code() == Code::Unavailable => {
-                let says_when = status.metadata().contains_key("retry-after");
-                Answer::Refused { says_when }
+                Answer::Refused { says_when: says_when(&status) }
             }
             Err(status) => Answer::Bad(status.to_string()),
         })
     }
+}
+
+/// Whether a refusal says when to come again, as this server does.
+fn says_when(status: &tonic::Status) -> bool {
+    let pause = status.metadata().get("grpc-retry-pushback-ms");
+    pause.and_then(|ms| ms.to_str().ok()?.parse::<u64>().ok()).is_some()
 }
 
 /// Those who wait for answers, in the order of their requests.
@@ -152,5 +157,20 @@ fn judged(answer: ModelStreamInferResponse) -> Answer {
             Answer::Good { model_us: answer.infer_response.as_ref().and_then(model_us) }
         }
         message => Answer::Bad(message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_when_to_come_again_in_grpcs_own_way() {
+        let mut status = tonic::Status::unavailable("busy");
+        assert!(!says_when(&status));
+        status.metadata_mut().insert("retry-after", "1".parse().unwrap());
+        assert!(!says_when(&status));
+        status.metadata_mut().insert("grpc-retry-pushback-ms", "1000".parse().unwrap());
+        assert!(says_when(&status));
     }
 }

@@ -74,8 +74,8 @@ struct Run {
     /// Before anything is counted.
     #[arg(long, default_value_t = 1.0)]
     warm_seconds: f64,
-    /// Requests a second that are due, whatever becomes of earlier ones; as fast as answers come
-    /// where none are given.
+    /// Requests a second that are due, whatever becomes of earlier ones, each of which counts from when
+    /// it was due; as fast as answers come where none are given.
     #[arg(long)]
     rate: Option<f64>,
     /// A file with a key.

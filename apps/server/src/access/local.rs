@@ -68,12 +68,18 @@ impl LocalKey {
     }
 }
 
-/// The key in a file, unless the file is not private or holds none.
+/// Whether a file of an account, with these permissions, can be nobody's work but that of `account`.
+fn is_private(mode: u32, owner: u32, account: u32) -> bool {
+    mode & 0o077 == 0 && owner == account
+}
+
+/// The key in a file, unless others could have read or written it, or it holds none.
 fn read_private(path: &Path) -> std::io::Result<Option<String>> {
     let file = std::fs::File::open(path)?;
     let metadata = file.metadata()?;
     let mut text = String::new();
-    if !metadata.is_file() || metadata.mode() & 0o077 != 0 {
+    let account = rustix::process::geteuid().as_raw();
+    if !metadata.is_file() || !is_private(metadata.mode(), metadata.uid(), account) {
         return Ok(None);
     }
     match file.take(BYTES_MAX).read_to_string(&mut text) {
@@ -95,6 +101,15 @@ impl fmt::Debug for LocalKey {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_key_of_another_account_is_none() {
+        for (mode, owner, expected) in
+            [(0o600, 7, true), (0o400, 7, true), (0o600, 0, false), (0o640, 7, false)]
+        {
+            assert_eq!(is_private(mode, owner, 7), expected, "{mode:o} of {owner}");
+        }
+    }
 
     #[test]
     fn the_file_is_its_owners_alone_and_stays_as_long_as_it_is() {

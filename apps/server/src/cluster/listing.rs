@@ -11,7 +11,7 @@ use axum::Json;
 use axum::extract::{RawQuery, State};
 use axum::http::header::LINK;
 use axum::response::{IntoResponse, Response};
-use lgp_sdk::{TaskFilter, TaskId};
+use lgp_sdk::{TaskFilter, TaskId, TaskRecord};
 
 /// `GET tasks`: a bare array, newest first, without outputs. Where more may follow, a link says where. A key
 /// that is limited to models sees tasks of those alone: its pages may be shorter, and the link is what says
@@ -25,7 +25,9 @@ pub(crate) async fn list(
     let filter = filter(&query)?;
     let mut page = state.coordinator().tasks(&filter).await.map_err(faults::cluster)?;
     page.tasks.retain(|record| may_see(&state, &caller, &record.model));
-    let body = Json(page.tasks.iter().map(summary).collect::<Vec<_>>());
+    let told = page.tasks.into_iter().map(|record| faults::for_caller(&caller, record));
+    let tasks: Vec<TaskRecord> = told.collect();
+    let body = Json(tasks.iter().map(summary).collect::<Vec<_>>());
     Ok(match page.next {
         Some(next) => ([(LINK, link(&query, next))], body).into_response(),
         None => body.into_response(),

@@ -26,6 +26,13 @@ pub(super) struct Origin {
     output: String,
 }
 
+impl Origin {
+    /// The task and the name of its output, as they were sent.
+    pub(super) fn parts(&self) -> (&str, &str) {
+        (&self.task, &self.output)
+    }
+}
+
 /// An input of a task as it is written.
 pub(super) enum Written<'a> {
     Here(Input<'a>),

@@ -1,5 +1,7 @@
 //! Tasks: submitting, watching and cancelling them.
 
+mod repeats;
+
 use super::references::{self, References, Taken, Written, check_task};
 use super::waiting;
 use crate::access::Caller;
@@ -19,6 +21,7 @@ use lgp_sdk::{
 };
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Value, json};
+use std::num::ParseIntError;
 use std::time::Duration;
 
 /// Longest idempotency key in bytes.
@@ -45,6 +48,9 @@ struct Task<I> {
     retry_base_ms: Option<u64>,
     retry_max_ms: Option<u64>,
     run_limit_ms: Option<u64>,
+    /// What tells it from other requests with its idempotency key.
+    #[serde(skip)]
+    digest: Option<repeats::Digest>,
 }
 
 #[derive(Deserialize)]
@@ -65,15 +71,13 @@ pub(crate) async fn submit(
     // Held while the tensors are hashed and written.
     let WithTensors { bytes, json_bytes, room: _room } = body;
     let task = off_loop(bytes.len(), move || read_one(json_bytes, &bytes)).await?;
-    // What they hold goes with them, once the tensors are the coordinator's.
-    let mut references = References::new(&state, &caller);
-    let (spec, within) = task.spec(&state, &caller, &mut references).await?;
-    if let Some(position) = within.first() {
+    if let Some(position) = task.depends_on.iter().flatten().find_map(|other| position(other)?.ok())
+    {
         let message = format!("depends_on names task #{position} of a batch, and this is none");
         return Err(Fault::bad_input(message).into());
     }
-    let ids = state.coordinator().submit_all(vec![(spec, within)]).await;
-    let id = ids.map_err(faults::cluster)?.into_iter().next();
+    let ids = repeats::accept(&state, &caller, vec![task], |_, fault| fault).await?;
+    let id = ids.into_iter().next();
     let id = id.ok_or_else(|| Fault::internal("a task was accepted without an id"))?;
     Ok((StatusCode::ACCEPTED, Json(accepted(&state, id))))
 }
@@ -122,13 +126,7 @@ pub(crate) async fn submit_batch(
         fault.message = format!("task {i} of the batch: {}", fault.message);
         fault
     };
-    let mut tasks = Vec::with_capacity(batch.len());
-    let mut references = References::new(&state, &caller);
-    for (i, task) in batch.into_iter().enumerate() {
-        let spec = task.spec(&state, &caller, &mut references).await;
-        tasks.push(spec.map_err(|fault| at(i, fault))?);
-    }
-    let ids = state.coordinator().submit_all(tasks).await.map_err(faults::cluster)?;
+    let ids = repeats::accept(&state, &caller, batch, at).await?;
     let tasks: Vec<Value> = ids.into_iter().map(|id| accepted(&state, id)).collect();
     Ok((StatusCode::ACCEPTED, Json(json!({ "tasks": tasks }))))
 }
@@ -157,11 +155,11 @@ pub(crate) async fn show(
     check_task(&state, &caller, id)?;
     let wait = waiting::limit(&query.unwrap_or_default(), state.config().deadline_ms_max)?;
     if let Some(record) = waiting::ended(&state, id, wait).await? {
-        return answer(&state, record, Room::default()).await;
+        return answer(&state, &caller, record, Room::default()).await;
     }
     let room = room_for_result(&state, id).await?;
     let record = state.coordinator().task(id).await.map_err(faults::cluster)?;
-    answer(&state, record, room).await
+    answer(&state, &caller, record, room).await
 }
 
 /// Room for outputs that are read from a file, as for a body.
@@ -194,13 +192,13 @@ pub(crate) async fn cancel(
     check_task(&state, &caller, id)?;
     let room = room_for_result(&state, id).await?;
     let record = state.coordinator().cancel(id).await.map_err(faults::cluster)?;
-    answer(&state, record, room).await
+    answer(&state, &caller, record, room).await
 }
 
 impl Task<Vec<Written<'_>>> {
     /// Takes the tensors in, of which some may follow as raw bytes.
     fn read(self, raw: &mut Raw<'_>) -> Task<Inputs> {
-        Task {
+        let mut task = Task {
             inputs: self.inputs.into_iter().map(|input| input.read(raw)).collect(),
             model: self.model,
             durable: self.durable,
@@ -214,21 +212,27 @@ impl Task<Vec<Written<'_>>> {
             retry_base_ms: self.retry_base_ms,
             retry_max_ms: self.retry_max_ms,
             run_limit_ms: self.run_limit_ms,
-        }
+            digest: None,
+        };
+        task.digest = task.digest_of_sent();
+        task
     }
 }
 
 impl Task<Inputs> {
+    /// Refuses a task of a model that the caller's key is not for.
+    fn check_caller(&self, caller: &Caller) -> Result<(), Fault> {
+        caller.check_model(model_name(&self.model)?.0)
+    }
+
     /// The task, checked against its model, and the positions of tasks of the same batch that it
     /// depends on.
     async fn spec(
         mut self,
         state: &ServerState,
-        caller: &Caller,
         references: &mut References<'_>,
     ) -> Result<(TaskSpec, Vec<usize>), Fault> {
         let (name, version) = model_name(&self.model)?;
-        caller.check_model(name)?;
         let mut named = state.catalog().named(name, version).await?;
         let most = state.config().deadline_ms_max;
         let deadline = bounded_ms("deadline_ms", self.deadline_ms, most)?;
@@ -248,8 +252,10 @@ impl Task<Inputs> {
         oip::check_all(entry.all_inputs(), &inputs)?;
         if entry.ensemble().is_some() {
             let name = entry.name();
-            let what = format!("'{name}' is an ensemble, which tasks cannot name yet");
-            return Err(Fault::unsupported(what).hint(format!("POST /v2/models/{name}/infer")));
+            let what = format!("'{name}' is an ensemble, expected a model");
+            return Err(Fault::bad_input(what).hint(format!(
+                "ask the ensemble for an inference, POST /v2/models/{name}/infer, or submit tasks of its models"
+            )));
         }
         state.catalog().require_wanted(&entry)?;
         let mut spec = TaskSpec::new(entry.model().clone(), inputs.tensors);
@@ -258,7 +264,7 @@ impl Task<Inputs> {
         }
         // As it was asked for: a repeated request is to be the same.
         spec.deadline = deadline;
-        spec.idempotency_key = self.key()?;
+        (spec.idempotency_key, spec.request_digest) = (self.key()?, self.digest);
         spec.durable = self.durable.unwrap_or(false);
         spec.affinity.clone_from(&self.affinity);
         spec.hedge_after = bounded_ms("hedge_after_ms", self.hedge_after_ms, most)?;
@@ -267,7 +273,7 @@ impl Task<Inputs> {
         spec.run_limit = bounded_ms("run_limit_ms", self.run_limit_ms, most)?;
         let mut within = Vec::new();
         for other in self.depends_on.iter().flatten() {
-            match other.strip_prefix('#').map(str::parse) {
+            match position(other) {
                 Some(Ok(position)) => within.push(position),
                 Some(Err(_)) => return Err(unknown_dependency(other)),
                 None => {
@@ -326,6 +332,11 @@ fn bounded_ms(key: &str, given: Option<u64>, most: u64) -> Result<Option<Duratio
         Some(ms) if (1..=most).contains(&ms) => Ok(Some(Duration::from_millis(ms))),
         Some(ms) => Err(Fault::bad_input(format!("{key} is {ms}, expected 1 to {most}"))),
     }
+}
+
+/// The position that `#N` names.
+fn position(other: &str) -> Option<Result<usize, ParseIntError>> {
+    other.strip_prefix('#').map(str::parse)
 }
 
 fn unknown_dependency(given: &str) -> Fault {
@@ -431,9 +442,11 @@ impl Serialize for Told {
 
 async fn answer(
     state: &ServerState,
+    caller: &Caller,
     record: TaskRecord,
     room: Room,
 ) -> Result<Response, ClusterError> {
+    let record = faults::for_caller(caller, record);
     let outputs = record.outputs.iter().flatten();
     let bytes: usize = outputs.map(|output| output.tensor.packed_len()).sum();
     if bytes < LARGE_BYTES {

@@ -12,6 +12,9 @@ pub(super) struct Objects<D>(pub(super) D);
 /// The same for whoever is told of values.
 struct Told<V>(V);
 
+/// The same for whoever is told of the fields of a struct, whose name nobody knows who sent it.
+struct Fields<V>(V);
+
 /// The same for the values inside of another.
 struct Inside<A>(A);
 
@@ -40,7 +43,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Objects<D> {
         _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, D::Error> {
-        self.0.deserialize_map(Told(visitor))
+        self.0.deserialize_map(Fields(visitor))
     }
 
     fn deserialize_unit_struct<V: Visitor<'de>>(
@@ -146,6 +149,18 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Told<V> {
 
     fn visit_enum<A: EnumAccess<'de>>(self, variant: A) -> Result<V::Value, A::Error> {
         self.0.visit_enum(Inside(variant))
+    }
+}
+
+impl<'de, V: Visitor<'de>> Visitor<'de> for Fields<V> {
+    type Value = V::Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<V::Value, A::Error> {
+        self.0.visit_map(Inside(members))
     }
 }
 
@@ -288,7 +303,7 @@ mod tests {
     #[test]
     fn an_array_is_no_object() {
         for (text, place) in [
-            (&b"[]"[..], "expected struct Tree"),
+            (&b"[]"[..], "expected an object"),
             (br#"{"leaf":[]}"#, "leaf: "),
             (br#"{"may_be":[1]}"#, "may_be: "),
             (br#"{"all":[[1]]}"#, "all[0]: "),
@@ -298,7 +313,8 @@ mod tests {
         ] {
             let fault = parse::<Tree<'_>>(text).expect_err(place);
             assert!(fault.message.contains(place), "{}", fault.message);
-            assert!(fault.message.contains("invalid type: sequence"), "{}", fault.message);
+            let why = "invalid type: sequence, expected an object";
+            assert!(fault.message.contains(why), "{}", fault.message);
         }
     }
 }

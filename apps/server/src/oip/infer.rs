@@ -11,6 +11,7 @@ use crate::call::Call;
 use crate::catalog::{ModelEntry, Named};
 use crate::extract::{Params, WithTensors};
 use crate::fault::{Fault, OipError};
+use crate::faults;
 use crate::metrics::{FailureReason, ModelCounters, Pending, Spans};
 use crate::place::{Place, Ran};
 use crate::sequences::{self, Line, Turn};
@@ -326,7 +327,7 @@ fn lap(clock: &mut Instant) -> Duration {
 
 fn reason(fault: &Fault) -> FailureReason {
     match fault.code {
-        "model_failed" => FailureReason::Backend,
+        faults::MODEL_FAILED => FailureReason::Backend,
         "cancelled" => FailureReason::Canceled,
         "internal" => FailureReason::Other,
         _ => FailureReason::Rejected,

@@ -29,7 +29,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Spans of messages that the collector has answered well.
+    /// Spans that the collector has taken.
     pub(crate) fn sent(&self) -> u64 {
         self.sent.load(Relaxed)
     }
@@ -49,10 +49,13 @@ impl Counts {
         entered
     }
 
-    fn left(&self, spans: usize, result: &OTelSdkResult) {
+    /// Spans have left, of which a collector that took their message `rejected` some.
+    fn left(&self, spans: usize, rejected: u64, result: &OTelSdkResult) {
         self.waiting.fetch_sub(spans, Relaxed);
-        let counter = if result.is_ok() { &self.sent } else { &self.refused };
-        counter.fetch_add(u64::try_from(spans).unwrap_or(u64::MAX), Relaxed);
+        let spans = u64::try_from(spans).unwrap_or(u64::MAX);
+        let refused = if result.is_ok() { rejected.min(spans) } else { spans };
+        self.refused.fetch_add(refused, Relaxed);
+        self.sent.fetch_add(spans - refused, Relaxed);
         let was_failing = self.failing.swap(result.is_err(), Relaxed);
         match result {
             Err(error) if !was_failing => {
@@ -64,9 +67,11 @@ impl Counts {
     }
 }
 
-/// Sends spans by an exporter, never more than there is room for.
+/// Sends spans by an exporter, never more than there is room for. After each message `rejected` is how many
+/// of its spans were not taken all the same.
 pub(super) fn bounded(
     exporter: impl SpanExporter + 'static,
+    rejected: Arc<AtomicU64>,
 ) -> (impl SpanProcessor + 'static, Arc<Counts>) {
     let counts = Arc::<Counts>::default();
     let config = BatchConfigBuilder::default()
@@ -74,7 +79,7 @@ pub(super) fn bounded(
         .with_max_export_batch_size(BATCH_MAX)
         .with_scheduled_delay(DELAY)
         .build();
-    let counted = Counted { exporter, counts: Arc::clone(&counts) };
+    let counted = Counted { exporter, rejected, counts: Arc::clone(&counts) };
     let sender = BatchSpanProcessor::builder(counted).with_batch_config(config).build();
     (Bounded { sender, counts: Arc::clone(&counts) }, counts)
 }
@@ -114,6 +119,7 @@ impl SpanProcessor for Bounded {
 #[derive(Debug)]
 struct Counted<E> {
     exporter: E,
+    rejected: Arc<AtomicU64>,
     counts: Arc<Counts>,
 }
 
@@ -121,7 +127,7 @@ impl<E: SpanExporter> SpanExporter for Counted<E> {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let spans = batch.len();
         let result = self.exporter.export(batch).await;
-        self.counts.left(spans, &result);
+        self.counts.left(spans, self.rejected.swap(0, Relaxed), &result);
         result
     }
 

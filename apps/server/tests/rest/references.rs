@@ -95,7 +95,7 @@ async fn an_output_that_does_not_come_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_repeated_task_needs_the_result_that_it_came_from() {
+async fn a_repeated_task_is_known_though_the_result_that_it_came_from_is_gone() {
     let rig = Rig::start().await;
     let first = submit(&rig, &task("relu")).await;
     let mut next = following(&first, "y");
@@ -105,6 +105,8 @@ async fn a_repeated_task_needs_the_result_that_it_came_from() {
     result(&rig, &second).await;
     let gone = rig.delete(&format!("{TASKS}/{first}/result")).await;
     assert_eq!(gone.status, 200, "{}", gone.text());
+    assert_eq!(submit(&rig, &next).await, second);
+    next["inputs"][0]["from"]["output"] = json!("double");
     let answer = rig.post(TASKS, next.to_string()).await;
     assert!(answer.status == 410 && answer.text().contains("input 'x'"), "{}", answer.text());
 }

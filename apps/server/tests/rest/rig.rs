@@ -137,7 +137,7 @@ pub(crate) struct Rig {
     pub(crate) bearer: String,
     /// Where models and the journal are.
     pub(crate) folder: TempDir,
-    coordinator: Coordinator,
+    pub(crate) coordinator: Coordinator,
     pki: Pki,
     worker: Option<oneshot::Sender<()>>,
 }

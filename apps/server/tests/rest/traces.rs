@@ -8,7 +8,9 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::routing::post;
 use lgp_server::ServerConfig;
-use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::collector::trace::v1::{
+    ExportTracePartialSuccess, ExportTraceServiceRequest, ExportTraceServiceResponse,
+};
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
@@ -200,6 +202,32 @@ async fn a_collector_that_hangs_holds_nothing_up() {
     let began = Instant::now();
     drop(rig);
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn spans_that_a_collector_rejects_are_lost() {
+    /// Takes each message but for two of its spans.
+    async fn most(body: Bytes) -> Vec<u8> {
+        assert!(ExportTraceServiceRequest::decode(body).is_ok());
+        let (rejected_spans, error_message) = (2, "too old".to_owned());
+        let partial_success = Some(ExportTracePartialSuccess { rejected_spans, error_message });
+        ExportTraceServiceResponse { partial_success }.encode_to_vec()
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let rig = rig(format!("http://{}", listener.local_addr().unwrap()), 0.0).await;
+    let app = Router::new().route("/v1/traces", post(most));
+    tokio::spawn(async { axum::serve(listener, app).await });
+    let ask = traced("POST", "/v2/models/relu/infer", "01").body(Body::from(BODY)).unwrap();
+    assert_eq!(rig.call(ask).await.status, 200);
+    let figure = |page: &str, name: &str| -> u64 {
+        page.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok()).expect(name)
+    };
+    let page = rig.until("/metrics", |page| figure(&page.text(), "lgp_trace_spans_sent_total") > 0);
+    let page = page.await.text();
+    let sent = figure(&page, "lgp_trace_spans_sent_total");
+    let lost = figure(&page, "lgp_trace_spans_dropped_total{reason=\"not_taken\"}");
+    // All eight of the trace, in one message or in several.
+    assert!(lost >= 2 && lost % 2 == 0 && sent + lost <= 8, "{sent} sent, {lost} lost");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -117,6 +117,8 @@ impl Rounds {
         } else if status.is_success() {
             let is_allowed = matches!(case.expected, Expected::Allowed);
             (!is_allowed).then(|| "taken, and it is not allowed".to_owned())
+        } else if text.contains("expected struct") {
+            Some("a refusal with a name of the program's own".to_owned())
         } else if body.len() > REFUSAL_BYTES_MAX {
             Some(format!("{} bytes of refusal", body.len()))
         } else if status.is_server_error() && ![501, 503, 507].contains(&status.as_u16()) {

@@ -70,6 +70,20 @@ impl Coordinator {
         }
     }
 
+    /// The task that an idempotency key stands for, once the journal has it where it is to be kept, and the
+    /// digest of its request: [`TaskSpec::request_digest`], or one of all of the task.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`].
+    pub async fn keyed(&self, key: &str) -> Result<Option<(TaskId, [u8; 32])>> {
+        loop {
+            match self.shared.keyed(key) {
+                Submitted::Now(known) => return Ok(known),
+                Submitted::After(undecided, ()) => undecided.decided().await?,
+            }
+        }
+    }
+
     /// Room at the journal for the durable ones of tasks.
     async fn room_for(&self, specs: impl Iterator<Item = &TaskSpec>) -> Result<Option<Room>> {
         /// Of a task besides its inputs, about.

@@ -221,6 +221,7 @@ pub(super) fn task_error(error: ExecError) -> TaskError {
         ExecErrorKind::ModelNotFound => TaskErrorKind::ModelNotFound,
         ExecErrorKind::Failed | ExecErrorKind::Stopped => TaskErrorKind::ModelFailed,
         ExecErrorKind::Unavailable => TaskErrorKind::Unavailable,
+        ExecErrorKind::Operator => TaskErrorKind::OperatorFailed,
     };
     TaskError::new(code, error.message)
 }

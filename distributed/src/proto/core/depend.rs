@@ -78,8 +78,9 @@ impl Core {
                 error.message.clone()
             }
             Some((state, Some(error))) => {
+                let why = error.told();
                 format!(
-                    "it depends, directly or through others, on task {id}, which ended: {state}: {error}"
+                    "it depends, directly or through others, on task {id}, which ended: {state}: {why}"
                 )
             }
             Some((state, None)) => format!("task {id}, on which it depends, ended: {state}"),

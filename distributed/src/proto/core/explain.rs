@@ -23,7 +23,7 @@ pub(super) fn story(task: &Task) -> Vec<(f64, String)> {
     lines.extend(task.notes().iter().map(|note| (since(task, note.at), note.what.to_string())));
     if let Some(error) = task.error() {
         let at = task.finished().unwrap_or_default();
-        lines.push((since(task, at), format!("{}: {error}", error.code.name())));
+        lines.push((since(task, at), format!("{}: {}", error.code.name(), error.told())));
     }
     lines
 }

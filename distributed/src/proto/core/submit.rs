@@ -98,6 +98,14 @@ impl Core {
         Ok(first.iter().filter_map(|&at| ids[at]).collect())
     }
 
+    /// The task that an idempotency key stands for, what tells its request from another one, and whether
+    /// it stays: the journal may yet refuse it.
+    pub(crate) fn keyed(&self, key: &str) -> Option<(TaskId, Digest, bool)> {
+        let (id, digest) = self.tasks.by_key(key)?;
+        let stays = self.tasks.get(id.seq).is_none_or(Task::is_saved);
+        Some((id, *digest, stays))
+    }
+
     /// The task that an idempotency key stands for already.
     fn existing(&self, order: &Order) -> Result<Option<TaskId>> {
         let Some(key) = &order.spec.idempotency_key else { return Ok(None) };

@@ -1,5 +1,5 @@
-"""The protocol's inference as JSON for servers that leave the protocol to their users, and the time of
-a model alone.
+"""The protocol's inference, as JSON and with binary tensors, for servers that leave the protocol to their
+users, and the time of a model alone.
 
 Usage: oip.py MODEL INPUT:DIMxDIM prints the time of one run by ONNX Runtime, as JSON.
 """
@@ -10,6 +10,8 @@ import time
 
 import numpy as np
 import onnxruntime
+
+JSON_BYTES = "inference-header-content-length"
 
 
 class Model:
@@ -27,6 +29,26 @@ class Model:
             for n, v in zip(self.names, values)
         ]
         return {"outputs": outputs}
+
+    def infer_binary(self, body, json_bytes):
+        """An answer to JSON that raw tensors follow, in the same form, and how much of it is JSON."""
+        feeds, at = {}, json_bytes
+        for i in json.loads(body[:json_bytes])["inputs"]:
+            end = at + i["parameters"]["binary_data_size"]
+            feeds[i["name"]] = np.frombuffer(body[at:end], dtype=np.float32).reshape(i["shape"])
+            at = end
+        values = self.session.run(None, feeds)
+        outputs = [
+            {
+                "name": n,
+                "shape": list(v.shape),
+                "datatype": "FP32",
+                "parameters": {"binary_data_size": v.nbytes},
+            }
+            for n, v in zip(self.names, values)
+        ]
+        head = json.dumps({"outputs": outputs}).encode()
+        return head + b"".join(v.tobytes() for v in values), len(head)
 
 
 def alone(path, text):

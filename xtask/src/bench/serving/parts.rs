@@ -42,10 +42,12 @@ pub(super) fn batching(run: &mut Run, load: &Load) -> Result<String> {
 
 /// The time until it is ready, and what it takes of memory then.
 pub(super) fn footprint(run: &mut Run, load: &Load) -> Result<String> {
-    const COLUMNS: [Column; 3] = [
+    const COLUMNS: [Column; 5] = [
         Column::lower("ready after", "ms", "/ready_ms"),
         Column::lower("resident, coordinator", "MB", "/rss_mb").digits(1),
         Column::lower("of that no part of the program's files", "MB", "/own_mb").digits(1),
+        Column::lower("resident, worker", "MB", "/worker_mb").digits(1),
+        Column::lower("of that no part of the program's files", "MB", "/worker_own_mb").digits(1),
     ];
     // Cargo takes longer to see that nothing is to be built than the server to start.
     binary(Profile::Release)?;
@@ -58,7 +60,11 @@ pub(super) fn footprint(run: &mut Run, load: &Load) -> Result<String> {
         ensure!(ready.is_success(), "`start` came back before it was ready");
         std::thread::sleep(Duration::from_secs(1));
         let (rss_mb, own_mb) = (resident(ours.0.pid()?)?.0, anonymous(ours.0.pid()?)?);
-        answers.push(json!({ "ready_ms": ready_ms, "rss_mb": rss_mb, "own_mb": own_mb }));
+        let worker = ours.0.worker_pid()?;
+        answers.push(json!({
+            "ready_ms": ready_ms, "rss_mb": rss_mb, "own_mb": own_mb,
+            "worker_mb": resident(worker)?.0, "worker_own_mb": anonymous(worker)?,
+        }));
         ours.0.stop()?;
     }
     let rows = [("a new cluster of one worker".to_owned(), String::new())];
@@ -68,9 +74,22 @@ pub(super) fn footprint(run: &mut Run, load: &Load) -> Result<String> {
     Ok(text + &tabulate(run, "start", &answers, &rows, &COLUMNS)?)
 }
 
-/// Twice as many requests in flight as are taken.
+/// Requests that come at a rate, whatever becomes of them.
+fn at_rate(ours: &Ours, load: &Load, per_s: f64) -> Result<Value> {
+    let rate = format!("{per_s:.0}");
+    let arguments = ["--in-flight", "512", "--rate", &rate];
+    let mut found = load.ask(&ours.0.http()?, &DIGITS, &arguments)?;
+    let (refused, says_when) =
+        (number(&found, "/refused")?, number(&found, "/refused_saying_when")?);
+    ensure!(refused.total_cmp(&says_when).is_eq(), "a refusal does not say when to come again");
+    found["rate"] = per_s.into();
+    Ok(found)
+}
+
+/// A rate at which nothing is refused, and twice as many requests as are taken.
 pub(super) fn overload(run: &mut Run, load: &Load) -> Result<String> {
-    const COLUMNS: [Column; 5] = [
+    const COLUMNS: [Column; 6] = [
+        Column::plain("asked", "1/s", "/rate"),
         Column::higher("answered", "1/s", "/per_s"),
         Column::lower("p50", "ms", "/latency_us/p50").digits(1).scale(1e-3),
         Column::lower("p99", "ms", "/latency_us/p99").digits(1).scale(1e-3),
@@ -78,33 +97,31 @@ pub(super) fn overload(run: &mut Run, load: &Load) -> Result<String> {
         Column::lower("a refusal, p50", "ms", "/refused_us_p50").digits(1).scale(1e-3),
     ];
     const TAKEN: (&str, &str) = ("RADEON_PENDING_MAX", "64");
+    const SHARES: [f64; 6] = [0.8, 0.7, 0.6, 0.5, 0.4, 0.3];
     let mut answers = vec![json!({}); load.rounds()];
     for answer in &mut answers {
         let ours = Ours::start(&[], &[TAKEN])?;
         // Open loops: clients that do not wait for one another's answers.
         let most = load.ask(&ours.0.http()?, &DIGITS, &["--in-flight", "64"])?;
         let per_s = number(&most, "/per_s")?;
-        for (name, share) in [("within", 0.8), ("beyond", 2.0)] {
-            let rate = format!("{:.0}", per_s * share);
-            let arguments = ["--in-flight", "512", "--rate", &rate];
-            answer[name] = load.ask(&ours.0.http()?, &DIGITS, &arguments)?;
-            let (refused, says_when) = (
-                number(&answer[name], "/refused")?,
-                number(&answer[name], "/refused_saying_when")?,
-            );
-            ensure!(
-                refused.total_cmp(&says_when).is_eq(),
-                "a refusal does not say when to come again"
-            );
+        // What keeps clients waiting for answers makes no bursts; requests that come at a rate do.
+        for share in SHARES {
+            answer["within"] = at_rate(&ours, load, per_s * share)?;
+            if answer["within"]["refused"] == 0 {
+                break;
+            }
         }
+        ensure!(answer["within"]["refused"] == 0, "requests are refused at every rate: {answer}");
+        answer["beyond"] = at_rate(&ours, load, per_s * 2.0)?;
         ours.0.stop()?;
     }
     let rows = [
-        ("four fifths of the most".to_owned(), "/within".to_owned()),
+        ("so many that none is refused".to_owned(), "/within".to_owned()),
         ("twice the most".to_owned(), "/beyond".to_owned()),
     ];
-    let text = "Requests come at a rate, over 512 connections, to a server that takes 64 at a time. Every refusal \
-                is 503 with `Retry-After`.\n\n"
+    let text = "Requests come at a rate, over 512 connections, to a server that takes 64 at a time. The most is what \
+                64 clients get that wait for their answers; the first rate is four fifths of it, or by tenths \
+                less until none is refused. Every refusal is 503 with `Retry-After`.\n\n"
         .to_owned();
     Ok(text + &tabulate(run, "load", &answers, &rows, &COLUMNS)?)
 }
@@ -144,13 +161,24 @@ pub(super) fn tls(run: &mut Run, load: &Load) -> Result<String> {
     tabulate(run, "", &answers, &rows, &COLUMNS)
 }
 
+/// Whose memory is watched, and where it stands in an answer.
+const PROCESSES: [(&str, &str); 2] =
+    [("/rss_mb", "resident, coordinator"), ("/worker_mb", "resident, worker")];
+/// What memory may have become of what it was after the first minute.
+const GROWTH_MAX: f64 = 1.1;
+
+fn grows(first_mb: f64, last_mb: f64) -> bool {
+    last_mb > first_mb * GROWTH_MAX
+}
+
 /// Ten minutes at four fifths of the most: whether memory and latency stay.
 pub(super) fn soak(run: &mut Run, load: &Load) -> Result<String> {
-    const COLUMNS: [Column; 4] = [
+    const COLUMNS: [Column; 5] = [
         Column::plain("requests", "", "/good"),
         Column::lower("p50", "us", "/latency_us/p50"),
         Column::lower("p99", "us", "/latency_us/p99"),
-        Column::lower("resident, coordinator", "MB", "/rss_mb").digits(1),
+        Column::lower(PROCESSES[0].1, "MB", PROCESSES[0].0).digits(1),
+        Column::lower(PROCESSES[1].1, "MB", PROCESSES[1].0).digits(1),
     ];
     const RUNS: usize = 5;
     let (parts, seconds) = if load.quick { (2, "1") } else { (10, "60") };
@@ -169,16 +197,39 @@ pub(super) fn soak(run: &mut Run, load: &Load) -> Result<String> {
         let mut found = load.ask(&http, &DIGITS, &arguments)?;
         ensure!(found["refused"] == 0, "requests were refused: {found}");
         found["rss_mb"] = resident(ours.0.pid()?)?.0.into();
+        found["worker_mb"] = resident(ours.0.worker_pid()?)?.0.into();
         all.push(found);
     }
     ours.0.stop()?;
     let rows: Vec<_> =
         (0..parts).map(|at| (format!("part {:2}", at + 1), format!("/{at}"))).collect();
-    let growth = number(&all[parts - 1], "/rss_mb")? - number(&all[0], "/rss_mb")?;
-    run.value("growth from the first part to the last", "MB", Better::Lower, vec![growth]);
+    for (at, title) in PROCESSES {
+        let (first, last) = (number(&all[0], at)?, number(&all[parts - 1], at)?);
+        let name = format!("{title}: growth from the first part to the last");
+        run.value(&name, "MB", Better::Lower, vec![last - first]);
+        // The parts of a quick run are over before memory has settled.
+        if !load.quick && grows(first, last) {
+            let what = format!("{title}: {first:.1} MB after a minute, {last:.1} at the end");
+            run.fail("serving-soak", &what);
+        }
+    }
     let text = format!(
         "{rate} requests a second, {seconds} s for each part; the most is that of the slowest of {RUNS} short \
          runs.\n\n"
     );
     Ok(text + &tabulate(run, "time", &[Value::Array(all)], &rows, &COLUMNS)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_grows_by_more_than_a_tenth_is_not_flat() {
+        for (first, last, expected) in
+            [(40.0, 44.5, true), (40.0, 43.9, false), (40.0, 30.0, false), (60.0, 70.0, true)]
+        {
+            assert_eq!(grows(first, last), expected, "{first} to {last}");
+        }
+    }
 }

@@ -27,8 +27,6 @@ pub(super) enum System {
 }
 
 impl System {
-    pub(super) const ALL: [Self; 3] = [Self::MlServer, Self::RayServe, Self::BentoMl];
-
     pub(super) fn title(self) -> &'static str {
         match self {
             Self::MlServer => "MLServer",
@@ -45,12 +43,20 @@ impl System {
         }
     }
 
-    /// The path that takes inferences.
+    /// The path that takes inferences as JSON.
     fn path(self, net: &Net) -> String {
         match self {
             Self::MlServer => format!("/v2/models/{}/infer", net.name),
             Self::RayServe => "/".to_owned(),
             Self::BentoMl => "/infer".to_owned(),
+        }
+    }
+
+    /// The path that takes them with binary tensors over HTTP, which MLServer knows over gRPC alone.
+    fn binary_path(self) -> &'static str {
+        match self {
+            Self::MlServer | Self::RayServe => "/",
+            Self::BentoMl => "/raw/infer",
         }
     }
 
@@ -108,8 +114,10 @@ fn beside(python: &Path, name: &str) -> Command {
 /// A running server; it and its children end when this is dropped.
 pub(super) struct Peer {
     child: Child,
-    /// Where it takes inferences over HTTP.
+    /// Where it takes inferences over HTTP, as JSON.
     pub(super) http: String,
+    /// And with binary tensors.
+    pub(super) binary: String,
     /// And over gRPC, if it speaks that.
     pub(super) grpc: String,
 }
@@ -126,8 +134,9 @@ impl Peer {
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
         let child = command.spawn().with_context(|| format!("no {}", cmd::line(&command)))?;
         let http = format!("http://127.0.0.1:{}{}", ports[0], system.path(net));
+        let binary = format!("http://127.0.0.1:{}{}", ports[0], system.binary_path());
         let grpc = format!("http://127.0.0.1:{}", ports[1]);
-        let mut peer = Self { child, http, grpc };
+        let mut peer = Self { child, http, binary, grpc };
         let until = Instant::now() + PATIENCE;
         loop {
             let sent = ureq::post(&peer.http).content_type("application/json").send(body);

@@ -6,6 +6,7 @@ import time
 import oip
 import ray
 from ray import serve
+from starlette.responses import Response
 
 
 @serve.deployment(num_replicas=1, max_ongoing_requests=256, ray_actor_options={"num_cpus": 0})
@@ -14,7 +15,11 @@ class Onnx:
         self.model = oip.Model(path)
 
     async def __call__(self, request):
-        return self.model.infer((await request.json())["inputs"])
+        json_bytes = request.headers.get(oip.JSON_BYTES)
+        if json_bytes is None:
+            return self.model.infer((await request.json())["inputs"])
+        body, json_bytes = self.model.infer_binary(await request.body(), int(json_bytes))
+        return Response(body, headers={oip.JSON_BYTES: str(json_bytes)})
 
 
 ray.init(num_cpus=2, include_dashboard=False, logging_level="ERROR", log_to_driver=False)

@@ -30,6 +30,20 @@ const WAYS: [(&str, &[&str]); 4] = [
     ("gRPC, a stream", &["--protocol", "stream"]),
 ];
 
+/// Ways to each of the others for small requests, all of which know JSON.
+const SMALL: [(System, &str, &[&str]); 4] = [
+    (System::MlServer, WAYS[0].0, WAYS[0].1),
+    (System::MlServer, WAYS[2].0, WAYS[2].1),
+    (System::RayServe, WAYS[0].0, WAYS[0].1),
+    (System::BentoMl, WAYS[0].0, WAYS[0].1),
+];
+/// And for large ones, whose numbers as JSON would take longer than the model: each with binary tensors.
+const LARGE: [(System, &str, &[&str]); 3] = [
+    (System::MlServer, WAYS[2].0, WAYS[2].1),
+    (System::RayServe, WAYS[1].0, WAYS[1].1),
+    (System::BentoMl, WAYS[1].0, WAYS[1].1),
+];
+
 fn url(ours: &Ours, way: &[&str]) -> Result<String> {
     match way.contains(&"--protocol") {
         true => Ok(format!("http://{}", ours.0.grpc()?)),
@@ -44,10 +58,44 @@ fn round(ours: &Ours, load: &Load, net: &Net, way: &[&str]) -> Result<Value> {
     Ok(json!({ "alone": alone, "many": many }))
 }
 
+/// What peers answer in their ways, of which one that does not run here must not keep the others from it:
+/// puts their answers and rows to those of a round, and answers who is absent.
+fn peers(
+    load: &Load,
+    net: &Net,
+    ways: &[(System, &str, &[&str])],
+    answer: &mut Value,
+    rows: &mut Vec<(String, String)>,
+    of: fn(Value) -> Value,
+) -> Result<Vec<(System, String)>> {
+    let file = net.file()?;
+    let mut absent = Vec::new();
+    for (at, (system, way, arguments)) in ways.iter().enumerate() {
+        match beside(load, *system, &file, net, arguments) {
+            Ok(found) => {
+                answer[format!("peer{at}")] = of(found);
+                let row = (format!("{}: {way}", system.title()), format!("/peer{at}"));
+                if !rows.contains(&row) {
+                    rows.push(row);
+                }
+            }
+            Err(error) => absent.push((*system, format!("{way}: {error:#}"))),
+        }
+    }
+    Ok(absent)
+}
+
+/// Has the run and its page say who is absent.
+fn note_absent(run: &mut Run, text: &mut String, absent: Vec<(System, String)>) {
+    for (system, error) in absent {
+        run.note(system.title(), &error);
+        *text += &format!("\n{}: {error}\n", system.title());
+    }
+}
+
 /// The bundled model: this server in each way, with batches and without, and peers over HTTP with JSON,
-/// which all of them speak.
+/// which all of them speak, and MLServer over gRPC.
 pub(super) fn small(run: &mut Run, load: &Load) -> Result<String> {
-    let file = DIGITS.file()?;
     let mut answers = vec![Value::Null; load.rounds()];
     let (mut rows, mut over, mut absent) = (Vec::new(), Vec::new(), Vec::new());
     for (round_at, answer) in answers.iter_mut().enumerate() {
@@ -65,29 +113,14 @@ pub(super) fn small(run: &mut Run, load: &Load) -> Result<String> {
             }
             ours.0.stop()?;
         }
-        for (at, system) in System::ALL.into_iter().enumerate() {
-            match beside(load, system, &file, &DIGITS, &["--form", "json"]) {
-                Ok(found) => {
-                    answer[format!("peer{at}")] = found;
-                    let row = (format!("{}: HTTP, JSON", system.title()), format!("/peer{at}"));
-                    if !rows.contains(&row) {
-                        rows.push(row);
-                    }
-                }
-                // One that does not run here must not keep the others from it.
-                Err(error) => absent.push((system, format!("{error:#}"))),
-            }
-        }
+        absent.extend(peers(load, &DIGITS, &SMALL, answer, &mut rows, |found| found)?);
     }
     let mut text = "The bundled model of digits, 64 numbers in and 10 out.\n\n".to_owned();
     text += &tabulate(run, "system", &answers, &rows, &ALONE)?;
     text += "\nWhat this server adds to the model's own time, one at a time. Goals: HTTP p50 150 us and p99 \
              1 ms, gRPC p50 250 us.\n\n";
     text += &tabulate(run, "way", &answers, &over, &OVER)?;
-    for (system, error) in absent {
-        run.note(system.title(), &error);
-        text += &format!("\n{}: {error}\n", system.title());
-    }
+    note_absent(run, &mut text, absent);
     Ok(text)
 }
 
@@ -103,7 +136,11 @@ fn beside(
     let zeros = vec![0.0; shape.iter().product()];
     let tensor = json!({"name": name, "shape": shape, "datatype": "FP32", "data": zeros});
     let peer = Peer::start(system, net, file, &json!({ "inputs": [tensor] }).to_string())?;
-    let url = if way.contains(&"--protocol") { &peer.grpc } else { &peer.http };
+    let url = match (way.contains(&"--protocol"), way.contains(&"json")) {
+        (true, _) => &peer.grpc,
+        (false, true) => &peer.http,
+        (false, false) => &peer.binary,
+    };
     let mut alone = load.ask(url, net, way)?;
     let many = load.ask(url, net, &[way, &["--in-flight", MANY]].concat())?;
     drop(peer);
@@ -113,7 +150,7 @@ fn beside(
     Ok(json!({ "alone": alone, "many": many }))
 }
 
-/// ResNet-50 with binary tensors: beside a transfer of the same bytes that runs nothing, and MLServer.
+/// ResNet-50 with binary tensors: beside a transfer of the same bytes that runs nothing, and peers.
 pub(super) fn large(run: &mut Run, load: &Load) -> Result<String> {
     const COLUMNS: [Column; 3] = [
         Column::lower("p50", "us", "/latency_us/p50"),
@@ -121,11 +158,10 @@ pub(super) fn large(run: &mut Run, load: &Load) -> Result<String> {
         Column::lower("over the model, p50", "us", "/over_model_us/p50"),
     ];
     const OUTPUT_BYTES: usize = 4000;
-    let file = RESNET.file()?;
     let shared: &[&str] = &["--form", "shared"];
     let mut rows = Vec::new();
     let mut answers = vec![Value::Null; load.rounds()];
-    let mut absent = None;
+    let mut absent = Vec::new();
     for (round_at, answer) in answers.iter_mut().enumerate() {
         let ours = Ours::with(&RESNET, &[])?;
         let key = ours.0.key_file();
@@ -159,24 +195,14 @@ pub(super) fn large(run: &mut Run, load: &Load) -> Result<String> {
             );
         }
         ours.0.stop()?;
-        match beside(load, System::MlServer, &file, &RESNET, WAYS[2].1) {
-            Ok(found) => {
-                answer["peer"] = found["alone"].clone();
-                if round_at == 0 {
-                    rows.push(("MLServer: gRPC".to_owned(), "/peer".to_owned()));
-                }
-            }
-            Err(error) => absent = Some(format!("{error:#}")),
-        }
+        let alone = |found: Value| found["alone"].clone();
+        absent.extend(peers(load, &RESNET, &LARGE, answer, &mut rows, alone)?);
     }
     let mut text = "ResNet-50, 602,112 bytes in and 4,000 out, one at a time. The model's time is the mean of \
-                    what each answer says, and what is over it that answer's; of MLServer the p50 of ONNX \
+                    what each answer says, and what is over it that answer's; of the others the p50 of ONNX \
                     Runtime alone. Goals: binary at most the bare transfer and 300 us, shared memory 150 us.\n\n"
         .to_owned();
     text += &tabulate(run, "way", &answers, &rows, &COLUMNS)?;
-    if let Some(error) = absent {
-        run.note("MLServer, large", &error);
-        text += &format!("\nMLServer: {error}\n");
-    }
+    note_absent(run, &mut text, absent);
     Ok(text)
 }

@@ -180,7 +180,11 @@ async fn a_name_is_a_model_or_an_ensemble() {
     let task = json!({"model": "pair",
         "inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]}]});
     let refused = rig.post(TASKS, task.to_string()).await;
-    assert!(refused.status == 501 && refused.text().contains("pair"), "{}", refused.text());
+    assert!(
+        refused.status == 400 && refused.text().contains("'pair' is an ensemble, expected a model"),
+        "{}",
+        refused.text()
+    );
 
     // An alias may lead to one, and a step to an alias of models.
     let to_pair = json!({"targets": [{"model": "pair", "weight": 1}]}).to_string();

@@ -8,6 +8,7 @@ use crate::net::transfer::blobs::Claim;
 use crate::net::transfer::tensors::Large;
 use crate::proto::Order;
 use crate::proto::core::Found;
+use crate::proto::state::Digest;
 use crate::task::{TaskId, TaskRecord, TaskState};
 use std::slice;
 use std::sync::{Arc, MutexGuard};
@@ -114,6 +115,15 @@ impl CoreHandle {
         drop(state);
         let promise = receiver.map(|(seq, receiver)| Promise::new(self, seq, receiver));
         Ok(Submitted::Now((ids, promise)))
+    }
+
+    /// The task that an idempotency key stands for, and what tells its request from another one.
+    pub(crate) fn keyed(self: &Arc<Self>, key: &str) -> Submitted<Option<(TaskId, Digest)>, ()> {
+        let state = self.lock();
+        match state.core.keyed(key) {
+            Some((id, _, false)) => Submitted::After(self.undecided(state, &[id.seq]), ()),
+            known => Submitted::Now(known.map(|(id, digest, _)| (id, digest))),
+        }
     }
 
     /// Carries out what a submission wants done, with its room at the journal.

@@ -1,0 +1,138 @@
+//! The client against servers that refuse, fall silent or take long.
+
+use super::*;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+
+#[test]
+fn refusals_keep_what_the_coordinator_said() {
+    let body = r#"{"error":{"code":"model_unknown","message":"no model","hint":"ls"}}"#;
+    let failure = refusal(404, body);
+    assert_eq!((failure.code.as_ref(), failure.message.as_str()), ("model_unknown", "no model"));
+    assert_eq!((failure.hint.as_deref(), failure.exit), (Some("ls"), 1));
+    for body in ["", "<html>", r#"{"error":"text"}"#, "[]"] {
+        assert!(refusal(502, body).message.contains("502"), "{body}");
+    }
+}
+
+#[test]
+fn names_stay_names() {
+    for (name, text) in [("a-1_b.c", "a-1_b.c"), ("a/../b?c", "a%2F..%2Fb%3Fc"), ("ü", "%C3%BC")] {
+        assert_eq!(segment(name), text);
+    }
+}
+
+#[test]
+fn nobody_at_the_address_is_said_plainly() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let target = |server: Option<&str>| Target {
+        data: Some(folder.path().to_owned()).filter(|_| server.is_none()),
+        config: None,
+        server: server.map(str::to_owned),
+        key_file: None,
+        ca: None,
+        fingerprint: None,
+    };
+    let refused = target(None).connect().err().expect("nobody runs");
+    assert_eq!(refused.code, "not_running");
+    // Port 1 of the loopback interface is reserved and nobody listens there.
+    let client = target(Some("http://127.0.0.1:1")).connect().expect("an address");
+    assert_eq!(client.get::<Value>("stats").expect_err("nobody").code, "unreachable");
+    assert_eq!(target(Some("ftp://x")).connect().err().expect("no address").exit, 2);
+}
+
+/// A client of a server at a port, with little patience.
+fn client(listener: &TcpListener, patience_ms: u64) -> Client {
+    let url = format!("http://{}", listener.local_addr().expect("bound"));
+    let patience = Duration::from_millis(patience_ms);
+    Client::within(patience, &url, None, None, &Trust::Public).expect("an address")
+}
+
+fn expect_silence<T>(what: &str, result: Result<T>) {
+    let failure = result.err().expect(what);
+    assert_eq!(failure.code, NOT_ANSWERING, "{what}: {failure}");
+}
+
+#[test]
+fn a_silent_coordinator_is_not_waited_for() {
+    // The system takes connections on its behalf, as it does for a process that is stopped, and so much of
+    // what is sent as its buffers hold.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("m.onnx");
+    let large = std::fs::File::create(&file).and_then(|file| file.set_len(64 << 20));
+    large.expect("the folder is ours");
+    let weights = BTreeMap::from([(PathBuf::from("w"), file.clone())]);
+    let tensors = || [Cow::Owned(vec![0; 64 << 20])].into_iter();
+    let null = Value::Null;
+    type Call<'a> = Box<dyn Fn(&Client) -> Result<Value> + 'a>;
+    let calls: Vec<(&str, Call<'_>)> = vec![
+        ("quick", Box::new(|client| client.get("stats"))),
+        ("health", Box::new(|client| client.get_any("health"))),
+        ("stop", Box::new(|client| client.post("coordinator/stop", &null))),
+        ("cancel", Box::new(|client| client.delete("tasks/0-1"))),
+        ("list", Box::new(|client| client.get("models"))),
+        ("look up", Box::new(|client| client.get("models/m"))),
+        ("load", Box::new(|client| client.post("models/m/load", &null))),
+        ("remove", Box::new(|client| client.delete("models/m"))),
+        ("deploy", Box::new(|client| client.patch("models/m/deployment", &null))),
+        ("alias", Box::new(|client| client.put("aliases/a", &null))),
+        ("scale", Box::new(|client| client.post("scale", &null))),
+        ("drain", Box::new(|client| client.post("workers/w/drain", &null))),
+        ("submit", Box::new(|client| client.post_binary("tasks", &null, [].into_iter()))),
+        ("large", Box::new(|client| client.post_binary("tasks", &null, tensors()))),
+        ("add", Box::new(|client| client.upload("models/m", &file, &BTreeMap::new()))),
+        ("form", Box::new(|client| client.upload("models/m", &file, &weights))),
+        ("wait", Box::new(|client| crate::task::wait(client, "0-1"))),
+    ];
+    for (what, call) in calls {
+        expect_silence(what, call(&client(&silent, 60)));
+    }
+}
+
+/// Reads the head of a request.
+fn head(stream: &TcpStream) -> String {
+    let lines = BufReader::new(stream).lines().map(|line| line.expect("a line"));
+    lines.take_while(|line| !line.is_empty()).collect()
+}
+
+#[test]
+fn a_coordinator_that_stops_in_the_middle_is_not_waited_for() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let client = client(&listener, 60);
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a request");
+        head(&stream);
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n[1,").expect("sent");
+        (listener, stream)
+    });
+    expect_silence("half an answer", client.get::<Value>("models"));
+    server.join().expect("it served");
+    expect_silence("the next one", client.get::<Value>("models"));
+}
+
+#[test]
+fn a_slow_answer_of_a_coordinator_that_lives_is_waited_for() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let client = client(&listener, 1_000);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a connection");
+            std::thread::spawn(move || {
+                let answer = match head(&stream).contains("/healthz") {
+                    true => "ok",
+                    // Longer than a silent coordinator would be waited for.
+                    false => {
+                        std::thread::sleep(Duration::from_millis(1_500));
+                        "17"
+                    }
+                };
+                let head = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\n";
+                // A probe goes away once its request has been answered.
+                let _ = stream.write_all(format!("{head}{answer}").as_bytes());
+            });
+        }
+    });
+    let loaded: u64 = client.post("models/m/load", &Value::Null).expect("it lives");
+    assert_eq!(loaded, 17);
+}
