@@ -69,7 +69,7 @@ outputs = { label = "label", score = "score", index = "class" }
 "#;
 
 /// Numbers to numbers by a model of the rig.
-fn plain(model: &str) -> String {
+pub(crate) fn plain(model: &str) -> String {
     format!(
         r#"
 inputs = [{{ name = "a", datatype = "FP32", shape = [-1, 2] }}]
@@ -137,7 +137,7 @@ fn png(width: u32, height: u32, shade: u8) -> Vec<u8> {
     bytes
 }
 
-fn put(rig: &Rig, name: &str, file: &str, text: &str) {
+pub(crate) fn put(rig: &Rig, name: &str, file: &str, text: &str) {
     let folder = rig.folder.path().join("models").join(name);
     std::fs::create_dir_all(&folder).unwrap();
     // Moved there as a whole.
@@ -491,5 +491,5 @@ async fn boxes_come_out_in_pixels_of_the_picture() {
     );
 }
 
-const INFER: &str = r#"{"inputs":[{"name":"a","shape":[1,2],"datatype":"FP32","data":[-1,2]}]}"#;
+pub(crate) const INFER: &str = r#"{"inputs":[{"name":"a","shape":[1,2],"datatype":"FP32","data":[-1,2]}]}"#;
 const TASKS: &str = "/api/v1/cluster/tasks";

@@ -14,6 +14,7 @@ mod frigate;
 mod grpc;
 mod immich;
 mod logs;
+mod metrics;
 mod model_files;
 mod models;
 mod oip;
