@@ -2,8 +2,8 @@
 
 use crate::report::{Outcome, Report, Skip, Time};
 use crate::{
-    alone, apt, chaos, clients, cmd, conformance, nehalem, nvrtc, oclgrind, polaris, promtool, python,
-    readme, tidy,
+    alone, apt, chaos, clients, cmd, conformance, nehalem, nvrtc, oclgrind, polaris, promtool,
+    python, readme, tidy,
 };
 use anyhow::{Result, bail, ensure};
 use std::path::PathBuf;

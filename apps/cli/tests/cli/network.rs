@@ -34,6 +34,16 @@ fn the_network_takes_a_certificate_and_a_key() {
     let text = made["key"].as_str().expect("a key").to_owned();
     let key = world.write("key", &text).display().to_string();
     assert_eq!(keys(&["ls"]).json()[0]["note"], "clinic");
+    let brief = keys(&["create", "--role", "infer"]).json()["id"].clone();
+    keys(&["revoke", brief.as_str().expect("a name")]).json();
+    let log = std::fs::read_to_string(world.path("data/audit.log")).expect("a log");
+    let lines: Vec<Value> =
+        log.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let told: Vec<_> = lines.iter().map(|line| (&line["method"], &line["made"])).collect();
+    let of = |id: &Value, role: &str| json!({ "id": id, "role": role });
+    let made_of = [of(&made["id"], "submit"), of(&brief, "infer"), Value::Null];
+    let methods = [json!("POST"), json!("POST"), json!("DELETE")];
+    assert_eq!(told, methods.iter().zip(&made_of).collect::<Vec<_>>(), "{log}");
 
     let more = |frigate| start(&data, &["--tls", "self-signed", "--frigate", frigate]);
     let refused = world.run(&more("0.0.0.0:0"));

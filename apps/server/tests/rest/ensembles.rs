@@ -491,5 +491,6 @@ async fn boxes_come_out_in_pixels_of_the_picture() {
     );
 }
 
-pub(crate) const INFER: &str = r#"{"inputs":[{"name":"a","shape":[1,2],"datatype":"FP32","data":[-1,2]}]}"#;
+pub(crate) const INFER: &str =
+    r#"{"inputs":[{"name":"a","shape":[1,2],"datatype":"FP32","data":[-1,2]}]}"#;
 const TASKS: &str = "/api/v1/cluster/tasks";
