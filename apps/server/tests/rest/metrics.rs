@@ -1,7 +1,10 @@
 //! The page of metrics, as what checks metrics for Prometheus reads it.
 
 use crate::ensembles::{INFER, plain, put};
+use crate::rig::{Rig, request};
 use crate::{devices, sequences};
+use axum::body::Body;
+use serde_json::json;
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -44,4 +47,43 @@ async fn promtool_says_nothing_but_what_tritons_names_make_it_say() {
     let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
     let said: BTreeSet<&str> = said.lines().collect();
     assert_eq!(said, KNOWN.lines().collect::<BTreeSet<&str>>());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_for_a_model_is_told() {
+    let rig = Rig::start().await;
+    let body = |model: &str| {
+        let input = json!({"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]});
+        json!({"model": model, "inputs": [input]})
+    };
+    let infer = |model: &str| {
+        let mut body = body(model);
+        body.as_object_mut().unwrap().remove("model");
+        let asked = request("POST", &format!("/v2/models/{model}/infer"));
+        tokio::spawn(rig.send(asked.body(Body::from(body.to_string())).unwrap()))
+    };
+    let running = infer("gated");
+    rig.until("/api/v1/cluster/stats", |a| a.json()["tasks"]["running"] == 1).await;
+    let waiting = [infer("gated"), infer("gated"), infer("relu")];
+    for model in ["gated", "fails"] {
+        let task = rig.post("/api/v1/cluster/tasks", body(model).to_string()).await;
+        assert_eq!(task.status, 202, "{}", task.text());
+    }
+    let told = |page: &str| {
+        let of = |model: &str| {
+            let name = "nv_inference_pending_request_count";
+            let start = format!("{name}{{model=\"{model}\",version=\"1\"}} ");
+            page.lines().find_map(|line| line.strip_prefix(&start)?.parse::<u64>().ok())
+        };
+        ["gated", "relu", "fails"].map(of)
+    };
+    // Nobody has asked for `fails` as Triton's clients do.
+    let wanted = [3, 1, 1].map(Some);
+    rig.until("/metrics", |answer| told(&answer.text()) == wanted).await;
+    rig.gate.open();
+    for call in waiting.into_iter().chain([running]) {
+        assert_eq!(call.await.unwrap().status(), 200);
+    }
+    let done = |page: &str| told(page)[..2] == [Some(0); 2];
+    rig.until("/metrics", |answer| done(&answer.text())).await;
 }
