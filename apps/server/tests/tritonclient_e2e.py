@@ -217,6 +217,7 @@ def check_grpc(client, url, grpc):
     """What the two interfaces answer is the same."""
     assert grpc.is_server_live() and grpc.is_server_ready()
     assert grpc.is_model_ready(MODEL) and grpc.is_model_ready(MODEL, "1")
+    assert not grpc.is_model_ready("nope") and not grpc.is_model_ready(MODEL, "9")
     metadata = grpc.get_model_metadata(MODEL, as_json=True)
     assert metadata["inputs"][0]["name"] == "image", metadata
     assert metadata["inputs"][0]["shape"][1:] == ["1", "8", "8"], metadata
