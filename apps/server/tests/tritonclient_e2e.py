@@ -187,7 +187,9 @@ def check_statistics(client, url):
     before = read()
     client.infer(MODEL, [image()])
     after = read()
-    assert after["inference_count"] == before["inference_count"] + 1
+    assert after["inference_count"] == before["inference_count"] + len(IMAGES)
+    assert after["execution_count"] == before["execution_count"] + 1
+    assert any(batch["batch_size"] == len(IMAGES) for batch in after["batch_stats"]), after
     assert after["inference_stats"]["compute_infer"]["ns"] > before["inference_stats"]["compute_infer"]["ns"]
     every = client.get_inference_statistics()["model_stats"]
     assert MODEL in [model["name"] for model in every]
