@@ -78,6 +78,38 @@ async fn pages_of_other_sites_get_nothing() {
     }
 }
 
+/// Pages of an origin that the settings name are served, and no others.
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_of_known_sites_are_served() {
+    const OURS: &str = "https://ours.example";
+    let server = ServerConfig { origins: vec![OURS.to_owned()], ..ServerConfig::default() };
+    let rig = Rig::with(Options { server, ..Options::default() }).await;
+    let infer = "/v2/models/relu/infer";
+    for (origin, is_known) in [(OURS, true), ("https://evil.example", false)] {
+        let asked = request("OPTIONS", infer)
+            .header("origin", origin)
+            .header("access-control-request-method", "POST")
+            .header("access-control-request-headers", "authorization");
+        let preflight = rig.call(asked.body(Body::empty()).unwrap()).await;
+        let asked = request("POST", infer).header("origin", origin);
+        let answer =
+            rig.call(asked.body(Body::from(TASK.replace(r#""model":"relu","#, ""))).unwrap());
+        let answer = answer.await;
+        assert_eq!(answer.status, if is_known { 200 } else { 403 }, "{}", answer.text());
+        for headers in [&preflight.headers, &answer.headers] {
+            let allowed = headers.get("access-control-allow-origin");
+            assert_eq!(allowed.is_some_and(|allowed| allowed == origin), is_known, "{headers:?}");
+        }
+        let told =
+            |name: &str| preflight.headers.get(name).map(|it| it.to_str().unwrap().to_owned());
+        if is_known {
+            assert!(told("access-control-allow-methods").unwrap().contains("POST"));
+            assert!(told("access-control-allow-headers").unwrap().contains("authorization"));
+            assert!(!told("access-control-allow-credentials").is_some_and(|it| it == "true"));
+        }
+    }
+}
+
 /// The head of what a listener answers to bytes; empty where it ends the connection without a word.
 async fn exchange(addr: SocketAddr, sent: &[u8]) -> String {
     let mut stream = TcpStream::connect(addr).await.unwrap();

@@ -27,6 +27,7 @@ mod schema;
 mod sequences;
 mod serving;
 mod shared_memory;
+mod tls;
 mod tokens;
 mod traces;
 mod versions;
