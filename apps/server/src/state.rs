@@ -59,6 +59,7 @@ impl ServerState {
         access: Access,
         driver: Option<Arc<dyn Driver>>,
     ) -> Self {
+        let config = config.within_room();
         let sequences = Sequences::new(&config);
         let catalog = Catalog::new(coordinator.clone(), repository, Arc::clone(&sequences));
         let catalog = Arc::new(catalog);

@@ -1,6 +1,7 @@
 //! What has brought other serving systems down or open, tried here by name.
 
 mod escapes;
+mod windows;
 
 use crate::rig::{Options, PATIENCE, Rig, ask_with, listen, request};
 use axum::body::Body;
