@@ -22,6 +22,7 @@ mod openapi;
 mod places;
 mod probes;
 mod references;
+mod reloads;
 mod rig;
 mod schema;
 mod sequences;
