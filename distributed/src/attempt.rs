@@ -19,6 +19,8 @@ pub struct AttemptRecord {
     pub ended_ms: Option<f64>,
     /// Time inside [`Executor::execute`](crate::Executor::execute), measured at the worker.
     pub model_ms: Option<f64>,
+    /// Attempts in the run that answered it, itself included; 0 where none did.
+    pub batch: u32,
     /// It ran in a batch, of which another task stands for the run of all: the runs are the attempts
     /// of which this is false.
     pub joined: bool,

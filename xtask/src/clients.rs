@@ -1,5 +1,5 @@
-//! Clients of the field, unchanged, against a running server: Triton's, its load generator, KServe's,
-//! Frigate's detector, and what checks metrics for Prometheus.
+//! Clients of the field, unchanged, against a running server: Triton's, its load generator, KServe's and
+//! Frigate's detector.
 
 use crate::cluster::{Cluster, Profile};
 use crate::report::{Outcome, Skip};
@@ -104,34 +104,4 @@ fn perf_analyzer_program() -> Result<impl Fn() -> Result<Command>> {
         command.env("LD_LIBRARY_PATH", &libraries);
         Ok(command)
     })
-}
-
-/// Whether Prometheus can read what `/metrics` says, once models have run.
-pub(crate) fn promtool() -> Result<Outcome> {
-    if let Err(error) = apt::promtool() {
-        return Ok(Outcome::skip(Skip::new("promtool", format!("{error:#}"))));
-    }
-    let cluster = Cluster::start(Profile::Dev, "promtool")?;
-    let http = cluster.http()?;
-    let pixels = vec!["0"; 64].join(",");
-    let body = format!(
-        r#"{{"inputs":[{{"name":"image","shape":[1,1,8,8],"datatype":"FP32","data":[{pixels}]}}]}}"#
-    );
-    let infer = format!("{http}/v2/models/digits/infer");
-    let asked =
-        cmd::stdout(cmd::command("curl").args(["--silent", "--fail", "-d", &body, &infer]))?;
-    let url = format!("{http}/metrics");
-    let key = std::fs::read_to_string(cluster.key_file())?;
-    let header = format!("Authorization: Bearer {}", key.trim());
-    let mut curl = cmd::command("curl");
-    let metrics = cmd::stdout(curl.args(["--silent", "--fail", "--header", &header, &url]))?;
-    cluster.stop()?;
-    if !asked.ok || !metrics.ok || !metrics.output.contains("nv_inference_count{") {
-        return Ok(Outcome::fail("an inference, or /metrics after it, is not answered"));
-    }
-    let file = cmd::root().join("target/xtask/promtool/metrics.txt");
-    std::fs::write(&file, metrics.output)?;
-    let mut check = cmd::command("promtool");
-    check.args(["check", "metrics"]).stdin(std::fs::File::open(file)?);
-    test::step(&mut check)
 }

@@ -65,17 +65,22 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
 /// Runs to the end and keeps standard output; errors still show as they come.
 pub(crate) fn stdout(command: &mut Command) -> Result<Finished> {
     eprintln!("$ {}", line(command));
-    finish(command.stderr(Stdio::inherit()))
+    finish(command.stdin(Stdio::null()).stderr(Stdio::inherit()))
 }
 
 /// Runs to the end and keeps all that it prints.
 pub(crate) fn capture(command: &mut Command) -> Result<Finished> {
+    capture_of(command, Stdio::null())
+}
+
+/// The same of a program that reads `input`.
+pub(crate) fn capture_of(command: &mut Command, input: impl Into<Stdio>) -> Result<Finished> {
     eprintln!("$ {}", line(command));
-    finish(command.stderr(Stdio::piped()))
+    finish(command.stdin(input).stderr(Stdio::piped()))
 }
 
 fn finish(command: &mut Command) -> Result<Finished> {
-    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+    let child = command.stdout(Stdio::piped()).spawn();
     let child = child.with_context(|| format!("cannot run {}", line(command)))?;
     let output = child.wait_with_output()?;
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -115,6 +120,10 @@ mod tests {
         let finished = finished.unwrap();
         assert_eq!((finished.output.as_str(), finished.ok), ("out\nerr\n", false));
         assert!(run(command("sh").args(["-c", "exit 1"])).is_err());
+        let file = std::fs::File::open(root().join("Cargo.toml")).unwrap();
+        let read = capture_of(&mut command("cat"), file).unwrap();
+        assert!(read.output.contains("[workspace]"), "a program reads what it is given");
+        assert_eq!(capture(&mut command("cat")).unwrap().output, "", "and else nothing");
         assert!(capture(&mut command("no-such-program-here")).is_err());
     }
 }

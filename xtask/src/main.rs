@@ -20,6 +20,7 @@ mod nehalem;
 mod nvrtc;
 mod oclgrind;
 mod polaris;
+mod promtool;
 mod python;
 mod readme;
 #[path = "../../distributed/tests/cluster/relay.rs"]

@@ -2,8 +2,8 @@
 
 use crate::report::{Outcome, Report, Skip, Time};
 use crate::{
-    alone, apt, chaos, clients, cmd, conformance, nehalem, nvrtc, oclgrind, polaris, python,
-    readme, tidy,
+    alone, apt, chaos, clients, cmd, conformance, nehalem, nvrtc, oclgrind, polaris, promtool,
+    python, readme, tidy,
 };
 use anyhow::{Result, bail, ensure};
 use std::path::PathBuf;
@@ -40,7 +40,7 @@ const SUITES: &[Suite] = &[
     ("tritonclient against the server", clients::tritonclient),
     ("kserve against the server", clients::kserve),
     ("perf_analyzer against the server", clients::perf_analyzer),
-    ("promtool reads the metrics", clients::promtool),
+    ("promtool reads the metrics", promtool::suite),
     ("frigate's detector against the server", clients::frigate),
     ("a processor without AVX", nehalem::suite),
     ("kernels on AMD's processors", polaris::suite),
@@ -86,6 +86,9 @@ fn workspace() -> Result<Outcome> {
     // Without it the tests of devices report that they were skipped.
     if let Err(error) = apt::opencl() {
         eprintln!("without OpenCL: {error:#}");
+    }
+    if let Err(error) = apt::promtool() {
+        eprintln!("without promtool: {error:#}");
     }
     // The simulation's crate turns `lgp-distributed/planted` on, and programs are built without it:
     // both forms of the core are tried.

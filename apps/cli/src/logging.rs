@@ -3,8 +3,15 @@
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::io::IsTerminal;
+use std::fs::File;
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::writer::BoxMakeWriter;
+
+/// From this size on a log is put aside as `NAME.1`, in the place of the one before.
+const BYTES_MAX: u64 = 16 << 20;
 
 /// The form of a line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -26,13 +33,57 @@ impl fmt::Display for LogFormat {
     }
 }
 
+/// A log that stays short. What else is written to the same file stays in it: it is copied and emptied, so that
+/// whoever has it open to append to goes on with the same one.
+struct Short {
+    path: PathBuf,
+    file: File,
+    bytes_max: u64,
+}
+
+impl Short {
+    fn open(path: &Path, bytes_max: u64) -> std::io::Result<Self> {
+        let file = File::options().append(true).create(true).open(path)?;
+        Ok(Self { path: path.to_owned(), file, bytes_max })
+    }
+}
+
+impl Write for Short {
+    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+        if self.file.metadata()?.len() >= self.bytes_max {
+            let mut aside = self.path.clone().into_os_string();
+            aside.push(".1");
+            // Where there is no room for a copy, there is less for the log.
+            let _ = std::fs::copy(&self.path, aside);
+            self.file.set_len(0)?;
+        }
+        self.file.write(line)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.file.flush()
+    }
+}
+
 /// Starts to log. `default` is the level unless `RUST_LOG` names another.
 pub(crate) fn init(default: &str, format: LogFormat) {
+    begin(default, format, BoxMakeWriter::new(std::io::stderr));
+}
+
+/// Starts to log to a file that is to stay short, in a process whose stderr is the same file.
+pub(crate) fn init_file(default: &str, format: LogFormat, path: &Path) {
+    match Short::open(path, BYTES_MAX) {
+        Ok(file) => begin(default, format, BoxMakeWriter::new(Mutex::new(file))),
+        Err(_) => init(default, format),
+    }
+}
+
+fn begin(default: &str, format: LogFormat, writer: BoxMakeWriter) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(writer)
         // A line that cannot be written, for the disk is full or the reader has gone, is dropped:
         // reporting that would panic, and end whichever task logs.
         .log_internal_errors(false);
@@ -43,4 +94,28 @@ pub(crate) fn init(default: &str, format: LogFormat) {
             lines.json().flatten_event(true).with_span_list(false).with_ansi(false).try_init()
         }
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_log_is_put_aside_and_others_go_on_with_it() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("coordinator.log");
+        let mut log = Short::open(&path, 8).expect("ours");
+        let mut stderr = File::options().append(true).open(&path).expect("ours");
+        for (line, now, aside) in [
+            ("first\n", "first\npanic\n", None),
+            ("second\n", "second\npanic\n", Some("first\npanic\n")),
+            ("third\n", "third\npanic\n", Some("second\npanic\n")),
+        ] {
+            log.write_all(line.as_bytes()).expect("a line");
+            stderr.write_all(b"panic\n").expect("a line");
+            assert_eq!(std::fs::read_to_string(&path).expect("ours"), now);
+            let kept = std::fs::read_to_string(path.with_file_name("coordinator.log.1")).ok();
+            assert_eq!(kept.as_deref(), aside);
+        }
+    }
 }

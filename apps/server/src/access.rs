@@ -20,6 +20,7 @@ pub(crate) use keys::now_s;
 pub use keys::{KeyInfo, KeyRole, Keys, NewKey};
 pub use local::LocalKey;
 
+pub(crate) use audit::Made;
 pub(crate) use caller::Caller;
 pub(crate) use layer::{Gate, authenticate};
 pub(crate) use limits::Limits;
@@ -29,6 +30,9 @@ use crate::error::Result;
 use audit::Audit;
 use lgp_sdk::Pki;
 use std::path::Path;
+
+/// Where keys are made and taken back over HTTP.
+const KEYS: &str = "/api/v1/cluster/keys";
 
 /// The keys of a cluster and what is kept about their use.
 #[derive(Debug)]
@@ -71,7 +75,34 @@ impl Access {
         status: u16,
     ) {
         if let Some(audit) = &self.audit {
-            audit.add(audit::Call { key, peer, method, path, status });
+            audit.add(audit::Call { key, peer, method, path, status, made: None });
+        }
+    }
+
+    /// Makes a key in a folder whose coordinator does not run, as its owner; the audit log has a line of it.
+    ///
+    /// # Errors
+    /// Those of [`Keys::create`].
+    pub fn create_offline(&self, new: NewKey) -> Result<(KeyInfo, String)> {
+        let (info, text) = self.keys.create(new)?;
+        self.record_offline(("POST", KEYS), 201, Some(&Made::from(&info)));
+        Ok((info, text))
+    }
+
+    /// The same for taking a key back.
+    ///
+    /// # Errors
+    /// Those of [`Keys::revoke`].
+    pub fn revoke_offline(&self, id: &str) -> Result<()> {
+        self.keys.revoke(id)?;
+        self.record_offline(("DELETE", &format!("{KEYS}/{id}")), 200, None);
+        Ok(())
+    }
+
+    fn record_offline(&self, (method, path): (&str, &str), status: u16, made: Option<&Made>) {
+        if let Some(audit) = &self.audit {
+            let (key, peer) = (LocalKey::ID, "offline");
+            audit.add(audit::Call { key, peer, method, path, status, made });
         }
     }
 
@@ -90,7 +121,8 @@ impl Access {
     }
 
     /// The keys.
-    pub(crate) fn keys(&self) -> &Keys {
+    #[must_use]
+    pub fn keys(&self) -> &Keys {
         &self.keys
     }
 

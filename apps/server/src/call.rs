@@ -2,6 +2,7 @@
 
 use crate::catalog::ModelEntry;
 use crate::fault::Fault;
+use crate::shed::Shed;
 use crate::state::ServerState;
 use crate::trace::Steps;
 use axum::extract::{FromRequestParts, MatchedPath, Request, State};
@@ -128,7 +129,7 @@ impl Call {
         }
     }
 
-    fn answered(&self, response: &Response, took: Duration) {
+    fn answered(&self, response: &Response, took: Duration, shed: &Shed) {
         let status = response.status().as_u16();
         let grpc = tonic::Status::from_header_map(response.headers()).map(|status| status.code());
         let ours = [Code::Unknown, Code::Internal, Code::Unavailable, Code::DataLoss];
@@ -143,10 +144,16 @@ impl Call {
         }
         span.end();
         let duration_ms = took.as_secs_f64() * 1e3;
+        let is_refused = status == 503 || grpc == Some(Code::Unavailable);
+        // A server that has no room for requests has none for as many lines.
+        let untold = if failed && is_refused { shed.tell(Instant::now()) } else { Some(0) };
         let grpc = grpc.map(field::debug);
-        self.span.in_scope(|| match failed {
-            true => tracing::info!(status, grpc, duration_ms, "request failed"),
-            false => tracing::debug!(status, grpc, duration_ms, "request answered"),
+        self.span.in_scope(|| match (failed, untold) {
+            (true, Some(0)) => tracing::info!(status, grpc, duration_ms, "request failed"),
+            (true, Some(untold)) => {
+                tracing::info!(status, grpc, duration_ms, untold, "request failed");
+            }
+            _ => tracing::debug!(status, grpc, duration_ms, "request answered"),
         });
     }
 
@@ -231,6 +238,6 @@ pub(crate) async fn observed(
     request.extensions_mut().insert(call.clone());
     let began = Instant::now();
     let response = next.run(request).instrument(call.span()).await;
-    call.answered(&response, began.elapsed());
+    call.answered(&response, began.elapsed(), state.shed());
     response
 }

@@ -18,7 +18,8 @@ pub struct ServerConfig {
     /// The same for bodies with tensors as binary data behind their JSON, which itself may have
     /// `body_bytes_max`.
     pub binary_bytes_max: usize,
-    /// Bytes of all request bodies that are held at once, they or their tensors; others wait.
+    /// Bytes of all request bodies that are held at once, they or their tensors; others wait. A body that is
+    /// larger than seven eighths of it is refused with 413, whatever the limits above say.
     pub bodies_bytes_max: usize,
     /// Bytes of a body that must come in a second, all of it taken together.
     pub body_bytes_per_s_min: usize,
@@ -107,6 +108,14 @@ impl ServerConfig {
     /// can hold the bodies that they come with.
     pub(crate) fn room_of_one(&self) -> usize {
         self.bodies_bytes_max / 8 * 5
+    }
+
+    /// The same limits, with which no body is larger than the room for all of them: an eighth of that is for the
+    /// first bytes of each.
+    pub(crate) fn within_room(self) -> Self {
+        let most = self.bodies_bytes_max - self.bodies_bytes_max / 8;
+        let (body, binary) = (self.body_bytes_max.min(most), self.binary_bytes_max.min(most));
+        Self { body_bytes_max: body, binary_bytes_max: binary, ..self }
     }
 
     pub(crate) fn body_timeout(&self) -> Duration {

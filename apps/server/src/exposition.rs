@@ -60,6 +60,7 @@ fn families(
             .map(|(key, _)| (model_labels(key), sequences.get(key).copied().unwrap_or_default()));
         page.numbers(("lgp_sequences", Number::Gauge, "Sequences that are open"), open);
     }
+    queues(&mut page, stats, models);
     cluster(&mut page, stats);
     page.families()
 }
@@ -67,9 +68,14 @@ fn families(
 /// Triton's counters, for requests that came through the Open Inference Protocol.
 fn inference(page: &mut Page, models: &[(ModelKey, ModelReading)]) {
     type Column = (&'static str, Number, &'static str, fn(&ModelReading) -> u64);
-    let columns: [Column; 13] = [
+    let columns: [Column; 12] = [
         ("nv_inference_request_success", Number::Counter, "Requests answered", |r| r.success),
-        ("nv_inference_count", Number::Counter, "Inferences done", |r| r.success),
+        (
+            "nv_inference_count",
+            Number::Counter,
+            "Inferences that the model ran, each row of a batch counted",
+            |r| r.inferences,
+        ),
         (
             "nv_inference_exec_count",
             Number::Counter,
@@ -100,7 +106,6 @@ fn inference(page: &mut Page, models: &[(ModelKey, ModelReading)]) {
             "Copies whose outputs differed from the answer",
             |r| r.shadow_differences,
         ),
-        ("nv_inference_pending_request_count", Number::Gauge, "Requests under way", |r| r.pending),
         ("nv_inference_request_duration_us", Number::Counter, "Time of answered requests", |r| {
             r.request_ns / 1_000
         }),
@@ -142,6 +147,28 @@ fn inference(page: &mut Page, models: &[(ModelKey, ModelReading)]) {
     });
     let name = "nv_inference_request_failure";
     page.numbers((name, Number::Counter, "Requests refused or failed, by reason"), failures);
+}
+
+/// How many wait for each model: for a place at a worker, tasks of the cluster's own interface included, or for
+/// their turn in a sequence.
+fn queues(page: &mut Page, stats: &Stats, models: &[(ModelKey, ModelReading)]) {
+    let mut queued = stats.queued_by_model.clone();
+    // There is an end to the models that are named; of the others nothing is known.
+    let are_all = queued.values().sum::<u64>() >= stats.runnable;
+    let asked = models.iter().filter_map(|(key, reading)| {
+        let named = queued.remove(&format!("{}/{}", key.0, key.1));
+        let depth = named.or_else(|| are_all.then_some(0))?;
+        Some((model_labels(key), depth.saturating_add(reading.turns)))
+    });
+    let mut samples: Vec<_> = asked.collect();
+    samples.extend(queued.iter().filter_map(|(model, depth)| {
+        let (name, version) = model.rsplit_once('/')?;
+        Some((vec![label("model", name), label("version", version)], *depth))
+    }));
+    if !samples.is_empty() {
+        let help = "Requests and tasks that wait and that no worker has been given";
+        page.numbers(("nv_inference_pending_request_count", Number::Gauge, help), samples);
+    }
 }
 
 /// How long the same requests took, and what of it the cluster added to the model's time.

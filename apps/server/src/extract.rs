@@ -157,7 +157,7 @@ pub(crate) fn refuse_encoded(request: &Request) -> Result<(), Fault> {
 const PLAIN_HINT: &str = "http.body_bytes_max sets that";
 const JSON_HINT: &str = "http.body_bytes_max sets that; tensors as binary data, with the header \
                          Inference-Header-Content-Length, may be larger";
-const BINARY_HINT: &str = "input_bytes_max sets that";
+const BINARY_HINT: &str = "input_bytes_max and http.bodies_bytes_max set that";
 
 /// 413 that names the setting.
 fn beyond(limit: usize, hint: &str) -> Fault {

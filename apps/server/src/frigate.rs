@@ -16,6 +16,8 @@ use crate::serve::check_loopback;
 use crate::state::ServerState;
 use boxes::Rows;
 use detect::Header;
+#[cfg(feature = "planted")]
+pub(crate) use detect::can_read;
 use models::{Incoming, Turns};
 use serde_json::{Value, json};
 use std::sync::Arc;

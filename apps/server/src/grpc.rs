@@ -15,7 +15,7 @@ mod status;
 
 #[cfg(feature = "planted")]
 pub(crate) use request::read;
-pub(crate) use status::respond;
+pub(crate) use status::{respond, status_of};
 
 use crate::access::KeyRole::{Admin, Infer, Submit};
 use crate::access::{Gate, Right, Rights, authenticate};

@@ -39,6 +39,7 @@ mod sequences;
 mod serve;
 mod shadow;
 mod shared_memory;
+mod shed;
 mod state;
 mod stream;
 mod tls;

@@ -2,19 +2,23 @@
 //!
 //! The registry belongs to one server, not to the process, so that two servers never mix.
 
+mod batches;
 mod histogram;
 mod latency;
+mod pending;
 
 use crate::place::Place;
-use opentelemetry::trace::TraceId;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+pub(crate) use batches::BatchReading;
+use batches::Batches;
 use histogram::{Histogram, HistogramReading};
 pub(crate) use latency::{Exemplar, LATENCY_US};
 use latency::{Latency, LatencyReading};
+pub(crate) use pending::{Pending, Work};
 
 /// Why a request failed, with the names that Triton gives the reasons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,12 +72,20 @@ pub(crate) struct Spans {
 pub(crate) struct ModelCounters {
     success: AtomicU64,
     failure: [AtomicU64; 4],
+    /// Successful requests for which the model ran.
+    computed: AtomicU64,
+    inferences: AtomicU64,
     executions: AtomicU64,
+    batches: Batches,
     cache_hits: AtomicU64,
     cache_misses: AtomicU64,
+    cache_hit_ns: AtomicU64,
+    cache_miss_ns: AtomicU64,
     shadow_requests: AtomicU64,
     shadow_differences: AtomicU64,
+    /// Requests that are under way, and of these such as wait for their turn in a sequence.
     pending: AtomicU64,
+    turns: AtomicU64,
     last_inference_ms: AtomicU64,
     request_ns: AtomicU64,
     failure_ns: AtomicU64,
@@ -96,12 +108,17 @@ const PLACES_MAX: usize = 1_024;
 pub(crate) struct ModelReading {
     pub(crate) success: u64,
     pub(crate) failure: [u64; 4],
+    pub(crate) computed: u64,
+    pub(crate) inferences: u64,
     pub(crate) executions: u64,
+    pub(crate) batches: Vec<(u64, BatchReading)>,
     pub(crate) cache_hits: u64,
     pub(crate) cache_misses: u64,
+    pub(crate) cache_hit_ns: u64,
+    pub(crate) cache_miss_ns: u64,
     pub(crate) shadow_requests: u64,
     pub(crate) shadow_differences: u64,
-    pub(crate) pending: u64,
+    pub(crate) turns: u64,
     pub(crate) last_inference_ms: u64,
     pub(crate) request_ns: u64,
     pub(crate) failure_ns: u64,
@@ -124,8 +141,7 @@ impl ModelCounters {
     /// Counts a request as pending for as long as the guard lives. A guard that is dropped
     /// undecided belongs to a client that went away.
     pub(crate) fn begin(self: &Arc<Self>) -> Pending {
-        self.pending.fetch_add(1, Relaxed);
-        Pending { counters: Arc::clone(self), decided: false }
+        Pending::new(Arc::clone(self))
     }
 
     /// Requests that are under way.
@@ -144,12 +160,17 @@ impl ModelCounters {
         ModelReading {
             success: get(&self.success),
             failure: self.failure.each_ref().map(get),
+            computed: get(&self.computed),
+            inferences: get(&self.inferences),
             executions: get(&self.executions),
+            batches: self.batches.read(),
             cache_hits: get(&self.cache_hits),
             cache_misses: get(&self.cache_misses),
+            cache_hit_ns: get(&self.cache_hit_ns),
+            cache_miss_ns: get(&self.cache_miss_ns),
             shadow_requests: get(&self.shadow_requests),
             shadow_differences: get(&self.shadow_differences),
-            pending: get(&self.pending),
+            turns: get(&self.turns),
             last_inference_ms: get(&self.last_inference_ms),
             request_ns: get(&self.request_ns),
             failure_ns: get(&self.failure_ns),
@@ -172,87 +193,6 @@ impl ModelCounters {
         let is_known = places.len() < PLACES_MAX || places.contains_key(&place);
         if let Some(place) = if is_known { Some(place) } else { Place::other() } {
             *places.entry(place).or_default() += 1;
-        }
-    }
-}
-
-/// A request that is under way.
-#[derive(Debug)]
-pub(crate) struct Pending {
-    counters: Arc<ModelCounters>,
-    decided: bool,
-}
-
-impl Pending {
-    /// It is one of another model.
-    pub(crate) fn moved(&mut self, counters: Arc<ModelCounters>) {
-        if Arc::ptr_eq(&self.counters, &counters) {
-            return;
-        }
-        self.counters.pending.fetch_sub(1, Relaxed);
-        counters.pending.fetch_add(1, Relaxed);
-        self.counters = counters;
-    }
-
-    /// Those of its model.
-    pub(crate) fn counters(&self) -> &ModelCounters {
-        &self.counters
-    }
-
-    /// Its answer was looked for among those that are kept.
-    pub(crate) fn looked_up(&self, hit: bool) {
-        let counter = if hit { &self.counters.cache_hits } else { &self.counters.cache_misses };
-        counter.fetch_add(1, Relaxed);
-    }
-
-    /// The request was answered, somewhere and maybe as part of a trace that is kept; `executions` counts
-    /// repeated attempts too, and none where another request of its batch stands for the run.
-    pub(crate) fn succeeded(
-        mut self,
-        spans: &Spans,
-        executions: u32,
-        (place, trace): (Option<Place>, Option<TraceId>),
-    ) {
-        self.decided = true;
-        let c = &self.counters;
-        c.success.fetch_add(1, Relaxed);
-        c.executions.fetch_add(u64::from(executions), Relaxed);
-        c.last_inference_ms.store(now_ms(), Relaxed);
-        for (counter, span) in [
-            (&c.request_ns, spans.request),
-            (&c.queue_ns, spans.queue),
-            (&c.compute_input_ns, spans.compute_input),
-            (&c.compute_infer_ns, spans.compute_infer),
-            (&c.compute_output_ns, spans.compute_output),
-        ] {
-            counter.fetch_add(nanos(span), Relaxed);
-        }
-        if let Some(overhead) = spans.overhead {
-            c.overhead.observe(&BOUNDS_US, overhead);
-        }
-        c.latency.observe(spans.request, trace);
-        if let Some(place) = place {
-            c.answered_at(place);
-        }
-    }
-
-    /// The request was refused or failed after `time`.
-    pub(crate) fn failed(mut self, reason: FailureReason, time: Duration) {
-        self.decided = true;
-        self.count_failure(reason, time);
-    }
-
-    fn count_failure(&self, reason: FailureReason, time: Duration) {
-        self.counters.failure[reason.index()].fetch_add(1, Relaxed);
-        self.counters.failure_ns.fetch_add(nanos(time), Relaxed);
-    }
-}
-
-impl Drop for Pending {
-    fn drop(&mut self) {
-        self.counters.pending.fetch_sub(1, Relaxed);
-        if !self.decided {
-            self.count_failure(FailureReason::Canceled, Duration::ZERO);
         }
     }
 }
@@ -315,14 +255,22 @@ mod tests {
         let metrics = Metrics::default();
         let model = metrics.model("m", 1);
         let (a, b, c) = (model.begin(), model.begin(), model.begin());
-        assert_eq!(model.read().pending, 3);
+        assert_eq!((model.pending(), model.read().turns), (3, 0));
+        let waits = b.waits();
+        assert_eq!(model.read().turns, 1);
+        drop(waits);
         let spans = Spans { request: Duration::from_millis(2), ..Spans::default() };
         let place = Place { worker: "w1".parse().expect("a name"), device: None };
-        a.succeeded(&spans, 2, (Some(place.clone()), None));
+        let work = Work { rows: 4, executions: 2, batch: Some(8) };
+        a.succeeded(&spans, Some(work), (Some(place.clone()), None));
+        model.begin().succeeded(&Spans::default(), None, (None, None));
         b.failed(FailureReason::Backend, Duration::from_millis(1));
         drop(c);
         let reading = model.read();
-        assert_eq!((reading.pending, reading.success, reading.executions), (0, 1, 2));
+        assert_eq!((model.pending(), reading.turns, reading.success), (0, 0, 2));
+        let ran = (reading.computed, reading.inferences, reading.executions);
+        assert_eq!(ran, (1, 4, 2), "an answer that was kept is no inference");
+        assert_eq!(reading.batches, [(8, BatchReading { runs: 1, ..BatchReading::default() })]);
         assert_eq!(reading.failures(FailureReason::Backend), 1);
         assert_eq!(reading.failures(FailureReason::Canceled), 1);
         assert_eq!((reading.request_ns, reading.failure_ns), (2_000_000, 1_000_000));

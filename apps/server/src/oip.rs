@@ -36,6 +36,8 @@ pub(crate) use health::{EXTENSIONS, NAME};
 pub(crate) use infer::{Answer, LARGE_BYTES, off_loop, serve, weight};
 pub(crate) use json_data::Flat;
 pub(crate) use models::{control_name, parse_version, platform};
+#[cfg(feature = "planted")]
+pub(crate) use parts::can_take_form;
 pub(crate) use repository::refuse_upload;
 #[cfg(feature = "planted")]
 pub(crate) use request::decode;

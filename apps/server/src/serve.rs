@@ -171,7 +171,7 @@ impl Server {
         }
         let (acceptor, limit) = (self.acceptor.clone(), self.handshake_timeout);
         let connection = Connection {
-            builder: self.builder.clone(),
+            builder: self.builder.of(self.connections.taken()),
             service: self.service.clone(),
             state: self.state.clone(),
             peer,

@@ -10,6 +10,7 @@ use crate::metrics::Metrics;
 use crate::sequences::Sequences;
 use crate::shadow::Shadows;
 use crate::shared_memory::Regions;
+use crate::shed::Shed;
 use crate::stream::Writers;
 use crate::trace::Tracing;
 use lgp_sdk::{Coordinator, Repository};
@@ -34,6 +35,7 @@ struct Inner {
     feed: Feed,
     regions: Regions,
     shadows: Shadows,
+    shed: Shed,
     sequences: Arc<Sequences>,
     tracing: Tracing,
     /// Places for those who listen to events.
@@ -57,6 +59,7 @@ impl ServerState {
         access: Access,
         driver: Option<Arc<dyn Driver>>,
     ) -> Self {
+        let config = config.within_room();
         let sequences = Sequences::new(&config);
         let catalog = Catalog::new(coordinator.clone(), repository, Arc::clone(&sequences));
         let catalog = Arc::new(catalog);
@@ -79,6 +82,7 @@ impl ServerState {
             feed,
             regions: Regions::default(),
             shadows: Shadows::default(),
+            shed: Shed::default(),
             sequences,
             tracing,
             listeners,
@@ -129,6 +133,11 @@ impl ServerState {
     /// The room for copies of requests.
     pub(crate) fn shadows(&self) -> &Shadows {
         &self.inner.shadows
+    }
+
+    /// Which refusals have lines in the log.
+    pub(crate) fn shed(&self) -> &Shed {
+        &self.inner.shed
     }
 
     /// The sequences of stateful models.

@@ -12,7 +12,7 @@ use rustls::client::verify_server_name;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
-use source::Source;
+use source::{Source, Stamp};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -20,7 +20,7 @@ use std::time::Duration;
 use tokio_rustls::TlsAcceptor;
 
 /// How often the certificate's files, or the machine's addresses, are looked at.
-const LOOK: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_secs(1);
 
 /// The certificate that listeners show. Clones share it.
 #[derive(Clone)]
@@ -30,6 +30,8 @@ pub struct Tls {
 
 struct Inner {
     source: Source,
+    /// What was seen before it was read first.
+    stamp: Stamp,
     current: RwLock<Arc<CertifiedKey>>,
 }
 
@@ -54,8 +56,9 @@ impl Tls {
     }
 
     fn of(source: Source) -> Result<Self> {
+        let stamp = source.stamp();
         let current = RwLock::new(Arc::new(source.read()?));
-        Ok(Self { inner: Arc::new(Inner { source, current }) })
+        Ok(Self { inner: Arc::new(Inner { source, stamp, current }) })
     }
 
     /// Takes connections on for the protocols with these names, see RFC 7301.
@@ -83,7 +86,7 @@ impl Tls {
 
     /// Keeps the certificate fresh for as long as this is polled.
     pub(crate) async fn keep_fresh(self) {
-        let mut stamp = self.inner.source.stamp();
+        let mut stamp = self.inner.stamp;
         loop {
             tokio::time::sleep(LOOK).await;
             let tls = self.clone();
@@ -93,7 +96,7 @@ impl Tls {
     }
 
     /// Reads the certificate anew unless nothing has changed; answers what it saw.
-    fn renew(&self, seen: source::Stamp) -> source::Stamp {
+    fn renew(&self, seen: Stamp) -> Stamp {
         let stamp = self.inner.source.stamp();
         if stamp == seen {
             return seen;
@@ -149,7 +152,7 @@ mod tests {
         assert!(open().expect_err("no files").to_string().contains("cert.pem"));
         write("one.example");
         let tls = open().expect("a certificate and its key");
-        let mut stamp = tls.inner.source.stamp();
+        let mut stamp = tls.inner.stamp;
         assert!(
             tls.covers(&authority("one.example:8000")) && !tls.covers(&authority("two.example"))
         );

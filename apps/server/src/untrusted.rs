@@ -2,17 +2,24 @@
 
 use crate::grpc::proto::ModelInferRequest;
 use crate::oip::{self, Flat, InferRequest};
-use crate::{cluster, grpc};
+use crate::{cluster, frigate, grpc};
 use lgp_sdk::{DType, Dim, SymShape, TensorType, ValueSpec};
 use prost::Message;
 
 /// Reads the body of an inference request, and the same as one of a task. A body that begins with `{` is
-/// JSON; another one is the length of its JSON, a little-endian u16, then that JSON and raw tensors.
-/// Whether it can be used as either.
+/// JSON; with `--`, a form; with `Z`, what Frigate's detector sends: the length of its description, a
+/// little-endian u16, that and the tensor. Another one is the length of its JSON, a little-endian u16, then that
+/// JSON and raw tensors. Whether it can be used as any of these.
 #[must_use]
 pub fn http(data: &[u8]) -> bool {
     let (json_bytes, body) = match data {
         [b'{', ..] => (None, data),
+        [b'-', b'-', ..] => return oip::can_take_form(data),
+        [b'Z', low, high, parts @ ..] => {
+            let length = usize::from(u16::from_le_bytes([*low, *high]));
+            let parts = parts.split_at_checked(length);
+            return parts.is_some_and(|parts| frigate::can_read(parts, &image()));
+        }
         [low, high, body @ ..] => (Some(usize::from(u16::from_le_bytes([*low, *high]))), body),
         _ => return false,
     };
@@ -51,6 +58,28 @@ fn inputs() -> Vec<ValueSpec> {
     .into()
 }
 
+/// The input of a detector's network.
+fn image() -> Vec<ValueSpec> {
+    vec![ValueSpec::tensor("image", TensorType { dtype: DType::F32, shape: None })]
+}
+
 fn outputs() -> Vec<ValueSpec> {
     vec![ValueSpec::tensor("y", TensorType { dtype: DType::F32, shape: None })]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_are_sound() {
+        let form = b"--B\r\nContent-Disposition: form-data; name=\"x\"\r\n\r\n1\r\n--B--\r\n";
+        let header = br#"{"shape":[1,1,1,1],"dtype":"float32","model_type":"ssd"}"#;
+        let length = u16::try_from(header.len()).expect("short").to_le_bytes();
+        let image = [b"Z", &length[..], header, &[0; 4]].concat();
+        for sound in [&form[..], &image] {
+            assert!(http(sound), "{}", String::from_utf8_lossy(sound));
+            assert!(!http(&sound[..sound.len() - 3]));
+        }
+    }
 }

@@ -187,7 +187,9 @@ def check_statistics(client, url):
     before = read()
     client.infer(MODEL, [image()])
     after = read()
-    assert after["inference_count"] == before["inference_count"] + 1
+    assert after["inference_count"] == before["inference_count"] + len(IMAGES)
+    assert after["execution_count"] == before["execution_count"] + 1
+    assert any(batch["batch_size"] == len(IMAGES) for batch in after["batch_stats"]), after
     assert after["inference_stats"]["compute_infer"]["ns"] > before["inference_stats"]["compute_infer"]["ns"]
     every = client.get_inference_statistics()["model_stats"]
     assert MODEL in [model["name"] for model in every]
@@ -217,6 +219,7 @@ def check_grpc(client, url, grpc):
     """What the two interfaces answer is the same."""
     assert grpc.is_server_live() and grpc.is_server_ready()
     assert grpc.is_model_ready(MODEL) and grpc.is_model_ready(MODEL, "1")
+    assert not grpc.is_model_ready("nope") and not grpc.is_model_ready(MODEL, "9")
     metadata = grpc.get_model_metadata(MODEL, as_json=True)
     assert metadata["inputs"][0]["name"] == "image", metadata
     assert metadata["inputs"][0]["shape"][1:] == ["1", "8", "8"], metadata

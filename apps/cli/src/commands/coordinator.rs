@@ -4,7 +4,7 @@
 
 use crate::cluster::host;
 use crate::failure::{Failure, Result};
-use crate::folder::Endpoint;
+use crate::folder::{self, Endpoint};
 use crate::settings::Settings;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, Write};
@@ -25,7 +25,8 @@ pub(crate) enum Announcement {
 pub(crate) fn run() -> Result<()> {
     let settings: Settings = serde_json::from_str(&read_line())
         .map_err(|_| Failure::usage("a coordinator process is started by radeon-cluster start"))?;
-    crate::logging::init("info", settings.log_format);
+    let log = folder::log_file(&settings.data);
+    crate::logging::init_file("info", settings.log_format, &log);
     // Away from the terminal: its end must not be ours. Fails only for the leader of a group,
     // which a child is not.
     let _ = rustix::process::setsid();

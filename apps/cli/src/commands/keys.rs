@@ -6,7 +6,7 @@ use crate::output::{self, Output};
 use crate::rest::{Client, Target, named, segment};
 use crate::times::{duration, seconds};
 use lgp_sdk::Pki;
-use lgp_server::{KeyRole, Keys, NewKey};
+use lgp_server::{Access, KeyRole, NewKey};
 use serde_json::{Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -77,8 +77,8 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
             };
             let made = match Place::of(target)? {
                 Place::Running(client) => client.post("keys", &json!(new))?,
-                Place::Folder(keys, _) => {
-                    let (info, text) = keys.create(new)?;
+                Place::Folder(access, _) => {
+                    let (info, text) = access.create_offline(new)?;
                     let mut made = json!(info);
                     made["key"] = json!(text);
                     made
@@ -89,15 +89,17 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         Action::Ls { target } => {
             let keys: Vec<Value> = match Place::of(target)? {
                 Place::Running(client) => client.get("keys")?,
-                Place::Folder(keys, _) => keys.list().iter().map(|key| json!(key)).collect(),
+                Place::Folder(access, _) => {
+                    access.keys().list().iter().map(|key| json!(key)).collect()
+                }
             };
             out.emit(&keys, |keys| table(keys))
         }
         Action::Revoke { id, target } => {
             let gone = match Place::of(target)? {
                 Place::Running(client) => client.delete(&format!("keys/{}", segment(id)))?,
-                Place::Folder(keys, _) => {
-                    keys.revoke(id)?;
+                Place::Folder(access, _) => {
+                    access.revoke_offline(id)?;
                     json!({ "id": id, "revoked": true })
                 }
             };
@@ -109,7 +111,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
 /// Where keys are kept: by a coordinator, or in a folder whose coordinator does not run.
 enum Place {
     Running(Client),
-    Folder(Keys, #[allow(dead_code, reason = "held, not read")] Ownership),
+    Folder(Access, #[allow(dead_code, reason = "held, not read")] Ownership),
 }
 
 impl Place {
@@ -119,7 +121,8 @@ impl Place {
             Err(failure) if failure.code == "not_running" => {
                 let data = target.data_folder()?;
                 let owner = Ownership::take(&data)?;
-                Ok(Self::Folder(Keys::open(&Pki::open(&folder::pki(&data))?)?, owner))
+                let access = Access::open(&Pki::open(&folder::pki(&data))?)?;
+                Ok(Self::Folder(access.with_audit(&folder::audit_log(&data))?, owner))
             }
             Err(failure) => Err(failure),
         }

@@ -1,7 +1,9 @@
 //! A coordinator that other machines reach: keys, certificates, and who is let in.
 
 use crate::harness::{Cluster, World};
+use lgp_sdk::Pki;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 const ANY: &str = "127.0.0.1:0";
 
@@ -22,6 +24,10 @@ fn the_network_takes_a_certificate_and_a_key() {
     for line in ["radeon-cluster keys create", "--tls self-signed"] {
         assert!(refused.stderr.contains(line), "{refused:?}");
     }
+    let any = ["start", "--json", "--data", &data, "--http", ANY, "--grpc", "0.0.0.0:0"];
+    let refused = world.run(&[&any[..], &["--quic", ANY, "--workers", "1"]].concat());
+    assert_eq!(refused.error(1).0, "address_not_loopback");
+    assert!(refused.stderr.contains("--grpc 0.0.0.0:0 --tls self-signed"), "{refused:?}");
     for (certificate, code) in [("none.pem", 2), ("none.pem,key.pem", 1)] {
         let failed = world.run(&start(&data, &["--tls", certificate]));
         assert_eq!(failed.code, Some(code), "{failed:?}");
@@ -34,6 +40,16 @@ fn the_network_takes_a_certificate_and_a_key() {
     let text = made["key"].as_str().expect("a key").to_owned();
     let key = world.write("key", &text).display().to_string();
     assert_eq!(keys(&["ls"]).json()[0]["note"], "clinic");
+    let brief = keys(&["create", "--role", "infer"]).json()["id"].clone();
+    keys(&["revoke", brief.as_str().expect("a name")]).json();
+    let log = std::fs::read_to_string(world.path("data/audit.log")).expect("a log");
+    let lines: Vec<Value> =
+        log.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let told: Vec<_> = lines.iter().map(|line| (&line["method"], &line["made"])).collect();
+    let of = |id: &Value, role: &str| json!({ "id": id, "role": role });
+    let made_of = [of(&made["id"], "submit"), of(&brief, "infer"), Value::Null];
+    let methods = [json!("POST"), json!("POST"), json!("DELETE")];
+    assert_eq!(told, methods.iter().zip(&made_of).collect::<Vec<_>>(), "{log}");
 
     let more = |frigate| start(&data, &["--tls", "self-signed", "--frigate", frigate]);
     let refused = world.run(&more("0.0.0.0:0"));
@@ -69,6 +85,30 @@ fn the_network_takes_a_certificate_and_a_key() {
     let log = std::fs::read_to_string(cluster.world.path("data/audit.log")).expect("a log");
     let last: Value = serde_json::from_str(log.lines().last().expect("a line")).expect("JSON");
     assert_eq!((&last["status"], &last["key"]), (&json!(401), &json!("-")), "{log}");
+    cluster.run(&["stop"]).json();
+    cluster.world.expect_no_processes();
+}
+
+#[test]
+fn a_certificate_from_files_is_shown() {
+    let world = World::new();
+    let pki = Pki::generate().expect("random numbers");
+    let made = pki.issue_server(&["localhost".to_owned()], Duration::from_secs(3600));
+    let made = made.expect("a good name");
+    let path = |name: &str, text: &str| world.write(name, text).display().to_string();
+    let files = format!("{},{}", path("cert.pem", &made.chain_pem), path("key.pem", &made.key_pem));
+    let (ca, other) = (path("ca.pem", pki.ca_pem()), Pki::generate().expect("random numbers"));
+    let other = path("other.pem", other.ca_pem());
+    let cluster = Cluster::start_with(world, &["--workers", "1", "--tls", &files]);
+    let url = cluster.endpoint["http"].as_str().expect("an address");
+    let url = url.replace("127.0.0.1", "localhost");
+    let key = cluster.key_file();
+    let stats = |ca: &str| {
+        let asked = ["stats", "--json", "--server", &url, "--key-file", &key, "--ca", ca];
+        cluster.world.run(&asked)
+    };
+    assert_eq!(stats(&ca).json()["workers"]["ready"], 1);
+    assert_eq!(stats(&other).error(1).0, "unreachable", "nobody vouches for it");
     cluster.run(&["stop"]).json();
     cluster.world.expect_no_processes();
 }

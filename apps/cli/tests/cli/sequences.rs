@@ -64,7 +64,7 @@ fn a_sequence_goes_on_where_its_worker_is_killed_in_an_inference() {
             ureq::get(format!("{http}/metrics")).header("authorization", &cluster.bearer());
         let text = metrics.call().expect("an answer").body_mut().read_to_string().expect("text");
         let mut lines = text.lines().filter(|line| line.contains(r#"model="adds""#));
-        lines.any(|line| line.starts_with("nv_inference_pending_") && line.ends_with(" 2"))
+        lines.any(|line| line.starts_with("nv_inference_pending_") && line.ends_with(" 1"))
     });
     signal(worker, Signal::KILL);
     for (waits, expected) in [(second, 3.0), (third, 7.0)] {

@@ -1,6 +1,7 @@
 //! The log of administrative calls, and of those that were refused for want of a right: a file of
 //! JSON lines.
 
+use super::keys::{KeyInfo, KeyRole};
 use crate::error::{Error, Result};
 use serde::Serialize;
 use std::fs::File;
@@ -29,7 +30,23 @@ pub(super) struct Call<'a> {
     pub(super) peer: &'a str,
     pub(super) method: &'a str,
     pub(super) path: &'a str,
+    /// That of the answer; of a gRPC call the one that means the same.
     pub(super) status: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) made: Option<&'a Made>,
+}
+
+/// The key that a call made. An answer that brings it along has it in the line of its call.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Made {
+    id: String,
+    role: KeyRole,
+}
+
+impl From<&KeyInfo> for Made {
+    fn from(info: &KeyInfo) -> Self {
+        Self { id: info.id.clone(), role: info.role }
+    }
 }
 
 #[derive(Serialize)]
@@ -88,7 +105,10 @@ mod tests {
         let path = folder.path().join("audit.log");
         let audit = Audit::open(&path).expect("ours");
         let long = format!("/ä\n{}", "ä".repeat(400));
-        let call = || Call { key: "k", peer: "p", method: "POST", path: &long, status: 403 };
+        let call = || {
+            let (key, peer, method, path, status) = ("k", "p", "POST", &*long, 403);
+            Call { key, peer, method, path, status, made: None }
+        };
         audit.add(call());
         let text = std::fs::read_to_string(&path).expect("ours");
         assert_eq!(text.lines().count(), 1, "{text}");

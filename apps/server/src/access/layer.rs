@@ -1,11 +1,12 @@
 //! The layer that lets requests in: finds the caller by its key, asks whether it may use the route,
 //! holds it to its limits, and logs what administrators do.
 
-use super::audit::Call;
+use super::audit::{Call, Made};
 use super::caller::Caller;
 use super::keys::KeyRole;
 use super::rights::{Right, Rights};
 use crate::fault::Fault;
+use crate::grpc;
 use crate::peer::Peer;
 use crate::state::ServerState;
 use axum::RequestExt;
@@ -72,11 +73,12 @@ pub(crate) async fn authenticate(
             }
             Err(fault) => challenge(fault.for_path(&path)),
         };
-        let status = refused.unwrap_or(response.status());
+        let status = refused.unwrap_or_else(|| grpc::status_of(&response));
         let is_forbidden = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&status);
         if let (true, Some(audit)) = (is_order || is_forbidden, &state.access().audit) {
             let (method, status, peer) = (method.as_str(), status.as_u16(), peer.to_string());
-            audit.add(Call { key: &id, peer: &peer, method, path: &path, status });
+            let made = response.extensions().get::<Made>();
+            audit.add(Call { key: &id, peer: &peer, method, path: &path, status, made });
         }
         response
     };

@@ -62,6 +62,16 @@ impl ModelEntry {
         self.0.config.max_batch_size
     }
 
+    /// Whether the first dimensions of all that it takes and gives are open, which are then the rows of a batch,
+    /// as Triton sees it. What sequences carry has none.
+    pub(crate) fn has_rows(&self) -> bool {
+        let is_open = |spec: &ValueSpec| {
+            let first = spec.ty.shape.as_ref().and_then(|shape| shape.0.first());
+            first.is_some_and(|first| first.known().is_none())
+        };
+        self.stateful().is_none() && self.0.inputs.iter().chain(&self.0.outputs).all(is_open)
+    }
+
     /// What a run is given: of a model that keeps sequences, also what the server itself gives it.
     pub(crate) fn all_inputs(&self) -> &[ValueSpec] {
         self.0.stateful.as_ref().map_or(&self.0.inputs, |stateful| stateful.inputs())

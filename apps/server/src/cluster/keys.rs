@@ -1,14 +1,14 @@
 //! API keys: making, listing and taking back what lets programs in.
 
-use crate::access::{Caller, KeyInfo, NewKey};
+use crate::access::{Caller, KeyInfo, Made, NewKey};
 use crate::error::Error;
 use crate::extract::{Params, Whole};
 use crate::fault::{ClusterError, Fault};
 use crate::faults;
 use crate::state::ServerState;
-use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::{Extension, Json};
 use serde_json::{Value, json};
 
 /// `POST keys {"role":R,"ttl_s":S,"models":[…],"rate_per_s":N,"concurrent_max":N,"note":TEXT}`: 201
@@ -17,13 +17,14 @@ pub(crate) async fn create(
     State(state): State<ServerState>,
     caller: Caller,
     body: Whole,
-) -> Result<(StatusCode, Json<Value>), ClusterError> {
+) -> Result<(StatusCode, Extension<Made>, Json<Value>), ClusterError> {
     let new: NewKey = body.json()?;
     let (info, text) = change(&state, move |state| state.access().keys().create(new)).await?;
     tracing::info!(by = caller.id(), key = info.id, role = %info.role, "an API key was made");
+    let made = Made::from(&info);
     let mut value = json!(info);
     value["key"] = json!(text);
-    Ok((StatusCode::CREATED, Json(value)))
+    Ok((StatusCode::CREATED, Extension(made), Json(value)))
 }
 
 /// `GET keys`: a bare array, oldest first; those that have expired of late included.

@@ -91,6 +91,14 @@ fn size(shape: &[usize]) -> Result<(u16, u16), Fault> {
     }
 }
 
+/// Whether a description and the tensor behind it can be used as inputs.
+#[cfg(feature = "planted")]
+pub(crate) fn can_read((header, bytes): (&[u8], &[u8]), specs: &[ValueSpec]) -> bool {
+    let Ok(header) = serde_json::from_slice::<Header>(header) else { return false };
+    let about = Kind::parse(&header.model_type).and_then(|kind| Ok((kind, size(&header.shape)?)));
+    about.is_ok_and(|about| inputs(specs, &header, bytes, about).is_ok())
+}
+
 fn inputs(
     specs: &[ValueSpec],
     header: &Header,

@@ -2,11 +2,11 @@
 
 use super::proto::model_metadata_response::TensorMetadata;
 use super::proto::{
-    InferStatistics, ModelMetadataResponse, ModelStatistics, ServerMetadataResponse,
-    StatisticDuration,
+    InferBatchStatistics, InferStatistics, ModelMetadataResponse, ModelStatistics,
+    ServerMetadataResponse, StatisticDuration,
 };
 use crate::catalog::ModelEntry;
-use crate::metrics::ModelReading;
+use crate::metrics::{BatchReading, ModelReading};
 use crate::oip;
 use lgp_sdk::ValueSpec;
 
@@ -38,23 +38,31 @@ fn tensors(specs: &[ValueSpec]) -> Vec<TensorMetadata> {
 }
 
 pub(super) fn statistics(entry: &ModelEntry, reading: &ModelReading) -> ModelStatistics {
-    let ok = |ns: u64| Some(StatisticDuration { count: reading.success, ns });
-    let failed = StatisticDuration { count: reading.failure.iter().sum(), ns: reading.failure_ns };
+    let of = |count: u64, ns: u64| Some(StatisticDuration { count, ns });
+    let batch = |(rows, batch): &(u64, BatchReading)| InferBatchStatistics {
+        batch_size: *rows,
+        compute_input: of(batch.runs, batch.compute_input_ns),
+        compute_infer: of(batch.runs, batch.compute_infer_ns),
+        compute_output: of(batch.runs, batch.compute_output_ns),
+    };
+    let (success, computed) = (reading.success, reading.computed);
     ModelStatistics {
         name: entry.name().to_owned(),
         version: entry.version().to_string(),
         last_inference: reading.last_inference_ms,
-        inference_count: reading.success,
+        inference_count: reading.inferences,
         execution_count: reading.executions,
         inference_stats: Some(InferStatistics {
-            success: ok(reading.request_ns),
-            fail: Some(failed),
-            queue: ok(reading.queue_ns),
-            compute_input: ok(reading.compute_input_ns),
-            compute_infer: ok(reading.compute_infer_ns),
-            compute_output: ok(reading.compute_output_ns),
-            ..InferStatistics::default()
+            success: of(success, reading.request_ns),
+            fail: of(reading.failure.iter().sum(), reading.failure_ns),
+            queue: of(success, reading.queue_ns),
+            compute_input: of(computed, reading.compute_input_ns),
+            compute_infer: of(computed, reading.compute_infer_ns),
+            compute_output: of(computed, reading.compute_output_ns),
+            cache_hit: of(reading.cache_hits, reading.cache_hit_ns),
+            cache_miss: of(reading.cache_misses, reading.cache_miss_ns),
         }),
+        batch_stats: reading.batches.iter().map(batch).collect(),
         ..ModelStatistics::default()
     }
 }

@@ -12,6 +12,7 @@ use crate::fault::Fault;
 use crate::oip;
 use crate::peer::Peer;
 use crate::state::ServerState;
+use axum::http::StatusCode;
 use tonic::{Request, Response, Status, Streaming};
 
 /// The service. Clones share it.
@@ -98,8 +99,12 @@ impl GrpcInferenceService for Service {
     async fn model_ready(&self, request: Request<ModelReadyRequest>) -> Answer<ModelReadyResponse> {
         let caller = caller(&request)?;
         let ModelReadyRequest { name, version } = request.into_inner();
-        let entry = self.find(&caller, &name, &version).await?;
-        let ready = self.state.catalog().readiness(&entry) == Readiness::Ready;
+        let ready = match self.find(&caller, &name, &version).await {
+            Ok(entry) => self.state.catalog().readiness(&entry) == Readiness::Ready,
+            // What is not there is not ready, and no error: Triton's clients ask before they add a model.
+            Err(fault) if fault.status == StatusCode::NOT_FOUND => false,
+            Err(fault) => return Err(fault.into()),
+        };
         Ok(Response::new(ModelReadyResponse { ready }))
     }
 

@@ -48,6 +48,27 @@ pub(crate) fn respond(fault: Fault) -> Response {
     response
 }
 
+/// The status of an answer, whatever protocol it is of: a call that failed is answered 200, and a header says
+/// how it failed. One that is a stream has its status at the end, which nobody waits for here.
+pub(crate) fn status_of(response: &Response) -> StatusCode {
+    let Some(status) = Status::from_header_map(response.headers()) else {
+        return response.status();
+    };
+    match status.code() {
+        Code::Ok => StatusCode::OK,
+        Code::InvalidArgument | Code::OutOfRange => StatusCode::BAD_REQUEST,
+        Code::Unauthenticated => StatusCode::UNAUTHORIZED,
+        Code::PermissionDenied => StatusCode::FORBIDDEN,
+        Code::NotFound => StatusCode::NOT_FOUND,
+        Code::FailedPrecondition | Code::AlreadyExists | Code::Aborted => StatusCode::CONFLICT,
+        Code::Unimplemented => StatusCode::NOT_IMPLEMENTED,
+        Code::DeadlineExceeded | Code::Cancelled => StatusCode::REQUEST_TIMEOUT,
+        Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        Code::ResourceExhausted => StatusCode::TOO_MANY_REQUESTS,
+        Code::Unknown | Code::Internal | Code::DataLoss => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -60,6 +81,11 @@ mod tests {
         assert_eq!((status.code(), status.message()), (Code::Unavailable, "full"));
         let text = |name: &str| status.metadata().get(name).expect("set").to_str().expect("text");
         assert_eq!((text(CODE), text(PUSHBACK)), ("overloaded", "7"));
+        for status in [400, 401, 403, 404, 409, 429, 500, 501, 503] {
+            let status = StatusCode::from_u16(status).expect("one of HTTP");
+            assert_eq!(status_of(&respond(Fault::new(status, "x", "x"))), status);
+        }
+        assert_eq!(status_of(&Response::default()), 200);
         let response = respond(Fault::bad_input("ä\n"));
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["grpc-status"], "3");

@@ -12,7 +12,7 @@ use crate::catalog::{ModelEntry, Named};
 use crate::extract::{Params, WithTensors};
 use crate::fault::{Fault, OipError};
 use crate::faults;
-use crate::metrics::{FailureReason, ModelCounters, Pending, Spans};
+use crate::metrics::{FailureReason, ModelCounters, Pending, Spans, Work};
 use crate::place::{Place, Ran};
 use crate::sequences::{self, Line, Turn};
 use crate::shadow::{self, Answered};
@@ -83,7 +83,7 @@ pub(crate) struct Answer {
 struct Served<T> {
     encoded: T,
     spans: Spans,
-    executions: u32,
+    work: Option<Work>,
     place: Option<Place>,
 }
 
@@ -115,9 +115,9 @@ pub(crate) async fn serve<T: Send + 'static>(
     let error = answered.as_ref().err().map(|fault| fault.code);
     call.inferred(state.tracing().tracer(), steps, error);
     match answered {
-        Ok(Served { encoded, mut spans, executions, place }) => {
+        Ok(Served { encoded, mut spans, work, place }) => {
             spans.request = time;
-            pending.succeeded(&spans, executions, (place, call.kept_trace()));
+            pending.succeeded(&spans, work, (place, call.kept_trace()));
             Ok(encoded)
         }
         Err(fault) => {
@@ -172,7 +172,9 @@ async fn answer<T: Send + 'static>(
         // What waits for its turn is under way; of which model is known only then.
         check_pending(state, &entry, pending.counters())?;
     }
+    let waits = request.ticket.is_some().then(|| pending.waits());
     let mut turn = sequences::turn(state, &mut request).await?;
+    drop(waits);
     let waited = turn.as_ref().map(Turn::waited).unwrap_or_default();
     // Those before it are no work on this one.
     clock += waited;
@@ -190,6 +192,7 @@ async fn answer<T: Send + 'static>(
         turn.check(&entry)?;
     }
     check_kind(&entry, &request)?;
+    let compute_input = lap(&mut clock);
     let model = entry.cache().map(|_| entry.model().clone());
     let hashed = request.inputs.tensors.iter().map(|input| input.tensor.packed_len()).sum();
     let identify = move || {
@@ -200,7 +203,6 @@ async fn answer<T: Send + 'static>(
         Some(_) => off_loop(hashed, identify).await?,
         None => identify()?,
     };
-    let compute_input = lap(&mut clock);
 
     let choice = Choice::of(&mut request);
     let id = request.id.take();
@@ -208,14 +210,13 @@ async fn answer<T: Send + 'static>(
     let kept = entry.cache().cloned().zip(key);
     if let Some((cache, key)) = &kept {
         let found = cache.get(key, Instant::now());
-        pending.looked_up(found.is_some());
+        pending.looked_up(found.is_some(), lap(&mut clock));
         if let Some(outputs) = found {
-            let spans = Spans { compute_input, overhead: Some(Duration::ZERO), ..Spans::default() };
             let id = id.unwrap_or_default();
             let answer = Answer { entry, id, choice, outputs, ran: None };
             let encoded = written(answer, encode, steps).await?;
-            let spans = Spans { compute_output: lap(&mut clock), ..spans };
-            return Ok(Served { encoded, spans, executions: 0, place: None });
+            let spans = Spans { overhead: Some(Duration::ZERO), ..Spans::default() };
+            return Ok(Served { encoded, spans, work: None, place: None });
         }
     }
     if let Some(turn) = &mut turn {
@@ -226,6 +227,7 @@ async fn answer<T: Send + 'static>(
     // A sequence does not go on with another version.
     let alone = turn.as_ref().map(|_| Named::from(entry.clone()));
     let named = alone.as_ref().unwrap_or(named);
+    let rows = task::rows(&entry, &request.inputs);
     let outcome = match entry.ensemble().cloned() {
         None => {
             let about = (call, &mut *pending, &mut *steps);
@@ -236,12 +238,14 @@ async fn answer<T: Send + 'static>(
             task::run_all(state, (call, &entry), &ensemble, request).await?
         }
     };
-    let Outcome { mut outputs, spans, executions, task, place, is_variant } = outcome;
+    let Outcome { mut outputs, spans, executions, batch, task, place, is_variant } = outcome;
+    let work = Work { rows, executions, batch: batch.map(|batch| rows.saturating_mul(batch)) };
     let spans = Spans { compute_input, queue: spans.queue + waited, ..spans };
     clock = Instant::now();
     // What a variant answered is not this model's answer.
     if let (Some((cache, key)), false) = (kept, is_variant) {
         cache.put(key, &outputs, clock);
+        pending.kept(lap(&mut clock));
     }
     let states = turn.as_ref().map(|turn| turn.take(&entry, &mut outputs)).transpose()?;
     let copy = copy.map(|(shadow, inputs)| (shadow, Answered { inputs, outputs: outputs.clone() }));
@@ -258,7 +262,7 @@ async fn answer<T: Send + 'static>(
         shadow::cast(state, shadow, answered);
     }
     let spans = Spans { compute_output: lap(&mut clock), ..spans };
-    Ok(Served { encoded, spans, executions, place })
+    Ok(Served { encoded, spans, work: Some(work), place })
 }
 
 /// Another model than the one that was asked for is the one that answers; in a sequence it is that one

@@ -63,6 +63,19 @@ fn are_in(headers: &HeaderMap) -> bool {
     kind.is_some_and(|kind| kind.starts_with(b"multipart/form-data"))
 }
 
+/// Whether a body that begins with its boundary can be taken apart.
+#[cfg(feature = "planted")]
+pub(crate) fn can_take_form(body: &[u8]) -> bool {
+    use futures_util::FutureExt;
+    let line = body.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let boundary = String::from_utf8_lossy(line.get(2..).unwrap_or_default());
+    let kind = format!("multipart/form-data; boundary={boundary}");
+    let request = Request::builder().header(header::CONTENT_TYPE, kind);
+    let Ok(request) = request.body(axum::body::Body::from(body.to_vec())) else { return false };
+    // All of it is there.
+    Parts::take(request, body.len()).now_or_never().is_some_and(|taken| taken.is_ok())
+}
+
 impl Parts {
     /// Takes the body in as any other, and then apart.
     async fn read(request: Request, state: &ServerState) -> Result<Self, Fault> {

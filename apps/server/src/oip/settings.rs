@@ -35,9 +35,8 @@ impl Settings {
     pub(crate) fn of(entry: &ModelEntry, deployment: &Deployment) -> Self {
         let batching = deployment.batching.as_ref().filter(|batching| batching.max.get() > 1);
         let most = batching.map_or(entry.max_batch_size(), |batching| batching.max.get());
-        let mut specs = entry.inputs().iter().chain(entry.outputs());
         // States of sequences are told with their whole shapes, and so is all else of such a model.
-        let has_rows = deployment.sequences.is_none() && specs.all(is_open);
+        let has_rows = deployment.sequences.is_none() && entry.has_rows();
         let max_batch_size = if has_rows { most } else { 0 };
         let run = |warm_up| warm_up_run(entry.inputs(), warm_up, max_batch_size > 0);
         Self {
@@ -54,12 +53,6 @@ impl Settings {
         let dims = signature::wire_dims(spec.ty.shape.as_ref());
         dims.into_iter().skip(usize::from(self.max_batch_size > 0)).collect()
     }
-}
-
-/// Whether a first dimension may count rows.
-fn is_open(spec: &ValueSpec) -> bool {
-    let first = spec.ty.shape.as_ref().and_then(|shape| shape.0.first());
-    first.is_some_and(|first| first.known().is_none())
 }
 
 fn warm_up_run(specs: &[ValueSpec], warm_up: &WarmUp, has_rows: bool) -> WarmUpRun {

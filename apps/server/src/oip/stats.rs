@@ -1,11 +1,10 @@
-//! Triton's statistics extension: counts and cumulative times per model version. The
-//! response cache is counted in `/metrics`; statistics of batches are left out.
+//! Triton's statistics extension: counts and cumulative times per model version.
 
 use super::models;
 use crate::access::Caller;
 use crate::extract::Params;
 use crate::fault::OipError;
-use crate::metrics::ModelReading;
+use crate::metrics::{BatchReading, ModelReading};
 use crate::state::ServerState;
 use axum::Json;
 use axum::extract::State;
@@ -36,21 +35,31 @@ pub(crate) async fn model(
 }
 
 fn describe(name: &str, version: u64, r: &ModelReading) -> Value {
-    let ok = |ns: u64| json!({ "count": r.success, "ns": ns });
+    let of = |count: u64, ns: u64| json!({ "count": count, "ns": ns });
+    let batch = |(rows, batch): &(u64, BatchReading)| {
+        json!({
+            "batch_size": rows,
+            "compute_input": of(batch.runs, batch.compute_input_ns),
+            "compute_infer": of(batch.runs, batch.compute_infer_ns),
+            "compute_output": of(batch.runs, batch.compute_output_ns),
+        })
+    };
     json!({
         "name": name,
         "version": version.to_string(),
         "last_inference": r.last_inference_ms,
-        "inference_count": r.success,
+        "inference_count": r.inferences,
         "execution_count": r.executions,
         "inference_stats": {
-            "success": ok(r.request_ns),
-            "fail": { "count": r.failure.iter().sum::<u64>(), "ns": r.failure_ns },
-            "queue": ok(r.queue_ns),
-            "compute_input": ok(r.compute_input_ns),
-            "compute_infer": ok(r.compute_infer_ns),
-            "compute_output": ok(r.compute_output_ns),
+            "success": of(r.success, r.request_ns),
+            "fail": of(r.failure.iter().sum(), r.failure_ns),
+            "queue": of(r.success, r.queue_ns),
+            "compute_input": of(r.computed, r.compute_input_ns),
+            "compute_infer": of(r.computed, r.compute_infer_ns),
+            "compute_output": of(r.computed, r.compute_output_ns),
+            "cache_hit": of(r.cache_hits, r.cache_hit_ns),
+            "cache_miss": of(r.cache_misses, r.cache_miss_ns),
         },
-        "batch_stats": [],
+        "batch_stats": r.batches.iter().map(batch).collect::<Vec<_>>(),
     })
 }

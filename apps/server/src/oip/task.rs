@@ -1,5 +1,6 @@
 //! What an inference runs: a task of the cluster, or the steps of an ensemble.
 
+use super::blobs::Inputs;
 use super::request::InferRequest;
 use crate::call::Call;
 use crate::catalog::{ModelEntry, NOT_READY, Named};
@@ -20,6 +21,8 @@ pub(super) struct Outcome {
     pub(super) spans: Spans,
     /// Runs of the model, repeated attempts included; those of batches that others stand for are not.
     pub(super) executions: u32,
+    /// Tasks in the run that answered, if it is this one that stands for them.
+    pub(super) batch: Option<u64>,
     /// The id of the task.
     pub(super) task: String,
     pub(super) place: Option<Place>,
@@ -39,16 +42,33 @@ impl Outcome {
         let joined = record.tries.iter().filter(|attempt| attempt.joined).count();
         let joined = u32::try_from(joined).unwrap_or(u32::MAX);
         let executions = record.attempts.saturating_sub(joined);
+        let answered = record.tries.iter().find(|attempt| attempt.batch > 0 && !attempt.joined);
+        let batch = answered.map(|attempt| u64::from(attempt.batch));
         let outputs = record.outputs;
         Ok(Self {
             outputs: outputs.ok_or_else(|| Fault::internal("a task succeeded without outputs"))?,
             spans,
             executions,
+            batch,
             task: record.task_id.to_string(),
             place,
             is_variant: record.variant.is_some(),
         })
     }
+}
+
+/// Rows of a request, where its model has such; 1 where it has none.
+pub(super) fn rows(entry: &ModelEntry, inputs: &Inputs) -> u64 {
+    if !entry.has_rows() {
+        return 1;
+    }
+    let tensors = inputs.tensors.iter().map(|input| input.tensor.shape().dims().first().copied());
+    let blobs = inputs.blobs.iter().map(|input| input.shape.first().copied());
+    let mut all = tensors.chain(blobs);
+    let first = all.next().flatten();
+    // Lengths that differ are open for another reason.
+    let rows = first.filter(|_| all.all(|other| other == first));
+    rows.map_or(1, |rows| u64::try_from(rows).unwrap_or(u64::MAX))
 }
 
 /// A request is one of this model, and was of another if it did not know better.
@@ -106,8 +126,8 @@ pub(super) async fn run_all(
     let ran = ensemble::run(state, (call, entry), Arc::clone(ensemble), request).await?;
     let spans = Spans { compute_infer: began.elapsed(), overhead: None, ..Spans::default() };
     let task = ran.task.unwrap_or_default();
-    let (executions, place, is_variant) = (1, None, false);
-    Ok(Outcome { outputs: ran.outputs, spans, executions, task, place, is_variant })
+    let (executions, batch, place, is_variant) = (1, Some(1), None, false);
+    Ok(Outcome { outputs: ran.outputs, spans, executions, batch, task, place, is_variant })
 }
 
 /// Runs a model for nobody who waits, if it is done within a time; answers its outputs.

@@ -66,6 +66,12 @@ impl Connections {
         activity
     }
 
+    /// Places that are taken.
+    pub(super) fn taken(&self) -> usize {
+        let most = usize::try_from(self.most).unwrap_or(usize::MAX);
+        most.saturating_sub(self.free.available_permits())
+    }
+
     /// Resolves once no connection is open.
     pub(super) async fn all_ended(&self) {
         // It is never closed.

@@ -19,6 +19,11 @@ const RESETS_MAX: usize = 20;
 /// Bytes on their way to a request, and to all requests of a connection, before they are read.
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 4 << 20;
+/// The same, for either, where more connections are open than have wide ones: what HTTP/2 begins with. Bytes in
+/// windows are beside the room for bodies, so their sum has to have an end.
+const NARROW_WINDOW: u32 = (64 << 10) - 1;
+/// Connections with wide windows: 256 MiB in all, and 64 MiB for each further thousand.
+const WIDE_MAX: usize = 64;
 /// Bytes of a frame: four times what HTTP/2 begins with, since each is read and written by itself.
 const FRAME_BYTES_MAX: u32 = 64 << 10;
 /// Bytes of answers that a connection holds for a client that does not read.
@@ -75,6 +80,20 @@ impl Protocol {
                 Builder::Http2(builder)
             }
         }
+    }
+}
+
+impl Builder {
+    /// For a connection that is one of so many.
+    pub(super) fn of(&self, open: usize) -> Self {
+        let mut builder = self.clone();
+        if let Self::Http2(builder) = &mut builder
+            && open > WIDE_MAX
+        {
+            builder.initial_stream_window_size(NARROW_WINDOW);
+            builder.initial_connection_window_size(NARROW_WINDOW);
+        }
+        builder
     }
 }
 

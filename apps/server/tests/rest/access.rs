@@ -1,8 +1,10 @@
 //! Who may do what: keys, roles, limits, and the log of it.
 
+use crate::grpc::{client, request as message};
 use crate::rig::{Answer, Options, Rig, ask_with, listen, onnx, request};
 use axum::body::Body;
 use lgp_server::ServerConfig;
+use lgp_server::inference::RepositoryModelLoadRequest;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -343,6 +345,45 @@ async fn what_administrators_do_is_logged_and_so_are_refusals() {
         ]
     );
     assert!(!text.contains(&key) && made.lines().count() == before + 2);
+    assert_eq!(lines[1]["made"], json!({ "id": id, "role": "infer" }), "{text}");
+    assert!(lines[2].get("made").is_none(), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_of_grpc_are_logged_as_they_ended() {
+    let rig = Rig::start().await;
+    let (id, key) = create(&rig, json!({ "role": "infer", "models": ["relu"] })).await;
+    let log = rig.folder.path().join("audit.log");
+    let before = std::fs::read_to_string(&log).unwrap().lines().count();
+    let load = |name: &str| RepositoryModelLoadRequest {
+        model_name: name.to_owned(),
+        ..Default::default()
+    };
+    let mut owner = client(&rig, Some(&rig.bearer));
+    owner.repository_model_load(load("relu")).await.unwrap();
+    owner.repository_model_load(load("none")).await.unwrap_err();
+    let mut limited = client(&rig, Some(&format!("Bearer {key}")));
+    limited.model_infer(message("relu", [0.0; 2])).await.unwrap();
+    limited.model_infer(message("gated", [0.0; 2])).await.unwrap_err();
+    limited.repository_model_load(load("relu")).await.unwrap_err();
+    let text = std::fs::read_to_string(&log).unwrap();
+    let lines = text.lines().skip(before).map(|line| serde_json::from_str(line).expect("JSON"));
+    let calls: Vec<_> = lines
+        .map(|line: Value| {
+            let call = line["path"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
+            (line["key"].as_str().unwrap().to_owned(), call, line["status"].as_u64().unwrap())
+        })
+        .collect();
+    let call = |key: &str, call: &str, status| (key.to_owned(), call.to_owned(), status);
+    assert_eq!(
+        calls,
+        [
+            call("local", "RepositoryModelLoad", 200),
+            call("local", "RepositoryModelLoad", 404),
+            call(&id, "ModelInfer", 403),
+            call(&id, "RepositoryModelLoad", 403),
+        ]
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -30,28 +30,43 @@ async fn inferences_of_a_model_that_says_so_run_together() {
     let batching = json!({"max": 8, "preferred": [4], "delay_us": 50_000});
     let told = deploy(&rig, "together", json!({"batching": batching})).await;
     assert_eq!(told["deployment"]["batching"], batching);
-    let infer = async |model: &str, value: u32| {
+    let infer = async |model: &str, value: u32, rows: usize| {
+        let data = [f64::from(value), -1.0].repeat(rows);
         let body = json!({"inputs": [
-            {"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [value, -1]},
+            {"name": "x", "shape": [rows, 2], "datatype": "FP32", "data": data},
         ]});
         let answer = rig.post(&format!("/v2/models/{model}/infer"), body.to_string()).await;
         assert_eq!(answer.status, 200, "{}", answer.text());
         let outputs = answer.json()["outputs"].clone();
         let y = outputs.as_array().unwrap().iter().find(|output| output["name"] == "y").unwrap();
-        assert_eq!(y["data"], json!([f64::from(value), 0.0]), "{model}");
+        assert_eq!(y["data"], json!([f64::from(value), 0.0].repeat(rows)), "{model}");
     };
     for model in ["together", "alone"] {
-        futures_util::future::join_all((0..REQUESTS).map(|value| infer(model, value))).await;
+        futures_util::future::join_all((0..REQUESTS).map(|value| infer(model, value, 1))).await;
     }
+    infer("alone", 7, 3).await;
     let page = rig.get("/metrics").await.text();
     let counts = |model| {
         let of = |name| count(&page, name, model);
-        (of("nv_inference_request_success"), of("nv_inference_exec_count"))
+        let (answered, rows) = (of("nv_inference_request_success"), of("nv_inference_count"));
+        (answered, rows, of("nv_inference_exec_count"))
     };
     let all = u64::from(REQUESTS);
-    assert_eq!(counts("alone"), (all, all));
-    let (answered, runs) = counts("together");
-    assert_eq!(answered, all);
+    assert_eq!(counts("alone"), (all + 1, all + 3, all + 1));
+    let (answered, rows, runs) = counts("together");
+    assert_eq!((answered, rows), (all, all));
+    // Runs by the rows that each had.
+    let batches = async |model: &str| {
+        let stats = rig.get(&format!("/v2/models/{model}/stats")).await.json();
+        let batches = stats["model_stats"][0]["batch_stats"].as_array().unwrap().clone();
+        let count = |batch: &Value, name: &str| batch[name]["count"].as_u64().unwrap();
+        let size = |batch: &Value| batch["batch_size"].as_u64().unwrap();
+        batches.iter().map(|it| (size(it), count(it, "compute_infer"))).collect::<Vec<_>>()
+    };
+    assert_eq!(batches("alone").await, [(1, all), (3, 1)]);
+    let told = batches("together").await;
+    assert_eq!(told.iter().map(|(_, count)| count).sum::<u64>(), runs, "{told:?}");
+    assert_eq!(told.iter().map(|(size, count)| size * count).sum::<u64>(), all, "{told:?}");
     // Ten of four each where all had come in time; what came late ran after its delay.
     assert!((10..all).contains(&runs), "{runs} runs");
     let wrong = json!({"batching": {"max": 8, "preferred": [9]}});

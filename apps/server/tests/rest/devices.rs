@@ -5,7 +5,7 @@ use lgp_sdk::DeviceStatus;
 
 const LABELS: &str = r#"{gpu_uuid="w1/opencl:0",worker="w1",device="opencl:0"}"#;
 
-fn card() -> DeviceStatus {
+pub(crate) fn card() -> DeviceStatus {
     DeviceStatus {
         device: "opencl:0".into(),
         backend: "opencl".into(),
@@ -17,7 +17,7 @@ fn card() -> DeviceStatus {
     }
 }
 
-async fn rig(device: DeviceStatus) -> Rig {
+pub(crate) async fn rig(device: DeviceStatus) -> Rig {
     Rig::with(Options { device: Some(device), ..Options::default() }).await
 }
 

@@ -69,7 +69,7 @@ outputs = { label = "label", score = "score", index = "class" }
 "#;
 
 /// Numbers to numbers by a model of the rig.
-fn plain(model: &str) -> String {
+pub(crate) fn plain(model: &str) -> String {
     format!(
         r#"
 inputs = [{{ name = "a", datatype = "FP32", shape = [-1, 2] }}]
@@ -137,7 +137,7 @@ fn png(width: u32, height: u32, shade: u8) -> Vec<u8> {
     bytes
 }
 
-fn put(rig: &Rig, name: &str, file: &str, text: &str) {
+pub(crate) fn put(rig: &Rig, name: &str, file: &str, text: &str) {
     let folder = rig.folder.path().join("models").join(name);
     std::fs::create_dir_all(&folder).unwrap();
     // Moved there as a whole.
@@ -239,12 +239,12 @@ async fn a_picture_goes_in_and_labels_come_out() {
         })
     );
     // It and its model count, each for itself.
-    for (name, count) in [("labels", 4), ("real.clf", 4)] {
+    for (name, count) in [("labels", 6), ("real.clf", 6)] {
         let stats = rig.get(&format!("/v2/models/{name}/stats")).await.json();
         assert_eq!(stats["model_stats"][0]["inference_count"], count, "{name}");
     }
     let page = rig.get("/metrics").await.text();
-    assert!(page.contains(r#"nv_inference_count{model="labels",version="1"} 4"#), "{page}");
+    assert!(page.contains(r#"nv_inference_count{model="labels",version="1"} 6"#), "{page}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -305,7 +305,7 @@ async fn grpc_answers_the_same_alone_and_in_a_stream() {
     assert!(client.model_ready(asked).await.unwrap().into_inner().ready);
     let asked = ModelStatisticsRequest { name, version };
     let stats = client.model_statistics(asked).await.unwrap().into_inner().model_stats;
-    assert_eq!(stats[0].inference_count, 4);
+    assert_eq!(stats[0].inference_count, 8);
     let asked = RepositoryIndexRequest::default();
     let index = client.repository_index(asked).await.unwrap().into_inner().models;
     let found = index.iter().find(|m| m.name == "labels").expect("it is listed");
@@ -491,5 +491,6 @@ async fn boxes_come_out_in_pixels_of_the_picture() {
     );
 }
 
-const INFER: &str = r#"{"inputs":[{"name":"a","shape":[1,2],"datatype":"FP32","data":[-1,2]}]}"#;
+pub(crate) const INFER: &str =
+    r#"{"inputs":[{"name":"a","shape":[1,2],"datatype":"FP32","data":[-1,2]}]}"#;
 const TASKS: &str = "/api/v1/cluster/tasks";

@@ -26,10 +26,10 @@ fn onnx(more: &str) -> Vec<u8> {
 }
 
 /// A socket of the kind REQ.
-struct Client(TcpStream);
+pub(crate) struct Client(TcpStream);
 
 impl Client {
-    async fn connect(addr: SocketAddr) -> Self {
+    pub(crate) async fn connect(addr: SocketAddr) -> Self {
         let mut stream = TcpStream::connect(addr).await.unwrap();
         let mut greeting = [0; 64];
         greeting[0] = 0xff;
@@ -62,7 +62,7 @@ impl Client {
         Ok((flags, content))
     }
 
-    async fn ask(&mut self, parts: &[&[u8]]) -> std::io::Result<Vec<Vec<u8>>> {
+    pub(crate) async fn ask(&mut self, parts: &[&[u8]]) -> std::io::Result<Vec<Vec<u8>>> {
         let mut bytes = vec![1, 0];
         for (i, part) in parts.iter().enumerate() {
             bytes.push(2 | u8::from(i + 1 < parts.len()));
@@ -85,7 +85,7 @@ impl Client {
     }
 
     /// Asks what is answered with one part of JSON.
-    async fn tell(&mut self, header: Value, model: &[&[u8]]) -> Value {
+    pub(crate) async fn tell(&mut self, header: Value, model: &[&[u8]]) -> Value {
         let header = header.to_string();
         let parts = self.ask(&[&[header.as_bytes()], model].concat()).await.unwrap();
         assert_eq!(parts.len(), 1);
@@ -113,7 +113,7 @@ fn image() -> Value {
     json!({ "shape": [1, 1, 2, 7], "dtype": "float32", "model_type": "ssd" })
 }
 
-async fn start(server: ServerConfig) -> (Rig, SocketAddr) {
+pub(crate) async fn start(server: ServerConfig) -> (Rig, SocketAddr) {
     let rig = Rig::with(Options { server, ..Options::default() }).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();

@@ -83,6 +83,15 @@ async fn the_server_and_its_models_tell_what_rest_tells() {
     }
     let ready = ModelReadyRequest { name: "relu".to_owned(), version: "1".to_owned() };
     assert!(client.model_ready(ready).await.unwrap().into_inner().ready);
+    for (name, version) in [("nope", ""), ("relu", "9")] {
+        let asked = ModelReadyRequest { name: name.to_owned(), version: version.to_owned() };
+        assert!(!client.model_ready(asked).await.unwrap().into_inner().ready, "{name} {version}");
+        let path = match version {
+            "" => format!("/v2/models/{name}/ready"),
+            version => format!("/v2/models/{name}/versions/{version}/ready"),
+        };
+        assert_eq!(rig.get(&path).await.status, 404, "{path}");
+    }
     let config = ModelConfigRequest { name: "relu".to_owned(), version: String::new() };
     let config = client.model_config(config).await.unwrap().into_inner().config.unwrap();
     assert_eq!(

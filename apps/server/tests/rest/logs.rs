@@ -1,12 +1,14 @@
 //! Lines of the log say which request they are about.
 
 use crate::grpc::{client, request as message};
-use crate::rig::Rig;
+use crate::rig::{Options, Rig};
+use lgp_server::ServerConfig;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::io::Write;
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
 use tracing::field::{Field, Visit};
 use tracing::span::{Id, Record};
 use tracing::subscriber::DefaultGuard;
@@ -100,6 +102,35 @@ async fn a_failure_is_told_with_its_request() {
     let cause = &log.lines("the model failed")[0]["cause"];
     assert!(cause.as_str().is_some_and(|cause| cause.contains("secret detail")), "{cause}");
     assert!(log.lines("request answered").is_empty());
+}
+
+#[tokio::test]
+async fn refusals_have_a_line_a_second_and_failures_one_each() {
+    const REFUSED: usize = 50;
+    let server = ServerConfig { pending_max: 0, ..ServerConfig::default() };
+    let rig = Rig::with(Options { server, ..Options::default() }).await;
+    let (log, _guard) = Log::start("lgp_server=info");
+    let mut client = client(&rig, Some(&rig.bearer));
+    let began = Instant::now();
+    for _ in 0..REFUSED {
+        assert_eq!(rig.post("/v2/models/relu/infer", body("7")).await.status, 503);
+        client.model_infer(message("relu", [1.0, 2.0])).await.unwrap_err();
+    }
+    let lines = log.lines("request failed").len();
+    let seconds = usize::try_from(began.elapsed().as_secs()).unwrap();
+    assert!((1..=seconds + 1).contains(&lines), "{lines} lines in {seconds} s");
+    tokio::time::sleep(Duration::from_millis(1_001)).await;
+    rig.post("/v2/models/relu/infer", body("7")).await;
+    let lines = log.lines("request failed");
+    let untold = lines.iter().filter_map(|line| line["untold"].as_u64()).sum::<u64>();
+    assert_eq!(untold + u64::try_from(lines.len()).unwrap(), 2 * REFUSED as u64 + 1);
+
+    let rig = Rig::start().await;
+    for _ in 0..3 {
+        rig.post("/v2/models/fails/infer", body("7")).await;
+    }
+    let failed = log.lines("request failed").into_iter().filter(|line| line["status"] == 500);
+    assert_eq!(failed.count(), 3);
 }
 
 #[tokio::test]

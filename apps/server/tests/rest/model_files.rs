@@ -12,8 +12,9 @@ use serde_json::{Value, json};
 
 const MODELS: &str = "/api/v1/cluster/models";
 const INDEX: &str = "/v2/repository/index";
-const INFER: &str = r#"{"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}]}"#;
-const GOOD: &str = r#"
+pub(crate) const INFER: &str =
+    r#"{"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}]}"#;
+pub(crate) const GOOD: &str = r#"
 name: "clf"
 platform: "onnxruntime_onnx"
 max_batch_size: 8
@@ -26,20 +27,20 @@ dynamic_batching { preferred_batch_size: [ 4 ] max_queue_delay_microseconds: 50 
 instance_group [ { kind: KIND_GPU } ]
 "#;
 
-async fn watched() -> Rig {
+pub(crate) async fn watched() -> Rig {
     let server = ServerConfig { models_poll_ms: 10, ..ServerConfig::default() };
     Rig::with(Options { server, ..Options::default() }).await
 }
 
 /// Writes a file into a model's folder, as a whole.
-fn write(rig: &Rig, name: &str, file: &str, text: &str) {
+pub(crate) fn write(rig: &Rig, name: &str, file: &str, text: &str) {
     let folder = rig.folder.path().join("models").join(name);
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join(".new"), text).unwrap();
     std::fs::rename(folder.join(".new"), folder.join(file)).unwrap();
 }
 
-fn put_version(rig: &Rig, name: &str, version: u64) {
+pub(crate) fn put_version(rig: &Rig, name: &str, version: u64) {
     write(rig, &format!("{name}/{version}"), "model.onnx", "");
     let path = format!("models/{name}/{version}/model.onnx");
     std::fs::write(rig.folder.path().join(path), onnx()).unwrap();
@@ -54,7 +55,7 @@ async fn indexed(rig: &Rig, name: &str, version: &str) -> (String, String) {
     (text("state"), text("reason"))
 }
 
-async fn until_states(rig: &Rig, name: &str, expected: &[&str]) {
+pub(crate) async fn until_states(rig: &Rig, name: &str, expected: &[&str]) {
     let named = |all: &Value| {
         let of_name = all.as_array().unwrap().iter().filter(|model| model["name"] == name);
         of_name.map(|model| model["state"].as_str().unwrap().to_owned()).collect::<Vec<_>>()

@@ -1,9 +1,11 @@
 //! Adding, removing, loading and unloading models.
 
+use crate::grpc::client;
 use crate::rig::{Options, Rig, onnx, request};
 use axum::body::Body;
 use http_body_util::BodyExt;
 use lgp_server::ServerConfig;
+use lgp_server::inference::ModelStatisticsRequest;
 use serde_json::{Value, json};
 
 const MODELS: &str = "/api/v1/cluster/models";
@@ -270,10 +272,23 @@ async fn answers_are_kept_where_that_is_wanted() {
         let expected = if output == "y" { json!([0.0, 2.0]) } else { json!([-2.0, 4.0]) };
         assert_eq!(infer([-1, 2], output).await, expected);
     }
-    assert_eq!(counts().await, [5, 3, 2, 1, 3], "one run answers three requests");
+    assert_eq!(counts().await, [3, 3, 2, 1, 3], "one run answers three requests");
+    let stats = rig.get("/v2/models/relu/stats").await.json()["model_stats"][0].clone();
+    let counted = |name: &str| stats["inference_stats"][name]["count"].as_u64();
+    let all = ["success", "queue", "compute_input", "compute_infer", "cache_hit", "cache_miss"];
+    assert_eq!(all.map(counted), [5, 5, 3, 3, 2, 1].map(Some), "{stats}");
+    for name in ["cache_hit", "cache_miss"] {
+        assert!(stats["inference_stats"][name]["ns"].as_u64() > Some(0), "{stats}");
+    }
+    let mut client = client(&rig, Some(&rig.bearer));
+    let asked = ModelStatisticsRequest { name: "relu".to_owned(), version: String::new() };
+    let told = client.model_statistics(asked).await.unwrap().into_inner().model_stats;
+    let told = told.into_iter().next().unwrap().inference_stats.unwrap();
+    let counts_of = [told.compute_infer, told.cache_hit, told.cache_miss];
+    assert_eq!(counts_of.map(|it| it.unwrap().count), [3, 2, 1]);
     assert_eq!(infer([-1, 3], "y").await, json!([0.0, 3.0]));
-    assert_eq!(counts().await, [6, 4, 2, 2, 4], "other inputs are another question");
+    assert_eq!(counts().await, [4, 4, 2, 2, 4], "other inputs are another question");
     deploy(json!({})).await;
     infer([-1, 2], "y").await;
-    assert_eq!(counts().await, [7, 5, 2, 2, 5]);
+    assert_eq!(counts().await, [5, 5, 2, 2, 5]);
 }

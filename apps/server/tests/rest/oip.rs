@@ -203,6 +203,23 @@ async fn bodies_keep_their_room_until_their_task_has_ended() {
     assert_eq!(rig.call(large()).await.status, 200);
 }
 
+/// An eighth of the room is for the first bytes of each body.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_body_is_larger_than_the_room_for_all() {
+    let server = ServerConfig { bodies_bytes_max: 80_000, ..Default::default() };
+    let rig = Rig::with(Options { server, ..Default::default() }).await;
+    for (bytes, status) in [(70_000, 400), (70_001, 413), (80_001, 413)] {
+        let asked = request("POST", INFER).header(LENGTH, "1");
+        let answer = rig.call(asked.body(Body::from(" ".repeat(bytes))).unwrap()).await;
+        assert_eq!(answer.status, status, "{bytes}: {}", answer.text());
+        let told = answer.text().contains("http.bodies_bytes_max");
+        assert_eq!(told, status == 413, "{bytes}: {}", answer.text());
+        let asked = request("POST", INFER).body(Body::from(" ".repeat(bytes)));
+        assert_eq!(rig.call(asked.unwrap()).await.status, status, "{bytes} of JSON");
+    }
+    assert_eq!(rig.post(INFER, body("")).await.status, 200);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unloaded_model_is_not_ready() {
     let rig = Rig::start().await;

@@ -78,7 +78,7 @@ async fn deploy(rig: &Rig, name: &str, wish: Value) -> Answer {
     rig.call(put.body(Body::from(wish.to_string())).unwrap()).await
 }
 
-async fn add(rig: &Rig, name: &str, idle_ms: u64) {
+pub(crate) async fn add(rig: &Rig, name: &str, idle_ms: u64) {
     let answer = rig.post(&format!("{MODELS}/{name}"), onnx()).await;
     assert_eq!(answer.status, 201, "{}", answer.text());
     let answer = deploy(rig, name, wish(idle_ms)).await;
@@ -103,12 +103,12 @@ fn sum(answer: &Answer) -> (u16, Value) {
     (answer.status.as_u16(), told.clone())
 }
 
-async fn infer(rig: &Rig, path: &str, x: f32, parameters: Value) -> (u16, Value) {
+pub(crate) async fn infer(rig: &Rig, path: &str, x: f32, parameters: Value) -> (u16, Value) {
     let path = format!("/v2/models/{path}/infer");
     sum(&rig.post(&path, body(x, &parameters)).await)
 }
 
-fn first(id: impl Into<Value>) -> Value {
+pub(crate) fn first(id: impl Into<Value>) -> Value {
     json!({"sequence_id": id.into(), "sequence_start": true})
 }
 

@@ -137,8 +137,8 @@ impl Core {
     ) {
         let seq = id.seq;
         match completion {
-            Completion::Done { outputs, model, joined, .. } => {
-                let end = TryEnd { model: Some(model), joined, error: None };
+            Completion::Done { outputs, model, batch, joined } => {
+                let end = TryEnd { model: Some(model), batch, joined, error: None };
                 self.answered(now, session, id, end);
                 self.finish(now, seq, TaskState::Succeeded, Ok(outputs), Some(model));
             }
@@ -152,7 +152,8 @@ impl Core {
             }
             Completion::Error { error, model } => {
                 let error = task_error(error);
-                let end = TryEnd { model: Some(model), joined: false, error: Some(error.code) };
+                let code = Some(error.code);
+                let end = TryEnd { model: Some(model), error: code, ..TryEnd::default() };
                 self.answered(now, session, id, end);
                 self.finish(now, seq, TaskState::Failed, Err(error), Some(model));
             }

@@ -19,6 +19,7 @@ struct Try {
     sent: Duration,
     ended: Option<Duration>,
     model: Option<Duration>,
+    batch: u32,
     joined: bool,
     error: Option<TaskErrorKind>,
 }
@@ -27,6 +28,8 @@ struct Try {
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::proto) struct TryEnd {
     pub(in crate::proto) model: Option<Duration>,
+    /// Attempts in the run; 0 where there was none.
+    pub(in crate::proto) batch: u32,
     /// Another task of its batch stands for the run of both.
     pub(in crate::proto) joined: bool,
     pub(in crate::proto) error: Option<TaskErrorKind>,
@@ -53,6 +56,7 @@ impl Tries {
             sent: run.queued,
             ended: None,
             model: None,
+            batch: 0,
             joined: false,
             error: None,
         });
@@ -62,9 +66,9 @@ impl Tries {
     pub(super) fn end(&mut self, at: Duration, attempt: u32, end: TryEnd) {
         let open = |it: &&mut Try| it.attempt == attempt && it.ended.is_none();
         if let Some(known) = self.0.iter_mut().find(open) {
-            let TryEnd { model, joined, error } = end;
-            (known.ended, known.model, known.joined, known.error) =
-                (Some(at), model, joined, error);
+            let TryEnd { model, batch, joined, error } = end;
+            (known.ended, known.model, known.batch) = (Some(at), model, batch);
+            (known.joined, known.error) = (joined, error);
         }
     }
 
@@ -85,6 +89,7 @@ impl Tries {
             sent_ms: ms(it.sent),
             ended_ms: it.ended.map(ms),
             model_ms: it.model.map(ms),
+            batch: it.batch,
             joined: it.joined,
             error: it.error,
         };
@@ -113,14 +118,14 @@ mod tests {
         tries.end(
             Duration::from_millis(9),
             1,
-            TryEnd { model: Some(Duration::from_millis(2)), joined: true, error: None },
+            TryEnd { model: Some(Duration::from_millis(2)), batch: 3, joined: true, error: None },
         );
         tries.end(Duration::from_millis(11), 1, lost);
         let records = tries.records();
         assert_eq!(records.len(), 1);
         assert_eq!((records[0].sent_ms, records[0].ended_ms), (1.0, Some(9.0)));
         assert_eq!((records[0].model_ms, records[0].error), (Some(2.0), None));
-        assert!(records[0].joined);
+        assert_eq!((records[0].batch, records[0].joined), (3, true));
     }
 
     #[test]
