@@ -7,8 +7,11 @@ mod change;
 mod ensembles;
 mod entry;
 mod named;
+mod news;
 mod readiness;
+mod reads;
 mod survey;
+mod turns;
 mod watch;
 
 pub(crate) use change::LoadOutcome;
@@ -31,13 +34,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use survey::Survey;
-use tokio::sync::watch as events;
+use tokio::sync::{OwnedMutexGuard, watch as events};
+use turns::Turns;
 
 /// The code of what is said of a model that cannot be used now.
 pub(crate) const NOT_READY: &str = "model_not_ready";
-
-/// Locks for changes of models: each model has one of them, by its name.
-const TURNS: usize = 16;
 
 /// The versions of each model, oldest first, so that an inference reads no files. A stored version never
 /// changes; which there are does, with the catalog's own calls and when the folder is looked at.
@@ -313,10 +314,8 @@ impl Catalog {
     }
 
     /// The turn of those who change a model.
-    async fn turn(&self, name: &str) -> tokio::sync::MutexGuard<'_, ()> {
-        let sum: usize = name.bytes().map(usize::from).sum();
-        // The remainder is below the number of turns.
-        self.changing[sum % TURNS].lock().await
+    async fn turn(&self, name: &str) -> OwnedMutexGuard<()> {
+        self.changing.of(name).await
     }
 
     /// Drops what was read of a model's files, and the answers that it gave.

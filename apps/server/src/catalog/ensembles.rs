@@ -156,10 +156,13 @@ impl Catalog {
         Readiness::Ready
     }
 
-    /// The same for the index, which also says that a changed file cannot be used.
+    /// The same for the index, which also says that files have changed and cannot be used.
     pub(super) fn told_readiness(&self, entry: &ModelEntry) -> Readiness {
         let readiness = self.readiness(entry);
-        let fault = entry.ensemble().and_then(|_| self.ensembles.fault(entry.name()));
+        let fault = match entry.ensemble() {
+            Some(_) => self.ensembles.fault(entry.name()),
+            None => self.survey.reads.outdated(entry.name(), entry.version()),
+        };
         match (readiness, fault) {
             (Readiness::Ready, Some(fault)) => Readiness::Outdated(fault.message),
             (readiness, _) => readiness,

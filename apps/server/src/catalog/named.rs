@@ -93,13 +93,11 @@ impl Catalog {
         }
     }
 
-    /// The version that answers to a name now, where the one that was chosen cannot any more; none where
-    /// the request named that version, and where there is no other that does the same.
+    /// The version that answers to a name now, where the one that was chosen cannot any more; of a version
+    /// that the request named, what its files have become. None where there is no other that does the same.
     pub(crate) async fn successor(&self, named: &Named, chosen: &ModelEntry) -> Option<ModelEntry> {
-        if !named.leaves_open(chosen) {
-            return None;
-        }
-        let other = self.get(chosen.name(), None).await.ok()?;
+        let version = (!named.leaves_open(chosen)).then(|| chosen.version());
+        let other = self.get(chosen.name(), version).await.ok()?;
         let is_alike = other.inputs() == chosen.inputs() && other.outputs() == chosen.outputs();
         let is_other = other.model() != chosen.model() && is_alike;
         (is_other && self.require_ready(&other).is_ok()).then_some(other)
