@@ -4,6 +4,7 @@
 
 mod bare;
 mod change;
+mod demand;
 mod ensembles;
 mod entry;
 mod named;
@@ -25,6 +26,7 @@ use crate::cache::ResponseCache;
 use crate::fault::Fault;
 use crate::faults;
 use crate::sequences::Sequences;
+use demand::Demands;
 use ensembles::Ensembles;
 use lgp_sdk::{
     Coordinator, Deployment, ModelError, ModelReadiness, ModelRef, Repository, TaskId, TaskState,
@@ -64,7 +66,8 @@ pub(crate) struct Catalog {
     /// Tells that models were unloaded, or runs of these ended.
     unloads: events::Sender<()>,
     /// One is held while versions of a model come or go, so that this is one thing after another.
-    changing: [tokio::sync::Mutex<()>; TURNS],
+    changing: Turns,
+    demands: Demands,
     /// Held while what is loaded is written down.
     keeping: Arc<Mutex<()>>,
     survey: Arc<Survey>,
@@ -88,7 +91,8 @@ impl Catalog {
             naming: tokio::sync::Mutex::default(),
             failures: Mutex::default(),
             unloads: events::Sender::default(),
-            changing: Default::default(),
+            changing: Turns::default(),
+            demands: Demands::default(),
             keeping: Arc::default(),
             survey,
             ensembles: Ensembles::default(),
@@ -320,6 +324,7 @@ impl Catalog {
 
     /// Drops what was read of a model's files, and the answers that it gave.
     fn forget(&self, name: &str) {
+        self.demands.forget(name);
         let mut known = lock(&self.known);
         known.generation += 1;
         known.entries.remove(name);

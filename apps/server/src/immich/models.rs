@@ -53,7 +53,8 @@ impl Models {
         if named.is_alias() || catalog.require_ready(named.entry()).is_ok() {
             return Ok(named);
         }
-        Ok(catalog.load(&name, None).await?.entry.into())
+        catalog.demand(named.entry(), self.state.config().deadline_max()).await?;
+        catalog.named(&name, None).await
     }
 
     /// What turns a model's texts into numbers, read once.
