@@ -72,9 +72,12 @@ pub(super) async fn asked(state: &ServerState, file: &str) -> (Option<ModelEntry
 /// Registers a model that was sent, and what to tell who sent it.
 pub(super) async fn sent(
     state: &ServerState,
-    (file, incoming): (&str, Incoming),
+    (file, incoming): (&str, Result<Incoming, Fault>),
 ) -> (Option<ModelEntry>, Value) {
-    let added = add(state, &registered(file), &incoming).await;
+    let added = match incoming {
+        Ok(incoming) => add(state, &registered(file), &incoming).await,
+        Err(fault) => Err(fault),
+    };
     let is_saved = added.is_ok();
     told(("model_saved", is_saved), file, added)
 }

@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 const IMAGE: [f32; 14] =
     [0.0, 3.0, 0.75, 0.125, 0.25, 0.375, 0.5, 0.0, 5.0, 0.5, 0.0, 0.0, 1.0, 1.0];
 
-fn onnx(more: &str) -> Vec<u8> {
+pub(crate) fn onnx(more: &str) -> Vec<u8> {
     let shape = SymShape([1, 1, 2, 7].map(Dim::Known).to_vec());
     let ty = TensorType { dtype: DType::F32, shape: Some(shape) };
     let mut graph = GraphBuilder::new(more);
@@ -26,10 +26,10 @@ fn onnx(more: &str) -> Vec<u8> {
 }
 
 /// A socket of the kind REQ.
-struct Client(TcpStream);
+pub(crate) struct Client(TcpStream);
 
 impl Client {
-    async fn connect(addr: SocketAddr) -> Self {
+    pub(crate) async fn connect(addr: SocketAddr) -> Self {
         let mut stream = TcpStream::connect(addr).await.unwrap();
         let mut greeting = [0; 64];
         greeting[0] = 0xff;
@@ -85,7 +85,7 @@ impl Client {
     }
 
     /// Asks what is answered with one part of JSON.
-    async fn tell(&mut self, header: Value, model: &[&[u8]]) -> Value {
+    pub(crate) async fn tell(&mut self, header: Value, model: &[&[u8]]) -> Value {
         let header = header.to_string();
         let parts = self.ask(&[&[header.as_bytes()], model].concat()).await.unwrap();
         assert_eq!(parts.len(), 1);
