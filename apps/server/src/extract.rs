@@ -141,6 +141,24 @@ impl WithTensors {
     }
 }
 
+/// 400 for JSON that would end behind its body.
+pub(crate) fn beyond_body(json_bytes: usize, body_bytes: impl std::fmt::Display) -> Fault {
+    Fault::bad_input(format!(
+        "header Inference-Header-Content-Length is '{json_bytes}', expected 0 to {body_bytes}, the \
+         length of the body"
+    ))
+}
+
+/// Whether a body is a form with parts. Media types have no case.
+pub(crate) fn is_form(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).map(|kind| kind.as_bytes());
+    let is_form = |kind: &[u8]| {
+        let essence = kind.split(|byte| *byte == b';').next().unwrap_or_default();
+        essence.trim_ascii().eq_ignore_ascii_case(b"multipart/form-data")
+    };
+    kind.is_some_and(is_form)
+}
+
 /// Compressed bodies would be read as if they were JSON, with a puzzling error.
 pub(crate) fn refuse_encoded(request: &Request) -> Result<(), Fault> {
     match request.headers().get(header::CONTENT_ENCODING) {

@@ -146,6 +146,20 @@ async fn pictures_and_texts_have_embeddings() {
     let answer = service.answer(&form(&parts)).await;
     assert_near(&embedding(&answer["clip"]), &expected, 1e-4);
 
+    // A text beside it goes unseen, and of parts that are there twice the last counts.
+    let other = Image::noise(SIDE, SIDE, 3).png();
+    let png = image.png();
+    let mut parts = vec![
+        ("entries", false, &b"{"[..]),
+        ("image", true, &*other),
+        ("text", false, b"a dog"),
+        ("image", true, &*png),
+        ("entries", false, entries.as_bytes()),
+    ];
+    parts.extend([("x", false, &b"y"[..]); 20]);
+    let answer = service.answer(&form(&parts)).await;
+    assert_near(&embedding(&answer["clip"]), &expected, 1e-4);
+
     // Larger and smaller ones are resized; a level is 1/255, and weights are below 1.
     for (width, height, to) in
         [(37, 29, (10, 8)), (20, 55, (8, 22)), (5, 4, (10, 8)), (1, 1, (8, 8))]
