@@ -98,7 +98,20 @@ fn check_one<'a>(
     Ok(())
 }
 
-/// The shape of a raw body: the model's own, with its one open dimension found from the length.
+/// The shape of one element that is a raw body.
+pub(crate) fn shape_of_one(spec: &ValueSpec) -> Result<Vec<usize>, Fault> {
+    let Some(shape) = &spec.ty.shape else { return Ok(vec![1]) };
+    let ones: Vec<usize> = shape.0.iter().map(|dim| dim.known().unwrap_or(1)).collect();
+    match ones.iter().all(|&dim| dim == 1) {
+        true => Ok(ones),
+        false => Err(Fault::bad_input(format!(
+            "input '{}' is {}, but a raw body is one element: send JSON with binary_data_size",
+            spec.name, spec.ty
+        ))),
+    }
+}
+
+/// The shape of a raw body of numbers: the model's own, with its one open dimension found from the length.
 pub(crate) fn shape_of_raw(spec: &ValueSpec, bytes: usize) -> Result<Shape, Fault> {
     let unclear = || {
         Fault::bad_input(format!(
@@ -107,9 +120,6 @@ pub(crate) fn shape_of_raw(spec: &ValueSpec, bytes: usize) -> Result<Shape, Faul
             spec.name, spec.ty
         ))
     };
-    if spec.ty.dtype == DType::Str {
-        return Err(unclear());
-    }
     let dims = &spec.ty.shape.as_ref().ok_or_else(unclear)?.0;
     let open: Vec<usize> = (0..dims.len()).filter(|&i| dims[i].known().is_none()).collect();
     let fixed: Shape = dims.iter().map(|d| d.known().unwrap_or(1)).collect::<Vec<_>>().into();
