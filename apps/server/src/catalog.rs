@@ -186,12 +186,19 @@ impl Catalog {
         Ok(self.survey().await?.into_iter().filter_map(|(_, _, found)| found.ok()).collect())
     }
 
-    /// The versions of a model, oldest first; an ensemble has one.
+    /// The versions of a model that serve, oldest first, or where none does, those that can be loaded; an
+    /// ensemble has one.
     pub(crate) async fn versions(&self, name: &str) -> Result<Vec<u64>, Fault> {
         if self.ensembles.serving(name).is_some() {
             return Ok(vec![ensembles::VERSION]);
         }
-        self.numbers(name).await
+        let all = self.entries(name).await?;
+        let serve = all.iter().filter(|entry| self.readiness_of(entry.model()).is_usable());
+        let serving: Vec<u64> = serve.map(ModelEntry::version).collect();
+        match serving.is_empty() {
+            true => Ok(all.iter().map(ModelEntry::version).collect()),
+            false => Ok(serving),
+        }
     }
 
     /// The same, of models alone.
