@@ -2,6 +2,7 @@
 
 use super::blobs::Inputs;
 use super::datatype;
+use crate::catalog::ModelEntry;
 use crate::fault::Fault;
 use lgp_sdk::{DType, Dim, NamedTensor, Shape, SymShape, ValueSpec};
 use std::collections::HashMap;
@@ -30,6 +31,30 @@ pub(crate) fn check_all(specs: &[ValueSpec], inputs: &Inputs) -> Result<(), Faul
     let blobs = inputs.blobs.iter();
     let blobs = blobs.map(|b| Seen { name: &b.name, dtype: DType::Str, dims: &b.shape });
     compare(specs, &inputs.tensors.iter().map(Seen::from).chain(blobs).collect::<Vec<_>>())
+}
+
+/// Refuses more rows than the model's file allows, in Triton's words.
+pub(crate) fn check_rows(entry: &ModelEntry, inputs: &Inputs) -> Result<(), Fault> {
+    let most = usize::try_from(entry.max_batch_size()).unwrap_or(usize::MAX);
+    // With sequences, batches are part of the shapes.
+    if most == 0 || entry.stateful().is_some() {
+        return Ok(());
+    }
+    let has_rows = |name: &str| {
+        let spec = entry.inputs().iter().find(|spec| spec.name == name);
+        let shape = spec.and_then(|spec| spec.ty.shape.as_ref());
+        shape.and_then(|shape| shape.0.first()).is_some_and(|first| first.known().is_none())
+    };
+    let tensors = inputs.tensors.iter().map(|it| (&it.name, it.tensor.shape().dims()));
+    let all = tensors.chain(inputs.blobs.iter().map(|it| (&it.name, it.shape.as_slice())));
+    let rows = all.filter(|(name, _)| has_rows(name)).filter_map(|(_, dims)| dims.first());
+    match rows.max() {
+        Some(rows) if *rows > most => Err(Fault::bad_input(format!(
+            "inference request batch-size must be <= {most} for '{}', it is {rows}",
+            entry.name()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 fn compare(specs: &[ValueSpec], inputs: &[Seen<'_>]) -> Result<(), Fault> {
