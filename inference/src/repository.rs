@@ -1,8 +1,9 @@
 //! A folder of models by name and version: `NAME/VERSION/model.onnx`, with the files that hold
 //! its weights beside it.
 //!
-//! A version appears whole or not at all, and does not change while it is there. A number is
-//! given again only when its version, and all later ones, were removed.
+//! A version that is added appears whole or not at all. One whose files somebody overwrites is another model
+//! under the same number, with another digest. A number is given again only when its version, and all later
+//! ones, were removed.
 
 mod entry;
 mod files;
@@ -173,12 +174,14 @@ impl Repository {
             inputs,
             outputs,
         };
-        entry::save(staging.path(), &entry)?;
+        let files = entry::seen(staging.path(), external.keys())?;
+        entry::save(staging.path(), &entry, files)?;
 
         let folder = self.root.join(name);
         std::fs::create_dir_all(&folder).map_err(Error::io("create", &folder))?;
         loop {
-            entry.version = self.versions(name)?.last().map_or(1, |v| v + 1);
+            // Also a folder without a model has its number.
+            entry.version = numbers(&folder)?.last().map_or(1, |v| v + 1);
             let target = folder.join(entry.version.to_string());
             match std::fs::rename(staging.path(), &target) {
                 Ok(()) => {
@@ -196,26 +199,36 @@ impl Repository {
     }
 
     /// Every version of every model, by name and version. A model that was put there by hand and
-    /// that does not run is left out, with a warning in the log; [`Repository::get`] says why.
+    /// that does not run is left out, with a warning in the log; [`Repository::get`] says why. So is one
+    /// whose folder cannot be read.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Io`] where the repository's own folder cannot be read.
     pub fn list(&self) -> Result<Vec<Entry>> {
         let mut entries = Vec::new();
-        for name in self.names()? {
-            let versions = self.versions(&name)?.into_iter();
-            entries.extend(versions.filter_map(|version| self.readable(&name, version)));
+        for (name, versions) in self.found()? {
+            match versions {
+                Ok(versions) => {
+                    let versions = versions.into_iter();
+                    entries.extend(versions.filter_map(|version| self.readable(&name, version)));
+                }
+                Err(error) => tracing::warn!(name, %error, "a model is left out"),
+            }
         }
         Ok(entries)
     }
 
-    /// The versions of each model, as folders are called: nothing says that they can be used.
+    /// The versions of each model, as folders are called, or why the model's folder cannot be read: nothing
+    /// says that they can be used. Folders without a version are left out.
     ///
     /// # Errors
-    /// [`Error::Io`].
-    pub fn found(&self) -> Result<BTreeMap<String, Vec<u64>>> {
-        let names = self.names()?.into_iter();
-        names.map(|name| self.versions(&name).map(|versions| (name, versions))).collect()
+    /// [`Error::Io`] where the repository's own folder cannot be read.
+    pub fn found(&self) -> Result<BTreeMap<String, Result<Vec<u64>>>> {
+        let mut names = folders(&self.root)?;
+        names.retain(|name| check_name(name).is_ok());
+        let found = names.into_iter().map(|name| (self.versions(&name), name));
+        let is_model = |versions: &Result<Vec<u64>>| !matches!(versions, Ok(all) if all.is_empty());
+        Ok(found.filter(|(found, _)| is_model(found)).map(|(found, name)| (name, found)).collect())
     }
 
     /// One bad model must not hide the others.
@@ -283,41 +296,54 @@ impl Repository {
 
     /// The names that have a version, sorted.
     fn names(&self) -> Result<Vec<String>> {
-        let mut names = folders(&self.root)?;
-        names.retain(|name| check_name(name).is_ok());
-        let mut known = Vec::new();
-        for name in names {
-            if !self.versions(&name)?.is_empty() {
-                known.push(name);
-            }
-        }
-        Ok(known)
+        let found = self.found()?.into_iter();
+        Ok(found.filter(|(_, versions)| versions.is_ok()).map(|(name, _)| name).collect())
     }
 
     /// The versions of a model, oldest first.
     fn versions(&self, name: &str) -> Result<Vec<u64>> {
         let folder = self.root.join(name);
-        let mut versions: Vec<u64> = folders(&folder)?
-            .iter()
-            // `parse` alone would also read `+1` and `01`.
-            .filter_map(|v| v.parse().ok().filter(|n: &u64| n.to_string() == **v))
-            .filter(|v| folder.join(v.to_string()).join(MODEL_FILE).is_file())
-            .collect();
-        versions.sort_unstable();
+        let mut versions = numbers(&folder)?;
+        versions.retain(|version| is_there(&folder.join(version.to_string()).join(MODEL_FILE)));
         Ok(versions)
     }
 }
 
-/// Names of the folders in a folder, sorted; none when it is not there.
+/// The numbers among the names of the folders in a folder, lowest first.
+fn numbers(folder: &Path) -> Result<Vec<u64>> {
+    let names = folders(folder)?.into_iter();
+    // `parse` alone would also read `+1` and `01`.
+    let number = |name: String| name.parse().ok().filter(|n: &u64| n.to_string() == name);
+    let mut numbers: Vec<u64> = names.filter_map(number).collect();
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+/// Whether something is in a place: where nobody may look, what reads it says so.
+fn is_there(path: &Path) -> bool {
+    match std::fs::metadata(path) {
+        Ok(_) => true,
+        Err(error) => !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
+    }
+}
+
+/// Names of the folders in a folder, sorted; none where there is no folder.
 fn folders(path: &Path) -> Result<Vec<String>> {
     let listing = match std::fs::read_dir(path) {
-        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(Vec::new());
+        }
         listing => listing.map_err(Error::io("list", path))?,
     };
     let mut names = Vec::new();
     for item in listing {
         let item = item.map_err(Error::io("list", path))?;
-        if let (true, Ok(name)) = (item.path().is_dir(), item.file_name().into_string()) {
+        let is_folder = match std::fs::metadata(item.path()) {
+            Ok(found) => found.is_dir(),
+            // Of what may not be looked at, the listing itself may say what it is.
+            Err(_) => item.file_type().is_ok_and(|kind| kind.is_dir()),
+        };
+        if let (true, Ok(name)) = (is_folder, item.file_name().into_string()) {
             names.push(name);
         }
     }

@@ -4,11 +4,15 @@
 
 mod bare;
 mod change;
+mod demand;
 mod ensembles;
 mod entry;
 mod named;
+mod news;
 mod readiness;
+mod reads;
 mod survey;
+mod turns;
 mod watch;
 
 pub(crate) use change::LoadOutcome;
@@ -22,6 +26,7 @@ use crate::cache::ResponseCache;
 use crate::fault::Fault;
 use crate::faults;
 use crate::sequences::Sequences;
+use demand::Demands;
 use ensembles::Ensembles;
 use lgp_sdk::{
     Coordinator, Deployment, ModelError, ModelReadiness, ModelRef, Repository, TaskId, TaskState,
@@ -31,20 +36,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use survey::Survey;
-use tokio::sync::watch as events;
+use tokio::sync::{OwnedMutexGuard, watch as events};
+use turns::Turns;
 
 /// The code of what is said of a model that cannot be used now.
 pub(crate) const NOT_READY: &str = "model_not_ready";
-
-/// Locks of which each model has one, by its name.
-type Turns = [tokio::sync::Mutex<()>; 16];
-
-/// The turn of a name.
-async fn turn<'a>(turns: &'a Turns, name: &str) -> tokio::sync::MutexGuard<'a, ()> {
-    let sum: usize = name.bytes().map(usize::from).sum();
-    // The remainder is below the number of turns.
-    turns[sum % turns.len()].lock().await
-}
 
 /// The versions of each model, oldest first, so that an inference reads no files. A stored version never
 /// changes; which there are does, with the catalog's own calls and when the folder is looked at.
@@ -71,6 +67,7 @@ pub(crate) struct Catalog {
     unloads: events::Sender<()>,
     /// One is held while versions of a model come or go, so that this is one thing after another.
     changing: Turns,
+    demands: Demands,
     /// Held while what is loaded is written down.
     keeping: Arc<Mutex<()>>,
     survey: Arc<Survey>,
@@ -94,7 +91,8 @@ impl Catalog {
             naming: tokio::sync::Mutex::default(),
             failures: Mutex::default(),
             unloads: events::Sender::default(),
-            changing: Default::default(),
+            changing: Turns::default(),
+            demands: Demands::default(),
             keeping: Arc::default(),
             survey,
             ensembles: Ensembles::default(),
@@ -191,12 +189,19 @@ impl Catalog {
         Ok(self.survey().await?.into_iter().filter_map(|(_, _, found)| found.ok()).collect())
     }
 
-    /// The versions of a model, oldest first; an ensemble has one.
+    /// The versions of a model that serve, oldest first, or where none does, those that can be loaded; an
+    /// ensemble has one.
     pub(crate) async fn versions(&self, name: &str) -> Result<Vec<u64>, Fault> {
         if self.ensembles.serving(name).is_some() {
             return Ok(vec![ensembles::VERSION]);
         }
-        self.numbers(name).await
+        let all = self.entries(name).await?;
+        let serve = all.iter().filter(|entry| self.readiness_of(entry.model()).is_usable());
+        let serving: Vec<u64> = serve.map(ModelEntry::version).collect();
+        match serving.is_empty() {
+            true => Ok(all.iter().map(ModelEntry::version).collect()),
+            false => Ok(serving),
+        }
     }
 
     /// The same, of models alone.
@@ -323,12 +328,13 @@ impl Catalog {
     }
 
     /// The turn of those who change a model.
-    async fn turn(&self, name: &str) -> tokio::sync::MutexGuard<'_, ()> {
-        turn(&self.changing, name).await
+    async fn turn(&self, name: &str) -> OwnedMutexGuard<()> {
+        self.changing.of(name).await
     }
 
     /// Drops what was read of a model's files, and the answers that it gave.
     fn forget(&self, name: &str) {
+        self.demands.forget(name);
         let mut known = lock(&self.known);
         known.generation += 1;
         known.entries.remove(name);

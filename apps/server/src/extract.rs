@@ -131,14 +131,45 @@ impl WithTensors {
     async fn read(request: Request, state: &ServerState) -> Result<Self, Fault> {
         refuse_encoded(&request)?;
         let config = state.config();
-        let json_bytes = json_bytes(request.headers(), config.body_bytes_max)?;
+        let json_bytes = json_bytes(request.headers())?;
         let limit = match json_bytes {
             Some(_) => (config.binary_bytes_max, BINARY_HINT),
             None => (config.body_bytes_max, JSON_HINT),
         };
-        let (bytes, room) = read(request.into_body(), state, limit).await?;
+        let check = |body_bytes: u64| match json_bytes {
+            Some(json) if u64::try_from(json).is_ok_and(|json| json > body_bytes) => {
+                Err(beyond_body(json, body_bytes))
+            }
+            Some(json) if json > config.body_bytes_max => {
+                Err(beyond(config.body_bytes_max, JSON_HINT))
+            }
+            _ => Ok(()),
+        };
+        // What says how long it is is not taken in for nothing.
+        let body = request.into_body();
+        body.size_hint().exact().map_or(Ok(()), &check)?;
+        let (bytes, room) = read(body, state, limit).await?;
+        check(u64::try_from(bytes.len()).unwrap_or(u64::MAX))?;
         Ok(Self { bytes, json_bytes, room })
     }
+}
+
+/// 400 for JSON that would end behind its body.
+pub(crate) fn beyond_body(json_bytes: usize, body_bytes: impl std::fmt::Display) -> Fault {
+    Fault::bad_input(format!(
+        "header Inference-Header-Content-Length is '{json_bytes}', expected 0 to {body_bytes}, the \
+         length of the body"
+    ))
+}
+
+/// Whether a body is a form with parts. Media types have no case.
+pub(crate) fn is_form(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).map(|kind| kind.as_bytes());
+    let is_form = |kind: &[u8]| {
+        let essence = kind.split(|byte| *byte == b';').next().unwrap_or_default();
+        essence.trim_ascii().eq_ignore_ascii_case(b"multipart/form-data")
+    };
+    kind.is_some_and(is_form)
 }
 
 /// Compressed bodies would be read as if they were JSON, with a puzzling error.
@@ -185,19 +216,15 @@ fn too_slow(limit: Duration) -> Fault {
 }
 
 /// The value of [`HEADER_LENGTH`].
-fn json_bytes(headers: &HeaderMap, limit: usize) -> Result<Option<usize>, Fault> {
+fn json_bytes(headers: &HeaderMap) -> Result<Option<usize>, Fault> {
     let Some(value) = headers.get(HEADER_LENGTH) else { return Ok(None) };
     let text = value.to_str().unwrap_or_default();
-    let bytes = text.parse::<usize>().map_err(|_| {
+    text.parse().map(Some).map_err(|_| {
         Fault::bad_input(format!(
             "header Inference-Header-Content-Length is '{text}', expected 0 to the length of the \
              body"
         ))
-    })?;
-    match bytes <= limit {
-        true => Ok(Some(bytes)),
-        false => Err(beyond(limit, JSON_HINT)),
-    }
+    })
 }
 
 /// A large body may take long, but it must not stall.

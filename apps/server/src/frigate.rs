@@ -4,14 +4,16 @@
 mod boxes;
 mod detect;
 mod models;
+mod push;
 mod zmtp;
 
 use crate::bodies::Room;
 use crate::call::Call;
 use crate::catalog::ModelEntry;
 use crate::error::Result;
-use crate::extract::make_room;
+use crate::extract::{Pace, make_room};
 use crate::fault::Fault;
+use crate::faults::disk;
 use crate::serve::check_loopback;
 use crate::state::ServerState;
 use boxes::Rows;
@@ -97,7 +99,7 @@ struct Session {
 
 enum Request {
     Model(String),
-    Sent(String, Incoming),
+    Sent(String, std::result::Result<Incoming, Fault>),
     Image(Header, Vec<u8>, Room),
     Refused(Fault),
 }
@@ -121,7 +123,7 @@ impl Session {
             if !more {
                 return Ok(());
             }
-            let request = tokio::time::timeout(stall, self.receive(&mut peer)).await??;
+            let request = self.receive(&mut peer).await?;
             let answer = self.answer(request).await?;
             tokio::time::timeout(stall, peer.answer(&answer)).await??;
         }
@@ -130,30 +132,20 @@ impl Session {
     /// Takes a request in. What cannot be kept is read past, so that the next one is found.
     async fn receive(&self, peer: &mut Peer<TcpStream>) -> std::io::Result<Request> {
         let config = self.state.config();
-        let head = peer.request().await?;
-        let header = peer.take(head, HEADER_BYTES_MAX).await?;
-        let header = serde_json::from_slice::<Header>(&header)
-            .map_err(|e| Fault::bad_input(format!("the description is not valid: {e}")));
-        if !head.more {
+        let stall = config.body_timeout();
+        let (header, part) = tokio::time::timeout(stall, described(peer)).await??;
+        let Some(part) = part else {
             return Ok(match header {
                 Ok(header) if header.model_request => Request::Model(header.model_name),
                 Ok(_) => Request::Refused(Fault::bad_input("a description without a tensor")),
                 Err(fault) => Request::Refused(fault),
             });
-        }
-        let part = peer.part().await?;
-        if part.more {
-            return Err(broken("a third part, expected a description and a tensor or a model"));
-        }
-        let is_model = header.as_ref().is_ok_and(|header| header.model_data);
+        };
         let most = u64::try_from(config.body_bytes_max).unwrap_or(u64::MAX);
-        let limit = if is_model { config.model_bytes_max } else { most };
         let fault = match header {
-            Ok(header) if is_model => {
-                match self.receive_model(peer, (part, limit), &header.model_name).await? {
-                    Ok(incoming) => return Ok(Request::Sent(header.model_name, incoming)),
-                    Err(fault) => fault,
-                }
+            Ok(header) if header.model_data => {
+                let model = self.receive_model(peer, part, &header.model_name).await?;
+                return Ok(Request::Sent(header.model_name, model));
             }
             Ok(header) => {
                 let mut room = Room::default();
@@ -161,7 +153,7 @@ impl Session {
                 let bytes = usize::try_from(part.bytes().min(most)).unwrap_or(usize::MAX);
                 match make_room(&self.state, &mut room, bytes).await {
                     Ok(()) => {
-                        let tensor = peer.take(part, limit).await?;
+                        let tensor = tokio::time::timeout(stall, peer.take(part, most)).await??;
                         return Ok(Request::Image(header, tensor, room));
                     }
                     Err(fault) => fault,
@@ -169,23 +161,32 @@ impl Session {
             }
             Err(fault) => fault,
         };
-        peer.copy(part, limit, &mut tokio::io::sink()).await?;
+        push::pass(peer, (part, most), &Pace::new(config)).await?;
         Ok(Request::Refused(fault))
     }
 
+    /// Takes a model in, or says why it is not kept.
     async fn receive_model(
         &self,
         peer: &mut Peer<TcpStream>,
-        (part, limit): (zmtp::Head, u64),
+        part: zmtp::Head,
         file: &str,
     ) -> std::io::Result<std::result::Result<Incoming, Fault>> {
-        let incoming = match Incoming::new(&self.state, &self.turns, file).await {
-            Ok(incoming) => incoming,
-            Err(fault) => return Ok(Err(fault)),
+        let config = self.state.config();
+        let part = (part, config.model_bytes_max);
+        part.0.check(part.1)?;
+        // Others before it take as long as they take: its own time begins after them.
+        let incoming = tokio::select! {
+            incoming = Incoming::new(&self.state, &self.turns, file) => incoming,
+            () = self.state.closing() => return Err(std::io::ErrorKind::ConnectionAborted.into()),
         };
-        let mut file = tokio::fs::File::create(incoming.path()).await?;
-        peer.copy(part, limit, &mut file).await?;
-        Ok(Ok(incoming))
+        let pace = Pace::new(config);
+        let incoming = match incoming {
+            Ok(incoming) => incoming,
+            Err(fault) => return push::pass(peer, part, &pace).await.map(|()| Err(fault)),
+        };
+        let written = push::take_in(peer, part, &pace, &incoming.path()).await?;
+        Ok(written.map(|()| incoming).map_err(|error| disk(&error)))
     }
 
     /// The parts of an answer.
@@ -246,6 +247,24 @@ impl Session {
         let bytes = rows.as_flattened().iter().flat_map(|value| value.to_le_bytes());
         vec![text(&description), bytes.collect()]
     }
+}
+
+/// What a request says of itself, and the part behind that, if there is one.
+async fn described(
+    peer: &mut Peer<TcpStream>,
+) -> std::io::Result<(std::result::Result<Header, Fault>, Option<zmtp::Head>)> {
+    let head = peer.request().await?;
+    let header = peer.take(head, HEADER_BYTES_MAX).await?;
+    let header = serde_json::from_slice(&header)
+        .map_err(|e| Fault::bad_input(format!("the description is not valid: {e}")));
+    if !head.more {
+        return Ok((header, None));
+    }
+    let part = peer.part().await?;
+    if part.more {
+        return Err(broken("a third part, expected a description and a tensor or a model"));
+    }
+    Ok((header, Some(part)))
 }
 
 fn text(value: &Value) -> Vec<u8> {

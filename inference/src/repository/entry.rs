@@ -6,9 +6,13 @@ use crate::model::{Model, ValueSpec};
 use crate::session::{Session, SessionOptions};
 use lgp_memory::{DType, Dim, SymShape, TensorType, ValueKind};
 use serde::{Deserialize, Serialize};
+use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 pub(super) const ENTRY_FILE: &str = "entry.json";
+/// What is known of a model has some hundred bytes for each input and output.
+const ENTRY_BYTES_MAX: u64 = 16 << 20;
 
 /// A version of a model in a [`Repository`](super::Repository).
 #[derive(Debug, Clone, PartialEq)]
@@ -32,8 +36,21 @@ pub struct Entry {
 #[derive(Serialize, Deserialize)]
 struct Stored {
     sha256: String,
+    /// The files that were hashed: as long as they are these, nothing is read again.
+    #[serde(default)]
+    files: Vec<Seen>,
     inputs: Vec<StoredValue>,
     outputs: Vec<StoredValue>,
+}
+
+/// A file of a model as it was when the model was read.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Seen {
+    /// Its place in the version's folder.
+    name: PathBuf,
+    bytes: u64,
+    /// When it was changed last, counted from 1970.
+    modified_ns: Option<u64>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -78,41 +95,83 @@ impl From<StoredValue> for ValueSpec {
     }
 }
 
-/// Writes what is known of a model into its folder.
-pub(super) fn save(folder: &Path, entry: &Entry) -> Result<()> {
+/// A model's files as they are: the ONNX file, and those that hold its weights.
+pub(super) fn seen<'a>(
+    folder: &Path,
+    external: impl Iterator<Item = &'a PathBuf>,
+) -> Result<Vec<Seen>> {
+    let model = Seen::of(folder, Path::new(MODEL_FILE));
+    std::iter::once(model).chain(external.map(|name| Seen::of(folder, name))).collect()
+}
+
+impl Seen {
+    fn of(folder: &Path, name: &Path) -> Result<Self> {
+        let path = folder.join(name);
+        let about = std::fs::metadata(&path).map_err(Error::io("read", &path))?;
+        let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).ok();
+        let modified = about.modified().ok().and_then(since);
+        let modified_ns = modified.and_then(|since| u64::try_from(since.as_nanos()).ok());
+        Ok(Self { name: name.to_owned(), bytes: about.len(), modified_ns })
+    }
+}
+
+/// Writes what is known of a model into its folder. Who reads it meanwhile has what was there before.
+pub(super) fn save(folder: &Path, entry: &Entry, files: Vec<Seen>) -> Result<()> {
     let stored = Stored {
         sha256: entry.sha256.clone(),
+        files,
         inputs: entry.inputs.iter().map(Into::into).collect(),
         outputs: entry.outputs.iter().map(Into::into).collect(),
     };
     let path = folder.join(ENTRY_FILE);
     let text =
         serde_json::to_vec_pretty(&stored).map_err(|e| Error::io("write", &path)(e.into()))?;
-    files::write(&path, &text)
+    let staged = tempfile::Builder::new().prefix(".entry-").tempdir_in(folder);
+    let staged = staged.map_err(Error::io("write", folder))?;
+    let whole = staged.path().join(ENTRY_FILE);
+    files::write(&whole, &text)?;
+    std::fs::rename(&whole, &path).map_err(Error::io("write", path))
 }
 
-/// Reads what is known of a model. One that was put there by hand is read itself, once where its
-/// folder can be written: from then on it must not change.
+/// What is known of a model whose files are those that were hashed.
+fn stored(folder: &Path) -> Option<Stored> {
+    let path = folder.join(ENTRY_FILE);
+    // A pipe would wait for its writer.
+    if !std::fs::metadata(&path).is_ok_and(|found| found.is_file()) {
+        return None;
+    }
+    let mut text = Vec::new();
+    let file = std::fs::File::open(&path).ok()?;
+    file.take(ENTRY_BYTES_MAX).read_to_end(&mut text).ok()?;
+    let stored: Stored = serde_json::from_slice(&text).ok()?;
+    let is_same = |seen: &Seen| Seen::of(folder, &seen.name).is_ok_and(|now| now == *seen);
+    (!stored.files.is_empty() && stored.files.iter().all(is_same)).then_some(stored)
+}
+
+/// Reads what is known of a model. One that was put there by hand, or whose files are others than they
+/// were, is read itself, once where its folder can be written.
 pub(super) fn load(root: &Path, name: &str, version: u64) -> Result<Entry> {
     let folder = root.join(name).join(version.to_string());
     let path = folder.join(MODEL_FILE);
-    let stored = std::fs::read(folder.join(ENTRY_FILE))
-        .ok()
-        .and_then(|text| serde_json::from_slice::<Stored>(&text).ok());
     let name = name.to_owned();
-    if let Some(Stored { sha256, inputs, outputs }) = stored {
+    if let Some(Stored { sha256, inputs, outputs, .. }) = stored(&folder) {
         let inputs = inputs.into_iter().map(Into::into).collect();
         let outputs = outputs.into_iter().map(Into::into).collect();
         return Ok(Entry { name, version, path, sha256, inputs, outputs });
     }
-    let bytes = std::fs::read(&path).map_err(Error::io("read", &path))?;
+    // Looked at before they are hashed: what changes meanwhile is read again the next time.
+    let mut files = seen(&folder, std::iter::empty())?;
+    let bytes = crate::onnx::read_file(&path)?;
     let model = Model::from_bytes(&bytes, Some(&folder))?;
     let session = Session::new(model, SessionOptions::with_threads(1))?;
     let external = crate::onnx::external_files(&bytes, Some(&folder))?;
+    for file in external.keys() {
+        files.push(Seen::of(&folder, file)?);
+    }
     let sha256 = files::digest(&bytes, &external)?;
     let (inputs, outputs) = (session.inputs().to_vec(), session.outputs().to_vec());
     let entry = Entry { name, version, path, sha256, inputs, outputs };
-    if let Err(error) = save(&folder, &entry) {
+    if let Err(error) = save(&folder, &entry, files) {
         // A folder that only others may write is read again the next time.
         tracing::debug!(%error, "what is known of a model is not kept");
     }

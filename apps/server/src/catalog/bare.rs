@@ -1,14 +1,17 @@
-//! Folders with a file about a model, and no model: their index says what is wrong, for they come from
-//! repositories where other files are models too.
+//! Folders with a file about a model, and no model, and folders that cannot be read: their index says what is
+//! wrong. The former come from repositories where other files are models too.
 
-use super::survey::{Found, said};
+use super::survey::{Found, said, unusable};
 use crate::ensemble;
 use crate::fault::Fault;
-use lgp_sdk::{ModelConfig, Repository};
+use lgp_sdk::{ModelConfig, ModelError, Repository};
 
 /// What is wrong with the folder of a name, and the version that it would have; none where the name has
 /// a model, or is an ensemble's, or where nobody says that it were a model's.
 pub(super) fn bare(repository: &Repository, name: &str) -> Option<(u64, Fault)> {
+    if let Err(error @ ModelError::Io { .. }) = repository.versions_of(name) {
+        return Some((1, unusable(&error)));
+    }
     let folder = repository.root().join(name);
     let has = |file: &str| folder.join(file).is_file();
     let file = ModelConfig::FILES.into_iter().find(|file| has(file))?;

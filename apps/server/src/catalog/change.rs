@@ -54,7 +54,10 @@ impl Catalog {
             Some(Err(fault)) if self.numbers(name).await.map_or(true, |all| all.is_empty()) => {
                 Err(ensembles::unusable(name, fault))
             }
-            _ => self.load_now(name, version).await,
+            _ => {
+                self.renew_all(name, version).await?;
+                self.load_now(name, version).await
+            }
         }
     }
 
@@ -121,7 +124,7 @@ impl Catalog {
         Ok(outcome)
     }
 
-    async fn load_one(&self, entry: &ModelEntry) -> Result<LoadOutcome, Fault> {
+    pub(super) async fn load_one(&self, entry: &ModelEntry) -> Result<LoadOutcome, Fault> {
         let (name, model) = (entry.name(), entry.model());
         if entry.ensemble().is_some() {
             let what = format!("'{name}' is an ensemble, which no worker loads");
@@ -172,7 +175,7 @@ impl Catalog {
     }
 
     /// Models that this one may stand in for learn of its newest version.
-    async fn tell_others(&self, name: &str) {
+    pub(super) async fn tell_others(&self, name: &str) {
         for model in self.coordinator.models() {
             let deployment = self.deployment(&model.name).await;
             if deployment.variants.iter().any(|variant| variant == name) {
@@ -329,6 +332,8 @@ impl Catalog {
         let added = self.files(move |r| r.add(&owned, file)).await?;
         drop(naming);
         let version = added.version;
+        // One of this number may have been known before.
+        self.survey.reads.retain(|known| *known != (name.to_owned(), version));
         lock(&self.survey.seen).insert((name.to_owned(), version));
         self.forget(name);
         let outcome = self.come(name, version).await;
@@ -406,6 +411,7 @@ impl Catalog {
             known == name && version.is_none_or(|version| version == *number)
         };
         lock(&self.survey.seen).retain(|seen| !goes(seen));
+        self.survey.reads.retain(|read| !goes(read));
         let gone = |model: &ModelRef| {
             model.name == name && version.is_none_or(|version| version == model.version)
         };

@@ -3,7 +3,7 @@
 mod kept;
 
 use super::survey::Found;
-use super::{Catalog, ModelEntry, Readiness, lock, turn};
+use super::{Catalog, ModelEntry, Readiness, lock};
 use crate::ensemble::{Draft, Ensemble, FILE, ModelName, Models};
 use crate::fault::Fault;
 use crate::faults::disk;
@@ -57,7 +57,7 @@ impl Catalog {
         if !Repository::is_name(name) {
             return None;
         }
-        let _turn = turn(&self.ensembles.looking, name).await;
+        let _turn = self.ensembles.looking.of(name).await;
         let owned = name.to_owned();
         let read = self.files(move |repository| Ok(Text::read(repository, &owned))).await;
         let text = match read.and_then(|read| read.map_err(|error| disk(&error))) {
@@ -156,10 +156,13 @@ impl Catalog {
         Readiness::Ready
     }
 
-    /// The same for the index, which also says that a changed file cannot be used.
+    /// The same for the index, which also says that files have changed and cannot be used.
     pub(super) fn told_readiness(&self, entry: &ModelEntry) -> Readiness {
         let readiness = self.readiness(entry);
-        let fault = entry.ensemble().and_then(|_| self.ensembles.fault(entry.name()));
+        let fault = match entry.ensemble() {
+            Some(_) => self.ensembles.fault(entry.name()),
+            None => self.survey.reads.outdated(entry.name(), entry.version()),
+        };
         match (readiness, fault) {
             (Readiness::Ready, Some(fault)) => Readiness::Outdated(fault.message),
             (readiness, _) => readiness,

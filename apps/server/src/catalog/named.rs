@@ -12,12 +12,14 @@ pub(crate) struct Named {
     entry: ModelEntry,
     /// Whether the name came with a version.
     has_version: bool,
+    /// Whether the entry is the one that is to answer.
+    is_settled: bool,
     alias: Option<(String, Arc<Alias>)>,
 }
 
 impl From<ModelEntry> for Named {
     fn from(entry: ModelEntry) -> Self {
-        Self { entry, has_version: true, alias: None }
+        Self { entry, has_version: true, is_settled: true, alias: None }
     }
 }
 
@@ -43,14 +45,16 @@ impl Catalog {
     pub(crate) async fn named(&self, name: &str, version: Option<u64>) -> Result<Named, Fault> {
         let Some(alias) = self.aliases.get(name) else {
             let entry = self.get(name, version).await?;
-            return Ok(Named { entry, has_version: version.is_some(), alias: None });
+            let has_version = version.is_some();
+            return Ok(Named { entry, has_version, is_settled: true, alias: None });
         };
         if let Some(version) = version {
             let what = format!("'{name}' is an alias and has no version {version}");
             return Err(Fault::bad_input(what + ", expected the name alone"));
         }
         let entry = self.first_of(name, &alias).await?;
-        Ok(Named { entry, has_version: false, alias: Some((name.to_owned(), alias)) })
+        let alias = Some((name.to_owned(), alias));
+        Ok(Named { entry, has_version: false, is_settled: false, alias })
     }
 
     /// The first of an alias's targets that is there: what is known of one is known of all.
@@ -72,10 +76,18 @@ impl Catalog {
         named: &Named,
         key: Option<&str>,
     ) -> Result<ModelEntry, Fault> {
-        let Some((name, alias)) = &named.alias else { return Ok(named.entry.clone()) };
+        let Some((name, alias)) = named.alias.as_ref().filter(|_| !named.is_settled) else {
+            return Ok(named.entry.clone());
+        };
         let target = alias.at(self.aliases.number(name, key));
         let target = target.ok_or_else(|| Fault::internal(format!("alias '{name}' is empty")))?;
         self.get(&target.model, target.version).await
+    }
+
+    /// The same with the model that is to answer as its entry: for a request that is made to fit that one.
+    pub(crate) async fn settled(&self, named: Named) -> Result<Named, Fault> {
+        let entry = self.answering(&named, None).await?;
+        Ok(Named { entry, is_settled: true, ..named })
     }
 
     /// The version that was chosen, or its successor where it is not ready.
@@ -93,13 +105,11 @@ impl Catalog {
         }
     }
 
-    /// The version that answers to a name now, where the one that was chosen cannot any more; none where
-    /// the request named that version, and where there is no other that does the same.
+    /// The version that answers to a name now, where the one that was chosen cannot any more; of a version
+    /// that the request named, what its files have become. None where there is no other that does the same.
     pub(crate) async fn successor(&self, named: &Named, chosen: &ModelEntry) -> Option<ModelEntry> {
-        if !named.leaves_open(chosen) {
-            return None;
-        }
-        let other = self.get(chosen.name(), None).await.ok()?;
+        let version = (!named.leaves_open(chosen)).then(|| chosen.version());
+        let other = self.get(chosen.name(), version).await.ok()?;
         let is_alike = other.inputs() == chosen.inputs() && other.outputs() == chosen.outputs();
         let is_other = other.model() != chosen.model() && is_alike;
         (is_other && self.require_ready(&other).is_ok()).then_some(other)

@@ -2,14 +2,18 @@
 //! others.
 
 use super::bare::{self, bare};
+use super::reads::Reads;
 use super::{Catalog, ModelEntry, Readiness, lock};
 use crate::fault::Fault;
 use crate::faults;
+use axum::http::StatusCode;
 use lgp_sdk::{DeployError, Entry, ModelConfig, ModelError, Repository, last_loaded};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::SystemTime;
+use tokio::sync::Semaphore;
+
+/// Versions that are read at once because a look has found them.
+const READS_MAX: usize = 2;
 
 /// A model and a version of it.
 pub(super) type Version = (String, u64);
@@ -20,19 +24,20 @@ pub(super) type Found = (String, u64, Result<ModelEntry, Fault>);
 /// What is known of the folder between two looks at it.
 #[derive(Debug)]
 pub(super) struct Survey {
-    /// What was wrong with a version when its files had this time and size: it is not read again before
-    /// they change.
-    broken: Mutex<HashMap<Version, (Stamp, Fault)>>,
+    /// The versions as they were read.
+    pub(super) reads: Reads,
     /// Why a version does not fit what its model's own file says, as the log was told. Such a file is read
     /// at each look, for what it says may also become true.
     refused: Mutex<HashMap<Version, String>>,
     /// What the file of each model said when it was acted on.
-    configs: Mutex<HashMap<String, Said>>,
+    pub(super) configs: Mutex<HashMap<String, Said>>,
     /// Versions that were found to be usable: what is not among them is new.
     pub(super) seen: Mutex<BTreeSet<Version>>,
+    /// Models about which something is being done that a look has found.
+    pub(super) busy: Mutex<BTreeSet<String>>,
+    /// Held while versions that have come, or have changed, are read: each takes memory and a processor.
+    pub(super) reading: Semaphore,
 }
-
-type Stamp = (Option<SystemTime>, u64);
 
 /// What a model's own file says, or why it says nothing.
 pub(super) type Said = Result<ModelConfig, String>;
@@ -49,15 +54,17 @@ impl Survey {
     /// Of a repository whose present versions are nothing new, as far as they can be used.
     pub(super) fn of(repository: &Repository) -> Self {
         let survey = Self {
-            broken: Mutex::default(),
+            reads: Reads::default(),
             refused: Mutex::default(),
             configs: Mutex::default(),
             seen: Mutex::default(),
+            busy: Mutex::default(),
+            reading: Semaphore::new(READS_MAX),
         };
-        let found = repository.found().unwrap_or_default();
+        let found = survey.found(repository).unwrap_or_default();
         for name in found.keys() {
             // What is not read now is news later.
-            if let Ok(said) = said(repository, name) {
+            if let Some(said) = survey.said_anew(repository, name) {
                 survey.take(name, said);
             }
         }
@@ -76,12 +83,56 @@ impl Survey {
     }
 
     /// Each version of a model, or of all, or what is wrong with it.
-    fn read(&self, repository: &Repository, name: Option<&str>) -> Result<Vec<Found>, ModelError> {
+    fn read(&self, repository: &Repository, name: Option<&str>) -> Result<Vec<Found>, Fault> {
         let found = match name {
-            Some(name) => BTreeMap::from([(name.to_owned(), repository.versions_of(name)?)]),
-            None => repository.found()?,
+            Some(name) => {
+                let versions = self.or_known(name, repository.versions_of(name));
+                let versions = versions.map_err(|error| unusable(&error))?;
+                BTreeMap::from([(name.to_owned(), versions)])
+            }
+            None => self.found(repository).map_err(|error| unusable(&error))?,
         };
         Ok(self.read_found(repository, found))
+    }
+
+    /// The versions of each model. Models of which none is known because their folders cannot be read are
+    /// left out.
+    pub(super) fn found(
+        &self,
+        repository: &Repository,
+    ) -> Result<BTreeMap<String, Vec<u64>>, ModelError> {
+        let mut all = BTreeMap::new();
+        for (name, versions) in repository.found()? {
+            if let Ok(versions) = self.or_known(&name, versions) {
+                all.insert(name, versions);
+            }
+        }
+        Ok(all)
+    }
+
+    /// The versions of a model. Where its folder cannot be read now, those that were read before serve on.
+    fn or_known(
+        &self,
+        name: &str,
+        listed: Result<Vec<u64>, ModelError>,
+    ) -> Result<Vec<u64>, ModelError> {
+        let Err(ModelError::Io { .. }) = &listed else { return listed };
+        let known = self.reads.versions(name);
+        if known.is_empty() { listed } else { Ok(known) }
+    }
+
+    /// A version whose files have changed, as they are now, if that is something else that can be used.
+    pub(super) fn anew(
+        &self,
+        repository: &Repository,
+        of: &Version,
+    ) -> Result<Option<(Entry, ModelEntry)>, Fault> {
+        let Some(now) = self.reads.anew(repository, of)? else { return Ok(None) };
+        let config = ModelConfig::of(repository, &of.0);
+        let config = config.map_err(|error| faults::deploy(&error))?;
+        config.check(repository, &now).map_err(|error| faults::deploy(&error))?;
+        let entry = ModelEntry::new(now.clone(), Arc::new(config));
+        Ok(Some((now, entry)))
     }
 
     fn read_found(&self, repository: &Repository, found: BTreeMap<String, Vec<u64>>) -> Vec<Found> {
@@ -91,7 +142,7 @@ impl Survey {
             let config = config.map(Arc::new);
             for number in versions {
                 let version = (name.clone(), number);
-                let entry = self.entry(repository, &version);
+                let entry = self.reads.entry(repository, &version);
                 let entry = entry.and_then(|entry| self.fit(repository, &entry, &config));
                 all.push((name.clone(), number, entry));
             }
@@ -129,45 +180,15 @@ impl Survey {
         fitting
     }
 
-    fn entry(&self, repository: &Repository, version: &Version) -> Result<Entry, Fault> {
-        let (name, number) = version;
-        let stamp = stamp(&repository.root().join(name).join(number.to_string()));
-        if let Some((then, fault)) = lock(&self.broken).get(version)
-            && *then == stamp
-        {
-            return Err(fault.clone());
-        }
-        let read = repository.get(name, Some(*number));
-        let mut broken = lock(&self.broken);
-        match read {
-            Ok(entry) => {
-                broken.remove(version);
-                Ok(entry)
-            }
-            Err(error) => {
-                tracing::warn!(name, version = number, %error, "a model cannot be used");
-                let fault = faults::model(&error);
-                broken.insert(version.clone(), (stamp, fault.clone()));
-                Err(fault)
-            }
-        }
-    }
-
-    /// Whether a model's file says something else than it did when this was asked last.
-    pub(super) fn take(&self, name: &str, said: Said) -> bool {
-        let mut configs = lock(&self.configs);
-        let is_new = match configs.get(name) {
-            Some(before) => *before != said,
-            None => said != Ok(ModelConfig::default()),
-        };
-        if let (true, Ok(config)) = (is_new, &said)
+    /// What a model's file says is what holds from now on.
+    pub(super) fn take(&self, name: &str, said: Said) {
+        if let Ok(config) = &said
             && !config.ignored.is_empty()
         {
             let ignored = config.ignored.join(", ");
             tracing::info!(name, ignored, "of these fields of a model's file nothing is made");
         }
-        configs.insert(name.to_owned(), said);
-        is_new
+        lock(&self.configs).insert(name.to_owned(), said);
     }
 
     /// What a model's file says was not acted on after all.
@@ -178,7 +199,7 @@ impl Survey {
 
     /// Forgets what is not there any more.
     pub(super) fn keep_only(&self, found: &BTreeSet<Version>) {
-        lock(&self.broken).retain(|version, _| found.contains(version));
+        self.reads.retain(|version| found.contains(version));
         lock(&self.refused).retain(|version, _| found.contains(version));
         let names: BTreeSet<&String> = found.iter().map(|(name, _)| name).collect();
         lock(&self.configs).retain(|name, _| names.contains(name));
@@ -196,34 +217,19 @@ pub(super) fn said(repository: &Repository, name: &str) -> Result<Said, ModelErr
     }
 }
 
-/// The last time and all bytes of a version's files: its weights may come after its model.
-fn stamp(folder: &Path) -> Stamp {
-    let mut stamp: Stamp = (None, 0);
-    for item in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        let (modified, bytes) = match item.metadata() {
-            Ok(found) if found.is_dir() => self::stamp(&item.path()),
-            Ok(found) => (found.modified().ok(), found.len()),
-            Err(_) => continue,
-        };
-        stamp = (stamp.0.max(modified), stamp.1.saturating_add(bytes));
-    }
-    stamp
-}
-
-/// Versions by name, one by one.
-pub(super) fn flat(found: BTreeMap<String, Vec<u64>>) -> impl Iterator<Item = Version> {
-    let of = |(name, versions): (String, Vec<u64>)| {
-        versions.into_iter().map(move |version| (name.clone(), version))
-    };
-    found.into_iter().flat_map(of)
+/// Why files of models cannot be used. Their places are for the log.
+pub(super) fn unusable(error: &ModelError) -> Fault {
+    let ModelError::Io { action, source, .. } = error else { return faults::model(error) };
+    let what = format!("cannot {action} the model's files: {source}");
+    Fault::new(StatusCode::INTERNAL_SERVER_ERROR, "model_files", what)
 }
 
 impl Catalog {
     /// Each version that is in the folder, of one model or of all, or what is wrong with it.
     pub(super) async fn survey_models(&self, name: Option<String>) -> Result<Vec<Found>, Fault> {
         let (survey, asked) = (Arc::clone(&self.survey), name.clone());
-        let read = self.files(move |repository| survey.read(repository, asked.as_deref())).await;
-        match (read, name) {
+        let read = move |repository: &Repository| Ok(survey.read(repository, asked.as_deref()));
+        match (self.files(read).await?, name) {
             (Err(fault), Some(name)) if fault.code == "unknown_model" => {
                 let bare = self.files(move |repository| Ok(bare(repository, &name))).await?;
                 Err(bare.map_or(fault, |(_, reason)| reason))
@@ -235,7 +241,9 @@ impl Catalog {
     /// The same of all, of each ensemble, and of folders that should have models.
     pub(crate) async fn survey(&self) -> Result<Vec<Found>, Fault> {
         let mut all = self.survey_models(None).await?;
-        all.extend(self.files(|repository| Ok(bare::all(repository))).await?);
+        let listed: BTreeSet<String> = all.iter().map(|(name, ..)| name.clone()).collect();
+        let bare = self.files(|repository| Ok(bare::all(repository))).await?.into_iter();
+        all.extend(bare.filter(|(name, ..)| !listed.contains(name)));
         all.extend(self.look_at_ensembles().await?);
         Ok(all)
     }

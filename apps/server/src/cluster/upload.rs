@@ -1,13 +1,12 @@
 //! Uploaded models: written to a folder of their own, piece by piece, within size and time.
 
-use crate::extract::{Pace, refuse_encoded, too_large};
+use crate::extract::{Pace, is_form, refuse_encoded, too_large};
 use crate::fault::Fault;
 use crate::faults::disk;
 use crate::state::ServerState;
 use axum::body::{Body, Bytes};
 use axum::extract::multipart::{Field, Multipart};
 use axum::extract::{DefaultBodyLimit, FromRequest, Request};
-use axum::http::header;
 use futures_util::{StreamExt, stream};
 use http_body_util::BodyExt;
 use std::path::{Path, PathBuf};
@@ -50,11 +49,7 @@ pub(crate) async fn receive(state: &ServerState, request: Request) -> Result<Rec
     // that the repository sweeps after a crash.
     let folder = tempfile::Builder::new().prefix(".adding-").tempdir_in(state.catalog().root());
     let received = Received { folder: folder.map_err(|e| disk(&e))? };
-    let multipart = request
-        .headers()
-        .get(header::CONTENT_TYPE)
-        .is_some_and(|v| v.as_bytes().starts_with(b"multipart/form-data"));
-    if multipart {
+    if is_form(request.headers()) {
         let written = Arc::new(AtomicU64::new(0));
         let mut request = request.map(|body| in_step(body, Arc::clone(&written)));
         // It is bounded by the budget.

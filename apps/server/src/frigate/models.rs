@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use tempfile::TempDir;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
@@ -19,6 +20,9 @@ const PREFIX: &str = "frigate.";
 const NAME_BYTES_MAX: usize = 128;
 /// Models that may have come this way; more would be a way to fill the disk.
 const MODELS_MAX: usize = 16;
+
+/// How long a client hears nothing while its model loads; it waits for 30 seconds itself.
+const LOAD_WAIT: Duration = Duration::from_secs(25);
 
 /// Sent models are taken one after another: detectors of one machine send the same one at once, and no
 /// two lie on the disk before one was looked at.
@@ -68,9 +72,12 @@ pub(super) async fn asked(state: &ServerState, file: &str) -> (Option<ModelEntry
 /// Registers a model that was sent, and what to tell who sent it.
 pub(super) async fn sent(
     state: &ServerState,
-    (file, incoming): (&str, Incoming),
+    (file, incoming): (&str, Result<Incoming, Fault>),
 ) -> (Option<ModelEntry>, Value) {
-    let added = add(state, &registered(file), &incoming).await;
+    let added = match incoming {
+        Ok(incoming) => add(state, &registered(file), &incoming).await,
+        Err(fault) => Err(fault),
+    };
     let is_saved = added.is_ok();
     told(("model_saved", is_saved), file, added)
 }
@@ -103,10 +110,7 @@ async fn add(state: &ServerState, name: &str, incoming: &Incoming) -> Result<Mod
 }
 
 async fn loaded(state: &ServerState, entry: ModelEntry) -> Result<ModelEntry, Fault> {
-    if state.catalog().require_ready(&entry).is_err() {
-        return Ok(state.catalog().load(entry.name(), None).await?.entry);
-    }
-    Ok(entry)
+    state.catalog().demand(&entry, LOAD_WAIT).await
 }
 
 fn told(

@@ -28,6 +28,15 @@ impl Head {
     pub(super) fn bytes(self) -> u64 {
         self.bytes
     }
+
+    /// Refuses one that is longer.
+    pub(super) fn check(self, bytes_max: u64) -> Result<()> {
+        let bytes = self.bytes;
+        if bytes > bytes_max {
+            return Err(broken(format!("a frame of {bytes} bytes, expected at most {bytes_max}")));
+        }
+        Ok(())
+    }
 }
 
 /// A connection whose other end asks.
@@ -71,6 +80,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
         }
     }
 
+    /// One whose other end has greeted already.
+    #[cfg(test)]
+    pub(super) fn greeted(stream: S) -> Self {
+        Self { stream: BufReader::new(stream) }
+    }
+
     /// Waits for something to come; false where the other end has left.
     pub(super) async fn wait(&mut self) -> Result<bool> {
         Ok(!self.stream.fill_buf().await?.is_empty())
@@ -104,7 +119,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
 
     /// The content of a part. Memory grows with what comes, not with what was announced.
     pub(super) async fn take(&mut self, head: Head, bytes_max: u64) -> Result<Vec<u8>> {
-        check_length(head.bytes, bytes_max)?;
+        head.check(bytes_max)?;
         let mut content = Vec::new();
         let read = (&mut self.stream).take(head.bytes).read_to_end(&mut content).await?;
         if u64::try_from(read).is_ok_and(|read| read == head.bytes) {
@@ -114,16 +129,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
         }
     }
 
-    /// Writes the content of a part to a file, or wherever else.
-    pub(super) async fn copy(
-        &mut self,
-        head: Head,
-        bytes_max: u64,
-        to: &mut (impl AsyncWrite + Unpin),
-    ) -> Result<()> {
-        check_length(head.bytes, bytes_max)?;
-        let copied = tokio::io::copy_buf(&mut (&mut self.stream).take(head.bytes), to).await?;
-        if copied == head.bytes { to.flush().await } else { Err(ErrorKind::UnexpectedEof.into()) }
+    /// What has come of the content of a part, of which so many bytes are left. It is there until it is
+    /// [consumed](Self::consume).
+    pub(super) async fn piece(&mut self, left: u64) -> Result<&[u8]> {
+        let all = self.stream.fill_buf().await?;
+        if all.is_empty() {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        let most = usize::try_from(left).unwrap_or(usize::MAX).min(all.len());
+        Ok(all.get(..most).unwrap_or_default())
+    }
+
+    pub(super) fn consume(&mut self, bytes: usize) {
+        self.stream.consume(bytes);
     }
 
     /// Answers a request.
@@ -193,13 +211,6 @@ fn socket_type(command: &[u8]) -> Option<&[u8]> {
         rest = behind;
     }
     None
-}
-
-fn check_length(bytes: u64, bytes_max: u64) -> Result<()> {
-    if bytes > bytes_max {
-        return Err(broken(format!("a frame of {bytes} bytes, expected at most {bytes_max}")));
-    }
-    Ok(())
 }
 
 pub(super) fn broken(what: impl Into<String>) -> Error {

@@ -39,7 +39,8 @@ impl Models {
         &self.state
     }
 
-    /// A model by Immich's name for it and its type. It is loaded if need be.
+    /// A model by Immich's name for it and its type; of an alias the one that answers this request, for its
+    /// inputs are made as the files beside it say. It is loaded if need be.
     ///
     /// # Errors
     /// 404 that says which model is to be registered; what keeps it from being loaded.
@@ -50,10 +51,14 @@ impl Models {
             "unknown_model" => missing(given, &name),
             _ => fault,
         })?;
-        if named.is_alias() || catalog.require_ready(named.entry()).is_ok() {
+        if named.is_alias() {
+            return catalog.settled(named).await;
+        }
+        if catalog.require_ready(named.entry()).is_ok() {
             return Ok(named);
         }
-        Ok(catalog.load(&name, None).await?.entry.into())
+        catalog.demand(named.entry(), self.state.config().deadline_max()).await?;
+        catalog.named(&name, None).await
     }
 
     /// What turns a model's texts into numbers, read once.

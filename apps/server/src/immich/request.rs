@@ -2,6 +2,7 @@
 #![deny(clippy::as_conversions)]
 
 use super::tasks::{Entry, Task};
+use crate::extract::is_form;
 use crate::fault::Fault;
 use axum::body::{Body, Bytes};
 use axum::extract::multipart::{Field, Multipart, MultipartError};
@@ -10,8 +11,8 @@ use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use std::collections::BTreeMap;
 
-/// Parts of a form; Immich sends two.
-const PARTS_MAX: usize = 16;
+/// Parts of a form, as many as the library takes that Immich's own service is built on; Immich sends two.
+const PARTS_MAX: usize = 1000;
 /// The tasks as JSON have some hundred bytes.
 const ENTRIES_BYTES_MAX: usize = 64 << 10;
 /// What somebody searches for. What a model sees of it is shorter still.
@@ -33,8 +34,8 @@ pub(super) enum Sent {
 /// # Errors
 /// 415 where it is no form, 422 where the tasks are missing or not understood, 400 for all else.
 pub(super) async fn read(head: Parts, bytes: Vec<u8>) -> Result<Predict, Fault> {
-    let kind = head.headers.get(header::CONTENT_TYPE);
-    if !kind.is_some_and(|kind| kind.as_bytes().starts_with(b"multipart/form-data")) {
+    if !is_form(&head.headers) {
+        let kind = head.headers.get(header::CONTENT_TYPE);
         let what = format!("the content type is {kind:?}, expected multipart/form-data");
         return Err(Fault::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "content_type", what));
     }
@@ -49,10 +50,10 @@ pub(super) async fn read(head: Parts, bytes: Vec<u8>) -> Result<Predict, Fault> 
             return Err(broken(&format!("more than {PARTS_MAX} parts")));
         }
         match part.name() {
-            Some("entries") => once(&mut entries, part).await?,
-            Some("image") => once(&mut image, part).await?,
-            Some("text") => once(&mut text, part).await?,
-            // As Immich's own service does.
+            // Of several of one name the last counts, and others are left alone, as with Immich's own service.
+            Some("entries") => entries = Some(content(part).await?),
+            Some("image") => image = Some(content(part).await?),
+            Some("text") => text = Some(content(part).await?),
             _ => drop(part),
         }
     }
@@ -61,25 +62,18 @@ pub(super) async fn read(head: Parts, bytes: Vec<u8>) -> Result<Predict, Fault> 
     })?;
     let tasks = tasks(&entries)?;
     let sent = match (image, text) {
-        (Some(image), None) => Sent::Image(image),
+        (Some(image), _) => Sent::Image(image),
         (None, Some(text)) => Sent::Text(words(&text)?),
-        (given, _) => {
-            let given = if given.is_some() { "both 'image' and 'text'" } else { "neither" };
-            let what = format!("the form has {given}, expected a part 'image' or a part 'text'");
+        (None, None) => {
+            let what = "the form has neither, expected a part 'image' or a part 'text'";
             return Err(Fault::bad_input(what));
         }
     };
     Ok(Predict { tasks, sent })
 }
 
-async fn once(value: &mut Option<Bytes>, part: Field<'_>) -> Result<(), Fault> {
-    let name = part.name().unwrap_or_default().to_owned();
-    let bytes = part.bytes().await;
-    let bytes = bytes.map_err(|error: MultipartError| broken(&error.body_text()))?;
-    match value.replace(bytes) {
-        None => Ok(()),
-        Some(_) => Err(broken(&format!("the part '{name}' is there twice"))),
-    }
+async fn content(part: Field<'_>) -> Result<Bytes, Fault> {
+    part.bytes().await.map_err(|error: MultipartError| broken(&error.body_text()))
 }
 
 fn tasks(entries: &[u8]) -> Result<Vec<Task>, Fault> {

@@ -4,6 +4,7 @@ use super::models;
 use super::parts::Body;
 use super::request::{self, InferRequest};
 use super::response::{self, Choice};
+use super::signature;
 use super::task::{self, Outcome};
 use crate::access::Caller;
 use crate::cache;
@@ -298,6 +299,7 @@ async fn written<T: Send + 'static>(
 /// Refuses what a model cannot take, and an ensemble within another.
 fn check_kind(entry: &ModelEntry, request: &InferRequest) -> Result<(), Fault> {
     sequences::check(entry, request.sequence.as_ref())?;
+    signature::check_rows(entry, &request.inputs)?;
     match (entry.ensemble(), request.inputs.blobs.first()) {
         (None, Some(blobs)) => Err(blobs.is_no_text()),
         (Some(_), _) if request.is_step => {

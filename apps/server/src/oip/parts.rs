@@ -9,14 +9,14 @@ use super::blobs::Data;
 use super::{InferRequest, LARGE_BYTES, request, signature};
 use crate::bodies::Room;
 use crate::catalog::ModelEntry;
-use crate::extract::{WithTensors, refuse_encoded, whole};
+use crate::extract::{WithTensors, is_form, refuse_encoded, whole};
 use crate::fault::Fault;
 use crate::shared_memory::Shared;
 use crate::state::ServerState;
 use axum::body::Bytes;
 use axum::extract::multipart::{Multipart, MultipartError};
 use axum::extract::{DefaultBodyLimit, FromRequest, Request};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::StatusCode;
 use axum::response::Response;
 use lgp_sdk::DType;
 use tokio::runtime::Handle;
@@ -36,7 +36,7 @@ impl FromRequest<ServerState> for Body {
     type Rejection = Response;
 
     async fn from_request(request: Request, state: &ServerState) -> Result<Self, Response> {
-        if !are_in(request.headers()) {
+        if !is_form(request.headers()) {
             return WithTensors::from_request(request, state).await.map(Self::Tensors);
         }
         let path = request.uri().path().to_owned();
@@ -55,12 +55,6 @@ pub(crate) struct Parts {
     pub(super) bytes: usize,
     /// Its share of the room for bodies.
     pub(super) room: Room,
-}
-
-/// Whether a body has parts.
-fn are_in(headers: &HeaderMap) -> bool {
-    let kind = headers.get(header::CONTENT_TYPE).map(|kind| kind.as_bytes());
-    kind.is_some_and(|kind| kind.starts_with(b"multipart/form-data"))
 }
 
 /// Whether a body that begins with its boundary can be taken apart.

@@ -6,10 +6,11 @@ use super::blobs::{Data, Inputs};
 use super::{datatype, json_data, signature};
 use crate::bodies::Room;
 use crate::catalog::ModelEntry;
-use crate::extract::parse;
+use crate::extract::{beyond_body, parse};
 use crate::fault::Fault;
 use crate::sequences::{Asked, Line, Ticket};
 use crate::shared_memory::{Shared, Slot, Taken};
+use axum::body::Bytes;
 use lgp_sdk::{Buffer, DType, NamedTensor, Priority, Shape, Tensor, ValueSpec};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -218,8 +219,8 @@ impl InferRequest {
     }
 }
 
-/// A body that is nothing but one tensor: the model must have one input, and at most one
-/// dimension of it may be open.
+/// A body that is nothing but one tensor: the model must have one input, and at most one dimension of it may
+/// be open. Of the datatype BYTES it is one element, as it is.
 fn raw_request(raw: &[u8], inputs: &[ValueSpec]) -> Result<InferRequest, Fault> {
     let [input] = inputs else {
         return Err(Fault::bad_input(format!(
@@ -227,14 +228,25 @@ fn raw_request(raw: &[u8], inputs: &[ValueSpec]) -> Result<InferRequest, Fault> 
             inputs.len()
         )));
     };
-    let shape = signature::shape_of_raw(input, raw.len())?;
-    let tensor = Tensor::from_bytes(input.ty.dtype, shape, raw)
-        .map_err(|e| Fault::bad_input(format!("input '{}': {e}", input.name)))?;
+    let name = &input.name;
+    let data = match input.ty.dtype {
+        DType::Str => {
+            Data::of(name, &signature::shape_of_one(input)?, vec![Bytes::copy_from_slice(raw)])?
+        }
+        dtype => {
+            let shape = signature::shape_of_raw(input, raw.len())?;
+            let tensor = Tensor::from_bytes(dtype, shape, raw);
+            let tensor = tensor.map_err(|e| Fault::bad_input(format!("input '{name}': {e}")))?;
+            Data::Tensor(NamedTensor::new(name.clone(), tensor))
+        }
+    };
+    let mut inputs = Inputs::default();
+    inputs.push(data);
     Ok(InferRequest {
         id: None,
         priority: Priority::Normal,
         timeout: None,
-        inputs: vec![NamedTensor::new(input.name.clone(), tensor)].into(),
+        inputs,
         outputs: Vec::new(),
         form: Form::Binary,
         room: Room::default(),
@@ -263,13 +275,8 @@ impl<'a> Raw<'a> {
     ) -> Result<(&'a [u8], Self), Fault> {
         let raw = |rest| Self { rest, shared: None, taken: Taken::default() };
         let Some(bytes) = json_bytes else { return Ok((body, raw(None))) };
-        let (json, rest) = body.split_at_checked(bytes).ok_or_else(|| {
-            Fault::bad_input(format!(
-                "header Inference-Header-Content-Length is '{bytes}', expected 0 to {}, the length \
-                 of the body",
-                body.len()
-            ))
-        })?;
+        let split = body.split_at_checked(bytes);
+        let (json, rest) = split.ok_or_else(|| beyond_body(bytes, body.len()))?;
         Ok((json, raw(Some(rest))))
     }
 

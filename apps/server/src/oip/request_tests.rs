@@ -233,6 +233,34 @@ fn bad_binary_bodies_are_refused() {
 }
 
 #[test]
+fn a_raw_body_of_bytes_is_one_element() {
+    let open = || Dim::Symbol("n".into());
+    for (dims, body) in [
+        (vec![open()], &b"text"[..]),
+        (vec![open(), Dim::Known(1)], b"\xff\xd8 no text"),
+        (vec![open(), Dim::Unknown], b""),
+        (vec![], b"scalar"),
+    ] {
+        let rank = dims.len();
+        let request = decode(Some("0"), body, &[spec("b", DType::Str, &dims)], &outputs()).unwrap();
+        match (request.inputs.tensors.as_slice(), request.inputs.blobs.as_slice()) {
+            ([text], []) => {
+                assert_eq!(text.tensor.strings().unwrap(), [str::from_utf8(body).unwrap()]);
+                assert_eq!(text.tensor.shape().dims(), vec![1; rank]);
+            }
+            ([], [blob]) => {
+                assert_eq!((&blob.elements[..], &blob.shape), (&[body][..], &vec![1; rank]));
+            }
+            other => panic!("one input: {other:?}"),
+        }
+        assert!(matches!(request.form, Form::Binary));
+    }
+    let three = [spec("b", DType::Str, &[Dim::Known(3)])];
+    let (status, message) = refused(Some("0"), b"text", &three);
+    assert!(status == 400 && message.contains("a raw body is one element"), "{message}");
+}
+
+#[test]
 fn inputs_must_agree_with_one_another() {
     let cases = [
         (

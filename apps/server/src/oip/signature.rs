@@ -2,6 +2,7 @@
 
 use super::blobs::Inputs;
 use super::datatype;
+use crate::catalog::ModelEntry;
 use crate::fault::Fault;
 use lgp_sdk::{DType, Dim, NamedTensor, Shape, SymShape, ValueSpec};
 use std::collections::HashMap;
@@ -30,6 +31,30 @@ pub(crate) fn check_all(specs: &[ValueSpec], inputs: &Inputs) -> Result<(), Faul
     let blobs = inputs.blobs.iter();
     let blobs = blobs.map(|b| Seen { name: &b.name, dtype: DType::Str, dims: &b.shape });
     compare(specs, &inputs.tensors.iter().map(Seen::from).chain(blobs).collect::<Vec<_>>())
+}
+
+/// Refuses more rows than the model's file allows, in Triton's words.
+pub(crate) fn check_rows(entry: &ModelEntry, inputs: &Inputs) -> Result<(), Fault> {
+    let most = usize::try_from(entry.max_batch_size()).unwrap_or(usize::MAX);
+    // With sequences, batches are part of the shapes.
+    if most == 0 || entry.stateful().is_some() {
+        return Ok(());
+    }
+    let has_rows = |name: &str| {
+        let spec = entry.inputs().iter().find(|spec| spec.name == name);
+        let shape = spec.and_then(|spec| spec.ty.shape.as_ref());
+        shape.and_then(|shape| shape.0.first()).is_some_and(|first| first.known().is_none())
+    };
+    let tensors = inputs.tensors.iter().map(|it| (&it.name, it.tensor.shape().dims()));
+    let all = tensors.chain(inputs.blobs.iter().map(|it| (&it.name, it.shape.as_slice())));
+    let rows = all.filter(|(name, _)| has_rows(name)).filter_map(|(_, dims)| dims.first());
+    match rows.max() {
+        Some(rows) if *rows > most => Err(Fault::bad_input(format!(
+            "inference request batch-size must be <= {most} for '{}', it is {rows}",
+            entry.name()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 fn compare(specs: &[ValueSpec], inputs: &[Seen<'_>]) -> Result<(), Fault> {
@@ -98,7 +123,20 @@ fn check_one<'a>(
     Ok(())
 }
 
-/// The shape of a raw body: the model's own, with its one open dimension found from the length.
+/// The shape of one element that is a raw body.
+pub(crate) fn shape_of_one(spec: &ValueSpec) -> Result<Vec<usize>, Fault> {
+    let Some(shape) = &spec.ty.shape else { return Ok(vec![1]) };
+    let ones: Vec<usize> = shape.0.iter().map(|dim| dim.known().unwrap_or(1)).collect();
+    match ones.iter().all(|&dim| dim == 1) {
+        true => Ok(ones),
+        false => Err(Fault::bad_input(format!(
+            "input '{}' is {}, but a raw body is one element: send JSON with binary_data_size",
+            spec.name, spec.ty
+        ))),
+    }
+}
+
+/// The shape of a raw body of numbers: the model's own, with its one open dimension found from the length.
 pub(crate) fn shape_of_raw(spec: &ValueSpec, bytes: usize) -> Result<Shape, Fault> {
     let unclear = || {
         Fault::bad_input(format!(
@@ -107,9 +145,6 @@ pub(crate) fn shape_of_raw(spec: &ValueSpec, bytes: usize) -> Result<Shape, Faul
             spec.name, spec.ty
         ))
     };
-    if spec.ty.dtype == DType::Str {
-        return Err(unclear());
-    }
     let dims = &spec.ty.shape.as_ref().ok_or_else(unclear)?.0;
     let open: Vec<usize> = (0..dims.len()).filter(|&i| dims[i].known().is_none()).collect();
     let fixed: Shape = dims.iter().map(|d| d.known().unwrap_or(1)).collect::<Vec<_>>().into();

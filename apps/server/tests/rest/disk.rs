@@ -139,3 +139,33 @@ async fn a_full_disk_refuses_what_does_not_fit_and_serves_on() {
     assert_eq!(rig.post("/v2/models/small/infer", INFER).await.status, 200);
     assert_eq!(rig.call(parts(1 << 20)).await.status, 201);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_is_told_to_a_detector() {
+    let disk = match Disk::mount() {
+        Ok(disk) => disk,
+        Err(why) => return println!("skipped: mount: {why}"),
+    };
+    let options = Options { disk: Some(disk.0.path().to_owned()), ..Options::default() };
+    let rig = Rig::with(options).await;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    tokio::spawn(lgp_server::serve_frigate(listener, rig.state.clone(), std::future::pending()));
+    let mut client = crate::frigate::Client::connect(addr).await;
+    let before = models(&rig);
+    let sends = json!({ "model_data": true, "model_name": "m.onnx" });
+    disk.fill(0);
+    for model in [crate::frigate::onnx("m"), vec![0; 6 << 20]] {
+        let answer = client.tell(sends.clone(), &[&model]).await;
+        assert_eq!(
+            (&answer["model_saved"], &answer["model_loaded"]),
+            (&json!(false), &json!(false))
+        );
+        assert!(answer["message"].as_str().unwrap().contains("disk"), "{answer}");
+        assert_eq!(models(&rig), before, "nothing is left of what was refused");
+    }
+    // The connection goes on, and the model once there is room.
+    disk.free();
+    let answer = client.tell(sends, &[&crate::frigate::onnx("m")]).await;
+    assert_eq!(answer["model_saved"], true, "{answer}");
+}

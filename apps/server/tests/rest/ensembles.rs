@@ -224,6 +224,13 @@ async fn a_picture_goes_in_and_labels_come_out() {
     let both = [first.clone(), second.clone()];
     check(&post_parts(&rig, path, &[("image", &first), ("image", &second)]).await, &both);
     check(&post_binary(&rig, "labels", &both, json!({})).await, &both);
+    // A picture alone, as it is; what is answered is as bare as what was asked.
+    let bare = request("POST", path).header("inference-header-content-length", "0");
+    let answer = rig.call(bare.body(first.clone().into()).unwrap()).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let index: Vec<u8> =
+        expected(&first).iter().flat_map(|(index, _)| (*index as i64).to_le_bytes()).collect();
+    assert!(answer.body.ends_with(&index), "{}", answer.text());
 
     let metadata = rig.get("/v2/models/labels").await.json();
     assert_eq!(
@@ -239,12 +246,12 @@ async fn a_picture_goes_in_and_labels_come_out() {
         })
     );
     // It and its model count, each for itself.
-    for (name, count) in [("labels", 6), ("real.clf", 6)] {
+    for (name, count) in [("labels", 7), ("real.clf", 7)] {
         let stats = rig.get(&format!("/v2/models/{name}/stats")).await.json();
         assert_eq!(stats["model_stats"][0]["inference_count"], count, "{name}");
     }
     let page = rig.get("/metrics").await.text();
-    assert!(page.contains(r#"nv_inference_count{model="labels",version="1"} 6"#), "{page}");
+    assert!(page.contains(r#"nv_inference_count{model="labels",version="1"} 7"#), "{page}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

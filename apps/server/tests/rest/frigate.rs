@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 const IMAGE: [f32; 14] =
     [0.0, 3.0, 0.75, 0.125, 0.25, 0.375, 0.5, 0.0, 5.0, 0.5, 0.0, 0.0, 1.0, 1.0];
 
-fn onnx(more: &str) -> Vec<u8> {
+pub(crate) fn onnx(more: &str) -> Vec<u8> {
     let shape = SymShape([1, 1, 2, 7].map(Dim::Known).to_vec());
     let ty = TensorType { dtype: DType::F32, shape: Some(shape) };
     let mut graph = GraphBuilder::new(more);
@@ -251,4 +251,85 @@ async fn connections_that_cannot_be_served_end() {
     assert!(
         refused.expect_err("others reach it").to_string().contains("neither keys nor encryption")
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_that_ask_have_a_model_loaded_once() {
+    // Nothing else loads them.
+    let (rig, addr) = start(ServerConfig { models_poll_ms: 0, ..ServerConfig::default() }).await;
+    let models = lgp_inference::Repository::open(rig.folder.path().join("models")).unwrap();
+    for name in ["frigate.unloadable", "frigate.slow", "unloadable.visual"] {
+        models.add_bytes(name, &onnx("m")).unwrap();
+    }
+    let asks = async |file: &str| {
+        let asks = json!({ "model_request": true, "model_name": file });
+        Client::connect(addr).await.tell(asks, &[]).await
+    };
+    let loads = |name: &str| rig.gate.loads_of(name);
+    // After one that failed nobody loads it again by asking, but an administrator does.
+    for expected in [1, 3] {
+        for _ in 0..3 {
+            let answer = asks("unloadable.onnx").await;
+            let message = answer["message"].as_str().unwrap();
+            assert!(message.contains("no worker can load"), "{answer}");
+            assert_eq!(loads("frigate.unloadable"), expected);
+        }
+        let order = rig.post("/v2/repository/models/frigate.unloadable/load", "").await;
+        assert_eq!(order.status, 400, "{}", order.text());
+    }
+    let immich = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let immich_addr = immich.local_addr().unwrap();
+    let serving = lgp_server::serve_immich(immich, rig.state.clone(), std::future::pending());
+    tokio::spawn(serving);
+    for _ in 0..3 {
+        let (status, text) = crate::immich::ask_for(immich_addr, "unloadable").await;
+        assert!(status == 400 && text.contains("no worker can load"), "{status} {text}");
+    }
+    assert_eq!(loads("unloadable.visual"), 1);
+    // Those that ask meanwhile wait for the one load.
+    let opens = async {
+        while loads("frigate.slow") == 0 {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        rig.gate.open();
+    };
+    let (one, other, ()) = tokio::join!(asks("slow.onnx"), asks("slow.onnx"), opens);
+    for answer in [one, other] {
+        assert_eq!(answer["model_loaded"], true, "{answer}");
+    }
+    assert_eq!(loads("frigate.slow"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_another_to_send_has_time_of_its_own() {
+    let limits = ServerConfig { body_timeout_ms: 400, ..ServerConfig::default() };
+    let (_rig, addr) = start(limits).await;
+    let model = onnx("m");
+    let head = |file: &str| json!({ "model_data": true, "model_name": file }).to_string();
+    let mut slow = Client::connect(addr).await;
+    let header = head("a.onnx");
+    let mut bytes = vec![1, 0, 1, u8::try_from(header.len()).unwrap()];
+    bytes.extend(header.as_bytes());
+    bytes.push(2);
+    bytes.extend(u64::try_from(model.len()).unwrap().to_be_bytes());
+    slow.0.write_all(&bytes).await.unwrap();
+    let sends = async {
+        for piece in model.chunks(model.len() / 8 + 1) {
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            slow.0.write_all(piece).await.unwrap();
+        }
+        assert_eq!(slow.frame().await.unwrap(), (1, Vec::new()));
+        serde_json::from_slice::<Value>(&slow.frame().await.unwrap().1).unwrap()
+    };
+    let waits = async {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        let sends = json!({ "model_data": true, "model_name": "b.onnx" });
+        Client::connect(addr).await.tell(sends, &[&model]).await
+    };
+    let both = tokio::time::timeout(PATIENCE, async { tokio::join!(sends, waits) });
+    let (first, second) = both.await.expect("answers in time");
+    for answer in [first, second] {
+        assert_eq!(answer["model_saved"], true, "{answer}");
+    }
 }

@@ -26,6 +26,21 @@ struct Service {
     addr: SocketAddr,
 }
 
+/// Status and text of the answer to a request over a connection of its own.
+async fn ask(addr: SocketAddr, head: &str, body: &[u8]) -> (u16, String) {
+    let mut stream = TcpStream::connect(addr).await.unwrap();
+    let head = format!("{head}\r\nhost: {addr}\r\nconnection: close\r\n");
+    let length = body.len();
+    let head = format!("{head}content-length: {length}\r\n\r\n");
+    stream.write_all(&[head.as_bytes(), body].concat()).await.unwrap();
+    let mut answer = String::new();
+    let read = stream.read_to_string(&mut answer);
+    tokio::time::timeout(PATIENCE, read).await.expect("an answer in time").unwrap();
+    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
+    let (_, text) = answer.split_once("\r\n\r\n").expect("a body");
+    (status.expect("a status line"), text.to_owned())
+}
+
 impl Service {
     async fn start() -> Self {
         Self::with(ServerConfig::default()).await
@@ -51,17 +66,7 @@ impl Service {
 
     /// Status and text of the answer to a request over a connection of its own.
     async fn ask(&self, head: &str, body: &[u8]) -> (u16, String) {
-        let mut stream = TcpStream::connect(self.addr).await.unwrap();
-        let head = format!("{head}\r\nhost: {}\r\nconnection: close\r\n", self.addr);
-        let length = body.len();
-        let head = format!("{head}content-length: {length}\r\n\r\n");
-        stream.write_all(&[head.as_bytes(), body].concat()).await.unwrap();
-        let mut answer = String::new();
-        let read = stream.read_to_string(&mut answer);
-        tokio::time::timeout(PATIENCE, read).await.expect("an answer in time").unwrap();
-        let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
-        let (_, text) = answer.split_once("\r\n\r\n").expect("a body");
-        (status.expect("a status line"), text.to_owned())
+        ask(self.addr, head, body).await
     }
 
     async fn predict(&self, form: &[u8]) -> (u16, Value) {
@@ -86,6 +91,15 @@ impl Service {
         let (status, answer) = self.predict(form).await;
         (status, answer["detail"].as_str().expect("why").to_owned())
     }
+}
+
+/// Asks a listener for the embedding of a picture, by a model of this name.
+pub(crate) async fn ask_for(addr: SocketAddr, model: &str) -> (u16, String) {
+    let entries = serde_json::json!({ "clip": { "visual": { "modelName": model } } });
+    let body = with_image(&entries, &Image::noise(9, 9, 1).png());
+    let head =
+        format!("POST /predict HTTP/1.1\r\ncontent-type: Multipart/Form-Data; boundary={BOUNDARY}");
+    ask(addr, &head, &body).await
 }
 
 /// A part of a form: its name, whether it is a file, and what it has.

@@ -11,6 +11,7 @@ mod devices;
 mod disk;
 mod ensembles;
 mod events;
+mod folder;
 mod frigate;
 mod grpc;
 mod immich;

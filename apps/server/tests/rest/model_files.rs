@@ -55,6 +55,13 @@ async fn indexed(rig: &Rig, name: &str, version: &str) -> (String, String) {
     (text("state"), text("reason"))
 }
 
+fn rows(count: usize) -> String {
+    let data = vec!["1"; count * 2].join(",");
+    format!(
+        r#"{{"inputs":[{{"name":"x","shape":[{count},2],"datatype":"FP32","data":[{data}]}}]}}"#
+    )
+}
+
 pub(crate) async fn until_states(rig: &Rig, name: &str, expected: &[&str]) {
     let named = |all: &Value| {
         let of_name = all.as_array().unwrap().iter().filter(|model| model["name"] == name);
@@ -153,6 +160,17 @@ async fn what_holds_for_a_model_is_told_and_changes_with_its_file() {
         "outputs":[{"name":"y","parameters":{"classification":1}}]}"#;
     let answer = rig.post("/v2/models/clf/infer", classes).await.json();
     assert_eq!(answer["outputs"][0]["data"], json!(["2:1:dog"]), "{answer}");
+
+    // More rows than that are refused, by either protocol.
+    assert_eq!(rig.post("/v2/models/clf/infer", rows(8)).await.status, 200);
+    let refused = rig.post("/v2/models/clf/infer", rows(9)).await;
+    let words = "inference request batch-size must be <= 8 for 'clf'";
+    assert!(refused.status == 400 && refused.text().contains(words), "{}", refused.text());
+    let mut nine = crate::grpc::request("clf", [0.0; 2]);
+    nine.inputs[0].shape = vec![9, 2];
+    nine.raw_input_contents = vec![vec![0u8; 9 * 2 * 4].into()];
+    let refused = client(&rig, Some(&rig.bearer)).model_infer(nine).await.unwrap_err();
+    assert!(refused.message().contains(words), "{refused}");
 
     // What an administrator says stands, and the rest is the file's.
     let put = request("PUT", &format!("{MODELS}/clf/deployment"));

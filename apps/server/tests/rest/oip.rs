@@ -148,6 +148,8 @@ async fn limits_hosts_and_encodings_are_enforced() {
         (LENGTH, "x", body(""), 400, "is 'x', expected 0 to"),
         (LENGTH, "99999999999999999999999", body(""), 400, "expected 0 to"),
         (LENGTH, "201", " ".repeat(201), 413, "http.body_bytes_max"),
+        // What is longer than its body is wrong, whatever would be too large.
+        (LENGTH, "1000", body(""), 400, "is '1000', expected 0 to"),
         // Bytes behind the JSON have a limit of their own.
         (LENGTH, "10", " ".repeat(400), 400, "not valid"),
         (LENGTH, "10", " ".repeat(401), 413, "larger than 400 bytes"),

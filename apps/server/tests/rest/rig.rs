@@ -30,17 +30,24 @@ pub(crate) const MODELS: [&str; 3] = ["relu", "gated", "fails"];
 /// How long a test waits for something that must happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Holds back the model `gated` until it is opened.
+/// Holds back runs of the model `gated`, and loads of one that is called `slow`, until it is opened.
 #[derive(Default)]
 pub(crate) struct Gate {
     open: Mutex<bool>,
     opened: Condvar,
+    /// The models that the worker was told to load.
+    loads: Mutex<Vec<String>>,
 }
 
 impl Gate {
     pub(crate) fn open(&self) {
         *self.open.lock().unwrap() = true;
         self.opened.notify_all();
+    }
+
+    /// How often the worker was told to load a model.
+    pub(crate) fn loads_of(&self, model: &str) -> usize {
+        self.loads.lock().unwrap().iter().filter(|name| *name == model).count()
     }
 
     fn pass(&self) {
@@ -59,8 +66,12 @@ struct TestExecutor {
 
 impl Executor for TestExecutor {
     fn load(&self, _: usize, model: &ModelRef) -> Result<(), ExecError> {
-        if model.name.ends_with("unloadable") {
+        self.gate.loads.lock().unwrap().push(model.name.clone());
+        if model.name.contains("unloadable") {
             return Err(ExecError::failed("does not fit"));
+        }
+        if model.name.contains("slow") {
+            self.gate.pass();
         }
         let mut loaded = self.loaded.lock().unwrap();
         if !loaded.contains(model) {

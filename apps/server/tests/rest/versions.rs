@@ -76,6 +76,12 @@ async fn a_version_serves_on_when_a_newer_one_comes() {
     assert_eq!(rig.post(&format!("{MODELS}/clf/versions/2/unload"), "").await.status, 200);
     until_states(&rig, "clf", &["ready", "unavailable"]).await;
     assert_eq!(infer(&rig, "clf").await, (200, json!("1")));
+    // What serves is listed, or what there is.
+    let listed = async || rig.get("/v2/models/clf").await.json()["versions"].clone();
+    assert_eq!(listed().await, json!(["1"]));
+    assert_eq!(rig.post(&format!("{MODELS}/clf/unload"), "").await.status, 200);
+    assert_eq!(listed().await, json!(["1", "2"]));
+    assert_eq!(rig.post(&format!("{MODELS}/clf/versions/1/load"), "").await.status, 200);
     let refused = rig.post("/v2/models/clf/versions/2/infer", INFER).await;
     assert!(refused.status == 503 && refused.text().contains("version 2"), "{}", refused.text());
     let task = |model: &str| {

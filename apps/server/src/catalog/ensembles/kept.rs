@@ -95,7 +95,12 @@ impl Text {
     /// The file of a name, if there is one.
     pub(super) fn read(repository: &Repository, name: &str) -> std::io::Result<Option<Self>> {
         let folder = repository.root().join(name);
-        let file = match File::open(folder.join(FILE)) {
+        let path = folder.join(FILE);
+        // A pipe would wait for its writer.
+        if std::fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
+            return Ok(None);
+        }
+        let file = match File::open(path) {
             Ok(file) => file,
             Err(error) if matches!(error.kind(), NotFound | NotADirectory) => return Ok(None),
             Err(error) => return Err(error),

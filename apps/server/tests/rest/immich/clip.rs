@@ -146,6 +146,20 @@ async fn pictures_and_texts_have_embeddings() {
     let answer = service.answer(&form(&parts)).await;
     assert_near(&embedding(&answer["clip"]), &expected, 1e-4);
 
+    // A text beside it goes unseen, and of parts that are there twice the last counts.
+    let other = Image::noise(SIDE, SIDE, 3).png();
+    let png = image.png();
+    let mut parts = vec![
+        ("entries", false, &b"{"[..]),
+        ("image", true, &*other),
+        ("text", false, b"a dog"),
+        ("image", true, &*png),
+        ("entries", false, entries.as_bytes()),
+    ];
+    parts.extend([("x", false, &b"y"[..]); 20]);
+    let answer = service.answer(&form(&parts)).await;
+    assert_near(&embedding(&answer["clip"]), &expected, 1e-4);
+
     // Larger and smaller ones are resized; a level is 1/255, and weights are below 1.
     for (width, height, to) in
         [(37, 29, (10, 8)), (20, 55, (8, 22)), (5, 4, (10, 8)), (1, 1, (8, 8))]
@@ -259,4 +273,44 @@ async fn a_mask_tells_words_from_what_fills_up() {
     let table = numbers(2, WORDS * 2);
     let sum = |half| [1, 4, 5, 2].map(|token: usize| table[token * 2 + half]).iter().sum();
     assert_near(&embedding(&answer["clip"]), &[sum(0), sum(1)], 1e-5);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_text_fits_the_model_of_an_alias_that_answers() {
+    let service = Service::start().await;
+    let swapped = TOKENIZER.replace(r#""a": 4, "dog": 5"#, r#""a": 5, "dog": 4"#);
+    for (name, tokenizer) in [("one.textual", TOKENIZER), ("other.textual", &*swapped)] {
+        // Each adds a number to all of its embeddings, which tells them apart.
+        let mut graph = GraphBuilder::new(name);
+        let text = graph.input("text", ty(DType::I32, &[1, LENGTH]));
+        let own = f32::from(u8::from(name == "one.textual")) * 100.0;
+        let own = graph.initializer("own", tensor(&[1], &[own]));
+        let numbers = graph.node("Cast", &[text], [("to", 1.into())]);
+        let embedding = graph.node("Add", &[numbers, own], []);
+        graph.output("embedding", embedding, ty(DType::F32, &[1, LENGTH]));
+        service.add(name, &finish(graph), &[("tokenizer.json", tokenizer)]);
+        let loaded = service.rig.post(&format!("/v2/repository/models/{name}/load"), "").await;
+        assert_eq!(loaded.status, 200, "{}", loaded.text());
+    }
+    let targets = json!({ "targets": [{ "model": "one.textual", "weight": 1 },
+        { "model": "other.textual", "weight": 1 }] });
+    let put = crate::rig::request("PUT", "/api/v1/cluster/aliases/both.textual");
+    let made = service.rig.call(put.body(targets.to_string().into()).unwrap()).await;
+    assert_eq!(made.status, 200, "{}", made.text());
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..64 {
+        let answer = service.answer(&with_text(&textual("both"), "a dog")).await;
+        let given = embedding(&answer["clip"]);
+        let is_one = given[0] > 50.0;
+        let expected = match is_one {
+            true => [101.0, 104.0, 105.0, 102.0, 100.0, 100.0],
+            false => [1.0, 5.0, 4.0, 2.0, 0.0, 0.0],
+        };
+        assert_near(&given, &expected, 1e-4);
+        seen.insert(is_one);
+        if seen.len() == 2 {
+            return;
+        }
+    }
+    panic!("one of them never answers: {seen:?}");
 }

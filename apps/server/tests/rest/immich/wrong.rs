@@ -21,7 +21,7 @@ async fn forms_that_cannot_be_used_are_refused() {
             (json!({ "modelName": "m", "options": detection }), json!({ "modelName": "m" }));
         json!({ task: { "detection": detection, "recognition": recognition } })
     };
-    let cases: [(Vec<u8>, u16, &str); 23] = [
+    let cases: [(Vec<u8>, u16, &str); 21] = [
         (
             with(json!({ "ocr": { "detection": { "modelName": "m" } } })),
             422,
@@ -37,13 +37,7 @@ async fn forms_that_cannot_be_used_are_refused() {
         (Vec::new(), 400, "the form is not valid"),
         (form(&[("image", true, &picture)]), 422, "no part 'entries'"),
         (form(&[("entries", false, entries)]), 400, "neither"),
-        (
-            form(&[("entries", false, entries), ("image", true, &picture), ("text", false, b"a")]),
-            400,
-            "both 'image' and 'text'",
-        ),
-        (form(&[("entries", false, entries), ("entries", false, entries)]), 400, "there twice"),
-        (form(&[("x", false, &b""[..]); 17]), 400, "more than 16 parts"),
+        (form(&[("x", false, &b""[..]); 1001]), 400, "more than 1000 parts"),
         (
             form(&[("entries", false, b"{"), ("image", true, &picture)]),
             422,

@@ -1,0 +1,91 @@
+//! What a look at the repository's folder finds to be done about its models.
+
+use super::lock;
+use super::survey::{Said, Survey, Version, said};
+use lgp_sdk::{ModelConfig, ModelError, Repository};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// What a look has found to be done about a model.
+#[derive(Debug)]
+pub(super) struct News {
+    pub(super) name: String,
+    /// What its file says, if that is something else than before.
+    pub(super) said: Option<Said>,
+    pub(super) gone: Vec<u64>,
+    pub(super) changed: Vec<u64>,
+    pub(super) come: Vec<u64>,
+}
+
+impl News {
+    fn is_none(&self) -> bool {
+        let versions = [&self.gone, &self.changed, &self.come];
+        self.said.is_none() && versions.iter().all(|all| all.is_empty())
+    }
+}
+
+/// Something is being done about a model, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Busy(Arc<Survey>, String);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        lock(&self.0.busy).remove(&self.1);
+    }
+}
+
+impl Survey {
+    /// What a look at the folder finds to be done, but not about models that are busy.
+    pub(super) fn news(&self, repository: &Repository) -> Result<Vec<News>, ModelError> {
+        // First: what a command adds meanwhile is none that has gone.
+        let seen = lock(&self.seen).clone();
+        let mut found = self.found(repository)?;
+        let all: BTreeSet<Version> = flat(found.clone()).collect();
+        self.keep_only(&all);
+        for (name, _) in &seen {
+            found.entry(name.clone()).or_default();
+        }
+        let is_idle = |name: &String| !lock(&self.busy).contains(name);
+        let idle = found.into_iter().filter(|(name, _)| is_idle(name));
+        let news = idle.map(|(name, versions)| {
+            let known = seen.range((name.clone(), 0)..=(name.clone(), u64::MAX));
+            let gone = known.filter(|of| !all.contains(*of)).map(|(_, version)| *version).collect();
+            let is_changed = |it: &u64| self.reads.is_changed(repository, &(name.clone(), *it));
+            let changed = versions.iter().copied().filter(is_changed).collect();
+            let come = versions
+                .iter()
+                .copied()
+                .filter(|it| !seen.contains(&(name.clone(), *it)))
+                .collect();
+            let said = if versions.is_empty() { None } else { self.said_anew(repository, &name) };
+            News { name, said, gone, changed, come }
+        });
+        Ok(news.filter(|news| !news.is_none()).collect())
+    }
+
+    /// What a model's file says, if that is something else than before.
+    pub(super) fn said_anew(&self, repository: &Repository, name: &str) -> Option<Said> {
+        let warn = |error: &ModelError| tracing::warn!(name, %error, "a model's file is not read");
+        // What cannot be read may be the same as before: the next look tells.
+        let said = said(repository, name).inspect_err(warn).ok()?;
+        let is_new = match lock(&self.configs).get(name) {
+            Some(before) => *before != said,
+            None => said != Ok(ModelConfig::default()),
+        };
+        is_new.then_some(said)
+    }
+
+    /// Says that something is being done about a model; none where something is already.
+    pub(super) fn begin(self: &Arc<Self>, name: &str) -> Option<Busy> {
+        let is_idle = lock(&self.busy).insert(name.to_owned());
+        is_idle.then(|| Busy(Arc::clone(self), name.to_owned()))
+    }
+}
+
+/// Versions by name, one by one.
+fn flat(found: BTreeMap<String, Vec<u64>>) -> impl Iterator<Item = Version> {
+    let of = |(name, versions): (String, Vec<u64>)| {
+        versions.into_iter().map(move |version| (name.clone(), version))
+    };
+    found.into_iter().flat_map(of)
+}
