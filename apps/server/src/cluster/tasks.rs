@@ -8,6 +8,7 @@ use crate::extract::{Params, WithTensors, make_room, parse};
 use crate::fault::{ClusterError, Fault};
 use crate::faults;
 use crate::oip::{self, Flat, Inputs as Read, Raw, off_loop};
+use crate::shared_memory::Shared;
 use crate::state::ServerState;
 use crate::stream;
 use axum::Json;
@@ -64,7 +65,9 @@ pub(crate) async fn submit(
 ) -> Result<(StatusCode, Json<Value>), ClusterError> {
     // Held while the tensors are hashed and written.
     let WithTensors { bytes, json_bytes, room: _room } = body;
-    let task = off_loop(bytes.len(), move || read_one(json_bytes, &bytes)).await?;
+    let (counted, size) = (Shared::new(&state, &caller), bytes.len());
+    let read = move || read_one((json_bytes, &bytes), Some(&counted));
+    let (task, _strings) = off_loop(size, read).await?;
     // What they hold goes with them, once the tensors are the coordinator's.
     let mut references = References::new(&state, &caller);
     let (spec, within) = task.spec(&state, &caller, &mut references).await?;
@@ -78,19 +81,24 @@ pub(crate) async fn submit(
     Ok((StatusCode::ACCEPTED, Json(accepted(&state, id))))
 }
 
-fn read_one(json_bytes: Option<usize>, body: &[u8]) -> Result<Task<Inputs>, Fault> {
-    let (json, mut raw) = Raw::split(json_bytes, body)?;
+/// The task of a body, and the room of its strings.
+fn read_one(
+    (json_bytes, body): (Option<usize>, &[u8]),
+    counted: Option<&Shared>,
+) -> Result<(Task<Inputs>, Room), Fault> {
+    let (json, raw) = Raw::split(json_bytes, body)?;
+    let mut raw = raw.counted(counted);
     let task = parse::<Task<Vec<Written<'_>>>>(json)?.read(&mut raw);
     if task.inputs.is_ok() {
         raw.finish()?;
     }
-    Ok(task)
+    Ok((task, raw.into_room()))
 }
 
 /// Whether a body is a task that can be read.
 #[cfg(feature = "planted")]
 pub(crate) fn can_read(json_bytes: Option<usize>, body: &[u8]) -> bool {
-    read_one(json_bytes, body).is_ok_and(|task| task.inputs.is_ok())
+    read_one((json_bytes, body), None).is_ok_and(|(task, _)| task.inputs.is_ok())
 }
 
 /// `POST tasks/batch`: 202 with the tasks in the order in which they were given. All of them are
@@ -103,8 +111,10 @@ pub(crate) async fn submit_batch(
     let most = state.config().batch_tasks_max;
     // Held while the tensors are hashed and written.
     let WithTensors { bytes, json_bytes, room: _room } = body;
+    let counted = Shared::new(&state, &caller);
     let batch = off_loop(bytes.len(), move || {
-        let (json, mut raw) = Raw::split(json_bytes, &bytes)?;
+        let (json, raw) = Raw::split(json_bytes, &bytes)?;
+        let mut raw = raw.counted(Some(&counted));
         let Batch { tasks } = parse::<Batch<Vec<Written<'_>>>>(json)?;
         let count = tasks.len();
         if count == 0 || count > most {
@@ -115,7 +125,7 @@ pub(crate) async fn submit_batch(
         if tasks.iter().all(|task| task.inputs.is_ok()) {
             raw.finish()?;
         }
-        Ok(tasks)
+        Ok((tasks, raw.into_room()))
     });
     let batch = batch.await?;
     let at = |i: usize, mut fault: Fault| {

@@ -26,6 +26,7 @@ mod schema;
 mod sequences;
 mod serving;
 mod shared_memory;
+mod strings;
 mod tokens;
 mod traces;
 mod versions;
