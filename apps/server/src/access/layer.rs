@@ -1,7 +1,7 @@
 //! The layer that lets requests in: finds the caller by its key, asks whether it may use the route,
 //! holds it to its limits, and logs what administrators do.
 
-use super::audit::Call;
+use super::audit::{Call, is_refusal};
 use super::caller::Caller;
 use super::keys::KeyRole;
 use super::rights::{Right, Rights};
@@ -73,9 +73,9 @@ pub(crate) async fn authenticate(
             Err(fault) => challenge(fault.for_path(&path)),
         };
         let status = refused.unwrap_or(response.status());
-        let is_forbidden = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&status);
-        if let (true, Some(audit)) = (is_order || is_forbidden, &state.access().audit) {
-            let (method, status, peer) = (method.as_str(), status.as_u16(), peer.to_string());
+        let status = status.as_u16();
+        if let (true, Some(audit)) = (is_order || is_refusal(status), &state.access().audit) {
+            let (method, peer) = (method.as_str(), peer.to_string());
             audit.add(Call { key: &id, peer: &peer, method, path: &path, status });
         }
         response

@@ -327,8 +327,13 @@ async fn what_administrators_do_is_logged_and_so_are_refusals() {
     assert_eq!(with(&rig, "lgp_x_y", ("GET", "/v2"), "").await.status, 401);
     assert_eq!(rig.get("/v2").await.status, 200);
     let text = std::fs::read_to_string(&log).unwrap();
-    let lines: Vec<Value> =
-        text.lines().skip(before).map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let refused = std::fs::read_to_string(log.with_file_name("audit.refused.log")).unwrap();
+    let lines: Vec<Value> = text
+        .lines()
+        .skip(before)
+        .chain(refused.lines())
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
     let calls: Vec<_> = lines
         .iter()
         .map(|l| (l["key"].as_str(), l["path"].as_str(), l["status"].as_u64()))
@@ -343,6 +348,7 @@ async fn what_administrators_do_is_logged_and_so_are_refusals() {
         ]
     );
     assert!(!text.contains(&key) && made.lines().count() == before + 2);
+    assert_eq!(made, text, "refusals have a file of their own");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -23,7 +23,7 @@ fn files(rig: &Rig) -> Vec<String> {
     }
     let mut all = Vec::new();
     below(rig.folder.path(), &mut all);
-    all.retain(|path| !path.ends_with("audit.log"));
+    all.retain(|path| !path.ends_with("audit.log") && !path.ends_with("audit.refused.log"));
     all.sort();
     all
 }
