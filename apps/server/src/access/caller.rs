@@ -49,6 +49,27 @@ impl Caller {
         Ok(Self { who: self.who, _place: place })
     }
 
+    /// The same without a place, for what lasts and is no request by itself.
+    pub(crate) fn without_place(&self) -> Self {
+        Self { who: self.who.clone(), _place: None }
+    }
+
+    /// Has the key's rate count so many requests more than the one that was let in.
+    pub(crate) fn count(&self, limits: &Limits, more: usize) -> Result<(), Fault> {
+        match &self.who {
+            Who::Key(key) => limits.count(key, more),
+            Who::Anonymous | Who::Owner => Ok(()),
+        }
+    }
+
+    /// Requests that the caller may have under way at the same time, where that is limited.
+    pub(crate) fn concurrent_max(&self) -> Option<usize> {
+        match &self.who {
+            Who::Key(key) => key.concurrent_max.and_then(|most| usize::try_from(most).ok()),
+            Who::Anonymous | Who::Owner => None,
+        }
+    }
+
     pub(super) fn is_anonymous(&self) -> bool {
         matches!(self.who, Who::Anonymous)
     }

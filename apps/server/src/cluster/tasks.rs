@@ -127,7 +127,8 @@ pub(crate) async fn submit_batch(
         }
         Ok((tasks, raw.into_room()))
     });
-    let batch = batch.await?;
+    let (batch, _strings) = batch.await?;
+    caller.count(state.access().limits(), batch.len().saturating_sub(1))?;
     let at = |i: usize, mut fault: Fault| {
         fault.message = format!("task {i} of the batch: {}", fault.message);
         fault
