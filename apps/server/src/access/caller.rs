@@ -105,7 +105,7 @@ impl Caller {
     }
 
     /// Whether there are models that the caller may not use.
-    pub(super) fn is_limited(&self) -> bool {
+    pub(crate) fn is_limited(&self) -> bool {
         matches!(&self.who, Who::Key(key) if key.models.is_some())
     }
 

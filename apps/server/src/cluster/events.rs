@@ -1,5 +1,7 @@
 //! Events of the cluster as they happen, for whoever listens.
 
+use super::references::may_see;
+use crate::access::Caller;
 use crate::fault::{ClusterError, Fault};
 use crate::feed::{EventId, Listener};
 use crate::query;
@@ -9,6 +11,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
+use lgp_sdk::ModelRef;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,6 +36,7 @@ const RETRY_MS: u64 = 1_000;
 /// ```
 pub(crate) async fn listen(
     State(state): State<ServerState>,
+    caller: Caller,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Response, ClusterError> {
@@ -84,13 +88,15 @@ async fn tell(
 ) {
     // Who hears nothing before the connection breaks knows its place too.
     let mut text: Bytes = format!("retry: {RETRY_MS}\nid: {}\n\n", listener.after()).into();
+    let sees = |model: &ModelRef| may_see(&state, &caller, (&model.name, model.version));
+    let sees: Sees<'_> = if caller.is_limited() { Some(&sees) } else { None };
     loop {
         tokio::select! {
             sent = frames.send(Ok(text)) => if sent.is_err() { return },
             () = state.closing() => return,
         }
         text = tokio::select! {
-            events = listener.next() => match events {
+            events = listener.next(sees) => match events {
                 Some(events) => events,
                 None => return,
             },

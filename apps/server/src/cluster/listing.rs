@@ -24,7 +24,8 @@ pub(crate) async fn list(
     let query = query.unwrap_or_default();
     let filter = filter(&query)?;
     let mut page = state.coordinator().tasks(&filter).await.map_err(faults::cluster)?;
-    page.tasks.retain(|record| may_see(&state, &caller, &record.model));
+    page.tasks
+        .retain(|record| may_see(&state, &caller, (&record.model.name, record.model.version)));
     let body = Json(page.tasks.iter().map(summary).collect::<Vec<_>>());
     Ok(match page.next {
         Some(next) => ([(LINK, link(&query, next))], body).into_response(),

@@ -11,7 +11,7 @@ use crate::faults;
 use crate::oip::{Input, Parameters, Raw};
 use crate::state::ServerState;
 use axum::http::StatusCode;
-use lgp_sdk::{ModelRef, NamedTensor, TaskId, TaskRecord, TaskState, Tensor};
+use lgp_sdk::{NamedTensor, TaskId, TaskRecord, TaskState, Tensor};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -201,7 +201,7 @@ impl<'a> References<'a> {
 /// leads to it: a task that was submitted through an alias is one of the model that the alias chose.
 pub(super) fn check_task(state: &ServerState, caller: &Caller, id: TaskId) -> Result<(), Fault> {
     let model = state.coordinator().model_of(id).map_err(faults::cluster)?;
-    if may_see(state, caller, &model) {
+    if may_see(state, caller, (&model.name, model.version)) {
         return Ok(());
     }
     let (key, name) = (caller.id(), &model.name);
@@ -211,12 +211,12 @@ pub(super) fn check_task(state: &ServerState, caller: &Caller, id: TaskId) -> Re
     Err(Fault::new(StatusCode::FORBIDDEN, "forbidden_model", message))
 }
 
-/// Whether a caller may see tasks of a model.
-pub(super) fn may_see(state: &ServerState, caller: &Caller, model: &ModelRef) -> bool {
+/// Whether a caller may see what is told of a model: its tasks, events and figures.
+pub(crate) fn may_see(state: &ServerState, caller: &Caller, (name, version): (&str, u64)) -> bool {
     let leads = |target: &Target| {
-        target.model == model.name && target.version.is_none_or(|version| version == model.version)
+        target.model == name && target.version.is_none_or(|leads_to| leads_to == version)
     };
-    caller.may_use(&model.name)
+    caller.may_use(name)
         || state
             .catalog()
             .aliases()
