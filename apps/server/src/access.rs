@@ -20,8 +20,8 @@ pub(crate) use keys::now_s;
 pub use keys::{KeyInfo, KeyRole, Keys, NewKey};
 pub use local::LocalKey;
 
-pub(crate) use caller::Caller;
-pub(crate) use layer::{Gate, authenticate};
+pub(crate) use caller::{Caller, NO_KEY};
+pub(crate) use layer::{Gate, authenticate, key_is_gone};
 pub(crate) use limits::Limits;
 pub(crate) use rights::{Right, Rights};
 

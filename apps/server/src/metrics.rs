@@ -7,7 +7,7 @@ mod latency;
 
 use crate::place::Place;
 use opentelemetry::trace::TraceId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -83,6 +83,8 @@ pub(crate) struct ModelCounters {
     compute_output_ns: AtomicU64,
     overhead: Histogram<OVERHEAD_BUCKETS>,
     latency: Latency,
+    /// Requests under way of each caller that has some.
+    callers: Mutex<HashMap<Arc<str>, u64>>,
     /// Answers by who gave them.
     places: Mutex<BTreeMap<Place, u64>>,
 }
@@ -123,14 +125,35 @@ impl ModelReading {
 impl ModelCounters {
     /// Counts a request as pending for as long as the guard lives. A guard that is dropped
     /// undecided belongs to a client that went away.
-    pub(crate) fn begin(self: &Arc<Self>) -> Pending {
-        self.pending.fetch_add(1, Relaxed);
-        Pending { counters: Arc::clone(self), decided: false }
+    pub(crate) fn begin(self: &Arc<Self>, caller: &Arc<str>) -> Pending {
+        self.enter(caller);
+        Pending { counters: Arc::clone(self), caller: Arc::clone(caller), decided: false }
     }
 
-    /// Requests that are under way.
-    pub(crate) fn pending(&self) -> u64 {
-        self.pending.load(Relaxed)
+    /// Requests that are under way, in all and of a caller.
+    pub(crate) fn pending(&self, caller: &str) -> (u64, u64) {
+        let own = self.callers().get(caller).copied().unwrap_or(0);
+        (self.pending.load(Relaxed), own)
+    }
+
+    fn enter(&self, caller: &Arc<str>) {
+        self.pending.fetch_add(1, Relaxed);
+        *self.callers().entry(Arc::clone(caller)).or_default() += 1;
+    }
+
+    fn leave(&self, caller: &str) {
+        self.pending.fetch_sub(1, Relaxed);
+        let mut callers = self.callers();
+        if let Some(own) = callers.get_mut(caller) {
+            *own = own.saturating_sub(1);
+            if *own == 0 {
+                callers.remove(caller);
+            }
+        }
+    }
+
+    fn callers(&self) -> MutexGuard<'_, HashMap<Arc<str>, u64>> {
+        self.callers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// It ran a copy of a request, to the same outputs or not.
@@ -180,6 +203,7 @@ impl ModelCounters {
 #[derive(Debug)]
 pub(crate) struct Pending {
     counters: Arc<ModelCounters>,
+    caller: Arc<str>,
     decided: bool,
 }
 
@@ -189,8 +213,8 @@ impl Pending {
         if Arc::ptr_eq(&self.counters, &counters) {
             return;
         }
-        self.counters.pending.fetch_sub(1, Relaxed);
-        counters.pending.fetch_add(1, Relaxed);
+        self.counters.leave(&self.caller);
+        counters.enter(&self.caller);
         self.counters = counters;
     }
 
@@ -250,7 +274,7 @@ impl Pending {
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        self.counters.pending.fetch_sub(1, Relaxed);
+        self.counters.leave(&self.caller);
         if !self.decided {
             self.count_failure(FailureReason::Canceled, Duration::ZERO);
         }
@@ -314,14 +338,15 @@ mod tests {
     fn a_request_is_pending_until_it_is_decided() {
         let metrics = Metrics::default();
         let model = metrics.model("m", 1);
-        let (a, b, c) = (model.begin(), model.begin(), model.begin());
-        assert_eq!(model.read().pending, 3);
+        let [a, b, c] = ["k", "k", "-"].map(|caller| model.begin(&caller.into()));
+        assert_eq!((model.read().pending, model.pending("k")), (3, (3, 2)));
         let spans = Spans { request: Duration::from_millis(2), ..Spans::default() };
         let place = Place { worker: "w1".parse().expect("a name"), device: None };
         a.succeeded(&spans, 2, (Some(place.clone()), None));
         b.failed(FailureReason::Backend, Duration::from_millis(1));
         drop(c);
         let reading = model.read();
+        assert!(model.callers().is_empty());
         assert_eq!((reading.pending, reading.success, reading.executions), (0, 1, 2));
         assert_eq!(reading.failures(FailureReason::Backend), 1);
         assert_eq!(reading.failures(FailureReason::Canceled), 1);

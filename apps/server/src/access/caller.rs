@@ -10,6 +10,9 @@ use axum::http::request::Parts;
 use axum::response::Response;
 use std::sync::Arc;
 
+/// By what callers without a key are known: they are one.
+pub(crate) const NO_KEY: &str = "-";
+
 /// Who sent a request, and its place among those of its key, given back with the last clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
@@ -90,7 +93,7 @@ impl Caller {
     /// By what the caller is logged.
     pub(crate) fn id(&self) -> &str {
         match &self.who {
-            Who::Anonymous => "-",
+            Who::Anonymous => NO_KEY,
             Who::Owner => LocalKey::ID,
             Who::Key(key) => &key.id,
         }

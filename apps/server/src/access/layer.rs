@@ -68,6 +68,9 @@ pub(crate) async fn authenticate(
             Ok(caller) => {
                 // Its place is given back when nothing of the request is left.
                 request.extensions_mut().insert(caller.clone());
+                if let Some(call) = request.extensions_mut().get_mut::<crate::call::Call>() {
+                    call.comes_from(caller.id());
+                }
                 next.run(request).await
             }
             Err(fault) => challenge(fault.for_path(&path)),

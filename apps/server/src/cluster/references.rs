@@ -98,7 +98,8 @@ pub(super) struct References<'a> {
 impl<'a> References<'a> {
     /// Of a request that begins now.
     pub(super) fn new(state: &'a ServerState, caller: &'a Caller) -> Self {
-        let (began, ended, room) = (Instant::now(), BTreeMap::new(), Room::default());
+        let room = state.bodies().room_of(caller.id());
+        let (began, ended) = (Instant::now(), BTreeMap::new());
         Self { state, caller, began, ended, read_bytes: 0, room }
     }
 
@@ -156,7 +157,7 @@ impl<'a> References<'a> {
     /// The record of a task that has succeeded.
     async fn wait(&mut self, id: TaskId, until: Instant) -> Result<TaskRecord, Fault> {
         let left = until.saturating_duration_since(Instant::now());
-        let record = match waiting::ended(self.state, id, left).await? {
+        let record = match waiting::ended((self.state, self.caller), id, left).await? {
             Some(record) => record,
             None => {
                 let coordinator = self.state.coordinator();

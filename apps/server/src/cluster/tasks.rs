@@ -167,18 +167,21 @@ pub(crate) async fn show(
     let id = task_id(&params)?;
     check_task(&state, &caller, id)?;
     let wait = waiting::limit(&query.unwrap_or_default(), state.config().deadline_ms_max)?;
-    if let Some(record) = waiting::ended(&state, id, wait).await? {
+    if let Some(record) = waiting::ended((&state, &caller), id, wait).await? {
         return answer(&state, record, Room::default()).await;
     }
-    let room = room_for_result(&state, id).await?;
+    let room = room_for_result((&state, &caller), id).await?;
     let record = state.coordinator().task(id).await.map_err(faults::cluster)?;
     answer(&state, record, room).await
 }
 
 /// Room for outputs that are read from a file, as for a body.
-async fn room_for_result(state: &ServerState, id: TaskId) -> Result<Room, Fault> {
+async fn room_for_result(
+    (state, caller): (&ServerState, &Caller),
+    id: TaskId,
+) -> Result<Room, Fault> {
     let bytes = state.coordinator().stored_bytes(id).await.map_err(faults::cluster)?;
-    let mut room = Room::default();
+    let mut room = state.bodies().room_of(caller.id());
     make_room(state, &mut room, usize::try_from(bytes).unwrap_or(usize::MAX)).await?;
     Ok(room)
 }
@@ -203,7 +206,7 @@ pub(crate) async fn cancel(
 ) -> Result<Response, ClusterError> {
     let id = task_id(&params)?;
     check_task(&state, &caller, id)?;
-    let room = room_for_result(&state, id).await?;
+    let room = room_for_result((&state, &caller), id).await?;
     let record = state.coordinator().cancel(id).await.map_err(faults::cluster)?;
     answer(&state, record, room).await
 }

@@ -42,6 +42,40 @@ pub(crate) struct Taken {
     pub(crate) room: Room,
 }
 
+impl Taken {
+    /// Room for strings, each of which takes more memory than it takes of a request.
+    ///
+    /// # Errors
+    /// 413 for more than one request may have, 503 without room.
+    pub(crate) fn strings(&mut self, shared: &Shared, count: usize) -> Result<(), Fault> {
+        let most = shared.state.config().room_of_one();
+        let wanted = self.bytes.saturating_add(count.saturating_mul(STRING_BYTES));
+        if wanted > most {
+            let (most, each) = (most / STRING_BYTES, STRING_BYTES);
+            let message = format!(
+                "the request has {count} strings, expected at most {most}: each counts {each} bytes among \
+                 bodies, and one request may have five eighths of http.bodies_bytes_max"
+            );
+            return Err(Fault::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message));
+        }
+        self.grow(shared, wanted, "the strings of the request")
+    }
+
+    fn grow(&mut self, shared: &Shared, wanted: usize, what: &str) -> Result<(), Fault> {
+        let bodies = shared.state.bodies();
+        if self.room.bytes() == 0 {
+            self.room = bodies.room_of(shared.caller.id());
+        }
+        if !bodies.try_grow(&mut self.room, wanted) {
+            let message =
+                format!("there is no room for {what} now (http.bodies_bytes_max sets that)");
+            return Err(Fault::unavailable("busy", message));
+        }
+        self.bytes = wanted;
+        Ok(())
+    }
+}
+
 impl Shared {
     pub(crate) fn new(state: &ServerState, caller: &Caller) -> Self {
         Self { state: state.clone(), caller: caller.clone() }

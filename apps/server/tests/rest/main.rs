@@ -10,6 +10,7 @@ mod devices;
 mod disk;
 mod ensembles;
 mod events;
+mod fairness;
 mod frigate;
 mod grpc;
 mod immich;
