@@ -112,8 +112,12 @@ fn identify(state: &ServerState, headers: &HeaderMap, peer: &Peer) -> Result<Cal
     if access.local.as_ref().is_some_and(|local| local.is(key)) {
         return Ok(Caller::owner());
     }
-    let found = access.keys.find(key).map(Caller::of);
-    found.ok_or_else(|| unauthorized("the key is unknown, expired or revoked"))
+    access.keys.find(key).map(Caller::of).ok_or_else(key_is_gone)
+}
+
+/// Why a key is refused that is not, or no longer, good.
+pub(crate) fn key_is_gone() -> Fault {
+    unauthorized("the key is unknown, expired or revoked")
 }
 
 /// Whether a caller may use a route now.

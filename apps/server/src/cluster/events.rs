@@ -97,6 +97,7 @@ async fn tell(
         tokio::select! {
             sent = frames.send(Ok(text)) => if sent.is_err() { return },
             () = state.closing() => return,
+            () = state.access().gone(Some(&caller)) => return,
         }
         text = tokio::select! {
             events = listener.next(sees) => match events {
@@ -105,6 +106,7 @@ async fn tell(
             },
             () = tokio::time::sleep(SIGN_OF_LIFE) => ":\n\n".into(),
             () = state.closing() => return,
+            () = state.access().gone(Some(&caller)) => return,
             () = frames.closed() => return,
         };
     }

@@ -15,6 +15,7 @@ mod frigate;
 mod grpc;
 mod immich;
 mod logs;
+mod messages;
 mod model_files;
 mod models;
 mod oip;
