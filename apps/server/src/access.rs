@@ -21,8 +21,8 @@ pub use keys::{KeyInfo, KeyRole, Keys, NewKey};
 pub use local::LocalKey;
 
 pub(crate) use audit::Made;
-pub(crate) use caller::Caller;
-pub(crate) use layer::{Gate, authenticate};
+pub(crate) use caller::{Caller, NO_KEY};
+pub(crate) use layer::{Gate, authenticate, key_is_gone};
 pub(crate) use limits::Limits;
 pub(crate) use rights::{Right, Rights};
 
@@ -30,6 +30,10 @@ use crate::error::Result;
 use audit::Audit;
 use lgp_sdk::Pki;
 use std::path::Path;
+use std::time::Duration;
+
+/// How often it is looked whether the key of somebody who stays is still good.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Where keys are made and taken back over HTTP.
 const KEYS: &str = "/api/v1/cluster/keys";
@@ -115,9 +119,22 @@ impl Access {
 
     /// Whether a caller of this name may still come: its key is neither revoked nor expired.
     pub(crate) fn knows(&self, id: &str) -> bool {
-        let now_s = now_s();
-        let is_good = |key: &KeyInfo| key.id == id && !key.is_expired(now_s);
-        id == LocalKey::ID || self.keys.list().iter().any(is_good)
+        id == LocalKey::ID || self.keys.knows(id)
+    }
+
+    /// Whether a caller who has been let in may still be served.
+    pub(crate) fn is_good(&self, caller: &Caller) -> bool {
+        caller.is_anonymous() || self.knows(caller.id())
+    }
+
+    /// Resolves soon after a caller's key is revoked or has expired.
+    pub(crate) async fn gone(&self, caller: Option<&Caller>) {
+        let Some(caller) = caller.filter(|caller| !caller.is_anonymous()) else {
+            return std::future::pending().await;
+        };
+        while self.knows(caller.id()) {
+            tokio::time::sleep(LOOK).await;
+        }
     }
 
     /// The keys.

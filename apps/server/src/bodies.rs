@@ -1,6 +1,7 @@
 //! Room for request bodies: all that are held at once share one budget in bytes.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Bytes of a unit of room: `u32` counts units up to 256 GiB.
@@ -11,11 +12,49 @@ const FIRST_BYTES: usize = 64 << 10;
 /// One part of this many of the room is for those.
 const FIRST_SHARE: usize = 8;
 
+/// So many of four parts of the room may be one caller's.
+const OWN_PARTS: usize = 3;
+/// Callers that are remembered though they have no bodies.
+const CALLERS_MAX: usize = 1_024;
+
 /// The room that there is.
 #[derive(Debug)]
 pub(crate) struct Bodies {
+    shared: Shares,
+    /// What of it may be each caller's: bodies of one that has so much wait for its own to end, and keep
+    /// nobody else out.
+    own: Mutex<HashMap<String, Arc<Shares>>>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Shares {
     first: Share,
     rest: Share,
+}
+
+impl Shares {
+    fn new(first: usize, rest: usize) -> Self {
+        Self { first: Share::new(first), rest: Share::new(rest) }
+    }
+
+    /// Lets what is held grow until it is enough for so many bytes, or is all that there is.
+    async fn grow(&self, held: &mut Held, bytes: usize) {
+        self.first.grow(&mut held.first, bytes.min(FIRST_BYTES)).await;
+        self.rest.grow(&mut held.rest, bytes.saturating_sub(FIRST_BYTES)).await;
+    }
+
+    /// The same at once, or not at all.
+    fn try_grow(&self, held: &mut Held, bytes: usize) -> bool {
+        self.first.try_grow(&mut held.first, bytes.min(FIRST_BYTES))
+            && self.rest.try_grow(&mut held.rest, bytes.saturating_sub(FIRST_BYTES))
+    }
+
+    /// As much of these bytes as there is in all.
+    fn most(&self, bytes: usize) -> usize {
+        let rest = bytes.saturating_sub(FIRST_BYTES).min(self.rest.bytes());
+        bytes.min(FIRST_BYTES).saturating_add(rest)
+    }
 }
 
 #[derive(Debug)]
@@ -29,6 +68,10 @@ impl Share {
         let units = u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX).max(1);
         let free = Arc::new(Semaphore::new(usize::try_from(units).unwrap_or(usize::MAX)));
         Self { free, units }
+    }
+
+    fn bytes(&self) -> usize {
+        usize::try_from(self.units).unwrap_or(usize::MAX).saturating_mul(UNIT)
     }
 
     /// Lets what is held grow until it is enough for so many bytes, or is all that there is.
@@ -70,6 +113,13 @@ fn add(held: &mut Option<OwnedSemaphorePermit>, permit: OwnedSemaphorePermit) {
 /// The room that one body has, given back with it.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
+    held: Held,
+    /// The same of what is its caller's.
+    own: Option<(Arc<Shares>, Held)>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
     first: Option<OwnedSemaphorePermit>,
     rest: Option<OwnedSemaphorePermit>,
 }
@@ -80,27 +130,57 @@ impl Room {
         let units = |held: &Option<OwnedSemaphorePermit>| {
             held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits)
         };
-        units(&self.first).saturating_add(units(&self.rest)).saturating_mul(UNIT)
+        let Held { first, rest } = &self.held;
+        units(first).saturating_add(units(rest)).saturating_mul(UNIT)
     }
 }
 
 impl Bodies {
-    /// Room for `bytes` bytes together. A body that is larger has all of it to itself.
+    /// Room for `bytes` bytes together. A body that is larger has all that one caller may have.
     pub(crate) fn new(bytes: usize) -> Self {
         let first = bytes / FIRST_SHARE;
-        Self { first: Share::new(first), rest: Share::new(bytes - first) }
+        Self { shared: Shares::new(first, bytes - first), own: Mutex::default(), bytes }
+    }
+
+    /// None yet, for a body of a caller of this name.
+    pub(crate) fn room_of(&self, caller: &str) -> Room {
+        let mut callers = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        let shares = match callers.get(caller) {
+            Some(shares) => Arc::clone(shares),
+            None => {
+                if callers.len() >= CALLERS_MAX {
+                    callers.retain(|_, shares| Arc::strong_count(shares) > 1);
+                }
+                let first = self.bytes / FIRST_SHARE;
+                let own = |bytes: usize| bytes.div_ceil(4) * OWN_PARTS;
+                let shares = Arc::new(Shares::new(own(first), own(self.bytes - first)));
+                callers.insert(caller.to_owned(), Arc::clone(&shares));
+                shares
+            }
+        };
+        Room { held: Held::default(), own: Some((shares, Held::default())) }
     }
 
     /// Waits until a body of `bytes` bytes in all has its room.
     pub(crate) async fn grow(&self, room: &mut Room, bytes: usize) {
-        self.first.grow(&mut room.first, bytes.min(FIRST_BYTES)).await;
-        self.rest.grow(&mut room.rest, bytes.saturating_sub(FIRST_BYTES)).await;
+        let mut bytes = bytes;
+        if let Some((own, held)) = &mut room.own {
+            own.grow(held, bytes).await;
+            bytes = own.most(bytes);
+        }
+        self.shared.grow(&mut room.held, bytes).await;
     }
 
     /// The same without waiting; false where there is no room now.
     pub(crate) fn try_grow(&self, room: &mut Room, bytes: usize) -> bool {
-        self.first.try_grow(&mut room.first, bytes.min(FIRST_BYTES))
-            && self.rest.try_grow(&mut room.rest, bytes.saturating_sub(FIRST_BYTES))
+        let mut bytes = bytes;
+        if let Some((own, held)) = &mut room.own {
+            if !own.try_grow(held, bytes) {
+                return false;
+            }
+            bytes = own.most(bytes);
+        }
+        self.shared.try_grow(&mut room.held, bytes)
     }
 }
 
@@ -133,5 +213,28 @@ mod tests {
         assert!(fits(&bodies, 1 << 20).await.is_none());
         drop(all);
         assert!(fits(&bodies, 1 << 20).await.is_some());
+    }
+    #[tokio::test]
+    async fn one_caller_leaves_a_quarter_to_others() {
+        let bodies = Bodies::new(8 << 20);
+        let fits = async |caller: &str, bytes: usize| {
+            let mut room = bodies.room_of(caller);
+            let growing = bodies.grow(&mut room, bytes);
+            let grown = tokio::time::timeout(Duration::from_millis(20), growing).await;
+            grown.is_ok().then_some(room)
+        };
+        // More than a caller may have counts as all that it may.
+        let flood = fits("a", 1 << 30).await.expect("it is empty");
+        assert!(fits("a", 1 << 20).await.is_none(), "it has its part");
+        let mut other = fits("b", 1 << 20).await.expect("a quarter is left");
+        assert!(bodies.try_grow(&mut other, 3 << 19) && !bodies.try_grow(&mut other, 2 << 20));
+        drop(flood);
+        assert!(fits("a", 4 << 20).await.is_some());
+
+        let mut small: Vec<Room> = (0..64).map(|_| bodies.room_of("a")).collect();
+        let got =
+            small.iter_mut().filter_map(|room| bodies.try_grow(room, FIRST_BYTES).then_some(()));
+        assert_eq!(got.count(), 12, "of sixteen that have their first bytes");
+        assert!(fits("c", FIRST_BYTES).await.is_some());
     }
 }

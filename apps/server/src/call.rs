@@ -1,5 +1,6 @@
 //! A request while it is served: what lines of the log say of it, the line that ends it, and its trace.
 
+use crate::access::NO_KEY;
 use crate::catalog::ModelEntry;
 use crate::fault::Fault;
 use crate::shed::Shed;
@@ -21,6 +22,7 @@ use opentelemetry_http::HeaderExtractor;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::{IdGenerator, RandomIdGenerator, SdkTracer};
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tonic::Code;
 use tracing::{Instrument, Span, field};
@@ -47,17 +49,20 @@ pub(crate) struct Call {
     span: Span,
     /// Its part of its trace.
     context: Context,
+    /// Who calls, as far as that is asked: programs without a key are one caller.
+    caller: Arc<str>,
 }
 
 impl Call {
     /// What is asked for in another way than these interfaces have.
     pub(crate) fn unseen() -> Self {
-        Self { span: Span::none(), context: Context::new() }
+        Self { span: Span::none(), context: Context::new(), caller: nobody() }
     }
 
     /// What is asked for on behalf of this one: of its trace, and nothing of its lines in the log.
     pub(crate) fn within(&self) -> Self {
-        Self { span: Span::none(), context: self.context.clone() }
+        let caller = Arc::clone(&self.caller);
+        Self { span: Span::none(), context: self.context.clone(), caller }
     }
 
     /// One message of a stream that this request opened. Each gets lines of its own: what a span has
@@ -66,7 +71,7 @@ impl Call {
         let context = self.context.clone();
         let trace = context.span().span_context().trace_id();
         let span = line("POST", "/inference.GRPCInferenceService/ModelStreamInfer", trace);
-        Self { span, context }
+        Self { span, context, caller: Arc::clone(&self.caller) }
     }
 
     fn begin(request: &Request, tracer: &SdkTracer) -> Self {
@@ -83,19 +88,29 @@ impl Call {
             }
         };
         let trace = context.span().span_context().trace_id();
-        Self { span: line(method, route, trace), context }
+        Self { span: line(method, route, trace), context, caller: nobody() }
     }
 
     /// An image of Frigate's detector, which never comes with a trace.
     pub(crate) fn of_image(tracer: &SdkTracer) -> Self {
         let context = served(tracer.span_builder("IMAGE frigate"), tracer, &Context::new());
         let trace = context.span().span_context().trace_id();
-        Self { span: line("IMAGE", "frigate", trace), context }
+        Self { span: line("IMAGE", "frigate", trace), context, caller: nobody() }
     }
 
     /// What lines of the log say of the request.
     pub(crate) fn span(&self) -> Span {
         self.span.clone()
+    }
+
+    /// It is a caller's of this name.
+    pub(crate) fn comes_from(&mut self, caller: &str) {
+        self.caller = caller.into();
+    }
+
+    /// Who calls.
+    pub(crate) fn caller(&self) -> &Arc<str> {
+        &self.caller
     }
 
     /// It is about a model.
@@ -170,6 +185,11 @@ impl Call {
         let duration_ms = took.as_secs_f64() * 1e3;
         self.span.in_scope(|| tracing::debug!(status, duration_ms, "request answered"));
     }
+}
+
+/// Whoever is not asked for a key.
+fn nobody() -> Arc<str> {
+    NO_KEY.into()
 }
 
 /// The server's part of a trace begins.

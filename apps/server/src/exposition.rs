@@ -5,6 +5,8 @@ mod devices;
 mod openmetrics;
 mod page;
 
+use crate::access::Caller;
+use crate::cluster::may_see;
 use crate::fault::{Fault, OipError};
 use crate::metrics::{BOUNDS_US, FailureReason, LATENCY_US, ModelKey, ModelReading};
 use crate::state::ServerState;
@@ -26,9 +28,11 @@ pub(crate) const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// `GET /metrics`.
 pub(crate) async fn metrics(
     State(state): State<ServerState>,
+    caller: Caller,
     headers: HeaderMap,
 ) -> Result<Response, OipError> {
-    let models = state.metrics().read();
+    let mut models = state.metrics().read();
+    models.retain(|((name, version), _)| may_see(&state, &caller, (name, *version)));
     let mut families = families(&state.coordinator().stats(), &models, &state.sequences().open());
     families.extend(devices::families(&state.coordinator().workers()));
     if let Some(counts) = state.tracing().counts() {

@@ -1,9 +1,13 @@
 //! Path parameters and bodies, refused in the API family's own shape where they cannot be used.
 
 mod objects;
+mod pace;
+mod room;
+
+pub(crate) use pace::Pace;
+pub(crate) use room::{grow_room, make_more_room, make_room, room_of};
 
 use crate::bodies::Room;
-use crate::config::ServerConfig;
 use crate::fault::Fault;
 use crate::oip::HEADER_LENGTH;
 use crate::state::ServerState;
@@ -18,7 +22,7 @@ use objects::Objects;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The decoded parameters of a path.
 #[derive(Debug)]
@@ -67,7 +71,8 @@ impl FromRequest<ServerState> for Whole {
 impl Whole {
     async fn read(request: Request, state: &ServerState) -> Result<Self, Fault> {
         refuse_encoded(&request)?;
-        let (bytes, room) = take(request.into_body(), state).await?;
+        let room = room_of(&request, state);
+        let (bytes, room) = take(request.into_body(), (state, room)).await?;
         Ok(Self { bytes, _room: room })
     }
 
@@ -123,8 +128,11 @@ impl FromRequest<ServerState> for WithTensors {
 }
 
 /// A whole body of any kind, which may be as large as tensors may.
-pub(crate) async fn whole(body: Body, state: &ServerState) -> Result<(Vec<u8>, Room), Fault> {
-    read(body, state, (state.config().binary_bytes_max, BINARY_HINT)).await
+pub(crate) async fn whole(
+    body: Body,
+    (state, room): (&ServerState, Room),
+) -> Result<(Vec<u8>, Room), Fault> {
+    read(body, (state, room), (state.config().binary_bytes_max, BINARY_HINT)).await
 }
 
 impl WithTensors {
@@ -146,9 +154,10 @@ impl WithTensors {
             _ => Ok(()),
         };
         // What says how long it is is not taken in for nothing.
+        let room = room_of(&request, state);
         let body = request.into_body();
         body.size_hint().exact().map_or(Ok(()), &check)?;
-        let (bytes, room) = read(body, state, limit).await?;
+        let (bytes, room) = read(body, (state, room), limit).await?;
         check(u64::try_from(bytes.len()).unwrap_or(u64::MAX))?;
         Ok(Self { bytes, json_bytes, room })
     }
@@ -206,15 +215,6 @@ pub(crate) fn too_large(limit: impl std::fmt::Display) -> Fault {
     )
 }
 
-/// 408 for a body that stands still.
-fn too_slow(limit: Duration) -> Fault {
-    Fault::new(
-        StatusCode::REQUEST_TIMEOUT,
-        "too_slow",
-        format!("nothing of the request body arrived for {} ms", limit.as_millis()),
-    )
-}
-
 /// The value of [`HEADER_LENGTH`].
 fn json_bytes(headers: &HeaderMap) -> Result<Option<usize>, Fault> {
     let Some(value) = headers.get(HEADER_LENGTH) else { return Ok(None) };
@@ -227,65 +227,18 @@ fn json_bytes(headers: &HeaderMap) -> Result<Option<usize>, Fault> {
     })
 }
 
-/// A large body may take long, but it must not stall.
-async fn in_time<T>(stall: Duration, step: impl Future<Output = T>) -> Result<T, Fault> {
-    tokio::time::timeout(stall, step).await.map_err(|_| too_slow(stall))
-}
-
-/// How a body comes in: something of it again and again, and all of it not too slowly.
-pub(crate) struct Pace {
-    began: Instant,
-    stall: Duration,
-    grace: Duration,
-    bytes_per_s_min: usize,
-}
-
-impl Pace {
-    pub(crate) fn new(config: &ServerConfig) -> Self {
-        Self {
-            began: Instant::now(),
-            stall: config.body_timeout(),
-            grace: Duration::from_millis(config.body_grace_ms),
-            bytes_per_s_min: config.body_bytes_per_s_min.max(1),
-        }
-    }
-
-    /// Waits for the next piece of a body of which so many bytes are there.
-    pub(crate) async fn next<T>(
-        &self,
-        got: usize,
-        piece: impl Future<Output = T>,
-    ) -> Result<T, Fault> {
-        let rate = u32::try_from(self.bytes_per_s_min).unwrap_or(u32::MAX);
-        let allowed = self.grace + Duration::from_secs_f64(got as f64 / f64::from(rate));
-        let left = allowed.saturating_sub(self.began.elapsed());
-        if left >= self.stall {
-            return in_time(self.stall, piece).await;
-        }
-        tokio::time::timeout(left, piece).await.map_err(|_| {
-            let (ms, least) = (self.began.elapsed().as_millis(), self.bytes_per_s_min);
-            let message = format!(
-                "{got} bytes of the request body arrived in {ms} ms, expected {least} a second"
-            );
-            Fault::new(StatusCode::REQUEST_TIMEOUT, "too_slow", message)
-        })
-    }
-
-    /// Time that the server took for itself does not count.
-    pub(crate) fn waited(&mut self, time: Duration) {
-        self.began += time;
-    }
-}
-
 /// Takes a body in that is no larger than the setting allows.
-pub(crate) async fn take(body: Body, state: &ServerState) -> Result<(Vec<u8>, Room), Fault> {
-    read(body, state, (state.config().body_bytes_max, PLAIN_HINT)).await
+pub(crate) async fn take(
+    body: Body,
+    (state, room): (&ServerState, Room),
+) -> Result<(Vec<u8>, Room), Fault> {
+    read(body, (state, room), (state.config().body_bytes_max, PLAIN_HINT)).await
 }
 
 /// Takes a body of at most `limit` bytes in, each byte once there is room for it.
 async fn read(
     body: Body,
-    state: &ServerState,
+    (state, mut room): (&ServerState, Room),
     (limit, hint): (usize, &str),
 ) -> Result<(Vec<u8>, Room), Fault> {
     let config = state.config();
@@ -294,7 +247,6 @@ async fn read(
     if least > limit {
         return Err(beyond(limit, hint));
     }
-    let mut room = Room::default();
     // What says how long it is waits before it is taken in at all.
     make_room(state, &mut room, least).await?;
     let mut bytes = Vec::new();
@@ -314,49 +266,10 @@ async fn read(
         let all = bytes.len() + data.len();
         if all > least {
             let waits = Instant::now();
-            make_room(state, &mut room, all).await?;
+            grow_room(state, &mut room, all).await?;
             pace.waited(waits.elapsed());
         }
         bytes.extend_from_slice(&data);
     }
     Ok((bytes, room))
-}
-
-/// Has the room of a body grow; 503 where it is not there in time.
-pub(crate) async fn make_room(
-    state: &ServerState,
-    room: &mut Room,
-    bytes: usize,
-) -> Result<(), Fault> {
-    let wait = state.config().body_timeout();
-    let growing = tokio::time::timeout(wait, state.bodies().grow(room, bytes));
-    growing.await.map_err(|_| no_room(state))
-}
-
-/// The same for a request that holds some room already. It does not stand in the line, where it would keep
-/// others from theirs while it keeps its own: it asks again until the time is over.
-pub(crate) async fn make_more_room(
-    state: &ServerState,
-    room: &mut Room,
-    bytes: usize,
-) -> Result<(), Fault> {
-    const PAUSE: Duration = Duration::from_millis(20);
-    let until = Instant::now() + state.config().body_timeout();
-    let bytes = bytes.min(state.config().room_of_one());
-    while !state.bodies().try_grow(room, bytes) {
-        if Instant::now() >= until {
-            return Err(no_room(state));
-        }
-        tokio::time::sleep(PAUSE).await;
-    }
-    Ok(())
-}
-
-fn no_room(state: &ServerState) -> Fault {
-    let (most, ms) = (state.config().bodies_bytes_max, state.config().body_timeout_ms);
-    let message = format!(
-        "request bodies of {most} bytes are held, the most that are \
-         (http.bodies_bytes_max sets that); no room came free within {ms} ms"
-    );
-    Fault::unavailable("busy", message)
 }

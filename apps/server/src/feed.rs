@@ -2,7 +2,7 @@
 //! the buffer, whatever the number of listeners; each of these reads it at its own pace.
 
 use axum::body::Bytes;
-use lgp_sdk::{Coordinator, Event, Events};
+use lgp_sdk::{Coordinator, Event, Events, ModelRef};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::fmt;
@@ -89,10 +89,53 @@ struct Buffer {
     kept: Mutex<Kept>,
 }
 
+/// An event as it is sent, and what it is about.
+#[derive(Debug)]
+struct Frame {
+    text: Bytes,
+    about: About,
+}
+
+#[derive(Debug)]
+enum About {
+    Cluster,
+    Models(Vec<ModelRef>),
+    /// It has a reason in words, which may name any model.
+    Reason,
+}
+
+impl About {
+    fn of(event: &Event) -> Self {
+        match event {
+            Event::ModelLoaded { model, .. } | Event::BreakerOpened { model, .. } => {
+                Self::Models(vec![model.clone()])
+            }
+            Event::ModelEvicted { model, for_model, .. } => {
+                Self::Models(vec![model.clone(), for_model.clone()])
+            }
+            Event::WorkerLost { .. }
+            | Event::WorkerReplaced { .. }
+            | Event::DeviceTakenOut { .. } => Self::Reason,
+            _ => Self::Cluster,
+        }
+    }
+
+    fn is_for(&self, sees: Sees<'_>) -> bool {
+        match (self, sees) {
+            (_, None) | (Self::Cluster, _) => true,
+            (Self::Models(all), Some(sees)) => all.iter().all(sees),
+            (Self::Reason, Some(_)) => false,
+        }
+    }
+}
+
+/// Which models a listener may hear of; all of them where nothing is said.
+pub(crate) type Sees<'a> = Option<&'a (dyn Fn(&ModelRef) -> bool + Sync)>;
+
 #[derive(Debug, Default)]
 struct Kept {
-    /// Events as they are sent, oldest first.
-    frames: VecDeque<Bytes>,
+    /// Events, oldest first.
+    frames: VecDeque<Frame>,
     bytes: usize,
     /// The number of the latest, and so of all.
     last: u64,
@@ -130,10 +173,10 @@ impl Buffer {
         let frame = frame(EventId { epoch: self.epoch, seq }, &value);
         kept.last = seq;
         kept.bytes += frame.len();
-        kept.frames.push_back(frame);
+        kept.frames.push_back(Frame { text: frame, about: About::of(event) });
         while kept.frames.len() > self.kept_max.max(1) || kept.bytes > BYTES_MAX {
             let Some(oldest) = kept.frames.pop_front() else { break };
-            kept.bytes -= oldest.len();
+            kept.bytes -= oldest.text.len();
         }
         seq
     }
@@ -160,18 +203,18 @@ impl Listener {
 
     /// The next events, as they are sent; first, where some are missed, one that says so. `None` once
     /// the coordinator is gone.
-    pub(crate) async fn next(&mut self) -> Option<Bytes> {
+    pub(crate) async fn next(&mut self, sees: Sees<'_>) -> Option<Bytes> {
         loop {
             // Marked before looking: it counts every event from here on.
             self.last.borrow_and_update();
-            if let Some(frames) = self.take() {
+            if let Some(frames) = self.take(sees) {
                 return Some(frames);
             }
             self.last.changed().await.ok()?;
         }
     }
 
-    fn take(&mut self) -> Option<Bytes> {
+    fn take(&mut self, sees: Sees<'_>) -> Option<Bytes> {
         let kept = self.buffer.kept();
         let (before, last) = (kept.before(), kept.last);
         let (reason, missed) = match self.after {
@@ -181,9 +224,16 @@ impl Listener {
             EventId { seq, .. } if seq < before => ("too_old", Some(before - seq)),
             EventId { seq, .. } => {
                 let had = usize::try_from(seq - before).unwrap_or(usize::MAX);
-                let next: Vec<&[u8]> =
-                    kept.frames.iter().skip(had).take(AT_ONCE).map(AsRef::as_ref).collect();
-                self.after.seq += u64::try_from(next.len()).unwrap_or_default();
+                let mut next: Vec<&[u8]> = Vec::new();
+                for frame in kept.frames.iter().skip(had) {
+                    if next.len() == AT_ONCE {
+                        break;
+                    }
+                    self.after.seq += 1;
+                    if frame.about.is_for(sees) {
+                        next.push(&frame.text);
+                    }
+                }
                 return (!next.is_empty()).then(|| next.concat().into());
             }
         };
@@ -212,7 +262,7 @@ mod tests {
         let after = after.parse().expect("an id");
         let (_, last) = watch::channel(0);
         let mut listener = Listener { buffer: Arc::clone(buffer), last, after };
-        let frames: Vec<Bytes> = std::iter::from_fn(|| listener.take()).collect();
+        let frames: Vec<Bytes> = std::iter::from_fn(|| listener.take(None)).collect();
         let text = String::from_utf8(frames.concat()).expect("text");
         let parts = text.split_terminator("\n\n").map(|part| {
             let (id, data) = part.split_once("\ndata: ").expect("an id and data");
@@ -242,6 +292,39 @@ mod tests {
             assert_eq!(heard(&buffer(5), after), [&[gap], &five[..]].concat(), "{after}");
         }
         assert_eq!(heard(&buffer(0), "9-1"), ["a-0 gap \"other_coordinator\" null"]);
+    }
+
+    #[test]
+    fn who_may_see_one_model_hears_of_no_other() {
+        let worker: lgp_sdk::WorkerId = "w1".parse().expect("a name");
+        let model =
+            |name: &str| ModelRef { name: name.to_owned(), version: 1, sha256: String::new() };
+        let buffer = Arc::new(Buffer::new(10, 1_000));
+        let evicted = |name, other| {
+            let (model, for_model) = (model(name), model(other));
+            Event::ModelEvicted { worker: worker.clone(), device: 0, model, for_model }
+        };
+        let reason = "a run of 'other' did not stop".to_owned();
+        let opened = |name| Event::BreakerOpened { worker: worker.clone(), model: model(name) };
+        for _ in 0..AT_ONCE {
+            buffer.push(0, &opened("other"));
+        }
+        for event in [
+            evicted("mine", "other"),
+            evicted("other", "mine"),
+            Event::WorkerReplaced { worker: worker.clone(), reason },
+            opened("mine"),
+            Event::WorkerJoined { worker: worker.clone() },
+        ] {
+            buffer.push(0, &event);
+        }
+        let (_, last) = watch::channel(0);
+        let mut listener = Listener { buffer, last, after: "a-0".parse().expect("an id") };
+        let sees = |model: &ModelRef| model.name == "mine";
+        let heard = listener.take(Some(&sees)).expect("two events");
+        let text = String::from_utf8(heard.to_vec()).expect("text");
+        assert!(!text.contains("other") && text.matches("data: ").count() == 2, "{text}");
+        assert!(listener.take(Some(&sees)).is_none(), "it has had all");
     }
 
     #[test]

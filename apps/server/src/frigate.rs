@@ -7,6 +7,7 @@ mod models;
 mod push;
 mod zmtp;
 
+use crate::access::NO_KEY;
 use crate::bodies::Room;
 use crate::call::Call;
 use crate::catalog::ModelEntry;
@@ -148,7 +149,7 @@ impl Session {
                 return Ok(Request::Sent(header.model_name, model));
             }
             Ok(header) => {
-                let mut room = Room::default();
+                let mut room = self.state.bodies().room_of(NO_KEY);
                 // One that is too large is refused before it waits for room.
                 let bytes = usize::try_from(part.bytes().min(most)).unwrap_or(usize::MAX);
                 match make_room(&self.state, &mut room, bytes).await {

@@ -12,6 +12,7 @@ mod request;
 mod service;
 mod shared_memory;
 mod status;
+mod weigh;
 
 #[cfg(feature = "planted")]
 pub(crate) use request::read;
@@ -20,6 +21,7 @@ pub(crate) use status::{respond, status_of};
 use crate::access::KeyRole::{Admin, Infer, Submit};
 use crate::access::{Gate, Right, Rights, authenticate};
 use crate::call;
+use crate::config::ServerConfig;
 use crate::fault::Fault;
 use crate::guard;
 use crate::state::ServerState;
@@ -51,6 +53,17 @@ const CALLS: [(&str, Right); 17] = [
     ("CudaSharedMemoryUnregister", Right::Role(Submit)),
 ];
 
+/// Largest message of a call that takes no tensors, in bytes: names, and a few parameters.
+const SMALL_BYTES_MAX: usize = 64 << 10;
+
+/// Largest message that a call takes, in bytes.
+fn message_bytes_max(path: &str, config: &ServerConfig) -> usize {
+    match ["/ModelInfer", "/ModelStreamInfer"].iter().any(|call| path.ends_with(call)) {
+        true => config.binary_bytes_max,
+        false => SMALL_BYTES_MAX.min(config.binary_bytes_max),
+    }
+}
+
 /// Whether a path is one of this protocol's.
 pub(crate) fn is_path(path: &str) -> bool {
     path.strip_prefix('/').is_some_and(|rest| rest.starts_with("inference."))
@@ -58,13 +71,13 @@ pub(crate) fn is_path(path: &str) -> bool {
 
 /// The whole service, for [`serve_grpc`](crate::serve_grpc) or for a listener of one's own.
 pub fn router(state: ServerState) -> Router {
-    let most = state.config().binary_bytes_max;
     let service = GrpcInferenceServiceServer::new(Service::new(state.clone()))
-        .max_decoding_message_size(most)
         .max_encoding_message_size(usize::MAX);
     let path = |call: &str| format!("/{SERVICE_NAME}/{call}");
     let calls = CALLS.iter().fold(Router::new(), |router, (call, _)| {
-        router.route_service(&path(call), service.clone())
+        let path = path(call);
+        let most = message_bytes_max(&path, state.config());
+        router.route_service(&path, service.clone().max_decoding_message_size(most))
     });
     let rights = CALLS.map(|(call, right)| (Method::POST, path(call), right));
     let gate = Gate::new(state.clone(), Rights::of(rights));

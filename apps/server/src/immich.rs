@@ -16,7 +16,7 @@ mod tokens;
 mod warp;
 
 use crate::call::{self, Call};
-use crate::extract::{refuse_encoded, take};
+use crate::extract::{refuse_encoded, room_of, take};
 use crate::fault::Fault;
 use crate::state::ServerState;
 use crate::{drain, guard};
@@ -69,8 +69,9 @@ async fn predict(
 
 async fn answer(models: &Models, request: Request) -> Result<Map<String, Value>, Fault> {
     refuse_encoded(&request)?;
+    let room = room_of(&request, models.state());
     let (parts, body) = request.into_parts();
-    let (bytes, room) = take(body, models.state()).await?;
+    let (bytes, room) = take(body, (models.state(), room)).await?;
     let Predict { tasks, sent } = request::read(parts, bytes).await?;
     let mut answer = Map::new();
     match sent {

@@ -31,6 +31,7 @@ mod oip;
 mod openapi;
 mod peer;
 mod place;
+mod places;
 mod probes;
 mod query;
 mod route;

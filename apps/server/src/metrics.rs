@@ -8,7 +8,7 @@ mod latency;
 mod pending;
 
 use crate::place::Place;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -95,6 +95,8 @@ pub(crate) struct ModelCounters {
     compute_output_ns: AtomicU64,
     overhead: Histogram<OVERHEAD_BUCKETS>,
     latency: Latency,
+    /// Requests under way of each caller that has some.
+    callers: Mutex<HashMap<Arc<str>, u64>>,
     /// Answers by who gave them.
     places: Mutex<BTreeMap<Place, u64>>,
 }
@@ -140,13 +142,34 @@ impl ModelReading {
 impl ModelCounters {
     /// Counts a request as pending for as long as the guard lives. A guard that is dropped
     /// undecided belongs to a client that went away.
-    pub(crate) fn begin(self: &Arc<Self>) -> Pending {
-        Pending::new(Arc::clone(self))
+    pub(crate) fn begin(self: &Arc<Self>, caller: &Arc<str>) -> Pending {
+        Pending::new(Arc::clone(self), caller)
     }
 
-    /// Requests that are under way.
-    pub(crate) fn pending(&self) -> u64 {
-        self.pending.load(Relaxed)
+    /// Requests that are under way, in all and of a caller.
+    pub(crate) fn pending(&self, caller: &str) -> (u64, u64) {
+        let own = self.callers().get(caller).copied().unwrap_or(0);
+        (self.pending.load(Relaxed), own)
+    }
+
+    fn enter(&self, caller: &Arc<str>) {
+        self.pending.fetch_add(1, Relaxed);
+        *self.callers().entry(Arc::clone(caller)).or_default() += 1;
+    }
+
+    fn leave(&self, caller: &str) {
+        self.pending.fetch_sub(1, Relaxed);
+        let mut callers = self.callers();
+        if let Some(own) = callers.get_mut(caller) {
+            *own = own.saturating_sub(1);
+            if *own == 0 {
+                callers.remove(caller);
+            }
+        }
+    }
+
+    fn callers(&self) -> MutexGuard<'_, HashMap<Arc<str>, u64>> {
+        self.callers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// It ran a copy of a request, to the same outputs or not.
@@ -254,8 +277,8 @@ mod tests {
     fn a_request_is_pending_until_it_is_decided() {
         let metrics = Metrics::default();
         let model = metrics.model("m", 1);
-        let (a, b, c) = (model.begin(), model.begin(), model.begin());
-        assert_eq!((model.pending(), model.read().turns), (3, 0));
+        let [a, b, c] = ["k", "k", "-"].map(|caller| model.begin(&caller.into()));
+        assert_eq!((model.pending("k"), model.read().turns), ((3, 2), 0));
         let waits = b.waits();
         assert_eq!(model.read().turns, 1);
         drop(waits);
@@ -263,14 +286,15 @@ mod tests {
         let place = Place { worker: "w1".parse().expect("a name"), device: None };
         let work = Work { rows: 4, executions: 2, batch: Some(8) };
         a.succeeded(&spans, Some(work), (Some(place.clone()), None));
-        model.begin().succeeded(&Spans::default(), None, (None, None));
+        model.begin(&"k".into()).succeeded(&Spans::default(), None, (None, None));
         b.failed(FailureReason::Backend, Duration::from_millis(1));
         drop(c);
         let reading = model.read();
-        assert_eq!((model.pending(), reading.turns, reading.success), (0, 0, 2));
+        assert_eq!((model.pending("k"), reading.turns, reading.success), ((0, 0), 0, 2));
         let ran = (reading.computed, reading.inferences, reading.executions);
         assert_eq!(ran, (1, 4, 2), "an answer that was kept is no inference");
         assert_eq!(reading.batches, [(8, BatchReading { runs: 1, ..BatchReading::default() })]);
+        assert!(model.callers().is_empty());
         assert_eq!(reading.failures(FailureReason::Backend), 1);
         assert_eq!(reading.failures(FailureReason::Canceled), 1);
         assert_eq!((reading.request_ns, reading.failure_ns), (2_000_000, 1_000_000));

@@ -46,7 +46,7 @@ pub(crate) use request::{
     flag, number, slot,
 };
 pub(crate) use settings::{Settings, WarmUpInput, WarmUpRun};
-pub(crate) use signature::{check as check_inputs, check_all, wire_dims};
+pub(crate) use signature::{check as check_inputs, check_all, check_declared, wire_dims};
 pub(crate) use task::run_in_background;
 
 /// Everything under `/v2`.

@@ -7,6 +7,7 @@ use crate::config::ServerConfig;
 use crate::driver::Driver;
 use crate::feed::Feed;
 use crate::metrics::Metrics;
+use crate::places::Places;
 use crate::sequences::Sequences;
 use crate::shadow::Shadows;
 use crate::shared_memory::Regions;
@@ -16,7 +17,7 @@ use crate::trace::Tracing;
 use lgp_sdk::{Coordinator, Repository};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 /// The server's state. Clones share it.
 #[derive(Clone)]
@@ -39,9 +40,9 @@ struct Inner {
     sequences: Arc<Sequences>,
     tracing: Tracing,
     /// Places for those who listen to events.
-    listeners: Arc<Semaphore>,
+    listeners: Arc<Places>,
     /// Places for those who wait for the end of a task.
-    waiters: Semaphore,
+    waiters: Arc<Places>,
     access: Access,
     /// True once the server is to end.
     closing: watch::Sender<bool>,
@@ -67,8 +68,8 @@ impl ServerState {
         let closing = watch::Sender::new(false);
         let bodies = Bodies::new(config.bodies_bytes_max);
         let writers = Writers::default();
-        let listeners = Arc::new(Semaphore::new(config.listeners_max.min(Semaphore::MAX_PERMITS)));
-        let waiters = Semaphore::new(config.waiters_max.min(Semaphore::MAX_PERMITS));
+        let listeners = Places::new(config.listeners_max);
+        let waiters = Places::new(config.waiters_max);
         let feed = Feed::new(&coordinator, config.events_kept_max);
         let tracing = Tracing::new(&config);
         let inner = Inner {
@@ -161,12 +162,12 @@ impl ServerState {
     }
 
     /// Places for those who listen to events.
-    pub(crate) fn listeners(&self) -> &Arc<Semaphore> {
+    pub(crate) fn listeners(&self) -> &Arc<Places> {
         &self.inner.listeners
     }
 
     /// Places for those who wait for the end of a task.
-    pub(crate) fn waiters(&self) -> &Semaphore {
+    pub(crate) fn waiters(&self) -> &Arc<Places> {
         &self.inner.waiters
     }
 

@@ -1,8 +1,9 @@
-//! The log of administrative calls, and of those that were refused for want of a right: a file of
-//! JSON lines.
+//! The log of administrative calls, and beside it that of calls that were refused for want of a right, so that
+//! whoever is refused often enough does not push out what administrators did: files of JSON lines.
 
 use super::keys::{KeyInfo, KeyRole};
 use crate::error::{Error, Result};
+use axum::http::StatusCode;
 use serde::Serialize;
 use std::fs::File;
 use std::io::Write;
@@ -16,9 +17,15 @@ const BYTES_MAX: u64 = 16 << 20;
 /// Longest path of a request that is logged, in bytes.
 const PATH_BYTES_MAX: usize = 512;
 
-/// The log of administrative calls.
+/// The log of administrative calls, and that of refusals.
 #[derive(Debug)]
 pub(super) struct Audit {
+    calls: Log,
+    refusals: Log,
+}
+
+#[derive(Debug)]
+struct Log {
     path: PathBuf,
     file: Mutex<File>,
 }
@@ -57,17 +64,35 @@ struct Line<'a> {
 }
 
 impl Audit {
+    /// The log of calls at a path. That of refusals is beside it: of `audit.log` it is `audit.refused.log`.
     pub(super) fn open(path: &Path) -> Result<Self> {
-        let file = open(path).map_err(|source| Error::File {
-            what: "write",
-            path: path.to_owned(),
-            source,
-        })?;
-        Ok(Self { path: path.to_owned(), file: Mutex::new(file) })
+        let calls = Log::open(path.to_owned())?;
+        Ok(Self { calls, refusals: Log::open(path.with_extension("refused.log"))? })
     }
 
     /// Adds a line. One that cannot be written goes to the server's log.
     pub(super) fn add(&self, call: Call<'_>) {
+        match is_refusal(call.status) {
+            true => self.refusals.add(call),
+            false => self.calls.add(call),
+        }
+    }
+}
+
+/// Whether a status says that a right was missing.
+pub(super) fn is_refusal(status: u16) -> bool {
+    [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].iter().any(|refused| *refused == status)
+}
+
+impl Log {
+    fn open(path: PathBuf) -> Result<Self> {
+        match open(&path) {
+            Ok(file) => Ok(Self { path, file: Mutex::new(file) }),
+            Err(source) => Err(Error::File { what: "write", path, source }),
+        }
+    }
+
+    fn add(&self, call: Call<'_>) {
         let at_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
         let end = call.path.floor_char_boundary(PATH_BYTES_MAX);
         let call = Call { path: &call.path[..end], ..call };
@@ -105,20 +130,33 @@ mod tests {
         let path = folder.path().join("audit.log");
         let audit = Audit::open(&path).expect("ours");
         let long = format!("/ä\n{}", "ä".repeat(400));
-        let call = || {
-            let (key, peer, method, path, status) = ("k", "p", "POST", &*long, 403);
+        let of = |status| {
+            let (key, peer, method, path) = ("k", "p", "POST", &*long);
             Call { key, peer, method, path, status, made: None }
         };
+        let call = || of(200);
         audit.add(call());
         let text = std::fs::read_to_string(&path).expect("ours");
         assert_eq!(text.lines().count(), 1, "{text}");
         let line: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-        assert_eq!((&line["key"], &line["status"]), (&"k".into(), &403.into()));
+        assert_eq!((&line["key"], &line["status"]), (&"k".into(), &200.into()));
         assert!(line["path"].as_str().expect("text").len() <= PATH_BYTES_MAX);
 
         File::options().write(true).open(&path).expect("ours").set_len(BYTES_MAX).expect("sparse");
         audit.add(call());
         assert_eq!(path.with_file_name("audit.log.1").metadata().expect("aside").len(), BYTES_MAX);
         assert_eq!(std::fs::read_to_string(&path).expect("ours").lines().count(), 1);
+
+        // However many are refused, what was done stays.
+        let refused = path.with_file_name("audit.refused.log");
+        for status in [401, 403] {
+            let file = File::options().write(true).open(&refused).expect("ours");
+            file.set_len(BYTES_MAX).expect("sparse");
+            audit.add(of(status));
+            assert_eq!(std::fs::read_to_string(&refused).expect("ours").lines().count(), 1);
+        }
+        assert_eq!(std::fs::read_to_string(&path).expect("ours").lines().count(), 1);
+        let aside = path.with_file_name("audit.log.1").metadata().expect("aside");
+        assert_eq!(aside.len(), BYTES_MAX);
     }
 }

@@ -10,6 +10,9 @@ use axum::http::request::Parts;
 use axum::response::Response;
 use std::sync::Arc;
 
+/// By what callers without a key are known: they are one.
+pub(crate) const NO_KEY: &str = "-";
+
 /// Who sent a request, and its place among those of its key, given back with the last clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
@@ -49,6 +52,27 @@ impl Caller {
         Ok(Self { who: self.who, _place: place })
     }
 
+    /// The same without a place, for what lasts and is no request by itself.
+    pub(crate) fn without_place(&self) -> Self {
+        Self { who: self.who.clone(), _place: None }
+    }
+
+    /// Has the key's rate count so many requests more than the one that was let in.
+    pub(crate) fn count(&self, limits: &Limits, more: usize) -> Result<(), Fault> {
+        match &self.who {
+            Who::Key(key) => limits.count(key, more),
+            Who::Anonymous | Who::Owner => Ok(()),
+        }
+    }
+
+    /// Requests that the caller may have under way at the same time, where that is limited.
+    pub(crate) fn concurrent_max(&self) -> Option<usize> {
+        match &self.who {
+            Who::Key(key) => key.concurrent_max.and_then(|most| usize::try_from(most).ok()),
+            Who::Anonymous | Who::Owner => None,
+        }
+    }
+
     pub(super) fn is_anonymous(&self) -> bool {
         matches!(self.who, Who::Anonymous)
     }
@@ -69,7 +93,7 @@ impl Caller {
     /// By what the caller is logged.
     pub(crate) fn id(&self) -> &str {
         match &self.who {
-            Who::Anonymous => "-",
+            Who::Anonymous => NO_KEY,
             Who::Owner => LocalKey::ID,
             Who::Key(key) => &key.id,
         }
@@ -84,7 +108,7 @@ impl Caller {
     }
 
     /// Whether there are models that the caller may not use.
-    pub(super) fn is_limited(&self) -> bool {
+    pub(crate) fn is_limited(&self) -> bool {
         matches!(&self.who, Who::Key(key) if key.models.is_some())
     }
 

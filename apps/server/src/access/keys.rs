@@ -253,6 +253,13 @@ impl Keys {
         Ok(written?)
     }
 
+    /// Whether a key of this name is good now.
+    pub(super) fn knows(&self, id: &str) -> bool {
+        let now_s = now_s();
+        let is_good = |key: &Stored| key.info.id == id && !key.info.is_expired(now_s);
+        self.table.read().keys.iter().any(is_good)
+    }
+
     /// The key that a text is, if it is one that is good now.
     pub(super) fn find(&self, text: &str) -> Option<KeyInfo> {
         let id = Secret::id(text)?;

@@ -1,7 +1,7 @@
 //! The layer that lets requests in: finds the caller by its key, asks whether it may use the route,
 //! holds it to its limits, and logs what administrators do.
 
-use super::audit::{Call, Made};
+use super::audit::{Call, Made, is_refusal};
 use super::caller::Caller;
 use super::keys::KeyRole;
 use super::rights::{Right, Rights};
@@ -69,14 +69,17 @@ pub(crate) async fn authenticate(
             Ok(caller) => {
                 // Its place is given back when nothing of the request is left.
                 request.extensions_mut().insert(caller.clone());
+                if let Some(call) = request.extensions_mut().get_mut::<crate::call::Call>() {
+                    call.comes_from(caller.id());
+                }
                 next.run(request).await
             }
             Err(fault) => challenge(fault.for_path(&path)),
         };
         let status = refused.unwrap_or_else(|| grpc::status_of(&response));
-        let is_forbidden = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&status);
-        if let (true, Some(audit)) = (is_order || is_forbidden, &state.access().audit) {
-            let (method, status, peer) = (method.as_str(), status.as_u16(), peer.to_string());
+        let status = status.as_u16();
+        if let (true, Some(audit)) = (is_order || is_refusal(status), &state.access().audit) {
+            let (method, peer) = (method.as_str(), peer.to_string());
             let made = response.extensions().get::<Made>();
             audit.add(Call { key: &id, peer: &peer, method, path: &path, status, made });
         }
@@ -111,8 +114,12 @@ fn identify(state: &ServerState, headers: &HeaderMap, peer: &Peer) -> Result<Cal
     if access.local.as_ref().is_some_and(|local| local.is(key)) {
         return Ok(Caller::owner());
     }
-    let found = access.keys.find(key).map(Caller::of);
-    found.ok_or_else(|| unauthorized("the key is unknown, expired or revoked"))
+    access.keys.find(key).map(Caller::of).ok_or_else(key_is_gone)
+}
+
+/// Why a key is refused that is not, or no longer, good.
+pub(crate) fn key_is_gone() -> Fault {
+    unauthorized("the key is unknown, expired or revoked")
 }
 
 /// Whether a caller may use a route now.

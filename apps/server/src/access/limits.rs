@@ -32,14 +32,24 @@ impl Limits {
         if key.rate_per_s.is_none() && key.concurrent_max.is_none() {
             return Ok(None);
         }
-        let limit = {
-            let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
-            match keys.get(&key.id) {
-                Some(limit) => Arc::clone(limit),
-                None => Arc::clone(keys.entry(key.id.clone()).or_insert_with(|| Limit::of(key))),
-            }
-        };
-        limit.take(key)
+        self.of(key).take(key)
+    }
+
+    /// Counts so many requests of a key at once, or none of them.
+    pub(super) fn count(&self, key: &KeyInfo, requests: usize) -> Result<(), Fault> {
+        let requests = u32::try_from(requests).unwrap_or(u32::MAX);
+        match (key.rate_per_s, NonZeroU32::new(requests)) {
+            (Some(_), Some(requests)) => self.of(key).count(key, requests),
+            _ => Ok(()),
+        }
+    }
+
+    fn of(&self, key: &KeyInfo) -> Arc<Limit> {
+        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        match keys.get(&key.id) {
+            Some(limit) => Arc::clone(limit),
+            None => Arc::clone(keys.entry(key.id.clone()).or_insert_with(|| Limit::of(key))),
+        }
     }
 
     /// Forgets a key that is good no longer.
@@ -59,8 +69,6 @@ impl Limit {
     }
 
     fn take(&self, key: &KeyInfo) -> Result<Option<Place>, Fault> {
-        let refused =
-            |message: String| Fault::new(StatusCode::TOO_MANY_REQUESTS, "too_many", message);
         let permit = match &self.concurrent {
             Some(free) => match Arc::clone(free).try_acquire_owned() {
                 Ok(permit) => Some(permit),
@@ -72,14 +80,32 @@ impl Limit {
             },
             None => None,
         };
-        if let Some(Err(early)) = self.rate.as_ref().map(RateLimiter::check) {
-            let wait = early.wait_time_from(MonotonicClock.now());
-            let most = key.rate_per_s.unwrap_or(0);
-            let message = format!("key {} may send {most} requests a second", key.id);
-            return Err(refused(message).retry_after(wait));
-        }
+        self.count(key, NonZeroU32::MIN)?;
         Ok(permit)
     }
+
+    fn count(&self, key: &KeyInfo, requests: NonZeroU32) -> Result<(), Fault> {
+        let Some(rate) = &self.rate else { return Ok(()) };
+        let (id, most) = (&key.id, key.rate_per_s.unwrap_or(0));
+        match rate.check_n(requests) {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(early)) => {
+                let wait = early.wait_time_from(MonotonicClock.now());
+                let message = format!("key {id} may send {most} requests a second");
+                Err(refused(message).retry_after(wait))
+            }
+            Err(_) => {
+                let message = format!(
+                    "these are {requests} requests more at once, and key {id} may send {most} a second"
+                );
+                Err(refused(message).hint("send fewer at a time"))
+            }
+        }
+    }
+}
+
+fn refused(message: String) -> Fault {
+    Fault::new(StatusCode::TOO_MANY_REQUESTS, "too_many", message)
 }
 
 #[cfg(test)]
@@ -116,6 +142,10 @@ mod tests {
         let taken = (0..10).filter(|_| limits.take(&slow).is_ok()).count();
         assert!((3..5).contains(&taken), "{taken} at once of three a second");
         assert!(limits.take(&slow).expect_err("used up").retry_after.is_some());
+        limits.forget("k");
+        assert!(limits.count(&slow, 4).expect_err("never").retry_after.is_none());
+        limits.count(&slow, 3).expect("nothing was counted before");
+        assert!(limits.count(&slow, 2).expect_err("used up").retry_after.is_some());
         assert!((0..10).all(|_| Limits::default().take(&key(None, None)).is_ok()));
     }
 }

@@ -1,5 +1,6 @@
 //! Aliases: names that requests for inference may use instead of a model's.
 
+use crate::access::Caller;
 use crate::aliases::Alias;
 use crate::extract::{Params, Whole};
 use crate::fault::ClusterError;
@@ -7,11 +8,19 @@ use crate::state::ServerState;
 use axum::Json;
 use axum::extract::State;
 use serde_json::{Value, json};
+use std::sync::Arc;
 
-/// `GET aliases`: a bare array, by name.
-pub(crate) async fn list(State(state): State<ServerState>) -> Json<Value> {
-    let all = state.catalog().aliases().list();
-    Json(all.iter().map(|(name, alias)| describe(name, alias)).collect())
+/// `GET aliases`: a bare array, by name. A key that is limited to models sees the aliases that it may use, and
+/// nothing of a shadow of another model.
+pub(crate) async fn list(State(state): State<ServerState>, caller: Caller) -> Json<Value> {
+    let mut all = state.catalog().aliases().list();
+    all.retain(|(name, _)| caller.may_use(name));
+    let seen = |(name, alias): &(String, Arc<Alias>)| {
+        let mut alias = Alias::clone(alias);
+        alias.shadow = alias.shadow.filter(|shadow| caller.may_use(&shadow.model));
+        describe(name, &alias)
+    };
+    Json(all.iter().map(seen).collect())
 }
 
 /// `PUT aliases/{alias} {"targets":[{"model","version","weight"}],"shadow":{"model","version","percent"}}`: makes or replaces it.

@@ -1,7 +1,10 @@
 //! Events of the cluster as they happen, for whoever listens.
 
+use super::references::may_see;
+use crate::access::Caller;
 use crate::fault::{ClusterError, Fault};
-use crate::feed::{EventId, Listener};
+use crate::feed::{EventId, Listener, Sees};
+use crate::places::Place;
 use crate::query;
 use crate::state::ServerState;
 use crate::stream::Stream;
@@ -9,10 +12,10 @@ use axum::body::{Body, Bytes};
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
+use lgp_sdk::ModelRef;
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 
 /// The header by which a listener that comes back says which event it has had last.
 pub(crate) const LAST_EVENT_ID: &str = "last-event-id";
@@ -33,18 +36,21 @@ const RETRY_MS: u64 = 1_000;
 /// ```
 pub(crate) async fn listen(
     State(state): State<ServerState>,
+    caller: Caller,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Response, ClusterError> {
     let after = after(&query.unwrap_or_default(), &headers)?;
     let most = state.config().listeners_max;
-    let place = Arc::clone(state.listeners()).try_acquire_owned().map_err(|_| {
-        let what = format!("{most} listen to events, the most that may (http.listeners_max)");
+    let place = state.listeners().take(caller.id()).ok_or_else(|| {
+        let what = format!(
+            "{most} may listen to events (http.listeners_max), the last eighth of them callers that have few"
+        );
         Fault::unavailable("busy", what)
     })?;
     let (sender, frames) = mpsc::channel(AHEAD);
     let listener = state.feed().listen(after);
-    tokio::spawn(tell(listener, state, sender, place));
+    tokio::spawn(tell((listener, caller), state, sender, place));
     let kind = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];
     Ok((kind, Body::new(Stream(frames))).into_response())
 }
@@ -77,25 +83,30 @@ fn id(place: &str, text: &str) -> Result<EventId, Fault> {
 }
 
 async fn tell(
-    mut listener: Listener,
+    // The caller's place among the requests of its key is held for as long as it listens.
+    (mut listener, caller): (Listener, Caller),
     state: ServerState,
     frames: mpsc::Sender<Result<Bytes, Infallible>>,
-    _place: OwnedSemaphorePermit,
+    _place: Place,
 ) {
     // Who hears nothing before the connection breaks knows its place too.
     let mut text: Bytes = format!("retry: {RETRY_MS}\nid: {}\n\n", listener.after()).into();
+    let sees = |model: &ModelRef| may_see(&state, &caller, (&model.name, model.version));
+    let sees: Sees<'_> = if caller.is_limited() { Some(&sees) } else { None };
     loop {
         tokio::select! {
             sent = frames.send(Ok(text)) => if sent.is_err() { return },
             () = state.closing() => return,
+            () = state.access().gone(Some(&caller)) => return,
         }
         text = tokio::select! {
-            events = listener.next() => match events {
+            events = listener.next(sees) => match events {
                 Some(events) => events,
                 None => return,
             },
             () = tokio::time::sleep(SIGN_OF_LIFE) => ":\n\n".into(),
             () = state.closing() => return,
+            () = state.access().gone(Some(&caller)) => return,
             () = frames.closed() => return,
         };
     }

@@ -24,7 +24,8 @@ pub(crate) async fn list(
     let query = query.unwrap_or_default();
     let filter = filter(&query)?;
     let mut page = state.coordinator().tasks(&filter).await.map_err(faults::cluster)?;
-    page.tasks.retain(|record| may_see(&state, &caller, &record.model));
+    page.tasks
+        .retain(|record| may_see(&state, &caller, (&record.model.name, record.model.version)));
     let told = page.tasks.into_iter().map(|record| faults::for_caller(&caller, record));
     let tasks: Vec<TaskRecord> = told.collect();
     let body = Json(tasks.iter().map(summary).collect::<Vec<_>>());

@@ -11,7 +11,7 @@ use crate::faults;
 use crate::oip::{Input, Parameters, Raw};
 use crate::state::ServerState;
 use axum::http::StatusCode;
-use lgp_sdk::{ModelRef, NamedTensor, TaskId, TaskRecord, TaskState, Tensor};
+use lgp_sdk::{NamedTensor, TaskId, TaskRecord, TaskState, Tensor};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -105,7 +105,8 @@ pub(super) struct References<'a> {
 impl<'a> References<'a> {
     /// Of a request that begins now.
     pub(super) fn new(state: &'a ServerState, caller: &'a Caller) -> Self {
-        let (began, ended, room) = (Instant::now(), BTreeMap::new(), Room::default());
+        let room = state.bodies().room_of(caller.id());
+        let (began, ended) = (Instant::now(), BTreeMap::new());
         Self { state, caller, began, ended, read_bytes: 0, room }
     }
 
@@ -163,7 +164,7 @@ impl<'a> References<'a> {
     /// The record of a task that has succeeded.
     async fn wait(&mut self, id: TaskId, until: Instant) -> Result<TaskRecord, Fault> {
         let left = until.saturating_duration_since(Instant::now());
-        let record = match waiting::ended(self.state, id, left).await? {
+        let record = match waiting::ended((self.state, self.caller), id, left).await? {
             Some(record) => record,
             None => {
                 let coordinator = self.state.coordinator();
@@ -208,7 +209,7 @@ impl<'a> References<'a> {
 /// leads to it: a task that was submitted through an alias is one of the model that the alias chose.
 pub(super) fn check_task(state: &ServerState, caller: &Caller, id: TaskId) -> Result<(), Fault> {
     let model = state.coordinator().model_of(id).map_err(faults::cluster)?;
-    if may_see(state, caller, &model) {
+    if may_see(state, caller, (&model.name, model.version)) {
         return Ok(());
     }
     let (key, name) = (caller.id(), &model.name);
@@ -218,12 +219,12 @@ pub(super) fn check_task(state: &ServerState, caller: &Caller, id: TaskId) -> Re
     Err(Fault::new(StatusCode::FORBIDDEN, "forbidden_model", message))
 }
 
-/// Whether a caller may see tasks of a model.
-pub(super) fn may_see(state: &ServerState, caller: &Caller, model: &ModelRef) -> bool {
+/// Whether a caller may see what is told of a model: its tasks, events and figures.
+pub(crate) fn may_see(state: &ServerState, caller: &Caller, (name, version): (&str, u64)) -> bool {
     let leads = |target: &Target| {
-        target.model == model.name && target.version.is_none_or(|version| version == model.version)
+        target.model == name && target.version.is_none_or(|leads_to| leads_to == version)
     };
-    caller.may_use(&model.name)
+    caller.may_use(name)
         || state
             .catalog()
             .aliases()

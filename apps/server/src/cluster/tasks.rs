@@ -10,6 +10,7 @@ use crate::extract::{Params, WithTensors, make_room, parse};
 use crate::fault::{ClusterError, Fault};
 use crate::faults;
 use crate::oip::{self, Flat, Inputs as Read, Raw, off_loop};
+use crate::shared_memory::Shared;
 use crate::state::ServerState;
 use crate::stream;
 use axum::Json;
@@ -70,7 +71,10 @@ pub(crate) async fn submit(
 ) -> Result<(StatusCode, Json<Value>), ClusterError> {
     // Held while the tensors are hashed and written.
     let WithTensors { bytes, json_bytes, room: _room } = body;
-    let task = off_loop(bytes.len(), move || read_one(json_bytes, &bytes)).await?;
+    let (counted, size) = (Shared::new(&state, &caller), bytes.len());
+    let read = move || read_one((json_bytes, &bytes), Some(&counted));
+    // What the strings hold goes with them, once the tensors are the coordinator's.
+    let (task, _strings) = off_loop(size, read).await?;
     if let Some(position) = task.depends_on.iter().flatten().find_map(|other| position(other)?.ok())
     {
         let message = format!("depends_on names task #{position} of a batch, and this is none");
@@ -82,19 +86,24 @@ pub(crate) async fn submit(
     Ok((StatusCode::ACCEPTED, Json(accepted(&state, id))))
 }
 
-fn read_one(json_bytes: Option<usize>, body: &[u8]) -> Result<Task<Inputs>, Fault> {
-    let (json, mut raw) = Raw::split(json_bytes, body)?;
+/// The task of a body, and the room of its strings.
+fn read_one(
+    (json_bytes, body): (Option<usize>, &[u8]),
+    counted: Option<&Shared>,
+) -> Result<(Task<Inputs>, Room), Fault> {
+    let (json, raw) = Raw::split(json_bytes, body)?;
+    let mut raw = raw.counted(counted);
     let task = parse::<Task<Vec<Written<'_>>>>(json)?.read(&mut raw);
     if task.inputs.is_ok() {
         raw.finish()?;
     }
-    Ok(task)
+    Ok((task, raw.into_room()))
 }
 
 /// Whether a body is a task that can be read.
 #[cfg(feature = "planted")]
 pub(crate) fn can_read(json_bytes: Option<usize>, body: &[u8]) -> bool {
-    read_one(json_bytes, body).is_ok_and(|task| task.inputs.is_ok())
+    read_one((json_bytes, body), None).is_ok_and(|(task, _)| task.inputs.is_ok())
 }
 
 /// `POST tasks/batch`: 202 with the tasks in the order in which they were given. All of them are
@@ -107,8 +116,10 @@ pub(crate) async fn submit_batch(
     let most = state.config().batch_tasks_max;
     // Held while the tensors are hashed and written.
     let WithTensors { bytes, json_bytes, room: _room } = body;
+    let counted = Shared::new(&state, &caller);
     let batch = off_loop(bytes.len(), move || {
-        let (json, mut raw) = Raw::split(json_bytes, &bytes)?;
+        let (json, raw) = Raw::split(json_bytes, &bytes)?;
+        let mut raw = raw.counted(Some(&counted));
         let Batch { tasks } = parse::<Batch<Vec<Written<'_>>>>(json)?;
         let count = tasks.len();
         if count == 0 || count > most {
@@ -119,9 +130,10 @@ pub(crate) async fn submit_batch(
         if tasks.iter().all(|task| task.inputs.is_ok()) {
             raw.finish()?;
         }
-        Ok(tasks)
+        Ok((tasks, raw.into_room()))
     });
-    let batch = batch.await?;
+    let (batch, _strings) = batch.await?;
+    caller.count(state.access().limits(), batch.len().saturating_sub(1))?;
     let at = |i: usize, mut fault: Fault| {
         fault.message = format!("task {i} of the batch: {}", fault.message);
         fault
@@ -154,18 +166,21 @@ pub(crate) async fn show(
     let id = task_id(&params)?;
     check_task(&state, &caller, id)?;
     let wait = waiting::limit(&query.unwrap_or_default(), state.config().deadline_ms_max)?;
-    if let Some(record) = waiting::ended(&state, id, wait).await? {
+    if let Some(record) = waiting::ended((&state, &caller), id, wait).await? {
         return answer(&state, &caller, record, Room::default()).await;
     }
-    let room = room_for_result(&state, id).await?;
+    let room = room_for_result((&state, &caller), id).await?;
     let record = state.coordinator().task(id).await.map_err(faults::cluster)?;
     answer(&state, &caller, record, room).await
 }
 
 /// Room for outputs that are read from a file, as for a body.
-async fn room_for_result(state: &ServerState, id: TaskId) -> Result<Room, Fault> {
+async fn room_for_result(
+    (state, caller): (&ServerState, &Caller),
+    id: TaskId,
+) -> Result<Room, Fault> {
     let bytes = state.coordinator().stored_bytes(id).await.map_err(faults::cluster)?;
-    let mut room = Room::default();
+    let mut room = state.bodies().room_of(caller.id());
     make_room(state, &mut room, usize::try_from(bytes).unwrap_or(usize::MAX)).await?;
     Ok(room)
 }
@@ -190,7 +205,7 @@ pub(crate) async fn cancel(
 ) -> Result<Response, ClusterError> {
     let id = task_id(&params)?;
     check_task(&state, &caller, id)?;
-    let room = room_for_result(&state, id).await?;
+    let room = room_for_result((&state, &caller), id).await?;
     let record = state.coordinator().cancel(id).await.map_err(faults::cluster)?;
     answer(&state, &caller, record, room).await
 }

@@ -170,7 +170,7 @@ struct Budget {
 
 impl Budget {
     /// Waits for the next piece.
-    async fn next<T>(&self, piece: impl Future<Output = T>) -> Result<T, Fault> {
+    async fn next<T>(&mut self, piece: impl Future<Output = T>) -> Result<T, Fault> {
         let got = usize::try_from(self.limit - self.left).unwrap_or(usize::MAX);
         self.pace.next(got, piece).await
     }

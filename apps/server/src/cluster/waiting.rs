@@ -1,5 +1,6 @@
 //! Waiting for the end of a task within a request.
 
+use crate::access::Caller;
 use crate::fault::Fault;
 use crate::faults;
 use crate::query;
@@ -30,7 +31,7 @@ pub(super) fn limit(query: &str, most_ms: u64) -> Result<Duration, Fault> {
 /// # Errors
 /// 503 where as many wait as may; 404 and 410 as for a task that is shown.
 pub(super) async fn ended(
-    state: &ServerState,
+    (state, caller): (&ServerState, &Caller),
     id: TaskId,
     limit: Duration,
 ) -> Result<Option<TaskRecord>, Fault> {
@@ -38,9 +39,11 @@ pub(super) async fn ended(
     if limit.is_zero() || stands.is_terminal() {
         return Ok(None);
     }
-    let _place = state.waiters().try_acquire().map_err(|_| {
+    let _place = state.waiters().take(caller.id()).ok_or_else(|| {
         let most = state.config().waiters_max;
-        let what = format!("{most} wait for tasks, the most that may (http.waiters_max)");
+        let what = format!(
+            "{most} may wait for tasks (http.waiters_max), the last eighth of them callers that have few"
+        );
         Fault::unavailable("busy", what).hint("ask without wait_ms, or later")
     })?;
     tokio::select! {

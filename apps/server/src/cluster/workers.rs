@@ -1,5 +1,7 @@
 //! Workers: who they are, what they do, and asking one to leave.
 
+use super::references::may_see;
+use crate::access::Caller;
 use crate::cluster::admin::Patience;
 use crate::extract::{Params, Whole};
 use crate::fault::{ClusterError, Fault};
@@ -12,16 +14,43 @@ use lgp_sdk::{ClusterError as Cause, WorkerInfo, WorkerState};
 use serde_json::{Value, json};
 
 /// `GET workers`: a bare array.
-pub(crate) async fn list(State(state): State<ServerState>) -> Json<Vec<WorkerInfo>> {
-    Json(state.coordinator().workers())
+pub(crate) async fn list(
+    State(state): State<ServerState>,
+    caller: Caller,
+) -> Json<Vec<WorkerInfo>> {
+    let mut all = state.coordinator().workers();
+    all.iter_mut().for_each(|worker| narrow(&state, &caller, worker));
+    Json(all)
 }
 
 /// `GET workers/{id}`.
 pub(crate) async fn show(
     State(state): State<ServerState>,
+    caller: Caller,
     params: Params,
 ) -> Result<Json<WorkerInfo>, ClusterError> {
-    Ok(Json(find(&state, &params)?))
+    let mut worker = find(&state, &params)?;
+    narrow(&state, &caller, &mut worker);
+    Ok(Json(worker))
+}
+
+/// Leaves out what names models that a caller may not use.
+fn narrow(state: &ServerState, caller: &Caller, worker: &mut WorkerInfo) {
+    if !caller.is_limited() {
+        return;
+    }
+    let seen = |model: &str| {
+        let (name, version) = model.rsplit_once('/').unwrap_or((model, ""));
+        may_see(state, caller, (name, version.parse().unwrap_or(0)))
+    };
+    worker.models.retain(|model| seen(model));
+    worker.breakers.retain(|model, _| seen(model));
+    for device in &mut worker.devices {
+        device.models.retain(|model| seen(model));
+        device.service_ms.retain(|model, _| seen(model));
+        // In words it may name any model.
+        device.taken_out = device.taken_out.take().map(|_| "runs on it did not stop".to_owned());
+    }
 }
 
 /// `GET workers/{id}/metrics`: what changes while a worker works.

@@ -13,6 +13,8 @@ pub(super) type Total = Arc<AtomicUsize>;
 /// Room of the values that one step makes, given back with the last clone of its owner.
 pub(super) struct Held {
     room: Room,
+    /// Whose room it is.
+    caller: Arc<str>,
     bytes: usize,
     total: Total,
 }
@@ -21,7 +23,7 @@ impl Held {
     /// Room for so many bytes. All values of a request together are given what one request is: it
     /// never waits for what it holds itself, and leaves others the rest.
     pub(super) async fn take(
-        state: &ServerState,
+        (state, caller): (&ServerState, &Arc<str>),
         total: &Total,
         wanted: usize,
     ) -> Result<Self, Fault> {
@@ -31,8 +33,8 @@ impl Held {
         let before = match total.fetch_update(Relaxed, Relaxed, add) {
             Ok(before) | Err(before) => before,
         };
-        let mut held =
-            Self { room: Room::default(), bytes: given(before), total: Arc::clone(total) };
+        let (room, caller) = (state.bodies().room_of(caller), Arc::clone(caller));
+        let mut held = Self { room, caller, bytes: given(before), total: Arc::clone(total) };
         make_more_room(state, &mut held.room, held.bytes).await?;
         Ok(held)
     }
@@ -40,7 +42,7 @@ impl Held {
     /// Gives back what the values do not take that were made. Where there is no room for a moment to hold
     /// both, all of it stays.
     pub(super) fn shrink(&mut self, state: &ServerState, bytes: usize) {
-        let mut room = Room::default();
+        let mut room = state.bodies().room_of(&self.caller);
         if bytes < self.bytes && state.bodies().try_grow(&mut room, bytes) {
             self.room = room;
             self.total.fetch_sub(self.bytes.saturating_sub(bytes), Relaxed);

@@ -181,7 +181,7 @@ impl Shared<'_> {
         let judge = Arc::clone(work);
         let judging = oip::off_loop(bytes, move || Ok((judge.room(&given)?, given)));
         let (wanted, given) = judging.await?;
-        let held = Held::take(self.state, &self.total, wanted).await?;
+        let held = Held::take((self.state, self.call.caller()), &self.total, wanted).await?;
         let work = Arc::clone(work);
         // The room stays taken until the work ends, also when nobody waits for it any more.
         let running = oip::off_loop(bytes.max(wanted), move || {

@@ -1,8 +1,10 @@
 //! Room for the messages of calls: they share the budget of all request bodies, and have to keep
 //! coming as those do.
 
+use super::weigh::Weight;
+use crate::access::{Caller, NO_KEY, key_is_gone};
 use crate::bodies::Room;
-use crate::extract::{Pace, make_room};
+use crate::extract::{Pace, grow_room, too_large};
 use crate::fault::Fault;
 use crate::state::ServerState;
 use axum::body::{Body, Bytes};
@@ -16,13 +18,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use tonic::Status;
 
+/// Bytes before each message: whether it is compressed, and its length.
+const PREFIX_BYTES: usize = 5;
+/// Room that every message is given, which is enough for most of what small ones become.
+const LEAST_BYTES: usize = 4 << 10;
+
 /// What the messages of one call hold of the room for bodies.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Held(Arc<Mutex<Room>>);
 
 impl Held {
-    /// The room of the messages that came since this was asked last, to be kept until nothing of them
-    /// is held any more.
+    /// The room of the message that came last, to be kept until nothing of it is held any more.
     pub(super) fn take(&self) -> Room {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -35,19 +41,30 @@ impl Held {
 /// Calls whose messages have no end.
 const STREAM: &str = "/ModelStreamInfer";
 
-/// Middleware that lets the bytes of a call in once there is room for them, and gives it back when
+/// Middleware that lets the messages of a call in once there is room for them, and gives it back when
 /// the call has ended.
 pub(super) async fn bounded(
     State(state): State<ServerState>,
     request: Request,
     next: Next,
 ) -> Response {
-    let is_stream = request.uri().path().ends_with(STREAM);
+    let path = request.uri().path();
+    let is_stream = path.ends_with(STREAM);
+    let most = super::message_bytes_max(path, state.config());
     let held = Held::default();
     let (mut parts, body) = request.into_parts();
+    let caller = parts.extensions.get::<Caller>().map(Caller::without_place);
     parts.extensions.insert(held.clone());
-    let incoming =
-        Incoming { body, pace: Pace::new(state.config()), state, held, got: 0, is_stream };
+    let incoming = Incoming {
+        body,
+        came: Bytes::new(),
+        pace: Pace::new(state.config()),
+        state,
+        caller,
+        held,
+        message: Coming::new(most),
+        is_stream,
+    };
     let frames = stream::unfold(Some(incoming), |incoming| async {
         let mut incoming = incoming?;
         match incoming.next().await? {
@@ -60,38 +77,174 @@ pub(super) async fn bounded(
 
 struct Incoming {
     body: Body,
+    /// What has come and is not passed on.
+    came: Bytes,
     pace: Pace,
     state: ServerState,
+    /// Who calls, where that is asked.
+    caller: Option<Caller>,
     held: Held,
-    got: usize,
+    message: Coming,
     is_stream: bool,
 }
 
 impl Incoming {
+    /// The next piece of the body, which ends where a message does.
     async fn next(&mut self) -> Option<Result<Frame<Bytes>, Fault>> {
-        let frame = match self.is_stream {
+        while self.came.is_empty() {
+            let frame = match self.frame().await? {
+                Ok(frame) => frame,
+                Err(fault) => return Some(Err(fault)),
+            };
+            match frame.into_data() {
+                Ok(data) => self.came = data,
+                Err(trailers) => return Some(Ok(trailers)),
+            }
+        }
+        if self.is_stream && !self.message.has_begun() {
+            if let Some(caller) = &self.caller
+                && !self.state.access().is_good(caller)
+            {
+                return Some(Err(key_is_gone()));
+            }
+            self.pace = Pace::new(self.state.config());
+        }
+        let piece = self.came.split_to(self.message.take(&self.came));
+        Some(self.make_room().await.map(|()| Frame::data(piece)))
+    }
+
+    async fn frame(&mut self) -> Option<Result<Frame<Bytes>, Fault>> {
+        let frame = if self.is_stream && !self.message.has_begun() {
             // A client may keep a stream open without a word; its connection is watched over by pings.
-            true => self.body.frame().await?,
-            false => match self.pace.next(self.got, self.body.frame()).await {
+            tokio::select! {
+                biased;
+                frame = self.body.frame() => frame?,
+                () = self.state.access().gone(self.caller.as_ref()) => {
+                    return Some(Err(key_is_gone()));
+                }
+            }
+        } else {
+            match self.pace.next(self.message.came, self.body.frame()).await {
                 Ok(frame) => frame?,
                 Err(fault) => return Some(Err(fault)),
-            },
-        };
-        let frame = match frame {
-            Ok(frame) => frame,
-            Err(error) => {
-                let message = format!("the call broke off: {error}");
-                return Some(Err(Fault::bad_input(message)));
             }
         };
-        let bytes = frame.data_ref().map_or(0, Bytes::len);
-        self.got = self.got.saturating_add(bytes);
+        let broken = |error: axum::Error| Fault::bad_input(format!("the call broke off: {error}"));
+        Some(frame.map_err(broken))
+    }
+
+    /// Room for the whole message as soon as it has said how long it is, and for what it turns out to be
+    /// besides. Until then none is held, so that it may be waited for.
+    async fn make_room(&mut self) -> Result<(), Fault> {
+        let wanted = self.message.wanted();
+        let weight = self.message.weight.bytes();
+        let most = self.state.config().room_of_one();
+        if weight > most.max(self.message.length) {
+            let mut fault = too_large(most);
+            fault.message = format!(
+                "the message's parts take {weight} bytes of memory, expected at most {most}: send tensors \
+                 as raw_input_contents, in fewer parts"
+            );
+            return Err(fault);
+        }
         let mut room = self.held.take();
-        let wanted = room.bytes().saturating_add(bytes);
+        if room.bytes() == 0 {
+            let caller = self.caller.as_ref().map_or(NO_KEY, Caller::id);
+            room = self.state.bodies().room_of(caller);
+        }
         let waits = Instant::now();
-        let made = make_room(&self.state, &mut room, wanted).await;
+        let made = grow_room(&self.state, &mut room, wanted).await;
         self.pace.waited(waits.elapsed());
         self.held.put(room);
-        Some(made.map(|()| frame))
+        made
+    }
+}
+
+/// A message that comes.
+#[derive(Debug, Default)]
+struct Coming {
+    prefix: Vec<u8>,
+    /// How long it is, once that is known.
+    length: usize,
+    /// Bytes of it that are there.
+    came: usize,
+    weight: Weight,
+    /// Longer ones are refused by their reader as soon as it sees the length.
+    most: usize,
+}
+
+impl Coming {
+    fn new(most: usize) -> Self {
+        Self { most, ..Self::default() }
+    }
+
+    /// Whether something of it is there, and something is missing.
+    fn has_begun(&self) -> bool {
+        self.came > 0 && !self.is_whole()
+    }
+
+    fn is_whole(&self) -> bool {
+        self.prefix.len() == PREFIX_BYTES && self.came == self.length.saturating_add(PREFIX_BYTES)
+    }
+
+    /// How many of these bytes belong to the message, or to the next one where it is whole.
+    fn take(&mut self, data: &[u8]) -> usize {
+        if self.is_whole() {
+            *self = Self::new(self.most);
+        }
+        let (prefix, rest) = data.split_at(data.len().min(PREFIX_BYTES - self.prefix.len()));
+        self.prefix.extend_from_slice(prefix);
+        if let [_, length @ ..] = &self.prefix[..]
+            && let Ok(length) = <[u8; 4]>::try_from(length)
+        {
+            self.length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
+        }
+        let missing = self.length.saturating_add(PREFIX_BYTES) - self.came - prefix.len();
+        let taken = match self.prefix.len() {
+            PREFIX_BYTES => rest.len().min(missing),
+            _ => 0,
+        };
+        self.weight.add(&rest[..taken]);
+        self.came += prefix.len() + taken;
+        prefix.len() + taken
+    }
+
+    /// The room that it needs; none where it is too long to be taken at all.
+    fn wanted(&self) -> usize {
+        match self.prefix.len() == PREFIX_BYTES && self.length <= self.most {
+            true => self.length.max(self.weight.bytes()).max(LEAST_BYTES),
+            false => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_end_where_messages_do_and_lengths_are_known_at_once() {
+        let message = |length: u8| [&[0, 0, 0, 0, length][..], &vec![0x0a; length.into()]].concat();
+        let all = [message(3), message(0), message(2)].concat();
+        let mut whole = Coming::new(100);
+        let (mut ends, mut at) = (Vec::new(), 0);
+        while at < all.len() {
+            at += whole.take(&all[at..]);
+            ends.push(at);
+            assert!(whole.is_whole() && !whole.has_begun() && whole.wanted() == LEAST_BYTES);
+        }
+        assert_eq!(ends, [8, 13, 20]);
+
+        let mut bytewise = Coming::new(100);
+        for (n, byte) in all.iter().enumerate() {
+            assert_eq!(bytewise.take(&[*byte]), 1);
+            assert_eq!(bytewise.is_whole(), ends.contains(&(n + 1)), "{n}");
+        }
+        let mut long = Coming::new(1 << 20);
+        for (prefix, wanted) in [([0, 0, 16, 0, 0], 1 << 20), ([0, 0, 16, 0, 1], 0)] {
+            assert_eq!((long.take(&prefix[..4]), long.wanted()), (4, 0));
+            assert_eq!((long.take(&prefix[4..]), long.wanted()), (1, wanted));
+            long = Coming::new(1 << 20);
+        }
     }
 }

@@ -68,6 +68,8 @@ impl Service {
         requests: Streaming<ModelInferRequest>,
     ) -> Answers {
         let service = self.clone();
+        // One that the key has no place for waits in the stream.
+        let together = caller.concurrent_max().unwrap_or(UNDER_WAY_MAX).min(UNDER_WAY_MAX);
         let requests = stream::unfold(Some(requests), |requests| async {
             let mut requests = requests?;
             match requests.message().await {
@@ -99,7 +101,7 @@ impl Service {
             };
             answer.instrument(span)
         });
-        Box::pin(answers.buffered(UNDER_WAY_MAX))
+        Box::pin(answers.buffered(together))
     }
 }
 

@@ -8,9 +8,13 @@ use crate::fault::Fault;
 use crate::oip::{self, Data, Given, InferRequest, Inputs, Output, Parameters};
 use crate::sequences::Asked;
 use crate::shared_memory::{Shared, Taken};
+use axum::body::Bytes;
 use lgp_sdk::{DType, Element, NamedTensor, Shape, Tensor, ValueSpec};
 use serde_json::Value;
 use std::collections::HashMap;
+
+/// Bytes before each string of raw contents: its length.
+const LENGTH_BYTES: usize = 4;
 
 /// Reads a request for a model with these inputs and outputs.
 pub(crate) fn read(
@@ -20,7 +24,7 @@ pub(crate) fn read(
     outputs: &[ValueSpec],
 ) -> Result<InferRequest, Fault> {
     let mut regions = Regions { shared, taken: Taken::default() };
-    let inputs = inputs(&message, &mut regions)?;
+    let inputs = inputs(&message, expected, &mut regions)?;
     let given = Given {
         id: Some(message.id).filter(|id| !id.is_empty()),
         parameters: parameters(message.parameters),
@@ -37,6 +41,27 @@ pub(crate) fn read(
 struct Regions<'a> {
     shared: Option<&'a Shared>,
     taken: Taken,
+}
+
+impl Regions<'_> {
+    /// Before strings are taken apart: the model takes them, and there is room for as many as there are in
+    /// the contents, or may be in so many raw bytes.
+    fn check_strings(
+        &mut self,
+        input: &InferInputTensor,
+        expected: &[ValueSpec],
+        bytes: usize,
+    ) -> Result<(), Fault> {
+        if oip::parse_datatype(&input.name, &input.datatype)? != DType::Str {
+            return Ok(());
+        }
+        let shape = shape(input)?;
+        oip::check_declared(expected, (&input.name, DType::Str, &shape))?;
+        let Some(shared) = self.shared else { return Ok(()) };
+        let typed = input.contents.as_ref().map_or(0, |contents| contents.bytes_contents.len());
+        let raw = Shape::from(shape).elements().unwrap_or(usize::MAX).min(bytes / LENGTH_BYTES);
+        self.taken.strings(shared, typed.max(raw))
+    }
 }
 
 /// Inputs of a message that lie in shared memory.
@@ -76,19 +101,25 @@ fn output(asked: InferRequestedOutputTensor) -> Output {
 }
 
 /// The inputs of a message. Those in shared memory have no raw contents.
-fn inputs(message: &ModelInferRequest, regions: &mut Regions<'_>) -> Result<Inputs, Fault> {
+fn inputs(
+    message: &ModelInferRequest,
+    expected: &[ValueSpec],
+    regions: &mut Regions<'_>,
+) -> Result<Inputs, Fault> {
     let (inputs, all) = (&message.inputs, &message.raw_input_contents);
     let mut raw = all.iter();
     let mut read = Inputs::default();
     for input in inputs {
         let parameters = parameters(input.parameters.clone());
         if let Some((shared, slot)) = oip::slot(&input.name, &parameters, regions.shared)? {
+            regions.check_strings(input, expected, slot.bytes())?;
             let data = shared.read(&slot, &mut regions.taken)?;
             read.push(tensor(input, Some(&data))?);
             continue;
         }
         let raw =
             if all.is_empty() { None } else { Some(raw.next().ok_or_else(|| count(message))?) };
+        regions.check_strings(input, expected, raw.map_or(0, Bytes::len))?;
         read.push(tensor(input, raw.map(|raw| &raw[..]))?);
     }
     match raw.next() {
@@ -106,15 +137,19 @@ fn count(message: &ModelInferRequest) -> Fault {
     ))
 }
 
+fn shape(input: &InferInputTensor) -> Result<Vec<usize>, Fault> {
+    let InferInputTensor { name, shape, .. } = input;
+    oip::check_rank(name, shape.len())?;
+    let read = shape.iter().map(|&dim| usize::try_from(dim)).collect::<Result<Vec<_>, _>>();
+    read.map_err(|_| {
+        Fault::bad_input(format!("input '{name}' has shape {shape:?}, expected sizes from 0"))
+    })
+}
+
 fn tensor(input: &InferInputTensor, raw: Option<&[u8]>) -> Result<Data, Fault> {
     let name = &input.name;
     let dtype = oip::parse_datatype(name, &input.datatype)?;
-    oip::check_rank(name, input.shape.len())?;
-    let shape = input.shape.iter().map(|&dim| usize::try_from(dim)).collect::<Result<Vec<_>, _>>();
-    let shape = shape.map_err(|_| {
-        let shape = &input.shape;
-        Fault::bad_input(format!("input '{name}' has shape {shape:?}, expected sizes from 0"))
-    })?;
+    let shape = shape(input)?;
     match (raw, &input.contents) {
         (Some(raw), None) => Data::binary(name, dtype, &shape, raw),
         (None, Some(contents)) if dtype == DType::Str => {
@@ -194,7 +229,6 @@ fn narrow<W, T: Element>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use axum::body::Bytes;
 
     fn input(datatype: &str, shape: &[i64]) -> InferInputTensor {
         InferInputTensor {
@@ -296,7 +330,7 @@ mod tests {
         };
         let mut none = Regions { shared: None, taken: Taken::default() };
         assert!(
-            inputs(&message, &mut none)
+            inputs(&message, &[], &mut none)
                 .expect_err("two")
                 .message
                 .contains("2 entries for 1 inputs")

@@ -143,6 +143,8 @@ impl GrpcInferenceService for Service {
         request: Request<Streaming<ModelInferRequest>>,
     ) -> Answer<Self::ModelStreamInferStream> {
         let (caller, call, held) = (caller(&request)?, call(&request), held(&request));
+        // Each of its messages takes a place of its own.
+        let caller = caller.without_place();
         Ok(Response::new(self.infer_each(call, caller, held, request.into_inner())))
     }
 

@@ -22,13 +22,14 @@ pub(crate) struct Work {
 #[derive(Debug)]
 pub(crate) struct Pending {
     counters: Arc<ModelCounters>,
+    caller: Arc<str>,
     decided: bool,
 }
 
 impl Pending {
-    pub(super) fn new(counters: Arc<ModelCounters>) -> Self {
-        counters.pending.fetch_add(1, Relaxed);
-        Self { counters, decided: false }
+    pub(super) fn new(counters: Arc<ModelCounters>, caller: &Arc<str>) -> Self {
+        counters.enter(caller);
+        Self { counters, caller: Arc::clone(caller), decided: false }
     }
 
     /// It is one of another model.
@@ -36,8 +37,8 @@ impl Pending {
         if Arc::ptr_eq(&self.counters, &counters) {
             return;
         }
-        self.counters.pending.fetch_sub(1, Relaxed);
-        counters.pending.fetch_add(1, Relaxed);
+        self.counters.leave(&self.caller);
+        counters.enter(&self.caller);
         self.counters = counters;
     }
 
@@ -130,7 +131,7 @@ impl Drop for Waits {
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        self.counters.pending.fetch_sub(1, Relaxed);
+        self.counters.leave(&self.caller);
         if !self.decided {
             self.count_failure(FailureReason::Canceled, Duration::ZERO);
         }

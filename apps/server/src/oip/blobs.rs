@@ -86,9 +86,8 @@ impl Data {
             Err(fault) => fault,
         };
         // Of what is well formed, nothing but being no text is in the way.
-        let elements = (dtype == DType::Str).then(|| unpacked(bytes)).flatten();
-        let expected = Shape::from(shape).elements().ok();
-        match elements.filter(|elements| Some(elements.len()) == expected) {
+        let expected = Shape::from(shape).elements().ok().filter(|_| dtype == DType::Str);
+        match expected.and_then(|expected| unpacked(bytes, expected)) {
             Some(elements) => Self::of(name, shape, elements),
             None => Err(fault),
         }
@@ -129,17 +128,20 @@ impl Blobs {
     }
 }
 
-/// Elements that each stand behind their length, a little-endian u32.
-fn unpacked(mut rest: &[u8]) -> Option<Vec<Bytes>> {
-    let mut elements = Vec::new();
-    while !rest.is_empty() {
+/// So many elements that each stand behind their length, a little-endian u32.
+fn unpacked(mut rest: &[u8], expected: usize) -> Option<Vec<Bytes>> {
+    if expected > rest.len() / LENGTH_BYTES {
+        return None;
+    }
+    let mut elements = Vec::with_capacity(expected);
+    for _ in 0..expected {
         let (length, behind) = rest.split_first_chunk::<LENGTH_BYTES>()?;
         let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
         let (element, behind) = behind.split_at_checked(length)?;
         elements.push(Bytes::copy_from_slice(element));
         rest = behind;
     }
-    Some(elements)
+    rest.is_empty().then_some(elements)
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use crate::fault::{Fault, OipError};
 use crate::faults;
 use crate::metrics::{FailureReason, ModelCounters, Pending, Spans, Work};
 use crate::place::{Place, Ran};
+use crate::places::is_free;
 use crate::sequences::{self, Line, Turn};
 use crate::shadow::{self, Answered};
 use crate::shared_memory::Shared;
@@ -101,10 +102,11 @@ pub(crate) async fn serve<T: Send + 'static>(
 ) -> Result<T, Fault> {
     let entry = named.entry();
     let counters = state.metrics().model(entry.name(), entry.version());
-    let mut pending = counters.begin();
+    let mut pending = counters.begin(call.caller());
     let mut steps = Steps::begin(entry);
     // Of an alias it is not known yet which model answers.
-    let taken = if named.is_alias() { Ok(()) } else { check_pending(state, entry, &counters) };
+    let taken =
+        if named.is_alias() { Ok(()) } else { check_pending((state, call), entry, &counters) };
     let answered = match taken {
         Ok(()) => {
             let work = (call, named, &mut pending, &mut steps);
@@ -128,17 +130,24 @@ pub(crate) async fn serve<T: Send + 'static>(
     }
 }
 
-/// Refuses an inference of a model of which too many are under way, itself included.
+/// Refuses an inference of a model of which too many are under way, itself included, or too many of the same
+/// caller.
 fn check_pending(
-    state: &ServerState,
+    (state, call): (&ServerState, &Call),
     entry: &ModelEntry,
     counters: &ModelCounters,
 ) -> Result<(), Fault> {
     let (most, name) = (state.config().pending_max, entry.name());
-    if counters.pending() <= most {
+    let (all, own) = counters.pending(call.caller());
+    let [most_places, taken, own] = [most, all.saturating_sub(1), own.saturating_sub(1)]
+        .map(|count| usize::try_from(count).unwrap_or(usize::MAX));
+    if is_free(most_places, taken, own) {
         return Ok(());
     }
-    let message = format!("{most} inferences of model '{name}' are under way, which is the most");
+    let message = format!(
+        "{taken} inferences of model '{name}' are under way, {own} of them of this caller: {most} may be, the \
+         last eighth of them of callers that have few"
+    );
     Err(Fault::unavailable("overloaded", message)
         .hint("come again later; pending_max sets the limit"))
 }
@@ -171,7 +180,7 @@ async fn answer<T: Send + 'static>(
     sequences::check(&entry, request.sequence.as_ref())?;
     if named.is_alias() && request.ticket.is_some() {
         // What waits for its turn is under way; of which model is known only then.
-        check_pending(state, &entry, pending.counters())?;
+        check_pending((state, call), &entry, pending.counters())?;
     }
     let waits = request.ticket.is_some().then(|| pending.waits());
     let mut turn = sequences::turn(state, &mut request).await?;
@@ -275,7 +284,7 @@ async fn move_to(
     (call, pending, steps): (&Call, &mut Pending, &mut Steps),
 ) -> Result<ModelEntry, Fault> {
     pending.moved(state.metrics().model(chosen.name(), chosen.version()));
-    check_pending(state, &chosen, pending.counters())?;
+    check_pending((state, call), &chosen, pending.counters())?;
     let entry = match in_sequence {
         true => state.catalog().require_ready(&chosen).map(|()| chosen)?,
         false => state.catalog().ready(named, chosen).await?,

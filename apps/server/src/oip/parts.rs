@@ -9,7 +9,7 @@ use super::blobs::Data;
 use super::{InferRequest, LARGE_BYTES, request, signature};
 use crate::bodies::Room;
 use crate::catalog::ModelEntry;
-use crate::extract::{WithTensors, is_form, refuse_encoded, whole};
+use crate::extract::{WithTensors, is_form, refuse_encoded, room_of, whole};
 use crate::fault::Fault;
 use crate::shared_memory::Shared;
 use crate::state::ServerState;
@@ -74,8 +74,9 @@ impl Parts {
     /// Takes the body in as any other, and then apart.
     async fn read(request: Request, state: &ServerState) -> Result<Self, Fault> {
         refuse_encoded(&request)?;
+        let room = room_of(&request, state);
         let (parts, body) = request.into_parts();
-        let (body, room) = whole(body, state).await?;
+        let (body, room) = whole(body, (state, room)).await?;
         let bytes = body.len();
         let mut request = Request::from_parts(parts, body.into());
         // It has its limit behind it.

@@ -23,6 +23,9 @@ pub(crate) const HEADER_LENGTH: &str = "inference-header-content-length";
 /// No model comes near this many dimensions; a request that does is an attack or a mistake.
 const RANK_MAX: usize = 16;
 
+/// Bytes of a request that a string has at least: two quotation marks and a comma. As binary data it is four.
+const TEXT_BYTES_MIN: usize = 3;
+
 /// What a request, an input or an output says besides what it must.
 pub(crate) type Parameters = Map<String, Value>;
 
@@ -120,7 +123,7 @@ pub(crate) fn decode(
 ) -> Result<InferRequest, Fault> {
     let request = match Raw::split(json_bytes, body)? {
         (&[], Raw { rest: Some(raw), .. }) => raw_request(raw, inputs)?,
-        (json, raw) => json_request(json, raw.with(shared), outputs)?,
+        (json, raw) => from_body(parse(json)?, raw.with(shared, inputs), outputs)?,
     };
     signature::check_all(inputs, &request.inputs)?;
     Ok(request)
@@ -137,14 +140,10 @@ pub(super) fn decode_with(
     let Partial { id, parameters, inputs, outputs } = parse(json)?;
     let body = Body { id, parameters, inputs: inputs.unwrap_or_default(), outputs };
     let (_, raw) = Raw::split(None, json)?;
-    let mut request = from_body(body, raw.with(shared), entry.outputs())?;
+    let mut request = from_body(body, raw.with(shared, entry.inputs()), entry.outputs())?;
     brought.into_iter().for_each(|data| request.inputs.push(data));
     signature::check_all(entry.inputs(), &request.inputs)?;
     Ok(request)
-}
-
-fn json_request(json: &[u8], raw: Raw<'_>, outputs: &[ValueSpec]) -> Result<InferRequest, Fault> {
-    from_body(parse(json)?, raw, outputs)
 }
 
 fn from_body(
@@ -263,7 +262,11 @@ pub(crate) struct Raw<'a> {
     rest: Option<&'a [u8]>,
     /// Where regions may be used.
     shared: Option<&'a Shared>,
-    /// What inputs in them have been given.
+    /// Whose request it is, where its strings are to find room.
+    counted: Option<&'a Shared>,
+    /// What the model takes, where that is known.
+    expected: Option<&'a [ValueSpec]>,
+    /// What inputs in regions, and strings, have been given.
     taken: Taken,
 }
 
@@ -273,16 +276,38 @@ impl<'a> Raw<'a> {
         json_bytes: Option<usize>,
         body: &'a [u8],
     ) -> Result<(&'a [u8], Self), Fault> {
-        let raw = |rest| Self { rest, shared: None, taken: Taken::default() };
+        let taken = Taken::default();
+        let raw = |rest| Self { rest, shared: None, counted: None, expected: None, taken };
         let Some(bytes) = json_bytes else { return Ok((body, raw(None))) };
         let split = body.split_at_checked(bytes);
         let (json, rest) = split.ok_or_else(|| beyond_body(bytes, body.len()))?;
         Ok((json, raw(Some(rest))))
     }
 
-    /// The same, and the regions of a caller.
-    fn with(self, shared: Option<&'a Shared>) -> Self {
-        Self { shared, ..self }
+    /// The same for a model with these inputs, and the regions of a caller.
+    fn with(self, shared: Option<&'a Shared>, expected: &'a [ValueSpec]) -> Self {
+        Self { shared, counted: shared, expected: Some(expected), ..self }
+    }
+
+    /// The same without regions, of a request whose strings are to find room.
+    pub(crate) fn counted(self, counted: Option<&'a Shared>) -> Self {
+        Self { counted, ..self }
+    }
+
+    /// The room of what was taken, to be kept as long as that is.
+    pub(crate) fn into_room(self) -> Room {
+        self.taken.room
+    }
+
+    /// Before strings are taken apart: the model takes them, and there is room for as many as so many bytes
+    /// may have.
+    fn check_strings(&mut self, input: &str, shape: &[usize], bytes: usize) -> Result<(), Fault> {
+        if let Some(expected) = self.expected {
+            signature::check_declared(expected, (input, DType::Str, shape))?;
+        }
+        let Some(shared) = self.counted else { return Ok(()) };
+        let count = Shape::from(shape).elements().unwrap_or(usize::MAX);
+        self.taken.strings(shared, count.min(bytes / TEXT_BYTES_MIN))
     }
 
     fn take(&mut self, input: &str, size: u64) -> Result<&[u8], Fault> {
@@ -328,7 +353,14 @@ impl Input<'_> {
         check_rank(name, self.shape.len())?;
         let parameters = self.parameters.clone().unwrap_or_default();
         let slot = slot(name, &parameters, raw.shared)?;
-        match (number(&parameters, "binary_data_size")?, self.data, slot) {
+        let size = number(&parameters, "binary_data_size")?;
+        if dtype == DType::Str {
+            let json = self.data.map_or(0, |data| data.get().len());
+            let region = slot.as_ref().map_or(0, |(_, slot)| slot.bytes());
+            let binary = usize::try_from(size.unwrap_or(0)).unwrap_or(usize::MAX);
+            raw.check_strings(name, &self.shape, json.max(region).max(binary))?;
+        }
+        match (size, self.data, slot) {
             (None, Some(data), None) => {
                 let tensor = json_data::decode(name, dtype, &self.shape, data)?;
                 Ok(Data::Tensor(NamedTensor::new(name.clone(), tensor)))

@@ -57,14 +57,24 @@ pub(crate) fn check_rows(entry: &ModelEntry, inputs: &Inputs) -> Result<(), Faul
     }
 }
 
+/// The same of one input whose elements are not looked at yet.
+pub(crate) fn check_declared(
+    specs: &[ValueSpec],
+    (name, dtype, dims): (&str, DType, &[usize]),
+) -> Result<(), Fault> {
+    let spec = specs.iter().find(|s| s.name == name).ok_or_else(|| unknown(name, specs))?;
+    check_one(spec, &Seen { name, dtype, dims }, &mut HashMap::new())
+}
+
+fn unknown(name: &str, specs: &[ValueSpec]) -> Fault {
+    let known = names(specs);
+    Fault::bad_input(format!("input '{name}' is unknown, the model has {known}"))
+}
+
 fn compare(specs: &[ValueSpec], inputs: &[Seen<'_>]) -> Result<(), Fault> {
     for (i, input) in inputs.iter().enumerate() {
         if !specs.iter().any(|s| s.name == input.name) {
-            return Err(Fault::bad_input(format!(
-                "input '{}' is unknown, the model has {}",
-                input.name,
-                names(specs)
-            )));
+            return Err(unknown(input.name, specs));
         }
         if inputs[..i].iter().any(|other| other.name == input.name) {
             return Err(Fault::bad_input(format!("input '{}' is given twice", input.name)));

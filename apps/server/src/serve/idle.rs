@@ -4,13 +4,13 @@
 use axum::body::HttpBody;
 use hyper::body::{Frame, SizeHint};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-/// How often a full house looks for a connection that has become idle.
+/// How often a full house in which nothing became idle looks again.
 const LOOK: Duration = Duration::from_millis(50);
 /// More no process has.
 const MOST: u32 = 1 << 20;
@@ -32,6 +32,7 @@ pub(super) struct Activity {
     /// Milliseconds since the server began at which the last one ended.
     idle_since_ms: AtomicU64,
     leave: Notify,
+    is_asked: AtomicBool,
     began: Instant,
     _place: Option<OwnedSemaphorePermit>,
 }
@@ -45,18 +46,24 @@ impl Connections {
 
     /// A place for one more connection, once there is one.
     pub(super) async fn room(&self) -> Arc<Activity> {
+        let mut asked = 1;
         let place = loop {
+            if let Ok(place) = Arc::clone(&self.free).try_acquire_owned() {
+                break Ok(place);
+            }
+            // Some take their time to leave: as long as none has, more are asked.
+            self.make_room(asked);
+            asked = asked.saturating_mul(2);
             let waits = Arc::clone(&self.free).acquire_owned();
-            match tokio::time::timeout(LOOK, waits).await {
-                Ok(place) => break place,
-                Err(_) => self.make_room(),
+            if let Ok(place) = tokio::time::timeout(LOOK, waits).await {
+                break place;
             }
         };
         let idle_since_ms = AtomicU64::new(millis(self.began));
         // The semaphore is never closed.
         let (leave, began, place) = (Notify::new(), self.began, place.ok());
-        let under_way = AtomicUsize::new(0);
-        let activity = Activity { under_way, idle_since_ms, leave, began, _place: place };
+        let (under_way, is_asked) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let activity = Activity { under_way, idle_since_ms, leave, is_asked, began, _place: place };
         let activity = Arc::new(activity);
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if open.len() == open.capacity() {
@@ -78,13 +85,18 @@ impl Connections {
         let _ = self.free.acquire_many(self.most).await;
     }
 
-    /// Asks the connection to leave that has been idle for longest.
-    fn make_room(&self) {
+    /// Asks so many connections to leave, those first that have been idle for longest.
+    fn make_room(&self, count: usize) {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let living = open.iter().filter_map(Weak::upgrade);
-        let idle = living.filter(|activity| !activity.is_busy());
-        if let Some(longest) = idle.min_by_key(|activity| activity.idle_since_ms.load(Relaxed)) {
-            longest.leave.notify_one();
+        let mut idle: Vec<_> = living
+            .filter(|activity| !activity.is_busy() && !activity.is_asked.load(Relaxed))
+            .map(|activity| (activity.idle_since_ms.load(Relaxed), activity))
+            .collect();
+        idle.sort_unstable_by_key(|(since_ms, _)| *since_ms);
+        for (_, activity) in idle.iter().take(count) {
+            activity.is_asked.store(true, Relaxed);
+            activity.leave.notify_one();
         }
     }
 }
@@ -157,6 +169,7 @@ fn millis(since: Instant) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures_util::FutureExt;
 
     #[tokio::test]
     async fn the_longest_idle_connection_makes_room() {
@@ -186,5 +199,20 @@ mod tests {
         }
         drop((first, third));
         connections.all_ended().await;
+    }
+    #[tokio::test]
+    async fn a_full_house_asks_at_once_and_more_where_nobody_leaves() {
+        let connections = Connections::new(8);
+        let mut open = Vec::new();
+        for _ in 0..8 {
+            open.push(connections.room().await);
+        }
+        let asked = || open.iter().filter(|one| one.asked_to_leave().now_or_never().is_some());
+        let room = connections.room();
+        tokio::pin!(room);
+        assert!(room.as_mut().now_or_never().is_none());
+        assert_eq!(asked().count(), 1, "before anything was waited for");
+        assert!(tokio::time::timeout(3 * LOOK, &mut room).await.is_err());
+        assert!(asked().count() >= 2);
     }
 }

@@ -6,11 +6,15 @@ use crate::bodies::Room;
 use crate::fault::Fault;
 use crate::oip::{Parameters, number};
 use crate::state::ServerState;
+use axum::http::StatusCode;
 use lgp_sdk::Buffer;
 use std::fmt;
 use std::sync::Arc;
 
 const REGION: &str = "shared_memory_region";
+/// What a string takes in memory at most, besides its text, while it is read: its place among the elements,
+/// sorted and in the tensor's table, and what the allocator adds.
+const STRING_BYTES: usize = 128;
 
 /// The regions that a request may use: those of its caller.
 #[derive(Debug, Clone)]
@@ -30,12 +34,46 @@ pub(crate) struct Slot {
     bytes: u64,
 }
 
-/// What the inputs of one request that lie in regions have been given.
+/// What the inputs of one request have been given besides its body: those that lie in regions, and strings.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
     bytes: usize,
     /// Their room, to be kept as long as they are.
     pub(crate) room: Room,
+}
+
+impl Taken {
+    /// Room for strings, each of which takes more memory than it takes of a request.
+    ///
+    /// # Errors
+    /// 413 for more than one request may have, 503 without room.
+    pub(crate) fn strings(&mut self, shared: &Shared, count: usize) -> Result<(), Fault> {
+        let most = shared.state.config().room_of_one();
+        let wanted = self.bytes.saturating_add(count.saturating_mul(STRING_BYTES));
+        if wanted > most {
+            let (most, each) = (most / STRING_BYTES, STRING_BYTES);
+            let message = format!(
+                "the request has {count} strings, expected at most {most}: each counts {each} bytes among \
+                 bodies, and one request may have five eighths of http.bodies_bytes_max"
+            );
+            return Err(Fault::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message));
+        }
+        self.grow(shared, wanted, "the strings of the request")
+    }
+
+    fn grow(&mut self, shared: &Shared, wanted: usize, what: &str) -> Result<(), Fault> {
+        let bodies = shared.state.bodies();
+        if self.room.bytes() == 0 {
+            self.room = bodies.room_of(shared.caller.id());
+        }
+        if !bodies.try_grow(&mut self.room, wanted) {
+            let message =
+                format!("there is no room for {what} now (http.bodies_bytes_max sets that)");
+            return Err(Fault::unavailable("busy", message));
+        }
+        self.bytes = wanted;
+        Ok(())
+    }
 }
 
 impl Shared {
@@ -107,17 +145,17 @@ impl Shared {
                  (input_bytes_max and http.bodies_bytes_max set that)"
             )));
         }
-        if !self.state.bodies().try_grow(&mut taken.room, wanted) {
-            let message = "there is no room for the inputs in shared memory now \
-                           (http.bodies_bytes_max sets that)";
-            return Err(Fault::unavailable("busy", message));
-        }
-        taken.bytes = wanted;
+        taken.grow(self, wanted, "the inputs in shared memory")?;
         file::read(&slot.region.file, slot.begin(), bytes).map_err(|e| slot.broken("read", &e))
     }
 }
 
 impl Slot {
+    /// How long it is.
+    pub(crate) fn bytes(&self) -> usize {
+        usize::try_from(self.bytes).unwrap_or(usize::MAX)
+    }
+
     /// Writes an output.
     ///
     /// # Errors

@@ -329,8 +329,13 @@ async fn what_administrators_do_is_logged_and_so_are_refusals() {
     assert_eq!(with(&rig, "lgp_x_y", ("GET", "/v2"), "").await.status, 401);
     assert_eq!(rig.get("/v2").await.status, 200);
     let text = std::fs::read_to_string(&log).unwrap();
-    let lines: Vec<Value> =
-        text.lines().skip(before).map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let refused = std::fs::read_to_string(log.with_file_name("audit.refused.log")).unwrap();
+    let lines: Vec<Value> = text
+        .lines()
+        .skip(before)
+        .chain(refused.lines())
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
     let calls: Vec<_> = lines
         .iter()
         .map(|l| (l["key"].as_str(), l["path"].as_str(), l["status"].as_u64()))
@@ -346,7 +351,8 @@ async fn what_administrators_do_is_logged_and_so_are_refusals() {
     );
     assert!(!text.contains(&key) && made.lines().count() == before + 2);
     assert_eq!(lines[1]["made"], json!({ "id": id, "role": "infer" }), "{text}");
-    assert!(lines[2].get("made").is_none(), "{text}");
+    assert!(lines[2].get("made").is_none(), "{refused}");
+    assert_eq!(made, text, "refusals have a file of their own");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -367,7 +373,9 @@ async fn calls_of_grpc_are_logged_as_they_ended() {
     limited.model_infer(message("gated", [0.0; 2])).await.unwrap_err();
     limited.repository_model_load(load("relu")).await.unwrap_err();
     let text = std::fs::read_to_string(&log).unwrap();
-    let lines = text.lines().skip(before).map(|line| serde_json::from_str(line).expect("JSON"));
+    let refused = std::fs::read_to_string(log.with_file_name("audit.refused.log")).unwrap();
+    let lines = text.lines().skip(before).chain(refused.lines());
+    let lines = lines.map(|line| serde_json::from_str(line).expect("JSON"));
     let calls: Vec<_> = lines
         .map(|line: Value| {
             let call = line["path"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();

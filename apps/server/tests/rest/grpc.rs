@@ -166,7 +166,7 @@ async fn refusals_say_what_and_why() {
         (ModelInferRequest { outputs: vec![asked], ..good() }, Code::InvalidArgument, "'none'"),
         (input(|i| i.name = "z".to_owned()), Code::InvalidArgument, "'z' is unknown"),
         (input(|i| i.datatype = "FP64".to_owned()), Code::InvalidArgument, "16 bytes"),
-        (input(|i| i.datatype = "BYTES".to_owned()), Code::InvalidArgument, "strings"),
+        (input(|i| i.datatype = "BYTES".to_owned()), Code::InvalidArgument, "expected FP32"),
         (input(|i| i.shape = vec![2]), Code::InvalidArgument, "rank 1"),
         (input(|i| i.shape = vec![-1, 2]), Code::InvalidArgument, "sizes from 0"),
         (input(|i| i.shape = vec![2, 2]), Code::InvalidArgument, "16 bytes"),

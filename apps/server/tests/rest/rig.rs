@@ -349,7 +349,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    async fn of(response: Response) -> Self {
+    pub(crate) async fn of(response: Response) -> Self {
         let (parts, body) = response.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
         Self { status: parts.status, headers: parts.headers, body }

@@ -1,0 +1,193 @@
+//! What a message of inference takes in memory once it is read: tiny parts of it become large ones, so
+//! they are weighed as they come, before anything is made of them.
+#![deny(clippy::as_conversions)]
+
+/// Bytes that are counted for each part besides its own: its place in a list that grows by doubling, and
+/// the copies that are made of it on the way to a tensor.
+const INPUT: usize = 640;
+const OTHER: usize = 128;
+const ELEMENT: usize = 64;
+const NUMBER: usize = 24;
+/// What a byte of a part may become: a number of eight bytes, three times where elements are converted.
+const BYTE_OF_OTHER: usize = 8;
+const BYTE_OF_INTEGERS: usize = 24;
+const BYTE_OF_FLOATS: usize = 3;
+
+/// Follows a `ModelInferRequest` through its bytes, whatever the pieces that they come in.
+#[derive(Debug, Default)]
+pub(super) struct Weight {
+    bytes: usize,
+    /// Bytes that have come.
+    at: usize,
+    /// Where the messages end that the next byte is within: an input, and its contents.
+    ends: Vec<usize>,
+    step: Step,
+    value: u64,
+    shift: u32,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+enum Step {
+    #[default]
+    Tag,
+    Varint,
+    /// The length of a field of this number.
+    Length(u64),
+    Skip(usize),
+    /// What comes is no message: it is refused when it is read.
+    Lost,
+}
+
+impl Weight {
+    /// What has come so far takes so many bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// More of the message.
+    pub(super) fn add(&mut self, mut data: &[u8]) {
+        while let Some((&byte, rest)) = data.split_first() {
+            match self.step {
+                Step::Lost => return,
+                Step::Skip(left) => {
+                    let skipped = left.min(data.len());
+                    self.at = self.at.saturating_add(skipped);
+                    data = data.get(skipped..).unwrap_or_default();
+                    self.step =
+                        if skipped == left { Step::Tag } else { Step::Skip(left - skipped) };
+                }
+                Step::Tag | Step::Varint | Step::Length(_) => {
+                    if self.shift == 0 && matches!(self.step, Step::Tag) {
+                        self.ends.retain(|&end| end > self.at);
+                    }
+                    self.at = self.at.saturating_add(1);
+                    data = rest;
+                    self.digit(byte);
+                }
+            }
+        }
+    }
+
+    /// The next byte of a number of variable length.
+    fn digit(&mut self, byte: u8) {
+        self.value |= u64::from(byte & 0x7f) << self.shift;
+        if byte & 0x80 == 0 {
+            self.shift = 0;
+            let value = std::mem::take(&mut self.value);
+            self.step = self.next(value);
+        } else if self.shift < 63 {
+            self.shift += 7;
+        } else {
+            self.step = Step::Lost;
+        }
+    }
+
+    fn next(&mut self, value: u64) -> Step {
+        match self.step {
+            Step::Tag => {
+                let kind = value & 7;
+                self.count(if kind == 2 { 0 } else { NUMBER });
+                match kind {
+                    0 => Step::Varint,
+                    1 => Step::Skip(8),
+                    2 => Step::Length(value >> 3),
+                    // Of a group, which no field here is, the parts are weighed as if they were fields.
+                    3 | 4 => Step::Tag,
+                    5 => Step::Skip(4),
+                    _ => Step::Lost,
+                }
+            }
+            Step::Varint => Step::Tag,
+            Step::Length(field) => {
+                let length = usize::try_from(value).unwrap_or(usize::MAX);
+                let times = |bytes: usize| length.saturating_mul(bytes);
+                match (self.ends.len(), field) {
+                    (0, 5) => return self.enter(length, INPUT),
+                    (1, 5) => return self.enter(length, OTHER),
+                    (0, 7) | (2, 8) => self.count(ELEMENT),
+                    (2, 1..=5) => self.count(times(BYTE_OF_INTEGERS)),
+                    (2, 6 | 7) => self.count(times(BYTE_OF_FLOATS)),
+                    _ => self.count(times(BYTE_OF_OTHER).saturating_add(OTHER)),
+                }
+                Step::Skip(length)
+            }
+            Step::Skip(_) | Step::Lost => Step::Lost,
+        }
+    }
+
+    fn enter(&mut self, length: usize, cost: usize) -> Step {
+        self.count(cost);
+        self.ends.push(self.at.saturating_add(length));
+        Step::Tag
+    }
+
+    fn count(&mut self, bytes: usize) {
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grpc::proto::model_infer_request::InferInputTensor;
+    use crate::grpc::proto::{InferTensorContents, ModelInferRequest};
+    use axum::body::Bytes;
+    use prost::Message;
+
+    fn weight(message: &ModelInferRequest, piece: usize) -> usize {
+        let mut weight = Weight::default();
+        message.encode_to_vec().chunks(piece).for_each(|piece| weight.add(piece));
+        assert!(matches!(weight.step, Step::Tag | Step::Skip(0)), "{weight:?}");
+        weight.bytes()
+    }
+
+    fn with(contents: InferTensorContents) -> ModelInferRequest {
+        let input = InferInputTensor { contents: Some(contents), ..InferInputTensor::default() };
+        ModelInferRequest { inputs: vec![input; 2], ..ModelInferRequest::default() }
+    }
+
+    #[test]
+    fn small_parts_weigh_what_they_become_and_raw_tensors_nothing() {
+        const MANY: usize = 1_000;
+        let inputs = vec![InferInputTensor::default(); MANY];
+        let inputs = ModelInferRequest { inputs, ..ModelInferRequest::default() };
+        let raw_input_contents = vec![Bytes::new(); MANY];
+        let empty = ModelInferRequest { raw_input_contents, ..ModelInferRequest::default() };
+        let texts = InferTensorContents {
+            bytes_contents: vec![Bytes::new(); MANY],
+            ..InferTensorContents::default()
+        };
+        let numbers =
+            InferTensorContents { int64_contents: vec![1; MANY], ..InferTensorContents::default() };
+        let floats = InferTensorContents {
+            fp32_contents: vec![1.0; MANY],
+            ..InferTensorContents::default()
+        };
+        for (what, message, each) in [
+            ("inputs", &inputs, INPUT),
+            ("raw contents", &empty, ELEMENT),
+            ("texts", &with(texts), 2 * ELEMENT),
+            ("integers", &with(numbers), 2 * BYTE_OF_INTEGERS),
+            ("floats", &with(floats), 2 * 4 * BYTE_OF_FLOATS),
+        ] {
+            let weights = [1, 7, usize::MAX].map(|piece| weight(message, piece));
+            assert!(weights.iter().all(|w| w == &weights[0]), "{what}: {weights:?}");
+            let least = each * MANY;
+            assert!((least..least + 4 * INPUT).contains(&weights[0]), "{what}: {weights:?}");
+        }
+        let raw_input_contents = vec![vec![7; 1 << 20].into()];
+        let large = ModelInferRequest { raw_input_contents, ..ModelInferRequest::default() };
+        assert_eq!(weight(&large, 1_000), ELEMENT);
+    }
+
+    #[test]
+    fn what_is_no_message_is_followed_to_its_end() {
+        for bytes in
+            [&[0xff; 40][..], &[0x07; 40], &[0x0a, 0xff, 0xff, 0xff, 0xff, 0x7f, 1], &[0x2a]]
+        {
+            let mut weight = Weight::default();
+            weight.add(bytes);
+            weight.add(bytes);
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Places that callers share, of which no caller is given all.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// One part of this many of the places is kept for callers that have fewer than so many.
+const KEPT_SHARE: usize = 8;
+
+/// Whether a caller with so many places, of all that are taken, may have one more.
+pub(crate) fn is_free(most: usize, taken: usize, own: usize) -> bool {
+    let kept = most / KEPT_SHARE;
+    taken < most - kept || (taken < most && own < kept)
+}
+
+/// So many places.
+#[derive(Debug)]
+pub(crate) struct Places {
+    most: usize,
+    taken: Mutex<Taken>,
+}
+
+/// How many are taken, in all and by each caller that has one.
+#[derive(Debug, Default)]
+struct Taken {
+    all: usize,
+    by: HashMap<String, usize>,
+}
+
+/// A place that is taken, given back with this.
+#[derive(Debug)]
+pub(crate) struct Place {
+    places: Arc<Places>,
+    caller: String,
+}
+
+impl Places {
+    pub(crate) fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self { most, taken: Mutex::default() })
+    }
+
+    /// One for a caller of this name; none where too many are taken.
+    pub(crate) fn take(self: &Arc<Self>, caller: &str) -> Option<Place> {
+        let mut taken = self.taken();
+        let own = taken.by.get(caller).copied().unwrap_or(0);
+        if !is_free(self.most, taken.all, own) {
+            return None;
+        }
+        taken.all += 1;
+        *taken.by.entry(caller.to_owned()).or_default() += 1;
+        Some(Place { places: Arc::clone(self), caller: caller.to_owned() })
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        // The counts agree after every change, which none leaves halfway.
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = self.places.taken();
+        taken.all = taken.all.saturating_sub(1);
+        let own = taken.by.get(&self.caller).map_or(0, |own| own.saturating_sub(1));
+        match own {
+            0 => drop(taken.by.remove(&self.caller)),
+            own => drop(taken.by.insert(std::mem::take(&mut self.caller), own)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flood(places: &Arc<Places>, caller: &str) -> Vec<Place> {
+        std::iter::from_fn(|| places.take(caller)).collect()
+    }
+
+    #[test]
+    fn some_places_are_kept_for_callers_that_have_few() {
+        let places = Places::new(64);
+        let first = flood(&places, "a");
+        assert_eq!(first.len(), 56, "an eighth is kept");
+        let second = flood(&places, "b");
+        assert_eq!(second.len(), 8, "of which others have some");
+        assert!(places.take("c").is_none());
+        drop(first);
+        assert_eq!(flood(&places, "c").len(), 48);
+        assert!(places.taken().by.keys().eq(["b"]), "who has none is forgotten");
+        assert_eq!(
+            flood(&Places::new(7), "a").len(),
+            7,
+            "where there are few, who comes first has them"
+        );
+        assert!(Places::new(0).take("a").is_none());
+    }
+}
