@@ -7,7 +7,6 @@ pub(crate) mod exchange;
 mod fleet;
 pub(crate) mod gate;
 pub(crate) mod journal;
-mod linked;
 mod outputs;
 pub(crate) mod requests;
 mod revoke;

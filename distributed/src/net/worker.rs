@@ -2,7 +2,6 @@
 
 pub(crate) mod attempts;
 pub(crate) mod device_queue;
-mod linked;
 mod loading;
 mod route;
 pub(crate) mod session;

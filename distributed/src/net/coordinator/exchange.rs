@@ -1,5 +1,4 @@
-//! One attempt at a worker: the request goes out, the answer comes back. Those of this machine are given it
-//! over their link, and a stream carries it to others.
+//! One attempt on its stream: the request goes out, the answer comes back.
 
 use crate::batching::Batching;
 use crate::error::{Error, Result};
@@ -7,16 +6,12 @@ use crate::executor::ExecError;
 use crate::net::coordinator::core_handle::CoreHandle;
 use crate::net::transfer::tensors::{Fetched, Large, Offer, Peer, TensorCache};
 use crate::net::transport::close::{CANCELLED, TAKEN};
-use crate::net::transport::shared_memory::{SHARED_BYTES_MIN, SharedMemory};
+use crate::net::transport::shared_memory::SharedMemory;
 use crate::net::transport::wire::{self, Start};
-use crate::proto::message::{
-    AttemptId, Kind, OutcomeHeader, SharedBody, TaskHeader, TensorBlob, TensorMeta, Verdict,
-};
+use crate::proto::message::{AttemptId, Kind, OutcomeHeader, TaskHeader, Verdict};
 use crate::proto::state::{Completion, SessionId};
 use crate::proto::tensors::{describe, plan};
 use crate::task::{ModelRef, TaskSpec};
-use bytes::Bytes;
-use lgp_memory::NamedTensor;
 use quinn::{Connection, RecvStream, SendStream};
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,61 +34,10 @@ pub(crate) struct Attempt {
 }
 
 impl Attempt {
-    /// Gives it to its worker over their link, where they have one and its inputs fit with it; whether that
-    /// has it. Its outcome comes over the link then.
-    pub(crate) fn give(&self) -> bool {
-        if self.large.is_some() || !self.shared_memory.is_linked() {
-            return false;
-        }
-        let Ok((tensors, bytes)) = describe(&self.spec.inputs) else { return false };
-        if bytes >= SHARED_BYTES_MIN {
-            return false;
-        }
-        let frame = self.frame((tensors, None, None), (&self.spec.inputs, bytes));
-        frame.is_ok_and(|frame| self.shared_memory.give(self.id, &frame))
-    }
-
-    /// The same with inputs that are lent.
-    async fn lend(&self) -> bool {
-        if self.large.is_some() || !self.shared_memory.is_linked() {
-            return false;
-        }
-        let Ok((tensors, bytes)) = describe(&self.spec.inputs) else { return false };
-        let shared = self.shared_memory.lend(self.id, &self.spec.inputs, bytes).await;
-        if shared.is_none() {
-            return false;
-        }
-        let frame = self.frame((tensors, shared, None), (&[], 0));
-        frame.is_ok_and(|frame| self.shared_memory.give(self.id, &frame))
-    }
-
-    /// Its request, in pieces: what is said of its tensors, and those that follow.
-    fn frame(
-        &self,
-        (tensors, shared, blob): (Vec<TensorMeta>, Option<SharedBody>, Option<TensorBlob>),
-        (inputs, body_bytes): (&[NamedTensor], usize),
-    ) -> Result<Vec<Bytes>> {
-        let header = TaskHeader {
-            id: self.id,
-            device: self.device,
-            priority: self.spec.priority,
-            model: (*self.model).clone(),
-            tensors,
-            shared,
-            blob,
-            batching: self.batching.clone(),
-        };
-        Ok(wire::chunks(Kind::Task, &header, inputs, body_bytes)?)
-    }
-
     /// Carries it to a device of its worker and the answer back to the core.
     ///
     /// Dropped early (the attempt was cancelled), it resets the request and stops the answer.
     pub(crate) async fn run(&self) {
-        // Boxed, as it is for few.
-        if Box::pin(self.lend()).await {
-            return;
-        }
         let mut exchange = match Exchange::open(self).await {
             Ok(exchange) => exchange,
             Err(error) => return self.broken(&error),
@@ -180,25 +124,35 @@ impl<'a> Exchange<'a> {
         // An answer with what is not shared any more breaks the attempt itself.
         self.sharing = header.shared.is_some() && self.shared;
         let from = (&*core.collected, Peer::Worker(connection));
-        Box::pin(completion(start, header, Some(&mut self.recv), shared_memory, from)).await
+        Box::pin(completion(start, header, &mut self.recv, shared_memory, from)).await
     }
 
     /// Sends the request; answers its inputs' offer, where they do not follow.
     async fn ask(&mut self) -> Result<Option<Offer>> {
-        let Attempt { core, spec, large, .. } = self.attempt;
+        let Attempt { core, device, id, model, spec, large, shared_memory, .. } = self.attempt;
+        let batching = self.attempt.batching.clone();
         let offer = match large {
             Some(large) => Some(core.offers.offer(large).await?),
             None => None,
         };
         let blob = offer.as_ref().map(|offer| offer.blob);
-        let (tensors, inputs, bytes) = match large {
+        let (tensors, inputs, body_bytes) = match large {
             Some(large) => (large.tensors.clone(), &[][..], 0),
             None => {
-                let (tensors, bytes) = describe(&spec.inputs)?;
-                (tensors, &*spec.inputs, bytes)
+                let (tensors, body_bytes) = describe(&spec.inputs)?;
+                (tensors, &*spec.inputs, body_bytes)
             }
         };
-        let mut chunks = self.attempt.frame((tensors, None, blob), (inputs, bytes))?;
+        let shared = shared_memory.lend(*id, inputs, body_bytes).await;
+        self.sharing = shared.is_some();
+        let (inputs, body_bytes) = if self.sharing { (&[][..], 0) } else { (inputs, body_bytes) };
+        let (device, priority, model) = (*device, spec.priority, (**model).clone());
+        let mut chunks = {
+            let id = *id;
+            let header =
+                TaskHeader { id, device, priority, model, tensors, shared, blob, batching };
+            wire::chunks(Kind::Task, &header, inputs, body_bytes)?
+        };
         self.send.write_all_chunks(&mut chunks).await.map_err(wire::lost)?;
         self.send.finish().map_err(wire::lost)?;
         self.sent = true;
@@ -214,7 +168,7 @@ pub(crate) type Room = OwnedSemaphorePermit;
 pub(crate) async fn completion(
     start: Start,
     header: OutcomeHeader,
-    recv: Option<&mut RecvStream>,
+    recv: &mut RecvStream,
     shared_memory: &SharedMemory,
     (collected, worker): (&TensorCache, Peer<'_>),
 ) -> Result<(Completion, Option<Room>)> {

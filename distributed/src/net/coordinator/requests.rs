@@ -74,7 +74,7 @@ async fn outcome(gate: &Gate, connection: &Connection, recv: &mut RecvStream) ->
     }
     let from = (&*gate.shared.collected, Peer::Worker(connection));
     let (completion, room) =
-        completion(start, header, Some(recv), &SharedMemory::default(), from).await?;
+        completion(start, header, recv, &SharedMemory::default(), from).await?;
     gate.shared.complete(session, id, completion);
     gate.shared.keep_room(id.seq, room);
     Ok(())

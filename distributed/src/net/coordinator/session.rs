@@ -2,7 +2,6 @@
 
 use crate::error::{Error, Result};
 use crate::net::coordinator::core_handle::{CoreHandle, Session};
-use crate::net::coordinator::linked::Linked;
 use crate::net::identity::tls;
 use crate::net::transport::close::Close;
 use crate::net::transport::shared_memory::{Lender, SharedMemory};
@@ -65,16 +64,8 @@ pub(crate) async fn serve(
     }
     tracing::info!(worker = %name, %addr, "worker joined");
     let writer = tokio::spawn(write_control(control, frames));
-    let linked = Linked {
-        core: Arc::clone(&core),
-        session: number,
-        connection: connection.clone(),
-        shared_memory: Arc::clone(&shared_memory),
-    };
-    let collector = tokio::spawn(linked.collect());
     let error = listen(&core, number, reports, &shared_memory).await;
     writer.abort();
-    collector.abort();
     if matches!(error, Error::Frame(_)) {
         connection.close(Close::Malformed.code(), Close::Malformed.reason().as_bytes());
     }

@@ -91,17 +91,6 @@ impl Start {
         Ok(Self { prefix, header, body: bytes.slice(end..) })
     }
 
-    /// A frame that came as a whole.
-    pub(crate) fn whole(bytes: Bytes) -> Result<Self> {
-        let start = bytes.first_chunk().ok_or_else(|| truncated(bytes.len(), PREFIX_BYTES))?;
-        let prefix = Prefix::decode(start)?;
-        let end = PREFIX_BYTES + prefix.header_bytes;
-        if bytes.len() < end {
-            return Err(truncated(bytes.len(), end));
-        }
-        Ok(Self { prefix, header: bytes.slice(PREFIX_BYTES..end), body: bytes.slice(end..) })
-    }
-
     async fn extend(recv: &mut RecvStream, bytes: Bytes, to: usize) -> Result<Bytes> {
         let mut longer = Vec::from(bytes);
         let from = longer.len();
@@ -132,7 +121,7 @@ impl Start {
     pub(crate) async fn tensors_from(
         self,
         shared_memory: &SharedMemory,
-        recv: Option<&mut RecvStream>,
+        recv: &mut RecvStream,
         id: AttemptId,
         metas: Vec<TensorMeta>,
         shared: Option<SharedBody>,
@@ -153,11 +142,10 @@ impl Start {
         nothing_follows(&self.body)
     }
 
-    /// The tensors that the header describes, which follow it: here, and in the rest of its stream if it
-    /// has one.
+    /// The tensors that the header describes, which follow.
     pub(crate) async fn tensors(
         self,
-        mut recv: Option<&mut RecvStream>,
+        recv: &mut RecvStream,
         metas: Vec<TensorMeta>,
     ) -> Result<Vec<NamedTensor>> {
         let mut early = self.body;
@@ -168,8 +156,6 @@ impl Start {
             let here = early.split_to(early.len().min(buffer.len()));
             buffer[..here.len()].copy_from_slice(&here);
             if here.len() < buffer.len() {
-                let missing = || truncated(here.len(), planned.bytes);
-                let recv = recv.as_deref_mut().ok_or_else(missing)?;
                 fill(recv, &mut buffer[here.len()..]).await?;
             }
             tensors.push(planned.finish(buffer)?);

@@ -11,7 +11,6 @@ use crate::net::transport::shared_memory::{self, SharedMemory};
 use crate::net::transport::wire;
 use crate::net::worker::Worker;
 use crate::net::worker::attempts::Attempts;
-use crate::net::worker::linked;
 use crate::net::worker::loading::{Order, load_models};
 use crate::net::worker::task::{WorkerSession, deliver, work};
 use crate::proto::frame;
@@ -87,7 +86,6 @@ pub(crate) async fn serve(
     tasks.spawn(obey(Arc::clone(&session), control, Arc::clone(&drain), connection.clone()));
     // A task of its own: where this future is what the process waits for, it has a thread to itself, which
     // every stream would have to wake.
-    tasks.spawn(linked::accept(Arc::clone(&session)));
     let streams = streams_for(worker.config.places_of(worker.queues.len()));
     tasks.spawn(accept(Arc::clone(&session), streams, connection.clone()));
     let error = tokio::select! {

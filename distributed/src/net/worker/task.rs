@@ -16,9 +16,8 @@ use crate::proto::message::{
     AttemptId, Kind, OutcomeHeader, TaskHeader, TensorBlob, TensorMeta, Verdict,
 };
 use crate::proto::tensors::{describe_any, plan};
-use bytes::Bytes;
 use lgp_memory::NamedTensor;
-use quinn::{Connection, RecvStream, SendStream, StoppedError};
+use quinn::{Connection, RecvStream, SendStream};
 use serde::Serialize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -108,8 +107,7 @@ async fn serve(
     // Cancelled, or broken: either way the coordinator learns that the slot is free.
     let released = || session.report(Kind::Released, &id);
     // Boxed: glibc is slow with pieces of more than a kilobyte, and both together have two.
-    let streams = (Some(&*send), Some(&mut *recv));
-    let performing = Box::pin(perform(session, &hold, start, header, streams));
+    let performing = Box::pin(perform(session, &hold, start, header, send, recv));
     let Ok(reply) = performing.await.inspect_err(|error| {
         tracing::debug!(%error, "task given up");
         released();
@@ -143,14 +141,13 @@ async fn serve(
     Ok(())
 }
 
-/// Runs a task and answers what came of it. Where it has streams, the rest of its inputs comes with one, and
-/// who stops the other waits for it no more.
-pub(super) async fn perform(
+async fn perform(
     session: &Arc<WorkerSession>,
     hold: &Hold,
     start: Start,
     mut header: TaskHeader,
-    (send, recv): (Option<&SendStream>, Option<&mut RecvStream>),
+    send: &SendStream,
+    recv: &mut RecvStream,
 ) -> Result<Reply> {
     let id = hold.id;
     let metas = std::mem::take(&mut header.tensors);
@@ -225,14 +222,14 @@ async fn done(session: &WorkerSession, id: AttemptId, outputs: Vec<NamedTensor>)
 /// leaves. What was fetched by then is gone on with by the next attempt.
 async fn unless_unwanted<T>(
     hold: &Hold,
-    send: Option<&SendStream>,
+    send: &SendStream,
     preparing: impl Future<Output = Result<T>>,
 ) -> Result<Option<T>> {
     tokio::select! {
         // What is there already needs no decision.
         biased;
         ready = preparing => ready.map(Some),
-        _ = stopped(send) => Err(wire::lost("cancelled")),
+        _ = send.stopped() => Err(wire::lost("cancelled")),
         () = hold.stage.cancelled.notified() => Err(wire::lost("cancelled")),
         () = hold.stage.recalled.notified() => Ok(None),
     }
@@ -251,20 +248,12 @@ async fn large_inputs(
     Ok(fetched.map_err(|error| ExecError::unavailable(error.to_string())))
 }
 
-/// Resolves when the other side stops a stream, or its connection is lost.
-async fn stopped(send: Option<&SendStream>) -> Result<(), StoppedError> {
-    match send {
-        Some(send) => send.stopped().await.map(drop),
-        None => std::future::pending().await,
-    }
-}
-
 /// Waits in the line until the task was run; `None` when it was asked back before that began.
 async fn wait(
     queue: &Arc<DeviceQueue>,
     mut ticket: Ticket,
     stage: &Stage,
-    send: Option<&SendStream>,
+    send: &SendStream,
 ) -> Result<Option<Ran>> {
     let mut connected = true;
     loop {
@@ -284,7 +273,7 @@ async fn wait(
                     return Err(wire::lost("cancelled"));
                 }
             }
-            stopped = stopped(send), if connected => {
+            stopped = send.stopped(), if connected => {
                 // With its connection an attempt loses its stream; it goes on for the next one.
                 connected = false;
                 if stopped.is_ok() {
@@ -295,21 +284,19 @@ async fn wait(
     }
 }
 
-/// An answer, in pieces; its tensors go through shared memory where there is some.
-pub(super) async fn outcome(session: &WorkerSession, reply: &Reply) -> Result<Vec<Bytes>> {
-    let Reply { header, outputs, body_bytes, .. } = reply;
-    let shared = session.shared_memory.lend(header.id, outputs, *body_bytes).await;
-    let lent = shared.is_some();
-    let header = OutcomeHeader { shared, ..header.clone() };
-    let (outputs, body_bytes) = if lent { (&[][..], 0) } else { (&outputs[..], *body_bytes) };
-    Ok(wire::chunks(Kind::Outcome, &header, outputs, body_bytes)?)
-}
-
-/// Writes an answer on the attempt's own stream.
+/// Writes an answer on the attempt's own stream; its tensors go through shared memory where there is
+/// some.
 async fn answer(session: &WorkerSession, send: &mut SendStream, reply: &Reply) -> Result<()> {
-    let mut chunks = outcome(session, reply).await?;
+    let Reply { header, outputs, body_bytes, offer } = reply;
+    let shared = session.shared_memory.lend(header.id, outputs, *body_bytes).await;
+    let mut chunks = {
+        let lent = shared.is_some();
+        let header = OutcomeHeader { shared, ..header.clone() };
+        let (outputs, body_bytes) = if lent { (&[][..], 0) } else { (&outputs[..], *body_bytes) };
+        wire::chunks(Kind::Outcome, &header, outputs, body_bytes)?
+    };
     send.write_all_chunks(&mut chunks).await.map_err(wire::lost)?;
-    match reply.offer {
+    match offer {
         // It is open until the coordinator stops it, when it has them.
         Some(_) => Ok(()),
         None => send.finish().map_err(wire::lost),

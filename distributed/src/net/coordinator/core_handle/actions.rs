@@ -25,9 +25,6 @@ impl CoreHandle {
                     large: state.larges.get(&id.seq).cloned(),
                     shared_memory: Arc::clone(&to.shared_memory),
                 };
-                if attempt.give() {
-                    return;
-                }
                 let task = self.runtime.spawn(async move { attempt.run().await });
                 to.attempts.insert(id, task.abort_handle());
             }
@@ -82,10 +79,9 @@ impl CoreHandle {
 impl State {
     fn cancel(&mut self, session: SessionId, id: AttemptId) {
         let Some(session) = self.sessions.get_mut(&session) else { return };
-        session.shared_memory.cancel(id);
         match session.attempts.remove(&id) {
             Some(attempt) => attempt.abort(),
-            // It went over the link, or its stream went with an earlier connection.
+            // Its stream went with an earlier connection.
             None => session.tell(Kind::Stop, &id),
         }
     }

@@ -103,7 +103,6 @@ impl CoreHandle {
             && !planted_here!(KeepAttempts)
         {
             session.attempts.remove(&id);
-            session.shared_memory.settled(id);
         }
         let now = self.now();
         state.core.complete(now, session, id, completion);

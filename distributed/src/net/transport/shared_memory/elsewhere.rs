@@ -5,7 +5,6 @@ use crate::error::Result;
 use crate::proto::message::{AttemptId, SharedBody, SharedMemoryOffer};
 use crate::proto::tensors::Planned;
 use crate::worker_info::Hits;
-use bytes::Bytes;
 use lgp_memory::NamedTensor;
 use std::io;
 use std::sync::Arc;
@@ -24,44 +23,6 @@ impl Link {
         match *self {}
     }
     pub(super) fn take(&self, _: AttemptId, _: u64, _: Vec<Planned>) -> Result<Vec<NamedTensor>> {
-        match *self {}
-    }
-    pub(super) fn give(&self, _: AttemptId, _: &[Bytes]) -> bool {
-        match *self {}
-    }
-    pub(super) fn answer(&self, _: AttemptId, _: &[Bytes]) -> bool {
-        match *self {}
-    }
-    pub(super) fn give_up(&self, _: AttemptId) -> bool {
-        match *self {}
-    }
-    pub(super) fn cancel(&self, _: AttemptId) {
-        match *self {}
-    }
-    pub(super) fn settled(&self, _: AttemptId) -> bool {
-        match *self {}
-    }
-}
-
-/// There is none.
-pub(crate) enum Letter {
-    Task(AttemptId, Bytes),
-    Cancel(AttemptId),
-    Outcome(AttemptId, Bytes),
-    Broken(AttemptId),
-}
-
-/// There is none.
-pub(crate) enum Mail {}
-
-impl Mail {
-    pub(crate) async fn of(_: &SharedMemory) -> io::Result<Self> {
-        std::future::pending().await
-    }
-    pub(crate) async fn next(&mut self) -> Option<Letter> {
-        match *self {}
-    }
-    pub(crate) fn unanswered(&self) -> Vec<AttemptId> {
         match *self {}
     }
 }

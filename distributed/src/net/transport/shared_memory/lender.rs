@@ -129,8 +129,8 @@ impl Inner {
         let shared_memory = shared_memory.ok_or_else(|| io::Error::other("it was not invited"))?;
         let link = Arc::new(Link::new(socket, Arc::clone(&self.budget), true));
         // The worker lends only once it is told to, and its link is here then.
-        shared_memory.put(Arc::clone(&link));
-        link.post(Message::Go, None, &[])?;
+        let _ = shared_memory.0.set(Arc::clone(&link));
+        link.post(Message::Go, None)?;
         Ok(())
     }
 }
@@ -148,7 +148,7 @@ pub(crate) fn accept_offer(
     check_user(&socket)?;
     let nonce = socket.try_clone()?;
     // It is here before the coordinator can use it.
-    shared_memory.put(Arc::new(Link::new(socket, Budget::new(bytes_max), false)));
+    let _ = shared_memory.0.set(Arc::new(Link::new(socket, Budget::new(bytes_max), false)));
     send(&nonce, &offer.nonce, SendFlags::NOSIGNAL)?;
     Ok(())
 }

@@ -1,21 +1,19 @@
 //! One link: passes buffers with their tickets, and says when it is done with those of the other
 //! side.
 
-use super::mail::Letter;
 use super::message::{MESSAGE_BYTES, Message};
 use super::pool::{Budget, LENT_MAX, Pool, check};
 use crate::error::Result;
 use crate::net::transport::wire;
 use crate::proto::message::{AttemptId, SharedBody};
 use crate::proto::tensors::Planned;
-use bytes::Bytes;
 use lgp_memory::NamedTensor;
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, Shutdown, recvmsg, sendmsg, shutdown,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -24,10 +22,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::mpsc;
 
-/// The longest frame that goes over a link: a header, and tensors that are too short to be lent.
-const FRAME_BYTES_MAX: usize = 48 << 10;
 /// Time for the header that says what a buffer is for. It is sent right after the buffer; one that
 /// never comes belongs to an attempt that was cancelled on the way.
 const UNCLAIMED_MAX: Duration = Duration::from_secs(5);
@@ -46,17 +41,7 @@ struct State {
     arrived: BTreeMap<u64, Arrived>,
     /// Tickets that are done with, which the other side has yet to be told.
     owed: Vec<u64>,
-    /// Attempts that the other side was given and has not answered.
-    unanswered: BTreeSet<AttemptId>,
-    letters: mpsc::UnboundedSender<Letter>,
-    /// Their other end, until it is asked for.
-    reader: Option<mpsc::UnboundedReceiver<Letter>>,
-    /// Where messages are read to.
-    message: Box<[u8]>,
 }
-
-/// A message, with the memory and the frame that came with it.
-type Received<'a> = (Message, Option<OwnedFd>, &'a [u8]);
 
 /// One end of a link. Every call is short and never waits for the other side.
 pub(crate) struct Link {
@@ -68,18 +53,12 @@ pub(crate) struct Link {
 impl Link {
     /// `socket` is connected and keeps messages apart.
     pub(super) fn new(socket: OwnedFd, budget: Arc<Budget>, may_lend: bool) -> Self {
-        let (letters, reader) = mpsc::unbounded_channel();
         let state = State {
             pool: Pool::new(budget),
             next_ticket: 1,
             may_lend,
             arrived: BTreeMap::new(),
             owed: Vec::new(),
-            unanswered: BTreeSet::new(),
-            letters,
-            reader: Some(reader),
-            // One more than the longest message, so that a longer one is seen to be.
-            message: vec![0; MESSAGE_BYTES + FRAME_BYTES_MAX + 1].into(),
         };
         Self { socket, state: Mutex::new(state), dead: AtomicBool::new(false) }
     }
@@ -143,7 +122,7 @@ impl Link {
             return None;
         }
         let ticket = state.next_ticket;
-        match self.post(Message::Body { ticket, id }, Some(buffer.reader()), &[]) {
+        match self.post(Message::Body { ticket, id }, Some(buffer.reader())) {
             Ok(true) => {
                 state.next_ticket += 1;
                 state.pool.lend(ticket, buffer);
@@ -194,7 +173,7 @@ impl Link {
 
     fn pay(&self, state: &mut State) {
         while let Some(&ticket) = state.owed.last() {
-            match self.post(Message::Done { ticket }, None, &[]) {
+            match self.post(Message::Done { ticket }, None) {
                 Ok(true) => state.owed.pop(),
                 // Later, then.
                 Ok(false) => return,
@@ -227,106 +206,26 @@ impl Link {
         state.may_lend
     }
 
-    /// Gives the other side an attempt, whose frame is in pieces; whether it has it.
-    pub(super) fn give(&self, id: AttemptId, frame: &[Bytes]) -> bool {
-        let mut state = self.lock();
-        if self.is_dead() {
-            return false;
-        }
-        state.unanswered.insert(id);
-        let given = self.write(Message::Task { id }, frame);
-        if !given {
-            state.unanswered.remove(&id);
-        }
-        given
-    }
-
-    /// Says what an attempt came to; whether the other side has it.
-    pub(super) fn answer(&self, id: AttemptId, frame: &[Bytes]) -> bool {
-        self.write(Message::Outcome { id }, frame)
-    }
-
-    /// Says that an attempt is given up; whether the other side knows.
-    pub(super) fn give_up(&self, id: AttemptId) -> bool {
-        self.write(Message::Broken { id }, &[])
-    }
-
-    /// Waits no longer for an attempt, and says so where the other side was given it.
-    pub(super) fn cancel(&self, id: AttemptId) {
-        if self.settled(id) {
-            // What it is not told of it answers in vain.
-            self.write(Message::Cancel { id }, &[]);
-        }
-    }
-
-    /// An attempt has ended in whichever way; whether the other side had it and said nothing.
-    pub(super) fn settled(&self, id: AttemptId) -> bool {
-        self.lock().unanswered.remove(&id)
-    }
-
-    pub(super) fn unanswered(&self) -> Vec<AttemptId> {
-        std::mem::take(&mut self.lock().unanswered).into_iter().collect()
-    }
-
-    fn write(&self, message: Message, frame: &[Bytes]) -> bool {
-        let bytes: usize = frame.iter().map(Bytes::len).sum();
-        if bytes > FRAME_BYTES_MAX || self.is_dead() {
-            return false;
-        }
-        // A socket that takes nothing is noticed by those who read it.
-        self.post(message, None, frame).unwrap_or(false)
-    }
-
-    /// What wakes when the other side has said something, and the letters among that.
-    pub(super) fn watched(&self) -> io::Result<(OwnedFd, mpsc::UnboundedReceiver<Letter>)> {
-        let reader = self.lock().reader.take();
-        let reader = reader.ok_or_else(|| io::Error::other("the link is watched already"))?;
-        Ok((self.socket.try_clone()?, reader))
-    }
-
     /// Takes in whatever the other side has said.
-    pub(super) fn look(&self) {
-        self.drain(&mut self.lock());
-    }
-
-    /// A letter is kept for its reader, unless it is about an attempt that is nobody's.
-    fn sort(state: &mut State, message: Message, frame: &[u8]) {
-        let wanted = match message {
-            Message::Outcome { id } | Message::Broken { id } => state.unanswered.remove(&id),
-            _ => true,
-        };
-        if let Some(letter) = Letter::of(message, frame).filter(|_| wanted) {
-            // Without a reader the session is over.
-            let _ = state.letters.send(letter);
-        }
-    }
-
     fn drain(&self, state: &mut State) {
-        let mut message = std::mem::take(&mut state.message);
-        self.drain_to(state, &mut message);
-        state.message = message;
-    }
-
-    fn drain_to(&self, state: &mut State, message: &mut [u8]) {
         while !self.is_dead() {
-            match self.receive(message) {
+            match self.receive() {
                 Ok(None) => break,
-                Ok(Some((Message::Body { ticket, id }, Some(fd), _))) => {
+                Ok(Some((Message::Body { ticket, id }, Some(fd)))) => {
                     let arrived = Arrived { file: fd.into(), id, at: Instant::now() };
                     state.arrived.insert(ticket, arrived);
                     if state.arrived.len() > LENT_MAX {
                         self.fail(&"the other side lends more than was agreed");
                     }
                 }
-                Ok(Some((Message::Body { .. }, None, _))) => {
+                Ok(Some((Message::Body { .. }, None))) => {
                     self.fail(&"a descriptor was lost: too many files are open");
                 }
-                Ok(Some((Message::Done { ticket }, ..))) => state.pool.returned(ticket),
-                Ok(Some((Message::Go, ..))) => {
+                Ok(Some((Message::Done { ticket }, _))) => state.pool.returned(ticket),
+                Ok(Some((Message::Go, _))) => {
                     state.may_lend = true;
                     tracing::info!("memory is shared with the coordinator");
                 }
-                Ok(Some((letter, _, frame))) => Self::sort(state, letter, frame),
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => self.closed(),
                 Err(error) => self.fail(&error),
             }
@@ -335,23 +234,16 @@ impl Link {
     }
 
     /// Sends a message; false where the socket takes no more for now, and nothing was sent.
-    pub(super) fn post(
-        &self,
-        message: Message,
-        fd: Option<BorrowedFd<'_>>,
-        frame: &[Bytes],
-    ) -> io::Result<bool> {
+    pub(super) fn post(&self, message: Message, fd: Option<BorrowedFd<'_>>) -> io::Result<bool> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         let fds: Vec<BorrowedFd<'_>> = fd.into_iter().collect();
         if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(&fds)) {
             return Err(io::Error::other("no room for a descriptor"));
         }
-        let start = message.encode();
-        let pieces = std::iter::once(&start[..]).chain(frame.iter().map(AsRef::as_ref));
-        let slices: Vec<IoSlice<'_>> = pieces.map(IoSlice::new).collect();
+        let bytes = message.encode();
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        match sendmsg(&self.socket, &slices, &mut control, flags) {
+        match sendmsg(&self.socket, &[IoSlice::new(&bytes)], &mut control, flags) {
             Ok(_) => Ok(true),
             // Full; or too many descriptors are under way; or there is no memory for it.
             Err(Errno::AGAIN | Errno::INTR | Errno::TOOMANYREFS | Errno::NOBUFS | Errno::NOMEM) => {
@@ -361,12 +253,13 @@ impl Link {
         }
     }
 
-    /// The next message, if one has come, with the frame that follows it.
-    fn receive<'a>(&self, bytes: &'a mut [u8]) -> io::Result<Option<Received<'a>>> {
+    /// The next message, if one has come.
+    fn receive(&self) -> io::Result<Option<(Message, Option<OwnedFd>)>> {
+        let mut bytes = [0; MESSAGE_BYTES + 1];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-        let slices = &mut [IoSliceMut::new(bytes)];
+        let slices = &mut [IoSliceMut::new(&mut bytes)];
         let given = match recvmsg(&self.socket, slices, &mut control, flags) {
             Ok(received) => received.bytes,
             Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
@@ -380,11 +273,9 @@ impl Link {
         if given == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
+        let message = bytes.get(..given).and_then(Message::decode);
         let malformed = || io::Error::other("a message on the link has no meaning");
-        let is_whole = given < bytes.len();
-        let given = bytes.get(..given).filter(|_| is_whole).ok_or_else(malformed)?;
-        let message = Message::decode(given).ok_or_else(malformed)?;
-        Ok(Some((message, fd, given.get(MESSAGE_BYTES..).unwrap_or_default())))
+        Ok(Some((message.ok_or_else(malformed)?, fd)))
     }
 
     /// Buffers that the other side has, that wait here, and how many were asked for and reused.

@@ -3,7 +3,7 @@
 use super::link::Link;
 use super::message::Message;
 use super::pool::{Budget, LENT_MAX};
-use super::{Letter, Mail, SharedMemory, accept_offer};
+use super::{SharedMemory, accept_offer};
 use crate::net::tests::{connect, coordinator, frame, hello, keep_beating};
 use crate::net::transport::wire;
 use crate::proto::message::{
@@ -12,7 +12,6 @@ use crate::proto::message::{
 use crate::proto::tensors::{describe, plan};
 use crate::worker_info::Transport;
 use crate::{Coordinator, ModelRef, TaskErrorKind, TaskSpec, TaskState};
-use bytes::Bytes;
 use lgp_memory::{NamedTensor, Tensor};
 use quinn::{Connection, Endpoint, RecvStream, SendStream};
 use rustix::fs::{MemfdFlags, SealFlags};
@@ -61,18 +60,10 @@ fn take(
 
 #[test]
 fn messages_survive_the_trip_and_noise_has_no_meaning() {
-    let framed = [Message::Task { id: id(4) }, Message::Outcome { id: id(6) }];
-    let bare = [
-        Message::Body { ticket: 1 << 40, id: id(9) },
-        Message::Done { ticket: 3 },
-        Message::Go,
-        Message::Cancel { id: id(5) },
-        Message::Broken { id: id(7) },
-    ];
-    for message in framed.into_iter().chain(bare) {
+    let messages =
+        [Message::Body { ticket: 1 << 40, id: id(9) }, Message::Done { ticket: 3 }, Message::Go];
+    for message in messages {
         assert_eq!(Message::decode(&message.encode()), Some(message));
-        let longer = [&message.encode()[..], b"frame"].concat();
-        assert_eq!(Message::decode(&longer), framed.contains(&message).then_some(message));
     }
     for noise in [&[][..], &[1; 31], &[1; 33], &[0; 32], &[255; 32]] {
         assert_eq!(Message::decode(noise), None, "{noise:?}");
@@ -143,9 +134,7 @@ fn memory_that_could_shrink_or_is_too_short_harms_nobody() {
     ];
     for (file, expected) in cases {
         let (here, there, _) = pair(PLENTY);
-        assert!(
-            here.post(Message::Body { ticket: 1, id: id(1) }, Some(file.as_fd()), &[]).unwrap()
-        );
+        assert!(here.post(Message::Body { ticket: 1, id: id(1) }, Some(file.as_fd())).unwrap());
         let error = take(&there, id(1), SharedBody { ticket: 1, bytes }, &like).unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");
         assert!(!there.tidy() && !here.tidy());
@@ -171,74 +160,21 @@ fn a_peer_without_manners_ends_the_lane_and_nothing_else() {
     let (here, there, _) = pair(PLENTY);
     let file = File::open("/dev/null").unwrap();
     for ticket in 0..=u64::try_from(LENT_MAX).unwrap() {
-        assert!(here.post(Message::Body { ticket, id: id(1) }, Some(file.as_fd()), &[]).unwrap());
+        assert!(here.post(Message::Body { ticket, id: id(1) }, Some(file.as_fd())).unwrap());
     }
     assert!(!there.tidy());
     // A body without memory.
     let (here, there, _) = pair(PLENTY);
-    assert!(here.post(Message::Body { ticket: 1, id: id(1) }, None, &[]).unwrap());
+    assert!(here.post(Message::Body { ticket: 1, id: id(1) }, None).unwrap());
     assert!(!there.tidy());
     // A word about a ticket that was never given changes nothing.
     let (here, there, _) = pair(PLENTY);
-    assert!(here.post(Message::Done { ticket: 99 }, None, &[]).unwrap());
+    assert!(here.post(Message::Done { ticket: 99 }, None).unwrap());
     assert!(there.tidy());
     // The end of the other process.
     drop(here);
     assert!(!there.tidy());
     assert_eq!(lend(&there, id(1), &tensors(1.0, 20_000)), None);
-}
-
-#[tokio::test]
-async fn letters_arrive_in_order_and_about_attempts_that_are_known_alone() {
-    let (one, other, _) = pair(PLENTY);
-    let [here, there] = [one, other].map(|link| {
-        let shared_memory = SharedMemory::default();
-        shared_memory.put(link);
-        shared_memory
-    });
-    let frames = [&b"task"[..], &[7; 30_000], &[8; 18_000]].map(Bytes::from_static);
-    let (mut theirs, mut own) = (Mail::of(&there).await.unwrap(), Mail::of(&here).await.unwrap());
-    assert!(Mail::of(&there).await.is_err(), "letters have one reader");
-    assert!(here.give(id(1), &frames) && here.give(id(2), &frames[..1]));
-    here.cancel(id(2));
-    // It was given already taken back, and another one never.
-    here.cancel(id(2));
-    here.cancel(id(3));
-    assert!(!here.give(id(4), &[Bytes::from(vec![0; 50_000])]), "it is too long");
-    let mut told = Vec::new();
-    for _ in 0..3 {
-        told.push(theirs.next().await.expect("the link works"));
-    }
-    match &told[..] {
-        [Letter::Task(one, frame), Letter::Task(two, short), Letter::Cancel(three)] => {
-            assert_eq!((*one, *two, *three), (id(1), id(2), id(2)));
-            assert_eq!((frame.len(), &short[..]), (48_004, &b"task"[..]));
-        }
-        other => panic!("{other:?}"),
-    }
-    // Of the second nobody waits for an answer, and the third was never given.
-    for seq in [2, 3, 1] {
-        assert!(there.answer(id(seq), &frames[..1]));
-    }
-    there.give_up(id(1));
-    drop((there, theirs));
-    match own.next().await {
-        Some(Letter::Outcome(one, frame)) => assert_eq!((one, &frame[..]), (id(1), &b"task"[..])),
-        other => panic!("{other:?}"),
-    }
-    assert!(own.next().await.is_none(), "the other side has gone");
-    assert!(own.unanswered().is_empty() && !here.give(id(5), &frames[..1]));
-}
-
-#[test]
-fn a_link_that_takes_no_more_says_so() {
-    let (here, there, _) = pair(PLENTY);
-    let frame = [Bytes::from(vec![0; 30_000])];
-    let given = (0..1_000).take_while(|seq| here.give(id(*seq), &frame)).count();
-    assert!((2..100).contains(&given), "{given}");
-    there.look();
-    assert!(here.give(id(1_000), &frame), "there is room again");
-    assert_eq!(here.unanswered().len(), given + 1);
 }
 
 #[test]
@@ -263,7 +199,6 @@ struct Hand {
     connection: Connection,
     _control: RecvStream,
     shared_memory: Arc<SharedMemory>,
-    mail: Mail,
 }
 
 impl Hand {
@@ -277,8 +212,7 @@ impl Hand {
             wire::expect_report(&mut control, Kind::Welcome, "welcome").await.unwrap();
         let shared_memory = Arc::default();
         accept_offer(&welcome.link.expect("an invitation"), &shared_memory, PLENTY).unwrap();
-        let mail = Mail::of(&shared_memory).await.unwrap();
-        let hand = Self { _endpoint: endpoint, connection, _control: control, shared_memory, mail };
+        let hand = Self { _endpoint: endpoint, connection, _control: control, shared_memory };
         while hand.shared_memory.tidy() != Transport::SharedMemory {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
@@ -289,40 +223,31 @@ impl Hand {
         hand
     }
 
-    /// The next task that comes over the link: its header, and its inputs.
-    async fn task(&mut self) -> (TaskHeader, Vec<NamedTensor>) {
-        let Some(Letter::Task(id, frame)) = self.mail.next().await else { panic!("no task") };
-        let start = wire::Start::whole(frame).unwrap();
-        let header: TaskHeader = start.header(Kind::Task, "task").unwrap();
-        assert_eq!(header.id, id);
-        let (metas, shared) = (header.tensors.clone(), header.shared);
-        let inputs = start.tensors_from(&self.shared_memory, None, id, metas, shared);
-        (header, inputs.await.unwrap())
-    }
-
-    /// The next one that comes on a stream.
-    async fn task_on_stream(&self) -> (TaskHeader, Vec<NamedTensor>, SendStream) {
+    /// The next task's header, and its inputs.
+    async fn task(&self) -> (TaskHeader, Vec<NamedTensor>, SendStream) {
         let (send, mut recv) = self.connection.accept_bi().await.unwrap();
         let start = wire::Start::read(&mut recv).await.unwrap();
         let header: TaskHeader = start.header(Kind::Task, "task").unwrap();
         let (metas, shared) = (header.tensors.clone(), header.shared);
         let inputs = start
-            .tensors_from(&self.shared_memory, Some(&mut recv), header.id, metas, shared)
+            .tensors_from(&self.shared_memory, &mut recv, header.id, metas, shared)
             .await
             .unwrap();
         (header, inputs, send)
     }
 
-    fn answer(&self, id: AttemptId, shared: SharedBody, like: &[NamedTensor]) {
-        assert!(self.shared_memory.answer(id, &[outcome(id, shared, like).into()]));
+    async fn answer(
+        &self,
+        mut send: SendStream,
+        id: AttemptId,
+        shared: SharedBody,
+        like: &[NamedTensor],
+    ) {
+        let verdict = Verdict::Done(describe(like).unwrap().0);
+        let outcome = OutcomeHeader { shared: Some(shared), ..OutcomeHeader::of(id, verdict) };
+        send.write_all(&frame(Kind::Outcome, &outcome)).await.unwrap();
+        send.finish().unwrap();
     }
-}
-
-/// The frame of an answer whose tensors were lent.
-fn outcome(id: AttemptId, shared: SharedBody, like: &[NamedTensor]) -> Vec<u8> {
-    let verdict = Verdict::Done(describe(like).unwrap().0);
-    let outcome = OutcomeHeader { shared: Some(shared), ..OutcomeHeader::of(id, verdict) };
-    frame(Kind::Outcome, &outcome)
 }
 
 fn task(inputs: &[NamedTensor]) -> TaskSpec {
@@ -333,92 +258,50 @@ fn task(inputs: &[NamedTensor]) -> TaskSpec {
 #[tokio::test]
 async fn large_tensors_of_a_task_lie_in_shared_memory_both_ways() {
     let (coordinator, pki) = coordinator().await;
-    let mut hand = Hand::join(&coordinator, &pki, "w").await;
+    let hand = Hand::join(&coordinator, &pki, "w").await;
     let sent = tensors(1.0, 20_000);
     let id = coordinator.submit(task(&sent)).unwrap();
-    let (header, inputs) = hand.task().await;
-    assert!(header.shared.is_some(), "the link carried a header alone");
+    let (header, inputs, send) = hand.task().await;
+    assert!(header.shared.is_some(), "the stream carried a header alone");
     assert_eq!(inputs, sent);
     let outputs = tensors(2.0, 200_000);
     let bytes = describe(&outputs).unwrap().1;
     let shared = hand.shared_memory.lend(header.id, &outputs, bytes).await.expect("there is room");
-    hand.answer(header.id, shared, &outputs);
+    hand.answer(send, header.id, shared, &outputs).await;
     let record = coordinator.wait(id).await.unwrap();
     assert_eq!((record.state, record.outputs), (TaskState::Succeeded, Some(outputs)));
 
     // What is small follows its header.
     let small = tensors(1.0, 100);
     let id = coordinator.submit(task(&small)).unwrap();
-    let (header, inputs) = hand.task().await;
+    let (header, inputs, _send) = hand.task().await;
     assert_eq!((header.shared, inputs), (None, small));
     coordinator.cancel(id).await.unwrap();
-    match hand.mail.next().await {
-        Some(Letter::Cancel(id)) => assert_eq!(id, header.id),
-        other => panic!("{other:?}"),
-    }
     coordinator.stop().await;
 }
 
 #[tokio::test]
 async fn an_answer_with_the_memory_of_an_older_attempt_is_refused_and_quic_takes_over() {
     let (coordinator, pki) = coordinator().await;
-    let mut hand = Hand::join(&coordinator, &pki, "w").await;
+    let hand = Hand::join(&coordinator, &pki, "w").await;
     let sent = tensors(1.0, 20_000);
     let id = coordinator.submit(task(&sent)).unwrap();
-    let (header, _) = hand.task().await;
+    let (header, _, send) = hand.task().await;
     let older = AttemptId { seq: header.id.seq + 1, ..header.id };
     let bytes = describe(&sent).unwrap().1;
     let shared = hand.shared_memory.lend(older, &sent, bytes).await.expect("there is room");
-    hand.answer(header.id, shared, &sent);
+    hand.answer(send, header.id, shared, &sent).await;
     // The attempt broke, for which nobody is blamed; the next one comes without shared memory.
-    let (header, inputs, mut send) = hand.task_on_stream().await;
+    let (header, inputs, send) = hand.task().await;
     assert_eq!((header.id.attempt, header.shared, inputs), (2, None, sent.clone()));
     while coordinator.worker("w").unwrap().transport != Transport::Quic {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
-    send.write_all(&outcome(header.id, shared, &sent)).await.unwrap();
-    send.finish().unwrap();
+    hand.answer(send, header.id, shared, &sent).await;
     let record = coordinator.wait(id).await.unwrap();
     // Who answers with memory that is not shared any more is to blame.
     let error = record.error.expect("one failure was allowed");
     assert_eq!((record.state, error.code), (TaskState::Failed, TaskErrorKind::WorkerLost));
-    coordinator.stop().await;
-}
-
-#[tokio::test]
-async fn an_attempt_that_its_worker_gives_up_is_made_again() {
-    let (coordinator, pki) = coordinator().await;
-    let mut hand = Hand::join(&coordinator, &pki, "w").await;
-    let sent = tensors(1.0, 100);
-    let id = coordinator.submit(TaskSpec { max_attempts: 3, ..task(&sent) }).unwrap();
-    let (header, _) = hand.task().await;
-    hand.shared_memory.give_up(header.id);
-    let (header, _) = hand.task().await;
-    assert_eq!(header.id.attempt, 2);
-    // Nor is an answer one that cannot be read.
-    assert!(hand.shared_memory.answer(header.id, &[Bytes::from_static(b"no frame")]));
-    let (header, _) = hand.task().await;
-    let verdict = Verdict::Error(crate::ExecError::bad_input("enough"));
-    let enough = frame(Kind::Outcome, &OutcomeHeader::of(header.id, verdict));
-    assert!(hand.shared_memory.answer(header.id, &[enough.into()]));
-    let record = coordinator.wait(id).await.unwrap();
-    assert_eq!((record.state, record.attempts), (TaskState::Failed, 3));
-    coordinator.stop().await;
-}
-
-#[tokio::test]
-async fn attempts_of_a_link_that_ends_alone_go_over_the_connection() {
-    let (coordinator, pki) = coordinator().await;
-    let mut hand = Hand::join(&coordinator, &pki, "w").await;
-    let sent = tensors(1.0, 100);
-    let task_id = coordinator.submit(task(&sent)).unwrap();
-    let (header, _) = hand.task().await;
-    // The coordinator does not go on with who sends a body without memory.
-    let link = hand.shared_memory.link().expect("it works");
-    assert!(link.post(Message::Body { ticket: 1, id: id(1) }, None, &[]).unwrap());
-    let (again, inputs, _send) = hand.task_on_stream().await;
-    assert_eq!((again.id.seq, again.id.attempt, inputs), (header.id.seq, 2, sent));
-    coordinator.cancel(task_id).await.unwrap();
     coordinator.stop().await;
 }
 

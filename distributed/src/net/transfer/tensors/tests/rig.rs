@@ -137,7 +137,7 @@ pub(super) async fn outcome(mut recv: RecvStream) -> Result<Vec<NamedTensor>, Ex
     let start = Start::read(&mut recv).await.unwrap();
     let header: OutcomeHeader = start.header(Kind::Outcome, "outcome").unwrap();
     match header.verdict {
-        Verdict::Done(metas) => Ok(start.tensors(Some(&mut recv), metas).await.unwrap()),
+        Verdict::Done(metas) => Ok(start.tensors(&mut recv, metas).await.unwrap()),
         Verdict::Error(error) => Err(error),
         Verdict::Refused => Err(ExecError::failed("refused")),
     }
