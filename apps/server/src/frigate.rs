@@ -162,7 +162,7 @@ impl Session {
             }
             Err(fault) => fault,
         };
-        push::pass(peer, (part, most), &Pace::new(config)).await?;
+        push::pass(peer, (part, most), &mut Pace::new(config)).await?;
         Ok(Request::Refused(fault))
     }
 
@@ -181,12 +181,12 @@ impl Session {
             incoming = Incoming::new(&self.state, &self.turns, file) => incoming,
             () = self.state.closing() => return Err(std::io::ErrorKind::ConnectionAborted.into()),
         };
-        let pace = Pace::new(config);
+        let mut pace = Pace::new(config);
         let incoming = match incoming {
             Ok(incoming) => incoming,
-            Err(fault) => return push::pass(peer, part, &pace).await.map(|()| Err(fault)),
+            Err(fault) => return push::pass(peer, part, &mut pace).await.map(|()| Err(fault)),
         };
-        let written = push::take_in(peer, part, &pace, &incoming.path()).await?;
+        let written = push::take_in(peer, part, &mut pace, &incoming.path()).await?;
         Ok(written.map(|()| incoming).map_err(|error| disk(&error)))
     }
 

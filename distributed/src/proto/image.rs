@@ -283,6 +283,8 @@ impl Image {
             hedge_after: header.hedge_after,
             run_limit,
             backoff,
+            // The record has the one that counts.
+            request_digest: None,
         };
         let (submitted, digest) = (header.submitted, header.digest);
         Ok(Self { id: header.id, submitted, spec: Arc::new(spec), digest, end, apart, gone })

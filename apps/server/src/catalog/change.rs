@@ -328,6 +328,8 @@ impl Catalog {
             let what = format!("'{name}' is an ensemble, expected another name");
             return Err(Fault::conflict(what));
         }
+        // What cannot be read then is known before anything is kept.
+        self.try_deployment(name).await?;
         let owned = name.to_owned();
         let added = self.files(move |r| r.add(&owned, file)).await?;
         drop(naming);
@@ -397,11 +399,12 @@ impl Catalog {
 
     /// Where versions are gone, a policy may choose others.
     pub(super) async fn after_loss(&self, name: &str) -> Result<(), Fault> {
-        if self.try_deployment(name).await?.version_policy.is_some() {
+        let wish = self.try_deployment(name).await;
+        if wish.as_ref().is_ok_and(|wish| wish.version_policy.is_some()) {
             return self.load_now(name, None).await.map(drop);
         }
         self.remember_loaded(name).await;
-        Ok(())
+        wish.map(drop)
     }
 
     async fn delete(&self, name: &str, version: Option<u64>) -> Result<(), Fault> {

@@ -141,7 +141,7 @@ impl Shared<'_> {
         };
         let all = specs.map(output).collect::<Result<Vec<_>, Fault>>()?;
         let copied = all.iter().map(|(_, value)| value.copied_bytes()).sum();
-        let held = Held::take(self.state, &self.total, copied).await?;
+        let held = Held::take((self.state, self.call.caller()), &self.total, copied).await?;
         oip::off_loop(copied, move || {
             // Both stay taken until the copies are made.
             let (_values, _held) = (values, held);
@@ -211,7 +211,7 @@ impl Shared<'_> {
         let bytes = given.0.iter().map(|joint| joint.value.bytes()).sum();
         let copied = given.0.iter().map(|joint| joint.value.copied_bytes()).sum();
         // Until the model has answered.
-        let _copies = Held::take(self.state, &self.total, copied).await?;
+        let _copies = Held::take((self.state, self.call.caller()), &self.total, copied).await?;
         let (id, priority, deadline) = (self.id.clone(), self.priority, self.deadline);
         let decode = move |entry: &ModelEntry| {
             let input =

@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 pub(super) async fn pass(
     peer: &mut Peer<impl AsyncRead + AsyncWrite + Unpin>,
     part: (Head, u64),
-    pace: &Pace,
+    pace: &mut Pace,
 ) -> Result<()> {
     let not_kept = Err(ErrorKind::Other.into());
     copy(peer, part, pace, not_kept).await.map(drop)
@@ -29,7 +29,7 @@ pub(super) async fn pass(
 pub(super) async fn take_in(
     peer: &mut Peer<impl AsyncRead + AsyncWrite + Unpin>,
     part: (Head, u64),
-    pace: &Pace,
+    pace: &mut Pace,
     path: &Path,
 ) -> Result<Result<()>> {
     let file = File::create(path).await;
@@ -39,7 +39,7 @@ pub(super) async fn take_in(
 async fn copy(
     peer: &mut Peer<impl AsyncRead + AsyncWrite + Unpin>,
     (part, bytes_max): (Head, u64),
-    pace: &Pace,
+    pace: &mut Pace,
     mut file: Result<File>,
 ) -> Result<Result<()>> {
     part.check(bytes_max)?;
@@ -78,10 +78,10 @@ mod tests {
         let sent = [&[0][..], &[8], &[7; 8], &[0, 1, 9]].concat();
         let (mut peer, mut far) = (Peer::greeted(near), far);
         far.write_all(&sent).await.expect("room");
-        let pace = Pace::new(&ServerConfig::default());
+        let mut pace = Pace::new(&ServerConfig::default());
         let part = peer.part().await.expect("a part");
         // A device that is full.
-        let kept = take_in(&mut peer, (part, 8), &pace, Path::new("/dev/full")).await;
+        let kept = take_in(&mut peer, (part, 8), &mut pace, Path::new("/dev/full")).await;
         let error = kept.expect("the connection goes on").expect_err("no room");
         assert_eq!(error.kind(), ErrorKind::StorageFull);
         let next = peer.part().await.expect("the next part");

@@ -41,7 +41,7 @@ pub(crate) async fn load_models(
         let device = position(&session, order.device()).ok();
         let line = devices.entry(device).or_insert_with(|| {
             let (line, orders) = mpsc::unbounded_channel();
-            lines.spawn(carry_out(Arc::clone(&session), orders));
+            lines.spawn(carry_out(Arc::clone(&session), device, orders));
             line
         });
         // The line lasts as long as this does.
@@ -49,14 +49,21 @@ pub(crate) async fn load_models(
     }
 }
 
-async fn carry_out(session: Arc<WorkerSession>, mut orders: mpsc::UnboundedReceiver<Order>) {
+async fn carry_out(
+    session: Arc<WorkerSession>,
+    device: Option<usize>,
+    mut orders: mpsc::UnboundedReceiver<Order>,
+) {
     while let Some(order) = orders.recv().await {
+        // One of an earlier connection may be under way.
+        let turn = session.warm_ups.turn(device.unwrap_or(usize::MAX)).await;
         let session = Arc::clone(&session);
         let carried = tokio::spawn(async move {
             match order {
                 Order::Load(order) => take(&session, order).await,
                 Order::Unload(place) => let_go(&session, place).await,
             }
+            drop(turn);
         });
         if let Err(error) = carried.await {
             tracing::error!(%error, "an order was not carried out");
@@ -144,7 +151,7 @@ async fn load_at(
     if !cold {
         return Ok(loading);
     }
-    let about = (session.input_bytes_max, &session.hung);
+    let about = (session.input_bytes_max, &session.warm_ups.hung);
     if let Err(error) = warm_up::run(&session.executor, at, order, about).await {
         let (executor, model) = (Arc::clone(&session.executor), order.model.clone());
         // What it is told of is why the runs failed.

@@ -93,7 +93,7 @@ pub(crate) async fn serve(
         () = shutdown.as_mut() => return finish(connection, &session).await,
         () = drain.notified() => return finish(connection, &session).await,
         () = stuck(attempts) => return Ended::Stuck,
-        () = session.hung.notified() => return Ended::Stuck,
+        () = session.warm_ups.hung.notified() => return Ended::Stuck,
     };
     match Close::given_by_peer(&error) {
         Some(Close::Farewell) => Ended::Left,
@@ -202,7 +202,7 @@ async fn beat(session: Arc<WorkerSession>, interval: Duration) {
     }
 }
 
-/// Carries out the coordinator's orders. Models are loaded one after another, in order.
+/// Carries out the coordinator's orders. Those about models of one device wait for each other.
 async fn obey(
     session: Arc<WorkerSession>,
     mut control: RecvStream,

@@ -21,7 +21,6 @@ use quinn::{Connection, RecvStream, SendStream};
 use serde::Serialize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tokio::sync::Notify;
 
 /// What the tasks of one connection share.
 pub(crate) struct WorkerSession {
@@ -35,8 +34,6 @@ pub(crate) struct WorkerSession {
     offers: Arc<Offers>,
     pub(crate) attempts: Arc<Attempts>,
     pub(crate) warm_ups: Arc<WarmUps>,
-    /// A run that is no attempt's does not stop.
-    pub(crate) hung: Notify,
     /// Bytes that the inputs of one run may have.
     pub(crate) input_bytes_max: usize,
     leaving: AtomicBool,
@@ -53,7 +50,6 @@ impl WorkerSession {
             offers: Arc::clone(&worker.offers),
             attempts: Arc::clone(&worker.attempts),
             warm_ups: Arc::clone(&worker.warm_ups),
-            hung: Notify::new(),
             input_bytes_max: worker.config.input_bytes_max,
             leaving: AtomicBool::new(false),
         }

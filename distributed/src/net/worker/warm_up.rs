@@ -11,20 +11,36 @@ use lgp_memory::{DType, NamedTensor, Shape, Tensor};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedMutexGuard};
 
 /// Runs of one model, at most.
 const RUNS_MAX: usize = 16;
 /// How long one may take where nothing is said.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// Models at devices: whether their runs are over.
+/// Models at devices, over all connections of a worker.
 #[derive(Debug, Default)]
-pub(crate) struct WarmUps(Mutex<HashMap<(usize, ModelRef), bool>>);
+pub(crate) struct WarmUps {
+    /// Whether their runs are over.
+    states: Mutex<HashMap<(usize, ModelRef), bool>>,
+    /// One is held while an order for its device is carried out.
+    turns: Mutex<HashMap<usize, Arc<tokio::sync::Mutex<()>>>>,
+    /// A run that is no attempt's does not stop.
+    pub(crate) hung: Notify,
+}
 
 impl WarmUps {
     fn lock(&self) -> MutexGuard<'_, HashMap<(usize, ModelRef), bool>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.states.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until no other order for a device is carried out; the next one waits for the guard.
+    pub(crate) async fn turn(&self, at: usize) -> OwnedMutexGuard<()> {
+        let turn = {
+            let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(turns.entry(at).or_default())
+        };
+        turn.lock_owned().await
     }
 
     /// Takes models out of a status that are loaded and not ready.
