@@ -274,8 +274,8 @@ impl Catalog {
                 format!("model '{name}' version {found} cannot be used: {}", fault.message);
             return Fault { message, ..fault };
         }
-        let (owned, version) = (name.to_owned(), version.unwrap_or(0));
-        match self.files(move |repository| repository.get(&owned, Some(version))).await {
+        let owned = name.to_owned();
+        match self.files(move |repository| repository.get(&owned, version)).await {
             Err(fault) => fault,
             // It came in this moment.
             Ok(_) => Fault::unavailable(super::NOT_READY, format!("model '{name}' has just come")),
