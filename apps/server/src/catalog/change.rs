@@ -4,8 +4,8 @@ use super::{Catalog, ModelEntry, ensembles, lock};
 use crate::fault::Fault;
 use crate::faults;
 use lgp_sdk::{
-    Deployment, DeploymentPatch, ExecError, Loaded, ModelNeeds, ModelRef, Sequences, TaskId,
-    VersionPolicy, keep_loaded,
+    Deployment, DeploymentPatch, ExecError, Loaded, ModelNeeds, ModelRef, Repository, Sequences,
+    TaskId, VersionPolicy, keep_loaded,
 };
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -328,8 +328,10 @@ impl Catalog {
             let what = format!("'{name}' is an ensemble, expected another name");
             return Err(Fault::conflict(what));
         }
-        // What cannot be read then is known before anything is kept.
-        self.try_deployment(name).await?;
+        // A deployment that cannot be read is told before the file is kept.
+        if Repository::is_name(name) {
+            self.try_deployment(name).await?;
+        }
         let owned = name.to_owned();
         let added = self.files(move |r| r.add(&owned, file)).await?;
         drop(naming);

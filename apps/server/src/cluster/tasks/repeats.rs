@@ -54,7 +54,9 @@ impl Task<Inputs> {
                 Taken::Elsewhere(name, origin) => {
                     let (task, output) = origin.parts();
                     // No type of elements has this name.
-                    [name.as_str(), "from", task, output].map(|text| part(text.as_bytes()));
+                    for text in [name.as_str(), "from", task, output] {
+                        part(text.as_bytes());
+                    }
                 }
             }
         }
