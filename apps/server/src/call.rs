@@ -2,8 +2,8 @@
 
 use crate::access::NO_KEY;
 use crate::catalog::ModelEntry;
-use crate::fault::Fault;
-use crate::shed::Shed;
+use crate::fault::{self, Fault};
+use crate::shed::{self, Shed};
 use crate::state::ServerState;
 use crate::trace::Steps;
 use axum::extract::{FromRequestParts, MatchedPath, Request, State};
@@ -159,9 +159,9 @@ impl Call {
         }
         span.end();
         let duration_ms = took.as_secs_f64() * 1e3;
-        let is_refused = status == 503 || grpc == Some(Code::Unavailable);
         // A server that has no room for requests has none for as many lines.
-        let untold = if failed && is_refused { shed.tell(Instant::now()) } else { Some(0) };
+        let is_shed = failed && shed::is_told_seldom(fault::code_of(response));
+        let untold = if is_shed { shed.tell(Instant::now()) } else { Some(0) };
         let grpc = grpc.map(field::debug);
         self.span.in_scope(|| match (failed, untold) {
             (true, Some(0)) => tracing::info!(status, grpc, duration_ms, "request failed"),

@@ -27,7 +27,7 @@ mod waiting;
 mod workers;
 
 pub(crate) use events::LAST_EVENT_ID;
-pub(crate) use references::may_see;
+pub(crate) use references::{leave_out, may_see};
 pub(crate) use routes::routes;
 #[cfg(feature = "planted")]
 pub(crate) use tasks::can_read;

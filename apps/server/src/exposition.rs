@@ -6,7 +6,7 @@ mod openmetrics;
 mod page;
 
 use crate::access::Caller;
-use crate::cluster::may_see;
+use crate::cluster::{leave_out, may_see};
 use crate::fault::{Fault, OipError};
 use crate::metrics::{BOUNDS_US, FailureReason, LATENCY_US, ModelKey, ModelReading};
 use crate::state::ServerState;
@@ -33,7 +33,11 @@ pub(crate) async fn metrics(
 ) -> Result<Response, OipError> {
     let mut models = state.metrics().read();
     models.retain(|((name, version), _)| may_see(&state, &caller, (name, *version)));
-    let mut families = families(&state.coordinator().stats(), &models, &state.sequences().open());
+    let mut stats = state.coordinator().stats();
+    // There is an end to the models that are named; of the others nothing is known.
+    let are_all = stats.queued_by_model.values().sum::<u64>() >= stats.runnable;
+    leave_out(&state, &caller, &mut stats);
+    let mut families = families((&stats, are_all), &models, &state.sequences().open());
     families.extend(devices::families(&state.coordinator().workers()));
     if let Some(counts) = state.tracing().counts() {
         families.extend(spans(counts));
@@ -49,7 +53,7 @@ pub(crate) async fn metrics(
 }
 
 fn families(
-    stats: &Stats,
+    (stats, are_all): (&Stats, bool),
     models: &[(ModelKey, ModelReading)],
     sequences: &HashMap<ModelKey, u64>,
 ) -> Vec<MetricFamily> {
@@ -64,7 +68,7 @@ fn families(
             .map(|(key, _)| (model_labels(key), sequences.get(key).copied().unwrap_or_default()));
         page.numbers(("lgp_sequences", Number::Gauge, "Sequences that are open"), open);
     }
-    queues(&mut page, stats, models);
+    queues(&mut page, (stats, are_all), models);
     cluster(&mut page, stats);
     page.families()
 }
@@ -154,11 +158,9 @@ fn inference(page: &mut Page, models: &[(ModelKey, ModelReading)]) {
 }
 
 /// How many wait for each model: for a place at a worker, tasks of the cluster's own interface included, or for
-/// their turn in a sequence.
-fn queues(page: &mut Page, stats: &Stats, models: &[(ModelKey, ModelReading)]) {
+/// their turn in a sequence. Where all models with such are named, the others have none.
+fn queues(page: &mut Page, (stats, are_all): (&Stats, bool), models: &[(ModelKey, ModelReading)]) {
     let mut queued = stats.queued_by_model.clone();
-    // There is an end to the models that are named; of the others nothing is known.
-    let are_all = queued.values().sum::<u64>() >= stats.runnable;
     let asked = models.iter().filter_map(|(key, reading)| {
         let named = queued.remove(&format!("{}/{}", key.0, key.1));
         let depth = named.or_else(|| are_all.then_some(0))?;

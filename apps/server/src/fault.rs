@@ -18,6 +18,16 @@ const MESSAGE_BYTES_MAX: usize = 2048;
 /// So many of them are its end: what was expected stands there.
 const END_BYTES: usize = 512;
 
+/// The code of a refusal, as its answer carries it within the server.
+#[derive(Debug, Clone, Copy)]
+struct Code(&'static str);
+
+/// The code of the refusal that an answer is, whatever protocol it is of.
+pub(crate) fn code_of(response: &Response) -> Option<&str> {
+    let known = response.extensions().get::<Code>().map(|code| code.0);
+    known.or_else(|| response.headers().get(grpc::CODE)?.to_str().ok())
+}
+
 /// A refusal, before it is written in the shape of an API family.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Fault {
@@ -116,6 +126,7 @@ impl Fault {
     /// The answer with a body of the caller's own shape.
     pub(crate) fn respond(self, body: &serde_json::Value) -> Response {
         let mut response = (self.status, axum::Json(body)).into_response();
+        response.extensions_mut().insert(Code(self.code));
         if let Some(delay) = self.retry_after {
             // A fraction of a second rounds up: `Retry-After: 0` would invite a busy loop.
             let seconds = delay.as_secs() + u64::from(delay.subsec_nanos() > 0);

@@ -16,7 +16,7 @@ mod weigh;
 
 #[cfg(feature = "planted")]
 pub(crate) use request::read;
-pub(crate) use status::{respond, status_of};
+pub(crate) use status::{CODE, respond, status_of};
 
 use crate::access::KeyRole::{Admin, Infer, Submit};
 use crate::access::{Gate, Right, Rights, authenticate};

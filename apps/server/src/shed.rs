@@ -1,8 +1,14 @@
 //! Refusals for want of room come by the thousand a second: one a second has a line in the log, with the
 //! number of those that have none.
 
+use crate::catalog::NOT_READY;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+/// Whether refusals with a code are of these: there is no room, or no ready model.
+pub(crate) fn is_told_seldom(code: Option<&str>) -> bool {
+    code.is_some_and(|code| ["backlog", "busy", "overloaded", NOT_READY].contains(&code))
+}
 
 /// From one line to the next, at least.
 const PAUSE: Duration = Duration::from_secs(1);

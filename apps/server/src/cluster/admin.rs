@@ -1,5 +1,7 @@
 //! The coordinator itself: state, totals, settings, more or fewer workers, the end.
 
+use super::leave_out;
+use crate::access::Caller;
 use crate::driver::Driver;
 use crate::extract::Whole;
 use crate::fault::{ClusterError, Fault};
@@ -116,8 +118,10 @@ impl Patience {
 }
 
 /// `GET stats`.
-pub(crate) async fn stats(State(state): State<ServerState>) -> Json<Stats> {
-    Json(state.coordinator().stats())
+pub(crate) async fn stats(State(state): State<ServerState>, caller: Caller) -> Json<Stats> {
+    let mut stats = state.coordinator().stats();
+    leave_out(&state, &caller, &mut stats);
+    Json(stats)
 }
 
 /// `GET health`: 200 while an inference would find a worker, 503 otherwise.

@@ -219,6 +219,15 @@ pub(super) fn check_task(state: &ServerState, caller: &Caller, id: TaskId) -> Re
     Err(Fault::new(StatusCode::FORBIDDEN, "forbidden_model", message))
 }
 
+/// Leaves out of the cluster's figures what they say of models that a caller may not see.
+pub(crate) fn leave_out(state: &ServerState, caller: &Caller, stats: &mut Stats) {
+    stats.queued_by_model.retain(|model, _| {
+        let named = model.rsplit_once('/');
+        let named = named.and_then(|(name, version)| Some((name, version.parse().ok()?)));
+        named.is_some_and(|named| may_see(state, caller, named))
+    });
+}
+
 /// Whether a caller may see what is told of a model: its tasks, events and figures.
 pub(crate) fn may_see(state: &ServerState, caller: &Caller, (name, version): (&str, u64)) -> bool {
     let leads = |target: &Target| {

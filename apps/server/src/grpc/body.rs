@@ -196,8 +196,10 @@ impl Coming {
         self.prefix.extend_from_slice(prefix);
         if let [_, length @ ..] = &self.prefix[..]
             && let Ok(length) = <[u8; 4]>::try_from(length)
+            && !prefix.is_empty()
         {
             self.length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
+            self.weight = Weight::of(self.length);
         }
         let missing = self.length.saturating_add(PREFIX_BYTES) - self.came - prefix.len();
         let taken = match self.prefix.len() {

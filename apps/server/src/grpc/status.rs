@@ -9,7 +9,7 @@ use tonic::{Code, Status};
 /// When to try again, in milliseconds, as the retry policies of clients understand it (gRFC A6).
 const PUSHBACK: &str = "grpc-retry-pushback-ms";
 /// The stable name of what went wrong, as the REST interfaces have it.
-const CODE: &str = "lgp-code";
+pub(crate) const CODE: &str = "lgp-code";
 
 impl From<Fault> for Status {
     fn from(fault: Fault) -> Self {

@@ -17,7 +17,8 @@ const BYTE_OF_FLOATS: usize = 3;
 #[derive(Debug, Default)]
 pub(super) struct Weight {
     bytes: usize,
-    /// Bytes that have come.
+    /// Bytes of the message, and of these such as have come.
+    total: usize,
     at: usize,
     /// Where the messages end that the next byte is within: an input, and its contents.
     ends: Vec<usize>,
@@ -39,6 +40,11 @@ enum Step {
 }
 
 impl Weight {
+    /// Of a message of so many bytes.
+    pub(super) fn of(total: usize) -> Self {
+        Self { total, ..Self::default() }
+    }
+
     /// What has come so far takes so many bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
@@ -99,7 +105,9 @@ impl Weight {
             }
             Step::Varint => Step::Tag,
             Step::Length(field) => {
-                let length = usize::try_from(value).unwrap_or(usize::MAX);
+                // What is longer than its message never comes.
+                let left = self.total.saturating_sub(self.at);
+                let length = usize::try_from(value).unwrap_or(usize::MAX).min(left);
                 let times = |bytes: usize| length.saturating_mul(bytes);
                 match (self.ends.len(), field) {
                     (0, 5) => return self.enter(length, INPUT),
@@ -135,8 +143,9 @@ mod tests {
     use prost::Message;
 
     fn weight(message: &ModelInferRequest, piece: usize) -> usize {
-        let mut weight = Weight::default();
-        message.encode_to_vec().chunks(piece).for_each(|piece| weight.add(piece));
+        let bytes = message.encode_to_vec();
+        let mut weight = Weight::of(bytes.len());
+        bytes.chunks(piece).for_each(|piece| weight.add(piece));
         assert!(matches!(weight.step, Step::Tag | Step::Skip(0)), "{weight:?}");
         weight.bytes()
     }
@@ -144,6 +153,16 @@ mod tests {
     fn with(contents: InferTensorContents) -> ModelInferRequest {
         let input = InferInputTensor { contents: Some(contents), ..InferInputTensor::default() };
         ModelInferRequest { inputs: vec![input; 2], ..ModelInferRequest::default() }
+    }
+
+    #[test]
+    fn what_a_message_claims_weighs_no_more_than_it_can_hold() {
+        // An input with contents whose integers are said to take 13 MB.
+        let claimed = [0x2a, 0x7f, 0x2a, 0x7f, 0x1a, 0x80, 0x80, 0x98, 0x06];
+        let mut weight = Weight::of(40);
+        weight.add(&claimed);
+        let most = INPUT + OTHER + 40 * BYTE_OF_INTEGERS;
+        assert!((INPUT..=most).contains(&weight.bytes()), "{weight:?}");
     }
 
     #[test]

@@ -19,8 +19,10 @@ const RESETS_MAX: usize = 20;
 /// Bytes on their way to a request, and to all requests of a connection, before they are read.
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 4 << 20;
-/// The same, for either, where more connections are open than have wide ones: what HTTP/2 begins with. Bytes in
-/// windows are beside the room for bodies, so their sum has to have an end.
+/// The same where more connections are open than have wide ones. Bytes in windows are beside the room for
+/// bodies, so their sum has to have an end: that of a connection is what HTTP/2 begins with, and no request that
+/// is not read takes all of it.
+const NARROW_STREAM_WINDOW: u32 = NARROW_WINDOW / 4;
 const NARROW_WINDOW: u32 = (64 << 10) - 1;
 /// Connections with wide windows: 256 MiB in all, and 64 MiB for each further thousand.
 const WIDE_MAX: usize = 64;
@@ -90,7 +92,7 @@ impl Builder {
         if let Self::Http2(builder) = &mut builder
             && open > WIDE_MAX
         {
-            builder.initial_stream_window_size(NARROW_WINDOW);
+            builder.initial_stream_window_size(NARROW_STREAM_WINDOW);
             builder.initial_connection_window_size(NARROW_WINDOW);
         }
         builder

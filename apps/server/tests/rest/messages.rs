@@ -82,7 +82,8 @@ async fn a_stream_may_be_silent_between_messages_and_not_within_one() {
     call.send([&relu[..], &relu[..9]].concat()).await;
     let (status, answered) = call.status().await;
     assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");
-    assert!(answered > 2 * relu.len() / 2, "what was whole is answered: {answered} bytes");
+    // An answer is longer than its request.
+    assert!(answered > 2 * relu.len(), "what was whole is answered: {answered} bytes");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -102,8 +103,11 @@ async fn calls_without_tensors_take_small_messages() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_has_its_room_before_it_comes() {
-    let server =
-        ServerConfig { bodies_bytes_max: 1 << 20, body_timeout_ms: 300, ..ServerConfig::default() };
+    let server = ServerConfig {
+        bodies_bytes_max: 1 << 20,
+        body_timeout_ms: 2_000,
+        ..ServerConfig::default()
+    };
     let rig = with(server).await;
     let key = rig.post("/api/v1/cluster/keys", r#"{"role":"infer"}"#).await.json()["key"].clone();
     let key = format!("Bearer {}", key.as_str().unwrap());
@@ -116,7 +120,7 @@ async fn a_message_has_its_room_before_it_comes() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     });
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
     // It waits for room, and not for the message.
     let call = Call::begin(&rig, "ModelInfer", &key);
     call.send(prefix(large)).await;
