@@ -11,7 +11,7 @@ use crate::faults;
 use crate::oip::{Input, Parameters, Raw};
 use crate::state::ServerState;
 use axum::http::StatusCode;
-use lgp_sdk::{NamedTensor, TaskId, TaskRecord, TaskState, Tensor};
+use lgp_sdk::{NamedTensor, Stats, TaskId, TaskRecord, TaskState, Tensor};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
