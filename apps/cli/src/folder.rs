@@ -5,7 +5,7 @@
 
 use crate::failure::{Failure, Result};
 use serde::{Deserialize, Serialize};
-use std::fs::{DirBuilder, File, Permissions, TryLockError};
+use std::fs::{DirBuilder, File, Metadata, Permissions, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -96,17 +96,33 @@ pub(crate) fn model_file(data: &Path, name: &str, version: u64) -> PathBuf {
 pub(crate) fn make(data: &Path) -> Result<()> {
     let failed = |error| Failure::file("make the data folder", data, &error);
     DirBuilder::new().recursive(true).mode(0o700).create(data).map_err(failed)?;
-    let mode = data.metadata().map_err(failed)?.mode();
+    let metadata = data.metadata().map_err(failed)?;
+    let mode = metadata.mode();
     let shown = data.display();
     if mode & 0o002 != 0 {
         let message = format!("every account of this machine can write to the data folder {shown}");
-        return Err(Failure::new("folder_not_private", message)
-            .hint(format!("close it with: chmod go-w {shown}; or choose another --data folder")));
+        let account = rustix::process::geteuid().as_raw();
+        let hint = how_to_close(data, &metadata, account);
+        return Err(Failure::new("folder_not_private", message).hint(hint));
     }
     if mode & 0o020 != 0 {
         tracing::warn!(folder = %shown, "accounts of its group can write to the data folder");
     }
     Ok(())
+}
+
+/// What an account can do about a folder that every account can write to.
+fn how_to_close(data: &Path, metadata: &Metadata, account: u32) -> String {
+    let shown = data.display();
+    match metadata.uid() == account && !is_mount(data, metadata) {
+        true => format!("close it with: chmod go-w {shown}; or choose another --data folder"),
+        false => format!("choose a folder within it, as in: --data {shown}/cluster"),
+    }
+}
+
+/// Whether a file system begins at a folder. Whoever mounts it says what its mode is.
+fn is_mount(folder: &Path, metadata: &Metadata) -> bool {
+    folder.join("..").metadata().is_ok_and(|above| above.dev() != metadata.dev())
 }
 
 /// The sole ownership of a data folder, for as long as this lives.
@@ -174,7 +190,10 @@ fn open_lock(path: &Path) -> Result<File> {
     let open = || -> std::io::Result<File> {
         let lock = options.open(path)?;
         if lock.metadata()?.mode() & 0o077 != 0 {
-            lock.set_permissions(Permissions::from_mode(0o600))?;
+            // Some file systems have the same mode for all that they hold.
+            if let Err(error) = lock.set_permissions(Permissions::from_mode(0o600)) {
+                tracing::warn!(file = %path.display(), %error, "other accounts can open the lock");
+            }
         }
         Ok(lock)
     };
@@ -308,6 +327,24 @@ mod tests {
         let refused = Ownership::take(&data).expect_err("anybody can write there");
         assert_eq!(refused.code, "folder_not_private");
         assert!(refused.hint.is_some_and(|hint| hint.contains("chmod go-w")));
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_folder_that_its_user_cannot_close_is_not_to_be_closed() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let own = folder.path().metadata().expect("it is there");
+        let root = Path::new("/proc").metadata().expect("it is there");
+        for (path, metadata, account, is_closable) in [
+            (folder.path(), &own, own.uid(), true),
+            (folder.path(), &own, own.uid() + 1, false),
+            (Path::new("/proc"), &root, root.uid(), false),
+        ] {
+            let hint = how_to_close(path, metadata, account);
+            let inner = format!("--data {}/cluster", path.display());
+            assert_eq!(hint.contains("chmod"), is_closable, "{hint}");
+            assert_eq!(hint.contains(&inner), !is_closable, "{hint}");
+        }
     }
 
     #[test]

@@ -21,26 +21,41 @@ const ROOT: u32 = 0;
 /// `not_the_owners`, and `not_running` where nobody listens.
 pub(crate) fn check(url: &str, data: &Path) -> Result<()> {
     let Some(addr) = address(url) else { return Ok(()) };
-    let mut found = None;
-    for table in TABLES {
-        match std::fs::read_to_string(table) {
-            Ok(text) => found.get_or_insert_with(Vec::new).extend(listeners(&text, addr)),
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => return Err(Failure::file("read", Path::new(table), &error)),
+    match find(addr, |table| std::fs::read_to_string(table))? {
+        Some(found) => {
+            let own = rustix::process::geteuid().as_raw();
+            refuse_others(&found, folder::owner(data)?, own, url, data)
         }
-    }
-    match found {
-        Some(found) => refuse_others(&found, folder::owner(data)?, url, data),
         // Where there are no such tables, the lock alone says whose it is.
         None => Ok(()),
     }
 }
 
-fn refuse_others(found: &[u32], owner: u32, url: &str, data: &Path) -> Result<()> {
+/// The accounts of what listens at an address, if there are tables that may be read.
+fn find(
+    addr: SocketAddr,
+    read: impl Fn(&'static str) -> std::io::Result<String>,
+) -> Result<Option<Vec<u32>>> {
+    let mut found = None;
+    for table in TABLES {
+        match read(table) {
+            Ok(text) => found.get_or_insert_with(Vec::new).extend(listeners(&text, addr)),
+            // Some sandboxes keep them from programs.
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {}
+            Err(error) => return Err(Failure::file("read", Path::new(table), &error)),
+        }
+    }
+    Ok(found)
+}
+
+/// What this process's `own` account runs is the owner's too: where a file system has its own idea of
+/// accounts, as those of networks and of containers do, the lock's `owner` is nobody who runs anything.
+fn refuse_others(found: &[u32], owner: u32, own: u32, url: &str, data: &Path) -> Result<()> {
     if found.is_empty() {
         return Err(folder::not_running(data));
     }
-    match found.iter().find(|account| **account != owner && **account != ROOT) {
+    match found.iter().find(|account| ![owner, own, ROOT].contains(account)) {
         None => Ok(()),
         Some(other) => {
             let message = format!(
@@ -96,7 +111,7 @@ fn ip_of(hex: &str) -> Option<IpAddr> {
 #[cfg(target_os = "linux")]
 mod tests {
     use super::*;
-    use std::net::TcpListener;
+    use std::net::{TcpListener, TcpStream};
 
     #[test]
     fn a_listener_is_found_with_its_account() {
@@ -109,15 +124,27 @@ mod tests {
                 true => Ipv6Addr::LOCALHOST.into(),
                 false => Ipv4Addr::LOCALHOST.into(),
             };
-            let found = || {
+            let found = |port: u16| {
                 let texts = TABLES.map(|table| std::fs::read_to_string(table).unwrap_or_default());
                 let all = texts.iter().flat_map(|text| listeners(text, (ip, port).into()));
                 all.collect::<Vec<u32>>()
             };
-            assert_eq!(found(), [account], "{any}");
-            drop(listener);
-            assert_eq!(found(), [0u32; 0], "{any}");
+            assert_eq!(found(port), [account], "{any}");
+            // A port that a connection has is nobody else's, and nobody listens there.
+            let stream = TcpStream::connect((ip, port)).expect("somebody listens");
+            let port = stream.local_addr().expect("connected").port();
+            assert_eq!(found(port), [0u32; 0], "{any}");
         }
+    }
+
+    #[test]
+    fn tables_that_may_not_be_read_are_as_none() {
+        let addr = "127.0.0.1:8000".parse().expect("an address");
+        let find = |kind: ErrorKind| find(addr, |_| Err(kind.into()));
+        for kind in [ErrorKind::NotFound, ErrorKind::PermissionDenied] {
+            assert_eq!(find(kind).expect("none"), None, "{kind}");
+        }
+        find(ErrorKind::Other).expect_err("it is broken");
     }
 
     #[test]
@@ -147,8 +174,8 @@ mod tests {
     #[test]
     fn a_server_of_another_account_is_told_nothing() {
         let data = Path::new("/data");
-        let check = |found: &[u32]| refuse_others(found, 1000, "http://127.0.0.1:1", data);
-        for found in [&[1000][..], &[ROOT], &[1000, ROOT]] {
+        let check = |found: &[u32]| refuse_others(found, 1000, 500, "http://127.0.0.1:1", data);
+        for found in [&[1000][..], &[500], &[ROOT], &[1000, 500, ROOT]] {
             check(found).expect("the owner's");
         }
         for (found, code) in [(&[][..], "not_running"), (&[1001], "not_the_owners")] {

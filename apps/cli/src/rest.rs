@@ -193,7 +193,6 @@ impl Client {
         let config = || {
             ureq::Agent::config_builder()
                 .http_status_as_error(false)
-                .timeout_connect(Some(Duration::from_secs(5)))
                 .tls_config(tls.clone())
                 // A key goes to the server that was named, and to no other.
                 .max_redirects(0)
@@ -201,6 +200,7 @@ impl Client {
         };
         let probe = config().build().new_agent();
         let agent = config()
+            .timeout_connect(Some(Duration::from_secs(5)))
             .middleware(move |mut request: Request<SendBody<'_>>, next: MiddlewareNext<'_>| {
                 if let Some(credential) = &credential {
                     request.headers_mut().insert(header::AUTHORIZATION, credential.clone());
@@ -252,8 +252,10 @@ impl Client {
         tensors: impl Iterator<Item = Cow<'a, [u8]>>,
     ) -> Result<T> {
         let json = serde_json::to_vec(body).map_err(Failure::internal)?;
+        // Room for tensors, and a journal's disk, are waited for.
         let request = self
-            .bounded(self.agent.post(self.url(path)), path)
+            .agent
+            .post(self.url(path))
             .content_type("application/octet-stream")
             .header("Inference-Header-Content-Length", json.len().to_string());
         let mut all: Box<dyn Read + 'a> = Box::new(Cursor::new(json));

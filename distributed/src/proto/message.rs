@@ -11,8 +11,8 @@ use crate::worker_info::WorkerId;
 use serde::{Deserialize, Serialize};
 
 /// The protocol version of this build, and the oldest one it still speaks.
-pub const VERSION: u32 = 7;
-pub(crate) const VERSION_MIN: u32 = 7;
+pub const VERSION: u32 = 8;
+pub(crate) const VERSION_MIN: u32 = 8;
 
 /// What a frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

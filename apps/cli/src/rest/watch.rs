@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, TryRecvError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use ureq::Agent;
 
 /// The code of a coordinator that is there, and silent.
@@ -14,9 +14,13 @@ pub(crate) const NOT_ANSWERING: &str = "not_answering";
 
 /// So often it is asked within the patience with it.
 const LOOKS: u32 = 12;
+/// So many questions in a row are lost before it counts as silent. A single one may be lost with its
+/// connection, or while this process itself was stopped.
+const LOST: u32 = 2;
 
 /// Asks a coordinator on a connection of its own, again and again while a request is under way, and ends the
-/// request once it does not answer there either. Whatever takes long, of a coordinator that lives, may.
+/// request once nothing was heard there for as long as the patience lasts. Whatever takes long, of a
+/// coordinator that lives, may.
 #[derive(Clone)]
 pub(super) struct Watch {
     /// Whose requests are ended. It makes none afterwards.
@@ -55,13 +59,24 @@ impl Watch {
     /// Looks after the coordinator until the request has `ended`.
     fn look(self, ended: &Receiver<()>) {
         let every = self.patience / LOOKS;
-        let limit = self.patience.saturating_sub(every);
         let url = format!("{}/healthz", self.base);
+        let (mut heard, mut lost) = (Instant::now(), 0);
         while ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
+            // Half of it leaves time for a question on another connection.
+            let left = self.patience.saturating_sub(heard.elapsed());
+            let limit = left.min(self.patience / LOST).max(every);
             let request = self.probe.get(&url).config().timeout_global(Some(limit)).build();
-            // Any answer is one, and a refused connection is told by the request's own.
-            let timed_out = matches!(request.call(), Err(ureq::Error::Timeout(_)));
-            if timed_out && ended.try_recv() == Err(TryRecvError::Empty) {
+            match request.call() {
+                // Any answer is one. Its connection serves the next question once it was read.
+                Ok(mut answer) => {
+                    (heard, lost) = (Instant::now(), 0);
+                    let _ = answer.body_mut().read_to_vec();
+                }
+                // A machine that is off refuses nothing, but others may say that it cannot be reached.
+                Err(_) => lost += 1,
+            }
+            let is_silent = lost >= LOST && heard.elapsed() >= self.patience;
+            if is_silent && ended.try_recv() == Err(TryRecvError::Empty) {
                 self.is_silent.store(true, Ordering::SeqCst);
                 self.agent.shutdown();
                 return;
