@@ -197,9 +197,10 @@ impl Survey {
         lock(&self.configs).insert(name.to_owned(), never);
     }
 
-    /// Forgets what is not there any more.
-    pub(super) fn keep_only(&self, found: &BTreeSet<Version>) {
-        self.reads.retain(|version| found.contains(version));
+    /// Forgets what is not there any more, of that which was read before somebody looked: a command may have
+    /// added versions since.
+    pub(super) fn keep_only(&self, found: &BTreeSet<Version>, before: &BTreeSet<Version>) {
+        self.reads.retain(|version| found.contains(version) || !before.contains(version));
         lock(&self.refused).retain(|version, _| found.contains(version));
         let names: BTreeSet<&String> = found.iter().map(|(name, _)| name).collect();
         lock(&self.configs).retain(|name, _| names.contains(name));
