@@ -7,6 +7,7 @@ use super::survey::{Said, Version};
 use super::{Catalog, Readiness, lock};
 use crate::fault::Fault;
 use lgp_sdk::{Entry, ModelRef};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl Catalog {
@@ -78,12 +79,16 @@ impl Catalog {
     }
 
     /// The same of versions whose files were changed in place, of one or of all, because somebody says so.
-    pub(super) async fn renew_all(&self, name: &str, version: Option<u64>) -> Result<(), Fault> {
+    /// Answers those whose files cannot be used, with the reasons.
+    pub(super) async fn renew_all(&self, name: &str, version: Option<u64>) -> BTreeMap<u64, Fault> {
+        let mut refused = BTreeMap::new();
         let asked = |it: &u64| version.is_none_or(|version| version == *it);
         for version in self.survey.reads.versions(name).into_iter().filter(asked) {
-            self.renew(&(name.to_owned(), version)).await?;
+            if let Err(fault) = self.renew(&(name.to_owned(), version)).await {
+                refused.insert(version, fault);
+            }
         }
-        Ok(())
+        refused
     }
 
     /// Has the changed files of a version take the place of those that serve, once workers have loaded them.

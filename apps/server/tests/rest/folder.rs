@@ -125,6 +125,43 @@ async fn a_file_of_a_model_that_is_not_loaded_is_read_when_it_is() {
     assert_eq!(answer.json()["outputs"][0]["data"], json!([-1.0, -2.0]), "{}", answer.text());
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_load_whose_client_leaves_goes_on() {
+    let server = ServerConfig { models_poll_ms: 0, ..ServerConfig::default() };
+    let rig = Rig::with(Options { server, ..Options::default() }).await;
+    let (load, model) = ("/v2/repository/models/slow/load", "/api/v1/cluster/models/slow");
+    rig.gate.open();
+    put(&rig, "slow", &onnx());
+    assert_eq!(rig.post(load, "").await.status, 200);
+    let (digest, loads) =
+        (rig.get(model).await.json()["sha256"].clone(), rig.gate.loads_of("slow"));
+    let named = |answer: &crate::rig::Answer| {
+        let models = answer.json()[0]["models"].to_string();
+        models.matches("slow").count()
+    };
+    let before = named(&rig.until("/api/v1/cluster/workers", |answer| named(answer) > 0).await);
+
+    rig.gate.close();
+    put(&rig, "slow", &with_operator("Neg"));
+    let is_told = async {
+        let began = Instant::now();
+        while rig.gate.loads_of("slow") == loads {
+            assert!(began.elapsed() < PATIENCE, "no worker is told to load it");
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    tokio::select! {
+        answer = rig.post(load, "") => panic!("{}", answer.text()),
+        () = is_told => {}
+    }
+    rig.gate.open();
+    // Nothing looks at the folder: it is this load that ends.
+    rig.until(model, |answer| answer.status == 200 && answer.json()["sha256"] != digest).await;
+    until_indexed(&rig, "slow", |state, reason| state == "READY" && reason.is_empty()).await;
+    // What was replaced is let go of.
+    rig.until("/api/v1/cluster/workers", |answer| named(answer) == before).await;
+}
+
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread")]
 async fn folders_that_cannot_be_read_leave_the_others_alone() {
