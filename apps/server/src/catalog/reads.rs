@@ -113,13 +113,17 @@ impl Reads {
         }
     }
 
-    /// A version stays what it is, though its files are others, or cannot be used any more.
-    pub(super) fn refuse(&self, of: &Version, fault: Fault, serves_on: bool) {
+    /// A version stays what it is, though its files are others.
+    pub(super) fn outdate(&self, of: &Version, fault: Fault) {
         if let Some(read) = lock(&self.0).get_mut(of) {
-            match serves_on {
-                true => read.outdated = Some(fault),
-                false => read.entry = Err(fault),
-            }
+            read.outdated = Some(fault);
+        }
+    }
+
+    /// A version cannot be used as its files are.
+    pub(super) fn refuse(&self, of: &Version, fault: Fault) {
+        if let Some(read) = lock(&self.0).get_mut(of) {
+            read.entry = Err(fault);
         }
     }
 
