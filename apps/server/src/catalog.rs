@@ -42,8 +42,8 @@ use turns::Turns;
 /// The code of what is said of a model that cannot be used now.
 pub(crate) const NOT_READY: &str = "model_not_ready";
 
-/// The versions of each model, oldest first, so that an inference reads no files. A stored version never
-/// changes; which there are does, with the catalog's own calls and when the folder is looked at.
+/// The versions of each model, oldest first, so that an inference reads no files. Which there are changes with
+/// the catalog's own calls and when the folder is looked at, and so does what each is.
 #[derive(Default)]
 struct Known {
     entries: HashMap<String, Arc<[ModelEntry]>>,

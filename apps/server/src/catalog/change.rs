@@ -7,10 +7,12 @@ use lgp_sdk::{
     Deployment, DeploymentPatch, ExecError, Loaded, ModelNeeds, ModelRef, Repository, Sequences,
     TaskId, VersionPolicy, keep_loaded,
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::OwnedMutexGuard;
+use tracing::Instrument;
 
 /// The model name that paths of the protocol take for themselves.
 const RESERVED: &str = "stats";
@@ -39,11 +41,11 @@ impl Catalog {
     /// those that the model's policy chooses, and no others; without a policy the newest, besides
     /// those that are loaded.
     pub(crate) async fn load(
-        &self,
+        self: &Arc<Self>,
         name: &str,
         version: Option<u64>,
     ) -> Result<LoadOutcome, Fault> {
-        let _turn = self.turn(name).await;
+        let turn = self.turn(name).await;
         // Of an ensemble, the file is read anew, and of one that has come for the first time.
         match self.look_at_ensemble(name).await {
             Some(Ok(entry)) => {
@@ -55,16 +57,42 @@ impl Catalog {
                 Err(ensembles::unusable(name, fault))
             }
             _ => {
-                self.renew_all(name, version).await?;
-                self.load_now(name, version).await
+                let (_turn, refused) = self.renew_to_the_end(name, version, turn).await?;
+                self.load_but(name, version, refused).await
             }
         }
     }
 
+    /// Has changed files take their place, also where the client that asked for it leaves: half done, a version
+    /// would be neither what it was nor what it becomes.
+    async fn renew_to_the_end(
+        self: &Arc<Self>,
+        name: &str,
+        version: Option<u64>,
+        turn: OwnedMutexGuard<()>,
+    ) -> Result<(OwnedMutexGuard<()>, BTreeMap<u64, Fault>), Fault> {
+        let (catalog, name) = (Arc::clone(self), name.to_owned());
+        let renewal = async move {
+            let refused = catalog.renew_all(&name, version).await;
+            (turn, refused)
+        };
+        tokio::spawn(renewal.in_current_span()).await.map_err(Fault::internal)
+    }
+
     async fn load_now(&self, name: &str, version: Option<u64>) -> Result<LoadOutcome, Fault> {
+        self.load_but(name, version, BTreeMap::new()).await
+    }
+
+    /// The same, where the files of some versions have changed and cannot be used. These stay as they are.
+    async fn load_but(
+        &self,
+        name: &str,
+        version: Option<u64>,
+        refused: BTreeMap<u64, Fault>,
+    ) -> Result<LoadOutcome, Fault> {
         self.forget(name);
         let chosen = self.choose(name, version).await?;
-        self.bring(name, chosen).await
+        self.bring(name, chosen, refused).await
     }
 
     async fn choose(&self, name: &str, version: Option<u64>) -> Result<Chosen, Fault> {
@@ -90,12 +118,21 @@ impl Catalog {
         Ok(Chosen { entries, alone: true, whole: true })
     }
 
-    /// Has versions loaded, and what is to go unloaded.
-    async fn bring(&self, name: &str, chosen: Chosen) -> Result<LoadOutcome, Fault> {
+    /// Has versions loaded, but for those that are refused already, and what is to go unloaded.
+    async fn bring(
+        &self,
+        name: &str,
+        chosen: Chosen,
+        mut known: BTreeMap<u64, Fault>,
+    ) -> Result<LoadOutcome, Fault> {
         let (mut newest, mut refused) = (None, None);
         // One that does not load keeps no other from being loaded.
         for entry in chosen.entries.iter().rev() {
-            match self.load_one(entry).await {
+            let loaded = match known.remove(&entry.version()) {
+                Some(fault) => Err(fault),
+                None => self.load_one(entry).await,
+            };
+            match loaded {
                 Ok(outcome) => newest = newest.or(Some(outcome)),
                 Err(fault) => refused = refused.or(Some(fault)),
             }

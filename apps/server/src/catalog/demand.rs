@@ -55,7 +55,7 @@ impl Catalog {
         }
     }
 
-    async fn load_once(&self, name: &str) -> Result<ModelEntry, Fault> {
+    async fn load_once(self: &Arc<Self>, name: &str) -> Result<ModelEntry, Fault> {
         let _turn = self.demands.turns.of(name).await;
         let entry = self.get(name, None).await?;
         if self.require_ready(&entry).is_ok() {

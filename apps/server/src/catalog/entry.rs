@@ -62,6 +62,14 @@ impl ModelEntry {
         self.0.config.max_batch_size
     }
 
+    /// The most rows that one inference takes, where its file says so.
+    pub(crate) fn rows_max(&self) -> Option<usize> {
+        // With sequences, batches are part of the shapes.
+        let most = self.max_batch_size();
+        let is_said = most > 0 && self.stateful().is_none();
+        is_said.then(|| usize::try_from(most).unwrap_or(usize::MAX))
+    }
+
     /// Whether the first dimensions of all that it takes and gives are open, which are then the rows of a batch,
     /// as Triton sees it. What sequences carry has none.
     pub(crate) fn has_rows(&self) -> bool {

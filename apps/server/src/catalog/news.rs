@@ -39,9 +39,10 @@ impl Survey {
     pub(super) fn news(&self, repository: &Repository) -> Result<Vec<News>, ModelError> {
         // First: what a command adds meanwhile is none that has gone.
         let seen = lock(&self.seen).clone();
+        let read = self.reads.all();
         let mut found = self.found(repository)?;
         let all: BTreeSet<Version> = flat(found.clone()).collect();
-        self.keep_only(&all);
+        self.keep_only(&all, &read);
         for (name, _) in &seen {
             found.entry(name.clone()).or_default();
         }

@@ -4,8 +4,8 @@ use super::lock;
 use super::survey::{Version, unusable};
 use crate::fault::Fault;
 use lgp_sdk::{Entry, Repository};
-use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
+use std::collections::{BTreeSet, HashMap};
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -50,6 +50,11 @@ impl Reads {
         let read = Read { stamp, coming: None, entry: entry.clone(), outdated: None };
         lock(&self.0).insert(of.clone(), read);
         entry
+    }
+
+    /// The versions that were read, whether they can be used or not.
+    pub(super) fn all(&self) -> BTreeSet<Version> {
+        lock(&self.0).keys().cloned().collect()
     }
 
     /// The versions of a model that can be used, oldest first.
@@ -108,13 +113,17 @@ impl Reads {
         }
     }
 
-    /// A version stays what it is, though its files are others, or cannot be used any more.
-    pub(super) fn refuse(&self, of: &Version, fault: Fault, serves_on: bool) {
+    /// A version stays what it is, though its files are others.
+    pub(super) fn outdate(&self, of: &Version, fault: Fault) {
         if let Some(read) = lock(&self.0).get_mut(of) {
-            match serves_on {
-                true => read.outdated = Some(fault),
-                false => read.entry = Err(fault),
-            }
+            read.outdated = Some(fault);
+        }
+    }
+
+    /// A version cannot be used as its files are.
+    pub(super) fn refuse(&self, of: &Version, fault: Fault) {
+        if let Some(read) = lock(&self.0).get_mut(of) {
+            read.entry = Err(fault);
         }
     }
 

@@ -121,18 +121,20 @@ impl Survey {
         if known.is_empty() { listed } else { Ok(known) }
     }
 
-    /// A version whose files have changed, as they are now, if that is something else that can be used.
+    /// A version whose files have changed, as they are now, if that is something else, and whether it fits what
+    /// its model's file says.
     pub(super) fn anew(
         &self,
         repository: &Repository,
         of: &Version,
-    ) -> Result<Option<(Entry, ModelEntry)>, Fault> {
+    ) -> Result<Option<(Entry, Result<ModelEntry, Fault>)>, Fault> {
         let Some(now) = self.reads.anew(repository, of)? else { return Ok(None) };
         let config = ModelConfig::of(repository, &of.0);
-        let config = config.map_err(|error| faults::deploy(&error))?;
-        config.check(repository, &now).map_err(|error| faults::deploy(&error))?;
-        let entry = ModelEntry::new(now.clone(), Arc::new(config));
-        Ok(Some((now, entry)))
+        let fitting = config.and_then(|config| {
+            config.check(repository, &now)?;
+            Ok(ModelEntry::new(now.clone(), Arc::new(config)))
+        });
+        Ok(Some((now, fitting.map_err(|error| faults::deploy(&error)))))
     }
 
     fn read_found(&self, repository: &Repository, found: BTreeMap<String, Vec<u64>>) -> Vec<Found> {
@@ -197,9 +199,10 @@ impl Survey {
         lock(&self.configs).insert(name.to_owned(), never);
     }
 
-    /// Forgets what is not there any more.
-    pub(super) fn keep_only(&self, found: &BTreeSet<Version>) {
-        self.reads.retain(|version| found.contains(version));
+    /// Forgets what is not there any more, of that which was read before somebody looked: a command may have
+    /// added versions since.
+    pub(super) fn keep_only(&self, found: &BTreeSet<Version>, before: &BTreeSet<Version>) {
+        self.reads.retain(|version| found.contains(version) || !before.contains(version));
         lock(&self.refused).retain(|version, _| found.contains(version));
         let names: BTreeSet<&String> = found.iter().map(|(name, _)| name).collect();
         lock(&self.configs).retain(|name, _| names.contains(name));

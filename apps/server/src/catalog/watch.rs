@@ -4,9 +4,10 @@
 
 use super::news::News;
 use super::survey::{Said, Version};
-use super::{Catalog, Readiness, lock};
+use super::{Catalog, ModelEntry, Readiness, lock};
 use crate::fault::Fault;
 use lgp_sdk::{Entry, ModelRef};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl Catalog {
@@ -49,7 +50,11 @@ impl Catalog {
     async fn heed_config(&self, name: &str, said: Said) {
         let _turn = self.turn(name).await;
         self.survey.take(name, said);
-        self.forget_settings(name, self.known_sequences(name)).await;
+        let had = self.known_sequences(name);
+        // Files that have changed together with it, or that did not fit what it said before, may fit it now. The
+        // log and the index say why not.
+        self.renew_all(name, None).await;
+        self.forget_settings(name, had).await;
         let usable = match self.numbers(name).await {
             Ok(usable) => usable,
             Err(fault) => {
@@ -78,12 +83,16 @@ impl Catalog {
     }
 
     /// The same of versions whose files were changed in place, of one or of all, because somebody says so.
-    pub(super) async fn renew_all(&self, name: &str, version: Option<u64>) -> Result<(), Fault> {
+    /// Answers those whose files cannot be used, with the reasons.
+    pub(super) async fn renew_all(&self, name: &str, version: Option<u64>) -> BTreeMap<u64, Fault> {
+        let mut refused = BTreeMap::new();
         let asked = |it: &u64| version.is_none_or(|version| version == *it);
         for version in self.survey.reads.versions(name).into_iter().filter(asked) {
-            self.renew(&(name.to_owned(), version)).await?;
+            if let Err(fault) = self.renew(&(name.to_owned(), version)).await {
+                refused.insert(version, fault);
+            }
         }
-        Ok(())
+        refused
     }
 
     /// Has the changed files of a version take the place of those that serve, once workers have loaded them.
@@ -93,63 +102,88 @@ impl Catalog {
         let reading = self.survey.reading.acquire().await.map_err(Fault::internal)?;
         let anew = self.files(move |repository| Ok(survey.anew(repository, &owned))).await?;
         drop(reading);
-        let fault = match anew {
+        let (name, version) = of;
+        let (now, fault) = match anew {
             Ok(None) => return Ok(()),
-            Ok(Some(now)) => match self.replace(of, now).await {
+            Ok(Some((now, fitting))) => match self.replace(of, &now, fitting).await {
                 Ok(()) => {
-                    let (name, version) = of;
                     tracing::info!(name, version, "a model's files have changed");
                     return Ok(());
                 }
-                Err(fault) => fault,
+                Err(fault) => (Some(now), fault),
             },
-            Err(fault) => fault,
+            Err(fault) => (None, fault),
         };
-        let (name, version) = of;
         let reason = &fault.message;
         tracing::warn!(name, version, reason, "a model's files have changed and cannot be used");
-        let serving = self.served_as(of);
-        let has = |model: &ModelRef| {
-            matches!(self.readiness_of(model), Readiness::Ready | Readiness::Loading)
-        };
-        let serves_on = serving.as_ref().is_some_and(has);
-        self.survey.reads.refuse(of, fault.clone(), serves_on);
-        if !serves_on {
-            if let Some(model) = serving {
-                // What workers are to have is not there any more; what it becomes is loaded.
-                lock(&self.survey.seen).remove(of);
-                self.coordinator.unload(&model);
-            }
-            self.forget(name);
-        }
+        self.refuse(of, now, &fault);
         Err(fault)
     }
 
-    /// What workers are to have of a version.
-    fn served_as(&self, of: &Version) -> Option<ModelRef> {
+    /// Keeps what serves as it is. What does not serve becomes what its files are, as far as they could be read:
+    /// what else is wrong may pass while they stay the same.
+    fn refuse(&self, of: &Version, now: Option<Entry>, fault: &Fault) {
+        let Some(before) = self.read_as(of) else { return };
+        let is_wanted = self.is_wanted(&before);
+        let readiness = self.readiness_of(&before);
+        if is_wanted && matches!(readiness, Readiness::Ready | Readiness::Loading) {
+            if let Some(Entry { name, version, sha256, .. }) = now {
+                lock(&self.failures).remove(&ModelRef { name, version, sha256 });
+            }
+            self.survey.reads.outdate(of, fault.clone());
+            return;
+        }
+        match now {
+            Some(now) => self.survey.reads.replace(now),
+            None => self.survey.reads.refuse(of, fault.clone()),
+        }
+        if is_wanted {
+            // What workers are to have is not there any more; what it becomes is loaded.
+            lock(&self.survey.seen).remove(of);
+        }
+        self.let_go(&before);
+        self.forget(&of.0);
+    }
+
+    /// What a version was read as, if it can be used.
+    fn read_as(&self, of: &Version) -> Option<ModelRef> {
         let Entry { name, version, sha256, .. } = self.survey.reads.usable(of)?;
-        let model = ModelRef { name, version, sha256 };
-        self.coordinator.models().contains(&model).then_some(model)
+        Some(ModelRef { name, version, sha256 })
+    }
+
+    /// Whether workers are to have it.
+    fn is_wanted(&self, model: &ModelRef) -> bool {
+        self.coordinator.models().contains(model)
+    }
+
+    /// Has workers let go of bytes that are not there any more. Tasks that wait for them fail, also where the
+    /// model was unloaded: they wait for what does not come back.
+    fn let_go(&self, model: &ModelRef) {
+        self.coordinator.unload(model);
+        self.unloads.send_replace(());
     }
 
     async fn replace(
         &self,
         of: &Version,
-        (now, entry): (Entry, super::ModelEntry),
+        now: &Entry,
+        fitting: Result<ModelEntry, Fault>,
     ) -> Result<(), Fault> {
-        let before = self.served_as(of);
-        if before.is_some()
-            && let Err(fault) = self.load_one(&entry).await
-        {
-            lock(&self.failures).remove(entry.model());
-            return Err(fault);
+        let before = self.read_as(of);
+        let serving = before.as_ref().filter(|before| self.is_wanted(before));
+        // Of one that does not serve it is told where somebody wants to use it.
+        if serving.is_some() {
+            self.load_one(&fitting?).await?;
         }
-        self.survey.reads.replace(now);
+        self.survey.reads.replace(now.clone());
         self.forget(&of.0);
-        if let Some(before) = before {
-            self.coordinator.unload(&before);
-            self.unloads.send_replace(());
+        if serving.is_some() {
             self.sequences.end(&of.0, Some(of.1));
+        }
+        if let Some(before) = &before {
+            self.let_go(before);
+        }
+        if serving.is_some() {
             self.tell_others(&of.0).await;
         }
         Ok(())

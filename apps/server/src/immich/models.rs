@@ -173,11 +173,12 @@ pub(super) fn image_input(entry: &ModelEntry) -> Result<&ValueSpec, Fault> {
     }
 }
 
-/// How many pictures one run of a network takes: as many as are wanted, where it takes any number.
+/// How many pictures one run of a network takes: as many as are wanted, where it takes any number
+/// and its file says nothing else.
 pub(super) fn batch(entry: &ModelEntry, spec: &ValueSpec, wanted: usize) -> Result<usize, Fault> {
     let first = spec.ty.shape.as_ref().and_then(|shape| shape.0.first());
     match first.and_then(Dim::known) {
-        None => Ok(wanted),
+        None => Ok(entry.rows_max().map_or(wanted, |most| wanted.min(most))),
         Some(1) => Ok(1),
         Some(count) => Err(wrong_model(
             entry,

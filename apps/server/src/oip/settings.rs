@@ -7,7 +7,8 @@ use lgp_sdk::{Batching, DType, Deployment, Dim, ValueSpec, WarmUp};
 
 /// What is told.
 pub(crate) struct Settings {
-    /// Rows of one inference, at most; 0 where batches are part of the shapes.
+    /// Rows of one inference, at most: what more have is refused, where the model's file has the number. 0 where
+    /// batches are part of the shapes.
     pub(crate) max_batch_size: u32,
     /// How inferences run together, if they do.
     pub(crate) batching: Option<Batching>,
@@ -34,7 +35,11 @@ impl Settings {
     /// Of a model of which this holds.
     pub(crate) fn of(entry: &ModelEntry, deployment: &Deployment) -> Self {
         let batching = deployment.batching.as_ref().filter(|batching| batching.max.get() > 1);
-        let most = batching.map_or(entry.max_batch_size(), |batching| batching.max.get());
+        // Batching counts inferences, whatever rows each has. Clients send batches only if a number is told.
+        let most = match entry.max_batch_size() {
+            0 => batching.map_or(0, |batching| batching.max.get()),
+            most => most,
+        };
         // States of sequences are told with their whole shapes, and so is all else of such a model.
         let has_rows = deployment.sequences.is_none() && entry.has_rows();
         let max_batch_size = if has_rows { most } else { 0 };

@@ -35,11 +35,7 @@ pub(crate) fn check_all(specs: &[ValueSpec], inputs: &Inputs) -> Result<(), Faul
 
 /// Refuses more rows than the model's file allows, in Triton's words.
 pub(crate) fn check_rows(entry: &ModelEntry, inputs: &Inputs) -> Result<(), Fault> {
-    let most = usize::try_from(entry.max_batch_size()).unwrap_or(usize::MAX);
-    // With sequences, batches are part of the shapes.
-    if most == 0 || entry.stateful().is_some() {
-        return Ok(());
-    }
+    let Some(most) = entry.rows_max() else { return Ok(()) };
     let has_rows = |name: &str| {
         let spec = entry.inputs().iter().find(|spec| spec.name == name);
         let shape = spec.and_then(|spec| spec.ty.shape.as_ref());

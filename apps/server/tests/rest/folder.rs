@@ -1,6 +1,7 @@
 //! The folder of models looked at again and again: files that are overwritten, folders that cannot be read,
 //! and models that take long to load.
 
+use crate::model_files::write;
 use crate::rig::{Options, PATIENCE, Rig, onnx};
 use lgp_inference::GraphBuilder;
 use lgp_sdk::{DType, Dim, SymShape, TensorType};
@@ -20,7 +21,11 @@ async fn watched(runs_models: bool) -> Rig {
 
 /// As the models of the rig are, with another operator.
 fn with_operator(op: &str) -> Vec<u8> {
-    let shape = SymShape(vec![Dim::Symbol("n".into()), Dim::Known(2)]);
+    with_width(op, 2)
+}
+
+fn with_width(op: &str, width: usize) -> Vec<u8> {
+    let shape = SymShape(vec![Dim::Symbol("n".into()), Dim::Known(width)]);
     let ty = TensorType { dtype: DType::F32, shape: Some(shape) };
     let mut graph = GraphBuilder::new("small");
     let x = graph.input("x", ty.clone());
@@ -123,6 +128,77 @@ async fn a_file_of_a_model_that_is_not_loaded_is_read_when_it_is() {
     assert_eq!(loaded.status, 200, "{}", loaded.text());
     let answer = rig.post("/v2/models/relu/infer", INFER).await;
     assert_eq!(answer.json()["outputs"][0]["data"], json!([-1.0, -2.0]), "{}", answer.text());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_load_whose_client_leaves_goes_on() {
+    let server = ServerConfig { models_poll_ms: 0, ..ServerConfig::default() };
+    let rig = Rig::with(Options { server, ..Options::default() }).await;
+    let (load, model) = ("/v2/repository/models/slow/load", "/api/v1/cluster/models/slow");
+    rig.gate.open();
+    put(&rig, "slow", &onnx());
+    assert_eq!(rig.post(load, "").await.status, 200);
+    let (digest, loads) =
+        (rig.get(model).await.json()["sha256"].clone(), rig.gate.loads_of("slow"));
+    let named = |answer: &crate::rig::Answer| {
+        let models = answer.json()[0]["models"].to_string();
+        models.matches("slow").count()
+    };
+    let before = named(&rig.until("/api/v1/cluster/workers", |answer| named(answer) > 0).await);
+
+    rig.gate.close();
+    put(&rig, "slow", &with_operator("Neg"));
+    let is_told = async {
+        let began = Instant::now();
+        while rig.gate.loads_of("slow") == loads {
+            assert!(began.elapsed() < PATIENCE, "no worker is told to load it");
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    tokio::select! {
+        answer = rig.post(load, "") => panic!("{}", answer.text()),
+        () = is_told => {}
+    }
+    rig.gate.open();
+    // Nothing looks at the folder: it is this load that ends.
+    rig.until(model, |answer| answer.status == 200 && answer.json()["sha256"] != digest).await;
+    until_indexed(&rig, "slow", |state, reason| state == "READY" && reason.is_empty()).await;
+    // What was replaced is let go of.
+    rig.until("/api/v1/cluster/workers", |answer| named(answer) == before).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_and_the_file_beside_it_change_in_any_order() {
+    let rig = watched(false).await;
+    let says = |width: usize| {
+        let text = format!("input {{ name: \"x\" dims: [ -1, {width} ] }}");
+        write(&rig, "clf", "config.pbtxt", &text);
+    };
+    let until_wide = async |width: usize| {
+        let shape = json!([-1, width]);
+        let is_wide = |answer: &crate::rig::Answer| {
+            answer.status == 200 && answer.json()["inputs"][0]["shape"] == shape
+        };
+        rig.until("/v2/models/clf", is_wide).await;
+        until_indexed(&rig, "clf", |state, reason| state == "READY" && reason.is_empty()).await;
+    };
+    says(2);
+    put(&rig, "clf", &onnx());
+    until_wide(2).await;
+    // The model first.
+    put(&rig, "clf", &with_width("Neg", 3));
+    until_indexed(&rig, "clf", |state, reason| state == "READY" && !reason.is_empty()).await;
+    says(3);
+    until_wide(3).await;
+    // What is said of it first.
+    says(2);
+    until_indexed(&rig, "clf", |state, _| state == "UNAVAILABLE").await;
+    put(&rig, "clf", &onnx());
+    until_wide(2).await;
+    // Both at once.
+    put(&rig, "clf", &with_width("Neg", 3));
+    says(3);
+    until_wide(3).await;
 }
 
 #[cfg(unix)]

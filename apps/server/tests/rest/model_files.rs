@@ -186,7 +186,7 @@ async fn what_holds_for_a_model_is_told_and_changes_with_its_file() {
     assert_eq!(shown["version_policy"], "latest:1");
     assert_eq!((&shown["batching"]["max"], &shown["run_limit_ms"]), (&json!(3), &json!(5000)));
     let config = rig.get("/v2/models/clf/config").await.json();
-    assert_eq!(config["max_batch_size"], 3);
+    assert_eq!(config["max_batch_size"], 8, "what is held, and no count of inferences");
     assert_eq!(config["response_cache"], json!({ "enable": true }));
     assert_eq!(config["version_policy"], json!({ "latest": { "num_versions": 1 } }));
     let run = json!({ "data_type": "TYPE_FP32", "dims": [2], "zero_data": true });

@@ -45,6 +45,10 @@ impl Gate {
         self.opened.notify_all();
     }
 
+    pub(crate) fn close(&self) {
+        *self.open.lock().unwrap() = false;
+    }
+
     /// How often the worker was told to load a model.
     pub(crate) fn loads_of(&self, model: &str) -> usize {
         self.loads.lock().unwrap().iter().filter(|name| *name == model).count()

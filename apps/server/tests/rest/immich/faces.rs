@@ -237,10 +237,14 @@ fn asked(model: &str, score_min: f64) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn faces_have_boxes_scores_and_embeddings() {
     let service = Service::start().await;
-    for (name, batch) in [("buffalo_l", 0), ("buffalo_s", 1)] {
+    for (name, batch) in [("buffalo_l", 0), ("buffalo_s", 1), ("antelopev2", 0)] {
         service.add(&format!("{name}.detection"), &detector(), &[]);
         service.add(&format!("{name}.recognition"), &recogniser(batch), &[]);
     }
+    // One that takes any number, whose file allows fewer than there are faces.
+    let models = service.rig.folder.path().join("models");
+    let config = models.join("antelopev2.recognition/config.pbtxt");
+    std::fs::write(config, "max_batch_size: 1").unwrap();
     let colour = |x: usize, y: usize| {
         [x * 5 % 256, (x + y) * 4 % 256, y * 6 % 256].map(|value| u8::try_from(value).unwrap())
     };
@@ -248,7 +252,7 @@ async fn faces_have_boxes_scores_and_embeddings() {
     {
         let expected = expected_faces(&image, score_min);
         assert!((2..100).contains(&expected.len()), "a test of {} faces", expected.len());
-        for name in ["buffalo_l", "buffalo_s"] {
+        for name in ["buffalo_l", "buffalo_s", "antelopev2"] {
             let answer = service.answer(&with_image(&asked(name, score_min), &image.png())).await;
             assert_eq!(answer["imageWidth"], json!(image.width));
             let found = answer["facial-recognition"].as_array().unwrap();
