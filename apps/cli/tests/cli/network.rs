@@ -82,7 +82,7 @@ fn the_network_takes_a_certificate_and_a_key() {
     assert_eq!(cluster.run(&["keys", "revoke", id]).json()["revoked"], true);
     assert_eq!(status(&trusted).error(1).0, "unauthorized");
     assert_eq!(cluster.run(&["keys", "ls"]).json(), json!([]));
-    let log = std::fs::read_to_string(cluster.world.path("data/audit.log")).expect("a log");
+    let log = std::fs::read_to_string(cluster.world.path("data/audit.refused.log")).expect("a log");
     let last: Value = serde_json::from_str(log.lines().last().expect("a line")).expect("JSON");
     assert_eq!((&last["status"], &last["key"]), (&json!(401), &json!("-")), "{log}");
     cluster.run(&["stop"]).json();
