@@ -21,7 +21,7 @@ const ROOT: u32 = 0;
 /// `not_the_owners`, and `not_running` where nobody listens.
 pub(crate) fn check(url: &str, data: &Path) -> Result<()> {
     let Some(addr) = address(url) else { return Ok(()) };
-    match find(addr, |table| std::fs::read_to_string(table))? {
+    match find(addr, std::fs::read_to_string)? {
         Some(found) => {
             let own = rustix::process::geteuid().as_raw();
             refuse_others(&found, folder::owner(data)?, own, url, data)

@@ -21,6 +21,9 @@ pub(super) type Version = (String, u64);
 /// A model and a version of it, or what is wrong with it.
 pub(super) type Found = (String, u64, Result<ModelEntry, Fault>);
 
+/// What a version's files have become, and whether it can be used as that.
+pub(super) type Renewed = (Entry, Result<ModelEntry, Fault>);
+
 /// What is known of the folder between two looks at it.
 #[derive(Debug)]
 pub(super) struct Survey {
@@ -127,7 +130,7 @@ impl Survey {
         &self,
         repository: &Repository,
         of: &Version,
-    ) -> Result<Option<(Entry, Result<ModelEntry, Fault>)>, Fault> {
+    ) -> Result<Option<Renewed>, Fault> {
         let Some(now) = self.reads.anew(repository, of)? else { return Ok(None) };
         let config = ModelConfig::of(repository, &of.0);
         let fitting = config.and_then(|config| {
