@@ -64,7 +64,7 @@ pub(crate) fn can_take_form(body: &[u8]) -> bool {
     let line = body.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let boundary = String::from_utf8_lossy(line.get(2..).unwrap_or_default());
     let kind = format!("multipart/form-data; boundary={boundary}");
-    let request = Request::builder().header(header::CONTENT_TYPE, kind);
+    let request = Request::builder().header(axum::http::header::CONTENT_TYPE, kind);
     let Ok(request) = request.body(axum::body::Body::from(body.to_vec())) else { return false };
     // All of it is there.
     Parts::take(request, body.len()).now_or_never().is_some_and(|taken| taken.is_ok())
