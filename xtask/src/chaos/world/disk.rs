@@ -13,7 +13,7 @@ pub(in crate::chaos) struct Disk(PathBuf);
 impl Disk {
     /// A small one in memory, of a size as `mount` takes it.
     pub(in crate::chaos) fn in_memory(folder: PathBuf, size: &str) -> Result<Self> {
-        Self::mount(folder, &["-t", "tmpfs", "-o", &format!("size={size}"), "none"])
+        Self::mount(folder, &["-t", "tmpfs", "-o", &format!("size={size},mode=0700"), "none"])
     }
 
     /// One in a file, of which only what is written takes room: large ones cost nothing, and are
