@@ -47,6 +47,11 @@ impl ModelEntry {
         self.0.model.version
     }
 
+    /// What the file beside its versions said when they were read.
+    pub(super) fn config(&self) -> &ModelConfig {
+        &self.0.config
+    }
+
     /// What requests for inference bring.
     pub(crate) fn inputs(&self) -> &[ValueSpec] {
         &self.0.inputs

@@ -196,6 +196,14 @@ impl Survey {
         lock(&self.configs).insert(name.to_owned(), said);
     }
 
+    /// Whether this is what a model's file said when it was acted on.
+    pub(super) fn has_found(&self, name: &str, config: &ModelConfig) -> bool {
+        match lock(&self.configs).get(name) {
+            Some(said) => said.as_ref() == Ok(config),
+            None => *config == ModelConfig::default(),
+        }
+    }
+
     /// What a model's file says was not acted on after all.
     pub(super) fn put_back(&self, name: &str) {
         let never = Err("not acted on".to_owned());
