@@ -1,6 +1,7 @@
 //! What a worker runs: the one seam between the cluster and whatever executes models.
 
 use crate::net::transfer::models::ModelCache;
+use crate::run_trace::NodeTime;
 use crate::task::ModelRef;
 use lgp_memory::NamedTensor;
 use serde::{Deserialize, Serialize};
@@ -110,6 +111,22 @@ pub trait Executor: Send + Sync + 'static {
         stop: &Stop,
     ) -> Vec<Result<Vec<NamedTensor>, ExecError>> {
         batch.iter().map(|inputs| self.execute(device, model, inputs, stop)).collect()
+    }
+
+    /// Runs one task or several as [`Executor::execute`] and [`Executor::execute_batch`] do, and tells what the
+    /// nodes of the run took, for a trace. Tells of none unless an executor knows better.
+    fn execute_traced(
+        &self,
+        device: usize,
+        model: &ModelRef,
+        batch: &[Vec<NamedTensor>],
+        stop: &Stop,
+    ) -> (Vec<Result<Vec<NamedTensor>, ExecError>>, Vec<NodeTime>) {
+        let results = match batch {
+            [one] => vec![self.execute(device, model, one, stop)],
+            many => self.execute_batch(device, model, many, stop),
+        };
+        (results, Vec::new())
     }
 
     /// Whether a run of a model only computes on the calling thread, with nothing to load before and no

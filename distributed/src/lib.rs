@@ -172,6 +172,7 @@ mod executor;
 pub mod inside;
 mod net;
 mod proto;
+mod run_trace;
 mod task;
 mod worker_info;
 
@@ -202,6 +203,7 @@ pub use proto::models::ModelNeeds;
 pub use proto::rendezvous::MeetingRefusal;
 pub use proto::ring::RingElement;
 pub use proto::scale::{ScaleConfig, ScaleDecision, ScaleMetric, ScaleRule, ScaleSample, Scaler};
+pub use run_trace::{NodeTime, RunTrace};
 pub use task::{
     Backoff, ModelRef, Priority, TaskError, TaskErrorKind, TaskFilter, TaskId, TaskPage,
     TaskRecord, TaskSpec, TaskState,

@@ -225,6 +225,10 @@ pub struct TaskSpec {
     pub run_limit: Option<Duration>,
     /// Waits between attempts, where they are not to be those of the coordinator.
     pub backoff: Option<Backoff>,
+    /// Whether its worker tells what the run was made of, for
+    /// [`Coordinator::run_trace`](crate::Coordinator::run_trace). A run on a device takes longer then: it is
+    /// measured node by node.
+    pub traced: bool,
 }
 
 /// Waits between attempts that ended without an answer: at random up to a ceiling, which begins with
@@ -298,6 +302,7 @@ impl TaskSpec {
             hedge_after: None,
             run_limit: None,
             backoff: None,
+            traced: false,
         }
     }
 }

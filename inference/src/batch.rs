@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::model::ValueSpec;
+use crate::profile::Profile;
 use crate::session::Session;
 use lgp_compute::{Context, Stop, launch, ops};
 use lgp_memory::{Dim, Layout, NamedTensor, Tensor, TensorView};
@@ -27,6 +28,32 @@ impl Session {
         requests: &[Vec<NamedTensor>],
         stop: &Stop,
     ) -> Result<Vec<Vec<NamedTensor>>> {
+        self.run_joined(requests, |views| self.run_until(views, stop))
+    }
+
+    /// As [`Session::run_batch_until`], and tells what each node took for all of them.
+    ///
+    /// # Errors
+    /// As [`Session::run_batch_until`].
+    pub fn profile_batch_until(
+        &self,
+        requests: &[Vec<NamedTensor>],
+        stop: &Stop,
+    ) -> Result<(Vec<Vec<NamedTensor>>, Profile)> {
+        let mut told = Profile::default();
+        let answers = self.run_joined(requests, |views| {
+            let (outputs, profile) = self.profile_until(views, stop)?;
+            told = profile;
+            Ok(outputs)
+        })?;
+        Ok((answers, told))
+    }
+
+    fn run_joined(
+        &self,
+        requests: &[Vec<NamedTensor>],
+        run: impl FnOnce(&[(&str, TensorView<'_>)]) -> Result<Vec<NamedTensor>>,
+    ) -> Result<Vec<Vec<NamedTensor>>> {
         let symbol = batch_symbol(self.inputs(), self.outputs())?;
         if requests.is_empty() {
             return Ok(Vec::new());
@@ -50,7 +77,7 @@ impl Session {
         }
         let views: Vec<(&str, TensorView<'_>)> =
             joined.iter().map(|x| (x.name.as_str(), x.tensor.view())).collect();
-        let outputs = self.run_until(&views, stop)?;
+        let outputs = run(&views)?;
         let mut answers: Vec<Vec<NamedTensor>> = vec![Vec::new(); requests.len()];
         for output in &outputs {
             // Rows that belong to no request would be given to the wrong one.

@@ -320,8 +320,28 @@ impl Session {
         &self,
         inputs: &[(&str, TensorView<'_>)],
     ) -> Result<(Vec<NamedTensor>, Profile)> {
+        self.profile_in(&self.ctx, inputs)
+    }
+
+    /// As [`Session::profile`], unless it is asked to end first.
+    ///
+    /// # Errors
+    /// As [`Session::run_until`].
+    pub fn profile_until(
+        &self,
+        inputs: &[(&str, TensorView<'_>)],
+        stop: &Stop,
+    ) -> Result<(Vec<NamedTensor>, Profile)> {
+        self.profile_in(&self.ctx.clone().with_stop(stop.clone()), inputs)
+    }
+
+    fn profile_in(
+        &self,
+        ctx: &Context,
+        inputs: &[(&str, TensorView<'_>)],
+    ) -> Result<(Vec<NamedTensor>, Profile)> {
         let mut recorder = Recorder::new();
-        let outputs = self.run_in(&self.ctx, inputs, Some(&mut recorder))?;
+        let outputs = self.run_in(ctx, inputs, Some(&mut recorder))?;
         Ok((outputs, recorder.finish()))
     }
 

@@ -6,15 +6,17 @@ use crate::turns::Turns;
 use lgp_compute::Error as OpError;
 use lgp_compute::device::Accelerator;
 use lgp_distributed::{
-    DeviceStatus, ExecError, Executor, ExecutorStatus, ModelCache, ModelRef, Stop,
+    DeviceStatus, ExecError, Executor, ExecutorStatus, ModelCache, ModelRef, NodeTime, Stop,
 };
 use lgp_hal::DeviceId;
 use lgp_inference::{
-    Error as ModelError, Repository, Session, SessionOptions, Stop as RunStop, ValueSpec,
+    Error as ModelError, NodeProfile, Profile, Repository, Session, SessionOptions,
+    Stop as RunStop, ValueSpec,
 };
 use lgp_memory::{Dim, Error as TensorError, NamedTensor, Shape, TensorView};
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 /// Runs the models of a [`Repository`] for [`run_worker`](crate::run_worker).
 ///
@@ -186,6 +188,45 @@ impl ModelExecutor {
         crate::session(parsed, self.options, accelerator).map_err(|e| failure(&e))
     }
 
+    /// Runs a loaded model in some way; a device that is lost by it is opened again.
+    fn run<T>(
+        &self,
+        model: &ModelRef,
+        inputs: &[NamedTensor],
+        stop: &Stop,
+        run: impl FnOnce(&Session, &[(&str, TensorView<'_>)], &RunStop) -> Result<T, ModelError>,
+    ) -> Result<T, ExecError> {
+        let session = self.session(model, stop)?;
+        let views: Vec<(&str, TensorView<'_>)> =
+            inputs.iter().map(|input| (input.name.as_str(), input.tensor.view())).collect();
+        run(&session, &views, &run_stop(stop)).map_err(|error| {
+            if error.is_device_lost() {
+                tracing::error!(device = %self.device, %error, "opening the device again");
+                self.reopen(&session, |lost| lost.map(|lost| lost.reopened()).transpose());
+            }
+            failure(&error)
+        })
+    }
+
+    /// Runs tasks as one batch where that gives the same results; of tasks that run one by one no nodes are
+    /// told.
+    fn run_batch(
+        &self,
+        device: usize,
+        model: &ModelRef,
+        batch: &[Vec<NamedTensor>],
+        stop: &Stop,
+        told: Option<&mut Profile>,
+    ) -> Vec<Result<Vec<NamedTensor>, ExecError>> {
+        let session = self.session(model, stop).ok();
+        let stops = run_stop(stop);
+        match session.and_then(|session| self.joins.run(model, &session, batch, (&stops, told))) {
+            Some(answers) => answers.into_iter().map(Ok).collect(),
+            // Each then has its own result, or its own failure; of a stopped run that it was.
+            None => batch.iter().map(|inputs| self.execute(device, model, inputs, stop)).collect(),
+        }
+    }
+
     /// Opens a device again that was lost: all that was loaded for it went with its memory. `open`
     /// may take seconds, and holds nothing meanwhile that [`Executor::status`] reads.
     fn reopen(
@@ -259,16 +300,7 @@ impl Executor for ModelExecutor {
         inputs: &[NamedTensor],
         stop: &Stop,
     ) -> Result<Vec<NamedTensor>, ExecError> {
-        let session = self.session(model, stop)?;
-        let views: Vec<(&str, TensorView<'_>)> =
-            inputs.iter().map(|input| (input.name.as_str(), input.tensor.view())).collect();
-        session.run_until(&views, &run_stop(stop)).map_err(|error| {
-            if error.is_device_lost() {
-                tracing::error!(device = %self.device, %error, "opening the device again");
-                self.reopen(&session, |lost| lost.map(|lost| lost.reopened()).transpose());
-            }
-            failure(&error)
-        })
+        self.run(model, inputs, stop, |session, views, stop| session.run_until(views, stop))
     }
 
     fn execute_batch(
@@ -278,13 +310,29 @@ impl Executor for ModelExecutor {
         batch: &[Vec<NamedTensor>],
         stop: &Stop,
     ) -> Vec<Result<Vec<NamedTensor>, ExecError>> {
-        let session = self.session(model, stop).ok();
-        let stops = run_stop(stop);
-        match session.and_then(|session| self.joins.run(model, &session, batch, &stops)) {
-            Some(answers) => answers.into_iter().map(Ok).collect(),
-            // Each then has its own result, or its own failure; of a stopped run that it was.
-            None => batch.iter().map(|inputs| self.execute(device, model, inputs, stop)).collect(),
-        }
+        self.run_batch(device, model, batch, stop, None)
+    }
+
+    fn execute_traced(
+        &self,
+        device: usize,
+        model: &ModelRef,
+        batch: &[Vec<NamedTensor>],
+        stop: &Stop,
+    ) -> (Vec<Result<Vec<NamedTensor>, ExecError>>, Vec<NodeTime>) {
+        let mut profile = Profile::default();
+        let results = match batch {
+            [one] => {
+                let ran = self.run(model, one, stop, |session, views, stop| {
+                    let (outputs, told) = session.profile_until(views, stop)?;
+                    profile = told;
+                    Ok(outputs)
+                });
+                vec![ran]
+            }
+            many => self.run_batch(device, model, many, stop, Some(&mut profile)),
+        };
+        (results, profile.nodes.into_iter().map(node_time).collect())
     }
 
     fn is_at_hand(&self, _: usize, model: &ModelRef) -> bool {
@@ -315,6 +363,12 @@ impl Executor for ModelExecutor {
             power_w: readings.telemetry.power_watts.map(|watts| watts as f32),
         })
     }
+}
+
+fn node_time(node: NodeProfile) -> NodeTime {
+    let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let (start_ns, took_ns) = (ns(node.start), ns(node.duration));
+    NodeTime { op: node.op.to_owned(), name: node.name, start_ns, took_ns }
 }
 
 /// A percentage as a share of one.

@@ -2,7 +2,7 @@
 
 use crate::results::agree;
 use lgp_distributed::ModelRef;
-use lgp_inference::{Result, Session, Stop};
+use lgp_inference::{Profile, Result, Session, Stop};
 use lgp_memory::{NamedTensor, Tensor, TensorView};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -19,13 +19,13 @@ pub(crate) struct Joins(Mutex<BTreeMap<ModelRef, bool>>);
 
 impl Joins {
     /// Runs tasks as one batch; `None` where they have to be run one by one, or where the run was
-    /// stopped.
+    /// stopped. What the nodes of a batch took is told; of a model's first one, which runs both ways, nothing.
     pub(crate) fn run(
         &self,
         model: &ModelRef,
         session: &Session,
         batch: &[Vec<NamedTensor>],
-        stop: &Stop,
+        (stop, told): (&Stop, Option<&mut Profile>),
     ) -> Option<Vec<Vec<NamedTensor>>> {
         let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let trusted = known().get(model).copied();
@@ -34,7 +34,10 @@ impl Joins {
         }
         if trusted == Some(true) {
             // A model that takes no batches says so at once; what else fails may be one task's fault.
-            return session.run_batch_until(batch, stop).ok();
+            let Some(told) = told else { return session.run_batch_until(batch, stop).ok() };
+            let (answers, profile) = session.profile_batch_until(batch, stop).ok()?;
+            *told = profile;
+            return Some(answers);
         }
         // Where nothing can be found out, running both ways would be for nothing.
         let probe = telling(batch)?;

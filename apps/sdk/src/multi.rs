@@ -1,7 +1,9 @@
 //! A worker with several devices: one executor for each.
 
 use crate::executor::ModelExecutor;
-use lgp_distributed::{BlobPart, ExecError, Executor, ExecutorStatus, ModelCache, ModelRef, Stop};
+use lgp_distributed::{
+    BlobPart, ExecError, Executor, ExecutorStatus, ModelCache, ModelRef, NodeTime, Stop,
+};
 use lgp_memory::NamedTensor;
 use std::path::{Path, PathBuf};
 
@@ -82,6 +84,19 @@ impl Executor for MultiExecutor {
         match self.at(device) {
             Ok(at) => at.execute_batch(0, model, batch, stop),
             Err(error) => batch.iter().map(|_| Err(error.clone())).collect(),
+        }
+    }
+
+    fn execute_traced(
+        &self,
+        device: usize,
+        model: &ModelRef,
+        batch: &[Vec<NamedTensor>],
+        stop: &Stop,
+    ) -> (Vec<Result<Vec<NamedTensor>, ExecError>>, Vec<NodeTime>) {
+        match self.at(device) {
+            Ok(at) => at.execute_traced(0, model, batch, stop),
+            Err(error) => (batch.iter().map(|_| Err(error.clone())).collect(), Vec::new()),
         }
     }
 

@@ -8,6 +8,7 @@ mod queue;
 mod steps;
 
 use crate::config::ServerConfig;
+use lgp_sdk::ModelRef;
 use opentelemetry::KeyValue;
 use opentelemetry::trace::TracerProvider;
 use opentelemetry_otlp::{
@@ -15,15 +16,20 @@ use opentelemetry_otlp::{
 };
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{Sampler, SdkTracer, SdkTracerProvider};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 pub(crate) use queue::Counts;
 pub(crate) use steps::{Ran, Steps};
 
 /// How long the end of the server waits for spans that are still to be sent.
 const FINISH: Duration = Duration::from_secs(1);
+/// After which the nodes of another run of a model are told.
+const NODES_EVERY: Duration = Duration::from_secs(1);
+/// Models whose last told run is remembered.
+const MODELS_MAX: usize = 1_024;
 
 /// Makes spans, and sends them where that is wanted.
 #[derive(Debug)]
@@ -31,6 +37,8 @@ pub(crate) struct Tracing {
     tracer: SdkTracer,
     provider: SdkTracerProvider,
     counts: Option<Arc<Counts>>,
+    /// When the nodes of each model's run were told last.
+    told: Mutex<BTreeMap<ModelRef, Instant>>,
 }
 
 impl Tracing {
@@ -73,11 +81,29 @@ impl Tracing {
     }
 
     fn with(provider: SdkTracerProvider, counts: Option<Arc<Counts>>) -> Self {
-        Self { tracer: provider.tracer("lgp-server"), provider, counts }
+        Self { tracer: provider.tracer("lgp-server"), provider, counts, told: Mutex::default() }
     }
 
     pub(crate) fn tracer(&self) -> &SdkTracer {
         &self.tracer
+    }
+
+    /// Whether the nodes of a model's next run are told: they cost its device more than the run itself may,
+    /// so one run a second is enough.
+    pub(crate) fn tells_nodes(&self, model: &ModelRef) -> bool {
+        if self.counts.is_none() {
+            return false;
+        }
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        if told.get(model).is_some_and(|last| now.saturating_duration_since(*last) < NODES_EVERY) {
+            return false;
+        }
+        if told.len() >= MODELS_MAX {
+            told.clear();
+        }
+        told.insert(model.clone(), now);
+        true
     }
 
     /// What became of spans, where they are sent.

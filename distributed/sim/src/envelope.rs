@@ -34,6 +34,7 @@ impl Envelope {
             shared: None,
             blob: None,
             batching: None,
+            traced: false,
         };
         Ok(frame::encode(Kind::Task, &header, body_bytes, 0)?)
     }

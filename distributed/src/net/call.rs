@@ -148,6 +148,7 @@ impl Spec {
             hedge_after: self.hedge_after,
             run_limit: self.run_limit,
             backoff: self.backoff,
+            traced: false,
         }
     }
 }

@@ -98,7 +98,7 @@ async fn unmannerly_greetings_and_reports_close_the_connection_with_a_reason() {
         ("a body in a report", prefix(Kind::Hello, 100, 10), Close::Malformed),
         ("another frame first", frame(Kind::Draining, &()), Close::Malformed),
         ("an empty hello", prefix(Kind::Hello, 0, 0), Close::Malformed),
-        ("a future version", frame(Kind::Hello, &hello("w", 9)), Close::Version),
+        ("a future version", frame(Kind::Hello, &hello("w", VERSION + 1)), Close::Version),
         // Of which only the versions can be read.
         ("a past version", frame(Kind::Hello, &(2u32, 2u32)), Close::Version),
         ("another's name", frame(Kind::Hello, &hello("v", VERSION)), Close::Identity),
@@ -234,6 +234,7 @@ async fn a_worker_survives_unmannerly_requests() {
         shared: None,
         blob: None,
         batching: None,
+        traced: false,
     };
     for bytes in [
         Vec::new(),

@@ -265,6 +265,7 @@ mod tests {
                     preferred: vec![std::num::NonZeroU32::MIN],
                     delay_us: 300,
                 })),
+                traced: true,
             };
             let mut bytes = postcard::to_stdvec(&header).expect("serialisable");
             for (at, value) in flips {

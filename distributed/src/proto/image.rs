@@ -285,6 +285,7 @@ impl Image {
             backoff,
             // The record has the one that counts.
             request_digest: None,
+            traced: false,
         };
         let (submitted, digest) = (header.submitted, header.digest);
         Ok(Self { id: header.id, submitted, spec: Arc::new(spec), digest, end, apart, gone })

@@ -6,13 +6,14 @@
 use crate::batching::Batching;
 use crate::executor::{ExecError, ExecutorStatus};
 use crate::proto::state::SessionId;
+use crate::run_trace::RunTrace;
 use crate::task::{ModelRef, Priority};
 use crate::worker_info::WorkerId;
 use serde::{Deserialize, Serialize};
 
 /// The protocol version of this build, and the oldest one it still speaks.
-pub const VERSION: u32 = 8;
-pub(crate) const VERSION_MIN: u32 = 8;
+pub const VERSION: u32 = 9;
+pub(crate) const VERSION_MIN: u32 = 9;
 
 /// What a frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -253,6 +254,8 @@ pub struct TaskHeader {
     pub blob: Option<TensorBlob>,
     /// How it runs together with others, where its model says so.
     pub batching: Option<Box<Batching>>,
+    /// Whether the answer is to have a trace.
+    pub traced: bool,
 }
 
 /// A run of bytes that is asked for by its digest: all inputs of a task, one after another.
@@ -278,12 +281,15 @@ pub struct OutcomeHeader {
     pub blob: Option<TensorBlob>,
     /// Another task of its batch stands for the run of both.
     pub joined: bool,
+    /// What the run was made of, where that was asked for.
+    pub trace: Option<Box<RunTrace>>,
 }
 
 impl OutcomeHeader {
     /// The answer of an attempt that did not run.
     pub fn of(id: AttemptId, verdict: Verdict) -> Self {
-        Self { id, model_us: 0, batch: 1, verdict, shared: None, blob: None, joined: false }
+        let (shared, blob, trace) = (None, None, None);
+        Self { id, model_us: 0, batch: 1, verdict, shared, blob, joined: false, trace }
     }
 }
 

@@ -163,6 +163,24 @@ fn tasks_that_are_all_the_same_tell_whether_rows_depend_on_one_another() {
 }
 
 #[test]
+fn a_traced_run_gives_the_same_and_tells_its_nodes() {
+    let stop = &Stop::new();
+    let (_folder, executor, model) = rows(false);
+    let batch = [row(1., -2.), row(3., 4.)];
+    let ops = |nodes: &[NodeTime]| nodes.iter().map(|node| node.op.clone()).collect::<Vec<_>>();
+    let (alone, nodes) = executor.execute_traced(0, &model, &batch[..1], stop);
+    assert_eq!(alone, [executor.execute(0, &model, &batch[0], stop)]);
+    assert!(!nodes.is_empty() && nodes.iter().is_sorted_by_key(|node| node.start_ns), "{nodes:?}");
+    let (first, untold) = executor.execute_traced(0, &model, &batch, stop);
+    assert!(untold.is_empty(), "it runs both ways: {untold:?}");
+    let (joined, of_both) = executor.execute_traced(0, &model, &batch, stop);
+    assert_eq!((&first, &joined), (&executor.execute_batch(0, &model, &batch, stop), &first));
+    assert_eq!(ops(&of_both), ops(&nodes));
+    let (failed, untold) = executor.execute_traced(0, &model, &[Vec::new()], stop);
+    assert!(failed[0].is_err() && untold.is_empty(), "{failed:?}");
+}
+
+#[test]
 fn a_swapped_file_is_not_loaded() {
     let (_folder, repository, model) = repository();
     let path = repository.get(&model.name, None).expect("added").path;

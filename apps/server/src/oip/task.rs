@@ -151,6 +151,7 @@ async fn submit(
 ) -> Result<TaskRecord, Fault> {
     let longest = state.config().deadline_max();
     spec.deadline = Some(spec.deadline.map_or(longest, |deadline| deadline.min(longest)));
+    spec.traced = call.kept_trace().is_some() && state.tracing().tells_nodes(entry.model());
     let (coordinator, submitted) = (state.coordinator(), Instant::now());
     // Large inputs are hashed before the task is there.
     let ids = coordinator.submit_all(vec![(spec, Vec::new())]).await.map_err(faults::cluster)?;
@@ -164,7 +165,7 @@ async fn submit(
         fault = state.catalog().stranded(entry, id) => return Err(fault),
     };
     guard.task = None;
-    steps.task = call.kept_trace().map(|_| Ran::of(&record, submitted));
+    steps.task = call.kept_trace().map(|_| Ran::of(&record, submitted, coordinator));
     match faults::task(&record) {
         Some(fault) => Err(fault),
         None => Ok(record),

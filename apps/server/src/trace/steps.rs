@@ -1,11 +1,12 @@
 //! The spans of an inference, made once it is over: reading, waiting, each attempt with the model's run at
-//! its worker, writing.
+//! its worker and the nodes of that, writing.
 
 use crate::catalog::ModelEntry;
-use lgp_sdk::{AttemptRecord, TaskRecord};
+use lgp_sdk::{AttemptRecord, Coordinator, NodeTime, RunTrace, TaskRecord};
 use opentelemetry::trace::{Span, SpanKind, Status, TraceContextExt, Tracer};
 use opentelemetry::{Context, KeyValue};
 use opentelemetry_sdk::trace::SdkTracer;
+use std::borrow::Cow;
 use std::time::{Duration, Instant, SystemTime};
 
 /// From when to when.
@@ -27,16 +28,20 @@ pub(crate) struct Steps {
 pub(crate) struct Ran {
     time: Time,
     id: String,
-    tries: Vec<AttemptRecord>,
+    /// Each with what its worker told of it.
+    tries: Vec<(AttemptRecord, Option<RunTrace>)>,
     error: Option<&'static str>,
 }
 
 impl Ran {
-    pub(crate) fn of(record: &TaskRecord, submitted: Instant) -> Self {
+    pub(crate) fn of(record: &TaskRecord, submitted: Instant, coordinator: &Coordinator) -> Self {
+        let told = |attempt: &AttemptRecord| {
+            (attempt.clone(), coordinator.run_trace(record.task_id, attempt.attempt))
+        };
         Self {
             time: (submitted, Instant::now()),
             id: record.task_id.to_string(),
-            tries: record.tries.clone(),
+            tries: record.tries.iter().map(told).collect(),
             error: record.error.as_ref().map(|error| error.code.name()),
         }
     }
@@ -44,7 +49,7 @@ impl Ran {
 
 /// A span that is over.
 struct Part {
-    name: &'static str,
+    name: Cow<'static, str>,
     kind: SpanKind,
     time: Time,
     attributes: Vec<KeyValue>,
@@ -52,8 +57,8 @@ struct Part {
 }
 
 impl Part {
-    fn new(name: &'static str, time: Time) -> Self {
-        let (kind, attributes) = (SpanKind::Internal, Vec::new());
+    fn new(name: impl Into<Cow<'static, str>>, time: Time) -> Self {
+        let (kind, attributes, name) = (SpanKind::Internal, Vec::new(), name.into());
         Self { name, kind, time, attributes, error: None }
     }
 }
@@ -126,14 +131,14 @@ impl Ran {
         let at = |ms: f64| submitted.checked_add(after(ms)).unwrap_or(ended).min(ended);
         // Whatever is between attempts is waiting; a rival begins before the other has ended.
         let mut waits_since = submitted;
-        for attempt in &self.tries {
+        for (attempt, told) in &self.tries {
             let sent = at(attempt.sent_ms);
             if sent >= waits_since {
                 scribe.put(&above, Part::new("queue", (waits_since, sent)));
             }
             let over = attempt.ended_ms.map_or(ended, at);
             waits_since = waits_since.max(over);
-            write_attempt(scribe, &above, attempt, (sent, over));
+            write_attempt(scribe, &above, (attempt, told.as_ref()), (sent, over));
         }
         if self.tries.is_empty() {
             scribe.put(&above, Part::new("queue", self.time));
@@ -141,7 +146,12 @@ impl Ran {
     }
 }
 
-fn write_attempt(scribe: &Scribe<'_>, above: &Context, attempt: &AttemptRecord, time: Time) {
+fn write_attempt(
+    scribe: &Scribe<'_>,
+    above: &Context,
+    (attempt, told): (&AttemptRecord, Option<&RunTrace>),
+    time: Time,
+) {
     let place = vec![
         KeyValue::new("lgp.worker", attempt.worker.to_string()),
         KeyValue::new("lgp.device", attempt.device.to_string()),
@@ -159,14 +169,36 @@ fn write_attempt(scribe: &Scribe<'_>, above: &Context, attempt: &AttemptRecord, 
     // The worker measures how long it took, on a clock of its own: the way there is taken to be as long as
     // the way back.
     let (sent, over) = time;
-    let took = after(ms).min(over.saturating_duration_since(sent));
-    let began = sent + over.saturating_duration_since(sent).saturating_sub(took) / 2;
-    let part = Part {
-        kind: SpanKind::Server,
-        attributes: place,
-        ..Part::new("model", (began, began + took))
-    };
-    scribe.put(&above, part);
+    let whole = over.saturating_duration_since(sent);
+    let took = after(ms).min(whole);
+    let waited = told.map_or(Duration::ZERO, |told| told.waited).min(whole - took);
+    let arrived = sent + (whole - took - waited) / 2;
+    let began = arrived + waited;
+    if told.is_some() {
+        let attributes = place.clone();
+        scribe.put(
+            &above,
+            Part {
+                kind: SpanKind::Server,
+                attributes,
+                ..Part::new("device_queue", (arrived, began))
+            },
+        );
+    }
+    let run = (began, began + took);
+    let part = Part { kind: SpanKind::Server, attributes: place, ..Part::new("model", run) };
+    let above = scribe.put(&above, part);
+    for node in told.iter().flat_map(|told| &told.nodes) {
+        write_node(scribe, &above, node, run);
+    }
+}
+
+/// A node of a run, named as its operator.
+fn write_node(scribe: &Scribe<'_>, above: &Context, node: &NodeTime, (began, ended): Time) {
+    let at = |ns: u64| began.checked_add(Duration::from_nanos(ns)).unwrap_or(ended).min(ended);
+    let time = (at(node.start_ns), at(node.start_ns.saturating_add(node.took_ns)));
+    let attributes = vec![KeyValue::new("lgp.node", node.name.clone())];
+    scribe.put(above, Part { attributes, ..Part::new(node.op.clone(), time) });
 }
 
 fn after(ms: f64) -> Duration {

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 
 const MODELS: &str = "/api/v1/cluster/models";
 const CLASSES: usize = 5;
-const SIDE: u32 = 4;
+pub(crate) const SIDE: u32 = 4;
 const LABELS: &str = "cat\ndog\nowl\nfox\nelk\n";
 
 /// Pictures to labels by the model `real.clf`.
@@ -90,7 +90,7 @@ fn weights() -> Vec<f32> {
 }
 
 /// Input `x` f32 [n,3,4,4], output `logits` f32 [n,5].
-fn classifier() -> Vec<u8> {
+pub(crate) fn classifier() -> Vec<u8> {
     let n = || Dim::Symbol("n".into());
     let ty = |dims: Vec<Dim>| TensorType { dtype: DType::F32, shape: Some(SymShape(dims)) };
     let mut graph = GraphBuilder::new("clf");

@@ -82,6 +82,7 @@ pub(super) fn frames() -> Result<Vec<Vec<u8>>> {
                     preferred: vec![NonZeroU32::MIN],
                     delay_us: 300,
                 })),
+                traced: true,
             },
             body_bytes,
             0,

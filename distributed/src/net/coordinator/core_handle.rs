@@ -12,6 +12,7 @@ use crate::proto::HangTable;
 use crate::proto::core::Core;
 use crate::proto::event::Event;
 use crate::proto::state::SessionId;
+use crate::run_trace::RunTraces;
 use callers::Callers;
 use durable::Journal;
 use std::collections::HashMap;
@@ -50,6 +51,8 @@ pub struct CoreHandle {
     sooner: Notify,
     /// Who ends and starts the processes of local workers, if anybody does.
     supervisor: Option<Arc<dyn Supervisor>>,
+    /// What workers told of runs, until it is asked for.
+    pub(crate) run_traces: RunTraces,
     /// Devices on which runs did not stop.
     hangs: Arc<Persisted<HangTable>>,
     /// What happened, with the wall time.
@@ -107,6 +110,7 @@ impl CoreHandle {
             collected: Arc::new(TensorCache::new(output_bytes_max, TRANSFERS_MAX)),
             sooner: Notify::new(),
             supervisor,
+            run_traces: RunTraces::default(),
             hangs: Arc::new(hangs),
             events: broadcast::Sender::new(EVENTS_KEPT),
         }

@@ -112,14 +112,17 @@ impl<'a> Exchange<'a> {
         // Stands until the attempt has ended.
         let _offer = self.ask().await?;
         let start = Start::read(&mut self.recv).await?;
-        let header: OutcomeHeader = start.header(Kind::Outcome, "outcome")?;
-        let Attempt { core, connection, session, id, shared_memory, .. } = self.attempt;
+        let mut header: OutcomeHeader = start.header(Kind::Outcome, "outcome")?;
+        let Attempt { core, connection, session, id, shared_memory, spec, .. } = self.attempt;
         if header.id != *id {
             let reason = format!("the answer is for {:?}, not for {id:?}", header.id);
             return Err(Error::Connection(reason));
         }
         if header.blob.is_some() {
             core.with(|core, _| core.answering(*session, *id));
+        }
+        if let Some(trace) = header.trace.take().filter(|_| spec.traced) {
+            core.run_traces.put(*id, *trace);
         }
         // An answer with what is not shared any more breaks the attempt itself.
         self.sharing = header.shared.is_some() && self.shared;
@@ -146,11 +149,18 @@ impl<'a> Exchange<'a> {
         let shared = shared_memory.lend(*id, inputs, body_bytes).await;
         self.sharing = shared.is_some();
         let (inputs, body_bytes) = if self.sharing { (&[][..], 0) } else { (inputs, body_bytes) };
-        let (device, priority, model) = (*device, spec.priority, (**model).clone());
         let mut chunks = {
-            let id = *id;
-            let header =
-                TaskHeader { id, device, priority, model, tensors, shared, blob, batching };
+            let header = TaskHeader {
+                id: *id,
+                device: *device,
+                priority: spec.priority,
+                model: (**model).clone(),
+                tensors,
+                shared,
+                blob,
+                batching,
+                traced: spec.traced,
+            };
             wire::chunks(Kind::Task, &header, inputs, body_bytes)?
         };
         self.send.write_all_chunks(&mut chunks).await.map_err(wire::lost)?;
@@ -172,7 +182,7 @@ pub(crate) async fn completion(
     shared_memory: &SharedMemory,
     (collected, worker): (&TensorCache, Peer<'_>),
 ) -> Result<(Completion, Option<Room>)> {
-    let OutcomeHeader { id, model_us, batch, verdict, shared, blob, joined } = header;
+    let OutcomeHeader { id, model_us, batch, verdict, shared, blob, joined, trace: _ } = header;
     let model = Duration::from_micros(model_us);
     let metas = match verdict {
         Verdict::Done(metas) => metas,

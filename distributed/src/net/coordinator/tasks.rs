@@ -8,7 +8,9 @@ use crate::net::coordinator::stored;
 use crate::net::outside::planted_here;
 use crate::net::transfer::tensors::{self, Large};
 use crate::proto::core::Found;
+use crate::proto::message::AttemptId;
 use crate::proto::{Order, request};
+use crate::run_trace::RunTrace;
 use crate::task::{ModelRef, TaskFilter, TaskId, TaskPage, TaskRecord, TaskSpec, TaskState};
 use std::sync::Arc;
 
@@ -102,6 +104,14 @@ impl Coordinator {
     /// [`Error::UnknownTask`], [`Error::Expired`]; [`Error::Stopped`].
     pub async fn wait(&self, id: TaskId) -> Result<TaskRecord> {
         self.shared.wait(id)?.record(&self.shared).await
+    }
+
+    /// What the worker of an attempt told of its run, once: of a task with [`TaskSpec::traced`], as long as it is
+    /// among the last 64 such runs. A run whose answer came over another connection than its request has none.
+    #[must_use]
+    pub fn run_trace(&self, task: TaskId, attempt: u32) -> Option<RunTrace> {
+        let TaskId { epoch, seq } = task;
+        self.shared.run_traces.take(AttemptId { epoch, seq, attempt })
     }
 
     /// Submits and waits. Dropping the future does not cancel the task.

@@ -12,6 +12,7 @@ use crate::config::WorkerConfig;
 use crate::executor::{ExecError, Executor, Stop};
 use crate::net::outside;
 use crate::proto::queue::{Place, aged};
+use crate::run_trace::NodeTime;
 use crate::task::{ModelRef, Priority};
 use groups::{Groups, Next, Rule};
 use lgp_memory::NamedTensor;
@@ -39,6 +40,8 @@ pub(crate) struct Job {
     pub(crate) stage: Arc<Stage>,
     /// The room that large inputs take at the worker, until the job is done.
     pub(crate) room: Option<OwnedSemaphorePermit>,
+    /// Whether the nodes of its run are told.
+    pub(crate) traced: bool,
 }
 
 impl Job {
@@ -78,6 +81,10 @@ pub(crate) struct Ran {
     pub(crate) batch: u32,
     /// Another task stands for the run of all.
     pub(crate) joined: bool,
+    /// When the run began.
+    pub(crate) began: Instant,
+    /// Its nodes, where a task of the batch wants them told.
+    pub(crate) nodes: Vec<NodeTime>,
 }
 
 /// A place in the line, and the promise of what comes of it.
@@ -215,6 +222,7 @@ impl DeviceQueue {
         let (model, kind) = (first.job.model.clone(), first.kind);
         let (mut inputs, mut stages) = (Vec::new(), Vec::new());
         let (mut answers, mut rooms) = (Vec::new(), Vec::new());
+        let traced = batch.iter().any(|waiting| waiting.job.traced);
         for Waiting { job, answer, .. } in batch {
             inputs.push(job.inputs);
             stages.push(job.stage);
@@ -222,9 +230,12 @@ impl DeviceQueue {
             answers.push(answer);
         }
         let began = Instant::now();
-        let results = match (inputs.as_slice(), stages.as_slice()) {
-            ([one], [stage]) => vec![self.execute(&model, one, stage.stopping())],
-            (many, stages) => self.execute_batch(&model, many, stages),
+        let (results, nodes) = match (inputs.as_slice(), stages.as_slice()) {
+            ([one], [stage]) => {
+                let (result, nodes) = self.execute_one(&model, one, stage.stopping(), traced);
+                (vec![result], nodes)
+            }
+            (many, stages) => self.execute_batch(&model, many, stages, traced),
         };
         let took = began.elapsed();
         self.lock().learn(kind, took);
@@ -234,22 +245,35 @@ impl DeviceQueue {
         let first = stages.iter().position(|stage| stage.is_wanted()).unwrap_or_default();
         for (at, (answer, result)) in answers.into_iter().zip(results).enumerate() {
             // Who waited for it may be gone.
-            let _ = answer.send(Ran { result, took, batch, joined: at != first });
+            let (joined, nodes) = (at != first, nodes.clone());
+            let _ = answer.send(Ran { result, took, batch, joined, began, nodes });
         }
     }
 
-    fn execute(
+    fn execute_one(
         &self,
         model: &ModelRef,
-        inputs: &[NamedTensor],
+        inputs: &Vec<NamedTensor>,
         stop: &Stop,
-    ) -> Result<Vec<NamedTensor>, ExecError> {
+        traced: bool,
+    ) -> (Result<Vec<NamedTensor>, ExecError>, Vec<NodeTime>) {
         if stop.is_stopped() {
-            return Err(ExecError::stopped("the run was stopped before it began"));
+            let stopped = ExecError::stopped("the run was stopped before it began");
+            return (Err(stopped), Vec::new());
         }
+        let (device, executor) = (self.device, &self.executor);
         // What an executor leaves behind when it panics is its own affair, as on a thread that ends.
-        let run = AssertUnwindSafe(|| self.executor.execute(self.device, model, inputs, stop));
-        catch_unwind(run).unwrap_or_else(|payload| Err(panicked(&*payload)))
+        let run = AssertUnwindSafe(|| {
+            if !traced {
+                return (executor.execute(device, model, inputs, stop), Vec::new());
+            }
+            let one = std::slice::from_ref(inputs);
+            let (results, nodes) = executor.execute_traced(device, model, one, stop);
+            let given = results.len();
+            let result = results.into_iter().next().filter(|_| given == 1);
+            (result.unwrap_or_else(|| Err(miscounted(given, 1))), nodes)
+        });
+        catch_unwind(run).unwrap_or_else(|payload| (Err(panicked(&*payload)), Vec::new()))
     }
 
     fn execute_batch(
@@ -257,25 +281,33 @@ impl DeviceQueue {
         model: &ModelRef,
         inputs: &[Vec<NamedTensor>],
         stages: &[Arc<Stage>],
-    ) -> Vec<Result<Vec<NamedTensor>, ExecError>> {
-        let batch = Batch::of(stages);
+        traced: bool,
+    ) -> (Vec<Result<Vec<NamedTensor>, ExecError>>, Vec<NodeTime>) {
+        let (batch, device, executor) = (Batch::of(stages), self.device, &self.executor);
         let stop = batch.stopping();
-        let run =
-            AssertUnwindSafe(|| self.executor.execute_batch(self.device, model, inputs, stop));
+        let run = AssertUnwindSafe(|| match traced {
+            true => executor.execute_traced(device, model, inputs, stop),
+            false => (executor.execute_batch(device, model, inputs, stop), Vec::new()),
+        });
         match catch_unwind(run) {
-            Ok(results) if results.len() == inputs.len() => results,
-            Ok(results) => {
-                let (given, expected) = (results.len(), inputs.len());
-                let error = format!("the executor gave {given} results for {expected} tasks");
-                inputs.iter().map(|_| Err(ExecError::failed(error.clone()))).collect()
+            Ok((results, nodes)) if results.len() == inputs.len() => (results, nodes),
+            Ok((results, _)) => {
+                let error = miscounted(results.len(), inputs.len());
+                (inputs.iter().map(|_| Err(error.clone())).collect(), Vec::new())
             }
             // One of them is to blame; the others must not suffer for it.
             Err(_) => {
-                let each = inputs.iter().zip(stages);
-                each.map(|(inputs, stage)| self.execute(model, inputs, stage.stopping())).collect()
+                let one = |(inputs, stage): (_, &Arc<Stage>)| {
+                    self.execute_one(model, inputs, stage.stopping(), false).0
+                };
+                (inputs.iter().zip(stages).map(one).collect(), Vec::new())
             }
         }
     }
+}
+
+fn miscounted(given: usize, expected: usize) -> ExecError {
+    ExecError::failed(format!("the executor gave {given} results for {expected} tasks"))
 }
 
 /// Takes the first task of a group and those like it, in their order, up to a batch.

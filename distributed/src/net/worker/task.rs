@@ -16,11 +16,13 @@ use crate::proto::message::{
     AttemptId, Kind, OutcomeHeader, TaskHeader, TensorBlob, TensorMeta, Verdict,
 };
 use crate::proto::tensors::{describe_any, plan};
+use crate::run_trace::RunTrace;
 use lgp_memory::NamedTensor;
 use quinn::{Connection, RecvStream, SendStream};
 use serde::Serialize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::time::Instant;
 
 /// What the tasks of one connection share.
 pub(crate) struct WorkerSession {
@@ -103,7 +105,8 @@ async fn serve(
     // Cancelled, or broken: either way the coordinator learns that the slot is free.
     let released = || session.report(Kind::Released, &id);
     // Boxed: glibc is slow with pieces of more than a kilobyte, and both together have two.
-    let performing = Box::pin(perform(session, &hold, start, header, send, recv));
+    let performing = perform(session, &hold, start, header, send, recv);
+    let performing = Box::pin(async { performing.await.map(Box::new) });
     let Ok(reply) = performing.await.inspect_err(|error| {
         tracing::debug!(%error, "task given up");
         released();
@@ -127,7 +130,7 @@ async fn serve(
         Ok(Some(_)) => released(),
         // Another connection may take it.
         Err(_) if session.fetcher.connection().close_reason().is_some() => {
-            session.attempts.keep(hold, reply);
+            session.attempts.keep(hold, *reply);
         }
         Err(error) => {
             tracing::debug!(%error, "an answer was not taken");
@@ -145,7 +148,7 @@ async fn perform(
     send: &SendStream,
     recv: &mut RecvStream,
 ) -> Result<Reply> {
-    let id = hold.id;
+    let (id, came) = (hold.id, Instant::now());
     let metas = std::mem::take(&mut header.tensors);
     if session.leaving.load(Ordering::SeqCst) || session.attempts.was_recalled(id) {
         return Ok(refused(id));
@@ -176,9 +179,9 @@ async fn perform(
         let count = session.queues.len();
         return Err(wire::lost(format!("a task for device {} of {count}", header.device)));
     };
-    let TaskHeader { priority, model, batching, .. } = header;
+    let TaskHeader { priority, model, batching, traced, .. } = header;
     let stage = Arc::clone(&hold.stage);
-    let job = Job { priority, model, batching, inputs, stage, room };
+    let job = Job { priority, model, batching, inputs, stage, room, traced };
     let ran = match queue.run_at_once(job) {
         Ok(ran) => ran,
         Err(job) => match wait(queue, queue.enter(job), &hold.stage, send).await? {
@@ -188,11 +191,13 @@ async fn perform(
     };
     let model_us = u64::try_from(ran.took.as_micros()).unwrap_or(u64::MAX);
     let (batch, joined) = (ran.batch, ran.joined);
+    let trace = || Box::new(RunTrace::new(ran.began.saturating_duration_since(came), ran.nodes));
+    let trace = traced.then(trace);
     let mut reply = match ran.result {
         Ok(outputs) => done(session, id, outputs).await?,
         Err(error) => failed(id, error),
     };
-    (reply.header.model_us, reply.header.batch, reply.header.joined) = (model_us, batch, joined);
+    reply.header = OutcomeHeader { model_us, batch, joined, trace, ..reply.header };
     Ok(reply)
 }
 
@@ -289,7 +294,12 @@ async fn answer(session: &WorkerSession, send: &mut SendStream, reply: &Reply) -
         let lent = shared.is_some();
         let header = OutcomeHeader { shared, ..header.clone() };
         let (outputs, body_bytes) = if lent { (&[][..], 0) } else { (&outputs[..], *body_bytes) };
-        wire::chunks(Kind::Outcome, &header, outputs, body_bytes)?
+        let untraced = |_| {
+            // With its trace it may be too long for a frame.
+            let header = OutcomeHeader { trace: None, ..header.clone() };
+            wire::chunks(Kind::Outcome, &header, outputs, body_bytes)
+        };
+        wire::chunks(Kind::Outcome, &header, outputs, body_bytes).or_else(untraced)?
     };
     send.write_all_chunks(&mut chunks).await.map_err(wire::lost)?;
     match offer {

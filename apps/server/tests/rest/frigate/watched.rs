@@ -60,5 +60,5 @@ async fn an_image_is_one_trace() {
     }
     let traces = collector.with(IMAGES);
     let [trace] = &traces[..] else { panic!("one image is one trace: {traces:?}") };
-    check(&collector.trace(trace, 8).await, (IMAGES, ""), "frigate.m/1");
+    check(&collector.trace(trace, 9).await, (IMAGES, ""), "frigate.m/1");
 }

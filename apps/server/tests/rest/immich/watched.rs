@@ -47,7 +47,7 @@ async fn a_request_is_one_trace() {
     );
     let (status, text) = service.ask(&head, &with_text(&textual("m"), "a dog")).await;
     assert_eq!(status, 200, "{text}");
-    let spans = collector.trace(TRACE, 8).await;
+    let spans = collector.trace(TRACE, 12).await;
     check(&spans, ("POST /predict", ABOVE), "m.textual/1");
     assert!(collector.with("GET /ping").is_empty(), "it is asked all the time");
 }

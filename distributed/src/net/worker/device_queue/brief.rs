@@ -49,7 +49,7 @@ impl DeviceQueue {
         job.stage.begin();
         let began = tokio::time::Instant::now();
         let stop = job.stage.stopping().within(LONGEST);
-        let result = self.execute(&job.model, &job.inputs, &stop);
+        let (result, nodes) = self.execute_one(&job.model, &job.inputs, &stop, job.traced);
         let took = began.elapsed();
         let mut state = self.lock();
         state.free += 1;
@@ -60,7 +60,7 @@ impl DeviceQueue {
         if was_stopped && job.stage.is_wanted() {
             return Err(job);
         }
-        Ok(Ran { result, took, batch: 1, joined: false })
+        Ok(Ran { result, took, batch: 1, joined: false, began, nodes })
     }
 }
 

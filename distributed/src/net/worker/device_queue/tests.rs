@@ -61,6 +61,20 @@ impl Executor for Recorder {
         self.note(batch.iter().map(|inputs| value(inputs)).collect());
         batch.iter().skip(usize::from(self.short)).cloned().map(Ok).collect()
     }
+    fn execute_traced(
+        &self,
+        device: usize,
+        model: &ModelRef,
+        batch: &[Vec<NamedTensor>],
+        stop: &Stop,
+    ) -> (Vec<Result<Vec<NamedTensor>, ExecError>>, Vec<NodeTime>) {
+        let results = match batch {
+            [one] => vec![self.execute(device, model, one, stop)],
+            many => self.execute_batch(device, model, many, stop),
+        };
+        let (op, name) = ("Relu".to_owned(), "r".to_owned());
+        (results, vec![NodeTime { op, name, start_ns: 0, took_ns: 1 }])
+    }
     fn status(&self) -> ExecutorStatus {
         ExecutorStatus::default()
     }
@@ -84,7 +98,45 @@ pub(super) fn job(model: &str, length: usize, value: f32, priority: Priority) ->
     let tensor = Tensor::from_slice([length], &values).expect("small");
     let model = ModelRef { name: model.into(), version: 1, sha256: String::new() };
     let inputs = vec![NamedTensor::new("x", tensor)];
-    Job { priority, model, batching: None, inputs, stage: Arc::default(), room: None }
+    Job {
+        priority,
+        model,
+        batching: None,
+        inputs,
+        stage: Arc::default(),
+        room: None,
+        traced: false,
+    }
+}
+
+#[tokio::test]
+async fn a_run_is_traced_where_a_task_of_its_batch_wants_it() {
+    let executor = Arc::new(Recorder::default());
+    executor.let_go();
+    let line = line(2, Duration::from_secs(10), &executor);
+    let enter = |value, traced| line.enter(Job { traced, ..job("m", 1, value, Priority::Normal) });
+    for (traced, values, told) in [
+        ([false, false], [1., 2.], [0, 0]),
+        ([false, true], [1., 2.], [1, 1]),
+        // Alone once more, of which nothing is told.
+        ([true, true], [1., BAD], [0, 0]),
+    ] {
+        let tickets = [enter(values[0], traced[0]), enter(values[1], traced[1])];
+        for (ticket, (value, told)) in tickets.into_iter().zip(values.into_iter().zip(told)) {
+            let ran = ticket.ran.await.expect("it runs");
+            assert_eq!((ran.nodes.len(), ran.result.is_err()), (told, value == BAD), "{traced:?}");
+        }
+    }
+    let alone = DeviceQueue::execute_one;
+    let inputs = |value| job("m", 1, value, Priority::Normal);
+    for (traced, told) in [(false, 0), (true, 1)] {
+        let Job { model, inputs, .. } = inputs(3.);
+        let (result, nodes) = alone(&line, &model, &inputs, &Stop::new(), traced);
+        assert!(result.is_ok() && nodes.len() == told, "{result:?}");
+    }
+    let Job { model, inputs, .. } = inputs(BAD);
+    let (result, nodes) = alone(&line, &model, &inputs, &Stop::new(), true);
+    assert!(result.is_err_and(|error| error.message.contains("panicked")) && nodes.is_empty());
 }
 
 #[tokio::test]

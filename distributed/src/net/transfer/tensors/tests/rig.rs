@@ -105,6 +105,7 @@ impl Rig {
             shared: None,
             blob: Some(blob),
             batching: None,
+            traced: false,
         };
         send.write_all(&frame(Kind::Task, &header)).await.unwrap();
         send.finish().unwrap();

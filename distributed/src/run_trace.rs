@@ -1,0 +1,122 @@
+//! What an attempt's time at its worker was made of, for a trace of its request.
+
+use crate::proto::message::AttemptId;
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Nodes that are told of one run.
+const NODES_MAX: usize = 256;
+/// Bytes of a node's name, and of its operator's.
+const NAME_BYTES_MAX: usize = 64;
+/// Runs that are remembered until their traces are written.
+const RUNS_MAX: usize = 64;
+
+/// One node of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeTime {
+    /// Its operator, for example `Conv`.
+    pub op: String,
+    /// Its name in the model; names longer than 64 bytes are cut.
+    pub name: String,
+    /// Nanoseconds from the beginning of the run to its own.
+    pub start_ns: u64,
+    /// Nanoseconds that it took.
+    pub took_ns: u64,
+}
+
+/// An attempt of a task with [`TaskSpec::traced`](crate::TaskSpec::traced), as its worker measured it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunTrace {
+    /// From when the worker had the request to when its run began: fetching, and waiting for the device.
+    pub waited: Duration,
+    /// The nodes of the run in the order in which they ran; of more than 256 those that took longest. Empty
+    /// where the executor tells of none.
+    pub nodes: Vec<NodeTime>,
+}
+
+impl RunTrace {
+    pub(crate) fn new(waited: Duration, nodes: Vec<NodeTime>) -> Self {
+        let mut trace = Self { waited, nodes };
+        trace.shorten();
+        trace
+    }
+
+    /// Keeps what fits the header of a frame beside all else that is in one.
+    fn shorten(&mut self) {
+        if self.nodes.len() > NODES_MAX {
+            self.nodes.sort_by_key(|node| std::cmp::Reverse(node.took_ns));
+            self.nodes.truncate(NODES_MAX);
+            self.nodes.sort_by_key(|node| node.start_ns);
+        }
+        for text in self.nodes.iter_mut().flat_map(|node| [&mut node.op, &mut node.name]) {
+            text.truncate(text.floor_char_boundary(NAME_BYTES_MAX));
+        }
+    }
+}
+
+/// The traces of the last runs, at their coordinator.
+#[derive(Default)]
+pub(crate) struct RunTraces(Mutex<VecDeque<(AttemptId, RunTrace)>>);
+
+impl RunTraces {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<(AttemptId, RunTrace)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers what a worker told, in place of the oldest where there are many.
+    pub(crate) fn put(&self, id: AttemptId, mut trace: RunTrace) {
+        trace.shorten();
+        let mut runs = self.lock();
+        if runs.len() >= RUNS_MAX {
+            runs.pop_front();
+        }
+        runs.push_back((id, trace));
+    }
+
+    /// What is remembered of an attempt, which is forgotten.
+    pub(crate) fn take(&self, id: AttemptId) -> Option<RunTrace> {
+        let mut runs = self.lock();
+        let at = runs.iter().position(|(of, _)| *of == id)?;
+        runs.remove(at).map(|(_, trace)| trace)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(start_ns: u64, took_ns: u64) -> NodeTime {
+        NodeTime { op: "Conv".into(), name: "é".repeat(40), start_ns, took_ns }
+    }
+
+    fn id(seq: u64) -> AttemptId {
+        AttemptId { epoch: 1, seq, attempt: 1 }
+    }
+
+    #[test]
+    fn the_longest_nodes_are_told_in_their_order() {
+        let nodes = (0..1_000).map(|at| node(at, if at % 4 == 1 { 10 } else { 1 })).collect();
+        let trace = RunTrace::new(Duration::ZERO, nodes);
+        let starts: Vec<u64> = trace.nodes.iter().map(|node| node.start_ns).collect();
+        let longest: Vec<u64> = (0..1_000).filter(|at| at % 4 == 1).collect();
+        assert!(longest.iter().all(|at| starts.contains(at)), "{starts:?}");
+        assert!(starts.len() == NODES_MAX && starts.is_sorted(), "{starts:?}");
+        assert_eq!(trace.nodes[0].name, "é".repeat(32));
+        let bytes = postcard::to_stdvec(&trace).expect("serialisable");
+        assert!(bytes.len() < 40 << 10, "{}", bytes.len());
+    }
+
+    #[test]
+    fn the_last_runs_are_remembered_once() {
+        let traces = RunTraces::default();
+        let many = RunTrace { waited: Duration::ZERO, nodes: vec![node(0, 1); 2 * NODES_MAX] };
+        for seq in 0..=64 {
+            traces.put(id(seq), many.clone());
+        }
+        assert_eq!(traces.take(id(0)), None);
+        assert_eq!(traces.take(id(64)).map(|trace| trace.nodes.len()), Some(NODES_MAX));
+        assert_eq!(traces.take(id(64)), None);
+    }
+}
