@@ -214,6 +214,7 @@ mod tests {
         drop(all);
         assert!(fits(&bodies, 1 << 20).await.is_some());
     }
+
     #[tokio::test]
     async fn one_caller_leaves_a_quarter_to_others() {
         let bodies = Bodies::new(8 << 20);

@@ -22,7 +22,7 @@ use opentelemetry_http::HeaderExtractor;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::{IdGenerator, RandomIdGenerator, SdkTracer};
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 use tonic::Code;
 use tracing::{Instrument, Span, field};
@@ -105,7 +105,9 @@ impl Call {
 
     /// It is a caller's of this name.
     pub(crate) fn comes_from(&mut self, caller: &str) {
-        self.caller = caller.into();
+        if *self.caller != *caller {
+            self.caller = caller.into();
+        }
     }
 
     /// Who calls.
@@ -189,7 +191,8 @@ impl Call {
 
 /// Whoever is not asked for a key.
 fn nobody() -> Arc<str> {
-    NO_KEY.into()
+    static NOBODY: LazyLock<Arc<str>> = LazyLock::new(|| NO_KEY.into());
+    Arc::clone(&NOBODY)
 }
 
 /// The server's part of a trace begins.

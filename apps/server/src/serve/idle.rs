@@ -200,6 +200,7 @@ mod tests {
         drop((first, third));
         connections.all_ended().await;
     }
+
     #[tokio::test]
     async fn a_full_house_asks_at_once_and_more_where_nobody_leaves() {
         let connections = Connections::new(8);
