@@ -29,30 +29,27 @@ pub struct NodeTime {
 /// An attempt of a task with [`TaskSpec::traced`](crate::TaskSpec::traced), as its worker measured it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunTrace {
-    /// From when the worker had the request to when its run began: fetching, and waiting for the device.
+    /// From when the worker had the request, with its inputs where they came along, to when the run began:
+    /// fetching of what did not, and waiting for the device.
     pub waited: Duration,
-    /// The nodes of the run in the order in which they ran; of more than 256 those that took longest. Empty
-    /// where the executor tells of none.
+    /// The nodes of the run in the order in which they ran, of the whole batch where several tasks ran as one;
+    /// of more than 256 those that took longest. Empty where the executor tells of none.
     pub nodes: Vec<NodeTime>,
 }
 
 impl RunTrace {
-    pub(crate) fn new(waited: Duration, nodes: Vec<NodeTime>) -> Self {
-        let mut trace = Self { waited, nodes };
-        trace.shorten();
-        trace
-    }
-
-    /// Keeps what fits the header of a frame beside all else that is in one.
-    fn shorten(&mut self) {
-        if self.nodes.len() > NODES_MAX {
-            self.nodes.sort_by_key(|node| std::cmp::Reverse(node.took_ns));
-            self.nodes.truncate(NODES_MAX);
-            self.nodes.sort_by_key(|node| node.start_ns);
+    /// Keeps what takes less than two thirds of a frame's header, and no memory for more.
+    pub(crate) fn shorten(nodes: &mut Vec<NodeTime>) {
+        if nodes.len() > NODES_MAX {
+            nodes.sort_by_key(|node| std::cmp::Reverse(node.took_ns));
+            nodes.truncate(NODES_MAX);
+            nodes.sort_by_key(|node| node.start_ns);
         }
-        for text in self.nodes.iter_mut().flat_map(|node| [&mut node.op, &mut node.name]) {
+        for text in nodes.iter_mut().flat_map(|node| [&mut node.op, &mut node.name]) {
             text.truncate(text.floor_char_boundary(NAME_BYTES_MAX));
+            text.shrink_to_fit();
         }
+        nodes.shrink_to_fit();
     }
 }
 
@@ -67,7 +64,7 @@ impl RunTraces {
 
     /// Remembers what a worker told, in place of the oldest where there are many.
     pub(crate) fn put(&self, id: AttemptId, mut trace: RunTrace) {
-        trace.shorten();
+        RunTrace::shorten(&mut trace.nodes);
         let mut runs = self.lock();
         if runs.len() >= RUNS_MAX {
             runs.pop_front();
@@ -86,9 +83,10 @@ impl RunTraces {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proto::frame::HEADER_BYTES_MAX;
 
     fn node(start_ns: u64, took_ns: u64) -> NodeTime {
-        NodeTime { op: "Conv".into(), name: "é".repeat(40), start_ns, took_ns }
+        NodeTime { op: "C".repeat(80), name: "é".repeat(40), start_ns, took_ns }
     }
 
     fn id(seq: u64) -> AttemptId {
@@ -97,15 +95,19 @@ mod tests {
 
     #[test]
     fn the_longest_nodes_are_told_in_their_order() {
-        let nodes = (0..1_000).map(|at| node(at, if at % 4 == 1 { 10 } else { 1 })).collect();
-        let trace = RunTrace::new(Duration::ZERO, nodes);
-        let starts: Vec<u64> = trace.nodes.iter().map(|node| node.start_ns).collect();
+        let late = u64::MAX - 1_000;
+        let took = |at| if at % 4 == 1 { u64::MAX } else { u64::MAX - 1 };
+        let mut nodes = (0..1_000).map(|at| node(late + at, took(at))).collect();
+        RunTrace::shorten(&mut nodes);
+        let starts: Vec<u64> = nodes.iter().map(|node| node.start_ns - late).collect();
         let longest: Vec<u64> = (0..1_000).filter(|at| at % 4 == 1).collect();
         assert!(longest.iter().all(|at| starts.contains(at)), "{starts:?}");
         assert!(starts.len() == NODES_MAX && starts.is_sorted(), "{starts:?}");
-        assert_eq!(trace.nodes[0].name, "é".repeat(32));
+        assert_eq!((&*nodes[0].op, &*nodes[0].name), (&*"C".repeat(64), &*"é".repeat(32)));
+        assert!(nodes.capacity() == NODES_MAX && nodes[0].name.capacity() == NAME_BYTES_MAX);
+        let trace = RunTrace { waited: Duration::MAX, nodes };
         let bytes = postcard::to_stdvec(&trace).expect("serialisable");
-        assert!(bytes.len() < 40 << 10, "{}", bytes.len());
+        assert!(bytes.len() < HEADER_BYTES_MAX * 2 / 3, "{}", bytes.len());
     }
 
     #[test]

@@ -226,8 +226,9 @@ pub struct TaskSpec {
     /// Waits between attempts, where they are not to be those of the coordinator.
     pub backoff: Option<Backoff>,
     /// Whether its worker tells what the run was made of, for
-    /// [`Coordinator::run_trace`](crate::Coordinator::run_trace). A run on a device takes longer then: it is
-    /// measured node by node.
+    /// [`Coordinator::run_trace`](crate::Coordinator::run_trace). A run on a device takes longer then, for all
+    /// tasks of its batch: it is measured node by node. A task whose runs are limited, by itself, its model or
+    /// the settings, is not traced.
     pub traced: bool,
 }
 

@@ -44,8 +44,9 @@ impl Program {
         Self { graph, plan, memory: PlanCache::default(), by_image }
     }
 
-    /// Runs the graph on inputs in its order; the outputs come in theirs. With a recorder, a batch
-    /// runs as a whole, so that each node has one time.
+    /// Runs the graph on inputs in its order; the outputs come in theirs. With a recorder that asks for it, a
+    /// batch runs as a whole, so that each node has one time; another hears of no node of images that run each
+    /// on a thread of its own.
     ///
     /// # Errors
     /// What a node has against its inputs, with the node's name.
@@ -56,7 +57,7 @@ impl Program {
         recorder: Option<&mut Recorder>,
     ) -> Result<Vec<Datum>> {
         if self.by_image
-            && recorder.is_none()
+            && !recorder.as_ref().is_some_and(|recorder| recorder.wants_whole)
             && let Some(outputs) = self.run_images(ctx, &inputs)
         {
             return outputs;

@@ -58,11 +58,13 @@ impl Profile {
 pub(crate) struct Recorder {
     begin: Instant,
     profile: Profile,
+    /// Whether a batch runs as a whole for it, which is not how it runs otherwise.
+    pub(crate) wants_whole: bool,
 }
 
 impl Recorder {
-    pub(crate) fn new() -> Self {
-        Self { begin: Instant::now(), profile: Profile::default() }
+    pub(crate) fn new(wants_whole: bool) -> Self {
+        Self { begin: Instant::now(), profile: Profile::default(), wants_whole }
     }
 
     /// Time since the start of the run.

@@ -320,10 +320,11 @@ impl Session {
         &self,
         inputs: &[(&str, TensorView<'_>)],
     ) -> Result<(Vec<NamedTensor>, Profile)> {
-        self.profile_in(&self.ctx, inputs)
+        self.profile_in(&self.ctx, inputs, Recorder::new(true))
     }
 
-    /// As [`Session::profile`], unless it is asked to end first.
+    /// Runs the model once as [`Session::run_until`] does, and tells what each node took; none of a batch whose
+    /// images run each on a thread of its own, which [`Session::profile`] runs as a whole.
     ///
     /// # Errors
     /// As [`Session::run_until`].
@@ -332,15 +333,15 @@ impl Session {
         inputs: &[(&str, TensorView<'_>)],
         stop: &Stop,
     ) -> Result<(Vec<NamedTensor>, Profile)> {
-        self.profile_in(&self.ctx.clone().with_stop(stop.clone()), inputs)
+        self.profile_in(&self.ctx.clone().with_stop(stop.clone()), inputs, Recorder::new(false))
     }
 
     fn profile_in(
         &self,
         ctx: &Context,
         inputs: &[(&str, TensorView<'_>)],
+        mut recorder: Recorder,
     ) -> Result<(Vec<NamedTensor>, Profile)> {
-        let mut recorder = Recorder::new();
         let outputs = self.run_in(ctx, inputs, Some(&mut recorder))?;
         Ok((outputs, recorder.finish()))
     }
@@ -382,7 +383,7 @@ impl Session {
         &self,
         inputs: Vec<(&str, Datum)>,
     ) -> Result<(Vec<(String, Datum)>, Profile)> {
-        let mut recorder = Recorder::new();
+        let mut recorder = Recorder::new(true);
         let outputs = self.run_data_in(inputs, Some(&mut recorder))?;
         Ok((outputs, recorder.finish()))
     }

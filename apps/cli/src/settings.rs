@@ -126,6 +126,9 @@ pub(crate) struct Otlp {
     pub(crate) endpoint: Option<String>,
     /// The share of traces that are kept, 0 to 1, of requests that do not come with one.
     pub(crate) ratio: f64,
+    /// Whether traces tell of the nodes of runs, of one a second of each model at most. On a device a run takes
+    /// longer by that.
+    pub(crate) nodes: bool,
 }
 
 /// The interface for Immich's machine learning.
@@ -343,7 +346,11 @@ impl Settings {
                 absence_max_s: ABSENCE_MAX.as_secs(),
             },
             frigate: Frigate { addr: None, timeout_ms: 180 },
-            otlp: Otlp { endpoint: None, ratio: ServerConfig::default().otlp_ratio },
+            otlp: Otlp {
+                endpoint: None,
+                ratio: ServerConfig::default().otlp_ratio,
+                nodes: ServerConfig::default().otlp_nodes,
+            },
             immich: Immich { addr: None },
         }
     }
@@ -401,6 +408,7 @@ const VARIABLES: [(&str, &str); 34] = [
     ("RADEON_FRIGATE__ADDR", "frigate.addr"),
     ("RADEON_FRIGATE__TIMEOUT_MS", "frigate.timeout_ms"),
     ("RADEON_OTLP__ENDPOINT", "otlp.endpoint"),
+    ("RADEON_OTLP__NODES", "otlp.nodes"),
     ("RADEON_OTLP__RATIO", "otlp.ratio"),
     ("RADEON_IMMICH__ADDR", "immich.addr"),
 ];

@@ -132,8 +132,20 @@ impl Deployment {
     /// # Errors
     /// [`ModelError::Io`] for a file that cannot be read or understood, and as [`ModelConfig::of`].
     pub fn of(repository: &Repository, name: &str) -> Result<Self, DeployError> {
-        let file = ModelConfig::of(repository, name)?.deployment;
-        Ok(Self::said(repository, name)?.over(file))
+        let file = ModelConfig::of(repository, name)?;
+        Ok(Self::beside(&file, repository, name)?)
+    }
+
+    /// The same, of a model whose own file is known to say this.
+    ///
+    /// # Errors
+    /// As [`Deployment::said`].
+    pub fn beside(
+        file: &ModelConfig,
+        repository: &Repository,
+        name: &str,
+    ) -> Result<Self, ModelError> {
+        Ok(Self::said(repository, name)?.over(file.deployment.clone()))
     }
 
     /// What an administrator said and [`Deployment::save`] kept, whatever the model's own file says; the

@@ -194,12 +194,12 @@ impl ModelExecutor {
         model: &ModelRef,
         inputs: &[NamedTensor],
         stop: &Stop,
-        run: impl FnOnce(&Session, &[(&str, TensorView<'_>)], &RunStop) -> Result<T, ModelError>,
+        how: impl FnOnce(&Session, &[(&str, TensorView<'_>)], &RunStop) -> Result<T, ModelError>,
     ) -> Result<T, ExecError> {
         let session = self.session(model, stop)?;
         let views: Vec<(&str, TensorView<'_>)> =
             inputs.iter().map(|input| (input.name.as_str(), input.tensor.view())).collect();
-        run(&session, &views, &run_stop(stop)).map_err(|error| {
+        how(&session, &views, &run_stop(stop)).map_err(|error| {
             if error.is_device_lost() {
                 tracing::error!(device = %self.device, %error, "opening the device again");
                 self.reopen(&session, |lost| lost.map(|lost| lost.reopened()).transpose());
@@ -216,11 +216,11 @@ impl ModelExecutor {
         model: &ModelRef,
         batch: &[Vec<NamedTensor>],
         stop: &Stop,
-        told: Option<&mut Profile>,
+        profile: Option<&mut Profile>,
     ) -> Vec<Result<Vec<NamedTensor>, ExecError>> {
         let session = self.session(model, stop).ok();
         let stops = run_stop(stop);
-        match session.and_then(|session| self.joins.run(model, &session, batch, (&stops, told))) {
+        match session.and_then(|session| self.joins.run(model, &session, batch, &stops, profile)) {
             Some(answers) => answers.into_iter().map(Ok).collect(),
             // Each then has its own result, or its own failure; of a stopped run that it was.
             None => batch.iter().map(|inputs| self.execute(device, model, inputs, stop)).collect(),
@@ -324,8 +324,8 @@ impl Executor for ModelExecutor {
         let results = match batch {
             [one] => {
                 let ran = self.run(model, one, stop, |session, views, stop| {
-                    let (outputs, told) = session.profile_until(views, stop)?;
-                    profile = told;
+                    let (outputs, measured) = session.profile_until(views, stop)?;
+                    profile = measured;
                     Ok(outputs)
                 });
                 vec![ran]

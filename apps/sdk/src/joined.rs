@@ -25,7 +25,8 @@ impl Joins {
         model: &ModelRef,
         session: &Session,
         batch: &[Vec<NamedTensor>],
-        (stop, told): (&Stop, Option<&mut Profile>),
+        stop: &Stop,
+        profile: Option<&mut Profile>,
     ) -> Option<Vec<Vec<NamedTensor>>> {
         let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let trusted = known().get(model).copied();
@@ -34,9 +35,9 @@ impl Joins {
         }
         if trusted == Some(true) {
             // A model that takes no batches says so at once; what else fails may be one task's fault.
-            let Some(told) = told else { return session.run_batch_until(batch, stop).ok() };
-            let (answers, profile) = session.profile_batch_until(batch, stop).ok()?;
-            *told = profile;
+            let Some(profile) = profile else { return session.run_batch_until(batch, stop).ok() };
+            let (answers, measured) = session.profile_batch_until(batch, stop).ok()?;
+            *profile = measured;
             return Some(answers);
         }
         // Where nothing can be found out, running both ways would be for nothing.

@@ -142,10 +142,9 @@ impl Catalog {
         all: Vec<ModelEntry>,
         generation: u64,
     ) -> Result<Vec<ModelEntry>, Fault> {
-        if all.is_empty() {
-            return Ok(all);
-        }
-        let wish = self.try_deployment(name).await?;
+        let Some(newest) = all.last().cloned() else { return Ok(all) };
+        let owned = name.to_owned();
+        let wish = self.files(move |r| Deployment::beside(newest.config(), r, &owned)).await?;
         if let Some(sequences) = &wish.sequences {
             return Ok(all.iter().map(|entry| entry.keeping(sequences)).collect());
         }
@@ -158,13 +157,14 @@ impl Catalog {
         Ok(all.iter().map(|entry| entry.with(Arc::clone(cache))).collect())
     }
 
-    /// Remembers the versions of a model, unless something was forgotten since, or its file says by now what no
-    /// look has found yet: it may say something else again before one does. Only models that exist are
+    /// Remembers the versions of a model, unless something was forgotten since. Only models that exist are
     /// remembered: made-up names do not make this grow.
     fn know(&self, name: &str, all: Vec<ModelEntry>, generation: u64) {
-        let is_found = all.iter().all(|entry| self.survey.has_found(name, entry.config()));
         let mut known = lock(&self.known);
-        if known.generation == generation && is_found && !all.is_empty() {
+        if known.generation == generation && !all.is_empty() {
+            if let Some(newest) = all.last() {
+                self.survey.will_act_on(name, newest.config());
+            }
             known.entries.insert(name.to_owned(), all.into());
         }
     }

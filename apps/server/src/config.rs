@@ -66,6 +66,9 @@ pub struct ServerConfig {
     pub otlp_endpoint: Option<String>,
     /// The share of traces that are kept, 0 to 1, of requests that do not come with one.
     pub otlp_ratio: f64,
+    /// Whether traces tell of the nodes of runs, of one a second of each model at most. On a device a run takes
+    /// longer by that.
+    pub otlp_nodes: bool,
 }
 
 impl Default for ServerConfig {
@@ -95,6 +98,7 @@ impl Default for ServerConfig {
             frigate_timeout_ms: 180,
             otlp_endpoint: None,
             otlp_ratio: 1.0,
+            otlp_nodes: true,
         }
     }
 }

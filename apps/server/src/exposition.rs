@@ -73,72 +73,51 @@ fn families(
     page.families()
 }
 
-/// A number of each model: its name, its kind, what it says, and how it is read.
-type Column = (&'static str, Number, &'static str, fn(&ModelReading) -> u64);
+/// A number of each model: its name, what it says, and how it is read.
+type Column = (&'static str, &'static str, fn(&ModelReading) -> u64);
 /// Triton's, and those of shadows.
 const COLUMNS: [Column; 12] = [
-    ("nv_inference_request_success", Number::Counter, "Requests answered", |r| r.success),
-    (
-        "nv_inference_count",
-        Number::Counter,
-        "Inferences that the model ran, each row of a batch counted",
-        |r| r.inferences,
-    ),
+    ("nv_inference_request_success", "Requests answered", |r| r.success),
+    ("nv_inference_count", "Inferences that the model ran, each row of a batch counted", |r| {
+        r.inferences
+    }),
     (
         "nv_inference_exec_count",
-        Number::Counter,
         "Model executions, each batch counted once, repeated attempts included",
         |r| r.executions,
     ),
-    (
-        "nv_cache_num_hits_per_model",
-        Number::Counter,
-        "Requests answered from the model's response cache",
-        |r| r.cache_hits,
-    ),
+    ("nv_cache_num_hits_per_model", "Requests answered from the model's response cache", |r| {
+        r.cache_hits
+    }),
     (
         "nv_cache_num_misses_per_model",
-        Number::Counter,
         "Requests whose answer was not in the model's response cache",
         |r| r.cache_misses,
     ),
-    (
-        "lgp_shadow_requests_total",
-        Number::Counter,
-        "Copies of requests that the model ran as a shadow",
-        |r| r.shadow_requests,
-    ),
-    (
-        "lgp_shadow_differences_total",
-        Number::Counter,
-        "Copies whose outputs differed from the answer",
-        |r| r.shadow_differences,
-    ),
-    ("nv_inference_request_duration_us", Number::Counter, "Time of answered requests", |r| {
-        r.request_ns / 1_000
+    ("lgp_shadow_requests_total", "Copies of requests that the model ran as a shadow", |r| {
+        r.shadow_requests
     }),
-    ("nv_inference_queue_duration_us", Number::Counter, "Time spent waiting for a worker", |r| {
-        r.queue_ns / 1_000
+    ("lgp_shadow_differences_total", "Copies whose outputs differed from the answer", |r| {
+        r.shadow_differences
     }),
-    ("nv_inference_compute_input_duration_us", Number::Counter, "Time spent reading inputs", |r| {
+    ("nv_inference_request_duration_us", "Time of answered requests", |r| r.request_ns / 1_000),
+    ("nv_inference_queue_duration_us", "Time spent waiting for a worker", |r| r.queue_ns / 1_000),
+    ("nv_inference_compute_input_duration_us", "Time spent reading inputs", |r| {
         r.compute_input_ns / 1_000
     }),
-    ("nv_inference_compute_infer_duration_us", Number::Counter, "Time spent in the model", |r| {
+    ("nv_inference_compute_infer_duration_us", "Time spent in the model", |r| {
         r.compute_infer_ns / 1_000
     }),
-    (
-        "nv_inference_compute_output_duration_us",
-        Number::Counter,
-        "Time spent writing outputs",
-        |r| r.compute_output_ns / 1_000,
-    ),
+    ("nv_inference_compute_output_duration_us", "Time spent writing outputs", |r| {
+        r.compute_output_ns / 1_000
+    }),
 ];
 
 /// Triton's counters, for requests that came through the Open Inference Protocol.
 fn inference(page: &mut Page, models: &[(ModelKey, ModelReading)]) {
-    for (name, number, help, value) in COLUMNS {
+    for (name, help, value) in COLUMNS {
         let samples = models.iter().map(|(key, reading)| (model_labels(key), value(reading)));
-        page.numbers((name, number, help), samples);
+        page.numbers((name, Number::Counter, help), samples);
     }
     let failures = models.iter().flat_map(|(key, reading)| {
         FailureReason::ALL.map(|reason| {

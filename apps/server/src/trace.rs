@@ -18,7 +18,7 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{Sampler, SdkTracer, SdkTracerProvider};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 pub(crate) use queue::Counts;
@@ -37,6 +37,8 @@ pub(crate) struct Tracing {
     tracer: SdkTracer,
     provider: SdkTracerProvider,
     counts: Option<Arc<Counts>>,
+    /// Whether nodes of runs are told at all.
+    nodes: bool,
     /// When the nodes of each model's run were told last.
     told: Mutex<BTreeMap<ModelRef, Instant>>,
 }
@@ -46,7 +48,7 @@ impl Tracing {
     /// server does all else.
     pub(crate) fn new(config: &ServerConfig) -> Self {
         let Some(endpoint) = &config.otlp_endpoint else { return Self::off() };
-        Self::to(endpoint, config.otlp_ratio).unwrap_or_else(|error| {
+        Self::to(endpoint, (config.otlp_ratio, config.otlp_nodes)).unwrap_or_else(|error| {
             tracing::error!(endpoint, %error, "traces are not sent");
             Self::off()
         })
@@ -59,7 +61,7 @@ impl Tracing {
     }
 
     /// Sends a share of all traces, and those that came with their requests and are kept.
-    fn to(endpoint: &str, ratio: f64) -> Result<Self, ExporterBuildError> {
+    fn to(endpoint: &str, (ratio, nodes): (f64, bool)) -> Result<Self, ExporterBuildError> {
         let rejected = Arc::new(AtomicU64::new(0));
         let exporter = SpanExporter::builder()
             .with_http()
@@ -77,25 +79,27 @@ impl Tracing {
             .with_resource(resource.build())
             .with_span_processor(processor)
             .build();
-        Ok(Self::with(provider, Some(counts)))
+        let mut tracing = Self::with(provider, Some(counts));
+        tracing.nodes = nodes;
+        Ok(tracing)
     }
 
     fn with(provider: SdkTracerProvider, counts: Option<Arc<Counts>>) -> Self {
-        Self { tracer: provider.tracer("lgp-server"), provider, counts, told: Mutex::default() }
+        let (tracer, nodes) = (provider.tracer("lgp-server"), false);
+        Self { tracer, provider, counts, nodes, told: Mutex::default() }
     }
 
     pub(crate) fn tracer(&self) -> &SdkTracer {
         &self.tracer
     }
 
-    /// Whether the nodes of a model's next run are told: they cost its device more than the run itself may,
-    /// so one run a second is enough.
-    pub(crate) fn tells_nodes(&self, model: &ModelRef) -> bool {
-        if self.counts.is_none() {
+    /// Whether the nodes of a model's next run are told, if that begins now: of one a second, for to be told
+    /// costs a run on a device more than the run itself may, and of none while spans have little room.
+    pub(crate) fn tells_nodes(&self, model: &ModelRef, now: Instant) -> bool {
+        if !self.nodes || self.counts.as_ref().is_none_or(|counts| counts.is_half_full()) {
             return false;
         }
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
+        let mut told = lock(&self.told);
         if told.get(model).is_some_and(|last| now.saturating_duration_since(*last) < NODES_EVERY) {
             return false;
         }
@@ -112,9 +116,40 @@ impl Tracing {
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Drop for Tracing {
     fn drop(&mut self) {
         // What is not sent by then is lost, which the collector may be to blame for.
         let _ = self.provider.shutdown_with_timeout(FINISH);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_nodes_of_one_run_a_second_of_each_model_are_told() {
+        let with = |nodes| {
+            // Nobody listens there, and nothing is sent.
+            let otlp_endpoint = Some("http://127.0.0.1:9".to_owned());
+            Tracing::new(&ServerConfig { otlp_endpoint, otlp_nodes: nodes, ..Default::default() })
+        };
+        let model = |number: usize| {
+            let name = format!("m{number}");
+            ModelRef { name, version: 1, sha256: String::new() }
+        };
+        let (tracing, began) = (with(true), Instant::now());
+        let at = |ms| began + Duration::from_millis(ms);
+        let told = [0, 999, 1_000, 1_500, 2_000].map(|ms| tracing.tells_nodes(&model(0), at(ms)));
+        assert_eq!(told, [true, false, true, false, true]);
+        assert!(tracing.tells_nodes(&model(1), at(2_001)), "each has its own");
+        assert!((2..2 * MODELS_MAX).all(|number| tracing.tells_nodes(&model(number), at(2_002))));
+        assert!(lock(&tracing.told).len() <= MODELS_MAX);
+        assert!(!with(false).tells_nodes(&model(0), began));
+        assert!(!Tracing::off().tells_nodes(&model(0), began));
     }
 }

@@ -17,4 +17,5 @@ mod roles;
 mod several;
 mod shared;
 mod tasks;
+mod traced;
 mod trust;

@@ -96,6 +96,7 @@ pub(crate) fn host(
             sequences_bytes_max: settings.sequences_bytes_max,
             otlp_endpoint: settings.otlp.endpoint.clone(),
             otlp_ratio: settings.otlp.ratio,
+            otlp_nodes: settings.otlp.nodes,
             ..ServerConfig::default()
         };
         let service = serve::serve(&cluster, access, listeners, config)?;

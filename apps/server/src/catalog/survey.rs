@@ -196,11 +196,15 @@ impl Survey {
         lock(&self.configs).insert(name.to_owned(), said);
     }
 
-    /// Whether this is what a model's file said when it was acted on.
-    pub(super) fn has_found(&self, name: &str, config: &ModelConfig) -> bool {
-        match lock(&self.configs).get(name) {
+    /// A model's file says this now, by which it is remembered. Where that was not acted on the next look does
+    /// so, even if the file says by then again what it said before.
+    pub(super) fn will_act_on(&self, name: &str, config: &ModelConfig) {
+        let was_acted_on = match lock(&self.configs).get(name) {
             Some(said) => said.as_ref() == Ok(config),
             None => *config == ModelConfig::default(),
+        };
+        if !was_acted_on {
+            self.put_back(name);
         }
     }
 

@@ -151,8 +151,10 @@ async fn submit(
 ) -> Result<TaskRecord, Fault> {
     let longest = state.config().deadline_max();
     spec.deadline = Some(spec.deadline.map_or(longest, |deadline| deadline.min(longest)));
-    spec.traced = call.kept_trace().is_some() && state.tracing().tells_nodes(entry.model());
     let (coordinator, submitted) = (state.coordinator(), Instant::now());
+    let is_kept = call.kept_trace().is_some();
+    spec.traced = is_kept && state.tracing().tells_nodes(entry.model(), submitted);
+    let teller = spec.traced.then_some(coordinator);
     // Large inputs are hashed before the task is there.
     let ids = coordinator.submit_all(vec![(spec, Vec::new())]).await.map_err(faults::cluster)?;
     let id = *ids.first().ok_or_else(|| Fault::internal("a task was accepted without an id"))?;
@@ -165,7 +167,7 @@ async fn submit(
         fault = state.catalog().stranded(entry, id) => return Err(fault),
     };
     guard.task = None;
-    steps.task = call.kept_trace().map(|_| Ran::of(&record, submitted, coordinator));
+    steps.task = is_kept.then(|| Ran::of(&record, submitted, teller));
     match faults::task(&record) {
         Some(fault) => Err(fault),
         None => Ok(record),

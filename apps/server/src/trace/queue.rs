@@ -39,6 +39,10 @@ impl Counts {
         [("queue_full", self.crowded_out.load(Relaxed)), ("not_taken", self.refused.load(Relaxed))]
     }
 
+    pub(super) fn is_half_full(&self) -> bool {
+        self.waiting.load(Relaxed) >= WAITING_MAX / 2
+    }
+
     /// Whether there is room for one more, which it then takes.
     fn enter(&self) -> bool {
         let more = |waiting| (waiting < WAITING_MAX).then_some(waiting + 1);

@@ -34,9 +34,15 @@ pub(crate) struct Ran {
 }
 
 impl Ran {
-    pub(crate) fn of(record: &TaskRecord, submitted: Instant, coordinator: &Coordinator) -> Self {
+    /// A coordinator is asked for the traces of runs where the task was traced.
+    pub(crate) fn of(
+        record: &TaskRecord,
+        submitted: Instant,
+        coordinator: Option<&Coordinator>,
+    ) -> Self {
         let told = |attempt: &AttemptRecord| {
-            (attempt.clone(), coordinator.run_trace(record.task_id, attempt.attempt))
+            let trace = coordinator.and_then(|it| it.run_trace(record.task_id, attempt.attempt));
+            (attempt.clone(), trace)
         };
         Self {
             time: (submitted, Instant::now()),

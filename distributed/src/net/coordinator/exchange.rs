@@ -27,6 +27,8 @@ pub(crate) struct Attempt {
     pub(crate) model: Arc<ModelRef>,
     /// How it runs together with others, where its model says so.
     pub(crate) batching: Option<Box<Batching>>,
+    /// Whether its worker tells what its run was made of.
+    pub(crate) traced: bool,
     pub(crate) spec: Arc<TaskSpec>,
     /// Its inputs, where they are too long to follow the request.
     pub(crate) large: Option<Arc<Large>>,
@@ -113,7 +115,7 @@ impl<'a> Exchange<'a> {
         let _offer = self.ask().await?;
         let start = Start::read(&mut self.recv).await?;
         let mut header: OutcomeHeader = start.header(Kind::Outcome, "outcome")?;
-        let Attempt { core, connection, session, id, shared_memory, spec, .. } = self.attempt;
+        let Attempt { core, connection, session, id, shared_memory, traced, .. } = self.attempt;
         if header.id != *id {
             let reason = format!("the answer is for {:?}, not for {id:?}", header.id);
             return Err(Error::Connection(reason));
@@ -121,7 +123,7 @@ impl<'a> Exchange<'a> {
         if header.blob.is_some() {
             core.with(|core, _| core.answering(*session, *id));
         }
-        if let Some(trace) = header.trace.take().filter(|_| spec.traced) {
+        if let Some(trace) = header.trace.take().filter(|_| *traced) {
             core.run_traces.put(*id, *trace);
         }
         // An answer with what is not shared any more breaks the attempt itself.
@@ -132,7 +134,8 @@ impl<'a> Exchange<'a> {
 
     /// Sends the request; answers its inputs' offer, where they do not follow.
     async fn ask(&mut self) -> Result<Option<Offer>> {
-        let Attempt { core, device, id, model, spec, large, shared_memory, .. } = self.attempt;
+        let Attempt { core, device, id, model, traced, spec, large, .. } = self.attempt;
+        let shared_memory = &self.attempt.shared_memory;
         let batching = self.attempt.batching.clone();
         let offer = match large {
             Some(large) => Some(core.offers.offer(large).await?),
@@ -159,7 +162,7 @@ impl<'a> Exchange<'a> {
                 shared,
                 blob,
                 batching,
-                traced: spec.traced,
+                traced: *traced,
             };
             wire::chunks(Kind::Task, &header, inputs, body_bytes)?
         };

@@ -12,7 +12,7 @@ use crate::config::WorkerConfig;
 use crate::executor::{ExecError, Executor, Stop};
 use crate::net::outside;
 use crate::proto::queue::{Place, aged};
-use crate::run_trace::NodeTime;
+use crate::run_trace::{NodeTime, RunTrace};
 use crate::task::{ModelRef, Priority};
 use groups::{Groups, Next, Rule};
 use lgp_memory::NamedTensor;
@@ -40,7 +40,7 @@ pub(crate) struct Job {
     pub(crate) stage: Arc<Stage>,
     /// The room that large inputs take at the worker, until the job is done.
     pub(crate) room: Option<OwnedSemaphorePermit>,
-    /// Whether the nodes of its run are told.
+    /// Whether what the nodes of its run took is told, those of its batch where it runs in one.
     pub(crate) traced: bool,
 }
 
@@ -83,7 +83,7 @@ pub(crate) struct Ran {
     pub(crate) joined: bool,
     /// When the run began.
     pub(crate) began: Instant,
-    /// Its nodes, where a task of the batch wants them told.
+    /// Its nodes, where the task wants them told.
     pub(crate) nodes: Vec<NodeTime>,
 }
 
@@ -222,30 +222,33 @@ impl DeviceQueue {
         let (model, kind) = (first.job.model.clone(), first.kind);
         let (mut inputs, mut stages) = (Vec::new(), Vec::new());
         let (mut answers, mut rooms) = (Vec::new(), Vec::new());
-        let traced = batch.iter().any(|waiting| waiting.job.traced);
+        let is_traced = batch.iter().any(|waiting| waiting.job.traced);
         for Waiting { job, answer, .. } in batch {
             inputs.push(job.inputs);
             stages.push(job.stage);
             rooms.push(job.room);
-            answers.push(answer);
+            answers.push((answer, job.traced));
         }
         let began = Instant::now();
-        let (results, nodes) = match (inputs.as_slice(), stages.as_slice()) {
+        let (results, mut nodes) = match (inputs.as_slice(), stages.as_slice()) {
             ([one], [stage]) => {
-                let (result, nodes) = self.execute_one(&model, one, stage.stopping(), traced);
+                let (result, nodes) = self.execute_one(&model, one, stage.stopping(), is_traced);
                 (vec![result], nodes)
             }
-            (many, stages) => self.execute_batch(&model, many, stages, traced),
+            (many, stages) => self.execute_batch(&model, many, stages, is_traced),
         };
         let took = began.elapsed();
-        self.lock().learn(kind, took);
+        if !is_traced {
+            self.lock().learn(kind, took);
+        }
+        RunTrace::shorten(&mut nodes);
         drop((inputs, rooms));
         let batch = u32::try_from(answers.len()).unwrap_or(u32::MAX);
         // The first whose answer is waited for stands for all of them.
         let first = stages.iter().position(|stage| stage.is_wanted()).unwrap_or_default();
-        for (at, (answer, result)) in answers.into_iter().zip(results).enumerate() {
+        for (at, ((answer, traced), result)) in answers.into_iter().zip(results).enumerate() {
             // Who waited for it may be gone.
-            let (joined, nodes) = (at != first, nodes.clone());
+            let (joined, nodes) = (at != first, if traced { nodes.clone() } else { Vec::new() });
             let _ = answer.send(Ran { result, took, batch, joined, began, nodes });
         }
     }

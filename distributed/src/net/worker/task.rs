@@ -12,6 +12,7 @@ use crate::net::worker::Worker;
 use crate::net::worker::attempts::{Attempts, Hold, Outcome, Reply};
 use crate::net::worker::device_queue::{DeviceQueue, DeviceQueues, Job, Ran, Stage, Ticket};
 use crate::net::worker::warm_up::WarmUps;
+use crate::proto::frame::FrameError;
 use crate::proto::message::{
     AttemptId, Kind, OutcomeHeader, TaskHeader, TensorBlob, TensorMeta, Verdict,
 };
@@ -107,7 +108,7 @@ async fn serve(
     // Boxed: glibc is slow with pieces of more than a kilobyte, and both together have two.
     let performing = perform(session, &hold, start, header, send, recv);
     let performing = Box::pin(async { performing.await.map(Box::new) });
-    let Ok(reply) = performing.await.inspect_err(|error| {
+    let Ok(mut reply) = performing.await.inspect_err(|error| {
         tracing::debug!(%error, "task given up");
         released();
     }) else {
@@ -128,8 +129,9 @@ async fn serve(
         Ok(None | Some(TAKEN)) => {}
         // A cancellation that crossed the answer.
         Ok(Some(_)) => released(),
-        // Another connection may take it.
+        // Another connection may take it; the trace is of this one.
         Err(_) if session.fetcher.connection().close_reason().is_some() => {
+            reply.header.trace = None;
             session.attempts.keep(hold, *reply);
         }
         Err(error) => {
@@ -148,7 +150,7 @@ async fn perform(
     send: &SendStream,
     recv: &mut RecvStream,
 ) -> Result<Reply> {
-    let (id, came) = (hold.id, Instant::now());
+    let (id, mut came) = (hold.id, Instant::now());
     let metas = std::mem::take(&mut header.tensors);
     if session.leaving.load(Ordering::SeqCst) || session.attempts.was_recalled(id) {
         return Ok(refused(id));
@@ -156,7 +158,9 @@ async fn perform(
     let (inputs, room) = match header.blob {
         None => {
             let (memory, shared) = (&session.shared_memory, header.shared);
-            (start.tensors_from(memory, recv, id, metas, shared).await?, None)
+            let tensors = start.tensors_from(memory, recv, id, metas, shared).await?;
+            came = Instant::now();
+            (tensors, None)
         }
         Some(blob) => {
             start.end()?;
@@ -191,8 +195,8 @@ async fn perform(
     };
     let model_us = u64::try_from(ran.took.as_micros()).unwrap_or(u64::MAX);
     let (batch, joined) = (ran.batch, ran.joined);
-    let trace = || Box::new(RunTrace::new(ran.began.saturating_duration_since(came), ran.nodes));
-    let trace = traced.then(trace);
+    let waited = ran.began.saturating_duration_since(came);
+    let trace = traced.then(|| Box::new(RunTrace { waited, nodes: ran.nodes }));
     let mut reply = match ran.result {
         Ok(outputs) => done(session, id, outputs).await?,
         Err(error) => failed(id, error),
@@ -294,12 +298,14 @@ async fn answer(session: &WorkerSession, send: &mut SendStream, reply: &Reply) -
         let lent = shared.is_some();
         let header = OutcomeHeader { shared, ..header.clone() };
         let (outputs, body_bytes) = if lent { (&[][..], 0) } else { (&outputs[..], *body_bytes) };
-        let untraced = |_| {
-            // With its trace it may be too long for a frame.
-            let header = OutcomeHeader { trace: None, ..header.clone() };
-            wire::chunks(Kind::Outcome, &header, outputs, body_bytes)
-        };
-        wire::chunks(Kind::Outcome, &header, outputs, body_bytes).or_else(untraced)?
+        match wire::chunks(Kind::Outcome, &header, outputs, body_bytes) {
+            // Many outputs and a trace do not fit one header.
+            Err(FrameError::TooLong { .. }) if header.trace.is_some() => {
+                let untraced = OutcomeHeader { trace: None, ..header };
+                wire::chunks(Kind::Outcome, &untraced, outputs, body_bytes)?
+            }
+            chunks => chunks?,
+        }
     };
     send.write_all_chunks(&mut chunks).await.map_err(wire::lost)?;
     match offer {

@@ -44,12 +44,17 @@ impl Core {
     fn run_limit(&self, session: SessionId, id: AttemptId) -> Duration {
         let task = self.tasks.get(id.seq);
         let own = task.and_then(|task| task.request().spec()?.run_limit);
-        let model = task.and_then(|task| self.placement.wanted(task.model()));
-        let said = own.or_else(|| model?.run_limit()).or(self.config.run_limit);
-        said.unwrap_or_else(|| {
+        let said = task.map(|task| self.said_limit(task.model(), own));
+        said.unwrap_or(self.config.run_limit).unwrap_or_else(|| {
             let longest = self.placement.longest(session, id).filter(|time| !time.is_zero());
             longest.map_or(LIMIT_UNMEASURED, |time| (time * TIMES_LONGEST).max(LIMIT_MIN))
         })
+    }
+
+    /// How long a run of a model may take where its task, its model or the settings say so.
+    pub(crate) fn said_limit(&self, model: &ModelRef, own: Option<Duration>) -> Option<Duration> {
+        let of_model = || self.placement.wanted(model)?.run_limit();
+        own.or_else(of_model).or(self.config.run_limit)
     }
 
     /// A run reaches its limit.

@@ -109,7 +109,7 @@ impl OnDevice {
             if round > ROUNDS.start && Instant::now() >= end {
                 break;
             }
-            let mut recorder = Recorder::new();
+            let mut recorder = Recorder::new(true);
             run::run(self, plan, ctx, slots(inputs), Some(&mut recorder))?;
             if round > 0 {
                 let nodes = recorder.finish().nodes;

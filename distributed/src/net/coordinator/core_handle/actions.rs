@@ -12,6 +12,8 @@ impl CoreHandle {
         match action {
             Action::Dispatch { session, device, id, model, spec } => {
                 let batching = state.core.batching(&model).cloned().map(Box::new);
+                // To be measured takes longer: what is bounded is not.
+                let traced = spec.traced && state.core.said_limit(&model, spec.run_limit).is_none();
                 let Some(to) = state.sessions.get_mut(&session) else { return };
                 let attempt = Attempt {
                     core: Arc::clone(self),
@@ -21,6 +23,7 @@ impl CoreHandle {
                     id,
                     model,
                     batching,
+                    traced,
                     spec,
                     large: state.larges.get(&id.seq).cloned(),
                     shared_memory: Arc::clone(&to.shared_memory),

@@ -2,6 +2,7 @@
 
 use super::{DeviceQueue, Job, Ran, State};
 use crate::executor::ExecErrorKind;
+use crate::run_trace::RunTrace;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,17 +50,22 @@ impl DeviceQueue {
         job.stage.begin();
         let began = tokio::time::Instant::now();
         let stop = job.stage.stopping().within(LONGEST);
-        let (result, nodes) = self.execute_one(&job.model, &job.inputs, &stop, job.traced);
+        let (result, mut nodes) = self.execute_one(&job.model, &job.inputs, &stop, job.traced);
         let took = began.elapsed();
         let mut state = self.lock();
         state.free += 1;
-        state.learn(kind, took);
+        // To be measured takes longer.
+        if !job.traced {
+            state.learn(kind, took);
+        }
         // Tasks that came meanwhile may have found no thread that could be started.
         self.staff(&mut state);
         let was_stopped = matches!(&result, Err(e) if e.kind == ExecErrorKind::Stopped);
         if was_stopped && job.stage.is_wanted() {
             return Err(job);
         }
+        drop(state);
+        RunTrace::shorten(&mut nodes);
         Ok(Ran { result, took, batch: 1, joined: false, began, nodes })
     }
 }

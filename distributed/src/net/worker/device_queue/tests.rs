@@ -117,7 +117,7 @@ async fn a_run_is_traced_where_a_task_of_its_batch_wants_it() {
     let enter = |value, traced| line.enter(Job { traced, ..job("m", 1, value, Priority::Normal) });
     for (traced, values, told) in [
         ([false, false], [1., 2.], [0, 0]),
-        ([false, true], [1., 2.], [1, 1]),
+        ([false, true], [1., 2.], [0, 1]),
         // Alone once more, of which nothing is told.
         ([true, true], [1., BAD], [0, 0]),
     ] {
