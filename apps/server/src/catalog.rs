@@ -303,8 +303,12 @@ impl Catalog {
     /// What a model asks of the cluster, to be shown: nothing, where what was said cannot be read.
     pub(crate) async fn deployment(&self, name: &str) -> Deployment {
         let read = self.try_deployment(name).await;
-        read.inspect_err(|_| tracing::warn!(name, "a model's deployment cannot be read"))
-            .unwrap_or_default()
+        // The index says why, and the log did when it was found.
+        let untold = |fault: &Fault| {
+            let reason = &fault.message;
+            tracing::debug!(name, reason, "a model's deployment cannot be read");
+        };
+        read.inspect_err(untold).unwrap_or_default()
     }
 
     /// The same, or why it cannot be read.

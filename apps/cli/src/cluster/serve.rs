@@ -41,7 +41,7 @@ impl Listeners {
         let tls = settings.http.tls.open(pki)?;
         for (flag, addr) in [("http", settings.http.addr), ("grpc", settings.grpc.addr)] {
             if !addr.ip().is_loopback() {
-                check(flag, addr, tls.is_some(), access.has_keys())?;
+                check((flag, addr), &settings.data, tls.is_some(), access.has_keys())?;
             }
         }
         let frigate = bind_local(&FRIGATE, settings.frigate.addr).await?;
@@ -63,10 +63,16 @@ impl Listeners {
 }
 
 /// Whether an address on the network may be served.
-fn check(flag: &str, addr: SocketAddr, has_tls: bool, has_keys: bool) -> Result<()> {
+fn check(
+    (flag, addr): (&str, SocketAddr),
+    data: &Path,
+    has_tls: bool,
+    has_keys: bool,
+) -> Result<()> {
+    let data = data.display();
     let remedy = format!(
-        "these two lines make it work:\n  {MAKE_KEY}\n  radeon-cluster start --{flag} {addr} --tls \
-         self-signed"
+        "these two lines make it work, the second with what else was given:\n  {MAKE_KEY} --data {data}\n  \
+         radeon-cluster start --{flag} {addr} --tls self-signed --data {data}"
     );
     let (code, reason) = match (has_tls, has_keys) {
         (false, _) => {
@@ -248,18 +254,19 @@ mod tests {
 
     #[test]
     fn an_address_on_the_network_takes_a_certificate_and_a_key() {
-        let addr = "0.0.0.0:8000".parse().expect("an address");
+        let (addr, data) = ("0.0.0.0:8000".parse().expect("an address"), Path::new("/somewhere"));
         for (tls, keys, code) in [
             (false, false, "address_not_loopback"),
             (false, true, "address_not_loopback"),
             (true, false, "no_keys"),
         ] {
-            let failure = check("http", addr, tls, keys).expect_err(code);
+            let failure = check(("http", addr), data, tls, keys).expect_err(code);
             assert_eq!(failure.code, code);
             let hint = failure.hint.expect("what to do");
             assert!(hint.contains("keys create") && hint.contains("--tls self-signed"), "{hint}");
+            assert_eq!(hint.matches("--data /somewhere").count(), 2, "{hint}");
         }
-        check("http", addr, true, true).expect("it has both");
+        check(("http", addr), data, true, true).expect("it has both");
         for guest in [&FRIGATE, &IMMICH] {
             let failure = guest_refused(guest, "0.0.0.0:5555".parse().expect("an address"));
             assert_eq!(failure.code, "address_not_loopback");

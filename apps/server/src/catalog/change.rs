@@ -50,6 +50,10 @@ impl Catalog {
         match self.look_at_ensemble(name).await {
             Some(Ok(entry)) => {
                 let entry = ensembles::check_version(entry, version)?;
+                // What it was before its file changed serves on.
+                if let Some(fault) = self.ensembles.fault(name) {
+                    return Err(ensembles::unusable(name, fault));
+                }
                 Ok(LoadOutcome { entry, workers: Vec::new() })
             }
             // Where there are versions beside it, these serve.
@@ -240,6 +244,8 @@ impl Catalog {
         patch: DeploymentPatch,
     ) -> Result<ModelEntry, Fault> {
         let _turn = self.turn(name).await;
+        // What is no name of a model is none of a file either.
+        self.numbers(name).await?;
         let owned = name.to_owned();
         let said = self.files(move |r| Deployment::said(r, &owned)).await?;
         self.deploy_now(name, patch.over(said)).await

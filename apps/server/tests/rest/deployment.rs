@@ -59,6 +59,9 @@ async fn a_change_leaves_the_fields_that_it_does_not_name() {
         assert_eq!(said(&rig).await, expected, "{change}");
     }
     assert_eq!(say(&rig, "PATCH", "none", &json!({})).await.status, 404);
+    for name in ["%00", "a%2f..", &"a".repeat(300)] {
+        assert_eq!(say(&rig, "PATCH", name, &json!({})).await.status, 400, "{name}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

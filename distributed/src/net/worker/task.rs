@@ -210,7 +210,8 @@ async fn done(session: &WorkerSession, id: AttemptId, outputs: Vec<NamedTensor>)
     let (metas, body_bytes) = match describe_any(&outputs) {
         Ok(described) => described,
         Err(error) => {
-            return Ok(failed(id, ExecError::failed(format!("outputs do not travel: {error}"))));
+            let message = format!("the model's outputs do not travel: {error}");
+            return Ok(failed(id, ExecError::operator(message)));
         }
     };
     let mut reply = Reply::without(id, Verdict::Done(metas));

@@ -30,7 +30,7 @@ impl Ensembles {
     }
 
     /// What is wrong with its file.
-    pub(super) fn fault(&self, name: &str) -> Option<Fault> {
+    pub(in crate::catalog) fn fault(&self, name: &str) -> Option<Fault> {
         lock(&self.faults).get(name).cloned()
     }
 

@@ -271,6 +271,10 @@ async fn a_load_takes_a_file_that_has_come_or_was_mended() {
     assert_eq!(rig.post("/v2/models/pair/infer", INFER).await.status, 200);
     let listed = rig.get("/api/v1/cluster/workers").await.text();
     assert!(!listed.contains("pair"), "no worker loads it: {listed}");
+    put(&rig, "pair", "ensemble.toml", &plain("nope"));
+    let answer = load("").await;
+    assert!(answer.status == 400 && answer.text().contains("step 1 (model nope)"));
+    assert_eq!(rig.post("/v2/models/pair/infer", INFER).await.status, 200, "as it was");
 }
 
 #[tokio::test(flavor = "multi_thread")]
