@@ -303,7 +303,7 @@ impl Catalog {
     /// What a model asks of the cluster, to be shown: nothing, where what was said cannot be read.
     pub(crate) async fn deployment(&self, name: &str) -> Deployment {
         let read = self.try_deployment(name).await;
-        // The index says why, and the log did when it was found.
+        // Each list of models asks; who uses the model is told why.
         let untold = |fault: &Fault| {
             let reason = &fault.message;
             tracing::debug!(name, reason, "a model's deployment cannot be read");

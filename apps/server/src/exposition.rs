@@ -75,6 +75,7 @@ fn families(
 
 /// A number of each model: its name, what it says, and how it is read.
 type Column = (&'static str, &'static str, fn(&ModelReading) -> u64);
+
 /// Triton's, and those of shadows.
 const COLUMNS: [Column; 12] = [
     ("nv_inference_request_success", "Requests answered", |r| r.success),

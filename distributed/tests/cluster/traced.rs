@@ -1,53 +1,12 @@
 //! Tasks whose workers tell what their runs were made of.
 
-use crate::common::{Worker, config, coordinator, task};
-use lgp_distributed::{
-    Coordinator, CoordinatorConfig, ExecError, Executor, ExecutorStatus, ModelRef, NodeTime, Pki,
-    Result, Stop, TaskRecord, TaskSpec, TaskState,
-};
+use crate::common::{Echo, Worker, config, coordinator, task};
+use lgp_distributed::{Coordinator, CoordinatorConfig, Pki, TaskRecord, TaskSpec, TaskState};
 use lgp_memory::{NamedTensor, Tensor};
-use std::sync::Arc;
 use std::time::Duration;
-
-/// Answers with its inputs, and tells of more nodes than are kept.
-struct Telling;
 
 /// As many as are told of a run.
 const NODES: usize = 256;
-
-impl Executor for Telling {
-    fn load(&self, _: usize, _: &ModelRef) -> Result<(), ExecError> {
-        Ok(())
-    }
-    fn unload(&self, _: usize, _: &ModelRef) {}
-    fn execute(
-        &self,
-        _: usize,
-        _: &ModelRef,
-        inputs: &[NamedTensor],
-        _: &Stop,
-    ) -> Result<Vec<NamedTensor>, ExecError> {
-        Ok(inputs.to_vec())
-    }
-    fn execute_traced(
-        &self,
-        _: usize,
-        _: &ModelRef,
-        batch: &[Vec<NamedTensor>],
-        _: &Stop,
-    ) -> (Vec<Result<Vec<NamedTensor>, ExecError>>, Vec<NodeTime>) {
-        let node = |at| NodeTime {
-            op: "C".repeat(64),
-            name: format!("{at:0>64}"),
-            start_ns: at,
-            took_ns: 1,
-        };
-        (batch.iter().cloned().map(Ok).collect(), (0..).map(node).take(2 * NODES).collect())
-    }
-    fn status(&self) -> ExecutorStatus {
-        ExecutorStatus::default()
-    }
-}
 
 async fn ran(coordinator: &Coordinator, spec: &TaskSpec) -> (TaskRecord, Option<usize>) {
     let record = coordinator.run(spec.clone()).await.unwrap();
@@ -59,7 +18,7 @@ async fn ran(coordinator: &Coordinator, spec: &TaskSpec) -> (TaskRecord, Option<
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_tells_what_a_run_was_made_of_where_that_is_asked_for() {
     let (coordinator, pki) = coordinator().await;
-    let _worker = Worker::start(&coordinator, &pki, "w1", 1, &Arc::new(Telling));
+    let _worker = Worker::start(&coordinator, &pki, "w1", 1, &Echo::open());
     coordinator.wait_for_workers(1).await.unwrap();
     let traced = TaskSpec { traced: true, ..task("echo") };
     let (record, nodes) = ran(&coordinator, &traced).await;
@@ -80,7 +39,7 @@ async fn no_run_is_traced_where_the_settings_limit_runs() {
     let pki = Pki::generate().unwrap();
     let limited = CoordinatorConfig { run_limit_s: 60, ..config() };
     let coordinator = Coordinator::start(limited, &pki).await.unwrap();
-    let _worker = Worker::start(&coordinator, &pki, "w1", 1, &Arc::new(Telling));
+    let _worker = Worker::start(&coordinator, &pki, "w1", 1, &Echo::open());
     coordinator.wait_for_workers(1).await.unwrap();
     assert_eq!(ran(&coordinator, &TaskSpec { traced: true, ..task("echo") }).await.1, None);
 }

@@ -72,9 +72,15 @@ impl Job {
     }
 }
 
+/// A task's outputs, or why there are none.
+type Outputs = Result<Vec<NamedTensor>, ExecError>;
+
+/// Of each task of a run, and what the nodes of the run took.
+type Told = (Vec<Outputs>, Vec<NodeTime>);
+
 /// What came of a task.
 pub(crate) struct Ran {
-    pub(crate) result: Result<Vec<NamedTensor>, ExecError>,
+    pub(crate) result: Outputs,
     /// Time inside the executor, that of the whole batch.
     pub(crate) took: Duration,
     /// Tasks of the batch.
@@ -232,7 +238,7 @@ impl DeviceQueue {
         let began = Instant::now();
         let (results, mut nodes) = match (inputs.as_slice(), stages.as_slice()) {
             ([one], [stage]) => {
-                let (result, nodes) = self.execute_one(&model, one, stage.stopping(), is_traced);
+                let (result, nodes) = self.execute(&model, one, stage.stopping(), is_traced);
                 (vec![result], nodes)
             }
             (many, stages) => self.execute_batch(&model, many, stages, is_traced),
@@ -253,30 +259,49 @@ impl DeviceQueue {
         }
     }
 
-    fn execute_one(
+    /// What the executor makes of a task or several, and their nodes where these are told; none where it
+    /// panicked. What it leaves behind then is its own affair, as on a thread that ends.
+    fn call(
+        &self,
+        model: &ModelRef,
+        inputs: &[Vec<NamedTensor>],
+        stop: &Stop,
+        traced: bool,
+    ) -> Result<Told, ExecError> {
+        let (device, executor) = (self.device, &self.executor);
+        let run = AssertUnwindSafe(|| match inputs {
+            all if traced => executor.execute_traced(device, model, all, stop),
+            [one] => (vec![executor.execute(device, model, one, stop)], Vec::new()),
+            many => (executor.execute_batch(device, model, many, stop), Vec::new()),
+        });
+        let (results, nodes) = catch_unwind(run).map_err(|payload| panicked(&*payload))?;
+        let (given, expected) = (results.len(), inputs.len());
+        if given == expected {
+            return Ok((results, nodes));
+        }
+        let error = format!("the executor gave {given} results for {expected} tasks");
+        let error = ExecError::failed(error);
+        Ok((inputs.iter().map(|_| Err(error.clone())).collect(), Vec::new()))
+    }
+
+    fn execute(
         &self,
         model: &ModelRef,
         inputs: &Vec<NamedTensor>,
         stop: &Stop,
         traced: bool,
-    ) -> (Result<Vec<NamedTensor>, ExecError>, Vec<NodeTime>) {
+    ) -> (Outputs, Vec<NodeTime>) {
         if stop.is_stopped() {
             let stopped = ExecError::stopped("the run was stopped before it began");
             return (Err(stopped), Vec::new());
         }
-        let (device, executor) = (self.device, &self.executor);
-        // What an executor leaves behind when it panics is its own affair, as on a thread that ends.
-        let run = AssertUnwindSafe(|| {
-            if !traced {
-                return (executor.execute(device, model, inputs, stop), Vec::new());
+        match self.call(model, std::slice::from_ref(inputs), stop, traced) {
+            Ok((mut results, nodes)) => {
+                let none = || Err(ExecError::failed("the executor gave no result"));
+                (results.pop().unwrap_or_else(none), nodes)
             }
-            let one = std::slice::from_ref(inputs);
-            let (results, nodes) = executor.execute_traced(device, model, one, stop);
-            let given = results.len();
-            let result = results.into_iter().next().filter(|_| given == 1);
-            (result.unwrap_or_else(|| Err(miscounted(given, 1))), nodes)
-        });
-        catch_unwind(run).unwrap_or_else(|payload| (Err(panicked(&*payload)), Vec::new()))
+            Err(error) => (Err(error), Vec::new()),
+        }
     }
 
     fn execute_batch(
@@ -285,32 +310,17 @@ impl DeviceQueue {
         inputs: &[Vec<NamedTensor>],
         stages: &[Arc<Stage>],
         traced: bool,
-    ) -> (Vec<Result<Vec<NamedTensor>, ExecError>>, Vec<NodeTime>) {
-        let (batch, device, executor) = (Batch::of(stages), self.device, &self.executor);
-        let stop = batch.stopping();
-        let run = AssertUnwindSafe(|| match traced {
-            true => executor.execute_traced(device, model, inputs, stop),
-            false => (executor.execute_batch(device, model, inputs, stop), Vec::new()),
-        });
-        match catch_unwind(run) {
-            Ok((results, nodes)) if results.len() == inputs.len() => (results, nodes),
-            Ok((results, _)) => {
-                let error = miscounted(results.len(), inputs.len());
-                (inputs.iter().map(|_| Err(error.clone())).collect(), Vec::new())
-            }
+    ) -> Told {
+        let batch = Batch::of(stages);
+        self.call(model, inputs, batch.stopping(), traced).unwrap_or_else(|_| {
             // One of them is to blame; the others must not suffer for it.
-            Err(_) => {
-                let one = |(inputs, stage): (_, &Arc<Stage>)| {
-                    self.execute_one(model, inputs, stage.stopping(), false).0
-                };
-                (inputs.iter().zip(stages).map(one).collect(), Vec::new())
-            }
-        }
+            let each = inputs.iter().zip(stages);
+            let one = |(inputs, stage): (_, &Arc<Stage>)| {
+                self.execute(model, inputs, stage.stopping(), false).0
+            };
+            (each.map(one).collect(), Vec::new())
+        })
     }
-}
-
-fn miscounted(given: usize, expected: usize) -> ExecError {
-    ExecError::failed(format!("the executor gave {given} results for {expected} tasks"))
 }
 
 /// Takes the first task of a group and those like it, in their order, up to a batch.

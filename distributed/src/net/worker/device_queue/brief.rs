@@ -50,7 +50,7 @@ impl DeviceQueue {
         job.stage.begin();
         let began = tokio::time::Instant::now();
         let stop = job.stage.stopping().within(LONGEST);
-        let (result, mut nodes) = self.execute_one(&job.model, &job.inputs, &stop, job.traced);
+        let (result, mut nodes) = self.execute(&job.model, &job.inputs, &stop, job.traced);
         let took = began.elapsed();
         let mut state = self.lock();
         state.free += 1;

@@ -127,7 +127,7 @@ async fn a_run_is_traced_where_a_task_of_its_batch_wants_it() {
             assert_eq!((ran.nodes.len(), ran.result.is_err()), (told, value == BAD), "{traced:?}");
         }
     }
-    let alone = DeviceQueue::execute_one;
+    let alone = DeviceQueue::execute;
     let inputs = |value| job("m", 1, value, Priority::Normal);
     for (traced, told) in [(false, 0), (true, 1)] {
         let Job { model, inputs, .. } = inputs(3.);
