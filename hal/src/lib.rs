@@ -105,6 +105,7 @@ pub use amd::ids::AmdChip;
 pub use amd::kfd::KfdNode;
 pub use amd::sysfs::Card;
 pub use auto::{open_auto, select_auto};
+pub use backend::cpu::host_free_bytes;
 pub use backend::null::{Command, NullDevice};
 pub use buffer::Buffer;
 pub use caps::{Caps, DeviceKind};

@@ -318,6 +318,26 @@ fn a_batch_whose_outputs_have_other_rows_is_refused() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn a_value_larger_than_what_is_free_is_refused_before_it_is_made() -> Result<()> {
+    let mut g = GraphBuilder::new("zeros");
+    let shape = g.input("shape", TensorType { dtype: DType::I64, ..ty(&[Some(1)]) });
+    let y = g.node("ConstantOfShape", &[shape], []);
+    g.output("y", y, ty(&[None]));
+    let session = Session::new(g.finish()?, SessionOptions::with_threads(1))?;
+    let zeros = |count: i64| {
+        let shape = Tensor::from_slice([1], &[count])?;
+        session.run(&[("shape", shape.view())])
+    };
+    let free = lgp_hal::host_free_bytes().expect("the system says it");
+    // Of f32: five quarters of what is free.
+    let refused = zeros(i64::try_from(free / 16 * 5).unwrap()).expect_err("it does not fit");
+    assert!(refused.to_string().contains("cannot allocate"), "{refused}");
+    assert_eq!(zeros(3)?[0].tensor.as_slice::<f32>()?, [0.; 3]);
+    Ok(())
+}
+
+#[test]
 fn a_task_is_a_future() {
     use std::task::{Context, Poll, Waker};
     let session = std::sync::Arc::new(batched());

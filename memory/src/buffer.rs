@@ -7,6 +7,8 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fs::File;
 use std::ptr::NonNull;
 use std::sync::Weak;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Alignment of every [`Buffer`] in bytes: a cache line, and an AVX-512 register.
 pub const ALIGNMENT: usize = 64;
@@ -33,7 +35,7 @@ impl Buffer {
     /// Allocates `len` zero bytes.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] when the host refuses.
+    /// [`Error::OutOfMemory`] when the host refuses, or has less free.
     pub fn zeroed(len: usize) -> Result<Self> {
         if len == 0 {
             return Ok(Self { store: Store::Empty, len });
@@ -151,6 +153,28 @@ const MAPPED_BYTES_MIN: usize = 2 * HUGE_PAGE;
 /// no harm.
 const HUGE_PAGE: usize = 2 << 20;
 
+/// Bytes that are taken before the system is asked again what is free, and that are left to everything
+/// that is no buffer.
+const STEP: usize = 64 << 20;
+/// How many bytes may be taken before the system is asked again.
+static GRANTED: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether so many bytes more fit into what is free. The system itself promises more than it has, and
+/// kills the process that uses it; how large a value becomes is up to whoever asks for a run.
+fn is_free(bytes: usize) -> bool {
+    let take = |granted: usize| granted.checked_sub(bytes);
+    if GRANTED.fetch_update(Relaxed, Relaxed, take).is_ok() {
+        return true;
+    }
+    let free = lgp_hal::host_free_bytes().unwrap_or(u64::MAX);
+    let free = usize::try_from(free).unwrap_or(usize::MAX);
+    let fits = free.saturating_sub(STEP) >= bytes;
+    if fits {
+        GRANTED.store(STEP.saturating_sub(bytes), Relaxed);
+    }
+    fits
+}
+
 /// A raw allocation of initialised bytes.
 #[derive(Debug)]
 pub(crate) struct Block {
@@ -178,6 +202,9 @@ unsafe impl Sync for Block {}
 impl Block {
     /// Allocates zero bytes; `capacity` is not 0.
     pub(crate) fn zeroed(capacity: usize) -> Result<Self> {
+        if !is_free(capacity) {
+            return Err(Error::OutOfMemory { bytes: capacity });
+        }
         if cfg!(target_os = "linux") && capacity >= MAPPED_BYTES_MIN {
             Self::mapped(capacity)
         } else {
@@ -256,5 +283,14 @@ mod tests {
             Buffer::zeroed(usize::MAX).err(),
             Some(Error::OutOfMemory { bytes: usize::MAX })
         );
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn more_than_is_free_is_refused_although_the_system_would_promise_it() {
+        let free = lgp_hal::host_free_bytes().expect("the system says it");
+        let bytes = usize::try_from(free).unwrap() / 4 * 5;
+        assert_eq!(Buffer::zeroed(bytes).err(), Some(Error::OutOfMemory { bytes }));
+        assert_eq!(Buffer::zeroed(1 << 20).map(|buffer| buffer.len()), Ok(1 << 20));
     }
 }

@@ -10,6 +10,7 @@ mod simd;
 
 pub(crate) use device::CpuDevice;
 pub(crate) use facts::CpuFacts;
+pub use facts::host_free_bytes;
 
 use crate::backend::{Backend, Found, Probe};
 use crate::device::Device;

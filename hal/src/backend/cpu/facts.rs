@@ -107,8 +107,20 @@ fn memory_bytes() -> Option<u64> {
 
 /// What of it programs can still take: what the kernel would free for them counts.
 pub(crate) fn free_bytes() -> Option<u64> {
+    free_of(&std::fs::read_to_string("/proc/meminfo").ok()?, 0)
+}
+
+/// The bytes that this process can still allocate before the system is out of memory, swap included;
+/// `None` where the system does not say.
+#[must_use]
+pub fn host_free_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let free = meminfo_bytes(&text, "MemAvailable:")?;
+    free_of(&text, meminfo_bytes(&text, "SwapFree:").unwrap_or(0))
+}
+
+/// What is free by `/proc/meminfo`, `swap` included, and of it the share of this process's container.
+fn free_of(meminfo: &str, swap: u64) -> Option<u64> {
+    let free = meminfo_bytes(meminfo, "MemAvailable:")?.saturating_add(swap);
     let share = cgroup_bytes("memory.max").zip(cgroup_bytes("memory.current"));
     let cached = std::fs::read_to_string("/sys/fs/cgroup/memory.stat").ok();
     let cached = cached.map_or(0, |text| cached_bytes(&text));
@@ -162,6 +174,7 @@ mod tests {
     fn free_memory_is_part_of_all_memory() {
         if let (Some(free), Some(all)) = (free_bytes(), memory_bytes()) {
             assert!((1..=all).contains(&free), "{free} of {all}");
+            assert!(host_free_bytes().is_some());
         }
     }
 
