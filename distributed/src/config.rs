@@ -17,7 +17,7 @@ pub(crate) fn unix_ms() -> u64 {
 const SHARED_MEMORY_BYTES_MAX: usize = 256 << 20;
 
 /// Bytes of the inputs of one task that are accepted by default.
-const INPUT_BYTES_MAX: usize = 1 << 30;
+pub(crate) const INPUT_BYTES_MAX: usize = 1 << 30;
 
 /// Settings of a coordinator.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -120,7 +120,7 @@ pub struct WorkerConfig {
     /// those that are ready takes as many, they fail with
     /// [`TaskErrorKind::TooLarge`](crate::TaskErrorKind::TooLarge).
     /// Inputs above 64 MiB of all tasks that are held here have no more bytes together: those that
-    /// find no room wait for it.
+    /// find no room wait for it. Outputs with more, and with more than 1 GiB, fail their task.
     pub input_bytes_max: usize,
     /// The machine that the worker runs on, by whose name its devices are remembered when they hang;
     /// the host's name by default.

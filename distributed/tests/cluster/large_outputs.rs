@@ -6,7 +6,7 @@ use lgp_distributed::{
     Client, Coordinator, CoordinatorConfig, Executor, Pki, Role, TaskErrorKind, TaskSpec,
     TaskState, WorkerConfig,
 };
-use lgp_memory::{NamedTensor, Tensor};
+use lgp_memory::{DType, NamedTensor, Tensor};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -97,6 +97,23 @@ async fn outputs_beyond_the_settings_fail_their_task_once() {
         assert_eq!(record.state, TaskState::Succeeded, "{:?}", record.error);
     }
     assert_eq!(runs.load(Ordering::SeqCst), 4);
+    coordinator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn outputs_that_no_coordinator_takes_are_not_read() {
+    let pki = Pki::generate().unwrap();
+    let coordinator = Coordinator::start(config(), &pki).await.unwrap();
+    let executor = Arc::new(Runs(|_: &[NamedTensor]| {
+        // Nothing is written to it: it takes no memory unless it is read.
+        let much = Tensor::zeros(DType::U8, [(1 << 30) + 1]).unwrap();
+        vec![NamedTensor::new("y", much)]
+    }));
+    let _worker = Worker::start(&coordinator, &pki, "w", 1, &executor);
+    let record = coordinator.run(task(&[1], false)).await.unwrap();
+    let error = record.error.expect("it is too much");
+    assert_eq!((error.code, record.attempts), (TaskErrorKind::OperatorFailed, 1), "{error}");
+    assert!(error.message.contains("1073741825 bytes, at most 1073741824"), "{error}");
     coordinator.stop().await;
 }
 

@@ -50,6 +50,8 @@ pub(crate) async fn infer(
     let line = Line::of(&state, &caller, params.get("model"), version);
     let size = |json: &[u8], raw| weight(json.len(), shared.bytes_named(json).saturating_add(raw));
     let about = (&call, &named);
+    let most = state.config().binary_bytes_max;
+    let encode = move |answer| response::encode(answer, most);
     match body {
         Body::Tensors(WithTensors { bytes, json_bytes, room: _room }) => {
             // The room is held while the task has the tensors.
@@ -61,12 +63,12 @@ pub(crate) async fn infer(
                     request::decode((json_bytes, &bytes), Some(&shared), specs.0, specs.1)?;
                 Ok(request.lined_up(line))
             };
-            Ok(serve(&state, about, (size, decode), response::encode).await?.into_response())
+            Ok(serve(&state, about, (size, decode), encode).await?.into_response())
         }
         Body::Parts(mut parts) => {
             let (size, _room) = (size(parts.json(), parts.bytes), std::mem::take(&mut parts.room));
             let decode = move |entry: &ModelEntry| Ok(parts.decode(&shared, entry)?.lined_up(line));
-            Ok(serve(&state, about, (size, decode), response::encode).await?.into_response())
+            Ok(serve(&state, about, (size, decode), encode).await?.into_response())
         }
     }
 }

@@ -8,11 +8,12 @@ use crate::catalog::ModelEntry;
 use crate::fault::Fault;
 use crate::place::Ran;
 use axum::body::Body;
-use axum::http::{HeaderName, HeaderValue, header};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use lgp_sdk::NamedTensor;
 use serde::Serialize;
 use std::borrow::Cow;
+use std::io;
 
 #[derive(Serialize)]
 struct Json<'a> {
@@ -47,8 +48,9 @@ pub(crate) struct Encoded {
     ran: Option<Ran>,
 }
 
-/// Writes the outputs that were chosen, in the order in which they were.
-pub(crate) fn encode(answer: Answer) -> Result<Encoded, Fault> {
+/// Writes the outputs that were chosen, in the order in which they were; of JSON there may be so many
+/// bytes.
+pub(crate) fn encode(answer: Answer, json_bytes_max: usize) -> Result<Encoded, Fault> {
     let Answer { entry, id, choice, outputs, .. } = &answer;
     let chosen = choice.select(entry, outputs)?;
     let json = Json {
@@ -57,7 +59,12 @@ pub(crate) fn encode(answer: Answer) -> Result<Encoded, Fault> {
         id,
         outputs: chosen.iter().map(|(output, form)| describe(output, form)).collect(),
     };
-    let mut body = serde_json::to_vec(&json).map_err(Fault::internal)?;
+    let mut body = Bounded { bytes: Vec::with_capacity(128), most: json_bytes_max };
+    serde_json::to_writer(&mut body, &json).map_err(|error| match error.io_error_kind() {
+        Some(_) => too_long(json_bytes_max),
+        None => Fault::internal(error),
+    })?;
+    let mut body = body.bytes;
     let json_length = body.len();
     let mut any_binary = false;
     for (output, form) in chosen {
@@ -72,6 +79,38 @@ pub(crate) fn encode(answer: Answer) -> Result<Encoded, Fault> {
     }
     let json_length = any_binary.then_some(json_length);
     Ok(Encoded { body, json_length, ran: answer.ran })
+}
+
+/// Bytes that are refused once there would be too many.
+struct Bounded {
+    bytes: Vec<u8>,
+    most: usize,
+}
+
+impl io::Write for Bounded {
+    fn write(&mut self, more: &[u8]) -> io::Result<usize> {
+        self.write_all(more).map(|()| more.len())
+    }
+
+    fn write_all(&mut self, more: &[u8]) -> io::Result<()> {
+        if self.most.saturating_sub(self.bytes.len()) < more.len() {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.bytes.extend_from_slice(more);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn too_long(most: usize) -> Fault {
+    let message = format!(
+        "the answer's JSON has more than {most} bytes; ask for binary data with the parameter \
+         binary_data_output"
+    );
+    Fault::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message)
 }
 
 /// One in shared memory has no parameters: Triton's own client takes any for those of binary data.

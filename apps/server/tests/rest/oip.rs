@@ -169,6 +169,27 @@ async fn limits_hosts_and_encodings_are_enforced() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_answer_whose_json_is_too_long_says_how_to_have_it() {
+    let server = ServerConfig { binary_bytes_max: 1_000, ..Default::default() };
+    let rig = Rig::with(Options { server, ..Default::default() }).await;
+    let call = async |asked: &str| {
+        let json = format!(
+            r#"{{"inputs":[{{"name":"x","shape":[100,2],"datatype":"FP32",
+                "parameters":{{"binary_data_size":800}}}}]{asked}}}"#
+        );
+        let request = request("POST", INFER).header(LENGTH, json.len());
+        let values = [1.234_567_f32.to_le_bytes(); 200].concat();
+        rig.call(request.body(Body::from([json.as_bytes(), &values].concat())).unwrap()).await
+    };
+    let refused = call("").await;
+    assert_eq!(refused.status, 413, "{}", refused.text());
+    assert!(refused.text().contains("JSON has more than 1000 bytes"), "{}", refused.text());
+    assert!(refused.text().contains("binary_data_output"), "{}", refused.text());
+    let answer = call(r#","parameters":{"binary_data_output":true}"#).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn bodies_keep_their_room_until_their_task_has_ended() {
     let server = ServerConfig {
         body_bytes_max: 200,

@@ -1,5 +1,6 @@
 //! One task at the worker: read, wait for a thread of its device, answer.
 
+use crate::config::INPUT_BYTES_MAX;
 use crate::error::Result;
 use crate::executor::{ExecError, Executor};
 use crate::net::transfer::models::Fetcher;
@@ -214,6 +215,11 @@ async fn done(session: &WorkerSession, id: AttemptId, outputs: Vec<NamedTensor>)
             return Ok(failed(id, ExecError::operator(message)));
         }
     };
+    let (given, most) = (tensors::bytes_of(&outputs), session.input_bytes_max.max(INPUT_BYTES_MAX));
+    if given > most {
+        let message = format!("the model's outputs have {given} bytes, at most {most}");
+        return Ok(failed(id, ExecError::operator(message)));
+    }
     let mut reply = Reply::without(id, Verdict::Done(metas));
     if tensors::is_large(&outputs) {
         let large = Arc::new(Large::in_memory(&outputs)?);
