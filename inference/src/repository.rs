@@ -312,16 +312,17 @@ impl Repository {
 /// The numbers among the names of the folders in a folder, lowest first.
 fn numbers(folder: &Path) -> Result<Vec<u64>> {
     let names = folders(folder)?.into_iter();
-    // `parse` alone would also read `+1` and `01`.
-    let number = |name: String| name.parse().ok().filter(|n: &u64| n.to_string() == name);
+    // `parse` alone would also read `+1` and `01`. Versions are counted from 1.
+    let number = |name: String| name.parse().ok().filter(|n: &u64| *n > 0 && n.to_string() == name);
     let mut numbers: Vec<u64> = names.filter_map(number).collect();
     numbers.sort_unstable();
     Ok(numbers)
 }
 
-/// Whether something is in a place: where nobody may look, what reads it says so.
+/// Whether something is in a place: of a link that leads nowhere, and where nobody may look, what reads it
+/// says so.
 fn is_there(path: &Path) -> bool {
-    match std::fs::metadata(path) {
+    match std::fs::symlink_metadata(path) {
         Ok(_) => true,
         Err(error) => !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
     }

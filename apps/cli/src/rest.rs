@@ -358,8 +358,14 @@ impl Client {
                 folder::not_running(data)
             }
             (_, ureq::Error::Timeout(ureq::Timeout::RecvResponse)) => self.watch.silence(),
-            _ => Failure::new("unreachable", format!("cannot reach {}: {error}", self.base))
-                .hint("start a coordinator with: radeon-cluster start"),
+            (data, _) => {
+                let hint = match data {
+                    None if self.base.starts_with("https:") => TRUST_HINT,
+                    _ => "start a coordinator with: radeon-cluster start",
+                };
+                Failure::new("unreachable", format!("cannot reach {}: {error}", self.base))
+                    .hint(hint)
+            }
         }
     }
 }
@@ -374,6 +380,10 @@ const BODY_BYTES_MAX: u64 = 4 << 30;
 const KEY_HINT: &str = "name the coordinator's folder with --data, where its owner's key is, or a key's \
                         file with --key-file; an administrator makes keys with: radeon-cluster keys \
                         create --role submit";
+
+const TRUST_HINT: &str = "the certificate of a coordinator with --tls self-signed is recognised by \
+                          --fingerprint, which radeon-cluster start prints there, and one that no \
+                          public authority has signed by --ca";
 
 /// A refusal in the cluster API's shape: `{"error":{"code","message","hint"}}`.
 fn refusal(status: u16, body: &str) -> Failure {

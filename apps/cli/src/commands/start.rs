@@ -89,17 +89,26 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     device::resolve_each(&settings.device)?;
     if args.foreground {
         crate::logging::init("info", settings.log_format);
-        return host(&settings, std::future::pending(), |endpoint| out.emit(endpoint, text));
+        let ready = |endpoint: &Endpoint| out.emit(endpoint, |it| text(it, settings.http.addr));
+        return host(&settings, std::future::pending(), ready);
     }
     let endpoint = start_in_background(&settings)?;
-    out.emit(&endpoint, text)
+    out.emit(&endpoint, |it| text(it, settings.http.addr))
 }
 
-fn text(endpoint: &Endpoint) -> String {
+/// What a person reads of a coordinator that listens on `addr` as the settings say.
+fn text(endpoint: &Endpoint, addr: SocketAddr) -> String {
     let Endpoint { pid, http, grpc, quic, frigate, immich, data, fingerprint, .. } = endpoint;
     let (data, grpc) = (data.display(), grpc.as_deref().unwrap_or("-"));
     let trust = fingerprint.as_ref().map_or_else(String::new, |fingerprint| {
-        format!("elsewhere: radeon-cluster status --server {http} --fingerprint {fingerprint}\n")
+        // Elsewhere the machine has another address than the one that its own programs use.
+        let any = addr.ip().is_unspecified();
+        let port = http.rsplit(':').next().unwrap_or_default();
+        let url = if any { format!("https://HOST:{port}") } else { http.clone() };
+        let note = if any { "HOST is a name or address of this machine\n" } else { "" };
+        format!(
+            "elsewhere: radeon-cluster status --server {url} --fingerprint {fingerprint}\n{note}"
+        )
     });
     let optional = |name: &str, url: &Option<String>| {
         url.as_ref().map_or_else(String::new, |url| format!("{name}  {url}\n"))
@@ -159,5 +168,32 @@ fn start_in_background(settings: &Settings) -> Result<Endpoint> {
         }
         Err(_) => Err(Failure::new("start_failed", "the coordinator ended before it was ready")
             .hint(format!("its log is {}", log_file.display()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_way_from_other_machines_names_no_address_that_only_this_one_has() {
+        let endpoint = Endpoint {
+            pid: 1,
+            http: "https://127.0.0.1:8000".to_owned(),
+            local: None,
+            fingerprint: Some("f00d".to_owned()),
+            grpc: None,
+            quic: "127.0.0.1:1".to_owned(),
+            frigate: None,
+            immich: None,
+            data: PathBuf::from("data"),
+        };
+        for (addr, url) in [
+            ("0.0.0.0:8000", "--server https://HOST:8000 --fingerprint f00d\nHOST is"),
+            ("127.0.0.1:8000", "--server https://127.0.0.1:8000 --fingerprint f00d\nstop"),
+        ] {
+            let text = text(&endpoint, addr.parse().expect("an address"));
+            assert!(text.contains(url), "{text}");
+        }
     }
 }

@@ -26,7 +26,7 @@ impl Scaling {
     /// Whether it suits pixels of so many channels.
     ///
     /// # Errors
-    /// `Parameters` where a list fits no `channels`, or `std` has a 0.
+    /// `Parameters` where a list fits no `channels`, `std` has a 0, or a number is infinite or none.
     pub fn check(&self, channels: usize) -> Result<(), VisionError> {
         for (key, list) in [("mean", &self.mean), ("std", &self.std)] {
             let given = list.len();
@@ -34,6 +34,11 @@ impl Scaling {
                 let what = format!("{given} numbers as {key}, expected 1 or {channels}");
                 return Err(VisionError::Parameters(what));
             }
+        }
+        let mut all = self.mean.iter().chain(&self.std).chain([&self.scale]);
+        if let Some(odd) = all.find(|number| !number.is_finite()) {
+            let what = format!("{odd} among scale, mean and std, expected finite numbers");
+            return Err(VisionError::Parameters(what));
         }
         match self.std.contains(&0.0) {
             true => Err(VisionError::Parameters(
@@ -117,6 +122,8 @@ mod tests {
         for bad in [
             Scaling { mean: vec![1.0, 2.0], ..Scaling::default() },
             Scaling { std: vec![1.0, 0.0, 1.0], ..Scaling::default() },
+            Scaling { std: vec![f32::NAN], ..Scaling::default() },
+            Scaling { scale: f32::INFINITY, ..Scaling::default() },
         ] {
             normalise(&pixels, &bad, Order::Nchw).expect_err("it fits no RGB");
         }

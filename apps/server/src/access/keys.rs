@@ -1,7 +1,7 @@
 //! API keys: made by administrators, kept as digests, good until they expire or are revoked.
 
 use crate::error::{Error, Result};
-use lgp_sdk::{Persisted, Pki};
+use lgp_sdk::{Persisted, Pki, Repository};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -126,6 +126,10 @@ impl NewKey {
                 return invalid("models given for an administrator, who may use all".to_owned());
             }
             _ => {}
+        }
+        let mut models = self.models.iter().flatten();
+        if let Some(name) = models.find(|name| !Repository::is_name(name)) {
+            return invalid(format!("model {name:?}, expected the name of a model or an alias"));
         }
         let plain = |c: char| !c.is_control();
         if self.note.len() > NOTE_BYTES_MAX || !self.note.chars().all(plain) {
@@ -374,6 +378,7 @@ mod tests {
             (NewKey { concurrent_max: Some(0), ..infer() }, "concurrent_max"),
             (NewKey { models: models(0), ..infer() }, "empty"),
             (NewKey { models: models(257), ..infer() }, "257 models"),
+            (NewKey { models: Some(vec!["../m".to_owned()]), ..infer() }, "\"../m\""),
             (NewKey { models: models(1), ..NewKey::of(KeyRole::Admin) }, "administrator"),
             (NewKey { note: "\u{1b}[31m".to_owned(), ..infer() }, "note"),
             (NewKey { note: "x".repeat(65), ..infer() }, "note"),
