@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::extract::{Pace, make_room};
 use crate::fault::Fault;
 use crate::faults::disk;
-use crate::serve::check_loopback;
+use crate::serve::{Activity, Connections, check_loopback};
 use crate::state::ServerState;
 use boxes::Rows;
 use detect::Header;
@@ -26,12 +26,11 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tracing::Instrument;
 use zmtp::{Peer, broken};
 
-/// Detectors that are connected at once; more wait to be accepted.
+/// Detectors that are connected at once; of more, one that asks nothing makes room.
 const CONNECTIONS_MAX: usize = 64;
 /// How long to wait after a failed accept.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
@@ -49,14 +48,13 @@ pub async fn serve_frigate(
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<()> {
     check_loopback(&listener, "Frigate's detector")?;
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let connections = Connections::new(CONNECTIONS_MAX);
     let turns = Turns::default();
     let mut sessions = JoinSet::new();
     tokio::pin!(shutdown);
     loop {
         let accepted = async {
-            // It is never closed.
-            let place = Arc::clone(&places).acquire_owned().await.ok();
+            let place = connections.room().await;
             (listener.accept().await, place)
         };
         tokio::select! {
@@ -66,8 +64,7 @@ pub async fn serve_frigate(
                 Ok((stream, _)) => {
                     let session = Session::new(state.clone(), turns.clone());
                     sessions.spawn(async move {
-                        let _place = place;
-                        if let Err(error) = session.attend(stream).await {
+                        if let Err(error) = session.attend(stream, &place).await {
                             tracing::warn!(%error, "a detector's connection ended");
                         }
                     });
@@ -110,7 +107,7 @@ impl Session {
         Self { state, turns, model: None, said: String::new() }
     }
 
-    async fn attend(mut self, stream: TcpStream) -> std::io::Result<()> {
+    async fn attend(mut self, stream: TcpStream, place: &Arc<Activity>) -> std::io::Result<()> {
         stream.set_nodelay(true)?;
         let state = self.state.clone();
         let greeting = Duration::from_millis(state.config().header_timeout_ms);
@@ -120,10 +117,12 @@ impl Session {
             let more = tokio::select! {
                 more = peer.wait() => more?,
                 () = state.closing() => false,
+                () = place.asked_to_leave() => false,
             };
             if !more {
                 return Ok(());
             }
+            let _under_way = place.begin();
             let request = self.receive(&mut peer).await?;
             let answer = self.answer(request).await?;
             tokio::time::timeout(stall, peer.answer(&answer)).await??;

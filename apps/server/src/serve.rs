@@ -3,6 +3,7 @@
 
 mod idle;
 mod protocol;
+mod sent;
 
 use crate::error::{Error, Result};
 use crate::peer::Peer;
@@ -16,8 +17,10 @@ use axum::response::Response;
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
-use idle::{Activity, Connections, Sent};
+pub(crate) use idle::{Activity, Connections};
 use protocol::{Builder, Graceful, Protocol};
+use sent::Sent;
+pub(crate) use sent::{Endless, UnderWay};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -213,10 +216,16 @@ impl Connection {
         let Self { builder, service, state, peer, activity } = self;
         let begun = Arc::clone(&activity);
         let service = tower::service_fn(move |mut request: Request<Incoming>| {
-            let busy = begun.begin();
+            let under_way = begun.begin();
             request.extensions_mut().insert(peer.clone());
+            request.extensions_mut().insert(Arc::clone(&under_way));
             let answer = service.clone().oneshot(request);
-            async move { answer.await.map(|answer: Response| answer.map(|body| Sent::new(body, busy))) }
+            async move {
+                answer.await.map(|answer: Response| {
+                    let is_endless = answer.extensions().get::<Endless>().is_some();
+                    answer.map(|body| Sent::new(body, under_way, is_endless))
+                })
+            }
         });
         let (stream, service) = (TokioIo::new(stream), TowerToHyperService::new(service));
         match builder {
@@ -232,12 +241,15 @@ impl Connection {
     }
 }
 
-/// Drives a connection, and asks it to end when the server does or another one needs its room.
+/// Drives a connection, and asks it to end when the server does or another one needs its room. One whose
+/// client takes nothing of an answer for as long as a body may stand still is cut off.
 async fn attend(connection: impl Graceful, state: &ServerState, activity: &Activity) {
     tokio::pin!(connection);
     let closing = state.closing();
     tokio::pin!(closing);
     let (mut is_closing, mut leaves_at) = (false, None);
+    let stall = state.config().body_timeout();
+    let mut looks = tokio::time::interval((stall / 4).max(Duration::from_millis(1)));
     loop {
         tokio::select! {
             ended = &mut connection => {
@@ -253,6 +265,12 @@ async fn attend(connection: impl Graceful, state: &ServerState, activity: &Activ
             () = activity.asked_to_leave(), if leaves_at.is_none() => {
                 leaves_at = Some(Instant::now() + LEAVE);
                 connection.as_mut().shut_down();
+            }
+            _ = looks.tick() => {
+                if activity.is_stalled(stall) {
+                    tracing::debug!("a client does not take its answer");
+                    return;
+                }
             }
             () = sleep_until(leaves_at), if leaves_at.is_some() => {
                 if !activity.is_busy() {

@@ -32,6 +32,7 @@ struct Inner {
     metrics: Metrics,
     driver: Option<Arc<dyn Driver>>,
     bodies: Bodies,
+    answers: Bodies,
     writers: Writers,
     feed: Feed,
     regions: Regions,
@@ -67,6 +68,7 @@ impl ServerState {
         let metrics = Metrics::default();
         let closing = watch::Sender::new(false);
         let bodies = Bodies::new(config.bodies_bytes_max);
+        let answers = Bodies::new(config.bodies_bytes_max);
         let writers = Writers::default();
         let listeners = Places::new(config.listeners_max);
         let waiters = Places::new(config.waiters_max);
@@ -79,6 +81,7 @@ impl ServerState {
             metrics,
             driver,
             bodies,
+            answers,
             writers,
             feed,
             regions: Regions::default(),
@@ -124,6 +127,11 @@ impl ServerState {
     /// The room for request bodies.
     pub(crate) fn bodies(&self) -> &Bodies {
         &self.inner.bodies
+    }
+
+    /// The room for answers that their clients have not taken, which has the same size.
+    pub(crate) fn answers(&self) -> &Bodies {
+        &self.inner.answers
     }
 
     /// The threads that write large answers.

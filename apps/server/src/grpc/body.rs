@@ -33,7 +33,7 @@ impl Held {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn put(&self, room: Room) {
+    pub(super) fn put(&self, room: Room) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = room;
     }
 }
@@ -55,6 +55,8 @@ pub(super) async fn bounded(
     let (mut parts, body) = request.into_parts();
     let caller = parts.extensions.get::<Caller>().map(Caller::without_place);
     parts.extensions.insert(held.clone());
+    let sent = Held::default();
+    parts.extensions.insert(Answered(sent.clone()));
     let incoming = Incoming {
         body,
         came: Bytes::new(),
@@ -72,8 +74,20 @@ pub(super) async fn bounded(
             Err(fault) => Some((Err(Status::from(fault)), None)),
         }
     });
-    next.run(Request::from_parts(parts, Body::new(StreamBody::new(Box::pin(frames))))).await
+    let request = Request::from_parts(parts, Body::new(StreamBody::new(Box::pin(frames))));
+    // The room of an answer goes with the last of its body.
+    let holding = move |body: Body| {
+        Body::new(body.map_frame(move |frame| {
+            let _held = &sent;
+            frame
+        }))
+    };
+    next.run(request).await.map(holding)
 }
+
+/// What the answer that is being written holds of the room for answers.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Answered(pub(super) Held);
 
 struct Incoming {
     body: Body,

@@ -11,16 +11,19 @@ use super::service::Service;
 use crate::access::Caller;
 use crate::call::Call;
 use crate::catalog::ModelEntry;
+use crate::extract::room_for_answer;
 use crate::fault::Fault;
 use crate::oip::{self, Answer, Form, InferRequest};
 use crate::place::{Place, Ran};
 use crate::sequences::{Line, Ticket};
+use crate::serve::UnderWay;
 use crate::shared_memory::Shared;
 use axum::body::Bytes;
 use futures_util::{Stream, StreamExt, stream};
 use prost::Message;
 use std::collections::HashMap;
 use std::pin::Pin;
+use std::sync::Arc;
 use tonic::{Status, Streaming};
 use tracing::Instrument;
 
@@ -64,7 +67,7 @@ impl Service {
         &self,
         call: Call,
         caller: Caller,
-        held: Held,
+        (held, sent, stream): (Held, Held, Option<Arc<UnderWay>>),
         requests: Streaming<ModelInferRequest>,
     ) -> Answers {
         let service = self.clone();
@@ -80,29 +83,58 @@ impl Service {
         });
         let answers = requests.map(move |message| {
             let (service, caller, room) = (service.clone(), caller.clone(), held.take());
+            let under_way = stream.as_deref().map(UnderWay::part);
             let call = call.message();
             let span = call.span();
             let ticket = message.as_ref().ok().and_then(|it| service.ticket(&caller, it));
             let answer = async move {
                 let message = message?;
                 let id = message.id.clone();
-                let answer = match caller.placed(service.limits()) {
+                let answer = match caller.clone().placed(service.limits()) {
                     Ok(caller) => service.infer(&call, &caller, (message, ticket)).await,
                     Err(fault) => Err(fault),
                 };
-                drop(room);
-                Ok(answer.map_or_else(
+                drop((room, under_way));
+                let answer = answer.map_or_else(
                     |fault| refused(id, fault),
                     |answer| ModelStreamInferResponse {
                         error_message: String::new(),
                         infer_response: Some(answer),
                     },
-                ))
+                );
+                Ok((last(answer), caller))
             };
             answer.instrument(span)
         });
-        Box::pin(answers.buffered(together))
+        // It has its room once the one before it is written, and holds it until it is.
+        let state = self.state().clone();
+        let answers = answers.buffered(together).then(move |answer: Result<_, Status>| {
+            let (state, sent) = (state.clone(), sent.clone());
+            async move {
+                let (answer, caller): (ModelStreamInferResponse, Caller) = answer?;
+                sent.take();
+                let bytes = answer.encoded_len();
+                Ok(match room_for_answer(&state, caller.id(), bytes).await {
+                    Ok(room) => {
+                        sent.put(room);
+                        answer
+                    }
+                    Err(fault) => {
+                        last(refused(answer.infer_response.unwrap_or_default().id, fault))
+                    }
+                })
+            }
+        });
+        Box::pin(answers)
     }
+}
+
+/// An answer that says that it is all there is of its request, as clients of Triton ask.
+fn last(mut answer: ModelStreamInferResponse) -> ModelStreamInferResponse {
+    let is_last = InferParameter { parameter_choice: Some(ParameterChoice::BoolParam(true)) };
+    let response = answer.infer_response.get_or_insert_default();
+    response.parameters.insert("triton_final_response".to_owned(), is_last);
+    answer
 }
 
 /// An answer that says why there is none; its id tells a client which of its requests is meant.

@@ -63,12 +63,18 @@ pub(crate) async fn infer(
                     request::decode((json_bytes, &bytes), Some(&shared), specs.0, specs.1)?;
                 Ok(request.lined_up(line))
             };
-            Ok(serve(&state, about, (size, decode), encode).await?.into_response())
+            Ok(serve(&state, about, (size, decode), encode)
+                .await?
+                .into_response(&state, &caller)
+                .await?)
         }
         Body::Parts(mut parts) => {
             let (size, _room) = (size(parts.json(), parts.bytes), std::mem::take(&mut parts.room));
             let decode = move |entry: &ModelEntry| Ok(parts.decode(&shared, entry)?.lined_up(line));
-            Ok(serve(&state, about, (size, decode), encode).await?.into_response())
+            Ok(serve(&state, about, (size, decode), encode)
+                .await?
+                .into_response(&state, &caller)
+                .await?)
         }
     }
 }

@@ -4,10 +4,14 @@
 use super::infer::Answer;
 use super::request::{Form, HEADER_LENGTH, InferRequest, OutputChoice};
 use super::{classes, datatype, json_data};
+use crate::access::Caller;
+use crate::bodies::Room;
 use crate::catalog::ModelEntry;
+use crate::extract::room_for_answer;
 use crate::fault::Fault;
 use crate::place::Ran;
-use axum::body::Body;
+use crate::state::ServerState;
+use axum::body::{Body, Bytes};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use lgp_sdk::NamedTensor;
@@ -79,6 +83,18 @@ pub(crate) fn encode(answer: Answer, json_bytes_max: usize) -> Result<Encoded, F
     }
     let json_length = any_binary.then_some(json_length);
     Ok(Encoded { body, json_length, ran: answer.ran })
+}
+
+/// An answer's bytes, which have their room for as long as something of them is held.
+struct Held {
+    bytes: Vec<u8>,
+    _room: Room,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 /// Bytes that are refused once there would be too many.
@@ -165,9 +181,18 @@ impl Choice {
 }
 
 impl Encoded {
-    /// The answer with its headers.
-    pub(crate) fn into_response(self) -> Response {
-        let mut response = Response::new(Body::from(self.body));
+    /// The answer with its headers, once there is room for it until its client has taken it.
+    ///
+    /// # Errors
+    /// 503 where there is none in time.
+    pub(crate) async fn into_response(
+        self,
+        state: &ServerState,
+        caller: &Caller,
+    ) -> Result<Response, Fault> {
+        let room = room_for_answer(state, caller.id(), self.body.len()).await?;
+        let body = Bytes::from_owner(Held { bytes: self.body, _room: room });
+        let mut response = Response::new(Body::from(body));
         let headers = response.headers_mut();
         let content_type = match self.json_length {
             Some(length) => {
@@ -180,6 +205,6 @@ impl Encoded {
         if let Some(ran) = &self.ran {
             ran.add_to(headers);
         }
-        response
+        Ok(response)
     }
 }

@@ -1,12 +1,9 @@
 //! The connections that are open at once. Where there are as many as there may be, one on which
 //! nothing is asked makes room for the next.
 
-use axum::body::HttpBody;
-use hyper::body::{Frame, SizeHint};
-use std::pin::Pin;
+use super::sent::UnderWay;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
@@ -17,7 +14,7 @@ const MOST: u32 = 1 << 20;
 
 /// The connections that are open.
 #[derive(Debug)]
-pub(super) struct Connections {
+pub(crate) struct Connections {
     free: Arc<Semaphore>,
     most: u32,
     open: Mutex<Vec<Weak<Activity>>>,
@@ -26,9 +23,10 @@ pub(super) struct Connections {
 
 /// What one connection does, and its place among those that may be open.
 #[derive(Debug)]
-pub(super) struct Activity {
-    /// Requests that are not answered.
+pub(crate) struct Activity {
+    /// Requests that are not answered, or not taken yet.
     under_way: AtomicUsize,
+    requests: Mutex<Vec<Weak<UnderWay>>>,
     /// Milliseconds since the server began at which the last one ended.
     idle_since_ms: AtomicU64,
     leave: Notify,
@@ -38,14 +36,14 @@ pub(super) struct Activity {
 }
 
 impl Connections {
-    pub(super) fn new(most: usize) -> Self {
+    pub(crate) fn new(most: usize) -> Self {
         let most = u32::try_from(most).unwrap_or(u32::MAX).clamp(1, MOST);
         let free = Arc::new(Semaphore::new(usize::try_from(most).unwrap_or(1)));
         Self { free, most, open: Mutex::default(), began: Instant::now() }
     }
 
     /// A place for one more connection, once there is one.
-    pub(super) async fn room(&self) -> Arc<Activity> {
+    pub(crate) async fn room(&self) -> Arc<Activity> {
         let mut asked = 1;
         let place = loop {
             if let Ok(place) = Arc::clone(&self.free).try_acquire_owned() {
@@ -63,8 +61,15 @@ impl Connections {
         // The semaphore is never closed.
         let (leave, began, place) = (Notify::new(), self.began, place.ok());
         let (under_way, is_asked) = (AtomicUsize::new(0), AtomicBool::new(false));
-        let activity = Activity { under_way, idle_since_ms, leave, is_asked, began, _place: place };
-        let activity = Arc::new(activity);
+        let activity = Arc::new(Activity {
+            under_way,
+            requests: Mutex::default(),
+            idle_since_ms,
+            leave,
+            is_asked,
+            began,
+            _place: place,
+        });
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if open.len() == open.capacity() {
             open.retain(|activity| activity.strong_count() > 0);
@@ -74,13 +79,13 @@ impl Connections {
     }
 
     /// Places that are taken.
-    pub(super) fn taken(&self) -> usize {
+    pub(crate) fn taken(&self) -> usize {
         let most = usize::try_from(self.most).unwrap_or(usize::MAX);
         most.saturating_sub(self.free.available_permits())
     }
 
     /// Resolves once no connection is open.
-    pub(super) async fn all_ended(&self) {
+    pub(crate) async fn all_ended(&self) {
         // It is never closed.
         let _ = self.free.acquire_many(self.most).await;
     }
@@ -102,63 +107,42 @@ impl Connections {
 }
 
 impl Activity {
-    /// A request has come, whose connection is busy for as long as the answer lives.
-    pub(super) fn begin(self: &Arc<Self>) -> Busy {
+    /// A request has come, whose connection is busy for as long as it is under way.
+    pub(crate) fn begin(self: &Arc<Self>) -> Arc<UnderWay> {
+        let request = Arc::new(UnderWay::new(Arc::clone(self)));
+        let mut all = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() == all.capacity() {
+            all.retain(|request| request.strong_count() > 0);
+        }
+        all.push(Arc::downgrade(&request));
+        request
+    }
+
+    /// Whether of an answer that is there nothing was taken for so long.
+    pub(super) fn is_stalled(&self, limit: Duration) -> bool {
+        let all = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().filter_map(Weak::upgrade).any(|request| request.is_stalled(limit))
+    }
+
+    /// One more that keeps the connection busy.
+    pub(super) fn add(&self) {
         self.under_way.fetch_add(1, Relaxed);
-        Busy(Arc::clone(self))
+    }
+
+    /// One less.
+    pub(super) fn remove(&self) {
+        self.idle_since_ms.store(millis(self.began), Relaxed);
+        self.under_way.fetch_sub(1, Relaxed);
     }
 
     /// Whether a request is under way.
-    pub(super) fn is_busy(&self) -> bool {
+    pub(crate) fn is_busy(&self) -> bool {
         self.under_way.load(Relaxed) > 0
     }
 
     /// Resolves when the connection is to make room for another one.
-    pub(super) async fn asked_to_leave(&self) {
+    pub(crate) async fn asked_to_leave(&self) {
         self.leave.notified().await;
-    }
-}
-
-/// A request that is under way on a connection.
-#[derive(Debug)]
-pub(super) struct Busy(Arc<Activity>);
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        self.0.idle_since_ms.store(millis(self.0.began), Relaxed);
-        self.0.under_way.fetch_sub(1, Relaxed);
-    }
-}
-
-/// The body of an answer, which keeps its connection busy.
-pub(super) struct Sent<B> {
-    body: B,
-    _busy: Busy,
-}
-
-impl<B> Sent<B> {
-    pub(super) fn new(body: B, busy: Busy) -> Self {
-        Self { body, _busy: busy }
-    }
-}
-
-impl<B: HttpBody + Unpin> HttpBody for Sent<B> {
-    type Data = B::Data;
-    type Error = B::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 

@@ -1,6 +1,7 @@
 //! What has brought other serving systems down or open, tried here by name.
 
 mod escapes;
+mod slow;
 mod windows;
 
 use crate::rig::{Options, PATIENCE, Rig, ask_with, listen, request};
@@ -197,10 +198,14 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 
 /// The headers of a call, in the words of HPACK's static table.
 fn call() -> Vec<u8> {
-    let path = b"/inference.GRPCInferenceService/ServerLive";
+    call_of("ServerLive")
+}
+
+fn call_of(name: &str) -> Vec<u8> {
+    let path = format!("/inference.GRPCInferenceService/{name}").into_bytes();
     let named =
         |index: u8, value: &[u8]| [&[index, u8::try_from(value.len()).unwrap()], value].concat();
-    [&[0x83, 0x86][..], &named(4, path), &named(1, b"localhost")].concat()
+    [&[0x83, 0x86][..], &named(4, &path), &named(1, b"localhost")].concat()
 }
 
 /// Floods that have brought HTTP/2 servers down: rapid reset (CVE-2023-44487), settings, pings, headers

@@ -1,0 +1,214 @@
+//! A request on its way, and how its answer is taken: one of which a client takes nothing for long must not
+//! be held for ever.
+
+use super::idle::Activity;
+use axum::body::{Bytes, HttpBody};
+use hyper::body::{Frame, SizeHint};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
+
+/// Bytes of an answer that are given to its connection at a time: so many a minute are taken, or more.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// A request that is under way on a connection.
+#[derive(Debug)]
+pub(crate) struct UnderWay {
+    activity: Arc<Activity>,
+    answer: Mutex<Answer>,
+}
+
+/// How far the answer of a request is.
+#[derive(Debug)]
+struct Answer {
+    /// Whether the connection is to ask for more of it: it does so once the client has taken enough.
+    is_there: bool,
+    /// Pieces that the connection has and the client has not.
+    pieces: usize,
+    /// When the client last took something.
+    taken: Instant,
+    /// Whether it keeps its connection busy although nothing of it is there.
+    keeps_busy: bool,
+    /// Whether it does so now.
+    is_busy: bool,
+}
+
+impl Answer {
+    fn is_due(&self) -> bool {
+        self.is_there || self.pieces > 0
+    }
+}
+
+impl UnderWay {
+    pub(super) fn new(activity: Arc<Activity>) -> Self {
+        activity.add();
+        let taken = Instant::now();
+        let (keeps_busy, is_busy) = (true, true);
+        let answer = Answer { is_there: false, pieces: 0, taken, keeps_busy, is_busy };
+        Self { activity, answer: Mutex::new(answer) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Answer> {
+        self.answer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The connection asks for more, or has written something: the client takes its answer.
+    fn gets_on(&self, change: impl FnOnce(&mut Answer)) {
+        let mut answer = self.lock();
+        change(&mut answer);
+        answer.taken = Instant::now();
+        self.settle(&mut answer);
+    }
+
+    /// More of the answer is there, which begins the client's time unless it has begun.
+    fn has_more(&self) {
+        let mut answer = self.lock();
+        if !answer.is_due() {
+            answer.taken = Instant::now();
+        }
+        answer.is_there = true;
+        self.settle(&mut answer);
+    }
+
+    fn settle(&self, answer: &mut Answer) {
+        let is_busy = answer.keeps_busy || answer.is_due();
+        if is_busy != answer.is_busy {
+            answer.is_busy = is_busy;
+            match is_busy {
+                true => self.activity.add(),
+                false => self.activity.remove(),
+            }
+        }
+    }
+
+    /// Another request of the same connection, of which it is a part.
+    pub(crate) fn part(&self) -> Arc<Self> {
+        self.activity.begin()
+    }
+
+    pub(super) fn is_stalled(&self, limit: Duration) -> bool {
+        let answer = self.lock();
+        answer.is_due() && answer.taken.elapsed() >= limit
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        if self.lock().is_busy {
+            self.activity.remove();
+        }
+    }
+}
+
+/// Marks an answer without an end, whose connection is idle while nothing of it is there.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Endless;
+
+/// The body of an answer, in pieces that tell when they were taken.
+pub(super) struct Sent<B> {
+    body: B,
+    /// What of the body's last frame is not given to the connection.
+    rest: Bytes,
+    request: Arc<UnderWay>,
+}
+
+impl<B> Sent<B> {
+    pub(super) fn new(body: B, request: Arc<UnderWay>, is_endless: bool) -> Self {
+        request.gets_on(|answer| {
+            answer.is_there = true;
+            answer.keeps_busy = !is_endless;
+        });
+        Self { body, rest: Bytes::new(), request }
+    }
+
+    /// The next piece of what is there.
+    fn piece(&mut self) -> Frame<Bytes> {
+        let bytes = self.rest.split_to(self.rest.len().min(PIECE_BYTES));
+        self.request.gets_on(|answer| {
+            answer.pieces += 1;
+            answer.is_there = true;
+        });
+        Frame::data(Bytes::from_owner(Piece { bytes, request: Arc::clone(&self.request) }))
+    }
+}
+
+impl<B: HttpBody<Data = Bytes> + Unpin> HttpBody for Sent<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        if !self.rest.is_empty() {
+            return Poll::Ready(Some(Ok(self.piece())));
+        }
+        let mut polled = Pin::new(&mut self.body).poll_frame(cx);
+        if polled.is_pending() {
+            let request = Arc::clone(&self.request);
+            let waker = Waker::from(Arc::new(More { request, waker: cx.waker().clone() }));
+            polled = Pin::new(&mut self.body).poll_frame(&mut Context::from_waker(&waker));
+        }
+        match polled {
+            Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                Ok(data) => {
+                    self.rest = data;
+                    Poll::Ready(Some(Ok(self.piece())))
+                }
+                Err(trailers) => Poll::Ready(Some(Ok(trailers))),
+            },
+            // There is no more, for now or at all.
+            none => {
+                self.request.gets_on(|answer| answer.is_there = false);
+                none
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let rest = u64::try_from(self.rest.len()).unwrap_or(u64::MAX);
+        let inner = self.body.size_hint();
+        let mut hint = SizeHint::new();
+        hint.set_lower(inner.lower().saturating_add(rest));
+        if let Some(upper) = inner.upper() {
+            hint.set_upper(upper.saturating_add(rest));
+        }
+        hint
+    }
+}
+
+/// Bytes that the connection has, until it has written them.
+struct Piece {
+    bytes: Bytes,
+    request: Arc<UnderWay>,
+}
+
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        self.request.gets_on(|answer| answer.pieces = answer.pieces.saturating_sub(1));
+    }
+}
+
+/// Tells that more of an answer is there, and wakes the connection, which asks for it once it can.
+struct More {
+    request: Arc<UnderWay>,
+    waker: Waker,
+}
+
+impl Wake for More {
+    fn wake(self: Arc<Self>) {
+        self.request.has_more();
+        self.waker.wake_by_ref();
+    }
+}
