@@ -100,6 +100,15 @@ pub(crate) fn routes() -> Vec<Route> {
     all
 }
 
+/// Whether Triton's clients ask for a path that is not built: traces and logs are set in the configuration,
+/// and regions of CUDA's memory are none of another process.
+pub(crate) fn is_left_out(path: &str) -> bool {
+    let region = path.strip_prefix("/v2/cudasharedmemory/region/");
+    path == "/v2/logging"
+        || path.starts_with("/v2/") && path.ends_with("/trace/setting")
+        || region.is_some_and(|rest| rest.ends_with("/register"))
+}
+
 /// The routes of a model, whose newest version is meant, or those of one of its versions.
 fn of_model(path: &str) -> [Route; 5] {
     let at = |rest: &str| format!("{path}{rest}");

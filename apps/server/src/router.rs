@@ -72,6 +72,9 @@ fn cors(config: &ServerConfig) -> CorsLayer {
 
 async fn unknown_path(request: Request) -> Response {
     let path = request.uri().path();
+    if oip::is_left_out(path) {
+        return Fault::unsupported(format!("{path} is not offered")).for_path(path);
+    }
     Fault::not_found("unknown_path", format!("nothing is served at {path}")).for_path(path)
 }
 

@@ -43,9 +43,8 @@ pub(crate) async fn listen(
     let after = after(&query.unwrap_or_default(), &headers)?;
     let most = state.config().listeners_max;
     let place = state.listeners().take(caller.id()).ok_or_else(|| {
-        let what = format!(
-            "{most} may listen to events (http.listeners_max), the last eighth of them callers that have few"
-        );
+        let what =
+            format!("{most} may listen to events, the last eighth of them callers that have few");
         Fault::unavailable("busy", what)
     })?;
     let (sender, frames) = mpsc::channel(AHEAD);

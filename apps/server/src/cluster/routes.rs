@@ -166,11 +166,7 @@ fn tasks() -> Vec<Route> {
         .answers(202, "AcceptedBatch")
         .refuses(&[404, 409, 410, 501, 507]),
         Route::get(at("/tasks/{id}"), Submit, tasks::show, "A task, at once or once it has ended")
-            .query(
-                "wait_ms",
-                "Milliseconds",
-                "How long to wait for its end, http.deadline_ms_max at most",
-            )
+            .query("wait_ms", "Milliseconds", "How long to wait for its end, an hour at most")
             .answers(200, "Task")
             .refuses(&[400, 404, 410, 500, 503]),
         Route::delete(at("/tasks/{id}"), Submit, tasks::cancel, "Cancels what is not finished")

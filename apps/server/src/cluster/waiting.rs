@@ -41,9 +41,8 @@ pub(super) async fn ended(
     }
     let _place = state.waiters().take(caller.id()).ok_or_else(|| {
         let most = state.config().waiters_max;
-        let what = format!(
-            "{most} may wait for tasks (http.waiters_max), the last eighth of them callers that have few"
-        );
+        let what =
+            format!("{most} may wait for tasks, the last eighth of them callers that have few");
         Fault::unavailable("busy", what).hint("ask without wait_ms, or later")
     })?;
     tokio::select! {

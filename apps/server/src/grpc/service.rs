@@ -1,6 +1,6 @@
 //! The calls of the service, each in the words of the rest of the server.
 
-use super::body::Held;
+use super::body::{Answered, Held};
 use super::infer::Answers;
 use super::proto::grpc_inference_service_server::GrpcInferenceService;
 use super::proto::*;
@@ -8,11 +8,15 @@ use super::{config, metadata};
 use crate::access::{Caller, Limits};
 use crate::call::Call;
 use crate::catalog::{ModelEntry, Named, Readiness};
+use crate::extract::room_for_answer;
 use crate::fault::Fault;
 use crate::oip;
 use crate::peer::Peer;
+use crate::serve::{Endless, UnderWay};
 use crate::state::ServerState;
 use axum::http::StatusCode;
+use prost::Message;
+use std::sync::Arc;
 use tonic::{Request, Response, Status, Streaming};
 
 /// The service. Clones share it.
@@ -76,6 +80,19 @@ fn held<T>(request: &Request<T>) -> Held {
     request.extensions().get::<Held>().cloned().unwrap_or_default()
 }
 
+/// What its answer holds of the room for answers.
+fn answered<T>(request: &Request<T>) -> Held {
+    request.extensions().get::<Answered>().cloned().unwrap_or_default().0
+}
+
+/// There is one repository, and it has no name.
+fn check_repository(name: &str) -> Result<(), Fault> {
+    match name {
+        "" => Ok(()),
+        name => Err(Fault::unsupported(format!("repository_name is '{name}', expected none"))),
+    }
+}
+
 /// Whom a request came from.
 fn peer<T>(request: &Request<T>) -> Peer {
     request.extensions().get::<Peer>().cloned().unwrap_or_default()
@@ -133,9 +150,12 @@ impl GrpcInferenceService for Service {
         let (caller, call) = (caller(&request)?, call(&request));
         // Held until the task has ended.
         let _room = held(&request).take();
+        let sent = answered(&request);
         let message = request.into_inner();
         let ticket = self.ticket(&caller, &message);
-        Ok(Response::new(self.infer(&call, &caller, (message, ticket)).await?))
+        let answer = self.infer(&call, &caller, (message, ticket)).await?;
+        sent.put(room_for_answer(&self.state, caller.id(), answer.encoded_len()).await?);
+        Ok(Response::new(answer))
     }
 
     async fn model_stream_infer(
@@ -143,9 +163,14 @@ impl GrpcInferenceService for Service {
         request: Request<Streaming<ModelInferRequest>>,
     ) -> Answer<Self::ModelStreamInferStream> {
         let (caller, call, held) = (caller(&request)?, call(&request), held(&request));
-        // Each of its messages takes a place of its own.
+        // Each of its messages takes a place of its own, and keeps the connection busy while it is under way.
         let caller = caller.without_place();
-        Ok(Response::new(self.infer_each(call, caller, held, request.into_inner())))
+        let stream = request.extensions().get::<Arc<UnderWay>>().cloned();
+        let about = (held, answered(&request), stream);
+        let answers = self.infer_each(call, caller, about, request.into_inner());
+        let mut response = Response::new(answers);
+        response.extensions_mut().insert(Endless);
+        Ok(response)
     }
 
     async fn model_config(
@@ -188,7 +213,9 @@ impl GrpcInferenceService for Service {
         request: Request<RepositoryIndexRequest>,
     ) -> Answer<RepositoryIndexResponse> {
         let caller = caller(&request)?;
-        let models = self.index(&caller, request.into_inner().ready).await?;
+        let RepositoryIndexRequest { repository_name, ready } = request.into_inner();
+        check_repository(&repository_name)?;
+        let models = self.index(&caller, ready).await?;
         Ok(Response::new(RepositoryIndexResponse { models }))
     }
 
@@ -196,7 +223,9 @@ impl GrpcInferenceService for Service {
         &self,
         request: Request<RepositoryModelLoadRequest>,
     ) -> Answer<RepositoryModelLoadResponse> {
-        let RepositoryModelLoadRequest { model_name, parameters, .. } = request.into_inner();
+        let RepositoryModelLoadRequest { repository_name, model_name, parameters } =
+            request.into_inner();
+        check_repository(&repository_name)?;
         self.load(&model_name, &parameters).await?;
         Ok(Response::new(RepositoryModelLoadResponse {}))
     }
@@ -205,7 +234,9 @@ impl GrpcInferenceService for Service {
         &self,
         request: Request<RepositoryModelUnloadRequest>,
     ) -> Answer<RepositoryModelUnloadResponse> {
-        self.unload(&request.into_inner().model_name).await?;
+        let RepositoryModelUnloadRequest { repository_name, model_name, .. } = request.into_inner();
+        check_repository(&repository_name)?;
+        self.unload(&model_name).await?;
         Ok(Response::new(RepositoryModelUnloadResponse {}))
     }
 

@@ -213,6 +213,9 @@ async fn keys_are_asked_for_as_they_are_over_rest() {
         RepositoryModelUnloadRequest { model_name: "relu".to_owned(), ..Default::default() };
     let status = limited.repository_model_unload(unload).await.unwrap_err();
     assert_eq!(status.code(), Code::PermissionDenied, "{status:?}");
+    let elsewhere = RepositoryIndexRequest { repository_name: "other".to_owned(), ready: false };
+    let status = limited.repository_index(elsewhere).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unimplemented, "{status:?}");
     let index = limited.repository_index(RepositoryIndexRequest::default()).await.unwrap();
     assert_eq!(index.into_inner().models.len(), 1);
 }

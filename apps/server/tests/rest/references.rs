@@ -58,7 +58,7 @@ async fn an_output_is_the_next_input_once_it_is_there() {
 async fn an_output_that_does_not_come_is_named() {
     let server = ServerConfig { waiters_max: 0, ..ServerConfig::default() };
     for (options, code, part) in [
-        (Options { server, ..Options::default() }, 503, "http.waiters_max"),
+        (Options { server, ..Options::default() }, 503, "0 may wait for tasks"),
         (Options::default(), 503, "did not end in time"),
     ] {
         let rig = Rig::with(options).await;

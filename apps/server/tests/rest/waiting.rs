@@ -93,7 +93,7 @@ async fn no_more_wait_than_may_and_who_went_away_does_not_count() {
     let refused = rig.get(&path).await;
     assert_eq!(refused.status, 503);
     assert_eq!(refused.json()["error"]["code"], "busy");
-    assert!(refused.text().contains("http.waiters_max"), "{}", refused.text());
+    assert!(refused.text().contains("1 may wait for tasks"), "{}", refused.text());
     assert!(refused.headers.contains_key("retry-after"));
     assert_eq!(rig.get(&task).await.status, 200, "who does not wait needs no place");
     call.abort();
