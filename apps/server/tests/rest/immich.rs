@@ -4,6 +4,7 @@
 mod clip;
 mod faces;
 mod ocr;
+mod shapes;
 mod watched;
 mod wrong;
 

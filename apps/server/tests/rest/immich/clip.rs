@@ -21,7 +21,7 @@ pub(super) const TOKENIZER: &str = r#"{"version": "1.0", "truncation": null, "pa
     "decoder": null,
     "model": {"type": "WordLevel", "unk_token": "[U]", "vocab": {"zero": 0, "[S]": 1, "[E]": 2, "[U]": 3,
         "a": 4, "dog": 5, "on": 6, "grass": 7, "[P]": 8, "dogs": 9}}}"#;
-const WORDS: usize = 12;
+pub(super) const WORDS: usize = 12;
 
 /// A network that weighs each number of a picture.
 fn visual_model() -> Vec<u8> {
@@ -82,7 +82,7 @@ fn looked_up(tokens: [usize; LENGTH]) -> Vec<f32> {
     sums
 }
 
-fn visual(model: &str) -> Value {
+pub(super) fn visual(model: &str) -> Value {
     json!({ "clip": { "visual": { "modelName": model } } })
 }
 

@@ -227,7 +227,7 @@ fn least_squares(points: &[[f64; 2]; 5]) -> [f64; 4] {
     [0, 1, 2, 3].map(|i| system[i][4] / system[i][i])
 }
 
-fn asked(model: &str, score_min: f64) -> Value {
+pub(super) fn asked(model: &str, score_min: f64) -> Value {
     json!({ "facial-recognition": {
         "detection": { "modelName": model, "options": { "minScore": score_min } },
         "recognition": { "modelName": model },

@@ -50,7 +50,7 @@ fn reader() -> Vec<u8> {
     finish(graph)
 }
 
-fn asked(region: f32, text: f32) -> Value {
+pub(super) fn asked(region: f32, text: f32) -> Value {
     json!({ "ocr": {
         "detection": { "modelName": "PP-OCRv5_mobile", "options": { "minScore": region, "maxResolution": 256 } },
         "recognition": { "modelName": "PP-OCRv5_mobile", "options": { "minScore": text } },
