@@ -95,7 +95,9 @@ fn environment(folder: &str, packages: &[&str]) -> Result<PathBuf> {
         bail!("`python3 -m venv` does not work here");
     }
     let mut pip = cmd::command(&python);
-    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(packages);
+    // Compiling what is never imported takes as long as the rest.
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]);
+    pip.args(packages);
     let installed = cmd::capture(&mut pip)?;
     if !installed.ok {
         let why =

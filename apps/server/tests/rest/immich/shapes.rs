@@ -279,7 +279,7 @@ async fn networks_of_these_shapes_run() {
     // What the network itself makes of a picture that needs no resizing.
     let image = Image::noise(224, 224, 4);
     let (mean, std) =
-        ([0.481_454_66, 0.457_827_5, 0.408_210_73], [0.268_629_54, 0.261_302_58, 0.275_777_11]);
+        ([0.481_454_66, 0.457_827_5, 0.408_210_73], [0.268_629_54, 0.261_302_6, 0.275_777_1]);
     let pixels = (0..3).flat_map(|c| (0..224 * 224).map(move |at| (c, at)));
     let pixels: Vec<f32> = pixels
         .map(|(c, at)| (image.at(at % 224, at / 224, c) / 255.0 - mean[c]) / std[c])
