@@ -153,14 +153,15 @@ const MAPPED_BYTES_MIN: usize = 2 * HUGE_PAGE;
 /// no harm.
 const HUGE_PAGE: usize = 2 << 20;
 
-/// Bytes that are taken before the system is asked again what is free, and that are left to everything
-/// that is no buffer.
+/// Bytes that are taken before the system is asked again what is free, and that a large block leaves to
+/// everything that is no buffer.
 const STEP: usize = 64 << 20;
 /// How many bytes may be taken before the system is asked again.
 static GRANTED: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether so many bytes more fit into what is free. The system itself promises more than it has, and
-/// kills the process that uses it; how large a value becomes is up to whoever asks for a run.
+/// kills the process that uses it; how large a value becomes can be up to a request. Memory that was
+/// promised and is not used yet counts as free.
 fn is_free(bytes: usize) -> bool {
     let take = |granted: usize| granted.checked_sub(bytes);
     if GRANTED.fetch_update(Relaxed, Relaxed, take).is_ok() {
@@ -168,9 +169,9 @@ fn is_free(bytes: usize) -> bool {
     }
     let free = lgp_hal::host_free_bytes().unwrap_or(u64::MAX);
     let free = usize::try_from(free).unwrap_or(usize::MAX);
-    let fits = free.saturating_sub(STEP) >= bytes;
+    let fits = free >= bytes.saturating_add(bytes.min(STEP));
     if fits {
-        GRANTED.store(STEP.saturating_sub(bytes), Relaxed);
+        GRANTED.store(STEP.min(free / 2).saturating_sub(bytes), Relaxed);
     }
     fits
 }

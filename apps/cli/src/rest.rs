@@ -360,7 +360,7 @@ impl Client {
             (_, ureq::Error::Timeout(ureq::Timeout::RecvResponse)) => self.watch.silence(),
             (data, _) => {
                 let hint = match data {
-                    None if self.base.starts_with("https:") => TRUST_HINT,
+                    None if error.to_string().contains("certificate") => TRUST_HINT,
                     _ => "start a coordinator with: radeon-cluster start",
                 };
                 Failure::new("unreachable", format!("cannot reach {}: {error}", self.base))

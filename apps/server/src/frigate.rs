@@ -25,6 +25,7 @@ use models::{Incoming, Turns};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tracing::Instrument;
@@ -51,27 +52,21 @@ pub async fn serve_frigate(
     let connections = Connections::new(CONNECTIONS_MAX);
     let turns = Turns::default();
     let mut sessions = JoinSet::new();
-    tokio::pin!(shutdown);
-    loop {
-        let accepted = async {
-            let place = connections.room().await;
-            (listener.accept().await, place)
-        };
-        tokio::select! {
-            () = &mut shutdown => break,
-            _ = sessions.join_next(), if !sessions.is_empty() => {}
-            (accepted, place) = accepted => match accepted {
-                Ok((stream, _)) => {
+    {
+        let accepted = accept(&listener, &connections);
+        tokio::pin!(shutdown, accepted);
+        loop {
+            tokio::select! {
+                () = &mut shutdown => break,
+                _ = sessions.join_next(), if !sessions.is_empty() => {}
+                (stream, place) = &mut accepted => {
                     let session = Session::new(state.clone(), turns.clone());
                     sessions.spawn(async move {
                         if let Err(error) = session.attend(stream, &place).await {
                             tracing::warn!(%error, "a detector's connection ended");
                         }
                     });
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection");
-                    tokio::time::sleep(ACCEPT_RETRY).await;
+                    accepted.set(accept(&listener, &connections));
                 }
             }
         }
@@ -83,6 +78,19 @@ pub async fn serve_frigate(
     let _ =
         tokio::time::timeout(drain, async { while sessions.join_next().await.is_some() {} }).await;
     Ok(())
+}
+
+/// The next detector's connection, once there is room for it.
+async fn accept(listener: &TcpListener, connections: &Connections) -> (TcpStream, Arc<Activity>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => return (stream, connections.room().await),
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(ACCEPT_RETRY).await;
+            }
+        }
+    }
 }
 
 /// One detector's connection. A detector uses one model, which it asks for first.
@@ -250,8 +258,8 @@ impl Session {
 }
 
 /// What a request says of itself, and the part behind that, if there is one.
-async fn described(
-    peer: &mut Peer<TcpStream>,
+async fn described<S: AsyncRead + AsyncWrite + Unpin>(
+    peer: &mut Peer<S>,
 ) -> std::io::Result<(std::result::Result<Header, Fault>, Option<zmtp::Head>)> {
     let head = peer.request().await?;
     let header = peer.take(head, HEADER_BYTES_MAX).await?;
@@ -265,6 +273,25 @@ async fn described(
         return Err(broken("a third part, expected a description and a tensor or a model"));
     }
     Ok((header, Some(part)))
+}
+
+/// Whether bytes are what a detector sends: a greeting, and requests until they end.
+#[cfg(feature = "planted")]
+pub(crate) fn can_talk(bytes: &[u8]) -> bool {
+    use futures_util::FutureExt;
+    let talk = async {
+        let mut peer = Peer::greet(tokio::io::join(bytes, tokio::io::sink())).await?;
+        while peer.wait().await? {
+            let (header, part) = described(&mut peer).await?;
+            if let Some(part) = part {
+                peer.take(part, HEADER_BYTES_MAX).await?;
+            }
+            header.map_err(|fault| broken(fault.message))?;
+        }
+        Ok::<(), std::io::Error>(())
+    };
+    // All of it is there.
+    talk.now_or_never().is_some_and(|talked| talked.is_ok())
 }
 
 fn text(value: &Value) -> Vec<u8> {

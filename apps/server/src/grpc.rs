@@ -15,6 +15,8 @@ mod status;
 mod weigh;
 
 #[cfg(feature = "planted")]
+pub(crate) use body::follow;
+#[cfg(feature = "planted")]
 pub(crate) use request::read;
 pub(crate) use status::{CODE, respond, status_of};
 

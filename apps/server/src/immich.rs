@@ -28,6 +28,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use models::Models;
 use pictures::Picture;
+#[cfg(feature = "planted")]
+pub(crate) use request::can_read;
 use request::{Predict, Sent};
 use serde_json::{Map, Value, json};
 use tasks::Task;

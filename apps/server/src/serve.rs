@@ -17,6 +17,7 @@ use axum::response::Response;
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
+use idle::LEAVE;
 pub(crate) use idle::{Activity, Connections};
 use protocol::{Builder, Graceful, Protocol};
 use sent::Sent;
@@ -33,8 +34,6 @@ use tower::ServiceExt;
 /// How long to wait after a failed accept: the usual cause is a lack of file descriptors, which
 /// only the end of another connection mends.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
-/// How long a connection that is to make room has to end by itself.
-const LEAVE: Duration = Duration::from_secs(1);
 
 /// Serves REST until `shutdown` resolves, then lets open requests finish.
 ///
@@ -108,13 +107,17 @@ async fn listen(
             None => std::future::pending().await,
         }
     };
-    tokio::pin!(shutdown, fresh);
-    loop {
-        tokio::select! {
-            () = &mut shutdown => break,
-            () = &mut fresh => {}
-            (stream, peer, place) = server.accept(&listener) => {
-                server.open(stream, Peer::new(peer, is_local, tls.clone()), place);
+    {
+        let accepting = server.accept(&listener);
+        tokio::pin!(shutdown, fresh, accepting);
+        loop {
+            tokio::select! {
+                () = &mut shutdown => break,
+                () = &mut fresh => {}
+                (stream, peer, place) = &mut accepting => {
+                    server.open(stream, Peer::new(peer, is_local, tls.clone()), place);
+                    accepting.set(server.accept(&listener));
+                }
             }
         }
     }
@@ -153,12 +156,11 @@ impl Server {
         }
     }
 
-    /// The next connection, once there is room for one more.
+    /// The next connection, once there is room for it.
     async fn accept(&self, listener: &TcpListener) -> (TcpStream, SocketAddr, Arc<Activity>) {
-        let place = self.connections.room().await;
         loop {
             match listener.accept().await {
-                Ok((stream, peer)) => return (stream, peer, place),
+                Ok((stream, peer)) => return (stream, peer, self.connections.room().await),
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
                     tokio::time::sleep(ACCEPT_RETRY).await;
@@ -218,7 +220,7 @@ impl Connection {
         let service = tower::service_fn(move |mut request: Request<Incoming>| {
             let under_way = begun.begin();
             request.extensions_mut().insert(peer.clone());
-            request.extensions_mut().insert(Arc::clone(&under_way));
+            request.extensions_mut().insert(Arc::downgrade(&under_way));
             let answer = service.clone().oneshot(request);
             async move {
                 answer.await.map(|answer: Response| {

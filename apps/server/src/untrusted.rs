@@ -2,19 +2,22 @@
 
 use crate::grpc::proto::ModelInferRequest;
 use crate::oip::{self, Flat, InferRequest};
-use crate::{cluster, frigate, grpc};
+use crate::{cluster, frigate, grpc, immich};
 use lgp_sdk::{DType, Dim, SymShape, TensorType, ValueSpec};
 use prost::Message;
 
 /// Reads the body of an inference request, and the same as one of a task. A body that begins with `{` is
-/// JSON; with `--`, a form; with `Z`, what Frigate's detector sends: the length of its description, a
-/// little-endian u16, that and the tensor. Another one is the length of its JSON, a little-endian u16, then that
+/// JSON; with `--`, a form, and with `I`, one of Immich's behind it; with 0xff, all that Frigate's detector sends
+/// over a connection; with `Z`, an image of it: the length of its description, a little-endian u16, that and the
+/// tensor. Another one is the length of its JSON, a little-endian u16, then that
 /// JSON and raw tensors. Whether it can be used as any of these.
 #[must_use]
 pub fn http(data: &[u8]) -> bool {
     let (json_bytes, body) = match data {
         [b'{', ..] => (None, data),
         [b'-', b'-', ..] => return oip::can_take_form(data),
+        [b'I', form @ ..] => return immich::can_read(form),
+        [0xff, ..] => return frigate::can_talk(data),
         [b'Z', low, high, parts @ ..] => {
             let length = usize::from(u16::from_le_bytes([*low, *high]));
             let parts = parts.split_at_checked(length);
@@ -28,9 +31,10 @@ pub fn http(data: &[u8]) -> bool {
     is_task || request.is_ok_and(|request| written(&request))
 }
 
-/// Reads the message of an inference request.
+/// Follows the messages of a call as they come, and reads the same bytes as the message of an inference request.
 #[must_use]
 pub fn grpc(data: &[u8]) -> bool {
+    grpc::follow(data);
     let Ok(message) = ModelInferRequest::decode(data) else { return false };
     let request = grpc::read(message, None, &inputs(), &outputs());
     request.is_ok_and(|request| written(&request))
@@ -71,13 +75,30 @@ fn outputs() -> Vec<ValueSpec> {
 mod tests {
     use super::*;
 
+    /// A detector that greets and sends an image of four bytes.
+    fn detector(header: &[u8]) -> Vec<u8> {
+        let mut greeting = [0; 64];
+        greeting[0] = 0xff;
+        greeting[9..12].copy_from_slice(&[0x7f, 3, 1]);
+        greeting[12..16].copy_from_slice(b"NULL");
+        let ready = b"\x04\x19\x05READY\x0bSocket-Type\0\0\0\x03REQ";
+        let length = u8::try_from(header.len()).expect("short");
+        let image = [&[1, 0, 1, length][..], header, &[0, 4, 0, 0, 0, 0]].concat();
+        [&greeting[..], ready, &image].concat()
+    }
+
     #[test]
     fn seeds_are_sound() {
         let form = b"--B\r\nContent-Disposition: form-data; name=\"x\"\r\n\r\n1\r\n--B--\r\n";
         let header = br#"{"shape":[1,1,1,1],"dtype":"float32","model_type":"ssd"}"#;
         let length = u16::try_from(header.len()).expect("short").to_le_bytes();
         let image = [b"Z", &length[..], header, &[0; 4]].concat();
-        for sound in [&form[..], &image] {
+        let entries = r#"{"clip":{"visual":{"modelName":"m"}}}"#;
+        let immich = format!(
+            "I--B\r\nContent-Disposition: form-data; name=\"entries\"\r\n\r\n{entries}\r\n--B\r\n\
+             Content-Disposition: form-data; name=\"text\"\r\n\r\ndog\r\n--B--\r\n"
+        );
+        for sound in [&form[..], &image, immich.as_bytes(), &detector(header)] {
             assert!(http(sound), "{}", String::from_utf8_lossy(sound));
             assert!(!http(&sound[..sound.len() - 3]));
         }

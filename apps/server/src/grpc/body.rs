@@ -6,6 +6,7 @@ use crate::access::{Caller, NO_KEY, key_is_gone};
 use crate::bodies::Room;
 use crate::extract::{Pace, grow_room, too_large};
 use crate::fault::Fault;
+use crate::serve::UnderWay;
 use crate::state::ServerState;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
@@ -14,7 +15,7 @@ use axum::response::Response;
 use futures_util::stream;
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Instant;
 use tonic::Status;
 
@@ -33,7 +34,7 @@ impl Held {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(super) fn put(&self, room: Room) {
+    fn put(&self, room: Room) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = room;
     }
 }
@@ -55,8 +56,9 @@ pub(super) async fn bounded(
     let (mut parts, body) = request.into_parts();
     let caller = parts.extensions.get::<Caller>().map(Caller::without_place);
     parts.extensions.insert(held.clone());
-    let sent = Held::default();
-    parts.extensions.insert(Answered(sent.clone()));
+    let answered = Answered::default();
+    parts.extensions.insert(answered.clone());
+    let under_way = parts.extensions.get::<Weak<UnderWay>>().and_then(Weak::upgrade);
     let incoming = Incoming {
         body,
         came: Bytes::new(),
@@ -66,6 +68,8 @@ pub(super) async fn bounded(
         held,
         message: Coming::new(most),
         is_stream,
+        under_way,
+        _busy: None,
     };
     let frames = stream::unfold(Some(incoming), |incoming| async {
         let mut incoming = incoming?;
@@ -75,19 +79,39 @@ pub(super) async fn bounded(
         }
     });
     let request = Request::from_parts(parts, Body::new(StreamBody::new(Box::pin(frames))));
-    // The room of an answer goes with the last of its body.
     let holding = move |body: Body| {
         Body::new(body.map_frame(move |frame| {
-            let _held = &sent;
-            frame
+            frame.map_data(|bytes| Bytes::from_owner(Written { bytes, _rooms: answered.take() }))
         }))
     };
     next.run(request).await.map(holding)
 }
 
-/// What the answer that is being written holds of the room for answers.
+/// What answers that are about to be written hold of the room for answers.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Answered(pub(super) Held);
+pub(super) struct Answered(Arc<Mutex<Vec<Room>>>);
+
+impl Answered {
+    fn take(&self) -> Vec<Room> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn add(&self, room: Room) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(room);
+    }
+}
+
+/// Bytes of answers, which have their room for as long as something of them is held.
+struct Written {
+    bytes: Bytes,
+    _rooms: Vec<Room>,
+}
+
+impl AsRef<[u8]> for Written {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
 
 struct Incoming {
     body: Body,
@@ -100,6 +124,10 @@ struct Incoming {
     held: Held,
     message: Coming,
     is_stream: bool,
+    /// The call, which keeps its connection busy.
+    under_way: Option<Arc<UnderWay>>,
+    /// A message of a stream that has begun does so too.
+    _busy: Option<Arc<UnderWay>>,
 }
 
 impl Incoming {
@@ -122,6 +150,7 @@ impl Incoming {
                 return Some(Err(key_is_gone()));
             }
             self.pace = Pace::new(self.state.config());
+            self._busy = self.under_way.as_deref().map(UnderWay::part);
         }
         let piece = self.came.split_to(self.message.take(&self.came));
         Some(self.make_room().await.map(|()| Frame::data(piece)))
@@ -130,6 +159,7 @@ impl Incoming {
     async fn frame(&mut self) -> Option<Result<Frame<Bytes>, Fault>> {
         let frame = if self.is_stream && !self.message.has_begun() {
             // A client may keep a stream open without a word; its connection is watched over by pings.
+            self._busy = None;
             tokio::select! {
                 biased;
                 frame = self.body.frame() => frame?,
@@ -232,6 +262,26 @@ impl Coming {
             false => 0,
         }
     }
+}
+
+/// Follows the messages of a call through bytes that come whole, and through the same in pieces: both have
+/// the same ends and weights.
+#[cfg(feature = "planted")]
+pub(crate) fn follow(data: &[u8]) {
+    let through = |piece: &dyn Fn(usize) -> usize| {
+        let (mut message, mut all, mut at) = (Coming::new(1 << 20), Vec::new(), 0);
+        while let Some(rest) = data.get(at..).filter(|rest| !rest.is_empty()) {
+            at += message.take(rest.get(..piece(at)).unwrap_or(rest));
+            if message.is_whole() {
+                all.push((at, message.weight.bytes()));
+            }
+        }
+        all.push((at, message.weight.bytes()));
+        all
+    };
+    let whole = through(&|_| usize::MAX);
+    let apart = through(&|at| usize::from(data.get(at).copied().unwrap_or_default()) % 7 + 1);
+    assert_eq!(whole, apart, "the ends and weights of messages");
 }
 
 #[cfg(test)]

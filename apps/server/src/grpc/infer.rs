@@ -1,6 +1,6 @@
 //! Inference over gRPC: one request, or a stream of them.
 
-use super::body::Held;
+use super::body::{Answered, Held};
 use super::proto::infer_parameter::ParameterChoice;
 use super::proto::model_infer_response::InferOutputTensor;
 use super::proto::{
@@ -67,7 +67,7 @@ impl Service {
         &self,
         call: Call,
         caller: Caller,
-        (held, sent, stream): (Held, Held, Option<Arc<UnderWay>>),
+        (held, answered, stream): (Held, Answered, Option<Arc<UnderWay>>),
         requests: Streaming<ModelInferRequest>,
     ) -> Answers {
         let service = self.clone();
@@ -94,7 +94,6 @@ impl Service {
                     Ok(caller) => service.infer(&call, &caller, (message, ticket)).await,
                     Err(fault) => Err(fault),
                 };
-                drop((room, under_way));
                 let answer = answer.map_or_else(
                     |fault| refused(id, fault),
                     |answer| ModelStreamInferResponse {
@@ -102,21 +101,20 @@ impl Service {
                         infer_response: Some(answer),
                     },
                 );
-                Ok((last(answer), caller))
+                Ok((last(answer), caller, (room, under_way)))
             };
             answer.instrument(span)
         });
-        // It has its room once the one before it is written, and holds it until it is.
+        // They have room in their order, and until then what their requests had.
         let state = self.state().clone();
         let answers = answers.buffered(together).then(move |answer: Result<_, Status>| {
-            let (state, sent) = (state.clone(), sent.clone());
+            let (state, answered) = (state.clone(), answered.clone());
             async move {
-                let (answer, caller): (ModelStreamInferResponse, Caller) = answer?;
-                sent.take();
+                let (answer, caller, _held): (ModelStreamInferResponse, Caller, _) = answer?;
                 let bytes = answer.encoded_len();
                 Ok(match room_for_answer(&state, caller.id(), bytes).await {
                     Ok(room) => {
-                        sent.put(room);
+                        answered.add(room);
                         answer
                     }
                     Err(fault) => {

@@ -16,7 +16,7 @@ use crate::serve::{Endless, UnderWay};
 use crate::state::ServerState;
 use axum::http::StatusCode;
 use prost::Message;
-use std::sync::Arc;
+use std::sync::Weak;
 use tonic::{Request, Response, Status, Streaming};
 
 /// The service. Clones share it.
@@ -81,8 +81,8 @@ fn held<T>(request: &Request<T>) -> Held {
 }
 
 /// What its answer holds of the room for answers.
-fn answered<T>(request: &Request<T>) -> Held {
-    request.extensions().get::<Answered>().cloned().unwrap_or_default().0
+fn answered<T>(request: &Request<T>) -> Answered {
+    request.extensions().get::<Answered>().cloned().unwrap_or_default()
 }
 
 /// There is one repository, and it has no name.
@@ -154,7 +154,7 @@ impl GrpcInferenceService for Service {
         let message = request.into_inner();
         let ticket = self.ticket(&caller, &message);
         let answer = self.infer(&call, &caller, (message, ticket)).await?;
-        sent.put(room_for_answer(&self.state, caller.id(), answer.encoded_len()).await?);
+        sent.add(room_for_answer(&self.state, caller.id(), answer.encoded_len()).await?);
         Ok(Response::new(answer))
     }
 
@@ -165,7 +165,7 @@ impl GrpcInferenceService for Service {
         let (caller, call, held) = (caller(&request)?, call(&request), held(&request));
         // Each of its messages takes a place of its own, and keeps the connection busy while it is under way.
         let caller = caller.without_place();
-        let stream = request.extensions().get::<Arc<UnderWay>>().cloned();
+        let stream = request.extensions().get::<Weak<UnderWay>>().and_then(Weak::upgrade);
         let about = (held, answered(&request), stream);
         let answers = self.infer_each(call, caller, about, request.into_inner());
         let mut response = Response::new(answers);

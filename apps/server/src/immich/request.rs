@@ -72,6 +72,19 @@ pub(super) async fn read(head: Parts, bytes: Vec<u8>) -> Result<Predict, Fault> 
     Ok(Predict { tasks, sent })
 }
 
+/// Whether a form that begins with its boundary can be read.
+#[cfg(feature = "planted")]
+pub(crate) fn can_read(form: &[u8]) -> bool {
+    use futures_util::FutureExt;
+    let line = form.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let boundary = String::from_utf8_lossy(line.get(2..).unwrap_or_default());
+    let kind = format!("multipart/form-data; boundary={boundary}");
+    let request = Request::builder().header(header::CONTENT_TYPE, kind).body(());
+    let Ok((head, ())) = request.map(Request::into_parts) else { return false };
+    // All of it is there.
+    read(head, form.to_vec()).now_or_never().is_some_and(|read| read.is_ok())
+}
+
 async fn content(part: Field<'_>) -> Result<Bytes, Fault> {
     part.bytes().await.map_err(|error: MultipartError| broken(&error.body_text()))
 }

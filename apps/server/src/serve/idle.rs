@@ -7,8 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-/// How often a full house in which nothing became idle looks again.
-const LOOK: Duration = Duration::from_millis(50);
+/// How often a full house in which nothing became idle looks again: by then a connection that was asked
+/// has left.
+const LOOK: Duration = Duration::from_millis(250);
+/// How long a connection that is to make room has to end by itself.
+pub(super) const LEAVE: Duration = Duration::from_millis(200);
 /// More no process has.
 const MOST: u32 = 1 << 20;
 

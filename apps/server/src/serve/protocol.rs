@@ -28,7 +28,7 @@ const NARROW_WINDOW: u32 = (64 << 10) - 1;
 const WIDE_MAX: usize = 64;
 /// Bytes of a frame: four times what HTTP/2 begins with, since each is read and written by itself.
 const FRAME_BYTES_MAX: u32 = 64 << 10;
-/// Bytes of answers that a connection holds for a client that does not read.
+/// Bytes of an answer that a connection takes for a client that does not read.
 const SEND_BUFFER: usize = 1 << 20;
 /// How often a quiet HTTP/2 connection is asked whether it lives, and how long it may take to say so.
 const PING: Duration = Duration::from_secs(30);

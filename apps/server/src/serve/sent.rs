@@ -28,6 +28,8 @@ struct Answer {
     pieces: usize,
     /// When the client last took something.
     taken: Instant,
+    /// Whether there is no more of it.
+    is_whole: bool,
     /// Whether it keeps its connection busy although nothing of it is there.
     keeps_busy: bool,
     /// Whether it does so now.
@@ -45,7 +47,8 @@ impl UnderWay {
         activity.add();
         let taken = Instant::now();
         let (keeps_busy, is_busy) = (true, true);
-        let answer = Answer { is_there: false, pieces: 0, taken, keeps_busy, is_busy };
+        let (is_there, is_whole) = (false, false);
+        let answer = Answer { is_there, pieces: 0, taken, is_whole, keeps_busy, is_busy };
         Self { activity, answer: Mutex::new(answer) }
     }
 
@@ -67,7 +70,7 @@ impl UnderWay {
         if !answer.is_due() {
             answer.taken = Instant::now();
         }
-        answer.is_there = true;
+        answer.is_there = !answer.is_whole;
         self.settle(&mut answer);
     }
 
@@ -130,6 +133,15 @@ impl<B> Sent<B> {
             answer.is_there = true;
         });
         Frame::data(Bytes::from_owner(Piece { bytes, request: Arc::clone(&self.request) }))
+    }
+}
+
+impl<B> Drop for Sent<B> {
+    fn drop(&mut self) {
+        self.request.gets_on(|answer| {
+            answer.is_there = false;
+            answer.is_whole = true;
+        });
     }
 }
 

@@ -122,23 +122,30 @@ pub fn host_free_bytes() -> Option<u64> {
 fn free_of(meminfo: &str, swap: u64) -> Option<u64> {
     let free = meminfo_bytes(meminfo, "MemAvailable:")?.saturating_add(swap);
     let share = cgroup_bytes("memory.max").zip(cgroup_bytes("memory.current"));
-    let cached = std::fs::read_to_string("/sys/fs/cgroup/memory.stat").ok();
-    let cached = cached.map_or(0, |text| cached_bytes(&text));
+    let cached = cgroup_text("memory.stat").map_or(0, |text| cached_bytes(&text));
     let of_share = share.map(|(limit, used)| limit.saturating_sub(used.saturating_sub(cached)));
     Some(of_share.map_or(free, |share| share.min(free)))
 }
 
-/// Bytes of files that a container counts as used and gives up when programs want them.
+/// Bytes of files and of the kernel that a container counts as used and gives up when programs want them.
 fn cached_bytes(stat: &str) -> u64 {
     let files = stat.lines().filter_map(|line| line.split_once(' '));
-    let files = files.filter(|(name, _)| matches!(*name, "active_file" | "inactive_file"));
+    let files = files
+        .filter(|(name, _)| matches!(*name, "active_file" | "inactive_file" | "slab_reclaimable"));
     files.filter_map(|(_, bytes)| bytes.trim().parse::<u64>().ok()).sum()
 }
 
 /// A number of the container, where it has one.
 fn cgroup_bytes(file: &str) -> Option<u64> {
-    let text = std::fs::read_to_string(format!("/sys/fs/cgroup/{file}")).ok()?;
-    text.trim().parse().ok()
+    cgroup_text(file)?.trim().parse().ok()
+}
+
+/// A file of this process's own group, or of the one that its container shows as the root of all.
+fn cgroup_text(file: &str) -> Option<String> {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let own = groups.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
+    let read = |folder: &str| std::fs::read_to_string(format!("/sys/fs/cgroup/{folder}/{file}"));
+    read(own).or_else(|_| read("")).ok()
 }
 
 /// A line of `/proc/meminfo` in bytes.
