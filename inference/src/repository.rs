@@ -144,13 +144,24 @@ impl Repository {
     pub fn load(&self, entry: &Entry) -> Result<Model> {
         let bytes = std::fs::read(&entry.path).map_err(Error::io("read", &entry.path))?;
         let folder = crate::onnx::folder_of(&entry.path);
-        let model = Model::from_bytes(&bytes, Some(folder))?;
-        let given = files::digest(&bytes, &crate::onnx::external_files(&bytes, Some(folder))?)?;
+        let read = || {
+            let model = Model::from_bytes(&bytes, Some(folder))?;
+            Ok((model, crate::onnx::external_files(&bytes, Some(folder))?))
+        };
+        let (model, external) = match read() {
+            Ok((model, external)) => (Ok(model), external),
+            // It could be read when it was stored: another file may lie there now.
+            Err(error) => (Err(error), BTreeMap::new()),
+        };
+        let given = files::digest(&bytes, &external)?;
         if given != entry.sha256 {
+            if let Err(error) = model {
+                tracing::warn!(path = %entry.path.display(), %error, "what lies there is no model");
+            }
             let (path, expected) = (entry.path.clone(), entry.sha256.clone());
             return Err(Error::Digest { path, given, expected });
         }
-        Ok(model)
+        model
     }
 
     fn store(&self, name: &str, bytes: &[u8], base: Option<&Path>) -> Result<Entry> {

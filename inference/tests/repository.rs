@@ -223,7 +223,12 @@ fn a_changed_file_is_refused() -> Test {
     let entry = repository.add("net", &file)?;
     repository.load(&entry)?;
     let weights = entry.path.with_file_name("w.bin");
-    for (path, bytes) in [(&weights, vec![1; 8]), (&entry.path, bytes("Tanh")?)] {
+    for (path, bytes) in [
+        (&weights, vec![1; 8]),
+        (&weights, vec![0; 3]),
+        (&entry.path, bytes("Tanh")?),
+        (&entry.path, b"no model".to_vec()),
+    ] {
         let before = std::fs::read(path)?;
         std::fs::write(path, bytes)?;
         assert!(matches!(repository.load(&entry), Err(Error::Digest { .. })), "{path:?}");

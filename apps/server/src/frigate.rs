@@ -38,6 +38,11 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 /// A description has a few dozen bytes.
 const HEADER_BYTES_MAX: u64 = 64 << 10;
 
+/// A model that is sent has so many times as long as a body may stand still, and the time of so many bytes a
+/// second.
+const PUSH_STALLS: u32 = 10;
+const PUSH_BYTES_PER_S: u64 = 16 << 20;
+
 /// Serves Frigate's detector until `shutdown` resolves. A request that is not answered within the
 /// configuration's `frigate_timeout_ms` is answered with no boxes.
 ///
@@ -193,7 +198,12 @@ impl Session {
             Ok(incoming) => incoming,
             Err(fault) => return push::pass(peer, part, &mut pace).await.map(|()| Err(fault)),
         };
-        let written = push::take_in(peer, part, &mut pace, &incoming.path()).await?;
+        // Others wait meanwhile, and a detector of this machine sends fast.
+        let seconds = part.0.bytes() / PUSH_BYTES_PER_S;
+        let limit = config.body_timeout() * PUSH_STALLS + Duration::from_secs(seconds);
+        let path = incoming.path();
+        let taken = push::take_in(peer, part, &mut pace, &path);
+        let written = tokio::time::timeout(limit, taken).await??;
         Ok(written.map(|()| incoming).map_err(|error| disk(&error)))
     }
 

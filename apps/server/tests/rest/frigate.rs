@@ -333,3 +333,29 @@ async fn who_waits_for_another_to_send_has_time_of_its_own() {
         assert_eq!(answer["model_saved"], true, "{answer}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_sends_for_ever_does_not_keep_others_from_sending() {
+    let limits = ServerConfig { body_timeout_ms: 200, ..ServerConfig::default() };
+    let (_rig, addr) = start(limits).await;
+    let header = json!({ "model_data": true, "model_name": "a.onnx" }).to_string();
+    let mut bytes = vec![1, 0, 1, u8::try_from(header.len()).unwrap()];
+    bytes.extend(header.as_bytes());
+    bytes.push(2);
+    bytes.extend(1_000_000_u64.to_be_bytes());
+    let mut slow = Client::connect(addr).await;
+    slow.0.write_all(&bytes).await.unwrap();
+    let trickle = async {
+        while slow.0.write_all(&[0]).await.is_ok() {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    let other = async {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        let sends = json!({ "model_data": true, "model_name": "b.onnx" });
+        Client::connect(addr).await.tell(sends, &[&onnx("m")]).await
+    };
+    let both = tokio::time::timeout(PATIENCE, async { tokio::join!(trickle, other) });
+    let ((), answer) = both.await.expect("it is cut off");
+    assert_eq!(answer["model_saved"], true, "{answer}");
+}
