@@ -1,4 +1,4 @@
-//! Room for request bodies, and for answers: all that are held at once share one budget in bytes.
+//! Room for bodies: all that are held at once share one budget in bytes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

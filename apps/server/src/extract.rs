@@ -5,7 +5,7 @@ mod pace;
 mod room;
 
 pub(crate) use pace::Pace;
-pub(crate) use room::{grow_room, make_more_room, make_room, room_for_answer, room_of};
+pub(crate) use room::{grow_room, make_more_room, make_room, room_of};
 
 use crate::bodies::Room;
 use crate::fault::Fault;

@@ -6,6 +6,7 @@
 
 mod access;
 mod aliases;
+mod answers;
 mod bodies;
 mod cache;
 mod call;

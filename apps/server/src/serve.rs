@@ -35,6 +35,11 @@ use tower::ServiceExt;
 /// only the end of another connection mends.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
+/// How often connections are looked at while one may stand still once.
+const LOOKS: u32 = 24;
+/// The part of that time that it has where others wait for room.
+const SHORT: u32 = 6;
+
 /// Serves REST until `shutdown` resolves, then lets open requests finish.
 ///
 /// # Errors
@@ -244,14 +249,15 @@ impl Connection {
 }
 
 /// Drives a connection, and asks it to end when the server does or another one needs its room. One whose
-/// client takes nothing of an answer for as long as a body may stand still is cut off.
+/// client takes nothing of an answer for as long as a body may stand still is cut off, and sooner where others
+/// wait for the room that it takes.
 async fn attend(connection: impl Graceful, state: &ServerState, activity: &Activity) {
     tokio::pin!(connection);
     let closing = state.closing();
     tokio::pin!(closing);
     let (mut is_closing, mut leaves_at) = (false, None);
     let stall = state.config().body_timeout();
-    let mut looks = tokio::time::interval((stall / 4).max(Duration::from_millis(1)));
+    let mut looks = tokio::time::interval((stall / LOOKS).max(Duration::from_millis(1)));
     loop {
         tokio::select! {
             ended = &mut connection => {
@@ -269,7 +275,8 @@ async fn attend(connection: impl Graceful, state: &ServerState, activity: &Activ
                 connection.as_mut().shut_down();
             }
             _ = looks.tick() => {
-                if activity.is_stalled(stall) {
+                let limit = if state.answers().is_short() { stall / SHORT } else { stall };
+                if activity.is_stalled(limit) {
                     tracing::debug!("a client does not take its answer");
                     return;
                 }

@@ -1,6 +1,7 @@
 //! What every handler shares: the coordinator, the registered models, the counters, the limits.
 
 use crate::access::Access;
+use crate::answers::Answers;
 use crate::bodies::Bodies;
 use crate::catalog::Catalog;
 use crate::config::ServerConfig;
@@ -32,7 +33,7 @@ struct Inner {
     metrics: Metrics,
     driver: Option<Arc<dyn Driver>>,
     bodies: Bodies,
-    answers: Bodies,
+    answers: Answers,
     writers: Writers,
     feed: Feed,
     regions: Regions,
@@ -68,7 +69,7 @@ impl ServerState {
         let metrics = Metrics::default();
         let closing = watch::Sender::new(false);
         let bodies = Bodies::new(config.bodies_bytes_max);
-        let answers = Bodies::new(config.bodies_bytes_max);
+        let answers = Answers::new(config.bodies_bytes_max);
         let writers = Writers::default();
         let listeners = Places::new(config.listeners_max);
         let waiters = Places::new(config.waiters_max);
@@ -130,7 +131,7 @@ impl ServerState {
     }
 
     /// The room for answers that their clients have not taken, which has the same size.
-    pub(crate) fn answers(&self) -> &Bodies {
+    pub(crate) fn answers(&self) -> &Answers {
         &self.inner.answers
     }
 

@@ -65,28 +65,6 @@ pub(crate) async fn make_more_room(
     Ok(())
 }
 
-/// Room for an answer until its client has taken it; 503 where it is not there in time.
-pub(crate) async fn room_for_answer(
-    state: &ServerState,
-    caller: &str,
-    bytes: usize,
-) -> Result<Room, Fault> {
-    let (most, ms) = (state.config().bodies_bytes_max, state.config().body_timeout_ms);
-    let mut room = state.answers().room_of(caller);
-    let growing =
-        tokio::time::timeout(Duration::from_millis(ms), state.answers().grow(&mut room, bytes));
-    growing.await.map_err(|_| {
-        Fault::unavailable(
-            "busy",
-            format!(
-                "answers of {most} bytes wait for their clients to take them, the most that are \
-             (http.bodies_bytes_max sets that); no room came free within {ms} ms"
-            ),
-        )
-    })?;
-    Ok(room)
-}
-
 fn no_room(state: &ServerState) -> Fault {
     let (most, ms) = (state.config().bodies_bytes_max, state.config().body_timeout_ms);
     let message = format!(

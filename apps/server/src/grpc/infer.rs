@@ -9,9 +9,9 @@ use super::proto::{
 use super::request;
 use super::service::Service;
 use crate::access::Caller;
+use crate::answers::Waiting;
 use crate::call::Call;
 use crate::catalog::ModelEntry;
-use crate::extract::room_for_answer;
 use crate::fault::Fault;
 use crate::oip::{self, Answer, Form, InferRequest};
 use crate::place::{Place, Ran};
@@ -94,14 +94,17 @@ impl Service {
                     Ok(caller) => service.infer(&call, &caller, (message, ticket)).await,
                     Err(fault) => Err(fault),
                 };
-                let answer = answer.map_or_else(
-                    |fault| refused(id, fault),
-                    |answer| ModelStreamInferResponse {
-                        error_message: String::new(),
-                        infer_response: Some(answer),
-                    },
-                );
-                Ok((last(answer), caller, (room, under_way)))
+                let answer = answer.map(|answer| ModelStreamInferResponse {
+                    error_message: String::new(),
+                    infer_response: Some(answer),
+                });
+                // Until it has room it waits with the others.
+                let answer = answer.and_then(|answer| {
+                    let waiting = service.state().answers().wait(answer.encoded_len())?;
+                    Ok((answer, Some(waiting)))
+                });
+                let (answer, waiting) = answer.unwrap_or_else(|fault| (refused(id, fault), None));
+                Ok((last(answer), caller, waiting, (room, under_way)))
             };
             answer.instrument(span)
         });
@@ -110,15 +113,17 @@ impl Service {
         let answers = answers.buffered(together).then(move |answer: Result<_, Status>| {
             let (state, answered) = (state.clone(), answered.clone());
             async move {
-                let (answer, caller, _held): (ModelStreamInferResponse, Caller, _) = answer?;
-                let bytes = answer.encoded_len();
-                Ok(match room_for_answer(&state, caller.id(), bytes).await {
+                let (answer, caller, waiting, _held): (_, Caller, Option<Waiting>, _) = answer?;
+                let Some(waiting) = waiting else { return Ok(answer) };
+                let within = state.config().body_timeout();
+                Ok(match state.answers().room(caller.id(), waiting, within).await {
                     Ok(room) => {
                         answered.add(room);
                         answer
                     }
                     Err(fault) => {
-                        last(refused(answer.infer_response.unwrap_or_default().id, fault))
+                        let id = answer.infer_response.unwrap_or_default().id;
+                        last(refused(id, fault))
                     }
                 })
             }

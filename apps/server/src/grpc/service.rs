@@ -8,7 +8,6 @@ use super::{config, metadata};
 use crate::access::{Caller, Limits};
 use crate::call::Call;
 use crate::catalog::{ModelEntry, Named, Readiness};
-use crate::extract::room_for_answer;
 use crate::fault::Fault;
 use crate::oip;
 use crate::peer::Peer;
@@ -154,7 +153,9 @@ impl GrpcInferenceService for Service {
         let message = request.into_inner();
         let ticket = self.ticket(&caller, &message);
         let answer = self.infer(&call, &caller, (message, ticket)).await?;
-        sent.add(room_for_answer(&self.state, caller.id(), answer.encoded_len()).await?);
+        let (answers, within) = (self.state.answers(), self.state.config().body_timeout());
+        let waiting = answers.wait(answer.encoded_len())?;
+        sent.add(answers.room(caller.id(), waiting, within).await?);
         Ok(Response::new(answer))
     }
 

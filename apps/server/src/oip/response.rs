@@ -7,7 +7,6 @@ use super::{classes, datatype, json_data};
 use crate::access::Caller;
 use crate::bodies::Room;
 use crate::catalog::ModelEntry;
-use crate::extract::room_for_answer;
 use crate::fault::Fault;
 use crate::place::Ran;
 use crate::state::ServerState;
@@ -190,7 +189,9 @@ impl Encoded {
         state: &ServerState,
         caller: &Caller,
     ) -> Result<Response, Fault> {
-        let room = room_for_answer(state, caller.id(), self.body.len()).await?;
+        let waiting = state.answers().wait(self.body.len())?;
+        let within = state.config().body_timeout();
+        let room = state.answers().room(caller.id(), waiting, within).await?;
         let body = Bytes::from_owner(Held { bytes: self.body, _room: room });
         let mut response = Response::new(Body::from(body));
         let headers = response.headers_mut();
