@@ -95,7 +95,7 @@ fn environment(folder: &str, packages: &[&str]) -> Result<PathBuf> {
         bail!("`python3 -m venv` does not work here");
     }
     let mut pip = cmd::command(&python);
-    // Compiling what is never imported takes as long as the rest.
+    // Most of what comes along is never imported, and need not be compiled.
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]);
     pip.args(packages);
     let installed = cmd::capture(&mut pip)?;

@@ -21,8 +21,7 @@ pub(crate) fn commands(text: &str) -> Vec<String> {
     commands
 }
 
-/// A release is optimised for hours of use, which takes as long as to build all other tests' programs: here it
-/// is for one demo, in a place of its own.
+/// A release is optimised for hours of use; here it is built for one demo, in a place of its own.
 const HASTE: [(&str, &str); 4] = [
     ("CARGO_TARGET_DIR", "target/readme"),
     ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1"),

@@ -358,16 +358,23 @@ impl Client {
                 folder::not_running(data)
             }
             (_, ureq::Error::Timeout(ureq::Timeout::RecvResponse)) => self.watch.silence(),
-            (data, _) => {
-                let hint = match data {
-                    None if error.to_string().contains("certificate") => TRUST_HINT,
-                    _ => "start a coordinator with: radeon-cluster start",
+            _ => {
+                let hint = match is_distrust(error) {
+                    true => TRUST_HINT,
+                    false => "start a coordinator with: radeon-cluster start",
                 };
                 Failure::new("unreachable", format!("cannot reach {}: {error}", self.base))
                     .hint(hint)
             }
         }
     }
+}
+
+/// Whether a certificate was shown that is not good here.
+fn is_distrust(error: &ureq::Error) -> bool {
+    let ureq::Error::Io(io) = error else { return false };
+    let cause = io.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
+    matches!(cause, Some(rustls::Error::InvalidCertificate(_)))
 }
 
 fn unreadable(path: &Path) -> impl FnOnce(std::io::Error) -> Failure {

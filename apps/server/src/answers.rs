@@ -3,6 +3,7 @@
 
 use crate::bodies::{Bodies, Room};
 use crate::fault::Fault;
+use axum::body::Bytes;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
@@ -12,6 +13,8 @@ use std::time::Duration;
 pub(crate) struct Answers {
     room: Bodies,
     bytes: usize,
+    /// How long one waits for its room.
+    within: Duration,
     /// Bytes of answers that are there and have no room yet.
     waiting: Arc<AtomicUsize>,
     /// Answers that others keep from their room.
@@ -32,10 +35,10 @@ impl Drop for Waiting {
 }
 
 impl Answers {
-    /// Room for `bytes` bytes together.
-    pub(crate) fn new(bytes: usize) -> Self {
+    /// Room for `bytes` bytes together, each answer's waited for within a time.
+    pub(crate) fn new(bytes: usize, within: Duration) -> Self {
         let (waiting, kept_out) = (Arc::default(), AtomicUsize::new(0));
-        Self { room: Bodies::new(bytes), bytes, waiting, kept_out }
+        Self { room: Bodies::new(bytes), bytes, within, waiting, kept_out }
     }
 
     /// Whether answers wait until others are taken.
@@ -56,24 +59,28 @@ impl Answers {
         }
     }
 
+    /// Room for an answer of this caller that begins to wait.
+    ///
+    /// # Errors
+    /// Those of [`Answers::wait`] and [`Answers::room`].
+    pub(crate) async fn room_for(&self, caller: &str, bytes: usize) -> Result<Room, Fault> {
+        self.room(caller, self.wait(bytes)?).await
+    }
+
     /// Room for an answer of this caller that waits.
     ///
     /// # Errors
-    /// 503 where there is none within that time.
-    pub(crate) async fn room(
-        &self,
-        caller: &str,
-        waiting: Waiting,
-        within: Duration,
-    ) -> Result<Room, Fault> {
+    /// 503 where there is none in time.
+    pub(crate) async fn room(&self, caller: &str, waiting: Waiting) -> Result<Room, Fault> {
         let mut room = self.room.room_of(caller);
         if self.room.try_grow(&mut room, waiting.bytes) {
             return Ok(room);
         }
         let _kept_out = KeptOut::new(&self.kept_out);
-        let growing = tokio::time::timeout(within, self.room.grow(&mut room, waiting.bytes)).await;
-        let ms = within.as_millis();
-        growing.map_err(|_| self.busy(&format!("no room came free within {ms} ms")))?;
+        let growing = self.room.grow(&mut room, waiting.bytes);
+        let grown = tokio::time::timeout(self.within, growing).await;
+        let ms = self.within.as_millis();
+        grown.map_err(|_| self.busy(&format!("no room came free within {ms} ms")))?;
         Ok(room)
     }
 
@@ -85,6 +92,23 @@ impl Answers {
         );
         Fault::unavailable("busy", message)
     }
+}
+
+/// Bytes of answers, which have their room for as long as something of them is held.
+struct Held<T> {
+    bytes: T,
+    _rooms: Vec<Room>,
+}
+
+impl<T: AsRef<[u8]>> AsRef<[u8]> for Held<T> {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes.as_ref()
+    }
+}
+
+/// The same bytes, with which these rooms are given back.
+pub(crate) fn held(bytes: impl AsRef<[u8]> + Send + 'static, rooms: Vec<Room>) -> Bytes {
+    Bytes::from_owner(Held { bytes, _rooms: rooms })
 }
 
 /// Counts as long as it lives.
@@ -110,19 +134,25 @@ mod tests {
     #[tokio::test]
     async fn as_much_may_wait_as_has_room_and_one_alone_always() {
         const MS: Duration = Duration::from_millis(20);
-        let answers = Answers::new(8 << 20);
+        let answers = Answers::new(8 << 20, MS);
         let waits = |bytes| answers.wait(bytes);
-        let first = answers.room("a", waits(6 << 20).expect("alone"), MS).await.expect("room");
+        let first = answers.room_for("a", 6 << 20).await.expect("room");
         let (one, other) = (waits(5 << 20).expect("alone"), waits(3 << 20).expect("so much may"));
         assert_eq!(waits(1).expect_err("it is too much").status.as_u16(), 503);
         assert!(!answers.is_short());
-        let late = answers.room("a", one, MS);
+        let late = answers.room("a", one);
         tokio::pin!(late);
         assert!(futures_util::poll!(&mut late).is_pending() && answers.is_short());
         assert_eq!(late.await.expect_err("the first has it").status.as_u16(), 503);
         assert!(!answers.is_short());
-        drop((first, other));
-        let large = answers.room("a", waits(1 << 30).expect("alone"), MS).await;
+        drop(other);
+        // It is given back with the last of what it is for.
+        let bytes = held(vec![1, 2], vec![first]);
+        let rest = bytes.slice(1..);
+        drop(bytes);
+        assert!(answers.room_for("a", 6 << 20).await.is_err());
+        drop(rest);
+        let large = answers.room_for("a", 1 << 30).await;
         assert!(large.is_ok(), "{large:?}");
     }
 }

@@ -37,7 +37,6 @@ const CONNECTIONS_MAX: usize = 64;
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 /// A description has a few dozen bytes.
 const HEADER_BYTES_MAX: u64 = 64 << 10;
-
 /// A model that is sent has so many times as long as a body may stand still, and the time of so many bytes a
 /// second.
 const PUSH_STALLS: u32 = 10;

@@ -37,7 +37,7 @@ pub(crate) use infer::{Answer, LARGE_BYTES, off_loop, serve, weight};
 pub(crate) use json_data::Flat;
 pub(crate) use models::{control_name, parse_version, platform};
 #[cfg(feature = "planted")]
-pub(crate) use parts::can_take_form;
+pub(crate) use parts::{can_take_form, form_kind};
 pub(crate) use repository::refuse_upload;
 #[cfg(feature = "planted")]
 pub(crate) use request::decode;
@@ -100,8 +100,8 @@ pub(crate) fn routes() -> Vec<Route> {
     all
 }
 
-/// Whether Triton's clients ask for a path that is not built: traces and logs are set in the configuration,
-/// and regions of CUDA's memory are none of another process.
+/// Whether Triton's clients know a path that is not built: to set traces or logs, or to register a region of
+/// CUDA's memory.
 pub(crate) fn is_left_out(path: &str) -> bool {
     let region = path.strip_prefix("/v2/cudasharedmemory/region/");
     path == "/v2/logging"

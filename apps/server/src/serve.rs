@@ -34,7 +34,6 @@ use tower::ServiceExt;
 /// How long to wait after a failed accept: the usual cause is a lack of file descriptors, which
 /// only the end of another connection mends.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
-
 /// How often connections are looked at while one may stand still once.
 const LOOKS: u32 = 24;
 /// The part of that time that it has where others wait for room.

@@ -69,7 +69,7 @@ impl ServerState {
         let metrics = Metrics::default();
         let closing = watch::Sender::new(false);
         let bodies = Bodies::new(config.bodies_bytes_max);
-        let answers = Answers::new(config.bodies_bytes_max);
+        let answers = Answers::new(config.bodies_bytes_max, config.body_timeout());
         let writers = Writers::default();
         let listeners = Places::new(config.listeners_max);
         let waiters = Places::new(config.waiters_max);

@@ -69,7 +69,9 @@ fn the_network_takes_a_certificate_and_a_key() {
     let trusted = ["--fingerprint", fingerprint.as_str(), "--key-file", key.as_str()];
     assert_eq!(status(&trusted).json()["workers"]["ready"], 1);
     assert_eq!(status(&trusted[..2]).error(1).0, "unauthorized");
-    assert_eq!(status(&trusted[2..]).error(1).0, "unreachable", "nobody vouches for it");
+    let distrusted = status(&trusted[2..]);
+    assert_eq!(distrusted.error(1).0, "unreachable", "nobody vouches for it");
+    assert!(distrusted.stderr.contains("--fingerprint"), "{distrusted:?}");
     let other = "0".repeat(64);
     let other = ["--fingerprint", other.as_str(), "--key-file", key.as_str()];
     assert_eq!(status(&other).error(1).0, "unknown_authority");

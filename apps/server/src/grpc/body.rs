@@ -3,6 +3,7 @@
 
 use super::weigh::Weight;
 use crate::access::{Caller, NO_KEY, key_is_gone};
+use crate::answers;
 use crate::bodies::Room;
 use crate::extract::{Pace, grow_room, too_large};
 use crate::fault::Fault;
@@ -79,11 +80,12 @@ pub(super) async fn bounded(
         }
     });
     let request = Request::from_parts(parts, Body::new(StreamBody::new(Box::pin(frames))));
-    let holding = move |body: Body| {
-        Body::new(body.map_frame(move |frame| {
-            frame.map_data(|bytes| Bytes::from_owner(Written { bytes, _rooms: answered.take() }))
-        }))
-    };
+    let holding =
+        move |body: Body| {
+            Body::new(body.map_frame(move |frame| {
+                frame.map_data(|bytes| answers::held(bytes, answered.take()))
+            }))
+        };
     next.run(request).await.map(holding)
 }
 
@@ -98,18 +100,6 @@ impl Answered {
 
     pub(super) fn add(&self, room: Room) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(room);
-    }
-}
-
-/// Bytes of answers, which have their room for as long as something of them is held.
-struct Written {
-    bytes: Bytes,
-    _rooms: Vec<Room>,
-}
-
-impl AsRef<[u8]> for Written {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
     }
 }
 

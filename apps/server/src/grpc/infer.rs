@@ -18,6 +18,7 @@ use crate::place::{Place, Ran};
 use crate::sequences::{Line, Ticket};
 use crate::serve::UnderWay;
 use crate::shared_memory::Shared;
+use crate::state::ServerState;
 use axum::body::Bytes;
 use futures_util::{Stream, StreamExt, stream};
 use prost::Message;
@@ -113,22 +114,28 @@ impl Service {
         let answers = answers.buffered(together).then(move |answer: Result<_, Status>| {
             let (state, answered) = (state.clone(), answered.clone());
             async move {
-                let (answer, caller, waiting, _held): (_, Caller, Option<Waiting>, _) = answer?;
-                let Some(waiting) = waiting else { return Ok(answer) };
-                let within = state.config().body_timeout();
-                Ok(match state.answers().room(caller.id(), waiting, within).await {
-                    Ok(room) => {
-                        answered.add(room);
-                        answer
-                    }
-                    Err(fault) => {
-                        let id = answer.infer_response.unwrap_or_default().id;
-                        last(refused(id, fault))
-                    }
-                })
+                let (answer, caller, waiting, _held) = answer?;
+                Ok(in_room(&state, &caller, (answer, waiting), &answered).await)
             }
         });
         Box::pin(answers)
+    }
+}
+
+/// An answer of a stream once it has its room, which one that says why there is none does not need.
+async fn in_room(
+    state: &ServerState,
+    caller: &Caller,
+    (answer, waiting): (ModelStreamInferResponse, Option<Waiting>),
+    answered: &Answered,
+) -> ModelStreamInferResponse {
+    let Some(waiting) = waiting else { return answer };
+    match state.answers().room(caller.id(), waiting).await {
+        Ok(room) => {
+            answered.add(room);
+            answer
+        }
+        Err(fault) => last(refused(answer.infer_response.unwrap_or_default().id, fault)),
     }
 }
 

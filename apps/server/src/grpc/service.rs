@@ -153,9 +153,8 @@ impl GrpcInferenceService for Service {
         let message = request.into_inner();
         let ticket = self.ticket(&caller, &message);
         let answer = self.infer(&call, &caller, (message, ticket)).await?;
-        let (answers, within) = (self.state.answers(), self.state.config().body_timeout());
-        let waiting = answers.wait(answer.encoded_len())?;
-        sent.add(answers.room(caller.id(), waiting, within).await?);
+        let bytes = answer.encoded_len();
+        sent.add(self.state.answers().room_for(caller.id(), bytes).await?);
         Ok(Response::new(answer))
     }
 

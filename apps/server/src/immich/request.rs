@@ -76,9 +76,7 @@ pub(super) async fn read(head: Parts, bytes: Vec<u8>) -> Result<Predict, Fault> 
 #[cfg(feature = "planted")]
 pub(crate) fn can_read(form: &[u8]) -> bool {
     use futures_util::FutureExt;
-    let line = form.split(|byte| *byte == b'\r').next().unwrap_or_default();
-    let boundary = String::from_utf8_lossy(line.get(2..).unwrap_or_default());
-    let kind = format!("multipart/form-data; boundary={boundary}");
+    let kind = crate::oip::form_kind(form);
     let request = Request::builder().header(header::CONTENT_TYPE, kind).body(());
     let Ok((head, ())) = request.map(Request::into_parts) else { return false };
     // All of it is there.

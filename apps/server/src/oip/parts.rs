@@ -57,14 +57,19 @@ pub(crate) struct Parts {
     pub(super) room: Room,
 }
 
+/// The content type of a form that begins with its boundary.
+#[cfg(feature = "planted")]
+pub(crate) fn form_kind(form: &[u8]) -> String {
+    let line = form.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let boundary = String::from_utf8_lossy(line.get(2..).unwrap_or_default());
+    format!("multipart/form-data; boundary={boundary}")
+}
+
 /// Whether a body that begins with its boundary can be taken apart.
 #[cfg(feature = "planted")]
 pub(crate) fn can_take_form(body: &[u8]) -> bool {
     use futures_util::FutureExt;
-    let line = body.split(|byte| *byte == b'\r').next().unwrap_or_default();
-    let boundary = String::from_utf8_lossy(line.get(2..).unwrap_or_default());
-    let kind = format!("multipart/form-data; boundary={boundary}");
-    let request = Request::builder().header(axum::http::header::CONTENT_TYPE, kind);
+    let request = Request::builder().header(axum::http::header::CONTENT_TYPE, form_kind(body));
     let Ok(request) = request.body(axum::body::Body::from(body.to_vec())) else { return false };
     // All of it is there.
     Parts::take(request, body.len()).now_or_never().is_some_and(|taken| taken.is_ok())

@@ -5,12 +5,12 @@ use super::infer::Answer;
 use super::request::{Form, HEADER_LENGTH, InferRequest, OutputChoice};
 use super::{classes, datatype, json_data};
 use crate::access::Caller;
-use crate::bodies::Room;
+use crate::answers;
 use crate::catalog::ModelEntry;
 use crate::fault::Fault;
 use crate::place::Ran;
 use crate::state::ServerState;
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use lgp_sdk::NamedTensor;
@@ -82,18 +82,6 @@ pub(crate) fn encode(answer: Answer, json_bytes_max: usize) -> Result<Encoded, F
     }
     let json_length = any_binary.then_some(json_length);
     Ok(Encoded { body, json_length, ran: answer.ran })
-}
-
-/// An answer's bytes, which have their room for as long as something of them is held.
-struct Held {
-    bytes: Vec<u8>,
-    _room: Room,
-}
-
-impl AsRef<[u8]> for Held {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
 }
 
 /// Bytes that are refused once there would be too many.
@@ -183,17 +171,14 @@ impl Encoded {
     /// The answer with its headers, once there is room for it until its client has taken it.
     ///
     /// # Errors
-    /// 503 where there is none in time.
+    /// 503 where there is none.
     pub(crate) async fn into_response(
         self,
         state: &ServerState,
         caller: &Caller,
     ) -> Result<Response, Fault> {
-        let waiting = state.answers().wait(self.body.len())?;
-        let within = state.config().body_timeout();
-        let room = state.answers().room(caller.id(), waiting, within).await?;
-        let body = Bytes::from_owner(Held { bytes: self.body, _room: room });
-        let mut response = Response::new(Body::from(body));
+        let room = state.answers().room_for(caller.id(), self.body.len()).await?;
+        let mut response = Response::new(Body::from(answers::held(self.body, vec![room])));
         let headers = response.headers_mut();
         let content_type = match self.json_length {
             Some(length) => {

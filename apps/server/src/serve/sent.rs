@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-/// Bytes of an answer that are given to its connection at a time: so many a minute are taken, or more.
+/// Bytes of an answer that are given to its connection at a time.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// A request that is under way on a connection.

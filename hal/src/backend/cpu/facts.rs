@@ -3,6 +3,7 @@
 use super::buffer::CpuBuffer;
 use super::simd::SimdLevel;
 use crate::caps::{Caps, DeviceKind};
+use std::path::{Path, PathBuf};
 
 /// Facts about the host.
 #[derive(Debug, Clone, PartialEq)]
@@ -102,7 +103,8 @@ fn features() -> Vec<String> {
 fn memory_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let total = meminfo_bytes(&text, "MemTotal:")?;
-    Some(cgroup_bytes("memory.max").map_or(total, |limit| limit.min(total)))
+    let limits = groups().into_iter().filter_map(|group| group_bytes(&group, "memory.max"));
+    Some(limits.fold(total, u64::min))
 }
 
 /// What of it programs can still take: what the kernel would free for them counts.
@@ -121,10 +123,15 @@ pub fn host_free_bytes() -> Option<u64> {
 /// What is free by `/proc/meminfo`, `swap` included, and of it the share of this process's container.
 fn free_of(meminfo: &str, swap: u64) -> Option<u64> {
     let free = meminfo_bytes(meminfo, "MemAvailable:")?.saturating_add(swap);
-    let share = cgroup_bytes("memory.max").zip(cgroup_bytes("memory.current"));
-    let cached = cgroup_text("memory.stat").map_or(0, |text| cached_bytes(&text));
-    let of_share = share.map(|(limit, used)| limit.saturating_sub(used.saturating_sub(cached)));
-    Some(of_share.map_or(free, |share| share.min(free)))
+    Some(groups().iter().filter_map(|group| free_in(group)).fold(free, u64::min))
+}
+
+/// What a group has left of its limit; `None` where it has none.
+fn free_in(group: &Path) -> Option<u64> {
+    let limit = group_bytes(group, "memory.max")?;
+    let used = group_bytes(group, "memory.current")?;
+    let stat = std::fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
+    Some(limit.saturating_sub(used.saturating_sub(cached_bytes(&stat))))
 }
 
 /// Bytes of files and of the kernel that a container counts as used and gives up when programs want them.
@@ -135,17 +142,22 @@ fn cached_bytes(stat: &str) -> u64 {
     files.filter_map(|(_, bytes)| bytes.trim().parse::<u64>().ok()).sum()
 }
 
-/// A number of the container, where it has one.
-fn cgroup_bytes(file: &str) -> Option<u64> {
-    cgroup_text(file)?.trim().parse().ok()
+/// A number of a group, where it has one.
+fn group_bytes(group: &Path, file: &str) -> Option<u64> {
+    std::fs::read_to_string(group.join(file)).ok()?.trim().parse().ok()
 }
 
-/// A file of this process's own group, or of the one that its container shows as the root of all.
-fn cgroup_text(file: &str) -> Option<String> {
-    let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let own = groups.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
-    let read = |folder: &str| std::fs::read_to_string(format!("/sys/fs/cgroup/{folder}/{file}"));
-    read(own).or_else(|_| read("")).ok()
+/// The folders of this process's own control group and of those around it, each of which may have a limit.
+fn groups() -> Vec<PathBuf> {
+    let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    groups_of(&own)
+}
+
+/// The same by the text of `/proc/self/cgroup`.
+fn groups_of(own: &str) -> Vec<PathBuf> {
+    let own = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
+    let root = Path::new("/sys/fs/cgroup");
+    Path::new(own).ancestors().map(|group| root.join(group)).collect()
 }
 
 /// A line of `/proc/meminfo` in bytes.
@@ -164,6 +176,25 @@ mod tests {
         let stat = "anon 4096\nfile 900\ninactive_file 600\nactive_file 200\nslab x\n";
         assert_eq!(cached_bytes(stat), 800);
         assert_eq!(cached_bytes(""), 0);
+    }
+
+    #[test]
+    fn a_limit_may_be_that_of_a_group_around() {
+        let root = Path::new("/sys/fs/cgroup");
+        let all = groups_of("1:cpu:/x\n0::/a/b.scope\n");
+        assert_eq!(all, [root.join("a/b.scope"), root.join("a"), root.to_owned()]);
+        for none in ["", "0::/\n", "4:memory:/x\n"] {
+            assert_eq!(groups_of(none), [root]);
+        }
+        let group = tempfile::tempdir().expect("a folder");
+        let write = |file, text| std::fs::write(group.path().join(file), text).expect("written");
+        write("memory.max", "max\n");
+        write("memory.current", "900\n");
+        assert_eq!(free_in(group.path()), None);
+        write("memory.max", "1000\n");
+        assert_eq!(free_in(group.path()), Some(100));
+        write("memory.stat", "anon 500\ninactive_file 300\nslab_reclaimable 50\n");
+        assert_eq!(free_in(group.path()), Some(450));
     }
 
     #[test]
