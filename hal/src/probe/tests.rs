@@ -5,6 +5,7 @@ use crate::auto::select_auto;
 use crate::backend::Backend;
 use crate::device::Device;
 use crate::diagnose::{Status, findings};
+use crate::program::Program;
 use crate::self_test::TestOp;
 use std::sync::Arc;
 
@@ -136,6 +137,27 @@ fn a_device_that_calculates_wrongly_is_refused_with_the_operation() {
         assert!(told.message.contains(op.name()) && told.fix.is_some(), "{told:?}");
         assert_eq!(select_auto(&survey.devices), DeviceId::CPU);
     }
+}
+
+/// A device whose driver crashes over a program without kernels, as NVIDIA's OpenCL does.
+#[derive(Debug)]
+struct Fragile {
+    inner: crate::backend::null::NullDevice,
+}
+
+impl Device for Fragile {
+    crate::pass_on!(inner: id, name, caps, free_bytes, allocate, pinned, queue, load, arithmetic);
+
+    fn compile(&self, source: &str, _options: &str) -> Result<Arc<dyn Program>> {
+        panic!("it is given {source:?}")
+    }
+}
+
+#[test]
+fn no_device_is_given_a_program_without_kernels() {
+    let inner = crate::backend::null::NullDevice::new(None);
+    let tested = Tested::new(Arc::new(Fragile { inner }));
+    assert_eq!(tested.unfit().as_deref(), Some("self-test passed; it compiles no programs"));
 }
 
 /// A driver that hangs, or ends in a panic.

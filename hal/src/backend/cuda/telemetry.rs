@@ -55,7 +55,10 @@ impl Sensors {
     fn get<T>(&mut self, name: &'static str, answer: Result<T, NvmlError>) -> Option<T> {
         match answer {
             Ok(value) => Some(value),
-            Err(NvmlError::NotSupported | NvmlError::FailedToLoadSymbol(_)) => None,
+            // A card without fans says that it has no first one.
+            Err(
+                NvmlError::NotSupported | NvmlError::FailedToLoadSymbol(_) | NvmlError::InvalidArg,
+            ) => None,
             Err(_) => {
                 self.unavailable.push(name);
                 None
@@ -99,6 +102,7 @@ mod tests {
         let mut sensors = Sensors::default();
         assert_eq!(sensors.get("fan_rpm", Ok(900)), Some(900));
         assert_eq!(sensors.get("load_percent", Err::<u32, _>(NvmlError::NotSupported)), None);
+        assert_eq!(sensors.get("fan_rpm", Err::<u32, _>(NvmlError::InvalidArg)), None);
         assert_eq!(sensors.get("power_watts", Err::<u32, _>(NvmlError::GpuLost)), None);
         assert_eq!(sensors.unavailable, ["power_watts"]);
     }
