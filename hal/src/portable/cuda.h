@@ -52,4 +52,6 @@ DEVICE void store_f16(float x, f16 *p, size_t i) {
     p[i] = bits;
 }
 
+DEVICE float divide(float x, float y) { return x / y; }
+
 DEVICE u32 compare_and_swap(volatile u32 *p, u32 old, u32 new_) { return atomicCAS((u32 *)p, old, new_); }

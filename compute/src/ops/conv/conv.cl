@@ -145,12 +145,12 @@ KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void conv(
             TILE next_left[LEFT_LOADS], next_right[RIGHT_LOADS];
             for (u32 i = 0; i < LEFT_LOADS; i++) {
                 u32 k = (item + i * ITEMS) % TILE_K, m = first + (item + i * ITEMS) / TILE_K;
-                bool inside = left_at[i] != NOWHERE && (WHOLE || c + k / SLICE < end);
+                bool inside = (WHOLE || c + k / SLICE < end) && left_at[i] != NOWHERE;
                 next_left[i] = inside ? WEIGHT(left_at[i] + c * WEIGHT_STEP, group * maps + m) : 0;
             }
             for (u32 i = 0; i < RIGHT_LOADS; i++) {
                 u32 k = (item + i * ITEMS) / TILE_N;
-                bool inside = right_at[i] != NOWHERE && (WHOLE || c + k / SLICE < end);
+                bool inside = (WHOLE || c + k / SLICE < end) && right_at[i] != NOWHERE;
                 next_right[i] = inside ? ELEMENT(right_at[i] + c * in_plane) : 0;
             }
             /* The tile before has been read by all. */

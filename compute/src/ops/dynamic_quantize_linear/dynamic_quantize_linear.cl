@@ -45,10 +45,10 @@ void find_scale(GLOBAL const float *bounds, GLOBAL float *scale, GLOBAL u8 *zero
     }
     FIND(low, high)
     if (item == 0) {
-        float step = (highs[0] - lows[0]) / 255.0f;
+        float step = divide(highs[0] - lows[0], 255.0f);
         step = step == 0.0f ? 1.0f : step;
         scale[0] = step;
-        zero[0] = (u8)fmin(fmax(rint(-lows[0] / step), 0.0f), 255.0f);
+        zero[0] = (u8)fmin(fmax(rint(divide(-lows[0], step)), 0.0f), 255.0f);
     }
 }
 
@@ -56,6 +56,6 @@ KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z)
 void quantize(GLOBAL const float *x, GLOBAL const float *scale, GLOBAL const u8 *zero, GLOBAL u8 *y, u32 count) {
     for (u32 i = (u32)GLOBAL_ID(0); i < count; i += GROUPS(0) * GROUP_X) {
         float middle = (float)zero[0];
-        y[i] = (u8)(rint(fmin(fmax(x[i] / scale[0], -middle), 255.0f - middle)) + middle);
+        y[i] = (u8)(rint(fmin(fmax(divide(x[i], scale[0]), -middle), 255.0f - middle)) + middle);
     }
 }

@@ -7,7 +7,7 @@ void quantize_linear(GLOBAL const X_TYPE *x, GLOBAL const float *scale, ZERO_POI
     if (i < count) {
         u32 at = SCALE_AT(i);
         i32 zero = ZERO(at);
-        float q = LOAD(i) / scale[at];
+        float q = divide(LOAD(i), scale[at]);
         y[i] = (Y_TYPE)((i32)rint(fmin(fmax(q, (float)(LOW - zero)), (float)(HIGH - zero))) + zero);
     }
 }
