@@ -35,7 +35,8 @@ const SUITES: &[Suite] = &[
     ("cluster simulation", simulation),
     ("a cluster that is killed", chaos::suite),
     ("agreement with ONNX Runtime", agreement),
-    ("networks on OpenCL", networks),
+    ("networks on OpenCL", || networks("opencl:0")),
+    ("networks on CUDA", || networks("cuda:0")),
     ("networks on two devices", networks_on_two),
     ("tritonclient against the server", clients::tritonclient),
     ("kserve against the server", clients::kserve),
@@ -153,9 +154,9 @@ fn agreement() -> Result<Outcome> {
     Ok(Outcome { passed, failed, ..Outcome::default() })
 }
 
-/// The same networks on a device, where OpenCL has one, and on the CPU.
-fn networks() -> Result<Outcome> {
-    on_device(cmd::command(on_device_program()?).arg("opencl:0").args(zoo()?))
+/// The same networks on a device, where there is one, and on the CPU.
+fn networks(device: &str) -> Result<Outcome> {
+    on_device(cmd::command(on_device_program()?).arg(device).args(zoo()?))
 }
 
 /// Some of them over two devices, of which neither has memory for all; PoCL is asked for two.

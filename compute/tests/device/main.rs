@@ -9,8 +9,35 @@ use lgp_hal::{Device, DeviceId};
 use library::WithLibrary;
 use std::sync::Arc;
 
-fn device() -> Result<Arc<dyn Device>, String> {
-    let id: DeviceId = "opencl:0".parse().map_err(|error| format!("{error}"))?;
+/// The tests of this file on the first device of each backend that runs kernels.
+macro_rules! on_backends {
+    ($($test:ident)+) => {
+        on_backends!(@on opencl $($test)+);
+        on_backends!(@on cuda $($test)+);
+    };
+    (@on $backend:ident $($test:ident)+) => {
+        mod $backend {
+            $(
+                #[test]
+                fn $test() {
+                    match super::device(stringify!($backend)) {
+                        Ok(device) => super::$test(device),
+                        Err(reason) => println!("skipped: {}: {reason}", stringify!($backend)),
+                    }
+                }
+            )+
+        }
+    };
+}
+
+on_backends! {
+    operators_agree_with_the_cpu
+    products_of_a_vendors_library_agree_with_the_cpu
+    every_way_to_convolve_first_layers_agrees_with_the_cpu
+}
+
+fn device(backend: &str) -> Result<Arc<dyn Device>, String> {
+    let id: DeviceId = format!("{backend}:0").parse().map_err(|error| format!("{error}"))?;
     lgp_hal::open(id).map_err(|error| error.to_string())
 }
 
@@ -24,21 +51,13 @@ fn failures<'a>(cases: impl IntoIterator<Item = &'a Case>, device: Arc<dyn Devic
     cases.into_iter().filter_map(failure).collect()
 }
 
-#[test]
-fn operators_agree_with_the_cpu() {
-    let failures = match device() {
-        Ok(device) => failures(&cases::all(), device),
-        Err(reason) => return println!("skipped: opencl: {reason}"),
-    };
+fn operators_agree_with_the_cpu(device: Arc<dyn Device>) {
+    let failures = failures(&cases::all(), device);
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-#[test]
-fn products_of_a_vendors_library_agree_with_the_cpu() {
-    let device = match device() {
-        Ok(device) => Arc::new(WithLibrary::new(device)),
-        Err(reason) => return println!("skipped: opencl: {reason}"),
-    };
+fn products_of_a_vendors_library_agree_with_the_cpu(device: Arc<dyn Device>) {
+    let device = Arc::new(WithLibrary::new(device));
     let all = cases::all();
     let by_library = |case: &&Case| {
         case.recipes().is_ok_and(|recipes| recipes.iter().any(|recipe| recipe.library().is_some()))
@@ -50,12 +69,7 @@ fn products_of_a_vendors_library_agree_with_the_cpu() {
     assert_eq!(device.multiplied(), some.len(), "the library is preferred where it is");
 }
 
-#[test]
-fn every_way_to_convolve_first_layers_agrees_with_the_cpu() {
-    let device = match device() {
-        Ok(device) => device,
-        Err(reason) => return println!("skipped: opencl: {reason}"),
-    };
+fn every_way_to_convolve_first_layers_agrees_with_the_cpu(device: Arc<dyn Device>) {
     let accelerator = Accelerator::new(device).expect("it passed its self-test");
     let directly =
         |recipe: &Recipe| recipe.calls().iter().any(|call| call.kernel.name() == "conv_direct");

@@ -6,12 +6,12 @@ use lgp_inference::{Attr, GraphBuilder, Model, Result, Value};
 use lgp_memory::{DType, Dim, SymShape, Tensor, TensorType};
 
 /// Sizes of a network.
-struct Config {
-    vocabulary: usize,
-    positions: usize,
-    hidden: usize,
-    heads: usize,
-    layers: usize,
+pub(crate) struct Config {
+    pub(crate) vocabulary: usize,
+    pub(crate) positions: usize,
+    pub(crate) hidden: usize,
+    pub(crate) heads: usize,
+    pub(crate) layers: usize,
 }
 
 /// The encoder with its pooler: batch and sequence are symbolic.
@@ -55,15 +55,16 @@ pub(crate) fn bert(size: Size) -> Result<Model> {
     net.g.finish()
 }
 
-struct Writer {
-    g: GraphBuilder,
-    config: Config,
-    random: Random,
-    constants: usize,
+/// A network of attention in the making.
+pub(crate) struct Writer {
+    pub(crate) g: GraphBuilder,
+    pub(crate) config: Config,
+    pub(crate) random: Random,
+    pub(crate) constants: usize,
 }
 
 impl Writer {
-    fn weight(&mut self, name: &str, dims: &[usize]) -> Result<Value> {
+    pub(crate) fn weight(&mut self, name: &str, dims: &[usize]) -> Result<Value> {
         let weight = self.random.tensor(dims, 0.06, 0.)?;
         Ok(self.g.initializer(name, weight))
     }
@@ -74,16 +75,16 @@ impl Writer {
     }
 
     /// A stored list of integers, or a single one for no dimensions.
-    fn ints(&mut self, dims: &[usize], values: &[i64]) -> Result<Value> {
+    pub(crate) fn ints(&mut self, dims: &[usize], values: &[i64]) -> Result<Value> {
         Ok(self.g.node("Constant", &[], [("value", Tensor::from_slice(dims, values)?.into())]))
     }
 
-    fn float(&mut self, value: f32) -> Result<Value> {
+    pub(crate) fn float(&mut self, value: f32) -> Result<Value> {
         Ok(self.g.node("Constant", &[], [("value", Tensor::scalar(value)?.into())]))
     }
 
     /// Dimension `axis` of a value as a list of one.
-    fn dim(&mut self, x: Value, axis: i64) -> Result<Value> {
+    pub(crate) fn dim(&mut self, x: Value, axis: i64) -> Result<Value> {
         let shape = self.g.node("Shape", &[x], []);
         let axis = self.ints(&[], &[axis])?;
         let dim = self.g.node("Gather", &[shape, axis], [("axis", 0.into())]);
@@ -92,7 +93,7 @@ impl Writer {
     }
 
     /// Reshapes to batch and sequence of `like`, and what follows.
-    fn reshape(&mut self, x: Value, like: Value, rest: &[i64]) -> Result<Value> {
+    pub(crate) fn reshape(&mut self, x: Value, like: Value, rest: &[i64]) -> Result<Value> {
         let mut dims = vec![self.dim(like, 0)?, self.dim(like, 1)?];
         for &size in rest {
             dims.push(self.ints(&[1], &[size])?);
@@ -142,7 +143,7 @@ impl Writer {
         self.layer_norm("embeddings.LayerNorm", x)
     }
 
-    fn layer_norm(&mut self, name: &str, x: Value) -> Result<Value> {
+    pub(crate) fn layer_norm(&mut self, name: &str, x: Value) -> Result<Value> {
         let scale = self.random.tensor(&[self.config.hidden], 0.2, 1.)?;
         let scale = self.g.initializer(format!("{name}.weight"), scale);
         let bias = self.bias(&format!("{name}.bias"), self.config.hidden)?;
@@ -150,7 +151,12 @@ impl Writer {
         Ok(self.g.node("LayerNormalization", &[x, scale, bias], attributes))
     }
 
-    fn dense(&mut self, name: &str, x: Value, [inputs, outputs]: [usize; 2]) -> Result<Value> {
+    pub(crate) fn dense(
+        &mut self,
+        name: &str,
+        x: Value,
+        [inputs, outputs]: [usize; 2],
+    ) -> Result<Value> {
         let bias = self.bias(&format!("{name}.bias"), outputs)?;
         self.constants += 1;
         // The exporter stores the transposed weight under a name of its own.
@@ -219,6 +225,6 @@ impl Writer {
     }
 }
 
-fn count(n: usize) -> i64 {
+pub(crate) fn count(n: usize) -> i64 {
     i64::try_from(n).expect("a layer's sizes are small")
 }

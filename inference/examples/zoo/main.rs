@@ -4,6 +4,7 @@
 
 mod bert;
 mod blocks;
+mod decoder;
 mod dynamic;
 mod nets;
 mod qdq;
@@ -13,10 +14,11 @@ use nets::{Net, Size};
 use std::path::PathBuf;
 
 /// Networks that are written when asked for: large, or quantised.
-const MORE: [(&str, Net); 4] = [
+const MORE: [(&str, Net); 5] = [
     ("resnet50_qdq", |size| qdq::quantize(&net("resnet50")(size)?, "resnet50_qdq")),
     ("mobilenetv2_qdq", |size| qdq::quantize(&net("mobilenetv2")(size)?, "mobilenetv2_qdq")),
     ("bert", bert::bert),
+    ("decoder", decoder::decoder),
     ("bert_int8", |size| dynamic::quantize(&bert::bert(size)?, "bert_int8")),
 ];
 
