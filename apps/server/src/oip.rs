@@ -14,6 +14,7 @@ mod infer;
 mod json_data;
 mod models;
 mod parts;
+mod receive;
 mod repository;
 mod request;
 mod response;

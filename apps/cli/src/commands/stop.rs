@@ -62,13 +62,17 @@ fn waits_for(client: &Client) -> Result<String> {
     };
     let tasks = &stats["tasks"];
     let count = |state: &str| tasks[state].as_u64().unwrap_or(0);
-    Ok(format!(
-        "waiting for tasks to finish: {} queued, {} running, ready workers: {}; \
-         radeon-cluster stop --now does not wait",
-        count("queued"),
-        count("running"),
-        stats["workers"]["ready"].as_u64().unwrap_or(0),
-    ))
+    let (queued, running) = (count("queued"), count("running"));
+    let waiting = match queued + running {
+        0 => "no task is left; waiting for programs to take their answers".to_owned(),
+        _ => {
+            let ready = stats["workers"]["ready"].as_u64().unwrap_or(0);
+            format!(
+                "waiting for tasks to finish: {queued} queued, {running} running, ready workers: {ready}"
+            )
+        }
+    };
+    Ok(format!("{waiting}; radeon-cluster stop --now does not wait"))
 }
 
 /// By its lock where the data folder is known, else by whether it answers.

@@ -2,9 +2,9 @@
 
 use super::models;
 use super::parts::Body;
+use super::receive::{Received, check_pending, receive};
 use super::request::{self, InferRequest};
 use super::response::{self, Choice};
-use super::signature;
 use super::task::{self, Outcome};
 use crate::access::Caller;
 use crate::cache;
@@ -13,10 +13,9 @@ use crate::catalog::{ModelEntry, Named};
 use crate::extract::{Params, WithTensors};
 use crate::fault::{Fault, OipError};
 use crate::faults;
-use crate::metrics::{FailureReason, ModelCounters, Pending, Spans, Work};
+use crate::metrics::{FailureReason, Pending, Spans, Work};
 use crate::place::{Place, Ran};
-use crate::places::is_free;
-use crate::sequences::{self, Line, Turn};
+use crate::sequences::Line;
 use crate::shadow::{self, Answered};
 use crate::shared_memory::Shared;
 use crate::state::ServerState;
@@ -138,90 +137,17 @@ pub(crate) async fn serve<T: Send + 'static>(
     }
 }
 
-/// Refuses an inference of a model of which too many are under way, itself included, or too many of the same
-/// caller.
-fn check_pending(
-    (state, call): (&ServerState, &Call),
-    entry: &ModelEntry,
-    counters: &ModelCounters,
-) -> Result<(), Fault> {
-    let (most, name) = (state.config().pending_max, entry.name());
-    let (all, own) = counters.pending(call.caller());
-    let [most_places, taken, own] = [most, all.saturating_sub(1), own.saturating_sub(1)]
-        .map(|count| usize::try_from(count).unwrap_or(usize::MAX));
-    if is_free(most_places, taken, own) {
-        return Ok(());
-    }
-    let message = format!(
-        "{taken} inferences of model '{name}' are under way, {own} of them of this caller: {most} may be, the \
-         last eighth of them of callers that have few"
-    );
-    Err(Fault::unavailable("overloaded", message)
-        .hint("come again later; pending_max sets the limit"))
-}
-
 async fn answer<T: Send + 'static>(
     state: &ServerState,
     (call, named, pending, steps): (&Call, &Named, &mut Pending, &mut Steps),
-    (bytes, decode): (
-        usize,
-        impl FnOnce(&ModelEntry) -> Result<InferRequest, Fault> + Send + 'static,
-    ),
+    read: (usize, impl FnOnce(&ModelEntry) -> Result<InferRequest, Fault> + Send + 'static),
     encode: impl FnOnce(Answer) -> Result<T, Fault> + Send + 'static,
 ) -> Result<Served<T>, Fault> {
-    let mut entry = named.entry().clone();
-    if !named.is_alias() {
-        entry = state.catalog().ready(named, entry).await?;
-        task::is_of(&entry, state, (call, &mut *pending, &mut *steps));
-    }
-    let mut clock = Instant::now();
-    let began = clock;
-    let asked = entry.clone();
-    let request = off_loop(bytes, move || decode(&asked)).await;
-    steps.decode = Some((began, Instant::now()));
-    let mut request = request?;
-    let id = request.id.clone();
-    let id = id.as_deref();
-    if let Some(id) = id {
-        call.named(id);
-    }
-    sequences::check(&entry, request.sequence.as_ref())?;
-    if named.is_alias() && request.ticket.is_some() {
-        // What waits for its turn is under way; of which model is known only then.
-        check_pending((state, call), &entry, pending.counters())?;
-    }
-    let waits = request.ticket.is_some().then(|| pending.waits());
-    let mut turn = sequences::turn(state, &mut request).await?;
-    drop(waits);
-    let waited = turn.as_ref().map(Turn::waited).unwrap_or_default();
-    // Those before it are no work on this one.
-    clock += waited;
-    let begun_on = turn.as_ref().and_then(Turn::entry).cloned();
-    if named.is_alias() || begun_on.as_ref().is_some_and(|on| on.model() != entry.model()) {
-        let chosen = match begun_on {
-            Some(on) => on,
-            None => state.catalog().answering(named, id).await?,
-        };
-        let about = (call, &mut *pending, &mut *steps);
-        entry = move_to(chosen, (named, turn.is_some()), state, about).await?;
-        request.check_fits(&entry)?;
-    }
-    if let Some(turn) = &turn {
-        turn.check(&entry)?;
-    }
-    check_kind(&entry, &request)?;
+    let about = (call, &mut *pending, &mut *steps);
+    let Received { mut entry, request, mut turn, waited, mut clock } =
+        receive(state, named, about, read).await?;
     let compute_input = lap(&mut clock);
-    let model = entry.cache().map(|_| entry.model().clone());
-    let hashed = request.inputs.tensors.iter().map(|input| input.tensor.packed_len()).sum();
-    let identify = move || {
-        let key = model.map(|model| cache::key(&model, &request.inputs.tensors));
-        Ok((request, key))
-    };
-    let (mut request, key) = match entry.cache() {
-        Some(_) => off_loop(hashed, identify).await?,
-        None => identify()?,
-    };
-
+    let (mut request, key) = identified(&entry, request).await?;
     let choice = Choice::of(&mut request);
     let id = request.id.take();
     let _room = std::mem::take(&mut request.room);
@@ -246,16 +172,8 @@ async fn answer<T: Send + 'static>(
     let alone = turn.as_ref().map(|_| Named::from(entry.clone()));
     let named = alone.as_ref().unwrap_or(named);
     let rows = task::rows(&entry, &request.inputs);
-    let outcome = match entry.ensemble().cloned() {
-        None => {
-            let about = (call, &mut *pending, &mut *steps);
-            task::run(state, (named, &mut entry), about, request).await?
-        }
-        Some(ensemble) => {
-            request.id.clone_from(&id);
-            task::run_all(state, (call, &entry), &ensemble, request).await?
-        }
-    };
+    let about = (call, &mut *pending, &mut *steps);
+    let outcome = run(state, (named, &mut entry), about, (&id, request)).await?;
     let Outcome { mut outputs, spans, executions, batch, task, place, is_variant } = outcome;
     let work = Work { rows, executions, batch: batch.map(|batch| rows.saturating_mul(batch)) };
     let spans = Spans { compute_input, queue: spans.queue + waited, ..spans };
@@ -283,22 +201,37 @@ async fn answer<T: Send + 'static>(
     Ok(Served { encoded, spans, work: Some(work), place })
 }
 
-/// Another model than the one that was asked for is the one that answers; in a sequence it is that one
-/// alone.
-async fn move_to(
-    chosen: ModelEntry,
-    (named, in_sequence): (&Named, bool),
+/// A request with what its answer is kept by, where its model keeps answers.
+async fn identified(
+    entry: &ModelEntry,
+    request: InferRequest,
+) -> Result<(InferRequest, Option<cache::Key>), Fault> {
+    if entry.cache().is_none() {
+        return Ok((request, None));
+    }
+    let model = entry.model().clone();
+    let hashed = request.inputs.tensors.iter().map(|input| input.tensor.packed_len()).sum();
+    off_loop(hashed, move || {
+        let key = cache::key(&model, &request.inputs.tensors);
+        Ok((request, Some(key)))
+    })
+    .await
+}
+
+/// Runs a model as a task, or an ensemble as several; `id` is what its client calls the request.
+async fn run(
     state: &ServerState,
-    (call, pending, steps): (&Call, &mut Pending, &mut Steps),
-) -> Result<ModelEntry, Fault> {
-    pending.moved(state.metrics().model(chosen.name(), chosen.version()));
-    check_pending((state, call), &chosen, pending.counters())?;
-    let entry = match in_sequence {
-        true => state.catalog().require_ready(&chosen).map(|()| chosen)?,
-        false => state.catalog().ready(named, chosen).await?,
-    };
-    task::is_of(&entry, state, (call, pending, steps));
-    Ok(entry)
+    (named, entry): (&Named, &mut ModelEntry),
+    about: (&Call, &mut Pending, &mut Steps),
+    (id, mut request): (&Option<String>, InferRequest),
+) -> Result<Outcome, Fault> {
+    match entry.ensemble().cloned() {
+        None => task::run(state, (named, entry), about, request).await,
+        Some(ensemble) => {
+            request.id.clone_from(id);
+            task::run_all(state, (about.0, entry), &ensemble, request).await
+        }
+    }
 }
 
 async fn written<T: Send + 'static>(
@@ -311,20 +244,6 @@ async fn written<T: Send + 'static>(
     let written = off_loop(bytes, move || encode(answer)).await;
     steps.encode = Some((began, Instant::now()));
     written
-}
-
-/// Refuses what a model cannot take, and an ensemble within another.
-fn check_kind(entry: &ModelEntry, request: &InferRequest) -> Result<(), Fault> {
-    sequences::check(entry, request.sequence.as_ref())?;
-    signature::check_rows(entry, &request.inputs)?;
-    match (entry.ensemble(), request.inputs.blobs.first()) {
-        (None, Some(blobs)) => Err(blobs.is_no_text()),
-        (Some(_), _) if request.is_step => {
-            let what = format!("'{}' is an ensemble, and ensembles run models alone", entry.name());
-            Err(Fault::bad_input(what))
-        }
-        _ => Ok(()),
-    }
 }
 
 /// Does what takes long for so many bytes away from the threads that serve connections.

@@ -1,0 +1,132 @@
+//! How a request is read, and which model answers it.
+
+use super::infer::off_loop;
+use super::request::InferRequest;
+use super::{signature, task};
+use crate::call::Call;
+use crate::catalog::{ModelEntry, Named};
+use crate::fault::Fault;
+use crate::metrics::{ModelCounters, Pending};
+use crate::places::is_free;
+use crate::sequences::{self, Turn};
+use crate::state::ServerState;
+use crate::trace::Steps;
+use std::time::{Duration, Instant};
+
+/// A request that was read, and the model that answers it.
+pub(super) struct Received {
+    pub(super) entry: ModelEntry,
+    pub(super) request: InferRequest,
+    pub(super) turn: Option<Turn>,
+    /// For those before it in its sequence.
+    pub(super) waited: Duration,
+    /// When work on it began.
+    pub(super) clock: Instant,
+}
+
+/// Reads a request of so many bytes, waits for its turn in its sequence, and finds the model that
+/// answers it.
+pub(super) async fn receive(
+    state: &ServerState,
+    named: &Named,
+    (call, pending, steps): (&Call, &mut Pending, &mut Steps),
+    (bytes, decode): (
+        usize,
+        impl FnOnce(&ModelEntry) -> Result<InferRequest, Fault> + Send + 'static,
+    ),
+) -> Result<Received, Fault> {
+    let mut entry = named.entry().clone();
+    if !named.is_alias() {
+        entry = state.catalog().ready(named, entry).await?;
+        task::is_of(&entry, state, (call, &mut *pending, &mut *steps));
+    }
+    let clock = Instant::now();
+    let asked = entry.clone();
+    let request = off_loop(bytes, move || decode(&asked)).await;
+    steps.decode = Some((clock, Instant::now()));
+    let mut request = request?;
+    let id = request.id.clone();
+    let id = id.as_deref();
+    if let Some(id) = id {
+        call.named(id);
+    }
+    sequences::check(&entry, request.sequence.as_ref())?;
+    if named.is_alias() && request.ticket.is_some() {
+        // What waits for its turn is under way; of which model is known only then.
+        check_pending((state, call), &entry, pending.counters())?;
+    }
+    let waits = request.ticket.is_some().then(|| pending.waits());
+    let turn = sequences::turn(state, &mut request).await?;
+    drop(waits);
+    let waited = turn.as_ref().map(Turn::waited).unwrap_or_default();
+    let begun_on = turn.as_ref().and_then(Turn::entry).cloned();
+    if named.is_alias() || begun_on.as_ref().is_some_and(|on| on.model() != entry.model()) {
+        let chosen = match begun_on {
+            Some(on) => on,
+            None => state.catalog().answering(named, id).await?,
+        };
+        let about = (call, &mut *pending, &mut *steps);
+        entry = move_to(chosen, (named, turn.is_some()), state, about).await?;
+        request.check_fits(&entry)?;
+    }
+    if let Some(turn) = &turn {
+        turn.check(&entry)?;
+    }
+    check_kind(&entry, &request)?;
+    // Those before it are no work on this one.
+    Ok(Received { entry, request, turn, waited, clock: clock + waited })
+}
+
+/// Another model than the one that was asked for is the one that answers; in a sequence it is that one
+/// alone.
+async fn move_to(
+    chosen: ModelEntry,
+    (named, in_sequence): (&Named, bool),
+    state: &ServerState,
+    (call, pending, steps): (&Call, &mut Pending, &mut Steps),
+) -> Result<ModelEntry, Fault> {
+    pending.moved(state.metrics().model(chosen.name(), chosen.version()));
+    check_pending((state, call), &chosen, pending.counters())?;
+    let entry = match in_sequence {
+        true => state.catalog().require_ready(&chosen).map(|()| chosen)?,
+        false => state.catalog().ready(named, chosen).await?,
+    };
+    task::is_of(&entry, state, (call, pending, steps));
+    Ok(entry)
+}
+
+/// Refuses an inference of a model of which too many are under way, itself included, or too many of the same
+/// caller.
+pub(super) fn check_pending(
+    (state, call): (&ServerState, &Call),
+    entry: &ModelEntry,
+    counters: &ModelCounters,
+) -> Result<(), Fault> {
+    let (most, name) = (state.config().pending_max, entry.name());
+    let (all, own) = counters.pending(call.caller());
+    let [most_places, taken, own] = [most, all.saturating_sub(1), own.saturating_sub(1)]
+        .map(|count| usize::try_from(count).unwrap_or(usize::MAX));
+    if is_free(most_places, taken, own) {
+        return Ok(());
+    }
+    let message = format!(
+        "{taken} inferences of model '{name}' are under way, {own} of them of this caller: {most} may be, the \
+         last eighth of them of callers that have few"
+    );
+    Err(Fault::unavailable("overloaded", message)
+        .hint("come again later; pending_max sets the limit"))
+}
+
+/// Refuses what a model cannot take, and an ensemble within another.
+fn check_kind(entry: &ModelEntry, request: &InferRequest) -> Result<(), Fault> {
+    sequences::check(entry, request.sequence.as_ref())?;
+    signature::check_rows(entry, &request.inputs)?;
+    match (entry.ensemble(), request.inputs.blobs.first()) {
+        (None, Some(blobs)) => Err(blobs.is_no_text()),
+        (Some(_), _) if request.is_step => {
+            let what = format!("'{}' is an ensemble, and ensembles run models alone", entry.name());
+            Err(Fault::bad_input(what))
+        }
+        _ => Ok(()),
+    }
+}
