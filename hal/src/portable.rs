@@ -15,7 +15,7 @@
 //! | `f16`, `bf16` | halves in memory: `load_f16(p, i)`, `store_f16(x, p, i)`, and so for bf16 |
 //! | `BITS_F32(x)`, `F32_BITS(u)` | a float's bits, and back |
 //! | `F32X4(a, b, c, d)` | a `float4`; its parts are `.x .y .z .w`, and it has no operators |
-//! | `divide(x, y)` | the quotient as IEEE 754 rounds it, where `/` need not |
+//! | `divide(x, y)` | the quotient, rounded to nearest where `/` need not be; not of numbers below 2⁻¹⁰⁰ |
 //! | `compare_and_swap(p, old, new)` | the one atomic on buffers; what it works on is read by it alone |
 //!
 //! The functions of mathematics have their OpenCL names, on `float`. Work-items do not run in

@@ -135,10 +135,10 @@ pub(crate) struct Tested {
 
 impl Tested {
     fn new(device: Arc<dyn Device>) -> Self {
-        // One without a compiler says why before it looks at the source. No other is given this
-        // one: NVIDIA's OpenCL crashes over a program without kernels.
-        let is_without = device.id().backend == BackendKind::Cuda && !device.caps().programs;
-        let no_programs = match is_without.then(|| device.compile("", "")) {
+        // A CUDA device without a compiler says why before it reads the source. No other device is
+        // given a program without kernels: NVIDIA's OpenCL crashes over one.
+        let lacks_compiler = device.id().backend == BackendKind::Cuda && !device.caps().programs;
+        let no_programs = match lacks_compiler.then(|| device.compile("", "")) {
             Some(Err(Error::Unsupported { reason, .. })) => Some(reason),
             _ => None,
         };

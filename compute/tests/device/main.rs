@@ -5,7 +5,7 @@ mod library;
 
 use cases::Case;
 use lgp_compute::device::{Accelerator, Recipe};
-use lgp_hal::{Device, DeviceId};
+use lgp_hal::Device;
 use library::WithLibrary;
 use std::sync::Arc;
 
@@ -17,12 +17,17 @@ macro_rules! on_backends {
     };
     (@on $backend:ident $($test:ident)+) => {
         mod $backend {
+            use lgp_hal::Error;
+
             $(
                 #[test]
                 fn $test() {
                     match super::device(stringify!($backend)) {
                         Ok(device) => super::$test(device),
-                        Err(reason) => println!("skipped: {}: {reason}", stringify!($backend)),
+                        Err(Error::NoDevice { reason, .. }) => {
+                            println!("skipped: {}: {reason}", stringify!($backend));
+                        }
+                        Err(error) => panic!("{error}"),
                     }
                 }
             )+
@@ -36,9 +41,8 @@ on_backends! {
     every_way_to_convolve_first_layers_agrees_with_the_cpu
 }
 
-fn device(backend: &str) -> Result<Arc<dyn Device>, String> {
-    let id: DeviceId = format!("{backend}:0").parse().map_err(|error| format!("{error}"))?;
-    lgp_hal::open(id).map_err(|error| error.to_string())
+fn device(backend: &str) -> lgp_hal::Result<Arc<dyn Device>> {
+    lgp_hal::open(format!("{backend}:0").parse()?)
 }
 
 /// What differs from the CPU.

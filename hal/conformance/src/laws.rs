@@ -1,5 +1,6 @@
 //! The table of laws, and what a law answers.
 
+mod arithmetic;
 mod events;
 mod gemm;
 mod memory;
@@ -73,7 +74,8 @@ pub const LAWS: &[Law] = &[
     Law { name: "bounds of transfers are checked", check: |it| told(pinned::bounds(it)) },
     Law { name: "the self-test passes", check: |it| told(order::self_test(it)) },
     Law { name: "no programs is a typed answer", check: programs::absence },
-    Law { name: "a kernel adds vectors", check: programs::add_vectors },
+    Law { name: "a kernel adds vectors", check: arithmetic::add_vectors },
+    Law { name: "quotients are rounded to nearest", check: arithmetic::quotients },
     Law { name: "options define constants", check: programs::options },
     Law { name: "each kind of argument arrives", check: programs::arguments },
     Law { name: "each work-item knows its place", check: programs::grids },

@@ -29,11 +29,12 @@ typedef ushort bf16;
 DEVICE float load_f16(GLOBAL const f16 *p, size_t i) { return vload_half(i, p); }
 DEVICE void store_f16(float x, GLOBAL f16 *p, size_t i) { vstore_half_rte(x, i, p); }
 
-/* A quotient may be 2.5 units in the last place off (OpenCL 1.2, table 6.8); the remainder mends it. */
+/* OpenCL lets `/` be 2.5 units in the last place off (OpenCL 1.2, section 7.4); what is left over
+   says by how much. */
 DEVICE float divide(float x, float y) {
     float q = x / y;
-    float remainder = fma(-q, y, x);
-    return isfinite(remainder) ? q + remainder / y : q;
+    float rest = fma(-q, y, x);
+    return isfinite(rest) && rest != 0.0f ? q + rest / y : q;
 }
 
 DEVICE u32 compare_and_swap(volatile GLOBAL u32 *p, u32 old, u32 new_) { return atomic_cmpxchg(p, old, new_); }

@@ -145,6 +145,7 @@ KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void conv(
             TILE next_left[LEFT_LOADS], next_right[RIGHT_LOADS];
             for (u32 i = 0; i < LEFT_LOADS; i++) {
                 u32 k = (item + i * ITEMS) % TILE_K, m = first + (item + i * ITEMS) / TILE_K;
+                /* Compilers warn of a constant on the right of `&&`. */
                 bool inside = (WHOLE || c + k / SLICE < end) && left_at[i] != NOWHERE;
                 next_left[i] = inside ? WEIGHT(left_at[i] + c * WEIGHT_STEP, group * maps + m) : 0;
             }

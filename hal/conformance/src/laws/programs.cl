@@ -9,6 +9,11 @@ KERNEL void add(GLOBAL const float *a, GLOBAL const float *b, GLOBAL float *out)
     out[i] = a[i] + b[i];
 }
 
+KERNEL void quotients(GLOBAL const float *a, GLOBAL const float *b, GLOBAL float *out) {
+    size_t i = GLOBAL_ID(0);
+    out[i] = divide(a[i], b[i]);
+}
+
 KERNEL void twice_and_one(GLOBAL u32 *values) {
     size_t i = GLOBAL_ID(0);
     values[i] = 2u * values[i] + 1u;

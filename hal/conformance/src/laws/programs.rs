@@ -4,11 +4,11 @@ use super::{Broken, Lawful, Verdict, ensure, refused, same, told};
 use lgp_hal::{Arg, Buffer, Device, Error, Launch, Program, Queue};
 use std::sync::Arc;
 
-const SOURCE: &str = include_str!("programs.cl");
-const LENGTH: usize = 1024;
+pub(super) const SOURCE: &str = include_str!("programs.cl");
+pub(super) const LENGTH: usize = 1024;
 
 /// The verdict of a law about programs: skipped on a device that has none.
-fn with_programs(device: &dyn Device, law: fn(&dyn Device) -> Lawful) -> Verdict {
+pub(super) fn with_programs(device: &dyn Device, law: fn(&dyn Device) -> Lawful) -> Verdict {
     match device.caps().programs {
         true => told(law(device)),
         false => Verdict::Skipped("the device has no programs".to_owned()),
@@ -32,7 +32,7 @@ fn bytes_of(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-fn upload(
+pub(super) fn upload(
     device: &dyn Device,
     queue: &mut dyn Queue,
     words: &[u32],
@@ -42,46 +42,12 @@ fn upload(
     Ok(buffer)
 }
 
-fn download(queue: &mut dyn Queue, buffer: &dyn Buffer) -> Result<Vec<u32>, Broken> {
+pub(super) fn download(queue: &mut dyn Queue, buffer: &dyn Buffer) -> Result<Vec<u32>, Broken> {
     let mut bytes = vec![0; buffer.bytes()];
     queue.read(buffer, 0, &mut bytes)?;
     let words =
         bytes.chunks_exact(4).map(|word| u32::from_ne_bytes([word[0], word[1], word[2], word[3]]));
     Ok(words.collect())
-}
-
-pub(super) fn add_vectors(device: &dyn Device) -> Verdict {
-    with_programs(device, |device| {
-        let program = device.compile(SOURCE, "")?;
-        ensure(program.kernels().iter().any(|name| name == "add"), || {
-            format!("kernels {:?} lack add", program.kernels())
-        })?;
-        let mut queue = device.queue()?;
-        let floats = |scale: f32| -> Vec<f32> { (0..LENGTH).map(|it| it as f32 * scale).collect() };
-        let (a, b) = (floats(0.5), floats(-3.0));
-        let bits = |values: &[f32]| -> Vec<u32> { values.iter().map(|it| it.to_bits()).collect() };
-        let (left, right) =
-            (upload(device, &mut *queue, &bits(&a))?, upload(device, &mut *queue, &bits(&b))?);
-        let out = device.allocate(4 * LENGTH)?;
-        let expected: Vec<f32> = a.iter().zip(&b).map(|(a, b)| a + b).collect();
-        for local in [None, Some([64, 1, 1]), Some([1, 1, 1])] {
-            queue.write(&*out, 0, &vec![0; 4 * LENGTH])?;
-            let args = [Arg::Buffer(&*left), Arg::Buffer(&*right), Arg::Buffer(&*out)];
-            let launch = Launch {
-                program: &*program,
-                kernel: "add",
-                global: [LENGTH, 1, 1],
-                local,
-                args: &args,
-            };
-            // SAFETY: one element of each buffer per work-item, and each has LENGTH of them.
-            unsafe { queue.launch(&launch)? };
-            let given: Vec<f32> =
-                download(&mut *queue, &*out)?.into_iter().map(f32::from_bits).collect();
-            same(&format!("sums with work-groups of {local:?}"), &given, &expected)?;
-        }
-        Ok(())
-    })
 }
 
 pub(super) fn options(device: &dyn Device) -> Verdict {

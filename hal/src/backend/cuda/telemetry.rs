@@ -29,7 +29,7 @@ fn measure(card: &Device<'_>) -> Telemetry {
         temperature_celsius: temperature.map(f64::from),
         power_watts: sensors.get("power_watts", card.power_usage()).map(watts),
         power_cap_watts: sensors.get("power_cap_watts", card.enforced_power_limit()).map(watts),
-        fan_rpm: sensors.get("fan_rpm", card.fan_speed_rpm(0)).map(u64::from),
+        fan_rpm: sensors.get("fan_rpm", fan(card)).map(u64::from),
         load_percent: load.as_ref().map(|load| u64::from(load.gpu)),
         memory_load_percent: load.map(|load| u64::from(load.memory)),
         core_clock_mhz: sensors.get("core_clock_mhz", card.clock_info(Clock::SM)).map(u64::from),
@@ -55,15 +55,20 @@ impl Sensors {
     fn get<T>(&mut self, name: &'static str, answer: Result<T, NvmlError>) -> Option<T> {
         match answer {
             Ok(value) => Some(value),
-            // A card without fans says that it has no first one.
-            Err(
-                NvmlError::NotSupported | NvmlError::FailedToLoadSymbol(_) | NvmlError::InvalidArg,
-            ) => None,
+            Err(NvmlError::NotSupported | NvmlError::FailedToLoadSymbol(_)) => None,
             Err(_) => {
                 self.unavailable.push(name);
                 None
             }
         }
+    }
+}
+
+/// The speed of the first fan; cards for servers have none.
+fn fan(card: &Device<'_>) -> Result<u32, NvmlError> {
+    match card.num_fans() {
+        Ok(0) => Err(NvmlError::NotSupported),
+        _ => card.fan_speed_rpm(0),
     }
 }
 
@@ -102,7 +107,6 @@ mod tests {
         let mut sensors = Sensors::default();
         assert_eq!(sensors.get("fan_rpm", Ok(900)), Some(900));
         assert_eq!(sensors.get("load_percent", Err::<u32, _>(NvmlError::NotSupported)), None);
-        assert_eq!(sensors.get("fan_rpm", Err::<u32, _>(NvmlError::InvalidArg)), None);
         assert_eq!(sensors.get("power_watts", Err::<u32, _>(NvmlError::GpuLost)), None);
         assert_eq!(sensors.unavailable, ["power_watts"]);
     }
