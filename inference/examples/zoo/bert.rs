@@ -1,18 +1,13 @@
 //! BERT-base's encoder node by node, in the form in which transformers exports it through PyTorch's
 //! exporter: fused layer norms, attention and GELU spelled out, shapes computed in the graph.
 
-use crate::nets::{Random, Size, f32_type};
-use lgp_inference::{Attr, GraphBuilder, Model, Result, Value};
+use crate::nets::{Size, f32_type};
+use crate::transformer::{Config, Writer, count};
+use lgp_inference::{Attr, Model, Result, Value};
 use lgp_memory::{DType, Dim, SymShape, Tensor, TensorType};
 
-/// Sizes of a network.
-pub(crate) struct Config {
-    pub(crate) vocabulary: usize,
-    pub(crate) positions: usize,
-    pub(crate) hidden: usize,
-    pub(crate) heads: usize,
-    pub(crate) layers: usize,
-}
+/// What its norms add to the variance.
+const EPSILON: f32 = 1e-12;
 
 /// The encoder with its pooler: batch and sequence are symbolic.
 pub(crate) fn bert(size: Size) -> Result<Model> {
@@ -23,8 +18,7 @@ pub(crate) fn bert(size: Size) -> Result<Model> {
         Size::Tiny => Config { vocabulary: 99, positions: 32, hidden: 64, heads: 4, layers: 2 },
     };
     let hidden = config.hidden;
-    let mut net =
-        Writer { g: GraphBuilder::new("bert"), config, random: Random::new(0xbe27), constants: 0 };
+    let mut net = Writer::new("bert", config, 0xbe27);
     let [batch, sequence] = ["batch", "sequence"].map(|name| Dim::Symbol(name.into()));
     let ids = || TensorType {
         dtype: DType::I64,
@@ -55,53 +49,7 @@ pub(crate) fn bert(size: Size) -> Result<Model> {
     net.g.finish()
 }
 
-/// A network of attention in the making.
-pub(crate) struct Writer {
-    pub(crate) g: GraphBuilder,
-    pub(crate) config: Config,
-    pub(crate) random: Random,
-    pub(crate) constants: usize,
-}
-
 impl Writer {
-    pub(crate) fn weight(&mut self, name: &str, dims: &[usize]) -> Result<Value> {
-        let weight = self.random.tensor(dims, 0.06, 0.)?;
-        Ok(self.g.initializer(name, weight))
-    }
-
-    fn bias(&mut self, name: &str, size: usize) -> Result<Value> {
-        let bias = self.random.tensor(&[size], 0.05, 0.)?;
-        Ok(self.g.initializer(name, bias))
-    }
-
-    /// A stored list of integers, or a single one for no dimensions.
-    pub(crate) fn ints(&mut self, dims: &[usize], values: &[i64]) -> Result<Value> {
-        Ok(self.g.node("Constant", &[], [("value", Tensor::from_slice(dims, values)?.into())]))
-    }
-
-    pub(crate) fn float(&mut self, value: f32) -> Result<Value> {
-        Ok(self.g.node("Constant", &[], [("value", Tensor::scalar(value)?.into())]))
-    }
-
-    /// Dimension `axis` of a value as a list of one.
-    pub(crate) fn dim(&mut self, x: Value, axis: i64) -> Result<Value> {
-        let shape = self.g.node("Shape", &[x], []);
-        let axis = self.ints(&[], &[axis])?;
-        let dim = self.g.node("Gather", &[shape, axis], [("axis", 0.into())]);
-        let zero = self.ints(&[1], &[0])?;
-        Ok(self.g.node("Unsqueeze", &[dim, zero], []))
-    }
-
-    /// Reshapes to batch and sequence of `like`, and what follows.
-    pub(crate) fn reshape(&mut self, x: Value, like: Value, rest: &[i64]) -> Result<Value> {
-        let mut dims = vec![self.dim(like, 0)?, self.dim(like, 1)?];
-        for &size in rest {
-            dims.push(self.ints(&[1], &[size])?);
-        }
-        let shape = self.g.node("Concat", &dims, [("axis", 0.into())]);
-        Ok(self.g.node("Reshape", &[x, shape], [("allowzero", 0.into())]))
-    }
-
     /// From 1 for tokens that count and 0 for padding to what is added to attention scores.
     fn mask(&mut self, tokens: Value, mask: Value) -> Result<Value> {
         let axis = self.ints(&[1], &[1])?;
@@ -140,30 +88,7 @@ impl Writer {
         let x = self.g.node("Add", &[words, kinds], []);
         let places = self.g.node("Gather", &[places, ids], []);
         let x = self.g.node("Add", &[x, places], []);
-        self.layer_norm("embeddings.LayerNorm", x)
-    }
-
-    pub(crate) fn layer_norm(&mut self, name: &str, x: Value) -> Result<Value> {
-        let scale = self.random.tensor(&[self.config.hidden], 0.2, 1.)?;
-        let scale = self.g.initializer(format!("{name}.weight"), scale);
-        let bias = self.bias(&format!("{name}.bias"), self.config.hidden)?;
-        let attributes = [("axis", Attr::from(-1)), ("epsilon", 1e-12f32.into())];
-        Ok(self.g.node("LayerNormalization", &[x, scale, bias], attributes))
-    }
-
-    pub(crate) fn dense(
-        &mut self,
-        name: &str,
-        x: Value,
-        [inputs, outputs]: [usize; 2],
-    ) -> Result<Value> {
-        let bias = self.bias(&format!("{name}.bias"), outputs)?;
-        self.constants += 1;
-        // The exporter stores the transposed weight under a name of its own.
-        let weight =
-            self.weight(&format!("onnx::MatMul_{}", self.constants), &[inputs, outputs])?;
-        let y = self.g.node("MatMul", &[x, weight], []);
-        Ok(self.g.node("Add", &[bias, y], []))
+        self.layer_norm("embeddings.LayerNorm", x, EPSILON)
     }
 
     fn layer(&mut self, name: &str, x: Value, mask: Value) -> Result<Value> {
@@ -171,12 +96,12 @@ impl Writer {
         let attended = self.attention(&format!("{name}.attention.self"), x, mask)?;
         let y = self.dense(&format!("{name}.attention.output.dense"), attended, [hidden; 2])?;
         let y = self.g.node("Add", &[y, x], []);
-        let x = self.layer_norm(&format!("{name}.attention.output.LayerNorm"), y)?;
+        let x = self.layer_norm(&format!("{name}.attention.output.LayerNorm"), y, EPSILON)?;
         let y = self.dense(&format!("{name}.intermediate.dense"), x, [hidden, 4 * hidden])?;
         let y = self.gelu(y)?;
         let y = self.dense(&format!("{name}.output.dense"), y, [4 * hidden, hidden])?;
         let y = self.g.node("Add", &[y, x], []);
-        self.layer_norm(&format!("{name}.output.LayerNorm"), y)
+        self.layer_norm(&format!("{name}.output.LayerNorm"), y, EPSILON)
     }
 
     /// Attention as `scaled_dot_product_attention` is exported: both factors take half the scale.
@@ -223,8 +148,4 @@ impl Writer {
         let half = self.float(0.5)?;
         Ok(self.g.node("Mul", &[y, half], []))
     }
-}
-
-pub(crate) fn count(n: usize) -> i64 {
-    i64::try_from(n).expect("a layer's sizes are small")
 }

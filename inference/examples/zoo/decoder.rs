@@ -1,10 +1,14 @@
-//! GPT-2's decoder node by node, in the form in which transformers exports it: each run takes the
-//! keys and values of what was read before, and gives them back longer by what it has read.
+//! GPT-2's decoder node by node: each run takes the keys and values of what was read before, and
+//! gives them back longer by what it has read. Places and the mask follow from their length; there is
+//! no padding.
 
-use crate::bert::{Config, Writer, count};
-use crate::nets::{Random, Size, f32_type};
-use lgp_inference::{Attr, GraphBuilder, Model, Result, Value};
+use crate::nets::{Size, f32_type};
+use crate::transformer::{Config, Writer, count};
+use lgp_inference::{Attr, Model, Result, Value};
 use lgp_memory::{DType, Dim, SymShape, TensorType};
+
+/// What its norms add to the variance.
+const EPSILON: f32 = 1e-5;
 
 /// The decoder with its head; batch, sequence and the length of what was read before are symbolic.
 pub(crate) fn decoder(size: Size) -> Result<Model> {
@@ -15,8 +19,7 @@ pub(crate) fn decoder(size: Size) -> Result<Model> {
         Size::Tiny => Config { vocabulary: 99, positions: 64, hidden: 64, heads: 4, layers: 2 },
     };
     let Config { vocabulary, hidden, heads, layers, .. } = config;
-    let g = GraphBuilder::new("decoder");
-    let mut net = Writer { g, config, random: Random::new(0x69b7), constants: 0 };
+    let mut net = Writer::new("decoder", config, 0x69b7);
     let [batch, sequence, before, total] =
         ["batch", "sequence", "past_sequence", "total_sequence"].map(|x| Dim::Symbol(x.into()));
     let ids = SymShape(vec![batch.clone(), sequence.clone()]);
@@ -43,7 +46,7 @@ pub(crate) fn decoder(size: Size) -> Result<Model> {
         x = y;
         present.push(now);
     }
-    let x = net.layer_norm("ln_f", x)?;
+    let x = net.layer_norm("ln_f", x, EPSILON)?;
     let head = net.g.node("Transpose", &[words], [("perm", [1, 0].into())]);
     let logits = net.g.node("MatMul", &[x, head], []);
     net.g.output("logits", logits, f32_type([batch.clone(), sequence, Dim::Known(vocabulary)]));
@@ -67,14 +70,14 @@ impl Writer {
         let (zero, one) = (self.ints(&[], &[0])?, self.ints(&[], &[1])?);
         let places = self.g.node("Range", &[before, total, one], []);
         let all = self.g.node("Range", &[zero, total, one], []);
-        let last = self.ints(&[1], &[1])?;
-        let rows = self.g.node("Unsqueeze", &[places, last], []);
+        let column = self.ints(&[1], &[1])?;
+        let rows = self.g.node("Unsqueeze", &[places, column], []);
         let later = self.g.node("Greater", &[all, rows], []);
         let (lowest, none) = (self.float(f32::MIN)?, self.float(0.)?);
         Ok((places, self.g.node("Where", &[later, lowest, none], [])))
     }
 
-    /// One layer; its keys and values with those of before.
+    /// One layer: its output, and its keys and values joined to the earlier ones.
     fn block(
         &mut self,
         name: &str,
@@ -83,17 +86,18 @@ impl Writer {
         mask: Value,
     ) -> Result<(Value, [Value; 2])> {
         let hidden = self.config.hidden;
-        let y = self.layer_norm(&format!("{name}.ln_1"), x)?;
-        let (y, present) = self.remembering(&format!("{name}.attn"), y, past, mask)?;
+        let y = self.layer_norm(&format!("{name}.ln_1"), x, EPSILON)?;
+        let (y, present) = self.attention_with_cache(&format!("{name}.attn"), y, past, mask)?;
         let x = self.g.node("Add", &[x, y], []);
-        let y = self.layer_norm(&format!("{name}.ln_2"), x)?;
+        let y = self.layer_norm(&format!("{name}.ln_2"), x, EPSILON)?;
         let y = self.dense(&format!("{name}.mlp.c_fc"), y, [hidden, 4 * hidden])?;
         let y = self.gelu_by_tanh(y)?;
         let y = self.dense(&format!("{name}.mlp.c_proj"), y, [4 * hidden, hidden])?;
         Ok((self.g.node("Add", &[x, y], []), present))
     }
 
-    fn remembering(
+    /// Attention to the earlier keys and values and to its own, which are answered too.
+    fn attention_with_cache(
         &mut self,
         name: &str,
         x: Value,

@@ -9,6 +9,7 @@ mod dynamic;
 mod nets;
 mod qdq;
 mod rewrite;
+mod transformer;
 
 use nets::{Net, Size};
 use std::path::PathBuf;

@@ -1,9 +1,14 @@
 //! Sessions: what they return, whoever calls them, with however many threads.
 
-#[path = "../examples/zoo/blocks.rs"]
+#[path = "../../examples/zoo/blocks.rs"]
 mod blocks;
-#[path = "../examples/zoo/nets.rs"]
+#[path = "../../examples/zoo/decoder.rs"]
+mod decoder;
+mod decoding;
+#[path = "../../examples/zoo/nets.rs"]
 mod nets;
+#[path = "../../examples/zoo/transformer.rs"]
+mod transformer;
 
 use lgp_inference::{Error, GraphBuilder, Result, Session, SessionOptions};
 use lgp_memory::{DType, Dim, NamedTensor, SymShape, Tensor, TensorType, TensorView};
