@@ -60,17 +60,17 @@ fn waits_for(client: &Client) -> Result<String> {
         // One that is about to end does not take requests any more.
         answered => answered.unwrap_or_default(),
     };
-    let tasks = &stats["tasks"];
-    let count = |state: &str| tasks[state].as_u64().unwrap_or(0);
-    let (queued, running) = (count("queued"), count("running"));
-    let waiting = match queued + running {
-        0 => "no task is left; waiting for programs to take their answers".to_owned(),
-        _ => {
+    let count = |state: &str| stats["tasks"][state].as_u64();
+    let waiting = match (count("queued"), count("running")) {
+        (Some(0), Some(0)) => "no task is left; waiting for programs to take their answers".into(),
+        (Some(queued), Some(running)) => {
             let ready = stats["workers"]["ready"].as_u64().unwrap_or(0);
             format!(
-                "waiting for tasks to finish: {queued} queued, {running} running, ready workers: {ready}"
+                "waiting for tasks to finish: {queued} queued, {running} running, ready workers: \
+                 {ready}"
             )
         }
+        _ => "waiting for what is under way".to_owned(),
     };
     Ok(format!("{waiting}; radeon-cluster stop --now does not wait"))
 }

@@ -173,7 +173,7 @@ async fn answer<T: Send + 'static>(
     let named = alone.as_ref().unwrap_or(named);
     let rows = task::rows(&entry, &request.inputs);
     let about = (call, &mut *pending, &mut *steps);
-    let outcome = run(state, (named, &mut entry), about, (&id, request)).await?;
+    let outcome = run(state, (named, &mut entry), about, (id.as_deref(), request)).await?;
     let Outcome { mut outputs, spans, executions, batch, task, place, is_variant } = outcome;
     let work = Work { rows, executions, batch: batch.map(|batch| rows.saturating_mul(batch)) };
     let spans = Spans { compute_input, queue: spans.queue + waited, ..spans };
@@ -222,14 +222,14 @@ async fn identified(
 async fn run(
     state: &ServerState,
     (named, entry): (&Named, &mut ModelEntry),
-    about: (&Call, &mut Pending, &mut Steps),
-    (id, mut request): (&Option<String>, InferRequest),
+    (call, pending, steps): (&Call, &mut Pending, &mut Steps),
+    (id, mut request): (Option<&str>, InferRequest),
 ) -> Result<Outcome, Fault> {
     match entry.ensemble().cloned() {
-        None => task::run(state, (named, entry), about, request).await,
+        None => task::run(state, (named, entry), (call, pending, steps), request).await,
         Some(ensemble) => {
-            request.id.clone_from(id);
-            task::run_all(state, (about.0, entry), &ensemble, request).await
+            request.id = id.map(str::to_owned);
+            task::run_all(state, (call, entry), &ensemble, request).await
         }
     }
 }

@@ -18,9 +18,9 @@ pub(super) struct Received {
     pub(super) entry: ModelEntry,
     pub(super) request: InferRequest,
     pub(super) turn: Option<Turn>,
-    /// For those before it in its sequence.
+    /// How long it waited for those before it in its sequence.
     pub(super) waited: Duration,
-    /// When work on it began.
+    /// When work on it began, later by what it waited.
     pub(super) clock: Instant,
 }
 
