@@ -1,5 +1,6 @@
 //! Settings of a coordinator and of a worker, with their defaults.
 
+use crate::control::shared::Control;
 use crate::net::identity::pki::Identity;
 use crate::net::transport::coordinators::Coordinators;
 use serde::{Deserialize, Serialize};
@@ -27,6 +28,11 @@ pub struct CoordinatorConfig {
     pub quic_addr: SocketAddr,
     /// The file that durable tasks are kept in; without one there are none.
     pub journal: Option<PathBuf>,
+    /// Where durable tasks are kept instead of the journal's file, so that a coordinator on another
+    /// machine can go on with them. What is too large for a record still lies beside the journal.
+    /// It may hold a password, and is not written out.
+    #[serde(skip)]
+    pub control: Option<Control>,
     /// Balancing strategy, one of [`balancing_strategies`](crate::balancing_strategies).
     pub balancing: String,
     /// Tasks that may wait; more are refused with [`Error::Overloaded`](crate::Error).
@@ -69,6 +75,7 @@ impl Default for CoordinatorConfig {
         Self {
             quic_addr: SocketAddr::from((Ipv4Addr::LOCALHOST, 8443)),
             journal: None,
+            control: None,
             balancing: "least_loaded".into(),
             queue_tasks_max: 10_000,
             queue_bytes_max: 256 << 20,

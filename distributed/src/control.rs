@@ -2,8 +2,8 @@
 //! and the authority that says who leads and keeps what the cluster has to know.
 //!
 //! [`log::Log`] is all that the rest of the crate sees of it. What a record means is the caller's
-//! business. The journal keeps one record a task through redb, and a thread commits what many
-//! callers submit in few transactions.
+//! business. The journal keeps one record a task through redb, `postgres` in a database, and a thread
+//! commits what many callers submit in few transactions.
 
 pub(crate) mod authority;
 #[cfg(test)]
@@ -14,13 +14,17 @@ mod file;
 pub(crate) mod files;
 mod guard;
 pub(crate) mod journal;
+mod keeper;
 mod live;
 pub(crate) mod log;
 #[cfg(any(test, feature = "planted"))]
 pub(crate) mod memory;
 mod migrate;
 pub(crate) mod persisted;
+#[cfg(feature = "scale")]
+pub(crate) mod postgres;
 pub(crate) mod record;
+pub(crate) mod shared;
 mod store;
 mod tables;
 #[cfg(test)]

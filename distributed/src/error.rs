@@ -136,6 +136,12 @@ pub enum Error {
         /// The accepted form.
         expected: &'static str,
     },
+    /// The control plane cannot be where it is said to be.
+    #[error("the control plane cannot be used: {reason}")]
+    Control {
+        /// What is wrong, and what to do.
+        reason: String,
+    },
     /// The coordinator finishes its work and accepts no more.
     #[error("the coordinator is draining and accepts no new tasks")]
     Draining,

@@ -180,6 +180,7 @@ pub use attempt::AttemptRecord;
 pub use batching::{Batching, ZeroInput};
 pub use config::{CoordinatorConfig, WorkerConfig};
 pub use control::persisted::Persisted;
+pub use control::shared::Control;
 pub use error::{Error, JournalError, Result};
 pub use executor::{DeviceStatus, ExecError, ExecErrorKind, Executor, ExecutorStatus, Stop};
 pub use net::call::{Client, Supervisor};

@@ -74,6 +74,14 @@ pub(crate) fn iproute() -> Result<()> {
     }
 }
 
+/// Installs the database server of the control plane, which Debian keeps out of the path.
+pub(crate) fn postgresql() -> Result<()> {
+    match Path::new("/usr/lib/postgresql").exists() {
+        true => Ok(()),
+        false => install(&["postgresql"]),
+    }
+}
+
 fn install(packages: &[&str]) -> Result<()> {
     let wanted = packages.join(" ");
     if !Path::new("/etc/debian_version").exists() {

@@ -34,6 +34,7 @@ const SUITES: &[Suite] = &[
     ("ONNX conformance", conformance::onnx_suite),
     ("cluster simulation", simulation),
     ("a cluster that is killed", chaos::suite),
+    ("control plane on PostgreSQL", control_plane),
     ("agreement with ONNX Runtime", agreement),
     ("networks on OpenCL", || networks("opencl:0")),
     ("networks on CUDA", || networks("cuda:0")),
@@ -196,6 +197,14 @@ fn zoo() -> Result<Vec<String>> {
 fn simulation() -> Result<Outcome> {
     let mut sim = cmd::command(cmd::simulation("sim")?);
     step(sim.arg("--seeds").arg(SEEDS.to_string()))
+}
+
+/// Log and authority in a database, by servers of Debian that the tests start.
+fn control_plane() -> Result<Outcome> {
+    if let Err(error) = apt::postgresql() {
+        return Ok(Outcome::skip(Skip::new("postgresql", format!("{error:#}"))));
+    }
+    tests(&["-p", "lgp-distributed", "--features", "scale", "--lib", "control::postgres"])
 }
 
 /// Counts what cargo's test programs report. A test that prints `skipped: …` did not pass.

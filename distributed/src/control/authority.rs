@@ -3,11 +3,11 @@
 //! obeys are those that `conformance` checks.
 
 #[cfg(test)]
-mod conformance;
+pub(crate) mod conformance;
 mod folder;
 mod memory;
 
-pub(crate) use folder::Folder;
+pub(crate) use folder::{Folder, LEAD_FILE};
 pub(crate) use memory::InMemory;
 
 use crate::config::unix_ms;
@@ -56,8 +56,8 @@ pub(crate) struct Lead {
 }
 
 impl Lead {
-    pub(crate) fn new(authority: impl Authority + 'static) -> Self {
-        Self { authority: Box::new(authority), epoch: Mutex::new(None) }
+    pub(crate) fn new(authority: Box<dyn Authority>) -> Self {
+        Self { authority, epoch: Mutex::new(None) }
     }
 
     pub(crate) fn authority(&self) -> &dyn Authority {

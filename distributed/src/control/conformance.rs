@@ -17,7 +17,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 /// A place whose room a test decides on.
-trait Bounded: Place {
+pub(super) trait Bounded: Place {
     /// From now on there is room for about so much more, or for everything.
     fn limit(&self, more_bytes: Option<usize>);
 }
@@ -50,15 +50,15 @@ impl Bounded for OnDisk {
 }
 
 /// A log, what it held when it was opened, and what it tells.
-struct Running {
-    epoch: u64,
+pub(super) struct Running {
+    pub(super) epoch: u64,
     epochs: Vec<u64>,
-    found: BTreeMap<Key, Vec<u8>>,
-    log: Arc<dyn Log>,
-    outcomes: Receiver<Outcome>,
+    pub(super) found: BTreeMap<Key, Vec<u8>>,
+    pub(super) log: Arc<dyn Log>,
+    pub(super) outcomes: Receiver<Outcome>,
 }
 
-fn open(place: &dyn Place, now_ms: u64) -> Result<Running, JournalError> {
+pub(super) fn open(place: &dyn Place, now_ms: u64) -> Result<Running, JournalError> {
     let mut found = BTreeMap::new();
     let opened = place.open(now_ms, &mut |key, bytes| {
         let last = found.last_key_value().map(|(key, _)| *key);
@@ -73,7 +73,7 @@ fn open(place: &dyn Place, now_ms: u64) -> Result<Running, JournalError> {
 
 impl Running {
     /// Waits for the fate of tickets, of which nothing was told yet: whether each is durable.
-    fn fates(&self, tickets: RangeInclusive<u64>) -> BTreeMap<u64, bool> {
+    pub(super) fn fates(&self, tickets: RangeInclusive<u64>) -> BTreeMap<u64, bool> {
         let mut fates = BTreeMap::new();
         while fates.last_key_value().is_none_or(|(last, _)| last < tickets.end()) {
             match self.outcomes.recv_timeout(Duration::from_secs(60)).expect("it is told") {
@@ -94,7 +94,7 @@ impl Running {
     }
 }
 
-fn put(seq: u64, bytes: usize) -> Change {
+pub(super) fn put(seq: u64, bytes: usize) -> Change {
     Change::Put(Record {
         epoch: 7,
         seq,
@@ -163,7 +163,7 @@ fn tickets_rise(place: &dyn Place) {
     assert_eq!(open(place, 1).expect("free").found.len(), 1);
 }
 
-fn changes_of_a_ticket_are_there_whole_or_not_at_all(place: &dyn Bounded) {
+pub(super) fn changes_of_a_ticket_are_there_whole_or_not_at_all(place: &dyn Bounded) {
     let running = open(place, 1).expect("free");
     let log = &running.log;
     log.submit(1, vec![put(1, 100), put(2, 100)].into()).expect("taken");
@@ -215,7 +215,7 @@ fn what_a_reader_refuses_is_not_opened(place: &dyn Place) {
     assert_eq!((running.epoch, running.found.len()), (epoch + 1, 1));
 }
 
-const LAWS: [fn(&dyn Place); 6] = [
+pub(super) const LAWS: [fn(&dyn Place); 6] = [
     epochs_rise_and_are_known,
     two_exclude_each_other,
     what_was_told_durable_is_read_again,

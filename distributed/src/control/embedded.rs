@@ -1,14 +1,17 @@
 //! The log that a coordinator has of its own: a journal in one file, and the thread that writes it.
 
 use super::journal::{self, Journal};
-use super::log::{Each, Opened, Place, Told};
+use super::keeper::{Keeper, Reader};
+use super::log::{Change, Complete, Each, Opened, Place, Told};
 use super::migrate::Format;
+use super::record::Key;
+use super::upkeep::Upkeep;
 use super::writer::{BATCH_BYTES, Writer};
 use crate::error::JournalError;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 #[cfg(feature = "planted")]
-use {super::create, super::tables::Totals, redb::StorageBackend, std::path::Path};
+use {super::create, super::tables::Totals, redb::StorageBackend};
 
 /// A journal's file.
 #[derive(Debug)]
@@ -28,6 +31,51 @@ pub(super) fn opened(found: journal::Opened, batch_bytes: usize) -> Opened {
         Ok(Arc::new(Writer::start(journal, batch_bytes, told)?))
     };
     Opened { epoch, epochs, start: Box::new(start) }
+}
+
+impl Keeper for Journal {
+    type Reader = Upkeep;
+
+    fn path(&self) -> &Path {
+        &self.shared.path
+    }
+
+    fn reader(&self) -> Upkeep {
+        self.upkeep()
+    }
+
+    fn append<'a>(
+        &mut self,
+        changes: impl IntoIterator<Item = &'a Change> + Clone,
+    ) -> Result<(), JournalError> {
+        Self::append(self, changes)
+    }
+
+    fn is_open(&self) -> bool {
+        Self::is_open(self)
+    }
+
+    fn prepare(&mut self) -> Result<(), JournalError> {
+        Self::prepare(self)
+    }
+
+    fn compact(&mut self) -> Result<bool, JournalError> {
+        Self::compact(self)
+    }
+}
+
+impl Reader for Upkeep {
+    fn get(&self, key: Key) -> Result<Option<Vec<u8>>, JournalError> {
+        Self::get(self, key)
+    }
+
+    fn backup(&self, to: &Path, complete: Complete<'_>) -> Result<(), JournalError> {
+        Self::backup(self, to, complete)
+    }
+
+    fn size_bytes(&self) -> Result<u64, JournalError> {
+        Self::size_bytes(self)
+    }
 }
 
 /// A journal in a file that only the simulation has.

@@ -1,10 +1,9 @@
-//! The thread that owns the journal: what is submitted while one commit is made durable becomes
+//! The thread that owns what keeps records: what is submitted while one commit is made durable becomes
 //! the next one, so that many tasks share the price of a few syncs.
 
-use super::journal::Journal;
+use super::keeper::{Keeper, Reader};
 use super::log::{Change, Complete, Draft, Log, Outcome, Told};
 use super::record::{Key, VALUE_BYTES_MAX};
-use super::upkeep::Upkeep;
 use crate::error::JournalError;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -24,11 +23,11 @@ pub(super) const BATCH_BYTES: usize = 4 << 20;
 /// comes sooner.
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// Submits changes to a journal on a thread of its own. Dropping it writes what waits.
+/// Submits changes to what keeps records on a thread of its own. Dropping it writes what waits.
 #[derive(Debug)]
-pub(super) struct Writer {
+pub(super) struct Writer<R> {
     queue: Arc<Queue>,
-    upkeep: Upkeep,
+    reader: R,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -62,29 +61,29 @@ impl Work {
     }
 }
 
-impl Writer {
+impl<R: Reader> Writer<R> {
     /// Starts the thread `journal`; it calls `told` after each commit and each failure.
     ///
     /// # Errors
     /// [`JournalError::Io`] when there can be no thread.
     pub(super) fn start(
-        journal: Journal,
+        keeper: impl Keeper<Reader = R>,
         batch_bytes: usize,
         told: Told,
     ) -> Result<Self, JournalError> {
-        let path = journal.shared.path.clone();
-        let upkeep = journal.upkeep();
+        let path = keeper.path().to_owned();
+        let reader = keeper.reader();
         let (state, wake) = (Mutex::default(), Condvar::new());
         let queue = Arc::new(Queue { path: path.clone(), batch_bytes, state, wake });
         let shared = Arc::clone(&queue);
-        let run = move || shared.run(journal, told);
+        let run = move || shared.run(keeper, told);
         let thread = thread::Builder::new().name("journal".into()).spawn(run);
         let source = |error| JournalError::Io { path, source: Arc::new(error) };
-        Ok(Self { queue, upkeep, thread: Some(thread.map_err(source)?) })
+        Ok(Self { queue, reader, thread: Some(thread.map_err(source)?) })
     }
 }
 
-impl Log for Writer {
+impl<R: Reader> Log for Writer<R> {
     fn submit(&self, ticket: u64, draft: Draft) -> Result<(), JournalError> {
         let mut state = self.queue.lock();
         if let Some(error) = &state.failed {
@@ -101,7 +100,7 @@ impl Log for Writer {
     }
 
     fn read(&self, key: Key) -> Result<Option<Vec<u8>>, JournalError> {
-        self.upkeep.get(key)
+        self.reader.get(key)
     }
 
     fn compact(&self) -> Result<bool, JournalError> {
@@ -119,15 +118,15 @@ impl Log for Writer {
     }
 
     fn back_up(&self, to: &Path, complete: Complete<'_>) -> Result<(), JournalError> {
-        self.upkeep.backup(to, complete)
+        self.reader.backup(to, complete)
     }
 
     fn size_bytes(&self) -> Result<u64, JournalError> {
-        self.upkeep.size_bytes()
+        self.reader.size_bytes()
     }
 }
 
-impl Drop for Writer {
+impl<R> Drop for Writer<R> {
     fn drop(&mut self) {
         self.queue.lock().closing = true;
         self.queue.wake.notify_one();
@@ -139,17 +138,17 @@ impl Drop for Writer {
 }
 
 impl Queue {
-    fn run(&self, mut journal: Journal, mut told: Told) {
+    fn run(&self, mut keeper: impl Keeper, mut told: Told) {
         // However the thread ends, nobody waits for it afterwards.
         let _end = End(self);
-        while let Some(work) = self.next(journal.is_open()) {
+        while let Some(work) = self.next(keeper.is_open()) {
             if work.is_empty() {
                 // Where it broke, the next change is told so.
-                let _ = journal.prepare();
+                let _ = keeper.prepare();
                 continue;
             }
             let (batch, mut outcomes) = write_down(work.drafts);
-            outcomes.extend(commit(&mut journal, batch));
+            outcomes.extend(commit(&mut keeper, batch));
             let broken = outcomes.iter().find_map(|outcome| match outcome {
                 Outcome::Failed { error: error @ JournalError::Broken { .. }, .. } => Some(error),
                 _ => None,
@@ -158,7 +157,7 @@ impl Queue {
             outcomes.into_iter().for_each(&mut told);
             for answer in work.compactions {
                 // Whoever asked may have gone.
-                let _ = answer.send(journal.compact());
+                let _ = answer.send(keeper.compact());
             }
             if let Some(error) = broken {
                 let tickets = self.fail(&error);
@@ -171,7 +170,7 @@ impl Queue {
     }
 
     /// Waits for something to do; `None` when the writer is dropped and nothing waits. There is nothing
-    /// in it when a journal that is closed is to be tried again.
+    /// in it when a keeper that is closed is to be tried again.
     fn next(&self, is_open: bool) -> Option<Work> {
         let mut state = self.lock();
         loop {
@@ -256,9 +255,9 @@ fn write_down(drafts: Vec<(u64, Draft)>) -> (Vec<Written>, Vec<Outcome>) {
 
 /// Appends a batch. Where there is no room for it, what only removes is tried alone: it is what
 /// makes room.
-fn commit(journal: &mut Journal, batch: Vec<Written>) -> Vec<Outcome> {
+fn commit(keeper: &mut impl Keeper, batch: Vec<Written>) -> Vec<Outcome> {
     let Some(last) = batch.last().map(|(ticket, _)| *ticket) else { return Vec::new() };
-    let error = match journal.append(batch.iter().flat_map(|(_, changes)| changes)) {
+    let error = match keeper.append(batch.iter().flat_map(|(_, changes)| changes)) {
         Ok(()) => return vec![Outcome::Durable(last)],
         Err(error) => error,
     };
@@ -269,6 +268,6 @@ fn commit(journal: &mut Journal, batch: Vec<Written>) -> Vec<Outcome> {
     }
     let (removals, puts): (Vec<_>, Vec<_>) = batch.into_iter().partition(only_removes);
     let mut outcomes = vec![Outcome::Failed { tickets: tickets(&puts), error }];
-    outcomes.extend(commit(journal, removals));
+    outcomes.extend(commit(keeper, removals));
     outcomes
 }

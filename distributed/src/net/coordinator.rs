@@ -20,9 +20,9 @@ pub use events::Events;
 
 use crate::config::CoordinatorConfig;
 use crate::control::authority::Leading;
-use crate::control::embedded::Embedded;
 use crate::control::log::Place;
 use crate::control::persisted::Persisted;
+use crate::control::shared;
 use crate::error::{Error, Result};
 use crate::net::coordinator::core_handle::CoreHandle;
 use crate::net::coordinator::gate::{Gate, Services};
@@ -103,7 +103,8 @@ impl Coordinator {
         pki: &Pki,
         services: Services,
     ) -> Result<Self> {
-        let place = config.journal.clone().map(|path| Box::new(Embedded(path)) as Box<dyn Place>);
+        let place = config.journal.as_deref();
+        let place = place.map(|path| shared::log(config.control.as_ref(), path)).transpose()?;
         Self::start_on(place, config, pki, services).await
     }
 

@@ -24,6 +24,7 @@ const FENCES: &[(&[&str], &[&str])] = &[
     (&["candle"], &["lgp-research"]),
     (&["anyhow"], &["lgp-cli", "lgp-hal-conformance", "xtask"]),
     (&["opencl3", "cudarc"], &["lgp-hal"]),
+    (&["postgres"], &["lgp-distributed"]),
 ];
 
 /// What a package has to do with others.

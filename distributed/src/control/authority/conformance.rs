@@ -5,9 +5,9 @@ use crate::error::{Error, Result};
 use std::path::PathBuf;
 
 /// Gives views of one authority, as several coordinators have them.
-type Views<'a> = &'a dyn Fn() -> Box<dyn Authority>;
+pub(crate) type Views<'a> = &'a dyn Fn() -> Box<dyn Authority>;
 
-fn check(views: Views<'_>) {
+pub(crate) fn check(views: Views<'_>) {
     documents_are_read_as_they_were_written(views);
     epochs_rise_whatever_the_clock_does(views);
     one_leads_at_a_time(views);

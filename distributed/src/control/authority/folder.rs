@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Locked by the one who leads.
 const LOCK_FILE: &str = "lead.lock";
 /// The epoch of the latest lead.
-const LEAD_FILE: &str = "lead.json";
+pub(crate) const LEAD_FILE: &str = "lead.json";
 const LEAD_REMEDY: &str = "delete it while no coordinator runs: epochs then go on from the clock";
 /// No document is longer.
 const BYTES_MAX: u64 = 4 << 20;

@@ -1,6 +1,7 @@
 //! The writer: what it commits together, what it refuses, and whom it tells.
 
 use super::super::log::{Draft, Log, Outcome};
+use super::super::upkeep::Upkeep;
 use super::super::writer::Writer;
 use super::disk::Plan;
 use super::*;
@@ -14,7 +15,7 @@ struct Held {
     /// Goes first, so that the writer can end where a test has failed.
     go: Sender<()>,
     disk: Arc<Disk>,
-    writer: Option<Writer>,
+    writer: Option<Writer<Upkeep>>,
     outcomes: Receiver<Outcome>,
 }
 

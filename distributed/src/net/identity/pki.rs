@@ -127,7 +127,7 @@ impl Pki {
         let key = KeyPair::generate().map_err(pki_error)?;
         let issuer = CertifiedIssuer::self_signed(params, key).map_err(pki_error)?;
         let key_pem = issuer.key().serialize_pem();
-        let lead = Arc::new(Lead::new(InMemory::default()));
+        let lead = Arc::new(Lead::new(Box::new(InMemory::default())));
         let revoked = Persisted::open(&lead, store::REVOKED, "", Revoked::default())?;
         Self::from_parts(issuer.der().clone(), issuer.pem(), &key_pem, (lead, revoked))
     }

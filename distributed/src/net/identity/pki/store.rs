@@ -4,9 +4,10 @@
 //! nothing is made anew: workers that joined would no longer recognise their cluster.
 
 use super::{LIFE_MAX, Pki, Revoked, pki_error};
-use crate::control::authority::{Folder, Lead};
+use crate::control::authority::{Authority, Folder, LEAD_FILE, Lead};
 use crate::control::files;
 use crate::control::persisted::Persisted;
+use crate::control::shared::{self, Control};
 use crate::error::{Error, Result};
 use crate::net::identity::token::now_s;
 use rcgen::PublicKeyData;
@@ -33,12 +34,22 @@ impl Pki {
     /// [`Error::Damaged`] when there is a folder without a whole authority, with what to do;
     /// [`Error::File`]; [`Error::Pki`].
     pub fn open(folder: &Path) -> Result<Self> {
+        Self::open_on(folder, None)
+    }
+
+    /// As [`Pki::open`], with what is kept beside the authority, such as tokens and revocations, where
+    /// the control plane is. What lies in the folder is taken along the first time. It is read now: who
+    /// led and will lead again opens it anew.
+    ///
+    /// # Errors
+    /// As [`Pki::open`], and [`Error::File`] where the control plane cannot be used.
+    pub fn open_on(folder: &Path, control: Option<&Control>) -> Result<Self> {
         match std::fs::symlink_metadata(folder) {
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::NotFound => make(folder)?,
             Err(error) => return Err(Error::file("read", folder, error)),
         }
-        load(folder)
+        load(folder, control)
     }
 }
 
@@ -63,7 +74,7 @@ fn make(folder: &Path) -> Result<()> {
     }
 }
 
-fn load(folder: &Path) -> Result<Pki> {
+fn load(folder: &Path, control: Option<&Control>) -> Result<Pki> {
     let path = folder.join(AUTHORITY_FILE);
     let damaged = |reason: String| Error::Damaged {
         path: path.clone(),
@@ -93,7 +104,10 @@ fn load(folder: &Path) -> Result<Pki> {
         // Nor whose: what has expired is not renewed.
         forgotten_s: now_s(),
     };
-    let lead = Arc::new(Lead::new(Folder::new(folder)));
+    let lead = Arc::new(Lead::new(shared::authority(control, folder)?));
+    if control.is_some() && lead.authority().read(REVOKED)?.is_none() {
+        take_along(&lead, folder)?;
+    }
     let is_absent = lead.authority().read(REVOKED)?.is_none();
     let revoked = Persisted::open(&lead, REVOKED, REVOKED_REMEDY, absent)?;
     if is_absent {
@@ -101,6 +115,25 @@ fn load(folder: &Path) -> Result<Pki> {
         revoked.change(|_| Ok::<_, Error>(()))??;
     }
     parse(&text, (lead, revoked)).map_err(|error| damaged(error.to_string()))
+}
+
+/// Copies the documents of a folder to an authority that has none.
+fn take_along(lead: &Lead, folder: &Path) -> Result<()> {
+    let failed = |error| Error::file("read", folder, error);
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        names.extend(entry.map_err(failed)?.file_name().into_string());
+    }
+    names.retain(|name| name.ends_with(".json") && name != LEAD_FILE && name != REVOKED);
+    // Last the one that says that all are there.
+    names.push(REVOKED.to_owned());
+    let from = Folder::new(folder);
+    for name in names {
+        if let Some(bytes) = from.read(&name)? {
+            lead.write(&name, &bytes)?;
+        }
+    }
+    Ok(())
 }
 
 fn parse(text: &str, kept: (Arc<Lead>, Persisted<Revoked>)) -> Result<Pki> {

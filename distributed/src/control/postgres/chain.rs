@@ -1,0 +1,34 @@
+//! What a commit is called: its number, and a digest over it and all before it.
+
+use crate::control::log::Change;
+use sha2::{Digest, Sha256};
+
+/// The last commit of a log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Link {
+    pub(super) number: i64,
+    pub(super) digest: Vec<u8>,
+}
+
+impl Link {
+    /// The commit of these changes after this one.
+    pub(super) fn next<'a>(&self, changes: impl IntoIterator<Item = &'a Change>) -> Self {
+        let number = self.number + 1;
+        let mut hash = Sha256::new();
+        hash.update(&self.digest);
+        hash.update(number.to_le_bytes());
+        for change in changes {
+            let (kind, epoch, seq, bytes) = match change {
+                Change::Put(record) => (1u8, record.epoch, record.seq, record.bytes.as_slice()),
+                Change::Remove { epoch, seq } => (2, *epoch, *seq, [].as_slice()),
+            };
+            hash.update([kind]);
+            hash.update(epoch.to_le_bytes());
+            hash.update(seq.to_le_bytes());
+            // With its length before it, no value can be taken for the change after it.
+            hash.update(u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_le_bytes());
+            hash.update(bytes);
+        }
+        Self { number, digest: hash.finalize().to_vec() }
+    }
+}

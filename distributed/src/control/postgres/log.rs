@@ -1,0 +1,276 @@
+//! Records of durable tasks, in the database.
+
+use super::chain::Link;
+use super::lease::{self, Held, holder, stored};
+use super::opening::read_all;
+use super::session::Session;
+use super::{Database, Trouble};
+use crate::control::keeper::{Keeper, Reader};
+use crate::control::log::{Change, Complete, Each, Log, Opened, Place, Told};
+use crate::control::record::{self, Key};
+use crate::control::writer::{BATCH_BYTES, Writer};
+use crate::error::JournalError;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The row of its lease.
+pub(super) const LEASE: &str = "log";
+/// How long a commit is tried of which the database says nothing.
+const PATIENCE: Duration = Duration::from_secs(90);
+const AGAIN: Duration = Duration::from_millis(200);
+/// One commit, if the lease is held and the last commit is the one before: all in one statement, which
+/// is a transaction. What it answers has a row if it was made.
+const COMMIT: &str = "
+    WITH fence AS (
+        SELECT FROM lease WHERE name = 'log' AND epoch = $1 AND holder = $2 FOR KEY SHARE),
+    next AS (
+        UPDATE head SET number = $3::bigint, digest = $4::bytea FROM fence
+        WHERE number = $3::bigint - 1
+        RETURNING number),
+    put AS (
+        INSERT INTO record
+        SELECT new.* FROM unnest($5::bigint[], $6::bigint[], $7::bytea[]) new, next
+        ON CONFLICT (epoch, seq) DO UPDATE SET bytes = excluded.bytes),
+    removed AS (
+        DELETE FROM record USING unnest($8::bigint[], $9::bigint[]) old (epoch, seq), next
+        WHERE record.epoch = old.epoch AND record.seq = old.seq)
+    SELECT number FROM next";
+
+/// Who holds the lease, and the last commit.
+const STANDING: &str = "
+    SELECT EXISTS (SELECT FROM lease WHERE name = 'log' AND epoch = $1 AND holder = $2), number, digest
+    FROM head";
+
+/// Where a log is kept that coordinators on several machines may open, one at a time.
+#[derive(Debug, Clone)]
+pub(crate) struct PostgresLog(pub(crate) Database);
+
+impl Place for PostgresLog {
+    fn open(&self, now_ms: u64, each: &mut Each<'_>) -> Result<Opened, JournalError> {
+        let database = &self.0;
+        let on_log = |trouble: Trouble| trouble.on_log(database);
+        let session = database.open().map_err(on_log)?;
+        let holder = holder();
+        lease::wait(&session, database, LEASE, &holder).map_err(on_log)?;
+        let found = read_all(&session, database, (now_ms, &holder), each)?;
+        let held = Held::keep(database, LEASE, &holder, found.epoch).map_err(on_log)?;
+        let reader = Arc::new(database.open().map_err(on_log)?);
+        let keeper = PostgresKeeper {
+            epoch: found.epoch,
+            last: found.last,
+            path: database.label(),
+            database: database.clone(),
+            session,
+            reader,
+            holder,
+            broken: None,
+            _held: held,
+        };
+        let start = move |told: Told| -> Result<Arc<dyn Log>, JournalError> {
+            Ok(Arc::new(Writer::start(keeper, BATCH_BYTES, told)?))
+        };
+        Ok(Opened {
+            epoch: found.epoch.unsigned_abs(),
+            epochs: found.epochs,
+            start: Box::new(start),
+        })
+    }
+}
+
+/// Writes the log; it alone holds the lease.
+struct PostgresKeeper {
+    database: Database,
+    path: PathBuf,
+    session: Session,
+    /// Reads do not wait for commits.
+    reader: Arc<Session>,
+    holder: String,
+    epoch: i64,
+    last: Link,
+    broken: Option<JournalError>,
+    _held: Held,
+}
+
+/// The arguments of a commit: what is left of each record after all changes.
+#[derive(Debug, Clone, Default)]
+struct Columns {
+    put: (Vec<i64>, Vec<i64>, Vec<Vec<u8>>),
+    removed: (Vec<i64>, Vec<i64>),
+}
+
+impl Columns {
+    fn of<'a>(changes: impl IntoIterator<Item = &'a Change>) -> Result<Self, Trouble> {
+        let mut left: BTreeMap<Key, Option<&[u8]>> = BTreeMap::new();
+        for change in changes {
+            match change {
+                Change::Put(record) => {
+                    left.insert((record.epoch, record.seq), Some(&record.bytes));
+                }
+                Change::Remove { epoch, seq } => {
+                    left.insert((*epoch, *seq), None);
+                }
+            }
+        }
+        let mut columns = Self::default();
+        for (key, value) in left {
+            let (epoch, seq) = (stored(key.0)?, stored(key.1)?);
+            match value {
+                Some(value) => {
+                    let mut bytes = Vec::new();
+                    record::encode(key, value, &mut bytes);
+                    columns.put.0.push(epoch);
+                    columns.put.1.push(seq);
+                    columns.put.2.push(bytes);
+                }
+                None => {
+                    columns.removed.0.push(epoch);
+                    columns.removed.1.push(seq);
+                }
+            }
+        }
+        Ok(columns)
+    }
+}
+
+impl PostgresKeeper {
+    /// Asks for a commit; false if it is not allowed any more.
+    fn ask(&self, next: &Link, columns: &Arc<Columns>) -> Result<bool, Trouble> {
+        let (epoch, holder) = (self.epoch, self.holder.clone());
+        let (next, columns) = (next.clone(), Arc::clone(columns));
+        self.session.call(move |client| {
+            let Columns { put, removed } = &*columns;
+            let made = client.query_opt(
+                COMMIT,
+                &[
+                    &epoch,
+                    &holder,
+                    &next.number,
+                    &next.digest,
+                    &put.0,
+                    &put.1,
+                    &put.2,
+                    &removed.0,
+                    &removed.1,
+                ],
+            )?;
+            Ok(made.is_some())
+        })
+    }
+
+    /// Whether a commit that found no place was made before; why it cannot be, if not.
+    fn was_made(&self, next: &Link) -> Result<Result<(), String>, Trouble> {
+        let (epoch, holder) = (self.epoch, self.holder.clone());
+        let (holds, last) = self.session.call(move |client| {
+            let row = client.query_one(STANDING, &[&epoch, &holder])?;
+            let (number, digest) = (row.get(1), row.get(2));
+            Ok((row.get::<_, bool>(0), Link { number, digest }))
+        })?;
+        let what = match (last == *next, holds) {
+            (true, _) => return Ok(Ok(())),
+            (false, false) => "another coordinator leads",
+            (false, true) => "it does not hold the last commit: it is a copy, or was restored",
+        };
+        Ok(Err(what.to_owned()))
+    }
+
+    /// Makes a commit, however often it must be asked for.
+    fn make(&self, next: &Link, columns: &Arc<Columns>) -> Result<(), JournalError> {
+        let broken = |what: String| JournalError::Broken { path: self.path.clone(), what };
+        let end = Instant::now() + PATIENCE;
+        let mut in_doubt = false;
+        loop {
+            let asked = match self.ask(next, columns) {
+                Ok(true) => return Ok(()),
+                Ok(false) => match self.was_made(next) {
+                    Ok(made) => return made.map_err(broken),
+                    Err(trouble) => Err(trouble),
+                },
+                Err(trouble) => Err(trouble),
+            };
+            let why = match asked {
+                Ok(()) => return Ok(()),
+                Err(trouble @ (Trouble::Away(_) | Trouble::Locked)) => trouble.text(),
+                // What was asked for before may still be under way.
+                Err(trouble) if in_doubt => trouble.text(),
+                Err(trouble @ Trouble::Full(_)) => return Err(trouble.on_log(&self.database)),
+                Err(trouble) => return Err(broken(trouble.text())),
+            };
+            if Instant::now() >= end {
+                return Err(broken(why));
+            }
+            tracing::warn!(why, "a commit is asked for again");
+            in_doubt = true;
+            std::thread::sleep(AGAIN);
+        }
+    }
+}
+
+impl Keeper for PostgresKeeper {
+    type Reader = PostgresReader;
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn reader(&self) -> PostgresReader {
+        PostgresReader { database: self.database.clone(), session: Arc::clone(&self.reader) }
+    }
+
+    fn append<'a>(
+        &mut self,
+        changes: impl IntoIterator<Item = &'a Change> + Clone,
+    ) -> Result<(), JournalError> {
+        if let Some(error) = &self.broken {
+            return Err(error.clone());
+        }
+        let no_form = |trouble: Trouble| JournalError::Record { what: trouble.text() };
+        let columns = Arc::new(Columns::of(changes.clone()).map_err(no_form)?);
+        let next = self.last.next(changes);
+        match self.make(&next, &columns) {
+            Ok(()) => self.last = next,
+            Err(error) => {
+                if matches!(error, JournalError::Broken { .. }) {
+                    self.broken = Some(error.clone());
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads records while others are written.
+struct PostgresReader {
+    database: Database,
+    session: Arc<Session>,
+}
+
+impl Reader for PostgresReader {
+    fn get(&self, key: Key) -> Result<Option<Vec<u8>>, JournalError> {
+        let on_log = |trouble: Trouble| trouble.on_log(&self.database);
+        let (epoch, seq) = (stored(key.0).map_err(on_log)?, stored(key.1).map_err(on_log)?);
+        let found = self.session.call(move |client| {
+            let sql = "SELECT bytes FROM record WHERE epoch = $1 AND seq = $2";
+            let row = client.query_opt(sql, &[&epoch, &seq])?;
+            Ok(row.map(|row| row.get::<_, Vec<u8>>(0)))
+        });
+        let Some(stored) = found.map_err(on_log)? else { return Ok(None) };
+        let damaged = |what| JournalError::Damaged { path: self.database.label(), what };
+        Ok(Some(record::decode(key, &stored).map_err(damaged)?.to_vec()))
+    }
+
+    fn backup(&self, _to: &Path, _complete: Complete<'_>) -> Result<(), JournalError> {
+        let text = "back the database up with its own tools, such as pg_dump".to_owned();
+        Err(Trouble::Refused(text).on_log(&self.database))
+    }
+
+    fn size_bytes(&self) -> Result<u64, JournalError> {
+        let size = self.session.call(|client| {
+            let sql = "SELECT pg_total_relation_size('record')";
+            client.query_one(sql, &[]).map(|row| row.get::<_, i64>(0))
+        });
+        Ok(size.map_err(|trouble| trouble.on_log(&self.database))?.unsigned_abs())
+    }
+}

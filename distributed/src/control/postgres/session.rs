@@ -1,0 +1,120 @@
+//! One connection, on a thread of its own: the client waits on a runtime of its own, which a thread of
+//! another runtime must not. A thread that does not come back is left behind.
+
+use super::{Database, Trouble};
+use postgres::{Client, NoTls};
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread;
+use std::time::Duration;
+
+/// What is done with a connection, or with the reason why there is none; false where the connection is
+/// good for nothing more.
+type Call = Box<dyn FnOnce(Result<&mut Client, Trouble>) -> bool + Send>;
+
+/// How long an answer is waited for, where the server ends statements sooner.
+const ANSWER: Duration = Duration::from_secs(40);
+
+/// A connection that is made anew when it was lost.
+#[derive(Debug)]
+pub(super) struct Session {
+    database: Database,
+    calls: Mutex<Option<mpsc::Sender<Call>>>,
+}
+
+impl Session {
+    /// One that connects when it is asked for something.
+    pub(super) fn new(database: &Database) -> Self {
+        Self { database: database.clone(), calls: Mutex::new(None) }
+    }
+
+    /// Does something with the connection, and waits for it.
+    pub(super) fn call<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Client) -> Result<T, postgres::Error> + Send + 'static,
+    ) -> Result<T, Trouble> {
+        self.ask(ANSWER, move |client| Ok(work(client)?))
+    }
+
+    /// As [`Session::call`], for work with troubles of its own that may take so long.
+    pub(super) fn ask<T: Send + 'static>(
+        &self,
+        limit: Duration,
+        work: impl FnOnce(&mut Client) -> Result<T, Trouble> + Send + 'static,
+    ) -> Result<T, Trouble> {
+        let (answer, answered) = mpsc::channel();
+        let call: Call = Box::new(move |client| {
+            let done = client.and_then(work);
+            let is_good = !matches!(done, Err(Trouble::Away(_)));
+            // Whoever asked may have gone.
+            let _ = answer.send(done);
+            is_good
+        });
+        self.hand_over(call)?;
+        let answered = answered.recv_timeout(limit);
+        answered.unwrap_or_else(|_| {
+            // Later calls must not wait behind this one.
+            *self.lock() = None;
+            Err(Trouble::Away("it does not answer".to_owned()))
+        })
+    }
+
+    fn hand_over(&self, call: Call) -> Result<(), Trouble> {
+        let mut calls = self.lock();
+        let call = match calls.as_ref() {
+            Some(thread) => match thread.send(call) {
+                Ok(()) => return Ok(()),
+                Err(mpsc::SendError(call)) => call,
+            },
+            None => call,
+        };
+        let (sender, receiver) = mpsc::channel();
+        let database = self.database.clone();
+        thread::Builder::new()
+            .name("postgres".into())
+            .spawn(move || serve(&database, receiver))
+            .map_err(|error| Trouble::Refused(format!("no thread for its connection: {error}")))?;
+        let _ = sender.send(call);
+        *calls = Some(sender);
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<mpsc::Sender<Call>>> {
+        // It is replaced as a whole.
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Makes calls until nobody can hand over more.
+fn serve(database: &Database, calls: mpsc::Receiver<Call>) {
+    let mut kept: Option<Client> = None;
+    for call in calls {
+        if kept.as_ref().is_none_or(Client::is_closed) {
+            kept = match connect(database) {
+                Ok(client) => Some(client),
+                Err(trouble) => {
+                    call(Err(trouble));
+                    continue;
+                }
+            };
+        }
+        if let Some(client) = &mut kept
+            && !call(Ok(client))
+        {
+            kept = None;
+        }
+    }
+}
+
+fn connect(database: &Database) -> Result<Client, Trouble> {
+    let mut client = database.config.connect(NoTls)?;
+    // An answer that was given must not be of a server that forgets, and a statement that waited for a
+    // lock must see what was written meanwhile.
+    client.batch_execute(&format!(
+        "SET search_path TO {}; SET synchronous_commit TO on;
+         SET default_transaction_isolation TO 'read committed';
+         SET lock_timeout = '2s'; SET statement_timeout = '30s';
+         SET idle_in_transaction_session_timeout = '60s'",
+        database.schema
+    ))?;
+    Ok(client)
+}

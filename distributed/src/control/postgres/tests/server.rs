@@ -1,0 +1,108 @@
+//! A PostgreSQL server for a test, in a folder that goes with it.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+pub(super) struct Server {
+    folder: tempfile::TempDir,
+    programs: PathBuf,
+    child: Option<Child>,
+}
+
+impl Server {
+    /// Makes an empty server and starts it.
+    ///
+    /// # Errors
+    /// Why there can be none.
+    pub(super) fn start() -> Result<Self, String> {
+        let programs = programs().ok_or("no initdb in the path or below /usr/lib/postgresql")?;
+        let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let server = Self { folder, programs, child: None };
+        if is_root() {
+            // The server refuses to run as root.
+            let owned = Command::new("chown").arg("postgres").arg(server.folder.path()).status();
+            owned.map_err(|error| error.to_string())?;
+        }
+        let mut initdb = server.command("initdb");
+        initdb.args(["--username=postgres", "--auth=trust", "--no-sync", "--encoding=UTF8", "-D"]);
+        let made = initdb.arg(server.data()).stdout(Stdio::null()).output();
+        let made = made.map_err(|error| error.to_string())?;
+        if !made.status.success() {
+            return Err(String::from_utf8_lossy(&made.stderr).into_owned());
+        }
+        let mut server = server;
+        server.run();
+        Ok(server)
+    }
+
+    /// Where clients find it: a socket in its folder.
+    pub(super) fn address(&self) -> String {
+        let folder = self.folder.path().display().to_string().replace('/', "%2F");
+        format!("postgres://postgres@{folder}/postgres")
+    }
+
+    /// Starts it again, and waits until it answers.
+    pub(super) fn run(&mut self) {
+        let mut command = self.command("postgres");
+        command.arg("-D").arg(self.data()).arg("-k").arg(self.folder.path());
+        command.args(["-c", "listen_addresses="]).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("it starts");
+        let end = Instant::now() + Duration::from_secs(60);
+        while postgres::Client::connect(&self.address(), postgres::NoTls).is_err() {
+            assert!(Instant::now() < end, "it does not answer");
+            std::thread::sleep(Duration::from_millis(50));
+            // It refuses to start while parts of one that was killed are there.
+            if child.try_wait().expect("a child").is_some() {
+                child = command.spawn().expect("it starts");
+            }
+        }
+        self.child = Some(child);
+    }
+
+    /// Ends it as a power cut does, with all that it started.
+    pub(super) fn kill(&mut self) {
+        let Some(mut child) = self.child.take() else { return };
+        let _ = child.kill();
+        let _ = child.wait();
+        // What it had started notices by itself.
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    fn command(&self, name: &str) -> Command {
+        let program = self.programs.join(name);
+        let mut command = match is_root() {
+            true => {
+                let mut command = Command::new("setpriv");
+                command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups", "--"]);
+                command.arg(program);
+                command
+            }
+            false => Command::new(program),
+        };
+        command.current_dir(self.folder.path());
+        command
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// The folder of the server's programs, which Debian keeps out of the path.
+fn programs() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    folders.extend(versions.map(|version| version.path().join("bin")));
+    folders.into_iter().find(|folder| folder.join("initdb").exists())
+}
