@@ -24,8 +24,8 @@ macro_rules! on_backends {
                 fn $test() {
                     match super::device(stringify!($backend)) {
                         Ok(device) => super::$test(device),
-                        Err(Error::NoDevice { reason, .. }) => {
-                            println!("skipped: {}: {reason}", stringify!($backend));
+                        Err(error @ (Error::NoDevice { .. } | Error::BackendNotCompiled { .. })) => {
+                            println!("skipped: {}: {error}", stringify!($backend));
                         }
                         Err(error) => panic!("{error}"),
                     }

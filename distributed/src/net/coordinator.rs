@@ -103,6 +103,11 @@ impl Coordinator {
         pki: &Pki,
         services: Services,
     ) -> Result<Self> {
+        if config.control.is_some() && config.journal.is_none() {
+            let reason =
+                "what is too large for a record needs a journal's path to lie beside".into();
+            return Err(Error::Control { reason });
+        }
         let place = config.journal.as_deref();
         let place = place.map(|path| shared::log(config.control.as_ref(), path)).transpose()?;
         Self::start_on(place, config, pki, services).await

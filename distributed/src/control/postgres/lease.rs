@@ -12,7 +12,8 @@ pub(super) const TAKE: &str = "
         until = clock_timestamp() + $4 * interval '1 millisecond'
     WHERE name = $1 AND (holder IS NULL OR holder = $3 OR until < clock_timestamp())
     RETURNING epoch";
-const RENEW: &str = "
+/// Renews what is held.
+pub(super) const RENEW: &str = "
     UPDATE lease SET until = clock_timestamp() + $4 * interval '1 millisecond'
     WHERE name = $1 AND epoch = $2 AND holder = $3";
 const FREE: &str = "

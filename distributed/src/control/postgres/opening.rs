@@ -1,7 +1,7 @@
 //! How a log is opened: its lease is taken and all of it read in one transaction.
 
 use super::chain::Link;
-use super::lease::{TAKE, ms, stored};
+use super::lease::{RENEW, TAKE, ms, stored};
 use super::log::LEASE;
 use super::session::Session;
 use super::{Database, Trouble};
@@ -70,9 +70,7 @@ pub(super) fn read_all(
                 let epochs = txn.query("SELECT epoch FROM epoch ORDER BY epoch", &[])?;
                 let epochs = epochs.iter().map(|row| row.get::<_, i64>(0).unsigned_abs()).collect();
                 // Reading may have taken longer than a lease.
-                let renew = "UPDATE lease SET until = clock_timestamp() + $2 * interval \
-                    '1 millisecond' WHERE name = $1";
-                txn.execute(renew, &[&LEASE, &time])?;
+                txn.execute(RENEW, &[&LEASE, &epoch, &owner, &time])?;
                 txn.commit()?;
                 Ok(Found { epoch, epochs, last })
             })

@@ -83,6 +83,12 @@ async fn another_machine_goes_on_with_the_tasks() {
     }
     assert_eq!((before.len(), before[3].1), (20, TaskState::Cancelled));
 
+    let control = Some(one.control.clone());
+    let without_folder = CoordinatorConfig { control, ..Default::default() };
+    let pki = one.pki().expect("readable");
+    let refused = Coordinator::start(without_folder, &pki).await.expect_err("no journal's path");
+    assert!(matches!(refused, Error::Control { .. }), "{refused}");
+
     one.give_authority(&two);
     let refused = two.start().await.expect_err("the first one leads");
     assert!(matches!(refused, Error::Led { .. }), "{refused}");
