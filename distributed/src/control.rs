@@ -6,6 +6,8 @@
 //! commits what many callers submit in few transactions.
 
 pub(crate) mod authority;
+#[cfg(feature = "scale")]
+mod chain;
 #[cfg(test)]
 mod conformance;
 mod create;
@@ -24,6 +26,8 @@ pub(crate) mod persisted;
 #[cfg(feature = "scale")]
 pub(crate) mod postgres;
 pub(crate) mod record;
+#[cfg(feature = "scale")]
+mod remembered;
 pub(crate) mod shared;
 mod store;
 mod tables;

@@ -41,7 +41,7 @@ pub mod journal {
 
 pub mod log {
     pub use crate::control::log::{
-        Change, Complete, Draft, Each, Log, Opened, Outcome, Place, Told,
+        Change, Complete, Draft, Each, Log, Opened, Opener, Outcome, Place, Told,
     };
     pub use crate::control::memory::Memory;
 }

@@ -33,7 +33,7 @@ pub fn journal_speed(
     record_bytes: usize,
     duration: Duration,
 ) -> Result<JournalSpeed, JournalError> {
-    let opened = Embedded(path.to_owned()).open(1, &mut |_, _| Ok(()))?;
+    let opened = Embedded(path.to_owned()).open(1.into(), &mut |_, _| Ok(()))?;
     let (outcomes, heard) = mpsc::channel();
     // The receiver goes last.
     let log = (opened.start)(Box::new(move |outcome| drop(outcomes.send(outcome))))?;

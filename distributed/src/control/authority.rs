@@ -14,7 +14,7 @@ use crate::config::unix_ms;
 use crate::error::Result;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Keeps what the coordinators of a cluster share. Every call waits for the disk, or whatever else
 /// keeps it.
@@ -30,6 +30,14 @@ pub(crate) trait Authority: fmt::Debug + Send + Sync {
 
     /// Gives up the lead that was taken with an epoch, if it still holds.
     fn resign(&self, epoch: u64);
+
+    /// Whether the lead that was taken with an epoch holds, as far as is known here without asking.
+    fn holds(&self, epoch: u64) -> bool;
+
+    /// How several coordinators take part at once, where that can be.
+    fn members(&self) -> Option<&dyn Members> {
+        None
+    }
 
     /// A document as it was written last, if it ever was.
     ///
@@ -48,20 +56,69 @@ pub(crate) trait Authority: fmt::Debug + Send + Sync {
     fn locate(&self, document: &str) -> PathBuf;
 }
 
+/// Where several coordinators take part at once: each knows of the others, and which of them leads.
+pub(crate) trait Members: fmt::Debug + Send + Sync {
+    /// Takes part until this is dropped, and shows the others `about`. Answers a number that no other
+    /// has or had, no smaller than `now_ms`. Whoever takes part already gets a new number.
+    ///
+    /// # Errors
+    /// [`Error::File`](crate::Error::File).
+    fn enter(&self, now_ms: u64, about: &[u8]) -> Result<u64>;
+
+    /// Those that take part, the one that leads first. One that ended without a word is among them for
+    /// as long as a lease.
+    ///
+    /// # Errors
+    /// [`Error::File`](crate::Error::File).
+    fn present(&self) -> Result<Vec<Present>>;
+
+    /// What keeps all this: a name and a version, for people. Known once it was reached.
+    fn engine(&self) -> String;
+}
+
+/// A coordinator that takes part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Present {
+    /// The number that it got.
+    pub(crate) number: u64,
+    pub(crate) leads: bool,
+    pub(crate) about: Vec<u8>,
+}
+
+/// A document that is kept in memory, too.
+pub(crate) trait Reread: Send + Sync {
+    /// Takes it as the authority has it now.
+    ///
+    /// # Errors
+    /// Those of [`Authority::read`]; [`Error::Damaged`](crate::Error::Damaged). It is then as before.
+    fn reread(&self, lead: &Lead) -> Result<()>;
+}
+
 /// An authority, and the epoch in which this process leads.
-#[derive(Debug)]
 pub(crate) struct Lead {
     authority: Box<dyn Authority>,
     epoch: Mutex<Option<u64>>,
+    documents: Mutex<Vec<Weak<dyn Reread>>>,
+}
+
+impl fmt::Debug for Lead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lead").field("authority", &self.authority).finish_non_exhaustive()
+    }
 }
 
 impl Lead {
     pub(crate) fn new(authority: Box<dyn Authority>) -> Self {
-        Self { authority, epoch: Mutex::new(None) }
+        Self { authority, epoch: Mutex::new(None), documents: Mutex::default() }
     }
 
     pub(crate) fn authority(&self) -> &dyn Authority {
         &*self.authority
+    }
+
+    /// How several coordinators take part, where that can be.
+    pub(crate) fn members(&self) -> Option<&dyn Members> {
+        self.authority.members()
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<u64>> {
@@ -69,12 +126,36 @@ impl Lead {
         self.epoch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the lead, see [`Authority::lead`].
+    /// From now on a document is read again with the others.
+    pub(crate) fn keep_fresh(&self, document: Weak<dyn Reread>) {
+        self.documents().push(document);
+    }
+
+    fn documents(&self) -> MutexGuard<'_, Vec<Weak<dyn Reread>>> {
+        // Every step leaves it whole.
+        self.documents.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes documents as another coordinator wrote them.
+    ///
+    /// # Errors
+    /// Those of the first that cannot be read; the others were.
+    pub(crate) fn reread(&self) -> Result<()> {
+        let mut documents = self.documents().clone();
+        documents.retain(|document| document.strong_count() > 0);
+        let upgraded = documents.iter().filter_map(Weak::upgrade);
+        upgraded.map(|document| document.reread(self)).fold(Ok(()), |all, one| all.and(one))
+    }
+
+    /// Takes the lead, see [`Authority::lead`], and the documents as who led before left them.
     pub(crate) fn take(self: &Arc<Self>, now_ms: u64) -> Result<Leading> {
         let mut epoch = self.lock();
         let taken = self.authority.lead(now_ms)?;
         *epoch = Some(taken);
-        Ok(Leading { lead: Arc::clone(self), epoch: taken })
+        drop(epoch);
+        let leading = Leading { lead: Arc::clone(self), epoch: taken };
+        self.reread()?;
+        Ok(leading)
     }
 
     /// Replaces a document; where this process does not lead, it does for as long as that takes.
@@ -103,6 +184,11 @@ pub(crate) struct Leading {
 impl Leading {
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch
+    }
+
+    /// Whether it still holds, as far as is known here.
+    pub(crate) fn holds(&self) -> bool {
+        *self.lead.lock() == Some(self.epoch) && self.lead.authority.holds(self.epoch)
     }
 
     /// Gives the lead up.

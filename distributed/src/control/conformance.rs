@@ -2,7 +2,7 @@
 
 use super::embedded::{Embedded, opened};
 use super::journal::Journal;
-use super::log::{Change, Draft, Each, Log, Opened, Outcome, Place};
+use super::log::{Change, Draft, Each, Log, Opened, Opener, Outcome, Place};
 use super::memory::Memory;
 use super::migrate::Format;
 use super::record::{Key, Record};
@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -33,9 +34,9 @@ impl Bounded for Memory {
 struct OnDisk(Arc<Disk>);
 
 impl Place for OnDisk {
-    fn open(&self, now_ms: u64, each: &mut Each<'_>) -> Result<Opened, JournalError> {
+    fn open(&self, opener: Opener, each: &mut Each<'_>) -> Result<Opened, JournalError> {
         let path = Path::new("journal");
-        let found = Journal::start(path, self.0.file(), now_ms, Format::CURRENT, each)?;
+        let found = Journal::start(path, self.0.file(), opener.epoch, Format::CURRENT, each)?;
         Ok(opened(found, 50_000))
     }
 }
@@ -58,9 +59,16 @@ pub(super) struct Running {
     pub(super) outcomes: Receiver<Outcome>,
 }
 
-pub(super) fn open(place: &dyn Place, now_ms: u64) -> Result<Running, JournalError> {
+/// Opens one as the coordinator with the latest lead.
+pub(super) fn open(place: &dyn Place, epoch: u64) -> Result<Running, JournalError> {
+    static LEADS: AtomicU64 = AtomicU64::new(0);
+    let lead = 1_000_000 + LEADS.fetch_add(1, Ordering::Relaxed);
+    open_as(place, Opener { lead, epoch })
+}
+
+fn open_as(place: &dyn Place, opener: Opener) -> Result<Running, JournalError> {
     let mut found = BTreeMap::new();
-    let opened = place.open(now_ms, &mut |key, bytes| {
+    let opened = place.open(opener, &mut |key, bytes| {
         let last = found.last_key_value().map(|(key, _)| *key);
         assert!(last.is_none_or(|last| last < key), "in the order of their keys");
         found.insert(key, bytes.to_vec());
@@ -120,8 +128,38 @@ fn two_exclude_each_other(place: &dyn Place) {
     drop(first);
     drop(open(place, 1).expect("free again"));
     // One that was opened and never started lets go as well.
-    drop(place.open(1, &mut |_, _| Ok(())).expect("free"));
+    drop(place.open(1.into(), &mut |_, _| Ok(())).expect("free"));
     drop(open(place, 1).expect("free again"));
+}
+
+fn the_latest_lead_has_it(place: &dyn Place) {
+    let first = open_as(place, Opener { lead: 10, epoch: 7 }).expect("nobody has it");
+    first.log.submit(1, put(1, 10).into()).expect("taken");
+    assert_eq!(first.fates(1..=1), [(1, true)].into());
+    let second = open_as(place, Opener { lead: 20, epoch: 3 }).expect("a later lead");
+    assert_eq!((second.epoch, second.epochs.clone()), (3, vec![3, 7]), "each as it is");
+    assert_eq!(second.found.keys().copied().collect::<Vec<_>>(), [(7, 1)]);
+    // Late, and more than one change.
+    let late = vec![put(2, 10), Change::Remove { epoch: 7, seq: 1 }];
+    first.log.submit(2, late.into()).expect("taken");
+    let told = first.outcomes.recv_timeout(Duration::from_secs(60)).expect("it is told");
+    let told = format!("{told:?}");
+    assert!(told.contains("Broken") && told.contains("another coordinator leads"), "{told}");
+    for lead in [10, 15, 20] {
+        let refused = open_as(place, Opener { lead, epoch: 9 }).err().expect("no later lead");
+        assert!(matches!(refused, JournalError::InUse { .. }), "{lead}: {refused}");
+    }
+    second.log.submit(1, put(4, 10).into()).expect("taken");
+    assert_eq!(second.fates(1..=1), [(1, true)].into());
+    drop(first);
+    drop(second);
+    for lead in [15, 20] {
+        let refused = open_as(place, Opener { lead, epoch: 9 }).err().expect("no later lead");
+        assert!(matches!(refused, JournalError::InUse { .. }), "{lead}: {refused}");
+    }
+    let third = open_as(place, Opener { lead: 21, epoch: 5 }).expect("a later lead");
+    assert_eq!(third.found.keys().map(|key| key.1).collect::<Vec<_>>(), [1, 4]);
+    assert_eq!(third.epochs, [3, 5, 7]);
 }
 
 fn what_was_told_durable_is_read_again(place: &dyn Place) {
@@ -207,32 +245,47 @@ fn drafts_are_written_down_in_order_and_may_fail_alone(place: &dyn Place) {
 fn what_a_reader_refuses_is_not_opened(place: &dyn Place) {
     let running = open(place, 1).expect("free");
     running.log.submit(1, put(1, 1).into()).expect("taken");
-    let epoch = running.epoch;
+    assert_eq!(running.fates(1..=1), [(1, true)].into());
     drop(running);
-    let refused = place.open(1, &mut |_, _| Err("planted".into())).err().expect("refused");
+    let opener = Opener { lead: 5_000_000, epoch: 2 };
+    let refused = place.open(opener, &mut |_, _| Err("planted".into())).err().expect("refused");
     assert!(matches!(refused, JournalError::Damaged { .. }), "{refused}");
-    let running = open(place, 1).expect("as it was");
-    assert_eq!((running.epoch, running.found.len()), (epoch + 1, 1));
+    let running = open_as(place, opener).expect("as it was");
+    assert_eq!((running.epochs, running.found.len()), (vec![1, 2], 1));
 }
 
-pub(super) const LAWS: [fn(&dyn Place); 6] = [
-    epochs_rise_and_are_known,
-    two_exclude_each_other,
+/// Of every log.
+const LAWS: [fn(&dyn Place); 4] = [
     what_was_told_durable_is_read_again,
     tickets_rise,
     drafts_are_written_down_in_order_and_may_fail_alone,
     what_a_reader_refuses_is_not_opened,
 ];
 
+/// Of one that a coordinator has for itself.
+const ALONE: [fn(&dyn Place); 2] = [epochs_rise_and_are_known, two_exclude_each_other];
+
+/// Of one that coordinators share.
+const SHARED: [fn(&dyn Place); 1] = [the_latest_lead_has_it];
+
+/// Checks every law of a log that coordinators share, each with a place of its own.
+pub(super) fn check_shared(place: &dyn Fn(usize) -> Box<dyn Place>) {
+    for (at, law) in LAWS.into_iter().chain(SHARED).enumerate() {
+        law(&*place(at));
+    }
+}
+
 #[test]
 fn a_log_in_memory_obeys_them() {
-    LAWS.iter().for_each(|law| law(&Memory::default()));
+    LAWS.into_iter().chain(ALONE).for_each(|law| law(&Memory::default()));
     changes_of_a_ticket_are_there_whole_or_not_at_all(&Memory::default());
+    check_shared(&|_| Box::new(Memory::shared()));
+    changes_of_a_ticket_are_there_whole_or_not_at_all(&Memory::shared());
 }
 
 #[test]
 fn the_embedded_log_obeys_them() {
-    for law in LAWS {
+    for law in LAWS.into_iter().chain(ALONE) {
         let folder = tempfile::tempdir().expect("a folder");
         law(&Embedded(folder.path().join("journal")));
     }

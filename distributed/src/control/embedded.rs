@@ -2,7 +2,7 @@
 
 use super::journal::{self, Journal};
 use super::keeper::{Keeper, Reader};
-use super::log::{Change, Complete, Each, Opened, Place, Told};
+use super::log::{Change, Complete, Each, Opened, Opener, Place, Told};
 use super::migrate::Format;
 use super::record::Key;
 use super::upkeep::Upkeep;
@@ -18,8 +18,8 @@ use {super::create, super::tables::Totals, redb::StorageBackend};
 pub struct Embedded(pub PathBuf);
 
 impl Place for Embedded {
-    fn open(&self, now_ms: u64, each: &mut Each<'_>) -> Result<Opened, JournalError> {
-        Journal::open(&self.0, now_ms, Format::CURRENT, each)
+    fn open(&self, opener: Opener, each: &mut Each<'_>) -> Result<Opened, JournalError> {
+        Journal::open(&self.0, opener.epoch, Format::CURRENT, each)
             .map(|found| opened(found, BATCH_BYTES))
     }
 }
@@ -84,8 +84,8 @@ pub struct On(pub Arc<dyn StorageBackend>);
 
 #[cfg(feature = "planted")]
 impl Place for On {
-    fn open(&self, now_ms: u64, each: &mut Each<'_>) -> Result<Opened, JournalError> {
-        start(Path::new("simulated"), Arc::clone(&self.0), now_ms, each)
+    fn open(&self, opener: Opener, each: &mut Each<'_>) -> Result<Opened, JournalError> {
+        start(Path::new("simulated"), Arc::clone(&self.0), opener.epoch, each)
             .map(|found| opened(found, BATCH_BYTES))
     }
 }

@@ -30,23 +30,39 @@ pub type Told = Box<dyn FnMut(Outcome) + Send>;
 /// Makes what belongs to a copy complete before the copy gets its name.
 pub type Complete<'a> = Box<dyn FnOnce() -> Result<(), JournalError> + 'a>;
 
+/// Who opens a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Opener {
+    /// Its lead: where coordinators share a log, a later one takes it over from an earlier one, which
+    /// then writes nothing more.
+    pub lead: u64,
+    /// What its tasks' ids are to have as their epoch.
+    pub epoch: u64,
+}
+
+impl From<u64> for Opener {
+    /// One whose lead and whose epoch are the same number.
+    fn from(number: u64) -> Self {
+        Self { lead: number, epoch: number }
+    }
+}
+
 /// Where a log is kept.
 pub trait Place: Send + Sync {
-    /// Opens the log, or makes an empty one. `now_ms`, the milliseconds since 1970, becomes the
-    /// epoch unless the clock jumped back behind the last one.
+    /// Opens the log, or makes an empty one. Where a coordinator has it for itself, the epoch becomes
+    /// greater than any before it.
     ///
     /// # Errors
-    /// [`JournalError::InUse`] while another has it open; [`JournalError::Damaged`], also for what
-    /// `each` found wrong; what else keeps it from being used.
-    fn open(&self, now_ms: u64, each: &mut Each<'_>) -> Result<Opened, JournalError>;
+    /// [`JournalError::InUse`] while another has it open, or where one with a later lead had;
+    /// [`JournalError::Damaged`], also for what `each` found wrong; what else keeps it from being used.
+    fn open(&self, opener: Opener, each: &mut Each<'_>) -> Result<Opened, JournalError>;
 }
 
 /// A log that is held and not written to yet.
 pub struct Opened {
-    /// This coordinator's epoch, durably greater than any before it.
+    /// This coordinator's epoch, which no other had.
     pub epoch: u64,
-    /// Every epoch in which it was opened, in order, as far back as that was noted. The last is
-    /// this one.
+    /// Every epoch in which it was opened, this one too, by size, as far back as that was noted.
     pub epochs: Vec<u64>,
     /// Lets changes begin.
     pub start: Start,

@@ -1,6 +1,6 @@
 //! A log in memory, for tests: it survives those who opened it, and has no room when it is told so.
 
-use super::log::{Change, Complete, Draft, Each, Log, Opened, Outcome, Place, Told};
+use super::log::{Change, Complete, Draft, Each, Log, Opened, Opener, Outcome, Place, Told};
 use super::record::{Key, VALUE_BYTES_MAX};
 use crate::error::JournalError;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,12 +17,27 @@ pub struct Memory(Arc<Mutex<State>>);
 struct State {
     records: BTreeMap<Key, Vec<u8>>,
     epochs: BTreeSet<u64>,
-    open: bool,
+    /// Counts those who opened it.
+    opened: u64,
+    /// The one of them who has it.
+    holder: Option<u64>,
+    /// Several coordinators share it: the one with the latest lead has it.
+    shared: bool,
+    /// The latest lead.
+    lead: u64,
     /// Bytes of values that there is room for.
     room: Option<usize>,
 }
 
 impl Memory {
+    /// One that several coordinators share.
+    #[cfg(test)]
+    pub(crate) fn shared() -> Self {
+        let memory = Self::default();
+        memory.lock().shared = true;
+        memory
+    }
+
     /// From now on there is room for so many bytes of values, or for all.
     pub fn limit(&self, room: Option<usize>) {
         self.lock().room = room;
@@ -43,8 +58,12 @@ impl Memory {
     }
 
     /// Makes the changes of a ticket, all or none.
-    fn apply(&self, changes: Vec<Change>) -> Result<(), JournalError> {
+    fn apply(&self, holder: u64, changes: Vec<Change>) -> Result<(), JournalError> {
         let mut state = self.lock();
+        if state.holder.is_some_and(|other| other != holder) {
+            let what = "another coordinator leads".to_owned();
+            return Err(JournalError::Broken { path: Self::path(), what });
+        }
         let mut records = state.records.clone();
         let removes = changes.iter().all(Change::is_removal);
         for change in changes {
@@ -70,30 +89,38 @@ impl Memory {
 }
 
 impl Place for Memory {
-    fn open(&self, now_ms: u64, each: &mut Each<'_>) -> Result<Opened, JournalError> {
+    fn open(&self, opener: Opener, each: &mut Each<'_>) -> Result<Opened, JournalError> {
         let mut state = self.lock();
-        if state.open {
+        let is_free = match state.shared {
+            true => opener.lead > state.lead,
+            false => state.holder.is_none(),
+        };
+        if !is_free {
             return Err(JournalError::InUse { path: Self::path() });
         }
         for (key, bytes) in &state.records {
             let damaged = |what| JournalError::Damaged { path: Self::path(), what };
             each(*key, bytes).map_err(damaged)?;
         }
-        let epoch = state.epochs.last().map_or(1, |last| last + 1).max(now_ms);
+        let epoch = match state.shared {
+            true => opener.epoch,
+            false => state.epochs.last().map_or(1, |last| last + 1).max(opener.epoch),
+        };
         state.epochs.insert(epoch);
-        state.open = true;
+        state.opened += 1;
+        (state.holder, state.lead) = (Some(state.opened), opener.lead);
         let epochs = state.epochs.iter().copied().collect();
-        let held = Held(self.clone());
+        let held = Held(self.clone(), state.opened);
         Ok(Opened { epoch, epochs, start: Box::new(move |told| Ok(Running::start(held, told))) })
     }
 }
 
 /// Frees the log for another when it goes.
-struct Held(Memory);
+struct Held(Memory, u64);
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.0.lock().open = false;
+        self.0.lock().holder.take_if(|holder| *holder == self.1);
     }
 }
 
@@ -114,7 +141,7 @@ impl Running {
         let run = move || {
             let held = held;
             for (ticket, draft) in drafts {
-                told(match (draft.write)().and_then(|changes| held.0.apply(changes)) {
+                told(match (draft.write)().and_then(|changes| held.0.apply(held.1, changes)) {
                     Ok(()) => Outcome::Durable(ticket),
                     Err(error) => Outcome::Failed { tickets: vec![ticket], error },
                 });

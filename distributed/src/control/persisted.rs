@@ -1,7 +1,7 @@
 //! A value and the document of an authority that it is kept in. Whoever reads never waits for the
 //! disk.
 
-use super::authority::Lead;
+use super::authority::{Lead, Reread};
 use crate::error::{Error, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -21,37 +21,44 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 #[derive(Debug)]
 pub struct Persisted<T> {
     lead: Arc<Lead>,
-    document: &'static str,
-    value: Mutex<T>,
-    /// Held by the one who changes it, until the disk has the change.
-    writing: Mutex<()>,
+    kept: Arc<Kept<T>>,
 }
 
-impl<T: Clone + Serialize + DeserializeOwned> Persisted<T> {
+#[derive(Debug)]
+struct Kept<T> {
+    document: &'static str,
+    remedy: String,
+    value: Mutex<T>,
+    /// Held by the one who changes it, until the disk has the change. True while the document lacks a
+    /// change.
+    writing: Mutex<bool>,
+}
+
+impl<T: Clone + Serialize + DeserializeOwned + Send + 'static> Persisted<T> {
     /// The value of a document, or `absent` where there is none. `remedy` says what to do about one
-    /// that does not parse.
+    /// that does not parse. Where another coordinator may write it, it is read again as the lead does
+    /// so.
     pub(crate) fn open(
         lead: &Arc<Lead>,
         document: &'static str,
         remedy: &str,
         absent: T,
     ) -> Result<Self> {
-        let value = match lead.authority().read(document)? {
-            Some(bytes) => serde_json::from_slice(&bytes).map_err(|error| Error::Damaged {
-                path: lead.authority().locate(document),
-                reason: error.to_string(),
-                remedy: remedy.to_owned(),
-            })?,
-            None => absent,
+        let kept = Kept {
+            document,
+            remedy: remedy.to_owned(),
+            value: Mutex::new(absent),
+            writing: Mutex::default(),
         };
-        let (lead, value) = (Arc::clone(lead), Mutex::new(value));
-        Ok(Self { lead, document, value, writing: Mutex::default() })
+        let kept = Arc::new(kept);
+        kept.reread(lead)?;
+        lead.keep_fresh(Arc::downgrade(&(Arc::clone(&kept) as Arc<dyn Reread>)));
+        Ok(Self { lead: Arc::clone(lead), kept })
     }
 
     /// The value as it is now.
     pub fn read(&self) -> MutexGuard<'_, T> {
-        // It is replaced as a whole.
-        self.value.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.value()
     }
 
     /// Changes value and document, or neither: where `change` fails, and where the document cannot be
@@ -63,12 +70,13 @@ impl<T: Clone + Serialize + DeserializeOwned> Persisted<T> {
         &self,
         change: impl FnOnce(&mut T) -> Result<R, E>,
     ) -> Result<Result<R, E>> {
-        let _writing = self.writing();
+        let mut lacks = self.kept.writing();
         let mut next = self.read().clone();
         let changed = change(&mut next);
         if changed.is_ok() {
             self.write(&next)?;
             *self.read() = next;
+            *lacks = false;
         }
         Ok(changed)
     }
@@ -83,21 +91,48 @@ impl<T: Clone + Serialize + DeserializeOwned> Persisted<T> {
         &self,
         change: impl FnOnce(&mut T) -> Result<R, E>,
     ) -> Result<(R, Result<()>), E> {
-        let _writing = self.writing();
+        let mut lacks = self.kept.writing();
         let mut next = self.read().clone();
         let changed = change(&mut next)?;
         *self.read() = next.clone();
-        Ok((changed, self.write(&next)))
-    }
-
-    fn writing(&self) -> MutexGuard<'_, ()> {
-        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+        let written = self.write(&next);
+        *lacks = written.is_err();
+        Ok((changed, written))
     }
 
     fn write(&self, value: &T) -> Result<()> {
+        let document = self.kept.document;
         let text = serde_json::to_vec_pretty(value).map_err(|error| {
-            Error::file("write", self.lead.authority().locate(self.document), error.into())
+            Error::file("write", self.lead.authority().locate(document), error.into())
         })?;
-        self.lead.write(self.document, &text)
+        self.lead.write(document, &text)
+    }
+}
+
+impl<T> Kept<T> {
+    fn value(&self) -> MutexGuard<'_, T> {
+        // It is replaced as a whole.
+        self.value.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn writing(&self) -> MutexGuard<'_, bool> {
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: DeserializeOwned + Send> Reread for Kept<T> {
+    fn reread(&self, lead: &Lead) -> Result<()> {
+        let lacks = self.writing();
+        // What could not be written holds.
+        if *lacks {
+            return Ok(());
+        }
+        let Some(bytes) = lead.authority().read(self.document)? else { return Ok(()) };
+        *self.value() = serde_json::from_slice(&bytes).map_err(|error| Error::Damaged {
+            path: lead.authority().locate(self.document),
+            reason: error.to_string(),
+            remedy: self.remedy.clone(),
+        })?;
+        Ok(())
     }
 }

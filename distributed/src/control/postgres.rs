@@ -1,14 +1,15 @@
 //! Log and authority in one PostgreSQL database, for coordinators on several machines.
 //!
-//! Whoever leads holds a lease, a row that it renews, and every write asks in the same statement
-//! whether the lease is still that one: who was deposed writes nothing, however late its writes come.
-//! Each commit of the log has a number and a digest over it and all before it, by which a commit whose
-//! answer was lost is found again.
+//! Whoever leads holds a lease, a row that it renews; a document is written by a statement that asks
+//! for the lease. Each commit of the log has a number and a digest over it and all before it, and is
+//! made only after the one that it follows: opening the log is a commit too, so whoever had it before
+//! writes nothing more, however late its writes come. By its digest a commit whose answer was lost is
+//! found again.
 
 mod authority;
-mod chain;
-mod lease;
+mod heart;
 mod log;
+mod members;
 mod opening;
 mod session;
 #[cfg(test)]
@@ -20,31 +21,48 @@ pub(crate) use log::PostgresLog;
 use crate::error::JournalError;
 use postgres::error::SqlState;
 use postgres::types::WrongType;
-use session::Session;
+use session::{ANSWER, Session};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How long a lease lasts that is not renewed, and so how long it takes until another leads.
 pub(crate) const LEASE: Duration = Duration::from_secs(2);
 /// The version of the tables, noted in `format`.
 const FORMAT: i32 = 1;
+/// The oldest version of the server, in its own numbering.
+const SERVER_MIN: i32 = 130_000;
+/// How far the clocks of a coordinator and of the server may be apart: certificates and deadlines go by
+/// the one, leases by the other.
+const CLOCKS_APART_S_MAX: f64 = 300.0;
 
-/// Tables of version 1. `lease` has the rows `lead` and `log`.
+/// Tables of version 1. `lease` has the row `lead`; its second key lets a statement lock who leads
+/// without keeping the leader from renewing. `commit` has the last ones, `head`
+/// the very last.
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS format (version integer NOT NULL);
+    CREATE TABLE IF NOT EXISTS cluster (
+        one boolean PRIMARY KEY DEFAULT true CHECK (one), fingerprint text NOT NULL);
+    CREATE TABLE IF NOT EXISTS counter (
+        one boolean PRIMARY KEY DEFAULT true CHECK (one), number bigint NOT NULL);
     CREATE TABLE IF NOT EXISTS lease (
         name text PRIMARY KEY, epoch bigint NOT NULL, holder text,
         until timestamptz NOT NULL DEFAULT '-infinity', UNIQUE (name, epoch));
-    CREATE TABLE IF NOT EXISTS document (name text PRIMARY KEY, bytes bytea NOT NULL);
+    CREATE TABLE IF NOT EXISTS member (
+        holder text PRIMARY KEY, number bigint NOT NULL, about bytea NOT NULL,
+        until timestamptz NOT NULL);
+    CREATE TABLE IF NOT EXISTS document (
+        name text PRIMARY KEY, version bigint NOT NULL, bytes bytea NOT NULL);
     CREATE TABLE IF NOT EXISTS epoch (epoch bigint PRIMARY KEY);
     CREATE TABLE IF NOT EXISTS record (
         epoch bigint, seq bigint, bytes bytea NOT NULL, PRIMARY KEY (epoch, seq));
     CREATE TABLE IF NOT EXISTS head (
         one boolean PRIMARY KEY DEFAULT true CHECK (one), number bigint NOT NULL,
-        digest bytea NOT NULL);
-    INSERT INTO lease (name, epoch) VALUES ('lead', 0), ('log', 0) ON CONFLICT DO NOTHING;
-    INSERT INTO head (number, digest) VALUES (0, '') ON CONFLICT DO NOTHING;";
+        digest bytea NOT NULL, lead bigint NOT NULL);
+    CREATE TABLE IF NOT EXISTS commit (number bigint PRIMARY KEY, digest bytea NOT NULL);
+    INSERT INTO lease (name, epoch) VALUES ('lead', 0) ON CONFLICT DO NOTHING;
+    INSERT INTO counter (number) VALUES (0) ON CONFLICT DO NOTHING;
+    INSERT INTO head (number, digest, lead) VALUES (0, '', 0) ON CONFLICT DO NOTHING;";
 
 /// A database, and the schema in it that is a cluster's own.
 #[derive(Debug, Clone)]
@@ -84,22 +102,29 @@ impl Database {
         Ok(Self { config, schema: schema.to_owned(), lease })
     }
 
-    /// Connects, and makes the tables if there are none.
+    /// Connects, and makes the tables if there are none. Nothing is written where the server is too old,
+    /// its clock another, or the tables of a later program.
     fn open(&self) -> Result<Session, Trouble> {
         let session = Session::new(self);
         let schema = self.schema.clone();
-        let found = session.call(move |client| {
+        let found = session.ask(ANSWER, move |client| {
+            look_at(client)?;
             let mut txn = client.transaction()?;
             // Two that make the same tables at once get in each other's way.
-            txn.batch_execute(&format!(
-                "SELECT pg_advisory_xact_lock(hashtext('{schema}'));
-                 CREATE SCHEMA IF NOT EXISTS {schema}; {TABLES}"
-            ))?;
+            txn.batch_execute(&format!("SELECT pg_advisory_xact_lock(hashtext('{schema}'))"))?;
+            let is_there = "SELECT to_regclass($1) IS NOT NULL";
+            let is_there: bool = txn.query_one(is_there, &[&format!("{schema}.format")])?.get(0);
+            if is_there && let Some(row) = txn.query_opt("SELECT version FROM format", &[])? {
+                let found: i32 = row.get(0);
+                if found != FORMAT {
+                    return Ok(found);
+                }
+            }
+            txn.batch_execute(&format!("CREATE SCHEMA IF NOT EXISTS {schema}; {TABLES}"))?;
             let insert = "INSERT INTO format SELECT $1 WHERE NOT EXISTS (SELECT FROM format)";
             txn.execute(insert, &[&FORMAT])?;
-            let found: i32 = txn.query_one("SELECT version FROM format", &[])?.get(0);
             txn.commit()?;
-            Ok(found)
+            Ok(FORMAT)
         })?;
         match found {
             FORMAT => Ok(session),
@@ -117,6 +142,34 @@ impl Database {
         let name = self.config.get_dbname().unwrap_or("postgres");
         format!("postgres://{host}/{name}, schema {}", self.schema).into()
     }
+}
+
+/// Refuses a server that is too old, or whose clock is another.
+fn look_at(client: &mut postgres::Client) -> Result<(), Trouble> {
+    let row = client.query_one(
+        "SELECT current_setting('server_version_num')::int,
+            extract(epoch FROM clock_timestamp())::float8",
+        &[],
+    )?;
+    let (version, clock_s): (i32, f64) = (row.get(0), row.get(1));
+    if version < SERVER_MIN {
+        return Err(Trouble::Refused(format!(
+            "the server has version {}, expected {} or later",
+            version / 10_000,
+            SERVER_MIN / 10_000
+        )));
+    }
+    let own = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let ahead_s = own.as_secs_f64() - clock_s;
+    if ahead_s.abs() > CLOCKS_APART_S_MAX {
+        let direction = if ahead_s > 0.0 { "ahead of" } else { "behind" };
+        return Err(Trouble::Refused(format!(
+            "this machine's clock is {:.0} s {direction} the server's, expected at most \
+             {CLOCKS_APART_S_MAX:.0}: set the one that is wrong",
+            ahead_s.abs()
+        )));
+    }
+    Ok(())
 }
 
 /// The name of a host that is not this machine.
@@ -137,10 +190,12 @@ enum Trouble {
     Away(String),
     /// It is full; it did nothing.
     Full(String),
-    /// A row is locked for longer than is waited for.
+    /// Another has it, or a row is locked for longer than is waited for.
     Locked,
     /// It refused, and did nothing.
     Refused(String),
+    /// Its log is not the one that this machine knows, or an older state of it.
+    Older(String),
     /// Its tables are of a version that this program does not know.
     TooNew(i32),
 }
@@ -190,17 +245,18 @@ impl Trouble {
                 found: found.unsigned_abs(),
                 supported: FORMAT.unsigned_abs(),
             },
+            Self::Older(what) => JournalError::Damaged { path, what },
             Self::Away(text) | Self::Refused(text) => JournalError::Io { path, source: io(text) },
         }
     }
 
     fn text(self) -> String {
         match self {
-            Self::Locked => "a row of it is locked".to_owned(),
+            Self::Locked => "another has it".to_owned(),
             Self::TooNew(found) => {
                 format!("its tables have version {found}, expected at most {FORMAT}")
             }
-            Self::Away(text) | Self::Full(text) | Self::Refused(text) => text,
+            Self::Away(text) | Self::Full(text) | Self::Refused(text) | Self::Older(text) => text,
         }
     }
 }

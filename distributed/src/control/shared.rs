@@ -59,18 +59,30 @@ impl fmt::Debug for Control {
 pub(crate) fn log(control: Option<&Control>, path: &Path) -> Result<Box<dyn Place>> {
     match control {
         #[cfg(feature = "scale")]
-        Some(control) => Ok(Box::new(super::postgres::PostgresLog(control.database()?))),
+        Some(control) => {
+            let mut remembered = path.as_os_str().to_owned();
+            remembered.push(".last");
+            let log = super::postgres::PostgresLog::new(control.database()?, remembered.into());
+            Ok(Box::new(log))
+        }
         _ => Ok(Box::new(Embedded(path.to_owned()))),
     }
 }
 
-/// The authority of a cluster: in a folder, or where its control plane is.
-pub(crate) fn authority(control: Option<&Control>, folder: &Path) -> Result<Box<dyn Authority>> {
+/// The authority of a cluster: in a folder, or where its control plane is. Members know
+/// it by a `fingerprint`.
+#[cfg_attr(not(feature = "scale"), expect(unused_variables, reason = "a folder has one owner"))]
+pub(crate) fn authority(
+    control: Option<&Control>,
+    folder: &Path,
+    fingerprint: &str,
+) -> Result<Box<dyn Authority>> {
     match control {
         #[cfg(feature = "scale")]
-        Some(control) => {
-            Ok(Box::new(super::postgres::PostgresAuthority::open(control.database()?)?))
-        }
+        Some(control) => Ok(Box::new(super::postgres::PostgresAuthority::open(
+            control.database()?,
+            fingerprint,
+        )?)),
         _ => Ok(Box::new(Folder::new(folder))),
     }
 }

@@ -128,7 +128,7 @@ impl Coordinator {
             let leading = lead.take(outside::unix_ms())?;
             let epoch = leading.epoch();
             let open = |(place, path): (Box<dyn Place>, PathBuf)| {
-                journal::open(&*place, &path, epoch, handle)
+                journal::open(&*place, &path, epoch.into(), handle)
             };
             Ok::<_, Error>((leading, journal.map(open).transpose()?))
         });

@@ -1,6 +1,6 @@
 //! Durable submissions on a log that has no room: nothing is left of what is refused.
 
-use crate::control::log::{Each, Opened, Place};
+use crate::control::log::{Each, Opened, Opener, Place};
 use crate::control::memory::Memory;
 use crate::net::coordinator::gate::Services;
 use crate::net::outside::unix_ms;
@@ -166,9 +166,9 @@ async fn what_ends_while_the_journal_decides_is_forgotten_with_the_rest() {
 struct Slow(Memory);
 
 impl Place for Slow {
-    fn open(&self, now_ms: u64, each: &mut Each<'_>) -> Result<Opened, JournalError> {
+    fn open(&self, opener: Opener, each: &mut Each<'_>) -> Result<Opened, JournalError> {
         std::thread::sleep(Duration::from_millis(600));
-        self.0.open(now_ms, each)
+        self.0.open(opener, each)
     }
 }
 

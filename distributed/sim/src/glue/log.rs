@@ -6,7 +6,7 @@ use super::scene::Scene;
 use lgp_distributed::JournalError;
 use lgp_distributed::inside::journal::On;
 use lgp_distributed::inside::log::{
-    Complete, Draft, Each, Log, Memory, Opened, Outcome, Place, Told,
+    Complete, Draft, Each, Log, Memory, Opened, Opener, Outcome, Place, Told,
 };
 use lgp_distributed::inside::record::Key;
 use rand::RngExt;
@@ -99,13 +99,13 @@ impl SimPlace {
 }
 
 impl Place for SimPlace {
-    fn open(&self, now_ms: u64, each: &mut Each<'_>) -> Result<Opened, JournalError> {
+    fn open(&self, opener: Opener, each: &mut Each<'_>) -> Result<Opened, JournalError> {
         let medium = self.lock().medium.clone();
         let opened = match &medium {
-            Medium::Memory(memory) => memory.open(now_ms, each)?,
+            Medium::Memory(memory) => memory.open(opener, each)?,
             Medium::Disk(disk) => {
                 disk.heal();
-                On(disk.file()?).open(now_ms, each)?
+                On(disk.file()?).open(opener, each)?
             }
         };
         let Opened { epoch, epochs, start } = opened;

@@ -14,6 +14,69 @@ pub(crate) fn check(views: Views<'_>) {
     who_does_not_lead_any_more_writes_nothing(views);
 }
 
+/// The laws of one in which several coordinators take part.
+pub(crate) fn check_members(views: Views<'_>) {
+    those_that_take_part_know_each_other(views);
+    numbers_are_given_once(views);
+    who_was_deposed_hears_of_it(views);
+}
+
+fn present(view: &dyn Authority) -> Vec<(u64, bool, Vec<u8>)> {
+    let present = view.members().expect("of several").present().expect("readable");
+    present.into_iter().map(|one| (one.number, one.leads, one.about)).collect()
+}
+
+fn enter(view: &dyn Authority, now_ms: u64, about: &[u8]) -> u64 {
+    view.members().expect("of several").enter(now_ms, about).expect("reachable")
+}
+
+fn those_that_take_part_know_each_other(views: Views<'_>) {
+    let (first, second, third) = (views(), views(), views());
+    assert_eq!(present(&*third), []);
+    let one = enter(&*first, 10, b"one");
+    let two = enter(&*second, 10, b"two");
+    let expected = [(one, false, b"one".to_vec()), (two, false, b"two".to_vec())];
+    assert_eq!(present(&*third), expected);
+    let epoch = second.lead(10).expect("free");
+    let expected = [(two, true, b"two".to_vec()), (one, false, b"one".to_vec())];
+    for view in [&first, &second, &third] {
+        assert_eq!(present(&**view), expected);
+    }
+    second.resign(epoch);
+    assert!(present(&*first).iter().all(|(_, leads, _)| !leads));
+    let again = enter(&*first, 10, b"");
+    drop(second);
+    assert_eq!(present(&*third), [(again, false, Vec::new())]);
+    assert!(third.members().expect("of several").engine().len() > 4);
+}
+
+fn numbers_are_given_once(views: Views<'_>) {
+    let (first, second) = (views(), views());
+    let mut last = enter(&*first, 5_000_000, b"");
+    assert!(last >= 5_000_000);
+    for _ in 0..3 {
+        for view in [&first, &second] {
+            let epoch = view.lead(10).expect("free");
+            assert!(epoch > last);
+            view.resign(epoch);
+            last = enter(&**view, 10, b"");
+            assert!(last > epoch);
+        }
+    }
+}
+
+fn who_was_deposed_hears_of_it(views: Views<'_>) {
+    let (first, second) = (views(), views());
+    let epoch = first.lead(10).expect("free");
+    assert!(first.holds(epoch) && !first.holds(epoch + 1) && !second.holds(epoch));
+    let again = first.lead(10).expect("its own");
+    assert!(first.holds(again) && !first.holds(epoch));
+    first.resign(again);
+    assert!(!first.holds(again));
+    let later = second.lead(10).expect("free");
+    assert!(second.holds(later) && !first.holds(later));
+}
+
 fn documents_are_read_as_they_were_written(views: Views<'_>) {
     let first = views();
     assert_eq!(first.read("a").expect("readable"), None);
@@ -89,6 +152,7 @@ fn an_authority_in_a_folder_obeys() {
 fn an_authority_in_memory_obeys() {
     let memory = InMemory::default();
     check(&|| Box::new(memory.view()));
+    check_members(&|| Box::new(memory.view()));
 }
 
 /// An authority that breaks one law.
@@ -123,6 +187,10 @@ impl Authority for Careless {
         if self.1 != Fault::Cling {
             self.0.resign(epoch);
         }
+    }
+
+    fn holds(&self, epoch: u64) -> bool {
+        self.0.holds(epoch)
     }
 
     fn read(&self, document: &str) -> Result<Option<Vec<u8>>> {

@@ -103,6 +103,10 @@ impl Authority for Folder {
         }
     }
 
+    fn holds(&self, epoch: u64) -> bool {
+        self.held().as_ref().is_some_and(|held| held.epoch == epoch)
+    }
+
     fn read(&self, document: &str) -> Result<Option<Vec<u8>>> {
         let path = self.locate(document);
         match files::read_bounded(&path, BYTES_MAX) {

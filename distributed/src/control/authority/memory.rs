@@ -1,8 +1,8 @@
 //! An authority that ends with the process.
 
-use super::Authority;
+use super::{Authority, Members, Present};
 use crate::error::{Error, Result};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,17 +12,30 @@ pub(crate) struct InMemory {
     shared: Arc<Mutex<State>>,
     /// The epoch of the lead that was taken here last.
     own: Mutex<Option<u64>>,
+    /// The number under which this takes part.
+    number: Mutex<Option<u64>>,
 }
 
 #[derive(Debug, Default)]
 struct State {
+    /// The latest number that was given out, for a lead or for taking part.
+    latest: u64,
     /// The epoch of the latest lead, and whether it still holds.
     epoch: u64,
     led: bool,
+    /// The number of the coordinator that took it.
+    leader: Option<u64>,
+    /// What those that take part show.
+    present: BTreeMap<u64, Vec<u8>>,
     documents: HashMap<String, Vec<u8>>,
 }
 
 impl State {
+    fn next(&mut self, now_ms: u64) -> u64 {
+        self.latest = now_ms.max(self.latest + 1);
+        self.latest
+    }
+
     fn is_led_by(&self, epoch: Option<u64>) -> bool {
         self.led && epoch == Some(self.epoch)
     }
@@ -31,13 +44,24 @@ impl State {
 impl InMemory {
     /// Another coordinator's view of the same authority.
     #[cfg(test)]
-    pub(super) fn view(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared), own: Mutex::default() }
+    pub(crate) fn view(&self) -> Self {
+        let shared = Arc::clone(&self.shared);
+        Self { shared, own: Mutex::default(), number: Mutex::default() }
+    }
+
+    /// From now on another may lead, though the one who does was not asked.
+    #[cfg(test)]
+    pub(crate) fn depose(&self) {
+        self.state().led = false;
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         // Every step leaves it consistent.
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn number(&self) -> MutexGuard<'_, Option<u64>> {
+        self.number.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn own(&self) -> MutexGuard<'_, Option<u64>> {
@@ -47,11 +71,11 @@ impl InMemory {
 
 impl Authority for InMemory {
     fn lead(&self, now_ms: u64) -> Result<u64> {
-        let (mut own, mut state) = (self.own(), self.state());
+        let (number, mut own, mut state) = (*self.number(), self.own(), self.state());
         if state.led && !state.is_led_by(*own) {
             return Err(Error::Led { path: self.locate("") });
         }
-        (state.epoch, state.led) = (now_ms.max(state.epoch + 1), true);
+        (state.epoch, state.led, state.leader) = (state.next(now_ms), true, number);
         *own = Some(state.epoch);
         Ok(state.epoch)
     }
@@ -61,6 +85,15 @@ impl Authority for InMemory {
         if *own == Some(epoch) && state.is_led_by(*own) {
             state.led = false;
         }
+    }
+
+    fn holds(&self, epoch: u64) -> bool {
+        let own = self.own();
+        *own == Some(epoch) && self.state().is_led_by(*own)
+    }
+
+    fn members(&self) -> Option<&dyn Members> {
+        Some(self)
     }
 
     fn read(&self, document: &str) -> Result<Option<Vec<u8>>> {
@@ -81,8 +114,40 @@ impl Authority for InMemory {
     }
 }
 
+impl Members for InMemory {
+    fn enter(&self, now_ms: u64, about: &[u8]) -> Result<u64> {
+        let (mut number, mut state) = (self.number(), self.state());
+        let entered = state.next(now_ms);
+        if let Some(before) = number.replace(entered) {
+            state.present.remove(&before);
+        }
+        state.present.insert(entered, about.to_vec());
+        Ok(entered)
+    }
+
+    fn present(&self) -> Result<Vec<Present>> {
+        let state = self.state();
+        let leads = |number| state.led && state.leader == Some(number);
+        let one = |(&number, about): (&u64, &Vec<u8>)| Present {
+            number,
+            leads: leads(number),
+            about: about.clone(),
+        };
+        let mut present: Vec<Present> = state.present.iter().map(one).collect();
+        present.sort_by_key(|one| (!one.leads, one.number));
+        Ok(present)
+    }
+
+    fn engine(&self) -> String {
+        "memory of one process".to_owned()
+    }
+}
+
 impl Drop for InMemory {
     fn drop(&mut self) {
+        if let Some(number) = self.number().take() {
+            self.state().present.remove(&number);
+        }
         let own = *self.own();
         own.into_iter().for_each(|epoch| self.resign(epoch));
     }

@@ -1,13 +1,14 @@
 //! Records of durable tasks, in the database.
 
-use super::chain::Link;
-use super::lease::{self, Held, holder, stored};
+use super::heart::stored;
 use super::opening::read_all;
 use super::session::Session;
 use super::{Database, Trouble};
+use crate::control::chain::Link;
 use crate::control::keeper::{Keeper, Reader};
-use crate::control::log::{Change, Complete, Each, Log, Opened, Place, Told};
+use crate::control::log::{Change, Complete, Each, Log, Opened, Opener, Place, Told};
 use crate::control::record::{self, Key};
+use crate::control::remembered::{COMMITS_KEPT, Remembered};
 use crate::control::writer::{BATCH_BYTES, Writer};
 use crate::error::JournalError;
 use std::collections::BTreeMap;
@@ -15,82 +16,88 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The row of its lease.
-pub(super) const LEASE: &str = "log";
 /// How long a commit is tried of which the database says nothing.
 const PATIENCE: Duration = Duration::from_secs(90);
 const AGAIN: Duration = Duration::from_millis(200);
-/// One commit, if the lease is held and the last commit is the one before: all in one statement, which
-/// is a transaction. What it answers has a row if it was made.
+/// How often the last commit is written down on this machine.
+const REMEMBER: Duration = Duration::from_secs(1);
+/// One commit, if the last one is the one before: all in one statement, which is a transaction. What it
+/// answers has a row if it was made.
 const COMMIT: &str = "
-    WITH fence AS (
-        SELECT FROM lease WHERE name = 'log' AND epoch = $1 AND holder = $2 FOR KEY SHARE),
-    next AS (
-        UPDATE head SET number = $3::bigint, digest = $4::bytea FROM fence
-        WHERE number = $3::bigint - 1
-        RETURNING number),
+    WITH next AS (
+        UPDATE head SET number = $2::bigint, digest = $3::bytea
+        WHERE number = $2::bigint - 1 AND digest = $1
+        RETURNING number, digest),
+    made AS (INSERT INTO commit SELECT number, digest FROM next),
+    forgotten AS (DELETE FROM commit USING next WHERE commit.number = next.number - $9),
     put AS (
         INSERT INTO record
-        SELECT new.* FROM unnest($5::bigint[], $6::bigint[], $7::bytea[]) new, next
+        SELECT new.* FROM unnest($4::bigint[], $5::bigint[], $6::bytea[]) new, next
         ON CONFLICT (epoch, seq) DO UPDATE SET bytes = excluded.bytes),
     removed AS (
-        DELETE FROM record USING unnest($8::bigint[], $9::bigint[]) old (epoch, seq), next
+        DELETE FROM record USING unnest($7::bigint[], $8::bigint[]) old (epoch, seq), next
         WHERE record.epoch = old.epoch AND record.seq = old.seq)
     SELECT number FROM next";
 
-/// Who holds the lease, and the last commit.
-const STANDING: &str = "
-    SELECT EXISTS (SELECT FROM lease WHERE name = 'log' AND epoch = $1 AND holder = $2), number, digest
-    FROM head";
-
-/// Where a log is kept that coordinators on several machines may open, one at a time.
+/// Where a log is kept that coordinators on several machines may open; the one with the latest lead has
+/// it.
 #[derive(Debug, Clone)]
-pub(crate) struct PostgresLog(pub(crate) Database);
+pub(crate) struct PostgresLog {
+    database: Database,
+    remembered: Remembered,
+}
+
+impl PostgresLog {
+    /// What this machine knows of it is kept in a file.
+    pub(crate) fn new(database: Database, remembered: PathBuf) -> Self {
+        Self { database, remembered: Remembered(remembered) }
+    }
+}
 
 impl Place for PostgresLog {
-    fn open(&self, now_ms: u64, each: &mut Each<'_>) -> Result<Opened, JournalError> {
-        let database = &self.0;
+    fn open(&self, opener: Opener, each: &mut Each<'_>) -> Result<Opened, JournalError> {
+        let database = &self.database;
         let on_log = |trouble: Trouble| trouble.on_log(database);
         let session = database.open().map_err(on_log)?;
-        let holder = holder();
-        lease::wait(&session, database, LEASE, &holder).map_err(on_log)?;
-        let found = read_all(&session, database, (now_ms, &holder), each)?;
-        let held = Held::keep(database, LEASE, &holder, found.epoch).map_err(on_log)?;
+        let found = read_all(&session, database, (opener, &self.remembered), each)?;
+        self.remembered.write(&found.opened);
         let reader = Arc::new(database.open().map_err(on_log)?);
         let keeper = PostgresKeeper {
-            epoch: found.epoch,
-            last: found.last,
+            last: found.opened,
+            remembered: self.remembered.clone(),
+            remembered_at: Instant::now(),
+            lead: stored(opener.lead).map_err(on_log)?,
             path: database.label(),
             database: database.clone(),
             session,
             reader,
-            holder,
             broken: None,
-            _held: held,
         };
         let start = move |told: Told| -> Result<Arc<dyn Log>, JournalError> {
             Ok(Arc::new(Writer::start(keeper, BATCH_BYTES, told)?))
         };
-        Ok(Opened {
-            epoch: found.epoch.unsigned_abs(),
-            epochs: found.epochs,
-            start: Box::new(start),
-        })
+        Ok(Opened { epoch: opener.epoch, epochs: found.epochs, start: Box::new(start) })
     }
 }
 
-/// Writes the log; it alone holds the lease.
+/// Writes the log, until another opens it.
 struct PostgresKeeper {
     database: Database,
     path: PathBuf,
     session: Session,
     /// Reads do not wait for commits.
     reader: Arc<Session>,
-    holder: String,
-    epoch: i64,
+    lead: i64,
     last: Link,
+    remembered: Remembered,
+    remembered_at: Instant,
     broken: Option<JournalError>,
-    _held: Held,
+}
+
+impl Drop for PostgresKeeper {
+    fn drop(&mut self) {
+        self.remembered.write(&self.last);
+    }
 }
 
 /// The arguments of a commit: what is left of each record after all changes.
@@ -135,17 +142,16 @@ impl Columns {
 }
 
 impl PostgresKeeper {
-    /// Asks for a commit; false if it is not allowed any more.
+    /// Asks for a commit; false if it is not the next one any more.
     fn ask(&self, next: &Link, columns: &Arc<Columns>) -> Result<bool, Trouble> {
-        let (epoch, holder) = (self.epoch, self.holder.clone());
-        let (next, columns) = (next.clone(), Arc::clone(columns));
+        let (last, next) = (self.last.digest.clone(), next.clone());
+        let columns = Arc::clone(columns);
         self.session.call(move |client| {
             let Columns { put, removed } = &*columns;
             let made = client.query_opt(
                 COMMIT,
                 &[
-                    &epoch,
-                    &holder,
+                    &last,
                     &next.number,
                     &next.digest,
                     &put.0,
@@ -153,24 +159,25 @@ impl PostgresKeeper {
                     &put.2,
                     &removed.0,
                     &removed.1,
+                    &COMMITS_KEPT,
                 ],
             )?;
             Ok(made.is_some())
         })
     }
 
-    /// Whether a commit that found no place was made before; why it cannot be, if not.
+    /// Whether a commit that is not the next one was made before; why it cannot be, if not.
     fn was_made(&self, next: &Link) -> Result<Result<(), String>, Trouble> {
-        let (epoch, holder) = (self.epoch, self.holder.clone());
-        let (holds, last) = self.session.call(move |client| {
-            let row = client.query_one(STANDING, &[&epoch, &holder])?;
-            let (number, digest) = (row.get(1), row.get(2));
-            Ok((row.get::<_, bool>(0), Link { number, digest }))
+        let (last, lead) = self.session.call(move |client| {
+            let row = client.query_one("SELECT number, digest, lead FROM head", &[])?;
+            Ok((Link { number: row.get(0), digest: row.get(1) }, row.get::<_, i64>(2)))
         })?;
-        let what = match (last == *next, holds) {
-            (true, _) => return Ok(Ok(())),
-            (false, false) => "another coordinator leads",
-            (false, true) => "it does not hold the last commit: it is a copy, or was restored",
+        if last == *next {
+            return Ok(Ok(()));
+        }
+        let what = match lead > self.lead {
+            true => "another coordinator leads",
+            false => "it does not hold the last commit: it is a copy, or was restored",
         };
         Ok(Err(what.to_owned()))
     }
@@ -229,7 +236,13 @@ impl Keeper for PostgresKeeper {
         let columns = Arc::new(Columns::of(changes.clone()).map_err(no_form)?);
         let next = self.last.next(changes);
         match self.make(&next, &columns) {
-            Ok(()) => self.last = next,
+            Ok(()) => {
+                self.last = next;
+                if self.remembered_at.elapsed() >= REMEMBER {
+                    self.remembered.write(&self.last);
+                    self.remembered_at = Instant::now();
+                }
+            }
             Err(error) => {
                 if matches!(error, JournalError::Broken { .. }) {
                     self.broken = Some(error.clone());

@@ -1,14 +1,15 @@
-//! How a log is opened: its lease is taken and all of it read in one transaction.
+//! How a log is opened: all of it is read and a commit made in one transaction, after which whoever
+//! had it before writes nothing more.
 
-use super::chain::Link;
-use super::lease::{RENEW, TAKE, ms, stored};
-use super::log::LEASE;
+use super::heart::stored;
 use super::session::Session;
 use super::{Database, Trouble};
-use crate::control::log::Each;
+use crate::control::chain::Link;
+use crate::control::log::{Each, Opener};
 use crate::control::record::{self, Key};
+use crate::control::remembered::{self, Remembered};
 use crate::error::JournalError;
-use std::sync::mpsc::{channel, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::time::Duration;
 
 /// Records that are read at once while it is opened.
@@ -18,62 +19,25 @@ const READING: Duration = Duration::from_secs(3600);
 
 /// What a log held when it was opened.
 pub(super) struct Found {
-    pub(super) epoch: i64,
     pub(super) epochs: Vec<u64>,
-    pub(super) last: Link,
+    pub(super) opened: Link,
 }
 
-/// Takes the lease, reads everything and notes the epoch, or leaves all as it was.
+/// Reads everything and makes the commit, or leaves all as it was.
 pub(super) fn read_all(
     session: &Session,
     database: &Database,
-    (now_ms, holder): (u64, &str),
+    (opener, file): (Opener, &Remembered),
     each: &mut Each<'_>,
 ) -> Result<Found, JournalError> {
     let (sender, records) = sync_channel::<(Key, Vec<u8>)>(1);
     let (verdict, judged) = channel::<bool>();
+    let known = file.read()?;
     let damaged = |what| JournalError::Damaged { path: database.label(), what };
-    let now = stored(now_ms).map_err(|trouble| trouble.on_log(database))?;
-    let (owner, time) = (holder.to_owned(), ms(database.lease));
     // Where `each` panics, what it holds goes, and the reader ends.
     std::thread::scope(move |scope| {
         let asked = scope.spawn(move || {
-            session.ask(READING, move |client| {
-                let mut txn = client.transaction()?;
-                let epoch: i64 = match txn.query_opt(TAKE, &[&LEASE, &now, &owner, &time])? {
-                    Some(row) => row.get(0),
-                    None => return Err(Trouble::Locked),
-                };
-                let statement = "SELECT epoch, seq, bytes FROM record ORDER BY epoch, seq";
-                let portal = txn.bind(statement, &[])?;
-                loop {
-                    let rows = txn.query_portal(&portal, READ_AT_ONCE)?;
-                    if rows.is_empty() {
-                        break;
-                    }
-                    for row in rows {
-                        let (epoch, seq): (i64, i64) = (row.get(0), row.get(1));
-                        let key = (epoch.unsigned_abs(), seq.unsigned_abs());
-                        if sender.send((key, row.get(2))).is_err() {
-                            return Err(Trouble::Refused("what it holds is refused".to_owned()));
-                        }
-                    }
-                }
-                drop(sender);
-                if judged.recv() != Ok(true) {
-                    return Err(Trouble::Refused("what it holds is refused".to_owned()));
-                }
-                let last = "SELECT number, digest FROM head";
-                let last = txn.query_one(last, &[])?;
-                let last = Link { number: last.get(0), digest: last.get(1) };
-                txn.execute("INSERT INTO epoch VALUES ($1)", &[&epoch])?;
-                let epochs = txn.query("SELECT epoch FROM epoch ORDER BY epoch", &[])?;
-                let epochs = epochs.iter().map(|row| row.get::<_, i64>(0).unsigned_abs()).collect();
-                // Reading may have taken longer than a lease.
-                txn.execute(RENEW, &[&LEASE, &epoch, &owner, &time])?;
-                txn.commit()?;
-                Ok(Found { epoch, epochs, last })
-            })
+            session.ask(READING, move |client| open(client, (opener, known), sender, &judged))
         });
         let (records, verdict) = (records, verdict);
         let judgement = records.iter().try_for_each(|(key, stored)| {
@@ -84,6 +48,64 @@ pub(super) fn read_all(
         let _ = verdict.send(judgement.is_ok());
         let found = asked.join().unwrap_or_else(|_| Err(Trouble::Away("a panic".to_owned())));
         judgement?;
-        found.map_err(|trouble| trouble.on_log(database))
+        found.map_err(|trouble| match trouble {
+            Trouble::Older(what) => damaged(format!(
+                "{what}: it is another cluster's, or was restored from a backup. To go on with what it \
+                 has now, delete {}",
+                file.0.display()
+            )),
+            trouble => trouble.on_log(database),
+        })
     })
+}
+
+fn open(
+    client: &mut postgres::Client,
+    (opener, known): (Opener, Option<Link>),
+    records: SyncSender<(Key, Vec<u8>)>,
+    judged: &Receiver<bool>,
+) -> Result<Found, Trouble> {
+    let (lead, epoch) = (stored(opener.lead)?, stored(opener.epoch)?);
+    let mut txn = client.transaction()?;
+    // From here on nobody else makes a commit.
+    let row = txn.query_one("SELECT number, digest, lead FROM head FOR UPDATE", &[])?;
+    let last = Link { number: row.get(0), digest: row.get(1) };
+    if row.get::<_, i64>(2) >= lead {
+        return Err(Trouble::Locked);
+    }
+    if let Some(known) = known {
+        let find = "SELECT digest FROM commit WHERE number = $1";
+        let found: Option<Vec<u8>> = txn.query_opt(find, &[&known.number])?.map(|row| row.get(0));
+        if let Some(what) = remembered::refuse(&known, &last, found.as_deref()) {
+            return Err(Trouble::Older(what));
+        }
+    }
+    let portal = txn.bind("SELECT epoch, seq, bytes FROM record ORDER BY epoch, seq", &[])?;
+    let refused = || Trouble::Refused("what it holds is refused".to_owned());
+    loop {
+        let rows = txn.query_portal(&portal, READ_AT_ONCE)?;
+        if rows.is_empty() {
+            break;
+        }
+        for row in rows {
+            let (epoch, seq): (i64, i64) = (row.get(0), row.get(1));
+            let key = (epoch.unsigned_abs(), seq.unsigned_abs());
+            records.send((key, row.get(2))).map_err(|_| refused())?;
+        }
+    }
+    drop(records);
+    if judged.recv() != Ok(true) {
+        return Err(refused());
+    }
+    let opened = last.opened(opener);
+    txn.execute(
+        "UPDATE head SET number = $1, digest = $2, lead = $3",
+        &[&opened.number, &opened.digest, &lead],
+    )?;
+    txn.execute("INSERT INTO commit VALUES ($1, $2)", &[&opened.number, &opened.digest])?;
+    txn.execute("INSERT INTO epoch VALUES ($1) ON CONFLICT DO NOTHING", &[&epoch])?;
+    let epochs = txn.query("SELECT epoch FROM epoch ORDER BY epoch", &[])?;
+    let epochs = epochs.iter().map(|row| row.get::<_, i64>(0).unsigned_abs()).collect();
+    txn.commit()?;
+    Ok(Found { epochs, opened })
 }

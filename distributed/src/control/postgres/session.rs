@@ -12,7 +12,7 @@ use std::time::Duration;
 type Call = Box<dyn FnOnce(Result<&mut Client, Trouble>) -> bool + Send>;
 
 /// How long an answer is waited for, where the server ends statements sooner.
-const ANSWER: Duration = Duration::from_secs(40);
+pub(super) const ANSWER: Duration = Duration::from_secs(40);
 
 /// A connection that is made anew when it was lost.
 #[derive(Debug)]

@@ -4,15 +4,16 @@ mod machines;
 mod server;
 
 use super::{Database, PostgresAuthority, PostgresLog};
-use crate::control::authority;
+use crate::control::authority::Authority;
+use crate::control::authority::conformance as laws;
 use crate::control::conformance::{self, Bounded, open, put};
-use crate::control::log::{Change, Each, Opened, Place};
+use crate::control::log::{Change, Each, Opened, Opener, Place};
 use crate::error::{Error, JournalError};
 use postgres::NoTls;
 use server::Server;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Long beside what a test does between two renewals.
 const LEASE: Duration = Duration::from_secs(2);
@@ -31,6 +32,15 @@ fn database(server: &Server, schema: &str) -> Database {
     Database::new(&server.address(), schema, LEASE).expect("a database")
 }
 
+/// A log in a schema of a name, and what the machine remembers of it in the server's folder.
+fn log(server: &Server, schema: &str) -> PostgresLog {
+    PostgresLog::new(database(server, schema), server.beside(&format!("{schema}.last")))
+}
+
+fn authority(server: &Server, schema: &str) -> PostgresAuthority {
+    PostgresAuthority::open(database(server, schema), "one").expect("reachable")
+}
+
 /// Does something as an administrator of the server would.
 fn sql(server: &Server, text: &str) {
     let mut client = postgres::Client::connect(&server.address(), NoTls).expect("it runs");
@@ -41,8 +51,8 @@ fn sql(server: &Server, text: &str) {
 struct Limited<'a>(&'a Server, PostgresLog);
 
 impl Place for Limited<'_> {
-    fn open(&self, now_ms: u64, each: &mut Each<'_>) -> Result<Opened, JournalError> {
-        self.1.open(now_ms, each)
+    fn open(&self, opener: Opener, each: &mut Each<'_>) -> Result<Opened, JournalError> {
+        self.1.open(opener, each)
     }
 }
 
@@ -69,54 +79,81 @@ impl Bounded for Limited<'_> {
 #[test]
 fn the_laws_are_obeyed() {
     let server = server!();
-    for (i, law) in conformance::LAWS.into_iter().enumerate() {
-        law(&PostgresLog(database(&server, &format!("log_{i}"))));
-    }
-    let limited = PostgresLog(database(&server, "limited"));
+    // What other programs want of their database is not what a log needs.
+    sql(&server, "ALTER DATABASE postgres SET default_transaction_isolation TO 'serializable'");
+    conformance::check_shared(&|at| Box::new(log(&server, &format!("log_{at}"))));
+    let limited = log(&server, "limited");
     drop(open(&limited, 1).expect("free"));
     conformance::changes_of_a_ticket_are_there_whole_or_not_at_all(&Limited(&server, limited));
-    let views = std::cell::Cell::new(0);
-    authority::conformance::check(&|| {
-        views.set(views.get() + 1);
-        Box::new(PostgresAuthority::open(database(&server, "authority")).expect("reachable"))
-    });
-    assert!(views.get() > 4);
+    laws::check(&|| Box::new(authority(&server, "authority")));
+    laws::check_members(&|| Box::new(authority(&server, "members")));
 }
 
 #[test]
-fn who_was_deposed_writes_nothing() {
+fn who_was_deposed_hears_of_it_and_changes_no_document() {
     let server = server!();
-    // What other programs want of their database is not what a log needs.
-    sql(&server, "ALTER DATABASE postgres SET default_transaction_isolation TO 'serializable'");
-    let place = PostgresLog(database(&server, "deposed"));
-    let first = open(&place, 1).expect("free");
-    first.log.submit(1, put(1, 10).into()).expect("taken");
-    assert_eq!(first.fates(1..=1), [(1, true)].into());
+    let (first, second) = (authority(&server, "deposed"), authority(&server, "deposed"));
+    let epoch = first.lead(1).expect("free");
+    first.write(epoch, "a", b"first").expect("it leads");
     // As if it had slept for longer than its lease.
-    sql(&server, "UPDATE deposed.lease SET until = '-infinity' WHERE name = 'log'");
-    let second = open(&place, 1).expect("free again");
-    assert_eq!(second.found.len(), 1);
-    first
-        .log
-        .submit(2, vec![put(2, 10), Change::Remove { epoch: 7, seq: 1 }].into())
-        .expect("taken");
-    let told = first.outcomes.recv_timeout(Duration::from_secs(60)).expect("it is told");
-    let told = format!("{told:?}");
-    assert!(told.contains("Broken") && told.contains("another coordinator leads"), "{told}");
-    first.log.submit(3, put(3, 1).into()).expect_err("it takes nothing more");
-    second.log.submit(1, put(4, 10).into()).expect("taken");
-    assert_eq!(second.fates(1..=1), [(1, true)].into());
-    drop(first);
+    sql(&server, "UPDATE deposed.lease SET until = '-infinity'");
+    let later = second.lead(1).expect("free again");
+    let end = Instant::now() + LEASE;
+    while first.holds(epoch) {
+        assert!(Instant::now() < end, "it does not hear of it");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(second.holds(later));
+    let refused = first.write(epoch, "a", b"late").expect_err("deposed");
+    assert!(matches!(refused, Error::Deposed { .. }), "{refused}");
+    assert_eq!(second.read("a").expect("readable").as_deref(), Some(&b"first"[..]));
+    second.write(later, "a", b"second").expect("it leads");
+    // One that has not read what others wrote since does not write over it.
     drop(second);
-    let third = open(&place, 1).expect("the first one's end does not free the second one's");
-    let found: Vec<u64> = third.found.into_keys().map(|key| key.1).collect();
-    assert_eq!(found, [1, 4]);
+    let again = first.lead(1).expect("free");
+    let refused = first.write(again, "a", b"stale").expect_err("it was changed");
+    assert!(refused.to_string().contains("another has changed it"), "{refused}");
+    assert_eq!(first.read("a").expect("readable").as_deref(), Some(&b"second"[..]));
+    first.write(again, "a", b"third").expect("it knows what it replaces");
+}
+
+#[test]
+fn older_data_is_noticed() {
+    let server = server!();
+    let place = log(&server, "older");
+    let running = open(&place, 1).expect("free");
+    for ticket in 1..=3 {
+        running.log.submit(ticket, put(ticket, 10).into()).expect("taken");
+        assert_eq!(running.fates(ticket..=ticket), [(ticket, true)].into());
+        if ticket == 2 {
+            sql(&server, "CREATE TABLE older.backup AS SELECT * FROM older.head");
+        }
+    }
+    let restore =
+        "UPDATE older.head SET (number, digest) = (SELECT number, digest FROM older.backup);
+        DELETE FROM older.record WHERE seq = 3; DELETE FROM older.commit WHERE number > 3";
+    sql(&server, restore);
+    running.log.submit(4, put(4, 10).into()).expect("taken");
+    let told = running.outcomes.recv_timeout(Duration::from_secs(60)).expect("it is told");
+    assert!(format!("{told:?}").contains("was restored"), "{told:?}");
+    drop(running);
+    let error = open(&place, 1).err().expect("it was restored").to_string();
+    assert!(error.contains("expected 4") && error.contains("older.last"), "{error}");
+    // Another machine went on with it.
+    let elsewhere = PostgresLog::new(database(&server, "older"), server.beside("elsewhere"));
+    let running = open(&elsewhere, 1).expect("it knows no better");
+    running.log.submit(1, put(9, 10).into()).expect("taken");
+    drop(running);
+    let error = open(&place, 1).err().expect("that is another one").to_string();
+    assert!(error.contains("its commit 4 is another"), "{error}");
+    std::fs::remove_file(server.beside("older.last")).expect("an administrator's decision");
+    assert_eq!(open(&place, 1).expect("as told").found.len(), 3);
 }
 
 #[test]
 fn lost_connections_and_killed_servers_lose_nothing() {
     let mut server = server!();
-    let place = PostgresLog(database(&server, "lost"));
+    let place = log(&server, "lost");
     let running = open(&place, 1).expect("free");
     let is_done = AtomicBool::new(false);
     let mut expected = BTreeMap::new();
@@ -175,16 +212,21 @@ fn what_is_wrong_is_said_and_nothing_is_written() {
         assert!(error.contains("no name of a schema"), "{error}");
     }
     let nobody = Database::new("postgres://postgres@127.0.0.1:1/postgres", "s", LEASE);
-    let error = open(&PostgresLog(nobody.expect("well formed")), 1).err().expect("nobody answers");
+    let error = open(&PostgresLog::new(nobody.expect("well formed"), server.beside("nobody")), 1)
+        .err()
+        .expect("nobody answers");
     assert!(matches!(error, JournalError::Io { .. }), "{error}");
-    let newer = database(&server, "newer");
-    drop(open(&PostgresLog(newer.clone()), 1).expect("free"));
+    let newer = log(&server, "newer");
+    drop(open(&newer, 1).expect("free"));
     sql(&server, "UPDATE newer.format SET version = 9");
-    let error = open(&PostgresLog(newer.clone()), 1).err().expect("of a later program");
+    let error = open(&newer, 1).err().expect("of a later program");
     assert!(matches!(error, JournalError::TooNew { found: 9, supported: 1, .. }), "{error}");
-    let error = PostgresAuthority::open(newer).expect_err("likewise");
+    let error = PostgresAuthority::open(database(&server, "newer"), "one").expect_err("likewise");
     assert!(matches!(error, Error::File { .. }), "{error}");
-    let damaged = PostgresLog(database(&server, "damaged"));
+    drop(authority(&server, "taken"));
+    let error = PostgresAuthority::open(database(&server, "taken"), "two").expect_err("another's");
+    assert!(error.to_string().contains("the cluster with the fingerprint one"), "{error}");
+    let damaged = log(&server, "damaged");
     let running = open(&damaged, 1).expect("free");
     running.log.submit(1, put(1, 10).into()).expect("taken");
     drop(running);

@@ -1,6 +1,6 @@
 //! The core's journal on disk: changes go to its thread, and their fate comes back to the core.
 
-use crate::control::log::{Change as Row, Draft, Log, Opened, Outcome, Place, Start};
+use crate::control::log::{Change as Row, Draft, Log, Opened, Opener, Outcome, Place, Start};
 use crate::control::record::Record;
 use crate::error::{JournalError, Result};
 use crate::net::coordinator::core_handle::CoreHandle;
@@ -40,12 +40,12 @@ impl Prepared {
 pub(crate) fn open(
     place: &dyn Place,
     path: &Path,
-    now_ms: u64,
+    opener: Opener,
     runtime: Handle,
 ) -> Result<Prepared> {
     let mut left = Left::default();
     let mut outputs = HashMap::new();
-    let opened = place.open(now_ms, &mut |(epoch, seq), bytes| {
+    let opened = place.open(opener, &mut |(epoch, seq), bytes| {
         let id = TaskId { epoch, seq };
         let damaged = |what: String| format!("the record of task {id}: {what}");
         let image = Image::decode(bytes).map_err(|e| damaged(e.to_string()))?;

@@ -169,7 +169,7 @@ impl Pki {
     ///
     /// # Errors
     /// [`Error::Damaged`] where it does not parse, [`Error::File`] where it cannot be read.
-    pub fn persisted<T: Clone + Serialize + DeserializeOwned>(
+    pub fn persisted<T: Clone + Serialize + DeserializeOwned + Send + 'static>(
         &self,
         name: &'static str,
         remedy: &str,

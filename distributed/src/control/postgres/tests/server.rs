@@ -42,6 +42,11 @@ impl Server {
         format!("postgres://postgres@{folder}/postgres")
     }
 
+    /// A file in its folder.
+    pub(super) fn beside(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
     /// Starts it again, and waits until it answers.
     pub(super) fn run(&mut self) {
         let mut command = self.command("postgres");

@@ -3,7 +3,7 @@
 //! The folder appears with the file in it, so one without a whole file was damaged later. Then
 //! nothing is made anew: workers that joined would no longer recognise their cluster.
 
-use super::{LIFE_MAX, Pki, Revoked, pki_error};
+use super::{CaHash, LIFE_MAX, Pki, Revoked, pki_error};
 use crate::control::authority::{Authority, Folder, LEAD_FILE, Lead};
 use crate::control::files;
 use crate::control::persisted::Persisted;
@@ -104,7 +104,10 @@ fn load(folder: &Path, control: Option<&Control>) -> Result<Pki> {
         // Nor whose: what has expired is not renewed.
         forgotten_s: now_s(),
     };
-    let lead = Arc::new(Lead::new(shared::authority(control, folder)?));
+    let pem = || CertificateDer::from_pem_slice(text.as_bytes()).map_err(pki_error);
+    let ca = pem().map_err(|error| damaged(error.to_string()))?;
+    let fingerprint = CaHash::of(&ca).to_string();
+    let lead = Arc::new(Lead::new(shared::authority(control, folder, &fingerprint)?));
     if control.is_some() && lead.authority().read(REVOKED)?.is_none() {
         take_along(&lead, folder)?;
     }

@@ -1,10 +1,11 @@
-//! What a commit is called: its number, and a digest over it and all before it.
+//! What a commit of a shared log is called: its number, and a digest over it and all before it.
 
-use crate::control::log::Change;
+use super::log::{Change, Opener};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 /// The last commit of a log.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Link {
     pub(super) number: i64,
     pub(super) digest: Vec<u8>,
@@ -29,6 +30,18 @@ impl Link {
             hash.update(u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_le_bytes());
             hash.update(bytes);
         }
+        Self { number, digest: hash.finalize().to_vec() }
+    }
+
+    /// The commit by which a coordinator opens the log after this one.
+    pub(super) fn opened(&self, by: Opener) -> Self {
+        let number = self.number + 1;
+        let mut hash = Sha256::new();
+        hash.update(&self.digest);
+        hash.update(number.to_le_bytes());
+        hash.update([3]);
+        hash.update(by.lead.to_le_bytes());
+        hash.update(by.epoch.to_le_bytes());
         Self { number, digest: hash.finalize().to_vec() }
     }
 }
