@@ -33,6 +33,10 @@ pub struct CoordinatorConfig {
     /// It may hold a password, and is not written out.
     #[serde(skip)]
     pub control: Option<Control>,
+    /// Where other coordinators and workers reach this one, if not at the address that it listens on.
+    pub advertised: Option<SocketAddr>,
+    /// Where people and programs reach this one, which others tell them.
+    pub url: Option<String>,
     /// Balancing strategy, one of [`balancing_strategies`](crate::balancing_strategies).
     pub balancing: String,
     /// Tasks that may wait; more are refused with [`Error::Overloaded`](crate::Error).
@@ -76,6 +80,8 @@ impl Default for CoordinatorConfig {
             quic_addr: SocketAddr::from((Ipv4Addr::LOCALHOST, 8443)),
             journal: None,
             control: None,
+            advertised: None,
+            url: None,
             balancing: "least_loaded".into(),
             queue_tasks_max: 10_000,
             queue_bytes_max: 256 << 20,

@@ -188,6 +188,15 @@ pub enum Error {
         /// Where the cluster's authority is kept.
         path: PathBuf,
     },
+    /// The task is another coordinator's now, which leads the cluster.
+    #[error("another coordinator has come to lead, and goes on with the task: ask again")]
+    HandedOver,
+    /// No coordinator of the cluster leads, or it cannot be reached.
+    #[error("no coordinator that leads can be reached, and only that one takes this: {reason}")]
+    NoLeader {
+        /// What was tried.
+        reason: String,
+    },
     /// This coordinator does not lead its cluster any more. Nothing was changed.
     #[error("cannot write {}: this coordinator, of epoch {epoch}, does not lead its cluster", path.display())]
     Deposed {

@@ -185,6 +185,7 @@ pub use error::{Error, JournalError, Result};
 pub use executor::{DeviceStatus, ExecError, ExecErrorKind, Executor, ExecutorStatus, Stop};
 pub use net::call::{Client, Supervisor};
 pub use net::coordinator::gate::Services;
+pub use net::coordinator::peers::Peer;
 pub use net::coordinator::{Coordinator, Events};
 pub use net::identity::enrol::{JoinRefusal, enrol, join};
 pub use net::identity::pki::{CaHash, Identity, Pki, Revocation, ServerIdentity};

@@ -16,6 +16,8 @@ pub(crate) mod outside;
 #[cfg(all(test, unix))]
 mod panic_tests;
 #[cfg(test)]
+mod peers_tests;
+#[cfg(test)]
 mod renew_tests;
 pub(crate) mod ring;
 #[cfg(test)]
