@@ -33,8 +33,9 @@ pub struct CoordinatorConfig {
     /// It may hold a password, and is not written out.
     #[serde(skip)]
     pub control: Option<Control>,
-    /// Where other coordinators and workers reach this one, if not at the address that it listens on.
-    pub advertised: Option<SocketAddr>,
+    /// Where other coordinators and workers reach this one, `HOST[:PORT]`, if not at the address that it
+    /// listens on.
+    pub reached_at: Option<String>,
     /// Where people and programs reach this one, which others tell them.
     pub url: Option<String>,
     /// Balancing strategy, one of [`balancing_strategies`](crate::balancing_strategies).
@@ -80,7 +81,7 @@ impl Default for CoordinatorConfig {
             quic_addr: SocketAddr::from((Ipv4Addr::LOCALHOST, 8443)),
             journal: None,
             control: None,
-            advertised: None,
+            reached_at: None,
             url: None,
             balancing: "least_loaded".into(),
             queue_tasks_max: 10_000,

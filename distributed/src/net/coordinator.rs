@@ -170,7 +170,7 @@ impl Coordinator {
     ) -> Result<Self> {
         let bound = Self::bind(&config, pki)?;
         let (lead, addr) = (Arc::clone(pki.lead()), bound.2);
-        let about = About { quic: config.advertised.unwrap_or(addr), url: config.url.clone() };
+        let about = About::new(&config, addr)?;
         let (lead_too, shown) = (Arc::clone(&lead), about.encode());
         let entering = outside::blocking(move || {
             let alone = "what keeps the lead has one coordinator at a time".to_owned();
@@ -309,9 +309,7 @@ impl Coordinator {
         if let Err(error) = closed.await {
             tracing::error!(%error, "the journal's thread did not end well");
         }
-        let leading = self.leading().take();
-        // It may have to be told to others.
-        let _ = outside::blocking(move || drop(leading)).await;
+        self.resign().await;
         let endpoint = self.endpoint.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some((endpoint, watch)) = endpoint else { return };
         endpoint.close(Close::Stopping.code(), Close::Stopping.reason().as_bytes());
@@ -322,6 +320,18 @@ impl Coordinator {
         };
         // Workers that are gone cannot confirm.
         let _ = tokio::time::timeout(Duration::from_secs(2), closed).await;
+    }
+
+    /// Gives the lead up, if it has it.
+    async fn resign(&self) {
+        let leading = Arc::clone(&self.leading);
+        // It may have to be told to others.
+        let resigning = outside::blocking(move || {
+            let mut leading = leading.lock().unwrap_or_else(PoisonError::into_inner);
+            drop(leading.take());
+        });
+        // A panic was reported where it happened.
+        let _ = resigning.await;
     }
 
     fn leading(&self) -> MutexGuard<'_, Option<Leading>> {

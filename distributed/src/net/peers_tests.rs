@@ -137,7 +137,7 @@ async fn any_coordinator_takes_tasks_and_answers_for_them() {
     until("they know each other", both).await;
     assert!(!two.leads());
     assert_eq!(two.peers()[0].number, one.epoch());
-    assert_eq!(two.peers()[1].quic, two.quic_addr());
+    assert_eq!(two.peers()[1].quic, two.quic_addr().to_string());
 
     // Durable tasks are the first one's, wherever they are submitted.
     let id = submit(two, task(0, true)).await.expect("passed on");

@@ -44,7 +44,8 @@ impl Turn {
         peers: &Arc<Peers>,
         place: &Arc<dyn Place>,
     ) {
-        if coordinator.leading().is_some() && !still_leads(coordinator) {
+        let is_to_lead = still_leads(coordinator) && !peers.is_retired();
+        if coordinator.leading().is_some() && !is_to_lead {
             hand_over(coordinator).await;
             // Whatever kept it from leading may not keep others.
             self.abstains_until = Some(Instant::now() + ABSTAIN);
@@ -59,7 +60,7 @@ impl Turn {
                 let is_led = present.iter().any(|peer| peer.leads);
                 say(peers, Standing { leads, present, trouble: None });
                 let abstains = self.abstains_until.is_some_and(|until| until > Instant::now());
-                if !leads && !is_led && !abstains {
+                if !leads && !is_led && !abstains && !peers.is_retired() {
                     self.try_to_lead(coordinator, peers, place).await;
                 }
             }
@@ -148,7 +149,7 @@ async fn lead(coordinator: &Coordinator, peers: &Arc<Peers>, place: &Arc<dyn Pla
 /// Another leads, or is to: its tasks are that one's now.
 async fn hand_over(coordinator: &Coordinator) {
     tracing::warn!("this coordinator leads no more; other coordinators go on with durable tasks");
-    let leading = coordinator.leading().take();
+    // Before anybody is sent elsewhere.
     if let Some(peers) = &coordinator.peers {
         peers.standing.send_modify(|standing| standing.leads = false);
     }
@@ -156,11 +157,8 @@ async fn hand_over(coordinator: &Coordinator) {
     if let Some(blob_store) = shared.blob_store() {
         blob_store.close().await;
     }
-    let handing = outside::blocking(move || {
-        drop(leading);
-        shared.hand_over();
-    });
-    if handing.await.is_err() {
+    if outside::blocking(move || shared.hand_over()).await.is_err() {
         tracing::error!("the journal's thread did not end well");
     }
+    coordinator.resign().await;
 }

@@ -1,14 +1,17 @@
 //! The coordinators that take part in a cluster, as one of them sees the others.
 
+use crate::config::CoordinatorConfig;
 use crate::control::authority::{Lead, Present};
 use crate::error::{Error, Result};
 use crate::net::call::{Client, Parcel, PeerCall, Told};
 use crate::net::coordinator::Coordinator;
 use crate::net::identity::role::Role;
 use crate::net::outside;
+use crate::net::transport::coordinators::Coordinators;
 use crate::task::{TaskFilter, TaskId, TaskPage, TaskRecord, TaskSpec};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -26,12 +29,29 @@ const AGAIN: Duration = Duration::from_millis(200);
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct About {
     /// Where it is reached by workers and by other coordinators.
-    pub(crate) quic: SocketAddr,
+    quic: String,
     /// Where it is reached by people and programs.
-    pub(crate) url: Option<String>,
+    url: Option<String>,
 }
 
 impl About {
+    /// # Errors
+    /// [`Error::Control`] for an address that means nothing elsewhere.
+    pub(crate) fn new(config: &CoordinatorConfig, addr: SocketAddr) -> Result<Self> {
+        let quic = match &config.reached_at {
+            Some(place) => place.parse::<Coordinators>()?.to_string(),
+            None if addr.ip().is_unspecified() => {
+                let reason = format!(
+                    "it listens on {addr}, which tells other coordinators nothing: say where they \
+                     reach it"
+                );
+                return Err(Error::Control { reason });
+            }
+            None => addr.to_string(),
+        };
+        Ok(Self { quic, url: config.url.clone() })
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         // It has nothing that JSON cannot hold.
         serde_json::to_vec(self).unwrap_or_default()
@@ -46,7 +66,7 @@ pub struct Peer {
     /// Whether it leads.
     pub leads: bool,
     /// Where it is reached by workers and by other coordinators.
-    pub quic: SocketAddr,
+    pub quic: String,
     /// Where it is reached by people and programs, if it says so.
     pub url: Option<String>,
 }
@@ -76,6 +96,8 @@ pub(crate) struct Peers {
     pub(crate) number: u64,
     pub(crate) standing: watch::Sender<Standing>,
     pub(crate) stopping: watch::Sender<bool>,
+    /// It leads no more, and will not.
+    retired: AtomicBool,
     election: Mutex<Option<JoinHandle<()>>>,
     /// The connections to others, by their numbers.
     clients: Mutex<Vec<(u64, Client)>>,
@@ -88,6 +110,7 @@ impl Peers {
             number,
             standing: watch::Sender::default(),
             stopping: watch::Sender::new(false),
+            retired: AtomicBool::new(false),
             election: Mutex::default(),
             clients: Mutex::default(),
         })
@@ -109,6 +132,15 @@ impl Peers {
         }
     }
 
+    /// Leaves the lead to others from now on; the election sees to it.
+    pub(crate) fn retire(&self) {
+        self.retired.store(true, Relaxed);
+    }
+
+    pub(crate) fn is_retired(&self) -> bool {
+        self.retired.load(Relaxed)
+    }
+
     pub(crate) fn leads(&self) -> bool {
         self.standing.borrow().leads
     }
@@ -127,7 +159,8 @@ impl Peers {
         let identity = issuing.await.map_err(|_| Error::Stopped)??;
         let late =
             |_| Error::Connection(format!("no answer from {} within {CONNECT:?}", peer.quic));
-        let connecting = timeout(CONNECT, Client::connect(peer.quic, &identity));
+        let at: Coordinators = peer.quic.parse()?;
+        let connecting = timeout(CONNECT, Client::connect(at, &identity));
         let client = connecting.await.map_err(late)??;
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         let present = self.standing.borrow().present.clone();

@@ -14,6 +14,7 @@ use crate::proto::{Order, request};
 use crate::run_trace::RunTrace;
 use crate::task::{ModelRef, TaskFilter, TaskId, TaskPage, TaskRecord, TaskSpec, TaskState};
 use std::sync::Arc;
+use std::time::Duration;
 
 impl Coordinator {
     /// Accepts a task that lives in memory.
@@ -366,8 +367,15 @@ impl Coordinator {
         self.shared.with(|core, now| core.cancel(now, id)).map(drop)
     }
 
-    /// Accepts no more tasks and resolves when every accepted one is terminal.
+    /// Accepts no more tasks and resolves when every accepted one is terminal. Where there are other
+    /// coordinators, it leads no more, and durable tasks are theirs.
     pub async fn drain(&self) {
+        if let Some(peers) = &self.peers {
+            peers.retire();
+            while self.leading().is_some() && !self.shared.is_stopped() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
         self.shared.with(|core, _| core.drain());
         // Stopped meanwhile: then every task is terminal too.
         let _ = self.until(|core, _| core.is_idle().then_some(())).await;
