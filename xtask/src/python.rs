@@ -32,6 +32,9 @@ const PERF_ANALYZER: &[&str] = &["tritonclient==2.48.0", "nvidia-cuda-runtime-cu
 /// NVIDIA's compiler, of the last series that compiles for cards before sm_75.
 const NVRTC: &[&str] = &["nvidia-cuda-nvrtc-cu12==12.9.86"];
 
+/// The schemas of Kubernetes' API, of each release up to this one.
+const KUBERNETES: &[&str] = &["kubernetes-validate==1.37.0"];
+
 /// The interpreter of the agreement tests; sets its environment up first where that is needed.
 pub(crate) fn interpreter() -> Result<PathBuf> {
     environment("target/venv", PACKAGES)
@@ -80,6 +83,11 @@ pub(crate) fn perf_analyzer() -> Result<PathBuf> {
 /// The interpreter that has NVIDIA's compiler, likewise.
 pub(crate) fn nvrtc() -> Result<PathBuf> {
     environment("target/venv-nvrtc", NVRTC)
+}
+
+/// The interpreter that has Kubernetes' schemas, likewise.
+pub(crate) fn kubernetes() -> Result<PathBuf> {
+    environment("target/venv-kubernetes", KUBERNETES)
 }
 
 fn environment(folder: &str, packages: &[&str]) -> Result<PathBuf> {

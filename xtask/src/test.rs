@@ -2,8 +2,8 @@
 
 use crate::report::{Outcome, Report, Skip, Time};
 use crate::{
-    alone, apt, chaos, clients, cmd, conformance, nehalem, nvrtc, oclgrind, polaris, promtool,
-    python, readme, tidy,
+    alone, apt, chaos, clients, cmd, conformance, kubernetes, nehalem, nvrtc, oclgrind, polaris,
+    promtool, python, readme, tidy,
 };
 use anyhow::{Result, bail, ensure};
 use std::path::PathBuf;
@@ -48,6 +48,7 @@ const SUITES: &[Suite] = &[
     ("kernels on AMD's processors", polaris::suite),
     ("kernels on NVIDIA's processors", nvrtc::suite),
     ("races and bounds of kernels", oclgrind::suite),
+    ("kubernetes manifests", kubernetes::suite),
     ("README commands", readme::suite),
 ];
 
