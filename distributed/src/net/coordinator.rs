@@ -124,11 +124,12 @@ impl Coordinator {
         let runtime = tokio::runtime::Handle::current();
         let handle = runtime.clone();
         let (lead, journal) = (Arc::clone(pki.lead()), place.zip(config.journal.clone()));
+        let blobs = config.blobs.clone();
         let opening = outside::blocking(move || {
             let leading = lead.take(outside::unix_ms())?;
             let epoch = leading.epoch();
             let open = |(place, path): (Box<dyn Place>, PathBuf)| {
-                journal::open(&*place, &path, epoch, handle)
+                journal::open(&*place, (&path, blobs.as_ref()), epoch, handle)
             };
             Ok::<_, Error>((leading, journal.map(open).transpose()?))
         });
