@@ -16,7 +16,7 @@ mod read;
 mod s3;
 mod shared;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod upload;
 
 pub use at::BlobsAt;

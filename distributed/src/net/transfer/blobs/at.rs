@@ -109,7 +109,9 @@ fn kind(url: &str, options: Vec<(String, String)>) -> Result<Kind, String> {
         let path = Path::new(path);
         return match path.is_absolute() && path.parent().is_some() {
             true => Ok(Kind::Folder(path.to_owned())),
-            false => Err("expected the whole path of a folder, as in file:///mnt/share/NAME".into()),
+            false => {
+                Err("expected the whole path of a folder, as in file:///mnt/share/NAME".into())
+            }
         };
     }
     let Some(rest) = url.strip_prefix("s3://") else {

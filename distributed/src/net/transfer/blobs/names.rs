@@ -116,7 +116,8 @@ mod tests {
             assert_eq!(names.may_remove(&Key::from(name.clone())), may, "{name}");
         }
         assert!(names.was_abandoned(&format!("{digest}.5.1#2")));
-        for name in [format!("{digest}.7.1#2"), format!("{digest}.5.1"), format!("{digest}.8.1#1")] {
+        for name in [format!("{digest}.7.1#2"), format!("{digest}.5.1"), format!("{digest}.8.1#1")]
+        {
             assert!(!names.was_abandoned(&name), "{name}");
         }
     }

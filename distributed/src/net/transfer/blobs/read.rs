@@ -41,10 +41,12 @@ impl BlobStore {
     ) -> Result<Bytes, Unread> {
         let name = match (at, &self.place) {
             (1.., Place::Folder(_)) => super::names::of(blob.sha256),
-            (1.., Place::Shared { .. }) => match self.whole_copies(blob.sha256).into_iter().next() {
-                Some(name) => name,
-                None => self.locate(blob).await?,
-            },
+            (1.., Place::Shared { .. }) => {
+                match self.whole_copies(blob.sha256).into_iter().next() {
+                    Some(name) => name,
+                    None => self.locate(blob).await?,
+                }
+            }
             (0, _) => self.locate(blob).await?,
         };
         let what = match self.range(&name, at, count).await {

@@ -10,8 +10,8 @@ use hyper_util::client::legacy::{Client, Error as ClientError};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use object_store::aws::AmazonS3Builder;
 use object_store::client::{
-    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody, HttpResponse,
-    HttpService,
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody,
+    HttpResponse, HttpService,
 };
 use object_store::path::Path as Key;
 use object_store::prefix::PrefixStore;
@@ -49,23 +49,32 @@ impl Bucket {
         let (name, prefix) = place.split_once('/').unwrap_or((place, ""));
         let is_of_name = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
         if name.len() < 3 || name.len() > 63 || !name.chars().all(is_of_name) {
-            return Err(format!("{name:?} is no name of a bucket, expected 3 to 63 of a-z, 0-9, -._"));
+            return Err(format!(
+                "{name:?} is no name of a bucket, expected 3 to 63 of a-z, 0-9, -._"
+            ));
         }
         let prefix = prefix.trim_end_matches('/');
-        Key::parse(prefix).map_err(|error| format!("the prefix {prefix:?}: {error}"))?;
+        if !Key::parse(prefix).is_ok_and(|key| key.as_ref() == prefix) {
+            return Err(format!(
+                "the prefix {prefix:?} has empty parts, or signs that none may have"
+            ));
+        }
         let option = |names: &[&str]| {
             let find = |name: &&str| options.iter().find(|(key, _)| key == name);
             let found = names.iter().find_map(|name| find(&name)).map(|(_, value)| value.clone());
             found.filter(|value| !value.is_empty())
         };
         let needed = |name: &str| {
-            option(&[name]).ok_or_else(|| format!("set {name}: keys of machines are not looked for"))
+            option(&[name])
+                .ok_or_else(|| format!("set {name}: keys of machines are not looked for"))
         };
         let endpoint = option(&["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"]);
         let allow_http = match option(&["AWS_ALLOW_HTTP"]).as_deref() {
             None | Some("false") => false,
             Some("true") => true,
-            Some(other) => return Err(format!("AWS_ALLOW_HTTP is {other:?}, expected true or false")),
+            Some(other) => {
+                return Err(format!("AWS_ALLOW_HTTP is {other:?}, expected true or false"));
+            }
         };
         endpoint.as_deref().map_or(Ok(()), |endpoint| check(endpoint, allow_http))?;
         Ok(Self {
@@ -212,10 +221,13 @@ fn authorities(bucket: &Bucket) -> Result<rustls::RootCertStore, String> {
         return Ok(roots);
     }
     let Some(path) = &bucket.authorities else {
-        let (found, _) = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        let (found, _) =
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         return match found {
-            0 => Err("this system trusts no authorities: install ca-certificates, or set AWS_CA_BUNDLE"
-                .into()),
+            0 => Err(
+                "this system trusts no authorities: install ca-certificates, or set AWS_CA_BUNDLE"
+                    .into(),
+            ),
             _ => Ok(roots),
         };
     };

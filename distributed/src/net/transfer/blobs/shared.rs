@@ -24,7 +24,8 @@ use tokio::runtime::Handle;
 
 /// The file by which a store is told from one that is not mounted, or is another.
 const MARKER: &str = "radeon-cluster";
-const MARKER_TEXT: &str = "Large tensors of durable tasks. Each file belongs to a record of the log.\n";
+const MARKER_TEXT: &str =
+    "Large tensors of durable tasks. Each file belongs to a record of the log.\n";
 
 type Used = HashMap<[u8; 32], Users>;
 
@@ -121,9 +122,7 @@ impl BlobStore {
     async fn measure(&self, name: &Key, blob: TensorBlob) -> Result<Result<(), String>, Unread> {
         match self.store.head(name).await {
             Ok(found) if found.size == blob.bytes => Ok(Ok(())),
-            Ok(found) => {
-                Ok(Err(format!("it has {} bytes, expected {}", found.size, blob.bytes)))
-            }
+            Ok(found) => Ok(Err(format!("it has {} bytes, expected {}", found.size, blob.bytes))),
             Err(error @ object_store::Error::NotFound { .. }) => Ok(Err(super::reason(&error))),
             Err(error) => Err(Unread::Failed(self.blame(blob, &self.explain(&error)))),
         }

@@ -123,7 +123,8 @@ mod tests {
     #[test]
     fn pieces_are_full_but_for_the_last() {
         let whole = Bytes::from((0..PIECE_BYTES * 2 + 5).map(|at| at as u8).collect::<Vec<_>>());
-        for cuts in [vec![], vec![3], vec![PIECE_BYTES], vec![1, PIECE_BYTES + 7, PIECE_BYTES * 2]] {
+        for cuts in [vec![], vec![3], vec![PIECE_BYTES], vec![1, PIECE_BYTES + 7, PIECE_BYTES * 2]]
+        {
             let (mut parts, mut from) = (Vec::new(), 0);
             for cut in cuts.into_iter().chain([whole.len()]) {
                 parts.push(whole.slice(from..cut));
