@@ -20,7 +20,7 @@ pub struct BlobsAt {
 enum Kind {
     Folder(PathBuf),
     #[cfg(feature = "scale")]
-    S3(super::s3::Bucket),
+    S3(Box<super::s3::Bucket>),
 }
 
 impl BlobsAt {
@@ -122,7 +122,7 @@ fn kind(url: &str, options: Vec<(String, String)>) -> Result<Kind, String> {
 
 #[cfg(feature = "scale")]
 fn s3(rest: &str, options: Vec<(String, String)>) -> Result<Kind, String> {
-    super::s3::Bucket::new(rest, options).map(Kind::S3)
+    super::s3::Bucket::new(rest, options).map(|bucket| Kind::S3(Box::new(bucket)))
 }
 
 #[cfg(not(feature = "scale"))]

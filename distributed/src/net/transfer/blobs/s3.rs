@@ -61,7 +61,7 @@ impl Bucket {
         }
         let option = |names: &[&str]| {
             let find = |name: &&str| options.iter().find(|(key, _)| key == name);
-            let found = names.iter().find_map(|name| find(&name)).map(|(_, value)| value.clone());
+            let found = names.iter().find_map(find).map(|(_, value)| value.clone());
             found.filter(|value| !value.is_empty())
         };
         let needed = |name: &str| {

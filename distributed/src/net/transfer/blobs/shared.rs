@@ -142,7 +142,11 @@ impl BlobStore {
 }
 
 /// Looks at what is there, and proves that it can be read, written to and removed from.
-async fn look(store: &dyn ObjectStore, names: &Names, users: &mut Used) -> Result<(), String> {
+pub(super) async fn look(
+    store: &dyn ObjectStore,
+    names: &Names,
+    users: &mut Used,
+) -> Result<(), String> {
     let said = |error| explain(&error);
     let listed = store.list(None).map_ok(|found| found.location);
     let found: Vec<Key> = listed.try_collect().await.map_err(said)?;

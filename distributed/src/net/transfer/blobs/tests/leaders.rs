@@ -4,7 +4,8 @@
 use super::laws::{Run, run, swept};
 use super::shaky::Shaky;
 use crate::net::transfer::blobs::names::Names;
-use crate::net::transfer::blobs::{BlobStore, Unread};
+use crate::net::transfer::blobs::{BlobStore, Unread, shared};
+use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 
@@ -77,6 +78,9 @@ async fn an_opening_that_is_late_removes_nothing_of_the_next_leader() {
     let second = lead(&second_way, 20, &[]).await;
     swept(&second).await;
     // The next leader finds it, and must not rely on it: the one before may be removing it.
+    let mut found = HashMap::new();
+    shared::look(&way.other(), &Names::new(30, &EPOCHS), &mut found).await.unwrap();
+    assert!(!found[&blob.sha256].copies.is_whole());
     let third = lead(&way.other(), 30, &[]).await;
     third.put(blob, it.parts.clone()).await.unwrap().keep();
     assert_eq!(second_way.arrive().await, 1);
