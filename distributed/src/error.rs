@@ -64,6 +64,14 @@ pub enum Error {
         /// Why, for example that the disk is full.
         reason: String,
     },
+    /// The place where large tensors of durable tasks should lie cannot be used. Nothing was accepted.
+    #[error("large tensors of durable tasks cannot lie in {place}: {reason}")]
+    Blobs {
+        /// The place, without its secrets.
+        place: String,
+        /// What is wrong, and what to do.
+        reason: String,
+    },
     /// Too much waits to be written to the journal; nothing was accepted.
     #[error(
         "{pending_bytes} bytes wait to be written to the journal; try again in {} ms",

@@ -193,6 +193,7 @@ pub use net::identity::renew::renew;
 pub use net::identity::role::Role;
 pub use net::identity::token::{JoinToken, TokenInfo, Tokens};
 pub use net::ring::{Ring, RingConfig, RingError, RingPeers};
+pub use net::transfer::blobs::BlobsAt;
 pub use net::transfer::models::{BlobFile, BlobPart, BlobSource, ModelCache};
 pub use net::transport::coordinators::Coordinators;
 pub use net::transport::discover::{Advertisement, Discovery};

@@ -21,6 +21,8 @@ mod peers_tests;
 mod renew_tests;
 pub(crate) mod ring;
 #[cfg(test)]
+mod shared_blobs_tests;
+#[cfg(test)]
 mod stall_tests;
 #[cfg(test)]
 mod tests;

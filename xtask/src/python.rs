@@ -26,6 +26,9 @@ const BENTOML: &[&str] = &["bentoml==1.4.40", "onnxruntime==1.31.1"];
 /// KServe's client. Its messages and those of Triton's are not for one process.
 const KSERVE: &[&str] = &["kserve==0.21.0"];
 
+/// What speaks like S3.
+const S3: &[&str] = &["moto[s3]==5.2.1", "flask==3.1.3", "flask-cors==6.0.2"];
+
 /// Triton's load generator comes with this version of its client, and was linked with CUDA's runtime.
 const PERF_ANALYZER: &[&str] = &["tritonclient==2.48.0", "nvidia-cuda-runtime-cu12==12.9.79"];
 
@@ -73,6 +76,11 @@ pub(crate) fn bentoml() -> Result<PathBuf> {
 /// The interpreter of KServe's client, likewise.
 pub(crate) fn kserve() -> Result<PathBuf> {
     environment("target/venv-kserve", KSERVE)
+}
+
+/// The interpreter beside which a server of S3 lies, likewise; tests look for it in this folder.
+pub(crate) fn s3() -> Result<PathBuf> {
+    environment("target/venv-s3", S3)
 }
 
 /// The interpreter beside which Triton's load generator lies, likewise.

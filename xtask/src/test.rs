@@ -35,6 +35,7 @@ const SUITES: &[Suite] = &[
     ("cluster simulation", simulation),
     ("a cluster that is killed", chaos::suite),
     ("control plane on PostgreSQL", control_plane),
+    ("blobs on S3", blobs),
     ("agreement with ONNX Runtime", agreement),
     ("networks on OpenCL", || networks("opencl:0")),
     ("networks on CUDA", || networks("cuda:0")),
@@ -206,6 +207,15 @@ fn control_plane() -> Result<Outcome> {
         return Ok(Outcome::skip(Skip::new("postgresql", format!("{error:#}"))));
     }
     tests(&["-p", "lgp-distributed", "--features", "scale", "--lib", "control::postgres"])
+}
+
+/// Large tensors in shared stores, S3 among them, by a server of Python's that the tests start.
+fn blobs() -> Result<Outcome> {
+    // Without it the tests that need one report that they were skipped.
+    if let Err(error) = python::s3() {
+        eprintln!("without moto: {error:#}");
+    }
+    tests(&["-p", "lgp-distributed", "--features", "scale", "--lib", "blobs"])
 }
 
 /// Counts what cargo's test programs report. A test that prints `skipped: …` did not pass.

@@ -135,11 +135,12 @@ impl Coordinator {
     ) -> Result<Self> {
         let handle = tokio::runtime::Handle::current();
         let (lead, journal) = (Arc::clone(pki.lead()), place.zip(config.journal.clone()));
+        let blobs = config.blobs.clone();
         let opening = outside::blocking(move || {
             let leading = lead.take(outside::unix_ms())?;
             let epoch = leading.epoch();
             let open = |(place, path): (Box<dyn Place>, PathBuf)| {
-                journal::open(&*place, &path, epoch.into(), handle)
+                journal::open(&*place, (&path, blobs.as_ref()), epoch.into(), handle)
             };
             Ok::<_, Error>((leading, journal.map(open).transpose()?))
         });

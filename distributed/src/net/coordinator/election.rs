@@ -126,13 +126,14 @@ fn still_leads(coordinator: &Coordinator) -> bool {
 async fn lead(coordinator: &Coordinator, peers: &Arc<Peers>, place: &Arc<dyn Place>) -> Result<()> {
     let (lead, place, number) = (Arc::clone(&peers.lead), Arc::clone(place), peers.number);
     let path = coordinator.config.journal.clone().ok_or(Error::NoJournal)?;
+    let blobs = coordinator.config.blobs.clone();
     let runtime = tokio::runtime::Handle::current();
     let pki = coordinator.pki.clone();
     let taking = outside::blocking(move || -> Result<(Leading, Prepared)> {
         let leading = lead.take(outside::unix_ms())?;
         pki.foresee_life()?;
         let opener = Opener { lead: leading.epoch(), epoch: number };
-        let prepared = journal::open(&*place, &path, opener, runtime)?;
+        let prepared = journal::open(&*place, (&path, blobs.as_ref()), opener, runtime)?;
         Ok((leading, prepared))
     });
     let (leading, prepared) = taking.await.map_err(|_| Error::Stopped)??;

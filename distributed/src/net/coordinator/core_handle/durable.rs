@@ -208,6 +208,7 @@ impl State {
         if ended && !self.stopped && self.journal.broken.is_none() {
             tracing::error!(%error, "the journal takes no more");
             self.journal.broken = Some(error.clone());
+            self.journal.blob_store.iter().for_each(|blob_store| blob_store.keep_all());
             self.callers.drop_removals();
         }
         let reason = error.to_string();
