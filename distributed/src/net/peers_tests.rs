@@ -263,3 +263,48 @@ async fn who_is_deposed_hands_over_and_may_lead_again() {
     assert_eq!((stats.queued, stats.running, stats.failed), (0, 0, 0), "{stats:?}");
     first.stop().await;
 }
+
+/// Which are in use while others may be started again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_serves_every_coordinator_at_once() {
+    let rig = Rig::new();
+    let first = rig.start("a").await;
+    until("one leads", || first.coordinator.leads()).await;
+    let second = rig.start("b").await;
+    let (one, two) = (first.coordinator.clone(), second.coordinator.clone());
+    // The same one twice, too, and one that is not there.
+    let places = [one.quic_addr(), two.quic_addr(), one.quic_addr(), "127.0.0.1:9".parse().expect("")];
+    let places = places.map(|place| place.to_string()).join(",");
+    let identity = rig.pki.issue_worker("both").expect("random numbers");
+    let config = WorkerConfig::new(places.parse::<crate::Coordinators>().expect("ours"), identity, 2);
+    let (leave, left) = tokio::sync::oneshot::channel::<()>();
+    let shutdown = async move { drop(left.await) };
+    let both = tokio::spawn(run_worker(config, Arc::new(Echo), shutdown));
+    let has = |coordinator: &Coordinator| {
+        let workers = coordinator.workers();
+        workers.iter().any(|w| w.id.as_str() == "both" && w.state == crate::WorkerState::Ready)
+    };
+    until("both know it", || has(&one) && has(&two)).await;
+    for member in [&first, &second] {
+        member.worker.abort();
+    }
+    until("it alone is left", || {
+        let ready = |w: &&crate::WorkerInfo| w.state == crate::WorkerState::Ready;
+        [&one, &two].iter().all(|it| it.workers().iter().filter(ready).count() == 1)
+    })
+    .await;
+    one.load(model()).await.expect("it is there");
+    two.load(model()).await.expect("it is there");
+    // Durable tasks run there, and what the other coordinator was given.
+    let ids: Vec<_> = (0..20).map(|at| (task(20, at % 2 == 0), vec![])).collect();
+    for spec in ids {
+        let id = two.submit_all(vec![spec]).await.expect("taken")[0];
+        assert_eq!(ended(&two, id).await, TaskState::Succeeded);
+    }
+    assert!(has(&one) && has(&two));
+    leave.send(()).expect("it runs");
+    let done = tokio::time::timeout(Duration::from_secs(10), both).await.expect("in time");
+    done.expect("no panic").expect("it left");
+    second.stop().await;
+    first.stop().await;
+}

@@ -15,6 +15,7 @@ use crate::net::identity::renew::{RenewingIdentity, is_final};
 use crate::net::outside;
 use crate::net::transfer::tensors::{Offers, TensorCache};
 use crate::net::transport::close::{Close, final_error};
+use crate::net::transport::coordinators::Coordinators;
 use crate::net::worker::attempts::Attempts;
 use crate::net::worker::device_queue::{DeviceQueue, DeviceQueues};
 use crate::net::worker::route::{Route, Sockets};
@@ -22,13 +23,20 @@ use crate::net::worker::session::{Ended, serve, status};
 use crate::net::worker::warm_up::WarmUps;
 use crate::proto::backoff::full_jitter;
 use quinn::{Connection, ConnectionError, Endpoint};
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// What a worker has over all of its connections.
+/// How soon an address is tried again whose coordinator is served at another one.
+const SERVED_ELSEWHERE: Duration = Duration::from_secs(60);
+
+/// What a worker has over all of its connections to a coordinator.
+#[derive(Clone)]
 pub(crate) struct Worker {
     pub(crate) config: WorkerConfig,
     pub(crate) identity: Arc<RenewingIdentity>,
@@ -39,16 +47,47 @@ pub(crate) struct Worker {
     pub(crate) offers: Arc<Offers>,
     pub(crate) attempts: Arc<Attempts>,
     pub(crate) warm_ups: Arc<WarmUps>,
+    /// The epochs of the coordinators that are served.
+    pub(crate) served: Arc<Served>,
 }
 
-/// Serves the coordinator that leads until `shutdown` resolves or the coordinator asks it to leave;
-/// either way it finishes what it holds first. A lost connection is made anew, with jittered waits,
-/// however long that takes; what runs goes on meanwhile. Where one of several coordinators does not
-/// answer, or steps down, the next is tried. An identity that has expired is renewed by proof of
-/// its key.
+/// The coordinators that a worker serves, by their epochs.
+#[derive(Debug, Default)]
+pub(crate) struct Served(Mutex<HashSet<u64>>);
+
+impl Served {
+    /// Serves one, as long as the answer lives; none where it is served already, at another address.
+    pub(crate) fn enter(self: &Arc<Self>, epoch: u64) -> Option<Serving> {
+        let is_new = self.lock().insert(epoch);
+        is_new.then(|| Serving(Arc::clone(self), epoch))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashSet<u64>> {
+        // Every step leaves it whole.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(crate) struct Serving(Arc<Served>, u64);
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.0.lock().remove(&self.1);
+    }
+}
+
+/// Serves the coordinators until `shutdown` resolves or one of them asks it to leave; either way it
+/// finishes what it holds first. A lost connection is made anew, with jittered waits, however long that
+/// takes; what runs goes on meanwhile. Of several coordinators all that are reached are served at the
+/// same time: each has its own tasks, which share the devices. An identity that has expired is renewed
+/// by proof of its key.
 ///
 /// # Errors
-/// [`Error::Refused`] when the coordinator refuses this worker for good or either side does
+/// [`Error::Refused`] when every coordinator refuses this worker for good or either side does
 /// not trust the other; [`Error::JoinRefused`] when the identity was revoked or expired longer ago
 /// than members may be away; [`Error::MustRestart`] when a run does not stop though it was asked to:
 /// the process has to end, and another one can take its place; [`Error::Pki`] for an unusable
@@ -61,12 +100,75 @@ pub async fn run_worker(
     let queues = queues(&config, &executor).await;
     let identity = RenewingIdentity::new(&config, queues.len())?;
     let input_bytes_max = u64::try_from(config.input_bytes_max).unwrap_or(u64::MAX);
-    let input_cache = Arc::new(TensorCache::new(input_bytes_max, 1));
-    let attempts = Arc::default();
-    let offers = Arc::default();
-    let warm_ups = Arc::default();
-    let worker =
-        Worker { config, identity, executor, queues, input_cache, offers, attempts, warm_ups };
+    let worker = Worker {
+        config,
+        identity,
+        executor,
+        queues,
+        input_cache: Arc::new(TensorCache::new(input_bytes_max, 1)),
+        offers: Arc::default(),
+        attempts: Arc::default(),
+        warm_ups: Arc::default(),
+        served: Arc::default(),
+    };
+    let places: Vec<Coordinators> = worker.config.coordinators.each().collect();
+    match places.len() {
+        0 | 1 => serve_one(worker, shutdown).await,
+        _ => serve_each(worker, places, shutdown).await,
+    }
+}
+
+/// Serves several coordinators at once, until one has it leave, or all refuse it.
+async fn serve_each(
+    worker: Worker,
+    places: Vec<Coordinators>,
+    shutdown: impl Future<Output = ()> + Send,
+) -> Result<()> {
+    let (stop, stopping) = watch::channel(false);
+    let mut links = JoinSet::new();
+    for coordinators in places {
+        let config = WorkerConfig { coordinators, ..worker.config.clone() };
+        // Each has attempts of its own.
+        let worker = Worker { config, attempts: Arc::default(), ..worker.clone() };
+        let mut stopping = stopping.clone();
+        links.spawn(async move {
+            let shutdown = async move {
+                // The sender outlives all.
+                let _ = stopping.wait_for(|stopping| *stopping).await;
+            };
+            serve_one(worker, shutdown).await
+        });
+    }
+    let (mut shutdown, mut leaves, mut refusal) = (pin!(shutdown), false, None);
+    loop {
+        let ended = tokio::select! {
+            ended = links.join_next() => ended,
+            () = &mut shutdown, if !leaves => {
+                leaves = true;
+                stop.send_replace(true);
+                continue;
+            }
+        };
+        match ended {
+            None if leaves => return Ok(()),
+            None => return refusal.map_or(Ok(()), Err),
+            Some(Ok(Ok(()))) => {
+                leaves = true;
+                stop.send_replace(true);
+            }
+            // What hangs hangs for all.
+            Some(Ok(Err(Error::MustRestart))) => return Err(Error::MustRestart),
+            Some(Ok(Err(error))) => {
+                tracing::warn!(%error, "one of the coordinators is given up");
+                refusal.get_or_insert(error);
+            }
+            Some(Err(panic)) => std::panic::resume_unwind(panic.into_panic()),
+        }
+    }
+}
+
+/// Serves one coordinator, which may have several addresses.
+async fn serve_one(worker: Worker, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
     let (mut route, mut sockets) = (Route::default(), Sockets::default());
     let mut shutdown = pin!(shutdown);
     let mut rng = outside::rng();
@@ -79,6 +181,13 @@ pub async fn run_worker(
             let error = match serve(&connection, &worker, shutdown.as_mut()).await {
                 Ended::Left => return farewell(&endpoint, &connection).await,
                 Ended::Stuck => return Err(Error::MustRestart),
+                Ended::Twice => {
+                    connection.close(Close::Farewell.code(), Close::Farewell.reason().as_bytes());
+                    tokio::select! {
+                        () = tokio::time::sleep(SERVED_ELSEWHERE) => continue,
+                        () = &mut shutdown => return Ok(()),
+                    }
+                }
                 Ended::Lost { error, greeted } => {
                     if greeted {
                         route.lost(&error);
@@ -94,7 +203,9 @@ pub async fn run_worker(
         let Some(round) = route.pause() else { continue };
         let WorkerConfig { reconnect_min, reconnect_max, .. } = worker.config;
         let wait = full_jitter(round, reconnect_min, reconnect_max, &mut rng);
-        tracing::warn!(?wait, "no connection to a coordinator; trying again");
+        if worker.served.is_empty() {
+            tracing::warn!(?wait, "no connection to a coordinator; trying again");
+        }
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
             () = &mut shutdown => return Ok(()),
@@ -144,7 +255,11 @@ async fn mend(
     (endpoint, addr): (&Endpoint, SocketAddr),
     (error, served): (ConnectionError, bool),
 ) -> Result<()> {
-    tracing::warn!(%addr, %error, "no connection to the coordinator");
+    // One of several may be away for long.
+    match worker.served.is_empty() {
+        true => tracing::warn!(%addr, %error, "no connection to the coordinator"),
+        false => tracing::debug!(%addr, %error, "no connection to one of the coordinators"),
+    }
     let identity = &worker.identity;
     let given = Close::given_by_peer(&error);
     let named = given == Some(Close::Superseded) && !served;

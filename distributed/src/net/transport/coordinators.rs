@@ -15,9 +15,9 @@ const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
 /// RFC 1035, section 2.3.4.
 const NAME_BYTES_MAX: usize = 253;
 
-/// Where the coordinators of a cluster listen, in the order in which they are tried: addresses, and
-/// names of hosts, which are looked up again whenever all were tried in vain. One of them leads;
-/// whoever finds that one does not answer, or no longer leads, goes on to the next.
+/// Where the coordinators of a cluster listen: addresses, and names of hosts, which are looked up again
+/// whenever they were tried in vain. A worker serves all that it reaches; who asks something asks the
+/// first that answers, in this order.
 ///
 /// As text: `HOST[:PORT]`, several with commas between them; without a port, 8443.
 ///
@@ -98,6 +98,11 @@ fn no_place(text: &str, expected: &'static str) -> Error {
 }
 
 impl Coordinators {
+    /// Each by itself.
+    pub(crate) fn each(&self) -> impl Iterator<Item = Self> {
+        self.0.iter().map(|place| Self(vec![place.clone()]))
+    }
+
     /// Looks the names up.
     ///
     /// # Errors
