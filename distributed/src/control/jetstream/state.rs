@@ -1,0 +1,145 @@
+//! What the messages of a stream leave, taken one after the other.
+
+use super::Trouble;
+use super::frame::{self, Body, Carried, Message};
+use super::index::Index;
+use crate::control::chain::Link;
+use crate::control::log::Change;
+use crate::control::record::Key;
+use std::collections::BTreeMap;
+
+/// Bytes of values that are kept while a log is opened; others are fetched when they are handed on.
+const KEPT_BYTES: usize = 64 << 20;
+
+/// The state after the messages that were taken.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) last: Link,
+    pub(super) carried: Carried,
+    pub(super) index: Index,
+    /// The number of the first commit that is there.
+    pub(super) first: Option<i64>,
+    /// A commit that this machine knows, and the digest that it has here.
+    known: Option<i64>,
+    pub(super) found: Option<Vec<u8>>,
+    /// The parts of a commit that is not complete.
+    parts: Option<Parts>,
+    values: BTreeMap<Key, Vec<u8>>,
+    kept_bytes: usize,
+}
+
+#[derive(Debug)]
+struct Parts {
+    /// The sequence of the first one.
+    seq: u64,
+    link: Link,
+    writer: u64,
+    next: u32,
+    bytes: Vec<u8>,
+}
+
+impl State {
+    pub(super) fn new(known: Option<i64>) -> Self {
+        Self {
+            last: Link { number: 0, digest: Vec::new() },
+            carried: Carried::default(),
+            index: Index::default(),
+            first: None,
+            known,
+            found: None,
+            parts: None,
+            values: BTreeMap::new(),
+            kept_bytes: 0,
+        }
+    }
+
+    /// A value, if it is kept here.
+    pub(super) fn value(&mut self, key: Key) -> Option<Vec<u8>> {
+        self.values.remove(&key)
+    }
+
+    /// Takes the message of a sequence.
+    pub(super) fn take(&mut self, seq: u64, payload: &[u8]) -> Result<(), Trouble> {
+        let Message { after, writer, link, body } = Message::decode(payload)?;
+        if after.checked_add(1) != Some(seq) {
+            // It came after one that it did not know.
+            return Ok(());
+        }
+        let parts = self.parts.take();
+        match body {
+            Body::Claimed(lead) => {
+                self.follow(link, |last| last.claimed(lead))?;
+                self.carried.claimed = self.carried.claimed.max(lead);
+            }
+            Body::Opened(opener) => {
+                self.follow(link, |last| last.opened(opener))?;
+                self.carried.lead = opener.lead;
+                self.carried.epochs.insert(opener.epoch);
+            }
+            Body::Part { at: 0, of, bytes } => {
+                self.part(Parts { seq, link, writer, next: 1, bytes }, of)?;
+            }
+            Body::Part { at, of, bytes } => {
+                // Of one that was begun before the first message, or never to its end.
+                let Some(mut parts) = parts
+                    .filter(|parts| (parts.next, parts.writer, &parts.link) == (at, writer, &link))
+                else {
+                    return Ok(());
+                };
+                parts.bytes.extend(bytes);
+                parts.next += 1;
+                self.part(parts, of)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A part was added; makes the commit if it is complete.
+    fn part(&mut self, parts: Parts, of: u32) -> Result<(), Trouble> {
+        if parts.next < of {
+            self.parts = Some(parts);
+            return Ok(());
+        }
+        let number = parts.link.number;
+        let parsed = frame::parse(&parts.bytes);
+        let odd = || Trouble::Damaged(format!("commit {number} says nothing"));
+        let (carried, changes) = parsed.ok_or_else(odd)?;
+        self.follow(parts.link, |last| last.next(&changes))?;
+        if let Some(carried) = carried {
+            self.carried = carried;
+        }
+        self.index.apply(parts.seq, &changes);
+        changes.into_iter().for_each(|change| self.keep(change));
+        Ok(())
+    }
+
+    fn keep(&mut self, change: Change) {
+        let (key, value) = match change {
+            Change::Put(record) => ((record.epoch, record.seq), Some(record.bytes)),
+            Change::Remove { epoch, seq } => ((epoch, seq), None),
+        };
+        let old = self.values.remove(&key);
+        self.kept_bytes -= old.map_or(0, |value| value.len());
+        if let Some(value) = value.filter(|value| self.kept_bytes + value.len() <= KEPT_BYTES) {
+            self.kept_bytes += value.len();
+            self.values.insert(key, value);
+        }
+    }
+
+    /// A commit follows the last one, or is the first that is there.
+    fn follow(&mut self, link: Link, next: impl Fn(&Link) -> Link) -> Result<(), Trouble> {
+        let is_first = self.first.is_none() && link.number != 1;
+        if !is_first && next(&self.last) != link {
+            return Err(Trouble::Damaged(format!(
+                "commit {} does not follow commit {}",
+                link.number, self.last.number
+            )));
+        }
+        self.first.get_or_insert(link.number);
+        if self.known == Some(link.number) {
+            self.found = Some(link.digest.clone());
+        }
+        self.last = link;
+        Ok(())
+    }
+}

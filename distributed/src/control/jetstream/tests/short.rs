@@ -1,0 +1,88 @@
+//! Commits of several messages, and how the stream stays short.
+
+use super::super::frame::{self, Body};
+use super::super::pen::Pen;
+use super::super::{JetStreamLog, Stream};
+use super::{client, log, nats, stream};
+use crate::control::chain::Link;
+use crate::control::conformance::{open, put};
+use crate::control::log::Change;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+#[test]
+fn commits_of_several_messages_are_there_whole_or_not_at_all() {
+    let nats = nats!(1);
+    let place = log(&nats, "parts");
+    let running = open(&place, 1).expect("free");
+    running.log.submit(1, vec![put(1, 3_000_000), put(2, 10)].into()).expect("taken");
+    running.log.submit(2, Change::Remove { epoch: 7, seq: 2 }.into()).expect("taken");
+    assert!(running.fates(1..=2).values().all(|durable| *durable));
+    assert_eq!(running.log.read((7, 1)).expect("there"), Some(vec![1; 3_000_000]));
+    assert_eq!(running.log.read((7, 2)).expect("there"), None);
+    drop(running);
+    // Whoever led was killed before the last of its messages.
+    let client = Arc::new(client(&nats, "parts"));
+    let mut pen = Pen::new(&client, Duration::from_secs(5));
+    pen.tail = client.info().expect("there").state.last_seq;
+    let link = Link { number: 9, digest: vec![9; 32] };
+    let bytes = frame::commit(None, &[put(3, 10)]);
+    pen.write(&link, Body::Part { at: 0, of: 2, bytes }).expect("taken");
+    let running = open(&place, 1).expect("free");
+    assert_eq!(running.found.keys().copied().collect::<Vec<_>>(), [(7, 1)]);
+    running.log.submit(1, put(4, 10).into()).expect("taken");
+    // Of one whose answer was lost: it comes again after others, and counts for nothing.
+    assert_eq!(running.fates(1..=1), [(1, true)].into());
+    drop(running);
+    assert_eq!(open(&place, 1).expect("free").found.len(), 2);
+}
+
+#[test]
+fn what_does_not_count_is_purged_and_the_rest_stays() {
+    let nats = nats!(1);
+    let short = Stream { slack: 100_000, ..stream(&nats, "short") };
+    let place = JetStreamLog::new(short, nats.0[0].beside("short.last"));
+    let running = open(&place, 1).expect("free");
+    let mut expected = BTreeMap::new();
+    let mut write = |ticket: u64, change: Change| {
+        match change.clone() {
+            Change::Put(record) => expected.insert((7, record.seq), record.bytes),
+            Change::Remove { seq, .. } => expected.remove(&(7, seq)),
+        };
+        running.log.submit(ticket, change.into()).expect("taken");
+        if ticket % 20 == 0 {
+            assert!(running.fates(ticket..=ticket).values().all(|durable| *durable));
+        }
+    };
+    // Some stay for ever, most are replaced soon.
+    for ticket in 1..=1_000 {
+        write(
+            ticket,
+            match ticket % 10 {
+                0 => put(ticket, 1_000),
+                1 => Change::Remove { epoch: 7, seq: ticket / 2 },
+                _ => put(5_000 + ticket % 7, 3_000),
+            },
+        );
+    }
+    let client = client(&nats, "short");
+    let state = client.info().expect("there").state;
+    assert!(state.first_seq > 100 && state.bytes < 600_000, "{state:?}");
+    assert!(running.log.size_bytes().expect("there") < 600_000);
+    for (key, value) in &expected {
+        assert_eq!(running.log.read(*key).expect("there").as_ref(), Some(value), "{key:?}");
+    }
+    drop(running);
+    let running = open(&place, 9).expect("free");
+    assert_eq!(running.found, expected);
+    assert_eq!(running.epochs, [1, 9], "they are carried on");
+    assert!(running.log.compact().expect("open"));
+    assert!(!running.log.compact().expect("open"), "there is nothing left to do");
+    for (key, value) in &expected {
+        assert_eq!(running.log.read(*key).expect("there").as_ref(), Some(value), "{key:?}");
+    }
+    drop(running);
+    let again = open(&place, 9).expect("free");
+    assert_eq!((again.found, again.epochs), (expected, vec![1, 9]));
+}
