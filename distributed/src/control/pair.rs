@@ -138,6 +138,10 @@ mod tests {
         ] {
             let error = Pair::new(address, "a").expect_err(address);
             assert!(error.contains(part) && !error.contains("secret"), "{error}");
+            if Pair::is_meant(address) {
+                let refused = crate::Control::new(address, "a").expect_err(address);
+                assert!(matches!(refused, crate::Error::Control { .. }), "{refused}");
+            }
         }
         for name in ["", "A", "a-b", "a.b", &"a".repeat(41)] {
             let error = Pair::new("etcd://localhost,nats://localhost", name).expect_err(name);

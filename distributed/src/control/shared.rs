@@ -56,7 +56,7 @@ impl Control {
         let (address, name) = (&self.address, &self.name);
         let found = match Pair::is_meant(address) {
             true => Pair::new(address, name).map(Engine::Pair),
-            false => Database::new(address, name, LEASE).map(Engine::Database),
+            false => Database::new(address, name, LEASE).map(|it| Engine::Database(Box::new(it))),
         };
         found.map_err(|reason| Error::Control { reason })
     }
@@ -65,7 +65,7 @@ impl Control {
 /// What keeps a control plane.
 #[cfg(feature = "scale")]
 enum Engine {
-    Database(Database),
+    Database(Box<Database>),
     Pair(Pair),
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn log(control: Option<&Control>, path: &Path) -> Result<Box<dyn Plac
             remembered.push(".last");
             let remembered = remembered.into();
             Ok(match control.engine()? {
-                Engine::Database(database) => Box::new(PostgresLog::new(database, remembered)),
+                Engine::Database(database) => Box::new(PostgresLog::new(*database, remembered)),
                 Engine::Pair(pair) => {
                     Box::new(JetStreamLog::new(Stream::new(&pair.nats, &pair.name), remembered))
                 }
@@ -106,7 +106,9 @@ pub(crate) fn authority(
     match control {
         #[cfg(feature = "scale")]
         Some(control) => Ok(match control.engine()? {
-            Engine::Database(database) => Box::new(PostgresAuthority::open(database, fingerprint)?),
+            Engine::Database(database) => {
+                Box::new(PostgresAuthority::open(*database, fingerprint)?)
+            }
             Engine::Pair(pair) => {
                 Box::new(EtcdAuthority::open(Keys::new(&pair.etcd, &pair.name), fingerprint)?)
             }

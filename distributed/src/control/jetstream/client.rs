@@ -100,6 +100,12 @@ impl Client {
             Some(Err(error)) => return Err(Trouble::Away(error.to_string())),
             None => return Err(Trouble::Away("it does not answer".to_owned())),
         };
+        let info = nats.server_info();
+        // Of a cluster another may have it.
+        if !info.jetstream && info.cluster.is_none() {
+            let text = "the server runs without JetStream: start it with -js".to_owned();
+            return Err(Trouble::Refused(text));
+        }
         Ok(Self { aside, nats, stream: stream.clone() })
     }
 

@@ -3,7 +3,7 @@
 
 use super::client::{Client, Info, READ_AT_ONCE};
 use super::frame::Body;
-use super::pen::Pen;
+use super::pen::{Pen, is_settling};
 use super::state::State;
 use super::{Stream, Trouble, reader};
 use crate::control::chain::Link;
@@ -89,6 +89,7 @@ fn claim(pen: &mut Pen, opener: Opener, known: Option<&Link>) -> Result<(State, 
     let client = Arc::clone(&pen.client);
     let number = known.map(|known| known.number);
     let (mut state, mut first) = (State::new(number), 0);
+    let (mut gone_since, mut older_since) = (None, None);
     for _ in 0..TRIES {
         let found = client.info()?.state;
         if first == 0 {
@@ -101,6 +102,10 @@ fn claim(pen: &mut Pen, opener: Opener, known: Option<&Link>) -> Result<(State, 
                 (state, first) = (State::new(number), 0);
                 continue;
             }
+            Err(Trouble::Absent) if is_settling(&mut gone_since) => {
+                thread::sleep(AGAIN);
+                continue;
+            }
             Err(Trouble::Absent) => {
                 let what = format!("message {} is not there", pen.tail + 1);
                 return Err(Trouble::Damaged(what));
@@ -108,6 +113,10 @@ fn claim(pen: &mut Pen, opener: Opener, known: Option<&Link>) -> Result<(State, 
             Err(trouble) => return Err(trouble),
         }
         if let Some(what) = known.and_then(|known| older(known, &state)) {
+            if is_settling(&mut older_since) {
+                thread::sleep(AGAIN);
+                continue;
+            }
             return Err(Trouble::Older(what));
         }
         if opener.lead <= state.carried.lead || opener.lead < state.carried.claimed {

@@ -9,6 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const AGAIN: Duration = Duration::from_millis(200);
+/// How long a server that has just begun to lead a stream may not know its last messages.
+pub(super) const SETTLING: Duration = Duration::from_secs(5);
 /// Bytes of the headers that a message is published with.
 const HEADER_BYTES: usize = 512;
 /// The largest part of a commit: what larger messages would save is little.
@@ -57,6 +59,7 @@ impl Pen {
         let payload = Message { after, writer, link: link.clone(), body }.encode();
         let end = Instant::now() + self.patience;
         let mut in_doubt = false;
+        let mut older_since = None;
         loop {
             let asked = match self.client.publish(after, payload.clone()) {
                 Ok(seq) if seq == after + 1 => Ok(true),
@@ -72,6 +75,7 @@ impl Pen {
                 }
                 Ok(false) => "the servers do not agree on the last message".to_owned(),
                 Err(Trouble::Away(text)) => text,
+                Err(Trouble::Older(text)) if is_settling(&mut older_since) => text,
                 // What was asked for before may still be under way.
                 Err(Trouble::Full(text) | Trouble::Refused(text)) if in_doubt => text,
                 Err(trouble) => return Err(trouble),
@@ -105,4 +109,9 @@ impl Pen {
             Err(trouble) => Err(trouble),
         }
     }
+}
+
+/// Whether something has been so for a short time only.
+pub(super) fn is_settling(since: &mut Option<Instant>) -> bool {
+    since.get_or_insert_with(Instant::now).elapsed() < SETTLING
 }

@@ -10,9 +10,12 @@ use crate::control::record::Key;
 use crate::error::JournalError;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 /// How often a record is looked for that is moved meanwhile.
 const TRIES: usize = 5;
+const AGAIN: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub(super) struct StreamReader {
@@ -86,6 +89,7 @@ impl Reader for StreamReader {
             if !matches!(trouble, Trouble::Absent | Trouble::Away(_)) {
                 break;
             }
+            thread::sleep(AGAIN);
         }
         Err(trouble.on_log(&self.client.stream))
     }

@@ -8,10 +8,12 @@ use super::client::Client;
 use super::{JetStreamLog, Stream};
 use crate::control::conformance::{self, Bounded, open, put};
 use crate::control::log::{Change, Each, Opened, Opener, Place};
+use crate::control::servers::Server;
 use crate::error::JournalError;
 use serde_json::json;
 use server::Nats;
 use std::collections::BTreeMap;
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -187,6 +189,15 @@ fn what_is_wrong_is_said_and_nothing_is_written() {
     let nobody = JetStreamLog::new(nobody, nats.0[0].beside("nobody"));
     let error = open(&nobody, 1).err().expect("nobody answers");
     assert!(matches!(error, JournalError::Io { .. }), "{error}");
+    let mut plain = Server::new("nats-server").expect("it is there");
+    let host = plain.host.to_string();
+    plain.set_args(["-a", &host, "-p", "24222"]);
+    plain.begin();
+    plain.wait(|| TcpStream::connect((host.as_str(), 24_222)).is_ok());
+    let without = Stream::new(&[format!("{host}:24222")], "without");
+    let without = JetStreamLog::new(without, nats.0[0].beside("without"));
+    let error = open(&without, 1).err().expect("it cannot keep a log").to_string();
+    assert!(error.contains("without JetStream: start it with -js"), "{error}");
     for (at, (change, part)) in [
         (
             json!({ "max_age": 3_600_000_000_000_i64 }),

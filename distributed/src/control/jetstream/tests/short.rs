@@ -1,12 +1,14 @@
 //! Commits of several messages, and how the stream stays short.
 
-use super::super::frame::{self, Body};
+use super::super::frame::{self, Body, Carried};
 use super::super::pen::Pen;
 use super::super::{JetStreamLog, Stream};
 use super::{client, log, nats, stream};
 use crate::control::chain::Link;
 use crate::control::conformance::{open, put};
-use crate::control::log::Change;
+use crate::control::log::{Change, Opener, Place};
+use crate::control::remembered::Remembered;
+use crate::error::JournalError;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,7 +53,7 @@ fn what_does_not_count_is_purged_and_the_rest_stays() {
             Change::Remove { seq, .. } => expected.remove(&(7, seq)),
         };
         running.log.submit(ticket, change.into()).expect("taken");
-        if ticket % 20 == 0 {
+        if ticket.is_multiple_of(20) {
             assert!(running.fates(ticket..=ticket).values().all(|durable| *durable));
         }
     };
@@ -68,7 +70,7 @@ fn what_does_not_count_is_purged_and_the_rest_stays() {
     }
     let client = client(&nats, "short");
     let state = client.info().expect("there").state;
-    assert!(state.first_seq > 100 && state.bytes < 600_000, "{state:?}");
+    assert!(state.first_seq > 5 && state.bytes < 600_000, "{state:?}");
     assert!(running.log.size_bytes().expect("there") < 600_000);
     for (key, value) in &expected {
         assert_eq!(running.log.read(*key).expect("there").as_ref(), Some(value), "{key:?}");
@@ -77,7 +79,17 @@ fn what_does_not_count_is_purged_and_the_rest_stays() {
     let running = open(&place, 9).expect("free");
     assert_eq!(running.found, expected);
     assert_eq!(running.epochs, [1, 9], "they are carried on");
+    drop(running);
+    let long = JetStreamLog::new(stream(&nats, "short"), nats.0[0].beside("short.last"));
+    let running = open(&long, 9).expect("free");
+    for ticket in 1..=100 {
+        running.log.submit(ticket, put(5_000, 3_000).into()).expect("taken");
+    }
+    expected.insert((7, 5_000), vec![(5_000 % 251) as u8; 3_000]);
+    assert!(running.fates(1..=100).values().all(|durable| *durable));
+    let before = running.log.size_bytes().expect("there");
     assert!(running.log.compact().expect("open"));
+    assert!(running.log.size_bytes().expect("there") < before - 200_000);
     assert!(!running.log.compact().expect("open"), "there is nothing left to do");
     for (key, value) in &expected {
         assert_eq!(running.log.read(*key).expect("there").as_ref(), Some(value), "{key:?}");
@@ -85,4 +97,59 @@ fn what_does_not_count_is_purged_and_the_rest_stays() {
     drop(running);
     let again = open(&place, 9).expect("free");
     assert_eq!((again.found, again.epochs), (expected, vec![1, 9]));
+}
+
+#[test]
+fn whoever_ends_before_it_purges_or_purges_late_loses_nothing() {
+    let nats = nats!(1);
+    let place = log(&nats, "late");
+    let running = open(&place, 1).expect("free");
+    for ticket in 1..=9 {
+        running.log.submit(ticket, put(ticket, 100).into()).expect("taken");
+        assert!(running.fates(ticket..=ticket)[&ticket]);
+    }
+    running.log.submit(10, Change::Remove { epoch: 7, seq: 2 }.into()).expect("taken");
+    drop(running);
+    // It publishes again what counts of the first commits, and is cut off.
+    let client = Arc::new(client(&nats, "late"));
+    let mut pen = Pen::new(&client, Duration::from_secs(5));
+    pen.tail = client.info().expect("there").state.last_seq;
+    let last = Remembered(nats.0[0].beside("late.last")).read().expect("ours").expect("written");
+    let moved = [put(1, 100), put(3, 100)];
+    let carried = Carried { lead: 2_000_000, claimed: 2_000_000, epochs: [1].into() };
+    let bytes = frame::commit(Some(&carried), &moved);
+    pen.commit(&last.next(&moved), &bytes).expect("it is the next");
+    let expected: Vec<_> = [1, 3, 4, 5, 6, 7, 8, 9].map(|seq| (7, seq)).into();
+    let keys = |found: &BTreeMap<_, Vec<u8>>| found.keys().copied().collect::<Vec<_>>();
+    let refused = open_early(&place);
+    assert!(matches!(refused, JournalError::InUse { .. }), "the lead is carried on: {refused}");
+    let opener = Opener { lead: 2_000_001, epoch: 2 };
+    let mut found = BTreeMap::new();
+    let opened = place.open(opener, &mut |key, bytes| {
+        found.insert(key, bytes.to_vec());
+        Ok(())
+    });
+    assert_eq!(
+        (keys(&found), opened.as_ref().expect("later").epochs.clone()),
+        (expected.clone(), vec![1, 2])
+    );
+    let running = (opened.expect("later").start)(Box::new(|_| {})).expect("a thread");
+    // The claim and the opening of the first, and its commits of 1, 2 and 3.
+    client.purge(6).expect("as it would");
+    for key in &expected {
+        assert_eq!(running.read(*key).expect("there").map(|value| value.len()), Some(100));
+    }
+    drop(running);
+    let mut again = BTreeMap::new();
+    let opener = Opener { lead: 2_000_002, epoch: 3 };
+    let opened = place.open(opener, &mut |key, bytes| {
+        again.insert(key, bytes.to_vec());
+        Ok(())
+    });
+    assert_eq!(opened.expect("later").epochs, [1, 2, 3]);
+    assert_eq!(again, found);
+}
+
+fn open_early(place: &JetStreamLog) -> JournalError {
+    place.open(1_999_999.into(), &mut |_, _| Ok(())).err().expect("of an earlier lead")
 }
