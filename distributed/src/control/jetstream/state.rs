@@ -62,8 +62,11 @@ impl State {
     pub(super) fn take(&mut self, seq: u64, payload: &[u8]) -> Result<(), Trouble> {
         let Message { after, writer, link, body } = Message::decode(payload)?;
         if after.checked_add(1) != Some(seq) {
-            // It came after one that it did not know.
-            return Ok(());
+            // It came after one that it did not know. Later commits only do where one is lost.
+            return match self.first.is_some() && link.number > self.last.number {
+                true => Err(Trouble::Damaged(format!("a message before message {seq} is lost"))),
+                false => Ok(()),
+            };
         }
         let parts = self.parts.take();
         match body {
@@ -141,5 +144,88 @@ impl State {
         }
         self.last = link;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::log::Opener;
+    use crate::control::record::Record;
+
+    fn put(seq: u64) -> Change {
+        Change::Put(Record { epoch: 1, seq, bytes: vec![7; 5] })
+    }
+
+    /// A log of an opening and some commits, each of one message or, if it puts 2, of two.
+    fn written() -> Vec<Message> {
+        let opener = Opener { lead: 9, epoch: 4 };
+        let mut last = Link { number: 0, digest: Vec::new() }.opened(opener);
+        let opened =
+            Message { after: 0, writer: 1, link: last.clone(), body: Body::Opened(opener) };
+        let mut messages = vec![opened];
+        for seq in 1..=3 {
+            let changes = [put(seq)];
+            last = last.next(&changes);
+            let bytes = frame::commit(None, &changes);
+            let parts = if seq == 2 { bytes.chunks(20) } else { bytes.chunks(1_000) };
+            let of = u32::try_from(parts.len()).expect("few");
+            for (at, part) in (0..).zip(parts) {
+                let body = Body::Part { at, of, bytes: part.to_vec() };
+                let after = messages.len().try_into().expect("few");
+                messages.push(Message { after, writer: 1, link: last.clone(), body });
+            }
+        }
+        messages
+    }
+
+    fn take(messages: &[Message], first: u64) -> Result<State, Trouble> {
+        let mut state = State::new(None);
+        for (seq, message) in (first..).zip(messages) {
+            state.take(seq, &message.encode())?;
+        }
+        Ok(state)
+    }
+
+    fn keys(state: &State) -> Vec<u64> {
+        state.index.keys().map(|key| key.1).collect()
+    }
+
+    #[test]
+    fn what_is_there_is_taken_from_any_beginning_and_to_any_end() {
+        let messages = written();
+        assert_eq!(messages.len(), 5);
+        for (count, expected) in [(1, &[][..]), (2, &[1]), (3, &[1]), (4, &[1, 2]), (5, &[1, 2, 3])]
+        {
+            let state = take(&messages[..count], 1).expect("sound");
+            assert_eq!(keys(&state), expected, "{count}");
+            assert_eq!((state.carried.lead, state.carried.epochs.len()), (9, 1));
+        }
+        for (skipped, expected) in [(1, &[1, 2, 3][..]), (2, &[2, 3]), (3, &[3]), (4, &[3])] {
+            let first = u64::try_from(skipped).expect("few") + 1;
+            let state = take(&messages[skipped..], first).expect("purged before");
+            assert_eq!(keys(&state), expected, "{skipped}");
+        }
+    }
+
+    #[test]
+    fn what_is_lost_or_another_is_noticed_and_what_came_late_is_not_counted() {
+        for lost in 1..4 {
+            let mut messages = written();
+            messages.remove(lost);
+            let error = take(&messages, 1).expect_err("one is lost").text();
+            assert!(error.contains("is lost"), "{lost}: {error}");
+        }
+        let mut messages = written();
+        messages[1].link.digest[3] ^= 1;
+        let error = take(&messages, 1).expect_err("another").text();
+        assert!(error.contains("commit 2 does not follow commit 1"), "{error}");
+        // By one that knew two messages only, of a server that did not ask what the last one is.
+        let mut messages = written();
+        let changes = [put(8)];
+        let link = messages[1].link.next(&changes);
+        let body = Body::Part { at: 0, of: 1, bytes: frame::commit(None, &changes) };
+        messages.push(Message { after: 2, writer: 2, link, body });
+        assert_eq!(keys(&take(&messages, 1).expect("sound")), [1, 2, 3]);
     }
 }

@@ -6,11 +6,11 @@ use super::super::{JetStreamLog, Stream};
 use super::{client, log, nats, stream};
 use crate::control::chain::Link;
 use crate::control::conformance::{open, put};
-use crate::control::log::{Change, Opener, Place};
+use crate::control::log::{Change, Opener, Outcome, Place};
 use crate::control::remembered::Remembered;
 use crate::error::JournalError;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 #[test]
@@ -152,4 +152,49 @@ fn whoever_ends_before_it_purges_or_purges_late_loses_nothing() {
 
 fn open_early(place: &JetStreamLog) -> JournalError {
     place.open(1_999_999.into(), &mut |_, _| Ok(())).err().expect("of an earlier lead")
+}
+
+#[test]
+fn of_two_that_open_it_at_once_the_later_lead_has_it() {
+    let nats = nats!(1);
+    let place = log(&nats, "at_once");
+    let (mut writer, mut ticket) = (open(&place, 1).expect("free").log, 0);
+    for round in 0..10 {
+        // Whoever had it writes on meanwhile.
+        for _ in 0..5 {
+            ticket += 1;
+            writer.submit(ticket, put(ticket, 10).into()).expect("taken, for the time being");
+        }
+        let lead = 3_000_000 + round * 2;
+        let (sender, told) = mpsc::channel();
+        let [earlier, later] = std::thread::scope(|scope| {
+            let open = |lead: u64| {
+                let (place, sender) = (&place, sender.clone());
+                scope.spawn(move || {
+                    let opened = place.open(Opener { lead, epoch: lead }, &mut |_, _| Ok(()))?;
+                    (opened.start)(Box::new(move |outcome| drop(sender.send((lead, outcome)))))
+                })
+            };
+            [open(lead), open(lead + 1)].map(|thread| thread.join().expect("no panic"))
+        });
+        let later = later.expect("nobody has a later lead");
+        later.submit(1, put(100 + round, 10).into()).expect("taken");
+        let told = told.recv_timeout(Duration::from_secs(30)).expect("it is told");
+        assert!(matches!(told, (from, Outcome::Durable(1)) if from == lead + 1), "{told:?}");
+        match earlier {
+            Ok(deposed) => {
+                deposed.submit(1, put(200 + round, 10).into()).expect("taken, and refused then");
+            }
+            Err(error) => assert!(matches!(error, JournalError::InUse { .. }), "{error}"),
+        }
+        (writer, ticket) = (later, 1);
+    }
+    drop(writer);
+    let mut found = Vec::new();
+    let opened = place.open(4_000_000.into(), &mut |key, _| {
+        found.extend((key.1 >= 100).then_some(key.1));
+        Ok(())
+    });
+    drop(opened.expect("free"));
+    assert_eq!(found, (100..110).collect::<Vec<_>>());
 }
